@@ -1,0 +1,509 @@
+//! The scenario file: what the TOML keys are, their units, defaults and bounds.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One scenario: a topology, guests, a workload, axes to sweep and the figures a paper reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Version of this format; 1.
+    pub schema: u32,
+    /// Name, as in `pvtcp/fig4-rtt`; equals the path below `scenarios/` without `.toml`.
+    pub name: String,
+    /// One line for tables and the report's heading.
+    pub title: String,
+    /// What is shown and why, in a few sentences (plain text; blank lines separate paragraphs).
+    #[serde(default)]
+    pub description: String,
+    /// Where the experiment comes from, as in `PVTCP (paper 000), Table I`.
+    #[serde(default)]
+    pub source: String,
+    /// Seed of every random draw (slices, start offsets).
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// How often each cell is run.
+    #[serde(default = "default_repetitions")]
+    pub repetitions: u32,
+    /// Measured time of a run, after the warm-up.
+    pub duration_ms: u64,
+    /// Time the workload runs before counters and series are taken.
+    #[serde(default = "default_warmup_ms")]
+    pub warmup_ms: u64,
+    /// The switch between the VMs.
+    #[serde(default)]
+    pub network: Network,
+    /// Groups of like VMs, by name (`sender`, `receiver`).
+    pub vms: BTreeMap<String, VmGroup>,
+    /// What the VMs do.
+    pub workload: Workload,
+    /// What is recorded besides counters.
+    #[serde(default)]
+    pub record: Record,
+    /// What is varied; the product of all axes gives the cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<Axis>,
+    /// Figures that a paper reports for cells of this scenario.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paper: Vec<PaperFigures>,
+    /// How the results are shown.
+    #[serde(default)]
+    pub report: ReportSpec,
+}
+
+fn default_seed() -> u64 {
+    1
+}
+fn default_repetitions() -> u32 {
+    1
+}
+fn default_warmup_ms() -> u64 {
+    500
+}
+
+/// The switch: one port per VM; the port towards the receiver is the bottleneck.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Network {
+    /// Rate of the port towards the workload's receiver. 0: not shaped.
+    pub rate_mbit: u32,
+    /// Drop-tail buffer of that port.
+    pub buffer_segments: u32,
+    /// One-way delay added on every port. The lab needs a kernel with netem for any value but 0.
+    pub delay_us: u32,
+    /// Largest frame payload.
+    pub mtu_bytes: u32,
+    /// Whether guests hand segments larger than the MTU to the device (TSO, GRO by the host). Off for shallow
+    /// buffers, whose length is counted in segments.
+    pub segmentation_offload: bool,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self { rate_mbit: 0, buffer_segments: 1000, delay_us: 0, mtu_bytes: 1500, segmentation_offload: false }
+    }
+}
+
+/// Which kernel a guest boots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Kernel {
+    /// Debian 12's.
+    #[serde(rename = "6.1")]
+    V6_1,
+    /// Debian 13's.
+    #[serde(rename = "6.12")]
+    V6_12,
+    /// The newest that Debian's backports carry.
+    #[serde(rename = "newest")]
+    Newest,
+}
+
+/// A group of like VMs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct VmGroup {
+    /// How many.
+    pub count: u32,
+    /// Which kernel they boot.
+    pub kernel: Kernel,
+    /// Virtual CPUs of each.
+    pub vcpus: u32,
+    /// Memory of each.
+    pub memory_mib: u32,
+    /// How their virtual CPUs share a core.
+    pub core: CoreSharing,
+    /// Queue length of each VM's port on the host, towards the VM (`txqueuelen`; netback's queue in the paper).
+    pub port_queue_segments: u32,
+    /// TCP settings in the guest.
+    pub tcp: GuestTcp,
+    /// PVTCP in the guest.
+    pub pvtcp: Pvtcp,
+}
+
+impl Default for VmGroup {
+    fn default() -> Self {
+        Self {
+            count: 1,
+            kernel: Kernel::Newest,
+            vcpus: 1,
+            memory_mib: 256,
+            core: CoreSharing::default(),
+            port_queue_segments: 1000,
+            tcp: GuestTcp::default(),
+            pvtcp: Pvtcp::default(),
+        }
+    }
+}
+
+/// How virtual CPUs share a core with co-located VMs.
+///
+/// A VM runs for one slice, then waits for `vms_per_core - 1` slices of its neighbours. A neighbour that has nothing to
+/// do (probability `1 - load` in each of its slices) gives its slice up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoreSharing {
+    /// VMs on the core, this one included. 1: the VM has the core to itself.
+    pub vms_per_core: u32,
+    /// Length of a slice (Xen's credit scheduler: 30 ms).
+    pub slice_ms: f64,
+    /// 0: every slice has exactly `slice_ms`; 0.5: drawn evenly from 0.5 to 1.5 times that. Seeded.
+    pub slice_jitter: f64,
+    /// How likely a neighbour is to use its slice, from 0 to 1.
+    pub load: f64,
+}
+
+impl Default for CoreSharing {
+    fn default() -> Self {
+        Self { vms_per_core: 1, slice_ms: 30.0, slice_jitter: 0.0, load: 1.0 }
+    }
+}
+
+/// A set of defaults for [`GuestTcp`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Era {
+    /// As the kernel ships: CUBIC, tail-loss probe, RACK, timestamps, F-RTO, SACK, DSACK.
+    #[default]
+    Current,
+    /// As in the paper's day (2.6.32): NewReno with SACK and F-RTO; no tail-loss probe, RACK or timestamps.
+    Paper,
+}
+
+/// The lower bound of the retransmission timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RtoMin {
+    /// A word: `"smallest"` (what the guest kernel's HZ allows: one jiffy as the variance's floor) or
+    /// `"default"` (the kernel's own, 200 ms).
+    Word(RtoMinWord),
+    /// A time in microseconds.
+    Us(u32),
+}
+
+/// The words that `rto_min_us` takes instead of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RtoMinWord {
+    /// As small as the guest kernel goes.
+    Smallest,
+    /// As the kernel ships: 200 ms.
+    Default,
+}
+
+/// How the guest acknowledges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DelayedAck {
+    /// As the kernel does: every second segment, or after a delay.
+    On,
+    /// Every segment at once (route attribute `quickack`).
+    Off,
+}
+
+/// TCP settings in the guest. What is left out follows `era`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuestTcp {
+    /// Which defaults hold for all keys that are left out.
+    pub era: Era,
+    /// Lower bound of the retransmission timeout: microseconds, `"smallest"` or `"default"`.
+    pub rto_min_us: RtoMin,
+    /// `tcp_congestion_control`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+    /// `tcp_early_retrans`: tail-loss probes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tail_loss_probe: Option<bool>,
+    /// `tcp_recovery`: RACK.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rack: Option<bool>,
+    /// `tcp_timestamps`; with them, Eifel detection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timestamps: Option<bool>,
+    /// `tcp_sack`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sack: Option<bool>,
+    /// `tcp_dsack`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dsack: Option<bool>,
+    /// `tcp_frto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub f_rto: Option<bool>,
+    /// Delayed ACKs of what this guest receives.
+    pub delayed_ack: DelayedAck,
+    /// Initial window (route attribute `initcwnd`). Left out: the kernel's 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window_segments: Option<u32>,
+    /// Receive buffer of this guest's sockets; about half of it is advertised. Left out: autotuned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_buffer_bytes: Option<u32>,
+    /// Send buffer of this guest's sockets. Left out: autotuned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_buffer_bytes: Option<u32>,
+}
+
+impl Default for GuestTcp {
+    fn default() -> Self {
+        Self {
+            era: Era::Current,
+            rto_min_us: RtoMin::Word(RtoMinWord::Default),
+            congestion_control: None,
+            tail_loss_probe: None,
+            rack: None,
+            timestamps: None,
+            sack: None,
+            dsack: None,
+            f_rto: None,
+            delayed_ack: DelayedAck::On,
+            initial_window_segments: None,
+            receive_buffer_bytes: None,
+            send_buffer_bytes: None,
+        }
+    }
+}
+
+impl GuestTcp {
+    /// Congestion control with the era's default filled in.
+    pub fn congestion_control(&self) -> &str {
+        match (&self.congestion_control, self.era) {
+            (Some(name), _) => name,
+            (None, Era::Current) => "cubic",
+            (None, Era::Paper) => "reno",
+        }
+    }
+
+    /// Whether tail-loss probes are on, with the era's default filled in.
+    pub fn tail_loss_probe(&self) -> bool {
+        self.tail_loss_probe.unwrap_or(self.era == Era::Current)
+    }
+
+    /// Whether RACK is on, with the era's default filled in.
+    pub fn rack(&self) -> bool {
+        self.rack.unwrap_or(self.era == Era::Current)
+    }
+
+    /// Whether timestamps are on, with the era's default filled in.
+    pub fn timestamps(&self) -> bool {
+        self.timestamps.unwrap_or(self.era == Era::Current)
+    }
+}
+
+/// Whether a mechanism acts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Not loaded.
+    #[default]
+    Off,
+    /// Loaded, counts what it would do, changes nothing.
+    Observe,
+    /// Acts.
+    Enforce,
+}
+
+/// PVTCP, the guest module.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pvtcp {
+    /// Off, observe or enforce.
+    pub mode: Mode,
+    /// Hold the RTO timer off after a wake-up.
+    pub hold_rto: bool,
+    /// Hold the tail-loss probe's timer off after a wake-up.
+    pub hold_tlp: bool,
+    /// Hold RACK's reordering timer off after a wake-up.
+    pub hold_reo: bool,
+    /// Replace RTT samples that span a wake-up by SRTT.
+    pub rtt_filter: bool,
+    /// Acknowledge the first three segments after a wake-up at once.
+    pub quick_ack: bool,
+}
+
+impl Default for Pvtcp {
+    fn default() -> Self {
+        Self { mode: Mode::Off, hold_rto: true, hold_tlp: true, hold_reo: true, rtt_filter: true, quick_ack: false }
+    }
+}
+
+/// What the VMs do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Workload {
+    /// ICMP echo from every VM of `from` to the first VM of `to`.
+    Ping {
+        /// Group that sends echo requests.
+        from: String,
+        /// Group that is pinged.
+        to: String,
+        /// Time between requests.
+        interval_ms: u32,
+    },
+    /// Long-lived flows.
+    Bulk {
+        /// Group that sends.
+        from: String,
+        /// Group that receives.
+        to: String,
+        /// Flows per sender.
+        #[serde(default = "default_flows")]
+        flows: u32,
+    },
+    /// Barrier-synchronised block transfers (paper 000, section III): the receiver asks every sender for a block and
+    /// asks for the next when all blocks are in.
+    Strobe {
+        /// Group that sends blocks.
+        from: String,
+        /// Group whose first VM asks for them.
+        to: String,
+        /// Bytes per request, shared out over all senders, in KiB.
+        block_kib: u32,
+        /// Stop after so many requests rather than at `duration_ms`, which then is the limit. 0: run for `duration_ms`.
+        #[serde(default)]
+        requests: u32,
+    },
+    /// The real iperf3, client in `from`, server in `to`.
+    Iperf3 {
+        /// Group that sends.
+        from: String,
+        /// Group that receives.
+        to: String,
+        /// Parallel streams (`-P`).
+        #[serde(default = "default_flows")]
+        flows: u32,
+    },
+}
+
+fn default_flows() -> u32 {
+    1
+}
+
+/// What is recorded besides counters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Record {
+    /// Period of the TCP_INFO series of the senders' sockets. 0: no series.
+    pub tcp_info_period_ms: u32,
+    /// Whether packets are captured: headers, on the host's side of every port and inside the first VM of the sending group.
+    pub capture: bool,
+    /// Period of the bottleneck queue's series. 0: no series.
+    pub queue_period_ms: u32,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self { tcp_info_period_ms: 50, capture: false, queue_period_ms: 0 }
+    }
+}
+
+/// Something to vary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// Short name, as a column's heading.
+    pub name: String,
+    /// The key that takes each of `values`, as a dotted path: `vms.sender.tcp.rto_min_us`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Values of `key`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub values: Vec<toml::Value>,
+    /// Labels for `values`, if they should not be shown as written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// Instead of `key` and `values`: named variants that each set several keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+}
+
+/// One point of an axis that sets several keys at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// How it is called in tables.
+    pub label: String,
+    /// Dotted keys and their values.
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub set: BTreeMap<String, toml::Value>,
+}
+
+/// Figures that a paper reports for the cells that match `cell`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PaperFigures {
+    /// Table or figure, as in `Table I`.
+    pub source: String,
+    /// Axis name to label; axes left out match every label.
+    #[serde(default)]
+    pub cell: BTreeMap<String, String>,
+    /// Metric name to the paper's figure, in the metric's unit.
+    pub values: BTreeMap<String, f64>,
+    /// Conditions that differ from ours, in a few words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+/// How results are shown.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReportSpec {
+    /// Metrics shown as columns, in this order.
+    pub columns: Vec<String>,
+    /// Plots, in this order.
+    pub plots: Vec<Plot>,
+}
+
+/// One plot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Plot {
+    /// Bars of one metric: one group of bars per label of `x`, one colour per label of `series`, one panel per combination of
+    /// the other axes. The median of the repetitions, with the range as a whisker.
+    Bars {
+        /// Heading.
+        title: String,
+        /// Metric.
+        metric: String,
+        /// Axis along the abscissa.
+        x: String,
+        /// Axis shown by colour.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        series: Option<String>,
+    },
+    /// Lines of one metric over an axis, as Fig. 5 and 13.
+    Lines {
+        /// Heading.
+        title: String,
+        /// Metric.
+        metric: String,
+        /// Axis along the abscissa.
+        x: String,
+        /// Axis shown by colour.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        series: Option<String>,
+    },
+    /// Recorded series over time: one panel per cell (first repetition).
+    Series {
+        /// Heading.
+        title: String,
+        /// Names of the recorded series, drawn in one panel: see [`crate::result::Series`].
+        series: Vec<String>,
+        /// Logarithmic ordinate.
+        #[serde(default)]
+        log: bool,
+    },
+    /// Cumulative distribution of a recorded series' values, one line per cell.
+    Cdf {
+        /// Heading.
+        title: String,
+        /// Name of the recorded series.
+        series: String,
+    },
+    /// Sequence numbers over time around one wake-up, as Fig. 8: data and ACKs at the host's port and inside the VM. One panel per cell.
+    Sequence {
+        /// Heading.
+        title: String,
+    },
+}

@@ -1,0 +1,89 @@
+//! Every figure a run can report: name, unit, what it counts.
+
+/// What is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// A larger figure.
+    Higher,
+    /// A smaller figure.
+    Lower,
+    /// Neither.
+    Neutral,
+}
+
+/// A figure that a run can report.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Metric {
+    /// Name in result files, scenario files and code.
+    pub name: &'static str,
+    /// Heading in tables.
+    pub title: &'static str,
+    /// Unit, empty for counts.
+    pub unit: &'static str,
+    /// What is better.
+    pub better: Better,
+    /// Digits after the point in tables.
+    pub decimals: u8,
+    /// What it counts, and where from.
+    pub description: &'static str,
+}
+
+macro_rules! metrics {
+    ($($name:literal, $title:literal, $unit:literal, $better:ident, $decimals:literal, $description:literal;)*) => {
+        /// All metrics, in the order of the documentation.
+        pub const METRICS: &[Metric] = &[$(Metric {
+            name: $name, title: $title, unit: $unit, better: Better::$better, decimals: $decimals, description: $description,
+        }),*];
+    };
+}
+
+metrics! {
+    "goodput_mbit", "goodput", "Mbit/s", Higher, 1, "Payload bytes that the receiving application read, over the measured time, all flows together.";
+    "time_s", "time", "s", Lower, 1, "Measured time.";
+    "block_p50_ms", "block p50", "ms", Lower, 1, "Median time from a strobe request to its last byte.";
+    "block_p99_ms", "block p99", "ms", Lower, 1, "99th percentile of the time from a strobe request to its last byte.";
+    "blocks", "requests", "", Higher, 0, "Strobe requests completed.";
+    "rtt_p50_ms", "RTT p50", "ms", Lower, 2, "Median ping round-trip time.";
+    "rtt_p90_ms", "RTT p90", "ms", Lower, 2, "90th percentile of the ping round-trip time.";
+    "rtt_mean_ms", "RTT mean", "ms", Lower, 2, "Mean ping round-trip time.";
+    "rtt_max_ms", "RTT max", "ms", Lower, 2, "Largest ping round-trip time.";
+    "timeouts", "timeouts", "", Lower, 0, "Retransmission timeouts, all senders (TcpExtTCPTimeouts).";
+    "timeouts_per_s", "timeouts", "1/s", Lower, 2, "Retransmission timeouts per second, all senders.";
+    "tail_loss_probes", "TLPs", "", Lower, 0, "Tail-loss probes sent, all senders (TcpExtTCPLossProbes).";
+    "tail_loss_probes_per_s", "TLPs", "1/s", Lower, 2, "Tail-loss probes per second, all senders.";
+    "tlp_recoveries", "TLP recoveries", "", Lower, 0, "Losses repaired by a tail-loss probe, each with a cut of the window (TcpExtTCPLossProbeRecovery).";
+    "undone", "undone", "", Neutral, 0, "Window reductions undone because they turned out spurious (TCPFullUndo, TCPPartialUndo, TCPDSACKUndo, TCPLossUndo).";
+    "spurious_frto", "spurious (F-RTO)", "", Neutral, 0, "Timeouts that F-RTO found spurious (TcpExtTCPSpuriousRTOs).";
+    "detected_share", "found spurious", "%", Higher, 0, "Undone or F-RTO-detected timeouts as a share of all timeouts.";
+    "segments_sent", "segments sent", "", Neutral, 0, "Segments sent by the senders, retransmissions included (TcpOutSegs and TcpRetransSegs).";
+    "retransmitted", "retransmitted", "", Lower, 0, "Segments retransmitted by the senders (TcpRetransSegs).";
+    "needless_retransmissions", "needless retrans.", "", Lower, 0, "Retransmitted segments that no port had dropped: retransmitted less dropped at the ports, not below 0.";
+    "needless_per_s", "needless retrans.", "1/s", Lower, 2, "Needless retransmissions per second.";
+    "dsacks", "DSACKs", "", Lower, 0, "Duplicate SACK blocks the senders received (TcpExtTCPDSACKRecv).";
+    "port_drops", "port drops", "", Lower, 0, "Packets dropped at the bottleneck port and at the VMs' port queues.";
+    "acks_sent", "ACKs sent", "", Lower, 0, "Segments without data sent by the receiving group (TcpOutSegs of the receivers).";
+    "duplicate_acks", "duplicate ACKs", "", Lower, 0, "Pure duplicate ACKs (capture), or TCPDupAckRecv where the kernel counts them.";
+    "rto_ms", "RTO p50", "ms", Lower, 1, "Median of the retransmission timeout over all TCP_INFO samples of the senders.";
+    "rto_p90_ms", "RTO p90", "ms", Lower, 1, "90th percentile of the retransmission timeout over all TCP_INFO samples of the senders.";
+    "srtt_ms", "SRTT p50", "ms", Lower, 2, "Median of the smoothed RTT over all TCP_INFO samples of the senders.";
+    "rto_runs_1", "1x RTO", "", Lower, 0, "Runs of exactly one timeout of a flow with no progress in between.";
+    "rto_runs_2", "2x RTO", "", Lower, 0, "Runs of exactly two successive timeouts.";
+    "rto_runs_3", "3x RTO", "", Lower, 0, "Runs of exactly three successive timeouts.";
+    "rto_runs_4", "4x RTO and more", "", Lower, 0, "Runs of four or more successive timeouts.";
+    "receiver_cpu", "receiver CPU", "%", Lower, 1, "Time the receiver's virtual CPU was not idle.";
+    "sender_cpu", "sender CPU", "%", Lower, 1, "Time the senders' virtual CPUs were not idle, mean.";
+    "queue_mean_segments", "queue mean", "segments", Lower, 1, "Mean backlog of the bottleneck port.";
+    "queue_max_segments", "queue max", "segments", Lower, 0, "Largest backlog of the bottleneck port.";
+    "fct_p50_ms", "FCT p50", "ms", Lower, 1, "Median flow completion time.";
+    "fct_p99_ms", "FCT p99", "ms", Lower, 1, "99th percentile of the flow completion time.";
+    "pvtcp_wakeups", "wake-ups", "", Neutral, 0, "Wake-ups that PVTCP saw, all senders and receivers.";
+    "pvtcp_longest_us", "longest wake-up", "us", Neutral, 0, "Longest time off the core that PVTCP saw.";
+    "pvtcp_held", "timers held", "", Neutral, 0, "Timers that PVTCP held off.";
+    "pvtcp_filtered", "RTTs filtered", "", Neutral, 0, "RTT samples that PVTCP replaced by SRTT.";
+    "pvtcp_quick_acks", "quick ACKs", "", Neutral, 0, "ACKs that PVTCP sent at once.";
+}
+
+/// The metric of that name.
+pub fn find(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.name == name)
+}

@@ -1,0 +1,126 @@
+//! What a run leaves behind: one [`RunRecord`] per line of `runs.jsonl`, one [`RunSet`] in `meta.json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Name of the file with one [`RunRecord`] per line.
+pub const RUNS_FILE: &str = "runs.jsonl";
+/// Name of the file with the [`RunSet`].
+pub const META_FILE: &str = "meta.json";
+
+/// What made the records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Real VMs.
+    Lab,
+    /// The simulator.
+    Sim,
+}
+
+/// What holds for all runs of a scenario.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSet {
+    /// Version of the result schema; 1.
+    pub schema: u32,
+    /// What made the records.
+    pub engine: Engine,
+    /// The scenario file's text.
+    pub scenario_toml: String,
+    /// Component to version: `evenkeel`, `qemu`, `host kernel`, `guest kernel newest`, `cpu`.
+    pub versions: BTreeMap<String, String>,
+    /// The command that runs it again.
+    pub command: String,
+    /// When the first run began, RFC 3339, UTC.
+    pub started: String,
+    /// What the reader must know to judge the figures, one sentence each (`TCG: no KVM on this machine`).
+    pub remarks: Vec<String>,
+}
+
+/// One repetition of one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Axis name to label, in the scenario's order of axes.
+    pub cell: Vec<(String, String)>,
+    /// Counted from 0.
+    pub repetition: u32,
+    /// Seed of this run's random draws.
+    pub seed: u64,
+    /// Measured time.
+    pub duration_us: u64,
+    /// Metric name to figure, in the metric's unit (see [`crate::metric`]).
+    pub metrics: BTreeMap<String, f64>,
+    /// VM name (`sender-0`) to counter (`TcpExtTCPTimeouts`) to its increase over the measured time.
+    pub counters: BTreeMap<String, BTreeMap<String, i64>>,
+    /// Per flow.
+    pub flows: Vec<FlowRecord>,
+    /// Recorded series.
+    pub series: Vec<Series>,
+    /// Packets around one wake-up, for the sequence plot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packets: Vec<PacketRecord>,
+    /// What went wrong or differs in this run, one sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+/// One flow, or one block of a strobe.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowRecord {
+    /// Sending VM.
+    pub from: String,
+    /// Receiving VM.
+    pub to: String,
+    /// Payload bytes the receiver read.
+    pub bytes: u64,
+    /// From the start of the measured time.
+    pub start_us: u64,
+    /// Completion time; for a long-lived flow, the measured time.
+    pub duration_us: u64,
+}
+
+/// A series over time.
+///
+/// Names in use: `rtt_ms` (ping, one point per reply), `block_ms` (strobe, one point per request), `meas_rtt_ms` (RTT samples of
+/// the sender's TCP), `srtt_ms`, `rto_ms`, `cwnd_segments` (TCP_INFO), `queue_segments` (bottleneck backlog).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// What is recorded, with its unit.
+    pub name: String,
+    /// VM and flow it belongs to, as in `sender-0`.
+    pub subject: String,
+    /// Time from the start of the measured time in microseconds, and value. A time can be negative in the warm-up.
+    pub points: Vec<(i64, f64)>,
+}
+
+/// Where a packet was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SeenAt {
+    /// Inside the sending VM.
+    Sender,
+    /// On the host, at the sending VM's port.
+    SenderPort,
+    /// On the host, at the receiver's port.
+    ReceiverPort,
+}
+
+/// One captured packet of the plotted flow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PacketRecord {
+    /// From the start of the plotted window. All captures are on one clock (see docs/lab.md).
+    pub t_us: i64,
+    /// Where it was seen.
+    pub at: SeenAt,
+    /// True for the sender's segments, false for ACKs.
+    pub data: bool,
+    /// First byte, relative to the flow's first; for an ACK, the number acknowledged.
+    pub seq: u64,
+    /// Payload bytes.
+    pub len: u32,
+    /// Whether these bytes had been sent before.
+    pub retransmission: bool,
+    /// Whether the VM was off its core at that time.
+    pub descheduled: bool,
+}
