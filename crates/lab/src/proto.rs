@@ -1,0 +1,245 @@
+//! What the lab says to the runner inside a VM: JSON lines over a virtio-serial port.
+//!
+//! The host sends one [`Call`] per line and gets one [`Reply`] per line with the same `id`; the guest never speaks unasked. Long work
+//! runs in threads of the guest's runner and is fetched with [`Op::Collect`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Name of the virtio-serial port.
+pub const CONTROL_PORT: &str = "evenkeel.control";
+/// TCP port that workloads listen on.
+pub const WORKLOAD_PORT: u16 = 5001;
+/// Most bytes one [`Op::ReadFile`] returns.
+pub const READ_CHUNK_BYTES: usize = 256 * 1024;
+
+/// A numbered request.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Call {
+    /// Echoed in the reply.
+    pub id: u64,
+    /// What to do.
+    pub op: Op,
+}
+
+/// A numbered answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Reply {
+    /// The call's number.
+    pub id: u64,
+    /// What came of it, or why nothing did.
+    pub result: Result<Answer, String>,
+}
+
+/// What the host can ask for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case")]
+pub enum Op {
+    /// Who is there. Answered by [`Answer::Hello`].
+    Hello,
+    /// Run a program and wait for it. Answered by [`Answer::Exec`], whatever its exit code.
+    Exec {
+        /// Program and arguments; no shell.
+        argv: Vec<String>,
+    },
+    /// Start a program that goes on. Answered by [`Answer::Started`].
+    Spawn {
+        /// Program and arguments; no shell.
+        argv: Vec<String>,
+    },
+    /// End a spawned program (SIGINT, after 2 s SIGKILL). Answered by [`Answer::Exec`] with what it had printed.
+    Kill {
+        /// As given by [`Answer::Started`].
+        task: u64,
+    },
+    /// Wait for a spawned program. Answered by [`Answer::Exec`].
+    Wait {
+        /// As given by [`Answer::Started`].
+        task: u64,
+    },
+    /// Write a file, `/proc/sys` and `/sys` included. Answered by [`Answer::Done`].
+    WriteFile {
+        /// Where.
+        path: String,
+        /// What.
+        text: String,
+    },
+    /// Read a piece of a file. Answered by [`Answer::Bytes`].
+    ReadFile {
+        /// Which.
+        path: String,
+        /// From which byte on.
+        offset: u64,
+    },
+    /// Counters of the kernel: all of /proc/net/netstat and /proc/net/snmp as nstat names them (`TcpExtTCPTimeouts`, `TcpRetransSegs`),
+    /// `CpuBusyUs` and `CpuIdleUs` from /proc/stat, `EthTxDropped` and `EthRxDropped` of eth0. Answered by [`Answer::Counters`].
+    Counters,
+    /// Accept connections on [`WORKLOAD_PORT`] until [`Op::Stop`]. Answered by [`Answer::Started`].
+    Serve {
+        /// What to do with them.
+        role: ServeRole,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Send bulk data to a [`ServeRole::Sink`] until [`Op::Stop`]. Answered by [`Answer::Started`].
+    Bulk {
+        /// IPv4 address of the sink.
+        to: String,
+        /// Number of connections.
+        flows: u32,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Ask all [`ServeRole::BlockServer`]s for blocks, one request after the other, until [`Op::Stop`] or `requests` are done.
+    /// Answered by [`Answer::Started`] when all connections stand.
+    Strobe {
+        /// IPv4 addresses of the block servers.
+        from: Vec<String>,
+        /// Bytes that each server sends per request.
+        bytes_per_server: u64,
+        /// 0: no limit.
+        requests: u32,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Send ICMP echo requests until [`Op::Stop`]. Answered by [`Answer::Started`].
+    Ping {
+        /// IPv4 address.
+        to: String,
+        /// Time between requests.
+        interval_ms: u32,
+    },
+    /// Begin the measured time in this VM: forget what tasks have recorded so far, start the TCP_INFO sampler over all the workload's
+    /// sockets in this VM. Answered by [`Answer::Done`].
+    Mark {
+        /// 0: no sampler.
+        tcp_info_period_ms: u32,
+    },
+    /// End the measured time: stop the sampler, fetch what was recorded since [`Op::Mark`]. Tasks go on. Answered by [`Answer::Recorded`].
+    Collect,
+    /// Whether a [`Op::Strobe`] with `requests` is done, counted since [`Op::Mark`]. Answered by [`Answer::Progress`].
+    Progress,
+    /// End all workload tasks and close their sockets. Answered by [`Answer::Done`].
+    Stop,
+    /// Switch the VM off. Not answered.
+    PowerOff,
+}
+
+/// What a server does with a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServeRole {
+    /// Read and count.
+    Sink,
+    /// Read requests (8 bytes, big endian: a length) and answer each with that many bytes.
+    BlockServer,
+}
+
+/// Settings of workload sockets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketSettings {
+    /// SO_RCVBUF as the kernel will report it (it doubles what is set). None: autotuned.
+    pub receive_buffer_bytes: Option<u32>,
+    /// SO_SNDBUF, likewise.
+    pub send_buffer_bytes: Option<u32>,
+}
+
+/// What the guest answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// To [`Op::Hello`].
+    Hello {
+        /// `uname -r`.
+        release: String,
+        /// Ticks per second, measured or read.
+        hz: u32,
+    },
+    /// Done.
+    Done,
+    /// A task goes on under this number.
+    Started {
+        /// Its number.
+        task: u64,
+    },
+    /// A program has ended.
+    Exec {
+        /// Exit code; -1 after a signal.
+        status: i32,
+        /// Standard output.
+        stdout: String,
+        /// Standard error.
+        stderr: String,
+    },
+    /// A piece of a file, base64.
+    Bytes {
+        /// The piece.
+        base64: String,
+        /// Whether the file ends here.
+        eof: bool,
+    },
+    /// Counters.
+    Counters {
+        /// Name to value.
+        values: BTreeMap<String, i64>,
+    },
+    /// How far a strobe has come.
+    Progress {
+        /// Requests completed since the mark.
+        requests: u32,
+        /// Whether it has ended by itself.
+        ended: bool,
+        /// Set when a task failed: what happened.
+        error: Option<String>,
+    },
+    /// What was recorded.
+    Recorded(Recorded),
+}
+
+/// What a VM recorded between [`Op::Mark`] and [`Op::Collect`].
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Length of the measured time by this VM's clock.
+    pub measured_us: u64,
+    /// Bytes read per connection of a sink or a strobe client, with the peer's address.
+    pub received: Vec<(String, u64)>,
+    /// Strobe: start since the mark and duration of each completed request, in microseconds.
+    pub blocks: Vec<(u64, u64)>,
+    /// Ping: time of the reply since the mark and round-trip time, in microseconds.
+    pub pings: Vec<(u64, u64)>,
+    /// Echo requests without a reply.
+    pub pings_lost: u64,
+    /// Samples of each workload socket.
+    pub sockets: Vec<SocketSamples>,
+    /// What went wrong in a task, one sentence each.
+    pub errors: Vec<String>,
+}
+
+/// TCP_INFO over time of one socket.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SocketSamples {
+    /// The peer's address.
+    pub peer: String,
+    /// Samples.
+    pub samples: Vec<TcpInfoSample>,
+}
+
+/// One TCP_INFO sample.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct TcpInfoSample {
+    /// Since the mark.
+    pub t_us: u64,
+    /// `tcpi_rtt`.
+    pub srtt_us: u32,
+    /// `tcpi_rttvar`.
+    pub rttvar_us: u32,
+    /// `tcpi_rto`.
+    pub rto_us: u32,
+    /// `tcpi_snd_cwnd`.
+    pub snd_cwnd: u32,
+    /// `tcpi_backoff`.
+    pub backoff: u8,
+    /// `tcpi_total_retrans`.
+    pub total_retrans: u32,
+}
