@@ -1,0 +1,162 @@
+//! The kernel's counters, named as nstat names them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+
+/// Where the counters of the VM's network device are.
+const ETH_STATISTICS: &str = "/sys/class/net/eth0/statistics";
+/// What is read there.
+const ETH_COUNTERS: [(&str, &str); 6] = [
+    ("EthTxDropped", "tx_dropped"),
+    ("EthRxDropped", "rx_dropped"),
+    ("EthTxPackets", "tx_packets"),
+    ("EthRxPackets", "rx_packets"),
+    ("EthTxBytes", "tx_bytes"),
+    ("EthRxBytes", "rx_bytes"),
+];
+
+/// All counters now. Those of eth0 are missing where there is no eth0.
+pub fn read() -> anyhow::Result<BTreeMap<String, i64>> {
+    let mut values = BTreeMap::new();
+    for path in ["/proc/net/netstat", "/proc/net/snmp"] {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+        parse_pairs(&text, &mut values).with_context(|| format!("cannot understand {path}"))?;
+    }
+    let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    let ticks_per_second =
+        nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.context("no clock tick")?;
+    parse_stat(&stat, ticks_per_second, &mut values).context("cannot understand /proc/stat")?;
+    for (name, file) in ETH_COUNTERS {
+        if let Ok(text) = fs::read_to_string(Path::new(ETH_STATISTICS).join(file)) {
+            values.insert(
+                name.into(),
+                text.trim()
+                    .parse()
+                    .with_context(|| format!("cannot understand {file} of eth0"))?,
+            );
+        }
+    }
+    Ok(values)
+}
+
+/// `Prefix: names` and `Prefix: values` in turn, as in /proc/net/netstat.
+fn parse_pairs(text: &str, values: &mut BTreeMap<String, i64>) -> anyhow::Result<()> {
+    let mut lines = text.lines();
+    while let (Some(names), Some(numbers)) = (lines.next(), lines.next()) {
+        let (prefix, names) = names.split_once(':').context("a line without a prefix")?;
+        let (second, numbers) = numbers.split_once(':').context("a line without a prefix")?;
+        anyhow::ensure!(prefix == second, "names of {prefix}, values of {second}");
+        let (names, numbers) = (names.split_whitespace(), numbers.split_whitespace());
+        anyhow::ensure!(
+            names.clone().count() == numbers.clone().count(),
+            "{prefix} has not as many values as names"
+        );
+        for (name, number) in names.zip(numbers) {
+            let number = number
+                .parse()
+                .with_context(|| format!("{prefix}{name} is no number"))?;
+            values.insert(format!("{prefix}{name}"), number);
+        }
+    }
+    Ok(())
+}
+
+/// The first line of /proc/stat: busy, idle and stolen time of all CPUs.
+fn parse_stat(
+    text: &str,
+    ticks_per_second: i64,
+    values: &mut BTreeMap<String, i64>,
+) -> anyhow::Result<()> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("cpu "))
+        .context("no line of all CPUs")?;
+    let ticks = line
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<Vec<i64>, _>>()
+        .context("a time is no number")?;
+    // Guest times, which follow, are part of user and nice.
+    let &[user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks.as_slice() else {
+        anyhow::bail!("too few times");
+    };
+    let to_us = |ticks: i64| ticks.saturating_mul(1_000_000) / ticks_per_second;
+    values.insert(
+        "CpuBusyUs".into(),
+        to_us(user + nice + system + irq + softirq),
+    );
+    values.insert("CpuIdleUs".into(), to_us(idle + iowait));
+    values.insert("CpuStealUs".into(), to_us(steal));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NETSTAT: &str = "TcpExt: SyncookiesSent TCPTimeouts TCPLossProbes\nTcpExt: 0 12 34\nIpExt: InNoRoutes InOctets\nIpExt: 0 9876543210\n";
+    const SNMP: &str = "Ip: Forwarding DefaultTTL\nIp: 2 64\nTcp: RtoAlgorithm MaxConn RetransSegs\nTcp: 1 -1 77\n";
+
+    #[test]
+    fn names_are_those_of_nstat() {
+        let mut values = BTreeMap::new();
+        parse_pairs(NETSTAT, &mut values).expect("parsed");
+        parse_pairs(SNMP, &mut values).expect("parsed");
+        assert_eq!(values["TcpExtTCPTimeouts"], 12);
+        assert_eq!(values["IpExtInOctets"], 9_876_543_210);
+        assert_eq!(values["TcpRetransSegs"], 77);
+        assert_eq!(values["TcpMaxConn"], -1);
+        assert_eq!(values.len(), 10);
+    }
+
+    #[test]
+    fn what_does_not_pair_is_an_error() {
+        for (text, says) in [
+            ("Tcp: A B\nTcp: 1\n", "as many"),
+            ("Tcp: A\nUdp: 1\n", "names of Tcp"),
+            ("Tcp: A\nTcp: x\n", "TcpA is no number"),
+            ("Tcp A\nTcp: 1\n", "without a prefix"),
+        ] {
+            let error = parse_pairs(text, &mut BTreeMap::new()).expect_err(text);
+            assert!(format!("{error:#}").contains(says), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn cpu_time_is_told_in_microseconds() {
+        let mut values = BTreeMap::new();
+        parse_stat(
+            "cpu  10 1 20 400 5 2 3 7 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n",
+            100,
+            &mut values,
+        )
+        .expect("parsed");
+        assert_eq!(
+            (
+                values["CpuBusyUs"],
+                values["CpuIdleUs"],
+                values["CpuStealUs"]
+            ),
+            (360_000, 4_050_000, 70_000)
+        );
+        assert!(parse_stat("cpu 1 2\n", 100, &mut values).is_err());
+        assert!(parse_stat("", 100, &mut values).is_err());
+    }
+
+    #[test]
+    fn this_machine_has_the_counters_the_lab_needs() {
+        let values = read().expect("counters");
+        for name in [
+            "TcpExtTCPTimeouts",
+            "TcpRetransSegs",
+            "TcpExtTCPLossProbes",
+            "CpuBusyUs",
+            "CpuIdleUs",
+        ] {
+            assert!(values.contains_key(name), "{name}");
+        }
+    }
+}

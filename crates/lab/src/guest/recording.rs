@@ -1,0 +1,348 @@
+//! What the workload of this VM records, and when it has to stop.
+
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::proto::Recorded;
+
+/// Most connections of one workload: each keeps its descriptor until the workload ends.
+pub const MAX_CONNECTIONS: usize = 4096;
+/// Most entries of one kind that are kept.
+const MAX_RECORDS: usize = 1_000_000;
+/// Most errors that are kept: what goes wrong once often goes wrong all the time.
+const MAX_ERRORS: usize = 32;
+
+/// A workload's socket. It stays open until the workload ends, so that it can be sampled and stopped.
+#[derive(Debug)]
+pub struct Connection {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// The socket; blocking.
+    pub stream: TcpStream,
+    /// Whether it receives the workload's data: what it reads is then part of the record.
+    pub receives: bool,
+    received: AtomicU64,
+    received_at_mark: AtomicU64,
+}
+
+impl Connection {
+    /// Counts bytes read.
+    pub fn count(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Ends blocked reads and writes. What is unsent is thrown away: it would go on filling the link after the workload's end.
+    fn hang_up(&self) {
+        // Both fail only when the connection has ended by itself.
+        let _ = super::socket::reset_on_close(&self.stream);
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// What is recorded since the mark.
+#[derive(Debug)]
+struct State {
+    mark: Instant,
+    /// Between mark and collect.
+    live: bool,
+    blocks: Vec<(u64, u64)>,
+    pings: Vec<(u64, u64)>,
+    pings_lost: u64,
+    connections: Vec<Arc<Connection>>,
+    listeners: Vec<TcpListener>,
+    errors: Vec<String>,
+}
+
+/// Shared by all threads of one workload: all tasks between two [`crate::proto::Op::Stop`].
+#[derive(Debug)]
+pub struct Recording {
+    state: Mutex<State>,
+    /// Number of marks so far.
+    marks: AtomicU64,
+    stopping: AtomicBool,
+    stop_lock: Mutex<()>,
+    stop_asked: Condvar,
+}
+
+impl Recording {
+    /// Of a workload without tasks.
+    pub fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                mark: Instant::now(),
+                live: false,
+                blocks: Vec::new(),
+                pings: Vec::new(),
+                pings_lost: 0,
+                connections: Vec::new(),
+                listeners: Vec::new(),
+                errors: Vec::new(),
+            }),
+            marks: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            stop_lock: Mutex::new(()),
+            stop_asked: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what was recorded and begins the measured time.
+    pub fn mark(&self) -> Instant {
+        let mut state = self.state();
+        for connection in &state.connections {
+            connection.received_at_mark.store(
+                connection.received.load(Ordering::Relaxed),
+                Ordering::Relaxed,
+            );
+        }
+        state.blocks.clear();
+        state.pings.clear();
+        state.pings_lost = 0;
+        state.live = true;
+        state.mark = Instant::now();
+        self.marks.fetch_add(1, Ordering::Relaxed);
+        state.mark
+    }
+
+    /// How often the measured time has begun.
+    pub fn marks(&self) -> u64 {
+        self.marks.load(Ordering::Relaxed)
+    }
+
+    /// Ends the measured time. None when it had not begun. The sampler's part is left empty.
+    pub fn collect(&self) -> Option<Recorded> {
+        let mut state = self.state();
+        if !std::mem::take(&mut state.live) {
+            return None;
+        }
+        let received = state.connections.iter().filter(|c| c.receives).map(|c| {
+            let bytes =
+                c.received.load(Ordering::Relaxed) - c.received_at_mark.load(Ordering::Relaxed);
+            (c.peer.to_string(), bytes)
+        });
+        Some(Recorded {
+            measured_us: micros(state.mark.elapsed()),
+            received: received.collect(),
+            blocks: std::mem::take(&mut state.blocks),
+            pings: std::mem::take(&mut state.pings),
+            pings_lost: state.pings_lost,
+            sockets: Vec::new(),
+            errors: state.errors.clone(),
+        })
+    }
+
+    /// A strobe's request is complete. One that began before the mark is not of the measured time.
+    pub fn block(&self, start: Instant, end: Instant) {
+        let mut state = self.state();
+        if !state.live || state.blocks.len() >= MAX_RECORDS {
+            return;
+        }
+        if let Some(since_mark) = start.checked_duration_since(state.mark) {
+            state.blocks.push((micros(since_mark), micros(end - start)));
+        }
+    }
+
+    /// An echo reply came.
+    pub fn ping(&self, sent: Instant, answered: Instant) {
+        let mut state = self.state();
+        if state.live && sent >= state.mark && state.pings.len() < MAX_RECORDS {
+            let since_mark = micros(answered - state.mark);
+            state.pings.push((since_mark, micros(answered - sent)));
+        }
+    }
+
+    /// An echo reply did not come.
+    pub fn ping_lost(&self, sent: Instant) {
+        let mut state = self.state();
+        if state.live && sent >= state.mark {
+            state.pings_lost += 1;
+        }
+    }
+
+    /// Takes up a socket.
+    pub fn add_connection(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        receives: bool,
+    ) -> anyhow::Result<Arc<Connection>> {
+        let connection = Arc::new(Connection {
+            peer,
+            stream,
+            receives,
+            received: AtomicU64::new(0),
+            received_at_mark: AtomicU64::new(0),
+        });
+        let mut state = self.state();
+        anyhow::ensure!(
+            state.connections.len() < MAX_CONNECTIONS,
+            "more than {MAX_CONNECTIONS} connections"
+        );
+        state.connections.push(Arc::clone(&connection));
+        // A workload that is being stopped has shut its sockets already: this one came too late for that.
+        if self.stopping() {
+            connection.hang_up();
+        }
+        Ok(connection)
+    }
+
+    /// Takes up a listening socket, so that [`Recording::stop`] can wake the thread that accepts.
+    pub fn add_listener(&self, listener: TcpListener) {
+        self.state().listeners.push(listener);
+    }
+
+    /// All sockets so far.
+    pub fn connections(&self) -> Vec<Arc<Connection>> {
+        self.state().connections.clone()
+    }
+
+    /// Notes what went wrong.
+    pub fn error(&self, text: String) {
+        let mut state = self.state();
+        if state.errors.len() < MAX_ERRORS && !state.errors.contains(&text) {
+            state.errors.push(text);
+        }
+    }
+
+    /// What went wrong first.
+    pub fn first_error(&self) -> Option<String> {
+        self.state().errors.first().cloned()
+    }
+
+    /// Whether the workload is to end.
+    pub fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps; true when the workload is to end, at once then.
+    pub fn sleep_until(&self, until: Instant) -> bool {
+        let guard = self
+            .stop_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let left = until.saturating_duration_since(Instant::now());
+        drop(
+            self.stop_asked
+                .wait_timeout_while(guard, left, |()| !self.stopping())
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        self.stopping()
+    }
+
+    /// Tells all threads to end and wakes them.
+    pub fn stop(&self) {
+        {
+            let _guard = self
+                .stop_lock
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            self.stopping.store(true, Ordering::Relaxed);
+        }
+        self.stop_asked.notify_all();
+        let state = self.state();
+        for listener in &state.listeners {
+            // On Linux this wakes a blocked `accept`.
+            let _ = nix::sys::socket::shutdown(
+                std::os::fd::AsRawFd::as_raw_fd(listener),
+                nix::sys::socket::Shutdown::Both,
+            );
+        }
+        for connection in &state.connections {
+            connection.hang_up();
+        }
+    }
+
+    /// Runs `task` in a thread; its error or panic is noted, unless it is the workload's end that makes it fail.
+    pub fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        task: impl FnOnce(&Arc<Recording>) -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<JoinHandle<()>> {
+        let recording = Arc::clone(self);
+        let title = name.to_owned();
+        let body = move || match catch_unwind(AssertUnwindSafe(|| task(&recording))) {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) if recording.stopping() => {}
+            Ok(Err(error)) => recording.error(format!("{title}: {error:#}")),
+            Err(panic) => recording.error(format!(
+                "{title}: panic: {}",
+                super::panic_text(panic.as_ref())
+            )),
+        };
+        thread::Builder::new()
+            .name(name.into())
+            .spawn(body)
+            .with_context(|| format!("cannot start a thread for {name}"))
+    }
+}
+
+/// Whole microseconds.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_before_the_mark_is_forgotten() {
+        let recording = Recording::new();
+        assert!(recording.collect().is_none());
+        let early = Instant::now();
+        recording.block(early, early);
+        let mark = recording.mark();
+        recording.block(early - Duration::from_millis(1), Instant::now());
+        recording.block(mark, mark + Duration::from_millis(2));
+        recording.ping(mark, mark + Duration::from_millis(3));
+        recording.ping_lost(mark);
+        let recorded = recording.collect().expect("marked");
+        assert_eq!(
+            (recorded.blocks, recorded.pings, recorded.pings_lost),
+            (vec![(0, 2000)], vec![(3000, 3000)], 1)
+        );
+        recording.block(mark, mark);
+        assert!(recording.collect().is_none());
+    }
+
+    #[test]
+    fn a_panic_and_an_error_of_a_task_are_noted() {
+        let recording = Arc::new(Recording::new());
+        recording
+            .spawn("a", |_| panic!("ouch"))
+            .expect("started")
+            .join()
+            .expect("caught");
+        recording
+            .spawn("b", |_| anyhow::bail!("no"))
+            .expect("started")
+            .join()
+            .expect("caught");
+        recording.mark();
+        assert_eq!(
+            recording.collect().expect("marked").errors,
+            ["a: panic: ouch", "b: no"]
+        );
+    }
+
+    #[test]
+    fn stop_ends_a_sleep() {
+        let recording = Arc::new(Recording::new());
+        let sleeper = recording.spawn("sleeper", |recording| {
+            anyhow::ensure!(recording.sleep_until(Instant::now() + Duration::from_secs(60)));
+            Ok(())
+        });
+        recording.stop();
+        sleeper.expect("started").join().expect("no panic");
+        assert_eq!(recording.first_error(), None);
+    }
+}

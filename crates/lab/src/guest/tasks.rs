@@ -1,0 +1,221 @@
+//! What runs in this VM at the host's behest: programs by number, and the workload.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::program::Program;
+use super::recording::Recording;
+use super::sampler::Sampler;
+use super::{bulk, counters, ping, serve, strobe, system};
+use crate::proto::{Answer, Op};
+
+/// All tasks between two [`Op::Stop`].
+#[derive(Debug)]
+struct Workload {
+    recording: Arc<Recording>,
+    threads: Vec<JoinHandle<()>>,
+    strobes: Vec<Arc<strobe::Progress>>,
+    sampler: Option<Sampler>,
+}
+
+impl Workload {
+    fn new() -> Self {
+        Self {
+            recording: Arc::new(Recording::new()),
+            threads: Vec::new(),
+            strobes: Vec::new(),
+            sampler: None,
+        }
+    }
+
+    /// Ends all threads and closes all sockets.
+    fn stop(self) {
+        self.recording.stop();
+        if let Some(sampler) = self.sampler {
+            sampler.stop();
+        }
+        for thread in self.threads {
+            // Panics are caught inside.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Programs and workload.
+#[derive(Debug)]
+pub struct Tasks {
+    port: u16,
+    numbered: u64,
+    programs: BTreeMap<u64, Arc<Program>>,
+    workload: Workload,
+}
+
+impl Tasks {
+    /// None running. `port` is the workload's; 0 takes a free one at the first [`Op::Serve`].
+    pub fn new(port: u16) -> Self {
+        Self {
+            port,
+            numbered: 0,
+            programs: BTreeMap::new(),
+            workload: Workload::new(),
+        }
+    }
+
+    /// Does what is asked. [`Op::Wait`] and [`Op::PowerOff`] are the loop's.
+    pub fn perform(&mut self, op: Op) -> anyhow::Result<Answer> {
+        match op {
+            Op::Hello => system::hello(),
+            Op::Exec { argv } => Ok(Program::start(&argv)?.wait()),
+            Op::Spawn { argv } => {
+                let program = Program::start(&argv)?;
+                self.programs.retain(|_, program| !program.answered());
+                let task = self.number();
+                self.programs.insert(task, program);
+                Ok(Answer::Started { task })
+            }
+            Op::Kill { task } => Ok(self.program(task)?.kill()),
+            Op::WriteFile { path, text } => system::write_file(Path::new(&path), &text),
+            Op::ReadFile { path, offset } => system::read_file(Path::new(&path), offset),
+            Op::Counters => Ok(Answer::Counters {
+                values: counters::read()?,
+            }),
+            Op::Serve { role, sockets } => {
+                let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port));
+                let (at, thread) = serve::start(&self.workload.recording, at, role, sockets)?;
+                self.port = at.port();
+                self.workload.threads.push(thread);
+                Ok(Answer::Started {
+                    task: self.number(),
+                })
+            }
+            Op::Bulk { to, flows, sockets } => {
+                let to = SocketAddr::new(address(&to)?, self.port);
+                self.workload.threads.extend(bulk::start(
+                    &self.workload.recording,
+                    to,
+                    flows,
+                    sockets,
+                )?);
+                Ok(Answer::Started {
+                    task: self.number(),
+                })
+            }
+            Op::Strobe {
+                from,
+                bytes_per_server,
+                requests,
+                sockets,
+            } => {
+                let servers = from
+                    .iter()
+                    .map(|from| Ok(SocketAddr::new(address(from)?, self.port)))
+                    .collect::<anyhow::Result<Vec<_>>>()?;
+                let request = strobe::Request {
+                    bytes_per_server,
+                    limit: requests,
+                };
+                let (progress, thread) =
+                    strobe::start(&self.workload.recording, &servers, request, sockets)?;
+                self.workload.strobes.push(progress);
+                self.workload.threads.push(thread);
+                Ok(Answer::Started {
+                    task: self.number(),
+                })
+            }
+            Op::Ping { to, interval_ms } => {
+                let interval = Duration::from_millis(interval_ms.into());
+                self.workload.threads.push(ping::start(
+                    &self.workload.recording,
+                    address(&to)?,
+                    interval,
+                )?);
+                Ok(Answer::Started {
+                    task: self.number(),
+                })
+            }
+            Op::Mark { tcp_info_period_ms } => {
+                self.mark(Duration::from_millis(tcp_info_period_ms.into()))
+            }
+            Op::Collect => self.collect(),
+            Op::Progress => Ok(self.progress()),
+            Op::Stop => {
+                std::mem::replace(&mut self.workload, Workload::new()).stop();
+                Ok(Answer::Done)
+            }
+            Op::Wait { .. } | Op::PowerOff => anyhow::bail!("not a task's matter"),
+        }
+    }
+
+    /// A spawned program. It is kept until its end has been told and another is spawned.
+    pub fn program(&self, task: u64) -> anyhow::Result<Arc<Program>> {
+        self.programs
+            .get(&task)
+            .cloned()
+            .with_context(|| format!("no program runs under number {task}"))
+    }
+
+    fn number(&mut self) -> u64 {
+        self.numbered += 1;
+        self.numbered
+    }
+
+    fn mark(&mut self, period: Duration) -> anyhow::Result<Answer> {
+        if let Some(sampler) = self.workload.sampler.take() {
+            sampler.stop();
+        }
+        let mark = self.workload.recording.mark();
+        if !period.is_zero() {
+            self.workload.sampler = Some(Sampler::start(&self.workload.recording, mark, period)?);
+        }
+        Ok(Answer::Done)
+    }
+
+    fn collect(&mut self) -> anyhow::Result<Answer> {
+        let recorded = self.workload.recording.collect();
+        let sockets = self
+            .workload
+            .sampler
+            .take()
+            .map(Sampler::stop)
+            .unwrap_or_default();
+        let recorded = recorded.context("the measured time has not begun")?;
+        Ok(Answer::Recorded(crate::proto::Recorded {
+            sockets,
+            ..recorded
+        }))
+    }
+
+    /// Of several strobes the slowest counts.
+    fn progress(&self) -> Answer {
+        let strobes = &self.workload.strobes;
+        Answer::Progress {
+            requests: strobes
+                .iter()
+                .map(|strobe| strobe.requests())
+                .min()
+                .unwrap_or(0),
+            ended: !strobes.is_empty() && strobes.iter().all(|strobe| strobe.ended()),
+            error: self.workload.recording.first_error(),
+        }
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        std::mem::replace(&mut self.workload, Workload::new()).stop();
+        for program in self.programs.values() {
+            program.kill();
+        }
+    }
+}
+
+fn address(text: &str) -> anyhow::Result<IpAddr> {
+    text.parse()
+        .with_context(|| format!("{text:?} is no IP address"))
+}

@@ -1,0 +1,372 @@
+//! The runner over a socket pair, as the host sees it, and workloads over loopback.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::recording::Recording;
+use super::{AtEof, End, answer, bulk, serve, strobe};
+use crate::proto::{Answer, Call, Op, Recorded, Reply, ServeRole, SocketSettings};
+
+const LOCAL: &str = "127.0.0.1";
+
+/// The host's side of a running loop.
+struct Host {
+    stream: BufReader<UnixStream>,
+    calls: u64,
+    runner: JoinHandle<anyhow::Result<End>>,
+}
+
+impl Host {
+    fn new() -> Self {
+        let (host, guest) = UnixStream::pair().expect("a pair");
+        host.set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a limit");
+        let writer = guest.try_clone().expect("a second descriptor");
+        let runner = thread::spawn(move || answer(guest, writer, 0, AtEof::End));
+        Self {
+            stream: BufReader::new(host),
+            calls: 0,
+            runner,
+        }
+    }
+
+    fn write(&mut self, line: &str) {
+        self.stream
+            .get_mut()
+            .write_all(line.as_bytes())
+            .expect("written");
+    }
+
+    fn send(&mut self, op: Op) -> u64 {
+        self.calls += 1;
+        let line = serde_json::to_string(&Call { id: self.calls, op }).expect("encoded");
+        self.write(&(line + "\n"));
+        self.calls
+    }
+
+    fn read(&mut self) -> Reply {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).expect("a reply in time");
+        serde_json::from_str(&line).expect("a reply")
+    }
+
+    fn call(&mut self, op: Op) -> Result<Answer, String> {
+        let id = self.send(op);
+        let reply = self.read();
+        assert_eq!(reply.id, id);
+        reply.result
+    }
+
+    fn ok(&mut self, op: Op) -> Answer {
+        self.call(op).expect("no error")
+    }
+
+    fn collect(&mut self) -> Recorded {
+        let Answer::Recorded(recorded) = self.ok(Op::Collect) else {
+            panic!("not a record")
+        };
+        recorded
+    }
+
+    fn end(self) -> End {
+        drop(self.stream);
+        self.runner.join().expect("no panic").expect("no error")
+    }
+}
+
+fn argv(text: &str) -> Vec<String> {
+    ["sh", "-c", text].map(String::from).to_vec()
+}
+
+fn serve_op(role: ServeRole) -> Op {
+    Op::Serve {
+        role,
+        sockets: SocketSettings::default(),
+    }
+}
+
+fn strobe_op(requests: u32) -> Op {
+    Op::Strobe {
+        from: vec![LOCAL.into(); 3],
+        bytes_per_server: 100_000,
+        requests,
+        sockets: SocketSettings::default(),
+    }
+}
+
+#[test]
+fn the_runner_says_who_it_is_runs_programs_and_handles_files() {
+    let mut host = Host::new();
+    assert!(matches!(host.ok(Op::Hello), Answer::Hello { release, .. } if !release.is_empty()));
+    let Answer::Exec { status, stdout, .. } = host.ok(Op::Exec {
+        argv: argv("echo hello; exit 7"),
+    }) else {
+        panic!()
+    };
+    assert_eq!((status, stdout.as_str()), (7, "hello\n"));
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let path = file.path().to_str().expect("a name").to_owned();
+    host.ok(Op::WriteFile {
+        path: path.clone(),
+        text: "abc".into(),
+    });
+    assert!(
+        matches!(host.ok(Op::ReadFile { path, offset: 1 }), Answer::Bytes { base64, eof: true } if base64 == "YmM=")
+    );
+    assert!(
+        matches!(host.ok(Op::Counters), Answer::Counters { values } if values.contains_key("TcpRetransSegs"))
+    );
+    assert_eq!(host.end(), End::Closed);
+}
+
+#[test]
+fn what_is_no_call_is_refused_and_the_runner_goes_on() {
+    let mut host = Host::new();
+    host.write("nonsense\n");
+    let reply = host.read();
+    assert!(
+        reply.id == 0
+            && reply
+                .result
+                .is_err_and(|error| error.starts_with("not a call"))
+    );
+    host.write("{\"id\":12,\"op\":{\"op\":\"dance\"}}\n");
+    let reply = host.read();
+    assert!(reply.id == 12 && reply.result.is_err_and(|error| error.contains("dance")));
+    host.write(&"x".repeat(2 << 20));
+    host.write("\n");
+    let reply = host.read();
+    assert!(reply.id == 0 && reply.result.is_err_and(|error| error.contains("longer")));
+    assert!(
+        host.call(Op::Kill { task: 99 })
+            .is_err_and(|error| error.contains("99"))
+    );
+    assert!(
+        host.call(Op::Collect)
+            .is_err_and(|error| error.contains("not begun"))
+    );
+    assert!(
+        host.call(Op::Exec {
+            argv: vec!["no-such-program".into()]
+        })
+        .is_err()
+    );
+    host.ok(Op::Hello);
+    assert_eq!(host.end(), End::Closed);
+}
+
+#[test]
+fn power_off_ends_the_loop_unanswered() {
+    let mut host = Host::new();
+    host.send(Op::PowerOff);
+    assert_eq!(host.end(), End::PowerOff);
+}
+
+#[test]
+fn a_program_can_be_killed_while_it_is_waited_for() {
+    let mut host = Host::new();
+    let Answer::Started { task } = host.ok(Op::Spawn {
+        argv: argv("echo on; exec sleep 60"),
+    }) else {
+        panic!()
+    };
+    let wait = host.send(Op::Wait { task });
+    let kill = host.send(Op::Kill { task });
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let reply = host.read();
+        ids.push(reply.id);
+        assert!(
+            matches!(reply.result, Ok(Answer::Exec { status: -1, .. })),
+            "{reply:?}"
+        );
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, [wait, kill]);
+    // Its end can be asked for again until another is spawned.
+    assert!(matches!(host.ok(Op::Kill { task }), Answer::Exec { .. }));
+    host.ok(Op::Spawn { argv: argv("true") });
+    assert!(host.call(Op::Kill { task }).is_err());
+}
+
+#[test]
+fn a_strobe_asks_until_it_has_done_its_requests_since_the_mark() {
+    let mut host = Host::new();
+    host.ok(serve_op(ServeRole::BlockServer));
+    host.ok(strobe_op(20));
+    let wait_for_end = |host: &mut Host| {
+        let begun = Instant::now();
+        loop {
+            let Answer::Progress {
+                requests,
+                ended,
+                error,
+            } = host.ok(Op::Progress)
+            else {
+                panic!()
+            };
+            assert_eq!(error, None);
+            if ended {
+                return requests;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20));
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    assert_eq!(wait_for_end(&mut host), 20);
+    host.ok(Op::Mark {
+        tcp_info_period_ms: 2,
+    });
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(wait_for_end(&mut host), 20);
+    let recorded = host.collect();
+    assert_eq!(recorded.blocks.len(), 20);
+    assert!(
+        recorded
+            .blocks
+            .windows(2)
+            .all(|pair| pair[0].0 + pair[0].1 <= pair[1].0 + 1),
+        "{:?}",
+        recorded.blocks
+    );
+    assert_eq!(
+        recorded
+            .received
+            .iter()
+            .map(|(_, bytes)| bytes)
+            .sum::<u64>(),
+        20 * 3 * 100_000
+    );
+    assert_eq!(recorded.received.len(), 3);
+    // Both ends of each connection are in this "VM".
+    assert_eq!(recorded.sockets.len(), 6);
+    assert!(
+        recorded
+            .sockets
+            .iter()
+            .all(|socket| socket.samples[0].snd_cwnd > 0 && socket.samples[0].rto_us > 0)
+    );
+    assert!(recorded.errors.is_empty(), "{:?}", recorded.errors);
+    host.ok(Op::Stop);
+    assert_eq!(host.end(), End::Closed);
+}
+
+#[test]
+fn a_workload_can_be_stopped_and_started_again() {
+    let mut host = Host::new();
+    for _ in 0..3 {
+        host.ok(serve_op(ServeRole::Sink));
+        host.ok(Op::Bulk {
+            to: LOCAL.into(),
+            flows: 2,
+            sockets: SocketSettings::default(),
+        });
+        host.ok(Op::Mark {
+            tcp_info_period_ms: 0,
+        });
+        thread::sleep(Duration::from_millis(50));
+        let recorded = host.collect();
+        assert!(recorded.measured_us >= 50_000);
+        assert_eq!(recorded.received.len(), 2);
+        assert!(
+            recorded.received.iter().all(|&(_, bytes)| bytes > 0),
+            "{:?}",
+            recorded.received
+        );
+        assert!(recorded.sockets.is_empty() && recorded.errors.is_empty());
+        let asked = Instant::now();
+        host.ok(Op::Stop);
+        assert!(asked.elapsed() < Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_second_server_on_the_port_is_refused() {
+    let mut host = Host::new();
+    host.ok(serve_op(ServeRole::Sink));
+    assert!(
+        host.call(serve_op(ServeRole::Sink))
+            .is_err_and(|error| error.contains("cannot"))
+    );
+}
+
+fn local(role: ServeRole) -> (Arc<Recording>, SocketAddr, JoinHandle<()>) {
+    let recording = Arc::new(Recording::new());
+    let at = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (address, thread) =
+        serve::start(&recording, at, role, SocketSettings::default()).expect("serves");
+    (recording, address, thread)
+}
+
+#[test]
+fn a_strobe_stops_in_the_middle_of_a_block() {
+    let (server, address, serving) = local(ServeRole::BlockServer);
+    let client = Arc::new(Recording::new());
+    // Larger than can be sent in the time.
+    let request = strobe::Request {
+        bytes_per_server: 1 << 50,
+        limit: 0,
+    };
+    let (progress, asking) =
+        strobe::start(&client, &[address], request, SocketSettings::default()).expect("connects");
+    client.mark();
+    thread::sleep(Duration::from_millis(50));
+    let recorded = client.collect().expect("marked");
+    assert!(recorded.blocks.is_empty() && recorded.received[0].1 > 0);
+    let asked = Instant::now();
+    client.stop();
+    asking.join().expect("no panic");
+    assert!(asked.elapsed() < Duration::from_secs(1));
+    assert!(progress.ended() && client.first_error().is_none());
+    server.stop();
+    serving.join().expect("no panic");
+    assert_eq!(server.first_error(), None);
+}
+
+#[test]
+fn a_server_that_goes_away_is_an_error_of_the_strobe() {
+    let (server, address, serving) = local(ServeRole::BlockServer);
+    let client = Arc::new(Recording::new());
+    let request = strobe::Request {
+        bytes_per_server: 10_000,
+        limit: 0,
+    };
+    let (progress, asking) =
+        strobe::start(&client, &[address], request, SocketSettings::default()).expect("connects");
+    thread::sleep(Duration::from_millis(20));
+    server.stop();
+    serving.join().expect("no panic");
+    drop(server);
+    asking.join().expect("no panic");
+    assert!(progress.ended());
+    assert!(
+        client
+            .first_error()
+            .is_some_and(|error| error.starts_with("strobe: ")),
+        "{:?}",
+        client.first_error()
+    );
+}
+
+#[test]
+fn a_sink_takes_clients_that_leave_for_no_error() {
+    let (server, address, serving) = local(ServeRole::Sink);
+    let client = Arc::new(Recording::new());
+    let threads = bulk::start(&client, address, 3, SocketSettings::default()).expect("connects");
+    server.mark();
+    thread::sleep(Duration::from_millis(50));
+    client.stop();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    drop(client);
+    thread::sleep(Duration::from_millis(20));
+    let recorded = server.collect().expect("marked");
+    assert_eq!((recorded.received.len(), recorded.errors.len()), (3, 0));
+    server.stop();
+    serving.join().expect("no panic");
+}
