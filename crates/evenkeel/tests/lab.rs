@@ -1,0 +1,128 @@
+//! The lab as a user meets it: the real binary boots real VMs. Needs root and what `make deps` installs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use evenkeel_scenario::result::RunRecord;
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn lab(scenario: &Path, out: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    command.arg("lab").arg(scenario).arg("--out").arg(out).args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs a scenario; its records.
+fn run(scenario: &Path, arguments: &[&str]) -> Vec<RunRecord> {
+    let out = tempfile::tempdir().unwrap();
+    let output = lab(scenario, out.path(), arguments).output().unwrap();
+    assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    evenkeel_scenario::io::read_results(out.path()).unwrap().1
+}
+
+fn labelled<'a>(records: &'a [RunRecord], axis: &str, label: &str) -> Vec<&'a RunRecord> {
+    let found: Vec<_> = records.iter().filter(|r| r.cell.iter().any(|(a, l)| a == axis && l == label)).collect();
+    assert!(!found.is_empty(), "no run with {axis} = {label}");
+    found
+}
+
+/// VMs of labs whose temporary directory is below `directory`.
+fn vms_below(directory: &Path) -> usize {
+    let directory = directory.to_str().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|p| std::fs::read(p.path().join("cmdline")).ok())
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .filter(|line| line.starts_with("qemu-system") && line.contains(directory))
+        .count()
+}
+
+fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + limit;
+    while !done() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Every kernel boots, TCP flows, the module loads, sees the core being shared and holds timers off.
+#[test]
+fn pvtcp_acts_on_every_kernel() {
+    let records = run(&workspace().join("scenarios/pvtcp/reload.toml"), &[]);
+    for kernel in ["6.1", "6.12", "newest"] {
+        for record in labelled(&records, "kernel", kernel) {
+            let metric = |name: &str| *record.metrics.get(name).unwrap_or_else(|| panic!("{kernel}: no {name}: {record:#?}"));
+            assert_eq!(metric("kernel_complaints"), 0.0, "{kernel}: {:?}", record.remarks);
+            assert_eq!(metric("pvtcp_reloads"), 100.0, "{kernel}");
+            assert!(metric("goodput_mbit") > 1.0, "{kernel}: {}", metric("goodput_mbit"));
+            // The barrier of the strobe stands still if a single connection does.
+            let blocks = record.series.iter().find(|s| s.name == "block_ms").expect("blocks");
+            let (start_us, block_ms) = *blocks.points.last().expect("at least one block");
+            let end_us = start_us + (block_ms * 1e3) as i64;
+            assert!(end_us + 1_500_000 > record.duration_us as i64, "{kernel}: the last block ended {end_us} us into {} us", record.duration_us);
+        }
+    }
+}
+
+/// A VM that is killed ends the run with its name, and nothing is left behind.
+#[test]
+fn a_killed_vm_ends_the_run_cleanly() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut command = lab(&workspace().join("scenarios/smoke.toml"), &scratch.path().join("out"), &[]);
+    let child = command.env("TMPDIR", scratch.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("VMs to start", Duration::from_secs(300), || vms_below(scratch.path()) >= 2);
+    std::thread::sleep(Duration::from_secs(1));
+    let killed = Command::new("pkill").args(["-KILL", "-f", &format!("qemu-system.*{}.*sender", scratch.path().display())]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("sender-0") && stderr.contains("signal 9"), "{stderr}");
+    assert_eq!(vms_below(scratch.path()), 0);
+    assert_left_clean(scratch.path());
+}
+
+/// Ctrl-C ends a run within seconds with exit code 130, and nothing is left behind. A second lab beside it goes on.
+#[test]
+fn an_interrupted_lab_leaves_nothing_and_another_goes_on() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let smoke = workspace().join("scenarios/smoke.toml");
+    let start = |scratch: &Path| {
+        lab(&smoke, &scratch.join("out"), &[]).env("TMPDIR", scratch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let interrupted = start(first.path());
+    let other = start(second.path());
+    wait_until("both labs to boot", Duration::from_secs(300), || vms_below(first.path()) >= 2 && vms_below(second.path()) >= 2);
+    // SAFETY: kill takes plain numbers; the process is our child and not yet waited for.
+    assert_eq!(unsafe { libc::kill(interrupted.id() as i32, libc::SIGINT) }, 0);
+    let began = Instant::now();
+    let output = interrupted.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(began.elapsed() < Duration::from_secs(15), "took {:?}", began.elapsed());
+    assert_eq!(vms_below(first.path()), 0);
+    assert_left_clean(first.path());
+    let output = other.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (_, records) = evenkeel_scenario::io::read_results(&second.path().join("out")).unwrap();
+    assert!(records.iter().all(|r| r.metrics["goodput_mbit"] > 1.0));
+}
+
+/// A lab that is killed outright takes its VMs along.
+#[test]
+fn a_killed_lab_takes_its_vms_along() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut child = lab(&workspace().join("scenarios/smoke.toml"), &scratch.path().join("out"), &[]).env("TMPDIR", scratch.path()).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("VMs to start", Duration::from_secs(300), || vms_below(scratch.path()) >= 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("VMs to end", Duration::from_secs(5), || vms_below(scratch.path()) == 0);
+}
+
+fn assert_left_clean(scratch: &Path) {
+    let left: Vec<_> = std::fs::read_dir(scratch).unwrap().flatten().map(|e| e.file_name()).filter(|name| name.to_string_lossy().starts_with("evenkeel-lab-")).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}

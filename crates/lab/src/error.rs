@@ -1,0 +1,75 @@
+//! What can go wrong in the lab, each with what to do next.
+
+use std::path::PathBuf;
+
+/// Why a lab could not start or finish.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// Something the lab needs of this machine is missing.
+    #[error("{what}")]
+    Missing {
+        /// What is missing.
+        what: String,
+        /// What to do next.
+        help: String,
+    },
+    /// The scenario asks for something this lab cannot do here.
+    #[error("{file}: {key}: {why}", file = file.display())]
+    Unsupported {
+        /// The scenario file.
+        file: PathBuf,
+        /// The key, as a dotted path.
+        key: String,
+        /// Why not, and what is possible.
+        why: String,
+    },
+    /// A VM ended or failed while it was needed.
+    #[error("VM {name}: {why}")]
+    Vm {
+        /// The VM.
+        name: String,
+        /// What happened, with the last lines of its console where that helps.
+        why: String,
+    },
+    /// A host command failed.
+    #[error("`{command}` failed: {why}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// Its error output.
+        why: String,
+    },
+    /// The user interrupted the run.
+    #[error("interrupted")]
+    Interrupted,
+    /// Kernels, build root or initramfs could not be made.
+    #[error(transparent)]
+    Prepare(#[from] crate::prepare::PrepareError),
+    /// The scenario is not valid.
+    #[error(transparent)]
+    Scenario(#[from] evenkeel_scenario::ScenarioError),
+    /// An operation of the system failed.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was tried.
+        context: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+impl LabError {
+    /// An I/O error with what was tried.
+    pub fn io(context: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        Self::Io { context: context.into(), source: source.into() }
+    }
+
+    /// What to do next, where that is known.
+    pub fn help(&self) -> Option<&str> {
+        match self {
+            Self::Missing { help, .. } => Some(help),
+            Self::Vm { .. } => Some("run again with EVENKEEL_LOG=debug to see the VM's console"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What the lab needs of this machine, asked before anything is made: one clear line for each lack.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::cores::{self, CoreId};
+use crate::error::LabError;
+
+/// QEMU's own memory beside the guest's.
+const QEMU_OVERHEAD_MIB: u64 = 120;
+
+/// What the lab found.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Cores this process may use.
+    pub cores: Vec<CoreId>,
+    /// First line of `qemu-system-x86_64 --version`.
+    pub qemu: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// Processor's name.
+    pub processor: String,
+}
+
+/// Checks privileges, programs, devices, cores and memory for guests of this size in all.
+pub fn check(guest_memory_mib: u64, vms: u64) -> Result<Machine, LabError> {
+    let missing = |what: &str, help: &str| Err(LabError::Missing { what: what.to_owned(), help: help.to_owned() });
+    if !cfg!(target_arch = "x86_64") {
+        return missing("the lab runs x86-64 guests and needs an x86-64 machine", "use an x86-64 machine");
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return missing("the lab needs root: it makes a network namespace, taps and real-time threads", "run it with sudo");
+    }
+    let Some(qemu) = first_line("qemu-system-x86_64", "--version") else {
+        return missing("qemu-system-x86_64 is not installed", "apt-get install qemu-system-x86");
+    };
+    for (program, package, flag) in [("ip", "iproute2", "-V"), ("tc", "iproute2", "-V")] {
+        if first_line(program, flag).is_none() {
+            return missing(&format!("`{program}` is not installed"), &format!("apt-get install {package}"));
+        }
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return missing("/dev/net/tun does not exist: this kernel has no tun driver loaded", "modprobe tun");
+    }
+    let cores = cores::available()?;
+    if cores.len() < 2 {
+        return missing("the lab needs two cores: one for guests, one for QEMU's other threads", "give this machine (or this process's affinity) a second core");
+    }
+    let needed_mib = guest_memory_mib + vms * QEMU_OVERHEAD_MIB;
+    let available_mib = meminfo_available_mib().unwrap_or(u64::MAX);
+    if needed_mib > available_mib {
+        return missing(
+            &format!("no room: the VMs need {needed_mib} MiB of memory, {available_mib} MiB are available"),
+            "use fewer VMs (`vms.*.count`) or less memory each (`vms.*.memory_mib`)",
+        );
+    }
+    let processor = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| processor_name(&text)).unwrap_or_else(|| "unknown".to_owned());
+    let kernel = nix::sys::utsname::uname().map(|u| u.release().to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(Machine { cores, qemu, kernel, processor })
+}
+
+fn first_line(program: &str, flag: &str) -> Option<String> {
+    let output = Command::new(program).arg(flag).stdin(Stdio::null()).output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
+}
+
+fn meminfo_available_mib() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib / 1024)
+}
+
+fn processor_name(cpuinfo: &str) -> Option<String> {
+    cpuinfo.lines().find(|l| l.starts_with("model name"))?.split_once(':').map(|(_, name)| name.trim().to_owned())
+}

@@ -1,0 +1,103 @@
+//! Samples a qdisc's backlog over netlink, cheaply enough for a series (3 us a read; `tc` takes a millisecond).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{TcAttribute, TcMessage, TcStats2};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use super::cores;
+use crate::error::LabError;
+
+/// Backlog samples: CLOCK_MONOTONIC and segments.
+pub type Backlog = Vec<(u64, u32)>;
+
+/// A sampler that runs until it is stopped.
+#[derive(Debug)]
+pub struct BacklogSampler {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Backlog>>,
+}
+
+impl BacklogSampler {
+    /// Samples the qdisc of this kind on an interface of the calling thread's network namespace.
+    pub fn start(interface: &str, kind: &'static str, period_ms: u32) -> Result<Self, LabError> {
+        let index = nix::net::if_::if_nametoindex(interface).map_err(|e| LabError::io(format!("looking up {interface}"), e))?;
+        let mut socket = Socket::new(NETLINK_ROUTE).map_err(|e| LabError::io("opening a netlink socket", e))?;
+        socket.bind_auto().map_err(|e| LabError::io("binding a netlink socket", e))?;
+        socket.connect(&SocketAddr::new(0, 0)).map_err(|e| LabError::io("connecting a netlink socket", e))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("ek-backlog".into())
+            .spawn(move || {
+                let mut samples = Backlog::new();
+                while !seen.load(Ordering::Relaxed) {
+                    if let Ok(Some(segments)) = read(&socket, index, kind) {
+                        samples.push((cores::monotonic_ns(), segments));
+                    }
+                    std::thread::sleep(Duration::from_millis(u64::from(period_ms)));
+                }
+                samples
+            })
+            .map_err(|e| LabError::io("starting the backlog sampler", e))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Ends the sampling.
+    pub fn stop(mut self) -> Backlog {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for BacklogSampler {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// RTM_GETQDISC answers a single request only with NLM_F_ECHO; a dump of the few qdiscs of the lab costs no more.
+fn read(socket: &Socket, index: u32, kind: &str) -> std::io::Result<Option<u32>> {
+    let mut message = TcMessage::default();
+    message.header.index = index as i32;
+    let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetQueueDiscipline(message));
+    request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    let mut backlog = None;
+    loop {
+        let (reply, _) = socket.recv_from_full()?;
+        let mut rest = &reply[..];
+        while rest.len() >= 16 {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(std::io::Error::other)?;
+            let length = (message.header.length as usize).next_multiple_of(4).max(16);
+            match message.payload {
+                NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => return Ok(backlog),
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewQueueDiscipline(qdisc)) if qdisc.header.index == index as i32 => {
+                    if qdisc.attributes.iter().any(|a| matches!(a, TcAttribute::Kind(k) if k == kind)) {
+                        backlog = segments(&qdisc).or(backlog);
+                    }
+                }
+                _ => {}
+            }
+            rest = rest.get(length..).unwrap_or_default();
+        }
+    }
+}
+
+fn segments(qdisc: &TcMessage) -> Option<u32> {
+    qdisc.attributes.iter().find_map(|attribute| match attribute {
+        TcAttribute::Stats2(stats) => stats.iter().find_map(|s| match s {
+            TcStats2::Queue(queue) => Some(queue.qlen),
+            _ => None,
+        }),
+        _ => None,
+    })
+}

@@ -1,0 +1,189 @@
+//! Takes virtual CPUs off their core and puts them back, slice by slice.
+//!
+//! A vCPU thread that has its slice runs at a real-time priority above a spinning thread that stands for the co-located VMs; one that
+//! waits has a priority below it. So a waiting vCPU gets nothing at all, as in the papers' hypervisor, and only the vCPU thread
+//! waits: QEMU's other threads (the driver domain) run on another core. SIGSTOP would stop those too.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use evenkeel_scenario::format::CoreSharing;
+
+use super::cores::{self, CoreId, Policy};
+use super::slices::Turns;
+use crate::error::LabError;
+
+const PRIORITY_WAITING: i32 = 2;
+const PRIORITY_NEIGHBOUR: i32 = 5;
+const PRIORITY_RUNNING: i32 = 10;
+const PRIORITY_SCHEDULER: i32 = 50;
+
+/// A virtual CPU to schedule.
+#[derive(Debug, Clone)]
+pub struct ScheduledVcpu {
+    /// VM it belongs to.
+    pub vm: String,
+    /// Its number in that VM.
+    pub index: u32,
+    /// Its thread.
+    pub tid: i32,
+    /// The core it is pinned to.
+    pub core: CoreId,
+    /// How it shares that core.
+    pub sharing: CoreSharing,
+}
+
+/// A time off the core, CLOCK_REALTIME.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OffInterval {
+    /// When the vCPU lost its core.
+    pub start_ns: u64,
+    /// When it got it back.
+    pub end_ns: u64,
+}
+
+/// Times off the core by VM (vCPU 0 of each).
+pub type OffIntervals = BTreeMap<String, Vec<OffInterval>>;
+
+/// A running schedule; ends, with every vCPU on its core, when dropped.
+#[derive(Debug)]
+pub struct Schedule {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    off: Arc<Mutex<OffIntervals>>,
+    tids: Vec<i32>,
+}
+
+struct Entry {
+    vcpu: ScheduledVcpu,
+    turns: Turns,
+    on: bool,
+    next_ns: u64,
+    off_ns: u64,
+    went_off_ns: u64,
+}
+
+impl Schedule {
+    /// Starts the turns of these vCPUs. Those with `vms_per_core = 1` are left alone.
+    pub fn start(vcpus: &[ScheduledVcpu], scheduler_core: CoreId, seed: u64) -> Result<Self, LabError> {
+        let contended: Vec<ScheduledVcpu> = vcpus.iter().filter(|v| v.sharing.vms_per_core > 1).cloned().collect();
+        let mut schedule = Self {
+            stop: Arc::new(AtomicBool::new(false)),
+            threads: Vec::new(),
+            off: Arc::new(Mutex::new(OffIntervals::new())),
+            tids: contended.iter().map(|v| v.tid).collect(),
+        };
+        if contended.is_empty() {
+            return Ok(schedule);
+        }
+        let mut used_cores: Vec<CoreId> = contended.iter().map(|v| v.core).collect();
+        used_cores.sort_unstable();
+        used_cores.dedup();
+        let now_ns = cores::monotonic_ns();
+        let entries = contended
+            .into_iter()
+            .enumerate()
+            .map(|(index, vcpu)| {
+                let mut turns = Turns::new(&vcpu.sharing, seed, index as u64);
+                let phase_ns = turns.phase_ns();
+                let turn = turns.next().unwrap_or(super::slices::Turn { on_ns: 0, off_ns: 0 });
+                Entry { vcpu, turns, on: true, next_ns: now_ns + turn.on_ns.max(1) + phase_ns, off_ns: turn.off_ns, went_off_ns: 0 }
+            })
+            .collect::<Vec<_>>();
+        for entry in &entries {
+            cores::set_policy(entry.vcpu.tid, Policy::RoundRobin(PRIORITY_RUNNING))?;
+        }
+        for core in used_cores {
+            let stop = Arc::clone(&schedule.stop);
+            schedule.threads.push(spawn_named("ek-neighbours", move || {
+                if cores::pin_current(core).is_ok() && cores::set_policy(0, Policy::Fifo(PRIORITY_NEIGHBOUR)).is_ok() {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                }
+            })?);
+        }
+        let (stop, off) = (Arc::clone(&schedule.stop), Arc::clone(&schedule.off));
+        schedule.threads.push(spawn_named("ek-scheduler", move || {
+            if cores::pin_current(scheduler_core).is_ok() && cores::set_policy(0, Policy::Fifo(PRIORITY_SCHEDULER)).is_ok() {
+                turn_by_turn(entries, &stop, &off);
+            }
+        })?);
+        Ok(schedule)
+    }
+
+    /// Ends the schedule: every vCPU has its core again. Returns when each VM was off it.
+    pub fn stop(mut self) -> OffIntervals {
+        self.end();
+        std::mem::take(&mut *self.off.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic in the thread has been printed; the vCPUs are put back all the same.
+            let _ = thread.join();
+        }
+        for tid in self.tids.drain(..) {
+            // The VM may have ended meanwhile.
+            let _ = cores::set_policy(tid, Policy::Other);
+        }
+    }
+}
+
+impl Drop for Schedule {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn spawn_named(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, LabError> {
+    std::thread::Builder::new().name(name.into()).spawn(body).map_err(|e| LabError::io(format!("starting thread {name}"), e))
+}
+
+fn turn_by_turn(mut entries: Vec<Entry>, stop: &AtomicBool, off: &Mutex<OffIntervals>) {
+    while !stop.load(Ordering::Relaxed) {
+        let Some(next) = entries.iter_mut().min_by_key(|e| e.next_ns) else { return };
+        // Wake at least every 20 ms, to see `stop`.
+        let now_ns = cores::monotonic_ns();
+        if next.next_ns > now_ns + 20_000_000 {
+            cores::sleep_until_ns(now_ns + 20_000_000);
+            continue;
+        }
+        cores::sleep_until_ns(next.next_ns);
+        if next.on {
+            if next.off_ns == 0 {
+                take_turn(next);
+                continue;
+            }
+            if cores::set_policy(next.vcpu.tid, Policy::Fifo(PRIORITY_WAITING)).is_err() {
+                next.next_ns = u64::MAX;
+                continue;
+            }
+            next.went_off_ns = cores::realtime_ns();
+            next.on = false;
+            next.next_ns += next.off_ns;
+        } else {
+            if cores::set_policy(next.vcpu.tid, Policy::RoundRobin(PRIORITY_RUNNING)).is_err() {
+                next.next_ns = u64::MAX;
+                continue;
+            }
+            if next.vcpu.index == 0 {
+                let interval = OffInterval { start_ns: next.went_off_ns, end_ns: cores::realtime_ns() };
+                let mut off = off.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                off.entry(next.vcpu.vm.clone()).or_default().push(interval);
+            }
+            next.on = true;
+            take_turn(next);
+        }
+    }
+}
+
+fn take_turn(entry: &mut Entry) {
+    if let Some(turn) = entry.turns.next() {
+        entry.next_ns += turn.on_ns.max(1);
+        entry.off_ns = turn.off_ns;
+    }
+}

@@ -1,0 +1,331 @@
+//! One VM: its QEMU process, its control port, its threads.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::cores::{self, CoreId};
+use crate::error::LabError;
+use crate::prepare::GuestImage;
+use crate::proto::{Answer, CONTROL_PORT, Call, Op, Reply};
+
+/// The slowest answer that is still an answer: a guest that is off its core most of the time, under TCG.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// How much of the console is quoted in errors.
+const CONSOLE_LINES: usize = 8;
+
+/// How QEMU runs guest code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerator {
+    /// In hardware.
+    Kvm,
+    /// By translation.
+    Tcg,
+}
+
+/// What a VM is made of.
+#[derive(Debug, Clone)]
+pub struct VmSpec {
+    /// As in `sender-0`.
+    pub name: String,
+    /// Group in the scenario.
+    pub group: String,
+    /// Kernel and initramfs.
+    pub image: GuestImage,
+    /// Number of virtual CPUs.
+    pub vcpus: u32,
+    /// Memory.
+    pub memory_mib: u32,
+    /// Its port on the host.
+    pub tap: String,
+    /// Address in the lab.
+    pub address: Ipv4Addr,
+    /// MAC address.
+    pub mac: String,
+    /// Whether the device takes and gives segments larger than the MTU.
+    pub segmentation_offload: bool,
+    /// How guest code is run.
+    pub accelerator: Accelerator,
+}
+
+/// A running VM; killed when dropped.
+#[derive(Debug)]
+pub struct Vm {
+    /// What it is made of.
+    pub spec: VmSpec,
+    child: Mutex<Child>,
+    control: Mutex<Option<Control>>,
+    directory: PathBuf,
+}
+
+#[derive(Debug)]
+struct Control {
+    reader: BufReader<UnixStream>,
+    writer: UnixStream,
+    next_id: u64,
+}
+
+impl Vm {
+    /// Starts QEMU in the calling thread's network namespace. `directory` takes its sockets and console log.
+    pub fn spawn(spec: VmSpec, directory: &Path) -> Result<Self, LabError> {
+        let console = directory.join(format!("{}.console", spec.name));
+        let socket = directory.join(format!("{}.control", spec.name));
+        let accelerator = match spec.accelerator {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Tcg => "tcg,thread=multi",
+        };
+        let offload = if spec.segmentation_offload { "on" } else { "off" };
+        let offloads = ["gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"]
+            .map(|name| format!("{name}={offload}"))
+            .join(",");
+        let mut command = Command::new("qemu-system-x86_64");
+        command
+            .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .args(["-name", &format!("{},debug-threads=on", spec.name)])
+            .args(["-machine", "q35", "-accel", accelerator, "-cpu", "max"])
+            .args(["-smp", &spec.vcpus.to_string(), "-m", &spec.memory_mib.to_string()])
+            .arg("-kernel")
+            .arg(&spec.image.vmlinuz)
+            .arg("-initrd")
+            .arg(&spec.image.initramfs)
+            // A waiting vCPU makes the TSC look unstable to the clock watchdog, which would fall back to a slow clock.
+            .args(["-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check random.trust_cpu=on"])
+            .arg("-serial")
+            .arg(format!("file:{}", console.display()))
+            .args(["-device", "virtio-rng-pci"])
+            .arg("-chardev")
+            .arg(format!("socket,id=control,path={},server=on,wait=off", socket.display()))
+            .args(["-device", "virtio-serial-pci", "-device", &format!("virtserialport,chardev=control,name={CONTROL_PORT}")])
+            .args(["-netdev", &format!("tap,id=net,ifname={},script=no,downscript=no,vhost=off", spec.tap)])
+            .args(["-device", &format!("virtio-net-pci,netdev=net,mac={},romfile=,{offloads}", spec.mac)])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(directory.join(format!("{}.stderr", spec.name))).map_err(|e| LabError::io("making a log file", e))?);
+        // SAFETY: prctl and setpgid are async-signal-safe. The VM dies with the lab, whatever ends that; a Ctrl-C in the terminal goes to
+        // the lab alone, which then ends its VMs in order.
+        unsafe {
+            command.pre_exec(|| {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::setpgid(0, 0) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let child = command.spawn().map_err(|e| LabError::io("starting qemu-system-x86_64", e))?;
+        Ok(Self { spec, child: Mutex::new(child), control: Mutex::new(None), directory: directory.to_owned() })
+    }
+
+    fn failure(&self, why: impl Into<String>) -> LabError {
+        LabError::Vm { name: self.spec.name.clone(), why: why.into() }
+    }
+
+    /// Why the VM cannot go on, if it has ended.
+    pub fn check_alive(&self) -> Result<(), LabError> {
+        let status = self.child.lock().unwrap_or_else(|p| p.into_inner()).try_wait();
+        match status {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => {
+                let how = match (status.code(), status.signal()) {
+                    (Some(code), _) => format!("QEMU ended with exit code {code}"),
+                    (None, Some(signal)) => format!("QEMU was ended by signal {signal}"),
+                    (None, None) => "QEMU ended".to_owned(),
+                };
+                Err(self.failure(format!("{how}; {}", self.last_words())))
+            }
+            Err(error) => Err(LabError::io(format!("asking for {}'s state", self.spec.name), error)),
+        }
+    }
+
+    /// The guest kernel's console so far.
+    pub fn console(&self) -> String {
+        let bytes = std::fs::read(self.directory.join(format!("{}.console", self.spec.name))).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn last_words(&self) -> String {
+        let tail = |text: &str| {
+            let lines: VecDeque<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+            lines.iter().rev().take(CONSOLE_LINES).rev().map(|l| l.trim()).collect::<Vec<_>>().join(" | ")
+        };
+        let stderr = std::fs::read_to_string(self.directory.join(format!("{}.stderr", self.spec.name))).unwrap_or_default();
+        let words = [tail(&stderr), tail(&self.console())].join(" ");
+        if words.trim().is_empty() { "it said nothing".to_owned() } else { format!("it said: {}", words.trim()) }
+    }
+
+    /// Waits until the guest's runner answers; its kernel release and HZ.
+    pub fn wait_ready(&self, timeout: Duration, interrupted: &dyn Fn() -> bool) -> Result<(String, u32), LabError> {
+        let deadline = Instant::now() + timeout;
+        let socket = self.directory.join(format!("{}.control", self.spec.name));
+        let stream = loop {
+            self.check_alive()?;
+            match UnixStream::connect(&socket) {
+                Ok(stream) => break stream,
+                Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(50)),
+                Err(e) => return Err(LabError::io(format!("connecting to {}'s control port", self.spec.name), e)),
+            }
+        };
+        let writer = stream.try_clone().map_err(|e| LabError::io("sharing a control socket", e))?;
+        stream.set_read_timeout(Some(Duration::from_millis(500))).map_err(|e| LabError::io("setting a time limit", e))?;
+        *self.control.lock().unwrap_or_else(|p| p.into_inner()) = Some(Control { reader: BufReader::new(stream), writer, next_id: 0 });
+        // What is written before the guest opens its port is kept by QEMU, so one Hello is enough.
+        match self.call_until(Op::Hello, deadline, interrupted)? {
+            Answer::Hello { release, hz } => Ok((release, hz)),
+            other => Err(self.failure(format!("unexpected answer to hello: {other:?}"))),
+        }
+    }
+
+    /// Asks the guest's runner for something and waits for the answer.
+    pub fn call(&self, op: Op) -> Result<Answer, LabError> {
+        self.call_until(op, Instant::now() + CALL_TIMEOUT, &|| false)
+    }
+
+    /// As [`Vm::call`], with a time limit of its own.
+    pub fn call_within(&self, op: Op, limit: Duration) -> Result<Answer, LabError> {
+        self.call_until(op, Instant::now() + limit, &|| false)
+    }
+
+    fn call_until(&self, op: Op, deadline: Instant, interrupted: &dyn Fn() -> bool) -> Result<Answer, LabError> {
+        let mut guard = self.control.lock().unwrap_or_else(|p| p.into_inner());
+        let control = guard.as_mut().ok_or_else(|| self.failure("not connected yet"))?;
+        control.next_id += 1;
+        let id = control.next_id;
+        let what = format!("{op:?}");
+        let mut line = serde_json::to_string(&Call { id, op }).map_err(|e| self.failure(format!("cannot write {what}: {e}")))?;
+        line.push('\n');
+        control.writer.write_all(line.as_bytes()).map_err(|e| self.failure(format!("control port: {e}; {}", self.last_words())))?;
+        let mut answer = Vec::new();
+        loop {
+            match control.reader.read_until(b'\n', &mut answer) {
+                Ok(0) => {
+                    // QEMU closed the socket: give it a moment to be reaped, so that the reason can be told.
+                    std::thread::sleep(Duration::from_millis(100));
+                    self.check_alive()?;
+                    return Err(self.failure(format!("the control port closed; {}", self.last_words())));
+                }
+                Ok(_) if answer.ends_with(b"\n") => {
+                    let reply: Reply = serde_json::from_slice(&answer).map_err(|e| self.failure(format!("cannot read the answer to {what}: {e}")))?;
+                    answer.clear();
+                    // An answer that came after its call had been given up.
+                    if reply.id != id {
+                        continue;
+                    }
+                    return reply.result.map_err(|why| self.failure(format!("{what}: {why}")));
+                }
+                Ok(_) => {}
+                Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+                    if interrupted() {
+                        return Err(LabError::Interrupted);
+                    }
+                    self.check_alive()?;
+                    if Instant::now() > deadline {
+                        return Err(self.failure(format!("no answer in time to {what}; {}", self.last_words())));
+                    }
+                }
+                Err(e) => return Err(self.failure(format!("control port: {e}"))),
+            }
+        }
+    }
+
+    /// Runs a shell script in the guest; an error if any command of it fails.
+    pub fn shell(&self, script: &str) -> Result<String, LabError> {
+        let argv = ["/bin/sh", "-e", "-c", script].map(str::to_owned).to_vec();
+        match self.call(Op::Exec { argv })? {
+            Answer::Exec { status: 0, stdout, .. } => Ok(stdout),
+            Answer::Exec { status, stdout, stderr } => Err(self.failure(format!("exit code {status} from `{script}`: {} {}", stdout.trim(), stderr.trim()))),
+            other => Err(self.failure(format!("unexpected answer to a script: {other:?}"))),
+        }
+    }
+
+    /// Fetches a whole file of the guest.
+    pub fn read_file(&self, path: &str) -> Result<Vec<u8>, LabError> {
+        use base64::Engine;
+        let mut bytes = Vec::new();
+        loop {
+            match self.call(Op::ReadFile { path: path.to_owned(), offset: bytes.len() as u64 })? {
+                Answer::Bytes { base64, eof } => {
+                    let piece = base64::engine::general_purpose::STANDARD.decode(base64).map_err(|e| self.failure(format!("{path}: {e}")))?;
+                    if eof || piece.is_empty() {
+                        bytes.extend(piece);
+                        return Ok(bytes);
+                    }
+                    bytes.extend(piece);
+                }
+                other => return Err(self.failure(format!("unexpected answer to reading {path}: {other:?}"))),
+            }
+        }
+    }
+
+    /// Threads of its virtual CPUs, in order.
+    pub fn vcpu_threads(&self) -> Result<Vec<i32>, LabError> {
+        let mut vcpus: Vec<(u32, i32)> = self.threads()?.into_iter().filter_map(|(tid, name)| Some((vcpu_index(&name)?, tid))).collect();
+        vcpus.sort_unstable();
+        if vcpus.len() == self.spec.vcpus as usize {
+            Ok(vcpus.into_iter().map(|(_, tid)| tid).collect())
+        } else {
+            Err(self.failure(format!("QEMU shows {} vCPU threads, {} expected", vcpus.len(), self.spec.vcpus)))
+        }
+    }
+
+    /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's.
+    pub fn pin(&self, vcpu_cores: &[CoreId], driver_domain: CoreId) -> Result<(), LabError> {
+        for (tid, name) in self.threads()? {
+            let core = vcpu_index(&name).and_then(|i| vcpu_cores.get(i as usize)).copied().unwrap_or(driver_domain);
+            match cores::pin(tid, core) {
+                // A worker thread may end between being listed and being pinned.
+                Err(LabError::Io { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn threads(&self) -> Result<Vec<(i32, String)>, LabError> {
+        let pid = self.child.lock().unwrap_or_else(|p| p.into_inner()).id();
+        let directory = format!("/proc/{pid}/task");
+        let entries = std::fs::read_dir(&directory).map_err(|e| LabError::io(format!("reading {directory}"), e))?;
+        Ok(entries
+            .flatten()
+            .filter_map(|entry| {
+                let tid = entry.file_name().to_str()?.parse().ok()?;
+                let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+                Some((tid, name.trim().to_owned()))
+            })
+            .collect())
+    }
+}
+
+/// QEMU names a vCPU's thread `CPU 0/TCG` or `CPU 0/KVM`.
+fn vcpu_index(thread_name: &str) -> Option<u32> {
+    thread_name.strip_prefix("CPU ")?.split('/').next()?.parse().ok()
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap_or_else(|p| p.into_inner());
+        // It may have ended already.
+        let _ = child.kill();
+        let _ = child.wait();
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!(vm = self.spec.name, console = self.console(), "console");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::vcpu_index;
+
+    #[test]
+    fn names_of_vcpu_threads() {
+        assert_eq!(vcpu_index("CPU 0/TCG"), Some(0));
+        assert_eq!(vcpu_index("CPU 11/KVM"), Some(11));
+        assert_eq!(vcpu_index("sender-0"), None);
+        assert_eq!(vcpu_index("CPU x/TCG"), None);
+    }
+}

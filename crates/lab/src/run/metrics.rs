@@ -1,0 +1,240 @@
+//! Turns what was measured into a record: counters and samples to the metrics that scenarios name.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
+use evenkeel_scenario::stats::quantile;
+use evenkeel_scenario::sweep::Cell;
+
+use super::trace::Traced;
+use super::workload::Roles;
+use crate::host::qdisc::Backlog;
+use crate::host::schedule::OffIntervals;
+use crate::proto::Recorded;
+
+/// Prefix of PVTCP's counters among a VM's.
+const PVTCP: &str = "Pvtcp";
+
+/// Counters of a VM by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters(pub BTreeMap<String, i64>);
+
+impl Counters {
+    /// The increase since an earlier reading. What was not there before counts from 0; a maximum (PVTCP's longest) stays as it is.
+    pub fn since(&self, before: &Self) -> Self {
+        let increase = |(name, value): (&String, &i64)| {
+            let start = if name == "PvtcpLongestUs" { 0 } else { before.0.get(name).copied().unwrap_or(0) };
+            (name.clone(), value - start)
+        };
+        Self(self.0.iter().map(increase).collect())
+    }
+
+    fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(0) as f64
+    }
+}
+
+/// What one VM did in the measured time.
+#[derive(Debug)]
+pub struct VmMeasured {
+    /// As in `sender-0`.
+    pub name: String,
+    /// Its group.
+    pub group: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// What its runner recorded.
+    pub recorded: Recorded,
+    /// Its counters' increase.
+    pub counters: Counters,
+}
+
+/// All that was measured in a run.
+#[derive(Debug)]
+pub struct Measured {
+    /// Measured time.
+    pub duration: Duration,
+    /// All VMs.
+    pub vms: Vec<VmMeasured>,
+    /// Packets dropped at ports.
+    pub dropped: u64,
+    /// The bottleneck's backlog.
+    pub backlog: Backlog,
+    /// iperf3's own figure.
+    pub iperf3: Option<f64>,
+    /// When VMs were off their cores.
+    pub off: OffIntervals,
+    /// What the captures show.
+    pub trace: Traced,
+}
+
+/// Reads PVTCP's counters as its sysfs files or `name value` lines give them.
+pub fn parse_pvtcp_counters(text: &str) -> impl Iterator<Item = (String, i64)> {
+    text.lines().filter_map(|line| {
+        let (name, value) = line.split_once(' ')?;
+        let camel: String = name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
+        Some((format!("{PVTCP}{camel}"), value.trim().parse().ok()?))
+    })
+}
+
+/// The record of a run.
+pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: Measured, from_monotonic_ns: u64) -> RunRecord {
+    let mut metrics = BTreeMap::new();
+    let mut set = |name: &str, value: Option<f64>| {
+        debug_assert!(evenkeel_scenario::metric::find(name).is_some(), "{name} is not in the list of metrics");
+        if let Some(value) = value.filter(|v| v.is_finite()) {
+            metrics.insert(name.to_owned(), value);
+        }
+    };
+    let senders: Vec<&VmMeasured> = measured.vms.iter().filter(|vm| vm.group == roles.from).collect();
+    let receivers: Vec<&VmMeasured> = measured.vms.iter().filter(|vm| vm.group == roles.to).collect();
+    let seconds = measured.duration.as_secs_f64();
+    let sum = |vms: &[&VmMeasured], counter: &str| vms.iter().map(|vm| vm.counters.get(counter)).sum::<f64>();
+    let sent = |counter: &str| sum(&senders, counter);
+
+    let mbit = |vm: &&VmMeasured| {
+        let bytes: u64 = vm.recorded.received.iter().map(|(_, bytes)| bytes).sum();
+        bytes as f64 * 8.0 / vm.recorded.measured_us.max(1) as f64
+    };
+    let transfers = receivers.iter().any(|vm| !vm.recorded.received.is_empty());
+    set("goodput_mbit", measured.iperf3.map(|bits| bits / 1e6).or_else(|| transfers.then(|| receivers.iter().map(mbit).sum())));
+    set("time_s", Some(seconds));
+
+    let blocks_ms: Vec<f64> = receivers.iter().flat_map(|vm| &vm.recorded.blocks).map(|(_, us)| *us as f64 / 1e3).collect();
+    if !blocks_ms.is_empty() {
+        set("blocks", Some(blocks_ms.len() as f64));
+        set("block_p50_ms", quantile(&blocks_ms, 0.5));
+        set("block_p99_ms", quantile(&blocks_ms, 0.99));
+    }
+    let pings_ms: Vec<f64> = senders.iter().flat_map(|vm| &vm.recorded.pings).map(|(_, us)| *us as f64 / 1e3).collect();
+    if !pings_ms.is_empty() {
+        set("rtt_p50_ms", quantile(&pings_ms, 0.5));
+        set("rtt_p90_ms", quantile(&pings_ms, 0.9));
+        set("rtt_mean_ms", Some(pings_ms.iter().sum::<f64>() / pings_ms.len() as f64));
+        set("rtt_max_ms", pings_ms.iter().copied().reduce(f64::max));
+    } else {
+        let timeouts = sent("TcpExtTCPTimeouts");
+        let probes = sent("TcpExtTCPLossProbes");
+        let undone_timeouts = sent("TcpExtTCPLossUndo") + sent("TcpExtTCPDSACKUndo");
+        let retransmitted = sent("TcpRetransSegs");
+        let needless = (retransmitted - measured.dropped as f64).max(0.0);
+        set("timeouts", Some(timeouts));
+        set("timeouts_per_s", Some(timeouts / seconds));
+        set("tail_loss_probes", Some(probes));
+        set("tail_loss_probes_per_s", Some(probes / seconds));
+        set("tlp_recoveries", Some(sent("TcpExtTCPLossProbeRecovery")));
+        set("undone", Some(undone_timeouts + sent("TcpExtTCPFullUndo") + sent("TcpExtTCPPartialUndo")));
+        set("spurious_frto", Some(sent("TcpExtTCPSpuriousRTOs")));
+        set("detected_share", (timeouts > 0.0).then(|| (100.0 * undone_timeouts / timeouts).min(100.0)));
+        set("segments_sent", Some(sent("TcpOutSegs") + retransmitted));
+        set("retransmitted", Some(retransmitted));
+        set("needless_retransmissions", Some(needless));
+        set("needless_per_s", Some(needless / seconds));
+        set("dsacks", Some(sent("TcpExtTCPDSACKRecv")));
+        set("port_drops", Some(measured.dropped as f64));
+        set("acks_sent", Some(sum(&receivers, "TcpOutSegs")));
+        set("duplicate_acks", measured.trace.duplicate_acks.map(|n| n as f64));
+        let samples = || senders.iter().flat_map(|vm| &vm.recorded.sockets).flat_map(|s| &s.samples);
+        let rto_ms: Vec<f64> = samples().map(|s| f64::from(s.rto_us) / 1e3).collect();
+        let srtt_ms: Vec<f64> = samples().map(|s| f64::from(s.srtt_us) / 1e3).collect();
+        set("rto_ms", quantile(&rto_ms, 0.5));
+        set("rto_p90_ms", quantile(&rto_ms, 0.9));
+        set("srtt_ms", quantile(&srtt_ms, 0.5));
+        if let Some(runs) = measured.trace.rto_runs {
+            for (name, count) in ["rto_runs_1", "rto_runs_2", "rto_runs_3", "rto_runs_4"].iter().zip(runs) {
+                set(name, Some(count as f64));
+            }
+        }
+    }
+    let busy = |vms: &[&VmMeasured]| {
+        let (busy, idle) = (sum(vms, "CpuBusyUs"), sum(vms, "CpuIdleUs"));
+        (busy + idle > 0.0).then(|| 100.0 * busy / (busy + idle))
+    };
+    set("sender_cpu", busy(&senders));
+    set("receiver_cpu", busy(&receivers));
+    if !measured.backlog.is_empty() {
+        let segments: Vec<f64> = measured.backlog.iter().map(|(_, segments)| f64::from(*segments)).collect();
+        set("queue_mean_segments", Some(segments.iter().sum::<f64>() / segments.len() as f64));
+        set("queue_max_segments", segments.iter().copied().reduce(f64::max));
+    }
+    let everyone: Vec<&VmMeasured> = measured.vms.iter().collect();
+    if everyone.iter().any(|vm| vm.counters.0.contains_key("PvtcpWakeups")) {
+        set("pvtcp_wakeups", Some(sum(&everyone, "PvtcpWakeups")));
+        set("pvtcp_longest_us", everyone.iter().map(|vm| vm.counters.get("PvtcpLongestUs")).reduce(f64::max));
+        set("pvtcp_held", Some(["PvtcpHeldRto", "PvtcpHeldTlp", "PvtcpHeldReo"].iter().map(|name| sum(&everyone, name)).sum()));
+        set("pvtcp_filtered", Some(sum(&everyone, "PvtcpRttFiltered")));
+        set("pvtcp_quick_acks", Some(sum(&everyone, "PvtcpQuickAcks")));
+    }
+
+    let flows = flows(&measured, roles);
+    let series = series(&measured, from_monotonic_ns);
+    let remarks = measured.vms.iter().flat_map(|vm| vm.recorded.errors.iter().map(|e| format!("{}: {e}", vm.name))).chain(measured.trace.remarks.iter().cloned()).collect();
+    let counters = measured.vms.iter().map(|vm| (vm.name.clone(), vm.counters.0.iter().filter(|(_, v)| **v != 0).map(|(k, v)| (k.clone(), *v)).collect())).collect();
+    RunRecord {
+        cell: cell.labels.clone(),
+        repetition,
+        seed,
+        duration_us: measured.duration.as_micros() as u64,
+        metrics,
+        counters,
+        flows,
+        series,
+        packets: measured.trace.packets,
+        remarks,
+    }
+}
+
+fn flows(measured: &Measured, roles: &Roles) -> Vec<FlowRecord> {
+    let name_of = |address: &str| measured.vms.iter().find(|vm| vm.address.to_string() == address).map_or_else(|| address.to_owned(), |vm| vm.name.clone());
+    let receivers = measured.vms.iter().filter(|vm| vm.group == roles.to);
+    receivers
+        .flat_map(|vm| {
+            let record = |(peer, bytes): &(String, u64)| FlowRecord { from: name_of(peer), to: vm.name.clone(), bytes: *bytes, start_us: 0, duration_us: vm.recorded.measured_us };
+            vm.recorded.received.iter().map(record).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn series(measured: &Measured, from_monotonic_ns: u64) -> Vec<Series> {
+    let mut all = Vec::new();
+    let mut push = |name: &str, subject: &str, points: Vec<(i64, f64)>| {
+        if !points.is_empty() {
+            all.push(Series { name: name.to_owned(), subject: subject.to_owned(), points });
+        }
+    };
+    for vm in &measured.vms {
+        let times_ms = |times: &[(u64, u64)]| times.iter().map(|(t, us)| (*t as i64, *us as f64 / 1e3)).collect();
+        push("rtt_ms", &vm.name, times_ms(&vm.recorded.pings));
+        push("block_ms", &vm.name, times_ms(&vm.recorded.blocks));
+        for (index, socket) in vm.recorded.sockets.iter().enumerate() {
+            let subject = if vm.recorded.sockets.len() == 1 { vm.name.clone() } else { format!("{} flow {index}", vm.name) };
+            push("srtt_ms", &subject, socket.samples.iter().map(|s| (s.t_us as i64, f64::from(s.srtt_us) / 1e3)).collect());
+            push("rto_ms", &subject, socket.samples.iter().map(|s| (s.t_us as i64, f64::from(s.rto_us) / 1e3)).collect());
+            push("cwnd_segments", &subject, socket.samples.iter().map(|s| (s.t_us as i64, f64::from(s.snd_cwnd))).collect());
+        }
+    }
+    push("queue_segments", "bottleneck", measured.backlog.iter().map(|(t, n)| ((*t as i64 - from_monotonic_ns as i64) / 1000, f64::from(*n))).collect());
+    push("meas_rtt_ms", "sender-0", measured.trace.meas_rtt_ms.clone());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_increase_and_maxima_stay() {
+        let of = |pairs: &[(&str, i64)]| Counters(pairs.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect());
+        let before = of(&[("TcpRetransSegs", 5), ("PvtcpLongestUs", 70)]);
+        let after = of(&[("TcpRetransSegs", 9), ("PvtcpLongestUs", 80), ("New", 3)]);
+        assert_eq!(after.since(&before), of(&[("TcpRetransSegs", 4), ("PvtcpLongestUs", 80), ("New", 3)]));
+    }
+
+    #[test]
+    fn pvtcp_counters_become_names() {
+        let parsed: Vec<_> = parse_pvtcp_counters("wakeups 12\nheld_rto 3\nnonsense\nlongest_us x\n").collect();
+        assert_eq!(parsed, [("PvtcpWakeups".to_owned(), 12), ("PvtcpHeldRto".to_owned(), 3)]);
+    }
+}

@@ -1,0 +1,175 @@
+//! Runs a scenario: boots the VMs it needs, runs every repetition of every cell, writes the results.
+
+mod booted;
+mod interrupt;
+mod metrics;
+mod plan;
+mod progress;
+mod settings;
+mod trace;
+mod workload;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use evenkeel_scenario::format::{Kernel, Scenario};
+use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
+use evenkeel_scenario::sweep::{self, Cell};
+use evenkeel_scenario::{LoadedScenario, io};
+
+use crate::error::LabError;
+use crate::host::preflight::{self, Machine};
+use crate::host::vm::Accelerator;
+use crate::prepare::{self, GuestImage, KernelSeries};
+
+pub use interrupt::Interrupt;
+
+/// What to run and where to leave the results.
+#[derive(Debug, Clone)]
+pub struct LabOptions {
+    /// The scenario file.
+    pub scenario: PathBuf,
+    /// Where results go. None: `results/NAME` below the working directory.
+    pub out: Option<PathBuf>,
+    /// Instead of the scenario's own number of repetitions.
+    pub repetitions: Option<u32>,
+    /// Only cells with these labels: axis name and label.
+    pub only: Vec<(String, String)>,
+    /// Whether capture files are kept beside the results.
+    pub keep_capture: bool,
+    /// Whether progress is shown.
+    pub progress: bool,
+    /// How guest code is run.
+    pub accelerator: Accelerator,
+    /// The evenkeel binary to put into VMs.
+    pub evenkeel: PathBuf,
+    /// The command line that runs it again, for the report.
+    pub command: String,
+}
+
+/// What a lab leaves.
+#[derive(Debug)]
+pub struct LabOutcome {
+    /// Where the result files are.
+    pub directory: PathBuf,
+    /// The scenario.
+    pub scenario: Scenario,
+    /// What holds for all runs.
+    pub set: RunSet,
+    /// The runs.
+    pub records: Vec<RunRecord>,
+}
+
+/// Runs a scenario.
+///
+/// # Errors
+/// A scenario that is not valid or asks for what the lab cannot do, a machine that lacks something, a VM that fails, Ctrl-C. Whatever the
+/// reason, VMs, taps and the namespace are gone when this returns; runs that were finished are kept.
+pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
+    let interrupt = Interrupt::install()?;
+    let loaded = Scenario::load(&options.scenario)?;
+    let cells = plan::select(sweep::cells(&loaded)?, &options.only, &loaded)?;
+    for cell in &cells {
+        plan::check_supported(&cell.scenario, &loaded.file)?;
+    }
+    let repetitions = options.repetitions.unwrap_or(loaded.scenario.repetitions);
+    let machine = preflight::check(plan::largest_memory_mib(&cells), plan::largest_vm_count(&cells))?;
+    let progress = progress::Progress::new(options.progress, &loaded.scenario.name);
+    let images = prepare_images(&cells, options, &progress)?;
+    interrupt.check()?;
+
+    let directory = options.out.clone().unwrap_or_else(|| Path::new("results").join(&loaded.scenario.name));
+    let set = run_set(&loaded, options, &machine, &images);
+    io::create_results(&directory, &set).map_err(LabError::Scenario)?;
+    let boots = plan::by_boot(cells);
+    progress.start_runs(boots.iter().map(|b| b.cells.len() as u64).sum::<u64>() * u64::from(repetitions), plan::run_time(&loaded.scenario));
+
+    let batch = Batch { options, machine: &machine, images: &images, repetitions, directory: &directory, interrupt: &interrupt, progress: &progress };
+    // A thread of its own, because the network namespace is the thread's and must not become the caller's.
+    let records = std::thread::scope(|scope| {
+        let runner = scope.spawn(|| batch.run_all(&boots));
+        runner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    progress.finish();
+    Ok(LabOutcome { directory, scenario: loaded.scenario, set, records })
+}
+
+/// Makes the images for these kernels without running anything.
+pub fn prepare_kernels(kernels: &[Kernel], evenkeel: &Path, report: &dyn Fn(&str)) -> Result<Vec<GuestImage>, LabError> {
+    let series: Vec<KernelSeries> = kernels.iter().copied().map(series_of).collect();
+    Ok(prepare::prepare(&series, evenkeel, report)?)
+}
+
+fn series_of(kernel: Kernel) -> KernelSeries {
+    match kernel {
+        Kernel::V6_1 => KernelSeries::V6_1,
+        Kernel::V6_12 => KernelSeries::V6_12,
+        Kernel::Newest => KernelSeries::Newest,
+    }
+}
+
+fn prepare_images(cells: &[Cell], options: &LabOptions, progress: &progress::Progress) -> Result<BTreeMap<Kernel, GuestImage>, LabError> {
+    let mut kernels: Vec<Kernel> = cells.iter().flat_map(|c| c.scenario.vms.values().map(|g| g.kernel)).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    let images = prepare_kernels(&kernels, &options.evenkeel, &|step| progress.prepare(step))?;
+    Ok(kernels.into_iter().zip(images).collect())
+}
+
+fn run_set(loaded: &LoadedScenario, options: &LabOptions, machine: &Machine, images: &BTreeMap<Kernel, GuestImage>) -> RunSet {
+    let mut versions = BTreeMap::from([
+        ("evenkeel".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        ("QEMU".to_owned(), machine.qemu.clone()),
+        ("host kernel".to_owned(), machine.kernel.clone()),
+        ("host processor".to_owned(), format!("{} ({} cores)", machine.processor, machine.cores.len())),
+    ]);
+    for image in images.values() {
+        versions.insert(format!("guest kernel {}", image.series), image.release.clone());
+    }
+    let mut remarks = Vec::new();
+    if options.accelerator == Accelerator::Tcg {
+        remarks.push("Guest code was translated (QEMU TCG), because KVM does not work on this machine: CPU costs are several times those of hardware.".to_owned());
+    }
+    RunSet {
+        schema: 1,
+        engine: Engine::Lab,
+        scenario_toml: loaded.text.clone(),
+        versions,
+        command: options.command.clone(),
+        started: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| jiff::Timestamp::now()).to_string(),
+        remarks,
+    }
+}
+
+/// What all runs of a scenario share.
+struct Batch<'a> {
+    options: &'a LabOptions,
+    machine: &'a Machine,
+    images: &'a BTreeMap<Kernel, GuestImage>,
+    repetitions: u32,
+    directory: &'a Path,
+    interrupt: &'a Interrupt,
+    progress: &'a progress::Progress,
+}
+
+impl Batch<'_> {
+    fn run_all(&self, boots: &[plan::Boot]) -> Result<Vec<RunRecord>, LabError> {
+        crate::host::net::enter_namespace()?;
+        let mut records = Vec::new();
+        for boot in boots {
+            let lab = booted::BootedLab::boot(&boot.cells[0].scenario, self)?;
+            // Repetitions outermost: whatever else the machine does in the meantime is spread over all variants alike.
+            for repetition in 0..self.repetitions {
+                for cell in &boot.cells {
+                    self.interrupt.check()?;
+                    self.progress.begin_run(&cell.labels, repetition);
+                    let record = lab.run_cell(cell, repetition, self)?;
+                    io::append_record(self.directory, &record).map_err(LabError::Scenario)?;
+                    self.progress.end_run();
+                    records.push(record);
+                }
+            }
+        }
+        Ok(records)
+    }
+}

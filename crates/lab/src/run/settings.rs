@@ -1,0 +1,118 @@
+//! Turns a scenario's guest settings into what is run inside the guest.
+
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+
+use evenkeel_scenario::format::{DelayedAck, GuestTcp, Mode, Network, Pvtcp, RtoMin, RtoMinWord};
+
+/// A neighbour in the lab's network.
+#[derive(Debug, Clone)]
+pub struct Neighbour {
+    /// Address.
+    pub address: Ipv4Addr,
+    /// MAC address.
+    pub mac: String,
+}
+
+/// The script that sets a guest's address, routes and TCP. Every key is written each time, so that nothing of the run before stays.
+pub fn network_script(address: Ipv4Addr, neighbours: &[Neighbour], tcp: &GuestTcp, network: &Network) -> String {
+    let mut script = String::new();
+    // Writing to a String cannot fail.
+    let mut line = |text: String| {
+        let _ = writeln!(script, "{text}");
+    };
+    line("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6".into());
+    line(format!("ip link set eth0 up mtu {}", network.mtu_bytes));
+    line(format!("ip addr replace {address}/24 dev eth0"));
+    line(format!("ip route replace 10.0.0.0/24 dev eth0 proto kernel scope link src {address}{}", route_attributes(tcp)));
+    for neighbour in neighbours {
+        // Fixed, because an ARP exchange in the middle of a run is one more thing that waits for a vCPU.
+        line(format!("ip neigh replace {} lladdr {} dev eth0 nud permanent", neighbour.address, neighbour.mac));
+    }
+    for (key, value) in sysctls(tcp) {
+        line(format!("echo {value} > /proc/sys/net/ipv4/{key}"));
+    }
+    line("ip tcp_metrics flush all".into());
+    script
+}
+
+fn route_attributes(tcp: &GuestTcp) -> String {
+    let mut attributes = String::new();
+    match tcp.rto_min_us {
+        RtoMin::Word(RtoMinWord::Default) => {}
+        // The kernel rounds up to a jiffy.
+        RtoMin::Word(RtoMinWord::Smallest) => attributes += " rto_min 1ms",
+        RtoMin::Us(us) => attributes += &format!(" rto_min {}ms", us.div_ceil(1000)),
+    }
+    if let Some(segments) = tcp.initial_window_segments {
+        attributes += &format!(" initcwnd {segments}");
+    }
+    if tcp.delayed_ack == DelayedAck::Off {
+        attributes += " quickack 1";
+    }
+    attributes
+}
+
+fn sysctls(tcp: &GuestTcp) -> Vec<(&'static str, String)> {
+    let flag = |on: bool| u8::from(on).to_string();
+    vec![
+        ("tcp_congestion_control", tcp.congestion_control().to_owned()),
+        // 3 is the kernel's own value: early retransmit is long gone, the tail-loss probe is on.
+        ("tcp_early_retrans", if tcp.tail_loss_probe() { "3" } else { "0" }.to_owned()),
+        ("tcp_recovery", flag(tcp.rack())),
+        ("tcp_timestamps", flag(tcp.timestamps())),
+        ("tcp_sack", flag(tcp.sack.unwrap_or(true))),
+        ("tcp_dsack", flag(tcp.dsack.unwrap_or(true))),
+        ("tcp_frto", if tcp.f_rto.unwrap_or(true) { "2" } else { "0" }.to_owned()),
+        ("tcp_no_metrics_save", "1".to_owned()),
+    ]
+}
+
+/// The script that loads PVTCP as asked, or unloads it.
+pub fn pvtcp_script(pvtcp: &Pvtcp) -> String {
+    let unload = "if [ -d /sys/module/evenkeel_pvtcp ]; then /bin/evenkeel guest pvtcp unload; fi";
+    if pvtcp.mode == Mode::Off {
+        return unload.to_owned();
+    }
+    let flag = |on: bool| if on { "on" } else { "off" };
+    format!(
+        "{unload}\n/bin/evenkeel guest pvtcp load --hold-rto {} --hold-tlp {} --hold-reo {} --rtt-filter {} --quick-ack {}",
+        flag(pvtcp.hold_rto),
+        flag(pvtcp.hold_tlp),
+        flag(pvtcp.hold_reo),
+        flag(pvtcp.rtt_filter),
+        flag(pvtcp.quick_ack),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_scenario::format::Era;
+
+    use super::*;
+
+    fn value(tcp: &GuestTcp, key: &str) -> String {
+        sysctls(tcp).into_iter().find(|(k, _)| *k == key).map(|(_, v)| v).unwrap()
+    }
+
+    #[test]
+    fn the_papers_day_has_no_tlp_rack_or_timestamps() {
+        let tcp = GuestTcp { era: Era::Paper, ..GuestTcp::default() };
+        let values = ["tcp_early_retrans", "tcp_recovery", "tcp_timestamps", "tcp_frto", "tcp_congestion_control"].map(|k| value(&tcp, k));
+        assert_eq!(values, ["0", "0", "0", "2", "reno"]);
+    }
+
+    #[test]
+    fn a_key_beats_the_era() {
+        let tcp = GuestTcp { era: Era::Paper, timestamps: Some(true), congestion_control: Some("cubic".into()), ..GuestTcp::default() };
+        assert_eq!(value(&tcp, "tcp_timestamps"), "1");
+        assert_eq!(value(&tcp, "tcp_congestion_control"), "cubic");
+    }
+
+    #[test]
+    fn route_attributes_follow_the_settings() {
+        let tcp = GuestTcp { rto_min_us: RtoMin::Us(10_500), delayed_ack: DelayedAck::Off, initial_window_segments: Some(3), ..GuestTcp::default() };
+        assert_eq!(route_attributes(&tcp), " rto_min 11ms initcwnd 3 quickack 1");
+        assert_eq!(route_attributes(&GuestTcp::default()), "");
+    }
+}

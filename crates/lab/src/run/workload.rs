@@ -1,0 +1,140 @@
+//! Starts a workload's parts in the right order in the right VMs.
+
+use evenkeel_scenario::format::{Scenario, Workload};
+
+use crate::error::LabError;
+use crate::host::vm::Vm;
+use crate::proto::{Answer, Op, ServeRole, SocketSettings};
+
+/// First port of the iperf3 servers; each client has a server of its own.
+const IPERF3_PORT: u32 = 5201;
+
+/// Which group does what.
+#[derive(Debug, Clone, Copy)]
+pub struct Roles<'a> {
+    /// The group that sends.
+    pub from: &'a str,
+    /// The group that receives.
+    pub to: &'a str,
+}
+
+impl<'a> Roles<'a> {
+    /// Roles in a workload.
+    pub fn of(workload: &'a Workload) -> Self {
+        match workload {
+            Workload::Ping { from, to, .. } | Workload::Bulk { from, to, .. } | Workload::Strobe { from, to, .. } | Workload::Iperf3 { from, to, .. } => Self { from, to },
+        }
+    }
+}
+
+/// A started workload.
+pub struct Running {
+    /// iperf3 clients: index of the VM and its task.
+    iperf3: Vec<(usize, u64)>,
+}
+
+impl Running {
+    /// Starts servers first, then what talks to them.
+    pub fn start(scenario: &Scenario, roles: &Roles, vms: &[Vm]) -> Result<Self, LabError> {
+        let members = |group: &str| vms.iter().enumerate().filter(|(_, vm)| vm.spec.group == group).collect::<Vec<_>>();
+        let (from, to) = (members(roles.from), members(roles.to));
+        let sockets = |vm: &Vm| {
+            let tcp = &scenario.vms[&vm.spec.group].tcp;
+            SocketSettings { receive_buffer_bytes: tcp.receive_buffer_bytes, send_buffer_bytes: tcp.send_buffer_bytes }
+        };
+        let address = |vm: &Vm| vm.spec.address.to_string();
+        let mut running = Self { iperf3: Vec::new() };
+        match &scenario.workload {
+            Workload::Ping { interval_ms, .. } => {
+                for (_, vm) in &from {
+                    started(vm, Op::Ping { to: address(to[0].1), interval_ms: *interval_ms })?;
+                }
+            }
+            Workload::Bulk { flows, .. } => {
+                for (_, vm) in &to {
+                    started(vm, Op::Serve { role: ServeRole::Sink, sockets: sockets(vm) })?;
+                }
+                for (position, (_, vm)) in from.iter().enumerate() {
+                    started(vm, Op::Bulk { to: address(to[position % to.len()].1), flows: *flows, sockets: sockets(vm) })?;
+                }
+            }
+            Workload::Strobe { block_kib, requests, .. } => {
+                for (_, vm) in &from {
+                    started(vm, Op::Serve { role: ServeRole::BlockServer, sockets: sockets(vm) })?;
+                }
+                let client = to[0].1;
+                let bytes_per_server = u64::from(*block_kib) * 1024 / from.len() as u64;
+                let from = from.iter().map(|(_, vm)| address(vm)).collect();
+                started(client, Op::Strobe { from, bytes_per_server, requests: *requests, sockets: sockets(client) })?;
+            }
+            Workload::Iperf3 { flows, .. } => running.iperf3 = start_iperf3(scenario, *flows, &from, &to)?,
+        }
+        Ok(running)
+    }
+
+    /// What the iperf3 clients received in all, in bits per second; None for other workloads.
+    pub fn finish(self, vms: &[Vm]) -> Result<Option<f64>, LabError> {
+        if self.iperf3.is_empty() {
+            return Ok(None);
+        }
+        let mut bits_per_second = 0.0;
+        for (index, task) in self.iperf3 {
+            let vm = &vms[index];
+            let failure = |why: String| LabError::Vm { name: vm.spec.name.clone(), why };
+            match vm.call(Op::Wait { task })? {
+                Answer::Exec { status: 0, stdout, .. } => {
+                    bits_per_second += iperf3_bits_per_second(&stdout).ok_or_else(|| failure(format!("cannot read iperf3's report: {stdout}")))?;
+                }
+                Answer::Exec { status, stdout, stderr } => return Err(failure(format!("iperf3 ended with exit code {status}: {stdout} {stderr}"))),
+                other => return Err(failure(format!("unexpected answer to wait: {other:?}"))),
+            }
+        }
+        Ok(Some(bits_per_second))
+    }
+}
+
+fn start_iperf3(scenario: &Scenario, flows: u32, from: &[(usize, &Vm)], to: &[(usize, &Vm)]) -> Result<Vec<(usize, u64)>, LabError> {
+    let mut clients = Vec::new();
+    let seconds = |ms: u64| ms.div_ceil(1000).max(1).to_string();
+    for (position, (index, client)) in from.iter().enumerate() {
+        let server = to[position % to.len()].1;
+        let port = (IPERF3_PORT + position as u32).to_string();
+        let argv = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        started(server, Op::Spawn { argv: argv(&["iperf3", "-s", "-1", "-p", &port]) })?;
+        // The server needs a moment to listen, and says nothing before a client comes.
+        server.shell(&format!("i=0; until ss -Hltn sport = :{port} | grep -q . || [ $i -ge 100 ]; do i=$((i+1)); sleep 0.05; done"))?;
+        let (address, flows) = (server.spec.address.to_string(), flows.to_string());
+        let (time, omit) = (seconds(scenario.duration_ms), seconds(scenario.warmup_ms));
+        let mut words = argv(&["iperf3", "-c", &address, "-p", &port, "-J", "-P", &flows, "-t", &time, "-O", &omit]);
+        if let Some(bytes) = scenario.vms[&client.spec.group].tcp.send_buffer_bytes {
+            words.extend(["-w".to_owned(), (bytes / 2).to_string()]);
+        }
+        clients.push((*index, started(client, Op::Spawn { argv: words })?));
+    }
+    Ok(clients)
+}
+
+fn started(vm: &Vm, op: Op) -> Result<u64, LabError> {
+    let what = format!("{op:?}");
+    match vm.call(op)? {
+        Answer::Started { task } => Ok(task),
+        other => Err(LabError::Vm { name: vm.spec.name.clone(), why: format!("unexpected answer to {what}: {other:?}") }),
+    }
+}
+
+fn iperf3_bits_per_second(report: &str) -> Option<f64> {
+    let report: serde_json::Value = serde_json::from_str(report).ok()?;
+    report["end"]["sum_received"]["bits_per_second"].as_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::iperf3_bits_per_second;
+
+    #[test]
+    fn reads_iperf3s_report() {
+        assert_eq!(iperf3_bits_per_second(r#"{"end":{"sum_received":{"bits_per_second":1.5e8}}}"#), Some(1.5e8));
+        assert_eq!(iperf3_bits_per_second(r#"{"error":"unable to connect"}"#), None);
+        assert_eq!(iperf3_bits_per_second("iperf3: error"), None);
+    }
+}
