@@ -1,0 +1,38 @@
+//! Puts the sources of the guest module into the binary, so that the lab can build it for every kernel away from the
+//! source tree.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+fn main() {
+    let top = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
+    let mut files = Vec::new();
+    // dkms expects the headers of algo/ beside the module's own files.
+    collect(&top.join("kernel/guest/pvtcp"), "", &mut files);
+    collect(&top.join("algo"), "algo/", &mut files);
+    files.sort();
+    let mut code = String::from("&[\n");
+    for (name, path) in &files {
+        println!("cargo::rerun-if-changed={}", path.display());
+        writeln!(code, "    ({name:?}, include_str!({:?})),", path.display().to_string()).expect("a String takes all");
+    }
+    code.push(']');
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("module_sources.rs");
+    fs::write(out, code).expect("cannot write to OUT_DIR");
+}
+
+/// The source files in `dir` (no folders: the module has none, and `algo/` none that matter to it).
+fn collect(dir: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) {
+    println!("cargo::rerun-if-changed={}", dir.display());
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for path in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()) {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let is_source = name.ends_with(".h")
+            || (name.ends_with(".c") && !name.ends_with(".mod.c"))
+            || matches!(name, "Makefile" | "Kbuild" | "dkms.conf");
+        if is_source {
+            files.push((format!("{prefix}{name}"), path.clone()));
+        }
+    }
+}
