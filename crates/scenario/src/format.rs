@@ -1,19 +1,27 @@
 //! The scenario file: what the TOML keys are, their units, defaults and bounds.
+//!
+//! The bounds in the `schemars` attributes are the only place where they stand: the JSON schema for editors and the check of a file
+//! (`check.rs`) both come from them.
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+
+use crate::schema;
 
 /// One scenario: a topology, guests, a workload, axes to sweep and the figures a paper reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Version of this format; 1.
+    #[schemars(range(min = 1, max = 1))]
     pub schema: u32,
     /// Name, as in `pvtcp/fig4-rtt`; equals the path below `scenarios/` without `.toml`.
+    #[schemars(regex(pattern = r"^[a-z0-9][a-z0-9/-]*$"), length(max = 80))]
     pub name: String,
     /// One line for tables and the report's heading.
+    #[schemars(length(min = 1))]
     pub title: String,
     /// What is shown and why, in a few sentences (plain text; blank lines separate paragraphs).
     #[serde(default)]
@@ -23,19 +31,24 @@ pub struct Scenario {
     pub source: String,
     /// Seed of every random draw (slices, start offsets).
     #[serde(default = "default_seed")]
+    #[schemars(range(min = 0, max = 9_223_372_036_854_775_807_u64))]
     pub seed: u64,
     /// How often each cell is run.
     #[serde(default = "default_repetitions")]
+    #[schemars(range(min = 1, max = 1000))]
     pub repetitions: u32,
     /// Measured time of a run, after the warm-up.
+    #[schemars(range(min = 100, max = 3_600_000))]
     pub duration_ms: u64,
     /// Time the workload runs before counters and series are taken.
     #[serde(default = "default_warmup_ms")]
+    #[schemars(range(min = 0, max = 600_000))]
     pub warmup_ms: u64,
     /// The switch between the VMs.
     #[serde(default)]
     pub network: Network,
     /// Groups of like VMs, by name (`sender`, `receiver`).
+    #[schemars(extend("propertyNames" = serde_json::json!({ "pattern": "^[a-z][a-z0-9-]{0,31}$" })))]
     pub vms: BTreeMap<String, VmGroup>,
     /// What the VMs do.
     pub workload: Workload,
@@ -68,12 +81,16 @@ fn default_warmup_ms() -> u64 {
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
     /// Rate of the port towards the workload's receiver. 0: not shaped.
+    #[schemars(range(min = 0, max = 400_000))]
     pub rate_mbit: u32,
     /// Drop-tail buffer of that port.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub buffer_segments: u32,
     /// One-way delay added on every port. The lab needs a kernel with netem for any value but 0.
+    #[schemars(range(min = 0, max = 10_000_000))]
     pub delay_us: u32,
     /// Largest frame payload.
+    #[schemars(range(min = 576, max = 9000))]
     pub mtu_bytes: u32,
     /// Whether guests hand segments larger than the MTU to the device (TSO, GRO by the host). Off for shallow
     /// buffers, whose length is counted in segments.
@@ -105,16 +122,20 @@ pub enum Kernel {
 #[serde(deny_unknown_fields, default)]
 pub struct VmGroup {
     /// How many.
+    #[schemars(range(min = 1, max = 64))]
     pub count: u32,
     /// Which kernel they boot.
     pub kernel: Kernel,
     /// Virtual CPUs of each.
+    #[schemars(range(min = 1, max = 8))]
     pub vcpus: u32,
     /// Memory of each.
+    #[schemars(range(min = 96, max = 4096))]
     pub memory_mib: u32,
     /// How their virtual CPUs share a core.
     pub core: CoreSharing,
     /// Queue length of each VM's port on the host, towards the VM (`txqueuelen`; netback's queue in the paper).
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub port_queue_segments: u32,
     /// TCP settings in the guest.
     pub tcp: GuestTcp,
@@ -145,12 +166,16 @@ impl Default for VmGroup {
 #[serde(deny_unknown_fields, default)]
 pub struct CoreSharing {
     /// VMs on the core, this one included. 1: the VM has the core to itself.
+    #[schemars(range(min = 1, max = 16))]
     pub vms_per_core: u32,
     /// Length of a slice (Xen's credit scheduler: 30 ms).
+    #[schemars(range(min = 1, max = 1000))]
     pub slice_ms: f64,
     /// 0: every slice has exactly `slice_ms`; 0.5: drawn evenly from 0.5 to 1.5 times that. Seeded.
+    #[schemars(range(min = 0, max = 1))]
     pub slice_jitter: f64,
     /// How likely a neighbour is to use its slice, from 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
     pub load: f64,
 }
 
@@ -179,7 +204,7 @@ pub enum RtoMin {
     /// `"default"` (the kernel's own, 200 ms).
     Word(RtoMinWord),
     /// A time in microseconds.
-    Us(u32),
+    Us(#[schemars(range(min = 1000, max = 60_000_000))] u32),
 }
 
 /// The words that `rto_min_us` takes instead of a number.
@@ -212,6 +237,7 @@ pub struct GuestTcp {
     pub rto_min_us: RtoMin,
     /// `tcp_congestion_control`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[a-z0-9_-]{1,15}$"))]
     pub congestion_control: Option<String>,
     /// `tcp_early_retrans`: tail-loss probes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -235,12 +261,15 @@ pub struct GuestTcp {
     pub delayed_ack: DelayedAck,
     /// Initial window (route attribute `initcwnd`). Left out: the kernel's 10.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
     pub initial_window_segments: Option<u32>,
     /// Receive buffer of this guest's sockets; about half of it is advertised. Left out: autotuned.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 4608, max = 268_435_456))]
     pub receive_buffer_bytes: Option<u32>,
     /// Send buffer of this guest's sockets. Left out: autotuned.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 4608, max = 268_435_456))]
     pub send_buffer_bytes: Option<u32>,
 }
 
@@ -338,6 +367,7 @@ pub enum Workload {
         /// Group that is pinged.
         to: String,
         /// Time between requests.
+        #[schemars(range(min = 1, max = 60_000))]
         interval_ms: u32,
     },
     /// Long-lived flows.
@@ -348,6 +378,7 @@ pub enum Workload {
         to: String,
         /// Flows per sender.
         #[serde(default = "default_flows")]
+        #[schemars(range(min = 1, max = 1000))]
         flows: u32,
     },
     /// Barrier-synchronised block transfers (paper 000, section III): the receiver asks every sender for a block and
@@ -358,9 +389,11 @@ pub enum Workload {
         /// Group whose first VM asks for them.
         to: String,
         /// Bytes per request, shared out over all senders, in KiB.
+        #[schemars(range(min = 1, max = 1_048_576))]
         block_kib: u32,
         /// Stop after so many requests rather than at `duration_ms`, which then is the limit. 0: run for `duration_ms`.
         #[serde(default)]
+        #[schemars(range(min = 0, max = 10_000_000))]
         requests: u32,
     },
     /// The real iperf3, client in `from`, server in `to`.
@@ -371,6 +404,7 @@ pub enum Workload {
         to: String,
         /// Parallel streams (`-P`).
         #[serde(default = "default_flows")]
+        #[schemars(range(min = 1, max = 1000))]
         flows: u32,
     },
 }
@@ -384,10 +418,12 @@ fn default_flows() -> u32 {
 #[serde(deny_unknown_fields, default)]
 pub struct Record {
     /// Period of the TCP_INFO series of the senders' sockets. 0: no series.
+    #[schemars(range(min = 0, max = 60_000))]
     pub tcp_info_period_ms: u32,
     /// Whether packets are captured: headers, on the host's side of every port and inside the first VM of the sending group.
     pub capture: bool,
     /// Period of the bottleneck queue's series. 0: no series.
+    #[schemars(range(min = 0, max = 60_000))]
     pub queue_period_ms: u32,
 }
 
@@ -402,6 +438,7 @@ impl Default for Record {
 #[serde(deny_unknown_fields)]
 pub struct Axis {
     /// Short name, as a column's heading.
+    #[schemars(length(min = 1))]
     pub name: String,
     /// The key that takes each of `values`, as a dotted path: `vms.sender.tcp.rto_min_us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -423,6 +460,7 @@ pub struct Axis {
 #[serde(deny_unknown_fields)]
 pub struct Variant {
     /// How it is called in tables.
+    #[schemars(length(min = 1))]
     pub label: String,
     /// Dotted keys and their values.
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
@@ -439,6 +477,7 @@ pub struct PaperFigures {
     #[serde(default)]
     pub cell: BTreeMap<String, String>,
     /// Metric name to the paper's figure, in the metric's unit.
+    #[schemars(extend("propertyNames" = schema::metric_name(&mut SchemaGenerator::default())))]
     pub values: BTreeMap<String, f64>,
     /// Conditions that differ from ours, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -450,6 +489,7 @@ pub struct PaperFigures {
 #[serde(deny_unknown_fields, default)]
 pub struct ReportSpec {
     /// Metrics shown as columns, in this order.
+    #[schemars(schema_with = "schema::metric_names")]
     pub columns: Vec<String>,
     /// Plots, in this order.
     pub plots: Vec<Plot>,
@@ -465,6 +505,7 @@ pub enum Plot {
         /// Heading.
         title: String,
         /// Metric.
+        #[schemars(schema_with = "schema::metric_name")]
         metric: String,
         /// Axis along the abscissa.
         x: String,
@@ -477,6 +518,7 @@ pub enum Plot {
         /// Heading.
         title: String,
         /// Metric.
+        #[schemars(schema_with = "schema::metric_name")]
         metric: String,
         /// Axis along the abscissa.
         x: String,
@@ -489,6 +531,7 @@ pub enum Plot {
         /// Heading.
         title: String,
         /// Names of the recorded series, drawn in one panel: see [`crate::result::Series`].
+        #[schemars(schema_with = "schema::series_names")]
         series: Vec<String>,
         /// Logarithmic ordinate.
         #[serde(default)]
@@ -499,6 +542,7 @@ pub enum Plot {
         /// Heading.
         title: String,
         /// Name of the recorded series.
+        #[schemars(schema_with = "schema::series_name")]
         series: String,
     },
     /// Sequence numbers over time around one wake-up, as Fig. 8: data and ACKs at the host's port and inside the VM. One panel per cell.

@@ -1,11 +1,22 @@
 //! Scenario files, sweeps and the result schema that the lab and the simulator share.
 //!
-//! A scenario is a TOML file ([`format`]); its axes expand into cells ([`sweep`]); each repetition of a cell
-//! yields one [`result::RunRecord`]; [`metric`] names and describes every figure a run can report.
+//! A scenario is a TOML file ([`format`]), read and checked by [`Scenario::load`]; its axes expand into cells ([`sweep`]); each repetition
+//! of a cell yields one [`result::RunRecord`], kept as [`io`] has it and summarized by [`stats`]; [`metric`] names and describes every
+//! figure a run can report.
 
+mod check;
+mod error;
 pub mod format;
+pub mod io;
+mod load;
 pub mod metric;
 pub mod result;
+pub mod schema;
+pub mod stats;
+pub mod sweep;
+mod validate;
 
+pub use error::{Invalid, Problem, ScenarioError};
 pub use format::Scenario;
+pub use load::LoadedScenario;
 pub use result::RunRecord;

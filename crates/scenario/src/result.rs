@@ -80,6 +80,10 @@ pub struct FlowRecord {
     pub duration_us: u64,
 }
 
+/// Names that [`Series::name`] can have.
+pub const SERIES: &[&str] =
+    &["rtt_ms", "block_ms", "meas_rtt_ms", "srtt_ms", "rto_ms", "cwnd_segments", "queue_segments"];
+
 /// A series over time.
 ///
 /// Names in use: `rtt_ms` (ping, one point per reply), `block_ms` (strobe, one point per request), `meas_rtt_ms` (RTT samples of

@@ -1,0 +1,87 @@
+//! What can be wrong with scenario and result files.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// One thing that is wrong in a scenario file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Line of the key, from 1; unknown for what is missing in the whole file.
+    pub line: Option<usize>,
+    /// Dotted path of the key, as in `vms.sender.count` or `axes[0].values[1]`; empty for the file as a whole.
+    pub key: String,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem at a key whose line is not known yet.
+    pub(crate) fn at(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { line: None, key: key.into(), message: message.into() }
+    }
+}
+
+/// All that is wrong in one scenario file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalid {
+    /// The file, as the caller named it.
+    pub file: PathBuf,
+    /// At least one, in the order of lines.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{}:", self.file.display())?;
+            if let Some(line) = problem.line {
+                write!(f, "{line}:")?;
+            }
+            if !problem.key.is_empty() {
+                write!(f, " {}:", problem.key)?;
+            }
+            write!(f, " {}", problem.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// Why a scenario or result file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", file.display())]
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file or directory cannot be written.
+    #[error("cannot write {}: {source}", file.display())]
+    Write {
+        /// Which.
+        file: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A scenario file is not valid.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// A result file does not hold what it should.
+    #[error("{}:{line}: {why}", file.display())]
+    Result {
+        /// Which.
+        file: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+}
