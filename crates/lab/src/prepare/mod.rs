@@ -100,16 +100,16 @@ pub fn prepare(
     initramfs::check_static(evenkeel_binary)?;
     let cache = Cache::open(progress)?;
     let root = Root::new(&cache)?;
-    cache.check_room(root.exists())?;
-
     // The root takes the processor and kernels take the network, so both at once.
-    if !root.exists() {
+    let has_root = root.exists();
+    cache.check_room(has_root)?;
+    if !has_root {
         progress("making the build root (once, about a minute)");
     }
     let kernels = thread::scope(|scope| {
         let made = scope.spawn(|| root.make());
         let kernels = kernel::fetch_all(&cache, series, progress);
-        if !made.is_finished() {
+        if !has_root && !made.is_finished() {
             progress("waiting for the build root");
         }
         made.join().expect("making the root does not panic")?;

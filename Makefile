@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# make demo    the demonstration, from nothing: installs, fetches kernels, builds, runs
+# make build   the evenkeel binary
+# make test    all checks and tests
+# make deps    what building and the lab need (Debian 12 or 13, as root)
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Targets share cargo's lock and the machine's two cores.
+.NOTPARALLEL:
+
+CARGO := packaging/cargo.sh
+TARGET := $(shell uname -m)-unknown-linux-gnu
+EVENKEEL := target/$(TARGET)/release/evenkeel
+C_FILES = $(shell find algo kernel -name '*.[ch]' ! -name '*.mod.c' ! -name vmlinux.h)
+
+# One static binary: it runs in the lab's VMs and on hosts older than the machine that built it. The target is named so
+# that these flags stay away from build scripts and procedural macros.
+export CARGO_BUILD_TARGET := $(TARGET)
+export RUSTFLAGS := -C target-feature=+crt-static
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: help demo build test lint lint-full fmt bench deps deps-test clean
+
+help:
+	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
+	@echo 'make build      build $(EVENKEEL)'
+	@echo 'make test       all checks and tests (installs what they need)'
+	@echo 'make lint       format, clippy, licences'
+	@echo 'make lint-full  lint, and cargo-deny with advisories (installs it: several minutes)'
+	@echo 'make fmt        format the code'
+	@echo 'make bench      benchmarks'
+	@echo 'make deps       install what building and the lab need'
+	@echo 'make clean      remove what was built; the kernels stay in the cache'
+
+demo: deps build
+	$(EVENKEEL) lab scenarios/demo.toml
+
+build:
+	$(CARGO) build --release --locked --package evenkeel
+
+test: deps-test lint
+	$(CARGO) test --workspace --locked
+
+lint:
+	$(CARGO) fmt --all --check
+	clang-format-19 --dry-run -Werror $(C_FILES)
+	sh packaging/check-dependencies.sh $(CARGO)
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+lint-full: lint
+	command -v cargo-deny >/dev/null || env -u CARGO_BUILD_TARGET -u RUSTFLAGS $(CARGO) install --locked cargo-deny
+	$(CARGO) deny check
+
+fmt:
+	$(CARGO) fmt --all
+	clang-format-19 -i $(C_FILES)
+
+bench:
+	@echo 'There are no benchmarks yet. The lab measures: $(EVENKEEL) lab scenarios/FILE.toml'
+
+deps:
+	sh packaging/deps.sh
+
+deps-test:
+	sh packaging/deps.sh --with-tests
+
+clean:
+	$(CARGO) clean
