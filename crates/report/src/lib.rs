@@ -1,1 +1,51 @@
-//! Placeholder.
+//! Tables, plots and the self-contained HTML report.
+//!
+//! A results directory holds `meta.json` ([`RunSet`]) and `runs.jsonl` ([`RunRecord`] per line). [`render_text`] prints the table for
+//! a terminal, [`render_markdown`] the same for the docs, [`render_html`] one file with tables and plots that needs nothing else.
+
+mod error;
+mod html;
+mod load;
+mod markdown;
+mod number;
+mod plot;
+mod text;
+mod view;
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_scenario::Scenario;
+use evenkeel_scenario::result::{RunRecord, RunSet};
+
+pub use error::ReportError;
+pub use load::{Results, load};
+
+/// Name of the file that [`write_report`] leaves in the results directory.
+pub const REPORT_FILE: &str = "report.html";
+
+/// The table for a terminal, at most 120 columns wide where the labels allow it.
+pub fn render_text(set: &RunSet, scenario: &Scenario, records: &[RunRecord]) -> String {
+    text::render(&view::View::new(set, scenario, records))
+}
+
+/// The table as Markdown, for the results pages of the docs.
+pub fn render_markdown(set: &RunSet, scenario: &Scenario, records: &[RunRecord]) -> String {
+    markdown::render(&view::View::new(set, scenario, records))
+}
+
+/// The report: one HTML file without scripts or outside requests.
+pub fn render_html(set: &RunSet, scenario: &Scenario, records: &[RunRecord]) -> String {
+    html::render(&view::View::new(set, scenario, records))
+}
+
+/// Reads `results_dir`, writes [`REPORT_FILE`] into it and returns its path.
+pub fn write_report(results_dir: &Path) -> Result<PathBuf, ReportError> {
+    let results = load(results_dir)?;
+    let path = results_dir.join(REPORT_FILE);
+    // Written beside and renamed, so that a reader never sees half a report.
+    let unfinished = results_dir.join(format!(".{REPORT_FILE}.unfinished"));
+    std::fs::write(&unfinished, render_html(&results.set, &results.scenario, &results.records))
+        .and_then(|()| std::fs::rename(&unfinished, &path))
+        .map_err(|source| ReportError::Write { path: path.clone(), source })?;
+    Ok(path)
+}

@@ -1,0 +1,201 @@
+//! The table of results with the paper's figures, and the table of every run.
+
+use std::fmt::Write as _;
+
+use evenkeel_scenario::metric::Better;
+
+use super::{escape, put};
+use crate::number::{grouped, ratio};
+use crate::view::{Cell, Column, View};
+
+/// With more columns than this, print takes the sheet's long side.
+const PORTRAIT_COLUMNS: usize = 6;
+
+/// Writes the main table: one row per cell, the paper's figure below ours.
+pub(super) fn results(out: &mut String, view: &View<'_>) {
+    let sources = Sources::new(view);
+    open(out, view, "results", "Results", view.columns.len());
+    put!(out, "<p class=\"note\">{}{}</p>", view.reading(), sources.legend());
+    region(out, "Results");
+    put!(out, "<thead><tr>");
+    axis_headings(out, view);
+    for column in &view.columns {
+        let unit = if column.unit.is_empty() {
+            String::new()
+        } else {
+            format!("<span class=\"unit\">{}</span>", escape(&column.unit))
+        };
+        put!(out, "<th scope=\"col\" class=\"figure\">{} {unit}{}</th>", escape(&column.title), arrow(column));
+    }
+    put!(out, "</tr></thead>\n<tbody>");
+    let mut previous: Option<&Cell<'_>> = None;
+    for cell in &view.cells {
+        // A rule where the first of several axes turns over.
+        let turned = view.axes.len() > 1 && previous.is_some_and(|previous| previous.labels[0] != cell.labels[0]);
+        put!(out, "<tr{}>", if turned { " class=\"turn\"" } else { "" });
+        row_headings(out, cell);
+        for column in &view.columns {
+            put!(out, "<td>{}</td>", entry(view, cell, column, &sources));
+        }
+        put!(out, "</tr>");
+        previous = Some(cell);
+    }
+    put!(out, "</tbody>\n</table>\n</div>");
+    sources.list(out);
+    put!(out, "</section>");
+}
+
+/// Writes the table of every run, with its seed and remarks.
+pub(super) fn runs(out: &mut String, view: &View<'_>) {
+    let remarks = view.cells.iter().flat_map(|cell| &cell.runs).any(|run| !run.remarks.is_empty());
+    open(out, view, "runs", "Every run", view.columns.len() + 3 + usize::from(remarks) * 2);
+    put!(out, "<details{}>\n<summary>Show the figures of every run</summary>", if remarks { " open" } else { "" });
+    region(out, "Every run");
+    put!(out, "<thead><tr>");
+    axis_headings(out, view);
+    for heading in ["run", "seed", "measured <span class=\"unit\">s</span>"] {
+        put!(out, "<th scope=\"col\" class=\"figure\">{heading}</th>");
+    }
+    for column in &view.columns {
+        put!(
+            out,
+            "<th scope=\"col\" class=\"figure\">{} <span class=\"unit\">{}</span></th>",
+            escape(&column.title),
+            escape(&column.unit)
+        );
+    }
+    if remarks {
+        put!(out, "<th scope=\"col\">remarks</th>");
+    }
+    put!(out, "</tr></thead>\n<tbody>");
+    for cell in &view.cells {
+        for (index, run) in cell.runs.iter().enumerate() {
+            put!(out, "<tr{}>", if index == 0 { " class=\"turn\"" } else { "" });
+            row_headings(out, cell);
+            put!(
+                out,
+                "<td>{}</td><td>{}</td><td>{:.1}</td>",
+                run.repetition + 1,
+                run.seed,
+                run.duration_us as f64 / 1e6
+            );
+            for column in &view.columns {
+                let figure = run.metrics.get(&column.name).map(|value| grouped(&column.figure(*value)));
+                put!(out, "<td>{}</td>", figure.unwrap_or("\u{2013}".to_owned()));
+            }
+            if remarks {
+                put!(out, "<td class=\"remark\">{}</td>", escape(&run.remarks.join(" ")));
+            }
+            put!(out, "</tr>");
+        }
+    }
+    put!(out, "</tbody>\n</table>\n</div>\n</details>\n</section>");
+}
+
+fn open(out: &mut String, view: &View<'_>, id: &str, heading: &str, columns: usize) {
+    let class = if view.axes.len() + columns > PORTRAIT_COLUMNS { " class=\"landscape\"" } else { "" };
+    put!(out, "<section{class} aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{heading}</h2>");
+}
+
+/// The box that a wide table scrolls in.
+fn region(out: &mut String, label: &str) {
+    put!(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table: {label}\">\n<table>");
+}
+
+fn axis_headings(out: &mut String, view: &View<'_>) {
+    view.axes.iter().for_each(|axis| {
+        put!(out, "<th scope=\"col\">{}</th>", escape(&axis.name));
+    });
+}
+
+fn row_headings(out: &mut String, cell: &Cell<'_>) {
+    cell.labels.iter().for_each(|label| {
+        put!(out, "<th scope=\"row\">{}</th>", escape(label));
+    });
+}
+
+fn arrow(column: &Column) -> String {
+    let arrow = match column.better {
+        Better::Higher => "\u{2191}",
+        Better::Lower => "\u{2193}",
+        Better::Neutral => return String::new(),
+    };
+    format!(
+        "<span class=\"arrow\" aria-hidden=\"true\" title=\"{0}\">{arrow}</span><span class=\"hidden\">({0})</span>",
+        column.direction()
+    )
+}
+
+fn entry(view: &View<'_>, cell: &Cell<'_>, column: &Column, sources: &Sources<'_>) -> String {
+    let spread = cell.spread(&column.name);
+    let mut text = match spread {
+        None => "<span class=\"here\">\u{2013}</span>".to_owned(),
+        Some(spread) => {
+            let mut text = format!("<span class=\"here\">{}</span>", grouped(&column.figure(spread.median)));
+            if column.range(spread, "").is_some() {
+                let (min, max) = (grouped(&column.figure(spread.min)), grouped(&column.figure(spread.max)));
+                let _ = write!(text, "<span class=\"range\">{min}\u{2013}{max}</span>");
+            }
+            text
+        }
+    };
+    if let Some(paper) = view.paper(cell, &column.name) {
+        let ratio = spread.and_then(|here| ratio(here.median, paper.value));
+        let ratio =
+            ratio.map_or(String::new(), |ratio| format!(" <span class=\"ratio\">\u{d7}{}</span>", escape(&ratio)));
+        let figure = grouped(&column.figure(paper.value));
+        let _ = write!(text, "<span class=\"paper\">paper {figure}{}{ratio}</span>", sources.mark(paper.entry));
+    }
+    text
+}
+
+/// Where the paper's figures come from: distinct pairs of source and note, numbered.
+struct Sources<'v> {
+    /// Number of each entry of `[[paper]]`, from 0.
+    of_entry: Vec<usize>,
+    distinct: Vec<(&'v str, &'v str)>,
+}
+
+impl<'v> Sources<'v> {
+    fn new(view: &'v View<'_>) -> Self {
+        let mut distinct: Vec<(&str, &str)> = Vec::new();
+        let number = |paper: &'v evenkeel_scenario::format::PaperFigures| {
+            let source = (paper.source.as_str(), paper.note.as_str());
+            distinct.iter().position(|known| *known == source).unwrap_or_else(|| {
+                distinct.push(source);
+                distinct.len() - 1
+            })
+        };
+        let of_entry = view.scenario.paper.iter().map(number).collect();
+        Self { of_entry, distinct }
+    }
+
+    /// How to read the paper's lines in the table.
+    fn legend(&self) -> &'static str {
+        if self.distinct.is_empty() {
+            ""
+        } else {
+            " Below ours, the paper\u{2019}s figure; \u{d7}2 says that ours is twice the paper\u{2019}s."
+        }
+    }
+
+    fn mark(&self, entry: usize) -> String {
+        if self.distinct.len() < 2 {
+            return String::new();
+        }
+        let number = self.of_entry[entry] + 1;
+        format!("<sup><a href=\"#paper-{number}\">{number}</a></sup>")
+    }
+
+    fn list(&self, out: &mut String) {
+        if self.distinct.is_empty() {
+            return;
+        }
+        put!(out, "<p class=\"note\">The paper\u{2019}s figures are from:</p>\n<ol class=\"sources\">");
+        for (index, (source, note)) in self.distinct.iter().enumerate() {
+            let note = if note.is_empty() { String::new() } else { format!(". {}", escape(note)) };
+            put!(out, "<li id=\"paper-{}\">{}{note}</li>", index + 1, escape(source));
+        }
+        put!(out, "</ol>");
+    }
+}

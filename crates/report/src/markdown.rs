@@ -1,0 +1,83 @@
+//! The table for the results pages of the docs.
+
+use crate::number;
+use crate::text::clean;
+use crate::view::{Cell, Column, View};
+
+/// Renders a heading, the table, and how to read it.
+pub(crate) fn render(view: &View<'_>) -> String {
+    let mut out = format!("### {}\n\n", escape(&view.scenario.title));
+    out.push_str(&format!("Scenario `{}`", view.scenario.name.replace('`', "'")));
+    if !view.scenario.source.is_empty() {
+        out.push_str(&format!("; {}", escape(&view.scenario.source)));
+    }
+    out.push_str(&format!(". {}", view.reading()));
+    if !view.scenario.paper.is_empty() {
+        out.push_str(" In a cell with \"paper\": the paper's figure, and ours divided by it.");
+    }
+    out.push_str("\n\n");
+    table(&mut out, view);
+    let remarks: Vec<String> =
+        view.missing_sentence().iter().chain(&view.set.remarks).map(|text| escape(text)).collect();
+    if !remarks.is_empty() {
+        out.push('\n');
+        remarks.iter().for_each(|remark| out.push_str(&format!("- {remark}\n")));
+    }
+    for paper in view.scenario.paper.iter().filter(|paper| !paper.note.is_empty()) {
+        let note = format!("- {}: {}\n", escape(&paper.source), escape(&paper.note));
+        if !out.contains(&note) {
+            out.push_str(&note);
+        }
+    }
+    out
+}
+
+fn table(out: &mut String, view: &View<'_>) {
+    let mut heading = String::from("|");
+    let mut rule = String::from("|");
+    for axis in &view.axes {
+        heading.push_str(&format!(" {} |", escape(&axis.name)));
+        rule.push_str(" --- |");
+    }
+    for column in &view.columns {
+        heading.push_str(&format!(" {} |", escape(&column.heading())));
+        rule.push_str(" ---: |");
+    }
+    out.push_str(&format!("{heading}\n{rule}\n"));
+    for cell in &view.cells {
+        out.push('|');
+        cell.labels.iter().for_each(|label| out.push_str(&format!(" {} |", escape(label))));
+        view.columns.iter().for_each(|column| out.push_str(&format!(" {} |", entry(view, cell, column))));
+        out.push('\n');
+    }
+}
+
+fn entry(view: &View<'_>, cell: &Cell<'_>, column: &Column) -> String {
+    let spread = cell.spread(&column.name);
+    let mut text = match spread {
+        None => "\u{2013}".to_owned(),
+        Some(spread) => match column.range(spread, "\u{2013}") {
+            None => column.figure(spread.median),
+            Some(range) => format!("{} ({range})", column.figure(spread.median)),
+        },
+    };
+    if let Some(paper) = view.paper(cell, &column.name) {
+        text.push_str(&format!("; paper {}", column.figure(paper.value)));
+        if let Some(ratio) = spread.and_then(|here| number::ratio(here.median, paper.value)) {
+            text.push_str(&format!(" (\u{d7}{ratio})"));
+        }
+    }
+    text
+}
+
+/// Text that Markdown shows as it is.
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for c in clean(text).chars() {
+        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}

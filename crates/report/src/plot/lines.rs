@@ -1,0 +1,94 @@
+//! Lines of one metric over an axis, with marks and whiskers.
+
+use super::canvas::{Canvas, no_data};
+use super::grid::{Grid, GridPanel, Paper};
+use super::scale::Scale;
+use super::style::{INK, Look, Shape, Swatch};
+use super::{About, Figure, Panel, full_title};
+use crate::view::View;
+
+const KIND: &str = "lines";
+
+/// Draws the plot.
+pub(super) fn figure(
+    view: &View<'_>,
+    position: usize,
+    title: &str,
+    metric: &str,
+    x: &str,
+    series: Option<&str>,
+) -> Figure {
+    let Some(grid) = Grid::new(view, metric, x, series) else {
+        let panel =
+            Panel { title: String::new(), svg: no_data(true, &About::new(position, 0, KIND, title)), wide: true };
+        return Figure { title: title.to_owned(), note: String::new(), keys: Vec::new(), panels: vec![panel] };
+    };
+    let wide = grid.panels.len() == 1 || grid.x.len() > 8;
+    let panels = grid.panels.iter().enumerate().map(|(index, panel)| {
+        let title = full_title(title, &panel.title);
+        let about = About::new(position, index, KIND, &title);
+        Panel { title: panel.title.clone(), svg: draw(&grid, panel, wide, &about), wide }
+    });
+    Figure {
+        title: title.to_owned(),
+        note: grid.note(view, &grid.column.heading()),
+        keys: grid.keys(Swatch::Line),
+        panels: panels.collect(),
+    }
+}
+
+/// Labels that are all numbers, and not too close for their labels, stand at their value; others at even distances.
+fn abscissa(grid: &Grid) -> (Scale, Vec<f64>) {
+    let numbers: Option<Vec<f64>> = grid.x.iter().map(|label| label.parse().ok()).collect();
+    if let Some(numbers) = numbers.filter(|numbers| apart(numbers)) {
+        let points: Vec<(f64, String)> = numbers.iter().copied().zip(grid.x.iter().cloned()).collect();
+        return (Scale::points(&grid.x_name, &points), numbers);
+    }
+    (Scale::categories(&grid.x_name, &grid.x), (0..grid.x.len()).map(|place| place as f64).collect())
+}
+
+fn apart(numbers: &[f64]) -> bool {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (Some(&low), Some(&high)) = (sorted.first(), sorted.last()) else { return false };
+    sorted.windows(2).all(|pair| pair[1] - pair[0] >= (high - low) / 8.0)
+        && high > low
+        && high.is_finite()
+        && low.is_finite()
+}
+
+fn draw(grid: &Grid, panel: &GridPanel, wide: bool, about: &About<'_>) -> String {
+    let (x, places) = abscissa(grid);
+    let mut canvas = Canvas::new(wide, x, Scale::linear(&grid.column.heading(), 0.0, grid.top, 4));
+    for (row, values) in panel.values.iter().enumerate() {
+        let look = Look(row);
+        let points: Vec<_> = values
+            .iter()
+            .zip(&places)
+            .filter_map(|(value, &x)| {
+                let here = value.here?;
+                let range = (canvas.point(x, here.min)?.1, canvas.point(x, here.max)?.1);
+                Some((canvas.point(x, here.median)?, range, value.paper.and_then(|paper| canvas.point(x, paper))))
+            })
+            .collect();
+        canvas.marks(&look.class(), &look.dashes(), 0, |pen| {
+            if points.len() > 1 {
+                pen.path(&points.iter().map(|(at, ..)| *at).collect::<Vec<_>>(), look.colour(), 2.0);
+            }
+        });
+        canvas.marks(&look.class(), "", points.len(), |pen| {
+            for &((x, y), (min, max), _) in &points {
+                if min != max {
+                    pen.whisker(x, min, max, look.colour());
+                }
+                pen.mark(look.shape(), (x, y), 4.0, look.colour());
+            }
+        });
+        if grid.paper == Paper::Marks {
+            canvas.marks("over", "", 0, |pen| {
+                points.iter().filter_map(|(.., paper)| *paper).for_each(|at| pen.mark(Shape::Hollow, at, 5.0, INK));
+            });
+        }
+    }
+    canvas.finish(about, &grid.description(panel))
+}

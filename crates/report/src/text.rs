@@ -1,0 +1,174 @@
+//! The table for a terminal.
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::number;
+use crate::view::View;
+
+/// Widest table that is printed in one piece.
+const WIDTH: usize = 120;
+/// Between columns.
+const GAP: usize = 2;
+
+/// A column of text: heading, unit, and a figure per cell.
+struct TextColumn {
+    heading: [String; 2],
+    rows: Vec<String>,
+    left: bool,
+    /// Belongs to the column before it, and is not parted from it.
+    follows: bool,
+}
+
+impl TextColumn {
+    fn width(&self) -> usize {
+        self.heading.iter().chain(&self.rows).map(|text| text.width()).max().unwrap_or(0)
+    }
+}
+
+/// Renders title, table (in parts if it is wide), and what is to be known beside it.
+pub(crate) fn render(view: &View<'_>) -> String {
+    let mut out = format!("{}: {}\n", clean(&view.scenario.name), clean(&view.scenario.title));
+    let axes = axis_columns(view);
+    let metrics = metric_columns(view);
+    for part in parts(&axes, metrics) {
+        out.push('\n');
+        print_part(&mut out, &axes, &part);
+    }
+    out.push('\n');
+    out.push_str(&view.reading());
+    out.push('\n');
+    let sources: Vec<String> = view.scenario.paper.iter().map(|paper| clean(&paper.source)).collect();
+    if !sources.is_empty() {
+        let mut unique: Vec<String> = Vec::new();
+        sources.into_iter().for_each(|source| {
+            if !unique.contains(&source) {
+                unique.push(source);
+            }
+        });
+        let from =
+            if view.scenario.source.is_empty() { String::new() } else { format!("{}: ", clean(&view.scenario.source)) };
+        out.push_str(&format!("paper: {from}{}; here/paper above 1: ours is the larger figure.\n", unique.join(", ")));
+    }
+    for remark in view.missing_sentence().iter().chain(&view.set.remarks) {
+        out.push_str(&format!("note: {}\n", clean(remark)));
+    }
+    out
+}
+
+fn axis_columns(view: &View<'_>) -> Vec<TextColumn> {
+    view.axes
+        .iter()
+        .enumerate()
+        .map(|(index, axis)| TextColumn {
+            heading: [clean(&axis.name), String::new()],
+            rows: view.cells.iter().map(|cell| clean(&cell.labels[index])).collect(),
+            left: true,
+            follows: false,
+        })
+        .collect()
+}
+
+fn metric_columns(view: &View<'_>) -> Vec<TextColumn> {
+    let mut columns = Vec::new();
+    for column in &view.columns {
+        let spreads: Vec<_> = view.cells.iter().map(|cell| cell.spread(&column.name)).collect();
+        let rows = spreads.iter().map(|spread| match spread {
+            None => "-".to_owned(),
+            Some(spread) => match column.range(*spread, "-") {
+                None => column.figure(spread.median),
+                Some(range) => format!("{} ({range})", column.figure(spread.median)),
+            },
+        });
+        columns.push(TextColumn {
+            heading: [clean(&column.title), column.unit.clone()],
+            rows: align_ranges(rows.collect()),
+            left: false,
+            follows: false,
+        });
+        if !view.has_paper(&column.name) {
+            continue;
+        }
+        let paper: Vec<_> = view.cells.iter().map(|cell| view.paper(cell, &column.name)).collect();
+        columns.push(TextColumn {
+            heading: ["paper".to_owned(), column.unit.clone()],
+            rows: paper.iter().map(|paper| paper.map_or("-".to_owned(), |paper| column.figure(paper.value))).collect(),
+            left: false,
+            follows: true,
+        });
+        columns.push(TextColumn {
+            heading: ["here/".to_owned(), "paper".to_owned()],
+            rows: spreads
+                .iter()
+                .zip(&paper)
+                .map(|pair| match pair {
+                    (Some(here), Some(paper)) => number::ratio(here.median, paper.value).unwrap_or("-".to_owned()),
+                    _ => "-".to_owned(),
+                })
+                .collect(),
+            left: false,
+            follows: true,
+        });
+    }
+    columns
+}
+
+/// Pads the ranges, so that the medians before them stand in one column.
+fn align_ranges(rows: Vec<String>) -> Vec<String> {
+    let range = |row: &str| row.find(" (").map_or(0, |at| row.len() - at);
+    let widest = rows.iter().map(|row| range(row)).max().unwrap_or(0);
+    rows.into_iter().map(|row| format!("{row}{}", " ".repeat(widest - range(&row)))).collect()
+}
+
+/// Groups the metric columns so that each group fits beside the axes.
+fn parts(axes: &[TextColumn], metrics: Vec<TextColumn>) -> Vec<Vec<TextColumn>> {
+    let room = WIDTH.saturating_sub(axes.iter().map(|axis| axis.width() + GAP).sum());
+    let mut parts: Vec<(usize, Vec<TextColumn>)> = Vec::new();
+    let mut blocks: Vec<Vec<TextColumn>> = Vec::new();
+    for column in metrics {
+        match blocks.last_mut() {
+            Some(block) if column.follows => block.push(column),
+            _ => blocks.push(vec![column]),
+        }
+    }
+    for block in blocks {
+        let width: usize = block.iter().map(|column| column.width() + GAP).sum();
+        match parts.last_mut() {
+            Some((used, part)) if *used + width <= room + GAP => {
+                *used += width;
+                part.extend(block);
+            }
+            _ => parts.push((width, block)),
+        }
+    }
+    if parts.is_empty() { vec![Vec::new()] } else { parts.into_iter().map(|(_, part)| part).collect() }
+}
+
+fn print_part(out: &mut String, axes: &[TextColumn], metrics: &[TextColumn]) {
+    let columns: Vec<&TextColumn> = axes.iter().chain(metrics).collect();
+    let widths: Vec<usize> = columns.iter().map(|column| column.width()).collect();
+    let mut line = |texts: Vec<&str>| {
+        let mut text = String::new();
+        for ((column, &width), cell) in columns.iter().zip(&widths).zip(texts) {
+            let padding = " ".repeat(width - cell.width());
+            let (before, after) = if column.left { ("", padding.as_str()) } else { (padding.as_str(), "") };
+            text.push_str(&format!("{before}{cell}{after}{}", " ".repeat(GAP)));
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    };
+    for row in 0..2 {
+        if row == 0 || columns.iter().any(|column| !column.heading[row].is_empty()) {
+            line(columns.iter().map(|column| column.heading[row].as_str()).collect());
+        }
+    }
+    let rules: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
+    line(rules.iter().map(String::as_str).collect());
+    for row in 0..columns.first().map_or(0, |column| column.rows.len()) {
+        line(columns.iter().map(|column| column.rows[row].as_str()).collect());
+    }
+}
+
+/// Scenario text without control characters: it must not steer the terminal.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
