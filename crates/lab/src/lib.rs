@@ -1,7 +1,15 @@
 //! The lab: real kernels in real VMs on one machine, whose virtual CPUs share a core as a hypervisor would have them share it.
 //!
-//! [`prepare`] makes kernels and initramfs images; [`proto`] is what the lab says to the runner in a VM, [`guest`] that runner.
+//! [`run`] runs a scenario. Below it, [`prepare`] makes kernels and initramfs images, [`host`] is what the lab does on this machine, [`proto`]
+//! what it says to the runner in a VM, [`guest`] that runner, and [`capture`] what packets tell.
 
+pub mod capture;
+pub mod error;
 pub mod guest;
+pub mod host;
 pub mod prepare;
 pub mod proto;
+pub mod run;
+
+pub use error::LabError;
+pub use run::{LabOptions, LabOutcome, run};

@@ -348,11 +348,14 @@ pub struct Pvtcp {
     pub rtt_filter: bool,
     /// Acknowledge the first three segments after a wake-up at once.
     pub quick_ack: bool,
+    /// Unload the module and load it again so many times while the workload runs.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub reloads: u32,
 }
 
 impl Default for Pvtcp {
     fn default() -> Self {
-        Self { mode: Mode::Off, hold_rto: true, hold_tlp: true, hold_reo: true, rtt_filter: true, quick_ack: false }
+        Self { mode: Mode::Off, hold_rto: true, hold_tlp: true, hold_reo: true, rtt_filter: true, quick_ack: false, reloads: 0 }
     }
 }
 

@@ -61,8 +61,8 @@ metrics! {
     "needless_per_s", "needless retrans.", "1/s", Lower, 2, "Needless retransmissions per second.";
     "dsacks", "DSACKs", "", Lower, 0, "Duplicate SACK blocks the senders received (TcpExtTCPDSACKRecv).";
     "port_drops", "port drops", "", Lower, 0, "Packets dropped at the bottleneck port and at the VMs' port queues.";
-    "acks_sent", "ACKs sent", "", Lower, 0, "Segments without data sent by the receiving group (TcpOutSegs of the receivers).";
-    "duplicate_acks", "duplicate ACKs", "", Lower, 0, "Pure duplicate ACKs (capture), or TCPDupAckRecv where the kernel counts them.";
+    "acks_sent", "ACKs sent", "", Lower, 0, "Segments that the receivers sent (TcpOutSegs): ACKs, and the requests of a strobe.";
+    "duplicate_acks", "duplicate ACKs", "", Lower, 0, "Pure duplicate ACKs that the first sender received (capture).";
     "rto_ms", "RTO p50", "ms", Lower, 1, "Median of the retransmission timeout over all TCP_INFO samples of the senders.";
     "rto_p90_ms", "RTO p90", "ms", Lower, 1, "90th percentile of the retransmission timeout over all TCP_INFO samples of the senders.";
     "srtt_ms", "SRTT p50", "ms", Lower, 2, "Median of the smoothed RTT over all TCP_INFO samples of the senders.";
@@ -80,7 +80,9 @@ metrics! {
     "pvtcp_longest_us", "longest wake-up", "us", Neutral, 0, "Longest time off the core that PVTCP saw.";
     "pvtcp_held", "timers held", "", Neutral, 0, "Timers that PVTCP held off.";
     "pvtcp_filtered", "RTTs filtered", "", Neutral, 0, "RTT samples that PVTCP replaced by SRTT.";
-    "pvtcp_quick_acks", "quick ACKs", "", Neutral, 0, "ACKs that PVTCP sent at once.";
+    "pvtcp_quick_acks", "quick ACKs", "", Neutral, 0, "Times that PVTCP told a connection to acknowledge at once.";
+    "pvtcp_reloads", "reloads", "", Neutral, 0, "Times that PVTCP was unloaded and loaded again while the workload ran, all VMs.";
+    "kernel_complaints", "kernel complaints", "", Lower, 0, "Warnings, bugs and stalls in the guests' kernel logs.";
 }
 
 /// The metric of that name.

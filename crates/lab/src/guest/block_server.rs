@@ -44,16 +44,8 @@ fn write_block(connection: &Connection, mut left: u64) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     while left > 0 {
         let piece = usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
-        let more = if left > piece as u64 {
-            MORE
-        } else {
-            MsgFlags::empty()
-        };
-        match send(
-            connection.stream.as_raw_fd(),
-            &ZEROS[..piece],
-            more | MsgFlags::MSG_NOSIGNAL,
-        ) {
+        let more = if left > piece as u64 { MORE } else { MsgFlags::empty() };
+        match send(connection.stream.as_raw_fd(), &ZEROS[..piece], more | MsgFlags::MSG_NOSIGNAL) {
             Ok(n) => left -= n as u64,
             Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),

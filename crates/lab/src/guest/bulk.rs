@@ -28,9 +28,7 @@ pub fn start(
             recording.spawn("bulk", move |_| {
                 let mut stream = &connection.stream;
                 loop {
-                    stream
-                        .write_all(&ZEROS)
-                        .with_context(|| format!("sending to {}", connection.peer))?;
+                    stream.write_all(&ZEROS).with_context(|| format!("sending to {}", connection.peer))?;
                 }
             })
         })

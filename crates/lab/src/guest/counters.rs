@@ -26,17 +26,12 @@ pub fn read() -> anyhow::Result<BTreeMap<String, i64>> {
         parse_pairs(&text, &mut values).with_context(|| format!("cannot understand {path}"))?;
     }
     let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-    let ticks_per_second =
-        nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.context("no clock tick")?;
+    let ticks_per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.context("no clock tick")?;
     parse_stat(&stat, ticks_per_second, &mut values).context("cannot understand /proc/stat")?;
     for (name, file) in ETH_COUNTERS {
         if let Ok(text) = fs::read_to_string(Path::new(ETH_STATISTICS).join(file)) {
-            values.insert(
-                name.into(),
-                text.trim()
-                    .parse()
-                    .with_context(|| format!("cannot understand {file} of eth0"))?,
-            );
+            values
+                .insert(name.into(), text.trim().parse().with_context(|| format!("cannot understand {file} of eth0"))?);
         }
     }
     Ok(values)
@@ -50,14 +45,9 @@ fn parse_pairs(text: &str, values: &mut BTreeMap<String, i64>) -> anyhow::Result
         let (second, numbers) = numbers.split_once(':').context("a line without a prefix")?;
         anyhow::ensure!(prefix == second, "names of {prefix}, values of {second}");
         let (names, numbers) = (names.split_whitespace(), numbers.split_whitespace());
-        anyhow::ensure!(
-            names.clone().count() == numbers.clone().count(),
-            "{prefix} has not as many values as names"
-        );
+        anyhow::ensure!(names.clone().count() == numbers.clone().count(), "{prefix} has not as many values as names");
         for (name, number) in names.zip(numbers) {
-            let number = number
-                .parse()
-                .with_context(|| format!("{prefix}{name} is no number"))?;
+            let number = number.parse().with_context(|| format!("{prefix}{name} is no number"))?;
             values.insert(format!("{prefix}{name}"), number);
         }
     }
@@ -65,29 +55,16 @@ fn parse_pairs(text: &str, values: &mut BTreeMap<String, i64>) -> anyhow::Result
 }
 
 /// The first line of /proc/stat: busy, idle and stolen time of all CPUs.
-fn parse_stat(
-    text: &str,
-    ticks_per_second: i64,
-    values: &mut BTreeMap<String, i64>,
-) -> anyhow::Result<()> {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("cpu "))
-        .context("no line of all CPUs")?;
-    let ticks = line
-        .split_whitespace()
-        .map(str::parse)
-        .collect::<Result<Vec<i64>, _>>()
-        .context("a time is no number")?;
+fn parse_stat(text: &str, ticks_per_second: i64, values: &mut BTreeMap<String, i64>) -> anyhow::Result<()> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu ")).context("no line of all CPUs")?;
+    let ticks =
+        line.split_whitespace().map(str::parse).collect::<Result<Vec<i64>, _>>().context("a time is no number")?;
     // Guest times, which follow, are part of user and nice.
     let &[user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks.as_slice() else {
         anyhow::bail!("too few times");
     };
     let to_us = |ticks: i64| ticks.saturating_mul(1_000_000) / ticks_per_second;
-    values.insert(
-        "CpuBusyUs".into(),
-        to_us(user + nice + system + irq + softirq),
-    );
+    values.insert("CpuBusyUs".into(), to_us(user + nice + system + irq + softirq));
     values.insert("CpuIdleUs".into(), to_us(idle + iowait));
     values.insert("CpuStealUs".into(), to_us(steal));
     Ok(())
@@ -128,20 +105,8 @@ mod tests {
     #[test]
     fn cpu_time_is_told_in_microseconds() {
         let mut values = BTreeMap::new();
-        parse_stat(
-            "cpu  10 1 20 400 5 2 3 7 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n",
-            100,
-            &mut values,
-        )
-        .expect("parsed");
-        assert_eq!(
-            (
-                values["CpuBusyUs"],
-                values["CpuIdleUs"],
-                values["CpuStealUs"]
-            ),
-            (360_000, 4_050_000, 70_000)
-        );
+        parse_stat("cpu  10 1 20 400 5 2 3 7 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n", 100, &mut values).expect("parsed");
+        assert_eq!((values["CpuBusyUs"], values["CpuIdleUs"], values["CpuStealUs"]), (360_000, 4_050_000, 70_000));
         assert!(parse_stat("cpu 1 2\n", 100, &mut values).is_err());
         assert!(parse_stat("", 100, &mut values).is_err());
     }
@@ -149,13 +114,7 @@ mod tests {
     #[test]
     fn this_machine_has_the_counters_the_lab_needs() {
         let values = read().expect("counters");
-        for name in [
-            "TcpExtTCPTimeouts",
-            "TcpRetransSegs",
-            "TcpExtTCPLossProbes",
-            "CpuBusyUs",
-            "CpuIdleUs",
-        ] {
+        for name in ["TcpExtTCPTimeouts", "TcpRetransSegs", "TcpExtTCPLossProbes", "CpuBusyUs", "CpuIdleUs"] {
             assert!(values.contains_key(name), "{name}");
         }
     }

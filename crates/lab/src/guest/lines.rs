@@ -31,21 +31,13 @@ pub struct Lines {
 impl Lines {
     /// Nothing read yet.
     pub fn new() -> Self {
-        Self {
-            pending: Vec::new(),
-            searched: 0,
-            dropping: false,
-            buffer: vec![0; READ_BYTES],
-        }
+        Self { pending: Vec::new(), searched: 0, dropping: false, buffer: vec![0; READ_BYTES] }
     }
 
     /// The next line.
     pub fn next(&mut self, reader: &mut impl Read) -> io::Result<Line> {
         loop {
-            if let Some(at) = self.pending[self.searched..]
-                .iter()
-                .position(|&b| b == b'\n')
-            {
+            if let Some(at) = self.pending[self.searched..].iter().position(|&b| b == b'\n') {
                 let mut line: Vec<u8> = self.pending.drain(..=self.searched + at).collect();
                 line.pop();
                 self.searched = 0;
@@ -92,10 +84,7 @@ mod tests {
 
     #[test]
     fn lines_are_cut_and_empty_ones_passed_over() {
-        assert_eq!(
-            cut(b"a\n\r\nbc\nrest"),
-            [Line::Text(b"a".to_vec()), Line::Text(b"bc".to_vec())]
-        );
+        assert_eq!(cut(b"a\n\r\nbc\nrest"), [Line::Text(b"a".to_vec()), Line::Text(b"bc".to_vec())]);
     }
 
     #[test]

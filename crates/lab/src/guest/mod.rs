@@ -63,9 +63,7 @@ pub fn run(control: &Path) -> anyhow::Result<()> {
     let open = || OpenOptions::new().read(true).write(true).open(control);
     let reader = open().with_context(|| format!("cannot open {}", control.display()))?;
     // One descriptor for both directions: a virtio port can be opened only once.
-    let writer = reader
-        .try_clone()
-        .context("cannot duplicate the control port")?;
+    let writer = reader.try_clone().context("cannot duplicate the control port")?;
     match answer(reader, writer, WORKLOAD_PORT, AtEof::Retry)? {
         End::PowerOff => system::power_off(),
         End::Closed => Ok(()),
@@ -74,12 +72,7 @@ pub fn run(control: &Path) -> anyhow::Result<()> {
 
 /// The loop behind [`run`], over any pair of byte streams. `port` is the workload's TCP port; 0 takes a free one at the first
 /// [`Op::Serve`].
-fn answer(
-    mut reader: impl Read,
-    writer: impl Write + Send + 'static,
-    port: u16,
-    at_eof: AtEof,
-) -> anyhow::Result<End> {
+fn answer(mut reader: impl Read, writer: impl Write + Send + 'static, port: u16, at_eof: AtEof) -> anyhow::Result<End> {
     let writer = Arc::new(Mutex::new(writer));
     let mut tasks = Tasks::new(port);
     let mut lines = Lines::new();
@@ -94,13 +87,7 @@ fn answer(
             },
             Ok(Line::TooLong) => {
                 let limit = lines::MAX_LINE_BYTES;
-                send(
-                    &writer,
-                    &Reply {
-                        id: 0,
-                        result: Err(format!("the call is longer than {limit} bytes")),
-                    },
-                )?;
+                send(&writer, &Reply { id: 0, result: Err(format!("the call is longer than {limit} bytes")) })?;
                 continue;
             }
             Ok(Line::Eof) if at_eof == AtEof::Retry => {
@@ -123,38 +110,18 @@ fn answer(
                             .name("wait".into())
                             .spawn(move || {
                                 // A broken port ends the main loop as well; nothing is lost by not reporting it here.
-                                let _ = send(
-                                    &writer,
-                                    &Reply {
-                                        id,
-                                        result: Ok(program.wait()),
-                                    },
-                                );
+                                let _ = send(&writer, &Reply { id, result: Ok(program.wait()) });
                             })
                             .context("cannot start a thread")?;
                     }
-                    Err(error) => send(
-                        &writer,
-                        &Reply {
-                            id,
-                            result: Err(format!("{error:#}")),
-                        },
-                    )?,
+                    Err(error) => send(&writer, &Reply { id, result: Err(format!("{error:#}")) })?,
                 }
             }
             op => {
                 let result = catch_unwind(AssertUnwindSafe(|| tasks.perform(op)))
-                    .unwrap_or_else(|panic| {
-                        Err(anyhow::anyhow!("panic: {}", panic_text(panic.as_ref())))
-                    })
+                    .unwrap_or_else(|panic| Err(anyhow::anyhow!("panic: {}", panic_text(panic.as_ref()))))
                     .map_err(|error| format!("{error:#}"));
-                send(
-                    &writer,
-                    &Reply {
-                        id: call.id,
-                        result,
-                    },
-                )?;
+                send(&writer, &Reply { id: call.id, result })?;
             }
         }
     }
@@ -164,10 +131,7 @@ fn answer(
 fn parse(text: &[u8]) -> Result<Call, Box<Reply>> {
     serde_json::from_slice(text).map_err(|error| {
         let value: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
-        let id = value
-            .get("id")
-            .and_then(serde_json::Value::as_u64)
-            .unwrap_or(0);
+        let id = value.get("id").and_then(serde_json::Value::as_u64).unwrap_or(0);
         let result = Err(format!("not a call: {error}"));
         Box::new(Reply { id, result })
     })
@@ -178,15 +142,11 @@ fn send(writer: &Mutex<impl Write>, reply: &Reply) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(reply).context("cannot encode a reply")?;
     line.push(b'\n');
     let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-    writer
-        .write_all(&line)
-        .and_then(|()| writer.flush())
-        .context("cannot write to the control port")
+    writer.write_all(&line).and_then(|()| writer.flush()).context("cannot write to the control port")
 }
 
 /// What a panic said.
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no text")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }

@@ -37,29 +37,18 @@ impl EchoSocket {
         anyhow::ensure!(to.is_ipv4(), "ping wants an IPv4 address, not {to}");
         let open = |kind| {
             // SAFETY: no pointers. (nix has no name for ICMP over IPv4.)
-            let fd = unsafe {
-                libc::socket(libc::AF_INET, kind | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP)
-            };
+            let fd = unsafe { libc::socket(libc::AF_INET, kind | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP) };
             // SAFETY: just opened, and nobody else knows it.
             Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
         };
         let socket = match open(libc::SOCK_RAW) {
             // Another ping of this VM must not take our replies for its own.
-            Ok(fd) => Self {
-                identifier: Some(identifier(&fd)),
-                fd,
-            },
-            Err(_) => Self {
-                fd: open(libc::SOCK_DGRAM).context("cannot open an ICMP socket")?,
-                identifier: None,
-            },
+            Ok(fd) => Self { identifier: Some(identifier(&fd)), fd },
+            Err(_) => Self { fd: open(libc::SOCK_DGRAM).context("cannot open an ICMP socket")?, identifier: None },
         };
         // Only this peer's packets arrive then.
-        connect(
-            socket.fd.as_raw_fd(),
-            &SockaddrStorage::from(SocketAddr::new(to, 0)),
-        )
-        .with_context(|| format!("cannot ping {to}"))?;
+        connect(socket.fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to, 0)))
+            .with_context(|| format!("cannot ping {to}"))?;
         Ok(socket)
     }
 
@@ -75,14 +64,8 @@ impl EchoSocket {
             match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(n) => {
                     let packet = &buffer[..n];
-                    let message = if self.identifier.is_some() {
-                        after_ip_header(packet)
-                    } else {
-                        Some(packet)
-                    };
-                    if let Some(sequence) =
-                        message.and_then(|message| parse_reply(message, self.identifier))
-                    {
+                    let message = if self.identifier.is_some() { after_ip_header(packet) } else { Some(packet) };
+                    if let Some(sequence) = message.and_then(|message| parse_reply(message, self.identifier)) {
                         return Some(sequence);
                     }
                 }
@@ -95,19 +78,10 @@ impl EchoSocket {
 }
 
 /// Starts sending.
-pub fn start(
-    recording: &Arc<Recording>,
-    to: IpAddr,
-    interval: Duration,
-) -> anyhow::Result<JoinHandle<()>> {
-    anyhow::ensure!(
-        !interval.is_zero(),
-        "the time between requests must not be zero"
-    );
+pub fn start(recording: &Arc<Recording>, to: IpAddr, interval: Duration) -> anyhow::Result<JoinHandle<()>> {
+    anyhow::ensure!(!interval.is_zero(), "the time between requests must not be zero");
     let socket = EchoSocket::open(to)?;
-    recording.spawn("ping", move |recording| {
-        run(recording, &socket, interval).with_context(|| format!("to {to}"))
-    })
+    recording.spawn("ping", move |recording| run(recording, &socket, interval).with_context(|| format!("to {to}")))
 }
 
 fn run(recording: &Recording, socket: &EchoSocket, interval: Duration) -> anyhow::Result<()> {
@@ -124,9 +98,7 @@ fn run(recording: &Recording, socket: &EchoSocket, interval: Duration) -> anyhow
             sequence = sequence.wrapping_add(1);
             let sent = Instant::now();
             match socket.send(sequence) {
-                Ok(())
-                | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EHOSTUNREACH | Errno::ECONNREFUSED) =>
-                {
+                Ok(()) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EHOSTUNREACH | Errno::ECONNREFUSED) => {
                     waiting.push_back((sequence, sent));
                 }
                 Err(error) => return Err(error).context("cannot send an echo request"),
@@ -142,16 +114,9 @@ fn run(recording: &Recording, socket: &EchoSocket, interval: Duration) -> anyhow
         }
         while let Some(answered) = socket.reply() {
             let at = Instant::now();
-            if let Some(place) = waiting
-                .iter()
-                .position(|&(sequence, _)| sequence == answered)
-            {
+            if let Some(place) = waiting.iter().position(|&(sequence, _)| sequence == answered) {
                 if let Some((_, sent)) = waiting.remove(place) {
-                    if at - sent > LOST_AFTER {
-                        recording.ping_lost(sent)
-                    } else {
-                        recording.ping(sent, at)
-                    }
+                    if at - sent > LOST_AFTER { recording.ping_lost(sent) } else { recording.ping(sent, at) }
                 }
             }
         }
@@ -186,9 +151,7 @@ fn request(identifier: u16, sequence: u16) -> [u8; REQUEST_BYTES] {
 
 /// RFC 1071.
 fn checksum(message: &[u8]) -> u16 {
-    let words = message
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from));
+    let words = message.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -218,10 +181,7 @@ mod tests {
     fn a_request_sums_to_zero() {
         assert_eq!(checksum(&request(0x1234, 77)), 0);
         // RFC 1071, section 3.
-        assert_eq!(
-            checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
-            !0xddf2
-        );
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
         assert_eq!(checksum(&[0xff]), 0x00ff);
     }
 
@@ -243,11 +203,7 @@ mod tests {
     fn loopback_answers() {
         let recording = Arc::new(Recording::new());
         recording.mark();
-        let Ok(thread) = start(
-            &recording,
-            IpAddr::from([127, 0, 0, 1]),
-            Duration::from_millis(5),
-        ) else {
+        let Ok(thread) = start(&recording, IpAddr::from([127, 0, 0, 1]), Duration::from_millis(5)) else {
             eprintln!("not allowed to ping here");
             return;
         };
@@ -256,12 +212,7 @@ mod tests {
         recording.stop();
         thread.join().expect("no panic");
         assert!(recorded.pings.len() > 10, "{recorded:?}");
-        assert!(
-            recorded
-                .pings
-                .iter()
-                .all(|&(at, rtt)| rtt < 1_000_000 && at <= recorded.measured_us)
-        );
+        assert!(recorded.pings.iter().all(|&(at, rtt)| rtt < 1_000_000 && at <= recorded.measured_us));
         assert_eq!((recorded.pings_lost, recorded.errors), (0, vec![]));
     }
 }

@@ -52,37 +52,25 @@ impl Program {
             .with_context(|| format!("cannot run {name}"))?;
         let program = Arc::new(Self {
             group: Pid::from_raw(i32::try_from(child.id()).context("no process number")?),
-            state: Mutex::new(State {
-                open_outputs: 2,
-                ..State::default()
-            }),
+            state: Mutex::new(State { open_outputs: 2, ..State::default() }),
             changed: Condvar::new(),
         });
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        program.read_in_background("stdout", stdout.context("no standard output")?, |state| {
-            &mut state.stdout
-        })?;
-        program.read_in_background("stderr", stderr.context("no standard error")?, |state| {
-            &mut state.stderr
-        })?;
+        program.read_in_background("stdout", stdout.context("no standard output")?, |state| &mut state.stdout)?;
+        program.read_in_background("stderr", stderr.context("no standard error")?, |state| &mut state.stderr)?;
         let waiter = Arc::clone(&program);
-        thread::Builder::new()
-            .name("waiter".into())
-            .spawn(move || {
-                // `wait` fails only for a child that was reaped elsewhere, which nobody does.
-                let status = child.wait().unwrap_or_else(|_| ExitStatus::from_raw(-1));
-                waiter.update(|state| state.ended = Some(status));
-            })?;
+        thread::Builder::new().name("waiter".into()).spawn(move || {
+            // `wait` fails only for a child that was reaped elsewhere, which nobody does.
+            let status = child.wait().unwrap_or_else(|_| ExitStatus::from_raw(-1));
+            waiter.update(|state| state.ended = Some(status));
+        })?;
         Ok(program)
     }
 
     /// Waits for the end and the output.
     pub fn wait(&self) -> Answer {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = self
-            .changed
-            .wait_while(state, |s| s.ended.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
+        let state = self.changed.wait_while(state, |s| s.ended.is_none()).unwrap_or_else(PoisonError::into_inner);
         let (mut state, _) = self
             .changed
             .wait_timeout_while(state, OUTPUT_GRACE, |s| s.open_outputs > 0)
@@ -97,10 +85,7 @@ impl Program {
 
     /// Whether its end has been told.
     pub fn answered(&self) -> bool {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .answered
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).answered
     }
 
     /// SIGINT, after [`GRACE`] SIGKILL, to the program and its children.
@@ -161,14 +146,7 @@ mod tests {
     }
 
     fn parts(answer: Answer) -> (i32, String, String) {
-        let Answer::Exec {
-            status,
-            stdout,
-            stderr,
-        } = answer
-        else {
-            panic!("not an end: {answer:?}")
-        };
+        let Answer::Exec { status, stdout, stderr } = answer else { panic!("not an end: {answer:?}") };
         (status, stdout, stderr)
     }
 
@@ -180,12 +158,8 @@ mod tests {
 
     #[test]
     fn kill_interrupts_and_returns_what_was_printed() {
-        let program = start(&[
-            "sh",
-            "-c",
-            "trap 'echo bye; exit 0' INT; echo ready; while :; do sleep 0.01; done",
-        ])
-        .expect("started");
+        let program = start(&["sh", "-c", "trap 'echo bye; exit 0' INT; echo ready; while :; do sleep 0.01; done"])
+            .expect("started");
         while program.state.lock().expect("lock").stdout.is_empty() {
             thread::sleep(Duration::from_millis(5));
         }
@@ -195,12 +169,7 @@ mod tests {
 
     #[test]
     fn a_program_that_ignores_sigint_is_killed() {
-        let program = start(&[
-            "sh",
-            "-c",
-            "trap '' INT; echo ready; while :; do sleep 0.01; done",
-        ])
-        .expect("started");
+        let program = start(&["sh", "-c", "trap '' INT; echo ready; while :; do sleep 0.01; done"]).expect("started");
         while program.state.lock().expect("lock").stdout.is_empty() {
             thread::sleep(Duration::from_millis(5));
         }
@@ -219,12 +188,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named() {
-        assert!(
-            start(&["no-such-program"])
-                .expect_err("not there")
-                .to_string()
-                .contains("no-such-program")
-        );
+        assert!(start(&["no-such-program"]).expect_err("not there").to_string().contains("no-such-program"));
         assert!(start(&[]).is_err());
     }
 }

@@ -99,10 +99,7 @@ impl Recording {
     pub fn mark(&self) -> Instant {
         let mut state = self.state();
         for connection in &state.connections {
-            connection.received_at_mark.store(
-                connection.received.load(Ordering::Relaxed),
-                Ordering::Relaxed,
-            );
+            connection.received_at_mark.store(connection.received.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         state.blocks.clear();
         state.pings.clear();
@@ -125,8 +122,7 @@ impl Recording {
             return None;
         }
         let received = state.connections.iter().filter(|c| c.receives).map(|c| {
-            let bytes =
-                c.received.load(Ordering::Relaxed) - c.received_at_mark.load(Ordering::Relaxed);
+            let bytes = c.received.load(Ordering::Relaxed) - c.received_at_mark.load(Ordering::Relaxed);
             (c.peer.to_string(), bytes)
         });
         Some(Recorded {
@@ -183,10 +179,7 @@ impl Recording {
             received_at_mark: AtomicU64::new(0),
         });
         let mut state = self.state();
-        anyhow::ensure!(
-            state.connections.len() < MAX_CONNECTIONS,
-            "more than {MAX_CONNECTIONS} connections"
-        );
+        anyhow::ensure!(state.connections.len() < MAX_CONNECTIONS, "more than {MAX_CONNECTIONS} connections");
         state.connections.push(Arc::clone(&connection));
         // A workload that is being stopped has shut its sockets already: this one came too late for that.
         if self.stopping() {
@@ -225,10 +218,7 @@ impl Recording {
 
     /// Sleeps; true when the workload is to end, at once then.
     pub fn sleep_until(&self, until: Instant) -> bool {
-        let guard = self
-            .stop_lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let guard = self.stop_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let left = until.saturating_duration_since(Instant::now());
         drop(
             self.stop_asked
@@ -241,20 +231,15 @@ impl Recording {
     /// Tells all threads to end and wakes them.
     pub fn stop(&self) {
         {
-            let _guard = self
-                .stop_lock
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let _guard = self.stop_lock.lock().unwrap_or_else(PoisonError::into_inner);
             self.stopping.store(true, Ordering::Relaxed);
         }
         self.stop_asked.notify_all();
         let state = self.state();
         for listener in &state.listeners {
             // On Linux this wakes a blocked `accept`.
-            let _ = nix::sys::socket::shutdown(
-                std::os::fd::AsRawFd::as_raw_fd(listener),
-                nix::sys::socket::Shutdown::Both,
-            );
+            let _ =
+                nix::sys::socket::shutdown(std::os::fd::AsRawFd::as_raw_fd(listener), nix::sys::socket::Shutdown::Both);
         }
         for connection in &state.connections {
             connection.hang_up();
@@ -273,10 +258,7 @@ impl Recording {
             Ok(Ok(())) => {}
             Ok(Err(_)) if recording.stopping() => {}
             Ok(Err(error)) => recording.error(format!("{title}: {error:#}")),
-            Err(panic) => recording.error(format!(
-                "{title}: panic: {}",
-                super::panic_text(panic.as_ref())
-            )),
+            Err(panic) => recording.error(format!("{title}: panic: {}", super::panic_text(panic.as_ref()))),
         };
         thread::Builder::new()
             .name(name.into())
@@ -306,10 +288,7 @@ mod tests {
         recording.ping(mark, mark + Duration::from_millis(3));
         recording.ping_lost(mark);
         let recorded = recording.collect().expect("marked");
-        assert_eq!(
-            (recorded.blocks, recorded.pings, recorded.pings_lost),
-            (vec![(0, 2000)], vec![(3000, 3000)], 1)
-        );
+        assert_eq!((recorded.blocks, recorded.pings, recorded.pings_lost), (vec![(0, 2000)], vec![(3000, 3000)], 1));
         recording.block(mark, mark);
         assert!(recording.collect().is_none());
     }
@@ -317,21 +296,10 @@ mod tests {
     #[test]
     fn a_panic_and_an_error_of_a_task_are_noted() {
         let recording = Arc::new(Recording::new());
-        recording
-            .spawn("a", |_| panic!("ouch"))
-            .expect("started")
-            .join()
-            .expect("caught");
-        recording
-            .spawn("b", |_| anyhow::bail!("no"))
-            .expect("started")
-            .join()
-            .expect("caught");
+        recording.spawn("a", |_| panic!("ouch")).expect("started").join().expect("caught");
+        recording.spawn("b", |_| anyhow::bail!("no")).expect("started").join().expect("caught");
         recording.mark();
-        assert_eq!(
-            recording.collect().expect("marked").errors,
-            ["a: panic: ouch", "b: no"]
-        );
+        assert_eq!(recording.collect().expect("marked").errors, ["a: panic: ouch", "b: no"]);
     }
 
     #[test]

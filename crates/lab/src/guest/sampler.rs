@@ -26,11 +26,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Samples all sockets of the workload, those that come later included, every `period` from `mark` on.
-    pub fn start(
-        recording: &Arc<Recording>,
-        mark: Instant,
-        period: Duration,
-    ) -> anyhow::Result<Self> {
+    pub fn start(recording: &Arc<Recording>, mark: Instant, period: Duration) -> anyhow::Result<Self> {
         let samples = Arc::new(Mutex::new(Vec::new()));
         let end = Arc::new((Mutex::new(false), Condvar::new()));
         let (shared, ended) = (Arc::clone(&samples), Arc::clone(&end));
@@ -39,19 +35,15 @@ impl Sampler {
             loop {
                 let asked = ended.0.lock().unwrap_or_else(PoisonError::into_inner);
                 let left = due.saturating_duration_since(Instant::now());
-                let (asked, _) = ended
-                    .1
-                    .wait_timeout_while(asked, left, |asked| !*asked)
-                    .unwrap_or_else(PoisonError::into_inner);
+                let (asked, _) =
+                    ended.1.wait_timeout_while(asked, left, |asked| !*asked).unwrap_or_else(PoisonError::into_inner);
                 if *asked {
                     return Ok(());
                 }
                 drop(asked);
-                if let Some(limit) = sample_all(
-                    recording,
-                    mark,
-                    &mut shared.lock().unwrap_or_else(PoisonError::into_inner),
-                ) {
+                if let Some(limit) =
+                    sample_all(recording, mark, &mut shared.lock().unwrap_or_else(PoisonError::into_inner))
+                {
                     recording.error(limit);
                     return Ok(());
                 }
@@ -59,11 +51,7 @@ impl Sampler {
                 due = next_due(due, Instant::now(), period);
             }
         })?;
-        Ok(Self {
-            samples,
-            end,
-            thread,
-        })
+        Ok(Self { samples, end, thread })
     }
 
     /// Ends it; what it has.
@@ -73,10 +61,7 @@ impl Sampler {
         // Panics are caught and noted inside.
         let _ = self.thread.join();
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        samples
-            .drain(..)
-            .filter(|socket| !socket.samples.is_empty())
-            .collect()
+        samples.drain(..).filter(|socket| !socket.samples.is_empty()).collect()
     }
 }
 
@@ -87,18 +72,11 @@ pub fn next_due(due: Instant, now: Instant, period: Duration) -> Instant {
 }
 
 /// One sample of each socket. A sentence when there is no room for more.
-fn sample_all(
-    recording: &Recording,
-    mark: Instant,
-    sockets: &mut Vec<SocketSamples>,
-) -> Option<String> {
+fn sample_all(recording: &Recording, mark: Instant, sockets: &mut Vec<SocketSamples>) -> Option<String> {
     let connections = recording.connections();
     // Sockets are only ever added, so places stay.
     for connection in &connections[sockets.len().min(connections.len())..] {
-        sockets.push(SocketSamples {
-            peer: connection.peer.to_string(),
-            samples: Vec::new(),
-        });
+        sockets.push(SocketSamples { peer: connection.peer.to_string(), samples: Vec::new() });
     }
     let taken: usize = sockets.iter().map(|socket| socket.samples.len()).sum();
     if taken + connections.len() > MAX_SAMPLES {
@@ -106,10 +84,7 @@ fn sample_all(
     }
     for (connection, socket) in connections.iter().zip(sockets.iter_mut()) {
         if socket.samples.len() >= MAX_SAMPLES_PER_SOCKET {
-            return Some(format!(
-                "sampler: ended early, {MAX_SAMPLES_PER_SOCKET} samples of {} taken",
-                socket.peer
-            ));
+            return Some(format!("sampler: ended early, {MAX_SAMPLES_PER_SOCKET} samples of {} taken", socket.peer));
         }
         if let Some(sample) = sample(&connection.stream, mark) {
             socket.samples.push(sample);
@@ -126,13 +101,7 @@ fn sample(stream: &TcpStream, mark: Instant) -> Option<TcpInfoSample> {
     let t_us = micros(mark.elapsed());
     // SAFETY: the kernel writes at most `length` bytes to `info`; older kernels, with a shorter struct, leave the rest zero.
     let failed = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut length,
-        )
+        libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };
     (failed == 0 && info.tcpi_state != TCP_CLOSE).then_some(TcpInfoSample {
         t_us,
@@ -161,21 +130,13 @@ mod tests {
     #[test]
     fn a_full_record_ends_the_sampler_with_a_sentence() {
         let recording = Recording::new();
-        let listener = super::super::socket::listen(
-            "127.0.0.1:0".parse().expect("address"),
-            Default::default(),
-        )
-        .expect("listens");
+        let listener =
+            super::super::socket::listen("127.0.0.1:0".parse().expect("address"), Default::default()).expect("listens");
         let address = listener.local_addr().expect("bound");
         let stream = super::super::socket::connect(address, Default::default()).expect("connects");
-        recording
-            .add_connection(stream, address, false)
-            .expect("taken");
+        recording.add_connection(stream, address, false).expect("taken");
         let full = vec![TcpInfoSample::default(); MAX_SAMPLES_PER_SOCKET];
-        let mut sockets = vec![SocketSamples {
-            peer: "p".into(),
-            samples: full,
-        }];
+        let mut sockets = vec![SocketSamples { peer: "p".into(), samples: full }];
         let limit = sample_all(&recording, Instant::now(), &mut sockets).expect("full");
         assert!(limit.contains("20000 samples of p"), "{limit}");
     }

@@ -20,11 +20,7 @@ pub fn start(
 ) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = socket::listen(at, settings)?;
     let address = listener.local_addr().context("no local address")?;
-    recording.add_listener(
-        listener
-            .try_clone()
-            .context("cannot duplicate the listening socket")?,
-    );
+    recording.add_listener(listener.try_clone().context("cannot duplicate the listening socket")?);
     let thread = recording.spawn("serve", move |recording| {
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         let result = loop {
@@ -32,26 +28,19 @@ pub fn start(
                 Ok(accepted) => accepted,
                 Err(_) if recording.stopping() => break Ok(()),
                 // The peer has given up before it was accepted, or a signal came.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::ConnectionAborted | ErrorKind::Interrupted
-                    ) =>
-                {
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {
                     continue;
                 }
                 Err(error) => break Err(error).context("cannot accept"),
             };
             threads.retain(|thread| !thread.is_finished());
             let receives = role == ServeRole::Sink;
-            let served = recording
-                .add_connection(stream, peer, receives)
-                .and_then(|connection| {
-                    recording.spawn("connection", move |_| match role {
-                        ServeRole::Sink => sink::run(&connection),
-                        ServeRole::BlockServer => block_server::run(&connection),
-                    })
-                });
+            let served = recording.add_connection(stream, peer, receives).and_then(|connection| {
+                recording.spawn("connection", move |_| match role {
+                    ServeRole::Sink => sink::run(&connection),
+                    ServeRole::BlockServer => block_server::run(&connection),
+                })
+            });
             match served {
                 Ok(thread) => threads.push(thread),
                 Err(error) => break Err(error),
@@ -70,9 +59,6 @@ pub fn start(
 pub fn is_hangup(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
-        ErrorKind::ConnectionReset
-            | ErrorKind::BrokenPipe
-            | ErrorKind::UnexpectedEof
-            | ErrorKind::NotConnected
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof | ErrorKind::NotConnected
     )
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::socket::{
-    AddressFamily, Backlog, SetSockOpt, SockFlag, SockProtocol, SockType, SockaddrStorage, bind,
-    connect as connect_to, getsockopt, listen as listen_on, setsockopt, socket, sockopt,
+    AddressFamily, Backlog, SetSockOpt, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, connect as connect_to,
+    getsockopt, listen as listen_on, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
 
@@ -21,8 +21,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 pub fn listen(at: SocketAddr, settings: SocketSettings) -> anyhow::Result<TcpListener> {
     let fd = new(at, settings)?;
     setsockopt(&fd, sockopt::ReuseAddr, &true).context("SO_REUSEADDR")?;
-    bind(fd.as_raw_fd(), &SockaddrStorage::from(at))
-        .with_context(|| format!("cannot bind {at}"))?;
+    bind(fd.as_raw_fd(), &SockaddrStorage::from(at)).with_context(|| format!("cannot bind {at}"))?;
     listen_on(&fd, Backlog::new(1024)?).with_context(|| format!("cannot listen on {at}"))?;
     Ok(TcpListener::from(fd))
 }
@@ -33,37 +32,20 @@ pub fn connect(to: SocketAddr, settings: SocketSettings) -> anyhow::Result<TcpSt
     // Linux ends `connect` after the time limit for sending.
     let limit = TimeVal::new(i64::try_from(CONNECT_LIMIT.as_secs())?, 0);
     setsockopt(&fd, sockopt::SendTimeout, &limit).context("SO_SNDTIMEO")?;
-    connect_to(fd.as_raw_fd(), &SockaddrStorage::from(to))
-        .with_context(|| format!("cannot connect to {to}"))?;
+    connect_to(fd.as_raw_fd(), &SockaddrStorage::from(to)).with_context(|| format!("cannot connect to {to}"))?;
     setsockopt(&fd, sockopt::SendTimeout, &TimeVal::new(0, 0)).context("SO_SNDTIMEO")?;
     Ok(TcpStream::from(fd))
 }
 
 /// Makes close throw away what is unsent and reset the connection.
 pub fn reset_on_close(stream: &TcpStream) -> nix::Result<()> {
-    setsockopt(
-        stream,
-        sockopt::Linger,
-        &libc::linger {
-            l_onoff: 1,
-            l_linger: 0,
-        },
-    )
+    setsockopt(stream, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })
 }
 
 fn new(address: SocketAddr, settings: SocketSettings) -> anyhow::Result<OwnedFd> {
-    let family = if address.is_ipv4() {
-        AddressFamily::Inet
-    } else {
-        AddressFamily::Inet6
-    };
-    let fd = socket(
-        family,
-        SockType::Stream,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::Tcp,
-    )
-    .context("cannot make a socket")?;
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let fd =
+        socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, SockProtocol::Tcp).context("cannot make a socket")?;
     if let Some(bytes) = settings.receive_buffer_bytes {
         set_buffer(&fd, bytes, sockopt::RcvBufForce, sockopt::RcvBuf).context("SO_RCVBUF")?;
         check(getsockopt(&fd, sockopt::RcvBuf)?, bytes).context("SO_RCVBUF")?;
@@ -88,10 +70,7 @@ fn set_buffer(
 
 /// Whether the kernel took the size (an odd one is rounded down).
 fn check(got: usize, asked: u32) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        got == (asked & !1) as usize,
-        "{asked} bytes asked for, the kernel gives {got}"
-    );
+    anyhow::ensure!(got == (asked & !1) as usize, "{asked} bytes asked for, the kernel gives {got}");
     Ok(())
 }
 
@@ -105,10 +84,7 @@ mod tests {
 
     #[test]
     fn both_ends_get_the_sizes() {
-        let settings = SocketSettings {
-            receive_buffer_bytes: Some(65_536),
-            send_buffer_bytes: Some(131_072),
-        };
+        let settings = SocketSettings { receive_buffer_bytes: Some(65_536), send_buffer_bytes: Some(131_072) };
         let listener = listen(ANY, settings).expect("listens");
         let near = connect(listener.local_addr().expect("bound"), settings).expect("connects");
         let (far, _) = listener.accept().expect("accepts");
@@ -120,26 +96,14 @@ mod tests {
 
     #[test]
     fn a_size_the_kernel_does_not_take_is_an_error() {
-        let error = listen(
-            ANY,
-            SocketSettings {
-                receive_buffer_bytes: Some(100),
-                ..SocketSettings::default()
-            },
-        )
-        .expect_err("too small");
-        assert!(
-            format!("{error:#}").starts_with("SO_RCVBUF: 100 bytes asked for"),
-            "{error:#}"
-        );
+        let error = listen(ANY, SocketSettings { receive_buffer_bytes: Some(100), ..SocketSettings::default() })
+            .expect_err("too small");
+        assert!(format!("{error:#}").starts_with("SO_RCVBUF: 100 bytes asked for"), "{error:#}");
     }
 
     #[test]
     fn a_closed_port_is_named() {
-        let free = listen(ANY, SocketSettings::default())
-            .expect("listens")
-            .local_addr()
-            .expect("bound");
+        let free = listen(ANY, SocketSettings::default()).expect("listens").local_addr().expect("bound");
         let error = connect(free, SocketSettings::default()).expect_err("nobody listens");
         assert!(error.to_string().contains(&free.to_string()));
     }

@@ -111,44 +111,26 @@ fn run(
 }
 
 /// Reads `bytes` from each connection, in the order in which they come.
-fn read_blocks(
-    connections: &[Arc<Connection>],
-    bytes: u64,
-    buffer: &mut [u8],
-) -> anyhow::Result<()> {
-    let mut open: Vec<(&Connection, u64)> = connections
-        .iter()
-        .map(|connection| (&**connection, bytes))
-        .collect();
+fn read_blocks(connections: &[Arc<Connection>], bytes: u64, buffer: &mut [u8]) -> anyhow::Result<()> {
+    let mut open: Vec<(&Connection, u64)> = connections.iter().map(|connection| (&**connection, bytes)).collect();
     while !open.is_empty() {
-        let mut polled: Vec<PollFd<'_>> = open
-            .iter()
-            .map(|(c, _)| PollFd::new(c.stream.as_fd(), PollFlags::POLLIN))
-            .collect();
+        let mut polled: Vec<PollFd<'_>> =
+            open.iter().map(|(c, _)| PollFd::new(c.stream.as_fd(), PollFlags::POLLIN)).collect();
         match poll(&mut polled, PollTimeout::NONE) {
             // The workload's end shuts the sockets down, which makes them readable.
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error).context("poll"),
         }
-        let ready: Vec<bool> = polled
-            .iter()
-            .map(|p| p.revents().is_some_and(|events| !events.is_empty()))
-            .collect();
+        let ready: Vec<bool> = polled.iter().map(|p| p.revents().is_some_and(|events| !events.is_empty())).collect();
         for ((connection, left), _) in open.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
             let wanted = usize::try_from(*left).map_or(buffer.len(), |left| left.min(buffer.len()));
             let mut stream = &connection.stream;
             // Readable, so this does not block; one read each, so that no server's block waits for another's.
             let n = match stream.read(&mut buffer[..wanted]) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                result => {
-                    result.with_context(|| format!("reading a block from {}", connection.peer))?
-                }
+                result => result.with_context(|| format!("reading a block from {}", connection.peer))?,
             };
-            anyhow::ensure!(
-                n > 0,
-                "{} has closed the connection in the middle of a block",
-                connection.peer
-            );
+            anyhow::ensure!(n > 0, "{} has closed the connection in the middle of a block", connection.peer);
             connection.count(n);
             *left -= n as u64;
         }

@@ -13,11 +13,7 @@ use crate::proto::{Answer, READ_CHUNK_BYTES};
 
 /// Release of the running kernel and its tick rate.
 pub fn hello() -> anyhow::Result<Answer> {
-    let release = nix::sys::utsname::uname()
-        .context("uname")?
-        .release()
-        .to_string_lossy()
-        .into_owned();
+    let release = nix::sys::utsname::uname().context("uname")?.release().to_string_lossy().into_owned();
     Ok(Answer::Hello { release, hz: hz()? })
 }
 
@@ -25,9 +21,7 @@ pub fn hello() -> anyhow::Result<Answer> {
 pub fn hz() -> anyhow::Result<u32> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).context("clock_getres")?;
     let tick_ns = tick.tv_sec() * 1_000_000_000 + tick.tv_nsec();
-    let hz = (1_000_000_000 + tick_ns / 2)
-        .checked_div(tick_ns)
-        .context("the coarse clock has no resolution")?;
+    let hz = (1_000_000_000 + tick_ns / 2).checked_div(tick_ns).context("the coarse clock has no resolution")?;
     u32::try_from(hz).context("the coarse clock's resolution makes no sense")
 }
 
@@ -40,14 +34,9 @@ pub fn read_file(path: &Path, offset: u64) -> anyhow::Result<Answer> {
     }
     let mut piece = Vec::with_capacity(READ_CHUNK_BYTES);
     // Files of /proc tell no size and give short reads: only a read of nothing is their end.
-    file.take(READ_CHUNK_BYTES as u64)
-        .read_to_end(&mut piece)
-        .with_context(context)?;
+    file.take(READ_CHUNK_BYTES as u64).read_to_end(&mut piece).with_context(context)?;
     let eof = piece.len() < READ_CHUNK_BYTES;
-    Ok(Answer::Bytes {
-        base64: base64::engine::general_purpose::STANDARD.encode(piece),
-        eof,
-    })
+    Ok(Answer::Bytes { base64: base64::engine::general_purpose::STANDARD.encode(piece), eof })
 }
 
 /// Writes a file, sysctls included.
@@ -76,13 +65,9 @@ mod tests {
     fn a_file_is_read_in_pieces() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         write_file(file.path(), &"x".repeat(READ_CHUNK_BYTES + 5)).expect("written");
-        let Answer::Bytes { eof, .. } = read_file(file.path(), 0).expect("read") else {
-            panic!("bytes")
-        };
+        let Answer::Bytes { eof, .. } = read_file(file.path(), 0).expect("read") else { panic!("bytes") };
         assert!(!eof);
-        let Answer::Bytes { base64, eof } =
-            read_file(file.path(), READ_CHUNK_BYTES as u64).expect("read")
-        else {
+        let Answer::Bytes { base64, eof } = read_file(file.path(), READ_CHUNK_BYTES as u64).expect("read") else {
             panic!("bytes")
         };
         assert_eq!((base64.as_str(), eof), ("eHh4eHg=", true));

@@ -26,12 +26,7 @@ struct Workload {
 
 impl Workload {
     fn new() -> Self {
-        Self {
-            recording: Arc::new(Recording::new()),
-            threads: Vec::new(),
-            strobes: Vec::new(),
-            sampler: None,
-        }
+        Self { recording: Arc::new(Recording::new()), threads: Vec::new(), strobes: Vec::new(), sampler: None }
     }
 
     /// Ends all threads and closes all sockets.
@@ -59,12 +54,7 @@ pub struct Tasks {
 impl Tasks {
     /// None running. `port` is the workload's; 0 takes a free one at the first [`Op::Serve`].
     pub fn new(port: u16) -> Self {
-        Self {
-            port,
-            numbered: 0,
-            programs: BTreeMap::new(),
-            workload: Workload::new(),
-        }
+        Self { port, numbered: 0, programs: BTreeMap::new(), workload: Workload::new() }
     }
 
     /// Does what is asked. [`Op::Wait`] and [`Op::PowerOff`] are the loop's.
@@ -82,66 +72,36 @@ impl Tasks {
             Op::Kill { task } => Ok(self.program(task)?.kill()),
             Op::WriteFile { path, text } => system::write_file(Path::new(&path), &text),
             Op::ReadFile { path, offset } => system::read_file(Path::new(&path), offset),
-            Op::Counters => Ok(Answer::Counters {
-                values: counters::read()?,
-            }),
+            Op::Counters => Ok(Answer::Counters { values: counters::read()? }),
             Op::Serve { role, sockets } => {
                 let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port));
                 let (at, thread) = serve::start(&self.workload.recording, at, role, sockets)?;
                 self.port = at.port();
                 self.workload.threads.push(thread);
-                Ok(Answer::Started {
-                    task: self.number(),
-                })
+                Ok(Answer::Started { task: self.number() })
             }
             Op::Bulk { to, flows, sockets } => {
                 let to = SocketAddr::new(address(&to)?, self.port);
-                self.workload.threads.extend(bulk::start(
-                    &self.workload.recording,
-                    to,
-                    flows,
-                    sockets,
-                )?);
-                Ok(Answer::Started {
-                    task: self.number(),
-                })
+                self.workload.threads.extend(bulk::start(&self.workload.recording, to, flows, sockets)?);
+                Ok(Answer::Started { task: self.number() })
             }
-            Op::Strobe {
-                from,
-                bytes_per_server,
-                requests,
-                sockets,
-            } => {
+            Op::Strobe { from, bytes_per_server, requests, sockets } => {
                 let servers = from
                     .iter()
                     .map(|from| Ok(SocketAddr::new(address(from)?, self.port)))
                     .collect::<anyhow::Result<Vec<_>>>()?;
-                let request = strobe::Request {
-                    bytes_per_server,
-                    limit: requests,
-                };
-                let (progress, thread) =
-                    strobe::start(&self.workload.recording, &servers, request, sockets)?;
+                let request = strobe::Request { bytes_per_server, limit: requests };
+                let (progress, thread) = strobe::start(&self.workload.recording, &servers, request, sockets)?;
                 self.workload.strobes.push(progress);
                 self.workload.threads.push(thread);
-                Ok(Answer::Started {
-                    task: self.number(),
-                })
+                Ok(Answer::Started { task: self.number() })
             }
             Op::Ping { to, interval_ms } => {
                 let interval = Duration::from_millis(interval_ms.into());
-                self.workload.threads.push(ping::start(
-                    &self.workload.recording,
-                    address(&to)?,
-                    interval,
-                )?);
-                Ok(Answer::Started {
-                    task: self.number(),
-                })
+                self.workload.threads.push(ping::start(&self.workload.recording, address(&to)?, interval)?);
+                Ok(Answer::Started { task: self.number() })
             }
-            Op::Mark { tcp_info_period_ms } => {
-                self.mark(Duration::from_millis(tcp_info_period_ms.into()))
-            }
+            Op::Mark { tcp_info_period_ms } => self.mark(Duration::from_millis(tcp_info_period_ms.into())),
             Op::Collect => self.collect(),
             Op::Progress => Ok(self.progress()),
             Op::Stop => {
@@ -154,10 +114,7 @@ impl Tasks {
 
     /// A spawned program. It is kept until its end has been told and another is spawned.
     pub fn program(&self, task: u64) -> anyhow::Result<Arc<Program>> {
-        self.programs
-            .get(&task)
-            .cloned()
-            .with_context(|| format!("no program runs under number {task}"))
+        self.programs.get(&task).cloned().with_context(|| format!("no program runs under number {task}"))
     }
 
     fn number(&mut self) -> u64 {
@@ -178,28 +135,16 @@ impl Tasks {
 
     fn collect(&mut self) -> anyhow::Result<Answer> {
         let recorded = self.workload.recording.collect();
-        let sockets = self
-            .workload
-            .sampler
-            .take()
-            .map(Sampler::stop)
-            .unwrap_or_default();
+        let sockets = self.workload.sampler.take().map(Sampler::stop).unwrap_or_default();
         let recorded = recorded.context("the measured time has not begun")?;
-        Ok(Answer::Recorded(crate::proto::Recorded {
-            sockets,
-            ..recorded
-        }))
+        Ok(Answer::Recorded(crate::proto::Recorded { sockets, ..recorded }))
     }
 
     /// Of several strobes the slowest counts.
     fn progress(&self) -> Answer {
         let strobes = &self.workload.strobes;
         Answer::Progress {
-            requests: strobes
-                .iter()
-                .map(|strobe| strobe.requests())
-                .min()
-                .unwrap_or(0),
+            requests: strobes.iter().map(|strobe| strobe.requests()).min().unwrap_or(0),
             ended: !strobes.is_empty() && strobes.iter().all(|strobe| strobe.ended()),
             error: self.workload.recording.first_error(),
         }
@@ -216,6 +161,5 @@ impl Drop for Tasks {
 }
 
 fn address(text: &str) -> anyhow::Result<IpAddr> {
-    text.parse()
-        .with_context(|| format!("{text:?} is no IP address"))
+    text.parse().with_context(|| format!("{text:?} is no IP address"))
 }

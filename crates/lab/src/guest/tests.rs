@@ -23,22 +23,14 @@ struct Host {
 impl Host {
     fn new() -> Self {
         let (host, guest) = UnixStream::pair().expect("a pair");
-        host.set_read_timeout(Some(Duration::from_secs(20)))
-            .expect("a limit");
+        host.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
         let writer = guest.try_clone().expect("a second descriptor");
         let runner = thread::spawn(move || answer(guest, writer, 0, AtEof::End));
-        Self {
-            stream: BufReader::new(host),
-            calls: 0,
-            runner,
-        }
+        Self { stream: BufReader::new(host), calls: 0, runner }
     }
 
     fn write(&mut self, line: &str) {
-        self.stream
-            .get_mut()
-            .write_all(line.as_bytes())
-            .expect("written");
+        self.stream.get_mut().write_all(line.as_bytes()).expect("written");
     }
 
     fn send(&mut self, op: Op) -> u64 {
@@ -66,9 +58,7 @@ impl Host {
     }
 
     fn collect(&mut self) -> Recorded {
-        let Answer::Recorded(recorded) = self.ok(Op::Collect) else {
-            panic!("not a record")
-        };
+        let Answer::Recorded(recorded) = self.ok(Op::Collect) else { panic!("not a record") };
         recorded
     }
 
@@ -83,43 +73,26 @@ fn argv(text: &str) -> Vec<String> {
 }
 
 fn serve_op(role: ServeRole) -> Op {
-    Op::Serve {
-        role,
-        sockets: SocketSettings::default(),
-    }
+    Op::Serve { role, sockets: SocketSettings::default() }
 }
 
 fn strobe_op(requests: u32) -> Op {
-    Op::Strobe {
-        from: vec![LOCAL.into(); 3],
-        bytes_per_server: 100_000,
-        requests,
-        sockets: SocketSettings::default(),
-    }
+    Op::Strobe { from: vec![LOCAL.into(); 3], bytes_per_server: 100_000, requests, sockets: SocketSettings::default() }
 }
 
 #[test]
 fn the_runner_says_who_it_is_runs_programs_and_handles_files() {
     let mut host = Host::new();
     assert!(matches!(host.ok(Op::Hello), Answer::Hello { release, .. } if !release.is_empty()));
-    let Answer::Exec { status, stdout, .. } = host.ok(Op::Exec {
-        argv: argv("echo hello; exit 7"),
-    }) else {
-        panic!()
-    };
+    let Answer::Exec { status, stdout, .. } = host.ok(Op::Exec { argv: argv("echo hello; exit 7") }) else { panic!() };
     assert_eq!((status, stdout.as_str()), (7, "hello\n"));
     let file = tempfile::NamedTempFile::new().expect("a file");
     let path = file.path().to_str().expect("a name").to_owned();
-    host.ok(Op::WriteFile {
-        path: path.clone(),
-        text: "abc".into(),
-    });
+    host.ok(Op::WriteFile { path: path.clone(), text: "abc".into() });
     assert!(
         matches!(host.ok(Op::ReadFile { path, offset: 1 }), Answer::Bytes { base64, eof: true } if base64 == "YmM=")
     );
-    assert!(
-        matches!(host.ok(Op::Counters), Answer::Counters { values } if values.contains_key("TcpRetransSegs"))
-    );
+    assert!(matches!(host.ok(Op::Counters), Answer::Counters { values } if values.contains_key("TcpRetransSegs")));
     assert_eq!(host.end(), End::Closed);
 }
 
@@ -128,12 +101,7 @@ fn what_is_no_call_is_refused_and_the_runner_goes_on() {
     let mut host = Host::new();
     host.write("nonsense\n");
     let reply = host.read();
-    assert!(
-        reply.id == 0
-            && reply
-                .result
-                .is_err_and(|error| error.starts_with("not a call"))
-    );
+    assert!(reply.id == 0 && reply.result.is_err_and(|error| error.starts_with("not a call")));
     host.write("{\"id\":12,\"op\":{\"op\":\"dance\"}}\n");
     let reply = host.read();
     assert!(reply.id == 12 && reply.result.is_err_and(|error| error.contains("dance")));
@@ -141,20 +109,9 @@ fn what_is_no_call_is_refused_and_the_runner_goes_on() {
     host.write("\n");
     let reply = host.read();
     assert!(reply.id == 0 && reply.result.is_err_and(|error| error.contains("longer")));
-    assert!(
-        host.call(Op::Kill { task: 99 })
-            .is_err_and(|error| error.contains("99"))
-    );
-    assert!(
-        host.call(Op::Collect)
-            .is_err_and(|error| error.contains("not begun"))
-    );
-    assert!(
-        host.call(Op::Exec {
-            argv: vec!["no-such-program".into()]
-        })
-        .is_err()
-    );
+    assert!(host.call(Op::Kill { task: 99 }).is_err_and(|error| error.contains("99")));
+    assert!(host.call(Op::Collect).is_err_and(|error| error.contains("not begun")));
+    assert!(host.call(Op::Exec { argv: vec!["no-such-program".into()] }).is_err());
     host.ok(Op::Hello);
     assert_eq!(host.end(), End::Closed);
 }
@@ -169,21 +126,14 @@ fn power_off_ends_the_loop_unanswered() {
 #[test]
 fn a_program_can_be_killed_while_it_is_waited_for() {
     let mut host = Host::new();
-    let Answer::Started { task } = host.ok(Op::Spawn {
-        argv: argv("echo on; exec sleep 60"),
-    }) else {
-        panic!()
-    };
+    let Answer::Started { task } = host.ok(Op::Spawn { argv: argv("echo on; exec sleep 60") }) else { panic!() };
     let wait = host.send(Op::Wait { task });
     let kill = host.send(Op::Kill { task });
     let mut ids = Vec::new();
     for _ in 0..2 {
         let reply = host.read();
         ids.push(reply.id);
-        assert!(
-            matches!(reply.result, Ok(Answer::Exec { status: -1, .. })),
-            "{reply:?}"
-        );
+        assert!(matches!(reply.result, Ok(Answer::Exec { status: -1, .. })), "{reply:?}");
     }
     ids.sort_unstable();
     assert_eq!(ids, [wait, kill]);
@@ -201,14 +151,7 @@ fn a_strobe_asks_until_it_has_done_its_requests_since_the_mark() {
     let wait_for_end = |host: &mut Host| {
         let begun = Instant::now();
         loop {
-            let Answer::Progress {
-                requests,
-                ended,
-                error,
-            } = host.ok(Op::Progress)
-            else {
-                panic!()
-            };
+            let Answer::Progress { requests, ended, error } = host.ok(Op::Progress) else { panic!() };
             assert_eq!(error, None);
             if ended {
                 return requests;
@@ -218,38 +161,17 @@ fn a_strobe_asks_until_it_has_done_its_requests_since_the_mark() {
         }
     };
     assert_eq!(wait_for_end(&mut host), 20);
-    host.ok(Op::Mark {
-        tcp_info_period_ms: 2,
-    });
+    host.ok(Op::Mark { tcp_info_period_ms: 2 });
     thread::sleep(Duration::from_millis(50));
     assert_eq!(wait_for_end(&mut host), 20);
     let recorded = host.collect();
     assert_eq!(recorded.blocks.len(), 20);
-    assert!(
-        recorded
-            .blocks
-            .windows(2)
-            .all(|pair| pair[0].0 + pair[0].1 <= pair[1].0 + 1),
-        "{:?}",
-        recorded.blocks
-    );
-    assert_eq!(
-        recorded
-            .received
-            .iter()
-            .map(|(_, bytes)| bytes)
-            .sum::<u64>(),
-        20 * 3 * 100_000
-    );
+    assert!(recorded.blocks.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0 + 1), "{:?}", recorded.blocks);
+    assert_eq!(recorded.received.iter().map(|(_, bytes)| bytes).sum::<u64>(), 20 * 3 * 100_000);
     assert_eq!(recorded.received.len(), 3);
     // Both ends of each connection are in this "VM".
     assert_eq!(recorded.sockets.len(), 6);
-    assert!(
-        recorded
-            .sockets
-            .iter()
-            .all(|socket| socket.samples[0].snd_cwnd > 0 && socket.samples[0].rto_us > 0)
-    );
+    assert!(recorded.sockets.iter().all(|socket| socket.samples[0].snd_cwnd > 0 && socket.samples[0].rto_us > 0));
     assert!(recorded.errors.is_empty(), "{:?}", recorded.errors);
     host.ok(Op::Stop);
     assert_eq!(host.end(), End::Closed);
@@ -260,23 +182,13 @@ fn a_workload_can_be_stopped_and_started_again() {
     let mut host = Host::new();
     for _ in 0..3 {
         host.ok(serve_op(ServeRole::Sink));
-        host.ok(Op::Bulk {
-            to: LOCAL.into(),
-            flows: 2,
-            sockets: SocketSettings::default(),
-        });
-        host.ok(Op::Mark {
-            tcp_info_period_ms: 0,
-        });
+        host.ok(Op::Bulk { to: LOCAL.into(), flows: 2, sockets: SocketSettings::default() });
+        host.ok(Op::Mark { tcp_info_period_ms: 0 });
         thread::sleep(Duration::from_millis(50));
         let recorded = host.collect();
         assert!(recorded.measured_us >= 50_000);
         assert_eq!(recorded.received.len(), 2);
-        assert!(
-            recorded.received.iter().all(|&(_, bytes)| bytes > 0),
-            "{:?}",
-            recorded.received
-        );
+        assert!(recorded.received.iter().all(|&(_, bytes)| bytes > 0), "{:?}", recorded.received);
         assert!(recorded.sockets.is_empty() && recorded.errors.is_empty());
         let asked = Instant::now();
         host.ok(Op::Stop);
@@ -288,17 +200,13 @@ fn a_workload_can_be_stopped_and_started_again() {
 fn a_second_server_on_the_port_is_refused() {
     let mut host = Host::new();
     host.ok(serve_op(ServeRole::Sink));
-    assert!(
-        host.call(serve_op(ServeRole::Sink))
-            .is_err_and(|error| error.contains("cannot"))
-    );
+    assert!(host.call(serve_op(ServeRole::Sink)).is_err_and(|error| error.contains("cannot")));
 }
 
 fn local(role: ServeRole) -> (Arc<Recording>, SocketAddr, JoinHandle<()>) {
     let recording = Arc::new(Recording::new());
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
-    let (address, thread) =
-        serve::start(&recording, at, role, SocketSettings::default()).expect("serves");
+    let (address, thread) = serve::start(&recording, at, role, SocketSettings::default()).expect("serves");
     (recording, address, thread)
 }
 
@@ -307,12 +215,8 @@ fn a_strobe_stops_in_the_middle_of_a_block() {
     let (server, address, serving) = local(ServeRole::BlockServer);
     let client = Arc::new(Recording::new());
     // Larger than can be sent in the time.
-    let request = strobe::Request {
-        bytes_per_server: 1 << 50,
-        limit: 0,
-    };
-    let (progress, asking) =
-        strobe::start(&client, &[address], request, SocketSettings::default()).expect("connects");
+    let request = strobe::Request { bytes_per_server: 1 << 50, limit: 0 };
+    let (progress, asking) = strobe::start(&client, &[address], request, SocketSettings::default()).expect("connects");
     client.mark();
     thread::sleep(Duration::from_millis(50));
     let recorded = client.collect().expect("marked");
@@ -331,25 +235,15 @@ fn a_strobe_stops_in_the_middle_of_a_block() {
 fn a_server_that_goes_away_is_an_error_of_the_strobe() {
     let (server, address, serving) = local(ServeRole::BlockServer);
     let client = Arc::new(Recording::new());
-    let request = strobe::Request {
-        bytes_per_server: 10_000,
-        limit: 0,
-    };
-    let (progress, asking) =
-        strobe::start(&client, &[address], request, SocketSettings::default()).expect("connects");
+    let request = strobe::Request { bytes_per_server: 10_000, limit: 0 };
+    let (progress, asking) = strobe::start(&client, &[address], request, SocketSettings::default()).expect("connects");
     thread::sleep(Duration::from_millis(20));
     server.stop();
     serving.join().expect("no panic");
     drop(server);
     asking.join().expect("no panic");
     assert!(progress.ended());
-    assert!(
-        client
-            .first_error()
-            .is_some_and(|error| error.starts_with("strobe: ")),
-        "{:?}",
-        client.first_error()
-    );
+    assert!(client.first_error().is_some_and(|error| error.starts_with("strobe: ")), "{:?}", client.first_error());
 }
 
 #[test]

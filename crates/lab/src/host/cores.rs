@@ -29,7 +29,11 @@ pub fn set_policy(tid: i32, policy: Policy) -> Result<(), LabError> {
     let param = libc::sched_param { sched_priority: priority };
     // SAFETY: param outlives the call, which only reads it.
     let rc = unsafe { libc::sched_setscheduler(tid, number, &param) };
-    if rc == 0 { Ok(()) } else { Err(LabError::io(format!("scheduling thread {tid} as {policy:?}"), std::io::Error::last_os_error())) }
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(LabError::io(format!("scheduling thread {tid} as {policy:?}"), std::io::Error::last_os_error()))
+    }
 }
 
 /// The cores this process may use.
@@ -41,7 +45,9 @@ pub fn available() -> Result<Vec<CoreId>, LabError> {
 /// Pins a thread to one core; tid 0 is the calling thread.
 pub fn pin(tid: i32, core: CoreId) -> Result<(), LabError> {
     let mut set = CpuSet::new();
-    set.set(core).and_then(|()| sched_setaffinity(Pid::from_raw(tid), &set)).map_err(|e| LabError::io(format!("pinning thread {tid} to core {core}"), e))
+    set.set(core)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(tid), &set))
+        .map_err(|e| LabError::io(format!("pinning thread {tid} to core {core}"), e))
 }
 
 /// Pins the calling thread.
@@ -68,9 +74,14 @@ pub fn realtime_ns() -> u64 {
 
 /// Sleeps until CLOCK_MONOTONIC reaches this time.
 pub fn sleep_until_ns(deadline_ns: u64) {
-    let time = libc::timespec { tv_sec: (deadline_ns / 1_000_000_000) as libc::time_t, tv_nsec: (deadline_ns % 1_000_000_000) as libc::c_long };
+    let time = libc::timespec {
+        tv_sec: (deadline_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (deadline_ns % 1_000_000_000) as libc::c_long,
+    };
     // SAFETY: time outlives the call; no remainder is asked for with an absolute time.
-    while unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, std::ptr::null_mut()) } == libc::EINTR {}
+    while unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, std::ptr::null_mut()) }
+        == libc::EINTR
+    {}
 }
 
 /// Which core every vCPU and QEMU's other threads run on.

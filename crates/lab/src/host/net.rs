@@ -20,7 +20,8 @@ const TUNSETPERSIST: libc::c_ulong = 0x4004_54cb;
 /// Runs a host command; its standard output.
 pub fn command(argv: &[&str]) -> Result<String, LabError> {
     let line = argv.join(" ");
-    let output = Command::new(argv[0]).args(&argv[1..]).output().map_err(|e| LabError::io(format!("running `{line}`"), e))?;
+    let output =
+        Command::new(argv[0]).args(&argv[1..]).output().map_err(|e| LabError::io(format!("running `{line}`"), e))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
@@ -96,7 +97,9 @@ pub fn shape_port(tap: &str, network: &Network) -> Result<(), LabError> {
     // A burst as long as the HTB timer may be late (100 us), at least two frames.
     let burst_bytes = (u64::from(rate) * 100 / 8).max(2 * (u64::from(network.mtu_bytes) + 14));
     tc(&format!("qdisc add dev {tap} root handle 1: htb default 1 r2q 1000"))?;
-    tc(&format!("class add dev {tap} parent 1: classid 1:1 htb rate {rate}mbit ceil {rate}mbit burst {burst_bytes} cburst {burst_bytes} quantum 60000"))?;
+    tc(&format!(
+        "class add dev {tap} parent 1: classid 1:1 htb rate {rate}mbit ceil {rate}mbit burst {burst_bytes} cburst {burst_bytes} quantum 60000"
+    ))?;
     tc(&format!("qdisc add dev {tap} parent 1:1 handle 10: pfifo limit {}", network.buffer_segments))
 }
 
@@ -112,9 +115,15 @@ pub struct PortDrops {
 /// Reads a port's drops.
 pub fn drops(tap: &str) -> Result<PortDrops, LabError> {
     let json = command(&["tc", "-s", "-j", "qdisc", "show", "dev", tap])?;
-    let buffer = parse_qdisc_drops(&json).ok_or_else(|| LabError::Command { command: format!("tc -s -j qdisc show dev {tap}"), why: format!("cannot read its answer: {json}") })?;
+    let buffer = parse_qdisc_drops(&json).ok_or_else(|| LabError::Command {
+        command: format!("tc -s -j qdisc show dev {tap}"),
+        why: format!("cannot read its answer: {json}"),
+    })?;
     let json = command(&["ip", "-s", "-j", "link", "show", "dev", tap])?;
-    let port_queue = parse_link_drops(&json).ok_or_else(|| LabError::Command { command: format!("ip -s -j link show dev {tap}"), why: format!("cannot read its answer: {json}") })?;
+    let port_queue = parse_link_drops(&json).ok_or_else(|| LabError::Command {
+        command: format!("ip -s -j link show dev {tap}"),
+        why: format!("cannot read its answer: {json}"),
+    })?;
     Ok(PortDrops { buffer, port_queue })
 }
 
@@ -146,7 +155,10 @@ mod tests {
 
     #[test]
     fn reads_link_drops() {
-        assert_eq!(parse_link_drops(r#"[{"ifname":"t","stats64":{"rx":{"dropped":1},"tx":{"bytes":5,"dropped":42}}}]"#), Some(42));
+        assert_eq!(
+            parse_link_drops(r#"[{"ifname":"t","stats64":{"rx":{"dropped":1},"tx":{"bytes":5,"dropped":42}}}]"#),
+            Some(42)
+        );
         assert_eq!(parse_link_drops("[]"), None);
     }
 }

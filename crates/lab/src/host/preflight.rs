@@ -29,7 +29,10 @@ pub fn check(guest_memory_mib: u64, vms: u64) -> Result<Machine, LabError> {
         return missing("the lab runs x86-64 guests and needs an x86-64 machine", "use an x86-64 machine");
     }
     if !nix::unistd::geteuid().is_root() {
-        return missing("the lab needs root: it makes a network namespace, taps and real-time threads", "run it with sudo");
+        return missing(
+            "the lab needs root: it makes a network namespace, taps and real-time threads",
+            "run it with sudo",
+        );
     }
     let Some(qemu) = first_line("qemu-system-x86_64", "--version") else {
         return missing("qemu-system-x86_64 is not installed", "apt-get install qemu-system-x86");
@@ -44,7 +47,10 @@ pub fn check(guest_memory_mib: u64, vms: u64) -> Result<Machine, LabError> {
     }
     let cores = cores::available()?;
     if cores.len() < 2 {
-        return missing("the lab needs two cores: one for guests, one for QEMU's other threads", "give this machine (or this process's affinity) a second core");
+        return missing(
+            "the lab needs two cores: one for guests, one for QEMU's other threads",
+            "give this machine (or this process's affinity) a second core",
+        );
     }
     let needed_mib = guest_memory_mib + vms * QEMU_OVERHEAD_MIB;
     let available_mib = meminfo_available_mib().unwrap_or(u64::MAX);
@@ -54,7 +60,10 @@ pub fn check(guest_memory_mib: u64, vms: u64) -> Result<Machine, LabError> {
             "use fewer VMs (`vms.*.count`) or less memory each (`vms.*.memory_mib`)",
         );
     }
-    let processor = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| processor_name(&text)).unwrap_or_else(|| "unknown".to_owned());
+    let processor = std::fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| processor_name(&text))
+        .unwrap_or_else(|| "unknown".to_owned());
     let kernel = nix::sys::utsname::uname().map(|u| u.release().to_string_lossy().into_owned()).unwrap_or_default();
     Ok(Machine { cores, qemu, kernel, processor })
 }

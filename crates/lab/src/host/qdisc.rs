@@ -26,7 +26,8 @@ pub struct BacklogSampler {
 impl BacklogSampler {
     /// Samples the qdisc of this kind on an interface of the calling thread's network namespace.
     pub fn start(interface: &str, kind: &'static str, period_ms: u32) -> Result<Self, LabError> {
-        let index = nix::net::if_::if_nametoindex(interface).map_err(|e| LabError::io(format!("looking up {interface}"), e))?;
+        let index =
+            nix::net::if_::if_nametoindex(interface).map_err(|e| LabError::io(format!("looking up {interface}"), e))?;
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(|e| LabError::io("opening a netlink socket", e))?;
         socket.bind_auto().map_err(|e| LabError::io("binding a netlink socket", e))?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(|e| LabError::io("connecting a netlink socket", e))?;
@@ -80,7 +81,9 @@ fn read(socket: &Socket, index: u32, kind: &str) -> std::io::Result<Option<u32>>
             let length = (message.header.length as usize).next_multiple_of(4).max(16);
             match message.payload {
                 NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => return Ok(backlog),
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewQueueDiscipline(qdisc)) if qdisc.header.index == index as i32 => {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewQueueDiscipline(qdisc))
+                    if qdisc.header.index == index as i32 =>
+                {
                     if qdisc.attributes.iter().any(|a| matches!(a, TcAttribute::Kind(k) if k == kind)) {
                         backlog = segments(&qdisc).or(backlog);
                     }

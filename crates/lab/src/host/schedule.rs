@@ -89,7 +89,14 @@ impl Schedule {
                 let mut turns = Turns::new(&vcpu.sharing, seed, index as u64);
                 let phase_ns = turns.phase_ns();
                 let turn = turns.next().unwrap_or(super::slices::Turn { on_ns: 0, off_ns: 0 });
-                Entry { vcpu, turns, on: true, next_ns: now_ns + turn.on_ns.max(1) + phase_ns, off_ns: turn.off_ns, went_off_ns: 0 }
+                Entry {
+                    vcpu,
+                    turns,
+                    on: true,
+                    next_ns: now_ns + turn.on_ns.max(1) + phase_ns,
+                    off_ns: turn.off_ns,
+                    went_off_ns: 0,
+                }
             })
             .collect::<Vec<_>>();
         for entry in &entries {
@@ -107,7 +114,9 @@ impl Schedule {
         }
         let (stop, off) = (Arc::clone(&schedule.stop), Arc::clone(&schedule.off));
         schedule.threads.push(spawn_named("ek-scheduler", move || {
-            if cores::pin_current(scheduler_core).is_ok() && cores::set_policy(0, Policy::Fifo(PRIORITY_SCHEDULER)).is_ok() {
+            if cores::pin_current(scheduler_core).is_ok()
+                && cores::set_policy(0, Policy::Fifo(PRIORITY_SCHEDULER)).is_ok()
+            {
                 turn_by_turn(entries, &stop, &off);
             }
         })?);
@@ -140,7 +149,10 @@ impl Drop for Schedule {
 }
 
 fn spawn_named(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, LabError> {
-    std::thread::Builder::new().name(name.into()).spawn(body).map_err(|e| LabError::io(format!("starting thread {name}"), e))
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(body)
+        .map_err(|e| LabError::io(format!("starting thread {name}"), e))
 }
 
 fn turn_by_turn(mut entries: Vec<Entry>, stop: &AtomicBool, off: &Mutex<OffIntervals>) {

@@ -81,9 +81,19 @@ impl Vm {
             Accelerator::Tcg => "tcg,thread=multi",
         };
         let offload = if spec.segmentation_offload { "on" } else { "off" };
-        let offloads = ["gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"]
-            .map(|name| format!("{name}={offload}"))
-            .join(",");
+        let offloads = [
+            "gso",
+            "host_tso4",
+            "host_tso6",
+            "host_ecn",
+            "host_ufo",
+            "guest_tso4",
+            "guest_tso6",
+            "guest_ecn",
+            "guest_ufo",
+        ]
+        .map(|name| format!("{name}={offload}"))
+        .join(",");
         let mut command = Command::new("qemu-system-x86_64");
         command
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
@@ -153,7 +163,8 @@ impl Vm {
             let lines: VecDeque<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
             lines.iter().rev().take(CONSOLE_LINES).rev().map(|l| l.trim()).collect::<Vec<_>>().join(" | ")
         };
-        let stderr = std::fs::read_to_string(self.directory.join(format!("{}.stderr", self.spec.name))).unwrap_or_default();
+        let stderr =
+            std::fs::read_to_string(self.directory.join(format!("{}.stderr", self.spec.name))).unwrap_or_default();
         let words = [tail(&stderr), tail(&self.console())].join(" ");
         if words.trim().is_empty() { "it said nothing".to_owned() } else { format!("it said: {}", words.trim()) }
     }
@@ -171,8 +182,11 @@ impl Vm {
             }
         };
         let writer = stream.try_clone().map_err(|e| LabError::io("sharing a control socket", e))?;
-        stream.set_read_timeout(Some(Duration::from_millis(500))).map_err(|e| LabError::io("setting a time limit", e))?;
-        *self.control.lock().unwrap_or_else(|p| p.into_inner()) = Some(Control { reader: BufReader::new(stream), writer, next_id: 0 });
+        stream
+            .set_read_timeout(Some(Duration::from_millis(500)))
+            .map_err(|e| LabError::io("setting a time limit", e))?;
+        *self.control.lock().unwrap_or_else(|p| p.into_inner()) =
+            Some(Control { reader: BufReader::new(stream), writer, next_id: 0 });
         // What is written before the guest opens its port is kept by QEMU, so one Hello is enough.
         match self.call_until(Op::Hello, deadline, interrupted)? {
             Answer::Hello { release, hz } => Ok((release, hz)),
@@ -196,9 +210,13 @@ impl Vm {
         control.next_id += 1;
         let id = control.next_id;
         let what = format!("{op:?}");
-        let mut line = serde_json::to_string(&Call { id, op }).map_err(|e| self.failure(format!("cannot write {what}: {e}")))?;
+        let mut line =
+            serde_json::to_string(&Call { id, op }).map_err(|e| self.failure(format!("cannot write {what}: {e}")))?;
         line.push('\n');
-        control.writer.write_all(line.as_bytes()).map_err(|e| self.failure(format!("control port: {e}; {}", self.last_words())))?;
+        control
+            .writer
+            .write_all(line.as_bytes())
+            .map_err(|e| self.failure(format!("control port: {e}; {}", self.last_words())))?;
         let mut answer = Vec::new();
         loop {
             match control.reader.read_until(b'\n', &mut answer) {
@@ -209,7 +227,8 @@ impl Vm {
                     return Err(self.failure(format!("the control port closed; {}", self.last_words())));
                 }
                 Ok(_) if answer.ends_with(b"\n") => {
-                    let reply: Reply = serde_json::from_slice(&answer).map_err(|e| self.failure(format!("cannot read the answer to {what}: {e}")))?;
+                    let reply: Reply = serde_json::from_slice(&answer)
+                        .map_err(|e| self.failure(format!("cannot read the answer to {what}: {e}")))?;
                     answer.clear();
                     // An answer that came after its call had been given up.
                     if reply.id != id {
@@ -237,7 +256,9 @@ impl Vm {
         let argv = ["/bin/sh", "-e", "-c", script].map(str::to_owned).to_vec();
         match self.call(Op::Exec { argv })? {
             Answer::Exec { status: 0, stdout, .. } => Ok(stdout),
-            Answer::Exec { status, stdout, stderr } => Err(self.failure(format!("exit code {status} from `{script}`: {} {}", stdout.trim(), stderr.trim()))),
+            Answer::Exec { status, stdout, stderr } => {
+                Err(self.failure(format!("exit code {status} from `{script}`: {} {}", stdout.trim(), stderr.trim())))
+            }
             other => Err(self.failure(format!("unexpected answer to a script: {other:?}"))),
         }
     }
@@ -249,7 +270,9 @@ impl Vm {
         loop {
             match self.call(Op::ReadFile { path: path.to_owned(), offset: bytes.len() as u64 })? {
                 Answer::Bytes { base64, eof } => {
-                    let piece = base64::engine::general_purpose::STANDARD.decode(base64).map_err(|e| self.failure(format!("{path}: {e}")))?;
+                    let piece = base64::engine::general_purpose::STANDARD
+                        .decode(base64)
+                        .map_err(|e| self.failure(format!("{path}: {e}")))?;
                     if eof || piece.is_empty() {
                         bytes.extend(piece);
                         return Ok(bytes);
@@ -263,7 +286,8 @@ impl Vm {
 
     /// Threads of its virtual CPUs, in order.
     pub fn vcpu_threads(&self) -> Result<Vec<i32>, LabError> {
-        let mut vcpus: Vec<(u32, i32)> = self.threads()?.into_iter().filter_map(|(tid, name)| Some((vcpu_index(&name)?, tid))).collect();
+        let mut vcpus: Vec<(u32, i32)> =
+            self.threads()?.into_iter().filter_map(|(tid, name)| Some((vcpu_index(&name)?, tid))).collect();
         vcpus.sort_unstable();
         if vcpus.len() == self.spec.vcpus as usize {
             Ok(vcpus.into_iter().map(|(_, tid)| tid).collect())

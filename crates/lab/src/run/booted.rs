@@ -7,15 +7,16 @@ use evenkeel_scenario::format::{Scenario, VmGroup, Workload};
 use evenkeel_scenario::result::RunRecord;
 use evenkeel_scenario::sweep::{self, Cell};
 
+use super::Batch;
 use super::metrics::{self, Counters, Measured};
 use super::settings::{self, Neighbour};
+use super::trace::{Trace, Traced};
 use super::workload::{Roles, Running};
-use super::{Batch, trace};
 use crate::error::LabError;
 use crate::host::cores::{self, Placement, ToPlace};
 use crate::host::net;
 use crate::host::qdisc::BacklogSampler;
-use crate::host::schedule::{OffIntervals, Schedule, ScheduledVcpu};
+use crate::host::schedule::{Schedule, ScheduledVcpu};
 use crate::host::vm::{Vm, VmSpec};
 use crate::proto::{Answer, Op, Recorded};
 
@@ -25,6 +26,8 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 /// VMs on a bridge.
 pub struct BootedLab {
     vms: Vec<Vm>,
+    /// Ticks per second of the guests' kernels: all of Debian's have the same.
+    hz: u32,
     /// Sockets and consoles; removed when dropped, after the VMs.
     directory: tempfile::TempDir,
 }
@@ -32,7 +35,10 @@ pub struct BootedLab {
 impl BootedLab {
     /// Boots the VMs of a scenario in the calling thread's network namespace.
     pub fn boot(scenario: &Scenario, batch: &Batch) -> Result<Self, LabError> {
-        let directory = tempfile::Builder::new().prefix("evenkeel-lab-").tempdir().map_err(|e| LabError::io("making a temporary directory", e))?;
+        let directory = tempfile::Builder::new()
+            .prefix("evenkeel-lab-")
+            .tempdir()
+            .map_err(|e| LabError::io("making a temporary directory", e))?;
         let specs = specs(scenario, batch);
         batch.progress.boot(specs.len());
         // VMs already started are ended by their drop if a later one fails.
@@ -41,16 +47,18 @@ impl BootedLab {
             net::add_tap(&spec.tap)?;
             vms.push(Vm::spawn(spec, directory.path())?);
         }
-        let lab = Self { vms, directory };
+        let mut lab = Self { vms, hz: 0, directory };
         for vm in &lab.vms {
             let (release, hz) = vm.wait_ready(BOOT_TIMEOUT, &|| batch.interrupt.is_set())?;
             tracing::debug!(vm = vm.spec.name, release, hz, "up");
+            lab.hz = hz;
         }
         Ok(lab)
     }
 
-    fn group<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Vm> {
-        self.vms.iter().filter(move |vm| vm.spec.group == name)
+    fn first(&self, group: &str) -> Result<&Vm, LabError> {
+        let missing = || LabError::Vm { name: group.to_owned(), why: "the group has no VM".into() };
+        self.vms.iter().find(|vm| vm.spec.group == group).ok_or_else(missing)
     }
 
     fn check_alive(&self) -> Result<(), LabError> {
@@ -69,30 +77,54 @@ impl BootedLab {
     pub fn run_cell(&self, cell: &Cell, repetition: u32, batch: &Batch) -> Result<RunRecord, LabError> {
         let scenario = &cell.scenario;
         let roles = Roles::of(&scenario.workload);
-        let bottleneck = &self.group(roles.to).next().ok_or_else(|| no_vm(roles.to))?.spec.tap;
+        let bottleneck = &self.first(roles.to)?.spec.tap;
         self.set_up_guests(scenario)?;
         self.set_up_ports(scenario, bottleneck)?;
         let placement = self.place(scenario, &roles, batch)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
         let schedule = Schedule::start(&self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
-        let mut capture = trace::Trace::start(scenario.record.capture, self.group(roles.from).next().ok_or_else(|| no_vm(roles.from))?, bottleneck)?;
+        let capture = match scenario.record.capture {
+            true => Some(Trace::start(self.first(roles.from)?, bottleneck, self.directory.path())?),
+            false => None,
+        };
         let outcome = self.measure(scenario, &roles, bottleneck, batch);
         let off = schedule.stop();
         // Whatever failed, the next run must not meet this one's tasks.
         let stopped = self.in_all(|vm| vm.call(Op::Stop));
-        let traced = capture.finish();
-        let (mut measured, from_monotonic_ns) = outcome?;
+        let captured = capture.map(|capture| capture.finish(self.directory.path())).transpose();
+        let mut measured = outcome?;
         stopped?;
-        measured.off = off;
-        measured.trace = traced?;
-        if batch.options.keep_capture {
-            trace::keep(&measured.trace, batch.directory, &cell.labels, repetition)?;
+        measured.complaints = self.kernel_complaints()?;
+        if let Some(captured) = captured? {
+            let shown = [roles.from, roles.to]
+                .into_iter()
+                .find(|g| scenario.vms[*g].core.vms_per_core > 1)
+                .unwrap_or(roles.from);
+            let off = off.get(&self.first(shown)?.spec.name).map_or(&[][..], Vec::as_slice);
+            measured.trace = captured.analyse(&scenario.vms[roles.from].tcp, self.hz, off)?;
+            if batch.options.keep_capture {
+                captured.keep(batch.directory, &cell.labels, repetition)?;
+            }
         }
-        Ok(metrics::record(cell, repetition, seed, &roles, measured, from_monotonic_ns))
+        Ok(metrics::record(cell, repetition, seed, &roles, measured))
+    }
+
+    /// Lines in the guests' kernel logs that no healthy kernel writes, each log read once.
+    fn kernel_complaints(&self) -> Result<Vec<String>, LabError> {
+        let logs = self.in_all(|vm| vm.shell("dmesg -c"))?;
+        Ok(self
+            .vms
+            .iter()
+            .zip(logs)
+            .flat_map(|(vm, log)| {
+                metrics::complaints(&log).map(|line| format!("{}: {line}", vm.spec.name)).collect::<Vec<_>>()
+            })
+            .collect())
     }
 
     fn set_up_guests(&self, scenario: &Scenario) -> Result<(), LabError> {
-        let neighbours: Vec<Neighbour> = self.vms.iter().map(|vm| Neighbour { address: vm.spec.address, mac: vm.spec.mac.clone() }).collect();
+        let neighbours: Vec<Neighbour> =
+            self.vms.iter().map(|vm| Neighbour { address: vm.spec.address, mac: vm.spec.mac.clone() }).collect();
         self.in_all(|vm| {
             let group = &scenario.vms[&vm.spec.group];
             let others: Vec<Neighbour> = neighbours.iter().filter(|n| n.address != vm.spec.address).cloned().collect();
@@ -114,12 +146,17 @@ impl BootedLab {
             .vms
             .iter()
             .flat_map(|vm| {
-                let vcpu = ToPlace { contended: scenario.vms[&vm.spec.group].core.vms_per_core > 1, sends: vm.spec.group == roles.from };
+                let vcpu = ToPlace {
+                    contended: scenario.vms[&vm.spec.group].core.vms_per_core > 1,
+                    sends: vm.spec.group == roles.from,
+                };
                 std::iter::repeat_n(vcpu, vm.spec.vcpus as usize)
             })
             .collect();
-        let placement = cores::place(&to_place, &batch.machine.cores)
-            .ok_or_else(|| LabError::Missing { what: "the lab needs two cores".into(), help: "give this machine a second core".into() })?;
+        let placement = cores::place(&to_place, &batch.machine.cores).ok_or_else(|| LabError::Missing {
+            what: "the lab needs two cores".into(),
+            help: "give this machine a second core".into(),
+        })?;
         let mut placed = placement.vcpus.iter().copied();
         for vm in &self.vms {
             let cores: Vec<_> = placed.by_ref().take(vm.spec.vcpus as usize).collect();
@@ -140,8 +177,14 @@ impl BootedLab {
         Ok(scheduled)
     }
 
-    /// Starts the workload, lets it warm up, and measures. Also returns when the measured time began (CLOCK_MONOTONIC).
-    fn measure(&self, scenario: &Scenario, roles: &Roles, bottleneck: &str, batch: &Batch) -> Result<(Measured, u64), LabError> {
+    /// Starts the workload, lets it warm up, and measures.
+    fn measure(
+        &self,
+        scenario: &Scenario,
+        roles: &Roles,
+        bottleneck: &str,
+        batch: &Batch,
+    ) -> Result<Measured, LabError> {
         let running = Running::start(scenario, roles, &self.vms)?;
         batch.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
         let period_ms = scenario.record.tcp_info_period_ms;
@@ -151,14 +194,21 @@ impl BootedLab {
             0 => None,
             period_ms => Some(BacklogSampler::start(bottleneck, "pfifo", period_ms)?),
         };
-        self.in_all(|vm| vm.call(Op::Mark { tcp_info_period_ms: if vm.spec.group == roles.from { period_ms } else { 0 } }))?;
-        let from_monotonic_ns = cores::monotonic_ns();
+        self.in_all(|vm| {
+            vm.call(Op::Mark { tcp_info_period_ms: if vm.spec.group == roles.from { period_ms } else { 0 } })
+        })?;
+        let (mark_monotonic_ns, mark_realtime_ns) = (cores::monotonic_ns(), cores::realtime_ns());
         let began = Instant::now();
+        let reloads = self.start_reloads(scenario)?;
         self.wait_for_end(scenario, roles, batch)?;
+        let reloaded = finish_reloads(scenario, reloads)?;
         let duration = began.elapsed();
         let recorded: Vec<Recorded> = self.in_all(|vm| match vm.call(Op::Collect)? {
             Answer::Recorded(recorded) => Ok(recorded),
-            other => Err(LabError::Vm { name: vm.spec.name.clone(), why: format!("unexpected answer to collect: {other:?}") }),
+            other => Err(LabError::Vm {
+                name: vm.spec.name.clone(),
+                why: format!("unexpected answer to collect: {other:?}"),
+            }),
         })?;
         let after = self.in_all(counters)?;
         let drops_after = self.drops()?;
@@ -176,16 +226,32 @@ impl BootedLab {
                 counters: after.since(&before),
             })
             .collect();
-        let measured = Measured {
+        Ok(Measured {
             duration,
+            mark_monotonic_ns,
+            mark_realtime_ns,
             vms,
             dropped: drops_after.saturating_sub(drops_before),
             backlog: backlog.map(BacklogSampler::stop).unwrap_or_default(),
             iperf3,
-            off: OffIntervals::new(),
-            trace: trace::Traced::default(),
-        };
-        Ok((measured, from_monotonic_ns))
+            reloaded,
+            complaints: Vec::new(),
+            trace: Traced::default(),
+        })
+    }
+
+    /// Starts to unload and load PVTCP in the VMs that shall do so: the VM and its task.
+    fn start_reloads(&self, scenario: &Scenario) -> Result<Vec<(&Vm, u64)>, LabError> {
+        let mut tasks = Vec::new();
+        for vm in &self.vms {
+            if let Some(script) = settings::pvtcp_reload_script(&scenario.vms[&vm.spec.group].pvtcp) {
+                let argv = ["/bin/sh", "-e", "-c", &script].map(str::to_owned).to_vec();
+                if let Answer::Started { task } = vm.call(Op::Spawn { argv })? {
+                    tasks.push((vm, task));
+                }
+            }
+        }
+        Ok(tasks)
     }
 
     fn wait_for_end(&self, scenario: &Scenario, roles: &Roles, batch: &Batch) -> Result<(), LabError> {
@@ -193,12 +259,14 @@ impl BootedLab {
         let Workload::Strobe { requests: 1.., .. } = scenario.workload else {
             return batch.interrupt.sleep(limit, || self.check_alive());
         };
-        let client = self.group(roles.to).next().ok_or_else(|| no_vm(roles.to))?;
+        let client = self.first(roles.to)?;
         let end = Instant::now() + limit;
         while Instant::now() < end {
             batch.interrupt.sleep(Duration::from_millis(200), || self.check_alive())?;
             match client.call(Op::Progress)? {
-                Answer::Progress { error: Some(why), .. } => return Err(LabError::Vm { name: client.spec.name.clone(), why }),
+                Answer::Progress { error: Some(why), .. } => {
+                    return Err(LabError::Vm { name: client.spec.name.clone(), why });
+                }
                 Answer::Progress { ended: true, .. } => return Ok(()),
                 _ => {}
             }
@@ -223,16 +291,34 @@ impl Drop for BootedLab {
     }
 }
 
-fn no_vm(group: &str) -> LabError {
-    LabError::Vm { name: group.to_owned(), why: "the group has no VM".into() }
+/// Waits for the reloads to be done; how many there were.
+fn finish_reloads(scenario: &Scenario, tasks: Vec<(&Vm, u64)>) -> Result<u32, LabError> {
+    let mut reloaded = 0;
+    for (vm, task) in tasks {
+        match vm.call(Op::Wait { task })? {
+            Answer::Exec { status: 0, .. } => reloaded += scenario.vms[&vm.spec.group].pvtcp.reloads,
+            other => {
+                return Err(LabError::Vm {
+                    name: vm.spec.name.clone(),
+                    why: format!("reloading PVTCP failed: {other:?}"),
+                });
+            }
+        }
+    }
+    Ok(reloaded)
 }
 
 fn counters(vm: &Vm) -> Result<Counters, LabError> {
     let mut values = match vm.call(Op::Counters)? {
         Answer::Counters { values } => values,
-        other => return Err(LabError::Vm { name: vm.spec.name.clone(), why: format!("unexpected answer to counters: {other:?}") }),
+        other => {
+            return Err(LabError::Vm {
+                name: vm.spec.name.clone(),
+                why: format!("unexpected answer to counters: {other:?}"),
+            });
+        }
     };
-    let pvtcp = vm.shell("cat /sys/module/evenkeel_pvtcp/evenkeel/* 2>/dev/null || true")?;
+    let pvtcp = vm.shell(settings::PVTCP_COUNTERS_SCRIPT)?;
     values.extend(metrics::parse_pvtcp_counters(&pvtcp));
     Ok(Counters(values))
 }
@@ -259,4 +345,3 @@ fn specs(scenario: &Scenario, batch: &Batch) -> Vec<VmSpec> {
     }
     specs
 }
-

@@ -11,7 +11,6 @@ use evenkeel_scenario::sweep::Cell;
 use super::trace::Traced;
 use super::workload::Roles;
 use crate::host::qdisc::Backlog;
-use crate::host::schedule::OffIntervals;
 use crate::proto::Recorded;
 
 /// Prefix of PVTCP's counters among a VM's.
@@ -25,7 +24,7 @@ impl Counters {
     /// The increase since an earlier reading. What was not there before counts from 0; a maximum (PVTCP's longest) stays as it is.
     pub fn since(&self, before: &Self) -> Self {
         let increase = |(name, value): (&String, &i64)| {
-            let start = if name == "PvtcpLongestUs" { 0 } else { before.0.get(name).copied().unwrap_or(0) };
+            let start = if name == "PvtcpWakeupMaxUs" { 0 } else { before.0.get(name).copied().unwrap_or(0) };
             (name.clone(), value - start)
         };
         Self(self.0.iter().map(increase).collect())
@@ -64,23 +63,48 @@ pub struct Measured {
     pub backlog: Backlog,
     /// iperf3's own figure.
     pub iperf3: Option<f64>,
-    /// When VMs were off their cores.
-    pub off: OffIntervals,
+    /// When the measured time began, CLOCK_MONOTONIC.
+    pub mark_monotonic_ns: u64,
+    /// The same, CLOCK_REALTIME.
+    pub mark_realtime_ns: u64,
+    /// How often PVTCP was unloaded and loaded again.
+    pub reloaded: u32,
+    /// What the guests' kernels complained of.
+    pub complaints: Vec<String>,
     /// What the captures show.
     pub trace: Traced,
 }
 
-/// Reads PVTCP's counters as its sysfs files or `name value` lines give them.
+/// Reads PVTCP's counters from `name:value` lines.
 pub fn parse_pvtcp_counters(text: &str) -> impl Iterator<Item = (String, i64)> {
     text.lines().filter_map(|line| {
-        let (name, value) = line.split_once(' ')?;
-        let camel: String = name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
+        let (name, value) = line.split_once(':')?;
+        let camel: String = name
+            .split('_')
+            .map(|word| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default())
+            .collect();
         Some((format!("{PVTCP}{camel}"), value.trim().parse().ok()?))
     })
 }
 
+/// Lines of a kernel log that report a bug, a stall or a corrupted list.
+pub fn complaints(log: &str) -> impl Iterator<Item = &str> {
+    const SIGNS: [&str; 9] = [
+        "WARNING:",
+        "BUG:",
+        "Oops",
+        "general protection",
+        "kernel panic",
+        "rcu_sched",
+        "soft lockup",
+        "hung_task",
+        "refcount_t:",
+    ];
+    log.lines().filter(|line| SIGNS.iter().any(|sign| line.contains(sign)))
+}
+
 /// The record of a run.
-pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: Measured, from_monotonic_ns: u64) -> RunRecord {
+pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: Measured) -> RunRecord {
     let mut metrics = BTreeMap::new();
     let mut set = |name: &str, value: Option<f64>| {
         debug_assert!(evenkeel_scenario::metric::find(name).is_some(), "{name} is not in the list of metrics");
@@ -99,10 +123,14 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
         bytes as f64 * 8.0 / vm.recorded.measured_us.max(1) as f64
     };
     let transfers = receivers.iter().any(|vm| !vm.recorded.received.is_empty());
-    set("goodput_mbit", measured.iperf3.map(|bits| bits / 1e6).or_else(|| transfers.then(|| receivers.iter().map(mbit).sum())));
+    set(
+        "goodput_mbit",
+        measured.iperf3.map(|bits| bits / 1e6).or_else(|| transfers.then(|| receivers.iter().map(mbit).sum())),
+    );
     set("time_s", Some(seconds));
 
-    let blocks_ms: Vec<f64> = receivers.iter().flat_map(|vm| &vm.recorded.blocks).map(|(_, us)| *us as f64 / 1e3).collect();
+    let blocks_ms: Vec<f64> =
+        receivers.iter().flat_map(|vm| &vm.recorded.blocks).map(|(_, us)| *us as f64 / 1e3).collect();
     if !blocks_ms.is_empty() {
         set("blocks", Some(blocks_ms.len() as f64));
         set("block_p50_ms", quantile(&blocks_ms, 0.5));
@@ -162,16 +190,34 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
     let everyone: Vec<&VmMeasured> = measured.vms.iter().collect();
     if everyone.iter().any(|vm| vm.counters.0.contains_key("PvtcpWakeups")) {
         set("pvtcp_wakeups", Some(sum(&everyone, "PvtcpWakeups")));
-        set("pvtcp_longest_us", everyone.iter().map(|vm| vm.counters.get("PvtcpLongestUs")).reduce(f64::max));
-        set("pvtcp_held", Some(["PvtcpHeldRto", "PvtcpHeldTlp", "PvtcpHeldReo"].iter().map(|name| sum(&everyone, name)).sum()));
+        set("pvtcp_longest_us", everyone.iter().map(|vm| vm.counters.get("PvtcpWakeupMaxUs")).reduce(f64::max));
+        set(
+            "pvtcp_held",
+            Some(["PvtcpHeldRto", "PvtcpHeldTlp", "PvtcpHeldReo"].iter().map(|name| sum(&everyone, name)).sum()),
+        );
         set("pvtcp_filtered", Some(sum(&everyone, "PvtcpRttFiltered")));
-        set("pvtcp_quick_acks", Some(sum(&everyone, "PvtcpQuickAcks")));
+        set("pvtcp_quick_acks", Some(sum(&everyone, "PvtcpJitAcks")));
     }
 
+    if measured.reloaded > 0 {
+        set("pvtcp_reloads", Some(f64::from(measured.reloaded)));
+    }
+    set("kernel_complaints", Some(measured.complaints.len() as f64));
     let flows = flows(&measured, roles);
-    let series = series(&measured, from_monotonic_ns);
-    let remarks = measured.vms.iter().flat_map(|vm| vm.recorded.errors.iter().map(|e| format!("{}: {e}", vm.name))).chain(measured.trace.remarks.iter().cloned()).collect();
-    let counters = measured.vms.iter().map(|vm| (vm.name.clone(), vm.counters.0.iter().filter(|(_, v)| **v != 0).map(|(k, v)| (k.clone(), *v)).collect())).collect();
+    let series = series(&measured);
+    let remarks = measured
+        .vms
+        .iter()
+        .flat_map(|vm| vm.recorded.errors.iter().map(|e| format!("{}: {e}", vm.name)))
+        .chain(measured.trace.remarks.iter().chain(&measured.complaints).cloned())
+        .collect();
+    let counters = measured
+        .vms
+        .iter()
+        .map(|vm| {
+            (vm.name.clone(), vm.counters.0.iter().filter(|(_, v)| **v != 0).map(|(k, v)| (k.clone(), *v)).collect())
+        })
+        .collect();
     RunRecord {
         cell: cell.labels.clone(),
         repetition,
@@ -187,17 +233,29 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
 }
 
 fn flows(measured: &Measured, roles: &Roles) -> Vec<FlowRecord> {
-    let name_of = |address: &str| measured.vms.iter().find(|vm| vm.address.to_string() == address).map_or_else(|| address.to_owned(), |vm| vm.name.clone());
+    let name_of = |address: &str| {
+        measured
+            .vms
+            .iter()
+            .find(|vm| vm.address.to_string() == address)
+            .map_or_else(|| address.to_owned(), |vm| vm.name.clone())
+    };
     let receivers = measured.vms.iter().filter(|vm| vm.group == roles.to);
     receivers
         .flat_map(|vm| {
-            let record = |(peer, bytes): &(String, u64)| FlowRecord { from: name_of(peer), to: vm.name.clone(), bytes: *bytes, start_us: 0, duration_us: vm.recorded.measured_us };
+            let record = |(peer, bytes): &(String, u64)| FlowRecord {
+                from: name_of(peer),
+                to: vm.name.clone(),
+                bytes: *bytes,
+                start_us: 0,
+                duration_us: vm.recorded.measured_us,
+            };
             vm.recorded.received.iter().map(record).collect::<Vec<_>>()
         })
         .collect()
 }
 
-fn series(measured: &Measured, from_monotonic_ns: u64) -> Vec<Series> {
+fn series(measured: &Measured) -> Vec<Series> {
     let mut all = Vec::new();
     let mut push = |name: &str, subject: &str, points: Vec<(i64, f64)>| {
         if !points.is_empty() {
@@ -209,14 +267,40 @@ fn series(measured: &Measured, from_monotonic_ns: u64) -> Vec<Series> {
         push("rtt_ms", &vm.name, times_ms(&vm.recorded.pings));
         push("block_ms", &vm.name, times_ms(&vm.recorded.blocks));
         for (index, socket) in vm.recorded.sockets.iter().enumerate() {
-            let subject = if vm.recorded.sockets.len() == 1 { vm.name.clone() } else { format!("{} flow {index}", vm.name) };
-            push("srtt_ms", &subject, socket.samples.iter().map(|s| (s.t_us as i64, f64::from(s.srtt_us) / 1e3)).collect());
-            push("rto_ms", &subject, socket.samples.iter().map(|s| (s.t_us as i64, f64::from(s.rto_us) / 1e3)).collect());
-            push("cwnd_segments", &subject, socket.samples.iter().map(|s| (s.t_us as i64, f64::from(s.snd_cwnd))).collect());
+            let subject =
+                if vm.recorded.sockets.len() == 1 { vm.name.clone() } else { format!("{} flow {index}", vm.name) };
+            push(
+                "srtt_ms",
+                &subject,
+                socket.samples.iter().map(|s| (s.t_us as i64, f64::from(s.srtt_us) / 1e3)).collect(),
+            );
+            push(
+                "rto_ms",
+                &subject,
+                socket.samples.iter().map(|s| (s.t_us as i64, f64::from(s.rto_us) / 1e3)).collect(),
+            );
+            push(
+                "cwnd_segments",
+                &subject,
+                socket.samples.iter().map(|s| (s.t_us as i64, f64::from(s.snd_cwnd))).collect(),
+            );
         }
     }
-    push("queue_segments", "bottleneck", measured.backlog.iter().map(|(t, n)| ((*t as i64 - from_monotonic_ns as i64) / 1000, f64::from(*n))).collect());
-    push("meas_rtt_ms", "sender-0", measured.trace.meas_rtt_ms.clone());
+    push(
+        "queue_segments",
+        "bottleneck",
+        measured
+            .backlog
+            .iter()
+            .map(|(t, n)| ((*t as i64 - measured.mark_monotonic_ns as i64) / 1000, f64::from(*n)))
+            .collect(),
+    );
+    let since_mark_us = |t_ns: i64| (t_ns - measured.mark_realtime_ns as i64) / 1000;
+    push(
+        "meas_rtt_ms",
+        "sender-0",
+        measured.trace.meas_rtt.iter().map(|(t, rtt_ns)| (since_mark_us(*t), *rtt_ns as f64 / 1e6)).collect(),
+    );
     all
 }
 
@@ -227,14 +311,14 @@ mod tests {
     #[test]
     fn counters_increase_and_maxima_stay() {
         let of = |pairs: &[(&str, i64)]| Counters(pairs.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect());
-        let before = of(&[("TcpRetransSegs", 5), ("PvtcpLongestUs", 70)]);
-        let after = of(&[("TcpRetransSegs", 9), ("PvtcpLongestUs", 80), ("New", 3)]);
-        assert_eq!(after.since(&before), of(&[("TcpRetransSegs", 4), ("PvtcpLongestUs", 80), ("New", 3)]));
+        let before = of(&[("TcpRetransSegs", 5), ("PvtcpWakeupMaxUs", 70)]);
+        let after = of(&[("TcpRetransSegs", 9), ("PvtcpWakeupMaxUs", 80), ("New", 3)]);
+        assert_eq!(after.since(&before), of(&[("TcpRetransSegs", 4), ("PvtcpWakeupMaxUs", 80), ("New", 3)]));
     }
 
     #[test]
     fn pvtcp_counters_become_names() {
-        let parsed: Vec<_> = parse_pvtcp_counters("wakeups 12\nheld_rto 3\nnonsense\nlongest_us x\n").collect();
+        let parsed: Vec<_> = parse_pvtcp_counters("wakeups:12\nheld_rto:3\nnonsense\nwakeup_max_us:x\n").collect();
         assert_eq!(parsed, [("PvtcpWakeups".to_owned(), 12), ("PvtcpHeldRto".to_owned(), 3)]);
     }
 }

@@ -82,9 +82,20 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     let set = run_set(&loaded, options, &machine, &images);
     io::create_results(&directory, &set).map_err(LabError::Scenario)?;
     let boots = plan::by_boot(cells);
-    progress.start_runs(boots.iter().map(|b| b.cells.len() as u64).sum::<u64>() * u64::from(repetitions), plan::run_time(&loaded.scenario));
+    progress.start_runs(
+        boots.iter().map(|b| b.cells.len() as u64).sum::<u64>() * u64::from(repetitions),
+        plan::run_time(&loaded.scenario),
+    );
 
-    let batch = Batch { options, machine: &machine, images: &images, repetitions, directory: &directory, interrupt: &interrupt, progress: &progress };
+    let batch = Batch {
+        options,
+        machine: &machine,
+        images: &images,
+        repetitions,
+        directory: &directory,
+        interrupt: &interrupt,
+        progress: &progress,
+    };
     // A thread of its own, because the network namespace is the thread's and must not become the caller's.
     let records = std::thread::scope(|scope| {
         let runner = scope.spawn(|| batch.run_all(&boots));
@@ -95,7 +106,11 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
 }
 
 /// Makes the images for these kernels without running anything.
-pub fn prepare_kernels(kernels: &[Kernel], evenkeel: &Path, report: &dyn Fn(&str)) -> Result<Vec<GuestImage>, LabError> {
+pub fn prepare_kernels(
+    kernels: &[Kernel],
+    evenkeel: &Path,
+    report: &dyn Fn(&str),
+) -> Result<Vec<GuestImage>, LabError> {
     let series: Vec<KernelSeries> = kernels.iter().copied().map(series_of).collect();
     Ok(prepare::prepare(&series, evenkeel, report)?)
 }
@@ -108,7 +123,11 @@ fn series_of(kernel: Kernel) -> KernelSeries {
     }
 }
 
-fn prepare_images(cells: &[Cell], options: &LabOptions, progress: &progress::Progress) -> Result<BTreeMap<Kernel, GuestImage>, LabError> {
+fn prepare_images(
+    cells: &[Cell],
+    options: &LabOptions,
+    progress: &progress::Progress,
+) -> Result<BTreeMap<Kernel, GuestImage>, LabError> {
     let mut kernels: Vec<Kernel> = cells.iter().flat_map(|c| c.scenario.vms.values().map(|g| g.kernel)).collect();
     kernels.sort_unstable();
     kernels.dedup();
@@ -116,7 +135,12 @@ fn prepare_images(cells: &[Cell], options: &LabOptions, progress: &progress::Pro
     Ok(kernels.into_iter().zip(images).collect())
 }
 
-fn run_set(loaded: &LoadedScenario, options: &LabOptions, machine: &Machine, images: &BTreeMap<Kernel, GuestImage>) -> RunSet {
+fn run_set(
+    loaded: &LoadedScenario,
+    options: &LabOptions,
+    machine: &Machine,
+    images: &BTreeMap<Kernel, GuestImage>,
+) -> RunSet {
     let mut versions = BTreeMap::from([
         ("evenkeel".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ("QEMU".to_owned(), machine.qemu.clone()),
@@ -136,7 +160,10 @@ fn run_set(loaded: &LoadedScenario, options: &LabOptions, machine: &Machine, ima
         scenario_toml: loaded.text.clone(),
         versions,
         command: options.command.clone(),
-        started: jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or_else(|_| jiff::Timestamp::now()).to_string(),
+        started: jiff::Timestamp::now()
+            .round(jiff::Unit::Second)
+            .unwrap_or_else(|_| jiff::Timestamp::now())
+            .to_string(),
         remarks,
     }
 }

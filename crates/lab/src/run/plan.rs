@@ -32,7 +32,8 @@ fn shape(scenario: &Scenario) -> Shape {
 /// Keeps the cells that have all these labels.
 pub fn select(cells: Vec<Cell>, only: &[(String, String)], loaded: &LoadedScenario) -> Result<Vec<Cell>, LabError> {
     for (axis, label) in only {
-        let labels: Vec<&str> = cells.iter().flat_map(|c| &c.labels).filter(|(a, _)| a == axis).map(|(_, l)| l.as_str()).collect();
+        let labels: Vec<&str> =
+            cells.iter().flat_map(|c| &c.labels).filter(|(a, _)| a == axis).map(|(_, l)| l.as_str()).collect();
         let unsupported = |why: String| LabError::Unsupported { file: loaded.file.clone(), key: "axes".into(), why };
         if labels.is_empty() {
             let axes: Vec<&str> = loaded.scenario.axes.iter().map(|a| a.name.as_str()).collect();
@@ -42,7 +43,10 @@ pub fn select(cells: Vec<Cell>, only: &[(String, String)], loaded: &LoadedScenar
             let mut labels = labels;
             labels.sort_unstable();
             labels.dedup();
-            return Err(unsupported(format!("axis `{axis}` has no label `{label}`; labels are: {}", labels.join(", "))));
+            return Err(unsupported(format!(
+                "axis `{axis}` has no label `{label}`; labels are: {}",
+                labels.join(", ")
+            )));
         }
     }
     // Several labels of one axis are alternatives; different axes must all match.
@@ -69,7 +73,9 @@ pub fn by_boot(cells: Vec<Cell>) -> Vec<Boot> {
 
 /// An error if the lab cannot honour a setting.
 pub fn check_supported(scenario: &Scenario, file: &Path) -> Result<(), LabError> {
-    let unsupported = |key: &str, why: &str| Err(LabError::Unsupported { file: file.to_owned(), key: key.to_owned(), why: why.to_owned() });
+    let unsupported = |key: &str, why: &str| {
+        Err(LabError::Unsupported { file: file.to_owned(), key: key.to_owned(), why: why.to_owned() })
+    };
     if scenario.network.delay_us > 0 {
         return unsupported("network.delay_us", "the lab cannot delay packets; leave it at 0 (the simulator can)");
     }

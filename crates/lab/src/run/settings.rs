@@ -5,6 +5,9 @@ use std::net::Ipv4Addr;
 
 use evenkeel_scenario::format::{DelayedAck, GuestTcp, Mode, Network, Pvtcp, RtoMin, RtoMinWord};
 
+/// Segments that are acknowledged at once after a wake-up (paper 001, slide 26).
+const QUICK_ACK_SEGMENTS: u32 = 3;
+
 /// A neighbour in the lab's network.
 #[derive(Debug, Clone)]
 pub struct Neighbour {
@@ -15,6 +18,7 @@ pub struct Neighbour {
 }
 
 /// The script that sets a guest's address, routes and TCP. Every key is written each time, so that nothing of the run before stays.
+/// Programs are named by their path: busybox's shell would take its own `ip` instead.
 pub fn network_script(address: Ipv4Addr, neighbours: &[Neighbour], tcp: &GuestTcp, network: &Network) -> String {
     let mut script = String::new();
     // Writing to a String cannot fail.
@@ -22,17 +26,20 @@ pub fn network_script(address: Ipv4Addr, neighbours: &[Neighbour], tcp: &GuestTc
         let _ = writeln!(script, "{text}");
     };
     line("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6".into());
-    line(format!("ip link set eth0 up mtu {}", network.mtu_bytes));
-    line(format!("ip addr replace {address}/24 dev eth0"));
-    line(format!("ip route replace 10.0.0.0/24 dev eth0 proto kernel scope link src {address}{}", route_attributes(tcp)));
+    line(format!("/bin/ip link set eth0 up mtu {}", network.mtu_bytes));
+    line(format!("/bin/ip addr replace {address}/24 dev eth0"));
+    line(format!(
+        "/bin/ip route replace 10.0.0.0/24 dev eth0 proto kernel scope link src {address}{}",
+        route_attributes(tcp)
+    ));
     for neighbour in neighbours {
         // Fixed, because an ARP exchange in the middle of a run is one more thing that waits for a vCPU.
-        line(format!("ip neigh replace {} lladdr {} dev eth0 nud permanent", neighbour.address, neighbour.mac));
+        line(format!("/bin/ip neigh replace {} lladdr {} dev eth0 nud permanent", neighbour.address, neighbour.mac));
     }
     for (key, value) in sysctls(tcp) {
         line(format!("echo {value} > /proc/sys/net/ipv4/{key}"));
     }
-    line("ip tcp_metrics flush all".into());
+    line("/bin/ip tcp_metrics flush all".into());
     script
 }
 
@@ -68,22 +75,41 @@ fn sysctls(tcp: &GuestTcp) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The script that loads PVTCP as asked, or unloads it.
+/// The script that loads PVTCP as asked, or unloads it. It is loaded afresh for every run, so its counters begin at 0.
 pub fn pvtcp_script(pvtcp: &Pvtcp) -> String {
-    let unload = "if [ -d /sys/module/evenkeel_pvtcp ]; then /bin/evenkeel guest pvtcp unload; fi";
-    if pvtcp.mode == Mode::Off {
-        return unload.to_owned();
+    const UNLOAD: &str = "if [ -d /sys/module/evenkeel_pvtcp ]; then rmmod evenkeel_pvtcp; fi";
+    match pvtcp_load_command(pvtcp) {
+        Some(load) => format!("{UNLOAD}\n{load}"),
+        None => UNLOAD.to_owned(),
     }
-    let flag = |on: bool| if on { "on" } else { "off" };
-    format!(
-        "{unload}\n/bin/evenkeel guest pvtcp load --hold-rto {} --hold-tlp {} --hold-reo {} --rtt-filter {} --quick-ack {}",
+}
+
+/// The script that unloads and loads PVTCP again as often as asked; None if that is never.
+pub fn pvtcp_reload_script(pvtcp: &Pvtcp) -> Option<String> {
+    let load = pvtcp_load_command(pvtcp).filter(|_| pvtcp.reloads > 0)?;
+    Some(format!("i=0; while [ $i -lt {} ]; do rmmod evenkeel_pvtcp; {load}; i=$((i+1)); done", pvtcp.reloads))
+}
+
+fn pvtcp_load_command(pvtcp: &Pvtcp) -> Option<String> {
+    let mode = match pvtcp.mode {
+        Mode::Off => return None,
+        Mode::Observe => "observe",
+        Mode::Enforce => "enforce",
+    };
+    let flag = |on: bool| if on { "Y" } else { "N" };
+    Some(format!(
+        "modprobe evenkeel_pvtcp mode={mode} hold_rto={} hold_tlp={} hold_reo={} filter_rtt={} jit_segments={}",
         flag(pvtcp.hold_rto),
         flag(pvtcp.hold_tlp),
         flag(pvtcp.hold_reo),
         flag(pvtcp.rtt_filter),
-        flag(pvtcp.quick_ack),
-    )
+        if pvtcp.quick_ack { QUICK_ACK_SEGMENTS } else { 0 },
+    ))
 }
+
+/// The script that prints PVTCP's counters as `name:value` lines; nothing where it is not loaded.
+pub const PVTCP_COUNTERS_SCRIPT: &str = "cd /sys/module/evenkeel_pvtcp/parameters 2>/dev/null || exit 0; \
+     grep -H . wakeups wakeup_max_us held_rto held_tlp held_reo rtt_filtered jit_acks";
 
 #[cfg(test)]
 mod tests {
@@ -98,20 +124,31 @@ mod tests {
     #[test]
     fn the_papers_day_has_no_tlp_rack_or_timestamps() {
         let tcp = GuestTcp { era: Era::Paper, ..GuestTcp::default() };
-        let values = ["tcp_early_retrans", "tcp_recovery", "tcp_timestamps", "tcp_frto", "tcp_congestion_control"].map(|k| value(&tcp, k));
+        let values = ["tcp_early_retrans", "tcp_recovery", "tcp_timestamps", "tcp_frto", "tcp_congestion_control"]
+            .map(|k| value(&tcp, k));
         assert_eq!(values, ["0", "0", "0", "2", "reno"]);
     }
 
     #[test]
     fn a_key_beats_the_era() {
-        let tcp = GuestTcp { era: Era::Paper, timestamps: Some(true), congestion_control: Some("cubic".into()), ..GuestTcp::default() };
+        let tcp = GuestTcp {
+            era: Era::Paper,
+            timestamps: Some(true),
+            congestion_control: Some("cubic".into()),
+            ..GuestTcp::default()
+        };
         assert_eq!(value(&tcp, "tcp_timestamps"), "1");
         assert_eq!(value(&tcp, "tcp_congestion_control"), "cubic");
     }
 
     #[test]
     fn route_attributes_follow_the_settings() {
-        let tcp = GuestTcp { rto_min_us: RtoMin::Us(10_500), delayed_ack: DelayedAck::Off, initial_window_segments: Some(3), ..GuestTcp::default() };
+        let tcp = GuestTcp {
+            rto_min_us: RtoMin::Us(10_500),
+            delayed_ack: DelayedAck::Off,
+            initial_window_segments: Some(3),
+            ..GuestTcp::default()
+        };
         assert_eq!(route_attributes(&tcp), " rto_min 11ms initcwnd 3 quickack 1");
         assert_eq!(route_attributes(&GuestTcp::default()), "");
     }

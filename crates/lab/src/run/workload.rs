@@ -22,7 +22,10 @@ impl<'a> Roles<'a> {
     /// Roles in a workload.
     pub fn of(workload: &'a Workload) -> Self {
         match workload {
-            Workload::Ping { from, to, .. } | Workload::Bulk { from, to, .. } | Workload::Strobe { from, to, .. } | Workload::Iperf3 { from, to, .. } => Self { from, to },
+            Workload::Ping { from, to, .. }
+            | Workload::Bulk { from, to, .. }
+            | Workload::Strobe { from, to, .. }
+            | Workload::Iperf3 { from, to, .. } => Self { from, to },
         }
     }
 }
@@ -55,7 +58,10 @@ impl Running {
                     started(vm, Op::Serve { role: ServeRole::Sink, sockets: sockets(vm) })?;
                 }
                 for (position, (_, vm)) in from.iter().enumerate() {
-                    started(vm, Op::Bulk { to: address(to[position % to.len()].1), flows: *flows, sockets: sockets(vm) })?;
+                    started(
+                        vm,
+                        Op::Bulk { to: address(to[position % to.len()].1), flows: *flows, sockets: sockets(vm) },
+                    )?;
                 }
             }
             Workload::Strobe { block_kib, requests, .. } => {
@@ -83,9 +89,12 @@ impl Running {
             let failure = |why: String| LabError::Vm { name: vm.spec.name.clone(), why };
             match vm.call(Op::Wait { task })? {
                 Answer::Exec { status: 0, stdout, .. } => {
-                    bits_per_second += iperf3_bits_per_second(&stdout).ok_or_else(|| failure(format!("cannot read iperf3's report: {stdout}")))?;
+                    bits_per_second += iperf3_bits_per_second(&stdout)
+                        .ok_or_else(|| failure(format!("cannot read iperf3's report: {stdout}")))?;
                 }
-                Answer::Exec { status, stdout, stderr } => return Err(failure(format!("iperf3 ended with exit code {status}: {stdout} {stderr}"))),
+                Answer::Exec { status, stdout, stderr } => {
+                    return Err(failure(format!("iperf3 ended with exit code {status}: {stdout} {stderr}")));
+                }
                 other => return Err(failure(format!("unexpected answer to wait: {other:?}"))),
             }
         }
@@ -93,7 +102,12 @@ impl Running {
     }
 }
 
-fn start_iperf3(scenario: &Scenario, flows: u32, from: &[(usize, &Vm)], to: &[(usize, &Vm)]) -> Result<Vec<(usize, u64)>, LabError> {
+fn start_iperf3(
+    scenario: &Scenario,
+    flows: u32,
+    from: &[(usize, &Vm)],
+    to: &[(usize, &Vm)],
+) -> Result<Vec<(usize, u64)>, LabError> {
     let mut clients = Vec::new();
     let seconds = |ms: u64| ms.div_ceil(1000).max(1).to_string();
     for (position, (index, client)) in from.iter().enumerate() {
@@ -102,7 +116,9 @@ fn start_iperf3(scenario: &Scenario, flows: u32, from: &[(usize, &Vm)], to: &[(u
         let argv = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
         started(server, Op::Spawn { argv: argv(&["iperf3", "-s", "-1", "-p", &port]) })?;
         // The server needs a moment to listen, and says nothing before a client comes.
-        server.shell(&format!("i=0; until ss -Hltn sport = :{port} | grep -q . || [ $i -ge 100 ]; do i=$((i+1)); sleep 0.05; done"))?;
+        server.shell(&format!(
+            "i=0; until ss -Hltn sport = :{port} | grep -q . || [ $i -ge 100 ]; do i=$((i+1)); sleep 0.05; done"
+        ))?;
         let (address, flows) = (server.spec.address.to_string(), flows.to_string());
         let (time, omit) = (seconds(scenario.duration_ms), seconds(scenario.warmup_ms));
         let mut words = argv(&["iperf3", "-c", &address, "-p", &port, "-J", "-P", &flows, "-t", &time, "-O", &omit]);
@@ -118,7 +134,9 @@ fn started(vm: &Vm, op: Op) -> Result<u64, LabError> {
     let what = format!("{op:?}");
     match vm.call(op)? {
         Answer::Started { task } => Ok(task),
-        other => Err(LabError::Vm { name: vm.spec.name.clone(), why: format!("unexpected answer to {what}: {other:?}") }),
+        other => {
+            Err(LabError::Vm { name: vm.spec.name.clone(), why: format!("unexpected answer to {what}: {other:?}") })
+        }
     }
 }
 
