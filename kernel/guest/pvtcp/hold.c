@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Held timers: the sockets whose expired retransmit timer waits for the
+ * backlog of a wake-up, and the hrtimer that runs them as soon as it is in.
+ *
+ * The timer itself stays armed with an expiry beyond our release, so that
+ * whatever happens here, at worst it runs a few ticks late.
+ */
+#include <linux/jiffies.h>
+#include <linux/netdevice.h>
+#include <linux/slab.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+
+#include "compat.h"
+#include "module.h"
+
+/* All NAPI instances of that CPU are done, and did deliver since the wake-up. */
+static bool backlog_in(int cpu)
+{
+	const struct softnet_data *sd = per_cpu_ptr(&softnet_data, cpu);
+
+	return list_empty_careful(&sd->poll_list) &&
+	       READ_ONCE(sd->processed) != READ_ONCE(per_cpu(pvtcp_cpus, cpu).processed);
+}
+
+static bool still_held(struct sock *sk, const struct held *h)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return inet_csk(sk)->icsk_pending == h->pending &&
+	       retransmit_expires(sk) == h->expires && tp->snd_una == h->snd_una &&
+	       tp->delivered == h->delivered && tp->data_segs_out == h->data_segs_out;
+}
+
+/* Run the timer now if nothing has touched it since, and let go of the socket. */
+static void release_one(struct pvtcp_cpu *c, const struct held *h)
+{
+	struct sock *sk = h->sk;
+	struct timer_list *timer = retransmit_timer(sk);
+	bool run = false, overtaken = false;
+
+	bh_lock_sock(sk);
+	/* The owner may be changing it right now: leave it to its own expiry. */
+	if (!sock_owned_by_user(sk)) {
+		overtaken = !still_held(sk, h);
+		/* The reference that the armed timer had is now its function's. */
+		if (!overtaken && timer_delete(timer)) {
+			set_retransmit_expires(sk, jiffies);
+			run = true;
+		}
+	}
+	bh_unlock_sock(sk);
+
+	if (run) {
+		count(CNT_HELD_RAN);
+		WRITE_ONCE(c->running, sk);
+		timer->function(timer);
+		WRITE_ONCE(c->running, NULL);
+	} else if (overtaken) {
+		count(CNT_HELD_OVERTAKEN);
+	}
+	sock_put(sk);
+}
+
+static enum hrtimer_restart release_fn(struct hrtimer *timer)
+{
+	struct pvtcp_cpu *c = container_of(timer, struct pvtcp_cpu, release);
+	int cpu = READ_ONCE(c->backlog_cpu);
+	struct held h;
+	u32 wait_us;
+
+	wait_us = pvtcp_release_us(&per_cpu(pvtcp_cpus, cpu).vcpu, &pvtcp_settings,
+				   now_us(), backlog_in(cpu));
+	if (wait_us) {
+		hrtimer_forward_now(timer, ns_to_ktime(wait_us * NSEC_PER_USEC));
+		return HRTIMER_RESTART;
+	}
+
+	raw_spin_lock(&c->lock);
+	while (c->held_count) {
+		h = c->held[--c->held_count];
+		raw_spin_unlock(&c->lock);
+		release_one(c, &h);
+		raw_spin_lock(&c->lock);
+	}
+	c->vcpu.holding = false;
+	c->vcpu.extensions = 0;
+	raw_spin_unlock(&c->lock);
+	return HRTIMER_NORESTART;
+}
+
+/* Is that socket's timer being run by release_one()? */
+bool hold_is_running(struct sock *sk)
+{
+	return this_cpu_read(pvtcp_cpus.running) == sk;
+}
+
+/**
+ * hold_timer() - hold the expired, unarmed retransmit timer of a locked socket
+ * @pending: its kind, as in icsk_pending
+ * @backlog_cpu: the CPU whose backlog it shall wait for
+ *
+ * Afterwards the timer's expiry is in the future. Called with BH disabled.
+ *
+ * Return: false if the timer shall run.
+ */
+bool hold_timer(struct sock *sk, u8 pending, int backlog_cpu)
+{
+	struct pvtcp_cpu *c = this_cpu_ptr(&pvtcp_cpus);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	bool held = false;
+	struct held *h;
+
+	/* Put off for want of room in the wake-up before this one: not twice. */
+	if (c->overflow_expires && retransmit_expires(sk) == c->overflow_expires)
+		return false;
+
+	raw_spin_lock(&c->lock);
+	/*
+	 * A kernel socket's timer may have to be stopped for good before its
+	 * namespace goes, which nobody could do while our release runs it.
+	 */
+	if (c->held_count < HELD_MAX && sk->sk_net_refcnt) {
+		h = &c->held[c->held_count++];
+		sock_hold(sk);
+		h->sk = sk;
+		h->pending = pending;
+		h->snd_una = tp->snd_una;
+		h->delivered = tp->delivered;
+		h->data_segs_out = tp->data_segs_out;
+		h->expires = jiffies + 1 +
+			     usecs_to_jiffies(pvtcp_limit_us(&pvtcp_settings));
+		set_retransmit_expires(sk, h->expires);
+		c->vcpu.holding = true;
+		c->backlog_cpu = backlog_cpu;
+		held = true;
+	}
+	raw_spin_unlock(&c->lock);
+
+	if (!held) {
+		c->overflow_expires = jiffies + 1;
+		set_retransmit_expires(sk, c->overflow_expires);
+		count(CNT_HELD_OVERFLOW);
+		return true;
+	}
+	if (!hrtimer_is_queued(&c->release))
+		hrtimer_start(&c->release,
+			      ns_to_ktime(READ_ONCE(pvtcp_settings.hold_min_us) * NSEC_PER_USEC),
+			      HRTIMER_MODE_REL_PINNED_SOFT);
+	return true;
+}
+
+int hold_init(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct pvtcp_cpu *c = per_cpu_ptr(&pvtcp_cpus, cpu);
+
+		raw_spin_lock_init(&c->lock);
+		hrtimer_setup(&c->release, release_fn, CLOCK_MONOTONIC,
+			      HRTIMER_MODE_REL_PINNED_SOFT);
+	}
+	for_each_possible_cpu(cpu) {
+		struct held *held = kcalloc_node(HELD_MAX, sizeof(*held), GFP_KERNEL,
+						 cpu_to_node(cpu));
+
+		if (!held) {
+			hold_exit();
+			return -ENOMEM;
+		}
+		per_cpu(pvtcp_cpus, cpu).held = held;
+	}
+	return 0;
+}
+
+/* Called when no probe can call hold_timer() any more. */
+void hold_exit(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct pvtcp_cpu *c = per_cpu_ptr(&pvtcp_cpus, cpu);
+
+		hrtimer_cancel(&c->release);
+		/* The timers stay armed and run by themselves. */
+		while (c->held_count)
+			sock_put(c->held[--c->held_count].sk);
+		kfree(c->held);
+	}
+}
