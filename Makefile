@@ -22,14 +22,15 @@ export CARGO_BUILD_TARGET := $(TARGET)
 export RUSTFLAGS := -C target-feature=+crt-static
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo build test lint lint-full fmt bench deps deps-test clean
+.PHONY: help demo build test lint lint-full audit fmt bench deps deps-test clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
 	@echo 'make build      build $(EVENKEEL)'
 	@echo 'make test       all checks and tests (installs what they need)'
 	@echo 'make lint       format, clippy, licences'
-	@echo 'make lint-full  lint, and cargo-deny with advisories (installs it: several minutes)'
+	@echo 'make lint-full  lint, and cargo-deny (installs it: more than 3 minutes; wants a current Rust)'
+	@echo 'make audit      known vulnerabilities, by cargo-deny (fetches its database)'
 	@echo 'make fmt        format the code'
 	@echo 'make bench      benchmarks'
 	@echo 'make deps       install what building and the lab need'
@@ -52,7 +53,10 @@ lint:
 
 lint-full: lint
 	command -v cargo-deny >/dev/null || env -u CARGO_BUILD_TARGET -u RUSTFLAGS $(CARGO) install --locked cargo-deny
-	$(CARGO) deny check
+	$(CARGO) deny check licenses bans sources
+
+audit:
+	$(CARGO) deny check advisories
 
 fmt:
 	$(CARGO) fmt --all

@@ -50,7 +50,7 @@ enter() {
 }
 # A cargo that is installed here, but too old, must not be found inside.
 run_cargo() {
-    enter -- /usr/bin/env PATH=/usr/sbin:/usr/bin:/sbin:/bin CARGO_HOME="$cargo_home" \
+    enter -- /usr/bin/env PATH="/usr/sbin:/usr/bin:/sbin:/bin:$cargo_home/bin" CARGO_HOME="$cargo_home" \
         /bin/sh -c 'cd "$0" && exec cargo "$@"' "$PWD" "$@"
 }
 

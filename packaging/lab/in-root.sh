@@ -17,6 +17,8 @@ unset EVENKEEL_IN_ROOT
 
 root=$1
 shift
+# A root that is a mount point: some programs inside expect one, this script among them.
+mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 while [ "$1" != -- ]; do
     case $1 in
