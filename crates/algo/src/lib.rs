@@ -1,1 +1,9 @@
-//! Placeholder.
+//! The mechanisms' decisions, as the kernel module and the eBPF programs make them: this crate compiles the C headers
+//! in `algo/` and gives them a safe Rust face.
+
+pub mod pvtcp;
+
+#[allow(dead_code, missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
+mod sys {
+    include!(concat!(env!("OUT_DIR"), "/sys.rs"));
+}

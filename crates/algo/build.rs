@@ -1,0 +1,34 @@
+//! Compiles the headers of algo/ and makes their Rust declarations.
+
+use std::path::PathBuf;
+
+fn main() {
+    let algo = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../../algo");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap());
+    // bindgen writes one real C function per inline one, which cc then compiles.
+    let wrappers = out.join("wrappers.c");
+    println!("cargo::rerun-if-changed={}", algo.display());
+
+    bindgen::Builder::default()
+        .header(algo.join("pvtcp.h").to_str().expect("the path of the sources is UTF-8"))
+        .allowlist_item("(pvtcp|PVTCP)_.*")
+        .rustified_enum("pvtcp_timer")
+        .wrap_static_fns(true)
+        .wrap_static_fns_path(&wrappers)
+        .derive_default(true)
+        .rust_target(bindgen::RustTarget::stable(85, 0).expect("a Rust that bindgen knows"))
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .generate()
+        .expect("libclang parses algo/pvtcp.h (libclang-19-dev and clang-19 provide libclang)")
+        .write_to_file(out.join("sys.rs"))
+        .expect("OUT_DIR is writable");
+
+    cc::Build::new()
+        .file(&wrappers)
+        .include(&algo)
+        .std("c11")
+        .warnings(true)
+        .extra_warnings(true)
+        .warnings_into_errors(true)
+        .compile("evenkeel_algo");
+}

@@ -1,0 +1,165 @@
+//! What must hold for any order and timing of events.
+
+use evenkeel_algo::pvtcp::{MAX_EXTENSIONS, POLL_US, Settings, Timer, Vcpu};
+use proptest::prelude::*;
+
+const TIMERS: [Timer; 3] = [Timer::Rto, Timer::Tlp, Timer::Reo];
+
+fn settings() -> impl Strategy<Value = Settings> {
+    (200..1_000_000u32, 0..20_000u32, 0..100_000u32, 0..16u32, any::<[bool; 4]>()).prop_map(
+        |(late_us, hold_min_us, hold_max_us, jit_segments, [hold_rto, hold_tlp, hold_reo, filter_rtt])| Settings {
+            late_us,
+            hold_min_us,
+            hold_max_us,
+            jit_segments,
+            hold_rto,
+            hold_tlp,
+            hold_reo,
+            filter_rtt,
+        },
+    )
+}
+
+fn limit_us(set: &Settings) -> u64 {
+    u64::from(set.hold_max_us.max(set.hold_min_us))
+}
+
+/// A vCPU that comes back at `now_us` after `off_us`.
+fn woken(set: &Settings, now_us: u64, off_us: u64) -> Vcpu {
+    let mut vcpu = Vcpu::default();
+    assert!(vcpu.tick(set, now_us - off_us, now_us, 0));
+    vcpu
+}
+
+#[test]
+fn one_wakeup_from_the_late_tick_to_the_release() {
+    let set = Settings::default();
+    let mut vcpu = Vcpu::default();
+
+    assert!(!vcpu.tick(&set, 4_000, 4_040, 0));
+    assert!(!vcpu.hold(&set, Timer::Rto, 4_050));
+
+    assert!(vcpu.tick(&set, 8_000, 68_000, 0));
+    assert_eq!((vcpu.wake_us(), vcpu.off_us()), (68_000, 60_000));
+    assert!(vcpu.hold(&set, Timer::Rto, 68_010));
+    vcpu.set_holding(true);
+    assert_eq!(vcpu.release_us(&set, 68_010, true), Some(990), "the lower bound, though the backlog is in");
+    assert_eq!(vcpu.release_us(&set, 69_000, false), Some(POLL_US));
+    assert_eq!(vcpu.release_us(&set, 69_200, true), None);
+
+    assert_eq!(vcpu.filter_rtt(&set, 68_300, 800, 61_000), 800, "waited for the vCPU");
+    assert_eq!(vcpu.filter_rtt(&set, 68_300, 800, 250), 250, "sent since");
+    assert_eq!(vcpu.filter_rtt(&set, 90_000, 40_000, 82_000), 82_000, "came in long after the backlog");
+
+    assert!(!vcpu.tick(&set, 72_000, 72_010, 0));
+    assert!(!vcpu.is_waking(&set, 72_020));
+}
+
+#[test]
+fn a_punctual_tick_before_the_lower_bound_does_not_end_the_wakeup() {
+    let set = Settings { hold_min_us: 1_500, ..Settings::default() };
+    let mut vcpu = woken(&set, 100_000, 30_000);
+    assert!(!vcpu.tick(&set, 101_000, 101_005, 0));
+    assert!(vcpu.hold(&set, Timer::Tlp, 101_010));
+    assert!(!vcpu.tick(&set, 102_000, 102_005, 0));
+    assert!(!vcpu.hold(&set, Timer::Tlp, 102_010));
+}
+
+#[test]
+fn the_steal_clock_shows_what_no_late_tick_did() {
+    let set = Settings::default();
+    let mut vcpu = Vcpu::default();
+    assert!(!vcpu.steal(&set, 3_000, 500_000), "nothing to compare with yet");
+    assert!(!vcpu.tick(&set, 4_000, 4_010, 500_000));
+    assert!(!vcpu.steal(&set, 4_020, 501_000));
+    assert!(vcpu.steal(&set, 4_030, 520_000));
+    assert_eq!(vcpu.off_us(), 20_000);
+    assert!(!vcpu.steal(&set, 4_040, 520_000), "seen already");
+
+    let mut vcpu = Vcpu::default();
+    assert!(!vcpu.tick(&set, 4_000, 4_010, 0));
+    assert!(vcpu.tick(&set, 8_000, 40_000, 0));
+    assert!(!vcpu.steal(&set, 40_010, 32_000), "the same absence as the tick's");
+}
+
+#[test]
+fn three_segments_of_a_connection_after_a_wakeup() {
+    let set = Settings { jit_segments: 3, ..Settings::default() };
+    let vcpu = woken(&set, 100_000, 60_000);
+    assert_eq!(vcpu.jit_segments(&set, 100_100, 60_000, 4_000), 3);
+    assert_eq!(vcpu.jit_segments(&set, 100_100, 56_000, 4_000), 3, "ticks round down");
+    assert_eq!(vcpu.jit_segments(&set, 100_200, 0, 4_000), 0, "no longer the first");
+    assert_eq!(vcpu.jit_segments(&set, 104_000, 60_000, 4_000), 0, "the wake-up is over");
+}
+
+proptest! {
+    #[test]
+    fn lateness_alone_makes_a_wakeup(set in settings(), due in 0..1u64 << 50, late in 0..2_000_000u64) {
+        let mut vcpu = Vcpu::default();
+        prop_assert_eq!(vcpu.tick(&set, due, due + late, 0), late > u64::from(set.late_us));
+    }
+
+    #[test]
+    fn without_a_wakeup_nothing_changes(set in settings(), ticks in prop::collection::vec(0..200u64, 1..50),
+                                        srtt in any::<u32>(), sample in any::<i64>(), idle in any::<u32>()) {
+        let mut vcpu = Vcpu::default();
+        let mut now = 0;
+        for late in ticks {
+            let due = now + 4_000;
+            now = due + late;
+            prop_assert!(!vcpu.tick(&set, due, now, 0));
+            for timer in TIMERS {
+                prop_assert!(!vcpu.hold(&set, timer, now));
+            }
+            prop_assert_eq!(vcpu.filter_rtt(&set, now, srtt, sample), sample);
+            prop_assert_eq!(vcpu.jit_segments(&set, now, idle.into(), 4_000), 0);
+        }
+    }
+
+    #[test]
+    fn each_kind_of_timer_has_its_switch(set in settings(), since in 0..200_000u64) {
+        let vcpu = woken(&set, 10_000_000, 2_000_000);
+        let waking = since < limit_us(&set);
+        let held = TIMERS.map(|timer| vcpu.hold(&set, timer, 10_000_000 + since));
+        prop_assert_eq!(held, [set.hold_rto, set.hold_tlp, set.hold_reo].map(|switch| switch && waking));
+    }
+
+    #[test]
+    fn held_timers_run_within_the_bounds(set in settings(), asked_after in 0..5_000u64, in_after in 0..200_000u64) {
+        let wake = 10_000_000;
+        let mut vcpu = woken(&set, wake, 2_000_000);
+        vcpu.set_holding(true);
+        let mut now = wake + asked_after;
+        while let Some(wait) = vcpu.release_us(&set, now, now >= wake + in_after) {
+            now += u64::from(wait);
+        }
+        let waited = now - wake;
+        prop_assert!(waited >= u64::from(set.hold_min_us));
+        prop_assert!(waited < limit_us(&set) + u64::from(POLL_US) || waited == asked_after);
+    }
+
+    #[test]
+    fn held_timers_run_however_often_the_core_is_lost(set in settings(), on in 1..1_000u64) {
+        let mut now = 10_000_000;
+        let mut vcpu = woken(&set, now, 2_000_000);
+        vcpu.set_holding(true);
+        let mut wakeups = 0;
+        while vcpu.release_us(&set, now + on, false).is_some() {
+            now += on + 2_000_000;
+            prop_assert!(vcpu.tick(&set, now - 2_000_000, now, 0));
+            wakeups += 1;
+            prop_assert!(wakeups <= MAX_EXTENSIONS + 1);
+        }
+    }
+
+    #[test]
+    fn a_sample_stays_or_becomes_srtt(set in settings(), since in 0..200_000u64, srtt in any::<u32>(),
+                                      sample in prop_oneof![any::<i64>(), -10..400_000i64]) {
+        let wake = 10_000_000;
+        let vcpu = woken(&set, wake, 2_000_000);
+        let now = wake + since;
+        let filtered = vcpu.filter_rtt(&set, now, srtt, sample);
+        let spoilt = set.filter_rtt && srtt != 0 && since < limit_us(&set) && sample > since as i64;
+        prop_assert_eq!(filtered, if spoilt { sample.min(srtt.into()) } else { sample });
+    }
+}
