@@ -355,7 +355,15 @@ pub struct Pvtcp {
 
 impl Default for Pvtcp {
     fn default() -> Self {
-        Self { mode: Mode::Off, hold_rto: true, hold_tlp: true, hold_reo: true, rtt_filter: true, quick_ack: false, reloads: 0 }
+        Self {
+            mode: Mode::Off,
+            hold_rto: true,
+            hold_tlp: true,
+            hold_reo: true,
+            rtt_filter: true,
+            quick_ack: false,
+            reloads: 0,
+        }
     }
 }
 

@@ -65,3 +65,57 @@ pub(crate) fn series_name(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn series_names(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": series_name(generator), "uniqueItems": true, "minItems": 1 })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::KEYWORDS;
+
+    fn each(schema: &Value, see: &mut dyn FnMut(&serde_json::Map<String, Value>)) {
+        let Value::Object(map) = schema else { return };
+        see(map);
+        for (key, below) in map {
+            match (key.as_str(), below) {
+                ("properties", Value::Object(properties)) => properties.values().for_each(|p| each(p, see)),
+                ("oneOf" | "anyOf", Value::Array(all)) => all.iter().for_each(|s| each(s, see)),
+                ("items" | "additionalProperties" | "propertyNames", below) => each(below, see),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_check_knows_every_keyword_of_the_schema() {
+        const NOTES: &[&str] = &["$schema", "title", "description", "default", "format"];
+        each(&SCHEMA, &mut |map| {
+            for key in map.keys().map(String::as_str) {
+                assert!(KEYWORDS.contains(&key) || NOTES.contains(&key), "`check` does not know `{key}`");
+            }
+        });
+    }
+
+    #[test]
+    fn every_number_is_bounded_and_every_pattern_compiles() {
+        each(&SCHEMA, &mut |map| {
+            if map.get("type").is_some_and(|t| t == "integer") {
+                let bounded = ["minimum", "maximum"].iter().all(|key| map.get(*key).is_some_and(Value::is_i64));
+                assert!(bounded, "no bounds: {map:?}");
+            }
+            if let Some(pattern) = map.get("pattern") {
+                regex_lite::Regex::new(pattern.as_str().unwrap()).unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn every_key_is_described() {
+        each(&SCHEMA, &mut |map| {
+            for (key, property) in map.get("properties").and_then(Value::as_object).into_iter().flatten() {
+                assert!(
+                    property.get("description").is_some() || property.get("const").is_some(),
+                    "`{key}` has no description"
+                );
+            }
+        });
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-use crate::check::{check, descend, show, unknown_key};
+use crate::check::{check, descend, or_list, segment, show, unknown_key};
 use crate::error::{Invalid, Problem, ScenarioError};
 use crate::format::{Axis, Scenario};
 use crate::load::{LoadedScenario, deserialize, tree};
@@ -33,8 +33,6 @@ pub struct Point {
     pub label: String,
     /// Dotted key to value.
     pub set: BTreeMap<String, Value>,
-    /// Where the label's values stand, for errors: dotted key to path in the file.
-    pub(crate) paths: BTreeMap<String, String>,
 }
 
 /// All cells, the last axis fastest.
@@ -60,33 +58,23 @@ pub fn run_seed(scenario_seed: u64, repetition: u32) -> u64 {
 impl Axis {
     /// Labels in their order, with what each sets.
     pub fn points(&self) -> Vec<Point> {
-        self.points_at("axes[?]")
-    }
-
-    /// As [`Axis::points`]; `path` is where the axis stands.
-    pub(crate) fn points_at(&self, path: &str) -> Vec<Point> {
-        let of_value = |(index, value): (usize, &Value)| {
-            let label = self.labels.get(index).cloned().unwrap_or_else(|| as_label(value));
-            let key = self.key.clone().unwrap_or_default();
-            Point {
-                label,
-                set: [(key.clone(), value.clone())].into(),
-                paths: [(key, format!("{path}.values[{index}]"))].into(),
-            }
-        };
-        let of_variant = |(index, variant): (usize, &crate::format::Variant)| {
-            let at =
-                |key: &String| (key.clone(), format!("{path}.variants[{index}].set.{}", crate::check::segment(key)));
-            Point {
-                label: variant.label.clone(),
-                set: variant.set.clone(),
-                paths: variant.set.keys().map(at).collect(),
-            }
+        let of_value = |(index, value): (usize, &Value)| Point {
+            label: self.labels.get(index).cloned().unwrap_or_else(|| as_label(value)),
+            set: self.key.iter().map(|key| (key.clone(), value.clone())).collect(),
         };
         if self.variants.is_empty() {
             self.values.iter().enumerate().map(of_value).collect()
         } else {
-            self.variants.iter().enumerate().map(of_variant).collect()
+            self.variants.iter().map(|v| Point { label: v.label.clone(), set: v.set.clone() }).collect()
+        }
+    }
+
+    /// Where the file has the value that a point gives to a key.
+    pub(crate) fn place(&self, axis: usize, point: usize, key: &str) -> String {
+        if self.variants.is_empty() {
+            format!("axes[{axis}].values[{point}]")
+        } else {
+            format!("axes[{axis}].variants[{point}].set.{}", segment(key))
         }
     }
 }
@@ -98,8 +86,7 @@ fn as_label(value: &Value) -> String {
 
 /// Expands and checks every cell. The axes themselves have passed [`validate::axes`].
 pub(crate) fn expand(scenario: &Scenario, tree: &Table) -> Result<Vec<Cell>, Vec<Problem>> {
-    let axes: Vec<Vec<Point>> =
-        scenario.axes.iter().enumerate().map(|(index, axis)| axis.points_at(&format!("axes[{index}]"))).collect();
+    let axes: Vec<Vec<Point>> = scenario.axes.iter().map(Axis::points).collect();
     check_points(scenario, &axes)?;
     let mut base = tree.clone();
     // What shows and compares cells is no part of a cell.
@@ -107,30 +94,29 @@ pub(crate) fn expand(scenario: &Scenario, tree: &Table) -> Result<Vec<Cell>, Vec
         base.remove(key);
     }
     let mut cells = Vec::new();
-    let mut problems: Vec<Problem> = Vec::new();
+    let mut problems = BTreeMap::new();
     let count = axes.iter().map(Vec::len).product();
     for number in 0..count {
-        let points = points_of(number, &axes);
+        let positions = positions(number, &axes);
+        let points = || axes.iter().zip(&positions).map(|(points, position)| &points[*position]);
         let mut tree = base.clone();
-        for (key, value) in points.iter().flat_map(|p| &p.set) {
+        for (key, value) in points().flat_map(|p| &p.set) {
             set(&mut tree, key, value.clone());
         }
-        let labels: Vec<(String, String)> =
-            scenario.axes.iter().zip(&points).map(|(axis, point)| (axis.name.clone(), point.label.clone())).collect();
+        let labels: Vec<_> =
+            scenario.axes.iter().zip(points()).map(|(axis, p)| (axis.name.clone(), p.label.clone())).collect();
         match check_cell(&tree) {
             Ok(scenario) => cells.push(Cell { labels, scenario }),
             Err(found) => {
                 for problem in found {
                     // Many cells share a fault: say it once, with the first cell that has it.
-                    let same = |known: &Problem| known.message.starts_with(&problem.message);
-                    if !problems.iter().any(same) {
-                        problems.push(in_cell(problem, &labels, &points));
-                    }
+                    let same = (problem.key.clone(), problem.message.clone());
+                    problems.entry(same).or_insert_with(|| in_cell(&problem, scenario, &labels, &positions));
                 }
             }
         }
     }
-    if problems.is_empty() { Ok(cells) } else { Err(problems) }
+    if problems.is_empty() { Ok(cells) } else { Err(problems.into_values().collect()) }
 }
 
 fn check_cell(tree: &Table) -> Result<Scenario, Vec<Problem>> {
@@ -146,13 +132,16 @@ fn check_cell(tree: &Table) -> Result<Scenario, Vec<Problem>> {
     Err(problems)
 }
 
-fn in_cell(problem: Problem, labels: &[(String, String)], points: &[&Point]) -> Problem {
+/// A cell's problem, placed where an axis sets the key, if one does.
+fn in_cell(problem: &Problem, scenario: &Scenario, labels: &[(String, String)], positions: &[usize]) -> Problem {
     let cell: Vec<String> = labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
-    let message = format!("{} (key `{}` in the cell {})", problem.message, problem.key, cell.join(", "));
-    // Placed where an axis sets the key, if one does.
-    let place =
-        points.iter().flat_map(|p| &p.paths).find(|(key, _)| covers(key, &problem.key) || covers(&problem.key, key));
-    Problem::at(place.map_or(problem.key.clone(), |(_, path)| path.clone()), message)
+    let message = format!("`{}` {} (in the cell {})", problem.key, problem.message, cell.join(", "));
+    let related = |key: &str| covers(key, &problem.key) || covers(&problem.key, key);
+    let place = scenario.axes.iter().enumerate().zip(positions).find_map(|((index, axis), position)| {
+        let key = axis.points().swap_remove(*position).set.into_keys().find(|key| related(key))?;
+        Some(axis.place(index, *position, &key))
+    });
+    Problem::at(place.unwrap_or_else(|| problem.key.clone()), message)
 }
 
 /// Whether `outer` is `inner` or a table around it.
@@ -160,66 +149,75 @@ pub(crate) fn covers(outer: &str, inner: &str) -> bool {
     inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-fn points_of(number: usize, axes: &[Vec<Point>]) -> Vec<&Point> {
+/// Position on each axis of the cell with this number, the last axis fastest.
+fn positions(number: usize, axes: &[Vec<Point>]) -> Vec<usize> {
     let mut rest = number;
-    let mut points: Vec<&Point> = axes
-        .iter()
-        .rev()
-        .map(|axis| {
-            let point = &axis[rest % axis.len()];
-            rest /= axis.len();
-            point
-        })
-        .collect();
-    points.reverse();
-    points
+    let mut positions: Vec<usize> = Vec::with_capacity(axes.len());
+    for points in axes.iter().rev() {
+        positions.push(rest % points.len());
+        rest /= points.len();
+    }
+    positions.reverse();
+    positions
 }
 
 /// Checks each point's keys and values by themselves, so that an error names axis, key and value.
 fn check_points(scenario: &Scenario, axes: &[Vec<Point>]) -> Result<(), Vec<Problem>> {
     let mut problems = Vec::new();
-    for (axis, points) in scenario.axes.iter().zip(axes) {
-        for point in points {
+    for (index, (axis, points)) in scenario.axes.iter().zip(axes).enumerate() {
+        for (position, point) in points.iter().enumerate() {
             for (key, value) in &point.set {
-                let path = &point.paths[key];
-                if let Err(why) = check_override(scenario, key, value) {
-                    // An unknown key is unknown for all values of an axis.
-                    let path = if axis.key.is_some() && why.about_key {
-                        path.replace(&path[path.rfind(".values").unwrap_or(path.len())..], ".key")
-                    } else {
-                        path.clone()
-                    };
-                    let label = if why.about_key { String::new() } else { format!(", value {}", show(value)) };
-                    problems
-                        .push(Problem::at(path, format!("axis `{}`, key `{key}`{label}: {}", axis.name, why.message)));
+                let problem = match check_override(scenario, key, value) {
+                    Ok(()) => continue,
+                    Err(BadOverride::Key(why)) => {
+                        // One key for all values of an axis: its values all give the same problem, which stands at the key.
+                        let place = if axis.key.is_some() {
+                            format!("axes[{index}].key")
+                        } else {
+                            axis.place(index, position, key)
+                        };
+                        Problem::at(place, format!("axis `{}`, key `{key}`: {why}", axis.name))
+                    }
+                    Err(BadOverride::Value(why)) => {
+                        let message = format!("axis `{}`, key `{key}`, value {}: {why}", axis.name, show(value));
+                        Problem::at(axis.place(index, position, key), message)
+                    }
+                };
+                if !problems.contains(&problem) {
+                    problems.push(problem);
                 }
             }
         }
     }
-    problems.dedup();
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-struct BadOverride {
-    about_key: bool,
-    message: String,
+/// What is wrong with an override.
+enum BadOverride {
+    /// There is no such key, or it cannot be varied.
+    Key(String),
+    /// The key does not take this value.
+    Value(String),
 }
 
 fn check_override(scenario: &Scenario, key: &str, value: &Value) -> Result<(), BadOverride> {
-    let about_key = |message: String| BadOverride { about_key: true, message };
     let segments: Vec<&str> = key.split('.').collect();
     if !VARIABLE.contains(&segments[0]) {
-        return Err(about_key(unknown_key(segments[0], VARIABLE)));
+        let message = match SCHEMA["properties"].get(segments[0]) {
+            Some(_) => format!("cannot be varied; can be: {}", VARIABLE.join(", ")),
+            None => unknown_key(segments[0], VARIABLE),
+        };
+        return Err(BadOverride::Key(message));
     }
     if let ["vms", group, ..] = segments[..] {
-        let groups: Vec<&str> = scenario.vms.keys().map(String::as_str).collect();
-        if !groups.contains(&group) {
-            return Err(about_key(format!("no group of VMs is called `{group}`; groups are: {}", groups.join(", "))));
+        if !scenario.vms.contains_key(group) {
+            let groups: Vec<&String> = scenario.vms.keys().collect();
+            return Err(BadOverride::Key(format!("no group of VMs is called `{group}`; must be {}", or_list(&groups))));
         }
     }
     let schema = descend(&SCHEMA, &segments).map_err(|(depth, allowed)| {
         let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
-        about_key(match &allowed[..] {
+        BadOverride::Key(match &allowed[..] {
             [] => format!("`{}` is no table", segments[..depth].join(".")),
             allowed => format!("`{}`: {}", segments[depth], unknown_key(segments[depth], allowed)),
         })
@@ -228,10 +226,8 @@ fn check_override(scenario: &Scenario, key: &str, value: &Value) -> Result<(), B
     check(schema, value, "", &mut problems);
     match problems.into_iter().next() {
         None => Ok(()),
-        Some(problem) if problem.key.is_empty() => Err(BadOverride { about_key: false, message: problem.message }),
-        Some(problem) => {
-            Err(BadOverride { about_key: false, message: format!("`{}` {}", problem.key, problem.message) })
-        }
+        Some(problem) if problem.key.is_empty() => Err(BadOverride::Value(problem.message)),
+        Some(problem) => Err(BadOverride::Value(format!("`{}`: {}", problem.key, problem.message))),
     }
 }
 

@@ -6,8 +6,8 @@ use toml::{Table, Value};
 
 use crate::check::{join, or_list, segment};
 use crate::error::Problem;
-use crate::format::{Mode, Plot, Scenario, VmGroup, Workload};
-use crate::sweep::{Cell, MAX_CELLS, VARIABLE, covers};
+use crate::format::{Axis, Mode, Network, Plot, Record, Scenario, VmGroup, Workload};
+use crate::sweep::{Cell, MAX_CELLS, Point, VARIABLE, covers};
 
 /// Most VMs in all groups together.
 pub const MAX_VMS: u32 = 64;
@@ -95,15 +95,11 @@ pub(crate) fn axes(scenario: &Scenario) -> Vec<Problem> {
                 problem("", format!("two points of axis `{}` are labelled `{}`", axis.name, point.label));
             }
         }
-        for variant in axis.variants.iter().filter(|v| v.set.is_empty()) {
-            // A variant may change nothing: the scenario as written is a point like others. All of them may not.
-            if axis.variants.iter().all(|v| v.set.is_empty()) {
-                problem("", format!("variant `{}` of axis `{}` sets nothing", variant.label, axis.name));
-            }
+        // One variant may change nothing: the scenario as written is a point like others.
+        if axis.variants.iter().filter(|v| v.set.is_empty()).count() > 1 {
+            problem("", format!("more than one variant of axis `{}` sets nothing", axis.name));
         }
-        let keys = |axis: &crate::format::Axis| {
-            axis.points().into_iter().flat_map(|p| p.set.into_keys()).collect::<BTreeSet<_>>()
-        };
+        let keys = |axis: &Axis| axis.points().into_iter().flat_map(|p| p.set.into_keys()).collect::<BTreeSet<_>>();
         for other in &scenario.axes[..index] {
             let others = keys(other);
             for key in keys(axis).iter().filter(|key| others.iter().any(|o| covers(o, key) || covers(key, o))) {
@@ -157,52 +153,32 @@ pub(crate) fn report(scenario: &Scenario) -> Vec<Problem> {
     problems
 }
 
-/// Settings that are written down but act in no cell.
+/// Settings that are written down, differ from their default, and act in no cell.
 pub(crate) fn idle(scenario: &Scenario, tree: &Table, cells: &[Cell]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut judge = |key: &str, path: &str, cells: &mut dyn Iterator<Item = &Cell>| {
-        let mut reason = None;
-        for cell in cells {
-            match why_idle(key, &cell.scenario) {
-                Some(why) => reason = Some(why),
-                None => return,
-            }
-        }
-        if let Some(why) = reason {
-            problems.push(Problem::at(path, format!("has no effect: {why}")));
+    let mut judge = |(key, value): &(String, Value), place: &str, cells: &mut dyn Iterator<Item = &Cell>| {
+        let reasons: Option<Vec<_>> = cells.map(|cell| why_idle(key, &cell.scenario)).collect();
+        if let Some(why) = reasons.and_then(|all| all.first().copied()).filter(|_| !is_default(key, value)) {
+            problems.push(Problem::at(place, format!("`{key}` has no effect: {why}")));
         }
     };
-    let axes: Vec<_> =
-        scenario.axes.iter().enumerate().map(|(i, axis)| (axis, axis.points_at(&format!("axes[{i}]")))).collect();
+    let axes: Vec<Vec<Point>> = scenario.axes.iter().map(Axis::points).collect();
     let overridden = |cell: &Cell, key: &str| {
-        axes.iter().zip(&cell.labels).any(|((_, points), (_, label))| {
-            points.iter().any(|p| p.label == *label && p.set.keys().any(|set| covers(set, key)))
-        })
+        let chosen =
+            axes.iter().zip(&cell.labels).filter_map(|(points, (_, label))| points.iter().find(|p| p.label == *label));
+        chosen.flat_map(|p| p.set.keys()).any(|set| covers(set, key))
     };
-    let mut written = Vec::new();
     for root in VARIABLE {
-        if let Some(value) = tree.get(*root) {
-            leaves(root, value, &mut written);
+        for leaf in tree.get(*root).map(|value| leaves(root, value)).unwrap_or_default() {
+            judge(&leaf, &leaf.0, &mut cells.iter().filter(|cell| !overridden(cell, &leaf.0)));
         }
     }
-    for (key, _) in &written {
-        judge(key, key, &mut cells.iter().filter(|cell| !overridden(cell, key)));
-    }
-    for (position, (_, points)) in axes.iter().enumerate() {
-        for point in points {
+    for (index, (axis, points)) in scenario.axes.iter().zip(&axes).enumerate() {
+        for (position, point) in points.iter().enumerate() {
             for (key, value) in &point.set {
-                let mut written = Vec::new();
-                leaves(key, value, &mut written);
-                for (leaf, value) in &written {
-                    // Switching a thing off, or setting what holds anyway, is how variants are told apart: only what asks for an effect counts.
-                    if asks_for_nothing(leaf, value) {
-                        continue;
-                    }
-                    judge(
-                        leaf,
-                        &point.paths[key],
-                        &mut cells.iter().filter(|cell| cell.labels[position].1 == point.label),
-                    );
+                for leaf in leaves(key, value) {
+                    let place = axis.place(index, position, key);
+                    judge(&leaf, &place, &mut cells.iter().filter(|cell| cell.labels[index].1 == point.label));
                 }
             }
         }
@@ -265,16 +241,27 @@ fn kind(workload: &Workload) -> &'static str {
     }
 }
 
-fn leaves(key: &str, value: &Value, found: &mut Vec<(String, Value)>) {
+/// Every dotted key at and below `key` that is no table.
+fn leaves(key: &str, value: &Value) -> Vec<(String, Value)> {
     match value {
-        Value::Table(table) => table.iter().for_each(|(below, value)| leaves(&join(key, below), value, found)),
-        leaf => found.push((key.to_owned(), leaf.clone())),
+        Value::Table(table) => table.iter().flat_map(|(below, value)| leaves(&join(key, below), value)).collect(),
+        leaf => vec![(key.to_owned(), leaf.clone())],
     }
 }
 
-fn asks_for_nothing(key: &str, value: &Value) -> bool {
-    let core = key.ends_with(".core.slice_ms") || key.ends_with(".core.slice_jitter") || key.ends_with(".core.load");
-    core || matches!(value, Value::Boolean(false)) || value.as_integer() == Some(0)
+/// Whether a value is what holds without it.
+fn is_default(key: &str, value: &Value) -> bool {
+    let (table, rest) = match key.split('.').collect::<Vec<_>>()[..] {
+        ["network", ref rest @ ..] => (Value::try_from(Network::default()), rest.to_vec()),
+        ["record", ref rest @ ..] => (Value::try_from(Record::default()), rest.to_vec()),
+        ["vms", _, ref rest @ ..] => (Value::try_from(VmGroup::default()), rest.to_vec()),
+        _ => return false,
+    };
+    let default = rest.iter().try_fold(table.unwrap_or(Value::Boolean(false)), |at, key| at.get(key).cloned());
+    match (default, value) {
+        (Some(Value::Float(default)), Value::Integer(value)) => default == *value as f64,
+        (default, value) => default.as_ref() == Some(value),
+    }
 }
 
 /// Why a setting does nothing in a cell; None if it does something, or may.
@@ -338,7 +325,7 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
             why_no_series("meas_rtt_ms", scenario)
         }
         "queue_mean_segments" | "queue_max_segments" => why_no_series("queue_segments", scenario),
-        "time_s" | "sender_cpu" | "receiver_cpu" => None,
+        "time_s" | "sender_cpu" | "receiver_cpu" | "kernel_complaints" => None,
         pvtcp if pvtcp.starts_with("pvtcp_") => {
             scenario.vms.values().all(|g| g.pvtcp.mode == Mode::Off).then_some("PVTCP is off in all groups")
         }

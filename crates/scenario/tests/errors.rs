@@ -1,0 +1,117 @@
+//! What people read when a scenario file is wrong: one snapshot per case.
+
+use evenkeel_scenario::{Scenario, ScenarioError};
+
+const VALID: &str = r#"schema = 1
+name = "case"
+title = "A case"
+duration_ms = 5000
+
+[network]
+rate_mbit = 100
+
+[vms.sender]
+core = { vms_per_core = 3 }
+
+[vms.receiver]
+
+[workload]
+kind = "strobe"
+from = "sender"
+to = "receiver"
+block_kib = 64
+"#;
+
+fn errors(text: &str) -> String {
+    match Scenario::from_str(text, "case.toml") {
+        Ok(_) => "no error".to_owned(),
+        Err(error @ ScenarioError::Invalid(_)) => error.to_string(),
+        Err(other) => panic!("unexpected kind of error: {other:?}"),
+    }
+}
+
+/// The valid scenario with a piece replaced.
+fn with(from: &str, to: &str) -> String {
+    assert!(VALID.contains(from), "{from} is not in the valid scenario");
+    errors(&VALID.replace(from, to))
+}
+
+/// The valid scenario with lines added.
+fn plus(lines: &str) -> String {
+    errors(&format!("{VALID}\n{lines}"))
+}
+
+macro_rules! cases {
+    ($($name:ident: $errors:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            insta::assert_snapshot!($errors);
+        })*
+    };
+}
+
+cases! {
+    valid: errors(VALID);
+    empty_file: errors("");
+    not_toml: with("[workload]", "[workload");
+    duplicate_key: with("duration_ms = 5000", "duration_ms = 5000\nduration_ms = 6000");
+    unknown_key_close_to_one: with("duration_ms = 5000", "duration_ms = 5000\nrepetition = 2");
+    unknown_key_far_from_all: plus("[record]\nfrobnicate = true");
+    unknown_table: plus("[netwrk]\nrate_mbit = 5");
+    unknown_key_in_workload: with("block_kib = 64", "block_kib = 64\nflows = 2");
+    unknown_workload: with("\"strobe\"", "\"strobes\"");
+    workload_without_kind: with("kind = \"strobe\"\n", "");
+    workload_lacks_a_key: with("block_kib = 64\n", "");
+    number_out_of_bounds: with("rate_mbit = 100", "rate_mbit = 400001\nmtu_bytes = 68");
+    number_is_negative: with("duration_ms = 5000", "duration_ms = -1");
+    number_is_text: with("rate_mbit = 100", "rate_mbit = \"100\"");
+    number_is_not_finite: with("vms_per_core = 3", "vms_per_core = 3, load = nan");
+    whole_number_has_a_fraction: with("rate_mbit = 100", "rate_mbit = 99.5");
+    unknown_kernel: with("[vms.receiver]", "[vms.receiver]\nkernel = \"6.2\"");
+    rto_min_is_another_word: with("[vms.receiver]", "[vms.receiver]\ntcp = { rto_min_us = \"small\" }");
+    rto_min_is_too_small: with("[vms.receiver]", "[vms.receiver]\ntcp = { rto_min_us = 200 }");
+    bad_name: with("\"case\"", "\"Case 1\"");
+    bad_group_name: with("[vms.receiver]", "[vms.Receiver]");
+    newer_schema: with("schema = 1", "schema = 2");
+    several_at_once: with("duration_ms = 5000", "duration = 5000\nrepetitions = 0\nseed = \"x\"");
+    unknown_group: with("to = \"receiver\"", "to = \"reciever\"");
+    same_group_on_both_ends: with("to = \"receiver\"", "to = \"sender\"");
+    group_without_use: plus("[vms.third]");
+    too_many_vms: with("[vms.receiver]", "count = 64\n[vms.receiver]");
+    two_receivers_of_a_strobe: with("[vms.receiver]", "[vms.receiver]\ncount = 2");
+    block_smaller_than_its_senders_need: with("block_kib = 64", "block_kib = 0");
+    setting_without_effect_alone_on_a_core: with("vms_per_core = 3", "slice_ms = 10");
+    setting_without_effect_in_an_unshaped_port: with("rate_mbit = 100", "rate_mbit = 0\nbuffer_segments = 16");
+    setting_without_effect_with_pvtcp_off: with("[vms.receiver]", "[vms.receiver]\npvtcp = { quick_ack = true }");
+    setting_without_effect_on_the_other_end: with("[vms.receiver]", "[vms.receiver]\ntcp = { send_buffer_bytes = 65536 }");
+    setting_without_effect_for_a_ping: errors(
+        &VALID.replace("\"strobe\"", "\"ping\"").replace("block_kib = 64", "interval_ms = 10")
+            .replace("[vms.receiver]", "[vms.receiver]\ntcp = { era = \"paper\" }")
+    );
+    unknown_column: plus("[report]\ncolumns = [\"goodput\", \"blocks\", \"blocks\"]");
+    empty_column: plus("[report]\ncolumns = [\"rtt_p50_ms\", \"queue_max_segments\", \"rto_runs_1\"]");
+    unknown_plot: plus("[[report.plots]]\nkind = \"pie\"\ntitle = \"Pie\"");
+    plot_of_an_unknown_axis: plus("[[report.plots]]\nkind = \"bars\"\ntitle = \"Bars\"\nmetric = \"blocks\"\nx = \"rto\"");
+    empty_plot: plus("[[report.plots]]\nkind = \"series\"\ntitle = \"Series\"\nseries = [\"meas_rtt_ms\"]");
+    paper_names_no_axis: plus("[[paper]]\nsource = \"Table I\"\ncell = { rto = \"1 ms\" }\nvalues = { timeout = 3 }");
+    paper_names_no_label: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [64, 128]\n[[paper]]\nsource = \"T\"\ncell = { block = \"256\" }\nvalues = { timeouts = 3 }");
+    axis_without_values: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"");
+    axis_without_key: plus("[[axes]]\nname = \"block\"\nvalues = [1]");
+    axis_with_both: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [1]\nvariants = [{ label = \"a\", set = {} }]");
+    axis_with_too_few_labels: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [1, 2]\nlabels = [\"one\"]");
+    axis_twice: plus("[[axes]]\nname = \"b\"\nkey = \"workload.block_kib\"\nvalues = [1]\n[[axes]]\nname = \"b\"\nkey = \"workload.block_kib\"\nvalues = [2, 2]");
+    axis_with_an_unknown_key: plus("[[axes]]\nname = \"rto\"\nkey = \"vms.sender.tcp.rto_min\"\nvalues = [10000, 20000]");
+    axis_with_an_unknown_group: plus("[[axes]]\nname = \"n\"\nkey = \"vms.senders.count\"\nvalues = [1, 2]");
+    axis_that_cannot_be_varied: plus("[[axes]]\nname = \"seed\"\nkey = \"seed\"\nvalues = [1, 2]");
+    axis_with_a_bad_value: plus("[[axes]]\nname = \"n\"\nkey = \"vms.sender.count\"\nvalues = [1, 65, \"many\"]");
+    axis_with_a_bad_variant: plus("[[axes]]\nname = \"a\"\nvariants = [{ label = \"x\", set = { \"vms.sender.tcp.era\" = \"old\" } }]");
+    axis_that_makes_a_bad_cell: plus("[[axes]]\nname = \"n\"\nkey = \"vms.receiver.count\"\nvalues = [1, 2]");
+    axis_value_without_effect: plus("[[axes]]\nname = \"p\"\nvariants = [{ label = \"x\", set = { \"vms.sender.pvtcp.hold_rto\" = false } }]");
+    too_many_cells: {
+        let axis = |name: &str, key: &str| {
+            let values: Vec<String> = (1..=64).map(|n| n.to_string()).collect();
+            format!("[[axes]]\nname = \"{name}\"\nkey = \"{key}\"\nvalues = [{}]\n", values.join(", "))
+        };
+        plus(&[axis("a", "workload.block_kib"), axis("b", "vms.sender.core.slice_ms"), axis("c", "warmup_ms")].concat())
+    };
+}

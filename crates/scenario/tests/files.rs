@@ -1,0 +1,75 @@
+//! The scenario files that come with evenkeel, and the schema beside them.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_scenario::{Scenario, schema, sweep};
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+fn toml_files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            toml_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "toml") {
+            found.push(path);
+        }
+    }
+}
+
+fn all() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    toml_files(&scenarios(), &mut found);
+    found.sort();
+    assert!(found.len() > 10, "{found:?}");
+    found
+}
+
+#[test]
+fn every_file_is_valid() {
+    for file in all() {
+        let loaded = Scenario::load(&file).unwrap_or_else(|e| panic!("{e}"));
+        let cells = sweep::cells(&loaded).unwrap();
+        let product: usize = loaded.scenario.axes.iter().map(|a| a.points().len()).product();
+        assert_eq!(cells.len(), product, "{}", file.display());
+    }
+}
+
+#[test]
+fn every_file_is_named_by_its_path_and_names_its_schema() {
+    for file in all() {
+        let name = file.strip_prefix(scenarios()).unwrap().with_extension("");
+        let loaded = Scenario::load(&file).unwrap();
+        assert_eq!(Path::new(&loaded.scenario.name), name);
+        let up = if name.components().count() == 1 { "./" } else { "../" };
+        let first = loaded.text.lines().next().unwrap();
+        assert_eq!(first, format!("#:schema {up}scenario.schema.json"), "{}", file.display());
+    }
+}
+
+#[test]
+fn every_paper_figure_has_a_source_that_is_shown() {
+    for file in all() {
+        let scenario = Scenario::load(&file).unwrap().scenario;
+        for figures in &scenario.paper {
+            let shown = figures.values.keys().any(|metric| scenario.report.columns.contains(metric));
+            assert!(shown, "{}: no column shows {}", file.display(), figures.source);
+        }
+    }
+}
+
+#[test]
+fn the_schema_file_is_current() {
+    let file = scenarios().join("scenario.schema.json");
+    let current = schema::text();
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(&file, &current).unwrap();
+    }
+    let there = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        there == current,
+        "scenarios/scenario.schema.json is out of date: run `UPDATE_SCHEMA=1 cargo test -p evenkeel-scenario`"
+    );
+}

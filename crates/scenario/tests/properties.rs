@@ -1,0 +1,187 @@
+//! What holds for any scenario, and for any text.
+
+use std::collections::BTreeMap;
+
+use evenkeel_scenario::format::{
+    CoreSharing, Era, GuestTcp, Kernel, Mode, Network, Pvtcp, Record, ReportSpec, RtoMin, RtoMinWord, Scenario,
+    VmGroup, Workload,
+};
+use evenkeel_scenario::sweep;
+use proptest::option;
+use proptest::prelude::*;
+
+const DEMO: &str = include_str!("../../../scenarios/demo.toml");
+
+fn core() -> impl Strategy<Value = CoreSharing> {
+    let shared = (2..=16u32, 1.0..=1000.0f64, 0.0..=1.0f64, 0.0..=1.0f64);
+    let shared = shared.prop_map(|(vms_per_core, slice_ms, slice_jitter, load)| CoreSharing {
+        vms_per_core,
+        slice_ms,
+        slice_jitter,
+        load,
+    });
+    prop_oneof![Just(CoreSharing::default()), shared]
+}
+
+fn tcp() -> impl Strategy<Value = GuestTcp> {
+    let rto_min_us = prop_oneof![
+        Just(RtoMin::Word(RtoMinWord::Smallest)),
+        Just(RtoMin::Word(RtoMinWord::Default)),
+        (1000..=60_000_000u32).prop_map(RtoMin::Us),
+    ];
+    let era = prop_oneof![Just(Era::Current), Just(Era::Paper)];
+    let switches = (option::of(any::<bool>()), option::of(any::<bool>()), option::of(any::<bool>()));
+    (era, rto_min_us, option::of("[a-z0-9_-]{1,15}"), switches).prop_map(
+        |(era, rto_min_us, congestion_control, switches)| GuestTcp {
+            era,
+            rto_min_us,
+            congestion_control,
+            rack: switches.0,
+            timestamps: switches.1,
+            f_rto: switches.2,
+            ..GuestTcp::default()
+        },
+    )
+}
+
+fn pvtcp() -> impl Strategy<Value = Pvtcp> {
+    let on = (any::<bool>(), any::<[bool; 5]>()).prop_map(|(observe, switches)| {
+        let [hold_rto, hold_tlp, hold_reo, rtt_filter, quick_ack] = switches;
+        let mode = if observe { Mode::Observe } else { Mode::Enforce };
+        Pvtcp { mode, hold_rto, hold_tlp, hold_reo, rtt_filter, quick_ack, ..Pvtcp::default() }
+    });
+    prop_oneof![Just(Pvtcp::default()), on]
+}
+
+fn group(count: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = VmGroup> {
+    let kernel = prop_oneof![Just(Kernel::V6_1), Just(Kernel::V6_12), Just(Kernel::Newest)];
+    let sizes = (count, 1..=8u32, 96..=4096u32, 1..=1_000_000u32);
+    (kernel, sizes, core(), tcp(), pvtcp()).prop_map(
+        |(kernel, (count, vcpus, memory_mib, port_queue_segments), core, tcp, pvtcp)| VmGroup {
+            count,
+            kernel,
+            vcpus,
+            memory_mib,
+            core,
+            port_queue_segments,
+            tcp,
+            pvtcp,
+        },
+    )
+}
+
+fn workload() -> impl Strategy<Value = Workload> {
+    let ends = || ("sender".to_owned(), "receiver".to_owned());
+    prop_oneof![
+        (1..=1000u32).prop_map(move |flows| {
+            let (from, to) = ends();
+            Workload::Bulk { from, to, flows }
+        }),
+        (1..=1_048_576u32, 0..=10_000_000u32).prop_map(move |(block_kib, requests)| {
+            let (from, to) = ends();
+            Workload::Strobe { from, to, block_kib, requests }
+        }),
+        (1..=1000u32).prop_map(move |flows| {
+            let (from, to) = ends();
+            Workload::Iperf3 { from, to, flows }
+        }),
+    ]
+}
+
+fn scenario() -> impl Strategy<Value = Scenario> {
+    let texts = ("[a-z0-9][a-z0-9/-]{0,40}", "\\PC{1,40}", any::<String>(), any::<String>());
+    let times = (0..=i64::MAX as u64, 1..=1000u32, 100..=3_600_000u64, 0..=600_000u64);
+    let network = (1..=400_000u32, 1..=1_000_000u32, 0..=10_000_000u32, 576..=9000u32, any::<bool>()).prop_map(
+        |(rate_mbit, buffer_segments, delay_us, mtu_bytes, segmentation_offload)| Network {
+            rate_mbit,
+            buffer_segments,
+            delay_us,
+            mtu_bytes,
+            segmentation_offload,
+        },
+    );
+    let record =
+        (0..=60_000u32, any::<bool>(), 0..=60_000u32).prop_map(|(tcp_info_period_ms, capture, queue_period_ms)| {
+            Record { tcp_info_period_ms, capture, queue_period_ms }
+        });
+    (texts, times, network, group(1..=63), group(1..=1), workload(), record).prop_map(
+        |(
+            (name, title, description, source),
+            (seed, repetitions, duration_ms, warmup_ms),
+            network,
+            sender,
+            receiver,
+            workload,
+            record,
+        )| {
+            Scenario {
+                schema: 1,
+                name,
+                title,
+                description,
+                source,
+                seed,
+                repetitions,
+                duration_ms,
+                warmup_ms,
+                network,
+                vms: BTreeMap::from([("sender".to_owned(), sender), ("receiver".to_owned(), receiver)]),
+                workload,
+                record,
+                axes: vec![],
+                paper: vec![],
+                report: ReportSpec::default(),
+            }
+        },
+    )
+}
+
+/// Cuts and pastes as an editor slip would.
+fn slip(text: &str, (at, length, insert): (prop::sample::Index, usize, String)) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    if chars.is_empty() {
+        return insert;
+    }
+    let at = at.index(chars.len());
+    let end = (at + length).min(chars.len());
+    chars[..at].iter().copied().chain(insert.chars()).chain(chars[end..].iter().copied()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_valid_scenario_reads_back_as_written(scenario in scenario()) {
+        let text = toml::to_string(&scenario).unwrap();
+        let loaded = Scenario::from_str(&text, "x.toml").map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+        prop_assert_eq!(&loaded.scenario, &scenario);
+        let cells = sweep::cells(&loaded).unwrap();
+        prop_assert_eq!(cells.len(), 1);
+    }
+
+    #[test]
+    fn any_text_is_answered(text in any::<String>()) {
+        let _ = Scenario::from_str(&text, "x.toml");
+    }
+
+    #[test]
+    fn a_scenario_with_slips_is_answered(
+        slips in prop::collection::vec((any::<prop::sample::Index>(), 0..12usize, "[ -~\n]{0,6}"), 1..4),
+    ) {
+        let text = slips.into_iter().fold(DEMO.to_owned(), |text, s| slip(&text, s));
+        if let Err(error) = Scenario::from_str(&text, "x.toml") {
+            prop_assert!(error.to_string().lines().all(|line| line.starts_with("x.toml:")), "{}", error);
+        }
+    }
+
+    #[test]
+    fn any_value_of_any_key_is_answered(
+        key in prop_oneof![
+            Just("duration_ms"), Just("network.rate_mbit"), Just("vms.sender.tcp.rto_min_us"), Just("vms.sender.core"),
+            Just("vms.sender"), Just("vms"), Just("workload"), Just("workload.kind"), Just("report"), Just(""), Just("vms..x"),
+        ],
+        value in prop_oneof!["-?[0-9]{1,18}", Just("nan".to_owned()), Just("{}".to_owned()), Just("[]".to_owned()), "\"[a-z]{0,8}\""],
+    ) {
+        let _ = Scenario::from_str(&format!("{DEMO}\n[[axes]]\nname = \"new\"\nkey = \"{key}\"\nvalues = [{value}]"), "x.toml");
+    }
+}
