@@ -1,0 +1,3 @@
+//! What evenkeel does inside a guest.
+
+pub mod pvtcp;

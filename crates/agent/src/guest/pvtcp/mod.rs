@@ -1,0 +1,17 @@
+//! Loads, asks and unloads PVTCP's kernel module.
+
+mod error;
+mod kmsg;
+mod load;
+mod settings;
+mod status;
+
+pub use error::PvtcpError;
+pub use load::{Loaded, load, unload};
+pub use settings::{Kind, PARAMETERS, Parameter, Settings};
+pub use status::{COUNTERS, Status, status};
+
+/// The module's name as the kernel has it.
+pub const MODULE: &str = "evenkeel_pvtcp";
+/// What the kernel shows of the module while it is loaded.
+const SYSFS: &str = "/sys/module/evenkeel_pvtcp";
