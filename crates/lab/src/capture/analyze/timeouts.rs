@@ -1,14 +1,17 @@
 //! Timeouts, and how many follow each other, out of a capture inside the sending VM.
 //!
 //! A capture does not say why a segment was sent again. The rule here, for a retransmission that covers `snd_una`:
-//! - **fast retransmit**, when since the last progress three duplicate ACKs or a SACK of later data have come, the last of them just before:
-//!   an ACK made it, not a timer;
+//! - **fast retransmit**, when since the last progress three duplicate ACKs or a SACK of later data have come, and either the last of them
+//!   just before (an ACK made it, not a timer), or it is the first retransmission at this `snd_una` and less than about an RTO after them
+//!   (the sender's own queue had to drain first);
 //! - **other**, when less than about an RTO has passed since the retransmission timer was set last (by progress, by a retransmission, or by
 //!   data sent when nothing was under way): slow start after a timeout, RACK's reordering timer;
 //! - **probe**, where tail-loss probes are on: the first one without progress of the last segment under way, before any duplicate ACK;
 //! - **timeout**, all else. A run of timeouts ends with progress.
 //!
-//! A retransmission of the last segment under way beyond `snd_una` without an ACK just before is a probe as well.
+//! A retransmission of the last segment under way beyond `snd_una` without an ACK just before is a probe as well. A probe that sends new data
+//! looks like any new data: `TcpExtTCPLossProbes` counts more. Timeouts of SYN and FIN are not counted here, and a timeout whose packet could
+//! not be sent leaves no trace.
 
 use super::flow::{Ack, Event, Flow, Segment};
 
@@ -29,7 +32,11 @@ impl Rule {
     pub fn new(rto_min_us: u32, hz: u32, tail_loss_probes: bool) -> Self {
         let tick_ns = 1_000_000_000 / i64::from(hz.max(1));
         let rto_min_ns = i64::from(rto_min_us) * 1000;
-        Self { idle_gap_ns: (rto_min_ns - tick_ns).max(tick_ns / 2), ack_reaction_ns: 1_500_000, tail_loss_probes }
+        Self {
+            idle_gap_ns: (rto_min_ns - tick_ns).max(tick_ns / 2),
+            ack_reaction_ns: 1_500_000,
+            tail_loss_probes,
+        }
     }
 }
 
@@ -75,6 +82,8 @@ struct Sender {
     duplicate_acks: u32,
     sacked_ahead: bool,
     probed: bool,
+    /// Whether what is at `snd_una` was sent again since it is there.
+    retransmitted: bool,
     /// Timeouts since the last progress.
     run: usize,
 }
@@ -91,6 +100,7 @@ impl Sender {
             duplicate_acks: 0,
             sacked_ahead: false,
             probed: false,
+            retransmitted: false,
             run: 0,
         }
     }
@@ -104,6 +114,7 @@ impl Sender {
         self.duplicate_acks = 0;
         self.sacked_ahead = false;
         self.probed = false;
+        self.retransmitted = false;
     }
 
     fn hears(&mut self, ack: &Ack) {
@@ -135,10 +146,12 @@ impl Sender {
     }
 
     fn sends_again(&mut self, segment: Segment, snd_una: i64) {
-        let soon = segment.t_ns.saturating_sub(self.last_ack_ns) <= self.rule.ack_reaction_ns;
+        let since_ack = segment.t_ns.saturating_sub(self.last_ack_ns);
+        let soon = since_ack <= self.rule.ack_reaction_ns;
         let loss_seen = self.duplicate_acks >= 3 || self.sacked_ahead;
         let is_tail = segment.end() >= self.snd_nxt;
-        let may_probe = self.rule.tail_loss_probes && is_tail && !self.probed && self.run == 0 && !loss_seen;
+        let may_probe =
+            self.rule.tail_loss_probes && is_tail && !self.probed && self.run == 0 && !loss_seen;
         let since_timer_set = segment.t_ns.saturating_sub(self.timer_set_ns);
         if segment.seq > snd_una {
             if may_probe && !soon {
@@ -150,7 +163,8 @@ impl Sender {
             }
             return;
         }
-        if loss_seen && soon {
+        let first_soon = !self.retransmitted && since_ack < self.rule.idle_gap_ns;
+        if loss_seen && (soon || first_soon) {
             self.found.fast_retransmits += 1;
         } else if since_timer_set < self.rule.idle_gap_ns {
             self.found.other += 1;
@@ -161,6 +175,7 @@ impl Sender {
             self.found.timeouts += 1;
             self.run += 1;
         }
+        self.retransmitted = true;
         self.timer_set_ns = segment.t_ns;
     }
 }
@@ -170,8 +185,15 @@ mod tests {
     use super::*;
     use crate::capture::analyze::build::{ack, data, flow, sack};
 
-    const PAPER_DAY: Rule = Rule { idle_gap_ns: 4_000_000, ack_reaction_ns: 1_000_000, tail_loss_probes: false };
-    const CURRENT: Rule = Rule { tail_loss_probes: true, ..PAPER_DAY };
+    const PAPER_DAY: Rule = Rule {
+        idle_gap_ns: 4_000_000,
+        ack_reaction_ns: 1_000_000,
+        tail_loss_probes: false,
+    };
+    const CURRENT: Rule = Rule {
+        tail_loss_probes: true,
+        ..PAPER_DAY
+    };
 
     fn found(rule: Rule, events: Vec<Event>) -> TimeoutRuns {
         runs(&flow(events), rule)
@@ -179,27 +201,83 @@ mod tests {
 
     #[test]
     fn a_timeout_undone_by_the_ack_that_waited_is_a_run_of_one() {
-        let events =
-            vec![data(0, 0, 100), data(0, 100, 100), ack(1, 100), data(60, 100, 100), ack(60, 200), data(61, 200, 100)];
-        assert_eq!(found(PAPER_DAY, events), TimeoutRuns { runs: [1, 0, 0, 0], timeouts: 1, ..TimeoutRuns::default() });
+        let events = vec![
+            data(0, 0, 100),
+            data(0, 100, 100),
+            ack(1, 100),
+            data(60, 100, 100),
+            ack(60, 200),
+            data(61, 200, 100),
+        ];
+        assert_eq!(
+            found(PAPER_DAY, events),
+            TimeoutRuns {
+                runs: [1, 0, 0, 0],
+                timeouts: 1,
+                ..TimeoutRuns::default()
+            }
+        );
     }
 
     #[test]
     fn timeouts_without_progress_are_one_run() {
         let mut events = vec![data(0, 0, 100), data(0, 100, 100)];
         events.extend([10, 30, 70, 150, 310].map(|t| data(t, 0, 100)));
-        events.extend([ack(311, 200), data(312, 200, 100), data(330, 200, 100), data(370, 200, 100)]);
-        assert_eq!(found(PAPER_DAY, events), TimeoutRuns { runs: [0, 1, 0, 1], timeouts: 7, ..TimeoutRuns::default() });
+        events.extend([
+            ack(311, 200),
+            data(312, 200, 100),
+            data(330, 200, 100),
+            data(370, 200, 100),
+        ]);
+        assert_eq!(
+            found(PAPER_DAY, events),
+            TimeoutRuns {
+                runs: [0, 1, 0, 1],
+                timeouts: 7,
+                ..TimeoutRuns::default()
+            }
+        );
     }
 
     #[test]
     fn three_duplicate_acks_or_a_sack_make_a_fast_retransmit() {
         let mut events: Vec<Event> = (0..5).map(|n| data(0, n * 100, 100)).collect();
-        events.extend([ack(20, 100), ack(30, 100), ack(30, 100), ack(30, 100), data(30, 100, 100), ack(40, 500)]);
-        let fast = TimeoutRuns { fast_retransmits: 1, ..TimeoutRuns::default() };
+        events.extend([
+            ack(20, 100),
+            ack(30, 100),
+            ack(30, 100),
+            ack(30, 100),
+            data(30, 100, 100),
+            ack(40, 500),
+        ]);
+        let fast = TimeoutRuns {
+            fast_retransmits: 1,
+            ..TimeoutRuns::default()
+        };
         assert_eq!(found(PAPER_DAY, events), fast);
         let mut events: Vec<Event> = (0..5).map(|n| data(0, n * 100, 100)).collect();
-        events.extend([ack(20, 100), sack(30, 100, &[(200, 300)]), data(30, 100, 100), ack(40, 500)]);
+        events.extend([
+            ack(20, 100),
+            sack(30, 100, &[(200, 300)]),
+            data(30, 100, 100),
+            ack(40, 500),
+        ]);
+        assert_eq!(found(CURRENT, events), fast);
+    }
+
+    #[test]
+    fn a_fast_retransmit_may_wait_for_the_sender_s_own_queue() {
+        let mut events: Vec<Event> = (0..5).map(|n| data(0, n * 100, 100)).collect();
+        events.extend([
+            ack(20, 100),
+            sack(30, 100, &[(200, 300)]),
+            data(33, 100, 100),
+            ack(40, 500),
+        ]);
+        let fast = TimeoutRuns {
+            fast_retransmits: 1,
+            ..TimeoutRuns::default()
+        };
         assert_eq!(found(CURRENT, events), fast);
     }
 
@@ -213,31 +291,71 @@ mod tests {
             sack(22, 100, &[(200, 500)]),
             data(40, 100, 100),
         ]);
-        let expected = TimeoutRuns { runs: [1, 0, 0, 0], timeouts: 1, fast_retransmits: 1, ..TimeoutRuns::default() };
+        let expected = TimeoutRuns {
+            runs: [1, 0, 0, 0],
+            timeouts: 1,
+            fast_retransmits: 1,
+            ..TimeoutRuns::default()
+        };
         assert_eq!(found(CURRENT, events), expected);
     }
 
     #[test]
     fn a_dsack_is_no_sign_of_loss() {
-        let events =
-            vec![data(0, 0, 100), data(0, 100, 100), ack(1, 100), sack(59, 100, &[(0, 100)]), data(60, 100, 100)];
+        let events = vec![
+            data(0, 0, 100),
+            data(0, 100, 100),
+            ack(1, 100),
+            sack(59, 100, &[(0, 100)]),
+            data(60, 100, 100),
+        ];
         assert_eq!(found(PAPER_DAY, events).timeouts, 1);
     }
 
     #[test]
     fn the_first_retransmission_of_the_tail_is_a_probe_where_there_are_probes() {
-        let events =
-            vec![data(0, 0, 100), data(0, 100, 100), ack(1, 100), data(20, 100, 100), data(40, 100, 100), ack(41, 200)];
-        let with_probe = TimeoutRuns { runs: [1, 0, 0, 0], timeouts: 1, probes: 1, ..TimeoutRuns::default() };
+        let events = vec![
+            data(0, 0, 100),
+            data(0, 100, 100),
+            ack(1, 100),
+            data(20, 100, 100),
+            data(40, 100, 100),
+            ack(41, 200),
+        ];
+        let with_probe = TimeoutRuns {
+            runs: [1, 0, 0, 0],
+            timeouts: 1,
+            probes: 1,
+            ..TimeoutRuns::default()
+        };
         assert_eq!(found(CURRENT, events.clone()), with_probe);
-        assert_eq!(found(PAPER_DAY, events), TimeoutRuns { runs: [0, 1, 0, 0], timeouts: 2, ..TimeoutRuns::default() });
+        assert_eq!(
+            found(PAPER_DAY, events),
+            TimeoutRuns {
+                runs: [0, 1, 0, 0],
+                timeouts: 2,
+                ..TimeoutRuns::default()
+            }
+        );
     }
 
     #[test]
     fn a_probe_beyond_snd_una_sets_the_timer_anew() {
-        let events =
-            vec![data(0, 0, 100), data(0, 100, 100), ack(0, 0), data(20, 100, 100), data(22, 0, 100), data(40, 0, 100)];
-        let expected = TimeoutRuns { runs: [1, 0, 0, 0], timeouts: 1, probes: 1, other: 1, ..TimeoutRuns::default() };
+        let events = vec![
+            data(0, 0, 100),
+            data(0, 100, 100),
+            ack(0, 0),
+            data(20, 100, 100),
+            data(22, 0, 100),
+            data(40, 0, 100),
+        ];
+        let expected = TimeoutRuns {
+            runs: [1, 0, 0, 0],
+            timeouts: 1,
+            probes: 1,
+            other: 1,
+            ..TimeoutRuns::default()
+        };
         assert_eq!(found(CURRENT, events), expected);
     }
 
@@ -254,14 +372,30 @@ mod tests {
         ]);
         assert_eq!(
             found(PAPER_DAY, events),
-            TimeoutRuns { runs: [1, 0, 0, 0], timeouts: 1, other: 3, ..TimeoutRuns::default() }
+            TimeoutRuns {
+                runs: [1, 0, 0, 0],
+                timeouts: 1,
+                other: 3,
+                ..TimeoutRuns::default()
+            }
         );
     }
 
     #[test]
     fn an_idle_sender_has_no_timer() {
-        let events = vec![data(0, 0, 100), ack(1, 100), data(500, 100, 100), data(502, 100, 100)];
-        assert_eq!(found(PAPER_DAY, events), TimeoutRuns { other: 1, ..TimeoutRuns::default() });
+        let events = vec![
+            data(0, 0, 100),
+            ack(1, 100),
+            data(500, 100, 100),
+            data(502, 100, 100),
+        ];
+        assert_eq!(
+            found(PAPER_DAY, events),
+            TimeoutRuns {
+                other: 1,
+                ..TimeoutRuns::default()
+            }
+        );
     }
 
     #[test]
