@@ -3,6 +3,7 @@
 //! A results directory holds `meta.json` ([`RunSet`]) and `runs.jsonl` ([`RunRecord`] per line). [`render_text`] prints the table for
 //! a terminal, [`render_markdown`] the same for the docs, [`render_html`] one file with tables and plots that needs nothing else.
 
+mod clean;
 mod error;
 mod html;
 mod load;
@@ -39,6 +40,9 @@ pub fn render_html(set: &RunSet, scenario: &Scenario, records: &[RunRecord]) -> 
 }
 
 /// Reads `results_dir`, writes [`REPORT_FILE`] into it and returns its path.
+///
+/// # Errors
+/// Those of [`load`], or [`ReportError::Write`].
 pub fn write_report(results_dir: &Path) -> Result<PathBuf, ReportError> {
     let results = load(results_dir)?;
     let path = results_dir.join(REPORT_FILE);
@@ -46,6 +50,6 @@ pub fn write_report(results_dir: &Path) -> Result<PathBuf, ReportError> {
     let unfinished = results_dir.join(format!(".{REPORT_FILE}.unfinished"));
     std::fs::write(&unfinished, render_html(&results.set, &results.scenario, &results.records))
         .and_then(|()| std::fs::rename(&unfinished, &path))
-        .map_err(|source| ReportError::Write { path: path.clone(), source })?;
+        .map_err(|source| ReportError::Write { file: path.clone(), source })?;
     Ok(path)
 }

@@ -1,13 +1,13 @@
 //! The table for the results pages of the docs.
 
+use crate::clean::clean;
 use crate::number;
-use crate::text::clean;
 use crate::view::{Cell, Column, View};
 
 /// Renders a heading, the table, and how to read it.
 pub(crate) fn render(view: &View<'_>) -> String {
     let mut out = format!("### {}\n\n", escape(&view.scenario.title));
-    out.push_str(&format!("Scenario `{}`", view.scenario.name.replace('`', "'")));
+    out.push_str(&format!("Scenario `{}`", clean(&view.scenario.name, false).replace('`', "'")));
     if !view.scenario.source.is_empty() {
         out.push_str(&format!("; {}", escape(&view.scenario.source)));
     }
@@ -64,7 +64,7 @@ fn entry(view: &View<'_>, cell: &Cell<'_>, column: &Column) -> String {
     if let Some(paper) = view.paper(cell, &column.name) {
         text.push_str(&format!("; paper {}", column.figure(paper.value)));
         if let Some(ratio) = spread.and_then(|here| number::ratio(here.median, paper.value)) {
-            text.push_str(&format!(" (\u{d7}{ratio})"));
+            text.push_str(&format!(" ({ratio}\u{d7})"));
         }
     }
     text
@@ -73,7 +73,7 @@ fn entry(view: &View<'_>, cell: &Cell<'_>, column: &Column) -> String {
 /// Text that Markdown shows as it is.
 fn escape(text: &str) -> String {
     let mut out = String::new();
-    for c in clean(text).chars() {
+    for c in clean(text, false).chars() {
         if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#') {
             out.push('\\');
         }

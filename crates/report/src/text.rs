@@ -27,32 +27,48 @@ impl TextColumn {
 
 /// Renders title, table (in parts if it is wide), and what is to be known beside it.
 pub(crate) fn render(view: &View<'_>) -> String {
-    let mut out = format!("{}: {}\n", clean(&view.scenario.name), clean(&view.scenario.title));
+    let mut out = String::new();
+    prose(&mut out, &format!("{}: {}", view.scenario.name, view.scenario.title));
     let axes = axis_columns(view);
-    let metrics = metric_columns(view);
-    for part in parts(&axes, metrics) {
+    for part in parts(&axes, metric_columns(view)) {
         out.push('\n');
         print_part(&mut out, &axes, &part);
     }
     out.push('\n');
-    out.push_str(&view.reading());
-    out.push('\n');
-    let sources: Vec<String> = view.scenario.paper.iter().map(|paper| clean(&paper.source)).collect();
-    if !sources.is_empty() {
-        let mut unique: Vec<String> = Vec::new();
-        sources.into_iter().for_each(|source| {
-            if !unique.contains(&source) {
-                unique.push(source);
+    prose(&mut out, &view.reading());
+    if !view.scenario.paper.is_empty() {
+        let mut sources: Vec<&str> = Vec::new();
+        for paper in &view.scenario.paper {
+            if !sources.contains(&paper.source.as_str()) {
+                sources.push(&paper.source);
             }
-        });
-        let from =
-            if view.scenario.source.is_empty() { String::new() } else { format!("{}: ", clean(&view.scenario.source)) };
-        out.push_str(&format!("paper: {from}{}; here/paper above 1: ours is the larger figure.\n", unique.join(", ")));
+        }
+        let sources = sources.join(", ");
+        prose(&mut out, &format!("paper: {sources}; here/paper above 1: ours is the larger figure."));
     }
     for remark in view.missing_sentence().iter().chain(&view.set.remarks) {
-        out.push_str(&format!("note: {}\n", clean(remark)));
+        prose(&mut out, &format!("note: {remark}"));
     }
     out
+}
+
+/// A sentence, broken into lines.
+fn prose(out: &mut String, text: &str) {
+    let text = clean(text);
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let width = word.width();
+        if used > 0 && used + 1 + width > WIDTH {
+            out.push_str("\n  ");
+            used = 2;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += width;
+    }
+    out.push('\n');
 }
 
 fn axis_columns(view: &View<'_>) -> Vec<TextColumn> {
@@ -168,7 +184,7 @@ fn print_part(out: &mut String, axes: &[TextColumn], metrics: &[TextColumn]) {
     }
 }
 
-/// Scenario text without control characters: it must not steer the terminal.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// Scenario text must not steer the terminal, nor break lines.
+fn clean(text: &str) -> String {
+    crate::clean::clean(text, false)
 }

@@ -4,6 +4,7 @@ use evenkeel_scenario::Scenario;
 use evenkeel_scenario::format::Axis;
 use evenkeel_scenario::metric::{self, Better, METRICS, Metric};
 use evenkeel_scenario::result::{RunRecord, RunSet};
+use evenkeel_scenario::stats::Summary;
 
 /// The results of one scenario, ordered for showing.
 pub(crate) struct View<'a> {
@@ -51,17 +52,6 @@ pub(crate) struct Column {
     pub decimals: u8,
     /// What it counts.
     pub description: String,
-}
-
-/// A metric over the repetitions of a cell.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Spread {
-    /// Median; of an even number of runs, the mean of the middle two.
-    pub median: f64,
-    /// Smallest.
-    pub min: f64,
-    /// Largest.
-    pub max: f64,
 }
 
 /// A figure that the paper reports.
@@ -116,28 +106,17 @@ impl Column {
     }
 
     /// The range as text, with `dash` between; nothing where all runs read the same.
-    pub fn range(&self, spread: Spread, dash: &str) -> Option<String> {
+    pub fn range(&self, spread: Summary, dash: &str) -> Option<String> {
         let (min, max) = (self.figure(spread.min), self.figure(spread.max));
         (min != max).then(|| format!("{min}{dash}{max}"))
     }
 }
 
-impl Spread {
-    /// The spread of `values`, or nothing of none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-        values.sort_by(f64::total_cmp);
-        let (&min, &max) = (values.first()?, values.last()?);
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
-        Some(Self { median, min, max })
-    }
-}
-
 impl Cell<'_> {
     /// The metric over this cell's runs, or nothing if no run has it.
-    pub fn spread(&self, metric: &str) -> Option<Spread> {
-        Spread::of(self.runs.iter().filter_map(|run| run.metrics.get(metric).copied()))
+    pub fn spread(&self, metric: &str) -> Option<Summary> {
+        let values: Vec<f64> = self.runs.iter().filter_map(|run| run.metrics.get(metric).copied()).collect();
+        Summary::of(&values)
     }
 }
 
@@ -238,22 +217,7 @@ impl<'a> View<'a> {
 
 impl AxisView {
     fn of(axis: &Axis) -> Self {
-        let labels = if !axis.variants.is_empty() {
-            axis.variants.iter().map(|variant| variant.label.clone()).collect()
-        } else if axis.labels.len() == axis.values.len() {
-            axis.labels.clone()
-        } else {
-            axis.values.iter().map(written).collect()
-        };
-        Self { name: axis.name.clone(), labels }
-    }
-}
-
-/// A TOML value as written, strings without their quotes.
-fn written(value: &toml::Value) -> String {
-    match value {
-        toml::Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Self { name: axis.name.clone(), labels: axis.points().into_iter().map(|point| point.label).collect() }
     }
 }
 

@@ -16,16 +16,17 @@ pub(super) fn results(out: &mut String, view: &View<'_>) {
     let sources = Sources::new(view);
     open(out, view, "results", "Results", view.columns.len());
     put!(out, "<p class=\"note\">{}{}</p>", view.reading(), sources.legend());
-    region(out, "Results");
+    region(out, "Results", " class=\"results\"");
     put!(out, "<thead><tr>");
     axis_headings(out, view);
     for column in &view.columns {
-        let unit = if column.unit.is_empty() {
-            String::new()
-        } else {
-            format!("<span class=\"unit\">{}</span>", escape(&column.unit))
-        };
-        put!(out, "<th scope=\"col\" class=\"figure\">{} {unit}{}</th>", escape(&column.title), arrow(column));
+        let below = [escape(&column.unit), arrow(column)].join(" ");
+        put!(
+            out,
+            "<th scope=\"col\" class=\"figure\">{} <span class=\"unit\">{}</span></th>",
+            escape(&column.title),
+            below.trim()
+        );
     }
     put!(out, "</tr></thead>\n<tbody>");
     let mut previous: Option<&Cell<'_>> = None;
@@ -33,9 +34,10 @@ pub(super) fn results(out: &mut String, view: &View<'_>) {
         // A rule where the first of several axes turns over.
         let turned = view.axes.len() > 1 && previous.is_some_and(|previous| previous.labels[0] != cell.labels[0]);
         put!(out, "<tr{}>", if turned { " class=\"turn\"" } else { "" });
-        row_headings(out, cell);
+        row_headings(out, view, cell);
         for column in &view.columns {
-            put!(out, "<td>{}</td>", entry(view, cell, column, &sources));
+            // The label stands before the figure where a narrow screen has no room for a heading.
+            put!(out, "<td data-label=\"{}\">{}</td>", escape(&column.heading()), entry(view, cell, column, &sources));
         }
         put!(out, "</tr>");
         previous = Some(cell);
@@ -50,7 +52,7 @@ pub(super) fn runs(out: &mut String, view: &View<'_>) {
     let remarks = view.cells.iter().flat_map(|cell| &cell.runs).any(|run| !run.remarks.is_empty());
     open(out, view, "runs", "Every run", view.columns.len() + 3 + usize::from(remarks) * 2);
     put!(out, "<details{}>\n<summary>Show the figures of every run</summary>", if remarks { " open" } else { "" });
-    region(out, "Every run");
+    region(out, "Every run", "");
     put!(out, "<thead><tr>");
     axis_headings(out, view);
     for heading in ["run", "seed", "measured <span class=\"unit\">s</span>"] {
@@ -71,7 +73,7 @@ pub(super) fn runs(out: &mut String, view: &View<'_>) {
     for cell in &view.cells {
         for (index, run) in cell.runs.iter().enumerate() {
             put!(out, "<tr{}>", if index == 0 { " class=\"turn\"" } else { "" });
-            row_headings(out, cell);
+            row_headings(out, view, cell);
             put!(
                 out,
                 "<td>{}</td><td>{}</td><td>{:.1}</td>",
@@ -98,8 +100,8 @@ fn open(out: &mut String, view: &View<'_>, id: &str, heading: &str, columns: usi
 }
 
 /// The box that a wide table scrolls in.
-fn region(out: &mut String, label: &str) {
-    put!(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table: {label}\">\n<table>");
+fn region(out: &mut String, label: &str, class: &str) {
+    put!(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table: {label}\">\n<table{class}>");
 }
 
 fn axis_headings(out: &mut String, view: &View<'_>) {
@@ -108,9 +110,9 @@ fn axis_headings(out: &mut String, view: &View<'_>) {
     });
 }
 
-fn row_headings(out: &mut String, cell: &Cell<'_>) {
-    cell.labels.iter().for_each(|label| {
-        put!(out, "<th scope=\"row\">{}</th>", escape(label));
+fn row_headings(out: &mut String, view: &View<'_>, cell: &Cell<'_>) {
+    view.axes.iter().zip(&cell.labels).for_each(|(axis, label)| {
+        put!(out, "<th scope=\"row\" data-label=\"{}\">{}</th>", escape(&axis.name), escape(label));
     });
 }
 
@@ -142,7 +144,7 @@ fn entry(view: &View<'_>, cell: &Cell<'_>, column: &Column, sources: &Sources<'_
     if let Some(paper) = view.paper(cell, &column.name) {
         let ratio = spread.and_then(|here| ratio(here.median, paper.value));
         let ratio =
-            ratio.map_or(String::new(), |ratio| format!(" <span class=\"ratio\">\u{d7}{}</span>", escape(&ratio)));
+            ratio.map_or(String::new(), |ratio| format!(" <span class=\"ratio\">{}\u{d7}</span>", escape(&ratio)));
         let figure = grouped(&column.figure(paper.value));
         let _ = write!(text, "<span class=\"paper\">paper {figure}{}{ratio}</span>", sources.mark(paper.entry));
     }
@@ -175,7 +177,7 @@ impl<'v> Sources<'v> {
         if self.distinct.is_empty() {
             ""
         } else {
-            " Below ours, the paper\u{2019}s figure; \u{d7}2 says that ours is twice the paper\u{2019}s."
+            " Below ours, the paper\u{2019}s figure; 2\u{d7} says that ours is twice the paper\u{2019}s."
         }
     }
 
@@ -184,7 +186,7 @@ impl<'v> Sources<'v> {
             return String::new();
         }
         let number = self.of_entry[entry] + 1;
-        format!("<sup><a href=\"#paper-{number}\">{number}</a></sup>")
+        format!("\u{a0}<a href=\"#paper-{number}\">[{number}]</a>")
     }
 
     fn list(&self, out: &mut String) {

@@ -31,12 +31,7 @@ pub(super) fn figure(
         let about = About::new(position, index, KIND, &title);
         Panel { title: panel.title.clone(), svg: draw(&grid, panel, wide, &about), wide }
     });
-    Figure {
-        title: title.to_owned(),
-        note: grid.note(view, &grid.column.heading()),
-        keys: grid.keys(Swatch::Box),
-        panels: panels.collect(),
-    }
+    Figure { title: title.to_owned(), note: grid.note(view), keys: grid.keys(Swatch::Box), panels: panels.collect() }
 }
 
 fn draw(grid: &Grid, panel: &GridPanel, wide: bool, about: &About<'_>) -> String {

@@ -7,6 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::About;
 use super::scale::Scale;
 use super::style::{AXIS, FONT, GRID, INK, Shape, UNIT};
+use crate::clean::clean;
 use crate::html::escape;
 
 /// Size of a panel of many, in CSS pixels: a phone's width, so that its text needs no scaling there.
@@ -43,7 +44,7 @@ impl Canvas {
         let spacing = tick_spacing(&x, width - left - right);
         let x_labels: Vec<Vec<String>> = x.ticks.iter().map(|(_, label)| wrap(label, spacing - 6)).collect();
         let lines = x_labels.iter().map(Vec::len).max().unwrap_or(1) as i32;
-        let (top, bottom) = (LINE + 10, 8 + lines * LINE + LINE + 4);
+        let (top, bottom) = (LINE + 16, 8 + lines * LINE + LINE + 4);
         let area = (left * UNIT, top * UNIT, (width - right) * UNIT, (height - bottom) * UNIT);
         let mut canvas = Self {
             size: (width * UNIT, height * UNIT),
@@ -211,6 +212,7 @@ impl Pen<'_> {
                 return;
             }
             Shape::Hollow => {
+                self.area.draw(&Polygon::new(diamond.clone(), WHITE.filled())).expect(IN_MEMORY);
                 let closed = [diamond.as_slice(), &diamond[..1]].concat();
                 self.path(&closed, colour, 1.75);
                 return;
@@ -224,7 +226,7 @@ impl Pen<'_> {
 
     fn text(&self, text: &str, at: (i32, i32), h: HPos, v: VPos) {
         let style = font().pos(Pos::new(h, v));
-        self.area.draw(&Text::new(text.to_owned(), at, style)).expect(IN_MEMORY);
+        self.area.draw(&Text::new(clean(text, false), at, style)).expect(IN_MEMORY);
     }
 }
 

@@ -1,7 +1,9 @@
 //! What bars and lines share: one metric of every cell, arranged by abscissa, series and panel.
 
+use evenkeel_scenario::stats::Summary;
+
 use super::style::{Key, Look, Swatch};
-use crate::view::{Column, Spread, View};
+use crate::view::{Column, View};
 
 /// One metric, arranged for drawing.
 pub(super) struct Grid {
@@ -11,6 +13,8 @@ pub(super) struct Grid {
     pub x_name: String,
     /// Labels along the abscissa.
     pub x: Vec<String>,
+    /// Heading of the series, empty where the plot has none.
+    pub series_name: String,
     /// Labels of the series; one without a name where the plot has none.
     pub series: Vec<String>,
     /// The panels.
@@ -44,7 +48,7 @@ pub(super) struct GridPanel {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Value {
     /// Ours.
-    pub here: Option<Spread>,
+    pub here: Option<Summary>,
     /// The paper's.
     pub paper: Option<f64>,
 }
@@ -92,6 +96,7 @@ impl Grid {
             column: Column::of(metric),
             x_name: view.axes[x_axis].name.clone(),
             x: x_labels,
+            series_name: series.unwrap_or_default().to_owned(),
             series: series_labels,
             panels,
             top: if paper == Paper::Marks { top.max(paper_top) } else { top },
@@ -102,8 +107,9 @@ impl Grid {
     /// The legend: series, and the paper's mark.
     pub fn keys(&self, swatch: impl Fn(Look) -> Swatch) -> Vec<Key> {
         let named = self.series.iter().enumerate().filter(|(_, label)| !label.is_empty());
-        let mut keys: Vec<Key> =
-            named.map(|(index, label)| Key { label: label.clone(), swatch: swatch(Look(index)) }).collect();
+        let mut keys: Vec<Key> = named
+            .map(|(index, label)| Key { label: format!("{}: {label}", self.series_name), swatch: swatch(Look(index)) })
+            .collect();
         if self.paper == Paper::Marks {
             keys.push(Key { label: "the paper's figure".to_owned(), swatch: Swatch::Paper });
         }
@@ -111,8 +117,8 @@ impl Grid {
     }
 
     /// How to read the plot.
-    pub fn note(&self, view: &View<'_>, what: &str) -> String {
-        let mut note = format!("{what}: median per cell");
+    pub fn note(&self, view: &View<'_>) -> String {
+        let mut note = "Median per cell".to_owned();
         if view.repetitions().1 > 1 {
             note.push_str("; whiskers from the smallest to the largest run");
         }

@@ -29,12 +29,7 @@ pub(super) fn figure(
         let about = About::new(position, index, KIND, &title);
         Panel { title: panel.title.clone(), svg: draw(&grid, panel, wide, &about), wide }
     });
-    Figure {
-        title: title.to_owned(),
-        note: grid.note(view, &grid.column.heading()),
-        keys: grid.keys(Swatch::Line),
-        panels: panels.collect(),
-    }
+    Figure { title: title.to_owned(), note: grid.note(view), keys: grid.keys(Swatch::Line), panels: panels.collect() }
 }
 
 /// Labels that are all numbers, and not too close for their labels, stand at their value; others at even distances.

@@ -112,10 +112,11 @@ impl ValueFormatter<f64> for Scale {
     }
 }
 
-/// The smallest of 1, 2, 5 times a power of ten that is not below `rough`.
+/// The smallest round number that is not below `rough`: 1, 2, 5 times a power of ten; 25, 250, ... as well.
 fn step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0].into_iter().find(|step| step * power >= rough * 0.999).unwrap_or(10.0);
+    let quarters = if power >= 10.0 { 2.5 } else { 5.0 };
+    let step = [1.0, 2.0, quarters, 5.0].into_iter().find(|step| step * power >= rough * 0.999).unwrap_or(10.0);
     step * power
 }
 
@@ -129,6 +130,7 @@ mod tests {
 
     #[test]
     fn linear_ticks_are_round_and_cover_the_range() {
+        assert_eq!(labels(&Scale::linear("share (%)", 0.0, 100.0, 4)), ["0", "25", "50", "75", "100"]);
         let scale = Scale::linear("goodput (Mbit/s)", 0.0, 941.0, 5);
         assert_eq!(labels(&scale), ["0", "200", "400", "600", "800", "1000"]);
         assert_eq!(labels(&Scale::linear("x", 0.0, 0.9, 4)), ["0.0", "0.5", "1.0"]);

@@ -1,15 +1,19 @@
 //! Recorded series over time: one panel per cell.
 
+use evenkeel_scenario::stats::Summary;
+
 use super::canvas::{Canvas, no_data};
 use super::decimate::decimate;
 use super::scale::Scale;
 use super::style::{Key, Look, Swatch};
 use super::{About, Figure, Panel, full_title};
-use crate::view::{Spread, View};
+use crate::view::View;
 
 const KIND: &str = "series";
 /// Series this short get a mark per point.
 const MARKED: usize = 60;
+/// Series longer than this are drawn thin, so that others can be seen before them.
+const DENSE: usize = 500;
 
 /// One recorded series: which of the plot's names it has, and its points in seconds.
 struct Curve {
@@ -87,8 +91,8 @@ fn curves(series: &[evenkeel_scenario::result::Series], names: &[String], log: b
 /// Axes that hold every panel's data, so that panels can be compared.
 fn axes(cells: &[(String, Vec<Curve>)], names: &[String], log: bool) -> Option<(Scale, Scale)> {
     let points = || cells.iter().flat_map(|(_, curves)| curves).flat_map(|curve| &curve.points);
-    let time = Spread::of(points().map(|(at, _)| *at))?;
-    let values = Spread::of(points().map(|(_, value)| *value))?;
+    let time = Summary::of(&points().map(|(at, _)| *at).collect::<Vec<_>>())?;
+    let values = Summary::of(&points().map(|(_, value)| *value).collect::<Vec<_>>())?;
     let mut labels: Vec<String> = Vec::new();
     for name in names {
         let label = match (describe(name), names.len()) {
@@ -118,7 +122,7 @@ fn draw(curves: &[Curve], names: &[String], mut canvas: Canvas, about: &About<'_
         let alone = curves.iter().filter(|other| other.name == curve.name).count() == 1;
         canvas.marks(&look.class(), &look.dashes(), drawn.len(), |pen| {
             if drawn.len() > 1 {
-                pen.path(&drawn, look.colour(), if alone { 1.5 } else { 1.0 });
+                pen.path(&drawn, look.colour(), if alone && drawn.len() <= DENSE { 1.75 } else { 1.0 });
             }
         });
         if drawn.len() <= MARKED {
@@ -126,7 +130,7 @@ fn draw(curves: &[Curve], names: &[String], mut canvas: Canvas, about: &About<'_
                 drawn.iter().for_each(|&at| pen.mark(look.shape(), at, 2.5, look.colour()));
             });
         }
-        if let Some(spread) = Spread::of(curve.points.iter().map(|(_, value)| *value)) {
+        if let Some(spread) = Summary::of(&curve.points.iter().map(|(_, value)| *value).collect::<Vec<_>>()) {
             description.push_str(&format!(
                 "{} of {}: {} points, smallest {:.2}, median {:.2}, largest {:.2}. ",
                 names[curve.name],

@@ -45,7 +45,7 @@ pub(crate) enum Shape {
     Diamond,
     /// Diagonal cross.
     Cross,
-    /// Hollow diamond: the paper's figures.
+    /// Hollow diamond on the page's ground: the paper's figures.
     Hollow,
 }
 

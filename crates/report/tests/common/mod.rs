@@ -3,15 +3,16 @@
 // Each test file is a program of its own and uses a part of this.
 #![allow(dead_code)]
 
+pub mod invented;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use evenkeel_scenario::result::{
-    Engine, FlowRecord, PacketRecord, RunRecord, RunSet, SeenAt, Series, META_FILE, RUNS_FILE,
-};
 use evenkeel_scenario::Scenario;
+use evenkeel_scenario::io::{append_record, create_results};
+use evenkeel_scenario::result::{Engine, FlowRecord, PacketRecord, RunRecord, RunSet, SeenAt, Series};
 
-/// A scenario with every kind of plot, three axes and a paper's figures.
+/// A scenario with every kind of plot, three axes and a paper's figures; more than one run could record.
 pub const EVERYTHING: &str = include_str!("everything.toml");
 /// A scenario without axes.
 pub const PLAIN: &str = include_str!("plain.toml");
@@ -48,9 +49,8 @@ impl Sample {
 
     /// Writes the directory that `write_report` reads.
     pub fn write(&self, dir: &Path) {
-        let runs: Vec<String> = self.records.iter().map(|record| serde_json::to_string(record).unwrap()).collect();
-        std::fs::write(dir.join(META_FILE), serde_json::to_string_pretty(&self.set).unwrap()).unwrap();
-        std::fs::write(dir.join(RUNS_FILE), runs.join("\n") + "\n").unwrap();
+        create_results(dir, &self.set).unwrap();
+        self.records.iter().for_each(|record| append_record(dir, record).unwrap());
     }
 
     pub fn html(&self) -> String {
@@ -144,7 +144,8 @@ fn series(dice: &mut Dice, rto: usize, pvtcp: usize) -> Vec<Series> {
             rtos.push((step * 4_000, floor + if away { 25.0 } else { dice.roll() }));
         }
     }
-    let pings = (0..120).map(|step| (step * 80_000, if dice.roll() < 0.6 { 0.3 + dice.roll() * 0.3 } else { dice.roll() * 60.0 }));
+    let pings = (0..120)
+        .map(|step| (step * 80_000, if dice.roll() < 0.6 { 0.3 + dice.roll() * 0.3 } else { dice.roll() * 60.0 }));
     vec![named("rtt_ms", pings.collect()), named("meas_rtt_ms", rtts), named("rto_ms", rtos)]
 }
 
@@ -163,12 +164,13 @@ fn packets(held: bool) -> Vec<PacketRecord> {
         });
     };
     for segment in 0..24u64 {
-        let sent = segment as i64 * 480;
+        let sent = segment as i64 * 515;
         put(sent, SeenAt::Sender, true, segment, false);
         put(sent + 60, SeenAt::SenderPort, true, segment, false);
         put(sent + 900, SeenAt::SenderPort, false, segment + 1, false);
         // ACKs that reach the host after 12 ms wait there until the VM is back.
-        put(if sent + 950 < 12_000 { sent + 950 } else { 72_400 + segment as i64 * 8 }, SeenAt::Sender, false, segment + 1, false);
+        let read = if sent + 950 < 12_000 { sent + 950 } else { 72_400 + segment as i64 * 8 };
+        put(read, SeenAt::Sender, false, segment + 1, false);
     }
     if !held {
         put(72_100, SeenAt::Sender, true, 22, true);
