@@ -51,8 +51,7 @@ struct pvtcp_vcpu {
 
 static inline u64 pvtcp_limit_us(const struct pvtcp_settings *set)
 {
-	return set->hold_max_us > set->hold_min_us ? set->hold_max_us :
-						     set->hold_min_us;
+	return set->hold_max_us > set->hold_min_us ? set->hold_max_us : set->hold_min_us;
 }
 
 /* Time since the wake-up; another vCPU's clock may lag a little behind ours. */
@@ -79,9 +78,8 @@ static inline void pvtcp_wake(struct pvtcp_vcpu *v, u64 now_us, u64 off_us)
  *
  * Return: true if the vCPU has just come back to its core.
  */
-static inline bool pvtcp_tick(struct pvtcp_vcpu *v,
-			      const struct pvtcp_settings *set, u64 due_us,
-			      u64 now_us, u64 steal_us)
+static inline bool pvtcp_tick(struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
+			      u64 due_us, u64 now_us, u64 steal_us)
 {
 	u64 late_us = now_us > due_us ? now_us - due_us : 0;
 
@@ -106,9 +104,8 @@ static inline bool pvtcp_tick(struct pvtcp_vcpu *v,
  *
  * Return: true if that shows a wake-up which the tick did not.
  */
-static inline bool pvtcp_steal(struct pvtcp_vcpu *v,
-			       const struct pvtcp_settings *set, u64 now_us,
-			       u64 steal_us)
+static inline bool pvtcp_steal(struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
+			       u64 now_us, u64 steal_us)
 {
 	u64 stolen_us = steal_us > v->steal_us ? steal_us - v->steal_us : 0;
 
@@ -121,19 +118,28 @@ static inline bool pvtcp_steal(struct pvtcp_vcpu *v,
 	return true;
 }
 
-static inline bool pvtcp_is_waking(const struct pvtcp_vcpu *v,
-				   const struct pvtcp_settings *set, u64 now_us)
+static inline bool pvtcp_is_waking(const struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
+				   u64 now_us)
 {
-	return v->waking &&
-	       pvtcp_since_wake_us(v, now_us) < pvtcp_limit_us(set);
+	return v->waking && pvtcp_since_wake_us(v, now_us) < pvtcp_limit_us(set);
 }
 
-/* Shall this expired timer be held back? The caller then asks pvtcp_release_us(). */
-static inline bool pvtcp_hold(const struct pvtcp_vcpu *v,
-			      const struct pvtcp_settings *set,
+/*
+ * Shall this expired timer be held back? If so, the caller sets @holding, asks
+ * pvtcp_release_us() until that lets the timer go, and then says so to
+ * pvtcp_released().
+ */
+static inline bool pvtcp_hold(const struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
 			      enum pvtcp_timer timer, u64 now_us)
 {
-	return set->hold[timer] && pvtcp_is_waking(v, set, now_us);
+	return set->hold[timer] && pvtcp_is_waking(v, set, now_us) &&
+	       v->extensions <= PVTCP_MAX_EXTENSIONS;
+}
+
+static inline void pvtcp_released(struct pvtcp_vcpu *v)
+{
+	v->holding = false;
+	v->extensions = 0;
 }
 
 /**
@@ -142,14 +148,12 @@ static inline bool pvtcp_hold(const struct pvtcp_vcpu *v,
  *
  * Return: 0 if they shall run now, else the time after which to ask again.
  */
-static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v,
-				   const struct pvtcp_settings *set, u64 now_us,
-				   bool backlog_in)
+static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
+				   u64 now_us, bool backlog_in)
 {
 	u64 since_us = pvtcp_since_wake_us(v, now_us);
 
-	if (since_us >= pvtcp_limit_us(set) ||
-	    v->extensions > PVTCP_MAX_EXTENSIONS)
+	if (since_us >= pvtcp_limit_us(set) || v->extensions > PVTCP_MAX_EXTENSIONS)
 		return 0;
 	if (since_us < set->hold_min_us)
 		return set->hold_min_us - (u32)since_us;
@@ -163,9 +167,8 @@ static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v,
  * part of the backlog. An ACK that comes in later did not wait for the vCPU:
  * on a path longer than the slice most samples span a wake-up and are true.
  */
-static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v,
-				   const struct pvtcp_settings *set, u64 now_us,
-				   u32 srtt_us, s64 sample_us)
+static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
+				   u64 now_us, u32 srtt_us, s64 sample_us)
 {
 	u64 since_us = pvtcp_since_wake_us(v, now_us);
 
@@ -187,8 +190,8 @@ static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v,
  * the vCPU went off: that is the only trace of "first" a connection carries.
  */
 static inline u32 pvtcp_jit_segments(const struct pvtcp_vcpu *v,
-				     const struct pvtcp_settings *set,
-				     u64 now_us, u64 idle_us, u32 tick_us)
+				     const struct pvtcp_settings *set, u64 now_us, u64 idle_us,
+				     u32 tick_us)
 {
 	if (!set->jit_segments || !pvtcp_is_waking(v, set, now_us))
 		return 0;

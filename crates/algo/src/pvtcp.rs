@@ -120,12 +120,15 @@ impl Vcpu {
         unsafe { sys::pvtcp_hold(&self.0, &set.raw(), timer.into(), now_us) }
     }
 
-    /// Tells whether timers are held now; none are after they were released.
-    pub fn set_holding(&mut self, holding: bool) {
-        self.0.holding = holding;
-        if !holding {
-            self.0.extensions = 0;
-        }
+    /// Tells that timers are held from now on.
+    pub fn held(&mut self) {
+        self.0.holding = true;
+    }
+
+    /// Tells that all held timers have been let go.
+    pub fn released(&mut self) {
+        // SAFETY: as in `tick`.
+        unsafe { sys::pvtcp_released(&mut self.0) }
     }
 
     /// `None` if the held timers shall run now, else the time after which to ask again.

@@ -42,7 +42,7 @@ fn one_wakeup_from_the_late_tick_to_the_release() {
     assert!(vcpu.tick(&set, 8_000, 68_000, 0));
     assert_eq!((vcpu.wake_us(), vcpu.off_us()), (68_000, 60_000));
     assert!(vcpu.hold(&set, Timer::Rto, 68_010));
-    vcpu.set_holding(true);
+    vcpu.held();
     assert_eq!(vcpu.release_us(&set, 68_010, true), Some(990), "the lower bound, though the backlog is in");
     assert_eq!(vcpu.release_us(&set, 69_000, false), Some(POLL_US));
     assert_eq!(vcpu.release_us(&set, 69_200, true), None);
@@ -128,7 +128,7 @@ proptest! {
     fn held_timers_run_within_the_bounds(set in settings(), asked_after in 0..5_000u64, in_after in 0..200_000u64) {
         let wake = 10_000_000;
         let mut vcpu = woken(&set, wake, 2_000_000);
-        vcpu.set_holding(true);
+        vcpu.held();
         let mut now = wake + asked_after;
         while let Some(wait) = vcpu.release_us(&set, now, now >= wake + in_after) {
             now += u64::from(wait);
@@ -142,7 +142,7 @@ proptest! {
     fn held_timers_run_however_often_the_core_is_lost(set in settings(), on in 1..1_000u64) {
         let mut now = 10_000_000;
         let mut vcpu = woken(&set, now, 2_000_000);
-        vcpu.set_holding(true);
+        vcpu.held();
         let mut wakeups = 0;
         while vcpu.release_us(&set, now + on, false).is_some() {
             now += on + 2_000_000;
@@ -150,6 +150,9 @@ proptest! {
             wakeups += 1;
             prop_assert!(wakeups <= MAX_EXTENSIONS + 1);
         }
+        prop_assert!(TIMERS.iter().all(|&timer| wakeups <= MAX_EXTENSIONS || !vcpu.hold(&set, timer, now + 1)));
+        vcpu.released();
+        prop_assert_eq!(vcpu.hold(&set, Timer::Rto, now), set.hold_rto && limit_us(&set) > 0);
     }
 
     #[test]

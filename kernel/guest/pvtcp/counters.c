@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Counters: /sys/module/evenkeel_pvtcp/parameters/, mode 0444, summed over the CPUs when read */
+/* Counters: /sys/module/evenkeel_pvtcp/parameters/, mode 0444, sums over the CPUs */
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 
@@ -20,24 +20,24 @@ static const struct kernel_param_ops counter_ops = {
 	.get = counter_get,
 };
 
-#define COUNTER(name, counter, text)                                       \
-	module_param_cb(name, &counter_ops, (void *)(counter), 0444);      \
+#define COUNTER(name, counter, text)                                                           \
+	module_param_cb(name, &counter_ops, (void *)(counter), 0444);                          \
 	MODULE_PARM_DESC(name, "Counter: " text)
 
 COUNTER(wakeups, CNT_WAKEUPS, "wake-ups of a vCPU, all");
-COUNTER(wakeups_by_steal, CNT_WAKEUPS_BY_STEAL,
-	"wake-ups that only the steal clock showed");
+COUNTER(wakeups_by_steal, CNT_WAKEUPS_BY_STEAL, "wake-ups that only the steal clock showed");
 COUNTER(held_rto, CNT_HELD_RTO, "retransmission timeouts held");
 COUNTER(held_tlp, CNT_HELD_TLP, "tail-loss probes held");
 COUNTER(held_reo, CNT_HELD_REO, "RACK reordering timers held");
 COUNTER(held_overtaken, CNT_HELD_OVERTAKEN,
 	"held timers that an ACK overtook: they were needless");
 COUNTER(held_ran, CNT_HELD_RAN, "held timers that ran after all");
+COUNTER(held_left, CNT_HELD_LEFT,
+	"held timers left to run a tick or two later, for their socket was in use");
 COUNTER(held_overflow, CNT_HELD_OVERFLOW,
 	"held timers beyond the room for them, put off by one tick");
 COUNTER(rtt_filtered, CNT_RTT_FILTERED, "RTT samples replaced by SRTT");
-COUNTER(jit_acks, CNT_JIT_ACKS,
-	"times a connection was told to acknowledge at once");
+COUNTER(jit_acks, CNT_JIT_ACKS, "times a connection was told to acknowledge at once");
 
 static int wakeup_max_get(char *buffer, const struct kernel_param *kp)
 {

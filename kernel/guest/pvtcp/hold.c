@@ -15,6 +15,11 @@
 #include "compat.h"
 #include "module.h"
 
+static ktime_t ktime_of_us(u32 us)
+{
+	return ns_to_ktime(us * NSEC_PER_USEC);
+}
+
 /* All NAPI instances of that CPU are done, and did deliver since the wake-up. */
 static bool backlog_in(int cpu)
 {
@@ -33,34 +38,36 @@ static bool still_held(struct sock *sk, const struct held *h)
 	       tp->delivered == h->delivered && tp->data_segs_out == h->data_segs_out;
 }
 
+/* What becomes of a held timer; if it shall run, it is ours alone to run. */
+static enum counter take_timer(struct sock *sk, const struct held *h)
+{
+	/* The owner may be changing it right now: leave it to its own expiry. */
+	if (sock_owned_by_user(sk))
+		return CNT_HELD_LEFT;
+	if (!still_held(sk, h) || !timer_delete(retransmit_timer(sk)))
+		return CNT_HELD_OVERTAKEN;
+	set_retransmit_expires(sk, jiffies);
+	return CNT_HELD_RAN;
+}
+
 /* Run the timer now if nothing has touched it since, and let go of the socket. */
 static void release_one(struct pvtcp_cpu *c, const struct held *h)
 {
-	struct sock *sk = h->sk;
-	struct timer_list *timer = retransmit_timer(sk);
-	bool run = false, overtaken = false;
+	struct timer_list *timer = retransmit_timer(h->sk);
+	enum counter fate;
 
-	bh_lock_sock(sk);
-	/* The owner may be changing it right now: leave it to its own expiry. */
-	if (!sock_owned_by_user(sk)) {
-		overtaken = !still_held(sk, h);
-		/* The reference that the armed timer had is now its function's. */
-		if (!overtaken && timer_delete(timer)) {
-			set_retransmit_expires(sk, jiffies);
-			run = true;
-		}
-	}
-	bh_unlock_sock(sk);
+	bh_lock_sock(h->sk);
+	fate = take_timer(h->sk, h);
+	bh_unlock_sock(h->sk);
+	count(fate);
 
-	if (run) {
-		count(CNT_HELD_RAN);
-		WRITE_ONCE(c->running, sk);
+	if (fate == CNT_HELD_RAN) {
+		WRITE_ONCE(c->running, h->sk);
+		/* It puts the reference that the armed timer had. */
 		timer->function(timer);
 		WRITE_ONCE(c->running, NULL);
-	} else if (overtaken) {
-		count(CNT_HELD_OVERTAKEN);
 	}
-	sock_put(sk);
+	sock_put(h->sk);
 }
 
 static enum hrtimer_restart release_fn(struct hrtimer *timer)
@@ -70,10 +77,10 @@ static enum hrtimer_restart release_fn(struct hrtimer *timer)
 	struct held h;
 	u32 wait_us;
 
-	wait_us = pvtcp_release_us(&per_cpu(pvtcp_cpus, cpu).vcpu, &pvtcp_settings,
-				   now_us(), backlog_in(cpu));
+	wait_us = pvtcp_release_us(&per_cpu(pvtcp_cpus, cpu).vcpu, &pvtcp_settings, now_us(),
+				   backlog_in(cpu));
 	if (wait_us) {
-		hrtimer_forward_now(timer, ns_to_ktime(wait_us * NSEC_PER_USEC));
+		hrtimer_forward_now(timer, ktime_of_us(wait_us));
 		return HRTIMER_RESTART;
 	}
 
@@ -84,8 +91,7 @@ static enum hrtimer_restart release_fn(struct hrtimer *timer)
 		release_one(c, &h);
 		raw_spin_lock(&c->lock);
 	}
-	c->vcpu.holding = false;
-	c->vcpu.extensions = 0;
+	pvtcp_released(&per_cpu(pvtcp_cpus, cpu).vcpu);
 	raw_spin_unlock(&c->lock);
 	return HRTIMER_NORESTART;
 }
@@ -94,6 +100,21 @@ static enum hrtimer_restart release_fn(struct hrtimer *timer)
 bool hold_is_running(struct sock *sk)
 {
 	return this_cpu_read(pvtcp_cpus.running) == sk;
+}
+
+/* The entry for that socket: the one it has, if it is held still, or a free one. */
+static struct held *find_entry(struct pvtcp_cpu *c, const struct sock *sk)
+{
+	unsigned int i;
+
+	for (i = 0; i < c->held_count; i++)
+		if (c->held[i].sk == sk)
+			return &c->held[i];
+	/*
+	 * A kernel socket's timer may have to be stopped for good before its
+	 * namespace goes, which nobody could do while our release runs it.
+	 */
+	return c->held_count < HELD_MAX && sk->sk_net_refcnt ? &c->held[c->held_count] : NULL;
 }
 
 /**
@@ -109,45 +130,39 @@ bool hold_timer(struct sock *sk, u8 pending, int backlog_cpu)
 {
 	struct pvtcp_cpu *c = this_cpu_ptr(&pvtcp_cpus);
 	const struct tcp_sock *tp = tcp_sk(sk);
-	bool held = false;
 	struct held *h;
 
-	/* Put off for want of room in the wake-up before this one: not twice. */
-	if (c->overflow_expires && retransmit_expires(sk) == c->overflow_expires)
-		return false;
-
 	raw_spin_lock(&c->lock);
-	/*
-	 * A kernel socket's timer may have to be stopped for good before its
-	 * namespace goes, which nobody could do while our release runs it.
-	 */
-	if (c->held_count < HELD_MAX && sk->sk_net_refcnt) {
-		h = &c->held[c->held_count++];
-		sock_hold(sk);
+	h = find_entry(c, sk);
+	if (h) {
+		if (h == &c->held[c->held_count]) {
+			c->held_count++;
+			sock_hold(sk);
+		}
 		h->sk = sk;
 		h->pending = pending;
 		h->snd_una = tp->snd_una;
 		h->delivered = tp->delivered;
 		h->data_segs_out = tp->data_segs_out;
-		h->expires = jiffies + 1 +
-			     usecs_to_jiffies(pvtcp_limit_us(&pvtcp_settings));
+		h->expires = jiffies + 1 + usecs_to_jiffies(pvtcp_limit_us(&pvtcp_settings));
 		set_retransmit_expires(sk, h->expires);
-		c->vcpu.holding = true;
 		c->backlog_cpu = backlog_cpu;
-		held = true;
+		per_cpu(pvtcp_cpus, backlog_cpu).vcpu.holding = true;
 	}
 	raw_spin_unlock(&c->lock);
 
-	if (!held) {
-		c->overflow_expires = jiffies + 1;
-		set_retransmit_expires(sk, c->overflow_expires);
-		count(CNT_HELD_OVERFLOW);
+	if (h) {
+		if (!hrtimer_is_queued(&c->release))
+			hrtimer_start(&c->release, ktime_of_us(pvtcp_settings.hold_min_us),
+				      HRTIMER_MODE_REL_PINNED_SOFT);
 		return true;
 	}
-	if (!hrtimer_is_queued(&c->release))
-		hrtimer_start(&c->release,
-			      ns_to_ktime(READ_ONCE(pvtcp_settings.hold_min_us) * NSEC_PER_USEC),
-			      HRTIMER_MODE_REL_PINNED_SOFT);
+	/* Put off for want of room in the wake-up before this one: not twice. */
+	if (c->overflow_expires && retransmit_expires(sk) == c->overflow_expires)
+		return false;
+	c->overflow_expires = jiffies + 1;
+	set_retransmit_expires(sk, c->overflow_expires);
+	count(CNT_HELD_OVERFLOW);
 	return true;
 }
 
@@ -163,8 +178,8 @@ int hold_init(void)
 			      HRTIMER_MODE_REL_PINNED_SOFT);
 	}
 	for_each_possible_cpu(cpu) {
-		struct held *held = kcalloc_node(HELD_MAX, sizeof(*held), GFP_KERNEL,
-						 cpu_to_node(cpu));
+		struct held *held =
+			kcalloc_node(HELD_MAX, sizeof(*held), GFP_KERNEL, cpu_to_node(cpu));
 
 		if (!held) {
 			hold_exit();

@@ -188,8 +188,8 @@ static int on_data_recv(struct kprobe *p, struct pt_regs *regs)
 	/* No ato: the connection's first segment, of which TCP takes care itself. */
 	if (is_off() || !READ_ONCE(pvtcp_settings.jit_segments) || !icsk->icsk_ack.ato)
 		return 0;
-	segments = pvtcp_jit_segments(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu, &pvtcp_settings,
-				      now_us(),
+	segments = pvtcp_jit_segments(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu,
+				      &pvtcp_settings, now_us(),
 				      jiffies_to_usecs(tcp_jiffies32 - icsk->icsk_ack.lrcvtime),
 				      jiffies_to_usecs(1));
 	if (!segments)

@@ -48,26 +48,30 @@ static const struct kernel_param_ops bounded_ops = {
 	.get = bounded_get,
 };
 
-#define BOUNDED_PARAM(name, lowest, highest)                               \
-	static struct bounded bounded_##name = {                           \
-		.value = &pvtcp_settings.name,                             \
-		.min = (lowest),                                           \
-		.max = (highest),                                          \
-	};                                                                 \
+#define BOUNDED_PARAM(name, lowest, highest)                                                   \
+	static struct bounded bounded_##name = {                                               \
+		.value = &pvtcp_settings.name,                                                 \
+		.min = (lowest),                                                               \
+		.max = (highest),                                                              \
+	};                                                                                     \
 	module_param_cb(name, &bounded_ops, &bounded_##name, 0644)
 
 BOUNDED_PARAM(late_us, 200, 1000000);
-MODULE_PARM_DESC(late_us,
-		 "A tick later than this is a wake-up of the vCPU, in us (200-1000000, default 2000)");
+MODULE_PARM_DESC(
+	late_us,
+	"A tick later than this is a wake-up of the vCPU, in us (200-1000000, default 2000)");
 BOUNDED_PARAM(hold_min_us, 0, 20000);
-MODULE_PARM_DESC(hold_min_us,
-		 "Timers wait at least this long after a wake-up, in us (0-20000, default 1000)");
+MODULE_PARM_DESC(
+	hold_min_us,
+	"Timers wait at least this long after a wake-up, in us (0-20000, default 1000)");
 BOUNDED_PARAM(hold_max_us, 0, 100000);
-MODULE_PARM_DESC(hold_max_us,
-		 "Timers wait no longer than this (or hold_min_us) for the backlog of packets, in us (0-100000, default 4000)");
+MODULE_PARM_DESC(
+	hold_max_us,
+	"Timers wait no longer than this (or hold_min_us) for the backlog of packets, in us (0-100000, default 4000)");
 BOUNDED_PARAM(jit_segments, 0, 16);
-MODULE_PARM_DESC(jit_segments,
-		 "Data segments of each connection acknowledged at once after a wake-up (0-16, default 0; the paper: 3)");
+MODULE_PARM_DESC(
+	jit_segments,
+	"Data segments of each connection acknowledged at once after a wake-up (0-16, default 0; the paper: 3)");
 
 module_param_named(hold_rto, pvtcp_settings.hold[PVTCP_TIMER_RTO], bool, 0644);
 MODULE_PARM_DESC(hold_rto, "Hold retransmission timeouts after a wake-up (bool, default Y)");
@@ -76,7 +80,8 @@ MODULE_PARM_DESC(hold_tlp, "Hold tail-loss probes after a wake-up (bool, default
 module_param_named(hold_reo, pvtcp_settings.hold[PVTCP_TIMER_REO], bool, 0644);
 MODULE_PARM_DESC(hold_reo, "Hold RACK's reordering timer after a wake-up (bool, default Y)");
 module_param_named(filter_rtt, pvtcp_settings.filter_rtt, bool, 0644);
-MODULE_PARM_DESC(filter_rtt, "Replace RTT samples that a wake-up has spoilt by SRTT (bool, default Y)");
+MODULE_PARM_DESC(filter_rtt,
+		 "Replace RTT samples that a wake-up has spoilt by SRTT (bool, default Y)");
 
 static const char *const mode_names[] = {
 	[MODE_OFF] = "off",
@@ -104,4 +109,5 @@ static const struct kernel_param_ops mode_ops = {
 	.get = mode_get,
 };
 module_param_cb(mode, &mode_ops, NULL, 0644);
-MODULE_PARM_DESC(mode, "off, observe (count what would be done, change nothing) or enforce (default)");
+MODULE_PARM_DESC(
+	mode, "off, observe (count what would be done, change nothing) or enforce (default)");
