@@ -66,14 +66,8 @@ impl Capture {
     /// # Errors
     /// Without CAP_NET_RAW, for an unknown interface, and when the file cannot be written.
     pub fn start(interfaces: &[impl AsRef<str>], file: &Path) -> anyhow::Result<Self> {
-        let interfaces = interfaces
-            .iter()
-            .map(|name| find(name.as_ref()))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let sockets = interfaces
-            .iter()
-            .map(open)
-            .collect::<anyhow::Result<Vec<_>>>()?;
+        let interfaces = interfaces.iter().map(|name| find(name.as_ref())).collect::<anyhow::Result<Vec<_>>>()?;
+        let sockets = interfaces.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
         let header = PcapHeader {
             snaplen: (SLL2_BYTES + SNAPLEN) as u32,
             datalink: DataLink::LINUX_SLL2,
@@ -81,8 +75,7 @@ impl Capture {
             endianness: Endianness::native(),
             ..PcapHeader::default()
         };
-        let output =
-            File::create(file).with_context(|| format!("cannot create {}", file.display()))?;
+        let output = File::create(file).with_context(|| format!("cannot create {}", file.display()))?;
         let writer = PcapWriter::with_header(BufWriter::with_capacity(1 << 20, output), header)
             .with_context(|| format!("cannot write {}", file.display()))?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -92,11 +85,7 @@ impl Capture {
             .name("capture".into())
             .spawn(move || run(&named, &sockets, writer, &asked))
             .context("cannot start a thread")?;
-        Ok(Self {
-            interfaces,
-            stop,
-            thread: Some(thread),
-        })
+        Ok(Self { interfaces, stop, thread: Some(thread) })
     }
 
     /// What is captured at.
@@ -112,9 +101,7 @@ impl Capture {
     pub fn stop(mut self) -> anyhow::Result<Summary> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("the capture has ended")?;
-        thread
-            .join()
-            .map_err(|_| anyhow::anyhow!("the capture's thread panicked"))?
+        thread.join().map_err(|_| anyhow::anyhow!("the capture's thread panicked"))?
     }
 }
 
@@ -130,10 +117,7 @@ impl Drop for Capture {
 
 fn find(name: &str) -> anyhow::Result<Interface> {
     let index = if_nametoindex(name).with_context(|| format!("no network interface {name}"))?;
-    Ok(Interface {
-        name: name.to_owned(),
-        index,
-    })
+    Ok(Interface { name: name.to_owned(), index })
 }
 
 /// A packet socket at one interface, for both directions.
@@ -143,9 +127,7 @@ fn open(interface: &Interface) -> anyhow::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     // SAFETY: just opened, and nobody else knows it.
-    let socket = Errno::result(fd)
-        .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
-        .with_context(context)?;
+    let socket = Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).with_context(context)?;
     setsockopt(&socket, sockopt::ReceiveTimestampns, &true).with_context(context)?;
     setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER_BYTES)
         .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER_BYTES))
@@ -169,17 +151,12 @@ fn run(
     stop: &AtomicBool,
 ) -> anyhow::Result<Summary> {
     let mut batch = Batch::new();
-    let mut summary = Summary {
-        packets: 0,
-        dropped: 0,
-        remarks: Vec::new(),
-    };
+    let mut summary = Summary { packets: 0, dropped: 0, remarks: Vec::new() };
     loop {
         // Looked at before fetching: what came before the request to stop is in the file.
         let last = stop.load(Ordering::Relaxed);
         for (interface, socket) in interfaces.iter().zip(sockets) {
-            if let Some(error) = drain(socket, &mut batch, &mut writer, &mut summary.packets, last)?
-            {
+            if let Some(error) = drain(socket, &mut batch, &mut writer, &mut summary.packets, last)? {
                 // An interface that goes down says so once, and comes back.
                 let remark = format!("capture at {}: {error}", interface.name);
                 if !summary.remarks.contains(&remark) {
@@ -192,10 +169,7 @@ fn run(
         }
         thread::sleep(PAUSE);
     }
-    writer
-        .into_writer()
-        .flush()
-        .context("cannot write the capture")?;
+    writer.into_writer().flush().context("cannot write the capture")?;
     for socket in sockets {
         summary.dropped += u64::from(drops(socket)?);
     }
@@ -243,9 +217,7 @@ fn write(writer: &mut Writer, received: &Received<'_>) -> Result<(), PcapError> 
     record[12..20].copy_from_slice(&link.sll_addr);
     let kept = received.data.len().min(SNAPLEN);
     record[SLL2_BYTES..SLL2_BYTES + kept].copy_from_slice(&received.data[..kept]);
-    let t_ns = received.t_ns.map_or_else(now, |t_ns| {
-        Duration::from_nanos(u64::try_from(t_ns).unwrap_or(0))
-    });
+    let t_ns = received.t_ns.map_or_else(now, |t_ns| Duration::from_nanos(u64::try_from(t_ns).unwrap_or(0)));
     let packet = RawPcapPacket {
         ts_sec: u32::try_from(t_ns.as_secs()).unwrap_or(u32::MAX),
         ts_frac: t_ns.subsec_nanos(),
@@ -257,9 +229,7 @@ fn write(writer: &mut Writer, received: &Received<'_>) -> Result<(), PcapError> 
 }
 
 fn now() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Packets dropped for want of room.
@@ -311,31 +281,15 @@ mod tests {
         far.read_exact(&mut [0; 5000]).expect("received");
         let lo = capture.interfaces()[0].clone();
         let summary = capture.stop().expect("written");
-        assert!(
-            summary.packets >= 4 && summary.remarks.is_empty(),
-            "{summary:?}"
-        );
+        assert!(summary.packets >= 4 && summary.remarks.is_empty(), "{summary:?}");
         let trace = packets::read(file.path()).expect("read");
-        let data: Vec<_> = trace
-            .packets
-            .iter()
-            .filter(|p| p.src == sender && p.dst == receiver && p.outgoing == Some(true))
-            .collect();
+        let data: Vec<_> =
+            trace.packets.iter().filter(|p| p.src == sender && p.dst == receiver && p.outgoing == Some(true)).collect();
         assert_eq!(data.iter().map(|p| p.len).sum::<u32>(), 5000);
         assert!(data[0].flags.syn() && data.iter().all(|p| p.interface == Some(lo.index)));
         // Loopback shows each packet in both directions.
-        assert!(
-            trace
-                .packets
-                .iter()
-                .any(|p| p.src == sender && p.outgoing == Some(false))
-        );
-        assert!(
-            trace
-                .packets
-                .windows(2)
-                .all(|pair| pair[0].t_ns <= pair[1].t_ns)
-        );
+        assert!(trace.packets.iter().any(|p| p.src == sender && p.outgoing == Some(false)));
+        assert!(trace.packets.windows(2).all(|pair| pair[0].t_ns <= pair[1].t_ns));
     }
 
     #[test]

@@ -37,37 +37,21 @@ impl Batch {
     pub fn new() -> Self {
         // SAFETY: sockaddr_ll is plain integers, for which zero is a value.
         let link = unsafe { std::mem::zeroed() };
-        Self {
-            links: vec![link; BATCH],
-            controls: vec![[0; CONTROL_WORDS]; BATCH],
-            data: vec![[0; SNAPLEN]; BATCH],
-        }
+        Self { links: vec![link; BATCH], controls: vec![[0; CONTROL_WORDS]; BATCH], data: vec![[0; SNAPLEN]; BATCH] }
     }
 
     /// Takes what has come, without waiting, and gives each packet to `take`. False when nothing had come.
     ///
     /// # Errors
     /// Those of recvmmsg(2).
-    pub fn receive(
-        &mut self,
-        socket: &OwnedFd,
-        mut take: impl FnMut(Received<'_>),
-    ) -> io::Result<bool> {
+    pub fn receive(&mut self, socket: &OwnedFd, mut take: impl FnMut(Received<'_>)) -> io::Result<bool> {
         let mut pieces: Vec<libc::iovec> = self
             .data
             .iter_mut()
-            .map(|data| libc::iovec {
-                iov_base: data.as_mut_ptr().cast(),
-                iov_len: SNAPLEN,
-            })
+            .map(|data| libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: SNAPLEN })
             .collect();
         let mut headers: Vec<libc::mmsghdr> = Vec::with_capacity(BATCH);
-        for ((link, control), piece) in self
-            .links
-            .iter_mut()
-            .zip(&mut self.controls)
-            .zip(&mut pieces)
-        {
+        for ((link, control), piece) in self.links.iter_mut().zip(&mut self.controls).zip(&mut pieces) {
             // SAFETY: mmsghdr is integers and pointers, for which zero is a value. (musl has padding fields: no literal.)
             let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
             header.msg_hdr.msg_name = ptr::from_mut(link).cast();
@@ -82,21 +66,11 @@ impl Batch {
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
         // SAFETY: `headers` has BATCH entries, whose pointers lead to buffers of the stated sizes that live to the end of this function.
         let n = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                BATCH as _,
-                flags as _,
-                ptr::null_mut(),
-            )
+            libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), BATCH as _, flags as _, ptr::null_mut())
         };
         let Ok(n) = usize::try_from(n) else {
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::WouldBlock {
-                Ok(false)
-            } else {
-                Err(error)
-            };
+            return if error.kind() == io::ErrorKind::WouldBlock { Ok(false) } else { Err(error) };
         };
         for (place, header) in headers.iter().take(n).enumerate() {
             let wire_len = header.msg_len as usize;

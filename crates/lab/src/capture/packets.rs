@@ -112,13 +112,8 @@ pub fn read(file: &Path) -> anyhow::Result<Trace> {
 pub fn read_from(input: impl Read) -> anyhow::Result<Trace> {
     let mut reader = PcapReader::new(input).context("no pcap file")?;
     let header = reader.header();
-    let link = Link::of(header.datalink)
-        .with_context(|| format!("link type {:?} is not known", header.datalink))?;
-    let unit_ns = if header.ts_resolution == TsResolution::NanoSecond {
-        1
-    } else {
-        1000
-    };
+    let link = Link::of(header.datalink).with_context(|| format!("link type {:?} is not known", header.datalink))?;
+    let unit_ns = if header.ts_resolution == TsResolution::NanoSecond { 1 } else { 1000 };
     let mut trace = Trace::default();
     // Raw records: the checked ones are refused when the packet was longer than what was kept of it.
     while let Some(record) = reader.next_raw_packet() {
@@ -130,10 +125,7 @@ pub fn read_from(input: impl Read) -> anyhow::Result<Trace> {
             }
             Err(error) => return Err(error).context("a broken record"),
         };
-        anyhow::ensure!(
-            trace.packets.len() < MAX_PACKETS,
-            "more than {MAX_PACKETS} packets"
-        );
+        anyhow::ensure!(trace.packets.len() < MAX_PACKETS, "more than {MAX_PACKETS} packets");
         let t_ns = i64::from(record.ts_sec) * 1_000_000_000 + i64::from(record.ts_frac) * unit_ns;
         match parse(link, &record.data, record.orig_len, t_ns) {
             Some(packet) => trace.packets.push(packet),
@@ -173,21 +165,13 @@ fn parse(link: Link, data: &[u8], wire_len: u32, t_ns: i64) -> Option<Packet> {
         Link::LinuxSll => {
             let (header, rest) = data.split_at_checked(SLL_BYTES)?;
             outgoing = Some(header[1] == PACKET_OUTGOING);
-            LaxSlicedPacket::from_ether_type(
-                EtherType(u16::from_be_bytes([header[14], header[15]])),
-                rest,
-            )
+            LaxSlicedPacket::from_ether_type(EtherType(u16::from_be_bytes([header[14], header[15]])), rest)
         }
         Link::LinuxSll2 => {
             let (header, rest) = data.split_at_checked(SLL2_BYTES)?;
-            interface = Some(u32::from_be_bytes([
-                header[4], header[5], header[6], header[7],
-            ]));
+            interface = Some(u32::from_be_bytes([header[4], header[5], header[6], header[7]]));
             outgoing = Some(header[10] == PACKET_OUTGOING);
-            LaxSlicedPacket::from_ether_type(
-                EtherType(u16::from_be_bytes([header[0], header[1]])),
-                rest,
-            )
+            LaxSlicedPacket::from_ether_type(EtherType(u16::from_be_bytes([header[0], header[1]])), rest)
         }
         Link::Ip => LaxSlicedPacket::from_ip(data).ok()?,
     };
@@ -198,58 +182,31 @@ fn parse(link: Link, data: &[u8], wire_len: u32, t_ns: i64) -> Option<Packet> {
     let (source, destination, ip_start, ip_header, ip_len) = match sliced.net.as_ref()? {
         LaxNetSlice::Ipv4(ip) => {
             let header = ip.header();
-            let addresses = (
-                header.source_addr().into(),
-                header.destination_addr().into(),
-            );
-            (
-                addresses.0,
-                addresses.1,
-                header.slice(),
-                header.slice().len(),
-                usize::from(header.total_len()),
-            )
+            let addresses = (header.source_addr().into(), header.destination_addr().into());
+            (addresses.0, addresses.1, header.slice(), header.slice().len(), usize::from(header.total_len()))
         }
         LaxNetSlice::Ipv6(ip) => {
             let header = ip.header();
-            let addresses = (
-                header.source_addr().into(),
-                header.destination_addr().into(),
-            );
+            let addresses = (header.source_addr().into(), header.destination_addr().into());
             let len = usize::from(header.payload_length());
-            (
-                addresses.0,
-                addresses.1,
-                header.slice(),
-                header.slice().len(),
-                if len == 0 { 0 } else { len + 40 },
-            )
+            (addresses.0, addresses.1, header.slice(), header.slice().len(), if len == 0 { 0 } else { len + 40 })
         }
         LaxNetSlice::Arp(_) => return None,
     };
     let offset = |part: &[u8]| (part.as_ptr() as usize).checked_sub(data.as_ptr() as usize);
     let (ip_start, tcp_start) = (offset(ip_start)?, offset(tcp.slice())?);
     // A length of zero is that of a packet above 64 KB: then what was on the wire counts.
-    let ip_len = if ip_len == 0 {
-        (wire_len as usize).checked_sub(ip_start)?
-    } else {
-        ip_len
-    };
+    let ip_len = if ip_len == 0 { (wire_len as usize).checked_sub(ip_start)? } else { ip_len };
     if tcp_start < ip_start + ip_header {
         return None;
     }
     let payload = (ip_start + ip_len).checked_sub(tcp_start + tcp.header_len())?;
-    let sack = tcp
-        .options_iterator()
-        .filter_map(Result::ok)
-        .find_map(|option| match option {
-            TcpOptionElement::SelectiveAcknowledgement(first, more) => Some(
-                std::iter::once(first)
-                    .chain(more.into_iter().flatten())
-                    .collect(),
-            ),
-            _ => None,
-        });
+    let sack = tcp.options_iterator().filter_map(Result::ok).find_map(|option| match option {
+        TcpOptionElement::SelectiveAcknowledgement(first, more) => {
+            Some(std::iter::once(first).chain(more.into_iter().flatten()).collect())
+        }
+        _ => None,
+    });
     Some(Packet {
         t_ns,
         interface,
@@ -287,9 +244,7 @@ mod tests {
             .options(&options)
             .expect("options fit");
         let mut frame = Vec::new();
-        builder
-            .write(&mut frame, &vec![0; payload])
-            .expect("written");
+        builder.write(&mut frame, &vec![0; payload]).expect("written");
         frame
     }
 
@@ -309,28 +264,13 @@ mod tests {
         }
     }
 
-    fn file(
-        datalink: DataLink,
-        ts_resolution: TsResolution,
-        records: &[(u32, u32, &[u8], u32)],
-    ) -> Vec<u8> {
-        let header = PcapHeader {
-            datalink,
-            ts_resolution,
-            snaplen: 128,
-            ..PcapHeader::default()
-        };
+    fn file(datalink: DataLink, ts_resolution: TsResolution, records: &[(u32, u32, &[u8], u32)]) -> Vec<u8> {
+        let header = PcapHeader { datalink, ts_resolution, snaplen: 128, ..PcapHeader::default() };
         let mut writer = PcapWriter::with_header(Vec::new(), header).expect("written");
         for &(ts_sec, ts_frac, data, orig_len) in records {
             let incl_len = u32::try_from(data.len()).expect("short");
             writer
-                .write_raw_packet(&RawPcapPacket {
-                    ts_sec,
-                    ts_frac,
-                    incl_len,
-                    orig_len,
-                    data: Cow::Borrowed(data),
-                })
+                .write_raw_packet(&RawPcapPacket { ts_sec, ts_frac, incl_len, orig_len, data: Cow::Borrowed(data) })
                 .expect("written");
         }
         writer.into_writer()
@@ -339,10 +279,7 @@ mod tests {
     #[test]
     fn a_packet_cut_at_the_snap_length_tells_its_true_payload() {
         let frame = frame(1400);
-        assert_eq!(
-            parse(Link::Ethernet, &frame[..96], frame.len() as u32, 5),
-            Some(expected(1400))
-        );
+        assert_eq!(parse(Link::Ethernet, &frame[..96], frame.len() as u32, 5), Some(expected(1400)));
     }
 
     #[test]
@@ -355,58 +292,21 @@ mod tests {
     #[test]
     fn cooked_records_tell_interface_and_direction() {
         let frame = frame(9);
-        let mut record = vec![
-            0x08,
-            0x00,
-            0,
-            0,
-            0,
-            0,
-            0,
-            7,
-            0,
-            1,
-            PACKET_OUTGOING,
-            6,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-        ];
+        let mut record = vec![0x08, 0x00, 0, 0, 0, 0, 0, 7, 0, 1, PACKET_OUTGOING, 6, 0, 0, 0, 0, 0, 0, 0, 0];
         record.extend_from_slice(&frame[14..]);
         let packet = parse(Link::LinuxSll2, &record, record.len() as u32, 5);
-        assert_eq!(
-            packet,
-            Some(Packet {
-                interface: Some(7),
-                outgoing: Some(true),
-                ..expected(9)
-            })
-        );
+        assert_eq!(packet, Some(Packet { interface: Some(7), outgoing: Some(true), ..expected(9) }));
         let mut record = vec![0, 0, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0x08, 0x00];
         record.extend_from_slice(&frame[14..]);
         let packet = parse(Link::LinuxSll, &record, record.len() as u32, 5);
-        assert_eq!(
-            packet,
-            Some(Packet {
-                outgoing: Some(false),
-                ..expected(9)
-            })
-        );
+        assert_eq!(packet, Some(Packet { outgoing: Some(false), ..expected(9) }));
         assert_eq!(parse(Link::Ip, &frame[14..], 0, 5), Some(expected(9)));
     }
 
     #[test]
     fn ipv6_is_understood() {
         let mut frame = Vec::new();
-        let builder = PacketBuilder::ethernet2([1; 6], [2; 6])
-            .ipv6([1; 16], [2; 16], 64)
-            .tcp(1, 2, 3, 4)
-            .syn();
+        let builder = PacketBuilder::ethernet2([1; 6], [2; 6]).ipv6([1; 16], [2; 16], 64).tcp(1, 2, 3, 4).syn();
         builder.write(&mut frame, &[0; 33]).expect("written");
         let packet = parse(Link::Ethernet, &frame, frame.len() as u32, 0).expect("understood");
         assert!(packet.len == 33 && packet.flags.syn() && packet.src.is_ipv6());
@@ -424,15 +324,9 @@ mod tests {
     fn files_of_both_resolutions_are_read_and_sorted() {
         let frame = frame(1400);
         let kept = &frame[..96];
-        for (resolution, unit) in [
-            (TsResolution::MicroSecond, 1000),
-            (TsResolution::NanoSecond, 1),
-        ] {
-            let bytes = file(
-                DataLink::ETHERNET,
-                resolution,
-                &[(3, 7, kept, 1474), (2, 9, kept, 1474), (4, 0, &[0; 20], 20)],
-            );
+        for (resolution, unit) in [(TsResolution::MicroSecond, 1000), (TsResolution::NanoSecond, 1)] {
+            let bytes =
+                file(DataLink::ETHERNET, resolution, &[(3, 7, kept, 1474), (2, 9, kept, 1474), (4, 0, &[0; 20], 20)]);
             let trace = read_from(bytes.as_slice()).expect("read");
             let times: Vec<i64> = trace.packets.iter().map(|p| p.t_ns).collect();
             assert_eq!(times, [2_000_000_000 + 9 * unit, 3_000_000_000 + 7 * unit]);
@@ -447,12 +341,7 @@ mod tests {
         assert!(read_from(&b"hello, this is no pcap file at all"[..]).is_err());
         assert!(read_from(&b""[..]).is_err());
         let usb = file(DataLink::USB_LINUX, TsResolution::NanoSecond, &[]);
-        assert!(
-            read_from(usb.as_slice())
-                .expect_err("unknown")
-                .to_string()
-                .contains("USB_LINUX")
-        );
+        assert!(read_from(usb.as_slice()).expect_err("unknown").to_string().contains("USB_LINUX"));
     }
 
     proptest! {

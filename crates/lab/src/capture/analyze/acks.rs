@@ -41,48 +41,16 @@ mod tests {
 
     #[test]
     fn a_duplicate_repeats_number_and_window_while_data_is_under_way() {
-        let Event::Ack(first) = ack(1, 100) else {
-            panic!("an ACK")
-        };
-        let update = Event::Ack(Ack {
-            window: 2000,
-            ..first.clone()
-        });
-        let with_data = Event::Ack(Ack {
-            pure: false,
-            ..first
-        });
-        let counted = count(&flow([
-            data(0, 0, 100),
-            data(0, 100, 100),
-            ack(1, 100),
-            ack(2, 100),
-            ack(3, 100),
-            with_data,
-        ]));
-        assert_eq!(
-            counted,
-            AckCounts {
-                pure: 3,
-                duplicate: 2
-            }
-        );
+        let Event::Ack(first) = ack(1, 100) else { panic!("an ACK") };
+        let update = Event::Ack(Ack { window: 2000, ..first.clone() });
+        let with_data = Event::Ack(Ack { pure: false, ..first });
+        let counted =
+            count(&flow([data(0, 0, 100), data(0, 100, 100), ack(1, 100), ack(2, 100), ack(3, 100), with_data]));
+        assert_eq!(counted, AckCounts { pure: 3, duplicate: 2 });
         let counted = count(&flow([data(0, 0, 200), ack(1, 100), update]));
-        assert_eq!(
-            counted,
-            AckCounts {
-                pure: 2,
-                duplicate: 0
-            }
-        );
+        assert_eq!(counted, AckCounts { pure: 2, duplicate: 0 });
         // Nothing is under way: a keepalive's answer.
         let counted = count(&flow([data(0, 0, 100), ack(1, 100), ack(2, 100)]));
-        assert_eq!(
-            counted,
-            AckCounts {
-                pure: 2,
-                duplicate: 0
-            }
-        );
+        assert_eq!(counted, AckCounts { pure: 2, duplicate: 0 });
     }
 }

@@ -40,58 +40,30 @@ impl ClockMap {
 /// Aligns the clock of a capture inside the sending VM with that of one at its port. None when they share no segment that was sent once.
 #[must_use]
 pub fn align(vm: &Flow, port: &Flow) -> Option<ClockMap> {
-    let mut points = pairs(
-        vm.segments().map(|s| (s.seq, s.t_ns)),
-        port.segments().map(|s| (s.seq, s.t_ns)),
-    );
+    let mut points = pairs(vm.segments().map(|s| (s.seq, s.t_ns)), port.segments().map(|s| (s.seq, s.t_ns)));
     points.sort_unstable();
     let (first, last) = (points.first()?.0, points.last()?.0);
     let least = points.iter().map(|&(_, delay)| delay).min()?;
-    let mut clock = ClockMap {
-        origin_ns: first,
-        offset_ns: least,
-        drift: 0.0,
-        error_ns: None,
-        segments: points.len(),
-    };
+    let mut clock = ClockMap { origin_ns: first, offset_ns: least, drift: 0.0, error_ns: None, segments: points.len() };
     if last.saturating_sub(first) >= DRIFT_SPAN_NS {
         if let Some((origin_ns, offset_ns, drift)) =
             line_below(&points).filter(|&(_, _, drift)| drift.abs() <= MAX_DRIFT)
         {
-            clock = ClockMap {
-                origin_ns,
-                offset_ns,
-                drift,
-                ..clock
-            };
+            clock = ClockMap { origin_ns, offset_ns, drift, ..clock };
         }
     }
-    let acks = pairs(
-        vm.acks().map(|a| (a.ack, a.t_ns)),
-        port.acks().map(|a| (a.ack, a.t_ns)),
-    );
-    clock.error_ns = acks
-        .iter()
-        .map(|&(vm_ns, delay)| {
-            clock
-                .to_host(vm_ns)
-                .saturating_sub(vm_ns.saturating_add(delay))
-        })
-        .min();
+    let acks = pairs(vm.acks().map(|a| (a.ack, a.t_ns)), port.acks().map(|a| (a.ack, a.t_ns)));
+    clock.error_ns =
+        acks.iter().map(|&(vm_ns, delay)| clock.to_host(vm_ns).saturating_sub(vm_ns.saturating_add(delay))).min();
     // Below zero only by the drift's rounding, or if the clock was set in between: it is an error in either case.
     clock.error_ns = clock.error_ns.map(i64::abs);
     Some(clock)
 }
 
 /// VM time, and port time less VM time, of what both show exactly once.
-fn pairs(
-    vm: impl Iterator<Item = (i64, i64)>,
-    port: impl Iterator<Item = (i64, i64)>,
-) -> Vec<(i64, i64)> {
+fn pairs(vm: impl Iterator<Item = (i64, i64)>, port: impl Iterator<Item = (i64, i64)>) -> Vec<(i64, i64)> {
     let once = |seen: &mut HashMap<i64, Option<i64>>, (number, t_ns)| {
-        seen.entry(number)
-            .and_modify(|t_ns| *t_ns = None)
-            .or_insert(Some(t_ns));
+        seen.entry(number).and_modify(|t_ns| *t_ns = None).or_insert(Some(t_ns));
     };
     let (mut at_vm, mut at_port) = (HashMap::new(), HashMap::new());
     vm.for_each(|seen| once(&mut at_vm, seen));
@@ -122,28 +94,15 @@ fn line_below(points: &[(i64, i64)]) -> Option<(i64, i64, f64)> {
     }
     let sum: i128 = points.iter().map(|&(t, _)| i128::from(t)).sum();
     let mean = i64::try_from(sum / i128::try_from(points.len()).ok()?).ok()?;
-    let (a, b) = hull
-        .iter()
-        .zip(hull.iter().skip(1))
-        .find(|(_, b)| b.0 >= mean)?;
-    Some((
-        a.0,
-        a.1,
-        (b.1 as f64 - a.1 as f64) / (b.0 as f64 - a.0 as f64),
-    ))
+    let (a, b) = hull.iter().zip(hull.iter().skip(1)).find(|(_, b)| b.0 >= mean)?;
+    Some((a.0, a.1, (b.1 as f64 - a.1 as f64) / (b.0 as f64 - a.0 as f64)))
 }
 
 /// Whether the way a, b, c bends to the left.
 fn turns_left(a: (i64, i64), b: (i64, i64), c: (i64, i64)) -> bool {
     let wide = |x: i64, y: i64| i128::from(x) - i128::from(y);
     // Products of differences below 2^64 may exceed 128 bits: only nonsense times get there, and saturate.
-    let product = |x: i128, y: i128| {
-        x.checked_mul(y).unwrap_or(if (x < 0) == (y < 0) {
-            i128::MAX
-        } else {
-            i128::MIN
-        })
-    };
+    let product = |x: i128, y: i128| x.checked_mul(y).unwrap_or(if (x < 0) == (y < 0) { i128::MAX } else { i128::MIN });
     product(wide(b.0, a.0), wide(c.1, a.1)) > product(wide(b.1, a.1), wide(c.0, a.0))
 }
 
@@ -157,18 +116,8 @@ mod tests {
 
     #[test]
     fn the_offset_is_that_of_the_fastest_segment() {
-        let vm = flow([
-            data(0, 0, 100),
-            data(10, 100, 100),
-            data(20, 200, 100),
-            ack(25, 300),
-        ]);
-        let port = flow([
-            data(1007, 0, 100),
-            data(1012, 100, 100),
-            data(1060, 200, 100),
-            ack(1024, 300),
-        ]);
+        let vm = flow([data(0, 0, 100), data(10, 100, 100), data(20, 200, 100), ack(25, 300)]);
+        let port = flow([data(1007, 0, 100), data(1012, 100, 100), data(1060, 200, 100), ack(1024, 300)]);
         let clock = align(&vm, &port).expect("aligned");
         assert_eq!((clock.offset_ns, clock.segments), (1002 * MS, 3));
         // The ACK was at the port at 1024 and in the VM at 25 + 1002 = 1027.
@@ -180,10 +129,7 @@ mod tests {
         let vm = flow([data(0, 0, 100), data(10, 100, 100), data(50, 0, 100)]);
         let port = flow([data(50, 0, 100), data(11, 100, 100)]);
         let clock = align(&vm, &port).expect("aligned");
-        assert_eq!(
-            (clock.offset_ns, clock.segments, clock.error_ns),
-            (MS, 1, None)
-        );
+        assert_eq!((clock.offset_ns, clock.segments, clock.error_ns), (MS, 1, None));
         assert_eq!(align(&vm, &flow([data(0, 700, 100)])), None);
         assert_eq!(align(&flow([]), &flow([])), None);
     }
@@ -193,15 +139,9 @@ mod tests {
         // 100 ppm, delays of 10 us to 5 ms, descheduled now and then.
         let vm: Vec<Event> = (0..2000).map(|n| data(n * 5, n * 100, 100)).collect();
         let port = vm.iter().enumerate().map(|(n, event)| {
-            let Event::Data(segment) = event else {
-                panic!("data")
-            };
-            let delay =
-                10_000 + (n as i64 * 7919 % 101) * 50_000 + if n % 40 < 10 { 30 * MS } else { 0 };
-            Event::Data(Segment {
-                t_ns: segment.t_ns + segment.t_ns / 10_000 + 77 * MS + delay,
-                ..*segment
-            })
+            let Event::Data(segment) = event else { panic!("data") };
+            let delay = 10_000 + (n as i64 * 7919 % 101) * 50_000 + if n % 40 < 10 { 30 * MS } else { 0 };
+            Event::Data(Segment { t_ns: segment.t_ns + segment.t_ns / 10_000 + 77 * MS + delay, ..*segment })
         });
         let clock = align(&flow(vm.clone()), &flow(port.collect::<Vec<_>>())).expect("aligned");
         assert!((clock.drift - 100e-6).abs() < 5e-6, "{clock:?}");

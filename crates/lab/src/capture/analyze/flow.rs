@@ -91,12 +91,7 @@ pub struct Flow {
 pub fn flows<'a>(packets: impl IntoIterator<Item = &'a Packet>) -> Vec<(FlowKey, u64)> {
     let mut bytes: BTreeMap<FlowKey, u64> = BTreeMap::new();
     for packet in packets.into_iter().filter(|packet| packet.len > 0) {
-        *bytes
-            .entry(FlowKey {
-                sender: packet.src,
-                receiver: packet.dst,
-            })
-            .or_default() += u64::from(packet.len);
+        *bytes.entry(FlowKey { sender: packet.src, receiver: packet.dst }).or_default() += u64::from(packet.len);
     }
     let mut flows: Vec<_> = bytes.into_iter().collect();
     flows.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
@@ -107,10 +102,8 @@ pub fn flows<'a>(packets: impl IntoIterator<Item = &'a Packet>) -> Vec<(FlowKey,
 /// one capture and use it for all, so that their numbers are the same.
 #[must_use]
 pub fn first_byte<'a>(key: FlowKey, packets: impl IntoIterator<Item = &'a Packet>) -> Option<u32> {
-    let mut sent = packets
-        .into_iter()
-        .filter(|p| p.src == key.sender && p.dst == key.receiver && !p.flags.rst())
-        .peekable();
+    let mut sent =
+        packets.into_iter().filter(|p| p.src == key.sender && p.dst == key.receiver && !p.flags.rst()).peekable();
     let any = sent.peek()?.seq;
     let mut unwrap = Unwrap::new(any);
     let mut lowest = None;
@@ -130,17 +123,10 @@ pub fn first_byte<'a>(key: FlowKey, packets: impl IntoIterator<Item = &'a Packet
 impl Flow {
     /// Picks a flow's packets out of a capture; see [`first_byte`].
     #[must_use]
-    pub fn new<'a>(
-        key: FlowKey,
-        first_byte: u32,
-        packets: impl IntoIterator<Item = &'a Packet>,
-    ) -> Self {
+    pub fn new<'a>(key: FlowKey, first_byte: u32, packets: impl IntoIterator<Item = &'a Packet>) -> Self {
         let mut unwrap = Unwrap::new(first_byte);
         let mut events = Vec::new();
-        for packet in packets
-            .into_iter()
-            .filter(|packet| !packet.flags.syn() && !packet.flags.rst())
-        {
+        for packet in packets.into_iter().filter(|packet| !packet.flags.syn() && !packet.flags.rst()) {
             if packet.src == key.sender && packet.dst == key.receiver && packet.len > 0 {
                 events.push(Event::Data(Segment {
                     t_ns: packet.t_ns,
@@ -152,11 +138,7 @@ impl Flow {
                     t_ns: packet.t_ns,
                     ack: unwrap.number(packet.ack),
                     window: packet.window,
-                    sack: packet
-                        .sack
-                        .iter()
-                        .map(|&(start, end)| (unwrap.near(start), unwrap.near(end)))
-                        .collect(),
+                    sack: packet.sack.iter().map(|&(start, end)| (unwrap.near(start), unwrap.near(end))).collect(),
                     pure: packet.len == 0 && !packet.flags.fin(),
                 }));
             }
@@ -183,8 +165,7 @@ impl Flow {
     /// Its data segments, each with how many of its bytes this capture had shown before.
     pub fn segments_seen_before(&self) -> impl Iterator<Item = (Segment, u64)> + '_ {
         let mut seen = Intervals::default();
-        self.segments()
-            .map(move |segment| (segment, seen.insert(segment.seq, segment.end())))
+        self.segments().map(move |segment| (segment, seen.insert(segment.seq, segment.end())))
     }
 }
 
@@ -197,10 +178,7 @@ struct Unwrap {
 
 impl Unwrap {
     fn new(first_byte: u32) -> Self {
-        Self {
-            first_byte,
-            highest: 0,
-        }
+        Self { first_byte, highest: 0 }
     }
 
     /// The number closest to the highest so far.
@@ -226,79 +204,32 @@ mod tests {
     #[test]
     fn numbers_go_on_where_sequence_numbers_wrap() {
         let first = u32::MAX - 999;
-        let packets = [
-            packet(0, first, 1000),
-            packet(1, 0, 1000),
-            packet(2, first, 1000),
-            packet(3, 1000, 500),
-        ];
+        let packets = [packet(0, first, 1000), packet(1, 0, 1000), packet(2, first, 1000), packet(3, 1000, 500)];
         let flow = Flow::new(KEY, first, &packets);
-        assert_eq!(
-            flow.segments().map(|s| s.seq).collect::<Vec<_>>(),
-            [0, 1000, 0, 2000]
-        );
+        assert_eq!(flow.segments().map(|s| s.seq).collect::<Vec<_>>(), [0, 1000, 0, 2000]);
         assert_eq!(first_byte(KEY, &packets), Some(first));
-        assert_eq!(
-            flow.segments_seen_before()
-                .map(|(_, bytes)| bytes)
-                .collect::<Vec<_>>(),
-            [0, 0, 1000, 0]
-        );
+        assert_eq!(flow.segments_seen_before().map(|(_, bytes)| bytes).collect::<Vec<_>>(), [0, 0, 1000, 0]);
     }
 
     #[test]
     fn the_first_byte_follows_the_syn_or_is_the_lowest() {
-        let syn = Packet {
-            flags: Flags(Flags::SYN),
-            ..packet(0, 99, 0)
-        };
+        let syn = Packet { flags: Flags(Flags::SYN), ..packet(0, 99, 0) };
         assert_eq!(first_byte(KEY, &[syn, packet(1, 100, 10)]), Some(100));
-        assert_eq!(
-            first_byte(
-                KEY,
-                &[packet(0, 500, 10), packet(1, 400, 10), packet(2, 510, 10)]
-            ),
-            Some(400)
-        );
-        assert_eq!(
-            first_byte(KEY, &[packet(0, 5, 10), packet(1, u32::MAX - 4, 10)]),
-            Some(u32::MAX - 4)
-        );
+        assert_eq!(first_byte(KEY, &[packet(0, 500, 10), packet(1, 400, 10), packet(2, 510, 10)]), Some(400));
+        assert_eq!(first_byte(KEY, &[packet(0, 5, 10), packet(1, u32::MAX - 4, 10)]), Some(u32::MAX - 4));
         assert_eq!(first_byte(KEY, &[packet(0, 500, 0)]), None);
     }
 
     #[test]
     fn flows_are_listed_by_size() {
-        let back = Packet {
-            src: KEY.receiver,
-            dst: KEY.sender,
-            ..packet(0, 0, 10)
-        };
+        let back = Packet { src: KEY.receiver, dst: KEY.sender, ..packet(0, 0, 10) };
         let listed = flows(&[back.clone(), packet(0, 0, 100), packet(1, 100, 100)]);
-        assert_eq!(
-            listed,
-            [
-                (KEY, 200),
-                (
-                    FlowKey {
-                        sender: KEY.receiver,
-                        receiver: KEY.sender
-                    },
-                    10
-                )
-            ]
-        );
+        assert_eq!(listed, [(KEY, 200), (FlowKey { sender: KEY.receiver, receiver: KEY.sender }, 10)]);
     }
 
     #[test]
     fn a_dsack_says_nothing_of_what_is_ahead() {
-        let ack = |sack| Ack {
-            t_ns: 0,
-            ack: 100,
-            window: 1,
-            sack,
-            pure: true,
-        };
+        let ack = |sack| Ack { t_ns: 0, ack: 100, window: 1, sack, pure: true };
         assert!(!ack(vec![(50, 100)]).sacks_ahead());
         assert!(ack(vec![(50, 100), (150, 200)]).sacks_ahead());
     }

@@ -20,21 +20,8 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
         prop::collection::vec((number(), number()), 0..4),
     );
     let one = one.prop_map(|(back, t_ns, seq, ack, len, flags, sack)| {
-        let forth = Packet {
-            ack,
-            flags: Flags(flags),
-            sack,
-            ..packet(t_ns, seq, len)
-        };
-        if back {
-            Packet {
-                src: KEY.receiver,
-                dst: KEY.sender,
-                ..forth
-            }
-        } else {
-            forth
-        }
+        let forth = Packet { ack, flags: Flags(flags), sack, ..packet(t_ns, seq, len) };
+        if back { Packet { src: KEY.receiver, dst: KEY.sender, ..forth } } else { forth }
     });
     prop::collection::vec(one, 0..60)
 }

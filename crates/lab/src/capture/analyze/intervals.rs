@@ -13,14 +13,8 @@ impl Intervals {
     /// How many bytes of `start..end` are in the set.
     pub fn overlap(&self, start: i64, end: i64) -> u64 {
         // The last range that begins before `end`, and those before it as far as they reach into `start..`.
-        let reaching = self
-            .ranges
-            .range(..end)
-            .rev()
-            .take_while(|&(_, &to)| to > start);
-        reaching
-            .map(|(&from, &to)| to.min(end).abs_diff(from.max(start)))
-            .sum()
+        let reaching = self.ranges.range(..end).rev().take_while(|&(_, &to)| to > start);
+        reaching.map(|(&from, &to)| to.min(end).abs_diff(from.max(start))).sum()
     }
 
     /// Puts `start..end` in; gives how many of its bytes were in already.
@@ -29,12 +23,7 @@ impl Intervals {
             return 0;
         }
         let overlap = self.overlap(start, end);
-        while let Some((&from, &to)) = self
-            .ranges
-            .range(..=end)
-            .next_back()
-            .filter(|&(_, &to)| to >= start)
-        {
+        while let Some((&from, &to)) = self.ranges.range(..=end).next_back().filter(|&(_, &to)| to >= start) {
             self.ranges.remove(&from);
             start = start.min(from);
             end = end.max(to);

@@ -21,10 +21,7 @@ pub struct Retransmitted {
 #[must_use]
 pub fn compare(sent: &Flow, clock: &ClockMap, arrived: &Flow) -> Retransmitted {
     let mut found = Retransmitted {
-        arrived_again: arrived
-            .segments_seen_before()
-            .map(|(_, before)| before)
-            .sum(),
+        arrived_again: arrived.segments_seen_before().map(|(_, before)| before).sum(),
         ..Retransmitted::default()
     };
     let mut arrivals = arrived.segments().peekable();
@@ -50,13 +47,7 @@ mod tests {
     use super::*;
     use crate::capture::analyze::build::{MS, data, flow};
 
-    const CLOCK: ClockMap = ClockMap {
-        origin_ns: 0,
-        offset_ns: 1000 * MS,
-        drift: 0.0,
-        error_ns: Some(0),
-        segments: 1,
-    };
+    const CLOCK: ClockMap = ClockMap { origin_ns: 0, offset_ns: 1000 * MS, drift: 0.0, error_ns: Some(0), segments: 1 };
 
     #[test]
     fn lost_arrived_and_late_originals_are_told_apart() {
@@ -78,11 +69,7 @@ mod tests {
         ]);
         assert_eq!(
             compare(&sent, &CLOCK, &arrived),
-            Retransmitted {
-                bytes: 300,
-                had_arrived: 100,
-                arrived_again: 200
-            }
+            Retransmitted { bytes: 300, had_arrived: 100, arrived_again: 200 }
         );
     }
 

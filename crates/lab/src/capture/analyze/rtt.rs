@@ -27,24 +27,14 @@ pub fn samples(flow: &Flow) -> Vec<(i64, i64)> {
                 mark_retransmitted(&mut under_way, *segment);
                 let start = segment.seq.max(snd_nxt);
                 if start < segment.end() {
-                    under_way.insert(
-                        start,
-                        Sent {
-                            end: segment.end(),
-                            t_ns: segment.t_ns,
-                            retransmitted: false,
-                        },
-                    );
+                    under_way.insert(start, Sent { end: segment.end(), t_ns: segment.t_ns, retransmitted: false });
                     snd_nxt = segment.end();
                 }
             }
             Event::Ack(ack) if ack.ack > snd_una => {
                 snd_una = ack.ack;
                 let mut newest = None;
-                while let Some(first) = under_way
-                    .first_entry()
-                    .filter(|first| *first.key() < snd_una)
-                {
+                while let Some(first) = under_way.first_entry().filter(|first| *first.key() < snd_una) {
                     let sent = first.remove();
                     if !sent.retransmitted {
                         newest = newest.max(Some(sent.t_ns));
@@ -66,10 +56,7 @@ pub fn samples(flow: &Flow) -> Vec<(i64, i64)> {
 
 /// Marks what `segment` sends again.
 fn mark_retransmitted(under_way: &mut BTreeMap<i64, Sent>, segment: Segment) {
-    let again = under_way
-        .range_mut(..segment.end())
-        .rev()
-        .take_while(|(_, sent)| sent.end > segment.seq);
+    let again = under_way.range_mut(..segment.end()).rev().take_while(|(_, sent)| sent.end > segment.seq);
     for (_, sent) in again {
         sent.retransmitted = true;
     }
@@ -81,70 +68,30 @@ mod tests {
     use crate::capture::analyze::build::{MS, ack, data, flow};
 
     fn ms(events: Vec<Event>) -> Vec<(i64, i64)> {
-        samples(&flow(events))
-            .into_iter()
-            .map(|(t, rtt)| (t / MS, rtt / MS))
-            .collect()
+        samples(&flow(events)).into_iter().map(|(t, rtt)| (t / MS, rtt / MS)).collect()
     }
 
     #[test]
     fn each_ack_samples_the_newest_segment_it_acknowledges() {
-        let events = vec![
-            data(0, 0, 100),
-            data(3, 100, 100),
-            ack(10, 100),
-            data(11, 200, 100),
-            ack(15, 300),
-        ];
+        let events = vec![data(0, 0, 100), data(3, 100, 100), ack(10, 100), data(11, 200, 100), ack(15, 300)];
         assert_eq!(ms(events), [(10, 10), (15, 4)]);
     }
 
     #[test]
     fn a_retransmitted_segment_gives_no_sample() {
-        assert_eq!(
-            ms(vec![data(0, 0, 100), data(50, 0, 100), ack(55, 100)]),
-            []
-        );
+        assert_eq!(ms(vec![data(0, 0, 100), data(50, 0, 100), ack(55, 100)]), []);
         // The other one of the two does.
-        assert_eq!(
-            ms(vec![
-                data(0, 0, 100),
-                data(1, 100, 100),
-                data(50, 100, 100),
-                ack(55, 200)
-            ]),
-            [(55, 55)]
-        );
+        assert_eq!(ms(vec![data(0, 0, 100), data(1, 100, 100), data(50, 100, 100), ack(55, 200)]), [(55, 55)]);
     }
 
     #[test]
     fn duplicate_acks_give_no_sample() {
-        assert_eq!(
-            ms(vec![
-                data(0, 0, 100),
-                data(0, 100, 100),
-                ack(5, 100),
-                ack(6, 100),
-                ack(7, 100)
-            ]),
-            [(5, 5)]
-        );
+        assert_eq!(ms(vec![data(0, 0, 100), data(0, 100, 100), ack(5, 100), ack(6, 100), ack(7, 100)]), [(5, 5)]);
     }
 
     #[test]
     fn a_large_segment_is_sampled_by_each_ack_of_a_part() {
-        assert_eq!(
-            ms(vec![data(0, 0, 300), ack(5, 100), ack(7, 200), ack(9, 300)]),
-            [(5, 5), (7, 7), (9, 9)]
-        );
-        assert_eq!(
-            ms(vec![
-                data(0, 0, 300),
-                ack(5, 100),
-                data(6, 100, 100),
-                ack(9, 300)
-            ]),
-            [(5, 5)]
-        );
+        assert_eq!(ms(vec![data(0, 0, 300), ack(5, 100), ack(7, 200), ack(9, 300)]), [(5, 5), (7, 7), (9, 9)]);
+        assert_eq!(ms(vec![data(0, 0, 300), ack(5, 100), data(6, 100, 100), ack(9, 300)]), [(5, 5)]);
     }
 }

@@ -32,11 +32,7 @@ impl Rule {
     pub fn new(rto_min_us: u32, hz: u32, tail_loss_probes: bool) -> Self {
         let tick_ns = 1_000_000_000 / i64::from(hz.max(1));
         let rto_min_ns = i64::from(rto_min_us) * 1000;
-        Self {
-            idle_gap_ns: (rto_min_ns - tick_ns).max(tick_ns / 2),
-            ack_reaction_ns: 1_500_000,
-            tail_loss_probes,
-        }
+        Self { idle_gap_ns: (rto_min_ns - tick_ns).max(tick_ns / 2), ack_reaction_ns: 1_500_000, tail_loss_probes }
     }
 }
 
@@ -150,8 +146,7 @@ impl Sender {
         let soon = since_ack <= self.rule.ack_reaction_ns;
         let loss_seen = self.duplicate_acks >= 3 || self.sacked_ahead;
         let is_tail = segment.end() >= self.snd_nxt;
-        let may_probe =
-            self.rule.tail_loss_probes && is_tail && !self.probed && self.run == 0 && !loss_seen;
+        let may_probe = self.rule.tail_loss_probes && is_tail && !self.probed && self.run == 0 && !loss_seen;
         let since_timer_set = segment.t_ns.saturating_sub(self.timer_set_ns);
         if segment.seq > snd_una {
             if may_probe && !soon {
@@ -185,15 +180,8 @@ mod tests {
     use super::*;
     use crate::capture::analyze::build::{ack, data, flow, sack};
 
-    const PAPER_DAY: Rule = Rule {
-        idle_gap_ns: 4_000_000,
-        ack_reaction_ns: 1_000_000,
-        tail_loss_probes: false,
-    };
-    const CURRENT: Rule = Rule {
-        tail_loss_probes: true,
-        ..PAPER_DAY
-    };
+    const PAPER_DAY: Rule = Rule { idle_gap_ns: 4_000_000, ack_reaction_ns: 1_000_000, tail_loss_probes: false };
+    const CURRENT: Rule = Rule { tail_loss_probes: true, ..PAPER_DAY };
 
     fn found(rule: Rule, events: Vec<Event>) -> TimeoutRuns {
         runs(&flow(events), rule)
@@ -201,83 +189,35 @@ mod tests {
 
     #[test]
     fn a_timeout_undone_by_the_ack_that_waited_is_a_run_of_one() {
-        let events = vec![
-            data(0, 0, 100),
-            data(0, 100, 100),
-            ack(1, 100),
-            data(60, 100, 100),
-            ack(60, 200),
-            data(61, 200, 100),
-        ];
-        assert_eq!(
-            found(PAPER_DAY, events),
-            TimeoutRuns {
-                runs: [1, 0, 0, 0],
-                timeouts: 1,
-                ..TimeoutRuns::default()
-            }
-        );
+        let events =
+            vec![data(0, 0, 100), data(0, 100, 100), ack(1, 100), data(60, 100, 100), ack(60, 200), data(61, 200, 100)];
+        assert_eq!(found(PAPER_DAY, events), TimeoutRuns { runs: [1, 0, 0, 0], timeouts: 1, ..TimeoutRuns::default() });
     }
 
     #[test]
     fn timeouts_without_progress_are_one_run() {
         let mut events = vec![data(0, 0, 100), data(0, 100, 100)];
         events.extend([10, 30, 70, 150, 310].map(|t| data(t, 0, 100)));
-        events.extend([
-            ack(311, 200),
-            data(312, 200, 100),
-            data(330, 200, 100),
-            data(370, 200, 100),
-        ]);
-        assert_eq!(
-            found(PAPER_DAY, events),
-            TimeoutRuns {
-                runs: [0, 1, 0, 1],
-                timeouts: 7,
-                ..TimeoutRuns::default()
-            }
-        );
+        events.extend([ack(311, 200), data(312, 200, 100), data(330, 200, 100), data(370, 200, 100)]);
+        assert_eq!(found(PAPER_DAY, events), TimeoutRuns { runs: [0, 1, 0, 1], timeouts: 7, ..TimeoutRuns::default() });
     }
 
     #[test]
     fn three_duplicate_acks_or_a_sack_make_a_fast_retransmit() {
         let mut events: Vec<Event> = (0..5).map(|n| data(0, n * 100, 100)).collect();
-        events.extend([
-            ack(20, 100),
-            ack(30, 100),
-            ack(30, 100),
-            ack(30, 100),
-            data(30, 100, 100),
-            ack(40, 500),
-        ]);
-        let fast = TimeoutRuns {
-            fast_retransmits: 1,
-            ..TimeoutRuns::default()
-        };
+        events.extend([ack(20, 100), ack(30, 100), ack(30, 100), ack(30, 100), data(30, 100, 100), ack(40, 500)]);
+        let fast = TimeoutRuns { fast_retransmits: 1, ..TimeoutRuns::default() };
         assert_eq!(found(PAPER_DAY, events), fast);
         let mut events: Vec<Event> = (0..5).map(|n| data(0, n * 100, 100)).collect();
-        events.extend([
-            ack(20, 100),
-            sack(30, 100, &[(200, 300)]),
-            data(30, 100, 100),
-            ack(40, 500),
-        ]);
+        events.extend([ack(20, 100), sack(30, 100, &[(200, 300)]), data(30, 100, 100), ack(40, 500)]);
         assert_eq!(found(CURRENT, events), fast);
     }
 
     #[test]
     fn a_fast_retransmit_may_wait_for_the_sender_s_own_queue() {
         let mut events: Vec<Event> = (0..5).map(|n| data(0, n * 100, 100)).collect();
-        events.extend([
-            ack(20, 100),
-            sack(30, 100, &[(200, 300)]),
-            data(33, 100, 100),
-            ack(40, 500),
-        ]);
-        let fast = TimeoutRuns {
-            fast_retransmits: 1,
-            ..TimeoutRuns::default()
-        };
+        events.extend([ack(20, 100), sack(30, 100, &[(200, 300)]), data(33, 100, 100), ack(40, 500)]);
+        let fast = TimeoutRuns { fast_retransmits: 1, ..TimeoutRuns::default() };
         assert_eq!(found(CURRENT, events), fast);
     }
 
@@ -291,71 +231,31 @@ mod tests {
             sack(22, 100, &[(200, 500)]),
             data(40, 100, 100),
         ]);
-        let expected = TimeoutRuns {
-            runs: [1, 0, 0, 0],
-            timeouts: 1,
-            fast_retransmits: 1,
-            ..TimeoutRuns::default()
-        };
+        let expected = TimeoutRuns { runs: [1, 0, 0, 0], timeouts: 1, fast_retransmits: 1, ..TimeoutRuns::default() };
         assert_eq!(found(CURRENT, events), expected);
     }
 
     #[test]
     fn a_dsack_is_no_sign_of_loss() {
-        let events = vec![
-            data(0, 0, 100),
-            data(0, 100, 100),
-            ack(1, 100),
-            sack(59, 100, &[(0, 100)]),
-            data(60, 100, 100),
-        ];
+        let events =
+            vec![data(0, 0, 100), data(0, 100, 100), ack(1, 100), sack(59, 100, &[(0, 100)]), data(60, 100, 100)];
         assert_eq!(found(PAPER_DAY, events).timeouts, 1);
     }
 
     #[test]
     fn the_first_retransmission_of_the_tail_is_a_probe_where_there_are_probes() {
-        let events = vec![
-            data(0, 0, 100),
-            data(0, 100, 100),
-            ack(1, 100),
-            data(20, 100, 100),
-            data(40, 100, 100),
-            ack(41, 200),
-        ];
-        let with_probe = TimeoutRuns {
-            runs: [1, 0, 0, 0],
-            timeouts: 1,
-            probes: 1,
-            ..TimeoutRuns::default()
-        };
+        let events =
+            vec![data(0, 0, 100), data(0, 100, 100), ack(1, 100), data(20, 100, 100), data(40, 100, 100), ack(41, 200)];
+        let with_probe = TimeoutRuns { runs: [1, 0, 0, 0], timeouts: 1, probes: 1, ..TimeoutRuns::default() };
         assert_eq!(found(CURRENT, events.clone()), with_probe);
-        assert_eq!(
-            found(PAPER_DAY, events),
-            TimeoutRuns {
-                runs: [0, 1, 0, 0],
-                timeouts: 2,
-                ..TimeoutRuns::default()
-            }
-        );
+        assert_eq!(found(PAPER_DAY, events), TimeoutRuns { runs: [0, 1, 0, 0], timeouts: 2, ..TimeoutRuns::default() });
     }
 
     #[test]
     fn a_probe_beyond_snd_una_sets_the_timer_anew() {
-        let events = vec![
-            data(0, 0, 100),
-            data(0, 100, 100),
-            ack(0, 0),
-            data(20, 100, 100),
-            data(22, 0, 100),
-            data(40, 0, 100),
-        ];
-        let expected = TimeoutRuns {
-            runs: [1, 0, 0, 0],
-            timeouts: 1,
-            probes: 1,
-            other: 1,
-            ..TimeoutRuns::default()
-        };
+        let events =
+            vec![data(0, 0, 100), data(0, 100, 100), ack(0, 0), data(20, 100, 100), data(22, 0, 100), data(40, 0, 100)];
+        let expected = TimeoutRuns { runs: [1, 0, 0, 0], timeouts: 1, probes: 1, other: 1, ..TimeoutRuns::default() };
         assert_eq!(found(CURRENT, events), expected);
     }
 
@@ -372,30 +272,14 @@ mod tests {
         ]);
         assert_eq!(
             found(PAPER_DAY, events),
-            TimeoutRuns {
-                runs: [1, 0, 0, 0],
-                timeouts: 1,
-                other: 3,
-                ..TimeoutRuns::default()
-            }
+            TimeoutRuns { runs: [1, 0, 0, 0], timeouts: 1, other: 3, ..TimeoutRuns::default() }
         );
     }
 
     #[test]
     fn an_idle_sender_has_no_timer() {
-        let events = vec![
-            data(0, 0, 100),
-            ack(1, 100),
-            data(500, 100, 100),
-            data(502, 100, 100),
-        ];
-        assert_eq!(
-            found(PAPER_DAY, events),
-            TimeoutRuns {
-                other: 1,
-                ..TimeoutRuns::default()
-            }
-        );
+        let events = vec![data(0, 0, 100), ack(1, 100), data(500, 100, 100), data(502, 100, 100)];
+        assert_eq!(found(PAPER_DAY, events), TimeoutRuns { other: 1, ..TimeoutRuns::default() });
     }
 
     #[test]
