@@ -3,11 +3,13 @@
 use super::canvas::{Canvas, no_data};
 use super::grid::{Grid, GridPanel, Paper};
 use super::scale::Scale;
-use super::style::{INK, Look, Shape, Swatch};
+use super::style::{Look, Shape, Swatch, UNIT};
 use super::{About, Figure, Panel, full_title};
 use crate::view::View;
 
 const KIND: &str = "lines";
+/// Half the distance between two series at one place.
+const ASIDE: i32 = 3 * UNIT / 2;
 
 /// Draws the plot.
 pub(super) fn figure(
@@ -57,13 +59,16 @@ fn draw(grid: &Grid, panel: &GridPanel, wide: bool, about: &About<'_>) -> String
     let mut canvas = Canvas::new(wide, x, Scale::linear(&grid.column.heading(), 0.0, grid.top, 4));
     for (row, values) in panel.values.iter().enumerate() {
         let look = Look(row);
+        // Side by side, so that the whiskers of one place do not hide each other.
+        let aside = (2 * row as i32 + 1 - grid.series.len() as i32) * ASIDE;
+        let point = |x: f64, y: f64| canvas.point(x, y).map(|(x, y)| (x + aside, y));
         let points: Vec<_> = values
             .iter()
             .zip(&places)
             .filter_map(|(value, &x)| {
                 let here = value.here?;
-                let range = (canvas.point(x, here.min)?.1, canvas.point(x, here.max)?.1);
-                Some((canvas.point(x, here.median)?, range, value.paper.and_then(|paper| canvas.point(x, paper))))
+                let range = (point(x, here.min)?.1, point(x, here.max)?.1);
+                Some((point(x, here.median)?, range, value.paper.and_then(|paper| point(x, paper))))
             })
             .collect();
         canvas.marks(&look.class(), &look.dashes(), 0, |pen| {
@@ -80,8 +85,11 @@ fn draw(grid: &Grid, panel: &GridPanel, wide: bool, about: &About<'_>) -> String
             }
         });
         if grid.paper == Paper::Marks {
-            canvas.marks("over", "", 0, |pen| {
-                points.iter().filter_map(|(.., paper)| *paper).for_each(|at| pen.mark(Shape::Hollow, at, 5.0, INK));
+            canvas.marks(&look.class(), "", 0, |pen| {
+                points
+                    .iter()
+                    .filter_map(|(.., paper)| *paper)
+                    .for_each(|at| pen.mark(Shape::Hollow, at, 5.0, look.colour()));
             });
         }
     }
