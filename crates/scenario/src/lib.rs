@@ -1,6 +1,6 @@
 //! Scenario files, sweeps and the result schema that the lab and the simulator share.
 //!
-//! A scenario is a TOML file ([`format`]), read and checked by [`Scenario::load`]; its axes expand into cells ([`sweep`]); each repetition
+//! A scenario is a TOML file ([`mod@format`]), read and checked by [`Scenario::load`]; its axes expand into cells ([`sweep`]); each repetition
 //! of a cell yields one [`result::RunRecord`], kept as [`io`] has it and summarized by [`stats`]; [`metric`] names and describes every
 //! figure a run can report.
 

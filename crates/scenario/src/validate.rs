@@ -21,18 +21,20 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Problem> {
     }
     let groups: Vec<&str> = scenario.vms.keys().map(String::as_str).collect();
     let (from, to) = roles(&scenario.workload);
-    for (key, group) in [("workload.from", from), ("workload.to", to)] {
-        if !scenario.vms.contains_key(group) {
-            problems
-                .push(Problem::at(key, format!("no group of VMs is called `{group}`; must be {}", or_list(&groups))));
-        }
+    let unknown: Vec<_> =
+        [("workload.from", from), ("workload.to", to)].into_iter().filter(|(_, g)| !groups.contains(g)).collect();
+    for (key, group) in &unknown {
+        problems.push(Problem::at(*key, format!("no group of VMs is called `{group}`; must be {}", or_list(&groups))));
     }
     if from == to {
         problems.push(Problem::at("workload.to", "must be another group than `workload.from`"));
-    }
-    for group in groups.iter().filter(|g| **g != from && **g != to) {
-        problems
-            .push(Problem::at(join("vms", group), "the workload does not use this group: its VMs would do nothing"));
+    } else if unknown.is_empty() {
+        for group in groups.iter().filter(|g| **g != from && **g != to) {
+            problems.push(Problem::at(
+                join("vms", group),
+                "the workload does not use this group: its VMs would do nothing",
+            ));
+        }
     }
     let (kind, senders) = (kind(&scenario.workload), scenario.vms.get(from).map_or(1, |g| g.count));
     if let Workload::Ping { .. } | Workload::Strobe { .. } = scenario.workload {
@@ -69,7 +71,8 @@ pub(crate) fn axes(scenario: &Scenario) -> Vec<Problem> {
         match (&axis.key, axis.values.is_empty(), axis.variants.is_empty()) {
             (Some(_), false, true) => {
                 if !axis.labels.is_empty() && axis.labels.len() != axis.values.len() {
-                    problem(".labels", format!("{} labels for {} values", axis.labels.len(), axis.values.len()));
+                    let (labels, values) = (axis.labels.len(), axis.values.len());
+                    problem(".labels", format!("must have one label for each of the {values} values, not {labels}"));
                 }
             }
             (None, true, false) => {
@@ -159,7 +162,8 @@ pub(crate) fn idle(scenario: &Scenario, tree: &Table, cells: &[Cell]) -> Vec<Pro
     let mut judge = |(key, value): &(String, Value), place: &str, cells: &mut dyn Iterator<Item = &Cell>| {
         let reasons: Option<Vec<_>> = cells.map(|cell| why_idle(key, &cell.scenario)).collect();
         if let Some(why) = reasons.and_then(|all| all.first().copied()).filter(|_| !is_default(key, value)) {
-            problems.push(Problem::at(place, format!("`{key}` has no effect: {why}")));
+            let of_axis = if place == key { String::new() } else { format!("`{key}` ") };
+            problems.push(Problem::at(place, format!("{of_axis}has no effect: {why}")));
         }
     };
     let axes: Vec<Vec<Point>> = scenario.axes.iter().map(Axis::points).collect();

@@ -93,7 +93,8 @@ cases! {
     unknown_plot: plus("[[report.plots]]\nkind = \"pie\"\ntitle = \"Pie\"");
     plot_of_an_unknown_axis: plus("[[report.plots]]\nkind = \"bars\"\ntitle = \"Bars\"\nmetric = \"blocks\"\nx = \"rto\"");
     empty_plot: plus("[[report.plots]]\nkind = \"series\"\ntitle = \"Series\"\nseries = [\"meas_rtt_ms\"]");
-    paper_names_no_axis: plus("[[paper]]\nsource = \"Table I\"\ncell = { rto = \"1 ms\" }\nvalues = { timeout = 3 }");
+    paper_names_no_axis: plus("[[paper]]\nsource = \"Table I\"\ncell = { rto = \"1 ms\" }\nvalues = { timeouts = 3 }");
+    paper_names_no_metric: plus("[[paper]]\nsource = \"Table I\"\nvalues = { timeout = 3 }");
     paper_names_no_label: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [64, 128]\n[[paper]]\nsource = \"T\"\ncell = { block = \"256\" }\nvalues = { timeouts = 3 }");
     axis_without_values: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"");
     axis_without_key: plus("[[axes]]\nname = \"block\"\nvalues = [1]");

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_scenario::{Scenario, schema, sweep};
 
+mod reference;
+
 fn scenarios() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
 }
@@ -60,16 +62,31 @@ fn every_paper_figure_has_a_source_that_is_shown() {
     }
 }
 
-#[test]
-fn the_schema_file_is_current() {
-    let file = scenarios().join("scenario.schema.json");
-    let current = schema::text();
-    if std::env::var_os("UPDATE_SCHEMA").is_some() {
-        std::fs::write(&file, &current).unwrap();
+/// Compares a generated file, or writes it when asked to.
+fn assert_current(file: &Path, current: &str) {
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(file, current).unwrap();
     }
-    let there = std::fs::read_to_string(&file).unwrap_or_default();
+    let there = std::fs::read_to_string(file).unwrap_or_default();
     assert!(
         there == current,
-        "scenarios/scenario.schema.json is out of date: run `UPDATE_SCHEMA=1 cargo test -p evenkeel-scenario`"
+        "{} is out of date: run `UPDATE_GENERATED=1 cargo test -p evenkeel-scenario`",
+        file.display()
     );
+}
+
+#[test]
+fn the_schema_file_is_current() {
+    assert_current(&scenarios().join("scenario.schema.json"), &schema::text());
+}
+
+#[test]
+fn the_reference_in_the_docs_is_current() {
+    const BEGIN: &str = "<!-- generated: keys -->\n";
+    const END: &str = "<!-- end of generated -->\n";
+    let file = scenarios().join("../docs/scenario.md");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (head, rest) = text.split_once(BEGIN).expect("the mark of the generated part");
+    let (_, tail) = rest.split_once(END).expect("the mark of its end");
+    assert_current(&file, &format!("{head}{BEGIN}{}{END}{tail}", reference::text()));
 }
