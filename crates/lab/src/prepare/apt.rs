@@ -161,7 +161,8 @@ APT::Install-Recommends "false";
 APT::Sandbox::User "root";
 Acquire::Languages "none";
 Acquire::GzipIndexes "true";
-Acquire::Retries "1";
+Acquire::Retries "0";
+APT::Update::Error-Mode "any";
 Acquire::http::Timeout "20";
 Acquire::https::Timeout "20";
 "#

@@ -104,11 +104,15 @@ fn fetch(cache: &Cache, series: KernelSeries, progress: &dyn Fn(&str)) -> Result
     }
 
     if !apt.is_fresh() {
-        progress(&format!("looking for the newest {series} kernel"));
+        progress(&format!("looking for the current kernel ({series})"));
         match (apt.refresh(), &known) {
             (Ok(()), _) => {}
             (Err(error), Some(kernel)) => {
-                progress(&format!("warning: cannot look for a newer {series} kernel than {}: {error}", kernel.release));
+                progress(&format!(
+                    "warning: cannot look for a newer kernel than {} (is the network there?): {}",
+                    kernel.release,
+                    first_line(&error)
+                ));
             }
             (Err(error), None) => return Err(error),
         }
@@ -125,7 +129,7 @@ fn fetch(cache: &Cache, series: KernelSeries, progress: &dyn Fn(&str)) -> Result
         }
         Err(error) => {
             let Some(kernel) = known else { return Err(error) };
-            progress(&format!("warning: staying with kernel {}: {error}", kernel.release));
+            progress(&format!("warning: staying with kernel {}: {}", kernel.release, first_line(&error)));
             Ok(kernel)
         }
     }
@@ -183,6 +187,11 @@ fn download(apt: &Apt, packages: &[Package], dir: &Path) -> Result<(), PrepareEr
 /// Whether a package is a kernel's own and not the meta package.
 fn is_image(name: &str) -> bool {
     name.strip_prefix("linux-image-").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// A warning has no room for all that a program printed; the log has it.
+fn first_line(error: &PrepareError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 fn list(dir: &Path) -> Result<Vec<PathBuf>, PrepareError> {
