@@ -7,6 +7,8 @@ pub mod capture;
 pub mod error;
 pub mod guest;
 pub mod host;
+pub mod interrupt;
+pub mod kvm;
 pub mod prepare;
 pub mod proto;
 pub mod run;

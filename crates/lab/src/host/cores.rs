@@ -72,6 +72,29 @@ pub fn realtime_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)
 }
 
+/// The rate of this machine's time-stamp counter, measured once.
+pub fn tsc_khz() -> u64 {
+    static KHZ: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *KHZ.get_or_init(|| {
+        // The reading with the least time around it is the one that was not interrupted.
+        let read = || {
+            let sample = || {
+                let before_ns = clock_ns(libc::CLOCK_MONOTONIC_RAW);
+                // SAFETY: every x86-64 processor has RDTSC.
+                let ticks = unsafe { std::arch::x86_64::_rdtsc() };
+                let after_ns = clock_ns(libc::CLOCK_MONOTONIC_RAW);
+                (after_ns - before_ns, before_ns + (after_ns - before_ns) / 2, ticks)
+            };
+            let (_, ns, ticks) = (0..16).map(|_| sample()).min_by_key(|s| s.0).unwrap_or_else(sample);
+            (ns, ticks)
+        };
+        let (start_ns, start_ticks) = read();
+        sleep_until_ns(monotonic_ns() + 100_000_000);
+        let (end_ns, end_ticks) = read();
+        ((end_ticks - start_ticks) as f64 * 1e6 / (end_ns - start_ns) as f64) as u64
+    })
+}
+
 /// Sleeps until CLOCK_MONOTONIC reaches this time.
 pub fn sleep_until_ns(deadline_ns: u64) {
     let time = libc::timespec {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::cores::{self, CoreId};
 use crate::error::LabError;
+use crate::interrupt::Interrupt;
 use crate::prepare::GuestImage;
 use crate::proto::{Answer, CONTROL_PORT, Call, Op, Reply};
 
@@ -62,6 +63,7 @@ pub struct Vm {
     child: Mutex<Child>,
     control: Mutex<Option<Control>>,
     directory: PathBuf,
+    interrupt: Interrupt,
 }
 
 #[derive(Debug)]
@@ -73,7 +75,7 @@ struct Control {
 
 impl Vm {
     /// Starts QEMU in the calling thread's network namespace. `directory` takes its sockets and console log.
-    pub fn spawn(spec: VmSpec, directory: &Path) -> Result<Self, LabError> {
+    pub fn spawn(spec: VmSpec, directory: &Path, interrupt: Interrupt) -> Result<Self, LabError> {
         let console = directory.join(format!("{}.console", spec.name));
         let socket = directory.join(format!("{}.control", spec.name));
         let accelerator = match spec.accelerator {
@@ -104,19 +106,26 @@ impl Vm {
             .arg(&spec.image.vmlinuz)
             .arg("-initrd")
             .arg(&spec.image.initramfs)
-            // A waiting vCPU makes the TSC look unstable to the clock watchdog, which would fall back to a slow clock.
-            .args(["-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check random.trust_cpu=on"])
+            .args(["-append", &command_line(spec.accelerator)])
             .arg("-serial")
             .arg(format!("file:{}", console.display()))
             .args(["-device", "virtio-rng-pci"])
             .arg("-chardev")
             .arg(format!("socket,id=control,path={},server=on,wait=off", socket.display()))
-            .args(["-device", "virtio-serial-pci", "-device", &format!("virtserialport,chardev=control,name={CONTROL_PORT}")])
+            .args([
+                "-device",
+                "virtio-serial-pci",
+                "-device",
+                &format!("virtserialport,chardev=control,name={CONTROL_PORT}"),
+            ])
             .args(["-netdev", &format!("tap,id=net,ifname={},script=no,downscript=no,vhost=off", spec.tap)])
             .args(["-device", &format!("virtio-net-pci,netdev=net,mac={},romfile=,{offloads}", spec.mac)])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(std::fs::File::create(directory.join(format!("{}.stderr", spec.name))).map_err(|e| LabError::io("making a log file", e))?);
+            .stderr(
+                std::fs::File::create(directory.join(format!("{}.stderr", spec.name)))
+                    .map_err(|e| LabError::io("making a log file", e))?,
+            );
         // SAFETY: prctl and setpgid are async-signal-safe. The VM dies with the lab, whatever ends that; a Ctrl-C in the terminal goes to
         // the lab alone, which then ends its VMs in order.
         unsafe {
@@ -128,7 +137,13 @@ impl Vm {
             });
         }
         let child = command.spawn().map_err(|e| LabError::io("starting qemu-system-x86_64", e))?;
-        Ok(Self { spec, child: Mutex::new(child), control: Mutex::new(None), directory: directory.to_owned() })
+        Ok(Self {
+            spec,
+            child: Mutex::new(child),
+            control: Mutex::new(None),
+            directory: directory.to_owned(),
+            interrupt,
+        })
     }
 
     fn failure(&self, why: impl Into<String>) -> LabError {
@@ -170,7 +185,7 @@ impl Vm {
     }
 
     /// Waits until the guest's runner answers; its kernel release and HZ.
-    pub fn wait_ready(&self, timeout: Duration, interrupted: &dyn Fn() -> bool) -> Result<(String, u32), LabError> {
+    pub fn wait_ready(&self, timeout: Duration) -> Result<(String, u32), LabError> {
         let deadline = Instant::now() + timeout;
         let socket = self.directory.join(format!("{}.control", self.spec.name));
         let stream = loop {
@@ -188,7 +203,7 @@ impl Vm {
         *self.control.lock().unwrap_or_else(|p| p.into_inner()) =
             Some(Control { reader: BufReader::new(stream), writer, next_id: 0 });
         // What is written before the guest opens its port is kept by QEMU, so one Hello is enough.
-        match self.call_until(Op::Hello, deadline, interrupted)? {
+        match self.call_until(Op::Hello, deadline)? {
             Answer::Hello { release, hz } => Ok((release, hz)),
             other => Err(self.failure(format!("unexpected answer to hello: {other:?}"))),
         }
@@ -196,15 +211,15 @@ impl Vm {
 
     /// Asks the guest's runner for something and waits for the answer.
     pub fn call(&self, op: Op) -> Result<Answer, LabError> {
-        self.call_until(op, Instant::now() + CALL_TIMEOUT, &|| false)
+        self.call_until(op, Instant::now() + CALL_TIMEOUT)
     }
 
     /// As [`Vm::call`], with a time limit of its own.
     pub fn call_within(&self, op: Op, limit: Duration) -> Result<Answer, LabError> {
-        self.call_until(op, Instant::now() + limit, &|| false)
+        self.call_until(op, Instant::now() + limit)
     }
 
-    fn call_until(&self, op: Op, deadline: Instant, interrupted: &dyn Fn() -> bool) -> Result<Answer, LabError> {
+    fn call_until(&self, op: Op, deadline: Instant) -> Result<Answer, LabError> {
         let mut guard = self.control.lock().unwrap_or_else(|p| p.into_inner());
         let control = guard.as_mut().ok_or_else(|| self.failure("not connected yet"))?;
         control.next_id += 1;
@@ -238,9 +253,7 @@ impl Vm {
                 }
                 Ok(_) => {}
                 Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
-                    if interrupted() {
-                        return Err(LabError::Interrupted);
-                    }
+                    self.interrupt.check()?;
                     self.check_alive()?;
                     if Instant::now() > deadline {
                         return Err(self.failure(format!("no answer in time to {what}; {}", self.last_words())));
@@ -321,6 +334,17 @@ impl Vm {
                 Some((tid, name.trim().to_owned()))
             })
             .collect())
+    }
+}
+
+/// The guest kernel's command line.
+fn command_line(accelerator: Accelerator) -> String {
+    let common = "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off no_timer_check random.trust_cpu=on";
+    match accelerator {
+        Accelerator::Kvm => common.to_owned(),
+        // The guest reads this machine's TSC, but cannot measure its rate while it shares a core: guest clocks ran ten times too fast. A
+        // waiting vCPU would also make the TSC look unstable to the clock watchdog, which then falls back to a slow clock.
+        Accelerator::Tcg => format!("{common} tsc=reliable tsc_early_khz={}", cores::tsc_khz()),
     }
 }
 

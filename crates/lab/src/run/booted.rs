@@ -23,6 +23,9 @@ use crate::proto::{Answer, Op, Recorded};
 /// How long a VM may take to boot; on a busy machine, TCG needs a while for nine at once.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 
+/// Loading takes a second in a VM without hardware help that is off its core half of the time.
+const RELOADS_TIMEOUT: Duration = Duration::from_secs(900);
+
 /// VMs on a bridge.
 pub struct BootedLab {
     vms: Vec<Vm>,
@@ -45,11 +48,11 @@ impl BootedLab {
         let mut vms = Vec::with_capacity(specs.len());
         for spec in specs {
             net::add_tap(&spec.tap)?;
-            vms.push(Vm::spawn(spec, directory.path())?);
+            vms.push(Vm::spawn(spec, directory.path(), batch.interrupt.clone())?);
         }
         let mut lab = Self { vms, hz: 0, directory };
         for vm in &lab.vms {
-            let (release, hz) = vm.wait_ready(BOOT_TIMEOUT, &|| batch.interrupt.is_set())?;
+            let (release, hz) = vm.wait_ready(BOOT_TIMEOUT)?;
             tracing::debug!(vm = vm.spec.name, release, hz, "up");
             lab.hz = hz;
         }
@@ -194,6 +197,7 @@ impl BootedLab {
             0 => None,
             period_ms => Some(BacklogSampler::start(bottleneck, "pfifo", period_ms)?),
         };
+        let before_mark = Instant::now();
         self.in_all(|vm| {
             vm.call(Op::Mark { tcp_info_period_ms: if vm.spec.group == roles.from { period_ms } else { 0 } })
         })?;
@@ -210,6 +214,9 @@ impl BootedLab {
                 why: format!("unexpected answer to collect: {other:?}"),
             }),
         })?;
+        for (vm, recorded) in self.vms.iter().zip(&recorded) {
+            check_clock(vm, recorded, duration, before_mark.elapsed())?;
+        }
         let after = self.in_all(counters)?;
         let drops_after = self.drops()?;
         let iperf3 = running.finish(&self.vms)?;
@@ -291,11 +298,23 @@ impl Drop for BootedLab {
     }
 }
 
+/// An error if a guest's clock does not keep time with ours: every time it measured would be wrong. It must have counted at least the
+/// time between the calls that began and ended the measurement, and at most the time with them.
+fn check_clock(vm: &Vm, recorded: &Recorded, between: Duration, with_calls: Duration) -> Result<(), LabError> {
+    let guest = Duration::from_micros(recorded.measured_us);
+    if guest >= between.mul_f64(0.99) && guest <= with_calls.mul_f64(1.01) {
+        return Ok(());
+    }
+    let why =
+        format!("its clock counted {guest:.2?} in {between:.2?}: it is wrong, and so is every time measured by it");
+    Err(LabError::Vm { name: vm.spec.name.clone(), why })
+}
+
 /// Waits for the reloads to be done; how many there were.
 fn finish_reloads(scenario: &Scenario, tasks: Vec<(&Vm, u64)>) -> Result<u32, LabError> {
     let mut reloaded = 0;
     for (vm, task) in tasks {
-        match vm.call(Op::Wait { task })? {
+        match vm.call_within(Op::Wait { task }, RELOADS_TIMEOUT)? {
             Answer::Exec { status: 0, .. } => reloaded += scenario.vms[&vm.spec.group].pvtcp.reloads,
             other => {
                 return Err(LabError::Vm {

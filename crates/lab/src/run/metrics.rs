@@ -1,7 +1,7 @@
 //! Turns what was measured into a record: counters and samples to the metrics that scenarios name.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
@@ -233,12 +233,10 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
 }
 
 fn flows(measured: &Measured, roles: &Roles) -> Vec<FlowRecord> {
-    let name_of = |address: &str| {
-        measured
-            .vms
-            .iter()
-            .find(|vm| vm.address.to_string() == address)
-            .map_or_else(|| address.to_owned(), |vm| vm.name.clone())
+    let name_of = |peer: &str| {
+        let address = peer.parse::<SocketAddr>().ok().map(|peer| peer.ip());
+        let vm = measured.vms.iter().find(|vm| address == Some(vm.address.into()));
+        vm.map_or_else(|| peer.to_owned(), |vm| vm.name.clone())
     };
     let receivers = measured.vms.iter().filter(|vm| vm.group == roles.to);
     receivers

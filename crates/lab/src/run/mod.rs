@@ -1,7 +1,6 @@
 //! Runs a scenario: boots the VMs it needs, runs every repetition of every cell, writes the results.
 
 mod booted;
-mod interrupt;
 mod metrics;
 mod plan;
 mod progress;
@@ -20,9 +19,8 @@ use evenkeel_scenario::{LoadedScenario, io};
 use crate::error::LabError;
 use crate::host::preflight::{self, Machine};
 use crate::host::vm::Accelerator;
+use crate::interrupt::Interrupt;
 use crate::prepare::{self, GuestImage, KernelSeries};
-
-pub use interrupt::Interrupt;
 
 /// What to run and where to leave the results.
 #[derive(Debug, Clone)]
