@@ -1,2 +1,26 @@
-//! Placeholder.
-fn main() {}
+//! The command line: parses arguments, calls the other crates, prints.
+
+mod cli;
+mod cmd;
+mod error;
+mod exit;
+mod log;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log::init(&cli.command);
+    match cmd::run(cli.command) {
+        Ok(()) => exit::Exit::Ok.into(),
+        Err(error) => {
+            error.print();
+            error.exit.into()
+        }
+    }
+}

@@ -20,7 +20,12 @@ fn lab(scenario: &Path, out: &Path, arguments: &[&str]) -> Command {
 fn run(scenario: &Path, arguments: &[&str]) -> Vec<RunRecord> {
     let out = tempfile::tempdir().unwrap();
     let output = lab(scenario, out.path(), arguments).output().unwrap();
-    assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     evenkeel_scenario::io::read_results(out.path()).unwrap().1
 }
 
@@ -55,7 +60,8 @@ fn pvtcp_acts_on_every_kernel() {
     let records = run(&workspace().join("scenarios/pvtcp/reload.toml"), &[]);
     for kernel in ["6.1", "6.12", "newest"] {
         for record in labelled(&records, "kernel", kernel) {
-            let metric = |name: &str| *record.metrics.get(name).unwrap_or_else(|| panic!("{kernel}: no {name}: {record:#?}"));
+            let metric =
+                |name: &str| *record.metrics.get(name).unwrap_or_else(|| panic!("{kernel}: no {name}: {record:#?}"));
             assert_eq!(metric("kernel_complaints"), 0.0, "{kernel}: {:?}", record.remarks);
             assert_eq!(metric("pvtcp_reloads"), 100.0, "{kernel}");
             assert!(metric("goodput_mbit") > 1.0, "{kernel}: {}", metric("goodput_mbit"));
@@ -63,7 +69,11 @@ fn pvtcp_acts_on_every_kernel() {
             let blocks = record.series.iter().find(|s| s.name == "block_ms").expect("blocks");
             let (start_us, block_ms) = *blocks.points.last().expect("at least one block");
             let end_us = start_us + (block_ms * 1e3) as i64;
-            assert!(end_us + 1_500_000 > record.duration_us as i64, "{kernel}: the last block ended {end_us} us into {} us", record.duration_us);
+            assert!(
+                end_us + 1_500_000 > record.duration_us as i64,
+                "{kernel}: the last block ended {end_us} us into {} us",
+                record.duration_us
+            );
         }
     }
 }
@@ -76,7 +86,10 @@ fn a_killed_vm_ends_the_run_cleanly() {
     let child = command.env("TMPDIR", scratch.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("VMs to start", Duration::from_secs(300), || vms_below(scratch.path()) >= 2);
     std::thread::sleep(Duration::from_secs(1));
-    let killed = Command::new("pkill").args(["-KILL", "-f", &format!("qemu-system.*{}.*sender", scratch.path().display())]).status().unwrap();
+    let killed = Command::new("pkill")
+        .args(["-KILL", "-f", &format!("qemu-system.*{}.*sender", scratch.path().display())])
+        .status()
+        .unwrap();
     assert!(killed.success());
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -92,11 +105,18 @@ fn an_interrupted_lab_leaves_nothing_and_another_goes_on() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let smoke = workspace().join("scenarios/smoke.toml");
     let start = |scratch: &Path| {
-        lab(&smoke, &scratch.join("out"), &[]).env("TMPDIR", scratch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        lab(&smoke, &scratch.join("out"), &[])
+            .env("TMPDIR", scratch)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     };
     let interrupted = start(first.path());
     let other = start(second.path());
-    wait_until("both labs to boot", Duration::from_secs(300), || vms_below(first.path()) >= 2 && vms_below(second.path()) >= 2);
+    wait_until("both labs to boot", Duration::from_secs(300), || {
+        vms_below(first.path()) >= 2 && vms_below(second.path()) >= 2
+    });
     // SAFETY: kill takes plain numbers; the process is our child and not yet waited for.
     assert_eq!(unsafe { libc::kill(interrupted.id() as i32, libc::SIGINT) }, 0);
     let began = Instant::now();
@@ -115,7 +135,12 @@ fn an_interrupted_lab_leaves_nothing_and_another_goes_on() {
 #[test]
 fn a_killed_lab_takes_its_vms_along() {
     let scratch = tempfile::tempdir().unwrap();
-    let mut child = lab(&workspace().join("scenarios/smoke.toml"), &scratch.path().join("out"), &[]).env("TMPDIR", scratch.path()).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = lab(&workspace().join("scenarios/smoke.toml"), &scratch.path().join("out"), &[])
+        .env("TMPDIR", scratch.path())
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     wait_until("VMs to start", Duration::from_secs(300), || vms_below(scratch.path()) >= 2);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -123,6 +148,11 @@ fn a_killed_lab_takes_its_vms_along() {
 }
 
 fn assert_left_clean(scratch: &Path) {
-    let left: Vec<_> = std::fs::read_dir(scratch).unwrap().flatten().map(|e| e.file_name()).filter(|name| name.to_string_lossy().starts_with("evenkeel-lab-")).collect();
+    let left: Vec<_> = std::fs::read_dir(scratch)
+        .unwrap()
+        .flatten()
+        .map(|e| e.file_name())
+        .filter(|name| name.to_string_lossy().starts_with("evenkeel-lab-"))
+        .collect();
     assert!(left.is_empty(), "left behind: {left:?}");
 }

@@ -124,7 +124,7 @@ fn doubts(kprobes_enabled: Option<&str>, kprobes: Option<&str>, ftrace_enabled: 
     for names in PROBED {
         let is_live = |line: &str| {
             let on_function = |name: &&str| line.split_whitespace().any(|word| word.split('+').next() == Some(*name));
-            names.iter().any(|name| on_function(name)) && !line.contains("[DISABLED]") && !line.contains("[GONE]")
+            names.iter().any(on_function) && !line.contains("[DISABLED]") && !line.contains("[GONE]")
         };
         if !kprobes.lines().any(is_live) {
             doubts.push(format!("the probe on {}() is not in place", names.join("() or ")));

@@ -1,0 +1,288 @@
+//! Commands and their arguments. The comments are what `--help` prints.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use evenkeel_lab::prepare::KernelSeries;
+
+use crate::exit;
+
+/// Keeps TCP between virtual machines on an even keel.
+///
+/// TCP between VMs is slow for reasons that TCP cannot see: the VM was off its core, or a queue was full of a neighbour's packets. evenkeel
+/// says what hurts on a machine (doctor), cures it (guest pvtcp), and proves that with real VMs (lab).
+#[derive(Debug, Parser)]
+#[command(name = "evenkeel", version, after_help = exit::HELP, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Lab(Lab),
+    #[command(subcommand)]
+    Scenario(Scenario),
+    Doctor(Doctor),
+    #[command(subcommand)]
+    Guest(Guest),
+    Report(Report),
+    Completions(Completions),
+    #[command(hide = true)]
+    LabGuest(LabGuest),
+}
+
+/// Run a scenario with real VMs on this machine.
+///
+/// Boots stock kernels in QEMU, lets their virtual CPUs share a core as the scenario says, runs its workload and counts what TCP does. Prints a
+/// table and the path of the HTML report. Needs root, two cores and QEMU.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Lab {
+    /// Or one of these.
+    #[command(subcommand)]
+    pub command: Option<LabCommand>,
+    /// What to run.
+    #[command(flatten)]
+    pub run: LabRun,
+}
+
+impl Lab {
+    /// Whether the user wants to see no progress.
+    pub fn is_quiet(&self) -> bool {
+        match &self.command {
+            Some(LabCommand::Prepare(prepare)) => prepare.quiet,
+            None => self.run.quiet,
+        }
+    }
+}
+
+/// What the lab does beside running scenarios.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    Prepare(Prepare),
+}
+
+/// Arguments of a run.
+#[derive(Debug, Args)]
+pub struct LabRun {
+    /// The scenario file.
+    #[arg(required = true)]
+    pub scenario: Option<PathBuf>,
+    /// Where the results go [default: results/NAME below the working directory].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How often each cell of the sweep is run, instead of what the scenario says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repetitions: Option<u32>,
+    /// Run only cells with this label on this axis; may be given more than once.
+    #[arg(long, value_name = "AXIS=LABEL", value_parser = axis_label)]
+    pub only: Vec<(String, String)>,
+    /// Keep the packet captures beside the results.
+    #[arg(long)]
+    pub keep_capture: bool,
+    /// Print the results as JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Fetch kernels and build what VMs boot, ahead of time.
+///
+/// `evenkeel lab` does this by itself when it has to. The first time takes a minute or two and the network.
+#[derive(Debug, Args)]
+pub struct Prepare {
+    /// Kernels to prepare, as in `6.1,newest` [default: all].
+    #[arg(long = "kernel", value_name = "LIST", value_delimiter = ',', value_parser = kernel)]
+    pub kernels: Vec<KernelSeries>,
+    /// Print where the images are as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The runner inside a lab's VM.
+#[derive(Debug, Args)]
+pub struct LabGuest {
+    /// The virtio port to the lab.
+    #[arg(long, value_name = "PATH")]
+    pub control: PathBuf,
+}
+
+/// Check scenario files, or print their schema.
+#[derive(Debug, Subcommand)]
+pub enum Scenario {
+    /// Check scenario files; says file, line, key and what is allowed.
+    Check {
+        /// Scenario files.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Print the outcome as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON schema of scenario files, for editors.
+    Schema,
+}
+
+/// Say what this machine supports, what hurts TCP here, and what would help.
+///
+/// Looks at the kernel, the hypervisor, stolen core time, TCP's settings and counters, the ports of VMs, QEMU and KVM. Takes a second or two,
+/// changes nothing, needs no privileges (with root it sees more). Findings do not change the exit code; scripts read `worst` from --json.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print the findings as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Mechanisms inside a guest.
+#[derive(Debug, Subcommand)]
+pub enum Guest {
+    /// PVTCP: TCP that does not take being off the core for congestion.
+    #[command(subcommand)]
+    Pvtcp(Pvtcp),
+}
+
+/// What to do with PVTCP's kernel module.
+#[derive(Debug, Subcommand)]
+pub enum Pvtcp {
+    Load(PvtcpLoad),
+    /// Show settings and counters, and whether the counters can be trusted.
+    Status {
+        /// Print them as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Unload the module. Connections go on; that it was not loaded is no error.
+    Unload {
+        /// Print the outcome as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Load the module, or change the settings of the loaded one.
+///
+/// Settings that are not named stay as they are, or at the module's own defaults, shown here. A kernel that the module does not fit refuses
+/// with the reason and leaves TCP as it was.
+#[derive(Debug, Args)]
+pub struct PvtcpLoad {
+    /// Load this file (uncompressed) instead of the installed module.
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<PathBuf>,
+    /// off, observe (count, change nothing) or enforce [module's default: enforce].
+    #[arg(long)]
+    pub mode: Option<Mode>,
+    /// Hold retransmission timeouts off after a wake-up [module's default: on].
+    #[arg(long, value_name = "on|off")]
+    pub hold_rto: Option<Switch>,
+    /// Hold tail-loss probes off [module's default: on].
+    #[arg(long, value_name = "on|off")]
+    pub hold_tlp: Option<Switch>,
+    /// Hold RACK's reordering timer off [module's default: on].
+    #[arg(long, value_name = "on|off")]
+    pub hold_reo: Option<Switch>,
+    /// Replace round-trip times that span a wake-up by the smoothed one [module's default: on].
+    #[arg(long, value_name = "on|off")]
+    pub filter_rtt: Option<Switch>,
+    /// Segments of each connection that are acknowledged at once after a wake-up, 0-16 [module's default: 0; the paper's: 3].
+    #[arg(long, value_name = "N")]
+    pub jit_segments: Option<String>,
+    /// A tick later than this is a wake-up, 200-1000000 us [module's default: 2000].
+    #[arg(long, value_name = "US")]
+    pub late_us: Option<String>,
+    /// Held timers wait at least this long after a wake-up, 0-20000 us [module's default: 1000].
+    #[arg(long, value_name = "US")]
+    pub hold_min_us: Option<String>,
+    /// Held timers wait no longer than this for the packets that came meanwhile, 0-100000 us [module's default: 4000].
+    #[arg(long, value_name = "US")]
+    pub hold_max_us: Option<String>,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Whether a mechanism acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Does nothing.
+    Off,
+    /// Counts what it would do, changes nothing.
+    Observe,
+    /// Acts.
+    Enforce,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// Print a results directory's table again, and make its HTML report anew.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The directory that `evenkeel lab` wrote.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Print the table as Markdown, and write nothing.
+    #[arg(long)]
+    pub markdown: bool,
+    /// Print the results as JSON.
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+}
+
+/// Print completions for a shell.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+fn axis_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((axis, label)) if !axis.is_empty() && !label.is_empty() => Ok((axis.to_owned(), label.to_owned())),
+        _ => Err("write it as AXIS=LABEL, with names from the scenario's [[axes]]".to_owned()),
+    }
+}
+
+fn kernel(text: &str) -> Result<KernelSeries, String> {
+    text.parse().map_err(|error: evenkeel_lab::prepare::PrepareError| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_commands_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_label_may_hold_an_equals_sign() {
+        assert_eq!(axis_label("rto=min=8"), Ok(("rto".to_owned(), "min=8".to_owned())));
+        assert!(axis_label("rto").is_err() && axis_label("=x").is_err() && axis_label("rto=").is_err());
+    }
+
+    #[test]
+    fn prepare_needs_no_scenario() {
+        let cli = Cli::try_parse_from(["evenkeel", "lab", "prepare", "--kernel", "6.1,newest"]).unwrap();
+        let Command::Lab(Lab { command: Some(LabCommand::Prepare(prepare)), .. }) = cli.command else { panic!() };
+        assert_eq!(prepare.kernels, [KernelSeries::V6_1, KernelSeries::Newest]);
+        assert!(Cli::try_parse_from(["evenkeel", "lab"]).is_err());
+    }
+}

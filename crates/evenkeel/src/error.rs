@@ -1,0 +1,114 @@
+//! What the user reads when a command fails: what was wrong, and what to do next.
+
+use std::io::Write;
+
+use evenkeel_agent::guest::pvtcp::PvtcpError;
+use evenkeel_lab::LabError;
+use evenkeel_lab::prepare::PrepareError;
+use evenkeel_report::ReportError;
+use evenkeel_scenario::ScenarioError;
+
+use crate::exit::Exit;
+
+/// A failed command.
+#[derive(Debug)]
+pub struct CliError {
+    /// What was wrong, cause included. One error per line.
+    pub what: String,
+    /// What to do next.
+    pub help: Option<String>,
+    /// How the program ends.
+    pub exit: Exit,
+}
+
+impl CliError {
+    /// An error that has nothing to advise.
+    pub fn new(exit: Exit, what: impl Into<String>) -> Self {
+        Self { what: what.into(), help: None, exit }
+    }
+
+    /// With what to do next.
+    pub fn help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    /// Prints it on standard error.
+    pub fn print(&self) {
+        let mut stderr = std::io::stderr().lock();
+        // With standard error gone there is nobody to tell.
+        for line in self.what.lines() {
+            let _ = writeln!(stderr, "error: {line}");
+        }
+        if let Some(help) = &self.help {
+            let _ = writeln!(stderr, "help: {help}");
+        }
+    }
+}
+
+impl From<ScenarioError> for CliError {
+    fn from(error: ScenarioError) -> Self {
+        let what = error.to_string();
+        match error {
+            ScenarioError::Invalid(_) => {
+                Self::new(Exit::Usage, what).help("`evenkeel scenario schema` has all keys, for editors as well")
+            }
+            ScenarioError::Read { .. } => Self::new(Exit::Usage, what),
+            ScenarioError::Write { .. } | ScenarioError::Result { .. } => Self::new(Exit::Failed, what),
+        }
+    }
+}
+
+impl From<PrepareError> for CliError {
+    fn from(error: PrepareError) -> Self {
+        let exit = match &error {
+            PrepareError::UnknownSeries { .. } => Exit::Usage,
+            PrepareError::NotRoot
+            | PrepareError::Architecture { .. }
+            | PrepareError::MissingProgram { .. }
+            | PrepareError::NoRoom { .. }
+            | PrepareError::NotStatic { .. }
+            | PrepareError::NotElf { .. } => Exit::Missing,
+            _ => Exit::Failed,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+impl From<LabError> for CliError {
+    fn from(error: LabError) -> Self {
+        let help = error.help().map(str::to_owned);
+        let exit = match error {
+            LabError::Scenario(error) => return error.into(),
+            LabError::Prepare(error) => return error.into(),
+            LabError::Missing { .. } => Exit::Missing,
+            LabError::Unsupported { .. } => Exit::Usage,
+            LabError::Interrupted => Exit::Interrupted,
+            LabError::Vm { .. } | LabError::Command { .. } | LabError::Io { .. } => Exit::Failed,
+        };
+        Self { what: error.to_string(), help, exit }
+    }
+}
+
+impl From<ReportError> for CliError {
+    fn from(error: ReportError) -> Self {
+        let exit = match &error {
+            ReportError::Results(ScenarioError::Read { .. }) => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        let error = Self::new(exit, error.to_string());
+        if exit == Exit::Usage { error.help("name the directory that `evenkeel lab` printed") } else { error }
+    }
+}
+
+impl From<PvtcpError> for CliError {
+    fn from(error: PvtcpError) -> Self {
+        let exit = match &error {
+            PvtcpError::UnknownParameter { .. } | PvtcpError::BadValue { .. } | PvtcpError::NotAModule { .. } => {
+                Exit::Usage
+            }
+            PvtcpError::Missing { .. } => Exit::Missing,
+            _ => Exit::Failed,
+        };
+        Self { what: error.to_string(), help: error.help().map(str::to_owned), exit }
+    }
+}

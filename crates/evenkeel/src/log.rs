@@ -1,0 +1,24 @@
+//! The log on standard error.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::Command;
+
+/// What to log, for whoever wants other than the default.
+const VARIABLE: &str = "EVENKEEL_LOG";
+
+/// Starts logging.
+pub fn init(command: &Command) {
+    let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| EnvFilter::new(default_level(command)));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}
+
+/// Where there is no terminal for a progress bar, the log tells of progress.
+fn default_level(command: &Command) -> &'static str {
+    match command {
+        Command::Lab(lab) if !lab.is_quiet() && !std::io::stderr().is_terminal() => "info",
+        _ => "warn",
+    }
+}

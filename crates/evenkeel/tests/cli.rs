@@ -1,0 +1,138 @@
+//! Commands as a user types them, as far as they need no privileges and no VMs.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn evenkeel(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_evenkeel")).args(arguments).env_remove("EVENKEEL_LOG").output().unwrap()
+}
+
+/// Exit code, standard output, standard error.
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let output = evenkeel(arguments);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+fn scenarios() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+#[test]
+fn help_lists_exit_codes_and_hides_the_runner() {
+    let (code, out, _) = run(&["--help"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("130  interrupted") && out.contains("EVENKEEL_LOG"), "{out}");
+    assert!(!out.contains("lab-guest"), "{out}");
+}
+
+#[test]
+fn unknown_arguments_are_usage_errors() {
+    for arguments in
+        [&["frobnicate"][..], &["lab"], &["lab", "x.toml", "--only", "axis"], &["lab", "prepare", "--kernel", "2.6"]]
+    {
+        let (code, out, err) = run(arguments);
+        assert_eq!(code, 2, "{arguments:?}: {err}");
+        assert!(out.is_empty() && err.starts_with("error: "), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn a_scenario_that_is_not_there_is_a_usage_error() {
+    let (code, _, err) = run(&["lab", "no-such-file.toml"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("error: cannot read no-such-file.toml: No such file"), "{err}");
+}
+
+#[test]
+fn a_bad_scenario_is_refused_with_file_line_and_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("bad.toml");
+    let text = std::fs::read_to_string(scenarios().join("smoke.toml")).unwrap();
+    std::fs::write(&file, format!("no_such_key = 1\n{text}")).unwrap();
+    for arguments in [["scenario", "check", file.to_str().unwrap()], ["lab", "--quiet", file.to_str().unwrap()]] {
+        let (code, _, err) = run(&arguments);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.starts_with(&format!("error: {}:1: no_such_key: unknown key", file.display())), "{err}");
+    }
+}
+
+#[test]
+fn every_scenario_in_the_repository_is_valid() {
+    let mut files = Vec::new();
+    for directory in [scenarios(), scenarios().join("pvtcp")] {
+        let entries = std::fs::read_dir(directory).unwrap().map(|e| e.unwrap().path());
+        files.extend(
+            entries.filter(|p| p.extension().is_some_and(|e| e == "toml")).map(|p| p.to_str().unwrap().to_owned()),
+        );
+    }
+    let mut arguments = vec!["scenario", "check", "--json"];
+    arguments.extend(files.iter().map(String::as_str));
+    let (code, out, err) = run(&arguments);
+    assert_eq!(code, 0, "{err}");
+    let checked: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(checked.as_array().unwrap().len(), files.len());
+}
+
+#[test]
+fn the_schema_is_json_and_a_closed_pipe_is_no_error() {
+    let (code, out, _) = run(&["scenario", "schema"]);
+    assert_eq!(code, 0);
+    assert!(serde_json::from_str::<serde_json::Value>(&out).unwrap().is_object());
+    let piped = Command::new("sh")
+        .args(["-c", "\"$1\" scenario schema | head -1", "sh", env!("CARGO_BIN_EXE_evenkeel")])
+        .output()
+        .unwrap();
+    assert!(piped.stderr.is_empty(), "{}", String::from_utf8_lossy(&piped.stderr));
+}
+
+#[test]
+fn the_doctor_answers_in_text_and_json() {
+    let (code, out, err) = run(&["doctor"]);
+    assert_eq!(code, 0, "{err}");
+    for topic in ["machine", "kernel", "HZ", "RTO floor", "privileges", "QEMU"] {
+        assert!(
+            out.lines().any(|l| l.split_at_checked(9).is_some_and(|(_, rest)| rest.starts_with(topic))),
+            "no {topic}: {out}"
+        );
+    }
+    let (code, out, err) = run(&["doctor", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(report["findings"].as_array().unwrap().len() > 8, "{out}");
+}
+
+#[test]
+fn pvtcp_names_what_a_parameter_may_be() {
+    let (code, _, err) = run(&["guest", "pvtcp", "load", "--late-us", "7"]);
+    assert_eq!((code, err.as_str()), (2, "error: late_us=7: a whole number from 200 to 1000000 is allowed\n"));
+    let (code, _, err) = run(&["guest", "pvtcp", "load", "--hold-rto", "maybe"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("on, off"), "{err}");
+}
+
+#[test]
+fn pvtcp_that_is_not_loaded_has_a_status() {
+    if Path::new("/sys/module/evenkeel_pvtcp").exists() {
+        return;
+    }
+    let (code, out, err) = run(&["guest", "pvtcp", "status", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let status: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(status["loaded"], false);
+}
+
+#[test]
+fn a_directory_without_results_is_a_usage_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let (code, _, err) = run(&["report", directory.path().to_str().unwrap()]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.starts_with("error: cannot read ") && err.contains("\nhelp: "), "{err}");
+}
+
+#[test]
+fn completions_know_the_commands() {
+    let (code, out, _) = run(&["completions", "bash"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("doctor") && out.contains("pvtcp"));
+}
