@@ -181,16 +181,16 @@ pub struct PvtcpLoad {
     #[arg(long)]
     pub mode: Option<Mode>,
     /// Hold retransmission timeouts off after a wake-up [module's default: on].
-    #[arg(long, value_name = "on|off")]
+    #[arg(long, value_name = "on|off", hide_possible_values = true)]
     pub hold_rto: Option<Switch>,
     /// Hold tail-loss probes off [module's default: on].
-    #[arg(long, value_name = "on|off")]
+    #[arg(long, value_name = "on|off", hide_possible_values = true)]
     pub hold_tlp: Option<Switch>,
     /// Hold RACK's reordering timer off [module's default: on].
-    #[arg(long, value_name = "on|off")]
+    #[arg(long, value_name = "on|off", hide_possible_values = true)]
     pub hold_reo: Option<Switch>,
     /// Replace round-trip times that span a wake-up by the smoothed one [module's default: on].
-    #[arg(long, value_name = "on|off")]
+    #[arg(long, value_name = "on|off", hide_possible_values = true)]
     pub filter_rtt: Option<Switch>,
     /// Segments of each connection that are acknowledged at once after a wake-up, 0-16 [module's default: 0; the paper's: 3].
     #[arg(long, value_name = "N")]

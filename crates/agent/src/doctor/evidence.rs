@@ -11,6 +11,8 @@ const ENOUGH: u64 = 50;
 /// Shares of needless work, in percent, that are worth a word, and that are a problem.
 const NOTE_PERCENT: f64 = 5.0;
 const PROBLEM_PERCENT: f64 = 25.0;
+/// Needless retransmissions below this share of all segments, in percent, cost next to nothing.
+const COSTLY_PERCENT: f64 = 0.1;
 
 /// Counters by nstat's names without the group: pairs of lines, names above values.
 fn counters(text: &str) -> BTreeMap<&str, u64> {
@@ -87,7 +89,8 @@ fn retransmissions(all: u64, sent: u64, needless: u64, place: &Place) -> Finding
         "{:.2} % of the segments sent; the receivers had {needless} of {all} already ({share:.0} %)",
         percent(all, sent)
     );
-    let level = level(share, all);
+    let costly = percent(needless, sent) >= COSTLY_PERCENT;
+    let level = if costly { level(share, all) } else { level(share, all).min(Level::Note) };
     let meaning = match level {
         Level::Ok if all < ENOUGH => "Too few to judge.",
         Level::Ok => "What was sent again had mostly been lost.",
@@ -127,7 +130,7 @@ mod tests {
         Tcp: 1 -1 100000 1000\n";
 
     fn guest() -> Place {
-        Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None }
+        Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true }
     }
 
     #[test]
@@ -159,6 +162,12 @@ mod tests {
         assert_eq!(timeouts(9, 2, 7, &guest()).level, Level::Ok);
         assert_eq!(retransmissions(10, 1000, 10, &guest()).level, Level::Ok);
         assert_eq!(probes(10, 0, &guest()).level, Level::Ok);
+    }
+
+    #[test]
+    fn a_large_share_of_very_little_is_no_problem() {
+        assert_eq!(retransmissions(61, 150_000, 56, &guest()).level, Level::Note);
+        assert_eq!(retransmissions(610, 150_000, 560, &guest()).level, Level::Problem);
     }
 
     #[test]

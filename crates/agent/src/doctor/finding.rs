@@ -90,9 +90,9 @@ impl fmt::Display for Finding {
         wrap(f, "", &self.meaning)?;
         match (self.mechanism, &self.next) {
             (None, None) => Ok(()),
-            (Some(mechanism), None) => wrap(f, "", &format!("-> {mechanism} helps")),
+            (Some(mechanism), None) => wrap(f, "", &format!("-> {mechanism} would help")),
             (None, Some(next)) => wrap(f, "", &format!("-> {next}")),
-            (Some(mechanism), Some(next)) => wrap(f, "", &format!("-> {mechanism} helps: {next}")),
+            (Some(mechanism), Some(next)) => wrap(f, "", &format!("-> {mechanism} would help: {next}")),
         }
     }
 }
@@ -180,7 +180,7 @@ mod tests {
         assert!(text.starts_with("PROBLEM  steal         word"), "{text}");
         assert!(text.lines().all(|l| l.len() <= WIDTH));
         assert!(text.lines().skip(1).all(|l| l.starts_with(&" ".repeat(INDENT))), "{text}");
-        assert!(text.ends_with("-> PVTCP helps\n"), "{text}");
+        assert!(text.ends_with("-> PVTCP would help\n"), "{text}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::finding::{Finding, Level, Mechanism};
+use super::kernel;
 use super::readings::Readings;
 
 /// A share of lost time, in percent, that is worth a word, and one that is a problem.
@@ -22,6 +23,8 @@ pub(super) struct Place {
     pub steal_clock: Option<bool>,
     /// The guest module's mode, if it is loaded.
     pub pvtcp_mode: Option<String>,
+    /// Whether this kernel can take the guest module.
+    pub takes_pvtcp: bool,
 }
 
 impl Place {
@@ -44,7 +47,12 @@ impl Place {
         } else {
             offered
         };
-        Self { hypervisor, steal_clock, pvtcp_mode: readings.pvtcp_mode.clone() }
+        Self {
+            hypervisor,
+            steal_clock,
+            pvtcp_mode: readings.pvtcp_mode.clone(),
+            takes_pvtcp: kernel::obstacles(readings).is_empty(),
+        }
     }
 
     /// Whether this is a VM, so that others may use its cores.
@@ -190,7 +198,9 @@ pub(super) fn advise_pvtcp(finding: Finding, place: &Place) -> Finding {
     if !place.is_guest() {
         return finding;
     }
-    finding.helped_by(Mechanism::Pvtcp).next("evenkeel guest pvtcp load")
+    let next =
+        if place.takes_pvtcp { "evenkeel guest pvtcp load" } else { "on a kernel that takes it, see PVTCP module" };
+    finding.helped_by(Mechanism::Pvtcp).next(next)
 }
 
 #[cfg(test)]
@@ -200,7 +210,7 @@ mod tests {
     const STAT: &str = "cpu  59595 0 22040 656048 1865 0 476 84 0 0\ncpu0 29020 0 9351 331265 239 0 64 42 0 0";
 
     fn guest() -> Place {
-        Place { hypervisor: Some("KVM".into()), steal_clock: Some(true), pvtcp_mode: None }
+        Place { hypervisor: Some("KVM".into()), steal_clock: Some(true), pvtcp_mode: None, takes_pvtcp: true }
     }
 
     #[test]

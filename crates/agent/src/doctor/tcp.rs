@@ -93,7 +93,7 @@ mod tests {
     fn judged(values: &[(&str, &str)]) -> BTreeMap<&'static str, (Level, String)> {
         let sysctls = values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let readings = Readings { sysctls, ..Readings::default() };
-        let place = Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None };
+        let place = Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true };
         findings(&readings, &place).into_iter().map(|f| (f.topic, (f.level, f.fact))).collect()
     }
 

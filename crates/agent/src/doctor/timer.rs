@@ -74,7 +74,7 @@ fn parse_time(text: &str) -> Option<Duration> {
 fn floor(tick: Duration, sysctl: Option<Duration>, routes: &[(String, Duration)], place: &Place) -> Finding {
     let general = sysctl.unwrap_or(BUILT_IN_FLOOR);
     let smallest = routes.iter().map(|(_, floor)| *floor).chain([general]).min().unwrap_or(general);
-    let mut fact = format!("{} in general", ms(effective(general, tick)));
+    let mut fact = format!("a timeout takes {} at least", ms(effective(general, tick)));
     for (to, floor) in routes {
         fact.push_str(&format!(", {} on the route to {to}", ms(effective(*floor, tick))));
     }
@@ -115,7 +115,7 @@ mod tests {
         10.1.0.0/24 dev eth1 rto_min 10ms\n";
 
     fn guest() -> Place {
-        Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None }
+        Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true }
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn the_default_floor_is_a_note_with_the_way_to_lower_it() {
         let finding = floor(TICK, Some(BUILT_IN_FLOOR), &[], &guest());
-        assert_eq!((finding.level, finding.fact.as_str()), (Level::Note, "204 ms in general"));
+        assert_eq!((finding.level, finding.fact.as_str()), (Level::Note, "a timeout takes 204 ms at least"));
         assert!(finding.next.unwrap().contains("tcp_rto_min_us=4000"));
         assert!(floor(TICK, None, &[], &guest()).next.unwrap().contains("rto_min 4ms"));
     }
