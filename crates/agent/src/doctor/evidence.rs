@@ -61,7 +61,7 @@ fn timeouts(all: u64, syn: u64, undone: u64, place: &Place) -> Finding {
     let data = all.saturating_sub(syn);
     let share = percent(undone, data).min(100.0);
     let fact =
-        format!("{data} of data since boot, {undone} found needless and undone ({share:.0} %); {syn} SYNs sent again");
+        format!("{data} since boot, {undone} of them found needless and undone ({share:.0} %); SYNs sent again: {syn}");
     let level = level(share, data);
     let meaning = match level {
         Level::Ok if data < ENOUGH => "Too few to judge.",

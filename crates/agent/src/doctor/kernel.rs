@@ -1,6 +1,6 @@
 //! The kernel, and whether the guest module can be loaded into it.
 
-use super::finding::{Finding, Level, Mechanism};
+use super::finding::{Finding, Level};
 use super::place::Place;
 use super::readings::Readings;
 
@@ -91,7 +91,6 @@ pub(super) fn pvtcp(readings: &Readings, place: &Place) -> Finding {
             "installed, not loaded",
             "TCP in this VM takes being off its core for congestion.",
         )
-        .helped_by(Mechanism::Pvtcp)
         .next("evenkeel guest pvtcp load");
     }
     let signed = readings.sig_enforce.as_deref() == Some("Y")
@@ -102,7 +101,6 @@ pub(super) fn pvtcp(readings: &Readings, place: &Place) -> Finding {
         ""
     };
     Finding::new(TOPIC, Level::Note, "not installed for this kernel", format!("This kernel can take it.{signature}"))
-        .helped_by(Mechanism::Pvtcp)
         .next("dkms install evenkeel-pvtcp/VERSION, then evenkeel guest pvtcp load")
 }
 
@@ -158,7 +156,7 @@ mod tests {
     #[test]
     fn an_able_guest_is_told_to_load_it() {
         let finding = pvtcp(&Readings { pvtcp_installed: true, ..able() }, &guest());
-        assert_eq!(finding.mechanism, Some(Mechanism::Pvtcp));
+        assert_eq!(finding.level, Level::Note);
         assert_eq!(finding.next.as_deref(), Some("evenkeel guest pvtcp load"));
     }
 

@@ -38,7 +38,7 @@ fn a_contended_guest_is_sent_to_pvtcp() {
     assert_eq!(level(&report, "RTO floor"), Level::Problem);
     let text = report.to_string();
     assert!(text.contains("-> PVTCP would help: evenkeel guest pvtcp load"), "{text}");
-    assert!(text.contains("PVTCP would help with: steal, pauses, PVTCP module, RTO floor."), "{text}");
+    assert!(text.contains("PVTCP would help with: steal, pauses, RTO floor."), "{text}");
 }
 
 #[test]

@@ -95,14 +95,16 @@ fn floor(tick: Duration, sysctl: Option<Duration>, routes: &[(String, Duration)]
         ),
         None => format!("ip route change ROUTE rto_min {} sets the smallest on a route", ms(tick).replace(' ', "")),
     };
-    let finding = Finding::new(
-        "RTO floor",
-        Level::Note,
-        fact,
+    let safe = match (place.is_guest(), place.is_protected()) {
+        (true, false) => " A lower floor is safe in a VM only with PVTCP.",
+        (true, true) => " With PVTCP loaded, a lower one is safe.",
+        (false, _) => "",
+    };
+    let meaning = format!(
         "In a data centre, where round trips take less than a millisecond, one timeout stalls a connection for hundreds of them: that is what \
-         collapses in incast. A lower floor is safe in a VM only with PVTCP.",
+         collapses in incast.{safe}"
     );
-    finding.next(how)
+    Finding::new("RTO floor", Level::Note, fact, meaning).next(how)
 }
 
 #[cfg(test)]

@@ -41,7 +41,9 @@ impl Mark {
 /// The text of a record `priority,sequence,time,flags;text`, if it is of the module.
 fn message(record: &str) -> Option<String> {
     let (_, text) = record.split_once(';')?;
-    let text = text.lines().next()?.strip_prefix(MODULE)?.strip_prefix(": ")?;
+    let text = text.lines().next()?;
+    // The kernel's own complaints about a module's file begin with that word.
+    let text = text.strip_prefix("module ").unwrap_or(text).strip_prefix(MODULE)?.strip_prefix(": ")?;
     // Said of every module that is not part of the kernel.
     let is_reason = !text.contains("taints kernel") && !text.contains("tainting kernel");
     is_reason.then(|| text.trim().to_owned())
@@ -56,6 +58,8 @@ mod tests {
         let record =
             "3,512,99,-;evenkeel_pvtcp: cannot probe tcp_ack_update_rtt() of this kernel (error -2)\n SUBSYSTEM=x\n";
         assert_eq!(message(record).as_deref(), Some("cannot probe tcp_ack_update_rtt() of this kernel (error -2)"));
+        let record = "3,9,9,-;module evenkeel_pvtcp: .gnu.linkonce.this_module section size must match\n";
+        assert_eq!(message(record).as_deref(), Some(".gnu.linkonce.this_module section size must match"));
         assert_eq!(message("6,513,99,-;eth0: link up\n"), None);
         assert_eq!(message("4,1,2,-;evenkeel_pvtcp: loading out-of-tree module taints kernel.\n"), None);
         assert_eq!(message("nonsense"), None);

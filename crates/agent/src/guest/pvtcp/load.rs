@@ -104,17 +104,25 @@ impl Refusal {
             Self::Modprobe(text) if said.is_empty() && text.contains("Operation not permitted") => no_privilege(),
             Self::Errno(errno) if said.is_empty() => PvtcpError::Refused { why: meaning(errno) },
             Self::Modprobe(text) if said.is_empty() => PvtcpError::Refused { why: format!("modprobe: {text}") },
+            // The kernel's words on a file for another kernel are beyond most readers.
+            Self::Errno(Errno::ENOEXEC) => {
+                PvtcpError::Refused { why: format!("it was built for another kernel, or is damaged ({own_words})") }
+            }
             Self::Errno(_) | Self::Modprobe(_) => PvtcpError::Refused { why: own_words },
         }
     }
 }
 
 fn no_privilege() -> PvtcpError {
-    PvtcpError::Missing {
-        what: "loading and unloading modules needs root (CAP_SYS_MODULE), and a kernel that is not locked down"
-            .to_owned(),
-        help: "run it with sudo".to_owned(),
-    }
+    let (what, help) = if nix::unistd::geteuid().is_root() {
+        (
+            "this kernel or container lets nobody load or unload modules",
+            "`evenkeel doctor` says why, as far as that can be seen",
+        )
+    } else {
+        ("loading, setting and unloading a module needs root", "run it with sudo")
+    };
+    PvtcpError::Missing { what: what.to_owned(), help: help.to_owned() }
 }
 
 /// What the kernel's answers mean for a module.
