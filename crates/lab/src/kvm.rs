@@ -126,6 +126,8 @@ mod firmware {
         ".pushsection .rodata.evenkeel_kvm_firmware, \"a\"",
         ".balign 16",
         ".set evenkeel_kvm_base, 0xf0000", // where the machine shows the last 64 KiB of its firmware
+        ".globl evenkeel_kvm_firmware", // seen from the crate's other object files
+        ".hidden evenkeel_kvm_firmware",
         "evenkeel_kvm_firmware:",
         "5:",
         ".code16",
