@@ -78,9 +78,10 @@ impl Vm {
     pub fn spawn(spec: VmSpec, directory: &Path, interrupt: Interrupt) -> Result<Self, LabError> {
         let console = directory.join(format!("{}.console", spec.name));
         let socket = directory.join(format!("{}.control", spec.name));
-        let accelerator = match spec.accelerator {
-            Accelerator::Kvm => "kvm",
-            Accelerator::Tcg => "tcg,thread=multi",
+        let (accelerator, processor) = match spec.accelerator {
+            Accelerator::Kvm => ("kvm", "max"),
+            // QEMU 7.2's flags after CMPXCHG16B are sometimes a register's value, which the kernel's allocator does not survive under load.
+            Accelerator::Tcg => ("tcg,thread=multi", "max,-cx16"),
         };
         let offload = if spec.segmentation_offload { "on" } else { "off" };
         let offloads = [
@@ -100,7 +101,7 @@ impl Vm {
         command
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
             .args(["-name", &format!("{},debug-threads=on", spec.name)])
-            .args(["-machine", "q35", "-accel", accelerator, "-cpu", "max"])
+            .args(["-machine", "q35", "-accel", accelerator, "-cpu", processor])
             .args(["-smp", &spec.vcpus.to_string(), "-m", &spec.memory_mib.to_string()])
             .arg("-kernel")
             .arg(&spec.image.vmlinuz)
