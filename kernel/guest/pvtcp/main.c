@@ -237,7 +237,8 @@ static int __init pvtcp_init(void)
 			       probes[i].symbol_name, ret);
 			remove_probes(i);
 			hold_exit();
-			return ret;
+			/* Of ENOENT, insmod makes "unknown symbol or parameter". */
+			return ret == -ENOENT ? -EOPNOTSUPP : ret;
 		}
 	}
 	WRITE_ONCE(probes_live, true);
