@@ -348,6 +348,14 @@ pub struct Pvtcp {
     pub rtt_filter: bool,
     /// Acknowledge the first three segments after a wake-up at once.
     pub quick_ack: bool,
+    /// Held timers wait at least this long after a wake-up. Left out: the module's 1 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 20_000))]
+    pub hold_min_us: Option<u32>,
+    /// Held timers wait at most this long for the backlog of packets. Left out: the module's 4 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub hold_max_us: Option<u32>,
     /// Unload the module and load it again so many times while the workload runs.
     #[schemars(range(min = 0, max = 10_000))]
     pub reloads: u32,
@@ -362,6 +370,8 @@ impl Default for Pvtcp {
             hold_reo: true,
             rtt_filter: true,
             quick_ack: false,
+            hold_min_us: None,
+            hold_max_us: None,
             reloads: 0,
         }
     }

@@ -56,6 +56,7 @@ impl BootedLab {
             tracing::debug!(vm = vm.spec.name, release, hz, "up");
             lab.hz = hz;
         }
+        lab.set_up_network()?;
         Ok(lab)
     }
 
@@ -125,14 +126,21 @@ impl BootedLab {
             .collect())
     }
 
-    fn set_up_guests(&self, scenario: &Scenario) -> Result<(), LabError> {
+    fn set_up_network(&self) -> Result<(), LabError> {
         let neighbours: Vec<Neighbour> =
             self.vms.iter().map(|vm| Neighbour { address: vm.spec.address, mac: vm.spec.mac.clone() }).collect();
         self.in_all(|vm| {
-            let group = &scenario.vms[&vm.spec.group];
             let others: Vec<Neighbour> = neighbours.iter().filter(|n| n.address != vm.spec.address).cloned().collect();
-            vm.shell(&settings::network_script(vm.spec.address, &others, &group.tcp, &scenario.network))?;
-            vm.shell(&settings::pvtcp_script(&group.pvtcp))
+            vm.shell(&settings::boot_script(vm.spec.address, &others))
+        })
+        .map(drop)
+    }
+
+    fn set_up_guests(&self, scenario: &Scenario) -> Result<(), LabError> {
+        self.in_all(|vm| {
+            let group = &scenario.vms[&vm.spec.group];
+            let tcp = settings::tcp_script(vm.spec.address, &group.tcp, &scenario.network);
+            vm.shell(&format!("{tcp}{}", settings::pvtcp_script(&group.pvtcp)))
         })
         .map(drop)
     }

@@ -17,29 +17,27 @@ pub struct Neighbour {
     pub mac: String,
 }
 
-/// The script that sets a guest's address, routes and TCP. Every key is written each time, so that nothing of the run before stays.
-/// Programs are named by their path: busybox's shell would take its own `ip` instead.
-pub fn network_script(address: Ipv4Addr, neighbours: &[Neighbour], tcp: &GuestTcp, network: &Network) -> String {
-    let mut script = String::new();
-    // Writing to a String cannot fail.
-    let mut line = |text: String| {
-        let _ = writeln!(script, "{text}");
-    };
-    line("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6".into());
-    line(format!("/bin/ip link set eth0 up mtu {}", network.mtu_bytes));
-    line(format!("/bin/ip addr replace {address}/24 dev eth0"));
-    line(format!(
-        "/bin/ip route replace 10.0.0.0/24 dev eth0 proto kernel scope link src {address}{}",
-        route_attributes(tcp)
-    ));
+/// The script that sets a guest's addresses, once after it has booted. Programs are named by their path, because busybox's shell would
+/// take its own `ip` instead.
+pub fn boot_script(address: Ipv4Addr, neighbours: &[Neighbour]) -> String {
+    let mut batch = format!("addr replace {address}/24 dev eth0\nlink set eth0 up\n");
     for neighbour in neighbours {
-        // Fixed, because an ARP exchange in the middle of a run is one more thing that waits for a vCPU.
-        line(format!("/bin/ip neigh replace {} lladdr {} dev eth0 nud permanent", neighbour.address, neighbour.mac));
+        // Fixed, because an ARP exchange in the middle of a run is one more thing that waits for a vCPU. Writing to a String cannot fail.
+        let _ = writeln!(batch, "neigh replace {} lladdr {} dev eth0 nud permanent", neighbour.address, neighbour.mac);
     }
+    format!("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6\n/bin/ip -batch - <<END\n{batch}END\n")
+}
+
+/// The script that sets a guest's route and TCP. Every key is written each time, so that nothing of the run before stays.
+pub fn tcp_script(address: Ipv4Addr, tcp: &GuestTcp, network: &Network) -> String {
+    let mut script = format!(
+        "/bin/ip -batch - <<END\nlink set eth0 mtu {}\nroute replace 10.0.0.0/24 dev eth0 proto kernel scope link src {address}{}\ntcp_metrics flush all\nEND\n",
+        network.mtu_bytes,
+        route_attributes(tcp)
+    );
     for (key, value) in sysctls(tcp) {
-        line(format!("echo {value} > /proc/sys/net/ipv4/{key}"));
+        let _ = writeln!(script, "echo {value} > /proc/sys/net/ipv4/{key}");
     }
-    line("/bin/ip tcp_metrics flush all".into());
     script
 }
 
@@ -97,8 +95,10 @@ fn pvtcp_load_command(pvtcp: &Pvtcp) -> Option<String> {
         Mode::Enforce => "enforce",
     };
     let flag = |on: bool| if on { "Y" } else { "N" };
+    let time = |name: &str, us: Option<u32>| us.map_or_else(String::new, |us| format!(" {name}={us}"));
+    let times = time("hold_min_us", pvtcp.hold_min_us) + &time("hold_max_us", pvtcp.hold_max_us);
     Some(format!(
-        "modprobe evenkeel_pvtcp mode={mode} hold_rto={} hold_tlp={} hold_reo={} filter_rtt={} jit_segments={}",
+        "modprobe evenkeel_pvtcp mode={mode} hold_rto={} hold_tlp={} hold_reo={} filter_rtt={} jit_segments={}{times}",
         flag(pvtcp.hold_rto),
         flag(pvtcp.hold_tlp),
         flag(pvtcp.hold_reo),
@@ -109,7 +109,7 @@ fn pvtcp_load_command(pvtcp: &Pvtcp) -> Option<String> {
 
 /// The script that prints PVTCP's counters as `name:value` lines; nothing where it is not loaded.
 pub const PVTCP_COUNTERS_SCRIPT: &str = "cd /sys/module/evenkeel_pvtcp/parameters 2>/dev/null || exit 0; \
-     grep -H . wakeups wakeup_max_us held_rto held_tlp held_reo rtt_filtered jit_acks";
+     grep -H . wakeups wakeup_max_us held_* rtt_filtered jit_acks";
 
 #[cfg(test)]
 mod tests {
