@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::cores::{self, CoreId};
+use super::cores::{self, CoreId, Policy};
 use crate::error::LabError;
 use crate::interrupt::Interrupt;
 use crate::prepare::GuestImage;
@@ -18,6 +18,8 @@ use crate::proto::{Answer, CONTROL_PORT, Call, Op, Reply};
 
 /// The slowest answer that is still an answer: a guest that is off its core most of the time, under TCG.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Below the vCPU scheduler's.
+const DRIVER_DOMAIN_PRIORITY: i32 = 20;
 /// How much of the console is quoted in errors.
 const CONSOLE_LINES: usize = 8;
 
@@ -310,11 +312,14 @@ impl Vm {
         }
     }
 
-    /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's.
+    /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's, where they go before any vCPU that runs there too: in the
+    /// papers that domain has a core to itself.
     pub fn pin(&self, vcpu_cores: &[CoreId], driver_domain: CoreId) -> Result<(), LabError> {
         for (tid, name) in self.threads()? {
-            let core = vcpu_index(&name).and_then(|i| vcpu_cores.get(i as usize)).copied().unwrap_or(driver_domain);
-            match cores::pin(tid, core) {
+            let vcpu_core = vcpu_index(&name).and_then(|i| vcpu_cores.get(i as usize)).copied();
+            let policy = if vcpu_core.is_some() { Policy::Other } else { Policy::RoundRobin(DRIVER_DOMAIN_PRIORITY) };
+            let set = cores::pin(tid, vcpu_core.unwrap_or(driver_domain)).and_then(|()| cores::set_policy(tid, policy));
+            match set {
                 // A worker thread may end between being listed and being pinned.
                 Err(LabError::Io { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => {}
                 other => other?,
