@@ -82,17 +82,19 @@ fn read(socket: &Socket, index: u32, kind: &str) -> std::io::Result<Option<u32>>
             match message.payload {
                 NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => return Ok(backlog),
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewQueueDiscipline(qdisc))
-                    if qdisc.header.index == index as i32 =>
+                    if qdisc.header.index == index as i32 && is_kind(&qdisc, kind) =>
                 {
-                    if qdisc.attributes.iter().any(|a| matches!(a, TcAttribute::Kind(k) if k == kind)) {
-                        backlog = segments(&qdisc).or(backlog);
-                    }
+                    backlog = segments(&qdisc).or(backlog);
                 }
                 _ => {}
             }
             rest = rest.get(length..).unwrap_or_default();
         }
     }
+}
+
+fn is_kind(qdisc: &TcMessage, kind: &str) -> bool {
+    qdisc.attributes.iter().any(|attribute| matches!(attribute, TcAttribute::Kind(k) if k == kind))
 }
 
 fn segments(qdisc: &TcMessage) -> Option<u32> {
