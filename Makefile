@@ -22,7 +22,10 @@ export CARGO_BUILD_TARGET := $(TARGET)
 export RUSTFLAGS := -C target-feature=+crt-static
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo build test lint lint-full audit fmt bench deps deps-test clean
+RESULTS := fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast s14-rto-runs \
+           s17-detection s18-ack-cost s31-port-queue
+
+.PHONY: help demo build test lint lint-full audit fmt bench results deps deps-test clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -33,6 +36,7 @@ help:
 	@echo 'make audit      known vulnerabilities, by cargo-deny (fetches its database)'
 	@echo 'make fmt        format the code'
 	@echo 'make bench      benchmarks'
+	@echo 'make results    run every experiment of docs/results again (an hour)'
 	@echo 'make deps       install what building and the lab need'
 	@echo 'make clean      remove what was built; the kernels stay in the cache'
 
@@ -61,6 +65,13 @@ audit:
 fmt:
 	$(CARGO) fmt --all
 	clang-format-19 -i $(C_FILES)
+
+# Every experiment of docs/results, one after the other: an hour on two cores. Leave the machine alone meanwhile.
+results: build
+	for name in $(RESULTS); do \
+	    $(EVENKEEL) lab scenarios/pvtcp/$$name.toml && \
+	    $(EVENKEEL) report results/pvtcp/$$name --markdown > docs/results/pvtcp-$$name.md || exit 1; \
+	done
 
 bench:
 	@echo 'There are no benchmarks yet. The lab measures: $(EVENKEEL) lab scenarios/FILE.toml'

@@ -14,6 +14,8 @@ if [ "${EVENKEEL_IN_ROOT-}" != "$$" ]; then
     EVENKEEL_IN_ROOT=$$ exec unshare --mount --propagation private -- sh "$0" "$@"
 fi
 unset EVENKEEL_IN_ROOT
+# A folder of this machine, which the root may not have.
+unset TMPDIR
 
 root=$1
 shift

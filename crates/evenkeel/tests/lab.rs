@@ -2,9 +2,18 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use evenkeel_scenario::result::RunRecord;
+
+/// The machine: two tests that boot VMs at the same time would only take each other's time.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+fn machine() -> MutexGuard<'static, ()> {
+    // A test that failed has said so itself.
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -57,6 +66,7 @@ fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
 /// Every kernel boots, TCP flows, the module loads, sees the core being shared and holds timers off.
 #[test]
 fn pvtcp_acts_on_every_kernel() {
+    let _machine = machine();
     let records = run(&workspace().join("scenarios/pvtcp/reload.toml"), &[]);
     for kernel in ["6.1", "6.12", "newest"] {
         for record in labelled(&records, "kernel", kernel) {
@@ -81,6 +91,7 @@ fn pvtcp_acts_on_every_kernel() {
 /// A VM that is killed ends the run with its name, and nothing is left behind.
 #[test]
 fn a_killed_vm_ends_the_run_cleanly() {
+    let _machine = machine();
     let scratch = tempfile::tempdir().unwrap();
     let mut command = lab(&workspace().join("scenarios/smoke.toml"), &scratch.path().join("out"), &[]);
     let child = command.env("TMPDIR", scratch.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -102,6 +113,7 @@ fn a_killed_vm_ends_the_run_cleanly() {
 /// Ctrl-C ends a run within seconds with exit code 130, and nothing is left behind. A second lab beside it goes on.
 #[test]
 fn an_interrupted_lab_leaves_nothing_and_another_goes_on() {
+    let _machine = machine();
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let smoke = workspace().join("scenarios/smoke.toml");
     let start = |scratch: &Path| {
@@ -134,6 +146,7 @@ fn an_interrupted_lab_leaves_nothing_and_another_goes_on() {
 /// A lab that is killed outright takes its VMs along.
 #[test]
 fn a_killed_lab_takes_its_vms_along() {
+    let _machine = machine();
     let scratch = tempfile::tempdir().unwrap();
     let mut child = lab(&workspace().join("scenarios/smoke.toml"), &scratch.path().join("out"), &[])
         .env("TMPDIR", scratch.path())

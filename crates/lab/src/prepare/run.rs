@@ -56,7 +56,8 @@ impl Run {
     /// `what` completes "could not ...".
     pub(super) fn new(program: &str, what: impl Into<String>) -> Self {
         let mut command = Command::new(find_program(program).unwrap_or_else(|| program.into()));
-        command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+        // A caller's TMPDIR need not be there for programs that run in the root.
+        command.env_remove("TMPDIR").env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
         Self { command, what: what.into() }
     }
 
