@@ -348,6 +348,10 @@ pub struct Pvtcp {
     pub rtt_filter: bool,
     /// Acknowledge the first three segments after a wake-up at once.
     pub quick_ack: bool,
+    /// A tick later than this is a wake-up. Left out: the module's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 200, max = 1_000_000))]
+    pub late_us: Option<u32>,
     /// Held timers wait at least this long after a wake-up. Left out: the module's 1 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 20_000))]
@@ -370,6 +374,7 @@ impl Default for Pvtcp {
             hold_reo: true,
             rtt_filter: true,
             quick_ack: false,
+            late_us: None,
             hold_min_us: None,
             hold_max_us: None,
             reloads: 0,

@@ -96,7 +96,9 @@ fn pvtcp_load_command(pvtcp: &Pvtcp) -> Option<String> {
     };
     let flag = |on: bool| if on { "Y" } else { "N" };
     let time = |name: &str, us: Option<u32>| us.map_or_else(String::new, |us| format!(" {name}={us}"));
-    let times = time("hold_min_us", pvtcp.hold_min_us) + &time("hold_max_us", pvtcp.hold_max_us);
+    let times = time("late_us", pvtcp.late_us)
+        + &time("hold_min_us", pvtcp.hold_min_us)
+        + &time("hold_max_us", pvtcp.hold_max_us);
     Some(format!(
         "modprobe evenkeel_pvtcp mode={mode} hold_rto={} hold_tlp={} hold_reo={} filter_rtt={} jit_segments={}{times}",
         flag(pvtcp.hold_rto),
