@@ -74,8 +74,6 @@ metrics! {
     "sender_cpu", "sender CPU", "%", Lower, 1, "Time the senders' virtual CPUs were not idle, mean.";
     "queue_mean_segments", "queue mean", "segments", Lower, 1, "Mean backlog of the bottleneck port.";
     "queue_max_segments", "queue max", "segments", Lower, 0, "Largest backlog of the bottleneck port.";
-    "fct_p50_ms", "FCT p50", "ms", Lower, 1, "Median flow completion time.";
-    "fct_p99_ms", "FCT p99", "ms", Lower, 1, "99th percentile of the flow completion time.";
     "pvtcp_wakeups", "wake-ups", "", Neutral, 0, "Wake-ups that PVTCP saw, all senders and receivers.";
     "pvtcp_longest_us", "longest wake-up", "us", Neutral, 0, "Longest time off the core that PVTCP saw.";
     "pvtcp_held", "timers held", "", Neutral, 0, "Timers that PVTCP held off.";

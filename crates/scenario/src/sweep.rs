@@ -48,9 +48,16 @@ pub fn cells(loaded: &LoadedScenario) -> Result<Vec<Cell>, ScenarioError> {
 ///
 /// The cell does not enter, so that all cells of a repetition see the same slices and are compared like with like.
 pub fn run_seed(scenario_seed: u64, repetition: u32) -> u64 {
-    const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-    let state = scenario_seed.wrapping_add((u64::from(repetition) + 1).wrapping_mul(GOLDEN_GAMMA));
-    let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    splitmix64(scenario_seed.wrapping_add(u64::from(repetition).wrapping_mul(GOLDEN_GAMMA)))
+}
+
+/// By how much splitmix64's state grows from one output to the next.
+pub const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// splitmix64's output after this state (Steele, Lea and Flood, 2014).
+pub fn splitmix64(state: u64) -> u64 {
+    let z = state.wrapping_add(GOLDEN_GAMMA);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }

@@ -3,6 +3,7 @@
 //! Pure: draws numbers, knows no clock.
 
 use evenkeel_scenario::format::CoreSharing;
+use evenkeel_scenario::sweep::{GOLDEN_GAMMA, splitmix64};
 
 /// A small seeded generator (splitmix64), so that a run's slices follow from its seed on every machine.
 #[derive(Debug, Clone)]
@@ -11,15 +12,13 @@ pub struct Draw(u64);
 impl Draw {
     /// A generator for one virtual CPU: the same seed and index draw the same numbers.
     pub fn new(seed: u64, index: u64) -> Self {
-        Self(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Self(seed ^ index.wrapping_mul(GOLDEN_GAMMA))
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let drawn = splitmix64(self.0);
+        self.0 = self.0.wrapping_add(GOLDEN_GAMMA);
+        drawn
     }
 
     /// Evenly from 0 (included) to 1 (excluded).
