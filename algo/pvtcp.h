@@ -161,14 +161,20 @@ static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v, const struct pvtc
 }
 
 /**
- * pvtcp_filter_rtt() - an RTT sample, or SRTT in its place (eq. 11)
+ * pvtcp_filter_rtt() - an RTT sample, or one that says nothing in its place
+ * @mdev_us: mean deviation of the samples (RTTVAR before it is taken times four)
  *
  * A sample is spoilt if its segment was sent before the wake-up and its ACK is
  * part of the backlog. An ACK that comes in later did not wait for the vCPU:
  * on a path longer than the slice most samples span a wake-up and are true.
+ *
+ * Eq. 11 puts SRTT in its place. That claims a sample without deviation, and
+ * many wake-ups wear RTTVAR down until the RTO is shorter than what the network
+ * itself needs at times. One mean deviation above or below SRTT keeps both
+ * where they are; the wake-up's time, as good as a coin, picks the side.
  */
 static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
-				   u64 now_us, u32 srtt_us, s64 sample_us)
+				   u64 now_us, u32 srtt_us, u32 mdev_us, s64 sample_us)
 {
 	u64 since_us = pvtcp_since_wake_us(v, now_us);
 
@@ -176,9 +182,11 @@ static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v, const struct pvtc
 		return sample_us;
 	if (since_us >= pvtcp_limit_us(set))
 		return sample_us;
-	if (sample_us <= (s64)since_us || sample_us <= (s64)srtt_us)
+	if (sample_us <= (s64)since_us || sample_us <= (s64)srtt_us + mdev_us)
 		return sample_us;
-	return srtt_us;
+	if (v->wake_us & 1 && mdev_us < srtt_us)
+		return (s64)srtt_us - mdev_us;
+	return (s64)srtt_us + mdev_us;
 }
 
 /**

@@ -47,9 +47,10 @@ fn one_wakeup_from_the_late_tick_to_the_release() {
     assert_eq!(vcpu.release_us(&set, 69_000, false), Some(POLL_US));
     assert_eq!(vcpu.release_us(&set, 69_200, true), None);
 
-    assert_eq!(vcpu.filter_rtt(&set, 68_300, 800, 61_000), 800, "waited for the vCPU");
-    assert_eq!(vcpu.filter_rtt(&set, 68_300, 800, 250), 250, "sent since");
-    assert_eq!(vcpu.filter_rtt(&set, 90_000, 40_000, 82_000), 82_000, "came in long after the backlog");
+    assert_eq!(vcpu.filter_rtt(&set, 68_300, 800, 0, 61_000), 800, "waited for the vCPU");
+    assert_eq!(vcpu.filter_rtt(&set, 68_300, 800, 200, 61_000), 1_000, "one deviation above after an even wake-up");
+    assert_eq!(vcpu.filter_rtt(&set, 68_300, 800, 0, 250), 250, "sent since");
+    assert_eq!(vcpu.filter_rtt(&set, 90_000, 40_000, 0, 82_000), 82_000, "came in long after the backlog");
 
     assert!(!vcpu.tick(&set, 72_000, 72_010, 0));
     assert!(!vcpu.is_waking(&set, 72_020));
@@ -101,7 +102,7 @@ proptest! {
 
     #[test]
     fn without_a_wakeup_nothing_changes(set in settings(), ticks in prop::collection::vec(0..200u64, 1..50),
-                                        srtt in any::<u32>(), sample in any::<i64>(), idle in any::<u32>()) {
+                                        srtt in any::<u32>(), mdev in any::<u32>(), sample in any::<i64>(), idle in any::<u32>()) {
         let mut vcpu = Vcpu::default();
         let mut now = 0;
         for late in ticks {
@@ -111,7 +112,7 @@ proptest! {
             for timer in TIMERS {
                 prop_assert!(!vcpu.hold(&set, timer, now));
             }
-            prop_assert_eq!(vcpu.filter_rtt(&set, now, srtt, sample), sample);
+            prop_assert_eq!(vcpu.filter_rtt(&set, now, srtt, mdev, sample), sample);
             prop_assert_eq!(vcpu.jit_segments(&set, now, idle.into(), 4_000), 0);
         }
     }
@@ -156,13 +157,19 @@ proptest! {
     }
 
     #[test]
-    fn a_sample_stays_or_becomes_srtt(set in settings(), since in 0..200_000u64, srtt in any::<u32>(),
-                                      sample in prop_oneof![any::<i64>(), -10..400_000i64]) {
-        let wake = 10_000_000;
+    fn a_spoilt_sample_leaves_srtt_and_rttvar(set in settings(), wake in 10_000_000..10_000_002u64, since in 0..200_000u64,
+                                              srtt in any::<u32>(), mdev in any::<u32>(),
+                                              sample in prop_oneof![any::<i64>(), -10..400_000i64]) {
         let vcpu = woken(&set, wake, 2_000_000);
-        let now = wake + since;
-        let filtered = vcpu.filter_rtt(&set, now, srtt, sample);
-        let spoilt = set.filter_rtt && srtt != 0 && since < limit_us(&set) && sample > since as i64;
-        prop_assert_eq!(filtered, if spoilt { sample.min(srtt.into()) } else { sample });
+        let (srtt, mdev) = (i64::from(srtt), i64::from(mdev));
+        let filtered = vcpu.filter_rtt(&set, wake + since, srtt as u32, mdev as u32, sample);
+        let spoilt = set.filter_rtt && srtt != 0 && since < limit_us(&set) && sample > (since as i64).max(srtt + mdev);
+        if spoilt {
+            prop_assert_eq!((filtered - srtt).abs(), mdev, "RFC 6298's error is then zero");
+            prop_assert!(filtered > 0);
+            prop_assert_eq!(filtered < srtt, wake % 2 == 1 && 0 < mdev && mdev < srtt);
+        } else {
+            prop_assert_eq!(filtered, sample);
+        }
     }
 }

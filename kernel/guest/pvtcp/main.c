@@ -138,12 +138,12 @@ static int on_write_timer(struct kprobe *p, struct pt_regs *regs)
 	return 0;
 }
 
-static long filter_rtt(const struct sock *sk, long sample_us)
+static long filter_rtt(const struct sock *sk, u32 mdev_us, long sample_us)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	return pvtcp_filter_rtt(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu, &pvtcp_settings,
-				tp->tcp_mstamp, tp->srtt_us >> 3, sample_us);
+				tp->tcp_mstamp, tp->srtt_us >> 3, mdev_us, sample_us);
 }
 
 /*
@@ -164,9 +164,10 @@ static int on_ack_rtt(struct kprobe *p, struct pt_regs *regs)
 	    tp->rx_opt.saw_tstamp && tp->rx_opt.rcv_tsecr)
 		seq_rtt_us = ca_rtt_us = timestamp_rtt_us(tp);
 
-	seq = filter_rtt(sk, seq_rtt_us);
-	sack = filter_rtt(sk, sack_rtt_us);
-	ca = filter_rtt(sk, ca_rtt_us);
+	seq = filter_rtt(sk, tp->mdev_us >> 2, seq_rtt_us);
+	sack = filter_rtt(sk, tp->mdev_us >> 2, sack_rtt_us);
+	/* Not below SRTT: the congestion control and min_rtt take this one. */
+	ca = filter_rtt(sk, 0, ca_rtt_us);
 	if (seq == seq_rtt_us && sack == sack_rtt_us && ca == ca_rtt_us)
 		return 0;
 	count(CNT_RTT_FILTERED);
