@@ -22,7 +22,7 @@ export CARGO_BUILD_TARGET := $(TARGET)
 export RUSTFLAGS := -C target-feature=+crt-static
 export CARGO_TERM_COLOR ?= auto
 
-RESULTS := fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast s14-rto-runs \
+RESULTS := fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack s14-rto-runs \
            s17-detection s18-ack-cost s31-port-queue
 
 .PHONY: help demo build test lint lint-full audit fmt bench results deps deps-test clean
