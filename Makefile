@@ -25,7 +25,7 @@ export CARGO_TERM_COLOR ?= auto
 RESULTS := fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack s14-rto-runs \
            s17-detection s18-ack-cost s31-port-queue
 
-.PHONY: help demo build test lint lint-full audit fmt bench results deps deps-test clean
+.PHONY: help demo build test lint lint-full audit fmt bench validate results deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -35,7 +35,8 @@ help:
 	@echo 'make lint-full  lint, and cargo-deny (installs it: more than 3 minutes; wants a current Rust)'
 	@echo 'make audit      known vulnerabilities, by cargo-deny (fetches its database)'
 	@echo 'make fmt        format the code'
-	@echo 'make bench      benchmarks'
+	@echo 'make bench      the simulator: its speed, beside that of ns-3 (installs ns-3)'
+	@echo 'make validate   the simulator: its results, beside those of ns-3 computed again (installs ns-3)'
 	@echo 'make results    run every experiment of docs/results again (an hour)'
 	@echo 'make deps       install what building and the lab need'
 	@echo 'make clean      remove what was built; the kernels stay in the cache'
@@ -73,14 +74,26 @@ results: build
 	    $(EVENKEEL) report results/pvtcp/$$name --markdown > docs/results/pvtcp-$$name.md || exit 1; \
 	done
 
-bench:
-	@echo 'There are no benchmarks yet. The lab measures: $(EVENKEEL) lab scenarios/FILE.toml'
+# Built as the release is. NS3_PEER is what the simulator is compared with; without it, it is measured alone.
+bench: deps-peers
+	$(MAKE) -C bench/ns3
+	NS3_PEER=$(CURDIR)/target/ns3/peer $(CARGO) bench --locked --package evenkeel-sim --bench speed
+
+# Inputs from the scenarios, what ns-3 makes of them, and the comparison.
+validate: deps-peers
+	rm -f bench/ns3/inputs/*.txt bench/ns3/outputs/*.json
+	UPDATE_GENERATED=1 $(CARGO) test --release --locked --package evenkeel-sim --test validation peer
+	$(MAKE) -C bench/ns3 outputs
+	$(CARGO) test --release --locked --package evenkeel-sim --test validation -- --nocapture --test-threads=1
 
 deps:
 	sh packaging/deps.sh
 
 deps-test:
 	sh packaging/deps.sh --with-tests
+
+deps-peers:
+	sh packaging/deps.sh --with-peers
 
 clean:
 	$(CARGO) clean

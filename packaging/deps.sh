@@ -3,7 +3,9 @@
 #
 # Installs what building and running the lab needs, by apt on Debian 12 or 13.
 #
-#   deps.sh [--with-tests]
+#   deps.sh [--with-tests | --with-peers]
+#
+# --with-peers: ns-3, which `make bench` and `make validate` compare the simulator with.
 #
 # Nothing is done when all is there. Rust comes from PATH if it is new enough, else from apt, else (Debian 12) from the
 # trixie root in evenkeel's cache, see cargo.sh.
@@ -21,6 +23,7 @@ packages="qemu-system-x86 debootstrap debian-archive-keyring iproute2 kmod util-
 packages="$packages gcc libc6-dev make libclang-19-dev"
 case "${1-}" in
 --with-tests) packages="$packages chromium fonts-liberation clang-format-19 procps" ;;
+--with-peers) packages="$packages g++ libns3-dev" ;;
 esac
 
 missing() {

@@ -9,17 +9,19 @@ fn main() {
     let wrappers = out.join("wrappers.c");
     println!("cargo::rerun-if-changed={}", algo.display());
 
+    let headers = ["pvtcp.h", "seq.h", "reno.h", "cubic.h", "dctcp.h"]
+        .map(|name| algo.join(name).to_str().expect("the path of the sources is UTF-8").to_owned());
     bindgen::Builder::default()
-        .header(algo.join("pvtcp.h").to_str().expect("the path of the sources is UTF-8"))
-        .allowlist_item("(pvtcp|PVTCP)_.*")
-        .rustified_enum("pvtcp_timer")
+        .headers(headers)
+        .allowlist_item("(pvtcp|PVTCP|seq|reno|RENO|cubic|dctcp|DCTCP)_.*")
+        .rustified_enum("(pvtcp_timer|dctcp_ack)")
         .wrap_static_fns(true)
         .wrap_static_fns_path(&wrappers)
         .derive_default(true)
         .rust_target(bindgen::RustTarget::stable(85, 0).expect("a Rust that bindgen knows"))
         .rust_edition(bindgen::RustEdition::Edition2024)
         .generate()
-        .expect("libclang parses algo/pvtcp.h (libclang-19-dev and clang-19 provide libclang)")
+        .expect("libclang parses the headers of algo/ (libclang-19-dev and clang-19 provide libclang)")
         .write_to_file(out.join("sys.rs"))
         .expect("OUT_DIR is writable");
 

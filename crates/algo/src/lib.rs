@@ -1,7 +1,11 @@
 //! The mechanisms' decisions, as the kernel module and the eBPF programs make them: this crate compiles the C headers
 //! in `algo/` and gives them a safe Rust face.
 
+pub mod cubic;
+pub mod dctcp;
 pub mod pvtcp;
+pub mod reno;
+pub mod seq;
 
 #[allow(dead_code, missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
 mod sys {

@@ -1,5 +1,6 @@
 //! Commands and their arguments. The comments are what `--help` prints.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -10,7 +11,7 @@ use crate::exit;
 /// Keeps TCP between virtual machines on an even keel.
 ///
 /// TCP between VMs is slow for reasons that TCP cannot see: the VM was off its core, or a queue was full of a neighbour's packets. evenkeel
-/// says what hurts on a machine (doctor), cures it (guest pvtcp), and proves that with real VMs (lab).
+/// says what hurts on a machine (doctor), cures it (guest pvtcp), and proves that with real VMs (lab) and in simulation (sim).
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, after_help = exit::HELP, max_term_width = 100)]
 pub struct Cli {
@@ -23,6 +24,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Lab(Lab),
+    Sim(Sim),
+    Sweep(Sweep),
     #[command(subcommand)]
     Scenario(Scenario),
     Doctor(Doctor),
@@ -89,6 +92,69 @@ pub struct LabRun {
     /// Show no progress.
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// Run a scenario in the simulator.
+///
+/// Simulates the scenario's machines, hypervisors and network packet by packet, with the same mechanisms that kernels load, at scales that no lab
+/// here reaches. Prints a table and the path of the HTML report. The same scenario and seed give the same results to the byte, whatever
+/// --jobs is. Needs no privileges.
+#[derive(Debug, Args)]
+pub struct Sim {
+    /// What to run, and how.
+    #[command(flatten)]
+    pub run: SimRun,
+}
+
+/// Run a scenario in the simulator, and go on where an earlier sweep was interrupted.
+///
+/// As sim, but runs that are finished in the results directory are kept: after Ctrl-C, a kill or a power cut the same command goes on with
+/// what is missing. What a complete sweep has left is shown again.
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// What to run, and how.
+    #[command(flatten)]
+    pub run: SimRun,
+    /// Begin again, whatever the results directory holds.
+    #[arg(long)]
+    pub restart: bool,
+}
+
+/// Arguments of a simulation.
+#[derive(Debug, Args)]
+pub struct SimRun {
+    /// The scenario file.
+    pub scenario: PathBuf,
+    /// Where the results go [default: results/sim/NAME below the working directory].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How often each cell of the sweep is run, instead of what the scenario says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repetitions: Option<u32>,
+    /// Run only cells with this label on this axis; may be given more than once.
+    #[arg(long, value_name = "AXIS=LABEL", value_parser = axis_label)]
+    pub only: Vec<(String, String)>,
+    /// How many runs at once [default: one per core].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+    /// Format of the result files.
+    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+    pub format: Format,
+    /// Print the results as JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Format of result files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One JSON object per run.
+    Jsonl,
+    /// Parquet tables of runs, counters, flows, series and packets.
+    Parquet,
 }
 
 /// Fetch kernels and build what VMs boot, ahead of time.

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::Command;
+use crate::cli::{Command, Sim, Sweep};
 
 /// What to log, for whoever wants other than the default.
 const VARIABLE: &str = "EVENKEEL_LOG";
@@ -19,6 +19,9 @@ pub fn init(command: &Command) {
 fn default_level(command: &Command) -> &'static str {
     match command {
         Command::Lab(lab) if !lab.is_quiet() && !std::io::stderr().is_terminal() => "info",
+        Command::Sim(Sim { run }) | Command::Sweep(Sweep { run, .. }) if !run.quiet && !std::io::stderr().is_terminal() => {
+            "info"
+        }
         _ => "warn",
     }
 }

@@ -10,6 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
+mod network;
+mod workload;
+
+pub use network::{Discipline, Network, Queue, Topology};
+pub use workload::{FlowSizes, FlowSizesWord, Workload};
+
 /// One scenario: a topology, guests, a workload, axes to sweep and the figures a paper reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -44,7 +50,7 @@ pub struct Scenario {
     #[serde(default = "default_warmup_ms")]
     #[schemars(range(min = 0, max = 600_000))]
     pub warmup_ms: u64,
-    /// The switch between the VMs.
+    /// The network between the VMs.
     #[serde(default)]
     pub network: Network,
     /// Groups of like VMs, by name (`sender`, `receiver`).
@@ -76,33 +82,6 @@ fn default_warmup_ms() -> u64 {
     500
 }
 
-/// The switch: one port per VM; the port towards the receiver is the bottleneck.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Network {
-    /// Rate of the port towards the workload's receiver. 0: not shaped.
-    #[schemars(range(min = 0, max = 400_000))]
-    pub rate_mbit: u32,
-    /// Drop-tail buffer of that port.
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub buffer_segments: u32,
-    /// One-way delay added on every port. The lab needs a kernel with netem for any value but 0.
-    #[schemars(range(min = 0, max = 10_000_000))]
-    pub delay_us: u32,
-    /// Largest frame payload.
-    #[schemars(range(min = 576, max = 9000))]
-    pub mtu_bytes: u32,
-    /// Whether guests hand segments larger than the MTU to the device (TSO, GRO by the host). Off for shallow
-    /// buffers, whose length is counted in segments.
-    pub segmentation_offload: bool,
-}
-
-impl Default for Network {
-    fn default() -> Self {
-        Self { rate_mbit: 0, buffer_segments: 1000, delay_us: 0, mtu_bytes: 1500, segmentation_offload: false }
-    }
-}
-
 /// Which kernel a guest boots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Kernel {
@@ -122,7 +101,7 @@ pub enum Kernel {
 #[serde(deny_unknown_fields, default)]
 pub struct VmGroup {
     /// How many.
-    #[schemars(range(min = 1, max = 64))]
+    #[schemars(range(min = 1, max = 4096))]
     pub count: u32,
     /// Which kernel they boot.
     pub kernel: Kernel,
@@ -137,6 +116,25 @@ pub struct VmGroup {
     /// Queue length of each VM's port on the host, towards the VM (`txqueuelen`; netback's queue in the paper).
     #[schemars(range(min = 1, max = 1_000_000))]
     pub port_queue_segments: u32,
+    /// Ticks per second of the guest's clock. 0: timers run at their very time. Left out: 250, or 1000 with `tcp.era = "paper"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 10_000))]
+    pub hz: Option<u32>,
+    /// Whether these are VMs behind a driver domain. `false`: machines of their own, without a hypervisor.
+    pub hypervisor: bool,
+    /// What the host takes to hand a packet from the network card to a VM, or back. Left out: 50.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub host_delay_us: Option<u32>,
+    /// Time that a virtual CPU takes for each packet that it sends or receives. 0: none, and no CPU shares are reported.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub packet_cost_ns: u32,
+    /// Queue length of the host's network card.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub nic_queue_segments: u32,
+    /// VMs of this group that share one host and its network card.
+    #[schemars(range(min = 1, max = 64))]
+    pub per_host: u32,
     /// TCP settings in the guest.
     pub tcp: GuestTcp,
     /// PVTCP in the guest.
@@ -152,9 +150,36 @@ impl Default for VmGroup {
             memory_mib: 256,
             core: CoreSharing::default(),
             port_queue_segments: 1000,
+            hz: None,
+            hypervisor: true,
+            host_delay_us: None,
+            packet_cost_ns: 0,
+            nic_queue_segments: 1000,
+            per_host: 1,
             tcp: GuestTcp::default(),
             pvtcp: Pvtcp::default(),
         }
+    }
+}
+
+impl VmGroup {
+    /// Ticks per second, with the era's default filled in.
+    pub fn hz(&self) -> u32 {
+        self.hz.unwrap_or(match self.tcp.era {
+            Era::Current => 250,
+            Era::Paper => 1000,
+        })
+    }
+
+    /// What the host takes for a packet. A ping between two VMs crosses four times what one between physical machines does not: in the
+    /// PVTCP paper 227 us, so about 57 us each.
+    pub fn host_delay_us(&self) -> u32 {
+        self.host_delay_us.unwrap_or(if self.hypervisor { 50 } else { 0 })
+    }
+
+    /// Hosts that the group takes up.
+    pub fn hosts(&self) -> u32 {
+        self.count.div_ceil(self.per_host.max(1))
     }
 }
 
@@ -227,6 +252,26 @@ pub enum DelayedAck {
     Off,
 }
 
+/// What a sender does once it knows that a timeout was spurious.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpuriousResponse {
+    /// Linux 2.6.32's default: the window is halved, one segment for every two ACKs.
+    RateHalving,
+    /// The cut is taken back, as in all of today's kernels.
+    Undo,
+}
+
+/// Whether ECN is negotiated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EcnUse {
+    /// Not asked for.
+    Off,
+    /// Asked for and granted (`tcp_ecn` = 1).
+    On,
+}
+
 /// TCP settings in the guest. What is left out follows `era`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -257,9 +302,22 @@ pub struct GuestTcp {
     /// `tcp_frto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub f_rto: Option<bool>,
+    /// Eifel detection (RFC 3522). Linux has it whenever timestamps are on, which is what leaving it out means.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eifel: Option<bool>,
+    /// What follows a timeout found spurious by F-RTO. Left out: what the era's kernel does, `"undo"` in the lab.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spurious_response: Option<SpuriousResponse>,
+    /// ECN. Left out: on with `dctcp` and `lldct`, otherwise off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<EcnUse>,
     /// Delayed ACKs of what this guest receives.
     pub delayed_ack: DelayedAck,
-    /// Initial window (route attribute `initcwnd`). Left out: the kernel's 10.
+    /// Longest time that an ACK is delayed. Left out: the kernel's 200 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 100, max = 1_000_000))]
+    pub delayed_ack_max_us: Option<u32>,
+    /// Initial window (route attribute `initcwnd`). Left out: the kernel's 10; the simulator has 3 with `era = "paper"`, as 2.6.32.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub initial_window_segments: Option<u32>,
@@ -285,7 +343,11 @@ impl Default for GuestTcp {
             sack: None,
             dsack: None,
             f_rto: None,
+            eifel: None,
+            spurious_response: None,
+            ecn: None,
             delayed_ack: DelayedAck::On,
+            delayed_ack_max_us: None,
             initial_window_segments: None,
             receive_buffer_bytes: None,
             send_buffer_bytes: None,
@@ -316,6 +378,34 @@ impl GuestTcp {
     /// Whether timestamps are on, with the era's default filled in.
     pub fn timestamps(&self) -> bool {
         self.timestamps.unwrap_or(self.era == Era::Current)
+    }
+
+    /// Whether SACK is on.
+    pub fn sack(&self) -> bool {
+        self.sack.unwrap_or(true)
+    }
+
+    /// Whether Eifel detection is on, which needs timestamps.
+    pub fn eifel(&self) -> bool {
+        self.timestamps() && self.eifel.unwrap_or(true)
+    }
+
+    /// Whether ECN is on, with the congestion control's default filled in.
+    pub fn ecn(&self) -> bool {
+        self.ecn.map_or(self.needs_ecn(), |ecn| ecn == EcnUse::On)
+    }
+
+    /// Whether the congestion control is nothing without ECN.
+    pub fn needs_ecn(&self) -> bool {
+        matches!(self.congestion_control(), "dctcp" | "lldct")
+    }
+
+    /// What follows a spurious timeout, with the era's default filled in.
+    pub fn spurious_response(&self) -> SpuriousResponse {
+        self.spurious_response.unwrap_or(match self.era {
+            Era::Current => SpuriousResponse::Undo,
+            Era::Paper => SpuriousResponse::RateHalving,
+        })
     }
 }
 
@@ -380,63 +470,6 @@ impl Default for Pvtcp {
             reloads: 0,
         }
     }
-}
-
-/// What the VMs do.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Workload {
-    /// ICMP echo from every VM of `from` to the first VM of `to`.
-    Ping {
-        /// Group that sends echo requests.
-        from: String,
-        /// Group that is pinged.
-        to: String,
-        /// Time between requests.
-        #[schemars(range(min = 1, max = 60_000))]
-        interval_ms: u32,
-    },
-    /// Long-lived flows.
-    Bulk {
-        /// Group that sends.
-        from: String,
-        /// Group that receives.
-        to: String,
-        /// Flows per sender.
-        #[serde(default = "default_flows")]
-        #[schemars(range(min = 1, max = 1000))]
-        flows: u32,
-    },
-    /// Barrier-synchronised block transfers (paper 000, section III): the receiver asks every sender for a block and
-    /// asks for the next when all blocks are in.
-    Strobe {
-        /// Group that sends blocks.
-        from: String,
-        /// Group whose first VM asks for them.
-        to: String,
-        /// Bytes per request, shared out over all senders, in KiB.
-        #[schemars(range(min = 1, max = 1_048_576))]
-        block_kib: u32,
-        /// Stop after so many requests rather than at `duration_ms`, which then is the limit. 0: run for `duration_ms`.
-        #[serde(default)]
-        #[schemars(range(min = 0, max = 10_000_000))]
-        requests: u32,
-    },
-    /// The real iperf3, client in `from`, server in `to`.
-    Iperf3 {
-        /// Group that sends.
-        from: String,
-        /// Group that receives.
-        to: String,
-        /// Parallel streams (`-P`).
-        #[serde(default = "default_flows")]
-        #[schemars(range(min = 1, max = 1000))]
-        flows: u32,
-    },
-}
-
-fn default_flows() -> u32 {
-    1
 }
 
 /// What is recorded besides counters.

@@ -12,6 +12,8 @@ mod load;
 pub mod metric;
 pub mod result;
 pub mod schema;
+pub mod select;
+pub mod slices;
 pub mod stats;
 pub mod sweep;
 mod validate;

@@ -43,6 +43,33 @@ metrics! {
     "block_p50_ms", "block p50", "ms", Lower, 1, "Median time from a strobe request to its last byte.";
     "block_p99_ms", "block p99", "ms", Lower, 1, "99th percentile of the time from a strobe request to its last byte.";
     "blocks", "requests", "", Higher, 0, "Strobe requests completed.";
+    "flows", "flows", "", Higher, 0, "Flows that began in the measured time and ended.";
+    "flows_unfinished", "unfinished", "", Lower, 0, "Flows that began in the measured time and had not ended when the run did.";
+    "missed_deadlines", "missed deadlines", "", Lower, 0, "Flows of at most 100 KB that took longer than their deadline, ended or not.";
+    "fct_mean_ms", "FCT mean", "ms", Lower, 3, "Mean of the time from the start of a flow, or from a request, to its last byte.";
+    "fct_p50_ms", "FCT p50", "ms", Lower, 3, "Median of the time from the start of a flow, or from a request, to its last byte.";
+    "fct_p90_ms", "FCT p90", "ms", Lower, 3, "90th percentile of the time from the start of a flow, or from a request, to its last byte.";
+    "fct_p99_ms", "FCT p99", "ms", Lower, 3, "99th percentile of the time from the start of a flow, or from a request, to its last byte.";
+    "fct_p999_ms", "FCT p99.9", "ms", Lower, 3, "99.9th percentile of the time from the start of a flow, or from a request, to its last byte.";
+    "fct_max_ms", "FCT max", "ms", Lower, 3, "Longest time from the start of a flow, or from a request, to its last byte.";
+    "fct_small_mean_ms", "FCT small mean", "ms", Lower, 3, "Mean of the completion time of flows of at most 100 KB.";
+    "fct_small_p50_ms", "FCT small p50", "ms", Lower, 3, "Median of the completion time of flows of at most 100 KB.";
+    "fct_small_p90_ms", "FCT small p90", "ms", Lower, 3, "90th percentile of the completion time of flows of at most 100 KB.";
+    "fct_small_p99_ms", "FCT small p99", "ms", Lower, 3, "99th percentile of the completion time of flows of at most 100 KB.";
+    "fct_small_p999_ms", "FCT small p99.9", "ms", Lower, 3, "99.9th percentile of the completion time of flows of at most 100 KB.";
+    "fct_small_max_ms", "FCT small max", "ms", Lower, 3, "Longest completion time of flows of at most 100 KB.";
+    "fct_medium_mean_ms", "FCT medium mean", "ms", Lower, 3, "Mean of the completion time of flows between 100 KB and 10 MB.";
+    "fct_medium_p50_ms", "FCT medium p50", "ms", Lower, 3, "Median of the completion time of flows between 100 KB and 10 MB.";
+    "fct_medium_p90_ms", "FCT medium p90", "ms", Lower, 3, "90th percentile of the completion time of flows between 100 KB and 10 MB.";
+    "fct_medium_p99_ms", "FCT medium p99", "ms", Lower, 3, "99th percentile of the completion time of flows between 100 KB and 10 MB.";
+    "fct_medium_p999_ms", "FCT medium p99.9", "ms", Lower, 3, "99.9th percentile of the completion time of flows between 100 KB and 10 MB.";
+    "fct_medium_max_ms", "FCT medium max", "ms", Lower, 3, "Longest completion time of flows between 100 KB and 10 MB.";
+    "fct_large_mean_ms", "FCT large mean", "ms", Lower, 3, "Mean of the completion time of flows of at least 10 MB.";
+    "fct_large_p50_ms", "FCT large p50", "ms", Lower, 3, "Median of the completion time of flows of at least 10 MB.";
+    "fct_large_p90_ms", "FCT large p90", "ms", Lower, 3, "90th percentile of the completion time of flows of at least 10 MB.";
+    "fct_large_p99_ms", "FCT large p99", "ms", Lower, 3, "99th percentile of the completion time of flows of at least 10 MB.";
+    "fct_large_p999_ms", "FCT large p99.9", "ms", Lower, 3, "99.9th percentile of the completion time of flows of at least 10 MB.";
+    "fct_large_max_ms", "FCT large max", "ms", Lower, 3, "Longest completion time of flows of at least 10 MB.";
     "rtt_p50_ms", "RTT p50", "ms", Lower, 2, "Median ping round-trip time.";
     "rtt_p90_ms", "RTT p90", "ms", Lower, 2, "90th percentile of the ping round-trip time.";
     "rtt_mean_ms", "RTT mean", "ms", Lower, 2, "Mean ping round-trip time.";
@@ -61,6 +88,7 @@ metrics! {
     "needless_per_s", "needless retrans.", "1/s", Lower, 2, "Needless retransmissions per second.";
     "dsacks", "DSACKs", "", Lower, 0, "Duplicate SACK blocks the senders received (TcpExtTCPDSACKRecv).";
     "port_drops", "port drops", "", Lower, 0, "Packets dropped at the bottleneck port and at the VMs' port queues.";
+    "ecn_marks", "ECN marks", "", Neutral, 0, "Packets that ports marked instead of dropping them.";
     "acks_sent", "ACKs sent", "", Lower, 0, "Segments that the receivers sent (TcpOutSegs): ACKs, and the requests of a strobe.";
     "duplicate_acks", "duplicate ACKs", "", Lower, 0, "Pure duplicate ACKs that the first sender received (capture).";
     "rto_ms", "RTO p50", "ms", Lower, 1, "Median of the retransmission timeout over all TCP_INFO samples of the senders.";
@@ -86,4 +114,38 @@ metrics! {
 /// The metric of that name.
 pub fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
+}
+
+/// Flows by their size, as the papers divide them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SizeClass {
+    /// At most 100 KB.
+    Small,
+    /// Between.
+    Medium,
+    /// At least 10 MB.
+    Large,
+}
+
+impl SizeClass {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Small, Self::Medium, Self::Large];
+
+    /// The class of a flow of so many bytes.
+    pub const fn of(bytes: u64) -> Self {
+        match bytes {
+            0..=100_000 => Self::Small,
+            100_001..=9_999_999 => Self::Medium,
+            _ => Self::Large,
+        }
+    }
+
+    /// As in the names of metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Medium => "medium",
+            Self::Large => "large",
+        }
+    }
 }

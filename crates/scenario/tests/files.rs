@@ -45,7 +45,10 @@ fn every_file_is_named_by_its_path_and_names_its_schema() {
         let name = file.strip_prefix(scenarios()).unwrap().with_extension("");
         let loaded = Scenario::load(&file).unwrap();
         assert_eq!(Path::new(&loaded.scenario.name), name);
-        let up = if name.components().count() == 1 { "./" } else { "../" };
+        let up = match name.components().count() {
+            1 => "./".to_owned(),
+            deep => "../".repeat(deep - 1),
+        };
         let first = loaded.text.lines().next().unwrap();
         assert_eq!(first, format!("#:schema {up}scenario.schema.json"), "{}", file.display());
     }

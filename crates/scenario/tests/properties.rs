@@ -66,6 +66,7 @@ fn group(count: std::ops::RangeInclusive<u32>) -> impl Strategy<Value = VmGroup>
             port_queue_segments,
             tcp,
             pvtcp,
+            ..VmGroup::default()
         },
     )
 }
@@ -98,6 +99,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
             delay_us,
             mtu_bytes,
             segmentation_offload,
+            ..Network::default()
         },
     );
     let record =

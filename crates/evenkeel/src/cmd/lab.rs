@@ -8,7 +8,7 @@ use evenkeel_report::Results;
 use serde_json::json;
 
 use crate::cli::{Lab, LabCommand, LabRun, Prepare};
-use crate::cmd::{kvm, report};
+use crate::cmd::{command_line, kvm, report};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output;
@@ -60,34 +60,4 @@ fn prepare(arguments: &Prepare) -> Result<(), CliError> {
 /// The running binary: it is what the VMs get as well.
 fn this_program() -> Result<PathBuf, CliError> {
     std::env::current_exe().map_err(|error| LabError::io("looking for evenkeel's own binary", error).into())
-}
-
-/// The command as it could be typed again.
-fn command_line(arguments: impl Iterator<Item = String>) -> String {
-    let mut line = "evenkeel".to_owned();
-    for argument in arguments {
-        line.push(' ');
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
-        if !argument.is_empty() && argument.chars().all(is_plain) {
-            line.push_str(&argument);
-        } else {
-            line.push_str(&format!("'{}'", argument.replace('\'', r"'\''")));
-        }
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_can_be_typed_again() {
-        let line = |words: &[&str]| command_line(words.iter().map(|w| (*w).to_owned()));
-        assert_eq!(
-            line(&["lab", "scenarios/demo.toml", "--only", "rto=8 ms"]),
-            "evenkeel lab scenarios/demo.toml --only 'rto=8 ms'"
-        );
-        assert_eq!(line(&["it's", ""]), r"evenkeel 'it'\''s' ''");
-    }
 }

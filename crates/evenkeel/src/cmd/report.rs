@@ -1,4 +1,4 @@
-//! `evenkeel report`, and what `evenkeel lab` prints at its end.
+//! `evenkeel report`, and what `evenkeel lab` and `evenkeel sim` print at their end.
 
 use std::path::Path;
 
@@ -11,11 +11,16 @@ use crate::output;
 
 /// Prints a results directory.
 pub fn run(arguments: &Report) -> Result<(), CliError> {
-    let results = evenkeel_report::load(&arguments.directory)?;
     if arguments.markdown {
+        let results = evenkeel_report::load(&arguments.directory)?;
         return output::print(&evenkeel_report::render_markdown(&results.set, &results.scenario, &results.records));
     }
-    write_and_show(&arguments.directory, &results, arguments.json)
+    show(&arguments.directory, arguments.json)
+}
+
+/// Prints a results directory that is complete already.
+pub fn show(directory: &Path, json: bool) -> Result<(), CliError> {
+    write_and_show(directory, &evenkeel_report::load(directory)?, json)
 }
 
 /// Writes the HTML report and prints the results.

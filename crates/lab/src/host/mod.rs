@@ -5,5 +5,4 @@ pub mod net;
 pub mod preflight;
 pub mod qdisc;
 pub mod schedule;
-pub mod slices;
 pub mod vm;

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use evenkeel_scenario::format::CoreSharing;
+use evenkeel_scenario::slices::{Turn, Turns};
 
 use super::cores::{self, CoreId, Policy};
-use super::slices::Turns;
+
 use crate::error::LabError;
 
 const PRIORITY_WAITING: i32 = 2;
@@ -93,7 +94,7 @@ impl Schedule {
             .map(|(index, vcpu)| {
                 let mut turns = Turns::new(&vcpu.sharing, seed, index as u64);
                 let phase_ns = turns.phase_ns();
-                let turn = turns.next().unwrap_or(super::slices::Turn { on_ns: 0, off_ns: 0 });
+                let turn = turns.next().unwrap_or(Turn { on_ns: 0, off_ns: 0 });
                 Entry {
                     vcpu,
                     turns,

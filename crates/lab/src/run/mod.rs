@@ -5,6 +5,7 @@ mod metrics;
 mod plan;
 mod progress;
 mod settings;
+mod support;
 mod trace;
 mod workload;
 
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_scenario::format::{Kernel, Scenario};
 use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
 use evenkeel_scenario::sweep::{self, Cell};
-use evenkeel_scenario::{LoadedScenario, io};
+use evenkeel_scenario::{LoadedScenario, io, select};
 
 use crate::error::LabError;
 use crate::host::preflight::{self, Machine};
@@ -66,7 +67,7 @@ pub struct LabOutcome {
 pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     let interrupt = Interrupt::install()?;
     let loaded = Scenario::load(&options.scenario)?;
-    let cells = plan::select(sweep::cells(&loaded)?, &options.only, &loaded)?;
+    let cells = select::select(sweep::cells(&loaded)?, &options.only, &loaded)?;
     for cell in &cells {
         plan::check_supported(&cell.scenario, &loaded.file)?;
     }

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_scenario::LoadedScenario;
-use evenkeel_scenario::format::{Kernel, Scenario, Workload};
+use evenkeel_scenario::format::{Kernel, Scenario};
 use evenkeel_scenario::sweep::Cell;
 
+use super::support;
 use crate::error::LabError;
 
 /// Cells that run in the same booted VMs.
@@ -29,36 +29,6 @@ fn shape(scenario: &Scenario) -> Shape {
     }
 }
 
-/// Keeps the cells that have all these labels.
-pub fn select(cells: Vec<Cell>, only: &[(String, String)], loaded: &LoadedScenario) -> Result<Vec<Cell>, LabError> {
-    for (axis, label) in only {
-        let labels: Vec<&str> =
-            cells.iter().flat_map(|c| &c.labels).filter(|(a, _)| a == axis).map(|(_, l)| l.as_str()).collect();
-        let unsupported = |why: String| LabError::Unsupported { file: loaded.file.clone(), key: "axes".into(), why };
-        if labels.is_empty() {
-            let axes: Vec<&str> = loaded.scenario.axes.iter().map(|a| a.name.as_str()).collect();
-            return Err(unsupported(format!("no axis is called `{axis}`; axes are: {}", axes.join(", "))));
-        }
-        if !labels.contains(&label.as_str()) {
-            let mut labels = labels;
-            labels.sort_unstable();
-            labels.dedup();
-            return Err(unsupported(format!(
-                "axis `{axis}` has no label `{label}`; labels are: {}",
-                labels.join(", ")
-            )));
-        }
-    }
-    // Several labels of one axis are alternatives; different axes must all match.
-    let wanted = |cell: &Cell| {
-        cell.labels.iter().all(|(axis, label)| {
-            let mut asked = only.iter().filter(|(a, _)| a == axis).peekable();
-            asked.peek().is_none() || asked.any(|(_, l)| l == label)
-        })
-    };
-    Ok(cells.into_iter().filter(wanted).collect())
-}
-
 /// Cells that can share booted VMs, in the order in which their first cell comes.
 pub fn by_boot(cells: Vec<Cell>) -> Vec<Boot> {
     let mut boots: Vec<Boot> = Vec::new();
@@ -73,19 +43,10 @@ pub fn by_boot(cells: Vec<Cell>) -> Vec<Boot> {
 
 /// An error if the lab cannot honour a setting.
 pub fn check_supported(scenario: &Scenario, file: &Path) -> Result<(), LabError> {
-    let unsupported = |key: &str, why: &str| {
-        Err(LabError::Unsupported { file: file.to_owned(), key: key.to_owned(), why: why.to_owned() })
-    };
-    if scenario.network.delay_us > 0 {
-        return unsupported("network.delay_us", "the lab cannot delay packets; leave it at 0 (the simulator can)");
+    match support::why_unsupported(scenario) {
+        Some((key, why)) => Err(LabError::Unsupported { file: file.to_owned(), key, why }),
+        None => Ok(()),
     }
-    if let Workload::Strobe { from, block_kib, .. } = &scenario.workload {
-        let servers = scenario.vms.get(from).map_or(1, |g| g.count);
-        if u64::from(*block_kib) * 1024 < u64::from(servers) {
-            return unsupported("workload.block_kib", "every sender must have at least one byte to send");
-        }
-    }
-    Ok(())
 }
 
 fn memory_mib(scenario: &Scenario) -> u64 {
@@ -113,7 +74,7 @@ pub fn run_time(scenario: &Scenario) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_scenario::sweep;
+    use evenkeel_scenario::{LoadedScenario, sweep};
 
     use super::*;
 
@@ -142,36 +103,15 @@ mod tests {
         Scenario::from_str(TEXT, "t.toml").unwrap()
     }
 
-    fn only(pairs: &[(&str, &str)]) -> Result<Vec<Cell>, LabError> {
-        let loaded = loaded();
-        let pairs: Vec<_> = pairs.iter().map(|(a, l)| ((*a).to_owned(), (*l).to_owned())).collect();
-        select(sweep::cells(&loaded).unwrap(), &pairs, &loaded)
-    }
-
     #[test]
     fn kernels_need_boots_of_their_own_and_tcp_settings_do_not() {
         let boots = by_boot(sweep::cells(&loaded()).unwrap());
         assert_eq!(boots.iter().map(|b| b.cells.len()).collect::<Vec<_>>(), [2, 2]);
     }
 
-    #[test]
-    fn labels_select_cells() {
-        assert_eq!(only(&[]).unwrap().len(), 4);
-        assert_eq!(only(&[("cc", "reno")]).unwrap().len(), 2);
-        assert_eq!(only(&[("cc", "reno"), ("kernel", "6.1")]).unwrap().len(), 1);
-        assert_eq!(only(&[("cc", "reno"), ("cc", "cubic")]).unwrap().len(), 4);
-    }
 
     #[test]
-    fn unknown_labels_name_what_there_is() {
-        let axis = only(&[("colour", "red")]).unwrap_err().to_string();
-        assert!(axis.contains("axes are: kernel, cc"), "{axis}");
-        let label = only(&[("cc", "vegas")]).unwrap_err().to_string();
-        assert!(label.contains("labels are: cubic, reno"), "{label}");
-    }
-
-    #[test]
-    fn a_delay_is_refused_by_name() {
+    fn what_is_refused_is_named_with_its_file() {
         let mut scenario = loaded().scenario;
         scenario.network.delay_us = 50;
         let error = check_supported(&scenario, Path::new("t.toml")).unwrap_err().to_string();

@@ -21,12 +21,8 @@ pub struct Roles<'a> {
 impl<'a> Roles<'a> {
     /// Roles in a workload.
     pub fn of(workload: &'a Workload) -> Self {
-        match workload {
-            Workload::Ping { from, to, .. }
-            | Workload::Bulk { from, to, .. }
-            | Workload::Strobe { from, to, .. }
-            | Workload::Iperf3 { from, to, .. } => Self { from, to },
-        }
+        let (from, to) = workload.roles();
+        Self { from, to }
     }
 }
 
@@ -74,6 +70,8 @@ impl Running {
                 started(client, Op::Strobe { from, bytes_per_server, requests: *requests, sockets: sockets(client) })?;
             }
             Workload::Iperf3 { flows, .. } => running.iperf3 = start_iperf3(scenario, *flows, &from, &to)?,
+            // Refused before anything is started: see `plan::check_supported`.
+            Workload::Poisson { .. } | Workload::RequestResponse { .. } => {}
         }
         Ok(running)
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 const TABLES: &[(&str, &str)] = &[
     ("Top level", ""),
     ("`[network]`", "/properties/network"),
+    ("`[network.queue]`", "/properties/network/properties/queue"),
     ("`[vms.NAME]`", "/properties/vms/additionalProperties"),
     ("`[vms.NAME.core]`", "/properties/vms/additionalProperties/properties/core"),
     ("`[vms.NAME.tcp]`", "/properties/vms/additionalProperties/properties/tcp"),

@@ -2,8 +2,8 @@
 //!
 //! Pure: draws numbers, knows no clock.
 
-use evenkeel_scenario::format::CoreSharing;
-use evenkeel_scenario::sweep::{GOLDEN_GAMMA, splitmix64};
+use crate::format::CoreSharing;
+use crate::sweep::{GOLDEN_GAMMA, splitmix64};
 
 /// A small seeded generator (splitmix64), so that a run's slices follow from its seed on every machine.
 #[derive(Debug, Clone)]

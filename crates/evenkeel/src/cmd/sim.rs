@@ -1,0 +1,201 @@
+//! `evenkeel sim` and `evenkeel sweep`.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use evenkeel_report::Results;
+use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
+use evenkeel_scenario::sweep::{self, Cell};
+use evenkeel_scenario::{LoadedScenario, Scenario, io, select};
+use evenkeel_sim::sweep::{Identity, Kept, Meter, State, Status, Sweep, SweepError};
+use evenkeel_sim::run::RunError;
+use evenkeel_sim::{refuse, run};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::{Format, SimRun};
+use crate::cmd::{command_line, report};
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// How often a log without a terminal tells of progress.
+const LOG_PERIOD: Duration = Duration::from_secs(10);
+
+/// What to do with what a results directory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// Begin again.
+    Afresh,
+    /// Go on with it.
+    GoOn,
+}
+
+/// Simulates a scenario.
+pub fn run(arguments: SimRun, begin: Begin) -> Result<(), CliError> {
+    let loaded = Scenario::load(&arguments.scenario)?;
+    let cells = select::select(sweep::cells(&loaded)?, &arguments.only, &loaded)?;
+    for cell in &cells {
+        refuse::check(&cell.scenario).map_err(|refused| {
+            CliError::new(Exit::Usage, format!("{}: {refused}", loaded.file.display()))
+                .help("change the scenario, or run it with `evenkeel lab`")
+        })?;
+    }
+    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&loaded.scenario.name));
+    let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    let work = Sweep { cells: &cells, repetitions: arguments.repetitions.unwrap_or(loaded.scenario.repetitions), jobs };
+    let kept = match open(&directory, &identity(&loaded, &work), begin)? {
+        State::Open(kept) => kept,
+        State::Complete => return report::show(&directory, arguments.json),
+    };
+    let started = jiff::Timestamp::now();
+    simulate(&work, &kept, &loaded, &directory, arguments.quiet)?;
+    let results = Results {
+        set: run_set(&loaded, started),
+        scenario: loaded.scenario.clone(),
+        records: kept.records().map_err(|error| failed(&error))?,
+    };
+    write(&directory, &results, arguments.format)?;
+    kept.complete().map_err(|error| failed(&error))?;
+    report::write_and_show(&directory, &results, arguments.json)
+}
+
+/// Beside the lab's results of a scenario of the same name.
+fn default_directory(name: &str) -> PathBuf {
+    Path::new("results/sim").join(name.strip_prefix("sim/").unwrap_or(name))
+}
+
+fn identity(loaded: &LoadedScenario, work: &Sweep<'_>) -> Identity {
+    Identity {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        scenario_toml: loaded.text.clone(),
+        cells: work.cells.iter().map(|cell| cell.labels.clone()).collect(),
+        repetitions: work.repetitions,
+    }
+}
+
+fn open(directory: &Path, identity: &Identity, begin: Begin) -> Result<State, CliError> {
+    match begin {
+        Begin::Afresh => Kept::restart(directory, identity).map(State::Open).map_err(|error| failed(&error)),
+        Begin::GoOn => Kept::go_on(directory, identity)
+            .map_err(|error| failed(&error).help("--restart begins again and removes them; --out names another directory")),
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> CliError {
+    CliError::new(Exit::Failed, error.to_string())
+}
+
+fn simulate(
+    work: &Sweep<'_>,
+    kept: &Kept,
+    loaded: &LoadedScenario,
+    directory: &Path,
+    quiet: bool,
+) -> Result<(), CliError> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+            .map_err(|error| failed(&format_args!("cannot catch signals: {error}")))?;
+    }
+    let one = |cell: &Cell, repetition: u32, meter: &Meter| {
+        let mut told = (0, 0);
+        let mut tell = |simulated_us: u64, events: u64| {
+            let more = (simulated_us.saturating_sub(told.0), events.saturating_sub(told.1));
+            told = (simulated_us.max(told.0), events.max(told.1));
+            meter.add(more.0, more.1)
+        };
+        let told_so_far = &mut |progress: run::Progress| {
+            if tell(progress.now.us(), progress.events) { run::Go::On } else { run::Go::Stop }
+        };
+        match run::run(cell, repetition, told_so_far) {
+            Ok(finished) => {
+                tell((cell.scenario.warmup_ms + cell.scenario.duration_ms) * 1000, finished.events);
+                Ok(Some(finished.record))
+            }
+            Err(RunError::Interrupted) => Ok(None),
+            Err(RunError::Refused(refused)) => Err(refused),
+        }
+    };
+    let meter = Meter::default();
+    let mut progress = Progress::new(!quiet, &loaded.scenario.name, work.simulated_us(|index| !kept.is_finished(index)));
+    let outcome = work.execute(kept, &meter, one, |status| {
+        if interrupted.load(Ordering::Relaxed) {
+            meter.stop();
+        }
+        progress.show(status);
+    });
+    progress.finish();
+    outcome.map_err(|error| match error {
+        SweepError::Stopped { .. } => CliError::new(Exit::Interrupted, error.to_string()).help(format!(
+            "`evenkeel sweep {} --out {}` goes on with the rest",
+            loaded.file.display(),
+            directory.display()
+        )),
+        SweepError::Run { .. } => CliError::new(Exit::Usage, format!("{}: {error}", loaded.file.display())),
+        SweepError::Kept(error) => failed(&error),
+    })
+}
+
+fn run_set(loaded: &LoadedScenario, started: jiff::Timestamp) -> RunSet {
+    RunSet {
+        schema: io::RESULT_SCHEMA,
+        engine: Engine::Sim,
+        scenario_toml: loaded.text.clone(),
+        versions: BTreeMap::from([("evenkeel".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
+        command: command_line(std::env::args().skip(1)),
+        started: started.round(jiff::Unit::Second).unwrap_or(started).to_string(),
+        remarks: vec!["Simulated: times are the model's, and the same on every machine.".to_owned()],
+    }
+}
+
+fn write(directory: &Path, results: &Results, format: Format) -> Result<(), CliError> {
+    match format {
+        Format::Jsonl => {
+            io::create_results(directory, &results.set)?;
+            results.records.iter().try_for_each(|record: &RunRecord| io::append_record(directory, record))?;
+            Ok(())
+        }
+        Format::Parquet => unimplemented!(),
+    }
+}
+
+/// A line that says how far the simulation is.
+struct Progress {
+    bar: ProgressBar,
+    begun: Instant,
+    logged: Instant,
+}
+
+impl Progress {
+    fn new(shown: bool, name: &str, simulated_us: u64) -> Self {
+        let bar = ProgressBar::new(simulated_us);
+        bar.set_draw_target(if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
+        bar.set_prefix(name.to_owned());
+        let template = "{prefix}: [{bar:24}] {msg} ({elapsed} gone, {eta} left)";
+        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let begun = Instant::now();
+        Self { bar, begun, logged: begun }
+    }
+
+    fn show(&mut self, status: Status) {
+        let simulated_s = status.simulated_us as f64 / 1e6;
+        let rate = status.events as f64 / 1e6 / self.begun.elapsed().as_secs_f64().max(1e-3);
+        self.bar.set_position(status.simulated_us);
+        self.bar.set_message(format!(
+            "{} of {} runs, {simulated_s:.1} s simulated, {rate:.1} M events/s",
+            status.finished, status.runs
+        ));
+        if self.logged.elapsed() >= LOG_PERIOD {
+            self.logged = Instant::now();
+            let all_s = self.bar.length().unwrap_or(0) as f64 / 1e6;
+            tracing::info!(finished = status.finished, runs = status.runs, simulated_s, all_s, events = status.events, "simulating");
+        }
+    }
+
+    fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,180 @@
+//! What a scenario can ask for that real VMs on one machine cannot give.
+
+use evenkeel_scenario::format::{Discipline, EcnUse, Network, Scenario, SpuriousResponse, Topology, VmGroup, Workload};
+
+/// Most VMs that the lab starts.
+const MAX_VMS: u64 = 64;
+/// Ticks per second of Debian's kernels.
+const DEBIAN_HZ: u32 = 250;
+
+/// The first key that the lab cannot honour, and why.
+pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
+    let of_groups = scenario.vms.iter().find_map(|(name, group)| {
+        let (key, why) = in_group(group)?;
+        Some((format!("vms.{name}.{key}"), why.to_owned()))
+    });
+    let owned = |(key, why): (&str, &str)| (key.to_owned(), why.to_owned());
+    in_network(&scenario.network)
+        .map(owned)
+        .or_else(|| too_many(scenario))
+        .or(of_groups)
+        .or_else(|| in_workload(scenario).map(owned))
+}
+
+fn too_many(scenario: &Scenario) -> Option<(String, String)> {
+    let vms: u64 = scenario.vms.values().map(|g| u64::from(g.count)).sum();
+    (vms > MAX_VMS).then(|| {
+        (
+            "vms".to_owned(),
+            format!("{vms} VMs in all groups together; the lab starts at most {MAX_VMS} (the simulator more)"),
+        )
+    })
+}
+
+fn in_network(network: &Network) -> Option<(&'static str, &'static str)> {
+    if network.topology != Topology::Star {
+        return Some(("network.topology", "the lab has one switch, a star; the simulator has the others"));
+    }
+    if network.queue.discipline != Discipline::DropTail {
+        return Some(("network.queue.discipline", "the lab's ports are drop-tail; the simulator has the others"));
+    }
+    if network.shared_buffer_kib.is_some() {
+        return Some((
+            "network.shared_buffer_kib",
+            "each port of the lab has its own buffer; leave it out (the simulator can share)",
+        ));
+    }
+    (network.delay_us > 0)
+        .then_some(("network.delay_us", "the lab cannot delay packets; leave it at 0 (the simulator can)"))
+}
+
+fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
+    let default = VmGroup::default();
+    let tcp = &group.tcp;
+    // In the paper's era the simulator's guests tick at 1000 Hz; the lab's keep Debian's clock, as docs/lab.md says.
+    if group.hz.is_some_and(|hz| hz != DEBIAN_HZ) {
+        return Some(("hz", "Debian's kernels tick at 250 Hz; leave it out (the simulator can tick otherwise)"));
+    }
+    if !group.hypervisor {
+        return Some(("hypervisor", "the lab runs VMs only; leave it at true (the simulator has plain machines)"));
+    }
+    if group.host_delay_us.is_some() {
+        return Some(("host_delay_us", "the lab's host takes the time that it takes; leave it out"));
+    }
+    if group.packet_cost_ns != default.packet_cost_ns {
+        return Some(("packet_cost_ns", "the lab's guests take the time that they take; leave it at 0"));
+    }
+    if group.nic_queue_segments != default.nic_queue_segments {
+        return Some(("nic_queue_segments", "the lab's VMs are on one host, without a network card; leave it at 1000"));
+    }
+    if group.per_host != default.per_host {
+        return Some(("per_host", "the lab's VMs are on one host with a port each; leave it at 1"));
+    }
+    if tcp.eifel.is_some_and(|eifel| eifel != tcp.timestamps()) {
+        return Some((
+            "tcp.eifel",
+            "Linux detects by timestamps whenever they are on, and only then; set `tcp.timestamps`",
+        ));
+    }
+    if tcp.spurious_response == Some(SpuriousResponse::RateHalving) {
+        return Some((
+            "tcp.spurious_response",
+            "rate halving is gone from Linux, which always undoes (the simulator has it)",
+        ));
+    }
+    if tcp.ecn == Some(EcnUse::On) {
+        return Some(("tcp.ecn", "no port of the lab marks packets; leave it out (the simulator's can)"));
+    }
+    if tcp.delayed_ack_max_us.is_some() {
+        return Some((
+            "tcp.delayed_ack_max_us",
+            "a constant of the kernel; leave it out (the simulator can change it)",
+        ));
+    }
+    (tcp.congestion_control() == "lldct")
+        .then_some(("tcp.congestion_control", "Linux has no LLDCT (the simulator has)"))
+}
+
+fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
+    match &scenario.workload {
+        Workload::Poisson { .. } => Some(("workload.kind", "only the simulator runs `poisson`")),
+        Workload::RequestResponse { .. } => Some(("workload.kind", "only the simulator runs `request-response`")),
+        Workload::Strobe { from, block_kib, .. } => {
+            let servers = scenario.vms.get(from).map_or(1, |g| g.count);
+            (u64::from(*block_kib) * 1024 < u64::from(servers))
+                .then_some(("workload.block_kib", "every sender must have at least one byte to send"))
+        }
+        Workload::Ping { .. } | Workload::Bulk { .. } | Workload::Iperf3 { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        schema = 1
+        name = "t"
+        title = "t"
+        duration_ms = 1000
+        [network]
+        rate_mbit = 100
+        [vms.a]
+        core = { vms_per_core = 2 }
+        [vms.b]
+        [workload]
+        kind = "bulk"
+        from = "a"
+        to = "b"
+    "#;
+
+    fn refused(from: &str, to: &str) -> String {
+        assert!(TEXT.contains(from), "{from}");
+        let loaded = Scenario::from_str(&TEXT.replace(from, to), "t.toml").unwrap_or_else(|e| panic!("{e}"));
+        why_unsupported(&loaded.scenario).map(|(key, _)| key).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_lab_runs_what_it_always_ran() {
+        assert_eq!(refused("t", "t"), "");
+        assert_eq!(
+            refused(
+                "[vms.b]",
+                "[vms.b]\nhz = 250\ntcp = { era = \"paper\", spurious_response = \"undo\", eifel = false }"
+            ),
+            ""
+        );
+    }
+
+    #[test]
+    fn what_only_the_simulator_has_is_refused_by_name() {
+        let network = |line: &str| refused("rate_mbit = 100", &format!("rate_mbit = 100\n{line}"));
+        assert_eq!(network("topology = \"dumbbell\""), "network.topology");
+        assert_eq!(network("topology = \"leaf-spine\""), "network.topology");
+        assert_eq!(network("queue = { discipline = \"codel\" }"), "network.queue.discipline");
+        assert_eq!(network("shared_buffer_kib = 512"), "network.shared_buffer_kib");
+        assert_eq!(network("delay_us = 5"), "network.delay_us");
+        let group = |line: &str| refused("[vms.b]", &format!("[vms.b]\n{line}"));
+        for (line, key) in [
+            ("count = 64", "vms"),
+            ("hz = 1000", "vms.b.hz"),
+            ("hypervisor = false", "vms.b.hypervisor"),
+            ("host_delay_us = 50", "vms.b.host_delay_us"),
+            ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
+            ("nic_queue_segments = 100", "vms.b.nic_queue_segments"),
+            ("per_host = 2", "vms.b.per_host"),
+            ("tcp = { timestamps = true, eifel = false }", "vms.b.tcp.eifel"),
+            ("tcp = { spurious_response = \"rate-halving\" }", "vms.b.tcp.spurious_response"),
+            ("tcp = { ecn = \"on\" }", "vms.b.tcp.ecn"),
+            ("tcp = { delayed_ack_max_us = 1000 }", "vms.b.tcp.delayed_ack_max_us"),
+            ("tcp = { congestion_control = \"lldct\" }", "vms.b.tcp.congestion_control"),
+        ] {
+            assert_eq!(group(line), key, "{line}");
+        }
+        assert_eq!(refused("\"bulk\"", "\"poisson\"\nload = 0.5\nsizes = \"websearch\""), "workload.kind");
+        assert_eq!(
+            refused("\"bulk\"", "\"request-response\"\nrequest_bytes = 8\nresponse_bytes = 1000"),
+            "workload.kind"
+        );
+    }
+}

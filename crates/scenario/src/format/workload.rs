@@ -1,0 +1,155 @@
+//! What the VMs do.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the VMs do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Workload {
+    /// ICMP echo from every VM of `from` to the first VM of `to`.
+    Ping {
+        /// Group that sends echo requests.
+        from: String,
+        /// Group that is pinged.
+        to: String,
+        /// Time between requests.
+        #[schemars(range(min = 1, max = 60_000))]
+        interval_ms: u32,
+    },
+    /// Long-lived flows.
+    Bulk {
+        /// Group that sends.
+        from: String,
+        /// Group that receives.
+        to: String,
+        /// Flows per sender.
+        #[serde(default = "default_flows")]
+        #[schemars(range(min = 1, max = 1000))]
+        flows: u32,
+    },
+    /// Barrier-synchronised block transfers (paper 000, section III): the receiver asks every sender for a block and
+    /// asks for the next when all blocks are in.
+    Strobe {
+        /// Group that sends blocks.
+        from: String,
+        /// Group whose first VM asks for them.
+        to: String,
+        /// Bytes per request, shared out over all senders, in KiB.
+        #[schemars(range(min = 1, max = 1_048_576))]
+        block_kib: u32,
+        /// Stop after so many requests rather than at `duration_ms`, which then is the limit. 0: run for `duration_ms`.
+        #[serde(default)]
+        #[schemars(range(min = 0, max = 10_000_000))]
+        requests: u32,
+    },
+    /// The real iperf3, client in `from`, server in `to`.
+    Iperf3 {
+        /// Group that sends.
+        from: String,
+        /// Group that receives.
+        to: String,
+        /// Parallel streams (`-P`).
+        #[serde(default = "default_flows")]
+        #[schemars(range(min = 1, max = 1000))]
+        flows: u32,
+    },
+    /// Flows that begin at random times (a Poisson process) between random VMs. Only the simulator runs it.
+    Poisson {
+        /// Group that sends.
+        from: String,
+        /// Group that receives. Left out: every VM of `from` sends to every other, those of its own host excepted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
+        /// Payload that flows bring, as a share of the bottleneck: the links of the side with fewer hosts, or a dumbbell's middle link.
+        #[schemars(range(min = 0.001, max = 2))]
+        load: f64,
+        /// How large flows are: a measured distribution, or a number of bytes.
+        sizes: FlowSizes,
+        /// Flows to measure: the run ends when they are done, at the latest after `duration_ms`. 0: those that begin in `duration_ms`.
+        #[serde(default)]
+        #[schemars(range(min = 0, max = 10_000_000))]
+        flows: u32,
+        /// A flow of at most 100 KB that takes longer misses its deadline. 0: no deadline.
+        #[serde(default)]
+        #[schemars(range(min = 0, max = 600_000))]
+        deadline_ms: u32,
+        /// Whether flows of one pair of VMs use an idle connection again rather than open another.
+        #[serde(default)]
+        persistent: bool,
+    },
+    /// Requests and responses in a closed loop: each VM of `to` asks one of `from` and asks again when it has the response. Only the simulator
+    /// runs it.
+    RequestResponse {
+        /// Group that answers.
+        from: String,
+        /// Group that asks.
+        to: String,
+        /// Size of a request.
+        #[schemars(range(min = 1, max = 1_073_741_824))]
+        request_bytes: u32,
+        /// Size of a response.
+        #[schemars(range(min = 1, max = 1_073_741_824))]
+        response_bytes: u32,
+        /// Requests that each VM of `to` has under way at a time, each on a connection of its own.
+        #[serde(default = "default_flows")]
+        #[schemars(range(min = 1, max = 1000))]
+        outstanding: u32,
+        /// Time between a response and the next request.
+        #[serde(default)]
+        #[schemars(range(min = 0, max = 60_000_000))]
+        think_time_us: u32,
+    },
+}
+
+impl Workload {
+    /// The group that sends and the group that receives; the same where all VMs of one group send to each other.
+    pub fn roles(&self) -> (&str, &str) {
+        match self {
+            Self::Ping { from, to, .. }
+            | Self::Bulk { from, to, .. }
+            | Self::Strobe { from, to, .. }
+            | Self::Iperf3 { from, to, .. }
+            | Self::RequestResponse { from, to, .. } => (from, to),
+            Self::Poisson { from, to, .. } => (from, to.as_ref().unwrap_or(from)),
+        }
+    }
+}
+
+/// The sizes of flows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum FlowSizes {
+    /// A measured distribution.
+    Word(FlowSizesWord),
+    /// All flows have so many bytes.
+    Bytes(#[schemars(range(min = 1, max = 1_000_000_000))] u32),
+}
+
+/// Measured distributions of flow sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowSizesWord {
+    /// Web search (DCTCP, SIGCOMM 2010), in packets of 1,460 bytes; 1.7 MB on average.
+    Websearch,
+    /// The same as HPCC gives it, in bytes.
+    WebsearchBytes,
+    /// Data mining (VL2, SIGCOMM 2009), in packets; 7.5 MB on average.
+    Datamining,
+    /// The same as T-RACKs gives it, in bytes; 12.7 MB on average.
+    DataminingBytes,
+    /// Short flows of a university's data centre (IMC 2010), in packets; 0.2 MB on average.
+    Imc10Short,
+    /// Hadoop at Facebook as HPCC gives it, in bytes; 0.1 MB on average.
+    FbHadoopBytes,
+    /// Hadoop at Facebook, in packets; 4.1 MB on average.
+    FbHadoop,
+    /// Cache at Facebook, in packets; 0.9 MB on average.
+    FbCache,
+    /// Storage at Alibaba (2019), in bytes; 41 KB on average.
+    AliStorage,
+}
+
+fn default_flows() -> u32 {
+    1
+}

@@ -1,0 +1,102 @@
+//! Combinations of keys that cannot be.
+
+use crate::check::join;
+use crate::error::Problem;
+use crate::format::{Discipline, Mode, Network, Queue, Scenario, Topology, VmGroup, Workload};
+
+/// Settings that exclude each other or lack one another.
+pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
+    let mut problems = topology(scenario);
+    queue(&scenario.network.queue, &mut problems);
+    for (name, group) in &scenario.vms {
+        vms(&join("vms", name), group, &mut problems);
+    }
+    if let Workload::Poisson { from, to: None, .. } = &scenario.workload {
+        if scenario.vms.get(from).is_some_and(|group| group.hosts() < 2) {
+            let message = "left out, every VM of `workload.from` sends to those of other hosts, but all are on one";
+            problems.push(Problem::at("workload.to", message));
+        }
+    }
+    problems
+}
+
+fn topology(scenario: &Scenario) -> Vec<Problem> {
+    let Network { topology, leaves, spines, hosts_per_leaf, .. } = scenario.network;
+    let hosts: u64 = scenario.vms.values().map(|group| u64::from(group.hosts())).sum();
+    let places = u64::from(leaves) * u64::from(hosts_per_leaf);
+    match topology {
+        Topology::LeafSpine if places < hosts => vec![Problem::at(
+            "network.hosts_per_leaf",
+            format!(
+                "{leaves} leaves with {hosts_per_leaf} places each have room for {places} hosts, but the VMs need {hosts}"
+            ),
+        )],
+        Topology::LeafSpine if places > MAX_PLACES => {
+            let message = format!("{places} places for hosts at all leaves; at most {MAX_PLACES} are allowed");
+            vec![Problem::at("network.hosts_per_leaf", message)]
+        }
+        Topology::LeafSpine if leaves == 1 && spines > 1 => {
+            vec![Problem::at("network.spines", "must be 1 where there is one leaf: nothing would cross a spine")]
+        }
+        Topology::Dumbbell if matches!(scenario.workload, Workload::Poisson { to: None, .. }) => {
+            let message =
+                "a dumbbell has senders on one side and receivers on the other: `workload.to` must name a group";
+            vec![Problem::at("network.topology", message)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Most places for hosts at all leaves together.
+const MAX_PLACES: u64 = 16_384;
+
+fn queue(queue: &Queue, problems: &mut Vec<Problem>) {
+    let at = |key: &str| format!("network.queue.{key}");
+    if queue.discipline == Discipline::Red {
+        match (queue.ecn_threshold_segments, queue.red_min_segments, queue.red_max_segments) {
+            (Some(_), None, None) if queue.red_max_probability.is_none() => {}
+            (Some(_), _, _) => problems.push(Problem::at(
+                at("ecn_threshold_segments"),
+                "must not stand beside `red_min_segments`, `red_max_segments` or `red_max_probability`: it replaces them",
+            )),
+            (None, Some(min), Some(max)) if min > max => problems
+                .push(Problem::at(at("red_min_segments"), format!("must be at most `red_max_segments`, which is {max}"))),
+            (None, Some(_), Some(_)) => {}
+            (None, _, _) => problems.push(Problem::at(
+                at("discipline"),
+                "`red` needs `ecn_threshold_segments`, or `red_min_segments` and `red_max_segments`",
+            )),
+        }
+    }
+    if queue.discipline == Discipline::Priority {
+        if queue.thresholds_bytes.is_empty() || queue.thresholds_bytes.len() > MAX_THRESHOLDS {
+            problems.push(Problem::at(
+                at("thresholds_bytes"),
+                format!("`priority` needs 1 to {MAX_THRESHOLDS} of them, not {}", queue.thresholds_bytes.len()),
+            ));
+        } else if !queue.thresholds_bytes.is_sorted_by(|a, b| a < b) {
+            problems.push(Problem::at(at("thresholds_bytes"), "each must be larger than the one before"));
+        }
+    }
+}
+
+/// Switches have eight classes.
+const MAX_THRESHOLDS: usize = 7;
+
+fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
+    let mut problem = |key: &str, message: &str| problems.push(Problem::at(format!("{path}.{key}"), message));
+    if !group.hypervisor {
+        if group.core.vms_per_core > 1 {
+            problem("core.vms_per_core", "must be 1 without a hypervisor (hypervisor = false)");
+        }
+        if group.per_host > 1 {
+            problem("per_host", "must be 1 without a hypervisor (hypervisor = false)");
+        }
+    }
+    if group.pvtcp.mode != Mode::Off && group.hz == Some(0) {
+        problem("hz", "must not be 0 with PVTCP: it tells a wake-up by a late tick");
+    }
+    if group.tcp.needs_ecn() && !group.tcp.ecn() {
+        problem("tcp.ecn", "must not be \"off\" with this congestion control, which works by ECN's marks");
+    }
+}

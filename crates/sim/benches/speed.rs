@@ -1,0 +1,204 @@
+//! How fast the simulator is, and how large: beside ns-3 on the same case (if `NS3_PEER` names bench/ns3's program), on leaf-spine networks, and per
+//! connection and packet. `make bench` runs it.
+//!
+//! Absolute figures say something about this machine; the ratios, taken in one run, are what is compared.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant as Wall;
+
+use evenkeel_scenario::format::Scenario;
+use evenkeel_sim::guest::GuestSpec;
+use evenkeel_sim::net::TopologySpec;
+use evenkeel_sim::packet::{GuestId, HostId, Packet};
+use evenkeel_sim::run::setup;
+use evenkeel_sim::tcp::Connection;
+use evenkeel_sim::time::{Duration, Instant};
+use evenkeel_sim::workload::{FlowId, Side, System, Workload};
+use evenkeel_sim::world::{Application, NoRecorder, World};
+
+const SEED: u64 = 1;
+const ROUNDS: usize = 3;
+
+fn top() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn main() {
+    println!("{:<58} {:>14}", "Twenty DCTCP senders, one port of 10 Gbit/s, 100 ms", "packets/s");
+    let here = fastest(|| twenty_senders());
+    println!("{:<58} {:>14.0}", "  evenkeel, data packets per second", here);
+    match std::env::var_os("NS3_PEER") {
+        Some(peer) => {
+            let there = fastest(|| ns3(&peer));
+            println!("{:<58} {there:>14.0}", "  ns-3");
+            println!("{:<58} {:>14.1}", "  ratio", here / there);
+        }
+        None => println!("  NS3_PEER is not set: not compared with ns-3"),
+    }
+
+    println!("\n{:<58} {:>14} {:>14}", "Leaf-spine, websearch at 50% load, DCTCP", "events/s", "events/hop");
+    let mut rates = Vec::new();
+    for (hosts, leaves, spines, per_leaf) in [(144, 9, 4, 16), (1024, 32, 16, 32)] {
+        let runs: Vec<Speed> = (0..ROUNDS).map(|_| leaf_spine(leaves, spines, per_leaf)).collect();
+        let best = runs.iter().map(|run| run.events_per_s).fold(0.0, f64::max);
+        println!("  {:<56} {best:>14.0} {:>14.3}", format!("{hosts} hosts"), runs[0].events_per_hop);
+        rates.push(best);
+    }
+    println!("  {:<56} {:>14.2}", "1,024 hosts / 144 hosts", rates[1] / rates[0]);
+
+    println!("\n{:<58} {:>14}", "Memory", "bytes");
+    println!("  {:<56} {:>14}", "a packet in flight, in the slab", size_of::<Packet>());
+    println!("  {:<56} {:>14}", "one end of a connection, without what it points to", size_of::<Connection>());
+    println!("  {:<56} {:>14.0}", "an idle flow, both ends, as the resident set grows", idle_flow());
+}
+
+/// The largest of a few measurements: what disturbs a run makes it slower.
+fn fastest(mut measure: impl FnMut() -> f64) -> f64 {
+    (0..ROUNDS).map(|_| measure()).fold(0.0, f64::max)
+}
+
+fn world(scenario: &Scenario) -> World<Workload, NoRecorder> {
+    let places = setup::places(scenario);
+    let members = setup::members(scenario, &places, SEED);
+    let tcp: BTreeMap<&str, _> = scenario
+        .vms
+        .iter()
+        .map(|(name, group)| (name.as_str(), Arc::new(setup::tcp(group, scenario.network.mtu_bytes))))
+        .collect();
+    let guests: Vec<GuestSpec> =
+        places.iter().map(|place| GuestSpec::plain(place.host, Arc::clone(&tcp[place.group.as_str()]))).collect();
+    let workload = Workload::new(&scenario.workload, members).expect("the simulator has this workload");
+    World::new(&topology(scenario), &guests, SEED, workload, NoRecorder)
+}
+
+/// All groups have network cards with the same queue here.
+fn topology(scenario: &Scenario) -> TopologySpec {
+    let network = setup::topology(scenario);
+    let nic = scenario.vms.values().find_map(|group| setup::nic(scenario, group)).unwrap_or_else(|| network.nic.clone());
+    TopologySpec { nic, ..network }
+}
+
+fn at_ms(ms: u64) -> Instant {
+    Instant::START + Duration::from_ms(ms)
+}
+
+/// Data packets per second of wall clock.
+fn twenty_senders() -> f64 {
+    let file = top().join("scenarios/sim/validation/speed.toml");
+    let scenario = Scenario::load(&file).unwrap_or_else(|e| panic!("{e}")).scenario;
+    let wall = Wall::now();
+    let mut world = world(&scenario);
+    world.run(at_ms(scenario.duration_ms), u64::MAX);
+    let took = wall.elapsed().as_secs_f64();
+    let receiver = HostId(world.core.net.hosts() - 1);
+    let port = world.core.net.port_to(receiver);
+    world.core.net.stats(port).packets as f64 / took
+}
+
+/// The same of ns-3, which is started for it; its own clock leaves starting out.
+fn ns3(peer: &std::ffi::OsStr) -> f64 {
+    let output = Command::new(peer)
+        .arg(top().join("bench/ns3/inputs/speed.txt"))
+        .output()
+        .unwrap_or_else(|e| panic!("{}: {e}", peer.to_string_lossy()));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("the peer prints JSON");
+    result["data_packets"].as_f64().expect("a number") / result["wall_s"].as_f64().expect("a number")
+}
+
+struct Speed {
+    events_per_s: f64,
+    events_per_hop: f64,
+}
+
+/// From 5 ms on, when queues and connections are there, for another 15.
+fn leaf_spine(leaves: u32, spines: u32, per_leaf: u32) -> Speed {
+    let uplink_mbit = 10_000 * per_leaf / spines;
+    let hosts = leaves * per_leaf;
+    let text = format!(
+        r#"
+schema = 1
+name = "speed"
+title = "speed"
+duration_ms = 100
+[network]
+topology = "leaf-spine"
+leaves = {leaves}
+spines = {spines}
+hosts_per_leaf = {per_leaf}
+rate_mbit = 10000
+uplink_rate_mbit = {uplink_mbit}
+delay_us = 1
+buffer_segments = 250
+queue = {{ discipline = "red", ecn_threshold_segments = 65 }}
+[vms.host]
+count = {hosts}
+hypervisor = false
+hz = 0
+tcp = {{ congestion_control = "dctcp" }}
+[workload]
+kind = "poisson"
+from = "host"
+sizes = "websearch"
+load = 0.5
+[record]
+tcp_info_period_ms = 0
+"#
+    );
+    let scenario = Scenario::from_str(&text, "speed.toml").unwrap_or_else(|e| panic!("{e}")).scenario;
+    let mut world = world(&scenario);
+    world.run(at_ms(5), u64::MAX);
+    let (events, hops) = (world.core.events.handled(), world.core.net.fifo_hops());
+    let wall = Wall::now();
+    world.run(at_ms(20), u64::MAX);
+    let took = wall.elapsed().as_secs_f64();
+    let events = (world.core.events.handled() - events) as f64;
+    Speed { events_per_s: events / took, events_per_hop: events / (world.core.net.fifo_hops() - hops) as f64 }
+}
+
+/// Opens connections, lets each carry one small message, and leaves them open.
+struct Idle {
+    flows: u32,
+}
+
+impl Application for Idle {
+    fn start(&mut self, system: &mut impl System) {
+        for _ in 0..self.flows {
+            let flow = system.open(GuestId(0), GuestId(1));
+            system.write(flow, Side::Opener, 1000);
+        }
+    }
+    fn on_established(&mut self, _: &mut impl System, _: FlowId) {}
+    fn on_delivered(&mut self, _: &mut impl System, _: FlowId, _: Side) {}
+    fn on_call(&mut self, _: &mut impl System, _: u32) {}
+    fn on_echo(&mut self, _: &mut impl System, _: GuestId, _: u32) {}
+}
+
+/// Bytes that the process grows by for each idle flow, of many; the packets of their beginnings included.
+fn idle_flow() -> f64 {
+    const FEW: u32 = 10_000;
+    const MANY: u32 = 110_000;
+    let grown = |flows| {
+        let before = resident_bytes();
+        let text = "schema = 1\nname = \"idle\"\ntitle = \"idle\"\nduration_ms = 1000\n[network]\nrate_mbit = 10000\nbuffer_segments = 1000000\n\
+                    [vms.a]\nhypervisor = false\nhz = 0\nnic_queue_segments = 1000000\n[vms.b]\nhypervisor = false\nhz = 0\nnic_queue_segments = 1000000\n\
+                    [workload]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[record]\ntcp_info_period_ms = 0\n";
+        let scenario = Scenario::from_str(text, "idle.toml").unwrap_or_else(|e| panic!("{e}")).scenario;
+        let places = setup::places(&scenario);
+        let tcp = Arc::new(setup::tcp(&scenario.vms["a"], scenario.network.mtu_bytes));
+        let guests: Vec<GuestSpec> = places.iter().map(|place| GuestSpec::plain(place.host, Arc::clone(&tcp))).collect();
+        let mut world = World::new(&topology(&scenario), &guests, SEED, Idle { flows }, NoRecorder);
+        world.run(at_ms(1000), u64::MAX);
+        resident_bytes() - before
+    };
+    (grown(MANY) - grown(FEW)) / f64::from(MANY - FEW)
+}
+
+/// Pages of 4 KiB, as on all machines that Debian's amd64 and arm64 kernels run on.
+fn resident_bytes() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(f64::NAN) * 4096.0
+}

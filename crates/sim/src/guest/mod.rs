@@ -1,0 +1,151 @@
+//! VMs, and machines without a hypervisor.
+//!
+//! A VM's virtual CPU runs in slices. When it gets its core back, what has waited happens in the order of a Linux guest: the clock's
+//! tick, late; expired timers; the packets at its port; the application. A machine without a hypervisor is a guest with nothing to wait
+//! for.
+
+pub mod clock;
+pub mod pvtcp;
+pub mod vcpu;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use evenkeel_scenario::slices::Turns;
+
+use crate::host::{Port, PortSpec};
+use crate::packet::{ConnId, HostId, PacketId};
+use crate::tcp::TcpConfig;
+use crate::time::Duration;
+use clock::Clock;
+use pvtcp::{Pvtcp, PvtcpSpec};
+use vcpu::VirtualCpu;
+
+/// What a guest is made of.
+#[derive(Clone, Debug)]
+pub struct GuestSpec {
+    /// Where it is.
+    pub host: HostId,
+    /// Its TCP.
+    pub tcp: Arc<TcpConfig>,
+    /// Clock ticks a second; 0: timers are exact.
+    pub hz: u32,
+    /// When the first tick is.
+    pub tick_phase: Duration,
+    /// When its virtual CPU has its core; `None`: always.
+    pub turns: Option<Turns>,
+    /// Its port on the host. `None`: a machine without a hypervisor.
+    pub port: Option<PortSpec>,
+    /// How long its CPU is busy with each packet that it sends or receives.
+    pub packet_cost: Duration,
+    /// PVTCP.
+    pub pvtcp: Option<PvtcpSpec>,
+    /// Bytes of a message from which on its packets are of the next class (PIAS).
+    pub class_thresholds_bytes: Arc<[u64]>,
+}
+
+impl GuestSpec {
+    /// A machine without a hypervisor, and without a tick if its TCP has none.
+    pub fn plain(host: HostId, tcp: Arc<TcpConfig>) -> Self {
+        let hz = Duration::from_s(1).ps().checked_div(tcp.jiffy.ps()).unwrap_or(0) as u32;
+        Self {
+            host,
+            tcp,
+            hz,
+            tick_phase: Duration::ZERO,
+            turns: None,
+            port: None,
+            packet_cost: Duration::ZERO,
+            pvtcp: None,
+            class_thresholds_bytes: Arc::from([]),
+        }
+    }
+}
+
+/// Something that the application side of a guest has to do, as soon as it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Tell the workload what it asked to be told, by this number.
+    Call(u32),
+    /// Tell it that a connection is established.
+    Established(ConnId),
+    /// Tell it that what it expects has come.
+    Delivered(ConnId),
+    /// Tell it that the reply to this echo request has come.
+    Echo(u32),
+    /// Open a connection.
+    Open(ConnId),
+    /// Write to one.
+    Write(ConnId, u64),
+    /// Send an echo request to a guest.
+    Ping(crate::packet::GuestId, u32),
+}
+
+/// A guest.
+#[derive(Debug)]
+pub struct Guest {
+    /// Where it is.
+    pub host: HostId,
+    /// Its TCP.
+    pub tcp: Arc<TcpConfig>,
+    /// Its clock.
+    pub clock: Clock,
+    /// Its virtual CPU.
+    pub vcpu: VirtualCpu,
+    /// Its port; `None` without a hypervisor.
+    pub port: Option<Port>,
+    /// PVTCP, if it is loaded.
+    pub pvtcp: Option<Pvtcp>,
+    pub(crate) packet_cost: Duration,
+    pub(crate) class_thresholds_bytes: Arc<[u64]>,
+    /// Packets that wait for its CPU: in the port's queue, if there is a port.
+    pub(crate) backlog: VecDeque<PacketId>,
+    /// Connections whose timers have run out while the virtual CPU was off its core.
+    pub(crate) due: Vec<ConnId>,
+    pub(crate) tasks: VecDeque<Task>,
+    /// It is in the list of guests with something to do.
+    pub(crate) is_ready: bool,
+    /// It is going to be looked at when its CPU is no longer busy.
+    pub(crate) cpu_awaited: bool,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+}
+
+impl Guest {
+    /// A guest that has done nothing yet.
+    pub fn new(spec: &GuestSpec) -> Self {
+        let clock = Clock::new(spec.hz, spec.tick_phase);
+        Self {
+            host: spec.host,
+            tcp: Arc::clone(&spec.tcp),
+            clock,
+            vcpu: VirtualCpu::new(spec.turns.clone()),
+            port: spec.port.as_ref().map(Port::new),
+            pvtcp: spec.pvtcp.as_ref().and_then(|pvtcp| Pvtcp::new(pvtcp, &clock)),
+            packet_cost: spec.packet_cost,
+            class_thresholds_bytes: Arc::clone(&spec.class_thresholds_bytes),
+            backlog: VecDeque::new(),
+            due: Vec::new(),
+            tasks: VecDeque::new(),
+            is_ready: false,
+            cpu_awaited: false,
+            received: 0,
+            sent: 0,
+        }
+    }
+
+    /// Packets received by the guest so far.
+    pub const fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Packets sent by the guest so far.
+    pub const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Packets that wait for the guest.
+    pub fn waiting(&self) -> usize {
+        self.backlog.len()
+    }
+}

@@ -1,0 +1,137 @@
+//! A guest's virtual CPU: when it has its core, and how long packets keep it busy.
+
+use evenkeel_scenario::slices::Turns;
+
+use crate::time::{Duration, Instant};
+
+/// One virtual CPU.
+#[derive(Debug)]
+pub struct VirtualCpu {
+    turns: Option<Turns>,
+    /// How long it will be off its core after the present slice.
+    off: Duration,
+    on: bool,
+    went_off: Instant,
+    off_total: Duration,
+    busy_until: Instant,
+    busy_total: Duration,
+}
+
+impl VirtualCpu {
+    /// A virtual CPU on its core; for good, if it has no turns.
+    pub fn new(turns: Option<Turns>) -> Self {
+        Self {
+            turns,
+            off: Duration::ZERO,
+            on: true,
+            went_off: Instant::START,
+            off_total: Duration::ZERO,
+            busy_until: Instant::START,
+            busy_total: Duration::ZERO,
+        }
+    }
+
+    /// When the first slice ends; `None` if never.
+    pub fn start(&mut self) -> Option<Instant> {
+        let phase_ns = self.turns.as_mut()?.phase_ns();
+        Some(Instant::START + Duration::from_ns(phase_ns) + self.take_turn()?)
+    }
+
+    fn take_turn(&mut self) -> Option<Duration> {
+        let turn = self.turns.as_mut()?.next()?;
+        self.off = Duration::from_ns(turn.off_ns);
+        Some(Duration::from_ns(turn.on_ns.max(1)))
+    }
+
+    /// Its slice ends, or begins; when the next change is. A slice is followed by another at once if no neighbour wants one.
+    pub fn switch(&mut self, now: Instant) -> Option<Instant> {
+        if self.on && self.off > Duration::ZERO {
+            self.on = false;
+            self.went_off = now;
+            return Some(now + self.off);
+        }
+        if !self.on {
+            self.on = true;
+            let off = now.since(self.went_off);
+            self.off_total += off;
+            if self.busy_until > self.went_off {
+                self.busy_until += off;
+            }
+        }
+        Some(now + self.take_turn()?)
+    }
+
+    /// Whether it has its core.
+    pub const fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// Whether it has its core and is not busy with a packet.
+    pub fn is_free(&self, now: Instant) -> bool {
+        self.on && now >= self.busy_until
+    }
+
+    /// When it last lost its core.
+    pub const fn went_off(&self) -> Instant {
+        self.went_off
+    }
+
+    /// How long it was off its core until it last got it back.
+    pub const fn off_total(&self) -> Duration {
+        self.off_total
+    }
+
+    /// When it is done with the packets that it has begun, if it is not taken off its core before.
+    pub const fn busy_until(&self) -> Instant {
+        self.busy_until
+    }
+
+    /// How long packets have kept it busy.
+    pub const fn busy_total(&self) -> Duration {
+        self.busy_total
+    }
+
+    /// It works on a packet.
+    pub fn work(&mut self, now: Instant, cost: Duration) {
+        if cost > Duration::ZERO {
+            self.busy_until = self.busy_until.max(now) + cost;
+            self.busy_total += cost;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_scenario::format::CoreSharing;
+
+    use super::*;
+
+    fn thirds() -> VirtualCpu {
+        let sharing = CoreSharing { vms_per_core: 3, slice_ms: 30.0, slice_jitter: 0.0, load: 1.0 };
+        VirtualCpu::new(Some(Turns::new(&sharing, 1, 0)))
+    }
+
+    #[test]
+    fn it_has_a_third_of_the_core() {
+        let mut vcpu = thirds();
+        let mut at = vcpu.start().unwrap();
+        for _ in 0..60 {
+            at = vcpu.switch(at).unwrap();
+        }
+        assert!(vcpu.is_on());
+        assert_eq!(vcpu.off_total(), Duration::from_ms(60) * 30);
+    }
+
+    #[test]
+    fn work_goes_on_when_it_is_back() {
+        let mut vcpu = thirds();
+        let off = vcpu.start().unwrap();
+        let begun = Instant::from_ps(off.ps() - Duration::from_us(1).ps());
+        vcpu.work(begun, Duration::from_us(3));
+        let on = vcpu.switch(off).unwrap();
+        vcpu.switch(on);
+        assert!(!vcpu.is_free(on + Duration::from_us(1)));
+        assert!(vcpu.is_free(on + Duration::from_us(2)));
+        assert_eq!(vcpu.busy_total(), Duration::from_us(3));
+    }
+}

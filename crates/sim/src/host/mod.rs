@@ -1,0 +1,83 @@
+//! A VM's port on its host: the driver domain, which never sleeps, between the network card and the VM.
+//!
+//! Every packet crosses it, in either direction, in a fixed time and in order. Towards the VM it then waits in the port's queue until
+//! the virtual CPU takes it, or is dropped if the queue is full.
+
+pub mod shim;
+
+use std::collections::VecDeque;
+
+use crate::packet::PacketId;
+use crate::time::{Duration, Instant};
+use shim::Shims;
+
+/// What a port is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortSpec {
+    /// How long a packet takes to cross the driver domain.
+    pub delay: Duration,
+    /// Packets that may wait for the virtual CPU.
+    pub queue_segments: u32,
+}
+
+/// What a port has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Packets towards the VM, those dropped included.
+    pub to_vm: u64,
+    /// Packets from the VM.
+    pub from_vm: u64,
+    /// Packets dropped because the queue was full.
+    pub dropped: u64,
+    /// Most that waited in the queue.
+    pub peak_segments: u32,
+}
+
+/// Packets on their way through the driver domain, the oldest first.
+#[derive(Debug, Default)]
+pub struct Crossing(VecDeque<(Instant, PacketId)>);
+
+impl Crossing {
+    /// A packet enters; when it is across, if nobody waits for an earlier one already.
+    pub fn enter(&mut self, across: Instant, packet: PacketId) -> Option<Instant> {
+        self.0.push_back((across, packet));
+        (self.0.len() == 1).then_some(across)
+    }
+
+    /// The oldest one is across; when the next one is.
+    pub fn leave(&mut self) -> Option<(PacketId, Option<Instant>)> {
+        let (_, packet) = self.0.pop_front()?;
+        Some((packet, self.0.front().map(|next| next.0)))
+    }
+}
+
+/// A port.
+#[derive(Debug)]
+pub struct Port {
+    pub(crate) delay: Duration,
+    pub(crate) queue_segments: usize,
+    pub(crate) to_vm: Crossing,
+    pub(crate) from_vm: Crossing,
+    /// The mechanisms on the host.
+    pub shims: Shims,
+    pub(crate) stats: PortStats,
+}
+
+impl Port {
+    /// A port that nothing has crossed yet.
+    pub fn new(spec: &PortSpec) -> Self {
+        Self {
+            delay: spec.delay,
+            queue_segments: spec.queue_segments as usize,
+            to_vm: Crossing::default(),
+            from_vm: Crossing::default(),
+            shims: Shims::default(),
+            stats: PortStats::default(),
+        }
+    }
+
+    /// What it has done so far.
+    pub const fn stats(&self) -> &PortStats {
+        &self.stats
+    }
+}

@@ -1,0 +1,56 @@
+//! First in, first out: the departure of a packet is known when it arrives.
+
+use super::link::Link;
+use super::port::Waiting;
+use super::red::Red;
+use super::topology::Limit;
+use crate::time::Instant;
+
+/// Its packets are in [`Link::flights`]; this says which of them still wait.
+#[derive(Debug)]
+pub(super) struct Fifo {
+    pub limit: Limit,
+    pub red: Option<Red>,
+    pub waiting: Waiting,
+    /// How many flights, from the oldest on, were being sent or on the link when [`Self::drain`] last looked.
+    begun: usize,
+}
+
+impl Fifo {
+    pub fn new(limit: Limit, red: Option<Red>) -> Self {
+        Self { limit, red, waiting: Waiting::default(), begun: 0 }
+    }
+
+    /// Takes the packets out of the backlog whose transmission has begun by now; says how many bytes those are.
+    pub fn drain(&mut self, link: &Link, now: Instant) -> u64 {
+        let before = self.waiting.bytes;
+        // A packet that waits begins when the one before it is sent.
+        while let Some(flight) = link.flights.get(self.begun) {
+            if self.begun > 0 && link.flights[self.begun - 1].arrives > now + link.delay {
+                break;
+            }
+            self.waiting.leave(flight.bytes);
+            self.begun += 1;
+        }
+        before - self.waiting.bytes
+    }
+
+    /// A packet was handed to the link, which was free or not.
+    pub fn sent(&mut self, link_was_free: bool, bytes: u32) {
+        if link_was_free {
+            self.begun += 1;
+        } else {
+            self.waiting.join(bytes);
+        }
+    }
+
+    /// The oldest flight has arrived; says how many bytes still counted as waiting.
+    pub fn landed(&mut self, bytes: u32) -> u64 {
+        if self.begun > 0 {
+            self.begun -= 1;
+            return 0;
+        }
+        self.waiting.leave(bytes);
+        u64::from(bytes)
+    }
+}

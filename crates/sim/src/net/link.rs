@@ -1,0 +1,68 @@
+//! A link in one direction, and the packets on it.
+
+use std::collections::VecDeque;
+
+use crate::event::{Event, Events, PortId};
+use crate::packet::{HostId, PacketId};
+use crate::time::{Duration, Instant};
+use crate::units::Rate;
+
+/// What is at a link's other end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Peer {
+    Host(HostId),
+    Switch(u32),
+}
+
+/// A packet whose arrival is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub arrives: Instant,
+    pub packet: PacketId,
+    pub bytes: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    /// Packets whose arrival is known, in its order: on the link, and behind them those that wait in a FIFO queue.
+    pub flights: VecDeque<Flight>,
+    /// When the last of them is sent.
+    pub free_at: Instant,
+    pub delay: Duration,
+    pub to: Peer,
+    rate: Rate,
+    /// Picoseconds per byte if that is whole, which saves a division per packet; else 0.
+    byte_ps: u64,
+}
+
+impl Link {
+    pub fn new(rate: Rate, delay: Duration, to: Peer) -> Self {
+        const BYTE_BIT_PS: u64 = 8_000_000_000_000;
+        let byte_ps = if BYTE_BIT_PS % rate.bps() == 0 { BYTE_BIT_PS / rate.bps() } else { 0 };
+        Self { flights: VecDeque::new(), free_at: Instant::START, delay, to, rate, byte_ps }
+    }
+
+    /// Sends a packet as soon as the link is free.
+    pub fn transmit(&mut self, now: Instant, port: PortId, packet: PacketId, bytes: u32, events: &mut Events) {
+        let takes = if self.byte_ps == 0 {
+            self.rate.time_for(bytes)
+        } else {
+            Duration::from_ps(u64::from(bytes) * self.byte_ps)
+        };
+        self.free_at = self.free_at.max(now) + takes;
+        let arrives = self.free_at + self.delay;
+        if self.flights.is_empty() {
+            events.push(arrives, Event::Arrival(port));
+        }
+        self.flights.push_back(Flight { arrives, packet, bytes });
+    }
+
+    /// The oldest packet leaves the link; the next one's arrival becomes an event.
+    pub fn land(&mut self, port: PortId, events: &mut Events) -> Option<Flight> {
+        let flight = self.flights.pop_front()?;
+        if let Some(next) = self.flights.front() {
+            events.push(next.arrives, Event::Arrival(port));
+        }
+        Some(flight)
+    }
+}

@@ -1,0 +1,217 @@
+//! The network: hosts' network cards, links, and output-queued switches.
+//!
+//! A packet crosses a link whole (store and forward): it arrives its size over the rate, and the propagation delay, after its
+//! transmission began. A FIFO port knows at once when that will be, so that a hop through it is one event: the arrival at the other
+//! end, and only that of the oldest packet on each link is in the queue of events.
+
+mod codel;
+mod fifo;
+mod fq_codel;
+mod link;
+mod pfabric;
+mod pool;
+mod port;
+mod priority;
+mod red;
+mod routes;
+mod topology;
+
+use crate::event::{Events, PortId};
+use crate::packet::{HostId, PacketId, Packets};
+use crate::time::Instant;
+
+use link::Peer;
+use pool::Pool;
+use port::{Port, Queue};
+use routes::Routes;
+
+pub use port::PortStats;
+pub use topology::{
+    Alpha, BufferSpec, CoDelSpec, FqCoDelSpec, Limit, Place, PortSpec, PrioritySpec, QueueSpec, RedSpec, Shape,
+    TopologySpec,
+};
+
+/// All ports and switches. Ports are numbered: network cards by host, then switch ports by host, then those between switches.
+#[derive(Debug)]
+pub struct Network {
+    ports: Vec<Port>,
+    pools: Vec<Pool>,
+    routes: Routes,
+    places: Vec<Place>,
+    seed: u64,
+    fifo_hops: u64,
+}
+
+impl Network {
+    /// Builds a network. The seed decides which paths flows take, and RED's draws.
+    pub fn new(spec: &TopologySpec, seed: u64) -> Self {
+        let (routes, places) = Routes::new(spec.shape, seed);
+        let mut pools: Vec<Pool> = match spec.buffer {
+            BufferSpec::PerPort => Vec::new(),
+            BufferSpec::Shared { bytes, alpha } => (0..routes.switches()).map(|_| Pool::new(bytes, alpha)).collect(),
+        };
+        let mut ports = Vec::with_capacity(places.len());
+        for (index, place) in places.iter().enumerate() {
+            let (of_class, switch) = match place {
+                Place::Nic(_) => (&spec.nic, None),
+                Place::Edge(host) => (&spec.edge, Some(routes.leaf_of(*host))),
+                Place::Up { leaf, .. } | Place::Middle(leaf) => (&spec.core, Some(*leaf)),
+                Place::Down { spine, .. } => (&spec.core, Some(routes.spine(*spine))),
+            };
+            let mut port = Port::new(of_class, routes.peer(*place), seed, index);
+            if let Some((number, pool)) = switch.and_then(|s| pools.get_mut(s as usize).map(|pool| (s, pool))) {
+                pool.ports.push(index as u32);
+                port.pool = Some(number);
+            }
+            ports.push(port);
+        }
+        Self { ports, pools, routes, places, seed, fifo_hops: 0 }
+    }
+
+    /// Gives a port another link and queue. Before anything is sent.
+    pub fn configure(&mut self, port: PortId, spec: &PortSpec) {
+        let index = port.0 as usize;
+        let old = &self.ports[index];
+        let mut new = Port::new(spec, old.link.to, self.seed, index);
+        new.pool = old.pool;
+        self.ports[index] = new;
+    }
+
+    /// How many hosts there are.
+    pub fn hosts(&self) -> u32 {
+        self.routes.hosts()
+    }
+
+    /// How many ports there are.
+    pub fn ports(&self) -> u32 {
+        self.ports.len() as u32
+    }
+
+    /// Where a port is.
+    pub fn place(&self, port: PortId) -> Place {
+        self.places[port.0 as usize]
+    }
+
+    /// The port of a host's network card.
+    pub fn nic_of(&self, host: HostId) -> PortId {
+        PortId(host.0)
+    }
+
+    /// The switch port towards a host.
+    pub fn port_to(&self, host: HostId) -> PortId {
+        PortId(self.hosts() + host.0)
+    }
+
+    /// A host hands a packet to its network card.
+    pub fn send(&mut self, now: Instant, host: HostId, packet: PacketId, packets: &mut Packets, events: &mut Events) {
+        self.enqueue(now, host.0 as usize, packet, packets, events);
+    }
+
+    /// The oldest packet on a port's link has reached the other end ([`crate::event::Event::Arrival`]): where and which, if that is
+    /// a host; a switch sends it on.
+    pub fn on_arrival(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        packets: &mut Packets,
+        events: &mut Events,
+    ) -> Option<(HostId, PacketId)> {
+        let from = &mut self.ports[port.0 as usize];
+        let flight = from.link.land(port, events)?;
+        if let Queue::Fifo(fifo) = &mut from.queue {
+            let freed = fifo.landed(flight.bytes);
+            if let Some(pool) = from.pool {
+                self.pools[pool as usize].free(freed);
+            }
+        }
+        match from.link.to {
+            Peer::Host(host) => Some((host, flight.packet)),
+            Peer::Switch(switch) => {
+                let packet = &packets[flight.packet];
+                let out = self.routes.port(switch, packet.dst, packet.flow_hash);
+                self.enqueue(now, out as usize, flight.packet, packets, events);
+                None
+            }
+        }
+    }
+
+    /// A port has sent a packet and looks for the next ([`crate::event::Event::PortFree`]).
+    pub fn on_port_free(&mut self, now: Instant, port: PortId, packets: &mut Packets, events: &mut Events) {
+        let from = &mut self.ports[port.0 as usize];
+        let freed = from.on_free(now, port, packets, events);
+        if let Some(pool) = from.pool {
+            self.pools[pool as usize].free(freed);
+        }
+    }
+
+    /// What a port has done so far.
+    pub fn stats(&self, port: PortId) -> &PortStats {
+        &self.ports[port.0 as usize].stats
+    }
+
+    /// What waits at a port: packets, and their bytes. The packet on the link has left the queue.
+    pub fn backlog(&mut self, port: PortId, now: Instant) -> (u32, u64) {
+        self.drain(port.0 as usize, now);
+        let waiting = self.ports[port.0 as usize].waiting();
+        (waiting.segments, waiting.bytes)
+    }
+
+    /// All ports' statistics together; the peaks are the largest of any.
+    pub fn totals(&self) -> PortStats {
+        let mut totals = PortStats::default();
+        for port in &self.ports {
+            totals.add(&port.stats);
+        }
+        totals
+    }
+
+    /// Packets that were handed to FIFO ports, each of which is one event at most.
+    pub fn fifo_hops(&self) -> u64 {
+        self.fifo_hops
+    }
+
+    fn enqueue(&mut self, now: Instant, index: usize, id: PacketId, packets: &mut Packets, events: &mut Events) {
+        self.drain(index, now);
+        let bytes = packets[id].wire_bytes;
+        let port = &mut self.ports[index];
+        self.fifo_hops += u64::from(matches!(port.queue, Queue::Fifo(_)));
+        let Some(number) = port.pool else {
+            port.offer(now, PortId(index as u32), id, None, packets, events);
+            return;
+        };
+        // What other ports have sent since they were last looked at is still counted as waiting. That can only refuse too much, so
+        // they are looked at only then.
+        if !self.pools[number as usize].admits(port.waiting().bytes, bytes) {
+            self.drain_pool(number as usize, now);
+        }
+        let port = &mut self.ports[index];
+        let pool = &mut self.pools[number as usize];
+        let before = port.waiting().bytes;
+        port.offer(now, PortId(index as u32), id, Some(pool), packets, events);
+        let after = port.waiting().bytes;
+        pool.used = pool.used + after - before;
+    }
+
+    fn drain(&mut self, index: usize, now: Instant) {
+        let port = &mut self.ports[index];
+        if let Queue::Fifo(fifo) = &mut port.queue {
+            let freed = fifo.drain(&port.link, now);
+            if let Some(pool) = port.pool {
+                self.pools[pool as usize].free(freed);
+            }
+        }
+    }
+
+    fn drain_pool(&mut self, number: usize, now: Instant) {
+        let pool = &mut self.pools[number];
+        for &index in &pool.ports {
+            let port = &mut self.ports[index as usize];
+            if let Queue::Fifo(fifo) = &mut port.queue {
+                pool.used -= fifo.drain(&port.link, now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

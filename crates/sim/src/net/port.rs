@@ -1,0 +1,278 @@
+//! An output port: a queue and the link behind it.
+
+use super::codel::CoDel;
+use super::fifo::Fifo;
+use super::fq_codel::FqCoDel;
+use super::link::{Link, Peer};
+use super::pfabric::PFabric;
+use super::pool::Pool;
+use super::priority::Priority;
+use super::red::{Red, Verdict};
+use super::topology::{Limit, PortSpec, QueueSpec};
+use crate::event::{Event, Events, PortId};
+use crate::packet::{Ecn, PacketId, Packets};
+use crate::time::Instant;
+
+/// What a port has done. All packets that were handed to it are in `packets` or in `drops`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Packets sent, and waiting to be.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Those of them that would have been marked if they had been ECN-capable.
+    pub drops_not_ect: u64,
+    /// Packets marked.
+    pub marks: u64,
+    /// Most packets that waited at once.
+    pub peak_segments: u32,
+    /// Most bytes that waited at once.
+    pub peak_bytes: u64,
+}
+
+impl PortStats {
+    fn peak(&mut self, waiting: Waiting) {
+        self.peak_segments = self.peak_segments.max(waiting.segments);
+        self.peak_bytes = self.peak_bytes.max(waiting.bytes);
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.drops += other.drops;
+        self.drops_not_ect += other.drops_not_ect;
+        self.marks += other.marks;
+        self.peak_segments = self.peak_segments.max(other.peak_segments);
+        self.peak_bytes = self.peak_bytes.max(other.peak_bytes);
+    }
+}
+
+/// What waits in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub segments: u32,
+    pub bytes: u64,
+}
+
+impl Waiting {
+    pub fn join(&mut self, bytes: u32) {
+        self.segments += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    pub fn leave(&mut self, bytes: u32) {
+        self.segments -= 1;
+        self.bytes -= u64::from(bytes);
+    }
+
+    pub fn within(self, limit: Limit) -> bool {
+        self.segments <= limit.segments && self.bytes <= limit.bytes
+    }
+
+    /// Whether one more packet keeps to the limit.
+    pub fn fits(self, limit: Limit, bytes: u32) -> bool {
+        self.segments < limit.segments && self.bytes + u64::from(bytes) <= limit.bytes
+    }
+}
+
+/// The packets, and the statistics of the port whose queue handles some of them.
+pub(super) struct Ledger<'a> {
+    pub packets: &'a mut Packets,
+    pub stats: &'a mut PortStats,
+}
+
+impl Ledger<'_> {
+    pub fn mark(&mut self, id: PacketId) {
+        self.packets[id].ecn = Ecn::Ce;
+        self.stats.marks += 1;
+    }
+
+    /// Whether a packet keeps to the limit and to the share of a common memory.
+    pub fn fits(&self, id: PacketId, waiting: Waiting, limit: Limit, pool: Option<&Pool>) -> bool {
+        let bytes = self.packets[id].wire_bytes;
+        waiting.fits(limit, bytes) && pool.is_none_or(|pool| pool.admits(waiting.bytes, bytes))
+    }
+
+    /// Drops a packet that was not taken in.
+    pub fn refuse(&mut self, id: PacketId) {
+        self.packets.remove(id);
+        self.stats.drops += 1;
+    }
+
+    /// Drops a packet that was taken in.
+    pub fn drop_queued(&mut self, id: PacketId) {
+        let packet = self.packets.remove(id);
+        self.stats.drops += 1;
+        self.stats.packets -= 1;
+        self.stats.bytes -= u64::from(packet.wire_bytes);
+    }
+
+    /// Lets RED judge a packet that fits in; whether it may go on.
+    pub fn passes(&mut self, red: Option<&mut Red>, waiting: Waiting, id: PacketId) -> bool {
+        match red.map_or(Verdict::Pass, |red| red.judge(waiting.segments, &self.packets[id])) {
+            Verdict::Pass => true,
+            Verdict::Mark => {
+                self.mark(id);
+                true
+            }
+            Verdict::Drop => {
+                self.refuse(id);
+                self.stats.drops_not_ect += 1;
+                false
+            }
+        }
+    }
+
+    /// Counts a packet that was taken in.
+    pub fn accept(&mut self, bytes: u32) {
+        self.stats.packets += 1;
+        self.stats.bytes += u64::from(bytes);
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Queue {
+    Fifo(Fifo),
+    Scheduled(Box<Scheduled>),
+}
+
+/// Queues that choose among their packets when the link is free.
+#[derive(Debug)]
+pub(super) struct Scheduled {
+    pub discipline: Discipline,
+    /// Whether there is an [`Event::PortFree`] to come.
+    pub awake: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Discipline {
+    CoDel(CoDel),
+    FqCoDel(FqCoDel),
+    Priority(Priority),
+    PFabric(PFabric),
+}
+
+impl Discipline {
+    pub fn waiting(&self) -> Waiting {
+        match self {
+            Self::CoDel(queue) => queue.waiting(),
+            Self::FqCoDel(queue) => queue.waiting(),
+            Self::Priority(queue) => queue.waiting(),
+            Self::PFabric(queue) => queue.waiting(),
+        }
+    }
+
+    fn offer(&mut self, now: Instant, id: PacketId, pool: Option<&Pool>, ledger: &mut Ledger) {
+        match self {
+            Self::CoDel(queue) => queue.offer(now, id, pool, ledger),
+            Self::FqCoDel(queue) => queue.offer(now, id, pool, ledger),
+            Self::Priority(queue) => queue.offer(id, pool, ledger),
+            Self::PFabric(queue) => queue.offer(id, pool, ledger),
+        }
+    }
+
+    fn next(&mut self, now: Instant, ledger: &mut Ledger) -> Option<PacketId> {
+        match self {
+            Self::CoDel(queue) => queue.next(now, ledger),
+            Self::FqCoDel(queue) => queue.next(now, ledger),
+            Self::Priority(queue) => queue.next(),
+            Self::PFabric(queue) => queue.next(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Port {
+    pub link: Link,
+    pub queue: Queue,
+    pub stats: PortStats,
+    /// The memory that it shares.
+    pub pool: Option<u32>,
+}
+
+impl Port {
+    pub fn new(spec: &PortSpec, to: Peer, seed: u64, index: usize) -> Self {
+        let seed = seed.wrapping_add(index as u64 + 1);
+        let red = |spec| Red::new(spec, seed);
+        let queue = match &spec.queue {
+            QueueSpec::Fifo { limit, red: spec } => Queue::Fifo(Fifo::new(*limit, spec.map(red))),
+            QueueSpec::CoDel(spec) => scheduled(Discipline::CoDel(CoDel::new(*spec))),
+            QueueSpec::FqCoDel(spec) => scheduled(Discipline::FqCoDel(FqCoDel::new(*spec, seed))),
+            QueueSpec::Priority(spec) => scheduled(Discipline::Priority(Priority::new(spec, spec.red.map(red)))),
+            QueueSpec::PFabric(limit) => scheduled(Discipline::PFabric(PFabric::new(*limit))),
+        };
+        Self { link: Link::new(spec.rate, spec.delay, to), queue, stats: PortStats::default(), pool: None }
+    }
+
+    /// What waits; for a FIFO, when it was last drained.
+    pub fn waiting(&self) -> Waiting {
+        match &self.queue {
+            Queue::Fifo(fifo) => fifo.waiting,
+            Queue::Scheduled(queue) => queue.discipline.waiting(),
+        }
+    }
+
+    /// Takes a packet in or drops it. A FIFO must be drained.
+    pub fn offer(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        id: PacketId,
+        pool: Option<&Pool>,
+        packets: &mut Packets,
+        events: &mut Events,
+    ) {
+        let mut ledger = Ledger { packets, stats: &mut self.stats };
+        let link_is_free = self.link.free_at <= now;
+        match &mut self.queue {
+            Queue::Fifo(fifo) => {
+                let bytes = ledger.packets[id].wire_bytes;
+                if !ledger.fits(id, fifo.waiting, fifo.limit, pool) {
+                    ledger.refuse(id);
+                } else if ledger.passes(fifo.red.as_mut(), fifo.waiting, id) {
+                    self.link.transmit(now, port, id, bytes, events);
+                    fifo.sent(link_is_free, bytes);
+                    ledger.accept(bytes);
+                    self.stats.peak(fifo.waiting);
+                }
+            }
+            Queue::Scheduled(queue) => {
+                queue.discipline.offer(now, id, pool, &mut ledger);
+                if !queue.awake && link_is_free {
+                    queue.transmit(now, port, &mut self.link, &mut ledger, events);
+                } else if !queue.awake && queue.discipline.waiting().segments > 0 {
+                    queue.awake = true;
+                    events.push(self.link.free_at, Event::PortFree(port));
+                }
+                self.stats.peak(queue.discipline.waiting());
+            }
+        }
+    }
+
+    /// The link is free again; says how many bytes wait no longer.
+    pub fn on_free(&mut self, now: Instant, port: PortId, packets: &mut Packets, events: &mut Events) -> u64 {
+        let Queue::Scheduled(queue) = &mut self.queue else { return 0 };
+        let before = queue.discipline.waiting().bytes;
+        queue.awake = false;
+        queue.transmit(now, port, &mut self.link, &mut Ledger { packets, stats: &mut self.stats }, events);
+        before - queue.discipline.waiting().bytes
+    }
+}
+
+impl Scheduled {
+    /// Sends the next packet, if there is one, on a free link. Looks again when it is sent only if more wait.
+    fn transmit(&mut self, now: Instant, port: PortId, link: &mut Link, ledger: &mut Ledger, events: &mut Events) {
+        let Some(id) = self.discipline.next(now, ledger) else { return };
+        link.transmit(now, port, id, ledger.packets[id].wire_bytes, events);
+        if self.discipline.waiting().segments > 0 {
+            self.awake = true;
+            events.push(link.free_at, Event::PortFree(port));
+        }
+    }
+}
+
+fn scheduled(discipline: Discipline) -> Queue {
+    Queue::Scheduled(Box::new(Scheduled { discipline, awake: false }))
+}

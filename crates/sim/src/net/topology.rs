@@ -1,0 +1,261 @@
+//! What a network is made of: its shape, its links and its queues.
+
+use crate::packet::HostId;
+use crate::time::Duration;
+use crate::units::Rate;
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopologySpec {
+    /// How hosts and switches hang together.
+    pub shape: Shape,
+    /// From a host's network card to its switch.
+    pub nic: PortSpec,
+    /// From a switch to a host.
+    pub edge: PortSpec,
+    /// Between switches, in each direction. A star has none.
+    pub core: PortSpec,
+    /// The memory of each switch.
+    pub buffer: BufferSpec,
+}
+
+/// How hosts and switches hang together. Hosts are numbered switch by switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// All hosts on one switch.
+    Star {
+        /// How many.
+        hosts: u32,
+    },
+    /// Two switches with one link between them.
+    Dumbbell {
+        /// Hosts on the first switch.
+        left: u32,
+        /// Hosts on the second.
+        right: u32,
+    },
+    /// Hosts on leaves; every leaf has one link to every spine.
+    LeafSpine {
+        /// How many leaves.
+        leaves: u32,
+        /// How many spines.
+        spines: u32,
+        /// Hosts on each leaf.
+        hosts_per_leaf: u32,
+    },
+}
+
+impl Shape {
+    /// How many hosts there are.
+    pub const fn hosts(self) -> u32 {
+        match self {
+            Self::Star { hosts } => hosts,
+            Self::Dumbbell { left, right } => left + right,
+            Self::LeafSpine { leaves, hosts_per_leaf, .. } => leaves * hosts_per_leaf,
+        }
+    }
+
+    /// Hosts on each switch that has any.
+    pub(super) fn hosts_by_leaf(self) -> Vec<u32> {
+        match self {
+            Self::Star { hosts } => vec![hosts],
+            Self::Dumbbell { left, right } => vec![left, right],
+            Self::LeafSpine { leaves, hosts_per_leaf, .. } => vec![hosts_per_leaf; leaves as usize],
+        }
+    }
+}
+
+/// An output port and its link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortSpec {
+    /// Rate of the link.
+    pub rate: Rate,
+    /// Propagation delay of the link.
+    pub delay: Duration,
+    /// The queue in front of it.
+    pub queue: QueueSpec,
+}
+
+/// Where a port is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A host's network card.
+    Nic(HostId),
+    /// A switch's port towards a host.
+    Edge(HostId),
+    /// A leaf's port towards a spine.
+    Up {
+        /// Which leaf.
+        leaf: u32,
+        /// Which spine.
+        spine: u32,
+    },
+    /// A spine's port towards a leaf.
+    Down {
+        /// Which spine.
+        spine: u32,
+        /// Which leaf.
+        leaf: u32,
+    },
+    /// A dumbbell's link out of this switch: 0 is the left one.
+    Middle(u32),
+}
+
+/// The memory of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferSpec {
+    /// Each port has what its queue's [`Limit`] says.
+    PerPort,
+    /// All ports draw on one memory; each up to `alpha` times what is unused (dynamic threshold: Choudhury and Hahne, 1998), and
+    /// at most to its queue's [`Limit`].
+    Shared {
+        /// Size of the memory.
+        bytes: u64,
+        /// `alpha`.
+        alpha: Alpha,
+    },
+}
+
+/// The factor of a dynamic threshold, as a fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alpha {
+    /// Numerator.
+    pub num: u32,
+    /// Denominator, at least 1.
+    pub den: u32,
+}
+
+/// How much may wait in a queue. The packet on the link has left the queue, as in ns-2, ns-3 and Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Packets.
+    pub segments: u32,
+    /// Bytes on the wire.
+    pub bytes: u64,
+}
+
+impl Limit {
+    /// No limit.
+    pub const NONE: Self = Self { segments: u32::MAX, bytes: u64::MAX };
+
+    /// So many packets of any size.
+    pub const fn segments(segments: u32) -> Self {
+        Self { segments, bytes: u64::MAX }
+    }
+
+    /// So many bytes.
+    pub const fn bytes(bytes: u64) -> Self {
+        Self { segments: u32::MAX, bytes }
+    }
+}
+
+/// A queueing discipline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueueSpec {
+    /// First in, first out; drops what arrives when it is full, and earlier with RED.
+    Fifo {
+        /// How much may wait.
+        limit: Limit,
+        /// Marks or drops before that.
+        red: Option<RedSpec>,
+    },
+    /// CoDel (RFC 8289).
+    CoDel(CoDelSpec),
+    /// FQ-CoDel (RFC 8290).
+    FqCoDel(FqCoDelSpec),
+    /// Strict priority by [`crate::packet::Packet::class`], as PIAS uses it.
+    Priority(PrioritySpec),
+    /// pFabric: serves the flow with the least remaining, drops the packet with the most.
+    PFabric(Limit),
+}
+
+impl QueueSpec {
+    /// A FIFO of so many packets that drops what arrives when it is full.
+    pub const fn drop_tail(segments: u32) -> Self {
+        Self::Fifo { limit: Limit::segments(segments), red: None }
+    }
+
+    /// A FIFO of so many packets that marks what arrives when `threshold` or more wait.
+    pub const fn ecn(segments: u32, threshold: u32) -> Self {
+        Self::Fifo { limit: Limit::segments(segments), red: Some(RedSpec::threshold(threshold)) }
+    }
+}
+
+/// RED on the instantaneous queue: marks packets that are ECN-capable and drops others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RedSpec {
+    /// From so many waiting packets on, with a probability that grows from 0.
+    pub min_segments: u32,
+    /// From so many waiting packets on, always.
+    pub max_segments: u32,
+    /// The probability just below `max_segments`, in parts per million.
+    pub max_probability_ppm: u32,
+}
+
+impl RedSpec {
+    /// Always from this many waiting packets on, never below (DCTCP's K).
+    pub const fn threshold(segments: u32) -> Self {
+        Self { min_segments: segments, max_segments: segments, max_probability_ppm: 1_000_000 }
+    }
+}
+
+/// CoDel's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoDelSpec {
+    /// How much may wait.
+    pub limit: Limit,
+    /// Sojourn time that is acceptable.
+    pub target: Duration,
+    /// For how long it must be above that.
+    pub interval: Duration,
+    /// Packets up to this size keep a queue from being called bad.
+    pub mtu_bytes: u32,
+    /// Whether ECN-capable packets are marked instead of dropped.
+    pub ecn: bool,
+}
+
+impl Default for CoDelSpec {
+    /// RFC 8289's 5 ms in 100 ms, with 1,000 packets as Linux has it.
+    fn default() -> Self {
+        Self {
+            limit: Limit::segments(1000),
+            target: Duration::from_ms(5),
+            interval: Duration::from_ms(100),
+            mtu_bytes: 1538,
+            ecn: true,
+        }
+    }
+}
+
+/// FQ-CoDel's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FqCoDelSpec {
+    /// CoDel's, for each queue; the limit is that of all together.
+    pub codel: CoDelSpec,
+    /// Queues that flows are hashed to.
+    pub flows: u32,
+    /// Bytes that a queue sends in its turn.
+    pub quantum_bytes: u32,
+}
+
+impl Default for FqCoDelSpec {
+    /// RFC 8290's 1,024 queues and 10,240 packets.
+    fn default() -> Self {
+        Self {
+            codel: CoDelSpec { limit: Limit::segments(10_240), ..CoDelSpec::default() },
+            flows: 1024,
+            quantum_bytes: 1538,
+        }
+    }
+}
+
+/// Strict priority's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrioritySpec {
+    /// How many classes; packets of higher ones count as of the last. At least 1.
+    pub classes: u8,
+    /// How much may wait in all classes together.
+    pub limit: Limit,
+    /// Marks by what waits in all classes together.
+    pub red: Option<RedSpec>,
+}

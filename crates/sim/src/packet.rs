@@ -1,0 +1,204 @@
+//! Packets in flight, in a slab.
+
+use crate::time::Instant;
+
+/// Bytes on the wire around an IP packet: Ethernet header and checksum, preamble and gap.
+pub const FRAME_OVERHEAD_BYTES: u32 = 38;
+/// IPv4 and TCP headers without options.
+pub const HEADER_BYTES: u32 = 40;
+
+/// A machine with a network card: an end of the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u32);
+
+/// A VM, or a machine without a hypervisor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GuestId(pub u32);
+
+/// One end of a connection. `generation` tells the present user of a slot from earlier ones, whose late packets are dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId {
+    /// Slot in the table of connections.
+    pub index: u32,
+    /// How often the slot was used before.
+    pub generation: u32,
+}
+
+/// A packet in the slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PacketId(pub u32);
+
+/// The ECN field of the IP header (RFC 3168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// The ends do not use ECN.
+    #[default]
+    NotEct,
+    /// ECN-capable.
+    Ect0,
+    /// Congestion experienced.
+    Ce,
+}
+
+/// TCP flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// Opens a connection.
+    pub const SYN: Self = Self(1);
+    /// The acknowledgement number is valid.
+    pub const ACK: Self = Self(2);
+    /// ECN echo: a mark was seen (RFC 3168; per-packet state in RFC 8257).
+    pub const ECE: Self = Self(4);
+    /// Congestion window reduced.
+    pub const CWR: Self = Self(8);
+    /// The last segment of what the application has written.
+    pub const PSH: Self = Self(16);
+    /// On a SYN: selective acknowledgements are understood.
+    pub const SACK_PERMITTED: Self = Self(32);
+
+    /// Whether all of these are set.
+    pub const fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These and others.
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+}
+
+/// Most SACK blocks in a segment with timestamps (RFC 2018).
+pub const MAX_SACK_BLOCKS: usize = 3;
+
+/// SACK blocks, the most recent first; a DSACK (RFC 2883) is the first block, at or below the acknowledgement or inside the second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SackBlocks {
+    /// Left edge (included) and right edge (excluded).
+    pub blocks: [(u32, u32); MAX_SACK_BLOCKS],
+    /// How many of them are used.
+    pub count: u8,
+}
+
+/// A TCP header, with its options and the length of the payload. Sequence numbers wrap as on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// First byte of the payload.
+    pub seq: u32,
+    /// Next byte expected, if [`Flags::ACK`].
+    pub ack: u32,
+    /// Length of the payload.
+    pub payload_bytes: u32,
+    /// The window field, still to be scaled; on a SYN, in bytes.
+    pub window: u16,
+    /// Window scale offered on a SYN (RFC 7323).
+    pub window_scale: u8,
+    /// Flags.
+    pub flags: Flags,
+    /// TSval (RFC 7323), microseconds; 0 without timestamps.
+    pub ts_val: u32,
+    /// TSecr.
+    pub ts_ecr: u32,
+    /// SACK blocks.
+    pub sack: SackBlocks,
+}
+
+impl Segment {
+    /// Bytes of sequence space: the payload, and one for a SYN.
+    pub const fn seq_len(&self) -> u32 {
+        self.payload_bytes + self.flags.has(Flags::SYN) as u32
+    }
+}
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// A TCP segment for this end of a connection.
+    Tcp(ConnId, Segment),
+    /// An ICMP echo request or its reply.
+    Echo {
+        /// Who asked.
+        from: GuestId,
+        /// Number of the request.
+        number: u32,
+        /// Whether this is the reply.
+        reply: bool,
+    },
+}
+
+/// A packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The host it goes to.
+    pub dst: HostId,
+    /// The guest on that host.
+    pub guest: GuestId,
+    /// Hash of its 5-tuple: the same for all packets of a direction of a flow (ECMP, FQ-CoDel).
+    pub flow_hash: u32,
+    /// Bytes on the wire, [`FRAME_OVERHEAD_BYTES`] included.
+    pub wire_bytes: u32,
+    /// Priority class, 0 first (PIAS).
+    pub class: u8,
+    /// ECN field.
+    pub ecn: Ecn,
+    /// Bytes that the flow still has to send, this packet's included (pFabric).
+    pub remaining_bytes: u32,
+    /// When it entered the queue that it is in.
+    pub enqueued: Instant,
+    /// Headers and payload.
+    pub payload: Payload,
+}
+
+/// The packets in flight.
+#[derive(Debug, Default)]
+pub struct Packets {
+    slots: Vec<Packet>,
+    free: Vec<u32>,
+}
+
+impl Packets {
+    /// Takes a packet in.
+    pub fn insert(&mut self, packet: Packet) -> PacketId {
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = packet;
+            return PacketId(index);
+        }
+        self.slots.push(packet);
+        PacketId((self.slots.len() - 1) as u32)
+    }
+
+    /// Gives a packet's slot to later ones.
+    pub fn remove(&mut self, id: PacketId) -> Packet {
+        self.free.push(id.0);
+        self.slots[id.0 as usize]
+    }
+
+    /// How many are in flight.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether none is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Most that were in flight at once.
+    pub fn peak(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+impl std::ops::Index<PacketId> for Packets {
+    type Output = Packet;
+    fn index(&self, id: PacketId) -> &Packet {
+        &self.slots[id.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<PacketId> for Packets {
+    fn index_mut(&mut self, id: PacketId) -> &mut Packet {
+        &mut self.slots[id.0 as usize]
+    }
+}

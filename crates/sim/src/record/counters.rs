@@ -1,0 +1,132 @@
+//! What a guest counts, under the names that the lab reads in a real one.
+
+use std::collections::BTreeMap;
+
+use crate::tcp::{ConnStats, UndoKind};
+use crate::time::Duration;
+
+/// What a guest has counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GuestCounters {
+    /// TCP, all connections that it ever had.
+    pub tcp: ConnStats,
+    /// Payload bytes received in order, all connections.
+    pub delivered_bytes: u64,
+    /// Packets that came in.
+    pub packets_received: u64,
+    /// Packets that went out.
+    pub packets_sent: u64,
+    /// Packets dropped at its port on the host, because it was off its core for too long.
+    pub port_drops: u64,
+    /// Time in which its virtual CPU worked.
+    pub busy: Duration,
+    /// Time in which it had its core and nothing to do.
+    pub idle: Duration,
+    /// Time in which a neighbour had the core.
+    pub stolen: Duration,
+    /// PVTCP, where it is loaded.
+    pub pvtcp: Option<PvtcpCounters>,
+}
+
+/// What PVTCP has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PvtcpCounters {
+    /// Wake-ups.
+    pub wakeups: u64,
+    /// The longest absence that one ended.
+    pub longest_us: u64,
+    /// Retransmission timeouts held.
+    pub held_rto: u64,
+    /// Tail-loss probes held.
+    pub held_tlp: u64,
+    /// RACK's reordering timers held.
+    pub held_reo: u64,
+    /// Held timers that an ACK overtook.
+    pub held_overtaken: u64,
+    /// Held timers that ran after all.
+    pub held_ran: u64,
+    /// RTT samples replaced by SRTT.
+    pub rtt_filtered: u64,
+    /// Times that a connection was told to acknowledge at once.
+    pub jit_acks: u64,
+}
+
+/// Not an increase, but a maximum.
+const LONGEST: &str = "PvtcpWakeupMaxUs";
+
+impl GuestCounters {
+    /// Name to value.
+    fn named(&self) -> BTreeMap<&'static str, u64> {
+        let tcp = &self.tcp;
+        let undone = |kind| u64::from(tcp.undone[kind]);
+        let mut values = BTreeMap::from([
+            // The kernel does not count retransmissions here.
+            ("TcpOutSegs", tcp.segments_sent.saturating_sub(tcp.retransmitted)),
+            ("TcpInSegs", tcp.segments_received),
+            ("TcpRetransSegs", tcp.retransmitted),
+            ("TcpExtTCPTimeouts", u64::from(tcp.timeouts)),
+            ("TcpExtTCPSpuriousRTOs", u64::from(tcp.spurious_rtos)),
+            ("TcpExtTCPLossProbes", u64::from(tcp.loss_probes)),
+            ("TcpExtTCPLossProbeRecovery", u64::from(tcp.loss_probe_recoveries)),
+            ("TcpExtTCPSackRecovery", u64::from(tcp.fast_recoveries)),
+            ("TcpExtTCPLossUndo", undone(UndoKind::FRto) + undone(UndoKind::Eifel)),
+            ("TcpExtTCPDSACKUndo", undone(UndoKind::Dsack)),
+            ("TcpExtTCPDSACKRecv", tcp.dsacks_received),
+            ("TcpExtTCPDSACKOldSent", tcp.dsacks_sent),
+            ("TcpExtDelayedACKs", tcp.delayed_acks),
+            ("TcpExtTCPOFOQueue", tcp.out_of_order_received),
+            ("SimDupAcksReceived", tcp.dup_acks_received),
+            ("SimEcnMarksReceived", tcp.marks_received),
+            ("SimEcnReductions", u64::from(tcp.ecn_reductions)),
+            ("SimDeliveredBytes", self.delivered_bytes),
+            ("SimPortDrops", self.port_drops),
+            ("EthRxPackets", self.packets_received),
+            ("EthTxPackets", self.packets_sent),
+            ("CpuBusyUs", self.busy.us()),
+            ("CpuIdleUs", self.idle.us()),
+            ("CpuStealUs", self.stolen.us()),
+        ]);
+        if let Some(pvtcp) = &self.pvtcp {
+            values.extend([
+                ("PvtcpWakeups", pvtcp.wakeups),
+                (LONGEST, pvtcp.longest_us),
+                ("PvtcpHeldRto", pvtcp.held_rto),
+                ("PvtcpHeldTlp", pvtcp.held_tlp),
+                ("PvtcpHeldReo", pvtcp.held_reo),
+                ("PvtcpHeldOvertaken", pvtcp.held_overtaken),
+                ("PvtcpHeldRan", pvtcp.held_ran),
+                ("PvtcpRttFiltered", pvtcp.rtt_filtered),
+                ("PvtcpJitAcks", pvtcp.jit_acks),
+            ]);
+        }
+        values
+    }
+
+    /// The increase since an earlier reading; a maximum stays as it is.
+    pub fn since(&self, before: &Self) -> BTreeMap<String, i64> {
+        let before = before.named();
+        let increase = |(name, value): (&str, u64)| {
+            let start = if name == LONGEST { 0 } else { before.get(name).copied().unwrap_or(0) };
+            (name.to_owned(), value as i64 - start as i64)
+        };
+        self.named().into_iter().map(increase).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_increase_and_maxima_stay() {
+        let at = |timeouts, sent, longest_us| GuestCounters {
+            tcp: ConnStats { timeouts, segments_sent: sent, retransmitted: 3, ..ConnStats::default() },
+            pvtcp: Some(PvtcpCounters { longest_us, ..PvtcpCounters::default() }),
+            ..GuestCounters::default()
+        };
+        let increase = at(9, 103, 70).since(&at(4, 53, 60));
+        assert_eq!((increase["TcpExtTCPTimeouts"], increase["TcpOutSegs"], increase[LONGEST]), (5, 50, 70));
+        assert_eq!(increase["TcpRetransSegs"], 0);
+        assert!(!GuestCounters::default().since(&GuestCounters::default()).contains_key("PvtcpWakeups"));
+    }
+}

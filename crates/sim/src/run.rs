@@ -1,0 +1,349 @@
+//! Runs a cell of a scenario.
+
+mod observed;
+pub mod setup;
+
+use std::sync::Arc;
+
+use evenkeel_scenario::RunRecord;
+use evenkeel_scenario::format::{Mode, Scenario, Topology, VmGroup, Workload as Spec};
+use evenkeel_scenario::slices::Turns;
+use evenkeel_scenario::sweep::{Cell, run_seed};
+
+use crate::event::PortId;
+use crate::guest::GuestSpec;
+use crate::guest::pvtcp::PvtcpSpec;
+use crate::guest::vcpu::VirtualCpu;
+use crate::host::PortSpec;
+use crate::net::Place as PortPlace;
+use crate::packet::{GuestId, HostId};
+use crate::record::{self, GuestCounters, Measured, Plan, PvtcpCounters, Shared, VmMeasured};
+use crate::refuse::{self, Refused};
+use crate::tcp::TcpConfig;
+use crate::time::{Duration, Instant};
+use crate::workload::{FlowId, Random, Side, System, Workload};
+use crate::world::{Paused, World};
+use observed::Observed;
+use setup::Place;
+
+/// Events between two calls of the progress callback: a few times a second.
+const EVENTS_PER_REPORT: u64 = 1 << 20;
+/// Tells the draws of clocks' phases from others of the same seed.
+const PHASES: u64 = 2;
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Simulated time, warm-up included.
+    pub now: Instant,
+    /// When it ends at the latest.
+    pub end: Instant,
+    /// Events so far.
+    pub events: u64,
+}
+
+/// What a progress callback wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Go {
+    /// Go on.
+    On,
+    /// Give up.
+    Stop,
+}
+
+/// Why there is no record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// A setting that the simulator cannot honour.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The progress callback wanted it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A finished run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// What it leaves behind: the same for the same cell and repetition, on every machine.
+    pub record: RunRecord,
+    /// Events that happened.
+    pub events: u64,
+    /// Packets that the network's ports took in.
+    pub port_packets: u64,
+    /// Most packets in flight at once.
+    pub peak_packets: usize,
+}
+
+type Simulation = World<Observed, Shared>;
+
+/// Runs a repetition of a cell. `scenario_seed` is the scenario's: all cells of a repetition see the same draws. `report` is called now and
+/// then.
+///
+/// # Errors
+/// A setting that the simulator cannot honour, or `report` wants to stop.
+pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go) -> Result<Finished, RunError> {
+    let scenario = &cell.scenario;
+    refuse::check(scenario)?;
+    let seed = run_seed(scenario.seed, repetition);
+    let places = setup::places(scenario);
+    let Some(mut world) = build(scenario, &places, seed) else {
+        return Err(Refused { key: "workload".to_owned(), why: "the simulator cannot run it".to_owned() }.into());
+    };
+    let mark = Instant::START + Duration::from_ms(scenario.warmup_ms);
+    let end = mark + Duration::from_ms(scenario.duration_ms);
+    let mut next_report = EVENTS_PER_REPORT;
+    // Returns when it ended: at the limit, or where the workload did.
+    let mut until = |world: &mut Simulation, limit: Instant| loop {
+        // Samples come in between, so what is left is counted and not begun anew.
+        match world.run(limit, next_report.saturating_sub(world.core.events.handled()).max(1)) {
+            Paused::Events => {
+                let events = world.core.events.handled();
+                next_report = events + EVENTS_PER_REPORT;
+                if report(Progress { now: world.core.now(), end, events }) == Go::Stop {
+                    return Err(RunError::Interrupted);
+                }
+            }
+            Paused::Sample => sample(world, scenario),
+            Paused::Stopped => return Ok(world.core.now()),
+            Paused::Limit | Paused::Idle => return Ok(limit),
+        }
+    };
+    until(&mut world, mark)?;
+    let before = Reading::of(&world);
+    world.with(Observed::mark);
+    if let Some(first) = world.application.recorder.with(|recorder| recorder.next_sample()) {
+        world.core.sample_at(first);
+    }
+    let ended = until(&mut world, end)?;
+    Ok(finish(cell, repetition, seed, &places, (mark, before), (ended, world)))
+}
+
+fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation> {
+    let workload = Workload::new(&scenario.workload, setup::members(scenario, places, seed))?;
+    let (from, _) = scenario.workload.roles();
+    let plan = Plan {
+        record: scenario.record.clone(),
+        sockets: !matches!(scenario.workload, Spec::Poisson { .. } | Spec::Ping { .. }),
+        data_side: setup::data_side(&scenario.workload),
+        first_sender: places.iter().find(|p| p.group == from)?.guest,
+    };
+    let guests = guests(scenario, places, seed);
+    let recorder = Shared::new(plan);
+    let application = Observed { workload, recorder: recorder.clone() };
+    let mut world = World::new(&setup::topology(scenario), &guests, seed, application, recorder);
+    for place in places {
+        if let Some(nic) = scenario.vms.get(&place.group).and_then(|group| setup::nic(scenario, group)) {
+            let port = world.core.net.nic_of(place.host);
+            world.core.net.configure(port, &nic);
+        }
+    }
+    Some(world)
+}
+
+fn guests(scenario: &Scenario, places: &[Place], seed: u64) -> Vec<GuestSpec> {
+    let mut phases = Random::new(seed, PHASES);
+    let class_thresholds_bytes: Arc<[u64]> = scenario.network.queue.thresholds_bytes.clone().into();
+    let mut guest = |group: &VmGroup, tcp: &Arc<TcpConfig>, place: &Place| GuestSpec {
+        host: place.host,
+        tcp: Arc::clone(tcp),
+        hz: group.hz(),
+        tick_phase: phases.span(tcp.jiffy),
+        turns: turns(group, place.guest, seed),
+        port: group.hypervisor.then(|| PortSpec {
+            delay: Duration::from_us(u64::from(group.host_delay_us())),
+            queue_segments: group.port_queue_segments,
+        }),
+        packet_cost: Duration::from_ns(u64::from(group.packet_cost_ns)),
+        pvtcp: (group.pvtcp.mode != Mode::Off).then(|| PvtcpSpec {
+            mode: group.pvtcp.mode,
+            settings: setup::pvtcp(&group.pvtcp),
+            steal_clock: false,
+        }),
+        class_thresholds_bytes: Arc::clone(&class_thresholds_bytes),
+    };
+    let mut specs = Vec::with_capacity(places.len());
+    // Guests of a group stand together and share their settings.
+    for members in places.chunk_by(|a, b| a.group == b.group) {
+        let Some(group) = members.first().and_then(|first| scenario.vms.get(&first.group)) else { continue };
+        let tcp = Arc::new(setup::tcp(group, scenario.network.mtu_bytes));
+        specs.extend(members.iter().map(|place| guest(group, &tcp, place)));
+    }
+    specs
+}
+
+/// The port whose backlog is recorded: the one towards the receiver, or a dumbbell's middle.
+fn bottleneck(world: &Simulation, scenario: &Scenario) -> PortId {
+    let (_, to) = scenario.workload.roles();
+    let net = &world.core.net;
+    let receiver = setup::places(scenario).into_iter().find(|p| p.group == to).map_or(HostId(0), |p| p.host);
+    let middle = || (0..net.ports()).map(PortId).find(|port| net.place(*port) == PortPlace::Middle(0));
+    match scenario.network.topology {
+        Topology::Dumbbell => middle().unwrap_or_else(|| net.port_to(receiver)),
+        Topology::Star | Topology::LeafSpine => net.port_to(receiver),
+    }
+}
+
+fn sample(world: &mut Simulation, scenario: &Scenario) {
+    let (now, recorder) = (world.core.now(), world.application.recorder.clone());
+    let (due, side) = recorder.with(|recorder| (recorder.due(now), recorder.data_side()));
+    if due.queue {
+        let port = bottleneck(world, scenario);
+        let (segments, _) = world.core.net.backlog(port, now);
+        recorder.with(|recorder| recorder.queue(now, segments));
+    }
+    if due.sockets {
+        for (flow, guests) in world.core.flows() {
+            if let Some(info) = world.core.connection(flow, side).filter(|c| c.is_established()).map(|c| c.info()) {
+                recorder.with(|recorder| recorder.socket(now, guests[side as usize], flow, info));
+            }
+        }
+    }
+    if let Some(next) = recorder.with(|recorder| recorder.next_sample()) {
+        world.core.sample_at(next);
+    }
+}
+
+/// Everything that counts, at one instant.
+struct Reading {
+    guests: Vec<GuestCounters>,
+    /// Long-lived flows, with what their receiving ends have had.
+    delivered: Vec<(FlowId, [GuestId; 2], u64)>,
+    dropped: u64,
+    marked: u64,
+}
+
+impl Reading {
+    fn of(world: &Simulation) -> Self {
+        let core = &world.core;
+        let now = world.core.now();
+        let mut guests: Vec<GuestCounters> = core
+            .guests()
+            .iter()
+            .enumerate()
+            .map(|(index, guest)| {
+                let closed = core.recorder.with(|r| r.closed.get(index).copied().unwrap_or_default());
+                let off = guest.vcpu.off_total();
+                let away = if guest.vcpu.is_on() { Duration::ZERO } else { now.since(guest.vcpu.went_off()) };
+                let stolen = off + away;
+                let busy = guest.vcpu.busy_total();
+                GuestCounters {
+                    tcp: closed.stats,
+                    delivered_bytes: closed.delivered_bytes,
+                    packets_received: guest.received(),
+                    packets_sent: guest.sent(),
+                    port_drops: guest.port.as_ref().map_or(0, |port| port.stats().dropped),
+                    busy,
+                    idle: now.since(Instant::START) - stolen - busy,
+                    stolen,
+                    pvtcp: guest.pvtcp.as_ref().map(|pvtcp| {
+                        let counters = pvtcp.counters();
+                        PvtcpCounters {
+                            wakeups: counters.wakeups,
+                            longest_us: counters.wakeup_max_us,
+                            held_rto: counters.held_rto,
+                            held_tlp: counters.held_tlp,
+                            held_reo: counters.held_reo,
+                            held_overtaken: counters.held_overtaken,
+                            held_ran: counters.held_ran,
+                            rtt_filtered: counters.rtt_filtered,
+                            jit_acks: counters.jit_acks,
+                        }
+                    }),
+                }
+            })
+            .collect();
+        let mut delivered = Vec::new();
+        let receiving = match core.recorder.with(|r| r.data_side()) {
+            Side::Opener => Side::Acceptor,
+            Side::Acceptor => Side::Opener,
+        };
+        for (flow, ends) in core.flows() {
+            for side in [Side::Opener, Side::Acceptor] {
+                let Some(conn) = core.connection(flow, side) else { continue };
+                let Some(guest) = guests.get_mut(ends[side as usize].0 as usize) else { continue };
+                record::add(&mut guest.tcp, conn.stats());
+                guest.delivered_bytes += conn.delivered();
+                if side == receiving {
+                    delivered.push((flow, ends, conn.delivered()));
+                }
+            }
+        }
+        let totals = core.net.totals();
+        let dropped = totals.drops + guests.iter().map(|g| g.port_drops).sum::<u64>();
+        Self { guests, delivered, dropped, marked: totals.marks }
+    }
+}
+
+fn finish(
+    cell: &Cell,
+    repetition: u32,
+    seed: u64,
+    places: &[Place],
+    (mark, before): (Instant, Reading),
+    (now, mut world): (Instant, Simulation),
+) -> Finished {
+    let scenario = &cell.scenario;
+    let after = Reading::of(&world);
+    let recorder = world.core.recorder.take();
+    let side = recorder.data_side();
+    let vms = places
+        .iter()
+        .zip(after.guests.iter().zip(&before.guests))
+        .map(|(place, (after, before))| VmMeasured {
+            name: place.name.clone(),
+            group: place.group.clone(),
+            counters: after.since(before),
+        })
+        .collect();
+    let long_lived = matches!(scenario.workload, Spec::Bulk { .. } | Spec::Strobe { .. });
+    let transfers = after.delivered.iter().filter(|_| long_lived).map(|(flow, ends, bytes)| {
+        let earlier = before.delivered.binary_search_by_key(flow, |d| d.0).map_or(0, |place| before.delivered[place].2);
+        let (from, to) = if side == Side::Opener { (ends[0], ends[1]) } else { (ends[1], ends[0]) };
+        (from, to, bytes - earlier)
+    });
+    let measured = Measured {
+        mark,
+        duration: now.since(mark),
+        vms,
+        dropped: after.dropped - before.dropped,
+        marked: after.marked - before.marked,
+        transfers: transfers.collect(),
+        recording: world.application.workload.collect(now),
+        recorder,
+        off: off_the_core(scenario, places, seed, now),
+    };
+    Finished {
+        events: world.core.events.handled(),
+        port_packets: world.core.net.totals().packets,
+        peak_packets: world.core.packets.peak(),
+        record: record::record(&cell.labels, scenario, repetition, seed, measured),
+    }
+}
+
+/// When the first VM of the sending group was off its core, or else the first of the receiving group, if they share one; without a capture
+/// nobody asks.
+fn off_the_core(scenario: &Scenario, places: &[Place], seed: u64, end: Instant) -> Vec<(Instant, Instant)> {
+    let (from, to) = scenario.workload.roles();
+    let of = |group: &str| {
+        let place = places.iter().find(|p| p.group == group)?;
+        turns(scenario.vms.get(group)?, place.guest, seed)
+    };
+    let mut intervals = Vec::new();
+    let Some(turns) = of(from).or_else(|| of(to)).filter(|_| scenario.record.capture) else { return intervals };
+    // The same turns as the guest's, from the same seed.
+    let mut vcpu = VirtualCpu::new(Some(turns));
+    let mut next = vcpu.start();
+    while let Some(at) = next.filter(|at| *at <= end) {
+        let was_on = vcpu.is_on();
+        next = vcpu.switch(at);
+        if !was_on {
+            intervals.push((vcpu.went_off(), at));
+        }
+    }
+    intervals
+}
+
+fn turns(group: &VmGroup, guest: GuestId, seed: u64) -> Option<Turns> {
+    (group.core.vms_per_core > 1).then(|| Turns::new(&group.core, seed, u64::from(guest.0)))
+}

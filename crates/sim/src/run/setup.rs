@@ -1,0 +1,346 @@
+//! From a scenario's keys to what the parts of the simulator are set up with.
+
+use evenkeel_algo::pvtcp::Settings as PvtcpSettings;
+use evenkeel_scenario::format::{
+    DelayedAck, Discipline, Era, Network, Pvtcp, RtoMin, RtoMinWord, Scenario, SpuriousResponse as Response, Topology,
+    VmGroup, Workload,
+};
+
+use crate::net::{
+    Alpha, BufferSpec, CoDelSpec, FqCoDelSpec, Limit, PortSpec, PrioritySpec, QueueSpec, RedSpec, Shape, TopologySpec,
+};
+use crate::packet::{FRAME_OVERHEAD_BYTES, GuestId, HEADER_BYTES, HostId};
+use crate::tcp::{CongestionControl, EcnMode, SpuriousResponse, TcpConfig};
+use crate::time::Duration;
+use crate::units::Rate;
+use crate::workload::{Member, Members, Side};
+
+/// Bytes of the timestamp option, padded.
+const TIMESTAMP_BYTES: u32 = 12;
+/// Segments that are acknowledged at once after a wake-up (PVTCP slides, 26), as in the lab.
+const QUICK_ACK_SEGMENTS: u32 = 3;
+/// `rto_min_us = "smallest"`: the lab asks for it, and kernels round it up to a tick.
+const SMALLEST_RTO_MIN_US: u64 = 1000;
+/// The largest window field.
+const MAX_WINDOW: u32 = 65_535;
+
+/// A VM, or a machine of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// As in `sender-0`.
+    pub name: String,
+    /// Its group.
+    pub group: String,
+    /// Its number.
+    pub guest: GuestId,
+    /// Its host.
+    pub host: HostId,
+}
+
+/// Where all VMs are: the sending group first, each group's hosts one after the other.
+pub fn places(scenario: &Scenario) -> Vec<Place> {
+    let (from, to) = scenario.workload.roles();
+    let groups = if from == to { vec![from] } else { vec![from, to] };
+    let (mut places, mut first_host): (Vec<Place>, u32) = (Vec::new(), 0);
+    for name in groups {
+        let Some(group) = scenario.vms.get(name) else { continue };
+        for number in 0..group.count {
+            places.push(Place {
+                name: format!("{name}-{number}"),
+                group: name.to_owned(),
+                guest: GuestId(places.len() as u32),
+                host: HostId(first_host + number / group.per_host.max(1)),
+            });
+        }
+        first_host += group.hosts();
+    }
+    places
+}
+
+/// Who takes part in the workload.
+pub fn members(scenario: &Scenario, places: &[Place], seed: u64) -> Members {
+    let (from, to) = scenario.workload.roles();
+    let of = |group: &str| {
+        let own = places.iter().filter(|p| p.group == group);
+        own.map(|p| Member { guest: p.guest, host: p.host }).collect::<Vec<_>>()
+    };
+    let hosts = |group: &str| scenario.vms.get(group).map_or(0, |g| u64::from(g.hosts()));
+    let mbit = match scenario.network.topology {
+        Topology::Dumbbell => u64::from(scenario.network.core_rate_mbit()),
+        Topology::Star | Topology::LeafSpine => {
+            hosts(from).min(hosts(to)) * u64::from(scenario.network.host_rate_mbit())
+        }
+    };
+    Members { from: of(from), to: of(to), capacity_bps: mbit * 1_000_000, seed }
+}
+
+/// The network of a scenario.
+pub fn topology(scenario: &Scenario) -> TopologySpec {
+    let network = &scenario.network;
+    let (from, to) = scenario.workload.roles();
+    let hosts = |group: &str| scenario.vms.get(group).map_or(0, VmGroup::hosts);
+    let all = if from == to { hosts(from) } else { hosts(from) + hosts(to) };
+    let shape = match network.topology {
+        Topology::Star => Shape::Star { hosts: all },
+        Topology::Dumbbell => Shape::Dumbbell { left: hosts(from), right: hosts(to) },
+        Topology::LeafSpine => {
+            Shape::LeafSpine { leaves: network.leaves, spines: network.spines, hosts_per_leaf: network.hosts_per_leaf }
+        }
+    };
+    let port = |mbit: u32, queue| PortSpec {
+        rate: Rate::from_mbit(u64::from(mbit)),
+        delay: Duration::from_us(u64::from(network.delay_us)),
+        queue,
+    };
+    let buffer = match network.shared_buffer_kib {
+        None => BufferSpec::PerPort,
+        Some(kib) => BufferSpec::Shared {
+            bytes: u64::from(kib) * 1024,
+            alpha: Alpha { num: (network.buffer_alpha * 1000.0).round() as u32, den: 1000 },
+        },
+    };
+    TopologySpec {
+        shape,
+        nic: port(network.host_rate_mbit(), QueueSpec::drop_tail(VmGroup::default().nic_queue_segments)),
+        edge: port(network.host_rate_mbit(), queue(network)),
+        core: port(network.core_rate_mbit(), queue(network)),
+        buffer,
+    }
+}
+
+/// A network card's port, if its queue is not the one that all have in [`topology`].
+pub fn nic(scenario: &Scenario, group: &VmGroup) -> Option<PortSpec> {
+    let other = group.nic_queue_segments != VmGroup::default().nic_queue_segments;
+    other.then(|| PortSpec { queue: QueueSpec::drop_tail(group.nic_queue_segments), ..topology(scenario).nic })
+}
+
+fn queue(network: &Network) -> QueueSpec {
+    let queue = &network.queue;
+    let limit = match network.shared_buffer_kib {
+        None => Limit::segments(network.buffer_segments),
+        Some(_) => Limit::NONE,
+    };
+    let wire_bytes = network.mtu_bytes + FRAME_OVERHEAD_BYTES;
+    let us = |value: Option<u32>, default: Duration| value.map_or(default, |us| Duration::from_us(u64::from(us)));
+    let codel = || CoDelSpec {
+        limit,
+        target: us(queue.codel_target_us, CoDelSpec::default().target),
+        interval: us(queue.codel_interval_us, CoDelSpec::default().interval),
+        mtu_bytes: wire_bytes,
+        ecn: true,
+    };
+    match queue.discipline {
+        Discipline::DropTail => QueueSpec::Fifo { limit, red: None },
+        Discipline::Red => QueueSpec::Fifo { limit, red: red(network) },
+        Discipline::Codel => QueueSpec::CoDel(codel()),
+        Discipline::FqCodel => {
+            QueueSpec::FqCoDel(FqCoDelSpec { codel: codel(), quantum_bytes: wire_bytes, ..FqCoDelSpec::default() })
+        }
+        Discipline::Priority => QueueSpec::Priority(PrioritySpec {
+            classes: queue.thresholds_bytes.len() as u8 + 1,
+            limit,
+            red: queue.ecn_threshold_segments.map(RedSpec::threshold),
+        }),
+        Discipline::Pfabric => QueueSpec::PFabric(limit),
+    }
+}
+
+fn red(network: &Network) -> Option<RedSpec> {
+    let queue = &network.queue;
+    let sloped = || {
+        Some(RedSpec {
+            min_segments: queue.red_min_segments?,
+            max_segments: queue.red_max_segments?,
+            max_probability_ppm: (queue.red_max_probability.unwrap_or(0.1) * 1e6).round() as u32,
+        })
+    };
+    queue.ecn_threshold_segments.map(RedSpec::threshold).or_else(sloped)
+}
+
+/// TCP in a group's guests.
+pub fn tcp(group: &VmGroup, mtu_bytes: u32) -> TcpConfig {
+    let (tcp, hz) = (&group.tcp, group.hz());
+    let base = match tcp.era {
+        Era::Current => TcpConfig::current(hz),
+        Era::Paper => TcpConfig::paper(hz),
+    };
+    let options = if tcp.timestamps() { TIMESTAMP_BYTES } else { 0 };
+    let delayed_ack_max = tcp.delayed_ack_max_us.map_or(base.delayed_ack_max, |us| Duration::from_us(u64::from(us)));
+    let mut config = TcpConfig {
+        mss_bytes: mtu_bytes - HEADER_BYTES - options,
+        initial_window_segments: tcp.initial_window_segments.unwrap_or(base.initial_window_segments),
+        rto_min: rto_min(tcp.rto_min_us, base.jiffy, base.rto_min),
+        sack: tcp.sack(),
+        dsack: tcp.sack() && tcp.dsack.unwrap_or(base.dsack),
+        timestamps: tcp.timestamps(),
+        f_rto: tcp.f_rto.unwrap_or(base.f_rto),
+        spurious_response: match tcp.spurious_response() {
+            Response::RateHalving => SpuriousResponse::RateHalving,
+            Response::Undo => SpuriousResponse::Undo,
+        },
+        eifel: tcp.eifel(),
+        tail_loss_probe: tcp.tail_loss_probe(),
+        rack: tcp.rack(),
+        ecn: match (tcp.needs_ecn(), tcp.ecn()) {
+            (true, _) => EcnMode::Dctcp,
+            (false, true) => EcnMode::Classic,
+            (false, false) => EcnMode::Off,
+        },
+        congestion_control: match tcp.congestion_control() {
+            "reno" => CongestionControl::Reno,
+            "dctcp" => CongestionControl::Dctcp,
+            "lldct" => CongestionControl::Lldct,
+            _ => CongestionControl::Cubic,
+        },
+        delayed_ack: tcp.delayed_ack == DelayedAck::On,
+        delayed_ack_min: if delayed_ack_max < base.delayed_ack_min { delayed_ack_max } else { base.delayed_ack_min },
+        delayed_ack_max,
+        receive_buffer_bytes: tcp.receive_buffer_bytes.unwrap_or(base.receive_buffer_bytes),
+        send_buffer_bytes: tcp.send_buffer_bytes.map(u64::from),
+        ..base
+    };
+    while config.receive_window_bytes() >> config.window_scale > MAX_WINDOW {
+        config.window_scale += 1;
+    }
+    config
+}
+
+fn rto_min(asked: RtoMin, jiffy: Duration, default: Duration) -> Duration {
+    let us = match asked {
+        RtoMin::Word(RtoMinWord::Default) => return default,
+        RtoMin::Word(RtoMinWord::Smallest) => SMALLEST_RTO_MIN_US,
+        RtoMin::Us(us) => u64::from(us),
+    };
+    let (asked, tick) = (Duration::from_us(us), jiffy.ps().max(1));
+    Duration::from_ps(asked.ps().div_ceil(tick) * tick)
+}
+
+/// PVTCP's parameters in a group's guests.
+pub fn pvtcp(pvtcp: &Pvtcp) -> PvtcpSettings {
+    let default = PvtcpSettings::default();
+    PvtcpSettings {
+        late_us: pvtcp.late_us.unwrap_or(default.late_us),
+        hold_min_us: pvtcp.hold_min_us.unwrap_or(default.hold_min_us),
+        hold_max_us: pvtcp.hold_max_us.unwrap_or(default.hold_max_us),
+        jit_segments: if pvtcp.quick_ack { QUICK_ACK_SEGMENTS } else { 0 },
+        hold_rto: pvtcp.hold_rto,
+        hold_tlp: pvtcp.hold_tlp,
+        hold_reo: pvtcp.hold_reo,
+        filter_rtt: pvtcp.rtt_filter,
+    }
+}
+
+/// The side of a connection that sends the workload's data.
+pub fn data_side(workload: &Workload) -> Side {
+    match workload {
+        Workload::Strobe { .. } | Workload::RequestResponse { .. } => Side::Acceptor,
+        Workload::Ping { .. } | Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. } => {
+            Side::Opener
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_scenario::format::GuestTcp;
+
+    use super::*;
+
+    fn scenario(network: &str, sender: &str, workload: &str) -> Scenario {
+        let text = format!(
+            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 1000\n{network}\n\
+             [vms.receiver]\n[vms.sender]\n{sender}\n[workload]\nfrom = \"sender\"\n{workload}"
+        );
+        Scenario::from_str(&text, "t.toml").unwrap_or_else(|e| panic!("{e}")).scenario
+    }
+
+    const BULK: &str = "to = \"receiver\"\nkind = \"bulk\"";
+
+    #[test]
+    fn senders_come_first_and_share_hosts() {
+        let scenario = scenario("", "count = 5\nper_host = 2", BULK);
+        let places = places(&scenario);
+        let found: Vec<_> = places.iter().map(|p| (p.name.as_str(), p.guest.0, p.host.0)).collect();
+        assert_eq!(
+            found,
+            [
+                ("sender-0", 0, 0),
+                ("sender-1", 1, 0),
+                ("sender-2", 2, 1),
+                ("sender-3", 3, 1),
+                ("sender-4", 4, 2),
+                ("receiver-0", 5, 3)
+            ]
+        );
+        assert_eq!(topology(&scenario).shape, Shape::Star { hosts: 4 });
+        let members = members(&scenario, &places, 7);
+        assert_eq!((members.from.len(), members.to.len(), members.capacity_bps), (5, 1, 1_000_000_000));
+    }
+
+    #[test]
+    fn links_and_queues_follow_their_keys() {
+        let wide = scenario(
+            "topology = \"leaf-spine\"\nleaves = 9\nspines = 4\nuplink_rate_mbit = 800\ndelay_us = 50\nshared_buffer_kib = 100\nbuffer_alpha = 0.5\n\
+             queue = { discipline = \"priority\", thresholds_bytes = [1000, 2000], ecn_threshold_segments = 20 }",
+            "count = 9",
+            BULK,
+        );
+        let spec = topology(&wide);
+        assert_eq!(spec.shape, Shape::LeafSpine { leaves: 9, spines: 4, hosts_per_leaf: 16 });
+        assert_eq!((spec.edge.rate, spec.core.rate), (Rate::from_mbit(1000), Rate::from_mbit(800)));
+        assert_eq!(spec.core.delay, Duration::from_us(50));
+        assert_eq!(spec.buffer, BufferSpec::Shared { bytes: 102_400, alpha: Alpha { num: 500, den: 1000 } });
+        let red = Some(RedSpec::threshold(20));
+        assert_eq!(spec.edge.queue, QueueSpec::Priority(PrioritySpec { classes: 3, limit: Limit::NONE, red }));
+        let narrow = scenario(
+            "topology = \"dumbbell\"\nedge_rate_mbit = 4000\nbuffer_segments = 64\nqueue = { discipline = \"red\", red_min_segments = 5, red_max_segments = 15, red_max_probability = 0.02 }",
+            "count = 3\nnic_queue_segments = 7",
+            BULK,
+        );
+        let spec = topology(&narrow);
+        assert_eq!(spec.shape, Shape::Dumbbell { left: 3, right: 1 });
+        assert_eq!((spec.edge.rate, spec.core.rate), (Rate::from_mbit(4000), Rate::from_mbit(1000)));
+        let red = Some(RedSpec { min_segments: 5, max_segments: 15, max_probability_ppm: 20_000 });
+        assert_eq!(spec.core.queue, QueueSpec::Fifo { limit: Limit::segments(64), red });
+        assert_eq!(nic(&narrow, &narrow.vms["sender"]).map(|p| p.queue), Some(QueueSpec::drop_tail(7)));
+        assert_eq!(nic(&narrow, &narrow.vms["receiver"]), None);
+    }
+
+    #[test]
+    fn eras_and_keys_make_tcp() {
+        let current = tcp(&VmGroup::default(), 1500);
+        assert_eq!((current.mss_bytes, current.initial_window_segments), (1448, 10));
+        assert!(current.rack && current.tail_loss_probe && current.eifel && current.ecn == EcnMode::Off);
+        let paper = |tcp: GuestTcp| VmGroup { tcp: GuestTcp { era: Era::Paper, ..tcp }, ..VmGroup::default() };
+        let old = tcp(&paper(GuestTcp { rto_min_us: RtoMin::Word(RtoMinWord::Smallest), ..GuestTcp::default() }), 1500);
+        assert_eq!((old.mss_bytes, old.initial_window_segments), (1460, 3));
+        assert_eq!((old.rto_min, old.jiffy), (Duration::from_ms(1), Duration::from_ms(1)));
+        assert_eq!(
+            (old.congestion_control, old.spurious_response),
+            (CongestionControl::Reno, SpuriousResponse::RateHalving)
+        );
+        assert!(!old.rack && !old.tail_loss_probe && !old.eifel && !old.timestamps && old.f_rto && old.sack);
+        let now = GuestTcp {
+            rto_min_us: RtoMin::Us(5000),
+            congestion_control: Some("dctcp".to_owned()),
+            receive_buffer_bytes: Some(64 << 20),
+            delayed_ack_max_us: Some(500),
+            ..GuestTcp::default()
+        };
+        let group = VmGroup { tcp: now, ..VmGroup::default() };
+        let config = tcp(&group, 9000);
+        // Five milliseconds are two ticks of four.
+        assert_eq!((config.rto_min, config.mss_bytes), (Duration::from_ms(8), 8948));
+        assert_eq!((config.ecn, config.congestion_control), (EcnMode::Dctcp, CongestionControl::Dctcp));
+        assert!(config.receive_window_bytes() >> config.window_scale <= MAX_WINDOW && config.window_scale == 10);
+        assert_eq!((config.delayed_ack_min, config.delayed_ack_max), (Duration::from_us(500), Duration::from_us(500)));
+        assert_eq!(tcp(&VmGroup { hz: Some(0), ..group }, 9000).rto_min, Duration::from_ms(5));
+    }
+
+    #[test]
+    fn pvtcp_follows_its_keys() {
+        let found = pvtcp(&Pvtcp { quick_ack: true, hold_tlp: false, late_us: Some(500), ..Pvtcp::default() });
+        assert_eq!((found.jit_segments, found.hold_tlp, found.hold_rto, found.late_us), (3, false, true, 500));
+        assert_eq!(pvtcp(&Pvtcp::default()), PvtcpSettings::default());
+    }
+}

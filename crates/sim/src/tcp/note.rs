@@ -1,0 +1,139 @@
+//! What a connection tells about itself.
+
+use std::ops::{Index, IndexMut};
+
+use crate::time::Duration;
+
+/// Why a reduction of the window was taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UndoKind {
+    /// F-RTO: segments sent before the timeout were acknowledged (RFC 5682).
+    FRto,
+    /// Timestamps: the ACK was for the original (RFC 3522).
+    Eifel,
+    /// DSACKs: every retransmission was one too many.
+    Dsack,
+}
+
+/// Something that a recorder or the application may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The handshake is done.
+    Established,
+    /// There is room in the send buffer for so many bytes.
+    Room(u64),
+    /// An RTT sample went into the estimate.
+    RttSample {
+        /// The sample as measured.
+        measured_us: u32,
+        /// The sample as used.
+        used_us: u32,
+        /// SRTT after it.
+        srtt_us: u32,
+        /// RTO after it.
+        rto: Duration,
+    },
+    /// The retransmission timer ran out.
+    Timeout {
+        /// How often in a row.
+        times: u8,
+    },
+    /// A tail-loss probe was sent.
+    LossProbe,
+    /// A window probe was sent.
+    WindowProbe,
+    /// Fast recovery began.
+    FastRecovery,
+    /// A timeout was found spurious by F-RTO.
+    SpuriousTimeout,
+    /// A reduction was taken back.
+    Undone(UndoKind),
+    /// The window was reduced for marks.
+    Marked,
+}
+
+/// Counters, named as Linux names them or nearly so. Segments if nothing else is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnStats {
+    /// Segments sent, of any kind.
+    pub segments_sent: u64,
+    /// Those with payload, retransmissions included.
+    pub data_segments_sent: u64,
+    /// Those with nothing but an acknowledgement.
+    pub acks_sent: u64,
+    /// RetransSegs.
+    pub retransmitted: u64,
+    /// TCPTimeouts: timeouts, of SYNs too.
+    pub timeouts: u32,
+    /// TCPSpuriousRTOs: found by F-RTO.
+    pub spurious_rtos: u32,
+    /// TCPLossProbes.
+    pub loss_probes: u32,
+    /// TCPLossProbeRecovery: probes that repaired a loss.
+    pub loss_probe_recoveries: u32,
+    /// Window probes.
+    pub window_probes: u32,
+    /// TCPSackRecovery and TCPRenoRecovery.
+    pub fast_recoveries: u32,
+    /// Reductions taken back, by [`UndoKind`].
+    pub undone: Undone,
+    /// ACKs without data that moved nothing while data was outstanding.
+    pub dup_acks_received: u64,
+    /// TCPDSACKRecv.
+    pub dsacks_received: u64,
+    /// TCPDSACKOldSent and TCPDSACKOfoSent.
+    pub dsacks_sent: u64,
+    /// DelayedACKs: sent by the timer.
+    pub delayed_acks: u64,
+    /// Segments received, of any kind.
+    pub segments_received: u64,
+    /// Data segments that brought nothing new.
+    pub duplicates_received: u64,
+    /// Data segments ahead of what was expected.
+    pub out_of_order_received: u64,
+    /// Data segments with a mark.
+    pub marks_received: u64,
+    /// Reductions for marks.
+    pub ecn_reductions: u32,
+}
+
+/// A counter for each [`UndoKind`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Undone([u32; 3]);
+
+impl Undone {
+    /// Of any kind.
+    pub fn total(&self) -> u32 {
+        self.0.iter().sum()
+    }
+}
+
+impl Index<UndoKind> for Undone {
+    type Output = u32;
+    fn index(&self, kind: UndoKind) -> &u32 {
+        &self.0[kind as usize]
+    }
+}
+
+impl IndexMut<UndoKind> for Undone {
+    fn index_mut(&mut self, kind: UndoKind) -> &mut u32 {
+        &mut self.0[kind as usize]
+    }
+}
+
+/// The state of the sender, as `ss -i` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Smoothed RTT, 0 before the first sample.
+    pub srtt_us: u32,
+    /// RTTVAR, four times the mean deviation and at least the RTO's minimum.
+    pub rttvar_us: u32,
+    /// RTO, backoff included.
+    pub rto: Duration,
+    /// Congestion window in segments.
+    pub cwnd: u32,
+    /// Slow-start threshold in segments.
+    pub ssthresh: u32,
+    /// Segments in flight.
+    pub in_flight: u32,
+}

@@ -1,0 +1,108 @@
+//! Reductions that were for nothing, and how they are taken back.
+
+use super::config::{Generation, SpuriousResponse};
+use super::sender::{Acked, State};
+use super::{Connection, Env, Note, UndoKind};
+
+impl Connection {
+    pub(super) fn init_undo(&mut self) {
+        self.snd.undo_marker = Some(self.snd.una);
+        let out = self.snd.board.retransmitted;
+        self.snd.undo_retransmitted = if out == 0 { -1 } else { out as i32 };
+    }
+
+    /// Which evidence there is that the reduction was for nothing.
+    fn may_undo(&self, env: &Env, acked: &Acked) -> Option<UndoKind> {
+        self.snd.undo_marker?;
+        if self.snd.undo_retransmitted == 0 {
+            return Some(UndoKind::Dsack);
+        }
+        self.eifel(env, acked).then_some(UndoKind::Eifel)
+    }
+
+    /// The ACK was sent for something from before the first retransmission.
+    fn eifel(&self, env: &Env, acked: &Acked) -> bool {
+        let echoed = acked.ts_ecr;
+        env.config.eifel
+            && echoed != 0
+            && self.snd.retransmit_stamp.is_some_and(|stamp| (echoed.wrapping_sub(stamp) as i32) < 0)
+    }
+
+    fn undo(&mut self, env: &mut Env, kind: UndoKind, unmark: bool) {
+        if unmark {
+            self.snd.board.unmark_losses();
+        }
+        if self.snd.prior_ssthresh > 0 {
+            let halve = kind == UndoKind::FRto && env.config.spurious_response == SpuriousResponse::RateHalving;
+            if halve {
+                self.window.set_cwnd(self.window.ssthresh());
+            } else {
+                self.window.set_cwnd(self.window.cwnd().max(self.snd.prior_cwnd));
+                self.window.set_ssthresh(self.window.ssthresh().max(self.snd.prior_ssthresh));
+                self.snd.send_cwr = false;
+            }
+            if env.config.generation == Generation::Paper {
+                self.moderate();
+            }
+            if !halve {
+                self.stats.undone[kind] += 1;
+                env.notes.push(Note::Undone(kind));
+            }
+        }
+        self.snd.cwnd_stamp = env.now;
+        self.snd.undo_marker = None;
+        self.snd.rack.advanced = true;
+    }
+
+    /// Everything from before is acknowledged; true if the state is kept until more is.
+    pub(super) fn undo_recovery(&mut self, env: &mut Env, acked: &Acked) -> bool {
+        if let Some(kind) = self.may_undo(env, acked) {
+            self.undo(env, kind, false);
+        }
+        if self.snd.una == self.snd.high && !self.sack && !self.snd.board.queue.is_empty() {
+            return true;
+        }
+        self.state = State::Open;
+        self.snd.f_rto_in_loss = false;
+        if self.snd.board.sacked + self.snd.board.lost > 0 {
+            self.snd.board.unmark_losses();
+        }
+        false
+    }
+
+    pub(super) fn undo_dsack(&mut self, env: &mut Env) -> bool {
+        if self.snd.undo_marker.is_none() || self.snd.undo_retransmitted != 0 {
+            return false;
+        }
+        self.undo(env, UndoKind::Dsack, false);
+        true
+    }
+
+    pub(super) fn undo_partial(&mut self, env: &mut Env, acked: &Acked) -> bool {
+        if self.snd.undo_marker.is_none() || !self.eifel(env, acked) {
+            return false;
+        }
+        if self.snd.board.retransmitted > 0 {
+            return true;
+        }
+        self.undo(env, UndoKind::Eifel, true);
+        self.keep_open(env);
+        true
+    }
+
+    pub(super) fn undo_loss(&mut self, env: &mut Env, acked: &Acked, by_f_rto: bool) -> bool {
+        let kind = if by_f_rto { Some(UndoKind::FRto) } else { self.may_undo(env, acked) };
+        let Some(kind) = kind else { return false };
+        if by_f_rto {
+            self.stats.spurious_rtos += 1;
+            env.notes.push(Note::SpuriousTimeout);
+        }
+        self.undo(env, kind, true);
+        self.snd.timeouts = 0;
+        self.snd.f_rto_in_loss = false;
+        if by_f_rto || self.sack {
+            self.state = State::Open;
+        }
+        true
+    }
+}

@@ -1,0 +1,221 @@
+//! What the VMs do: the processes that run in them, and what they record.
+//!
+//! The kinds mean what the lab's do (`crates/lab/src/guest`): a strobe's requests, for one, are small messages on the connections that the
+//! blocks come back on.
+
+mod bulk;
+mod ping;
+mod poisson;
+mod random;
+mod recording;
+mod request_response;
+mod sizes;
+mod strobe;
+
+pub use random::Random;
+pub use recording::{FlowDone, Recording, Timed};
+pub use sizes::SizeDistribution;
+
+use evenkeel_scenario::format;
+
+use crate::packet::{GuestId, HostId};
+use crate::time::{Duration, Instant};
+
+/// A connection of the workload: both of its ends. Numbers are used again after [`System::close`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u32);
+
+/// An end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The end that opened it.
+    Opener,
+    /// The end that accepted it.
+    Acceptor,
+}
+
+/// What a process can ask of the machine that it runs on, and the workload of the simulation.
+pub trait System {
+    /// The present.
+    fn now(&self) -> Instant;
+
+    /// Opens a connection, with a handshake; [`Workload::on_established`] tells when it is done.
+    fn open(&mut self, from: GuestId, to: GuestId) -> FlowId;
+
+    /// Writes a message, as a blocking write of all of it would. What PIAS and LLDCT count begins anew with each message.
+    fn write(&mut self, flow: FlowId, side: Side, bytes: u64);
+
+    /// Asks for one [`Workload::on_delivered`] as soon as `side` has received `total` bytes in all, also if it has already. Replaces what was
+    /// asked for before.
+    fn expect(&mut self, flow: FlowId, side: Side, total: u64);
+
+    /// Closes both ends. What is on its way is dropped when it arrives, and nothing more is told about the connection.
+    fn close(&mut self, flow: FlowId);
+
+    /// Calls [`Workload::on_call`] at an instant, whatever runs then.
+    fn call_at(&mut self, at: Instant, tag: u32);
+
+    /// Calls [`Workload::on_call`] inside a guest: at an instant, or when its virtual CPU next runs and has dealt with what had waited.
+    fn call_in(&mut self, guest: GuestId, at: Instant, tag: u32);
+
+    /// Sends an ICMP echo request of 64 bytes; [`Workload::on_echo`] tells of the reply.
+    fn ping(&mut self, from: GuestId, to: GuestId, number: u32);
+
+    /// Ends the run after this event.
+    fn stop(&mut self);
+}
+
+/// A VM that takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Which.
+    pub guest: GuestId,
+    /// Where it is.
+    pub host: HostId,
+}
+
+/// Who takes part, and what bounds them.
+#[derive(Clone, Debug)]
+pub struct Members {
+    /// The group that sends.
+    pub from: Vec<Member>,
+    /// The group that receives; the same where all send to each other.
+    pub to: Vec<Member>,
+    /// Bits per second that a load of 1 stands for.
+    pub capacity_bps: u64,
+    /// Seed of all draws.
+    pub seed: u64,
+}
+
+/// A running workload.
+#[derive(Debug)]
+pub struct Workload {
+    kind: Kind,
+    recording: Recording,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Ping(ping::Ping),
+    Bulk(bulk::Bulk),
+    Strobe(strobe::Strobe),
+    Poisson(poisson::Poisson),
+    RequestResponse(request_response::RequestResponse),
+}
+
+/// Draws of when VMs start are from this long, because nothing starts VMs at the same picosecond.
+const START_SPREAD: Duration = Duration::from_ms(1);
+
+impl Workload {
+    /// A workload that has not started; `None` for one that cannot be simulated. Both groups must have members.
+    pub fn new(workload: &format::Workload, members: Members) -> Option<Self> {
+        let kind = match workload {
+            format::Workload::Ping { interval_ms, .. } => {
+                Kind::Ping(ping::Ping::new(&members, Duration::from_ms(u64::from(*interval_ms))))
+            }
+            format::Workload::Bulk { flows, .. } => Kind::Bulk(bulk::Bulk::new(members, *flows)),
+            format::Workload::Strobe { block_kib, requests, .. } => {
+                Kind::Strobe(strobe::Strobe::new(members, u64::from(*block_kib) * 1024, *requests))
+            }
+            format::Workload::Poisson { load, sizes, flows, deadline_ms, persistent, .. } => {
+                Kind::Poisson(poisson::Poisson::new(
+                    members,
+                    &poisson::Settings {
+                        load: *load,
+                        sizes: *sizes,
+                        flows: *flows,
+                        deadline: Duration::from_ms(u64::from(*deadline_ms)),
+                        persistent: *persistent,
+                    },
+                ))
+            }
+            format::Workload::RequestResponse { request_bytes, response_bytes, outstanding, think_time_us, .. } => {
+                Kind::RequestResponse(request_response::RequestResponse::new(
+                    &members,
+                    request_response::Settings {
+                        request_bytes: u64::from(*request_bytes),
+                        response_bytes: u64::from(*response_bytes),
+                        outstanding: *outstanding,
+                        think_time: Duration::from_us(u64::from(*think_time_us)),
+                    },
+                ))
+            }
+            format::Workload::Iperf3 { .. } => return None,
+        };
+        Some(Self { kind, recording: Recording::default() })
+    }
+
+    /// Starts all processes.
+    pub fn start(&mut self, system: &mut impl System) {
+        match &mut self.kind {
+            Kind::Ping(ping) => ping.start(system),
+            Kind::Bulk(bulk) => bulk.start(system),
+            Kind::Strobe(strobe) => strobe.start(system),
+            Kind::Poisson(poisson) => poisson.start(system),
+            Kind::RequestResponse(requests) => requests.start(system),
+        }
+    }
+
+    /// Begins the measured time: what came before is forgotten.
+    pub fn mark(&mut self, system: &mut impl System) {
+        self.recording.mark(system.now());
+        match &mut self.kind {
+            Kind::Strobe(strobe) => strobe.mark(system),
+            Kind::Poisson(poisson) => poisson.mark(),
+            Kind::Ping(_) | Kind::Bulk(_) | Kind::RequestResponse(_) => {}
+        }
+    }
+
+    /// Ends the measured time; what was recorded in it.
+    pub fn collect(&mut self, now: Instant) -> Recording {
+        if let Kind::Poisson(poisson) = &self.kind {
+            poisson.count_unfinished(now, &mut self.recording);
+        }
+        if let Kind::RequestResponse(requests) = &self.kind {
+            requests.count_unfinished(&mut self.recording);
+        }
+        std::mem::take(&mut self.recording)
+    }
+
+    /// The handshake is done, at the opener.
+    pub fn on_established(&mut self, system: &mut impl System, flow: FlowId) {
+        match &mut self.kind {
+            Kind::Ping(_) => {}
+            Kind::Bulk(bulk) => bulk.on_established(system, flow),
+            Kind::Strobe(strobe) => strobe.on_established(system, flow),
+            Kind::Poisson(poisson) => poisson.on_established(system, flow),
+            Kind::RequestResponse(requests) => requests.on_established(system, flow),
+        }
+    }
+
+    /// A side has received as much as was asked for with [`System::expect`].
+    pub fn on_delivered(&mut self, system: &mut impl System, flow: FlowId, side: Side) {
+        match &mut self.kind {
+            Kind::Ping(_) | Kind::Bulk(_) => {}
+            Kind::Strobe(strobe) => strobe.on_delivered(system, &mut self.recording, flow, side),
+            Kind::Poisson(poisson) => poisson.on_delivered(system, &mut self.recording, flow),
+            Kind::RequestResponse(requests) => requests.on_delivered(system, &mut self.recording, flow, side),
+        }
+    }
+
+    /// What was asked for with [`System::call_at`] or [`System::call_in`].
+    pub fn on_call(&mut self, system: &mut impl System, tag: u32) {
+        match &mut self.kind {
+            Kind::Ping(ping) => ping.on_call(system, &mut self.recording, tag),
+            Kind::Bulk(bulk) => bulk.on_call(system, tag),
+            Kind::Strobe(_) => {}
+            Kind::Poisson(poisson) => poisson.on_call(system, tag),
+            Kind::RequestResponse(requests) => requests.on_call(system, tag),
+        }
+    }
+
+    /// The reply to an echo request has come.
+    pub fn on_echo(&mut self, system: &mut impl System, guest: GuestId, number: u32) {
+        if let Kind::Ping(ping) = &mut self.kind {
+            ping.on_echo(system, &mut self.recording, guest, number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Flows that begin at random times between random VMs.
+
+use std::collections::BTreeMap;
+
+use evenkeel_scenario::format::FlowSizes;
+use evenkeel_scenario::metric::SizeClass;
+
+use super::{FlowDone, FlowId, Member, Members, Random, Recording, Side, SizeDistribution, System};
+use crate::packet::GuestId;
+use crate::time::{Duration, Instant};
+
+/// The tag of the next arrival; others are those of flows that wait for their sender to run.
+const ARRIVAL: u32 = u32::MAX;
+
+/// How much, how large, how many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub load: f64,
+    pub sizes: FlowSizes,
+    /// Flows to measure; 0: no limit.
+    pub flows: u32,
+    /// Of small flows; zero: none.
+    pub deadline: Duration,
+    pub persistent: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Poisson {
+    members: Members,
+    random: Random,
+    sizes: SizeDistribution,
+    mean_gap_ps: f64,
+    limit: u32,
+    deadline: Duration,
+    persistent: bool,
+    /// Flows that wait for their sender to run, in slots.
+    arrived: Vec<Option<Arrived>>,
+    free: Vec<u32>,
+    /// By number of the connection.
+    transfers: Vec<Option<Transfer>>,
+    /// Connections without a flow, by sender and receiver.
+    idle: BTreeMap<(GuestId, GuestId), Vec<Idle>>,
+    marked: bool,
+    /// Flows begun after the mark, and how many of these have ended.
+    measured: u32,
+    ended: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    from: GuestId,
+    to: GuestId,
+    bytes: u64,
+}
+
+/// A connection that has had its flow.
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    flow: FlowId,
+    delivered: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    from: GuestId,
+    to: GuestId,
+    bytes: u64,
+    start: Instant,
+    /// What the connection has delivered when the flow is done.
+    total: u64,
+    measured: bool,
+}
+
+impl Poisson {
+    pub(super) fn new(members: Members, settings: &Settings) -> Self {
+        let sizes = SizeDistribution::new(settings.sizes);
+        let flows_per_s = settings.load * members.capacity_bps as f64 / 8.0 / sizes.mean_bytes();
+        Self {
+            random: Random::new(members.seed, 1),
+            members,
+            sizes,
+            mean_gap_ps: 1e12 / flows_per_s,
+            limit: settings.flows,
+            deadline: settings.deadline,
+            persistent: settings.persistent,
+            arrived: Vec::new(),
+            free: Vec::new(),
+            transfers: Vec::new(),
+            idle: BTreeMap::new(),
+            marked: false,
+            measured: 0,
+            ended: 0,
+        }
+    }
+
+    pub(super) fn start(&mut self, system: &mut impl System) {
+        let at = system.now() + self.random.gap(self.mean_gap_ps);
+        system.call_at(at, ARRIVAL);
+    }
+
+    pub(super) fn mark(&mut self) {
+        self.marked = true;
+    }
+
+    pub(super) fn on_call(&mut self, system: &mut impl System, tag: u32) {
+        if tag == ARRIVAL {
+            let arrived = self.draw();
+            let tag = self.free.pop().unwrap_or_else(|| {
+                self.arrived.push(None);
+                self.arrived.len() as u32 - 1
+            });
+            self.arrived[tag as usize] = Some(arrived);
+            system.call_in(arrived.from, system.now(), tag);
+            self.start(system);
+        } else if let Some(arrived) = self.arrived.get_mut(tag as usize).and_then(Option::take) {
+            self.free.push(tag);
+            self.begin(system, arrived);
+        }
+    }
+
+    /// A flow between two VMs on different hosts.
+    fn draw(&mut self) -> Arrived {
+        let Member { guest: from, host } = self.members.from[self.random.below(self.members.from.len())];
+        let to = &self.members.to;
+        // The members of a host stand together, so those of others are what is left without one stretch.
+        let first = to.iter().position(|m| m.host == host).unwrap_or(to.len());
+        let own = to.iter().filter(|m| m.host == host).count();
+        let drawn = self.random.below(to.len() - own);
+        let to = to[if drawn < first { drawn } else { drawn + own }].guest;
+        Arrived { from, to, bytes: self.sizes.quantile_bytes(self.random.unit()) }
+    }
+
+    fn begin(&mut self, system: &mut impl System, arrived: Arrived) {
+        let Arrived { from, to, bytes } = arrived;
+        let measured = self.marked && (self.limit == 0 || self.measured < self.limit);
+        self.measured += u32::from(measured);
+        let mut transfer = Transfer { from, to, bytes, start: system.now(), total: bytes, measured };
+        let flow = match self.idle.get_mut(&(from, to)).and_then(Vec::pop) {
+            Some(idle) => {
+                transfer.total += idle.delivered;
+                system.expect(idle.flow, Side::Acceptor, transfer.total);
+                system.write(idle.flow, Side::Opener, bytes);
+                idle.flow
+            }
+            None => system.open(from, to),
+        };
+        let slot = flow.0 as usize;
+        if self.transfers.len() <= slot {
+            self.transfers.resize(slot + 1, None);
+        }
+        self.transfers[slot] = Some(transfer);
+    }
+
+    pub(super) fn on_established(&mut self, system: &mut impl System, flow: FlowId) {
+        if let Some(transfer) = self.transfers.get(flow.0 as usize).copied().flatten() {
+            system.expect(flow, Side::Acceptor, transfer.total);
+            system.write(flow, Side::Opener, transfer.bytes);
+        }
+    }
+
+    pub(super) fn on_delivered(&mut self, system: &mut impl System, recording: &mut Recording, flow: FlowId) {
+        let Some(transfer) = self.transfers.get_mut(flow.0 as usize).and_then(Option::take) else { return };
+        let Transfer { from, to, bytes, start, total, measured } = transfer;
+        let took = system.now().since(start);
+        if self.persistent {
+            self.idle.entry((from, to)).or_default().push(Idle { flow, delivered: total });
+        } else {
+            system.close(flow);
+        }
+        if measured {
+            self.ended += 1;
+            recording.flow(FlowDone { from, to, bytes, start, took });
+            self.judge(recording, bytes, took);
+            if self.limit > 0 && self.ended == self.limit {
+                system.stop();
+            }
+        }
+    }
+
+    fn judge(&self, recording: &mut Recording, bytes: u64, took: Duration) {
+        if self.deadline > Duration::ZERO {
+            let missed = SizeClass::of(bytes) == SizeClass::Small && took > self.deadline;
+            *recording.missed_deadlines.get_or_insert(0) += u64::from(missed);
+        }
+    }
+
+    pub(super) fn count_unfinished(&self, now: Instant, recording: &mut Recording) {
+        if self.deadline > Duration::ZERO {
+            recording.missed_deadlines.get_or_insert(0);
+        }
+        for transfer in self.transfers.iter().flatten().filter(|t| t.measured) {
+            recording.flows_unfinished += 1;
+            self.judge(recording, transfer.bytes, now.since(transfer.start));
+        }
+    }
+}

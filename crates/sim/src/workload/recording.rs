@@ -1,0 +1,82 @@
+//! What processes record in the measured time.
+
+use crate::packet::GuestId;
+use crate::time::{Duration, Instant};
+
+/// Something that took its time: a block, a ping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timed {
+    /// Where.
+    pub guest: GuestId,
+    /// When it began.
+    pub start: Instant,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// A flow that began in the measured time and ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowDone {
+    /// Who sent.
+    pub from: GuestId,
+    /// Who received.
+    pub to: GuestId,
+    /// Payload.
+    pub bytes: u64,
+    /// When the first byte was written, or asked for.
+    pub start: Instant,
+    /// Until the last byte was received.
+    pub took: Duration,
+}
+
+/// What was recorded in the measured time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    mark: Option<Instant>,
+    /// Blocks of a strobe.
+    pub blocks: Vec<Timed>,
+    /// Pings that were answered.
+    pub pings: Vec<Timed>,
+    /// Pings that were not.
+    pub pings_lost: u64,
+    /// Flows that ended.
+    pub flows: Vec<FlowDone>,
+    /// Flows that did not.
+    pub flows_unfinished: u64,
+    /// Flows that took longer than they had, ended or not; `None` where flows have no deadline.
+    pub missed_deadlines: Option<u64>,
+}
+
+impl Recording {
+    pub(super) fn mark(&mut self, now: Instant) {
+        *self = Self { mark: Some(now), ..Self::default() };
+    }
+
+    /// Whether what begins at this instant is of the measured time.
+    pub(super) fn counts(&self, start: Instant) -> bool {
+        self.mark.is_some_and(|mark| start >= mark)
+    }
+
+    /// A block is complete. One that began before the mark is not of the measured time; likewise pings and flows.
+    pub(super) fn block(&mut self, guest: GuestId, start: Instant, end: Instant) {
+        if self.counts(start) {
+            self.blocks.push(Timed { guest, start, took: end.since(start) });
+        }
+    }
+
+    pub(super) fn ping(&mut self, guest: GuestId, start: Instant, end: Instant) {
+        if self.counts(start) {
+            self.pings.push(Timed { guest, start, took: end.since(start) });
+        }
+    }
+
+    pub(super) fn ping_lost(&mut self, start: Instant) {
+        self.pings_lost += u64::from(self.counts(start));
+    }
+
+    pub(super) fn flow(&mut self, flow: FlowDone) {
+        if self.counts(flow.start) {
+            self.flows.push(flow);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Requests and responses in a closed loop.
+
+use std::collections::BTreeMap;
+
+use super::{FlowDone, FlowId, Members, Random, Recording, START_SPREAD, Side, System};
+use crate::packet::GuestId;
+use crate::time::{Duration, Instant};
+
+/// How large, how many, how often.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub request_bytes: u64,
+    pub response_bytes: u64,
+    pub outstanding: u32,
+    pub think_time: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct RequestResponse {
+    settings: Settings,
+    loops: Vec<Loop>,
+    by_flow: BTreeMap<FlowId, u32>,
+}
+
+/// One request at a time on a connection of its own.
+#[derive(Debug)]
+struct Loop {
+    asker: GuestId,
+    answerer: GuestId,
+    flow: Option<FlowId>,
+    starts: Instant,
+    asked: u64,
+    answered: u64,
+    /// When the request that is under way began.
+    began: Option<Instant>,
+}
+
+impl RequestResponse {
+    pub(super) fn new(members: &Members, settings: Settings) -> Self {
+        let mut random = Random::new(members.seed, 0);
+        let mut loops = Vec::new();
+        for (position, asker) in members.to.iter().enumerate() {
+            for number in 0..settings.outstanding as usize {
+                // Askers take the answerers in turn, and so do the connections of each.
+                let answerer = members.from[(position + number) % members.from.len()];
+                loops.push(Loop {
+                    asker: asker.guest,
+                    answerer: answerer.guest,
+                    flow: None,
+                    starts: Instant::START + random.span(START_SPREAD),
+                    asked: 0,
+                    answered: 0,
+                    began: None,
+                });
+            }
+        }
+        Self { settings, loops, by_flow: BTreeMap::new() }
+    }
+
+    pub(super) fn start(&self, system: &mut impl System) {
+        for (tag, one) in self.loops.iter().enumerate() {
+            system.call_in(one.asker, one.starts, tag as u32);
+        }
+    }
+
+    pub(super) fn on_call(&mut self, system: &mut impl System, tag: u32) {
+        let Some(one) = self.loops.get_mut(tag as usize) else { return };
+        match one.flow {
+            Some(flow) => self.ask(system, tag, flow),
+            None => {
+                let flow = system.open(one.asker, one.answerer);
+                one.flow = Some(flow);
+                self.by_flow.insert(flow, tag);
+            }
+        }
+    }
+
+    pub(super) fn on_established(&mut self, system: &mut impl System, flow: FlowId) {
+        if let Some(tag) = self.by_flow.get(&flow).copied() {
+            system.expect(flow, Side::Acceptor, self.settings.request_bytes);
+            self.ask(system, tag, flow);
+        }
+    }
+
+    fn ask(&mut self, system: &mut impl System, tag: u32, flow: FlowId) {
+        let one = &mut self.loops[tag as usize];
+        one.asked += 1;
+        one.began = Some(system.now());
+        system.expect(flow, Side::Opener, one.asked * self.settings.response_bytes);
+        system.write(flow, Side::Opener, self.settings.request_bytes);
+    }
+
+    pub(super) fn on_delivered(
+        &mut self,
+        system: &mut impl System,
+        recording: &mut Recording,
+        flow: FlowId,
+        side: Side,
+    ) {
+        let Some(tag) = self.by_flow.get(&flow).copied() else { return };
+        let one = &mut self.loops[tag as usize];
+        if side == Side::Acceptor {
+            one.answered += 1;
+            system.expect(flow, Side::Acceptor, (one.answered + 1) * self.settings.request_bytes);
+            system.write(flow, Side::Acceptor, self.settings.response_bytes);
+            return;
+        }
+        let now = system.now();
+        if let Some(start) = one.began.take() {
+            let (from, to, bytes) = (one.answerer, one.asker, self.settings.response_bytes);
+            recording.flow(FlowDone { from, to, bytes, start, took: now.since(start) });
+        }
+        if self.settings.think_time == Duration::ZERO {
+            self.ask(system, tag, flow);
+        } else {
+            system.call_in(one.asker, now + self.settings.think_time, tag);
+        }
+    }
+
+    pub(super) fn count_unfinished(&self, recording: &mut Recording) {
+        let began = self.loops.iter().filter_map(|one| one.began);
+        recording.flows_unfinished = began.filter(|start| recording.counts(*start)).count() as u64;
+    }
+}

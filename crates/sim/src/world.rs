@@ -1,0 +1,344 @@
+//! Everything together: guests, hosts, network and workload, and the loop that lets events happen.
+
+mod conns;
+mod packets;
+mod recorder;
+mod system;
+mod timers;
+
+use std::collections::VecDeque;
+
+use evenkeel_scenario::sweep::splitmix64;
+
+use crate::event::{Event, Events};
+use crate::guest::{Guest, GuestSpec, Task};
+use crate::net::{Network, TopologySpec};
+use crate::packet::{ConnId, GuestId, Packets};
+use crate::tcp::{Connection, Note, Outgoing};
+use crate::time::Instant;
+use crate::workload::{Side, System, Workload};
+use conns::Conns;
+
+pub use recorder::{NoRecorder, Point, Recorder, Way};
+
+/// What the guests' applications do.
+pub trait Application {
+    /// Starts all processes.
+    fn start(&mut self, system: &mut impl System);
+    /// The handshake is done, at the opener.
+    fn on_established(&mut self, system: &mut impl System, flow: crate::workload::FlowId);
+    /// A side has received what was asked for with [`System::expect`].
+    fn on_delivered(&mut self, system: &mut impl System, flow: crate::workload::FlowId, side: Side);
+    /// What was asked for with [`System::call_at`] or [`System::call_in`].
+    fn on_call(&mut self, system: &mut impl System, tag: u32);
+    /// The reply to an echo request has come.
+    fn on_echo(&mut self, system: &mut impl System, guest: GuestId, number: u32);
+}
+
+impl Application for Workload {
+    fn start(&mut self, system: &mut impl System) {
+        Self::start(self, system);
+    }
+    fn on_established(&mut self, system: &mut impl System, flow: crate::workload::FlowId) {
+        Self::on_established(self, system, flow);
+    }
+    fn on_delivered(&mut self, system: &mut impl System, flow: crate::workload::FlowId, side: Side) {
+        Self::on_delivered(self, system, flow, side);
+    }
+    fn on_call(&mut self, system: &mut impl System, tag: u32) {
+        Self::on_call(self, system, tag);
+    }
+    fn on_echo(&mut self, system: &mut impl System, guest: GuestId, number: u32) {
+        Self::on_echo(self, system, guest, number);
+    }
+}
+
+/// Why [`World::run`] has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paused {
+    /// The limit of simulated time.
+    Limit,
+    /// So many events have happened: a moment to report progress.
+    Events,
+    /// A sample is due that was asked for with [`Core::sample_at`].
+    Sample,
+    /// The workload has ended the run.
+    Stopped,
+    /// Nothing will ever happen again.
+    Idle,
+}
+
+/// A workload's call to come.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    At(u32),
+    In(GuestId, u32),
+}
+
+/// All but the workload.
+#[derive(Debug)]
+pub struct Core<R> {
+    now: Instant,
+    /// What is to come.
+    pub events: Events,
+    /// Packets in flight.
+    pub packets: Packets,
+    /// The network.
+    pub net: Network,
+    /// What is recorded.
+    pub recorder: R,
+    guests: Vec<Guest>,
+    conns: Conns,
+    calls: Vec<Call>,
+    free_calls: Vec<u32>,
+    ready: VecDeque<GuestId>,
+    out: Vec<Outgoing>,
+    notes: Vec<Note>,
+    seed: u64,
+    stopped: bool,
+}
+
+/// A simulated world.
+#[derive(Debug)]
+pub struct World<A, R> {
+    /// All but the workload.
+    pub core: Core<R>,
+    /// The workload.
+    pub application: A,
+}
+
+impl<A: Application, R: Recorder> World<A, R> {
+    /// A world at its beginning; guests are numbered in their order. The workload's processes have been started.
+    pub fn new(topology: &TopologySpec, guests: &[GuestSpec], seed: u64, application: A, recorder: R) -> Self {
+        let mut core = Core {
+            now: Instant::START,
+            events: Events::default(),
+            packets: Packets::default(),
+            net: Network::new(topology, seed),
+            recorder,
+            guests: guests.iter().map(Guest::new).collect(),
+            conns: Conns::default(),
+            calls: Vec::new(),
+            free_calls: Vec::new(),
+            ready: VecDeque::new(),
+            out: Vec::new(),
+            notes: Vec::new(),
+            seed: splitmix64(seed),
+            stopped: false,
+        };
+        for (index, guest) in core.guests.iter_mut().enumerate() {
+            if let Some(at) = guest.vcpu.start() {
+                core.events.push(at, Event::Slice(GuestId(index as u32)));
+            }
+        }
+        let mut world = Self { core, application };
+        world.application.start(&mut world.core);
+        world.run_ready();
+        world
+    }
+
+    /// Lets happen what happens up to and at `limit`, but no more than so many events.
+    pub fn run(&mut self, limit: Instant, events: u64) -> Paused {
+        for _ in 0..events {
+            if self.core.stopped {
+                return Paused::Stopped;
+            }
+            match self.core.events.next_at() {
+                None => return Paused::Idle,
+                Some(at) if at > limit => {
+                    self.core.now = limit;
+                    return Paused::Limit;
+                }
+                Some(_) => {}
+            }
+            let Some((at, event)) = self.core.events.pop() else { return Paused::Idle };
+            self.core.now = at;
+            self.core.recorder.event(at, event);
+            if event == Event::Sample {
+                return Paused::Sample;
+            }
+            self.dispatch(event);
+            if !self.core.ready.is_empty() {
+                self.run_ready();
+            }
+        }
+        Paused::Events
+    }
+
+    /// Does something in the name of the workload from outside: to mark the beginning of the measured time, say.
+    pub fn with<T>(&mut self, act: impl FnOnce(&mut A, &mut Core<R>) -> T) -> T {
+        let result = act(&mut self.application, &mut self.core);
+        self.run_ready();
+        result
+    }
+
+    fn dispatch(&mut self, event: Event) {
+        let core = &mut self.core;
+        match event {
+            Event::Arrival(port) => {
+                let landed = core.net.on_arrival(core.now, port, &mut core.packets, &mut core.events);
+                if let Some((_, packet)) = landed {
+                    core.arrive(packet);
+                }
+            }
+            Event::PortFree(port) => core.net.on_port_free(core.now, port, &mut core.packets, &mut core.events),
+            Event::ToGuest(guest) => core.crossed_to_vm(guest),
+            Event::FromGuest(guest) => core.crossed_from_vm(guest),
+            Event::Timer(conn) => core.on_timer_event(conn),
+            Event::Slice(guest) => core.switch(guest),
+            Event::Tick(guest) => core.cpu_done(guest),
+            Event::Release(guest) => core.on_release_event(guest),
+            Event::Workload(number) => self.call(number),
+            Event::Sample => {}
+        }
+    }
+
+    fn call(&mut self, number: u32) {
+        let core = &mut self.core;
+        core.free_calls.push(number);
+        match core.calls[number as usize] {
+            Call::At(tag) => self.application.on_call(core, tag),
+            Call::In(guest, tag) => core.add_task(guest, Task::Call(tag)),
+        }
+    }
+
+    /// Lets guests do what they have to, if they run.
+    fn run_ready(&mut self) {
+        while let Some(guest) = self.core.ready.pop_front() {
+            self.core.guests[guest.0 as usize].is_ready = false;
+            while let Some(task) = self.core.next_task(guest) {
+                self.run_task(guest, task);
+            }
+        }
+    }
+
+    fn run_task(&mut self, guest: GuestId, task: Task) {
+        let Self { core, application } = self;
+        match task {
+            Task::Call(tag) => application.on_call(core, tag),
+            Task::Established(conn) => {
+                if let Some((flow, _)) = core.conns.flow_of(conn) {
+                    application.on_established(core, flow);
+                }
+            }
+            Task::Delivered(conn) => {
+                if let Some((flow, side)) = core.conns.flow_of(conn) {
+                    application.on_delivered(core, flow, side);
+                }
+            }
+            Task::Echo(number) => application.on_echo(core, guest, number),
+            Task::Open(conn) => core.connect(conn),
+            Task::Write(conn, bytes) => core.write_now(conn, bytes),
+            Task::Ping(to, number) => core.ping_now(guest, to, number),
+        }
+    }
+}
+
+impl<R: Recorder> Core<R> {
+    /// The guests, by number.
+    pub fn guests(&self) -> &[Guest] {
+        &self.guests
+    }
+
+    /// A guest, to give its port a mechanism.
+    pub fn guest_mut(&mut self, guest: GuestId) -> Option<&mut Guest> {
+        self.guests.get_mut(guest.0 as usize)
+    }
+
+    /// One end of an open connection.
+    pub fn connection(&self, flow: crate::workload::FlowId, side: Side) -> Option<&Connection> {
+        self.conns.of_flow(flow, side).map(|conn| &self.conns.slots[conn.index as usize].conn)
+    }
+
+    /// Open connections, with the guest of either end: the opener's first.
+    pub fn flows(&self) -> impl Iterator<Item = (crate::workload::FlowId, [GuestId; 2])> + '_ {
+        self.conns.open_flows()
+    }
+
+    /// Makes [`World::run`] return at that instant.
+    pub fn sample_at(&mut self, at: Instant) {
+        self.events.push(at, Event::Sample);
+    }
+
+    fn add_task(&mut self, guest: GuestId, task: Task) {
+        self.guests[guest.0 as usize].tasks.push_back(task);
+        self.make_ready(guest);
+    }
+
+    fn make_ready(&mut self, id: GuestId) {
+        let guest = &mut self.guests[id.0 as usize];
+        if !guest.is_ready && guest.vcpu.is_on() {
+            guest.is_ready = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// What the guest has to do next, once it has dealt with its packets.
+    fn next_task(&mut self, id: GuestId) -> Option<Task> {
+        let guest = &mut self.guests[id.0 as usize];
+        if guest.tasks.is_empty() || !guest.vcpu.is_on() {
+            return None;
+        }
+        if !guest.vcpu.is_free(self.now) || !guest.backlog.is_empty() {
+            self.await_cpu(id);
+            return None;
+        }
+        guest.tasks.pop_front()
+    }
+
+    /// Has the guest looked at when its CPU is done with what it is busy with.
+    fn await_cpu(&mut self, id: GuestId) {
+        let guest = &mut self.guests[id.0 as usize];
+        if !guest.cpu_awaited {
+            guest.cpu_awaited = true;
+            self.events.push(guest.vcpu.busy_until().max(self.now), Event::Tick(id));
+        }
+    }
+
+    fn cpu_done(&mut self, id: GuestId) {
+        self.guests[id.0 as usize].cpu_awaited = false;
+        self.take_backlog(id);
+    }
+
+    /// A slice ends or begins.
+    fn switch(&mut self, id: GuestId) {
+        let now = self.now;
+        let guest = &mut self.guests[id.0 as usize];
+        let was_on = guest.vcpu.is_on();
+        if let Some(pvtcp) = guest.pvtcp.as_mut().filter(|_| was_on) {
+            pvtcp.catch_up(&guest.clock, now, guest.vcpu.off_total());
+        }
+        if let Some(at) = guest.vcpu.switch(now) {
+            self.events.push(at, Event::Slice(id));
+        }
+        if !was_on {
+            self.wake_up(id);
+        }
+    }
+
+    /// What has waited for a virtual CPU happens.
+    fn wake_up(&mut self, id: GuestId) {
+        let guest = &mut self.guests[id.0 as usize];
+        if let Some(pvtcp) = &mut guest.pvtcp {
+            pvtcp.back(&guest.clock, self.now, guest.vcpu.off_total(), guest.received);
+        }
+        let mut due = std::mem::take(&mut guest.due);
+        for conn in due.drain(..) {
+            self.run_timers(conn);
+        }
+        self.guests[id.0 as usize].due = due;
+        self.take_backlog(id);
+        let pvtcp = self.guests[id.0 as usize].pvtcp.as_mut();
+        if pvtcp.is_some_and(|pvtcp| std::mem::take(&mut pvtcp.release_missed)) {
+            self.release(id);
+        }
+    }
+}
+
+/// An end of a connection that is no longer there has no business.
+fn is_current(generation: u32, conn: ConnId) -> bool {
+    generation == conn.generation
+}
+
+#[cfg(test)]
+mod tests;

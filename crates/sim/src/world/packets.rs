@@ -1,0 +1,271 @@
+//! The way of packets through hosts and guests.
+
+use super::{Core, Point, Recorder, Way};
+use crate::event::Event;
+use crate::guest::Task;
+use crate::host::shim::Verdict;
+use crate::packet::Flags;
+use crate::packet::{
+    ConnId, Ecn, FRAME_OVERHEAD_BYTES, GuestId, HEADER_BYTES, HostId, Packet, PacketId, Payload, Segment,
+};
+use crate::tcp::{Connection, Env, Note, Outgoing};
+use crate::workload::Side;
+
+/// The shortest Ethernet frame, preamble and gap included.
+const MIN_WIRE_BYTES: u32 = 84;
+/// An echo request: 64 bytes of ICMP in an IPv4 packet.
+const ECHO_BYTES: u32 = 84;
+
+/// Bytes on the wire of a segment, with the options that Linux sends.
+fn wire_bytes(segment: &Segment) -> u32 {
+    let timestamps = if segment.ts_val != 0 { 12 } else { 0 };
+    let blocks = if segment.sack.count > 0 { 4 + 8 * u32::from(segment.sack.count) } else { 0 };
+    let of_syn = if segment.flags.has(Flags::SYN) { 8 } else { 0 };
+    (FRAME_OVERHEAD_BYTES + HEADER_BYTES + timestamps + blocks + of_syn + segment.payload_bytes).max(MIN_WIRE_BYTES)
+}
+
+impl<R: Recorder> Core<R> {
+    /// A packet has come to a host, for the guest that it names.
+    pub(super) fn arrive(&mut self, id: PacketId) {
+        let to = self.packets[id].guest;
+        let guest = &mut self.guests[to.0 as usize];
+        let Some(port) = &mut guest.port else { return self.take_in(to, id) };
+        if let Some(at) = port.to_vm.enter(self.now + port.delay, id) {
+            self.events.push(at, Event::ToGuest(to));
+        }
+    }
+
+    pub(super) fn crossed_to_vm(&mut self, to: GuestId) {
+        let guest = &mut self.guests[to.0 as usize];
+        let Some(port) = &mut guest.port else { return };
+        let Some((id, next)) = port.to_vm.leave() else { return };
+        if let Some(at) = next {
+            self.events.push(at, Event::ToGuest(to));
+        }
+        port.stats.to_vm += 1;
+        self.recorder.packet(self.now, to, Point::Port, Way::In, &self.packets[id]);
+        if !port.shims.is_empty() && port.shims.on_to_vm(self.now, &mut self.packets[id]) == Verdict::Drop {
+            self.packets.remove(id);
+            return;
+        }
+        self.take_in(to, id);
+    }
+
+    pub(super) fn crossed_from_vm(&mut self, from: GuestId) {
+        let guest = &mut self.guests[from.0 as usize];
+        let Some(port) = &mut guest.port else { return };
+        let Some((id, next)) = port.from_vm.leave() else { return };
+        if let Some(at) = next {
+            self.events.push(at, Event::FromGuest(from));
+        }
+        port.stats.from_vm += 1;
+        self.recorder.packet(self.now, from, Point::Port, Way::Out, &self.packets[id]);
+        if !port.shims.is_empty() && port.shims.on_from_vm(self.now, &mut self.packets[id]) == Verdict::Drop {
+            self.packets.remove(id);
+            return;
+        }
+        let host = guest.host;
+        self.leave(host, id);
+    }
+
+    /// A packet leaves for another host, or stays on this one.
+    fn leave(&mut self, host: HostId, id: PacketId) {
+        if self.packets[id].dst == host {
+            self.arrive(id);
+        } else {
+            self.net.send(self.now, host, id, &mut self.packets, &mut self.events);
+        }
+    }
+
+    /// The guest takes a packet, or it waits.
+    fn take_in(&mut self, to: GuestId, id: PacketId) {
+        let guest = &mut self.guests[to.0 as usize];
+        if guest.vcpu.is_free(self.now) && guest.backlog.is_empty() {
+            return self.receive(to, id);
+        }
+        if let Some(port) = &mut guest.port {
+            if guest.backlog.len() >= port.queue_segments {
+                port.stats.dropped += 1;
+                self.packets.remove(id);
+                return;
+            }
+            port.stats.peak_segments = port.stats.peak_segments.max(guest.backlog.len() as u32 + 1);
+        }
+        guest.backlog.push_back(id);
+        if guest.vcpu.is_on() {
+            self.await_cpu(to);
+        }
+    }
+
+    /// The guest takes packets that have waited, as far as its CPU lets it, and then turns to its applications.
+    pub(super) fn take_backlog(&mut self, id: GuestId) {
+        loop {
+            let guest = &mut self.guests[id.0 as usize];
+            if !guest.vcpu.is_free(self.now) {
+                if guest.vcpu.is_on() && !(guest.backlog.is_empty() && guest.tasks.is_empty()) {
+                    self.await_cpu(id);
+                }
+                return;
+            }
+            let Some(packet) = guest.backlog.pop_front() else { break };
+            self.receive(id, packet);
+        }
+        if !self.guests[id.0 as usize].tasks.is_empty() {
+            self.make_ready(id);
+        }
+    }
+
+    fn receive(&mut self, to: GuestId, id: PacketId) {
+        let packet = self.packets.remove(id);
+        let guest = &mut self.guests[to.0 as usize];
+        guest.received += 1;
+        guest.vcpu.work(self.now, guest.packet_cost);
+        self.recorder.packet(self.now, to, Point::Guest, Way::In, &packet);
+        match packet.payload {
+            Payload::Tcp(conn, segment) => self.receive_segment(conn, &segment, packet.ecn == Ecn::Ce),
+            Payload::Echo { number, reply: true, .. } => self.add_task(to, Task::Echo(number)),
+            Payload::Echo { from, number, reply: false } => self.send_echo(to, from, from, number, true),
+        }
+    }
+
+    fn receive_segment(&mut self, id: ConnId, segment: &Segment, marked: bool) {
+        let now = self.now;
+        let Some(slot) = self.conns.get_mut(id) else { return };
+        let guest = &mut self.guests[slot.guest.0 as usize];
+        if let Some(pvtcp) = &mut guest.pvtcp {
+            if let Some(before) = slot.conn.last_data_at().filter(|_| segment.payload_bytes > 0) {
+                let segments = pvtcp.on_data(&guest.clock, now, guest.vcpu.off_total(), before);
+                if segments > 0 {
+                    slot.conn.quick_ack(segments);
+                }
+            }
+            if !pvtcp.acts() && pvtcp.may_filter(now) {
+                // What the filter would do shows only where it does it: in a copy.
+                let (mut out, mut notes) = (Vec::new(), Vec::new());
+                let filter = Some(pvtcp.filter());
+                let mut env = Env { now, config: &guest.tcp, out: &mut out, notes: &mut notes, filter };
+                slot.conn.clone().on_segment(&mut env, segment, marked);
+                for _ in notes.iter().filter(|note| is_filtered(note)) {
+                    pvtcp.count_filtered();
+                }
+            }
+        }
+        self.call_tcp(id, |conn, env| conn.on_segment(env, segment, marked));
+        let Some(slot) = self.conns.get_mut(id) else { return };
+        if slot.conn.delivered() >= slot.expected {
+            slot.expected = u64::MAX;
+            let guest = slot.guest;
+            self.add_task(guest, Task::Delivered(id));
+        }
+        self.schedule(id);
+    }
+
+    /// Calls one end of a connection that is still there, and does what it wants done. Its timers are left to the caller.
+    pub(super) fn call_tcp(&mut self, id: ConnId, call: impl FnOnce(&mut Connection, &mut Env)) {
+        let slot = &mut self.conns.slots[id.index as usize];
+        let guest = &self.guests[slot.guest.0 as usize];
+        let filter = guest.pvtcp.as_ref().filter(|pvtcp| pvtcp.acts()).map(|pvtcp| pvtcp.filter());
+        let (out, notes) = (&mut self.out, &mut self.notes);
+        call(&mut slot.conn, &mut Env { now: self.now, config: &guest.tcp, out, notes, filter });
+        if !self.notes.is_empty() {
+            self.take_notes(id);
+        }
+        if !self.out.is_empty() {
+            let mut out = std::mem::take(&mut self.out);
+            for outgoing in out.drain(..) {
+                self.send_segment(id, &outgoing);
+            }
+            self.out = out;
+        }
+    }
+
+    fn take_notes(&mut self, id: ConnId) {
+        let slot = &mut self.conns.slots[id.index as usize];
+        let (guest, flow, side) = (slot.guest, slot.flow, slot.side);
+        let mut notes = std::mem::take(&mut self.notes);
+        for note in notes.drain(..) {
+            self.recorder.note(self.now, flow, side, &note);
+            match note {
+                Note::Established if side == Side::Opener => self.add_task(guest, Task::Established(id)),
+                Note::Room(_) => {
+                    let unwritten = std::mem::take(&mut self.conns.slots[id.index as usize].unwritten);
+                    if unwritten > 0 {
+                        self.add_task(guest, Task::Write(id, unwritten));
+                    }
+                }
+                _ => {}
+            }
+            if is_filtered(&note) {
+                if let Some(pvtcp) = &mut self.guests[guest.0 as usize].pvtcp {
+                    pvtcp.count_filtered();
+                }
+            }
+        }
+        self.notes = notes;
+    }
+
+    fn send_segment(&mut self, id: ConnId, outgoing: &Outgoing) {
+        let slot = &self.conns.slots[id.index as usize];
+        let segment = outgoing.segment;
+        let mut class = 0;
+        let mut remaining_bytes = 0;
+        if segment.payload_bytes > 0 {
+            remaining_bytes = slot.conn.remaining().min(u64::from(u32::MAX)) as u32;
+            let thresholds = &self.guests[slot.guest.0 as usize].class_thresholds_bytes;
+            if !thresholds.is_empty() {
+                // Sequence numbers wrap; what is acknowledged does not, and the segment is near it.
+                let first = self.guests[slot.guest.0 as usize].tcp.initial_sequence.wrapping_add(1);
+                let ahead = segment.seq.wrapping_sub(first.wrapping_add(slot.conn.acked() as u32)) as i32;
+                let offset = slot.conn.acked().saturating_add_signed(i64::from(ahead));
+                let of_message = offset.saturating_sub(slot.message_start);
+                class = thresholds.iter().filter(|threshold| of_message >= **threshold).count() as u8;
+            }
+        }
+        let packet = Packet {
+            dst: self.guests[slot.peer_guest.0 as usize].host,
+            guest: slot.peer_guest,
+            flow_hash: slot.flow_hash,
+            wire_bytes: wire_bytes(&segment),
+            class,
+            ecn: outgoing.ecn,
+            remaining_bytes,
+            enqueued: self.now,
+            payload: Payload::Tcp(slot.peer, segment),
+        };
+        self.transmit(slot.guest, packet);
+    }
+
+    pub(super) fn send_echo(&mut self, from: GuestId, to: GuestId, asker: GuestId, number: u32, reply: bool) {
+        let packet = Packet {
+            dst: self.guests[to.0 as usize].host,
+            guest: to,
+            flow_hash: from.0.wrapping_mul(0x9e37_79b9) ^ to.0,
+            wire_bytes: FRAME_OVERHEAD_BYTES + ECHO_BYTES,
+            class: 0,
+            ecn: Ecn::NotEct,
+            remaining_bytes: 0,
+            enqueued: self.now,
+            payload: Payload::Echo { from: asker, number, reply },
+        };
+        self.transmit(from, packet);
+    }
+
+    fn transmit(&mut self, from: GuestId, packet: Packet) {
+        let guest = &mut self.guests[from.0 as usize];
+        guest.sent += 1;
+        guest.vcpu.work(self.now, guest.packet_cost);
+        self.recorder.packet(self.now, from, Point::Guest, Way::Out, &packet);
+        let id = self.packets.insert(packet);
+        let Some(port) = &mut guest.port else {
+            let host = guest.host;
+            return self.leave(host, id);
+        };
+        if let Some(at) = port.from_vm.enter(self.now + port.delay, id) {
+            self.events.push(at, Event::FromGuest(from));
+        }
+    }
+}
+
+fn is_filtered(note: &Note) -> bool {
+    matches!(note, Note::RttSample { measured_us, used_us, .. } if measured_us != used_us)
+}

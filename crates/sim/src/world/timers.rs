@@ -1,0 +1,132 @@
+//! Timers: at the guest's ticks, while it has its core, and when PVTCP lets them.
+
+use evenkeel_algo::pvtcp::Timer;
+
+use super::{Core, Recorder};
+use crate::event::Event;
+use crate::guest::pvtcp::{Backlog, Due, Fate, Held};
+use crate::packet::{ConnId, GuestId};
+use crate::tcp::TimerKind;
+use crate::time::Instant;
+
+const RETRANSMIT_KINDS: [TimerKind; 4] = [TimerKind::Rto, TimerKind::Tlp, TimerKind::Reo, TimerKind::Persist];
+
+fn holdable(kind: TimerKind) -> Option<Timer> {
+    match kind {
+        TimerKind::Rto => Some(Timer::Rto),
+        TimerKind::Tlp => Some(Timer::Tlp),
+        TimerKind::Reo => Some(Timer::Reo),
+        TimerKind::Persist | TimerKind::DelayedAck => None,
+    }
+}
+
+impl<R: Recorder> Core<R> {
+    /// Sees to it that the connection's timers are looked at in time. A later event in the queue is good enough for a later timer.
+    pub(super) fn schedule(&mut self, conn: ConnId) {
+        let slot = &mut self.conns.slots[conn.index as usize];
+        let Some(deadline) = slot.deadline() else { return };
+        let at = self.guests[slot.guest.0 as usize].clock.at_or_after(deadline.max(self.now));
+        if at < slot.timer_at {
+            slot.timer_at = at;
+            self.events.push(at, Event::Timer(conn));
+        }
+    }
+
+    pub(super) fn on_timer_event(&mut self, conn: ConnId) {
+        let now = self.now;
+        let Some(slot) = self.conns.get_mut(conn).filter(|slot| slot.timer_at == now) else { return };
+        slot.timer_at = Instant::NEVER;
+        let guest = &mut self.guests[slot.guest.0 as usize];
+        if guest.vcpu.is_on() {
+            self.run_timers(conn);
+        } else {
+            guest.due.push(conn);
+        }
+    }
+
+    /// Runs those of a connection's timers that are due, and not held back.
+    pub(super) fn run_timers(&mut self, conn: ConnId) {
+        let now = self.now;
+        let Some(slot) = self.conns.get_mut(conn) else { return };
+        let delayed_ack = slot.conn.timer_at(TimerKind::DelayedAck).is_some_and(|at| at <= now);
+        let retransmit = RETRANSMIT_KINDS.into_iter().find_map(|kind| Some((kind, slot.conn.timer_at(kind)?)));
+        let put_off = slot.holds().map(|held| held.expires);
+        if delayed_ack {
+            self.call_tcp(conn, |end, env| end.fire(env, TimerKind::DelayedAck));
+        }
+        if let Some((kind, deadline)) = retransmit {
+            if put_off.unwrap_or(deadline) <= now && !self.hold(conn, kind, deadline, put_off) {
+                self.call_tcp(conn, |end, env| end.fire(env, kind));
+            }
+        }
+        self.schedule(conn);
+    }
+
+    /// Whether PVTCP holds a timer back.
+    fn hold(&mut self, conn: ConnId, kind: TimerKind, deadline: Instant, expires: Option<Instant>) -> bool {
+        let now = self.now;
+        let Some(slot) = self.conns.get_mut(conn) else { return true };
+        let id = slot.guest;
+        let guest = &mut self.guests[id.0 as usize];
+        let (Some(pvtcp), Some(timer)) = (&mut guest.pvtcp, holdable(kind)) else { return false };
+        let off_total = guest.vcpu.off_total();
+        let due = Due { now, clock: &guest.clock, off_total, received: guest.received, expires };
+        let (expires, look_at) = match pvtcp.on_timer(conn, timer, &due) {
+            Fate::Run => return false,
+            Fate::Hold { expires, look_at } => (expires, look_at),
+            Fate::PutOff(expires) => (expires, None),
+        };
+        let stats = slot.conn.stats();
+        slot.held = Some(Held {
+            kind,
+            deadline,
+            expires,
+            acked: slot.conn.acked(),
+            dup_acks: stats.dup_acks_received,
+            sent: stats.data_segments_sent,
+        });
+        if let Some(at) = look_at {
+            self.events.push(at, Event::Release(id));
+        }
+        true
+    }
+
+    pub(super) fn on_release_event(&mut self, id: GuestId) {
+        let guest = &mut self.guests[id.0 as usize];
+        if guest.vcpu.is_on() {
+            self.release(id);
+        } else if let Some(pvtcp) = &mut guest.pvtcp {
+            pvtcp.release_missed = true;
+        }
+    }
+
+    /// Looks at the timers that a guest's PVTCP holds, and runs them if it is time.
+    pub(super) fn release(&mut self, id: GuestId) {
+        let guest = &mut self.guests[id.0 as usize];
+        let Some(pvtcp) = &mut guest.pvtcp else { return };
+        let backlog = Backlog { waiting: guest.backlog.len(), received: guest.received };
+        if let Some(at) = pvtcp.release_at(&guest.clock, self.now, guest.vcpu.off_total(), backlog) {
+            self.events.push(at, Event::Release(id));
+            return;
+        }
+        while let Some(conn) = self.guests[id.0 as usize].pvtcp.as_mut().and_then(|pvtcp| pvtcp.let_go()) {
+            self.let_go(id, conn);
+        }
+    }
+
+    fn let_go(&mut self, id: GuestId, conn: ConnId) {
+        let Some(slot) = self.conns.get_mut(conn) else { return };
+        let stats = slot.conn.stats();
+        let (acked, dup_acks, sent) = (slot.conn.acked(), stats.dup_acks_received, stats.data_segments_sent);
+        let untouched =
+            slot.holds().filter(|h| (h.acked, h.dup_acks, h.sent) == (acked, dup_acks, sent)).map(|h| h.kind);
+        if let Some(pvtcp) = &mut self.guests[id.0 as usize].pvtcp {
+            pvtcp.count_let_go(untouched.is_some());
+        }
+        if let Some(kind) = untouched {
+            slot.held = None;
+            self.call_tcp(conn, |end, env| end.fire(env, kind));
+        }
+        self.schedule(conn);
+    }
+}

@@ -1,0 +1,6 @@
+//! TCP, two ends and a pipe, in virtual time.
+
+mod loss;
+mod pair;
+mod property;
+mod steady;
