@@ -96,7 +96,11 @@ impl From<ReportError> for CliError {
             _ => Exit::Failed,
         };
         let error = Self::new(exit, error.to_string());
-        if exit == Exit::Usage { error.help("name the directory that `evenkeel lab` printed") } else { error }
+        if exit == Exit::Usage {
+            error.help("name the results directory of an `evenkeel lab`, `sim` or `sweep`")
+        } else {
+            error
+        }
     }
 }
 

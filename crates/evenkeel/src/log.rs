@@ -19,7 +19,9 @@ pub fn init(command: &Command) {
 fn default_level(command: &Command) -> &'static str {
     match command {
         Command::Lab(lab) if !lab.is_quiet() && !std::io::stderr().is_terminal() => "info",
-        Command::Sim(Sim { run }) | Command::Sweep(Sweep { run, .. }) if !run.quiet && !std::io::stderr().is_terminal() => {
+        Command::Sim(Sim { run }) | Command::Sweep(Sweep { run, .. })
+            if !run.quiet && !std::io::stderr().is_terminal() =>
+        {
             "info"
         }
         _ => "warn",

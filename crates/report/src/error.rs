@@ -24,7 +24,15 @@ pub enum ReportError {
         /// The file.
         file: PathBuf,
     },
-    /// The report cannot be written.
+    /// A Parquet table cannot be made, or does not hold what it should.
+    #[error("{}: {why}", file.display())]
+    Table {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The report or a table cannot be written.
     #[error("cannot write {}: {source}", file.display())]
     Write {
         /// The file.

@@ -1,9 +1,10 @@
 //! Tables, plots and the self-contained HTML report.
 //!
-//! A results directory holds `meta.json` ([`RunSet`]) and `runs.jsonl` ([`RunRecord`] per line). [`render_text`] prints the table for
+//! A results directory holds `meta.json` ([`RunSet`]) and `runs.jsonl` ([`RunRecord`] per line) or Parquet tables ([`write_parquet`]). [`render_text`] prints the table for
 //! a terminal, [`render_markdown`] the same for the docs, [`render_html`] one file with tables and plots that needs nothing else.
 
 mod clean;
+pub mod columnar;
 mod error;
 mod html;
 mod load;
@@ -18,8 +19,9 @@ use std::path::{Path, PathBuf};
 use evenkeel_scenario::Scenario;
 use evenkeel_scenario::result::{RunRecord, RunSet};
 
+pub use columnar::write_parquet;
 pub use error::ReportError;
-pub use load::{Results, load};
+pub use load::{Results, is_parquet, load};
 
 /// Name of the file that [`write_report`] leaves in the results directory.
 pub const REPORT_FILE: &str = "report.html";

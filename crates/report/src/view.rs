@@ -1,5 +1,7 @@
 //! What the results say, put in order: axes, cells, columns, and the paper's figures beside them.
 
+use std::collections::BTreeMap;
+
 use evenkeel_scenario::Scenario;
 use evenkeel_scenario::format::Axis;
 use evenkeel_scenario::metric::{self, Better, METRICS, Metric};
@@ -126,13 +128,17 @@ impl<'a> View<'a> {
         let axes: Vec<AxisView> = scenario.axes.iter().map(AxisView::of).collect();
         let mut cells: Vec<Cell<'a>> =
             product(&axes).into_iter().map(|labels| Cell { labels, runs: Vec::new() }).collect();
+        // Thousands of cells, each with many runs, are not searched one by one.
+        let mut places: BTreeMap<Vec<String>, usize> =
+            cells.iter().enumerate().map(|(place, cell)| (cell.labels.clone(), place)).collect();
         for record in records {
             let labels: Vec<String> = axes.iter().map(|axis| label_of(record, &axis.name).to_owned()).collect();
-            match cells.iter_mut().find(|cell| cell.labels == labels) {
-                Some(cell) => cell.runs.push(record),
-                // A record of an older version of the scenario: shown, after those that fit.
-                None => cells.push(Cell { labels, runs: vec![record] }),
-            }
+            // A record of an older version of the scenario is shown after those that fit.
+            let place = *places.entry(labels).or_insert_with_key(|labels| {
+                cells.push(Cell { labels: labels.clone(), runs: Vec::new() });
+                cells.len() - 1
+            });
+            cells[place].runs.push(record);
         }
         for cell in &mut cells {
             cell.runs.sort_by_key(|run| run.repetition);

@@ -1,16 +1,16 @@
 //! Reads and writes a directory of results: [`META_FILE`] and [`RUNS_FILE`].
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::Path;
 
 use crate::error::ScenarioError;
-use crate::result::{META_FILE, RUNS_FILE, RunRecord, RunSet};
+use crate::result::{META_FILE, PARQUET_FILES, RUNS_FILE, RunRecord, RunSet};
 
 /// Version of the result schema that this code reads and writes.
 pub const RESULT_SCHEMA: u32 = 1;
 
-/// Makes the directory and begins a set of runs in it. Runs of an earlier set there are removed.
+/// Makes the directory and begins a set of runs in it. Runs of an earlier set there are removed, whatever their format.
 ///
 /// # Errors
 /// [`ScenarioError::Write`].
@@ -18,6 +18,21 @@ pub fn create_results(directory: &Path, set: &RunSet) -> Result<(), ScenarioErro
     fs::create_dir_all(directory).map_err(write_error(directory))?;
     let runs = directory.join(RUNS_FILE);
     File::create(&runs).map_err(write_error(&runs))?;
+    for table in PARQUET_FILES.map(|name| directory.join(name)) {
+        match fs::remove_file(&table) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(write_error(&table)(error)),
+            _ => {}
+        }
+    }
+    write_set(directory, set)
+}
+
+/// Makes the directory and writes its [`META_FILE`].
+///
+/// # Errors
+/// [`ScenarioError::Write`].
+pub fn write_set(directory: &Path, set: &RunSet) -> Result<(), ScenarioError> {
+    fs::create_dir_all(directory).map_err(write_error(directory))?;
     let meta = directory.join(META_FILE);
     let mut text = serde_json::to_string_pretty(set).map_err(|e| write_error(&meta)(e.into()))?;
     text.push('\n');

@@ -51,6 +51,16 @@ fn results_read_back_as_written() {
 }
 
 #[test]
+fn figures_are_read_to_their_last_bit() {
+    let directory = tempfile::tempdir().unwrap();
+    io::create_results(directory.path(), &set()).unwrap();
+    // Their shortest decimals are long: a reader that rounds more than once gets some of them wrong.
+    let records: Vec<RunRecord> = (1..200).map(|n| record("paper", n, f64::from(n) * 57.3 / 1.1e3 + 0.3)).collect();
+    records.iter().for_each(|r| io::append_record(directory.path(), r).unwrap());
+    assert_eq!(io::read_results(directory.path()).unwrap().1, records);
+}
+
+#[test]
 fn errors_name_file_and_line() {
     let directory = tempfile::tempdir().unwrap();
     io::create_results(directory.path(), &set()).unwrap();

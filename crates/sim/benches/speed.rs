@@ -28,7 +28,7 @@ fn top() -> PathBuf {
 
 fn main() {
     println!("{:<58} {:>14}", "Twenty DCTCP senders, one port of 10 Gbit/s, 100 ms", "packets/s");
-    let here = fastest(|| twenty_senders());
+    let here = fastest(twenty_senders);
     println!("{:<58} {:>14.0}", "  evenkeel, data packets per second", here);
     match std::env::var_os("NS3_PEER") {
         Some(peer) => {
@@ -77,7 +77,8 @@ fn world(scenario: &Scenario) -> World<Workload, NoRecorder> {
 /// All groups have network cards with the same queue here.
 fn topology(scenario: &Scenario) -> TopologySpec {
     let network = setup::topology(scenario);
-    let nic = scenario.vms.values().find_map(|group| setup::nic(scenario, group)).unwrap_or_else(|| network.nic.clone());
+    let nic =
+        scenario.vms.values().find_map(|group| setup::nic(scenario, group)).unwrap_or_else(|| network.nic.clone());
     TopologySpec { nic, ..network }
 }
 
@@ -189,7 +190,8 @@ fn idle_flow() -> f64 {
         let scenario = Scenario::from_str(text, "idle.toml").unwrap_or_else(|e| panic!("{e}")).scenario;
         let places = setup::places(&scenario);
         let tcp = Arc::new(setup::tcp(&scenario.vms["a"], scenario.network.mtu_bytes));
-        let guests: Vec<GuestSpec> = places.iter().map(|place| GuestSpec::plain(place.host, Arc::clone(&tcp))).collect();
+        let guests: Vec<GuestSpec> =
+            places.iter().map(|place| GuestSpec::plain(place.host, Arc::clone(&tcp))).collect();
         let mut world = World::new(&topology(&scenario), &guests, SEED, Idle { flows }, NoRecorder);
         world.run(at_ms(1000), u64::MAX);
         resident_bytes() - before

@@ -42,7 +42,10 @@ fn one_testbed_in_all_of_pvtcp() {
         assert_eq!(scenario.network, testbed.network, "{}: [network] differs from fig5a's", file.display());
         for (name, group) in &scenario.vms {
             let at = format!("{}: vms.{name}", file.display());
-            assert_eq!(group.host_delay_us, testbed.vms["sender"].host_delay_us, "{at}.host_delay_us differs from fig5a's");
+            assert_eq!(
+                group.host_delay_us, testbed.vms["sender"].host_delay_us,
+                "{at}.host_delay_us differs from fig5a's"
+            );
             assert_eq!(group.hz(), testbed.vms["sender"].hz(), "{at}.hz differs from fig5a's");
             assert!(same_neighbours(group, core), "{at}.core differs from fig5a's");
         }

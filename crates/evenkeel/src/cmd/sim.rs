@@ -11,8 +11,8 @@ use evenkeel_report::Results;
 use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
 use evenkeel_scenario::sweep::{self, Cell};
 use evenkeel_scenario::{LoadedScenario, Scenario, io, select};
-use evenkeel_sim::sweep::{Identity, Kept, Meter, State, Status, Sweep, SweepError};
 use evenkeel_sim::run::RunError;
+use evenkeel_sim::sweep::{Identity, Kept, Meter, State, Status, Sweep, SweepError};
 use evenkeel_sim::{refuse, run};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -79,8 +79,9 @@ fn identity(loaded: &LoadedScenario, work: &Sweep<'_>) -> Identity {
 fn open(directory: &Path, identity: &Identity, begin: Begin) -> Result<State, CliError> {
     match begin {
         Begin::Afresh => Kept::restart(directory, identity).map(State::Open).map_err(|error| failed(&error)),
-        Begin::GoOn => Kept::go_on(directory, identity)
-            .map_err(|error| failed(&error).help("--restart begins again and removes them; --out names another directory")),
+        Begin::GoOn => Kept::go_on(directory, identity).map_err(|error| {
+            failed(&error).help("--restart begins again and removes them; --out names another directory")
+        }),
     }
 }
 
@@ -120,7 +121,8 @@ fn simulate(
         }
     };
     let meter = Meter::default();
-    let mut progress = Progress::new(!quiet, &loaded.scenario.name, work.simulated_us(|index| !kept.is_finished(index)));
+    let mut progress =
+        Progress::new(!quiet, &loaded.scenario.name, work.simulated_us(|index| !kept.is_finished(index)));
     let outcome = work.execute(kept, &meter, one, |status| {
         if interrupted.load(Ordering::Relaxed) {
             meter.stop();
@@ -158,7 +160,7 @@ fn write(directory: &Path, results: &Results, format: Format) -> Result<(), CliE
             results.records.iter().try_for_each(|record: &RunRecord| io::append_record(directory, record))?;
             Ok(())
         }
-        Format::Parquet => unimplemented!(),
+        Format::Parquet => Ok(evenkeel_report::write_parquet(directory, &results.set, &results.records)?),
     }
 }
 
@@ -191,7 +193,14 @@ impl Progress {
         if self.logged.elapsed() >= LOG_PERIOD {
             self.logged = Instant::now();
             let all_s = self.bar.length().unwrap_or(0) as f64 / 1e6;
-            tracing::info!(finished = status.finished, runs = status.runs, simulated_s, all_s, events = status.events, "simulating");
+            tracing::info!(
+                finished = status.finished,
+                runs = status.runs,
+                simulated_s,
+                all_s,
+                events = status.events,
+                "simulating"
+            );
         }
     }
 

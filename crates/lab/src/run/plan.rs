@@ -109,7 +109,6 @@ mod tests {
         assert_eq!(boots.iter().map(|b| b.cells.len()).collect::<Vec<_>>(), [2, 2]);
     }
 
-
     #[test]
     fn what_is_refused_is_named_with_its_file() {
         let mut scenario = loaded().scenario;

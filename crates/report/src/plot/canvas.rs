@@ -35,12 +35,14 @@ pub(crate) struct Pen<'a> {
 }
 
 impl Canvas {
-    /// A frame with these axes. Tick labels of `x` that are long (names of categories) are broken into lines.
-    pub fn new(wide: bool, x: Scale, y: Scale) -> Self {
+    /// A frame with these axes. Tick labels of `x` that are long (names of categories) are broken into lines; where there is no room for all
+    /// of them, some are left out.
+    pub fn new(wide: bool, mut x: Scale, y: Scale) -> Self {
         let (width, height) = if wide { WIDE } else { NARROW };
         let labels = y.ticks.iter().map(|(_, label)| text_width(label)).max().unwrap_or(0);
         let left = (labels + 12).max(34);
         let right = 14;
+        x.thin(f64::from(label_room(&x)) / f64::from(width - left - right));
         let spacing = tick_spacing(&x, width - left - right);
         let x_labels: Vec<Vec<String>> = x.ticks.iter().map(|(_, label)| wrap(label, spacing - 6)).collect();
         let lines = x_labels.iter().map(Vec::len).max().unwrap_or(1) as i32;
@@ -254,6 +256,13 @@ fn layer(size: (i32, i32), draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>
 /// About how wide a text is, in CSS pixels: there are no font files to measure by.
 fn text_width(text: &str) -> i32 {
     unicode_width::UnicodeWidthStr::width(text) as i32 * 8
+}
+
+/// Room that a tick label on the abscissa needs: numbers cannot be shortened, names can, down to three letters.
+fn label_room(x: &Scale) -> i32 {
+    let numbers = x.ticks.iter().all(|(_, label)| label.parse::<f64>().is_ok());
+    let widest = x.ticks.iter().map(|(_, label)| text_width(label)).max().unwrap_or(0);
+    6 + if numbers { widest } else { widest.min(3 * 8) }
 }
 
 /// Room of one tick label on the abscissa.

@@ -8,6 +8,8 @@ use super::{About, Figure, Panel, full_title};
 use crate::view::View;
 
 const KIND: &str = "lines";
+/// Numbers stand at even distances if two of them are closer than this part of their span.
+const CLOSEST: f64 = 20.0;
 /// Half the distance between two series at one place.
 const ASIDE: i32 = 3 * UNIT / 2;
 
@@ -34,7 +36,7 @@ pub(super) fn figure(
     Figure { title: title.to_owned(), note: grid.note(view), keys: grid.keys(Swatch::Line), panels: panels.collect() }
 }
 
-/// Labels that are all numbers, and not too close for their labels, stand at their value; others at even distances.
+/// Labels that are all numbers, and not too close for their marks, stand at their value; others at even distances.
 fn abscissa(grid: &Grid) -> (Scale, Vec<f64>) {
     let numbers: Option<Vec<f64>> = grid.x.iter().map(|label| label.parse().ok()).collect();
     if let Some(numbers) = numbers.filter(|numbers| apart(numbers)) {
@@ -48,7 +50,7 @@ fn apart(numbers: &[f64]) -> bool {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (Some(&low), Some(&high)) = (sorted.first(), sorted.last()) else { return false };
-    sorted.windows(2).all(|pair| pair[1] - pair[0] >= (high - low) / 8.0)
+    sorted.windows(2).all(|pair| pair[1] - pair[0] >= (high - low) / CLOSEST)
         && high > low
         && high.is_finite()
         && low.is_finite()

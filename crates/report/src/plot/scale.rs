@@ -74,6 +74,20 @@ impl Scale {
         Self { label: label.to_owned(), range: (low - room, high + room), ticks: points.to_vec(), log: false }
     }
 
+    /// Leaves out ticks that are closer than `part` of the axis to the last one that stays, from the low end. What is drawn stays where it is.
+    pub fn thin(&mut self, part: f64) {
+        self.ticks.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let closest = (self.range.1 - self.range.0) * part;
+        let mut last = f64::NEG_INFINITY;
+        self.ticks.retain(|(at, _)| {
+            let stays = at - last >= closest;
+            if stays {
+                last = *at;
+            }
+            stays
+        });
+    }
+
     /// Where a value stands on this axis; nothing for a value that a logarithm has not.
     pub fn position(&self, value: f64) -> Option<f64> {
         match self.log {
@@ -142,6 +156,18 @@ mod tests {
         let scale = Scale::exact("time (ms)", 3.0, 97.0, 5);
         assert_eq!(scale.range, (3.0, 97.0));
         assert_eq!(labels(&scale), ["20", "40", "60", "80"]);
+    }
+
+    #[test]
+    fn ticks_that_are_too_close_are_left_out() {
+        let senders = [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 18, 20].map(|n| (f64::from(n), n.to_string()));
+        let mut scale = Scale::points("senders", &senders);
+        let range = scale.range;
+        scale.thin(0.05);
+        assert_eq!(labels(&scale), ["1", "3", "6", "8", "10", "12", "14", "16", "18", "20"]);
+        scale.thin(0.15);
+        assert_eq!(labels(&scale), ["1", "6", "10", "14", "18"]);
+        assert_eq!(scale.range, range);
     }
 
     #[test]

@@ -85,7 +85,9 @@ impl Kept {
     pub fn restart(directory: &Path, identity: &Identity) -> Result<Self, KeptError> {
         let unfinished = directory.join(UNFINISHED);
         match fs::remove_dir_all(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("cannot remove", &unfinished)(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("cannot remove", &unfinished)(error));
+            }
             _ => {}
         }
         fs::create_dir_all(&unfinished).map_err(failed("cannot make", &unfinished))?;
@@ -112,7 +114,9 @@ impl Kept {
         let mut finished = BTreeSet::new();
         for entry in entries {
             let name = entry.map_err(failed("cannot read", &unfinished))?.file_name();
-            finished.extend(name.to_str().and_then(|name| name.strip_suffix(".json")).and_then(|n| n.parse::<usize>().ok()));
+            finished.extend(
+                name.to_str().and_then(|name| name.strip_suffix(".json")).and_then(|n| n.parse::<usize>().ok()),
+            );
         }
         Ok(State::Open(Self { directory: directory.to_owned(), finished: Mutex::new(finished) }))
     }

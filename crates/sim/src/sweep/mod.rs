@@ -162,8 +162,7 @@ impl Sweep<'_> {
             events: meter.events.load(Ordering::Relaxed),
         };
         std::thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..self.jobs.get().min(waiting.len())).map(|_| scope.spawn(work)).collect();
+            let workers: Vec<_> = (0..self.jobs.get().min(waiting.len())).map(|_| scope.spawn(work)).collect();
             while !workers.iter().all(|worker| worker.is_finished()) {
                 watch(status());
                 std::thread::park_timeout(WATCH);

@@ -25,7 +25,8 @@ const TEXT: &str = r#"
 "#;
 
 fn cells() -> Vec<Cell> {
-    sweep::cells(&Scenario::from_str(TEXT, "t.toml").unwrap_or_else(|e| panic!("{e}"))).unwrap_or_else(|e| panic!("{e}"))
+    sweep::cells(&Scenario::from_str(TEXT, "t.toml").unwrap_or_else(|e| panic!("{e}")))
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn identity(cells: &[Cell], repetitions: u32) -> Identity {

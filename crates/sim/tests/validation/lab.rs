@@ -1,0 +1,160 @@
+//! Against the lab: the same scenario files, and the figures that docs/results has of them.
+
+use std::collections::BTreeMap;
+
+use evenkeel_scenario::metric;
+use evenkeel_scenario::stats::median;
+use evenkeel_scenario::sweep::{Cell, cells};
+
+use crate::{loaded, run, top};
+
+/// Median of the lab's runs, with smallest and largest.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+/// A page's table: the labels of a row, and its figures by metric.
+type Rows = Vec<(Vec<String>, BTreeMap<&'static str, Measured>)>;
+
+fn page(name: &str, axes: usize) -> Rows {
+    let file = top().join("docs/results").join(format!("{name}.md"));
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    let mut lines = text.lines().filter(|line| line.starts_with('|') && !line.starts_with("| ---")).map(columns);
+    let heading = lines.next().unwrap_or_else(|| panic!("{}: no table", file.display()));
+    let metrics: Vec<_> = heading.iter().map(|title| metric_of(title)).collect();
+    lines
+        .map(|row| {
+            let figures =
+                row.iter().zip(&metrics).skip(axes).filter_map(|(cell, metric)| Some(((*metric)?, measured(cell)?)));
+            (row[..axes].iter().map(|label| (*label).to_owned()).collect(), figures.collect())
+        })
+        .collect()
+}
+
+fn columns(line: &str) -> Vec<&str> {
+    line.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+/// The metric under a heading like `goodput (Mbit/s)`.
+fn metric_of(heading: &str) -> Option<&'static str> {
+    let is = |m: &metric::Metric| heading == m.title || heading == format!("{} ({})", m.title, m.unit);
+    metric::METRICS.iter().find(|m| is(m)).map(|m| m.name)
+}
+
+/// `54.5 (54.1–55.3); paper 309.5`, `8.0` or, if there is nothing, `–`.
+fn measured(cell: &str) -> Option<Measured> {
+    let ours = cell.split(';').next()?.trim();
+    let (value, range) = ours.split_once(' ').unwrap_or((ours, ""));
+    let median: f64 = value.parse().ok()?;
+    let ends =
+        range.trim_matches(['(', ')']).split_once('–').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    let (least, most) = ends.unwrap_or((median, median));
+    Some(Measured { median, least, most })
+}
+
+/// Two cells differ in the lab if their runs do not overlap and their medians are at least a quarter apart, and by more than a few events.
+fn differ(a: Measured, b: Measured) -> bool {
+    let apart = a.most < b.least || b.most < a.least;
+    let (small, large) = (a.median.min(b.median), a.median.max(b.median));
+    apart && large > 1.25 * small && large - small > 5.0
+}
+
+/// Runs a scenario at the lab's scale and holds orderings within each era against the lab's. Returns how many pairs there were and those that
+/// came out the other way round.
+fn orderings(scenario: &str, page_name: &str, metrics: &[&str]) -> (usize, Vec<String>) {
+    let loaded = loaded(&format!("scenarios/{scenario}.toml"));
+    let cells: Vec<Cell> = cells(&loaded).unwrap_or_else(|e| panic!("{e}"));
+    let rows = page(page_name, cells[0].labels.len());
+    let labels = |cell: &Cell| cell.labels.iter().map(|(_, label)| label.clone()).collect::<Vec<_>>();
+    let lab = |cell: &Cell| {
+        &rows
+            .iter()
+            .find(|(row, _)| *row == labels(cell))
+            .unwrap_or_else(|| panic!("{page_name}: no row {:?}", labels(cell)))
+            .1
+    };
+    let here: Vec<BTreeMap<String, f64>> = cells
+        .iter()
+        .map(|cell| {
+            let runs: Vec<_> = (0..3).map(|repetition| run(cell, repetition).metrics).collect();
+            let names: Vec<&String> = runs[0].keys().collect();
+            let middle = |name: &str| median(&runs.iter().filter_map(|run| run.get(name).copied()).collect::<Vec<_>>());
+            names.into_iter().filter_map(|name| Some((name.clone(), middle(name)?))).collect()
+        })
+        .collect();
+    let (mut pairs, mut wrong) = (0, Vec::new());
+    for (i, a) in cells.iter().enumerate() {
+        for (j, b) in cells.iter().enumerate().skip(i + 1) {
+            // All but the last axis equal: variants of one experiment.
+            if a.labels[..a.labels.len() - 1] != b.labels[..b.labels.len() - 1] {
+                continue;
+            }
+            for name in metrics {
+                let (Some(x), Some(y)) = (lab(a).get(name), lab(b).get(name)) else { continue };
+                if !differ(*x, *y) {
+                    continue;
+                }
+                pairs += 1;
+                let (p, q) = (here[i][*name], here[j][*name]);
+                if (p < q) != (x.median < y.median) {
+                    let line = format!(
+                        "{name}: {:?} {:?}: lab {} and {}, here {p:.1} and {q:.1}",
+                        labels(a),
+                        labels(b),
+                        x.median,
+                        y.median
+                    );
+                    println!("{line}");
+                    wrong.push(line);
+                }
+            }
+        }
+    }
+    println!("{scenario}: {pairs} pairs differ in the lab, {} of them the other way round here", wrong.len());
+    (pairs, wrong)
+}
+
+#[test]
+fn incast_orders_its_variants_as_the_lab_does() {
+    let (pairs, wrong) = orderings(
+        "pvtcp/fig13-incast",
+        "pvtcp-fig13-incast",
+        &["goodput_mbit", "timeouts_per_s", "needless_per_s", "block_p99_ms"],
+    );
+    assert!(pairs > 20 && wrong.is_empty(), "{pairs} pairs; {}", wrong.join("\n"));
+}
+
+#[test]
+fn one_sender_orders_its_variants_as_the_lab_does() {
+    let (pairs, wrong) = orderings(
+        "pvtcp/table1-one-sender",
+        "pvtcp-table1-one-sender",
+        &["timeouts_per_s", "needless_retransmissions", "tail_loss_probes", "rto_ms"],
+    );
+    assert!(pairs > 10 && wrong.is_empty(), "{pairs} pairs; {}", wrong.join("\n"));
+}
+
+#[test]
+fn port_queues_order_as_in_the_lab() {
+    let (pairs, wrong) =
+        orderings("pvtcp/s31-port-queue", "pvtcp-s31-port-queue", &["goodput_mbit", "port_drops", "timeouts"]);
+    assert!(pairs > 4 && wrong.is_empty(), "{pairs} pairs; {}", wrong.join("\n"));
+}
+
+#[test]
+fn a_page_reads_as_it_is_written() {
+    let rows = page("pvtcp-fig13-incast", 3);
+    assert_eq!(rows.len(), 32);
+    let (labels, figures) = &rows[0];
+    assert_eq!(labels, &["paper-day", "1024 KB", "200 ms"]);
+    let goodput = figures["goodput_mbit"];
+    assert!(goodput.least <= goodput.median && goodput.median <= goodput.most && goodput.most > goodput.least);
+    assert!(
+        figures.contains_key("timeouts_per_s") && figures.contains_key("timeouts"),
+        "headings with a unit and without"
+    );
+    assert!(!figures.contains_key("duplicate_acks"), "a dash is no figure");
+}
