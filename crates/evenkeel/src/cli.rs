@@ -98,7 +98,7 @@ pub struct LabRun {
 ///
 /// Simulates the scenario's machines, hypervisors and network packet by packet, with the same mechanisms that kernels load, at scales that no lab
 /// here reaches. Prints a table and the path of the HTML report. The same scenario and seed give the same results to the byte, whatever
-/// --jobs is. Needs no privileges.
+/// --jobs is. Needs no privileges. It begins afresh, whatever the results directory holds; after Ctrl-C, `evenkeel sweep` goes on.
 #[derive(Debug, Args)]
 pub struct Sim {
     /// What to run, and how.
@@ -109,7 +109,8 @@ pub struct Sim {
 /// Run a scenario in the simulator, and go on where an earlier sweep was interrupted.
 ///
 /// As sim, but runs that are finished in the results directory are kept: after Ctrl-C, a kill or a power cut the same command goes on with
-/// what is missing. What a complete sweep has left is shown again.
+/// what is missing. What a complete sweep has left is shown again. Runs of another scenario text, version, --only or --repetitions are not
+/// mixed with: the command refuses and says what differs.
 #[derive(Debug, Args)]
 pub struct Sweep {
     /// What to run, and how.
@@ -137,9 +138,9 @@ pub struct SimRun {
     /// How many runs at once [default: one per core].
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
-    /// Format of the result files.
-    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
-    pub format: Format,
+    /// Format of the result files [default: jsonl; what a complete sweep has left stays as it is].
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
     /// Print the results as JSON instead of a table.
     #[arg(long)]
     pub json: bool,
@@ -149,11 +150,12 @@ pub struct SimRun {
 }
 
 /// Format of result files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One JSON object per run.
+    /// One JSON object per run, in runs.jsonl.
+    #[default]
     Jsonl,
-    /// Parquet tables of runs, counters, flows, series and packets.
+    /// Parquet tables: runs, counters, flows, series, packets, remarks.
     Parquet,
 }
 
@@ -298,7 +300,7 @@ pub enum Switch {
 /// Print a results directory's table again, and make its HTML report anew.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The directory that `evenkeel lab` wrote.
+    /// The directory that `evenkeel lab`, `sim` or `sweep` wrote, with JSON lines or Parquet tables.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// Print the table as Markdown, and write nothing.

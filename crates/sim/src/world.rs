@@ -143,15 +143,13 @@ impl<A: Application, R: Recorder> World<A, R> {
             if self.core.stopped {
                 return Paused::Stopped;
             }
-            match self.core.events.next_at() {
-                None => return Paused::Idle,
-                Some(at) if at > limit => {
-                    self.core.now = limit;
-                    return Paused::Limit;
+            let Some((at, event)) = self.core.events.pop_before(limit) else {
+                if self.core.events.is_empty() {
+                    return Paused::Idle;
                 }
-                Some(_) => {}
-            }
-            let Some((at, event)) = self.core.events.pop() else { return Paused::Idle };
+                self.core.now = limit;
+                return Paused::Limit;
+            };
             self.core.now = at;
             self.core.recorder.event(at, event);
             if event == Event::Sample {

@@ -80,8 +80,9 @@ MODULE_PARM_DESC(hold_tlp, "Hold tail-loss probes after a wake-up (bool, default
 module_param_named(hold_reo, pvtcp_settings.hold[PVTCP_TIMER_REO], bool, 0644);
 MODULE_PARM_DESC(hold_reo, "Hold RACK's reordering timer after a wake-up (bool, default Y)");
 module_param_named(filter_rtt, pvtcp_settings.filter_rtt, bool, 0644);
-MODULE_PARM_DESC(filter_rtt,
-		 "Keep RTT samples that a wake-up has spoilt away from SRTT and RTTVAR (bool, default Y)");
+MODULE_PARM_DESC(
+	filter_rtt,
+	"Keep RTT samples that a wake-up has spoilt away from SRTT and RTTVAR (bool, default Y)");
 
 static const char *const mode_names[] = {
 	[MODE_OFF] = "off",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use evenkeel_report::Results;
+use evenkeel_report::{ReportError, Results};
 use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
 use evenkeel_scenario::sweep::{self, Cell};
 use evenkeel_scenario::{LoadedScenario, Scenario, io, select};
@@ -37,29 +37,52 @@ pub enum Begin {
 pub fn run(arguments: SimRun, begin: Begin) -> Result<(), CliError> {
     let loaded = Scenario::load(&arguments.scenario)?;
     let cells = select::select(sweep::cells(&loaded)?, &arguments.only, &loaded)?;
-    for cell in &cells {
-        refuse::check(&cell.scenario).map_err(|refused| {
-            CliError::new(Exit::Usage, format!("{}: {refused}", loaded.file.display()))
-                .help("change the scenario, or run it with `evenkeel lab`")
-        })?;
-    }
+    cells.iter().try_for_each(|cell| check(cell, &loaded))?;
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&loaded.scenario.name));
     let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let work = Sweep { cells: &cells, repetitions: arguments.repetitions.unwrap_or(loaded.scenario.repetitions), jobs };
     let kept = match open(&directory, &identity(&loaded, &work), begin)? {
         State::Open(kept) => kept,
-        State::Complete => return report::show(&directory, arguments.json),
+        State::Complete => return show_complete(&directory, &arguments),
     };
     let started = jiff::Timestamp::now();
-    simulate(&work, &kept, &loaded, &directory, arguments.quiet)?;
+    simulate(&work, &kept, &loaded, arguments.quiet)?;
     let results = Results {
         set: run_set(&loaded, started),
         scenario: loaded.scenario.clone(),
         records: kept.records().map_err(|error| failed(&error))?,
     };
-    write(&directory, &results, arguments.format)?;
+    write(&directory, &results, arguments.format.unwrap_or_default())?;
     kept.complete().map_err(|error| failed(&error))?;
     report::write_and_show(&directory, &results, arguments.json)
+}
+
+fn check(cell: &Cell, loaded: &LoadedScenario) -> Result<(), CliError> {
+    let Err(refused) = refuse::check(&cell.scenario) else { return Ok(()) };
+    let labels: Vec<String> = cell.labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
+    // Where an axis makes it so, the file's own setting would mislead.
+    let by_axis = refuse::check(&loaded.scenario).as_ref() != Err(&refused);
+    let place = if by_axis { format!(" (in the cell {})", labels.join(", ")) } else { String::new() };
+    Err(CliError::new(Exit::Usage, format!("{}: {refused}{place}", loaded.file.display()))
+        .help("change the scenario, or run it with `evenkeel lab`"))
+}
+
+/// All runs are there: shows them, in the wanted format.
+fn show_complete(directory: &Path, arguments: &SimRun) -> Result<(), CliError> {
+    let damaged = |error: ReportError| CliError::from(error).help("--restart runs the sweep again");
+    let results = evenkeel_report::load(directory).map_err(damaged)?;
+    let present = if evenkeel_report::is_parquet(directory) { Format::Parquet } else { Format::Jsonl };
+    if let Some(wanted) = arguments.format.filter(|format| *format != present) {
+        write(directory, &results, wanted)?;
+    }
+    if !arguments.quiet {
+        eprintln!(
+            "{}: all {} runs are there already; --restart runs them again",
+            directory.display(),
+            results.records.len()
+        );
+    }
+    report::write_and_show(directory, &results, arguments.json)
 }
 
 /// Beside the lab's results of a scenario of the same name.
@@ -89,13 +112,7 @@ fn failed(error: &dyn std::fmt::Display) -> CliError {
     CliError::new(Exit::Failed, error.to_string())
 }
 
-fn simulate(
-    work: &Sweep<'_>,
-    kept: &Kept,
-    loaded: &LoadedScenario,
-    directory: &Path,
-    quiet: bool,
-) -> Result<(), CliError> {
+fn simulate(work: &Sweep<'_>, kept: &Kept, loaded: &LoadedScenario, quiet: bool) -> Result<(), CliError> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))
@@ -129,16 +146,19 @@ fn simulate(
         }
         progress.show(status);
     });
-    progress.finish();
+    progress.finish(!quiet && outcome.is_ok());
     outcome.map_err(|error| match error {
-        SweepError::Stopped { .. } => CliError::new(Exit::Interrupted, error.to_string()).help(format!(
-            "`evenkeel sweep {} --out {}` goes on with the rest",
-            loaded.file.display(),
-            directory.display()
-        )),
+        SweepError::Stopped { .. } => CliError::new(Exit::Interrupted, error.to_string())
+            .help(format!("`{}` goes on with the rest", command_line(going_on(std::env::args().skip(1))))),
         SweepError::Run { .. } => CliError::new(Exit::Usage, format!("{}: {error}", loaded.file.display())),
         SweepError::Kept(error) => failed(&error),
     })
+}
+
+/// The arguments that go on with what these have begun.
+fn going_on(arguments: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+    let sweep = |(place, argument): (usize, String)| if place == 0 { "sweep".to_owned() } else { argument };
+    arguments.filter(|argument| argument != "--restart").enumerate().map(sweep)
 }
 
 fn run_set(loaded: &LoadedScenario, started: jiff::Timestamp) -> RunSet {
@@ -169,6 +189,7 @@ struct Progress {
     bar: ProgressBar,
     begun: Instant,
     logged: Instant,
+    last: Option<Status>,
 }
 
 impl Progress {
@@ -179,32 +200,62 @@ impl Progress {
         let template = "{prefix}: [{bar:24}] {msg} ({elapsed} gone, {eta} left)";
         bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
         let begun = Instant::now();
-        Self { bar, begun, logged: begun }
+        Self { bar, begun, logged: begun, last: None }
     }
 
     fn show(&mut self, status: Status) {
-        let simulated_s = status.simulated_us as f64 / 1e6;
-        let rate = status.events as f64 / 1e6 / self.begun.elapsed().as_secs_f64().max(1e-3);
+        self.last = Some(status);
         self.bar.set_position(status.simulated_us);
-        self.bar.set_message(format!(
-            "{} of {} runs, {simulated_s:.1} s simulated, {rate:.1} M events/s",
-            status.finished, status.runs
-        ));
+        self.bar.set_message(format!("{} of {} runs, {}", status.finished, status.runs, self.pace(status)));
         if self.logged.elapsed() >= LOG_PERIOD {
             self.logged = Instant::now();
-            let all_s = self.bar.length().unwrap_or(0) as f64 / 1e6;
-            tracing::info!(
-                finished = status.finished,
-                runs = status.runs,
-                simulated_s,
-                all_s,
-                events = status.events,
-                "simulating"
-            );
+            tracing::info!("{} of {} runs, {}{}", status.finished, status.runs, self.pace(status), self.left(status));
         }
     }
 
-    fn finish(&self) {
+    /// `12.0 s simulated, 8.1 M events/s`.
+    fn pace(&self, status: Status) -> String {
+        let rate = status.events as f64 / 1e6 / self.begun.elapsed().as_secs_f64().max(1e-3);
+        format!("{:.1} s simulated, {rate:.1} M events/s", status.simulated_us as f64 / 1e6)
+    }
+
+    /// For a log, which has no bar that knows.
+    fn left(&self, status: Status) -> String {
+        let all_us = self.bar.length().unwrap_or(0);
+        if status.simulated_us == 0 {
+            return String::new();
+        }
+        let share = all_us.saturating_sub(status.simulated_us) as f64 / status.simulated_us as f64;
+        format!(", {:.0} s left", self.begun.elapsed().as_secs_f64() * share)
+    }
+
+    /// Takes the line away; says what was done if `told`.
+    fn finish(&self, told: bool) {
         self.bar.finish_and_clear();
+        if let Some(status) = self.last.filter(|_| told) {
+            let took = self.begun.elapsed().as_secs_f64();
+            eprintln!("{}: {} runs, {}, in {took:.1} s", self.bar.prefix(), status.runs, self.pace(status));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_interrupted_can_be_gone_on_with() {
+        let line = |words: &[&str]| command_line(going_on(words.iter().map(|w| (*w).to_owned())));
+        assert_eq!(
+            line(&["sim", "a b.toml", "--only", "rto=8 ms", "--repetitions", "3"]),
+            "evenkeel sweep 'a b.toml' --only 'rto=8 ms' --repetitions 3"
+        );
+        assert_eq!(line(&["sweep", "--restart", "a.toml", "--out", "o"]), "evenkeel sweep a.toml --out o");
+    }
+
+    #[test]
+    fn results_of_sim_stand_beside_the_labs() {
+        assert_eq!(default_directory("sim/pvtcp/fig4"), Path::new("results/sim/pvtcp/fig4"));
+        assert_eq!(default_directory("pvtcp/fig4-rtt"), Path::new("results/sim/pvtcp/fig4-rtt"));
     }
 }

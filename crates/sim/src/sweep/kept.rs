@@ -1,11 +1,11 @@
 //! Finished runs on disk, until all of a sweep are there.
 //!
 //! A results directory has `sweep.json`, which says what is being run, and `unfinished/` with one file per finished run. Each is written
-//! beside and renamed, so that a kill leaves whole files only.
+//! beside and renamed, so that a kill leaves whole files only; one that is damaged all the same counts as not there.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -28,6 +28,30 @@ pub struct Identity {
     pub cells: Vec<Vec<(String, String)>>,
     /// How often each is run.
     pub repetitions: u32,
+}
+
+impl Identity {
+    /// The number of the run that a file is of, if it is one of this sweep.
+    fn index_of(&self, path: &Path) -> Option<usize> {
+        let name = path.file_name()?.to_str()?.strip_suffix(".json")?;
+        let runs = self.cells.len() * self.repetitions as usize;
+        name.parse().ok().filter(|index| *index < runs && name == file_stem(*index))
+    }
+
+    /// Whether a record is of the run with this number.
+    fn is_run(&self, index: usize, record: &RunRecord) -> bool {
+        let cell = self.cells.get(index % self.cells.len().max(1));
+        cell == Some(&record.cell) && record.repetition as usize == index / self.cells.len().max(1)
+    }
+}
+
+fn file_stem(index: usize) -> String {
+    format!("{index:06}")
+}
+
+/// That there is nothing to remove is no error.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// What is in a results directory.
@@ -83,22 +107,20 @@ impl Kept {
     /// # Errors
     /// [`KeptError::Io`].
     pub fn restart(directory: &Path, identity: &Identity) -> Result<Self, KeptError> {
-        let unfinished = directory.join(UNFINISHED);
-        match fs::remove_dir_all(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed("cannot remove", &unfinished)(error));
-            }
-            _ => {}
-        }
+        let (file, unfinished) = (directory.join(SWEEP_FILE), directory.join(UNFINISHED));
+        // The file goes first: without it nothing is taken for a sweep, whenever this is killed.
+        gone(fs::remove_file(&file)).map_err(failed("cannot remove", &file))?;
+        gone(fs::remove_dir_all(&unfinished)).map_err(failed("cannot remove", &unfinished))?;
         fs::create_dir_all(&unfinished).map_err(failed("cannot make", &unfinished))?;
-        write(&directory.join(SWEEP_FILE), identity)?;
+        write(&file, identity)?;
         Ok(Self { directory: directory.to_owned(), finished: Mutex::default() })
     }
 
-    /// Goes on with a sweep, or begins it.
+    /// Goes on with a sweep, or begins it. Runs that cannot be read are not finished.
     ///
     /// # Errors
-    /// [`KeptError::Other`] if the directory holds another sweep, or another version's; [`KeptError::Damaged`] and [`KeptError::Io`].
+    /// [`KeptError::Other`] if the directory holds another sweep, or another version's; [`KeptError::Damaged`] for a `sweep.json` that cannot be
+    /// read; [`KeptError::Io`].
     pub fn go_on(directory: &Path, identity: &Identity) -> Result<State, KeptError> {
         let Some(present) = read::<Identity>(&directory.join(SWEEP_FILE))? else {
             return Ok(State::Open(Self::restart(directory, identity)?));
@@ -113,10 +135,13 @@ impl Kept {
         };
         let mut finished = BTreeSet::new();
         for entry in entries {
-            let name = entry.map_err(failed("cannot read", &unfinished))?.file_name();
-            finished.extend(
-                name.to_str().and_then(|name| name.strip_suffix(".json")).and_then(|n| n.parse::<usize>().ok()),
-            );
+            let path = entry.map_err(failed("cannot read", &unfinished))?.path();
+            let Some(index) = identity.index_of(&path) else { continue };
+            match read::<RunRecord>(&path) {
+                Ok(Some(record)) if identity.is_run(index, &record) => _ = finished.insert(index),
+                Ok(_) | Err(KeptError::Damaged { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(State::Open(Self { directory: directory.to_owned(), finished: Mutex::new(finished) }))
     }
@@ -156,7 +181,7 @@ impl Kept {
     }
 
     fn file(&self, index: usize) -> PathBuf {
-        self.directory.join(UNFINISHED).join(format!("{index:06}.json"))
+        self.directory.join(UNFINISHED).join(format!("{}.json", file_stem(index)))
     }
 }
 
@@ -180,7 +205,10 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeptErro
 fn write(path: &Path, value: &impl Serialize) -> Result<(), KeptError> {
     let unfinished = path.with_extension("part");
     let bytes = serde_json::to_vec(value).map_err(|error| failed("cannot write", path)(error.into()))?;
-    fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path)).map_err(failed("cannot write", path))
+    // Synced before it gets its name: after a power cut, what has the name is whole.
+    let synced =
+        fs::File::create(&unfinished).and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
+    synced.and_then(|()| fs::rename(&unfinished, path)).map_err(failed("cannot write", path))
 }
 
 fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, KeptError> {

@@ -161,9 +161,17 @@ impl Sweep<'_> {
             simulated_us: meter.simulated_us.load(Ordering::Relaxed),
             events: meter.events.load(Ordering::Relaxed),
         };
+        let threads = self.jobs.get().min(waiting.len());
+        let (caller, working) = (std::thread::current(), AtomicUsize::new(threads));
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.jobs.get().min(waiting.len())).map(|_| scope.spawn(work)).collect();
-            while !workers.iter().all(|worker| worker.is_finished()) {
+            let until_done = || {
+                work();
+                working.fetch_sub(1, Ordering::Relaxed);
+                caller.unpark();
+            };
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(until_done)).collect();
+            // A thread that panics counts nothing down; the scope passes its panic on.
+            while working.load(Ordering::Relaxed) > 0 && !workers.iter().all(|worker| worker.is_finished()) {
                 watch(status());
                 std::thread::park_timeout(WATCH);
             }

@@ -137,13 +137,70 @@ fn a_failed_run_names_its_cell_and_ends_the_sweep() {
 }
 
 #[test]
-fn a_damaged_run_is_named() {
+fn only_whole_runs_of_this_sweep_count_as_finished() {
     let directory = tempfile::tempdir().unwrap();
     let cells = cells();
     let identity = identity(&cells, 1);
     let kept = open(directory.path(), &identity);
-    kept.keep(0, &record(&cells[0], 0)).unwrap();
-    std::fs::write(directory.path().join("unfinished/000000.json"), "{").unwrap();
-    let error = open(directory.path(), &identity).records().unwrap_err().to_string();
-    assert!(error.contains("000000.json is damaged"), "{error}");
+    for (index, cell) in cells.iter().enumerate() {
+        kept.keep(index, &record(cell, 0)).unwrap();
+    }
+    let unfinished = directory.path().join("unfinished");
+    std::fs::write(unfinished.join("000000.json"), "{").unwrap();
+    std::fs::copy(unfinished.join("000002.json"), unfinished.join("000001.json")).unwrap();
+    std::fs::copy(unfinished.join("000002.json"), unfinished.join("000003.json")).unwrap();
+    std::fs::copy(unfinished.join("000002.json"), unfinished.join("2.json")).unwrap();
+    std::fs::write(unfinished.join("000001.part"), "{").unwrap();
+    let kept = open(directory.path(), &identity);
+    assert_eq!([0, 1, 2, 3].map(|index| kept.is_finished(index)), [false, false, true, false]);
+    // What is not whole is run again and replaced.
+    let sweep = Sweep { cells: &cells, repetitions: 1, jobs: NonZeroUsize::MIN };
+    sweep.execute::<String>(&kept, &Meter::default(), |c, r, _| Ok(Some(record(c, r))), |_| {}).unwrap();
+    assert_eq!(kept.records().unwrap(), cells.iter().map(|cell| record(cell, 0)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_damaged_sweep_file_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("sweep.json"), "{").unwrap();
+    let error = Kept::go_on(directory.path(), &identity(&cells(), 1)).unwrap_err().to_string();
+    assert!(error.contains("sweep.json is damaged"), "{error}");
+}
+
+/// Each way in which beginning again can be killed half-way leaves something that can be gone on with, and never looks complete.
+#[test]
+fn a_restart_that_was_killed_is_not_taken_for_complete() {
+    let cells = cells();
+    let identity = identity(&cells, 1);
+    let after_a_kill = |prepare: &dyn Fn(&Path)| {
+        let directory = tempfile::tempdir().unwrap();
+        open(directory.path(), &identity).keep(0, &record(&cells[0], 0)).unwrap();
+        prepare(directory.path());
+        open(directory.path(), &identity).is_finished(0)
+    };
+    let file = |directory: &Path| std::fs::remove_file(directory.join("sweep.json")).unwrap();
+    let runs = |directory: &Path| std::fs::remove_dir_all(directory.join("unfinished")).unwrap();
+    assert!(after_a_kill(&|_| {}));
+    assert!(!after_a_kill(&|directory| file(directory)));
+    assert!(!after_a_kill(&|directory| (file(directory), runs(directory)).0));
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let cells = cells();
+    let identity = identity(&cells, 4);
+    let results = [1, 2, 7].map(|jobs| {
+        let directory = tempfile::tempdir().unwrap();
+        let kept = open(directory.path(), &identity);
+        let sweep = Sweep { cells: &cells, repetitions: 4, jobs: NonZeroUsize::new(jobs).unwrap() };
+        let run = |cell: &Cell, repetition, _: &Meter| {
+            // The first run ends last.
+            let first = repetition == 0 && cell.labels[0].1 == "10";
+            std::thread::sleep(Duration::from_millis(if first { 30 } else { 1 }));
+            Ok::<_, String>(Some(record(cell, repetition)))
+        };
+        sweep.execute(&kept, &Meter::default(), run, |_| {}).unwrap();
+        serde_json::to_string(&kept.records().unwrap()).unwrap()
+    });
+    assert!(results[0] == results[1] && results[1] == results[2]);
 }

@@ -1,7 +1,13 @@
 //! What happens, and when: the queue of future events.
+//!
+//! [`Events`] is the fastest of the queues below, by `benches/event_queue.rs`; the others are there to be measured against it, and to test it.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+pub mod binary;
+pub mod quaternary;
+pub mod radix;
+#[cfg(test)]
+mod tests;
+pub mod wheel;
 
 use crate::packet::{ConnId, GuestId};
 use crate::time::Instant;
@@ -35,31 +41,58 @@ pub enum Event {
     Sample,
 }
 
-/// Future events, in the order of their time; those of one instant in the order in which they were put in.
-#[derive(Debug, Default)]
-pub struct Events {
-    heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,
-    number: u64,
-    popped: u64,
+/// What keeps events in order: of those of one instant, the one that was put in first comes out first. No event may be earlier than one
+/// that came out before.
+pub trait Order: Default {
+    /// Puts in an event.
+    fn push(&mut self, at: Instant, event: Event);
+    /// Takes the next event out if it is no later than `end`.
+    fn pop_before(&mut self, end: Instant) -> Option<(Instant, Event)>;
+    /// When the next event is.
+    fn next_at(&self) -> Option<Instant>;
 }
 
-impl Events {
-    /// Puts in an event.
+/// Future events, in the order of their time; those of one instant in the order in which they were put in.
+pub type Events = Agenda<wheel::Wheel>;
+
+/// A queue of future events, with counts.
+#[derive(Debug, Default)]
+pub struct Agenda<Q> {
+    order: Q,
+    waiting: usize,
+    popped: u64,
+    last: Instant,
+}
+
+impl<Q: Order> Agenda<Q> {
+    /// Puts in an event, no earlier than the last that was taken out.
+    #[inline]
     pub fn push(&mut self, at: Instant, event: Event) {
-        self.heap.push(Reverse((at, self.number, event)));
-        self.number += 1;
+        debug_assert!(at >= self.last, "{event:?} at {at:?}, before {:?}", self.last);
+        debug_assert!(at != Instant::NEVER, "{event:?} never happens");
+        self.order.push(at, event);
+        self.waiting += 1;
     }
 
     /// Takes the next event out.
+    #[inline]
     pub fn pop(&mut self) -> Option<(Instant, Event)> {
-        let Reverse((at, _, event)) = self.heap.pop()?;
+        self.pop_before(Instant::NEVER)
+    }
+
+    /// Takes the next event out if it is at or before `end`. Cheaper than to ask [`Self::next_at`] first.
+    #[inline]
+    pub fn pop_before(&mut self, end: Instant) -> Option<(Instant, Event)> {
+        let (at, event) = self.order.pop_before(end)?;
+        self.waiting -= 1;
         self.popped += 1;
+        self.last = at;
         Some((at, event))
     }
 
-    /// When the next event is.
+    /// When the next event is. May have to search.
     pub fn next_at(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse((at, _, _))| *at)
+        self.order.next_at()
     }
 
     /// How many events were taken out.
@@ -69,11 +102,20 @@ impl Events {
 
     /// How many are waiting.
     pub fn len(&self) -> usize {
-        self.heap.len()
+        self.waiting
     }
 
     /// Whether none is waiting.
     pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.waiting == 0
     }
 }
+
+/// What a queue keeps of an event where its place does not tell the order: 24 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: Instant,
+    event: Event,
+}
+
+const _: () = assert!(size_of::<Entry>() <= 24);

@@ -1,0 +1,285 @@
+//! `evenkeel sim` and `evenkeel sweep` as a user types them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Two axes, eight cells; a run takes milliseconds.
+const SMALL: &str = r#"
+schema = 1
+name = "small"
+title = "Two machines"
+duration_ms = 100
+repetitions = 2
+[network]
+rate_mbit = 100
+[vms.a]
+[vms.b]
+[workload]
+kind = "bulk"
+from = "a"
+to = "b"
+[[axes]]
+name = "rate"
+key = "network.rate_mbit"
+values = [10, 20, 30, 40]
+[[axes]]
+name = "cc"
+key = "vms.a.tcp.congestion_control"
+values = ["reno", "cubic"]
+[report]
+columns = ["goodput_mbit", "timeouts"]
+"#;
+
+/// A scenario in a directory of its own.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new(scenario: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("s.toml"), scenario).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        command.args(arguments).current_dir(self.directory.path()).env_remove("EVENKEEL_LOG");
+        command
+    }
+
+    /// Exit code, standard output, standard error.
+    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let output = self.command(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    }
+
+    fn good(&self, arguments: &[&str]) -> String {
+        let (code, out, err) = self.run(arguments);
+        assert_eq!(code, 0, "{arguments:?}: {err}");
+        out
+    }
+
+    fn lines(&self, out: &str) -> Vec<u8> {
+        fs::read(self.path(out).join("runs.jsonl")).unwrap()
+    }
+}
+
+#[test]
+fn a_simulation_prints_a_table_and_leaves_a_report() {
+    let place = Place::new(SMALL);
+    let (code, out, err) = place.run(&["sim", "s.toml"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("small: Two machines\n") && out.contains("goodput"), "{out}");
+    assert!(!out.contains("TCG"), "{out}");
+    assert!(err.contains("small: 16 runs, ") && err.contains(" M events/s, in "), "{err}");
+    let results = place.path("results/sim/small");
+    let page = fs::read_to_string(results.join("report.html")).unwrap();
+    assert!(page.contains("Simulated, ") && page.contains("evenkeel sim s.toml"));
+    let meta: serde_json::Value = serde_json::from_slice(&fs::read(results.join("meta.json")).unwrap()).unwrap();
+    assert_eq!((meta["engine"].as_str(), meta["command"].as_str()), (Some("sim"), Some("evenkeel sim s.toml")));
+    assert_eq!(meta["versions"]["evenkeel"], env!("CARGO_PKG_VERSION"));
+    assert!(!results.join("unfinished").exists());
+    let markdown = place.good(&["report", "results/sim/small", "--markdown"]);
+    assert!(markdown.contains("| 40 | cubic |") && markdown.contains("- Simulated: "), "{markdown}");
+}
+
+#[test]
+fn results_are_the_same_bytes_whatever_the_number_of_jobs() {
+    let place = Place::new(SMALL);
+    for (jobs, out) in [("1", "one"), ("2", "two"), ("7", "seven")] {
+        place.good(&["sim", "s.toml", "--quiet", "--jobs", jobs, "--out", out]);
+    }
+    place.good(&["sweep", "s.toml", "--quiet", "--out", "sweep"]);
+    let one = place.lines("one");
+    for out in ["two", "seven", "sweep"] {
+        assert!(one == place.lines(out), "{out}");
+    }
+    let records: Vec<serde_json::Value> =
+        String::from_utf8(one).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let order: Vec<(u64, &str, &str)> = records
+        .iter()
+        .map(|r| {
+            (r["repetition"].as_u64().unwrap(), r["cell"][0][1].as_str().unwrap(), r["cell"][1][1].as_str().unwrap())
+        })
+        .collect();
+    let cells = ["10", "20", "30", "40"].map(|rate| [(rate, "reno"), (rate, "cubic")]).concat();
+    let expected: Vec<_> =
+        (0..2).flat_map(|repetition| cells.iter().map(move |(rate, cc)| (repetition, *rate, *cc))).collect();
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn some_cells_and_json() {
+    let place = Place::new(SMALL);
+    let out = place.good(&[
+        "sim",
+        "s.toml",
+        "--json",
+        "--quiet",
+        "--only",
+        "cc=reno",
+        "--only",
+        "rate=20",
+        "--repetitions",
+        "3",
+    ]);
+    let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(shown["runs"].as_array().unwrap().len(), 3);
+    assert_eq!(shown["set"]["engine"], "sim");
+    let (code, _, err) = place.run(&["sim", "s.toml", "--only", "cc=vegas"]);
+    assert_eq!(
+        (code, err.lines().next()),
+        (2, Some("error: s.toml: axes: axis `cc` has no label `vegas`; labels are: cubic, reno"))
+    );
+}
+
+#[test]
+fn tables_and_lines_are_the_same_runs() {
+    let place = Place::new(SMALL);
+    let runs = |arguments: &[&str]| {
+        let out: serde_json::Value = serde_json::from_str(&place.good(arguments)).unwrap();
+        out["runs"].clone()
+    };
+    let lines = runs(&["sim", "s.toml", "--quiet", "--json", "--out", "lines"]);
+    let tables = runs(&["sim", "s.toml", "--quiet", "--json", "--out", "tables", "--format", "parquet"]);
+    assert_eq!(lines, tables);
+    assert_eq!(runs(&["report", "--json", "tables"]), lines);
+    assert!(place.path("tables/flows.parquet").exists() && !place.path("tables/runs.jsonl").exists());
+    // What is complete is not run again for another format.
+    let (code, _, err) = place.run(&["sweep", "s.toml", "--out", "tables", "--format", "jsonl"]);
+    assert_eq!((code, err.as_str()), (0, "tables: all 16 runs are there already; --restart runs them again\n"));
+    assert!(place.lines("tables") == place.lines("lines") && !place.path("tables/runs.parquet").exists());
+}
+
+/// Waits until some runs are finished, then does something to the process.
+fn after_some_runs(place: &Place, arguments: &[&str], then: impl Fn(u32)) -> (Option<i32>, String) {
+    let mut child = place.command(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    let finished = || fs::read_dir(place.path("out/unfinished")).map_or(0, |entries| entries.count());
+    while finished() < 3 {
+        assert!(
+            begun.elapsed() < Duration::from_secs(120) && child.try_wait().unwrap().is_none(),
+            "no run was finished"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    then(child.id());
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Runs of some tenths of a second, so that there is time to interrupt.
+fn long() -> Place {
+    Place::new(
+        &SMALL.replace("duration_ms = 100", "duration_ms = 2000").replace("[10, 20, 30, 40]", "[100, 150, 200, 250]"),
+    )
+}
+
+fn signal(signal: i32) -> impl Fn(u32) {
+    // SAFETY: kill takes numbers; the process is a child that has not been waited for.
+    move |process| assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0)
+}
+
+#[test]
+fn ctrl_c_ends_cleanly_and_says_how_to_go_on() {
+    let place = long();
+    let arguments = ["sim", "s.toml", "--quiet", "--out", "out", "--only", "cc=reno", "--jobs", "1"];
+    let (code, err) = after_some_runs(&place, &arguments, signal(libc::SIGINT));
+    assert_eq!(code, Some(130), "{err}");
+    let (first, help) = err.trim_end().split_once('\n').unwrap();
+    assert!(first.starts_with("error: interrupted; ") && first.ends_with(" finished runs are kept"), "{err}");
+    let again = help.strip_prefix("help: `evenkeel ").unwrap().strip_suffix("` goes on with the rest").unwrap();
+    place.good(&again.split(' ').collect::<Vec<_>>());
+    place.good(&["sim", "s.toml", "--quiet", "--out", "at-once", "--only", "cc=reno"]);
+    assert!(place.lines("out") == place.lines("at-once"));
+}
+
+#[test]
+fn a_killed_sweep_goes_on_and_ends_with_the_same_bytes() {
+    let place = long();
+    let arguments = ["sweep", "s.toml", "--quiet", "--out", "out", "--jobs", "2"];
+    let (code, _) = after_some_runs(&place, &arguments, signal(libc::SIGKILL));
+    assert_eq!(code, None);
+    let first = place.path("out/unfinished/000000.json");
+    let kept = first.exists().then(|| modified(&first));
+    // What is finished is not run again, and survives another kill.
+    let (_, _) = after_some_runs(&place, &arguments, signal(libc::SIGKILL));
+    assert!(kept.is_none_or(|kept| kept == modified(&first)));
+    place.good(&arguments);
+    place.good(&["sim", "s.toml", "--quiet", "--out", "at-once"]);
+    assert!(place.lines("out") == place.lines("at-once"));
+}
+
+fn modified(path: &Path) -> std::time::SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
+}
+
+#[test]
+fn runs_of_another_sweep_are_not_mixed_with() {
+    let place = Place::new(SMALL);
+    place.good(&["sweep", "s.toml", "--quiet", "--out", "out"]);
+    let refused = |arguments: &[&str], why: &str| {
+        let (code, out, err) = place.run(arguments);
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        let first = format!("error: out holds the runs of another sweep: {why}");
+        assert_eq!(err.lines().next(), Some(first.as_str()));
+        assert!(err.lines().nth(1).is_some_and(|help| help.starts_with("help: --restart begins again")), "{err}");
+    };
+    refused(&["sweep", "s.toml", "--out", "out", "--repetitions", "3"], "with another number of repetitions");
+    refused(&["sweep", "s.toml", "--out", "out", "--only", "cc=reno"], "with other cells (`--only`)");
+    fs::write(place.path("s.toml"), SMALL.replace("duration_ms = 100", "duration_ms = 200")).unwrap();
+    refused(&["sweep", "s.toml", "--out", "out"], "the scenario file has changed since");
+    let sweep = fs::read_to_string(place.path("out/sweep.json")).unwrap();
+    fs::write(place.path("out/sweep.json"), sweep.replace(env!("CARGO_PKG_VERSION"), "0.0.1")).unwrap();
+    refused(&["sweep", "s.toml", "--out", "out"], "another version of evenkeel made them");
+    place.good(&["sweep", "s.toml", "--quiet", "--out", "out", "--restart"]);
+    place.good(&["sim", "s.toml", "--quiet", "--out", "at-once"]);
+    assert!(place.lines("out") == place.lines("at-once"));
+}
+
+#[test]
+fn a_complete_sweep_that_lost_its_results_says_what_to_do() {
+    let place = Place::new(SMALL);
+    place.good(&["sweep", "s.toml", "--quiet", "--out", "out"]);
+    fs::remove_file(place.path("out/runs.jsonl")).unwrap();
+    let (code, _, err) = place.run(&["sweep", "s.toml", "--out", "out"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.starts_with("error: cannot read out/runs.jsonl: ") && err.contains("\nhelp: --restart "), "{err}");
+}
+
+#[test]
+fn what_the_simulator_cannot_do_is_refused_with_file_and_key() {
+    let place = Place::new(&SMALL.replace("rate_mbit = 100", "rate_mbit = 100\nsegmentation_offload = true"));
+    let (code, out, err) = place.run(&["sim", "s.toml"]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.starts_with("error: s.toml: network.segmentation_offload: ") && !err.contains("(in the cell"), "{err}");
+    assert!(!place.path("results").exists());
+    // Where an axis sets it, its cell is named.
+    let place = Place::new(&SMALL.replace("values = [10, 20, 30, 40]", "values = [10, 0]"));
+    let (code, _, err) = place.run(&["sweep", "s.toml"]);
+    assert_eq!(code, 2);
+    assert!(
+        err.starts_with("error: s.toml: network.rate_mbit: ") && err.contains("(in the cell rate = 0, cc = reno)"),
+        "{err}"
+    );
+    assert!(!place.path("results").exists());
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_named() {
+    let place = Place::new(SMALL);
+    fs::write(place.path("file"), "").unwrap();
+    let (code, _, err) = place.run(&["sim", "s.toml", "--out", "file/below"]);
+    assert_eq!(code, 1);
+    assert!(err.starts_with("error: cannot ") && err.contains("file/below") && err.lines().count() == 1, "{err}");
+}
