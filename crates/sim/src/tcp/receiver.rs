@@ -35,6 +35,9 @@ pub(super) struct Receiver {
     /// The application answers what it receives: ACKs ride on its data.
     pub interactive: bool,
     quick: u32,
+    /// Segments shorter than the others since the last ACK: ends of what was written at the other end (Linux: `ICSK_ACK_PUSHED`, and
+    /// `ICSK_ACK_PUSHED2` for the second).
+    pushed: u8,
     ato: Duration,
     segment_bytes: u32,
     /// Starts of the ranges that last grew, the latest first.
@@ -104,6 +107,9 @@ impl Receiver {
         if seq < self.nxt {
             self.dsack = Some((seq, self.nxt));
         }
+        if end - seq < u64::from(self.segment_bytes) {
+            self.pushed = (self.pushed + 1).min(2);
+        }
         self.nxt = end;
         if !self.ranges.is_empty() {
             self.join();
@@ -159,7 +165,9 @@ impl Receiver {
         }
         let full = self.nxt - self.acked > u64::from(self.segment_bytes);
         let quick = !config.delayed_ack || (self.quick > 0 && !self.interactive);
-        if full || quick || self.ack_now {
+        // The application reads at once, and with that tells how far it is (`tcp_cleanup_rbuf`).
+        let read = self.pushed > u8::from(self.interactive);
+        if full || quick || read || self.ack_now {
             return true;
         }
         let mut delay = self.ato;
@@ -204,6 +212,7 @@ impl Receiver {
         }
         self.ack_due = false;
         self.ack_now = false;
+        self.pushed = 0;
         self.delayed = None;
         self.acked = self.nxt;
         self.dsack = None;

@@ -62,9 +62,66 @@ fn differ(a: Measured, b: Measured) -> bool {
     apart && large > 1.25 * small && large - small > 5.0
 }
 
-/// Runs a scenario at the lab's scale and holds orderings within each era against the lab's. Returns how many pairs there were and those that
-/// came out the other way round.
-fn orderings(scenario: &str, page_name: &str, metrics: &[&str]) -> (usize, Vec<String>) {
+/// Two figures here are equal if they are no further apart than this.
+const EQUAL: f64 = 0.05;
+
+/// A variant and the figures of it that are not compared. docs/validation.md has the reason.
+const EXCEPTIONS: &[(&str, &[&str])] = &[("smallest, own cores", &["timeouts_per_s", "needless_per_s"])];
+
+fn is_exception(label: &str, metric: &str) -> bool {
+    EXCEPTIONS.iter().any(|(variant, metrics)| *variant == label && metrics.contains(&metric))
+}
+
+/// How pairs of variants that differ in the lab came out here.
+#[derive(Debug, Default)]
+struct Orderings {
+    /// As in the lab.
+    same: usize,
+    /// Equal here.
+    equal: usize,
+    /// The other way round, where that is explained.
+    explained: usize,
+    /// The other way round.
+    wrong: Vec<String>,
+    /// Figures here, as factors of the lab's.
+    factors: Vec<f64>,
+}
+
+impl Orderings {
+    /// The share of the figures that are within a factor of three of the lab's.
+    fn near(&self) -> f64 {
+        let near = self.factors.iter().filter(|factor| (1.0 / 3.0..=3.0).contains(*factor)).count();
+        near as f64 / self.factors.len() as f64
+    }
+}
+
+/// Smaller counts are chance.
+const SMALL: f64 = 5.0;
+
+/// Figures here as factors of the lab's, where neither is small and no exception is made, in order.
+fn factors<'a>(
+    cells: &[Cell],
+    metrics: &[&str],
+    lab: impl Fn(&Cell) -> &'a BTreeMap<&'static str, Measured>,
+    here: &[BTreeMap<String, f64>],
+) -> Vec<f64> {
+    let mut factors = Vec::new();
+    for (cell, here) in cells.iter().zip(here) {
+        let label = cell.labels.last().map_or("", |(_, label)| label);
+        for name in metrics.iter().filter(|name| !is_exception(label, name)) {
+            if let (Some(there), Some(&here)) = (lab(cell).get(name).map(|m| m.median), here.get(*name)) {
+                if there >= SMALL && here >= SMALL {
+                    factors.push(here / there);
+                }
+            }
+        }
+    }
+    factors.sort_by(f64::total_cmp);
+    factors
+}
+
+/// Runs a scenario at the lab's scale and holds orderings within each era against the lab's.
+fn orderings(scenario: &str, page_name: &str, metrics: &[&str]) -> Orderings {
     let loaded = loaded(&format!("scenarios/{scenario}.toml"));
     let cells: Vec<Cell> = cells(&loaded).unwrap_or_else(|e| panic!("{e}"));
     let rows = page(page_name, cells[0].labels.len());
@@ -85,11 +142,12 @@ fn orderings(scenario: &str, page_name: &str, metrics: &[&str]) -> (usize, Vec<S
             names.into_iter().filter_map(|name| Some((name.clone(), middle(name)?))).collect()
         })
         .collect();
-    let (mut pairs, mut wrong) = (0, Vec::new());
+    let mut found = Orderings { factors: factors(&cells, metrics, lab, &here), ..Orderings::default() };
     for (i, a) in cells.iter().enumerate() {
         for (j, b) in cells.iter().enumerate().skip(i + 1) {
             // All but the last axis equal: variants of one experiment.
-            if a.labels[..a.labels.len() - 1] != b.labels[..b.labels.len() - 1] {
+            let last = a.labels.len() - 1;
+            if a.labels[..last] != b.labels[..last] {
                 continue;
             }
             for name in metrics {
@@ -97,51 +155,73 @@ fn orderings(scenario: &str, page_name: &str, metrics: &[&str]) -> (usize, Vec<S
                 if !differ(*x, *y) {
                     continue;
                 }
-                pairs += 1;
                 let (p, q) = (here[i][*name], here[j][*name]);
-                if (p < q) != (x.median < y.median) {
-                    let line = format!(
-                        "{name}: {:?} {:?}: lab {} and {}, here {p:.1} and {q:.1}",
-                        labels(a),
-                        labels(b),
-                        x.median,
-                        y.median
-                    );
+                let line = format!(
+                    "{name}: {:?} {:?}: lab {} and {}, here {p:.1} and {q:.1}",
+                    labels(a),
+                    labels(b),
+                    x.median,
+                    y.median
+                );
+                if (p < q) == (x.median < y.median) {
+                    found.same += 1;
+                } else if (p - q).abs() <= EQUAL * p.max(q) {
+                    found.equal += 1;
+                    println!("{line}: equal");
+                } else if [a, b].iter().any(|cell| is_exception(&cell.labels[last].1, name)) {
+                    found.explained += 1;
+                    println!("{line}: explained");
+                } else {
                     println!("{line}");
-                    wrong.push(line);
+                    found.wrong.push(line);
                 }
             }
         }
     }
-    println!("{scenario}: {pairs} pairs differ in the lab, {} of them the other way round here", wrong.len());
-    (pairs, wrong)
+    println!(
+        "{scenario}: {} pairs as in the lab, {} equal, {} explained, {} the other way round",
+        found.same,
+        found.equal,
+        found.explained,
+        found.wrong.len()
+    );
+    let (least, most) = (found.factors[0], found.factors[found.factors.len() - 1]);
+    println!(
+        "{scenario}: {} figures, here by lab {least:.2} to {most:.2}, median {:.2}, within a factor of three {:.0}%",
+        found.factors.len(),
+        median(&found.factors).unwrap_or(f64::NAN),
+        100.0 * found.near(),
+    );
+    found
 }
 
 #[test]
 fn incast_orders_its_variants_as_the_lab_does() {
-    let (pairs, wrong) = orderings(
+    let found = orderings(
         "pvtcp/fig13-incast",
         "pvtcp-fig13-incast",
         &["goodput_mbit", "timeouts_per_s", "needless_per_s", "block_p99_ms"],
     );
-    assert!(pairs > 20 && wrong.is_empty(), "{pairs} pairs; {}", wrong.join("\n"));
+    assert!(found.same > 90 && found.wrong.is_empty(), "{found:#?}");
+    assert!(found.near() > 0.7, "{:?}", found.factors);
 }
 
 #[test]
 fn one_sender_orders_its_variants_as_the_lab_does() {
-    let (pairs, wrong) = orderings(
+    let found = orderings(
         "pvtcp/table1-one-sender",
         "pvtcp-table1-one-sender",
         &["timeouts_per_s", "needless_retransmissions", "tail_loss_probes", "rto_ms"],
     );
-    assert!(pairs > 10 && wrong.is_empty(), "{pairs} pairs; {}", wrong.join("\n"));
+    assert!(found.same > 30 && found.wrong.is_empty(), "{found:#?}");
+    assert!(found.near() > 0.7, "{:?}", found.factors);
 }
 
 #[test]
 fn port_queues_order_as_in_the_lab() {
-    let (pairs, wrong) =
-        orderings("pvtcp/s31-port-queue", "pvtcp-s31-port-queue", &["goodput_mbit", "port_drops", "timeouts"]);
-    assert!(pairs > 4 && wrong.is_empty(), "{pairs} pairs; {}", wrong.join("\n"));
+    let found = orderings("pvtcp/s31-port-queue", "pvtcp-s31-port-queue", &["goodput_mbit", "port_drops", "timeouts"]);
+    assert!(found.same > 15 && found.wrong.is_empty(), "{found:#?}");
+    assert!(found.near() > 0.7, "{:?}", found.factors);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use evenkeel_sim::guest::GuestSpec;
 use evenkeel_sim::net::{PortStats, TopologySpec};
 use evenkeel_sim::run::setup;
 use evenkeel_sim::time::{Duration, Instant};
-use evenkeel_sim::workload::{Recording, Side, System, Workload as Application};
+use evenkeel_sim::workload::{FlowDone, Recording, Side, System, Workload as Application};
 use evenkeel_sim::world::{Core, NoRecorder, World};
 use serde_json::Value;
 
@@ -76,6 +76,35 @@ fn delivered(core: &Core<NoRecorder>) -> u64 {
     core.flows().filter_map(|(flow, _)| core.connection(flow, Side::Acceptor)).map(|end| end.delivered()).sum()
 }
 
+/// A flow as the peer has it, and how long it took here.
+struct Flow {
+    start_us: u64,
+    from: u32,
+    to: u32,
+    bytes: u64,
+    took_ms: f64,
+}
+
+/// A flow is small up to here (as in the `fct_small` metrics).
+const SMALL_BYTES: u64 = 100_000;
+/// A flow that takes longer has waited for a timeout of 200 ms, or is large.
+const SLOW_MS: f64 = 150.0;
+
+/// The flows that ended, as they stand in the peer's input.
+fn in_order(scenario: &Scenario, outcome: &Outcome) -> Vec<Flow> {
+    let receivers_from = scenario.vms[scenario.workload.roles().0].count;
+    let flow = |f: &FlowDone| Flow {
+        start_us: f.start.us(),
+        from: f.from.0,
+        to: f.to.0 - receivers_from,
+        bytes: f.bytes,
+        took_ms: f.took.as_ms_f64(),
+    };
+    let mut flows: Vec<Flow> = outcome.recording.flows.iter().map(flow).collect();
+    flows.sort_by_key(|f| (f.start_us, f.from, f.to, f.bytes));
+    flows
+}
+
 /// The peer's input for a cell. Flows that end are those that the simulator's workload drew.
 fn input(scenario: &Scenario, outcome: &Outcome) -> String {
     let (from, to) = scenario.workload.roles();
@@ -119,15 +148,8 @@ fn input(scenario: &Scenario, outcome: &Outcome) -> String {
         }
         _ => {
             assert_eq!(outcome.recording.flows_unfinished, 0, "the peer runs the flows that ended");
-            let mut flows: Vec<_> = outcome
-                .recording
-                .flows
-                .iter()
-                .map(|f| (f.start.us(), f.from.0, f.to.0 - senders.count, f.bytes))
-                .collect();
-            flows.sort_unstable();
-            for (start_us, from, to, bytes) in flows {
-                line("flow", &format_args!("{start_us} {from} {to} {bytes}"));
+            for flow in in_order(scenario, outcome) {
+                line("flow", &format_args!("{} {} {} {}", flow.start_us, flow.from, flow.to, flow.bytes));
             }
         }
     }
@@ -162,7 +184,13 @@ enum Bound {
 }
 
 /// Figures that differ by more, and why: case, figure, bound. docs/validation.md has the reasons.
-const EXCEPTIONS: &[(&str, &str, f64)] = &[];
+const EXCEPTIONS: &[(&str, &str, f64)] = &[
+    // ns-3 3.37's CUBIC has no Reno-friendly region, which is all that counts at such short RTTs.
+    ("star-bulk-cubic", "drops", 15.0),
+    // The median lies where the next percent of the flows takes a tenth longer; flow by flow the two agree.
+    ("star-flows-reno", "median FCT", 0.25),
+    ("dumbbell-flows-cubic", "median FCT", 0.35),
+];
 
 /// A line about a figure, and whether it is within its bound.
 fn compare(case: &str, figure: &str, here: f64, there: f64, bound: Bound) -> (String, bool) {
@@ -196,9 +224,19 @@ fn against_peer(file: &str) {
         };
         let peer_flows: Vec<f64> = peer["fct_ms"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         if let Some(peer_median) = median(&peer_flows) {
-            let flows: Vec<f64> = outcome.recording.flows.iter().map(|flow| flow.took.as_ms_f64()).collect();
+            let flows = in_order(&case.cell.scenario, &outcome);
             assert_eq!(flows.len(), peer_flows.len(), "{}: flows that ended", case.name);
-            judge("median FCT", median(&flows).expect("there are flows"), peer_median, Bound::Share(0.10));
+            let middle = |values: Vec<f64>| median(&values).expect("there are flows");
+            let took: Vec<f64> = flows.iter().map(|flow| flow.took_ms).collect();
+            judge("median FCT", middle(took.clone()), peer_median, Bound::Share(0.10));
+            let small = |all: &[f64]| {
+                flows.iter().zip(all).filter(|(flow, _)| flow.bytes <= SMALL_BYTES).map(|(_, ms)| *ms).collect()
+            };
+            judge("median FCT, small", middle(small(&took)), middle(small(&peer_flows)), Bound::Share(0.10));
+            let ratios = took.iter().zip(&peer_flows).map(|(here, there)| here / there).collect();
+            judge("flow by flow", middle(ratios), 1.0, Bound::Share(0.05));
+            let slow = |all: &[f64]| all.iter().filter(|ms| **ms > SLOW_MS).count() as f64;
+            judge("flows beyond 150 ms", slow(&took), slow(&peer_flows), Bound::Magnitude);
         } else {
             judge("goodput", outcome.goodput_mbit, there("goodput_mbit"), Bound::Share(0.05));
         }
