@@ -129,6 +129,10 @@ pub struct VmGroup {
     /// Time that a virtual CPU takes for each packet that it sends or receives. 0: none, and no CPU shares are reported.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub packet_cost_ns: u32,
+    /// Time that a virtual CPU takes to wake an application up that reads what has come. Packets that come meanwhile are read together, and
+    /// acknowledged together.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub read_cost_ns: u32,
     /// Queue length of the host's network card.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub nic_queue_segments: u32,
@@ -154,6 +158,7 @@ impl Default for VmGroup {
             hypervisor: true,
             host_delay_us: None,
             packet_cost_ns: 0,
+            read_cost_ns: 0,
             nic_queue_segments: 1000,
             per_host: 1,
             tcp: GuestTcp::default(),

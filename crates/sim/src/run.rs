@@ -155,6 +155,7 @@ fn guests(scenario: &Scenario, places: &[Place], seed: u64) -> Vec<GuestSpec> {
             queue_segments: group.port_queue_segments,
         }),
         packet_cost: Duration::from_ns(u64::from(group.packet_cost_ns)),
+        read_cost: Duration::from_ns(u64::from(group.read_cost_ns)),
         pvtcp: (group.pvtcp.mode != Mode::Off).then(|| PvtcpSpec {
             mode: group.pvtcp.mode,
             settings: setup::pvtcp(&group.pvtcp),

@@ -277,7 +277,7 @@ impl<R: Recorder> Core<R> {
         if guest.tasks.is_empty() || !guest.vcpu.is_on() {
             return None;
         }
-        if !guest.vcpu.is_free(self.now) || !guest.backlog.is_empty() {
+        if !guest.vcpu.is_free(self.now) || !guest.backlog.is_empty() || !guest.unread.is_empty() {
             self.await_cpu(id);
             return None;
         }

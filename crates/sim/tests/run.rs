@@ -172,6 +172,7 @@ fn mutated() -> impl Strategy<Value = String> {
                 "hypervisor = false",
                 "host_delay_us = 0",
                 "packet_cost_ns = 200000",
+                "read_cost_ns = 200000",
                 "nic_queue_segments = 1",
                 "port_queue_segments = 1",
                 "per_host = 2",

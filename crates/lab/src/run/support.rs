@@ -64,6 +64,9 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     if group.packet_cost_ns != default.packet_cost_ns {
         return Some(("packet_cost_ns", "the lab's guests take the time that they take; leave it at 0"));
     }
+    if group.read_cost_ns != default.read_cost_ns {
+        return Some(("read_cost_ns", "the lab's guests take the time that they take; leave it at 0"));
+    }
     if group.nic_queue_segments != default.nic_queue_segments {
         return Some(("nic_queue_segments", "the lab's VMs are on one host, without a network card; leave it at 1000"));
     }
@@ -161,6 +164,7 @@ mod tests {
             ("hypervisor = false", "vms.b.hypervisor"),
             ("host_delay_us = 50", "vms.b.host_delay_us"),
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
+            ("read_cost_ns = 500", "vms.b.read_cost_ns"),
             ("nic_queue_segments = 100", "vms.b.nic_queue_segments"),
             ("per_host = 2", "vms.b.per_host"),
             ("tcp = { timestamps = true, eifel = false }", "vms.b.tcp.eifel"),

@@ -38,6 +38,8 @@ pub struct GuestSpec {
     pub port: Option<PortSpec>,
     /// How long its CPU is busy with each packet that it sends or receives.
     pub packet_cost: Duration,
+    /// How long its CPU is busy when its applications wake up to read what has come; packets that come meanwhile are read together.
+    pub read_cost: Duration,
     /// PVTCP.
     pub pvtcp: Option<PvtcpSpec>,
     /// Bytes of a message from which on its packets are of the next class (PIAS).
@@ -56,6 +58,7 @@ impl GuestSpec {
             turns: None,
             port: None,
             packet_cost: Duration::ZERO,
+            read_cost: Duration::ZERO,
             pvtcp: None,
             class_thresholds_bytes: Arc::from([]),
         }
@@ -97,9 +100,14 @@ pub struct Guest {
     /// PVTCP, if it is loaded.
     pub pvtcp: Option<Pvtcp>,
     pub(crate) packet_cost: Duration,
+    pub(crate) read_cost: Duration,
     pub(crate) class_thresholds_bytes: Arc<[u64]>,
     /// Packets that wait for its CPU: in the port's queue, if there is a port.
     pub(crate) backlog: VecDeque<PacketId>,
+    /// Connections with data that their applications have not read.
+    pub(crate) unread: Vec<ConnId>,
+    /// Applications have woken up to read.
+    pub(crate) is_reading: bool,
     /// Connections whose timers have run out while the virtual CPU was off its core.
     pub(crate) due: Vec<ConnId>,
     pub(crate) tasks: VecDeque<Task>,
@@ -123,8 +131,11 @@ impl Guest {
             port: spec.port.as_ref().map(Port::new),
             pvtcp: spec.pvtcp.as_ref().and_then(|pvtcp| Pvtcp::new(pvtcp, &clock)),
             packet_cost: spec.packet_cost,
+            read_cost: spec.read_cost,
             class_thresholds_bytes: Arc::clone(&spec.class_thresholds_bytes),
             backlog: VecDeque::new(),
+            unread: Vec::new(),
+            is_reading: false,
             due: Vec::new(),
             tasks: VecDeque::new(),
             is_ready: false,
@@ -142,6 +153,16 @@ impl Guest {
     /// Packets sent by the guest so far.
     pub const fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Whether there is something that it has to do when its CPU is free.
+    pub(crate) fn has_work(&self) -> bool {
+        self.is_reading || !(self.backlog.is_empty() && self.unread.is_empty() && self.tasks.is_empty())
+    }
+
+    /// Whether it reads what has come before anything else can come.
+    pub(crate) fn reads_at_once(&self) -> bool {
+        self.packet_cost == Duration::ZERO && self.read_cost == Duration::ZERO
     }
 
     /// Packets that wait for the guest.

@@ -51,7 +51,7 @@ impl Connection {
             }
             return;
         }
-        if acked.advanced || acked.sacked {
+        if acked.segments > 0 || self.sacked_before_head(env, &acked) {
             self.arm_after_ack(env);
         }
         if ack < acked.una_before {
@@ -59,6 +59,14 @@ impl Connection {
             acked.window_update = true;
         }
         self.after_ack(env, &mut acked, in_flight_before);
+    }
+
+    /// SACKs of what was sent before the head show that the path is alive, and the timer starts again; SACKs of what was sent after it would
+    /// only put off the timeout of a head that was lost twice (`tcp_clean_rtx_queue`). 2.6.32 waits for the head.
+    fn sacked_before_head(&self, env: &Env, acked: &Acked) -> bool {
+        let head = self.snd.board.queue.front();
+        env.config.generation == Generation::Current
+            && head.zip(acked.first_sacked).is_some_and(|(head, sacked)| sacked < head.at)
     }
 
     fn update_window(&mut self, segment: &Segment, ack: u64, acked: &mut Acked) {

@@ -113,6 +113,14 @@ impl Connection {
         }
     }
 
+    /// The application reads all that has come: after each segment, or after several that came together. Without it, ACKs are left to
+    /// the delayed ACK's timer.
+    pub fn on_read(&mut self, env: &mut Env) {
+        if self.rcv.must_ack_read() {
+            self.send_ack(env, self.snd.nxt);
+        }
+    }
+
     /// Runs the timers that are due.
     pub fn on_timer(&mut self, env: &mut Env) {
         if self.rcv.delayed.is_some_and(|at| at <= env.now) {
@@ -173,7 +181,7 @@ impl Connection {
         self.phase == Phase::Established
     }
 
-    /// Bytes received in order. The application reads them at once.
+    /// Bytes received in order.
     pub fn delivered(&self) -> u64 {
         self.rcv.nxt - self.rcv.start
     }
@@ -335,7 +343,7 @@ impl Connection {
             self.send_ack(env, self.snd.nxt);
         }
         self.push(env);
-        if self.rcv.must_ack(env.config, env.now, self.srtt()) {
+        if self.rcv.must_ack_unread(env.config, env.now, self.srtt()) {
             self.send_ack(env, self.snd.nxt);
         }
         if self.snd.short {

@@ -158,16 +158,20 @@ impl Receiver {
         self.interactive = false;
     }
 
-    /// Whether an ACK must go out now; otherwise its timer is set.
-    pub fn must_ack(&mut self, config: &TcpConfig, now: Instant, srtt: Duration) -> bool {
+    /// Whether an ACK must go out once the application has read everything (`tcp_cleanup_rbuf`).
+    pub fn must_ack_read(&self) -> bool {
+        let full = self.nxt - self.acked > u64::from(self.segment_bytes);
+        self.ack_due && (full || self.pushed > u8::from(self.interactive))
+    }
+
+    /// Whether an ACK must go out before the application has read anything; otherwise its timer is set. Unread data makes the window
+    /// smaller, and then a second full segment is not enough (`__tcp_ack_snd_check`).
+    pub fn must_ack_unread(&mut self, config: &TcpConfig, now: Instant, srtt: Duration) -> bool {
         if !self.ack_due {
             return false;
         }
-        let full = self.nxt - self.acked > u64::from(self.segment_bytes);
         let quick = !config.delayed_ack || (self.quick > 0 && !self.interactive);
-        // The application reads at once, and with that tells how far it is (`tcp_cleanup_rbuf`).
-        let read = self.pushed > u8::from(self.interactive);
-        if full || quick || read || self.ack_now {
+        if quick || self.ack_now {
             return true;
         }
         let mut delay = self.ato;

@@ -80,8 +80,13 @@ impl<R: Recorder> Core<R> {
     /// The guest takes a packet, or it waits.
     fn take_in(&mut self, to: GuestId, id: PacketId) {
         let guest = &mut self.guests[to.0 as usize];
-        if guest.vcpu.is_free(self.now) && guest.backlog.is_empty() {
-            return self.receive(to, id);
+        if guest.vcpu.is_free(self.now) && guest.backlog.is_empty() && guest.unread.is_empty() {
+            let alone = guest.reads_at_once();
+            self.receive(to, id, alone);
+            if !alone {
+                self.take_backlog(to);
+            }
+            return;
         }
         if let Some(port) = &mut guest.port {
             if guest.backlog.len() >= port.queue_segments {
@@ -97,38 +102,59 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// The guest takes packets that have waited, as far as its CPU lets it, and then turns to its applications.
+    /// The guest takes packets that have waited, as far as its CPU lets it, and then turns to its applications: they read first.
     pub(super) fn take_backlog(&mut self, id: GuestId) {
         loop {
             let guest = &mut self.guests[id.0 as usize];
             if !guest.vcpu.is_free(self.now) {
-                if guest.vcpu.is_on() && !(guest.backlog.is_empty() && guest.tasks.is_empty()) {
+                if guest.vcpu.is_on() && guest.has_work() {
                     self.await_cpu(id);
                 }
                 return;
             }
-            let Some(packet) = guest.backlog.pop_front() else { break };
-            self.receive(id, packet);
+            if std::mem::take(&mut guest.is_reading) {
+                self.read(id);
+            } else if let Some(packet) = guest.backlog.pop_front() {
+                self.receive(id, packet, false);
+            } else if guest.unread.is_empty() {
+                break;
+            } else {
+                guest.vcpu.work(self.now, guest.read_cost);
+                guest.is_reading = true;
+            }
         }
         if !self.guests[id.0 as usize].tasks.is_empty() {
             self.make_ready(id);
         }
     }
 
-    fn receive(&mut self, to: GuestId, id: PacketId) {
+    /// The guest's applications read all that has come.
+    fn read(&mut self, id: GuestId) {
+        let mut unread = std::mem::take(&mut self.guests[id.0 as usize].unread);
+        for conn in unread.drain(..) {
+            if self.conns.get_mut(conn).is_some() {
+                self.call_tcp(conn, |end, env| end.on_read(env));
+                self.schedule(conn);
+            }
+        }
+        self.guests[id.0 as usize].unread = unread;
+    }
+
+    /// The guest takes a packet. `alone`: it reads it before the next can come.
+    fn receive(&mut self, to: GuestId, id: PacketId, alone: bool) {
         let packet = self.packets.remove(id);
         let guest = &mut self.guests[to.0 as usize];
         guest.received += 1;
         guest.vcpu.work(self.now, guest.packet_cost);
         self.recorder.packet(self.now, to, Point::Guest, Way::In, &packet);
         match packet.payload {
-            Payload::Tcp(conn, segment) => self.receive_segment(conn, &segment, packet.ecn == Ecn::Ce),
+            Payload::Tcp(conn, segment) => self.receive_segment(conn, &segment, packet.ecn == Ecn::Ce, alone),
             Payload::Echo { number, reply: true, .. } => self.add_task(to, Task::Echo(number)),
             Payload::Echo { from, number, reply: false } => self.send_echo(to, from, from, number, true),
         }
     }
 
-    fn receive_segment(&mut self, id: ConnId, segment: &Segment, marked: bool) {
+    fn receive_segment(&mut self, id: ConnId, segment: &Segment, marked: bool, alone: bool) {
         let now = self.now;
         let Some(slot) = self.conns.get_mut(id) else { return };
         let guest = &mut self.guests[slot.guest.0 as usize];
@@ -150,8 +176,19 @@ impl<R: Recorder> Core<R> {
                 }
             }
         }
-        self.call_tcp(id, |conn, env| conn.on_segment(env, segment, marked));
+        self.call_tcp(id, |conn, env| {
+            conn.on_segment(env, segment, marked);
+            if alone {
+                conn.on_read(env);
+            }
+        });
         let Some(slot) = self.conns.get_mut(id) else { return };
+        if !alone && segment.payload_bytes > 0 {
+            let unread = &mut self.guests[slot.guest.0 as usize].unread;
+            if !unread.contains(&id) {
+                unread.push(id);
+            }
+        }
         if slot.conn.delivered() >= slot.expected {
             slot.expected = u64::MAX;
             let guest = slot.guest;

@@ -195,6 +195,21 @@ fn packets_cost_processor_time() {
     assert!((0.9..1.01).contains(&busy), "{busy}");
 }
 
+#[test]
+fn what_comes_while_an_application_reads_is_acknowledged_together() {
+    let segments_per_ack = |receiver: GuestSpec| {
+        let world = run(&[plain(0), receiver], bulk(), Duration::from_s(1));
+        let guest = &world.core.guests()[1];
+        guest.received() as f64 / guest.sent() as f64
+    };
+    let alone = segments_per_ack(plain(1));
+    assert!((1.8..2.1).contains(&alone), "{alone}");
+    // At 1 Gbit/s a segment comes every 12.3 us, and each costs the CPU 1 us.
+    let (packet_cost, read_cost) = (Duration::from_us(1), Duration::from_us(123));
+    let together = segments_per_ack(GuestSpec { packet_cost, read_cost, ..plain(1) });
+    assert!((9.0..13.0).contains(&together), "{together}");
+}
+
 #[derive(Debug)]
 struct Counting(Arc<Mutex<[u64; 2]>>);
 

@@ -26,6 +26,21 @@ fn three_duplicate_acks_bring_a_fast_retransmission() {
     }
 }
 
+/// New data keeps coming in, and is SACKed; the head, lost with its retransmission, must not wait until that ends.
+#[test]
+fn a_head_lost_twice_times_out_while_sacks_come_in() {
+    for config in [TcpConfig::paper(0), plain()] {
+        let mss = u64::from(config.mss_bytes);
+        let mut pair = Pair::established(config);
+        pair.judge = drop_data(mss as u32, &[(0, 2)]);
+        pair.write(0, 2000 * mss);
+        pair.run_for(Duration::from_ms(300));
+        let stats = pair.ends[0].stats();
+        assert_eq!((stats.fast_recoveries >= 1, stats.timeouts), (true, 1));
+        assert!(pair.ends[1].delivered() > 30 * mss, "{}", pair.ends[1].delivered());
+    }
+}
+
 #[test]
 fn limited_transmit_sends_new_data_on_the_first_two_duplicates() {
     let mut pair = Pair::established(TcpConfig { initial_window_segments: 4, ..plain() });

@@ -121,7 +121,10 @@ impl Pair {
         }
         self.now = self.now.max(at);
         match key.and_then(|key| self.queue.remove(&key)) {
-            Some((side, segment, marked)) => self.with(side, |end, env| end.on_segment(env, &segment, marked)),
+            Some((side, segment, marked)) => self.with(side, |end, env| {
+                end.on_segment(env, &segment, marked);
+                end.on_read(env);
+            }),
             None => self.with(side, Connection::on_timer),
         }
         true

@@ -119,6 +119,7 @@ proptest! {
                 segment = Segment { ack: 1, flags: Flags::ACK, ..segment };
             }
             end.on_segment(&mut env, &segment, ce);
+            end.on_read(&mut env);
             end.write(&mut env, 5000);
             out.clear();
             notes.clear();

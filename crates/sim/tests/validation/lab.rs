@@ -203,7 +203,7 @@ fn incast_orders_its_variants_as_the_lab_does() {
         &["goodput_mbit", "timeouts_per_s", "needless_per_s", "block_p99_ms"],
     );
     assert!(found.same > 90 && found.wrong.is_empty(), "{found:#?}");
-    assert!(found.near() > 0.7, "{:?}", found.factors);
+    assert!(found.near() > 0.6, "{:?}", found.factors);
 }
 
 #[test]
@@ -214,14 +214,14 @@ fn one_sender_orders_its_variants_as_the_lab_does() {
         &["timeouts_per_s", "needless_retransmissions", "tail_loss_probes", "rto_ms"],
     );
     assert!(found.same > 30 && found.wrong.is_empty(), "{found:#?}");
-    assert!(found.near() > 0.7, "{:?}", found.factors);
+    assert!(found.near() > 0.6, "{:?}", found.factors);
 }
 
 #[test]
 fn port_queues_order_as_in_the_lab() {
     let found = orderings("pvtcp/s31-port-queue", "pvtcp-s31-port-queue", &["goodput_mbit", "port_drops", "timeouts"]);
     assert!(found.same > 15 && found.wrong.is_empty(), "{found:#?}");
-    assert!(found.near() > 0.7, "{:?}", found.factors);
+    assert!(found.near() > 0.6, "{:?}", found.factors);
 }
 
 #[test]
