@@ -55,10 +55,10 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            late_us: 2000,
-            hold_min_us: 1000,
-            hold_max_us: 4000,
-            jit_segments: 0,
+            late_us: sys::PVTCP_LATE_US,
+            hold_min_us: sys::PVTCP_HOLD_MIN_US,
+            hold_max_us: sys::PVTCP_HOLD_MAX_US,
+            jit_segments: sys::PVTCP_JIT_SEGMENTS,
             hold_rto: true,
             hold_tlp: true,
             hold_reo: true,

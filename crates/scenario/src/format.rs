@@ -304,6 +304,9 @@ pub struct GuestTcp {
     /// `tcp_dsack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dsack: Option<bool>,
+    /// `tcp_slow_start_after_idle`: a window that was not used for an RTO begins anew. With a small RTO, an absence of the VM is such a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_start_after_idle: Option<bool>,
     /// `tcp_frto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub f_rto: Option<bool>,
@@ -347,6 +350,7 @@ impl Default for GuestTcp {
             timestamps: None,
             sack: None,
             dsack: None,
+            slow_start_after_idle: None,
             f_rto: None,
             eifel: None,
             spurious_response: None,
@@ -468,7 +472,7 @@ impl Default for Pvtcp {
             hold_tlp: true,
             hold_reo: true,
             rtt_filter: true,
-            quick_ack: false,
+            quick_ack: true,
             late_us: None,
             hold_min_us: None,
             hold_max_us: None,

@@ -7,10 +7,10 @@
 #include "module.h"
 
 struct pvtcp_settings pvtcp_settings __read_mostly = {
-	.late_us = 2000,
-	.hold_min_us = 1000,
-	.hold_max_us = 4000,
-	.jit_segments = 0,
+	.late_us = PVTCP_LATE_US,
+	.hold_min_us = PVTCP_HOLD_MIN_US,
+	.hold_max_us = PVTCP_HOLD_MAX_US,
+	.jit_segments = PVTCP_JIT_SEGMENTS,
 	.hold = { true, true, true },
 	.filter_rtt = true,
 };
@@ -71,7 +71,7 @@ MODULE_PARM_DESC(
 BOUNDED_PARAM(jit_segments, 0, 16);
 MODULE_PARM_DESC(
 	jit_segments,
-	"Data segments of each connection acknowledged at once after a wake-up (0-16, default 0; the paper: 3)");
+	"Data segments of each connection acknowledged at once after a wake-up (0-16, default 3, as the paper)");
 
 module_param_named(hold_rto, pvtcp_settings.hold[PVTCP_TIMER_RTO], bool, 0644);
 MODULE_PARM_DESC(hold_rto, "Hold retransmission timeouts after a wake-up (bool, default Y)");

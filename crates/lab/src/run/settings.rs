@@ -5,9 +5,6 @@ use std::net::Ipv4Addr;
 
 use evenkeel_scenario::format::{DelayedAck, GuestTcp, Mode, Network, Pvtcp, RtoMin, RtoMinWord};
 
-/// Segments that are acknowledged at once after a wake-up (paper 001, slide 26).
-const QUICK_ACK_SEGMENTS: u32 = 3;
-
 /// A neighbour in the lab's network.
 #[derive(Debug, Clone)]
 pub struct Neighbour {
@@ -69,6 +66,7 @@ fn sysctls(tcp: &GuestTcp) -> Vec<(&'static str, String)> {
         ("tcp_sack", flag(tcp.sack.unwrap_or(true))),
         ("tcp_dsack", flag(tcp.dsack.unwrap_or(true))),
         ("tcp_frto", if tcp.f_rto.unwrap_or(true) { "2" } else { "0" }.to_owned()),
+        ("tcp_slow_start_after_idle", flag(tcp.slow_start_after_idle.unwrap_or(true))),
         ("tcp_no_metrics_save", "1".to_owned()),
     ]
 }
@@ -96,16 +94,16 @@ fn pvtcp_load_command(pvtcp: &Pvtcp) -> Option<String> {
     };
     let flag = |on: bool| if on { "Y" } else { "N" };
     let time = |name: &str, us: Option<u32>| us.map_or_else(String::new, |us| format!(" {name}={us}"));
+    let acks = if pvtcp.quick_ack { "" } else { " jit_segments=0" };
     let times = time("late_us", pvtcp.late_us)
         + &time("hold_min_us", pvtcp.hold_min_us)
         + &time("hold_max_us", pvtcp.hold_max_us);
     Some(format!(
-        "modprobe evenkeel_pvtcp mode={mode} hold_rto={} hold_tlp={} hold_reo={} filter_rtt={} jit_segments={}{times}",
+        "modprobe evenkeel_pvtcp mode={mode} hold_rto={} hold_tlp={} hold_reo={} filter_rtt={}{acks}{times}",
         flag(pvtcp.hold_rto),
         flag(pvtcp.hold_tlp),
         flag(pvtcp.hold_reo),
         flag(pvtcp.rtt_filter),
-        if pvtcp.quick_ack { QUICK_ACK_SEGMENTS } else { 0 },
     ))
 }
 
