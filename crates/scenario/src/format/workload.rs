@@ -66,7 +66,8 @@ pub enum Workload {
         load: f64,
         /// How large flows are: a measured distribution, or a number of bytes.
         sizes: FlowSizes,
-        /// Flows to measure: the run ends when they are done, at the latest after `duration_ms`. 0: those that begin in `duration_ms`.
+        /// Flows to measure: with the last of them begun, no more begin, and the run ends when they are done, at the latest after `duration_ms`. 0: those
+        /// that begin in `duration_ms`.
         #[serde(default)]
         #[schemars(range(min = 0, max = 10_000_000))]
         flows: u32,

@@ -111,7 +111,10 @@ impl Poisson {
             });
             self.arrived[tag as usize] = Some(arrived);
             system.call_in(arrived.from, system.now(), tag);
-            self.start(system);
+            // As simulations of these workloads usually end: with the last measured flow begun, the network empties.
+            if self.limit == 0 || self.measured < self.limit {
+                self.start(system);
+            }
         } else if let Some(arrived) = self.arrived.get_mut(tag as usize).and_then(Option::take) {
             self.free.push(tag);
             self.begin(system, arrived);
