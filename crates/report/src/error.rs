@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use evenkeel_scenario::ScenarioError;
+use parquet::errors::ParquetError;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The results cannot be read.
+    /// The results cannot be read or written.
     #[error(transparent)]
     Results(#[from] ScenarioError),
     /// The scenario kept with the results cannot be read.
@@ -25,14 +26,38 @@ pub enum ReportError {
         file: PathBuf,
     },
     /// A Parquet table cannot be made, or does not hold what it should.
-    #[error("{}: {why}", file.display())]
+    #[error("{}: table `{table}`: {problem}", file.display())]
     Table {
+        /// The file.
+        file: PathBuf,
+        /// The table.
+        table: String,
+        /// What is wrong, and in which column.
+        problem: TableError,
+    },
+    /// There are tables, but not what is written when all of them are there.
+    #[error("{} is missing: the tables beside it were not written to their end; run the experiment again, or go on with `evenkeel sweep`", file.display())]
+    Unfinished {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The list of tables cannot be made, or does not hold what it should.
+    #[error("{}: {why}", file.display())]
+    Manifest {
         /// The file.
         file: PathBuf,
         /// What is wrong.
         why: String,
     },
-    /// The report or a table cannot be written.
+    /// A file is not the one that was written with the tables.
+    #[error("{} is damaged, or not of the same results as the tables beside it: {why}", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// How it differs.
+        why: String,
+    },
+    /// The report cannot be written.
     #[error("cannot write {}: {source}", file.display())]
     Write {
         /// The file.
@@ -40,4 +65,87 @@ pub enum ReportError {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+/// What is wrong with a Parquet table. Rows count from 0.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// It is no Parquet file, or cannot be written.
+    #[error(transparent)]
+    File(#[from] ParquetError),
+    /// A column cannot be read.
+    #[error("column `{column}`: {source}")]
+    Column {
+        /// Which.
+        column: String,
+        /// What the parquet crate said.
+        source: ParquetError,
+    },
+    /// A column is not there.
+    #[error("column `{column}` is missing")]
+    Missing {
+        /// Which.
+        column: String,
+    },
+    /// A column is there that this table does not have.
+    #[error("column `{column}` is not one of this table's")]
+    Unknown {
+        /// Which.
+        column: String,
+    },
+    /// Two columns have one name.
+    #[error("column `{column}` is there twice")]
+    Twice {
+        /// Which.
+        column: String,
+    },
+    /// A column has the type of another.
+    #[error("column `{column}` has the type {found}, not {wanted}")]
+    Type {
+        /// Which.
+        column: String,
+        /// Its type.
+        found: &'static str,
+        /// The type it should have.
+        wanted: &'static str,
+    },
+    /// A column has a type that none here has.
+    #[error("column `{column}` has the type {found}, which evenkeel does not write")]
+    Foreign {
+        /// Which.
+        column: String,
+        /// Its type.
+        found: String,
+    },
+    /// A column is shorter or longer than the file says.
+    #[error("column `{column}` has {found} rows of {declared}")]
+    Rows {
+        /// Which.
+        column: String,
+        /// Rows there are.
+        found: usize,
+        /// Rows there should be, as the file has the number.
+        declared: String,
+    },
+    /// A value is missing.
+    #[error("column `{column}`, row {row}: no value")]
+    Null {
+        /// Which.
+        column: String,
+        /// Where.
+        row: usize,
+    },
+    /// A value cannot be.
+    #[error("column `{column}`, row {row}: {why}")]
+    Value {
+        /// Which.
+        column: String,
+        /// Where.
+        row: usize,
+        /// Why not.
+        why: String,
+    },
+    /// Records that the tables cannot hold.
+    #[error("{0}")]
+    Records(String),
 }

@@ -20,7 +20,7 @@ use evenkeel_scenario::Scenario;
 use evenkeel_scenario::result::{RunRecord, RunSet};
 
 pub use columnar::write_parquet;
-pub use error::ReportError;
+pub use error::{ReportError, TableError};
 pub use load::{Results, is_parquet, load};
 
 /// Name of the file that [`write_report`] leaves in the results directory.

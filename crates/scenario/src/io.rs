@@ -1,11 +1,12 @@
 //! Reads and writes a directory of results: [`META_FILE`] and [`RUNS_FILE`].
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use crate::error::ScenarioError;
-use crate::result::{META_FILE, PARQUET_FILES, RUNS_FILE, RunRecord, RunSet};
+use crate::replace::{self, Staged, Step};
+use crate::result::{META_FILE, PARQUET_FILES, PARQUET_MANIFEST, RUNS_FILE, RunRecord, RunSet};
 
 /// Version of the result schema that this code reads and writes.
 pub const RESULT_SCHEMA: u32 = 1;
@@ -16,27 +17,59 @@ pub const RESULT_SCHEMA: u32 = 1;
 /// [`ScenarioError::Write`].
 pub fn create_results(directory: &Path, set: &RunSet) -> Result<(), ScenarioError> {
     fs::create_dir_all(directory).map_err(write_error(directory))?;
-    let runs = directory.join(RUNS_FILE);
+    let (runs, meta) = (directory.join(RUNS_FILE), directory.join(META_FILE));
+    // Before `meta.json`, so that no run of the earlier set is ever read with this one's.
     File::create(&runs).map_err(write_error(&runs))?;
-    for table in PARQUET_FILES.map(|name| directory.join(name)) {
-        match fs::remove_file(&table) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(write_error(&table)(error)),
-            _ => {}
-        }
-    }
-    write_set(directory, set)
+    replace::remove(&directory.join(PARQUET_MANIFEST))?;
+    PARQUET_FILES.iter().try_for_each(|name| replace::remove(&directory.join(name)))?;
+    replace::forget(directory)?;
+    fs::write(&meta, set_bytes(set)?).map_err(write_error(&meta))
 }
 
-/// Makes the directory and writes its [`META_FILE`].
+/// Makes the directory and puts finished results in it, in the place of any that are there, whatever their format.
 ///
 /// # Errors
 /// [`ScenarioError::Write`].
-pub fn write_set(directory: &Path, set: &RunSet) -> Result<(), ScenarioError> {
-    fs::create_dir_all(directory).map_err(write_error(directory))?;
-    let meta = directory.join(META_FILE);
-    let mut text = serde_json::to_string_pretty(set).map_err(|e| write_error(&meta)(e.into()))?;
-    text.push('\n');
-    fs::write(&meta, text).map_err(write_error(&meta))
+pub fn write_results(directory: &Path, set: &RunSet, records: &[RunRecord]) -> Result<(), ScenarioError> {
+    stage_results(directory, set, records)?.finish()
+}
+
+/// As [`write_results`], up to where the present files are replaced.
+///
+/// # Errors
+/// [`ScenarioError::Write`].
+pub fn stage_results(directory: &Path, set: &RunSet, records: &[RunRecord]) -> Result<Staged, ScenarioError> {
+    let staged = Staged::begin(directory)?;
+    let bytes = set_bytes(set)?;
+    staged.add_bytes(META_FILE, &bytes)?;
+    staged.add(RUNS_FILE, |file| {
+        let mut out = BufWriter::new(file);
+        let mut all = records.iter().map(|record| out.write_all(&line(record)?));
+        all.try_for_each(|written| written).and_then(|()| out.flush()).map_err(write_error(&directory.join(RUNS_FILE)))
+    })?;
+    // Runs of another set, or from before the tables that count now, go before a `meta.json` that is not theirs. Of the same set they stay:
+    // there is no other copy.
+    let same = fs::read(directory.join(META_FILE)).is_ok_and(|present| present == bytes);
+    let stale = !same || directory.join(PARQUET_MANIFEST).exists();
+    let steps = [Step::Place(META_FILE), Step::Place(RUNS_FILE), Step::Remove(PARQUET_MANIFEST)];
+    let tables = PARQUET_FILES.map(Step::Remove);
+    Ok(staged.with_steps(stale.then_some(Step::Remove(RUNS_FILE)).into_iter().chain(steps).chain(tables)))
+}
+
+/// What [`META_FILE`] has in it.
+///
+/// # Errors
+/// [`ScenarioError::Write`].
+pub fn set_bytes(set: &RunSet) -> Result<Vec<u8>, ScenarioError> {
+    let mut text = serde_json::to_vec_pretty(set).map_err(|e| write_error(Path::new(META_FILE))(e.into()))?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+fn line(record: &RunRecord) -> std::io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(record)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// Appends one run. The line is written whole, so that an interrupted set stays readable.
@@ -45,8 +78,7 @@ pub fn write_set(directory: &Path, set: &RunSet) -> Result<(), ScenarioError> {
 /// [`ScenarioError::Write`].
 pub fn append_record(directory: &Path, record: &RunRecord) -> Result<(), ScenarioError> {
     let file = directory.join(RUNS_FILE);
-    let mut line = serde_json::to_vec(record).map_err(|e| write_error(&file)(e.into()))?;
-    line.push(b'\n');
+    let line = line(record).map_err(write_error(&file))?;
     let mut out = OpenOptions::new().append(true).create(true).open(&file).map_err(write_error(&file))?;
     out.write_all(&line).map_err(write_error(&file))
 }

@@ -1,7 +1,7 @@
 //! Scenario files, sweeps and the result schema that the lab and the simulator share.
 //!
 //! A scenario is a TOML file ([`mod@format`]), read and checked by [`Scenario::load`]; its axes expand into cells ([`sweep`]); each repetition
-//! of a cell yields one [`result::RunRecord`], kept as [`io`] has it and summarized by [`stats`]; [`metric`] names and describes every
+//! of a cell yields one [`result::RunRecord`], kept as [`io`] and [`mod@replace`] have it and summarized by [`stats`]; [`metric`] names and describes every
 //! figure a run can report.
 
 mod check;
@@ -10,6 +10,7 @@ pub mod format;
 pub mod io;
 mod load;
 pub mod metric;
+pub mod replace;
 pub mod result;
 pub mod schema;
 pub mod select;

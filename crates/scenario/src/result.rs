@@ -9,6 +9,8 @@ pub const RUNS_FILE: &str = "runs.jsonl";
 /// Names of the Parquet tables that can stand for [`RUNS_FILE`]; the first has a row per run.
 pub const PARQUET_FILES: [&str; 6] =
     ["runs.parquet", "counters.parquet", "flows.parquet", "series.parquet", "packets.parquet", "remarks.parquet"];
+/// Name of the file that says which tables were written; without it they are not results.
+pub const PARQUET_MANIFEST: &str = "tables.json";
 /// Name of the file with the [`RunSet`].
 pub const META_FILE: &str = "meta.json";
 

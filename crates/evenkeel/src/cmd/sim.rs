@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use evenkeel_report::{ReportError, Results};
-use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
+use evenkeel_scenario::result::{Engine, RunSet};
 use evenkeel_scenario::sweep::{self, Cell};
 use evenkeel_scenario::{LoadedScenario, Scenario, io, select};
 use evenkeel_sim::run::RunError;
@@ -175,11 +175,7 @@ fn run_set(loaded: &LoadedScenario, started: jiff::Timestamp) -> RunSet {
 
 fn write(directory: &Path, results: &Results, format: Format) -> Result<(), CliError> {
     match format {
-        Format::Jsonl => {
-            io::create_results(directory, &results.set)?;
-            results.records.iter().try_for_each(|record: &RunRecord| io::append_record(directory, record))?;
-            Ok(())
-        }
+        Format::Jsonl => Ok(io::write_results(directory, &results.set, &results.records)?),
         Format::Parquet => Ok(evenkeel_report::write_parquet(directory, &results.set, &results.records)?),
     }
 }

@@ -1,46 +1,26 @@
 //! From records to tables and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_scenario::result::{FlowRecord, PARQUET_FILES, PacketRecord, RunRecord, SeenAt, Series};
 
+use super::columns::{
+    AXIS, ColumnFormat, RUN, counters as counters_of, flows as flows_of, packets as packets_of, remarks as remarks_of,
+    runs as runs_of, series as series_of,
+};
 use super::table::{Table, Values};
-
-/// Begins the name of an axis' column.
-const AXIS: &str = "axis.";
-/// Columns of a run that are no metrics.
-const OF_A_RUN: [&str; 4] = ["run", "repetition", "seed", "duration_us"];
+use crate::TableError;
 
 /// Makes one table of all records.
-type ToTable = fn(&[RunRecord]) -> Result<Table, String>;
+type ToTable = fn(&[RunRecord]) -> Result<Table, TableError>;
 /// Puts what one table has into the records.
-type FromTable = fn(&mut [RunRecord], Table) -> Result<(), String>;
+type FromTable = fn(&mut [RunRecord], &mut Table) -> Result<(), TableError>;
 
 /// One for each of [`PARQUET_FILES`].
 pub(super) const TO_TABLES: [ToTable; PARQUET_FILES.len()] =
     [runs_table, counters_table, flows_table, series_table, packets_table, remarks_table];
 /// As [`TO_TABLES`], the other way round, for all but the first, which makes the records ([`runs`]).
 pub(super) const FROM_TABLES: [FromTable; PARQUET_FILES.len() - 1] = [counters, flows, series, packets, remarks];
-
-fn text<'a>(name: &str, values: impl Iterator<Item = Option<&'a str>>) -> (String, Values) {
-    (name.to_owned(), Values::Text(values.map(|value| value.map(str::to_owned)).collect()))
-}
-
-fn natural(name: &str, values: impl Iterator<Item = u64>) -> (String, Values) {
-    (name.to_owned(), Values::Natural(values.map(Some).collect()))
-}
-
-fn integer(name: &str, values: impl Iterator<Item = Option<i64>>) -> (String, Values) {
-    (name.to_owned(), Values::Integer(values.collect()))
-}
-
-fn number(name: &str, values: impl Iterator<Item = Option<f64>>) -> (String, Values) {
-    (name.to_owned(), Values::Number(values.collect()))
-}
-
-fn truth(name: &str, values: impl Iterator<Item = bool>) -> (String, Values) {
-    (name.to_owned(), Values::Truth(values.map(Some).collect()))
-}
 
 /// What belongs to runs, with the number of its run.
 fn of_runs<'a, I: IntoIterator + 'a>(
@@ -50,39 +30,46 @@ fn of_runs<'a, I: IntoIterator + 'a>(
     records.iter().enumerate().flat_map(move |(run, record)| of(record).into_iter().map(move |item| (run as u64, item)))
 }
 
-fn runs_table(records: &[RunRecord]) -> Result<Table, String> {
-    let (mut axes, mut metrics): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
-    for record in records {
-        for (axis, _) in &record.cell {
-            if !axes.contains(&axis.as_str()) {
-                axes.push(axis);
-            }
+fn runs_table(records: &[RunRecord]) -> Result<Table, TableError> {
+    let mut axes: Vec<&str> = Vec::new();
+    for (axis, _) in records.iter().flat_map(|record| &record.cell) {
+        if !axes.contains(&axis.as_str()) {
+            axes.push(axis);
+        }
+    }
+    // A table has its columns once and in one order. `any` goes on where it stopped.
+    for (run, record) in records.iter().enumerate() {
+        let mut rest = axes.iter();
+        if !record.cell.iter().all(|(name, _)| rest.any(|axis| axis == name)) {
+            return Err(TableError::Records(format!("run {run} has its axes in another order than other runs, or twice")));
         }
     }
     // As JSON lines have them: by name.
-    metrics.extend(records.iter().flat_map(|record| record.metrics.keys().map(String::as_str)));
-    metrics.sort_unstable();
-    metrics.dedup();
-    if let Some(taken) = metrics.iter().find(|metric| OF_A_RUN.contains(metric) || metric.starts_with(AXIS)) {
-        return Err(format!("the metric `{taken}` has the name of another column"));
+    let metrics: BTreeSet<&str> =
+        records.iter().flat_map(|record| record.metrics.keys().map(String::as_str)).collect();
+    let own = [RUN.format, runs_of::REPETITION.format, runs_of::SEED.format, runs_of::DURATION_US.format];
+    let taken = |name: &str| own.iter().any(|column| column.name == name) || name.starts_with(AXIS);
+    if let Some(metric) = metrics.iter().find(|metric| taken(metric)) {
+        return Err(TableError::Records(format!("the metric `{metric}` has the name of another column")));
     }
     let mut columns = vec![
-        natural("run", 0..records.len() as u64),
-        natural("repetition", records.iter().map(|record| record.repetition.into())),
-        natural("seed", records.iter().map(|record| record.seed)),
-        natural("duration_us", records.iter().map(|record| record.duration_us)),
+        RUN.of(0..records.len() as u64),
+        runs_of::REPETITION.of(records.iter().map(|record| record.repetition.into())),
+        runs_of::SEED.of(records.iter().map(|record| record.seed)),
+        runs_of::DURATION_US.of(records.iter().map(|record| record.duration_us)),
     ];
     for axis in axes {
-        let labels = records.iter().map(|record| record.cell.iter().find(|(name, _)| name == axis));
-        columns.push(text(&format!("{AXIS}{axis}"), labels.map(|label| label.map(|(_, label)| label.as_str()))));
+        let label = |record: &RunRecord| record.cell.iter().find(|(name, _)| name == axis).map(|(_, label)| label.clone());
+        columns.push((format!("{AXIS}{axis}"), Values::Text(records.iter().map(label).collect())));
     }
-    columns.extend(
-        metrics.iter().map(|name| number(name, records.iter().map(|record| record.metrics.get(*name).copied()))),
-    );
+    for metric in metrics {
+        let figures = records.iter().map(|record| record.metrics.get(metric).copied()).collect();
+        columns.push((metric.to_owned(), Values::Number(figures)));
+    }
     Ok(Table { columns })
 }
 
-fn counters_table(records: &[RunRecord]) -> Result<Table, String> {
+fn counters_table(records: &[RunRecord]) -> Result<Table, TableError> {
     let rows = || {
         of_runs(records, |record| &record.counters).flat_map(|(run, (vm, counters))| {
             let none = counters.is_empty().then_some((run, vm, None));
@@ -90,28 +77,28 @@ fn counters_table(records: &[RunRecord]) -> Result<Table, String> {
         })
     };
     let columns = vec![
-        natural("run", rows().map(|(run, ..)| run)),
-        text("vm", rows().map(|(_, vm, _)| Some(vm.as_str()))),
-        text("counter", rows().map(|(.., counter)| counter.map(|(name, _)| name.as_str()))),
-        integer("increase", rows().map(|(.., counter)| counter.map(|(_, increase)| *increase))),
+        RUN.of(rows().map(|(run, ..)| run)),
+        counters_of::VM.of(rows().map(|(_, vm, _)| vm.clone())),
+        counters_of::COUNTER.of(rows().map(|(.., counter)| counter.map(|(name, _)| name.clone()))),
+        counters_of::INCREASE.of(rows().map(|(.., counter)| counter.map(|(_, increase)| *increase))),
     ];
     Ok(Table { columns })
 }
 
-fn flows_table(records: &[RunRecord]) -> Result<Table, String> {
+fn flows_table(records: &[RunRecord]) -> Result<Table, TableError> {
     let rows = || of_runs(records, |record| &record.flows);
     let columns = vec![
-        natural("run", rows().map(|(run, _)| run)),
-        text("from", rows().map(|(_, flow)| Some(flow.from.as_str()))),
-        text("to", rows().map(|(_, flow)| Some(flow.to.as_str()))),
-        natural("bytes", rows().map(|(_, flow)| flow.bytes)),
-        natural("start_us", rows().map(|(_, flow)| flow.start_us)),
-        natural("duration_us", rows().map(|(_, flow)| flow.duration_us)),
+        RUN.of(rows().map(|(run, _)| run)),
+        flows_of::FROM.of(rows().map(|(_, flow)| flow.from.clone())),
+        flows_of::TO.of(rows().map(|(_, flow)| flow.to.clone())),
+        flows_of::BYTES.of(rows().map(|(_, flow)| flow.bytes)),
+        flows_of::START_US.of(rows().map(|(_, flow)| flow.start_us)),
+        flows_of::DURATION_US.of(rows().map(|(_, flow)| flow.duration_us)),
     ];
     Ok(Table { columns })
 }
 
-fn series_table(records: &[RunRecord]) -> Result<Table, String> {
+fn series_table(records: &[RunRecord]) -> Result<Table, TableError> {
     let rows = || {
         of_runs(records, |record| record.series.iter().enumerate()).flat_map(|(run, (number, series))| {
             let none = series.points.is_empty().then_some((run, number as u64, series, None));
@@ -119,36 +106,36 @@ fn series_table(records: &[RunRecord]) -> Result<Table, String> {
         })
     };
     let columns = vec![
-        natural("run", rows().map(|(run, ..)| run)),
-        natural("series", rows().map(|(_, number, ..)| number)),
-        text("name", rows().map(|(_, _, series, _)| Some(series.name.as_str()))),
-        text("subject", rows().map(|(_, _, series, _)| Some(series.subject.as_str()))),
-        integer("t_us", rows().map(|(.., point)| point.map(|(t_us, _)| t_us))),
-        number("value", rows().map(|(.., point)| point.map(|(_, value)| value))),
+        RUN.of(rows().map(|(run, ..)| run)),
+        series_of::SERIES.of(rows().map(|(_, number, ..)| number)),
+        series_of::NAME.of(rows().map(|(_, _, series, _)| series.name.clone())),
+        series_of::SUBJECT.of(rows().map(|(_, _, series, _)| series.subject.clone())),
+        series_of::T_US.of(rows().map(|(.., point)| point.map(|(t_us, _)| t_us))),
+        series_of::VALUE.of(rows().map(|(.., point)| point.map(|(_, value)| value))),
     ];
     Ok(Table { columns })
 }
 
-fn packets_table(records: &[RunRecord]) -> Result<Table, String> {
+fn packets_table(records: &[RunRecord]) -> Result<Table, TableError> {
     let rows = || of_runs(records, |record| &record.packets);
     let columns = vec![
-        natural("run", rows().map(|(run, _)| run)),
-        integer("t_us", rows().map(|(_, packet)| Some(packet.t_us))),
-        text("at", rows().map(|(_, packet)| Some(place_name(packet.at)))),
-        truth("data", rows().map(|(_, packet)| packet.data)),
-        natural("seq", rows().map(|(_, packet)| packet.seq)),
-        natural("len", rows().map(|(_, packet)| packet.len.into())),
-        truth("retransmission", rows().map(|(_, packet)| packet.retransmission)),
-        truth("descheduled", rows().map(|(_, packet)| packet.descheduled)),
+        RUN.of(rows().map(|(run, _)| run)),
+        packets_of::T_US.of(rows().map(|(_, packet)| packet.t_us)),
+        packets_of::AT.of(rows().map(|(_, packet)| place_name(packet.at).to_owned())),
+        packets_of::DATA.of(rows().map(|(_, packet)| packet.data)),
+        packets_of::SEQ.of(rows().map(|(_, packet)| packet.seq)),
+        packets_of::LEN.of(rows().map(|(_, packet)| packet.len.into())),
+        packets_of::RETRANSMISSION.of(rows().map(|(_, packet)| packet.retransmission)),
+        packets_of::DESCHEDULED.of(rows().map(|(_, packet)| packet.descheduled)),
     ];
     Ok(Table { columns })
 }
 
-fn remarks_table(records: &[RunRecord]) -> Result<Table, String> {
+fn remarks_table(records: &[RunRecord]) -> Result<Table, TableError> {
     let rows = || of_runs(records, |record| &record.remarks);
     let columns = vec![
-        natural("run", rows().map(|(run, _)| run)),
-        text("remark", rows().map(|(_, remark)| Some(remark.as_str()))),
+        RUN.of(rows().map(|(run, _)| run)),
+        remarks_of::REMARK.of(rows().map(|(_, remark)| remark.clone())),
     ];
     Ok(Table { columns })
 }
@@ -162,16 +149,30 @@ fn place_name(at: SeenAt) -> &'static str {
     }
 }
 
+fn bad(column: &ColumnFormat, row: usize, why: impl Into<String>) -> TableError {
+    TableError::Value { column: column.name.to_owned(), row, why: why.into() }
+}
+
+/// A value of a column that is narrower in the records.
+fn narrow(column: &ColumnFormat, row: usize, value: u64) -> Result<u32, TableError> {
+    u32::try_from(value).map_err(|_| bad(column, row, format!("{value} is more than {}", u32::MAX)))
+}
+
 /// Makes the records, without what the other tables have.
-pub(super) fn runs(mut table: Table) -> Result<Vec<RunRecord>, String> {
+pub(super) fn runs(mut table: Table) -> Result<Vec<RunRecord>, TableError> {
+    let numbers = table.take(&RUN)?;
+    let repetitions = table.take(&runs_of::REPETITION)?;
+    let rest = table.take(&runs_of::SEED)?.into_iter().zip(table.take(&runs_of::DURATION_US)?);
     let mut records = Vec::new();
-    let repetitions = all(table.naturals("repetition")?, "repetition")?;
-    let seeds = all(table.naturals("seed")?, "seed")?;
-    let durations = all(table.naturals("duration_us")?, "duration_us")?;
-    for ((repetition, seed), duration_us) in repetitions.into_iter().zip(seeds).zip(durations) {
+    for (row, ((number, repetition), (seed, duration_us))) in
+        numbers.into_iter().zip(repetitions).zip(rest).enumerate()
+    {
+        if number != row as u64 {
+            return Err(bad(&RUN.format, row, format!("{number}; runs count from 0")));
+        }
         records.push(RunRecord {
             cell: Vec::new(),
-            repetition: u32::try_from(repetition).map_err(|_| format!("a repetition cannot be {repetition}"))?,
+            repetition: narrow(&runs_of::REPETITION.format, row, repetition)?,
             seed,
             duration_us,
             metrics: BTreeMap::new(),
@@ -183,108 +184,129 @@ pub(super) fn runs(mut table: Table) -> Result<Vec<RunRecord>, String> {
         });
     }
     for (name, values) in table.columns {
-        match (name.strip_prefix(AXIS), values) {
+        let wanted = match (name.strip_prefix(AXIS), values) {
             (Some(axis), Values::Text(labels)) => {
                 for (record, label) in records.iter_mut().zip(labels) {
                     record.cell.extend(label.map(|label| (axis.to_owned(), label)));
                 }
+                continue;
             }
             (None, Values::Number(values)) => {
                 for (record, value) in records.iter_mut().zip(values) {
                     record.metrics.extend(value.map(|value| (name.clone(), value)));
                 }
+                continue;
             }
-            _ if OF_A_RUN.contains(&name.as_str()) => {}
-            _ => return Err(format!("column `{name}` is neither an axis' nor a metric's")),
-        }
+            (Some(_), values) => (values.kind(), runs_of::AXES.kind),
+            (None, values) => (values.kind(), runs_of::METRICS.kind),
+        };
+        return Err(TableError::Type { column: name, found: wanted.0.name(), wanted: wanted.1.name() });
     }
     Ok(records)
 }
 
-fn counters(records: &mut [RunRecord], mut table: Table) -> Result<(), String> {
-    let runs = all(table.naturals("run")?, "run")?;
-    let vms = all(table.texts("vm")?, "vm")?;
-    let counters = table.texts("counter")?.into_iter().zip(table.integers("increase")?);
-    for ((run, vm), (counter, increase)) in runs.into_iter().zip(vms).zip(counters) {
-        let of_vm = record(records, run)?.counters.entry(vm).or_default();
-        of_vm.extend(counter.zip(increase));
-    }
-    Ok(())
-}
-
-fn flows(records: &mut [RunRecord], mut table: Table) -> Result<(), String> {
-    let runs = all(table.naturals("run")?, "run")?;
-    let ends = all(table.texts("from")?, "from")?.into_iter().zip(all(table.texts("to")?, "to")?);
-    let bytes = all(table.naturals("bytes")?, "bytes")?;
-    let times = all(table.naturals("start_us")?, "start_us")?
-        .into_iter()
-        .zip(all(table.naturals("duration_us")?, "duration_us")?);
-    for (((run, (from, to)), bytes), (start_us, duration_us)) in runs.into_iter().zip(ends).zip(bytes).zip(times) {
-        record(records, run)?.flows.push(FlowRecord { from, to, bytes, start_us, duration_us });
-    }
-    Ok(())
-}
-
-fn series(records: &mut [RunRecord], mut table: Table) -> Result<(), String> {
-    let places = all(table.naturals("run")?, "run")?.into_iter().zip(all(table.naturals("series")?, "series")?);
-    let names = all(table.texts("name")?, "name")?.into_iter().zip(all(table.texts("subject")?, "subject")?);
-    let points = table.integers("t_us")?.into_iter().zip(table.numbers("value")?);
-    for (((run, number), (name, subject)), (t_us, value)) in places.zip(names).zip(points) {
-        let of_run = &mut record(records, run)?.series;
-        if number == of_run.len() as u64 {
-            of_run.push(Series { name, subject, points: Vec::new() });
-        }
-        let is_last = number + 1 == of_run.len() as u64;
-        match of_run.last_mut() {
-            Some(last) if is_last => last.points.extend(t_us.zip(value)),
-            _ => return Err(format!("series {number} of run {run} is out of order")),
+fn counters(records: &mut [RunRecord], table: &mut Table) -> Result<(), TableError> {
+    let of = table.take(&RUN)?.into_iter().zip(table.take(&counters_of::VM)?);
+    let names = table.take_nullable(&counters_of::COUNTER)?;
+    let increases = table.take_nullable(&counters_of::INCREASE)?;
+    for (row, ((run, vm), counter)) in of.zip(names.into_iter().zip(increases)).enumerate() {
+        let counters = &mut record(records, row, run)?.counters;
+        let known = counters.contains_key(&vm);
+        let of_vm = counters.entry(vm).or_default();
+        match counter {
+            (Some(name), Some(increase)) if !known || !of_vm.is_empty() => {
+                if of_vm.insert(name, increase).is_some() {
+                    return Err(bad(&counters_of::COUNTER.format, row, "the VM has this counter twice in the run"));
+                }
+            }
+            (None, None) if !known => {}
+            (Some(_), None) => return Err(bad(&counters_of::INCREASE.format, row, "no value, though there is a counter")),
+            (None, Some(_)) => return Err(bad(&counters_of::COUNTER.format, row, "no value, though there is an increase")),
+            _ => return Err(bad(&counters_of::COUNTER.format, row, "a VM without counters has one row in the run")),
         }
     }
     Ok(())
 }
 
-fn packets(records: &mut [RunRecord], mut table: Table) -> Result<(), String> {
-    let places = all(table.naturals("run")?, "run")?.into_iter().zip(all(table.integers("t_us")?, "t_us")?);
-    let seen = all(table.texts("at")?, "at")?.into_iter().zip(all(table.truths("data")?, "data")?);
-    let bytes = all(table.naturals("seq")?, "seq")?.into_iter().zip(all(table.naturals("len")?, "len")?);
-    let marks = all(table.truths("retransmission")?, "retransmission")?
-        .into_iter()
-        .zip(all(table.truths("descheduled")?, "descheduled")?);
-    for ((((run, t_us), (at, data)), (seq, len)), (retransmission, descheduled)) in
-        places.zip(seen).zip(bytes).zip(marks)
+fn flows(records: &mut [RunRecord], table: &mut Table) -> Result<(), TableError> {
+    let runs = table.take(&RUN)?;
+    let ends = table.take(&flows_of::FROM)?.into_iter().zip(table.take(&flows_of::TO)?);
+    let bytes = table.take(&flows_of::BYTES)?;
+    let times = table.take(&flows_of::START_US)?.into_iter().zip(table.take(&flows_of::DURATION_US)?);
+    for (row, (((run, (from, to)), bytes), (start_us, duration_us))) in
+        runs.into_iter().zip(ends).zip(bytes).zip(times).enumerate()
     {
-        let at = [SeenAt::Sender, SeenAt::SenderPort, SeenAt::ReceiverPort]
+        record(records, row, run)?.flows.push(FlowRecord { from, to, bytes, start_us, duration_us });
+    }
+    Ok(())
+}
+
+fn series(records: &mut [RunRecord], table: &mut Table) -> Result<(), TableError> {
+    let places = table.take(&RUN)?.into_iter().zip(table.take(&series_of::SERIES)?);
+    let names = table.take(&series_of::NAME)?.into_iter().zip(table.take(&series_of::SUBJECT)?);
+    let points = table.take_nullable(&series_of::T_US)?.into_iter().zip(table.take_nullable(&series_of::VALUE)?);
+    for (row, (((run, number), (name, subject)), point)) in places.zip(names).zip(points).enumerate() {
+        let of_run = &mut record(records, row, run)?.series;
+        let begins = number == of_run.len() as u64;
+        if begins {
+            of_run.push(Series { name: name.clone(), subject: subject.clone(), points: Vec::new() });
+        }
+        let is_last = number.checked_add(1) == Some(of_run.len() as u64);
+        let Some(last) = of_run.last_mut().filter(|_| is_last) else {
+            return Err(bad(&series_of::SERIES.format, row, format!("{number} is out of order")));
+        };
+        if last.name != name {
+            return Err(bad(&series_of::NAME.format, row, "another name than in the series' first row"));
+        }
+        if last.subject != subject {
+            return Err(bad(&series_of::SUBJECT.format, row, "another subject than in the series' first row"));
+        }
+        match point {
+            (Some(t_us), Some(value)) if begins || !last.points.is_empty() => last.points.push((t_us, value)),
+            (None, None) if begins => {}
+            (Some(_), None) => return Err(bad(&series_of::VALUE.format, row, "no value, though there is a time")),
+            (None, Some(_)) => return Err(bad(&series_of::T_US.format, row, "no value, though there is a figure")),
+            _ => return Err(bad(&series_of::T_US.format, row, "a series without points has one row")),
+        }
+    }
+    Ok(())
+}
+
+fn packets(records: &mut [RunRecord], table: &mut Table) -> Result<(), TableError> {
+    let places = table.take(&RUN)?.into_iter().zip(table.take(&packets_of::T_US)?);
+    let seen = table.take(&packets_of::AT)?.into_iter().zip(table.take(&packets_of::DATA)?);
+    let bytes = table.take(&packets_of::SEQ)?.into_iter().zip(table.take(&packets_of::LEN)?);
+    let marks = table.take(&packets_of::RETRANSMISSION)?.into_iter().zip(table.take(&packets_of::DESCHEDULED)?);
+    for (row, ((((run, t_us), (at, data)), (seq, len)), (retransmission, descheduled))) in
+        places.zip(seen).zip(bytes).zip(marks).enumerate()
+    {
+        let place = [SeenAt::Sender, SeenAt::SenderPort, SeenAt::ReceiverPort]
             .into_iter()
             .find(|place| place_name(*place) == at);
         let packet = PacketRecord {
             t_us,
-            at: at.ok_or("column `at` has a place that does not exist")?,
+            at: place.ok_or_else(|| bad(&packets_of::AT.format, row, format!("`{at}` is no place")))?,
             data,
             seq,
-            len: u32::try_from(len).map_err(|_| format!("a packet cannot have {len} bytes"))?,
+            len: narrow(&packets_of::LEN.format, row, len)?,
             retransmission,
             descheduled,
         };
-        record(records, run)?.packets.push(packet);
+        record(records, row, run)?.packets.push(packet);
     }
     Ok(())
 }
 
-fn remarks(records: &mut [RunRecord], mut table: Table) -> Result<(), String> {
-    let runs = all(table.naturals("run")?, "run")?;
-    for (run, remark) in runs.into_iter().zip(all(table.texts("remark")?, "remark")?) {
-        record(records, run)?.remarks.push(remark);
+fn remarks(records: &mut [RunRecord], table: &mut Table) -> Result<(), TableError> {
+    let runs = table.take(&RUN)?;
+    for (row, (run, remark)) in runs.into_iter().zip(table.take(&remarks_of::REMARK)?).enumerate() {
+        record(records, row, run)?.remarks.push(remark);
     }
     Ok(())
 }
 
-fn record(records: &mut [RunRecord], run: u64) -> Result<&mut RunRecord, String> {
+fn record(records: &mut [RunRecord], row: usize, run: u64) -> Result<&mut RunRecord, TableError> {
     let runs = records.len();
     let place = usize::try_from(run).ok().and_then(|run| records.get_mut(run));
-    place.ok_or_else(|| format!("run {run} is not among the {runs} of {}", PARQUET_FILES[0]))
-}
-
-/// The values of a column that must not have nulls.
-fn all<T>(values: Vec<Option<T>>, name: &str) -> Result<Vec<T>, String> {
-    values.into_iter().collect::<Option<_>>().ok_or_else(|| format!("column `{name}` has nulls"))
+    place.ok_or_else(|| bad(&RUN.format, row, format!("run {run} is not among the {runs} of {}", PARQUET_FILES[0])))
 }

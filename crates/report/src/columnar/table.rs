@@ -1,6 +1,7 @@
-//! One Parquet file: named columns of one length. Every column may have nulls, and none is nested.
+//! One Parquet file: named columns of one length. Every column may have nulls as far as Parquet goes, and none is nested.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,11 +10,13 @@ use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::properties::WriterProperties;
-use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnDescriptor, Type, TypePtr};
 
-use crate::ReportError;
+use super::columns::{Column, Kind, Nullable};
+use super::manifest::{Content, Measured};
+use crate::{ReportError, TableError};
 
 /// Rows that are encoded together.
 const GROUP_ROWS: usize = 1 << 20;
@@ -21,16 +24,76 @@ const GROUP_ROWS: usize = 1 << 20;
 /// A column's values.
 #[derive(Debug, PartialEq)]
 pub(super) enum Values {
-    /// UTF-8.
+    /// [`Kind::Text`].
     Text(Vec<Option<String>>),
-    /// 64 bits, with a sign.
+    /// [`Kind::Integer`].
     Integer(Vec<Option<i64>>),
-    /// 64 bits, without.
+    /// [`Kind::Natural`].
     Natural(Vec<Option<u64>>),
-    /// Double precision.
+    /// [`Kind::Number`].
     Number(Vec<Option<f64>>),
-    /// True or false.
+    /// [`Kind::Truth`].
     Truth(Vec<Option<bool>>),
+}
+
+/// What a column can have in a row.
+pub(super) trait Scalar: Sized {
+    /// Its type in the file.
+    const KIND: Kind;
+    /// A column of such.
+    fn values(values: Vec<Option<Self>>) -> Values;
+    /// The other way round, or the column itself if it is of another type.
+    fn of_values(values: Values) -> Result<Vec<Option<Self>>, Values>;
+}
+
+impl Scalar for String {
+    const KIND: Kind = Kind::Text;
+    fn values(values: Vec<Option<Self>>) -> Values {
+        Values::Text(values)
+    }
+    fn of_values(values: Values) -> Result<Vec<Option<Self>>, Values> {
+        if let Values::Text(values) = values { Ok(values) } else { Err(values) }
+    }
+}
+
+impl Scalar for i64 {
+    const KIND: Kind = Kind::Integer;
+    fn values(values: Vec<Option<Self>>) -> Values {
+        Values::Integer(values)
+    }
+    fn of_values(values: Values) -> Result<Vec<Option<Self>>, Values> {
+        if let Values::Integer(values) = values { Ok(values) } else { Err(values) }
+    }
+}
+
+impl Scalar for u64 {
+    const KIND: Kind = Kind::Natural;
+    fn values(values: Vec<Option<Self>>) -> Values {
+        Values::Natural(values)
+    }
+    fn of_values(values: Values) -> Result<Vec<Option<Self>>, Values> {
+        if let Values::Natural(values) = values { Ok(values) } else { Err(values) }
+    }
+}
+
+impl Scalar for f64 {
+    const KIND: Kind = Kind::Number;
+    fn values(values: Vec<Option<Self>>) -> Values {
+        Values::Number(values)
+    }
+    fn of_values(values: Values) -> Result<Vec<Option<Self>>, Values> {
+        if let Values::Number(values) = values { Ok(values) } else { Err(values) }
+    }
+}
+
+impl Scalar for bool {
+    const KIND: Kind = Kind::Truth;
+    fn values(values: Vec<Option<Self>>) -> Values {
+        Values::Truth(values)
+    }
+    fn of_values(values: Values) -> Result<Vec<Option<Self>>, Values> {
+        if let Values::Truth(values) = values { Ok(values) } else { Err(values) }
+    }
 }
 
 /// A table.
@@ -51,13 +114,23 @@ impl Values {
         }
     }
 
-    fn physical(&self) -> (Physical, Option<LogicalType>) {
+    pub fn kind(&self) -> Kind {
         match self {
-            Self::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Self::Integer(_) => (Physical::INT64, None),
-            Self::Natural(_) => (Physical::INT64, Some(LogicalType::Integer { bit_width: 64, is_signed: false })),
-            Self::Number(_) => (Physical::DOUBLE, None),
-            Self::Truth(_) => (Physical::BOOLEAN, None),
+            Self::Text(_) => Kind::Text,
+            Self::Integer(_) => Kind::Integer,
+            Self::Natural(_) => Kind::Natural,
+            Self::Number(_) => Kind::Number,
+            Self::Truth(_) => Kind::Truth,
+        }
+    }
+
+    fn physical(&self) -> (Physical, Option<LogicalType>) {
+        match self.kind() {
+            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Kind::Integer => (Physical::INT64, None),
+            Kind::Natural => (Physical::INT64, Some(LogicalType::Integer { bit_width: 64, is_signed: false })),
+            Kind::Number => (Physical::DOUBLE, None),
+            Kind::Truth => (Physical::BOOLEAN, None),
         }
     }
 
@@ -76,14 +149,10 @@ impl Values {
 }
 
 impl Table {
-    /// Writes the file anew.
-    pub fn write(&self, path: &Path) -> Result<(), ReportError> {
-        let file = File::create(path).map_err(|source| ReportError::Write { file: path.to_owned(), source })?;
-        self.encode(file).map_err(|error| failed(path, &error))
-    }
-
-    fn encode(&self, file: File) -> ParquetResult<()> {
+    /// Writes the file, and says what it has in it.
+    pub fn encode(&self, file: impl Write + Send) -> Result<Content, TableError> {
         let rows = self.columns.first().map_or(0, |(_, values)| values.len());
+        let file = Measured::new(file);
         let mut writer = SerializedFileWriter::new(file, self.schema()?, Arc::new(WriterProperties::default()))?;
         for first in (0..rows).step_by(GROUP_ROWS) {
             let rows = first..rows.min(first + GROUP_ROWS);
@@ -92,17 +161,18 @@ impl Table {
                 let group = &mut group;
                 match values {
                     Values::Text(values) => {
-                        put::<ByteArrayType, _>(group, &values[rows.clone()], |v| v.as_str().into())
+                        put::<ByteArrayType, _, _>(group, &values[rows.clone()], |v| v.as_str().into())
                     }
-                    Values::Integer(values) => put::<Int64Type, _>(group, &values[rows.clone()], |v| *v),
-                    Values::Natural(values) => put::<Int64Type, _>(group, &values[rows.clone()], |v| *v as i64),
-                    Values::Number(values) => put::<DoubleType, _>(group, &values[rows.clone()], |v| *v),
-                    Values::Truth(values) => put::<BoolType, _>(group, &values[rows.clone()], |v| *v),
+                    Values::Integer(values) => put::<Int64Type, _, _>(group, &values[rows.clone()], |v| *v),
+                    Values::Natural(values) => put::<Int64Type, _, _>(group, &values[rows.clone()], |v| *v as i64),
+                    Values::Number(values) => put::<DoubleType, _, _>(group, &values[rows.clone()], |v| *v),
+                    Values::Truth(values) => put::<BoolType, _, _>(group, &values[rows.clone()], |v| *v),
                 }?;
             }
             group.close()?;
         }
-        writer.close().map(|_| ())
+        writer.finish()?;
+        Ok(writer.inner().content())
     }
 
     fn schema(&self) -> ParquetResult<TypePtr> {
@@ -115,68 +185,88 @@ impl Table {
         Type::group_type_builder("evenkeel").with_fields(columns).build().map(Arc::new)
     }
 
-    /// Reads a file that [`Self::write`] has written.
-    pub fn read(path: &Path) -> Result<Self, ReportError> {
-        let file = File::open(path).map_err(|source| ScenarioError::Read { file: path.to_owned(), source })?;
-        Self::decode(file).map_err(|error| failed(path, &error))
+    /// Opens a file for [`Self::decode`].
+    pub fn open(path: &Path) -> Result<File, ReportError> {
+        Ok(File::open(path).map_err(|source| ScenarioError::Read { file: path.to_owned(), source })?)
     }
 
-    fn decode(file: File) -> ParquetResult<Self> {
+    /// Reads a file that [`Self::encode`] has written.
+    pub fn decode(file: impl ChunkReader + 'static) -> Result<Self, TableError> {
         let reader = SerializedFileReader::new(file)?;
-        let mut columns = Vec::new();
+        let mut columns: Vec<(String, Values)> = Vec::new();
         for column in reader.metadata().file_metadata().schema_descr().columns() {
+            let name = column.name().to_owned();
+            if columns.iter().any(|(present, _)| *present == name) {
+                return Err(TableError::Twice { column: name });
+            }
             let simple = column.max_rep_level() == 0 && column.max_def_level() == 1;
-            let values = Values::empty(column).filter(|_| simple);
-            let unknown =
-                || ParquetError::General(format!("column `{}` has a type that evenkeel does not write", column.name()));
-            columns.push((column.name().to_owned(), values.ok_or_else(unknown)?));
+            match Values::empty(column).filter(|_| simple) {
+                Some(values) => columns.push((name, values)),
+                None => {
+                    let logical = column.logical_type_ref().map(|logical| format!(" ({logical:?})"));
+                    let found = format!("{}{}", column.physical_type(), logical.unwrap_or_default());
+                    return Err(TableError::Foreign { column: name, found });
+                }
+            }
         }
         for index in 0..reader.num_row_groups() {
             let group = &*reader.get_row_group(index)?;
-            for (place, (_, values)) in columns.iter_mut().enumerate() {
+            for (place, (name, values)) in columns.iter_mut().enumerate() {
+                let from = Chunk { group, place, column: name };
                 match values {
-                    Values::Text(values) => {
-                        take::<ByteArrayType, _>(group, place, values, |v| v.as_utf8().map(str::to_owned))
-                    }
-                    Values::Integer(values) => take::<Int64Type, _>(group, place, values, |v| Ok(*v)),
-                    Values::Natural(values) => take::<Int64Type, _>(group, place, values, |v| Ok(*v as u64)),
-                    Values::Number(values) => take::<DoubleType, _>(group, place, values, |v| Ok(*v)),
-                    Values::Truth(values) => take::<BoolType, _>(group, place, values, |v| Ok(*v)),
+                    Values::Text(values) => from.take::<ByteArrayType, _>(values, |v| v.as_utf8().map(str::to_owned)),
+                    Values::Integer(values) => from.take::<Int64Type, _>(values, |v| Ok(*v)),
+                    Values::Natural(values) => from.take::<Int64Type, _>(values, |v| Ok(*v as u64)),
+                    Values::Number(values) => from.take::<DoubleType, _>(values, |v| Ok(*v)),
+                    Values::Truth(values) => from.take::<BoolType, _>(values, |v| Ok(*v)),
                 }?;
             }
         }
-        Ok(Self { columns })
+        let declared = reader.metadata().file_metadata().num_rows();
+        let other = columns.iter().find(|(_, values)| i64::try_from(values.len()) != Ok(declared));
+        match other {
+            Some((name, values)) => {
+                Err(TableError::Rows { column: name.clone(), found: values.len(), declared: declared.to_string() })
+            }
+            None => Ok(Self { columns }),
+        }
+    }
+
+    /// Takes a column that has a value in every row.
+    pub fn take<T: Scalar>(&mut self, column: &Column<T>) -> Result<Vec<T>, TableError> {
+        let name = column.format.name;
+        let all = self.named::<T>(name)?.into_iter().enumerate();
+        all.map(|(row, value)| value.ok_or_else(|| TableError::Null { column: name.to_owned(), row })).collect()
+    }
+
+    /// Takes a column in which a row may have no value.
+    pub fn take_nullable<T: Scalar>(&mut self, column: &Nullable<T>) -> Result<Vec<Option<T>>, TableError> {
+        self.named(column.format.name)
+    }
+
+    fn named<T: Scalar>(&mut self, name: &str) -> Result<Vec<Option<T>>, TableError> {
+        let place = self.columns.iter().position(|(column, _)| column == name);
+        let place = place.ok_or_else(|| TableError::Missing { column: name.to_owned() })?;
+        let (name, values) = self.columns.remove(place);
+        T::of_values(values).map_err(|values| TableError::Type {
+            column: name,
+            found: values.kind().name(),
+            wanted: T::KIND.name(),
+        })
+    }
+
+    /// An error if a column has not been taken.
+    pub fn finish(&self) -> Result<(), TableError> {
+        match self.columns.first() {
+            Some((name, _)) => Err(TableError::Unknown { column: name.clone() }),
+            None => Ok(()),
+        }
     }
 }
 
-/// Takes a column out of the table; an error if it is not there or of another type.
-macro_rules! take {
-    ($($method:ident: $variant:ident of $type:ty;)*) => {
-        impl Table {
-            $(/// Takes this column.
-            pub fn $method(&mut self, name: &str) -> Result<Vec<Option<$type>>, String> {
-                let values = self.columns.iter_mut().find(|(column, _)| column == name).map(|(_, values)| values);
-                match values {
-                    Some(Values::$variant(values)) => Ok(std::mem::take(values)),
-                    Some(_) => Err(format!("column `{name}` has another type")),
-                    None => Err(format!("column `{name}` is missing")),
-                }
-            })*
-        }
-    };
-}
-
-take! {
-    texts: Text of String;
-    naturals: Natural of u64;
-    integers: Integer of i64;
-    numbers: Number of f64;
-    truths: Truth of bool;
-}
-
 /// Appends a column to a row group.
-fn put<T: DataType, V>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+fn put<T: DataType, V, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
     values: &[Option<V>],
     encode: impl Fn(&V) -> T::T,
 ) -> ParquetResult<()> {
@@ -188,28 +278,49 @@ fn put<T: DataType, V>(
     column.close()
 }
 
-/// Appends a row group's column to `values`.
-fn take<T: DataType, V>(
-    group: &dyn RowGroupReader,
+/// A row group's part of a column.
+struct Chunk<'a> {
+    group: &'a dyn RowGroupReader,
     place: usize,
-    values: &mut Vec<Option<V>>,
-    decode: impl Fn(&T::T) -> ParquetResult<V>,
-) -> ParquetResult<()> {
-    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-    let other = || ParquetError::General(format!("column {place} is not of the type that the schema has"));
-    let mut column = T::get_column_reader(group.get_column_reader(place)?).ok_or_else(other)?;
-    let (mut levels, mut present) = (Vec::new(), Vec::new());
-    let (read, ..) = column.read_records(rows, Some(&mut levels), None, &mut present)?;
-    if read != rows || levels.len() != rows {
-        return Err(ParquetError::General(format!("column {place} has {read} of {rows} rows")));
-    }
-    let mut present = present.iter();
-    for level in levels {
-        values.push(if level == 0 { None } else { present.next().map(&decode).transpose()? });
-    }
-    Ok(())
+    column: &'a str,
 }
 
-fn failed(path: &Path, error: &ParquetError) -> ReportError {
-    ReportError::Table { file: path.to_owned(), why: error.to_string() }
+impl Chunk<'_> {
+    /// Appends the values. What is damaged is an error, and no null.
+    fn take<T: DataType, V>(
+        &self,
+        values: &mut Vec<Option<V>>,
+        decode: impl Fn(&T::T) -> ParquetResult<V>,
+    ) -> Result<(), TableError> {
+        let column = || self.column.to_owned();
+        let failed = |source| TableError::Column { column: column(), source };
+        let declared = self.group.metadata().num_rows();
+        let rows = |found| TableError::Rows { column: column(), found, declared: declared.to_string() };
+        let wanted = usize::try_from(declared).map_err(|_| rows(0))?;
+        let other = || ParquetError::General("its values are not of the type that the schema has".to_owned());
+        let reader = self.group.get_column_reader(self.place).map_err(failed)?;
+        let mut reader = T::get_column_reader(reader).ok_or_else(other).map_err(failed)?;
+        let (mut levels, mut present) = (Vec::new(), Vec::new());
+        let (read, ..) = reader.read_records(wanted, Some(&mut levels), None, &mut present).map_err(failed)?;
+        if read != wanted || levels.len() != wanted {
+            return Err(rows(read.min(levels.len())));
+        }
+        let mut present = present.iter();
+        let bad = |row, why: String| TableError::Value { column: column(), row, why };
+        for level in levels {
+            let row = values.len();
+            values.push(match level {
+                0 => None,
+                1 => {
+                    let value = present.next().ok_or_else(|| bad(row, "its value is not in the file".to_owned()))?;
+                    Some(decode(value).map_err(|error| bad(row, error.to_string()))?)
+                }
+                _ => return Err(bad(row, format!("definition level {level} in a column that is not nested"))),
+            });
+        }
+        match present.len() {
+            0 => Ok(()),
+            more => Err(bad(values.len(), format!("{more} values of no row follow"))),
+        }
+    }
 }

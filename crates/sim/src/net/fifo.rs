@@ -29,7 +29,7 @@ impl Fifo {
             if self.begun > 0 && link.flights[self.begun - 1].arrives > now + link.delay {
                 break;
             }
-            self.waiting.leave(flight.bytes);
+            self.waiting.leave(flight.label.bytes);
             self.begun += 1;
         }
         before - self.waiting.bytes

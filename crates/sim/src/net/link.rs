@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::event::{Event, Events, PortId};
-use crate::packet::{HostId, PacketId};
+use crate::packet::{HostId, PacketId, Packets};
 use crate::time::{Duration, Instant};
 use crate::units::Rate;
 
@@ -14,15 +14,32 @@ pub(super) enum Peer {
     Switch(u32),
 }
 
+/// What switches need of a packet, copied: they are busiest with packets that are in no cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Label {
+    pub packet: PacketId,
+    pub bytes: u32,
+    pub dst: HostId,
+    pub flow_hash: u32,
+}
+
+impl Label {
+    pub fn of(id: PacketId, packets: &Packets) -> Self {
+        let packet = &packets[id];
+        Self { packet: id, bytes: packet.wire_bytes, dst: packet.dst, flow_hash: packet.flow_hash }
+    }
+}
+
 /// A packet whose arrival is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub arrives: Instant,
-    pub packet: PacketId,
-    pub bytes: u32,
+    pub label: Label,
 }
 
+/// In this order, what each packet needs is one cache line.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Link {
     /// Packets whose arrival is known, in its order: on the link, and behind them those that wait in a FIFO queue.
     pub flights: VecDeque<Flight>,
@@ -30,9 +47,9 @@ pub(super) struct Link {
     pub free_at: Instant,
     pub delay: Duration,
     pub to: Peer,
-    rate: Rate,
     /// Picoseconds per byte if that is whole, which saves a division per packet; else 0.
     byte_ps: u64,
+    rate: Rate,
 }
 
 impl Link {
@@ -43,25 +60,27 @@ impl Link {
     }
 
     /// Sends a packet as soon as the link is free.
-    pub fn transmit(&mut self, now: Instant, port: PortId, packet: PacketId, bytes: u32, events: &mut Events) {
+    pub fn transmit(&mut self, now: Instant, port: PortId, label: Label, events: &mut Events) {
         let takes = if self.byte_ps == 0 {
-            self.rate.time_for(bytes)
+            self.rate.time_for(label.bytes)
         } else {
-            Duration::from_ps(u64::from(bytes) * self.byte_ps)
+            Duration::from_ps(u64::from(label.bytes) * self.byte_ps)
         };
         self.free_at = self.free_at.max(now) + takes;
         let arrives = self.free_at + self.delay;
         if self.flights.is_empty() {
             events.push(arrives, Event::Arrival(port));
         }
-        self.flights.push_back(Flight { arrives, packet, bytes });
+        self.flights.push_back(Flight { arrives, label });
     }
 
     /// The oldest packet leaves the link; the next one's arrival becomes an event.
     pub fn land(&mut self, port: PortId, events: &mut Events) -> Option<Flight> {
         let flight = self.flights.pop_front()?;
-        if let Some(next) = self.flights.front() {
-            events.push(next.arrives, Event::Arrival(port));
+        match self.flights.front() {
+            Some(next) => events.push(next.arrives, Event::Arrival(port)),
+            // Begins again where the memory is still in a cache.
+            None => self.flights.clear(),
         }
         Some(flight)
     }

@@ -20,7 +20,7 @@ use crate::event::{Events, PortId};
 use crate::packet::{HostId, PacketId, Packets};
 use crate::time::Instant;
 
-use link::Peer;
+use link::{Label, Peer};
 use pool::Pool;
 use port::{Port, Queue};
 use routes::Routes;
@@ -104,7 +104,7 @@ impl Network {
 
     /// A host hands a packet to its network card.
     pub fn send(&mut self, now: Instant, host: HostId, packet: PacketId, packets: &mut Packets, events: &mut Events) {
-        self.enqueue(now, host.0 as usize, packet, packets, events);
+        self.enqueue(now, host.0 as usize, Label::of(packet, packets), packets, events);
     }
 
     /// The oldest packet on a port's link has reached the other end ([`crate::event::Event::Arrival`]): where and which, if that is
@@ -117,19 +117,18 @@ impl Network {
         events: &mut Events,
     ) -> Option<(HostId, PacketId)> {
         let from = &mut self.ports[port.0 as usize];
-        let flight = from.link.land(port, events)?;
+        let label = from.link.land(port, events)?.label;
         if let Queue::Fifo(fifo) = &mut from.queue {
-            let freed = fifo.landed(flight.bytes);
+            let freed = fifo.landed(label.bytes);
             if let Some(pool) = from.pool {
                 self.pools[pool as usize].free(freed);
             }
         }
         match from.link.to {
-            Peer::Host(host) => Some((host, flight.packet)),
+            Peer::Host(host) => Some((host, label.packet)),
             Peer::Switch(switch) => {
-                let packet = &packets[flight.packet];
-                let out = self.routes.port(switch, packet.dst, packet.flow_hash);
-                self.enqueue(now, out as usize, flight.packet, packets, events);
+                let out = self.routes.port(switch, label.dst, label.flow_hash);
+                self.enqueue(now, out as usize, label, packets, events);
                 None
             }
         }
@@ -170,24 +169,23 @@ impl Network {
         self.fifo_hops
     }
 
-    fn enqueue(&mut self, now: Instant, index: usize, id: PacketId, packets: &mut Packets, events: &mut Events) {
+    fn enqueue(&mut self, now: Instant, index: usize, label: Label, packets: &mut Packets, events: &mut Events) {
         self.drain(index, now);
-        let bytes = packets[id].wire_bytes;
         let port = &mut self.ports[index];
         self.fifo_hops += u64::from(matches!(port.queue, Queue::Fifo(_)));
         let Some(number) = port.pool else {
-            port.offer(now, PortId(index as u32), id, None, packets, events);
+            port.offer(now, PortId(index as u32), label, None, packets, events);
             return;
         };
         // What other ports have sent since they were last looked at is still counted as waiting. That can only refuse too much, so
         // they are looked at only then.
-        if !self.pools[number as usize].admits(port.waiting().bytes, bytes) {
+        if !self.pools[number as usize].admits(port.waiting().bytes, label.bytes) {
             self.drain_pool(number as usize, now);
         }
         let port = &mut self.ports[index];
         let pool = &mut self.pools[number as usize];
         let before = port.waiting().bytes;
-        port.offer(now, PortId(index as u32), id, Some(pool), packets, events);
+        port.offer(now, PortId(index as u32), label, Some(pool), packets, events);
         let after = port.waiting().bytes;
         pool.used = pool.used + after - before;
     }

@@ -3,7 +3,7 @@
 use super::codel::CoDel;
 use super::fifo::Fifo;
 use super::fq_codel::FqCoDel;
-use super::link::{Link, Peer};
+use super::link::{Label, Link, Peer};
 use super::pfabric::PFabric;
 use super::pool::Pool;
 use super::priority::Priority;
@@ -77,6 +77,11 @@ impl Waiting {
     }
 }
 
+/// Whether so many bytes keep to the limit and to the share of a common memory.
+fn fits(bytes: u32, waiting: Waiting, limit: Limit, pool: Option<&Pool>) -> bool {
+    waiting.fits(limit, bytes) && pool.is_none_or(|pool| pool.admits(waiting.bytes, bytes))
+}
+
 /// The packets, and the statistics of the port whose queue handles some of them.
 pub(super) struct Ledger<'a> {
     pub packets: &'a mut Packets,
@@ -91,8 +96,7 @@ impl Ledger<'_> {
 
     /// Whether a packet keeps to the limit and to the share of a common memory.
     pub fn fits(&self, id: PacketId, waiting: Waiting, limit: Limit, pool: Option<&Pool>) -> bool {
-        let bytes = self.packets[id].wire_bytes;
-        waiting.fits(limit, bytes) && pool.is_none_or(|pool| pool.admits(waiting.bytes, bytes))
+        fits(self.packets[id].wire_bytes, waiting, limit, pool)
     }
 
     /// Drops a packet that was not taken in.
@@ -111,7 +115,7 @@ impl Ledger<'_> {
 
     /// Lets RED judge a packet that fits in; whether it may go on.
     pub fn passes(&mut self, red: Option<&mut Red>, waiting: Waiting, id: PacketId) -> bool {
-        match red.map_or(Verdict::Pass, |red| red.judge(waiting.segments, &self.packets[id])) {
+        match red.map_or(Verdict::Pass, |red| red.judge(waiting.segments, || self.packets[id].ecn)) {
             Verdict::Pass => true,
             Verdict::Mark => {
                 self.mark(id);
@@ -184,6 +188,7 @@ impl Discipline {
 }
 
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Port {
     pub link: Link,
     pub queue: Queue,
@@ -219,20 +224,21 @@ impl Port {
         &mut self,
         now: Instant,
         port: PortId,
-        id: PacketId,
+        label: Label,
         pool: Option<&Pool>,
         packets: &mut Packets,
         events: &mut Events,
     ) {
+        let id = label.packet;
         let mut ledger = Ledger { packets, stats: &mut self.stats };
         let link_is_free = self.link.free_at <= now;
         match &mut self.queue {
             Queue::Fifo(fifo) => {
-                let bytes = ledger.packets[id].wire_bytes;
-                if !ledger.fits(id, fifo.waiting, fifo.limit, pool) {
+                let bytes = label.bytes;
+                if !fits(bytes, fifo.waiting, fifo.limit, pool) {
                     ledger.refuse(id);
                 } else if ledger.passes(fifo.red.as_mut(), fifo.waiting, id) {
-                    self.link.transmit(now, port, id, bytes, events);
+                    self.link.transmit(now, port, label, events);
                     fifo.sent(link_is_free, bytes);
                     ledger.accept(bytes);
                     self.stats.peak(fifo.waiting);
@@ -265,7 +271,7 @@ impl Scheduled {
     /// Sends the next packet, if there is one, on a free link. Looks again when it is sent only if more wait.
     fn transmit(&mut self, now: Instant, port: PortId, link: &mut Link, ledger: &mut Ledger, events: &mut Events) {
         let Some(id) = self.discipline.next(now, ledger) else { return };
-        link.transmit(now, port, id, ledger.packets[id].wire_bytes, events);
+        link.transmit(now, port, Label::of(id, ledger.packets), events);
         if self.discipline.waiting().segments > 0 {
             self.awake = true;
             events.push(link.free_at, Event::PortFree(port));

@@ -3,7 +3,7 @@
 use evenkeel_scenario::sweep::splitmix64;
 
 use super::topology::RedSpec;
-use crate::packet::{Ecn, Packet};
+use crate::packet::Ecn;
 
 const MILLION: u64 = 1_000_000;
 
@@ -27,10 +27,10 @@ impl Red {
     }
 
     /// For a packet that arrives while so many wait.
-    pub fn judge(&mut self, waiting_segments: u32, packet: &Packet) -> Verdict {
+    pub fn judge(&mut self, waiting_segments: u32, ecn: impl FnOnce() -> Ecn) -> Verdict {
         if !self.congested(waiting_segments) {
             Verdict::Pass
-        } else if packet.ecn == Ecn::NotEct {
+        } else if ecn() == Ecn::NotEct {
             Verdict::Drop
         } else {
             Verdict::Mark
