@@ -25,7 +25,9 @@ export CARGO_TERM_COLOR ?= auto
 RESULTS := fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack s14-rto-runs \
            s17-detection s18-ack-cost s31-port-queue
 
-.PHONY: help demo build test lint lint-full audit fmt bench validate results deps deps-test deps-peers clean
+SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml)))
+
+.PHONY: help demo build test lint lint-full audit fmt bench validate results results-sim deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -37,7 +39,8 @@ help:
 	@echo 'make fmt        format the code'
 	@echo 'make bench      the simulator: its speed, beside that of ns-3 (installs ns-3)'
 	@echo 'make validate   the simulator: its results, beside those of ns-3 computed again (installs ns-3)'
-	@echo 'make results    run every experiment of docs/results again (an hour)'
+	@echo 'make results    run every experiment of docs/results in the lab again (an hour)'
+	@echo 'make results-sim  the same in the simulator (half an hour)'
 	@echo 'make deps       install what building and the lab need'
 	@echo 'make clean      remove what was built; the kernels stay in the cache'
 
@@ -67,11 +70,18 @@ fmt:
 	$(CARGO) fmt --all
 	clang-format-19 -i $(C_FILES)
 
-# Every experiment of docs/results, one after the other: an hour on two cores. Leave the machine alone meanwhile.
+# Every experiment of docs/results in the lab, one after the other: an hour on two cores. Leave the machine alone meanwhile.
 results: build
 	for name in $(RESULTS); do \
 	    $(EVENKEEL) lab scenarios/pvtcp/$$name.toml && \
 	    $(EVENKEEL) report results/pvtcp/$$name --markdown > docs/results/pvtcp-$$name.md || exit 1; \
+	done
+
+# Every simulation of docs/results: half an hour on two cores.
+results-sim: build
+	for name in $(SIMULATIONS); do \
+	    $(EVENKEEL) sweep scenarios/sim/$$name.toml && \
+	    $(EVENKEEL) report results/sim/$$name --markdown > docs/results/sim-$$(echo $$name | tr / -).md || exit 1; \
 	done
 
 # Built as the release is. NS3_PEER is what the simulator is compared with; without it, it is measured alone.

@@ -39,8 +39,8 @@ pub fn load(results_dir: &Path) -> Result<Results, ReportError> {
         return Err(ReportError::NoRuns { file });
     }
     // Parsed, not checked: results stay readable when a later version asks more of a scenario.
-    let scenario =
-        toml::from_str(&set.scenario_toml).map_err(|source| ReportError::Scenario { file: meta, source: Box::new(source) })?;
+    let scenario = toml::from_str(&set.scenario_toml)
+        .map_err(|source| ReportError::Scenario { file: meta, source: Box::new(source) })?;
     Ok(Results { set, scenario, records })
 }
 

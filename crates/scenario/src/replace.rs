@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::ScenarioError;
@@ -76,19 +77,19 @@ impl Staged {
     /// # Errors
     /// [`ScenarioError::Write`].
     pub fn finish(self) -> Result<(), ScenarioError> {
-        self.take(self.steps.len())?;
+        self.take(0..self.steps.len())?;
         forget(&self.directory)?;
         // The names are on disk too before anyone removes what the results were made of.
         File::open(&self.directory).and_then(|it| it.sync_all()).map_err(write_error(&self.directory))
     }
 
-    /// Takes the first steps only, as a process does that is killed after them.
+    /// Takes some of the steps, of those that are there. A process that is killed has taken the first ones only.
     ///
     /// # Errors
     /// [`ScenarioError::Write`].
-    pub fn take(&self, count: usize) -> Result<(), ScenarioError> {
+    pub fn take(&self, steps: Range<usize>) -> Result<(), ScenarioError> {
         let staging = self.staging();
-        self.steps.iter().take(count).try_for_each(|step| match step {
+        self.steps.iter().take(steps.end).skip(steps.start).try_for_each(|step| match step {
             Step::Place(name) => {
                 let path = self.directory.join(name);
                 fs::rename(staging.join(name), &path).map_err(write_error(&path))

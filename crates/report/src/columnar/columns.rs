@@ -184,7 +184,8 @@ pub(super) mod packets {
     pub const LEN: Column<u64> = Column::new("len", "bytes", "payload; at most 4294967295");
     pub const RETRANSMISSION: Column<bool> =
         Column::new("retransmission", "", "whether these bytes had been sent before");
-    pub const DESCHEDULED: Column<bool> = Column::new("descheduled", "", "whether the VM was off its core at that time");
+    pub const DESCHEDULED: Column<bool> =
+        Column::new("descheduled", "", "whether the VM was off its core at that time");
 }
 
 /// Of `remarks.parquet`.

@@ -1,6 +1,7 @@
 //! What was written: name, size and checksum of every file of a set. Written last, so that its presence says that all of them are there.
 //!
-//! Parquet's own page checksums would not do: the writer of the parquet crate has none, and they leave out the footer.
+//! Parquet's own page checksums would not do: the writer of the parquet crate has none, and they leave out the footer. Its reader
+//! panics at some damaged pages, so files are held against the manifest before it sees them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -113,8 +114,7 @@ impl Manifest {
         for name in names() {
             let file = directory.join(name);
             let wanted = manifest.files.get(name).ok_or_else(|| bad(format!("`{name}` is not in it")))?;
-            let found =
-                Content::of_file(&file).map_err(|source| ScenarioError::Read { file: file.clone(), source })?;
+            let found = Content::of_file(&file).map_err(|source| ScenarioError::Read { file: file.clone(), source })?;
             if found.bytes != wanted.bytes {
                 let why = format!("it has {} bytes of {}", found.bytes, wanted.bytes);
                 return Err(ReportError::Damaged { file, why });

@@ -41,12 +41,13 @@ fn runs_table(records: &[RunRecord]) -> Result<Table, TableError> {
     for (run, record) in records.iter().enumerate() {
         let mut rest = axes.iter();
         if !record.cell.iter().all(|(name, _)| rest.any(|axis| axis == name)) {
-            return Err(TableError::Records(format!("run {run} has its axes in another order than other runs, or twice")));
+            return Err(TableError::Records(format!(
+                "run {run} has its axes in another order than other runs, or twice"
+            )));
         }
     }
     // As JSON lines have them: by name.
-    let metrics: BTreeSet<&str> =
-        records.iter().flat_map(|record| record.metrics.keys().map(String::as_str)).collect();
+    let metrics: BTreeSet<&str> = records.iter().flat_map(|record| record.metrics.keys().map(String::as_str)).collect();
     let own = [RUN.format, runs_of::REPETITION.format, runs_of::SEED.format, runs_of::DURATION_US.format];
     let taken = |name: &str| own.iter().any(|column| column.name == name) || name.starts_with(AXIS);
     if let Some(metric) = metrics.iter().find(|metric| taken(metric)) {
@@ -59,7 +60,8 @@ fn runs_table(records: &[RunRecord]) -> Result<Table, TableError> {
         runs_of::DURATION_US.of(records.iter().map(|record| record.duration_us)),
     ];
     for axis in axes {
-        let label = |record: &RunRecord| record.cell.iter().find(|(name, _)| name == axis).map(|(_, label)| label.clone());
+        let label =
+            |record: &RunRecord| record.cell.iter().find(|(name, _)| name == axis).map(|(_, label)| label.clone());
         columns.push((format!("{AXIS}{axis}"), Values::Text(records.iter().map(label).collect())));
     }
     for metric in metrics {
@@ -133,10 +135,8 @@ fn packets_table(records: &[RunRecord]) -> Result<Table, TableError> {
 
 fn remarks_table(records: &[RunRecord]) -> Result<Table, TableError> {
     let rows = || of_runs(records, |record| &record.remarks);
-    let columns = vec![
-        RUN.of(rows().map(|(run, _)| run)),
-        remarks_of::REMARK.of(rows().map(|(_, remark)| remark.clone())),
-    ];
+    let columns =
+        vec![RUN.of(rows().map(|(run, _)| run)), remarks_of::REMARK.of(rows().map(|(_, remark)| remark.clone()))];
     Ok(Table { columns })
 }
 
@@ -164,8 +164,7 @@ pub(super) fn runs(mut table: Table) -> Result<Vec<RunRecord>, TableError> {
     let repetitions = table.take(&runs_of::REPETITION)?;
     let rest = table.take(&runs_of::SEED)?.into_iter().zip(table.take(&runs_of::DURATION_US)?);
     let mut records = Vec::new();
-    for (row, ((number, repetition), (seed, duration_us))) in
-        numbers.into_iter().zip(repetitions).zip(rest).enumerate()
+    for (row, ((number, repetition), (seed, duration_us))) in numbers.into_iter().zip(repetitions).zip(rest).enumerate()
     {
         if number != row as u64 {
             return Err(bad(&RUN.format, row, format!("{number}; runs count from 0")));
@@ -220,8 +219,12 @@ fn counters(records: &mut [RunRecord], table: &mut Table) -> Result<(), TableErr
                 }
             }
             (None, None) if !known => {}
-            (Some(_), None) => return Err(bad(&counters_of::INCREASE.format, row, "no value, though there is a counter")),
-            (None, Some(_)) => return Err(bad(&counters_of::COUNTER.format, row, "no value, though there is an increase")),
+            (Some(_), None) => {
+                return Err(bad(&counters_of::INCREASE.format, row, "no value, though there is a counter"));
+            }
+            (None, Some(_)) => {
+                return Err(bad(&counters_of::COUNTER.format, row, "no value, though there is an increase"));
+            }
             _ => return Err(bad(&counters_of::COUNTER.format, row, "a VM without counters has one row in the run")),
         }
     }
