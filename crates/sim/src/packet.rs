@@ -116,6 +116,26 @@ impl Segment {
 pub enum Payload {
     /// A TCP segment for this end of a connection.
     Tcp(ConnId, Segment),
+    /// A probe of ProBoSCIS, from host to host, on the way of a SYN for this end.
+    Probe {
+        /// The end that the SYN opens.
+        to: ConnId,
+        /// Number of the train.
+        train: u8,
+        /// Its place in the train.
+        index: u8,
+        /// Length of the train.
+        total: u8,
+    },
+    /// What came of a SYN's probes, back to this end's host.
+    Report {
+        /// The end that sent the SYN.
+        to: ConnId,
+        /// How many came.
+        seen: u8,
+        /// How many of these were marked.
+        marked: u8,
+    },
     /// An ICMP echo request or its reply.
     Echo {
         /// Who asked.
@@ -125,6 +145,16 @@ pub enum Payload {
         /// Whether this is the reply.
         reply: bool,
     },
+}
+
+impl Payload {
+    /// The end of a connection that it is for.
+    pub const fn end(&self) -> Option<ConnId> {
+        match *self {
+            Self::Tcp(to, _) | Self::Probe { to, .. } | Self::Report { to, .. } => Some(to),
+            Self::Echo { .. } => None,
+        }
+    }
 }
 
 /// A packet.

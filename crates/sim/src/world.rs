@@ -12,6 +12,7 @@ use evenkeel_scenario::sweep::splitmix64;
 
 use crate::event::{Event, Events};
 use crate::guest::{Guest, GuestSpec, Task};
+use crate::host::shim::Effects;
 use crate::net::{Network, TopologySpec};
 use crate::packet::{ConnId, GuestId, Packets};
 use crate::tcp::{Connection, Note, Outgoing};
@@ -94,6 +95,7 @@ pub struct Core<R> {
     ready: VecDeque<GuestId>,
     out: Vec<Outgoing>,
     notes: Vec<Note>,
+    effects: Effects,
     seed: u64,
     stopped: bool,
 }
@@ -123,6 +125,7 @@ impl<A: Application, R: Recorder> World<A, R> {
             ready: VecDeque::new(),
             out: Vec::new(),
             notes: Vec::new(),
+            effects: Effects::default(),
             seed: splitmix64(seed),
             stopped: false,
         };
@@ -186,6 +189,7 @@ impl<A: Application, R: Recorder> World<A, R> {
             Event::Slice(guest) => core.switch(guest),
             Event::Tick(guest) => core.cpu_done(guest),
             Event::Release(guest) => core.on_release_event(guest),
+            Event::Shims(guest) => core.on_shims_event(guest),
             Event::Workload(number) => self.call(number),
             Event::Sample => {}
         }

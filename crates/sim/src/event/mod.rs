@@ -35,6 +35,8 @@ pub enum Event {
     Tick(GuestId),
     /// A guest's held timers are looked at again (PVTCP).
     Release(GuestId),
+    /// The mechanisms on a guest's host asked to be called.
+    Shims(GuestId),
     /// The workload asked to be called, with a number of its own.
     Workload(u32),
     /// Series are sampled.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::packet::Packet;
+use crate::packet::{ConnId, Packet};
 use crate::time::Instant;
 
 /// What becomes of a packet.
@@ -10,7 +10,7 @@ use crate::time::Instant;
 pub enum Verdict {
     /// It goes on, as the shim has left it.
     Pass,
-    /// It ends here.
+    /// It ends here, or the shim keeps it.
     Drop,
 }
 
@@ -44,19 +44,53 @@ pub enum FromVm {
     Ecn,
 }
 
-/// A mechanism on the host.
-pub trait Shim: fmt::Debug + Send {
-    /// Where it stands on the way to the VM, if it looks at packets there.
-    fn place_to_vm(&self) -> Option<ToVm>;
+/// What a mechanism does beside letting a packet pass.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Packets of the host's own, into the network: ahead of the one that is looked at, in this order.
+    pub to_network: Vec<Packet>,
+    /// When [`Shim::on_timer`] is to be called.
+    pub wake_at: Option<Instant>,
+}
 
-    /// Where it stands on the way from the VM, if it looks at packets there.
-    fn place_from_vm(&self) -> Option<FromVm>;
+impl Effects {
+    /// Has [`Shim::on_timer`] called at that instant, or before.
+    pub fn wake(&mut self, at: Instant) {
+        self.wake_at = Some(self.wake_at.map_or(at, |before| before.min(at)));
+    }
+}
+
+/// A mechanism on the host. `end` is the VM's end of the connection that a packet belongs to; none for packets of no connection that is
+/// open.
+pub trait Shim: fmt::Debug + Send {
+    /// Where it stands on the way to the VM.
+    fn places_to_vm(&self) -> &'static [ToVm];
+
+    /// Where it stands on the way from the VM.
+    fn places_from_vm(&self) -> &'static [FromVm];
 
     /// A packet is on its way to the VM.
-    fn on_to_vm(&mut self, now: Instant, packet: &mut Packet) -> Verdict;
+    fn on_to_vm(
+        &mut self,
+        now: Instant,
+        place: ToVm,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        effects: &mut Effects,
+    ) -> Verdict;
 
     /// A packet is on its way from the VM.
-    fn on_from_vm(&mut self, now: Instant, packet: &mut Packet) -> Verdict;
+    fn on_from_vm(
+        &mut self,
+        now: Instant,
+        place: FromVm,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        effects: &mut Effects,
+    ) -> Verdict;
+
+    /// The time that [`Effects::wake`] asked for has come, or an earlier one that another mechanism asked for.
+    fn on_timer(&mut self, _now: Instant, _effects: &mut Effects) {}
 }
 
 /// The mechanisms of a port.
@@ -71,8 +105,8 @@ impl Shims {
     /// Takes in a mechanism, at its places.
     pub fn add(&mut self, shim: Box<dyn Shim>) {
         let index = self.shims.len();
-        self.to_vm.extend(shim.place_to_vm().map(|place| (place, index)));
-        self.from_vm.extend(shim.place_from_vm().map(|place| (place, index)));
+        self.to_vm.extend(shim.places_to_vm().iter().map(|&place| (place, index)));
+        self.from_vm.extend(shim.places_from_vm().iter().map(|&place| (place, index)));
         self.to_vm.sort_unstable();
         self.from_vm.sort_unstable();
         self.shims.push(shim);
@@ -84,14 +118,35 @@ impl Shims {
     }
 
     /// Shows a packet for the VM to all of them, until one drops it.
-    pub fn on_to_vm(&mut self, now: Instant, packet: &mut Packet) -> Verdict {
-        let mut passes = self.to_vm.iter().map(|&(_, index)| self.shims[index].on_to_vm(now, packet));
+    pub fn on_to_vm(
+        &mut self,
+        now: Instant,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        effects: &mut Effects,
+    ) -> Verdict {
+        let mut passes =
+            self.to_vm.iter().map(|&(place, index)| self.shims[index].on_to_vm(now, place, end, packet, effects));
         passes.find(|verdict| *verdict == Verdict::Drop).unwrap_or(Verdict::Pass)
     }
 
     /// Shows a packet from the VM to all of them, until one drops it.
-    pub fn on_from_vm(&mut self, now: Instant, packet: &mut Packet) -> Verdict {
-        let mut passes = self.from_vm.iter().map(|&(_, index)| self.shims[index].on_from_vm(now, packet));
+    pub fn on_from_vm(
+        &mut self,
+        now: Instant,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        effects: &mut Effects,
+    ) -> Verdict {
+        let mut passes =
+            self.from_vm.iter().map(|&(place, index)| self.shims[index].on_from_vm(now, place, end, packet, effects));
         passes.find(|verdict| *verdict == Verdict::Drop).unwrap_or(Verdict::Pass)
+    }
+
+    /// Lets all of them do what is due.
+    pub fn on_timer(&mut self, now: Instant, effects: &mut Effects) {
+        for shim in &mut self.shims {
+            shim.on_timer(now, effects);
+        }
     }
 }

@@ -134,6 +134,12 @@ impl Conns {
         is_current(slot.generation, conn).then_some((slot.flow, slot.side))
     }
 
+    /// The other end of an end that is still there.
+    pub fn peer_of(&self, conn: ConnId) -> Option<ConnId> {
+        let slot = self.slots.get(conn.index as usize)?;
+        is_current(slot.generation, conn).then_some(slot.peer)
+    }
+
     /// Open connections and their guests, the opener's first.
     pub fn open_flows(&self) -> impl Iterator<Item = (FlowId, [GuestId; 2])> + '_ {
         let guest = |conn: ConnId| self.slots[conn.index as usize].guest;

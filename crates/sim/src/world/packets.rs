@@ -44,11 +44,41 @@ impl<R: Recorder> Core<R> {
         }
         port.stats.to_vm += 1;
         self.recorder.packet(self.now, to, Point::Port, Way::In, &self.packets[id]);
-        if !port.shims.is_empty() && port.shims.on_to_vm(self.now, &mut self.packets[id]) == Verdict::Drop {
-            self.packets.remove(id);
-            return;
+        if !port.shims.is_empty() {
+            let packet = &mut self.packets[id];
+            let end = packet.payload.end().filter(|&end| self.conns.flow_of(end).is_some());
+            let verdict = port.shims.on_to_vm(self.now, end, packet, &mut self.effects);
+            self.take_effects(to);
+            if verdict == Verdict::Drop {
+                self.packets.remove(id);
+                return;
+            }
         }
         self.take_in(to, id);
+    }
+
+    /// The mechanisms on a guest's host have asked to be called.
+    pub(super) fn on_shims_event(&mut self, id: GuestId) {
+        if let Some(port) = &mut self.guests[id.0 as usize].port {
+            port.shims.on_timer(self.now, &mut self.effects);
+            self.take_effects(id);
+        }
+    }
+
+    /// Does what the mechanisms on a guest's host want done.
+    fn take_effects(&mut self, id: GuestId) {
+        if let Some(at) = self.effects.wake_at.take() {
+            self.events.push(at.max(self.now), Event::Shims(id));
+        }
+        if !self.effects.to_network.is_empty() {
+            let host = self.guests[id.0 as usize].host;
+            let mut own = std::mem::take(&mut self.effects.to_network);
+            for packet in own.drain(..) {
+                let id = self.packets.insert(packet);
+                self.leave(host, id);
+            }
+            self.effects.to_network = own;
+        }
     }
 
     pub(super) fn crossed_from_vm(&mut self, from: GuestId) {
@@ -60,11 +90,17 @@ impl<R: Recorder> Core<R> {
         }
         port.stats.from_vm += 1;
         self.recorder.packet(self.now, from, Point::Port, Way::Out, &self.packets[id]);
-        if !port.shims.is_empty() && port.shims.on_from_vm(self.now, &mut self.packets[id]) == Verdict::Drop {
-            self.packets.remove(id);
-            return;
-        }
         let host = guest.host;
+        if !port.shims.is_empty() {
+            let packet = &mut self.packets[id];
+            let end = packet.payload.end().and_then(|peer| self.conns.peer_of(peer));
+            let verdict = port.shims.on_from_vm(self.now, end, packet, &mut self.effects);
+            self.take_effects(from);
+            if verdict == Verdict::Drop {
+                self.packets.remove(id);
+                return;
+            }
+        }
         self.leave(host, id);
     }
 
@@ -149,6 +185,8 @@ impl<R: Recorder> Core<R> {
         self.recorder.packet(self.now, to, Point::Guest, Way::In, &packet);
         match packet.payload {
             Payload::Tcp(conn, segment) => self.receive_segment(conn, &segment, packet.ecn == Ecn::Ce, alone),
+            // A host without the mechanism leaves them to its guest, and no guest answers.
+            Payload::Probe { .. } | Payload::Report { .. } => {}
             Payload::Echo { number, reply: true, .. } => self.add_task(to, Task::Echo(number)),
             Payload::Echo { from, number, reply: false } => self.send_echo(to, from, from, number, true),
         }

@@ -214,17 +214,19 @@ fn what_comes_while_an_application_reads_is_acknowledged_together() {
 struct Counting(Arc<Mutex<[u64; 2]>>);
 
 impl Shim for Counting {
-    fn place_to_vm(&self) -> Option<ToVm> {
-        Some(ToVm::Window)
+    fn places_to_vm(&self) -> &'static [ToVm] {
+        &[ToVm::Window]
     }
-    fn place_from_vm(&self) -> Option<FromVm> {
-        Some(FromVm::Accounting)
+    fn places_from_vm(&self) -> &'static [FromVm] {
+        &[FromVm::Accounting]
     }
-    fn on_to_vm(&mut self, _: Instant, _: &mut Packet) -> Verdict {
+    fn on_to_vm(&mut self, _: Instant, _: ToVm, end: Option<ConnId>, _: &mut Packet, _: &mut Effects) -> Verdict {
+        assert!(end.is_some());
         self.0.lock().unwrap()[0] += 1;
         Verdict::Pass
     }
-    fn on_from_vm(&mut self, _: Instant, _: &mut Packet) -> Verdict {
+    fn on_from_vm(&mut self, _: Instant, _: FromVm, end: Option<ConnId>, _: &mut Packet, _: &mut Effects) -> Verdict {
+        assert!(end.is_some());
         self.0.lock().unwrap()[1] += 1;
         Verdict::Pass
     }
