@@ -14,54 +14,54 @@ struct {
 	__uint(max_entries, EK_MAX_PORTS);
 	__type(key, u32);
 	__type(value, struct ek_port);
-} ports SEC(".maps");
+} ports SEC(".maps") __weak;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, EK_MAX_PORTS);
 	__type(key, u32);
 	__type(value, struct ek_counters);
-} counters SEC(".maps");
+} counters SEC(".maps") __weak;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct ek_host);
-} host SEC(".maps");
+} host SEC(".maps") __weak;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, EK_DEFAULT_FLOWS);
 	__type(key, struct ek_flow_key);
 	__type(value, struct ek_flow);
-} flows SEC(".maps");
+} flows SEC(".maps") __weak;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, EK_DEFAULT_HANDSHAKES);
 	__type(key, struct ek_flow_key);
 	__type(value, struct ek_handshake);
-} handshakes SEC(".maps");
+} handshakes SEC(".maps") __weak;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, EK_DEFAULT_TRAINS);
 	__type(key, struct ek_train_key);
 	__type(value, struct ek_train);
-} trains SEC(".maps");
+} trains SEC(".maps") __weak;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, EK_DEFAULT_PEERS);
 	__type(key, struct ek_addr);
 	__type(value, struct ek_peer);
-} peers SEC(".maps");
+} peers SEC(".maps") __weak;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, EK_EVENTS_BYTES);
-} events SEC(".maps");
+} events SEC(".maps") __weak;
 
 static inline void count(struct ek_counters *c, enum ek_counter which, u64 by)
 {
