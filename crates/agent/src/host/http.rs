@@ -80,7 +80,10 @@ fn answer(request: &Request<Incoming>, text: &dyn Fn() -> Result<String, HostErr
         }
         Err(error) => {
             tracing::warn!(%error, "cannot read the metrics");
-            plain(StatusCode::INTERNAL_SERVER_ERROR, "the datapath's counters cannot be read; the agent's log says why\n")
+            plain(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the datapath's counters cannot be read; the agent's log says why\n",
+            )
         }
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::proto::{Ask, Flow, Request, Response, Status, Stopped, VERSION};
+use super::proto::{Ask, ExplainedFlow, Request, Response, Status, Stopped, VERSION};
 use crate::host::error::HostError;
 
 /// How long the agent may take for one line.
@@ -30,8 +30,8 @@ impl Client {
             stream.set_write_timeout(Some(PATIENCE))?;
             Ok::<_, std::io::Error>(stream)
         };
-        let stream = connect()
-            .map_err(|error| HostError::NotRunning { socket: socket.to_owned(), why: error.to_string() })?;
+        let stream =
+            connect().map_err(|error| HostError::NotRunning { socket: socket.to_owned(), why: error.to_string() })?;
         Ok(Self { stream: BufReader::new(stream), socket: socket.to_owned() })
     }
 
@@ -51,7 +51,7 @@ impl Client {
     ///
     /// # Errors
     /// [`HostError::Answer`]
-    pub fn flows(&mut self, ask: Ask) -> Result<(Vec<Flow>, u64), HostError> {
+    pub fn flows(&mut self, ask: Ask) -> Result<(Vec<ExplainedFlow>, u64), HostError> {
         self.ask(ask)?;
         let mut flows = Vec::new();
         loop {

@@ -46,7 +46,8 @@ impl Listener {
     /// # Errors
     /// [`HostError::Io`], or [`HostError::Missing`] if there is no such group.
     pub fn bind(path: &Path, group: &str) -> Result<Self, HostError> {
-        let failed = |error: io::Error| HostError::io(format!("cannot make the control socket {}", path.display()), error);
+        let failed =
+            |error: io::Error| HostError::io(format!("cannot make the control socket {}", path.display()), error);
         let gid = group_id(group)?;
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(failed)?;
