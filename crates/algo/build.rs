@@ -9,11 +9,11 @@ fn main() {
     let wrappers = out.join("wrappers.c");
     println!("cargo::rerun-if-changed={}", algo.display());
 
-    let headers = ["pvtcp.h", "seq.h", "reno.h", "cubic.h", "dctcp.h"]
+    let headers = ["pvtcp.h", "seq.h", "reno.h", "cubic.h", "dctcp.h", "proboscis.h"]
         .map(|name| algo.join(name).to_str().expect("the path of the sources is UTF-8").to_owned());
     bindgen::Builder::default()
         .headers(headers)
-        .allowlist_item("(pvtcp|PVTCP|seq|reno|RENO|cubic|dctcp|DCTCP)_.*")
+        .allowlist_item("(pvtcp|PVTCP|proboscis|PROBOSCIS|seq|reno|RENO|cubic|dctcp|DCTCP)_.*")
         .rustified_enum("(pvtcp_timer|dctcp_ack)")
         .wrap_static_fns(true)
         .wrap_static_fns_path(&wrappers)

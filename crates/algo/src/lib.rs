@@ -3,6 +3,7 @@
 
 pub mod cubic;
 pub mod dctcp;
+pub mod proboscis;
 pub mod pvtcp;
 pub mod reno;
 pub mod seq;

@@ -24,6 +24,7 @@ fn default_level(command: &Command) -> &'static str {
         {
             "info"
         }
+        Command::Host(host) if !host.stop => "info",
         _ => "warn",
     }
 }

@@ -4,3 +4,10 @@ pub mod intf;
 
 /// Name and help text of each counter, in the order of `ek_counter`.
 pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/counters.rs"));
+
+mod bytes;
+mod error;
+mod load;
+
+pub use error::DatapathError;
+pub use load::Datapath;

@@ -78,14 +78,9 @@ impl Core {
         }
     }
 
-    /// The configuration that holds.
-    pub fn config(&self) -> &Config {
-        &self.loaded.config
-    }
-
-    /// The packet path.
-    pub fn datapath(&self) -> &Datapath {
-        &self.datapath
+    /// The file that the configuration is in.
+    pub fn file(&self) -> &Path {
+        &self.loaded.file
     }
 
     /// One more of what `name`, of [`AGENT_COUNTERS`], counts.
@@ -121,8 +116,7 @@ impl Core {
     /// The agent is going: what it holds goes out, and nothing more is to be held.
     pub fn farewell(&mut self) {
         let keys = &self.loaded.keys;
-        let mut host =
-            intf::ek_host { version: intf::EK_INTF_VERSION, keys: keys.len() as u32, ..Default::default() };
+        let mut host = intf::ek_host { version: intf::EK_INTF_VERSION, keys: keys.len() as u32, ..Default::default() };
         for (to, from) in host.key.iter_mut().zip(keys) {
             *to = *from;
         }
@@ -265,8 +259,7 @@ impl Core {
         };
         let now_us = now_ns() / 1000;
         let view = View { datapath: &self.datapath, ports: &self.ports };
-        let sends: Vec<Send> =
-            events.into_iter().filter_map(|event| self.resend.event(event, now_us, &view)).collect();
+        let sends: Vec<Send> = events.into_iter().filter_map(|event| self.resend.event(event, now_us, &view)).collect();
         self.send(sends);
     }
 

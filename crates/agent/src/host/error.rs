@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::datapath::DatapathError;
+
 /// Why the agent could not start, run, be asked or be stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
@@ -49,6 +51,9 @@ pub enum HostError {
         /// What to do next.
         help: String,
     },
+    /// The packet path could not be loaded, attached or asked.
+    #[error(transparent)]
+    Datapath(#[from] DatapathError),
     /// The kernel refused something over netlink.
     #[error("{context}: {source}")]
     Netlink {
@@ -88,6 +93,7 @@ impl HostError {
     pub fn help(&self) -> Option<&str> {
         match self {
             Self::Config(error) => error.help(),
+            Self::Datapath(error) => error.help(),
             Self::Running { .. } => {
                 Some("`evenkeel status` shows what it does, `evenkeel host --stop` ends it and removes everything")
             }

@@ -86,7 +86,8 @@ impl Collector for Snapshot {
             None,
             queue.metric_type(),
         )?)?;
-        let attached = PerPort { status, kind: MetricType::Gauge, value: |p: &Port| Some(u64::from(p.error.is_none())) };
+        let attached =
+            PerPort { status, kind: MetricType::Gauge, value: |p: &Port| Some(u64::from(p.error.is_none())) };
         attached.encode(encoder.encode_descriptor(
             "port_attached",
             "Whether the datapath is on the port (1) or could not be put there (0)",

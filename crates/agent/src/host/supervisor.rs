@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::pending;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -185,9 +185,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     if loaded.keys.is_empty() {
         tracing::warn!(file = %config.probe_key_file.display(), "no probe key: no probes are sent or believed");
     }
-    let ring = Fd(datapath.events_fd());
-    let ring = AsyncFd::with_interest(ring, Interest::READABLE)
-        .map_err(|error| HostError::io("cannot wait for the datapath's events", error))?;
+    let ring = readable(datapath.events_fd())?;
     let core = Rc::new(RefCell::new(Core::new(loaded, datapath, state, &options.run_dir)));
     core.borrow_mut().note_socket(control.path())?;
     core.borrow_mut().heartbeat();
@@ -372,44 +370,47 @@ fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-/// A descriptor that somebody else owns.
-struct Fd(RawFd);
-
-impl AsRawFd for Fd {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0
-    }
+/// Waits for a descriptor to be readable.
+fn readable(fd: BorrowedFd<'_>) -> Result<AsyncFd<OwnedFd>, HostError> {
+    let wait = || -> std::io::Result<AsyncFd<OwnedFd>> {
+        let fd = fd.try_clone_to_owned()?;
+        // SAFETY: the descriptor is owned by what waits for it, and so open as long as that.
+        Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
+    };
+    wait().map_err(|error| HostError::io("cannot wait for events", error))
 }
 
 /// A timer in microseconds; the event loop's own counts milliseconds.
-struct Timer(AsyncFd<TimerFd>);
+struct Timer {
+    fd: TimerFd,
+    expired: AsyncFd<OwnedFd>,
+}
 
 impl Timer {
     fn new() -> Result<Self, HostError> {
-        let failed = |error: std::io::Error| HostError::io("cannot make a timer", error);
         let fd = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)
-            .map_err(|errno| failed(errno.into()))?;
-        AsyncFd::with_interest(fd, Interest::READABLE).map(Self).map_err(failed)
+            .map_err(|errno| HostError::io("cannot make a timer", errno))?;
+        let expired = readable(fd.as_fd())?;
+        Ok(Self { fd, expired })
     }
 
     fn set(&self, delay: Option<Duration>) -> Result<(), HostError> {
-        let timer = self.0.get_ref();
         let outcome = match delay {
             // 0 would switch it off.
-            Some(delay) => timer.set(
+            Some(delay) => self.fd.set(
                 Expiration::OneShot(TimeSpec::from_duration(delay.max(Duration::from_nanos(1)))),
                 TimerSetTimeFlags::empty(),
             ),
-            None => timer.unset(),
+            None => self.fd.unset(),
         };
         outcome.map_err(|errno| HostError::io("cannot set a timer", errno))
     }
 
     async fn expired(&self) {
-        match self.0.readable().await {
+        match self.expired.readable().await {
             Ok(mut ready) => {
                 // The descriptor does not block; what it says is only that it expired.
-                let _ = nix::unistd::read(self.0.get_ref().as_fd_raw(), &mut [0; 8]);
+                let _ = nix::unistd::read(self.fd.as_fd().as_raw_fd(), &mut [0; 8]);
                 ready.clear_ready();
             }
             Err(_) => pending().await,

@@ -10,10 +10,14 @@ use serde::{Deserialize, Serialize};
 
 pub use values::{Bounded, Mode, Pattern};
 
+use crate::datapath::intf;
+
 /// Where the configuration is unless something else is said.
 pub const DEFAULT_FILE: &str = "/etc/evenkeel/host.toml";
 /// Where the agent keeps its lock, its state and its socket.
 pub const DEFAULT_RUN_DIR: &str = "/run/evenkeel";
+/// Where programs and maps are pinned.
+pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/evenkeel";
 /// Where the control socket is unless something else is said.
 pub const DEFAULT_SOCKET: &str = "/run/evenkeel/host.sock";
 /// A commented configuration with all keys at their defaults.
@@ -22,7 +26,7 @@ pub const EXAMPLE: &str = include_str!("../../../../../packaging/host.toml");
 /// Queue lengths; 0 leaves ports as they are.
 pub type QueueSegments = Bounded<0, 1_000_000>;
 /// Probes of one train.
-pub type Probes = Bounded<0, 64>;
+pub type Probes = Bounded<0, { intf::PROBOSCIS_MAX_PROBES }>;
 /// A share.
 pub type Permille = Bounded<0, 1000>;
 /// A share that is never nothing.
