@@ -24,7 +24,13 @@ fn text(status: &Status) -> String {
 
 fn write(text: &mut String, status: &Status) -> std::fmt::Result {
     let began = if status.took_over { "took over a running datapath" } else { "loaded the datapath" };
-    writeln!(text, "evenkeel host {}, process {}, up {}; {began}", status.version, status.pid, uptime(status.uptime_s))?;
+    writeln!(
+        text,
+        "evenkeel host {}, process {}, up {}; {began}",
+        status.version,
+        status.pid,
+        uptime(status.uptime_s)
+    )?;
     match &status.config_refused {
         None => writeln!(text, "configuration {}", status.config.display())?,
         Some(why) => writeln!(text, "configuration REFUSED, the settings before it hold: {why}")?,

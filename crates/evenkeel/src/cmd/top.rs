@@ -41,14 +41,16 @@ pub fn run(arguments: &cli::Top) -> Result<(), CliError> {
                 std::thread::sleep(interval);
             }
             watch.look()?;
-            let line = json!({ "status": watch.status(), "flows": watch.flows.iter().map(|f| &f.flow).collect::<Vec<_>>() });
+            let line =
+                json!({ "status": watch.status(), "flows": watch.flows.iter().map(|f| &f.flow).collect::<Vec<_>>() });
             crate::output::print(&format!("{line}\n"))?;
         }
         return Ok(());
     }
     if !std::io::stdout().is_terminal() {
         let error = CliError::new(Exit::Usage, "`evenkeel top` draws on a terminal, and standard output is none");
-        return Err(error.help("`evenkeel top --json` prints a line per look, `evenkeel status` and `evenkeel flows` print once"));
+        return Err(error
+            .help("`evenkeel top --json` prints a line per look, `evenkeel status` and `evenkeel flows` print once"));
     }
     watch.look()?;
     let mut terminal = ratatui::init();
@@ -180,7 +182,8 @@ impl Watch {
 
     fn draw(&self, frame: &mut Frame<'_>) {
         let Some(status) = self.status() else { return };
-        let ports = u16::try_from(status.ports.len()).unwrap_or(u16::MAX).saturating_add(3).min(frame.area().height / 3);
+        let ports =
+            u16::try_from(status.ports.len()).unwrap_or(u16::MAX).saturating_add(3).min(frame.area().height / 3);
         let [head, middle, bottom] =
             Layout::vertical([Constraint::Length(3), Constraint::Length(ports.max(3)), Constraint::Min(3)])
                 .areas(frame.area());
