@@ -150,7 +150,9 @@ impl Host {
     }
 
     fn start(&mut self) {
-        let agent = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        // With no more than the capabilities of the systemd unit.
+        let agent = Command::new("setpriv")
+            .args(["--bounding-set", &capabilities(), "--no-new-privs", env!("CARGO_BIN_EXE_evenkeel")])
             .args(["host", "--config", &self.text("host.toml")])
             .args(["--run-dir", &self.text("run"), "--pin-dir", &self.text("bpf/evenkeel")])
             .env_remove("EVENKEEL_LOG")
@@ -231,6 +233,14 @@ impl Host {
         assert!(head.to_lowercase().contains("application/openmetrics-text"), "{head}");
         Some(body.to_owned())
     }
+}
+
+/// Those that the systemd unit gives, as setpriv wants them.
+fn capabilities() -> String {
+    let unit = include_str!("../../../packaging/systemd/evenkeel-host.service");
+    let line = unit.lines().find_map(|l| l.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let names = line.split(' ').map(|name| format!(",+{}", name.trim_start_matches("CAP_").to_lowercase()));
+    names.fold("-all".to_owned(), |all, name| all + &name)
 }
 
 fn queue_length(port: &str) -> u64 {
