@@ -16,6 +16,12 @@ pub enum DatapathError {
         /// Whether a privilege was missing.
         is_denied: bool,
     },
+    /// The kernel has no tcx.
+    #[error("Linux {release} is too old for the host agent: tcx, by which it attaches, came with 6.6")]
+    OldKernel {
+        /// As `uname -r`.
+        release: String,
+    },
     /// No bpf file system to pin to.
     #[error("{} is not in a bpf file system", dir.display())]
     NoBpfFs {
@@ -53,7 +59,14 @@ impl DatapathError {
         match self {
             Self::NoBpfFs { .. } => Some("mount -t bpf bpf /sys/fs/bpf"),
             Self::OtherVersion { .. } => Some("`evenkeel host --stop` removes it; then start again"),
-            _ => None,
+            Self::OldKernel { .. } => Some("boot a newer kernel; mechanisms inside of guests work with 6.1"),
+            Self::Bpf { is_denied: true, .. } => Some(
+                "run it as root, or with the capabilities of the systemd unit: CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON",
+            ),
+            Self::Bpf { .. } => {
+                Some("`evenkeel doctor` says what this kernel lacks; EVENKEEL_LOG=debug shows the verifier's words")
+            }
+            Self::Io { .. } => None,
         }
     }
 }

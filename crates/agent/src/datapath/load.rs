@@ -24,6 +24,19 @@ const PROGRAMS: [&str; 2] = ["to_vm", "from_vm"];
 /// Flows that are read with one call.
 const BATCH: u32 = 1024;
 
+/// The first kernel with tcx.
+const OLDEST_KERNEL: (u32, u32) = (6, 6);
+
+/// The beginning of `struct __sk_buff` (linux/bpf.h), which BPF_PROG_TEST_RUN takes as a context of any length.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct InjectContext {
+    before: [u32; 10],
+    ifindex: u32,
+    tc_index: u32,
+    cb: [u32; 5],
+}
+
 /// The loaded programs with their maps.
 pub struct Datapath {
     object: Object,
@@ -36,7 +49,7 @@ pub struct Datapath {
     handshakes: MapHandle,
     trains: MapHandle,
     ring: RingBuffer<'static>,
-    events: Rc<RefCell<Vec<Box<intf::ek_event>>>>,
+    events: Rc<RefCell<Vec<intf::ek_event>>>,
 }
 
 impl std::fmt::Debug for Datapath {
@@ -53,6 +66,8 @@ impl Datapath {
     /// [`DatapathError`], with what to do next.
     pub fn open(pin_dir: &Path) -> Result<Self, DatapathError> {
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
+        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log)));
+        check_kernel()?;
         make_pin_dir(pin_dir)?;
         let took_over = pin_dir.join("host").exists();
         if took_over {
@@ -78,7 +93,7 @@ impl Datapath {
         builder
             .add(&event_map, move |bytes| {
                 if let Some(event) = from_bytes(bytes) {
-                    sink.borrow_mut().push(Box::new(event));
+                    sink.borrow_mut().push(event);
                 }
                 0
             })
@@ -143,7 +158,8 @@ impl Datapath {
 
     /// A pinned link, if its device is still there.
     fn link(&self, ifindex: u32, name: &str) -> Option<Link> {
-        let link = Link::open(self.path(ifindex, name)).ok()?;
+        let path = self.path(ifindex, name);
+        let link = path.exists().then(|| Link::open(path).ok())??;
         match link.info().ok()?.info {
             LinkTypeInfo::Tcx(info) if info.ifindex == ifindex => Some(link),
             _ => None,
@@ -250,7 +266,7 @@ impl Datapath {
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
-    pub fn events(&self) -> Result<Vec<Box<intf::ek_event>>, DatapathError> {
+    pub fn events(&self) -> Result<Vec<intf::ek_event>, DatapathError> {
         self.ring.consume().map_err(|error| DatapathError::bpf("cannot read events", &error))?;
         Ok(self.events.take())
     }
@@ -266,17 +282,18 @@ impl Datapath {
         train: u8,
         with_frame: bool,
     ) -> Result<(), DatapathError> {
-        let mut context = [0u8; 184];
-        let mut set = |at: usize, value: u32| context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-        set(40, event.flow.ifindex);
-        set(48 + 4 * intf::EK_INJECT_PROBES as usize, probes);
-        set(48 + 4 * intf::EK_INJECT_TRAIN as usize, u32::from(train));
-        set(48 + 4 * intf::EK_INJECT_FRAME as usize, u32::from(with_frame));
-        set(48 + 4 * intf::EK_INJECT_VLAN as usize, u32::from(event.vlan_proto) << 16 | u32::from(event.vlan_tci));
+        let mut context = InjectContext { ifindex: event.flow.ifindex, ..InjectContext::default() };
+        context.cb[intf::EK_INJECT_PROBES as usize] = probes;
+        context.cb[intf::EK_INJECT_TRAIN as usize] = u32::from(train);
+        context.cb[intf::EK_INJECT_FRAME as usize] = u32::from(with_frame);
+        context.cb[intf::EK_INJECT_VLAN as usize] = u32::from(event.vlan_proto) << 16 | u32::from(event.vlan_tci);
+        let mut context = as_bytes(&context).to_vec();
         let length = (event.frame_bytes as usize).min(event.frame.len());
-        let mut input = libbpf_rs::ProgramInput::default();
-        input.context_in = Some(&mut context);
-        input.data_in = Some(&event.frame[..length]);
+        let input = libbpf_rs::ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(&event.frame[..length]),
+            ..Default::default()
+        };
         let program = self.object.progs_mut().find(|p| p.name() == "inject");
         let program = program.ok_or_else(|| DatapathError::io("no program inject", io::ErrorKind::NotFound.into()))?;
         let output = program.test_run(input).map_err(|error| DatapathError::bpf("cannot send", &error))?;
@@ -314,6 +331,31 @@ fn program<'o>(object: &'o Object, name: &str) -> Result<Program<'o>, DatapathEr
         .progs()
         .find(|p| p.name() == name)
         .ok_or_else(|| DatapathError::io(format!("no program {name}"), io::ErrorKind::NotFound.into()))
+}
+
+/// libbpf's own words: what the verifier says is among them.
+fn log(level: libbpf_rs::PrintLevel, text: String) {
+    let text = text.trim_end();
+    match level {
+        libbpf_rs::PrintLevel::Warn => tracing::warn!("{text}"),
+        libbpf_rs::PrintLevel::Info => tracing::info!("{text}"),
+        libbpf_rs::PrintLevel::Debug => tracing::trace!("{text}"),
+    }
+}
+
+/// A kernel without tcx would refuse every port, each with a number.
+fn check_kernel() -> Result<(), DatapathError> {
+    let failed = |errno: nix::errno::Errno| DatapathError::io("cannot ask for the kernel's release", errno.into());
+    let uname = nix::sys::utsname::uname().map_err(failed)?;
+    let release = uname.release().to_string_lossy().into_owned();
+    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < OLDEST_KERNEL => {
+            Err(DatapathError::OldKernel { release })
+        }
+        // What cannot be read is left to the kernel's own answer.
+        _ => Ok(()),
+    }
 }
 
 fn make_pin_dir(pin_dir: &Path) -> Result<(), DatapathError> {

@@ -97,6 +97,11 @@ impl Core {
         self.state.store(&self.run_dir)
     }
 
+    /// Whether some port acts, so that the datapath must know that somebody is here.
+    pub fn acts(&self) -> bool {
+        self.ports.values().any(|port| port.settings.proboscis.mode == Mode::Enforce)
+    }
+
     /// Tells the datapath of the host: keys, and that somebody is here who lets SYN-ACKs go.
     pub fn heartbeat(&mut self) {
         let mut host = intf::ek_host {
@@ -259,7 +264,8 @@ impl Core {
         };
         let now_us = now_ns() / 1000;
         let view = View { datapath: &self.datapath, ports: &self.ports };
-        let sends: Vec<Send> = events.into_iter().filter_map(|event| self.resend.event(event, now_us, &view)).collect();
+        let sends: Vec<Send> =
+            events.into_iter().filter_map(|event| self.resend.event(Box::new(event), now_us, &view)).collect();
         self.send(sends);
     }
 
@@ -419,7 +425,6 @@ impl PortSettings {
             b2_us: p.b2_us.get(),
             b3_us: p.b3_us.get(),
             max_time_us: p.max_time_us.get(),
-            ..Settings::default()
         }
     }
 }

@@ -203,6 +203,23 @@ mod tests {
         assert_eq!(events(&bytes), [LinkEvent::Seen(link), LinkEvent::Gone { ifindex: 8 }]);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_run_on(
+            noise in proptest::collection::vec(proptest::num::u8::ANY, 0..200),
+            at in 0usize..100,
+            byte in proptest::num::u8::ANY,
+        ) {
+            events(&noise);
+            let mut bytes = [message(AddressFamily::Unspec, 7, false), message(AddressFamily::Unspec, 8, true)].concat();
+            if let Some(place) = bytes.get_mut(at) {
+                *place = byte;
+            }
+            // Each event takes four bytes at least.
+            proptest::prop_assert!(events(&bytes).len() <= bytes.len() / 4);
+        }
+    }
+
     #[test]
     fn leaving_a_bridge_is_not_going() {
         assert_eq!(events(&message(AddressFamily::Bridge, 7, true)), []);

@@ -207,6 +207,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
 
     loop {
         timer.set(core.borrow().due_in())?;
+        let acts = core.borrow().acts();
         tokio::select! {
             events = watch.next() => {
                 for event in events? {
@@ -223,7 +224,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 ready.clear_ready();
             }
             () = timer.expired() => core.borrow_mut().expire(),
-            _ = heartbeat.tick() => core.borrow_mut().heartbeat(),
+            _ = heartbeat.tick(), if acts => core.borrow_mut().heartbeat(),
             _ = hangup.recv() => reload(options, &core, &links, &mut faces, &stop_sender).await?,
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,

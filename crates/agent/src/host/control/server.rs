@@ -19,7 +19,7 @@ use super::proto::{Ask, Request, Response, VERSION};
 use crate::host::error::HostError;
 
 /// Connections at once; more wait.
-const CONNECTIONS: usize = 16;
+const CONNECTIONS: usize = 64;
 /// The longest line that a client may send.
 const LINE_BYTES: u64 = 4096;
 /// How long a client may take to read what it asked for.
@@ -172,6 +172,15 @@ async fn send(write: &mut BufWriter<OwnedWriteHalf>, value: &impl Serialize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_sent_is_refused_or_understood(line in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            if let Err(why) = understand(&line) {
+                proptest::prop_assert!(!why.is_empty());
+            }
+        }
+    }
 
     #[test]
     fn requests_are_understood_by_version() {
