@@ -97,8 +97,9 @@ struct ek_handshake {
 	u8 asks_ecn; /* the SYN offers ECN */
 	u8 syns; /* SYNs seen with this iss */
 	u8 trains; /* trains of probes sent before them */
-	u16 probes_sent;
-	u16 pad;
+	u16 probes_sent; /* with all trains */
+	u8 reported; /* the other host answered the probes */
+	u8 pad;
 };
 
 /* Probes of one SYN, at the receiver. */
@@ -182,7 +183,7 @@ enum ek_counter {
 	EK_COUNT_ECE_HIDDEN, /* Echoes hidden from the VM */
 	EK_COUNT_WINDOWS_LIMITED, /* ACKs whose window was lowered by DCTCP */
 	EK_COUNT_EVENTS_LOST, /* Events for user space that found the ring buffer full */
-	EK_COUNT_WRITE_FAILED, /* Packets passed because the kernel refused a change */
+	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
 	EK_COUNTER_MAX,
 };
 

@@ -35,6 +35,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
@@ -46,6 +47,7 @@ enum {
 enum {
 	BPF_F_RECOMPUTE_CSUM = 1,
 	BPF_F_INGRESS = 1,
+	BPF_F_PSEUDO_HDR = 1 << 4,
 };
 
 enum tcx_action_base {
