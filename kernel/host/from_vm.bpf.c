@@ -9,6 +9,7 @@
  * queue. The packet at hand is then sent after it in the same way, or it would
  * overtake; its mark tells that it has been here.
  */
+#include "flow.h"
 #include "probe.h"
 
 static __always_inline int send_behind(struct __sk_buff *skb)
@@ -58,6 +59,11 @@ static __always_inline u32 probes_for(struct context *c)
 		return 0;
 	}
 	return probes;
+}
+
+static __always_inline bool agent_is_there(const struct ek_host *h, u64 now_ns)
+{
+	return h->agent_until_ns > now_ns;
 }
 
 /*

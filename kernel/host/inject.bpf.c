@@ -17,6 +17,29 @@ static __always_inline void note_train(struct context *c, u32 sent)
 	h->probes_sent += (u16)sent;
 }
 
+/*
+ * The frame's checksum may be that of the pseudo-header only, which hardware
+ * would have completed; here it is completed at once. There is no data.
+ */
+static __always_inline bool complete_checksum(struct __sk_buff *skb, struct context *c)
+{
+	const struct packet *p = c->packet;
+	u32 at = (u32)p->l4 + TCP_OFFSET_CHECK;
+	u64 sum = tcp_sum(c->head, p->l4, p->tcp_bytes) + 6 + p->tcp_bytes;
+	u16 check;
+	u32 i;
+
+	/* ::ffff: of IPv4's addresses is a zero to this sum. */
+	for (i = 0; i < 16; i += 2)
+		sum += (u32)(p->source[i] << 8 | p->source[i + 1]) +
+		       (u32)(p->destination[i] << 8 | p->destination[i + 1]);
+	check = (u16)~window_csum_fold(sum);
+	c->head->bytes[at & (PACKET_HEAD_BYTES - 1)] = (u8)(check >> 8);
+	c->head->bytes[(at + 1) & (PACKET_HEAD_BYTES - 1)] = (u8)check;
+	check = bpf_htons(check);
+	return !bpf_skb_store_bytes(skb, at, &check, 2, 0);
+}
+
 /* Return: 0, or 1 if something could not be sent. */
 SEC("tc")
 int inject(struct __sk_buff *skb)
@@ -30,6 +53,8 @@ int inject(struct __sk_buff *skb)
 	u32 sent = 0;
 
 	if (!context_open(&c, ifindex, SCRATCH_INJECT) || !context_read(skb, &c, true))
+		return 1;
+	if (c.packet->payload_bytes || !complete_checksum(skb, &c))
 		return 1;
 	if (vlan && bpf_skb_vlan_push(skb, bpf_htons((u16)(vlan >> 16)), (u16)vlan))
 		return 1;

@@ -5,7 +5,8 @@
  * Takes probes and reports, notes SYNs and SYN-ACKs, counts and hides
  * congestion marks, and writes the window that the VM is told.
  */
-#include "probe.h"
+#include "flow.h"
+#include "take.h"
 
 /* A probe or a report has this shape; few other packets do. */
 static __always_inline bool looks_like_probe(const struct packet *p)
