@@ -174,6 +174,12 @@ impl Core {
     /// # Errors
     /// [`HostError::Io`] if the state cannot be noted: then nothing is changed.
     pub fn seen(&mut self, link: &Link) -> Result<QueueAction, HostError> {
+        if let Some(port) = self.ports.get(&link.ifindex) {
+            // The same device: one that had gone would not be known any more.
+            if port.link.name != link.name && self.state.rename(link.ifindex, &port.link.name, &link.name) {
+                self.state.store(&self.run_dir)?;
+            }
+        }
         if !self.loaded.config.is_port(&link.name) {
             if self.ports.remove(&link.ifindex).is_some() {
                 tracing::info!(port = link.name, "no longer a port");

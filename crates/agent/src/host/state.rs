@@ -118,6 +118,12 @@ impl HostState {
         self.queues.len() != before
     }
 
+    /// A device that is known to be the same has another name; true if anything was noted of it.
+    pub fn rename(&mut self, ifindex: u32, from: &str, to: &str) -> bool {
+        let change = self.queues.get_mut(&ifindex).filter(|change| change.name == from);
+        change.map(|change| to.clone_into(&mut change.name)).is_some()
+    }
+
     /// What to do so that the device's queue holds at least `wanted_segments`; 0 asks for the length it had. The answer's change is
     /// noted here and must be stored before it is made.
     pub fn plan(&mut self, link: &Link, wanted_segments: u32) -> QueueAction {
@@ -214,6 +220,15 @@ mod tests {
         state.plan(&link(1000), 4000);
         assert!(state.retain(&[other]));
         assert!(state.queues.is_empty());
+    }
+
+    #[test]
+    fn a_device_keeps_its_length_under_another_name() {
+        let mut state = HostState::default();
+        state.plan(&link(1000), 4000);
+        assert!(state.rename(3, "vnet0", "vnet9"));
+        let renamed = Link { name: "vnet9".into(), ..link(4000) };
+        assert_eq!(state.plan(&renamed, 0), QueueAction::Set(1000));
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use evenkeel_agent::host::{Ask, Client, ExplainedFlow, Flow, HostError, Status, Tuple};
+use evenkeel_agent::host::{Ask, Client, Flow, HostError, Status, Tuple};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Style, Stylize};
@@ -41,8 +41,7 @@ pub fn run(arguments: &cli::Top) -> Result<(), CliError> {
                 std::thread::sleep(interval);
             }
             watch.look()?;
-            let line =
-                json!({ "status": watch.status(), "flows": watch.flows.iter().map(|f| &f.flow).collect::<Vec<_>>() });
+            let line = json!({ "status": watch.view.status(), "flows": watch.view.flows });
             crate::output::print(&format!("{line}\n"))?;
         }
         return Ok(());
@@ -69,7 +68,7 @@ fn draw_until_done(
     let mut looked = 1;
     let mut next = Instant::now() + interval;
     loop {
-        terminal.draw(|frame| watch.draw(frame)).map_err(failed)?;
+        terminal.draw(|frame| watch.view.draw(frame)).map_err(failed)?;
         let now = Instant::now();
         if now >= next {
             if looked >= looks {
@@ -89,7 +88,7 @@ fn draw_until_done(
                 _ if key.kind != KeyEventKind::Press => {}
                 KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
                 _ if is_interrupt => return Ok(()),
-                KeyCode::Char('s') => watch.sort = watch.sort.next(),
+                KeyCode::Char('s') => watch.view.sort = watch.view.sort.next(),
                 _ => {}
             }
         }
@@ -125,39 +124,45 @@ impl Sort {
     }
 }
 
-/// Two looks at the agent: what is, and what was.
+/// The agent, and what it said.
 struct Watch {
     client: Client,
     limit: usize,
-    now: Option<(Instant, Status)>,
-    before: Option<(Instant, Status)>,
-    flows: Vec<ExplainedFlow>,
-    total: u64,
-    bytes_before: BTreeMap<String, u64>,
-    sort: Sort,
+    view: View,
 }
 
 impl Watch {
     fn new(client: Client, limit: usize) -> Self {
-        Self {
-            client,
-            limit,
-            now: None,
-            before: None,
-            flows: Vec::new(),
-            total: 0,
-            bytes_before: BTreeMap::new(),
-            sort: Sort::Rate,
-        }
+        Self { client, limit, view: View::new() }
     }
 
     fn look(&mut self) -> Result<(), HostError> {
         let status = self.client.status()?;
         let (flows, total) = self.client.flows(Ask::Flows { tuple: None, limit: Some(self.limit) })?;
-        self.bytes_before = self.flows.iter().map(|f| (identity(&f.flow), f.flow.bytes())).collect();
-        (self.flows, self.total) = (flows, total);
-        self.before = self.now.replace((Instant::now(), status));
+        self.view.saw(Instant::now(), status, flows.into_iter().map(|f| f.flow).collect(), total);
         Ok(())
+    }
+}
+
+/// Two looks at the agent: what is, and what was.
+struct View {
+    now: Option<(Instant, Status)>,
+    before: Option<(Instant, Status)>,
+    flows: Vec<Flow>,
+    total: u64,
+    bytes_before: BTreeMap<String, u64>,
+    sort: Sort,
+}
+
+impl View {
+    fn new() -> Self {
+        Self { now: None, before: None, flows: Vec::new(), total: 0, bytes_before: BTreeMap::new(), sort: Sort::Rate }
+    }
+
+    fn saw(&mut self, now: Instant, status: Status, flows: Vec<Flow>, total: u64) {
+        self.bytes_before = self.flows.iter().map(|flow| (identity(flow), flow.bytes())).collect();
+        (self.flows, self.total) = (flows, total);
+        self.before = self.now.replace((now, status));
     }
 
     fn status(&self) -> Option<&Status> {
@@ -247,7 +252,7 @@ impl Watch {
     }
 
     fn flow_table(&self) -> Table<'static> {
-        let mut flows: Vec<&Flow> = self.flows.iter().map(|f| &f.flow).collect();
+        let mut flows: Vec<&Flow> = self.flows.iter().collect();
         flows.sort_by_key(|flow| {
             std::cmp::Reverse(match self.sort {
                 Sort::Rate => self.flow_rate(flow),
@@ -296,4 +301,108 @@ fn identity(flow: &Flow) -> String {
 
 fn header(names: &[&'static str]) -> Row<'static> {
     Row::new(names.to_vec()).style(Style::new().bold())
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_agent::host::{Ecn, Mode, Port, Probes, SetBy, Window};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    fn status(packets: u64) -> Status {
+        let counters = BTreeMap::from([("packets_from_vm".to_owned(), packets)]);
+        Status {
+            version: "0.1.0".into(),
+            pid: 1,
+            uptime_s: 90,
+            took_over: false,
+            config: "host.toml".into(),
+            config_refused: None,
+            probe_keys: 0,
+            flows: 2,
+            flows_room: 10,
+            syns_pending: 0,
+            synacks_held: 0,
+            ports: vec![Port {
+                name: "vnet0".into(),
+                ifindex: 3,
+                mode: Mode::Observe,
+                error: None,
+                queue_segments: 4000,
+                queue_before_segments: Some(1000),
+                counters: counters.clone(),
+            }],
+            counters,
+            agent: BTreeMap::new(),
+        }
+    }
+
+    fn flow(tuple: &str, bytes: u64, alpha_permille: u32) -> Flow {
+        Flow {
+            tuple: tuple.parse().unwrap(),
+            port: "vnet0".into(),
+            mode: Mode::Observe,
+            opened_by_vm: true,
+            is_closed: false,
+            age_ms: 0,
+            idle_ms: 0,
+            bytes_from_vm: bytes,
+            bytes_to_vm: 0,
+            ecn: Ecn::None,
+            peer_has_evenkeel: false,
+            is_elephant: false,
+            probes: Probes { sent: 0, seen: 0, marked: 0 },
+            window: Window {
+                set_by: SetBy::Receiver,
+                offered_bytes: 65_535,
+                set_bytes: 65_535,
+                limited_acks: 0,
+                synack_bytes: 0,
+            },
+            alpha_permille,
+            dctcp_limit_bytes: 0,
+            echo_owed_bytes: 0,
+        }
+    }
+
+    fn screen(view: &View) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(140, 20)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        buffer.content.chunks(140).map(|line| line.iter().map(|cell| cell.symbol()).collect()).collect()
+    }
+
+    #[test]
+    fn rates_come_with_the_second_look() {
+        let (small, large) = ("10.0.0.1:1-10.0.0.2:2", "10.0.0.1:3-10.0.0.2:4");
+        let start = Instant::now();
+        let mut view = View::new();
+        view.saw(start, status(1000), vec![flow(small, 10, 9), flow(large, 5_000_000, 0)], 2);
+        let lines = screen(&view);
+        assert!(lines[0].contains("2 connections") && lines[1].contains("packets from VMs -,"), "{lines:#?}");
+        assert!(lines[2].contains("no probe key"), "{lines:#?}");
+
+        view.saw(
+            start + Duration::from_secs(2),
+            status(7000),
+            vec![flow(small, 4010, 9), flow(large, 5_000_000, 0)],
+            2,
+        );
+        let lines = screen(&view);
+        assert!(lines[1].contains("packets from VMs 3.0k/s"), "{lines:#?}");
+        assert!(
+            lines.iter().any(|l| l.contains("vnet0") && l.contains("observe") && l.contains("3.0k/s")),
+            "{lines:#?}"
+        );
+        let place = |tuple: &str| lines.iter().position(|l| l.contains(tuple)).unwrap();
+        assert!(lines[place(small)].contains("2.0k/s"), "{lines:#?}");
+        assert!(place(small) < place(large), "by rate: {lines:#?}");
+
+        view.sort = view.sort.next();
+        let lines = screen(&view);
+        let place = |tuple: &str| lines.iter().position(|l| l.contains(tuple)).unwrap();
+        assert!(place(large) < place(small), "by bytes: {lines:#?}");
+    }
 }
