@@ -501,6 +501,49 @@ fn a_killed_agent_fails_no_transfer() {
 }
 
 #[test]
+fn probes_go_before_a_syn_and_a_lost_syn_is_sent_again() {
+    let mut host = Host::new();
+    host.configure("enforce", METRICS, "");
+    let (server, client) = (host.add_vm(1), host.add_vm(2));
+    serve(&server);
+    host.start();
+    wait_until("the ports", || host.ports() == ["vp1", "vp2"]);
+    let address = server.address;
+    let (hold, is_held) = std::sync::mpsc::channel::<()>();
+    let (began, has_begun) = std::sync::mpsc::channel();
+    let open = client.spawn(move || {
+        let mut stream = connect(address);
+        receive(&mut stream);
+        began.send(()).unwrap();
+        is_held.recv().ok();
+    });
+    has_begun.recv_timeout(LIMIT).unwrap();
+    let status = host.status();
+    let sent = counter(&status, "vp2", "probes_sent");
+    assert!(sent >= 10, "{status}");
+    assert_eq!(counter(&status, "vp1", "probes_seen"), sent, "{status}");
+    let flows = host.ask(&["flows"]).unwrap();
+    let on = |port: &str| flows["flows"].as_array().unwrap().iter().find(|f| f["port"] == port).cloned().unwrap();
+    assert_eq!((&on("vp2")["probes"]["sent"], &on("vp1")["probes"]["seen"]), (&sent.into(), &sent.into()), "{flows}");
+    assert_eq!(on("vp2")["peer_has_evenkeel"], true, "{flows}");
+    hold.send(()).unwrap();
+    open.join().unwrap();
+
+    // Now the way to the server is cut: its SYN is lost until the agent has sent it again in vain.
+    ip("link set vp1 nomaster");
+    let late = client.spawn(move || receive(&mut connect(address)));
+    wait_until("the SYN to be sent again", || {
+        let agent = &host.status()["agent"];
+        agent["syns_resent"].as_u64() > Some(0) && agent["probes_resent"].as_u64() > Some(0)
+    });
+    wait_until("the agent to give up", || host.status()["agent"]["syns_given_up"].as_u64() > Some(0));
+    ip("link set vp1 master br0");
+    late.join().unwrap();
+    wait_until("nothing to wait for", || host.status()["syns_pending"] == 0);
+    assert_eq!(host.status()["agent"]["sends_failed"], 0);
+}
+
+#[test]
 fn a_bad_start_says_what_to_do() {
     let host = Host::new();
     let start = |config: &str, pin_dir: &Path| {
