@@ -101,8 +101,8 @@ pub struct Flow {
     pub probes: Probes,
     /// The window that the VM may use.
     pub window: Window,
-    /// DCTCP's estimate of the share of marked bytes, in permille.
-    pub alpha_permille: u32,
+    /// DCTCP's estimate of the share of marked bytes, in permille; nothing before a window of data was acknowledged.
+    pub alpha_permille: Option<u32>,
     /// DCTCP's limit; 0 is none.
     pub dctcp_limit_bytes: u32,
     /// Marked bytes that came for the VM and are still to be echoed.
@@ -206,10 +206,14 @@ impl Flow {
                 limited_acks: flow.windows_limited,
                 synack_bytes: flow.synack_window_bytes,
             },
-            alpha_permille: (u64::from(flow.sender.dctcp.alpha) * 1000 / u64::from(dctcp::ONE)) as u32,
+            alpha_permille: alpha_permille(&flow.sender),
             dctcp_limit_bytes: flow.sender.limit_bytes,
             echo_owed_bytes: u32::try_from(flow.echo.owed_bytes).unwrap_or(0),
         }
+    }
+
+    fn alpha(&self) -> String {
+        self.alpha_permille.map_or_else(|| "not known yet".to_owned(), |alpha| format!("{alpha} permille"))
     }
 
     /// All bytes, both ways.
@@ -243,16 +247,18 @@ impl Flow {
                 "The window is the receiver's own: ProBoSCIS is off on this port.".to_owned()
             }
             SetBy::Receiver if limited_acks > 0 => format!(
-                "The window is the receiver's own, {offered_bytes} bytes; {acks} limited by ProBoSCIS earlier. alpha is {} permille now, k1_permille is {}.",
-                self.alpha_permille, proboscis.k1_permille
+                "The window is the receiver's own, {offered_bytes} bytes; {acks} limited by ProBoSCIS earlier. alpha is {} now, k1_permille is {}.",
+                self.alpha(),
+                proboscis.k1_permille
             ),
             SetBy::Receiver => {
                 format!("The window is the receiver's own, {offered_bytes} bytes: no mechanism had reason to lower it.")
             }
             SetBy::Proboscis => format!(
-                "ProBoSCIS set the window to {set_bytes} bytes, the receiver offered {offered_bytes}: {} permille of the bytes came back \
-                 marked (alpha, smoothed), and k1_permille = {} is where DCTCP begins. {acks} limited.",
-                self.alpha_permille, proboscis.k1_permille
+                "ProBoSCIS set the window to {set_bytes} bytes, the receiver offered {offered_bytes}: the share of bytes that came back \
+                 marked (alpha, smoothed) is {}, and k1_permille = {} is where DCTCP begins. {acks} limited.",
+                self.alpha(),
+                proboscis.k1_permille
             ),
             SetBy::Unknown => {
                 format!("A mechanism that this evenkeel does not know set the window to {set_bytes} bytes.")
@@ -318,6 +324,13 @@ impl Flow {
     }
 }
 
+/// Alpha begins at 1 (RFC 8257): with that and no limit, nothing has been measured.
+fn alpha_permille(sender: &intf::proboscis_sender) -> Option<u32> {
+    let alpha = u64::from(sender.dctcp.alpha);
+    let is_measured = alpha < u64::from(dctcp::ONE) || sender.limit_bytes > 0;
+    is_measured.then_some((alpha * 1000 / u64::from(dctcp::ONE)) as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,6 +365,14 @@ mod tests {
         let (flow, words) = flow(entry);
         assert_eq!((flow.window.set_by, flow.age_ms), (SetBy::Receiver, 4000));
         assert!(words.contains("receiver's own, 65535 bytes"), "{words}");
+        let entry = intf::ek_flow {
+            sender: intf::proboscis_sender {
+                dctcp: intf::dctcp { alpha: dctcp::ONE, ..Default::default() },
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        assert_eq!(Flow::of(&key(), &entry, "vnet0", &Proboscis::default(), 0).alpha_permille, None);
     }
 
     #[test]
@@ -371,9 +392,14 @@ mod tests {
             ..Default::default()
         };
         let (flow, words) = flow(entry);
-        assert_eq!((flow.alpha_permille, flow.ecn), (250, Ecn::Hosts));
-        assert!(words.contains("set the window to 29200 bytes, the receiver offered 65535: 250 permille"), "{words}");
-        assert!(words.contains("3 ACKs were limited") && words.contains("10 probes went before the SYN"), "{words}");
+        assert_eq!((flow.alpha_permille, flow.ecn), (Some(250), Ecn::Hosts));
+        assert!(words.contains("set the window to 29200 bytes, the receiver offered 65535: the share"), "{words}");
+        assert!(
+            words.contains("is 250 permille, and k1_permille = 62")
+                && words.contains("3 ACKs were limited")
+                && words.contains("10 probes went before the SYN"),
+            "{words}"
+        );
     }
 
     #[test]

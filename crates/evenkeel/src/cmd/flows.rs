@@ -64,7 +64,7 @@ fn row(flow: &Flow) -> String {
         amount(u64::from(flow.window.set_bytes)),
         flow.window.set_by,
         flow.window.limited_acks,
-        flow.alpha_permille,
+        alpha(flow),
         ecn(flow.ecn)
     )
 }
@@ -77,6 +77,11 @@ fn explained(flow: &ExplainedFlow) -> String {
         text.push('\n');
     }
     text
+}
+
+/// DCTCP's alpha in permille, if it is known.
+pub fn alpha(flow: &Flow) -> String {
+    flow.alpha_permille.map_or_else(|| "-".to_owned(), |alpha| alpha.to_string())
 }
 
 fn ecn(ecn: Ecn) -> &'static str {

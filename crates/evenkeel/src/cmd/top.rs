@@ -14,7 +14,7 @@ use ratatui::{DefaultTerminal, Frame};
 use serde_json::json;
 
 use crate::cli;
-use crate::cmd::flows::amount;
+use crate::cmd::flows::{alpha, amount};
 use crate::cmd::status::uptime;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -258,7 +258,7 @@ impl View {
                 Sort::Rate => self.flow_rate(flow),
                 Sort::Bytes => flow.bytes(),
                 Sort::Limited => u64::from(flow.window.limited_acks),
-                Sort::Alpha => u64::from(flow.alpha_permille),
+                Sort::Alpha => u64::from(flow.alpha_permille.unwrap_or(0)),
             })
         });
         let rows = flows.into_iter().map(|flow| {
@@ -271,7 +271,7 @@ impl View {
                 amount(u64::from(flow.window.set_bytes)),
                 flow.window.set_by.to_string(),
                 flow.window.limited_acks.to_string(),
-                flow.alpha_permille.to_string(),
+                alpha(flow),
             ]);
             if flow.is_closed { row.dim() } else { row }
         });
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    fn flow(tuple: &str, bytes: u64, alpha_permille: u32) -> Flow {
+    fn flow(tuple: &str, bytes: u64) -> Flow {
         Flow {
             tuple: tuple.parse().unwrap(),
             port: "vnet0".into(),
@@ -361,7 +361,7 @@ mod tests {
                 limited_acks: 0,
                 synack_bytes: 0,
             },
-            alpha_permille,
+            alpha_permille: None,
             dctcp_limit_bytes: 0,
             echo_owed_bytes: 0,
         }
@@ -379,17 +379,12 @@ mod tests {
         let (small, large) = ("10.0.0.1:1-10.0.0.2:2", "10.0.0.1:3-10.0.0.2:4");
         let start = Instant::now();
         let mut view = View::new();
-        view.saw(start, status(1000), vec![flow(small, 10, 9), flow(large, 5_000_000, 0)], 2);
+        view.saw(start, status(1000), vec![flow(small, 10), flow(large, 5_000_000)], 2);
         let lines = screen(&view);
         assert!(lines[0].contains("2 connections") && lines[1].contains("packets from VMs -,"), "{lines:#?}");
         assert!(lines[2].contains("no probe key"), "{lines:#?}");
 
-        view.saw(
-            start + Duration::from_secs(2),
-            status(7000),
-            vec![flow(small, 4010, 9), flow(large, 5_000_000, 0)],
-            2,
-        );
+        view.saw(start + Duration::from_secs(2), status(7000), vec![flow(small, 4010), flow(large, 5_000_000)], 2);
         let lines = screen(&view);
         assert!(lines[1].contains("packets from VMs 3.0k/s"), "{lines:#?}");
         assert!(
