@@ -9,12 +9,15 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use libbpf_rs::query::LinkTypeInfo;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut, RingBuffer, RingBufferBuilder,
+};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
 use super::intf;
+use super::trial::SkbContext;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
 /// Below the directory of pins: links, by device index and program.
@@ -26,16 +29,6 @@ const BATCH: u32 = 1024;
 
 /// The first kernel with tcx.
 const OLDEST_KERNEL: (u32, u32) = (6, 6);
-
-/// The beginning of `struct __sk_buff` (linux/bpf.h), which BPF_PROG_TEST_RUN takes as a context of any length.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct InjectContext {
-    before: [u32; 10],
-    ifindex: u32,
-    tc_index: u32,
-    cb: [u32; 5],
-}
 
 /// The loaded programs with their maps.
 pub struct Datapath {
@@ -282,7 +275,7 @@ impl Datapath {
         train: u8,
         with_frame: bool,
     ) -> Result<(), DatapathError> {
-        let mut context = InjectContext { ifindex: event.flow.ifindex, ..InjectContext::default() };
+        let mut context = SkbContext { ifindex: event.flow.ifindex, ..SkbContext::default() };
         context.cb[intf::EK_INJECT_PROBES as usize] = probes;
         context.cb[intf::EK_INJECT_TRAIN as usize] = u32::from(train);
         context.cb[intf::EK_INJECT_FRAME as usize] = u32::from(with_frame);
@@ -294,13 +287,17 @@ impl Datapath {
             data_in: Some(&event.frame[..length]),
             ..Default::default()
         };
-        let program = self.object.progs_mut().find(|p| p.name() == "inject");
-        let program = program.ok_or_else(|| DatapathError::io("no program inject", io::ErrorKind::NotFound.into()))?;
+        let program = self.program_mut("inject")?;
         let output = program.test_run(input).map_err(|error| DatapathError::bpf("cannot send", &error))?;
         match output.return_value {
             0 => Ok(()),
             _ => Err(DatapathError::io("the program could not send", io::Error::other("refused"))),
         }
+    }
+
+    pub(super) fn program_mut(&mut self, name: &str) -> Result<ProgramMut<'_>, DatapathError> {
+        let program = self.object.progs_mut().find(|p| p.name() == name);
+        program.ok_or_else(|| DatapathError::io(format!("no program {name}"), io::ErrorKind::NotFound.into()))
     }
 
     /// Takes the programs off all ports and removes all pins.

@@ -8,6 +8,8 @@ pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/count
 mod bytes;
 mod error;
 mod load;
+mod trial;
 
 pub use error::DatapathError;
 pub use load::Datapath;
+pub use trial::Outcome;
