@@ -47,7 +47,8 @@ impl Datapath {
     ) -> Result<Outcome, DatapathError> {
         let failed = |error: libbpf_rs::Error| DatapathError::bpf(format!("cannot run {name}"), &error);
         let mut context = as_bytes(&SkbContext { mark, ifindex, ..SkbContext::default() }).to_vec();
-        let mut context_out = vec![0; context.len()];
+        // All of it, whatever the kernel's version: it writes no part.
+        let mut context_out = vec![0; 1024];
         let mut frame_out = vec![0; frame.len() + 256];
         let output = self
             .program_mut(name)?
