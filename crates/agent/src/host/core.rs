@@ -213,6 +213,14 @@ impl Core {
         if queue_is_theirs { Ok(QueueAction::Leave) } else { self.plan_queue(link, wanted) }
     }
 
+    /// A queue that [`seen`](Self::seen) asked for has its length.
+    ///
+    /// # Errors
+    /// [`HostError::Io`] if that cannot be noted.
+    pub fn queue_is_set(&mut self, ifindex: u32) -> Result<(), HostError> {
+        if self.state.confirm(ifindex) { self.state.store(&self.run_dir) } else { Ok(()) }
+    }
+
     fn plan_queue(&mut self, link: &Link, wanted_segments: u32) -> Result<QueueAction, HostError> {
         let before = self.state.clone();
         let action = self.state.plan(link, wanted_segments);

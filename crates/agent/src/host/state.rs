@@ -1,6 +1,6 @@
 //! What the agent changed on this host, kept in a file so that any later agent, or `--stop`, can put it back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ pub struct QueueChange {
     pub name: String,
     /// Length before.
     pub before_segments: u32,
-    /// Length that it was to have before this one: a kill may have come between this note and the change.
-    pub replaced_segments: u32,
+    /// Lengths that it was given before this one: a kill may have come in between, and news of a device may be old.
+    pub older_segments: BTreeSet<u32>,
     /// Length that it was given.
     pub set_segments: u32,
 }
@@ -118,6 +118,15 @@ impl HostState {
         self.queues.len() != before
     }
 
+    /// A change that was noted has been made; true if it was the way back, and nothing is left to note.
+    pub fn confirm(&mut self, ifindex: u32) -> bool {
+        let is_back = self.queues.get(&ifindex).is_some_and(|change| change.set_segments == change.before_segments);
+        if is_back {
+            self.queues.remove(&ifindex);
+        }
+        is_back
+    }
+
     /// A device that is known to be the same has another name; true if anything was noted of it.
     pub fn rename(&mut self, ifindex: u32, from: &str, to: &str) -> bool {
         let change = self.queues.get_mut(&ifindex).filter(|change| change.name == from);
@@ -137,27 +146,27 @@ impl HostState {
             let change = QueueChange {
                 name: link.name.clone(),
                 before_segments: link.queue_segments,
-                replaced_segments: link.queue_segments,
+                older_segments: BTreeSet::new(),
                 set_segments: wanted_segments,
             };
             self.queues.insert(link.ifindex, change);
             return QueueAction::Set(wanted_segments);
         };
         // Lengths that we know; anything else is somebody's choice.
-        if ![change.before_segments, change.replaced_segments, change.set_segments].contains(&link.queue_segments) {
+        let is_ours = change.older_segments.contains(&link.queue_segments)
+            || [change.before_segments, change.set_segments].contains(&link.queue_segments);
+        if !is_ours {
             self.queues.remove(&link.ifindex);
             return QueueAction::Theirs;
         }
         let target = wanted_segments.max(change.before_segments);
-        if link.queue_segments == target {
-            if target == change.before_segments {
-                self.queues.remove(&link.ifindex);
-            }
+        // What a device is said to have may be old news, while ours is on its way. Only a change that was confirmed lets us forget.
+        if link.queue_segments == target && target != change.before_segments {
             return QueueAction::Leave;
         }
-        // Kept until it is seen to be as before: the change is still to be made.
-        let noted = QueueChange { replaced_segments: link.queue_segments, set_segments: target, ..change };
-        self.queues.insert(link.ifindex, noted);
+        let mut older_segments = change.older_segments.clone();
+        older_segments.insert(change.set_segments);
+        self.queues.insert(link.ifindex, QueueChange { older_segments, set_segments: target, ..change });
         QueueAction::Set(target)
     }
 }
@@ -223,6 +232,17 @@ mod tests {
     }
 
     #[test]
+    fn old_news_of_a_length_does_not_make_it_forget() {
+        let mut state = HostState::default();
+        assert_eq!(state.plan(&link(1000), 4000), QueueAction::Set(4000));
+        // It is to go back, and the news is of before the change was made.
+        assert_eq!(state.plan(&link(1000), 0), QueueAction::Set(1000));
+        assert_eq!(state.plan(&link(4000), 0), QueueAction::Set(1000));
+        assert!(state.confirm(3));
+        assert_eq!(state.plan(&link(4000), 0), QueueAction::Leave);
+    }
+
+    #[test]
     fn a_device_keeps_its_length_under_another_name() {
         let mut state = HostState::default();
         state.plan(&link(1000), 4000);
@@ -244,6 +264,7 @@ mod tests {
                 if let QueueAction::Set(length) = state.plan(&link(now), wanted) {
                     if !is_killed_before_the_change {
                         now = length;
+                        state.confirm(3);
                     }
                 }
                 // Never shorter than it was.
@@ -252,6 +273,7 @@ mod tests {
             if let QueueAction::Set(length) = state.plan(&link(now), 0) {
                 now = length;
             }
+            state.confirm(3);
             prop_assert_eq!(now, first);
             prop_assert_eq!(state.plan(&link(now), 0), QueueAction::Leave);
             prop_assert!(state.queues.is_empty());

@@ -109,6 +109,8 @@ async fn put_back(
         match state.plan(&link, 0) {
             QueueAction::Leave => {}
             QueueAction::Theirs => stopped.left.push(link.name),
+            // Noted, and never done.
+            QueueAction::Set(segments) if segments == link.queue_segments => {}
             QueueAction::Set(segments) => match links.set_queue(link.ifindex, segments).await {
                 Ok(()) => stopped.queues.push(RestoredQueue { port: link.name, segments }),
                 Err(error) if error.is_gone() => {}
@@ -281,7 +283,12 @@ async fn seen(core: &Rc<RefCell<Core>>, links: &Links, link: &Link) -> Result<()
     let action = core.borrow_mut().seen(link)?;
     let QueueAction::Set(segments) = action else { return Ok(()) };
     match links.set_queue(link.ifindex, segments).await {
-        Ok(()) => tracing::info!(port = link.name, from = link.queue_segments, to = segments, "queue length set"),
+        Ok(()) => {
+            if link.queue_segments != segments {
+                tracing::info!(port = link.name, from = link.queue_segments, to = segments, "queue length set");
+            }
+            core.borrow_mut().queue_is_set(link.ifindex)?;
+        }
         Err(error) if error.is_gone() => {}
         Err(error) => tracing::error!(port = link.name, %error, "the queue length stays"),
     }
