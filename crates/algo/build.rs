@@ -9,12 +9,15 @@ fn main() {
     let wrappers = out.join("wrappers.c");
     println!("cargo::rerun-if-changed={}", algo.display());
 
-    let headers = ["pvtcp.h", "seq.h", "reno.h", "cubic.h", "dctcp.h"]
-        .map(|name| algo.join(name).to_str().expect("the path of the sources is UTF-8").to_owned());
+    let headers =
+        ["pvtcp.h", "seq.h", "reno.h", "cubic.h", "dctcp.h", "packet.h", "siphash.h", "window.h", "proboscis.h"]
+            .map(|name| algo.join(name).to_str().expect("the path of the sources is UTF-8").to_owned());
     bindgen::Builder::default()
         .headers(headers)
-        .allowlist_item("(pvtcp|PVTCP|seq|reno|RENO|cubic|dctcp|DCTCP)_.*")
-        .rustified_enum("(pvtcp_timer|dctcp_ack)")
+        .allowlist_item(
+            "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|seq|reno|RENO|cubic|dctcp|DCTCP)_.*",
+        )
+        .rustified_enum("(pvtcp_timer|packet_kind|dctcp_ack)")
         .wrap_static_fns(true)
         .wrap_static_fns_path(&wrappers)
         .derive_default(true)

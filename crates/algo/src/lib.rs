@@ -3,9 +3,13 @@
 
 pub mod cubic;
 pub mod dctcp;
+pub mod packet;
+pub mod proboscis;
 pub mod pvtcp;
 pub mod reno;
 pub mod seq;
+pub mod siphash;
+pub mod window;
 
 #[allow(dead_code, missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]
 mod sys {

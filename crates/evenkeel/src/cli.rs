@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use evenkeel_agent::host;
 use evenkeel_lab::prepare::KernelSeries;
 
 use crate::exit;
@@ -11,7 +12,7 @@ use crate::exit;
 /// Keeps TCP between virtual machines on an even keel.
 ///
 /// TCP between VMs is slow for reasons that TCP cannot see: the VM was off its core, or a queue was full of a neighbour's packets. evenkeel
-/// says what hurts on a machine (doctor), cures it (guest pvtcp), and proves that with real VMs (lab) and in simulation (sim).
+/// says what hurts on a machine (doctor), cures it (host, guest pvtcp), and proves that with real VMs (lab) and in simulation (sim).
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, after_help = exit::HELP, max_term_width = 100)]
 pub struct Cli {
@@ -29,6 +30,10 @@ pub enum Command {
     #[command(subcommand)]
     Scenario(Scenario),
     Doctor(Doctor),
+    Host(Host),
+    Status(Status),
+    Flows(Flows),
+    Top(Top),
     #[command(subcommand)]
     Guest(Guest),
     Report(Report),
@@ -210,6 +215,91 @@ pub struct Doctor {
     pub json: bool,
 }
 
+/// Run the host agent: ProBoSCIS on the ports of this machine's VMs.
+///
+/// Finds the ports by name as they appear and go, puts eBPF programs on them and keeps their settings; sends again what was lost on the way
+/// to a connection; raises queues that are too short; answers `evenkeel status`, `flows` and `top`; serves metrics. Runs in the foreground
+/// until SIGTERM or Ctrl-C, which leave the programs at work without it, as a crash does: a new agent takes them over with their
+/// connections. Only --stop removes everything and puts back what was changed. SIGHUP reads the configuration again. Needs Linux 6.6, root or
+/// CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; `evenkeel doctor` says what is missing.
+#[derive(Debug, Args)]
+pub struct Host {
+    /// The configuration file [default: /etc/evenkeel/host.toml, or its defaults if that is not there].
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// End a running agent, remove the programs and everything else, and put queue lengths back.
+    #[arg(long, conflicts_with_all = ["config", "check", "print_config"])]
+    pub stop: bool,
+    /// Check the configuration file and end.
+    #[arg(long, conflicts_with = "print_config")]
+    pub check: bool,
+    /// Print a commented configuration with every key at its default, and end.
+    #[arg(long, conflicts_with = "config")]
+    pub print_config: bool,
+    /// Where the lock and the notes on what was changed are kept.
+    #[arg(long, value_name = "DIR", default_value = host::DEFAULT_RUN_DIR)]
+    pub run_dir: PathBuf,
+    /// Where programs and maps are pinned: a directory in a bpf file system.
+    #[arg(long, value_name = "DIR", default_value = host::DEFAULT_PIN_DIR)]
+    pub pin_dir: PathBuf,
+    /// Print what --stop and --check have to say as JSON.
+    #[arg(long, conflicts_with = "print_config")]
+    pub json: bool,
+}
+
+/// Show what the host agent does: ports, modes, counters.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Where the agent answers.
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
+/// Where the host agent answers.
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// The agent's control socket (control.socket of its configuration).
+    #[arg(long, value_name = "PATH", default_value = host::DEFAULT_SOCKET)]
+    pub socket: PathBuf,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show the connections that the host agent sees, those with the most bytes first.
+#[derive(Debug, Args)]
+pub struct Flows {
+    /// Where the agent answers.
+    #[command(flatten)]
+    pub agent: Agent,
+    /// Say of one connection, in words, which mechanism set its window, and why. Written as in the list, either end first:
+    /// 10.0.0.1:4000-10.0.0.2:80 or [fd00::1]:4000-[fd00::2]:80.
+    #[arg(long, value_name = "TUPLE", conflicts_with = "limit")]
+    pub explain: Option<host::Tuple>,
+    /// Show only so many [default: all].
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+}
+
+/// Watch ports and connections.
+///
+/// q or Esc ends it, s sorts the connections by another column.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Where the agent answers. With --json, one line per look.
+    #[command(flatten)]
+    pub agent: Agent,
+    /// Seconds between looks.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
+    pub interval: f64,
+    /// Connections that are looked at.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub limit: usize,
+    /// End after so many looks [default: never].
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+}
+
 /// Mechanisms inside a guest.
 #[derive(Debug, Subcommand)]
 pub enum Guest {
@@ -323,6 +413,11 @@ fn axis_label(text: &str) -> Result<(String, String), String> {
         Some((axis, label)) if !axis.is_empty() && !label.is_empty() => Ok((axis.to_owned(), label.to_owned())),
         _ => Err("write it as AXIS=LABEL, with names from the scenario's [[axes]]".to_owned()),
     }
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted, as in 0.5".to_owned())?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 3600 seconds are allowed".to_owned()) }
 }
 
 fn kernel(text: &str) -> Result<KernelSeries, String> {

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use evenkeel_agent::guest::pvtcp::PvtcpError;
+use evenkeel_agent::host::HostError;
 use evenkeel_lab::LabError;
 use evenkeel_lab::prepare::PrepareError;
 use evenkeel_report::ReportError;
@@ -111,6 +112,17 @@ impl From<PvtcpError> for CliError {
                 Exit::Usage
             }
             PvtcpError::Missing { .. } => Exit::Missing,
+            _ => Exit::Failed,
+        };
+        Self { what: error.to_string(), help: error.help().map(str::to_owned), exit }
+    }
+}
+
+impl From<HostError> for CliError {
+    fn from(error: HostError) -> Self {
+        let exit = match &error {
+            HostError::Config(_) => Exit::Usage,
+            HostError::Missing { .. } => Exit::Missing,
             _ => Exit::Failed,
         };
         Self { what: error.to_string(), help: error.help().map(str::to_owned), exit }

@@ -12,7 +12,12 @@ const VARIABLE: &str = "EVENKEEL_LOG";
 /// Starts logging.
 pub fn init(command: &Command) {
     let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| EnvFilter::new(default_level(command)));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
 }
 
 /// Where there is no terminal for a progress bar, the log tells of progress.
@@ -24,6 +29,9 @@ fn default_level(command: &Command) -> &'static str {
         {
             "info"
         }
+        // The netlink library warns of every attribute that a newer kernel has grown.
+        Command::Host(host) if !host.stop => "info,netlink_packet_route=error",
+        Command::Host(_) => "warn,netlink_packet_route=error",
         _ => "warn",
     }
 }

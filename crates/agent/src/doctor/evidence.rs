@@ -6,6 +6,8 @@ use super::finding::{Finding, Level};
 use super::place::{Place, advise_pvtcp};
 use super::readings::Readings;
 
+/// Groups of counters that are TCP's.
+const GROUPS: &[&str] = &["Tcp", "TcpExt"];
 /// Fewer events are no evidence.
 const ENOUGH: u64 = 50;
 /// Shares of needless work, in percent, that are worth a word, and that are a problem.
@@ -14,15 +16,15 @@ const PROBLEM_PERCENT: f64 = 25.0;
 /// Needless retransmissions below this share of all segments, in percent, cost next to nothing.
 const COSTLY_PERCENT: f64 = 0.1;
 
-/// Counters by nstat's names without the group: pairs of lines, names above values.
-fn counters(text: &str) -> BTreeMap<&str, u64> {
+/// Counters of these groups by nstat's names without the group: pairs of lines, names above values.
+pub(super) fn counters<'a>(text: &'a str, groups: &[&str]) -> BTreeMap<&'a str, u64> {
     let mut found = BTreeMap::new();
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     for pair in lines.chunks_exact(2) {
         let (Some((group, names)), Some((same, values))) = (pair[0].split_once(':'), pair[1].split_once(':')) else {
             continue;
         };
-        if group != same || !matches!(group, "Tcp" | "TcpExt") {
+        if group != same || !groups.contains(&group) {
             continue;
         }
         let values = values.split_whitespace().map(str::parse::<u64>);
@@ -39,7 +41,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 /// Timeouts, retransmissions and probes.
 pub(super) fn findings(readings: &Readings, place: &Place) -> Vec<Finding> {
     let Some(text) = &readings.netstat else { return Vec::new() };
-    let counters = counters(text);
+    let counters = counters(text, GROUPS);
     let get = |name: &str| counters.get(name).copied().unwrap_or(0);
     vec![
         timeouts(get("TCPTimeouts"), get("TCPSynRetrans"), get("TCPLossUndo"), place),
@@ -135,7 +137,7 @@ mod tests {
 
     #[test]
     fn counters_of_tcp_only() {
-        let counters = counters(NETSTAT);
+        let counters = counters(NETSTAT, GROUPS);
         assert_eq!(counters["TCPTimeouts"], 900);
         assert_eq!(counters["OutSegs"], 100_000);
         assert!(!counters.contains_key("MaxConn") && !counters.contains_key("Forwarding"));
@@ -143,8 +145,8 @@ mod tests {
 
     #[test]
     fn a_line_that_is_cut_off_is_passed_over() {
-        assert!(counters("TcpExt: A B\n").is_empty());
-        assert!(counters("TcpExt: A\nIpExt: 1\n").is_empty());
+        assert!(counters("TcpExt: A B\n", GROUPS).is_empty());
+        assert!(counters("TcpExt: A\nIpExt: 1\n", GROUPS).is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ const OLDEST: (u32, u32) = (6, 1);
 const NEWEST: (u32, u32) = (7, 2);
 
 /// Major and minor version of a release like `6.12.107+deb13-cloud-amd64`.
-fn version(release: &str) -> Option<(u32, u32)> {
+pub(super) fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

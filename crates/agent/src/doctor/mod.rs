@@ -2,6 +2,7 @@
 //!
 //! [`Readings::take`] reads the machine, [`judge`] says what that means. Judging reads nothing, so it is tested with fixtures.
 
+mod datapath;
 mod evidence;
 mod finding;
 mod host;
@@ -13,7 +14,7 @@ mod timer;
 
 pub use finding::{Finding, Level, Mechanism, Report};
 pub use host::Kvm;
-pub use readings::{PortReading, Readings};
+pub use readings::{OffloadReading, PortReading, Readings};
 
 use place::Place;
 
@@ -27,6 +28,7 @@ pub fn judge(readings: &Readings, kvm: &Kvm) -> Report {
     findings.extend(timer::findings(readings, &place));
     findings.extend(tcp::findings(readings, &place));
     findings.extend(evidence::findings(readings, &place));
+    findings.extend(datapath::findings(readings));
     findings.push(host::ports(&readings.ports));
     findings.push(host::privileges(readings));
     findings.extend(host::tools(readings.qemu.as_deref(), kvm));

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::time::ClockId;
 
 /// How long the processor's time is watched.
@@ -67,6 +68,14 @@ pub struct Readings {
     pub netstat: Option<String>,
     /// Ports of VMs on this machine.
     pub ports: Vec<PortReading>,
+    /// Whether the kernel describes its types.
+    pub has_btf: bool,
+    /// Whether a bpf file system is where pins go.
+    pub has_bpffs: bool,
+    /// `/proc/sys/net/core/bpf_jit_enable`; only root may read it.
+    pub bpf_jit: Option<String>,
+    /// Offloads of the devices that lead out of this machine.
+    pub offloads: Vec<OffloadReading>,
     /// First line of QEMU's version; `None` if it is not installed.
     pub qemu: Option<String>,
 }
@@ -82,6 +91,17 @@ pub struct PortReading {
     pub tx_dropped: u64,
     /// `txqueuelen`.
     pub queue_length: u64,
+}
+
+/// What a network card does for the kernel; `None` is what it does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OffloadReading {
+    /// Name of the device.
+    pub name: String,
+    /// Whether received segments are put together.
+    pub gro: Option<bool>,
+    /// Whether the card cuts large packets.
+    pub tso: Option<bool>,
 }
 
 impl Readings {
@@ -116,6 +136,10 @@ impl Readings {
             routes: output("ip", &["route", "show", "table", "all"]),
             netstat: read("/proc/net/netstat").map(|text| text + "\n" + &read("/proc/net/snmp").unwrap_or_default()),
             ports: ports(Path::new("/sys/class/net")),
+            has_btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+            has_bpffs: statfs("/sys/fs/bpf").is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC),
+            bpf_jit: read("/proc/sys/net/core/bpf_jit_enable"),
+            offloads: ethtool::offloads(Path::new("/sys/class/net")),
             qemu: output("qemu-system-x86_64", &["--version"]).and_then(|text| Some(text.lines().next()?.to_owned())),
             release,
         }
@@ -179,6 +203,56 @@ fn ports(directory: &Path) -> Vec<PortReading> {
         .collect();
     ports.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     ports
+}
+
+mod ethtool {
+    use std::fs;
+    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::path::Path;
+
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+    use super::OffloadReading;
+
+    /// `ETHTOOL_GTSO` and `ETHTOOL_GGRO` of linux/ethtool.h.
+    const GET_TSO: u32 = 0x1e;
+    const GET_GRO: u32 = 0x2b;
+
+    /// `struct ethtool_value`.
+    #[repr(C)]
+    struct EthtoolValue {
+        command: u32,
+        data: u32,
+    }
+
+    /// Offloads of devices that have hardware below them.
+    pub(super) fn offloads(directory: &Path) -> Vec<OffloadReading> {
+        let asking = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
+        let Ok(asking) = asking else { return Vec::new() };
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let cards = entries.filter(|entry| entry.path().join("device").exists());
+        let names = cards.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut offloads: Vec<OffloadReading> = names
+            .map(|name| OffloadReading { gro: get(&asking, &name, GET_GRO), tso: get(&asking, &name, GET_TSO), name })
+            .collect();
+        offloads.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        offloads
+    }
+
+    fn get(asking: &OwnedFd, name: &str, command: u32) -> Option<bool> {
+        let mut value = EthtoolValue { command, data: 0 };
+        // SAFETY: all zeroes is a valid ifreq.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        // The last byte stays zero.
+        let room = request.ifr_name.len() - 1;
+        for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // SAFETY: the kernel reads the request and writes the value; both outlive the call.
+        let answer = unsafe { libc::ioctl(asking.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+        (answer == 0).then_some(value.data != 0)
+    }
 }
 
 /// The hypervisor's name from CPUID's 12 bytes.

@@ -2,6 +2,8 @@
 
 mod completions;
 mod doctor;
+mod flows;
+mod host;
 mod kvm;
 mod lab;
 mod lab_guest;
@@ -9,6 +11,8 @@ mod pvtcp;
 mod report;
 mod scenario;
 mod sim;
+mod status;
+mod top;
 
 use crate::cli::{Command, Guest};
 use crate::error::CliError;
@@ -24,6 +28,10 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::LabGuest(arguments) => lab_guest::run(&arguments),
         Command::Scenario(arguments) => scenario::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Host(arguments) => host::run(arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Flows(arguments) => flows::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Guest(Guest::Pvtcp(arguments)) => pvtcp::run(arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Reads Ethernet, VLAN tags, IPv4, IPv6 and TCP out of the first bytes of a
+ * frame.
+ *
+ * The caller copies those bytes into struct packet_head. All reads go through
+ * packet_u8(), which cannot leave it whatever the offsets say: what the headers
+ * claim is checked for sense, not for safety.
+ */
+#ifndef EVENKEEL_PACKET_H
+#define EVENKEEL_PACKET_H
+
+#include "types.h"
+
+/* Ethernet, two VLAN tags, IPv6, the longest TCP header, and 6 to spare. A power of two. */
+#define PACKET_HEAD_BYTES 128
+#define PACKET_MAX_VLANS 2
+#define PACKET_MAX_EXTENSIONS 4 /* IPv6 */
+
+#define PACKET_ETHER_BYTES 14
+#define PACKET_TCP_BYTES 20
+
+enum packet_tcp_flag {
+	PACKET_FIN = 1 << 0,
+	PACKET_SYN = 1 << 1,
+	PACKET_RST = 1 << 2,
+	PACKET_PSH = 1 << 3,
+	PACKET_ACK = 1 << 4,
+	PACKET_URG = 1 << 5,
+	PACKET_ECE = 1 << 6,
+	PACKET_CWR = 1 << 7,
+};
+
+/* The ECN field of IPv4 and IPv6 (RFC 3168, section 5). */
+enum packet_ecn {
+	PACKET_NOT_ECT = 0,
+	PACKET_ECT_1 = 1,
+	PACKET_ECT_0 = 2,
+	PACKET_CE = 3,
+};
+
+struct packet_head {
+	u8 bytes[PACKET_HEAD_BYTES];
+	u32 valid; /* how many of them are of the frame; the rest are zeros */
+	u32 frame_bytes; /* length of the whole frame */
+};
+
+enum packet_kind {
+	PACKET_TCP,
+	PACKET_OTHER, /* well formed as far as it was read, but not TCP, or a fragment */
+	PACKET_BROKEN, /* headers that contradict themselves or the frame's length */
+};
+
+struct packet {
+	u8 source[16]; /* IPv4 as ::ffff:a.b.c.d */
+	u8 destination[16];
+	u16 source_port;
+	u16 destination_port;
+	u32 seq;
+	u32 ack;
+	u32 payload_bytes;
+	u16 window;
+	u16 l3; /* offset of the IP header */
+	u16 l4; /* offset of the TCP header */
+	u8 tcp_bytes; /* length of the TCP header */
+	u8 flags; /* enum packet_tcp_flag */
+	u8 ecn; /* enum packet_ecn */
+	u8 version; /* of IP: 4 or 6 */
+	u16 pad;
+};
+
+struct packet_options {
+	u16 mss; /* 0: none */
+	u8 wscale; /* 0xff: none */
+	bool has_timestamps;
+	u16 experiment; /* offset of the first option of kind 254, 0: none */
+};
+
+static inline u8 packet_u8(const struct packet_head *h, u32 offset)
+{
+	return h->bytes[offset & (PACKET_HEAD_BYTES - 1)];
+}
+
+static inline u16 packet_u16(const struct packet_head *h, u32 offset)
+{
+	return (u16)(packet_u8(h, offset) << 8 | packet_u8(h, offset + 1));
+}
+
+static inline u32 packet_u32(const struct packet_head *h, u32 offset)
+{
+	return (u32)packet_u16(h, offset) << 16 | packet_u16(h, offset + 2);
+}
+
+static inline void packet_copy(u8 *to, const struct packet_head *h, u32 offset, u32 bytes)
+{
+	u32 i;
+
+	for (i = 0; i < bytes; i++)
+		to[i] = packet_u8(h, offset + i);
+}
+
+/* The ports of TCP at @l4 and what follows them; the IP payload is @bytes long. */
+static inline enum packet_kind packet_parse_tcp(const struct packet_head *h, u32 l4, u32 bytes,
+						struct packet *p)
+{
+	u32 tcp_bytes;
+
+	if (bytes < PACKET_TCP_BYTES)
+		return PACKET_BROKEN;
+	if (l4 + PACKET_TCP_BYTES > h->valid)
+		return PACKET_OTHER;
+	tcp_bytes = (u32)(packet_u8(h, l4 + 12) >> 4) * 4;
+	if (tcp_bytes < PACKET_TCP_BYTES || tcp_bytes > bytes)
+		return PACKET_BROKEN;
+	if (l4 + tcp_bytes > h->valid)
+		return PACKET_OTHER;
+	p->l4 = (u16)l4;
+	p->tcp_bytes = (u8)tcp_bytes;
+	p->source_port = packet_u16(h, l4);
+	p->destination_port = packet_u16(h, l4 + 2);
+	p->seq = packet_u32(h, l4 + 4);
+	p->ack = packet_u32(h, l4 + 8);
+	p->flags = packet_u8(h, l4 + 13);
+	p->window = packet_u16(h, l4 + 14);
+	p->payload_bytes = bytes - tcp_bytes;
+	return PACKET_TCP;
+}
+
+static inline void packet_map_v4(u8 *to, const struct packet_head *h, u32 offset)
+{
+	u32 i;
+
+	for (i = 0; i < 10; i++)
+		to[i] = 0;
+	to[10] = 0xff;
+	to[11] = 0xff;
+	packet_copy(to + 12, h, offset, 4);
+}
+
+static inline enum packet_kind packet_parse_v4(const struct packet_head *h, struct packet *p)
+{
+	u32 l3 = p->l3;
+	u32 ip_bytes = (u32)(packet_u8(h, l3) & 0xf) * 4;
+	u32 total = packet_u16(h, l3 + 2);
+
+	if (l3 + 20 > h->valid)
+		return PACKET_BROKEN;
+	/* BIG TCP (Linux 6.3) says 0 and means the rest of the frame. */
+	if (!total && h->frame_bytes - l3 > 0xffff)
+		total = h->frame_bytes - l3;
+	if (packet_u8(h, l3) >> 4 != 4 || ip_bytes < 20 || total < ip_bytes)
+		return PACKET_BROKEN;
+	if (total > h->frame_bytes - l3)
+		return PACKET_BROKEN;
+	if (packet_u8(h, l3 + 9) != 6 || packet_u16(h, l3 + 6) & 0x3fff)
+		return PACKET_OTHER;
+	p->version = 4;
+	p->ecn = packet_u8(h, l3 + 1) & PACKET_CE;
+	packet_map_v4(p->source, h, l3 + 12);
+	packet_map_v4(p->destination, h, l3 + 16);
+	return packet_parse_tcp(h, l3 + ip_bytes, total - ip_bytes, p);
+}
+
+static inline enum packet_kind packet_parse_v6(const struct packet_head *h, struct packet *p)
+{
+	u32 l4 = (u32)p->l3 + 40;
+	u32 next = packet_u8(h, (u32)p->l3 + 6);
+	u32 bytes = packet_u16(h, (u32)p->l3 + 4);
+	u32 extension_bytes;
+	u32 i;
+
+	if (l4 > h->valid || packet_u8(h, p->l3) >> 4 != 6)
+		return PACKET_BROKEN;
+	/* A jumbogram (RFC 2675), or BIG TCP. */
+	if (!bytes && h->frame_bytes - l4 > 0xffff)
+		bytes = h->frame_bytes - l4;
+	if (bytes > h->frame_bytes - l4)
+		return PACKET_BROKEN;
+	for (i = 0; i < PACKET_MAX_EXTENSIONS; i++) {
+		/* Hop-by-hop options, routing, destination options. */
+		if (next != 0 && next != 43 && next != 60)
+			break;
+		if (l4 + 2 > h->valid)
+			return PACKET_OTHER;
+		next = packet_u8(h, l4);
+		extension_bytes = ((u32)packet_u8(h, l4 + 1) + 1) * 8;
+		if (extension_bytes > bytes)
+			return PACKET_BROKEN;
+		l4 += extension_bytes;
+		bytes -= extension_bytes;
+		if (l4 > PACKET_HEAD_BYTES)
+			return PACKET_OTHER;
+	}
+	if (next != 6)
+		return PACKET_OTHER;
+	p->version = 6;
+	p->ecn = packet_u8(h, (u32)p->l3 + 1) >> 4 & PACKET_CE;
+	packet_copy(p->source, h, (u32)p->l3 + 8, 16);
+	packet_copy(p->destination, h, (u32)p->l3 + 24, 16);
+	return packet_parse_tcp(h, l4, bytes, p);
+}
+
+/* Only if it says PACKET_TCP may @p be used. */
+static inline enum packet_kind packet_parse(const struct packet_head *h, struct packet *p)
+{
+	u32 type = packet_u16(h, 12);
+	u32 i;
+
+	if (h->valid > PACKET_HEAD_BYTES || h->valid > h->frame_bytes)
+		return PACKET_BROKEN;
+	if (h->valid < PACKET_ETHER_BYTES)
+		return PACKET_BROKEN;
+	p->l3 = PACKET_ETHER_BYTES;
+	for (i = 0; i < PACKET_MAX_VLANS; i++) {
+		if (type != 0x8100 && type != 0x88a8)
+			break;
+		if ((u32)p->l3 + 4 > h->valid)
+			return PACKET_BROKEN;
+		type = packet_u16(h, (u32)p->l3 + 2);
+		p->l3 += 4;
+	}
+	if (type == 0x0800)
+		return packet_parse_v4(h, p);
+	if (type == 0x86dd)
+		return packet_parse_v6(h, p);
+	return PACKET_OTHER;
+}
+
+/**
+ * packet_parse_options() - the TCP options of a packet that packet_parse() took
+ *
+ * Return: false if they are malformed.
+ */
+static inline bool packet_parse_options(const struct packet_head *h, const struct packet *p,
+					struct packet_options *o)
+{
+	u32 at = (u32)p->l4 + PACKET_TCP_BYTES;
+	u32 end = (u32)p->l4 + p->tcp_bytes;
+	u32 kind;
+	u32 bytes;
+	u32 i;
+
+	o->mss = 0;
+	o->wscale = 0xff;
+	o->has_timestamps = false;
+	o->experiment = 0;
+	if (at >= end)
+		return true;
+	for (i = 0; i < 60 - PACKET_TCP_BYTES; i++) {
+		kind = packet_u8(h, at);
+		if (!kind)
+			return true;
+		bytes = 1;
+		if (kind != 1) {
+			if (at + 1 >= end)
+				return false;
+			bytes = packet_u8(h, at + 1);
+			if (bytes < 2 || at + bytes > end)
+				return false;
+		}
+		if (kind == 2 && bytes == 4)
+			o->mss = packet_u16(h, at + 2);
+		else if (kind == 3 && bytes == 3)
+			o->wscale = packet_u8(h, at + 2);
+		else if (kind == 8 && bytes == 10)
+			o->has_timestamps = true;
+		else if (kind == 254 && !o->experiment)
+			o->experiment = (u16)at;
+		if (at + bytes >= end)
+			return true;
+		/* Changes nothing, and lets the BPF verifier see that all turns are alike. */
+		at = (at + bytes) & (PACKET_HEAD_BYTES - 1);
+	}
+	return true;
+}
+
+#endif /* EVENKEEL_PACKET_H */

@@ -1,0 +1,72 @@
+//! What can go wrong with the datapath.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the programs could not be loaded, attached or asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DatapathError {
+    /// The kernel or libbpf refused.
+    #[error("{context}: {why}")]
+    Bpf {
+        /// What was tried.
+        context: String,
+        /// In libbpf's words.
+        why: String,
+        /// Whether a privilege was missing.
+        is_denied: bool,
+    },
+    /// The kernel has no tcx.
+    #[error("Linux {release} is too old for the host agent: tcx, by which it attaches, came with 6.6")]
+    OldKernel {
+        /// As `uname -r`.
+        release: String,
+    },
+    /// No bpf file system to pin to.
+    #[error("{} is not in a bpf file system", dir.display())]
+    NoBpfFs {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Pins of another version.
+    #[error("the pinned datapath is of version {found}")]
+    OtherVersion {
+        /// Theirs.
+        found: u32,
+    },
+    /// The system refused.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was tried.
+        context: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl DatapathError {
+    pub(super) fn bpf(context: impl Into<String>, error: &libbpf_rs::Error) -> Self {
+        let is_denied = error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+        Self::Bpf { context: context.into(), why: error.to_string(), is_denied }
+    }
+
+    pub(super) fn io(context: impl Into<String>, source: io::Error) -> Self {
+        Self::Io { context: context.into(), source }
+    }
+
+    /// What to do next, where that is known.
+    pub fn help(&self) -> Option<&str> {
+        match self {
+            Self::NoBpfFs { .. } => Some("mount -t bpf bpf /sys/fs/bpf"),
+            Self::OtherVersion { .. } => Some("`evenkeel host --stop` removes it; then start again"),
+            Self::OldKernel { .. } => Some("boot a newer kernel; mechanisms inside of guests work with 6.1"),
+            Self::Bpf { is_denied: true, .. } => Some(
+                "run it as root, or with the capabilities of the systemd unit: CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON",
+            ),
+            Self::Bpf { .. } => {
+                Some("`evenkeel doctor` says what this kernel lacks; EVENKEEL_LOG=debug shows the verifier's words")
+            }
+            Self::Io { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Loads, attaches and pins the programs; takes over what an agent before this one has pinned.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use libbpf_rs::query::LinkTypeInfo;
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut, RingBuffer, RingBufferBuilder,
+};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+
+use super::bytes::{as_bytes, from_bytes};
+use super::error::DatapathError;
+use super::intf;
+use super::trial::SkbContext;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
+/// Below the directory of pins: links, by device index and program.
+const LINKS: &str = "links";
+/// Programs of a port.
+const PROGRAMS: [&str; 2] = ["to_vm", "from_vm"];
+/// Flows that are read with one call.
+const BATCH: u32 = 1024;
+
+/// The first kernel with tcx.
+const OLDEST_KERNEL: (u32, u32) = (6, 6);
+
+/// The loaded programs with their maps.
+pub struct Datapath {
+    object: Object,
+    pin_dir: PathBuf,
+    took_over: bool,
+    ports: MapHandle,
+    counters: MapHandle,
+    host: MapHandle,
+    flows: MapHandle,
+    handshakes: MapHandle,
+    trains: MapHandle,
+    ring: RingBuffer<'static>,
+    events: Rc<RefCell<Vec<intf::ek_event>>>,
+}
+
+impl std::fmt::Debug for Datapath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Datapath").field("pin_dir", &self.pin_dir).field("took_over", &self.took_over).finish()
+    }
+}
+
+impl Datapath {
+    /// Loads the programs, with the maps that are pinned in `pin_dir` if they are of this version. Ports keep theirs until
+    /// [`attach`](Self::attach) puts these in their place.
+    ///
+    /// # Errors
+    /// [`DatapathError`], with what to do next.
+    pub fn open(pin_dir: &Path) -> Result<Self, DatapathError> {
+        let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
+        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log)));
+        check_kernel()?;
+        make_pin_dir(pin_dir)?;
+        let took_over = pin_dir.join("host").exists();
+        if took_over {
+            check_version(pin_dir)?;
+        }
+        let mut open = ObjectBuilder::default()
+            .name("evenkeel")
+            .and_then(|builder| builder.open_memory(OBJECT))
+            .map_err(|error| failed("cannot read the programs", error))?;
+        for mut map in open.maps_mut() {
+            let path = pin_dir.join(map.name());
+            map.set_pin_path(&path).map_err(|error| failed("cannot name a pin", error))?;
+        }
+        let object = open.load().map_err(|error| failed("the kernel does not take the programs", error))?;
+        let map = |name: &str| -> Result<MapHandle, DatapathError> {
+            MapHandle::from_pinned_path(pin_dir.join(name))
+                .map_err(|error| DatapathError::bpf(format!("cannot open the map {name}"), &error))
+        };
+        let events = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&events);
+        let event_map = map("events")?;
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&event_map, move |bytes| {
+                if let Some(event) = from_bytes(bytes) {
+                    sink.borrow_mut().push(event);
+                }
+                0
+            })
+            .map_err(|error| failed("cannot read events", error))?;
+        let ring = builder.build().map_err(|error| failed("cannot read events", error))?;
+        Ok(Self {
+            object,
+            pin_dir: pin_dir.to_owned(),
+            took_over,
+            ports: map("ports")?,
+            counters: map("counters")?,
+            host: map("host")?,
+            flows: map("flows")?,
+            handshakes: map("handshakes")?,
+            trains: map("trains")?,
+            ring,
+            events,
+        })
+    }
+
+    /// Whether maps of an agent before this one were there.
+    pub fn took_over(&self) -> bool {
+        self.took_over
+    }
+
+    /// Devices that programs are pinned for, whether they are still there or not.
+    ///
+    /// # Errors
+    /// [`DatapathError::Io`]
+    pub fn ports(&self) -> Result<Vec<u32>, DatapathError> {
+        pinned_ports(&self.pin_dir)
+    }
+
+    /// Sets a port's settings and puts the programs on it, or these in the place of those that are there.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn attach(&mut self, ifindex: u32, settings: &intf::ek_port) -> Result<(), DatapathError> {
+        let key = ifindex.to_ne_bytes();
+        let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
+        // The index may have been another device's: its counters are not this one's.
+        let is_old = PROGRAMS.iter().all(|name| self.link(ifindex, name).is_some());
+        if !is_old {
+            let cpus = libbpf_rs::num_possible_cpus().map_err(|error| failed("cannot count CPUs", error))?;
+            let zero = vec![as_bytes(&intf::ek_counters::default()).to_vec(); cpus];
+            self.counters
+                .update_percpu(&key, &zero, MapFlags::ANY)
+                .map_err(|error| failed("cannot make a port's counters", error))?;
+        }
+        self.ports
+            .update(&key, as_bytes(settings), MapFlags::ANY)
+            .map_err(|error| failed("cannot set a port's settings", error))?;
+        for name in PROGRAMS {
+            self.put(ifindex, name)?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, ifindex: u32, name: &str) -> PathBuf {
+        self.pin_dir.join(LINKS).join(format!("{ifindex}-{name}"))
+    }
+
+    /// A pinned link, if its device is still there.
+    fn link(&self, ifindex: u32, name: &str) -> Option<Link> {
+        let path = self.path(ifindex, name);
+        let link = path.exists().then(|| Link::open(path).ok())??;
+        match link.info().ok()?.info {
+            LinkTypeInfo::Tcx(info) if info.ifindex == ifindex => Some(link),
+            _ => None,
+        }
+    }
+
+    fn put(&mut self, ifindex: u32, name: &str) -> Result<(), DatapathError> {
+        let path = self.path(ifindex, name);
+        let old = self.link(ifindex, name);
+        let program = program(&self.object, name)?;
+        if let Some(mut link) = old {
+            return link
+                .update_prog(&program)
+                .map_err(|error| DatapathError::bpf(format!("cannot replace {name}"), &error));
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(DatapathError::io(format!("cannot remove {}", path.display()), error));
+            }
+            _ => {}
+        }
+        let mut link = attach_tcx(&program, ifindex)
+            .map_err(|error| DatapathError::io(format!("cannot attach {name} (tcx, Linux 6.6)"), error))?;
+        link.pin(&path).map_err(|error| DatapathError::bpf(format!("cannot pin {}", path.display()), &error))
+    }
+
+    /// Takes the programs off a device, which may be gone already.
+    ///
+    /// # Errors
+    /// [`DatapathError::Io`]
+    pub fn detach(&mut self, ifindex: u32) -> Result<(), DatapathError> {
+        for name in PROGRAMS {
+            remove_file(&self.path(ifindex, name))?;
+        }
+        // Not there is as good as removed.
+        let _ = self.ports.delete(&ifindex.to_ne_bytes());
+        let _ = self.counters.delete(&ifindex.to_ne_bytes());
+        Ok(())
+    }
+
+    /// Sets what holds for the whole host.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn set_host(&self, host: &intf::ek_host) -> Result<(), DatapathError> {
+        self.host
+            .update(&0u32.to_ne_bytes(), as_bytes(host), MapFlags::ANY)
+            .map_err(|error| DatapathError::bpf("cannot set the host's settings", &error))
+    }
+
+    /// A port's counters, of all CPUs together.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn counters(&self, ifindex: u32) -> Result<intf::ek_counters, DatapathError> {
+        let values = self
+            .counters
+            .lookup_percpu(&ifindex.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| DatapathError::bpf("cannot read counters", &error))?;
+        let mut sum = intf::ek_counters::default();
+        for counters in values.iter().flatten().filter_map(|bytes| from_bytes::<intf::ek_counters>(bytes)) {
+            for (to, from) in sum.value.iter_mut().zip(counters.value) {
+                *to = to.wrapping_add(from);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// All flows.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn flows(&self) -> Result<Vec<(intf::ek_flow_key, intf::ek_flow)>, DatapathError> {
+        let entries = self
+            .flows
+            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+            .map_err(|error| DatapathError::bpf("cannot read flows", &error))?;
+        Ok(entries.filter_map(|(key, flow)| Some((from_bytes(&key)?, from_bytes(&flow)?))).collect())
+    }
+
+    /// A SYN that is not answered.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn handshake(&self, key: &intf::ek_flow_key) -> Result<Option<intf::ek_handshake>, DatapathError> {
+        lookup(&self.handshakes, key)
+    }
+
+    /// Probes of a SYN.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn train(&self, key: &intf::ek_train_key) -> Result<Option<intf::ek_train>, DatapathError> {
+        lookup(&self.trains, key)
+    }
+
+    /// Readable when there are events.
+    pub fn events_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring buffer owns the descriptor and lives as long as this borrow.
+        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+    }
+
+    /// The events that are there.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn events(&self) -> Result<Vec<intf::ek_event>, DatapathError> {
+        self.ring.consume().map_err(|error| DatapathError::bpf("cannot read events", &error))?;
+        Ok(self.events.take())
+    }
+
+    /// Sends the frame of an event into its port once more, with probes ahead if wanted.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn inject(
+        &mut self,
+        event: &intf::ek_event,
+        probes: u32,
+        train: u8,
+        with_frame: bool,
+    ) -> Result<(), DatapathError> {
+        let mut context = SkbContext { ifindex: event.flow.ifindex, ..SkbContext::default() };
+        context.cb[intf::EK_INJECT_PROBES as usize] = probes;
+        context.cb[intf::EK_INJECT_TRAIN as usize] = u32::from(train);
+        context.cb[intf::EK_INJECT_FRAME as usize] = u32::from(with_frame);
+        context.cb[intf::EK_INJECT_VLAN as usize] = u32::from(event.vlan_proto) << 16 | u32::from(event.vlan_tci);
+        let mut context = as_bytes(&context).to_vec();
+        let length = (event.frame_bytes as usize).min(event.frame.len());
+        let input = libbpf_rs::ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(&event.frame[..length]),
+            ..Default::default()
+        };
+        let program = self.program_mut("inject")?;
+        let output = program.test_run(input).map_err(|error| DatapathError::bpf("cannot send", &error))?;
+        match output.return_value {
+            0 => Ok(()),
+            _ => Err(DatapathError::io("the program could not send", io::Error::other("refused"))),
+        }
+    }
+
+    pub(super) fn program_mut(&mut self, name: &str) -> Result<ProgramMut<'_>, DatapathError> {
+        let program = self.object.progs_mut().find(|p| p.name() == name);
+        program.ok_or_else(|| DatapathError::io(format!("no program {name}"), io::ErrorKind::NotFound.into()))
+    }
+
+    /// Takes the programs off all ports and removes all pins.
+    ///
+    /// # Errors
+    /// [`DatapathError::Io`]
+    pub fn remove(&mut self) -> Result<(), DatapathError> {
+        Self::remove_pins(&self.pin_dir).map(|_| ())
+    }
+
+    /// As [`remove`](Self::remove), without loading anything. The devices that programs were pinned for.
+    ///
+    /// # Errors
+    /// [`DatapathError::Io`]
+    pub fn remove_pins(pin_dir: &Path) -> Result<Vec<u32>, DatapathError> {
+        if !pin_dir.exists() {
+            return Ok(Vec::new());
+        }
+        let ports = pinned_ports(pin_dir)?;
+        fs::remove_dir_all(pin_dir)
+            .map_err(|error| DatapathError::io(format!("cannot remove {}", pin_dir.display()), error))?;
+        Ok(ports)
+    }
+}
+
+fn program<'o>(object: &'o Object, name: &str) -> Result<Program<'o>, DatapathError> {
+    object
+        .progs()
+        .find(|p| p.name() == name)
+        .ok_or_else(|| DatapathError::io(format!("no program {name}"), io::ErrorKind::NotFound.into()))
+}
+
+/// libbpf's own words: what the verifier says is among them.
+fn log(level: libbpf_rs::PrintLevel, text: String) {
+    let text = text.trim_end();
+    match level {
+        libbpf_rs::PrintLevel::Warn => tracing::warn!("{text}"),
+        libbpf_rs::PrintLevel::Info => tracing::info!("{text}"),
+        libbpf_rs::PrintLevel::Debug => tracing::trace!("{text}"),
+    }
+}
+
+/// A kernel without tcx would refuse every port, each with a number.
+fn check_kernel() -> Result<(), DatapathError> {
+    let failed = |errno: nix::errno::Errno| DatapathError::io("cannot ask for the kernel's release", errno.into());
+    let uname = nix::sys::utsname::uname().map_err(failed)?;
+    let release = uname.release().to_string_lossy().into_owned();
+    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < OLDEST_KERNEL => {
+            Err(DatapathError::OldKernel { release })
+        }
+        // What cannot be read is left to the kernel's own answer.
+        _ => Ok(()),
+    }
+}
+
+fn make_pin_dir(pin_dir: &Path) -> Result<(), DatapathError> {
+    let failed = |error| DatapathError::io(format!("cannot make {}", pin_dir.display()), error);
+    let parent = pin_dir.ancestors().find(|p| p.exists()).unwrap_or(Path::new("/"));
+    if !statfs(parent).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC) {
+        return Err(DatapathError::NoBpfFs { dir: pin_dir.to_owned() });
+    }
+    fs::create_dir_all(pin_dir.join(LINKS)).map_err(failed)
+}
+
+fn check_version(pin_dir: &Path) -> Result<(), DatapathError> {
+    let failed = |error: libbpf_rs::Error| DatapathError::bpf("cannot open the map host", &error);
+    let map = MapHandle::from_pinned_path(pin_dir.join("host")).map_err(failed)?;
+    let host = lookup_bytes(&map, &0u32.to_ne_bytes())?;
+    let found = host.as_deref().and_then(from_bytes::<intf::ek_host>).map_or(0, |host| host.version);
+    // 0: an agent was killed between loading and its first word.
+    if found != 0 && found != intf::EK_INTF_VERSION {
+        return Err(DatapathError::OtherVersion { found });
+    }
+    Ok(())
+}
+
+fn lookup_bytes(map: &MapHandle, key: &[u8]) -> Result<Option<Vec<u8>>, DatapathError> {
+    map.lookup(key, MapFlags::ANY).map_err(|error| DatapathError::bpf("cannot read a map", &error))
+}
+
+fn lookup<K: Copy, V: Copy>(map: &MapHandle, key: &K) -> Result<Option<V>, DatapathError> {
+    Ok(lookup_bytes(map, as_bytes(key))?.as_deref().and_then(from_bytes))
+}
+
+fn pinned_ports(pin_dir: &Path) -> Result<Vec<u32>, DatapathError> {
+    let links = pin_dir.join(LINKS);
+    let entries = match fs::read_dir(&links) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(DatapathError::io(format!("cannot read {}", links.display()), error)),
+    };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut ports: Vec<u32> = names.filter_map(|name| name.split('-').next()?.parse().ok()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    Ok(ports)
+}
+
+fn remove_file(path: &Path) -> Result<(), DatapathError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(DatapathError::io(format!("cannot remove {}", path.display()), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// libbpf-rs has no function for tcx yet.
+fn attach_tcx(program: &Program<'_>, ifindex: u32) -> io::Result<Link> {
+    use libbpf_rs::AsRawLibbpf;
+    let index = i32::try_from(ifindex).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: the program is loaded and alive; no options.
+    let link =
+        unsafe { libbpf_sys::bpf_program__attach_tcx(program.as_libbpf_object().as_ptr(), index, std::ptr::null()) };
+    match NonNull::new(link) {
+        // SAFETY: the link was just made and is nobody else's.
+        Some(link) => Ok(unsafe { Link::from_ptr(link) }),
+        None => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,15 @@
+//! The packet path: loading, attaching and pinning the eBPF programs of `kernel/host`, and their maps.
+
+pub mod intf;
+
+/// Name and help text of each counter, in the order of `ek_counter`.
+pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/counters.rs"));
+
+mod bytes;
+mod error;
+mod load;
+mod trial;
+
+pub use error::DatapathError;
+pub use load::Datapath;
+pub use trial::Outcome;

@@ -1,0 +1,72 @@
+//! Runs a program on a single frame, without any device in the way: for tests and measurements.
+
+use std::time::Duration;
+
+use super::bytes::{as_bytes, from_bytes};
+use super::error::DatapathError;
+use super::load::Datapath;
+
+/// The beginning of `struct __sk_buff` (linux/bpf.h), which BPF_PROG_TEST_RUN takes as a context of any length.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct SkbContext {
+    pub(super) len: u32,
+    pub(super) pkt_type: u32,
+    pub(super) mark: u32,
+    pub(super) before: [u32; 7],
+    pub(super) ifindex: u32,
+    pub(super) tc_index: u32,
+    pub(super) cb: [u32; 5],
+}
+
+/// What a program did with a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its answer: TCX_NEXT (-1), TCX_DROP (2) or TCX_REDIRECT (7).
+    pub verdict: i32,
+    /// The frame afterwards.
+    pub frame: Vec<u8>,
+    /// The packet's mark afterwards.
+    pub mark: u32,
+    /// Mean time of one run.
+    pub duration: Duration,
+}
+
+impl Datapath {
+    /// Runs `to_vm` or `from_vm` on a frame as if it passed the device with this index. Copies that the program sends are really sent.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn trial(
+        &mut self,
+        name: &str,
+        ifindex: u32,
+        mark: u32,
+        frame: &[u8],
+        repeat: u32,
+    ) -> Result<Outcome, DatapathError> {
+        let failed = |error: libbpf_rs::Error| DatapathError::bpf(format!("cannot run {name}"), &error);
+        let mut context = as_bytes(&SkbContext { mark, ifindex, ..SkbContext::default() }).to_vec();
+        // All of it, whatever the kernel's version: it writes no part.
+        let mut context_out = vec![0; 1024];
+        let mut frame_out = vec![0; frame.len() + 256];
+        let output = self
+            .program_mut(name)?
+            .test_run(libbpf_rs::ProgramInput {
+                context_in: Some(&mut context),
+                context_out: Some(&mut context_out),
+                data_in: Some(frame),
+                data_out: Some(&mut frame_out),
+                repeat,
+                ..Default::default()
+            })
+            .map_err(failed)?;
+        let mark = output.context.as_deref().and_then(from_bytes::<SkbContext>).map_or(0, |context| context.mark);
+        Ok(Outcome {
+            verdict: output.return_value.cast_signed(),
+            frame: output.data.unwrap_or_default().to_vec(),
+            mark,
+            duration: output.duration,
+        })
+    }
+}

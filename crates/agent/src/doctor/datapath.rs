@@ -1,0 +1,200 @@
+//! What the host agent needs of a kernel and of the devices, and what each lack costs.
+
+use super::finding::{Finding, Level};
+use super::kernel;
+use super::readings::{OffloadReading, Readings};
+
+/// The first kernel with tcx, by which the programs attach.
+const FIRST_WITH_TCX: (u32, u32) = (6, 6);
+/// Fewer packets of ECN-capable flows are no evidence for or against marks.
+const ENOUGH_PACKETS: u64 = 1000;
+
+/// All of them.
+pub(super) fn findings(readings: &Readings) -> Vec<Finding> {
+    let mut findings = vec![datapath(readings)];
+    findings.extend(jit(readings));
+    findings.extend(offloads(&readings.offloads));
+    findings.extend(ecn(readings));
+    findings
+}
+
+/// Why `evenkeel host` cannot start here; empty if it can.
+fn obstacles(readings: &Readings) -> Vec<String> {
+    let mut lacking = Vec::new();
+    match readings.release.as_deref().and_then(kernel::version) {
+        Some(version) if version < FIRST_WITH_TCX => {
+            lacking.push(format!("Linux {}.{} has no tcx (6.6 is the first)", version.0, version.1));
+        }
+        _ => {}
+    }
+    if !readings.has_btf {
+        lacking
+            .push("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF), so the programs cannot be fitted to it".to_owned());
+    }
+    if !readings.has_bpffs {
+        lacking.push("no bpf file system at /sys/fs/bpf, so nothing can be pinned there".to_owned());
+    }
+    let confidential = readings.lockdown.as_deref().is_some_and(|l| l.contains("[confidentiality]"));
+    if confidential {
+        lacking.push("kernel lockdown forbids programs that read kernel memory".to_owned());
+    }
+    lacking
+}
+
+fn datapath(readings: &Readings) -> Finding {
+    const TOPIC: &str = "host agent";
+    let lacking = obstacles(readings);
+    if lacking.is_empty() {
+        return Finding::new(
+            TOPIC,
+            Level::Ok,
+            "this kernel takes it: tcx, BTF and a bpf file system are there",
+            "If VMs run here, ProBoSCIS can watch their connections and, once told to, steady them.",
+        );
+    }
+    let hosts_vms = !readings.ports.is_empty();
+    let meaning = if hosts_vms {
+        "ProBoSCIS cannot work here: bursts of new connections go out unprobed, and guests without ECN lose packets instead of being marked."
+    } else {
+        "No matter as long as this machine hosts no VMs."
+    };
+    let level = if hosts_vms { Level::Problem } else { Level::Note };
+    let finding = Finding::new(TOPIC, level, format!("cannot run: {}", lacking.join("; ")), meaning);
+    if !readings.has_bpffs && lacking.len() == 1 {
+        return finding.next("mount -t bpf bpf /sys/fs/bpf");
+    }
+    finding.next("boot a kernel of 6.6 or newer with CONFIG_DEBUG_INFO_BTF, as distributions build it")
+}
+
+fn jit(readings: &Readings) -> Option<Finding> {
+    let enabled = readings.bpf_jit.as_deref()?;
+    if enabled != "0" {
+        return None;
+    }
+    let meaning = "Programs on the packet path are interpreted: each packet costs several times as much.";
+    Some(
+        Finding::new("BPF JIT", Level::Problem, "switched off (net.core.bpf_jit_enable)", meaning)
+            .next("sysctl net.core.bpf_jit_enable=1"),
+    )
+}
+
+fn offloads(devices: &[OffloadReading]) -> Option<Finding> {
+    const TOPIC: &str = "offloads";
+    if devices.is_empty() {
+        return None;
+    }
+    let lacking: Vec<String> = devices
+        .iter()
+        .filter_map(|device| {
+            let off = [(device.gro, "GRO"), (device.tso, "TSO")];
+            let off: Vec<&str> = off.iter().filter(|(on, _)| *on == Some(false)).map(|(_, name)| *name).collect();
+            (!off.is_empty()).then(|| format!("{} without {}", device.name, off.join(" and ")))
+        })
+        .collect();
+    let names: Vec<&str> = devices.iter().map(|d| d.name.as_str()).collect();
+    if lacking.is_empty() {
+        return Some(Finding::new(TOPIC, Level::Ok, format!("GRO and TSO are on ({})", names.join(", ")), ""));
+    }
+    let meaning = "The programs then run once per segment instead of once per 64 KB: up to 45 times as often for bulk data. Nothing breaks.";
+    let first = devices.iter().find(|d| d.gro == Some(false) || d.tso == Some(false))?;
+    let finding = Finding::new(TOPIC, Level::Note, lacking.join("; "), meaning);
+    Some(finding.next(format!("ethtool -K {} gro on tso on", first.name)))
+}
+
+/// Marks that this machine's own traffic met; what is bridged to VMs is not in the kernel's counters.
+fn ecn(readings: &Readings) -> Option<Finding> {
+    const TOPIC: &str = "ECN";
+    let counters = super::evidence::counters(readings.netstat.as_deref()?, &["IpExt"]);
+    let get = |name: &str| counters.get(name).copied().unwrap_or(0);
+    let (marked, capable) = (get("InCEPkts"), get("InECT0Pkts") + get("InECT1Pkts"));
+    if marked > 0 {
+        let share = 100.0 * marked as f64 / (marked + capable) as f64;
+        return Some(Finding::new(
+            TOPIC,
+            Level::Ok,
+            format!("{marked} packets came marked ({share:.2} % of those that could be)"),
+            "Something on the path marks instead of dropping: that is what ProBoSCIS reads.",
+        ));
+    }
+    let (fact, meaning) = if capable >= ENOUGH_PACKETS {
+        (
+            format!("none of {capable} ECN-capable packets came marked"),
+            "Either no queue on their paths was long, or no switch marks. ProBoSCIS without marks still probes, and sees lost probes only.",
+        )
+    } else {
+        (
+            "too few ECN-capable packets came to tell whether switches mark".to_owned(),
+            "Only this machine's own traffic is counted here, and its TCP asks for ECN only if told so (net.ipv4.tcp_ecn).",
+        )
+    };
+    Some(Finding::new(TOPIC, Level::Note, fact, meaning).next(
+        "let the switches mark from a quarter of the port's buffer on (DCTCP's setting), then see ce_marks in `evenkeel status`",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::readings::PortReading;
+
+    fn able() -> Readings {
+        Readings {
+            release: Some("6.12.107+deb13-cloud-amd64".into()),
+            has_btf: true,
+            has_bpffs: true,
+            ports: vec![PortReading { name: "vnet0".into(), ..PortReading::default() }],
+            ..Readings::default()
+        }
+    }
+
+    #[test]
+    fn a_stock_kernel_takes_the_agent() {
+        assert_eq!(datapath(&able()).level, Level::Ok);
+    }
+
+    #[test]
+    fn each_lack_is_named() {
+        let old = datapath(&Readings { release: Some("6.1.0-50-cloud-amd64".into()), ..able() });
+        assert_eq!(old.level, Level::Problem);
+        assert!(old.fact.contains("Linux 6.1 has no tcx"), "{}", old.fact);
+        let bare = datapath(&Readings { has_btf: false, ..able() });
+        assert!(bare.fact.contains("CONFIG_DEBUG_INFO_BTF"), "{}", bare.fact);
+        let unmounted = datapath(&Readings { has_bpffs: false, ..able() });
+        assert_eq!(unmounted.next.as_deref(), Some("mount -t bpf bpf /sys/fs/bpf"));
+        let locked = datapath(&Readings { lockdown: Some("none integrity [confidentiality]".into()), ..able() });
+        assert!(locked.fact.contains("lockdown"), "{}", locked.fact);
+    }
+
+    #[test]
+    fn a_machine_without_vms_has_no_problem_with_that() {
+        assert_eq!(datapath(&Readings { has_btf: false, ports: Vec::new(), ..able() }).level, Level::Note);
+    }
+
+    #[test]
+    fn offloads_that_are_off_cost_time() {
+        let device = |gro, tso| OffloadReading { name: "eth0".into(), gro, tso };
+        assert_eq!(offloads(&[device(Some(true), Some(true))]).unwrap().level, Level::Ok);
+        let off = offloads(&[device(Some(false), Some(true))]).unwrap();
+        assert_eq!((off.level, off.fact.as_str()), (Level::Note, "eth0 without GRO"));
+        assert_eq!(offloads(&[device(None, None)]).unwrap().level, Level::Ok);
+        assert_eq!(offloads(&[]), None);
+    }
+
+    #[test]
+    fn marks_are_evidence() {
+        let judged = |ect: u64, ce: u64| {
+            let netstat = format!("IpExt: InECT1Pkts InECT0Pkts InCEPkts\nIpExt: 0 {ect} {ce}\n");
+            ecn(&Readings { netstat: Some(netstat), ..able() }).unwrap()
+        };
+        assert_eq!(judged(900, 100).level, Level::Ok);
+        assert!(judged(900, 100).fact.contains("10.00 %"));
+        assert!(judged(5000, 0).fact.contains("none of 5000"));
+        assert!(judged(5, 0).fact.contains("too few"));
+    }
+
+    #[test]
+    fn interpreted_programs_are_a_problem() {
+        assert_eq!(jit(&Readings { bpf_jit: Some("0".into()), ..able() }).unwrap().level, Level::Problem);
+        assert_eq!(jit(&Readings { bpf_jit: Some("1".into()), ..able() }), None);
+    }
+}

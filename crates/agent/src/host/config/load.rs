@@ -1,0 +1,120 @@
+//! Reads a configuration file; an error names the file, the line, the key and what is allowed.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{Config, Proboscis};
+use crate::host::error::ConfigError;
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with all that is needed to mend the file.
+    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+        let text =
+            std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.to_owned(), source })?;
+        Self::parse(&text, file)
+    }
+
+    /// Checks the text of a configuration. `file` is what errors call it.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`]
+    pub fn parse(text: &str, file: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let invalid = |line, key: String, message: String| ConfigError::Invalid {
+            file: file.as_ref().to_owned(),
+            line,
+            key,
+            message,
+        };
+        let mut track = serde_path_to_error::Track::new();
+        let deserializer = toml::Deserializer::new(text);
+        let read = Self::deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
+        let config = read.map_err(|error| {
+            let line = error.span().map(|span| line_at(text, span.start));
+            let path = track.path().to_string();
+            let key = if path == "." { String::new() } else { path };
+            invalid(line, key, error.message().trim().replace('\n', "; "))
+        })?;
+        config.check().map_err(|(key, message)| invalid(line_of(text, &key), key, message))?;
+        Ok(config)
+    }
+
+    /// What no single value shows: the key at fault, and what is wrong.
+    fn check(&self) -> Result<(), (String, String)> {
+        ordered(&self.proboscis).map_err(|(key, why)| (format!("proboscis.{key}"), why))?;
+        for (index, over) in self.overrides.iter().enumerate() {
+            // The settings as that override leaves them, whatever follows.
+            ordered(&over.proboscis.over(self.proboscis.clone()))
+                .map_err(|(key, why)| (format!("port[{index}].proboscis.{key}"), why))?;
+        }
+        if self.metrics.enabled && !self.metrics.listen.ip().is_loopback() && !self.metrics.allow_remote {
+            let why = format!(
+                "{} can be reached from other machines; allowed are 127.0.0.1:PORT and [::1]:PORT, others with allow_remote = true",
+                self.metrics.listen
+            );
+            return Err(("metrics.listen".to_owned(), why));
+        }
+        for (key, path) in [("control.socket", &self.control.socket), ("probe_key_file", &self.probe_key_file)] {
+            if !path.is_absolute() {
+                return Err((
+                    key.to_owned(),
+                    format!("`{}` is no absolute path; only those are allowed", path.display()),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Timeouts that only make sense in their order.
+fn ordered(proboscis: &Proboscis) -> Result<(), (&'static str, String)> {
+    let (b1, b2, max_time) = (proboscis.b1_us, proboscis.b2_us, proboscis.max_time_us);
+    if b2 < b1 {
+        return Err((
+            "b2_us",
+            format!(
+                "{b2} is less than b1_us = {b1}; probes are sent again before the SYN is, so at least {b1} is allowed"
+            ),
+        ));
+    }
+    // 0 switches sending again off.
+    if max_time.get() != 0 && max_time.get() < b1.get() {
+        return Err((
+            "max_time_us",
+            format!("{max_time} is less than b1_us = {b1}; 0 (nothing is sent again) or at least {b1} is allowed"),
+        ));
+    }
+    Ok(())
+}
+
+/// Line of a dotted key, or of the table that it is not written in.
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    let (table, name) = key.rsplit_once('.').map_or(("", key), |(table, name)| (table, name));
+    let (mut here, mut ports) = (String::new(), 0);
+    let mut nearest = None;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        if line.starts_with("[[port]]") {
+            here = format!("port[{ports}]");
+            ports += 1;
+        } else if let Some(header) = line.strip_prefix('[').and_then(|l| l.split(']').next()) {
+            here = match header.trim().strip_prefix("port.") {
+                Some(below) => format!("port[{}].{below}", ports.max(1) - 1),
+                None => header.trim().to_owned(),
+            };
+        } else if here == table && line.split(['=', ' ']).next() == Some(name) {
+            return Some(index + 1);
+        }
+        if nearest.is_none() && !here.is_empty() && table.starts_with(&here) {
+            nearest = Some(index + 1);
+        }
+    }
+    nearest
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() + 1
+}

@@ -1,0 +1,258 @@
+//! The agent's configuration: every key with its unit, its bounds and its default, in this one place.
+
+mod load;
+mod values;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use values::{Bounded, Mode, Pattern};
+
+use crate::datapath::intf;
+
+/// Where the configuration is unless something else is said.
+pub const DEFAULT_FILE: &str = "/etc/evenkeel/host.toml";
+/// Where the agent keeps its lock, its state and its socket.
+pub const DEFAULT_RUN_DIR: &str = "/run/evenkeel";
+/// Where programs and maps are pinned.
+pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/evenkeel";
+/// Where the control socket is unless something else is said.
+pub const DEFAULT_SOCKET: &str = "/run/evenkeel/host.sock";
+/// A commented configuration with all keys at their defaults.
+pub const EXAMPLE: &str = include_str!("../../../../../packaging/host.toml");
+
+/// Queue lengths; 0 leaves ports as they are.
+pub type QueueSegments = Bounded<0, 1_000_000>;
+/// Probes of one train.
+pub type Probes = Bounded<0, { intf::PROBOSCIS_MAX_PROBES }>;
+/// A share.
+pub type Permille = Bounded<0, 1000>;
+/// A share that is never nothing.
+pub type Percent = Bounded<1, 100>;
+/// Until something is sent again.
+pub type RetryUs = Bounded<1_000, 10_000_000>;
+/// How long a SYN-ACK may be held.
+pub type HoldUs = Bounded<0, 100_000>;
+/// How long a SYN is cared for; 0 sends nothing again.
+pub type MaxTimeUs = Bounded<0, 10_000_000>;
+/// A window.
+pub type Segments = Bounded<1, 1_000>;
+/// A rate.
+pub type ProbesPerS = Bounded<0, 10_000_000>;
+/// A burst.
+pub type Burst = Bounded<0, 1_000_000>;
+/// A size.
+pub type Bytes = Bounded<0, { u32::MAX }>;
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Names of the ports that lead to VMs.
+    pub ports: Vec<Pattern>,
+    /// Queues of ports are raised to this many packets while the agent is there; 0 leaves them.
+    pub port_queue_segments: QueueSegments,
+    /// The key that signs probes; all hosts that are to understand each other have the same.
+    pub probe_key_file: PathBuf,
+    /// ProBoSCIS on every port that has nothing else said.
+    pub proboscis: Proboscis,
+    /// The control socket.
+    pub control: Control,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// What is otherwise on some ports; of several that match, the last one decides, key by key.
+    #[serde(rename = "port")]
+    pub overrides: Vec<PortOverride>,
+}
+
+/// ProBoSCIS (design: section 4.4; the paper's letters are in the names).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Proboscis {
+    /// Whether it acts.
+    pub mode: Mode,
+    /// Whether guests without ECN get it from the host.
+    pub ecn_for_guests: bool,
+    /// g: probes before a SYN; 0 sends none.
+    pub g_probes: Probes,
+    /// k1: share of marked bytes, smoothed, from which DCTCP limits a window.
+    pub k1_permille: Permille,
+    /// k2: share of marked probes above which the first window is one segment.
+    pub k2_permille: Permille,
+    /// K: share of probes that must have come, or the first window is one segment.
+    pub k_percent: Percent,
+    /// b1: an unanswered SYN's probes are sent again after this.
+    pub b1_us: RetryUs,
+    /// b2: an unanswered SYN is sent again after this.
+    pub b2_us: RetryUs,
+    /// b3: a SYN-ACK waits no longer than this for late probes; 0 never waits.
+    pub b3_us: HoldUs,
+    /// MAX_TIME: nothing is sent again later than this after the SYN.
+    pub max_time_us: MaxTimeUs,
+    /// ICWND: the first window where no probe is marked.
+    pub icwnd_segments: Segments,
+    /// Probes that one VM may cause, in the long run; 0 sends none.
+    pub budget_probes_per_s: ProbesPerS,
+    /// Probes that one VM may cause at once.
+    pub budget_burst_probes: Burst,
+    /// Flows that sent more than this are left alone; 0 leaves none.
+    pub elephant_bytes: Bytes,
+}
+
+/// The control socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Control {
+    /// Where it is.
+    pub socket: PathBuf,
+    /// Who may ask beside root: a group's name or number.
+    pub group: String,
+}
+
+/// Metrics in OpenMetrics form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    /// Whether they are served.
+    pub enabled: bool,
+    /// Address and port.
+    pub listen: SocketAddr,
+    /// Whether an address other than the loopback's is meant.
+    pub allow_remote: bool,
+}
+
+/// What is otherwise on some ports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortOverride {
+    /// Which ports.
+    #[serde(rename = "match")]
+    pub pattern: Pattern,
+    /// As the key of the same name for all ports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_queue_segments: Option<QueueSegments>,
+    /// As the table of the same name for all ports; what is not named stays.
+    #[serde(default)]
+    pub proboscis: ProboscisOverride,
+}
+
+/// Keys of [`Proboscis`] that are otherwise on some ports.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "they are those of Proboscis")]
+pub struct ProboscisOverride {
+    pub mode: Option<Mode>,
+    pub ecn_for_guests: Option<bool>,
+    pub g_probes: Option<Probes>,
+    pub k1_permille: Option<Permille>,
+    pub k2_permille: Option<Permille>,
+    pub k_percent: Option<Percent>,
+    pub b1_us: Option<RetryUs>,
+    pub b2_us: Option<RetryUs>,
+    pub b3_us: Option<HoldUs>,
+    pub max_time_us: Option<MaxTimeUs>,
+    pub icwnd_segments: Option<Segments>,
+    pub budget_probes_per_s: Option<ProbesPerS>,
+    pub budget_burst_probes: Option<Burst>,
+    pub elephant_bytes: Option<Bytes>,
+}
+
+/// What holds on one port, defaults and overrides resolved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PortSettings {
+    /// Its queue is raised to this.
+    pub port_queue_segments: QueueSegments,
+    /// ProBoSCIS on it.
+    pub proboscis: Proboscis,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            ports: ["vnet*", "tap*"].map(Pattern::literal).into(),
+            port_queue_segments: Bounded::new(4000),
+            probe_key_file: "/etc/evenkeel/probe.key".into(),
+            proboscis: Proboscis::default(),
+            control: Control::default(),
+            metrics: Metrics::default(),
+            overrides: Vec::new(),
+        }
+    }
+}
+
+impl Default for Proboscis {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Observe,
+            ecn_for_guests: true,
+            // The paper's (section IV, and V for the timeout).
+            g_probes: Bounded::new(10),
+            b1_us: Bounded::new(4_000),
+            icwnd_segments: Bounded::new(10),
+            // It leaves these open. One window of data that is marked throughout makes alpha 1/16.
+            k1_permille: Bounded::new(62),
+            k2_permille: Bounded::new(500),
+            k_percent: Bounded::new(50),
+            b2_us: Bounded::new(20_000),
+            b3_us: Bounded::new(1_000),
+            max_time_us: Bounded::new(60_000),
+            budget_probes_per_s: Bounded::new(20_000),
+            budget_burst_probes: Bounded::new(2_000),
+            elephant_bytes: Bounded::new(0),
+        }
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { socket: DEFAULT_SOCKET.into(), group: "root".to_owned() }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self { enabled: true, listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464), allow_remote: false }
+    }
+}
+
+impl Config {
+    /// Whether a device of this name is a port.
+    pub fn is_port(&self, name: &str) -> bool {
+        self.ports.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// What holds on the port of this name.
+    pub fn settings(&self, name: &str) -> PortSettings {
+        let own = PortSettings { port_queue_segments: self.port_queue_segments, proboscis: self.proboscis.clone() };
+        self.overrides.iter().filter(|over| over.pattern.matches(name)).fold(own, |settings, over| PortSettings {
+            port_queue_segments: over.port_queue_segments.unwrap_or(settings.port_queue_segments),
+            proboscis: over.proboscis.over(settings.proboscis),
+        })
+    }
+}
+
+impl ProboscisOverride {
+    fn over(&self, base: Proboscis) -> Proboscis {
+        Proboscis {
+            mode: self.mode.unwrap_or(base.mode),
+            ecn_for_guests: self.ecn_for_guests.unwrap_or(base.ecn_for_guests),
+            g_probes: self.g_probes.unwrap_or(base.g_probes),
+            k1_permille: self.k1_permille.unwrap_or(base.k1_permille),
+            k2_permille: self.k2_permille.unwrap_or(base.k2_permille),
+            k_percent: self.k_percent.unwrap_or(base.k_percent),
+            b1_us: self.b1_us.unwrap_or(base.b1_us),
+            b2_us: self.b2_us.unwrap_or(base.b2_us),
+            b3_us: self.b3_us.unwrap_or(base.b3_us),
+            max_time_us: self.max_time_us.unwrap_or(base.max_time_us),
+            icwnd_segments: self.icwnd_segments.unwrap_or(base.icwnd_segments),
+            budget_probes_per_s: self.budget_probes_per_s.unwrap_or(base.budget_probes_per_s),
+            budget_burst_probes: self.budget_burst_probes.unwrap_or(base.budget_burst_probes),
+            elephant_bytes: self.elephant_bytes.unwrap_or(base.elephant_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Configuration files as users write them.
+
+use super::*;
+
+fn refused(text: &str) -> String {
+    Config::parse(text, "host.toml").unwrap_err().to_string()
+}
+
+#[test]
+fn the_example_is_the_default() {
+    assert_eq!(Config::parse(EXAMPLE, "example").unwrap(), Config::default());
+    assert_eq!(Config::parse("", "empty").unwrap(), Config::default());
+}
+
+#[test]
+fn the_example_names_every_key_and_its_bounds() {
+    let keys = toml::Table::try_from(Config::default()).unwrap();
+    let text = toml::to_string(&keys).unwrap();
+    for line in text.lines().filter(|l| l.contains(" = ") && !l.starts_with("port =")) {
+        assert!(EXAMPLE.lines().any(|l| l == line), "the example lacks `{line}`");
+    }
+    // Its commented end works, too.
+    let (_, end) = EXAMPLE.split_once("key by key.\n#\n").unwrap();
+    let end: String = end.lines().map(|l| l.trim_start_matches("# ").to_owned() + "\n").collect();
+    let config = Config::parse(&end, "end").unwrap();
+    assert_eq!(config.settings("vnet7").proboscis.mode, Mode::Enforce);
+    assert_eq!(config.settings("vnet8"), Config::default().settings("vnet8"));
+    // Bounds in the comment above a key are those of the type: one step outside is refused, with the same words.
+    let mut comment = String::new();
+    let mut checked = 0;
+    for line in EXAMPLE.lines() {
+        if let Some(text) = line.strip_prefix("# ") {
+            comment.push_str(text);
+            comment.push(' ');
+            continue;
+        }
+        let Some((key, _)) = line.split_once(" = ") else {
+            comment.clear();
+            continue;
+        };
+        let probe = |value: &str| refused(&format!("[proboscis]\n{key} = {value}\n"));
+        if key.ends_with("_us") || key.ends_with("_permille") || key.ends_with("_percent") || key.ends_with("_segments")
+        {
+            let table = if key == "port_queue_segments" { "" } else { "[proboscis]\n" };
+            let error = refused(&format!("{table}{key} = -1\n"));
+            let (_, bounds) = error.split_once("expected a whole number from ").unwrap_or_else(|| panic!("{error}"));
+            let bounds = bounds.replace(" to ", "-");
+            assert!(comment.contains(&bounds), "{key}: {bounds} is not in `{comment}`");
+            checked += 1;
+        } else if key == "mode" {
+            assert!(probe("\"on\"").contains("expected one of `off`, `observe`, `enforce`"));
+        }
+        comment.clear();
+    }
+    assert_eq!(checked, 9);
+}
+
+#[test]
+fn an_error_names_file_line_key_and_what_is_allowed() {
+    for (text, expected) in [
+        (
+            "[proboscis]\nmode = \"observe\"\nb1_us = 5\n",
+            "host.toml:3: proboscis.b1_us: invalid value: integer `5`, expected a whole number from 1000 to 10000000",
+        ),
+        (
+            "[proboscis]\nb1_us = \"fast\"\n",
+            "host.toml:2: proboscis.b1_us: invalid type: string \"fast\", expected a whole number from 1000 to 10000000",
+        ),
+        (
+            "[proboscis]\nmode = \"on\"\n",
+            "host.toml:2: proboscis.mode: unknown variant `on`, expected one of `off`, `observe`, `enforce`",
+        ),
+        ("colour = 1\n", "host.toml:1: colour: unknown field `colour`, expected one of `ports`, `port_queue_segments`"),
+        (
+            "\n[[port]]\nmatch = \"a*\"\n[port.proboscis]\ngamma = 1\n",
+            "host.toml:5: port[0].proboscis.gamma: unknown field",
+        ),
+        ("ports = [\"vnet*\", \"a[\"]\n", "host.toml:1: ports[1]: `a[` is no pattern of port names"),
+        ("[[port]]\nport_queue_segments = 1\n", "host.toml:1: port[0]: missing field `match`"),
+        ("ports = [\n", "host.toml:2: "),
+        ("[proboscis]\nb1_us = 30000\n", "host.toml:1: proboscis.b2_us: 20000 is less than b1_us = 30000"),
+        ("[proboscis]\nb1_us = 4000\nb2_us = 2000\n", "host.toml:3: proboscis.b2_us: 2000 is less than b1_us = 4000"),
+        (
+            "[[port]]\nmatch = \"a\"\n\n[[port]]\nmatch = \"b\"\n[port.proboscis]\nmax_time_us = 10\n",
+            "host.toml:7: port[1].proboscis.max_time_us: 10 is less than b1_us = 4000; 0 (nothing is sent again) or at least 4000 is allowed",
+        ),
+        (
+            "[metrics]\nlisten = \"0.0.0.0:9464\"\n",
+            "host.toml:2: metrics.listen: 0.0.0.0:9464 can be reached from other machines",
+        ),
+        ("[control]\nsocket = \"host.sock\"\n", "host.toml:2: control.socket: `host.sock` is no absolute path"),
+    ] {
+        let error = refused(text);
+        assert!(error.starts_with(expected), "{text}\n{error}\n{expected}");
+    }
+    let error = Config::load("/nonexistent/host.toml".as_ref()).unwrap_err();
+    assert!(error.to_string().starts_with("cannot read /nonexistent/host.toml: No such file"), "{error}");
+    assert!(error.help().unwrap().contains("--print-config"));
+}
+
+#[test]
+fn of_overrides_the_last_one_decides_key_by_key() {
+    let config = Config::parse(
+        "port_queue_segments = 7\n[proboscis]\ng_probes = 5\n\
+         [[port]]\nmatch = \"vnet*\"\nport_queue_segments = 8\n[port.proboscis]\nmode = \"enforce\"\ng_probes = 6\n\
+         [[port]]\nmatch = \"vnet1\"\n[port.proboscis]\ng_probes = 9\n",
+        "host.toml",
+    )
+    .unwrap();
+    let of = |name: &str| {
+        let settings = config.settings(name);
+        (settings.port_queue_segments.get(), settings.proboscis.mode, settings.proboscis.g_probes.get())
+    };
+    assert_eq!(of("tap0"), (7, Mode::Observe, 5));
+    assert_eq!(of("vnet0"), (8, Mode::Enforce, 6));
+    assert_eq!(of("vnet1"), (8, Mode::Enforce, 9));
+    assert!(config.is_port("vnet12") && config.is_port("tap0") && !config.is_port("eth0"));
+}
+
+#[test]
+fn every_key_of_an_override_counts() {
+    let mut keys = toml::Table::try_from(Proboscis::default()).unwrap();
+    for (key, value) in &mut keys {
+        let other = match value {
+            toml::Value::Integer(number) if key.as_str() == "b2_us" => toml::Value::Integer(*number + 5000),
+            toml::Value::Integer(number) => toml::Value::Integer(*number + 1),
+            toml::Value::Boolean(on) => toml::Value::Boolean(!*on),
+            _ => toml::Value::String("enforce".into()),
+        };
+        *value = other;
+    }
+    let text = format!("[[port]]\nmatch = \"x\"\n[port.proboscis]\n{keys}");
+    let config = Config::parse(&text, "host.toml").unwrap();
+    assert_eq!(toml::Table::try_from(config.settings("x").proboscis).unwrap(), keys);
+}
+
+#[test]
+fn metrics_may_be_open_to_others_if_that_is_meant() {
+    Config::parse("[metrics]\nlisten = \"0.0.0.0:9464\"\nallow_remote = true\n", "host.toml").unwrap();
+    Config::parse("[metrics]\nlisten = \"[::1]:9464\"\n", "host.toml").unwrap();
+}

@@ -1,0 +1,137 @@
+//! Values that a configuration may hold, with their bounds.
+
+use std::fmt;
+
+use globset::{Glob, GlobMatcher};
+use serde::de::{Error as _, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A whole number that is refused outside `MIN..=MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bounded<const MIN: u32, const MAX: u32>(u32);
+
+impl<const MIN: u32, const MAX: u32> Bounded<MIN, MAX> {
+    /// A value known to be within the bounds; anything else does not compile where it is used for a constant.
+    pub const fn new(value: u32) -> Self {
+        assert!(value >= MIN && value <= MAX, "out of bounds");
+        Self(value)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl<const MIN: u32, const MAX: u32> fmt::Display for Bounded<MIN, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<const MIN: u32, const MAX: u32> Serialize for Bounded<MIN, MAX> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(self.0)
+    }
+}
+
+impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Bounded<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor<const MIN: u32, const MAX: u32>;
+        impl<const MIN: u32, const MAX: u32> serde::de::Visitor<'_> for Visitor<MIN, MAX> {
+            type Value = Bounded<MIN, MAX>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a whole number from {MIN} to {MAX}")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Self::Value, E> {
+                let fits = u32::try_from(value).ok().filter(|v| (MIN..=MAX).contains(v));
+                fits.map(Bounded).ok_or_else(|| E::invalid_value(Unexpected::Signed(value), &self))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Self::Value, E> {
+                let fits = u32::try_from(value).ok().filter(|v| (MIN..=MAX).contains(v));
+                fits.map(Bounded).ok_or_else(|| E::invalid_value(Unexpected::Unsigned(value), &self))
+            }
+        }
+        deserializer.deserialize_u32(Visitor::<MIN, MAX>)
+    }
+}
+
+/// What a mechanism may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Nothing: its packets are not even looked at.
+    Off,
+    /// Count what it would do, change nothing.
+    Observe,
+    /// Act.
+    Enforce,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Off => "off",
+            Self::Observe => "observe",
+            Self::Enforce => "enforce",
+        })
+    }
+}
+
+/// A pattern for names of ports, as in `vnet*`.
+#[derive(Debug, Clone)]
+pub struct Pattern(GlobMatcher);
+
+impl Pattern {
+    /// Reads a pattern: `*` any text, `?` one character, `[abc]` one of them, `{a,b}` either.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("an empty pattern matches no port".to_owned());
+        }
+        Glob::new(text).map(|glob| Self(glob.compile_matcher())).map_err(|error| error.kind().to_string())
+    }
+
+    /// A pattern of this program's own.
+    pub(super) fn literal(text: &str) -> Self {
+        Self::new(text).expect("patterns in the source are valid")
+    }
+
+    /// Whether a port of this name is meant.
+    pub fn matches(&self, name: &str) -> bool {
+        self.0.is_match(name)
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        self.0.glob().glob()
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::new(&text).map_err(|why| {
+            D::Error::custom(format!(
+                "`{text}` is no pattern of port names ({why}); allowed are names with *, ?, [abc] and {{a,b}}"
+            ))
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! The end of the control socket that commands hold.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::proto::{Ask, ExplainedFlow, Request, Response, Status, Stopped, VERSION};
+use crate::host::error::HostError;
+
+/// How long the agent may take for one line.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection to the agent.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    socket: PathBuf,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`HostError::NotRunning`] if nobody listens there, or this user may not ask.
+    pub fn connect(socket: &Path) -> Result<Self, HostError> {
+        let connect = || {
+            let stream = UnixStream::connect(socket)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok::<_, std::io::Error>(stream)
+        };
+        let stream =
+            connect().map_err(|error| HostError::NotRunning { socket: socket.to_owned(), why: error.to_string() })?;
+        Ok(Self { stream: BufReader::new(stream), socket: socket.to_owned() })
+    }
+
+    /// What the agent does.
+    ///
+    /// # Errors
+    /// [`HostError::Answer`]
+    pub fn status(&mut self) -> Result<Status, HostError> {
+        self.ask(Ask::Status)?;
+        match self.line()? {
+            Response::Status(status) => Ok(*status),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Its flows, as many as asked for, and how many there are.
+    ///
+    /// # Errors
+    /// [`HostError::Answer`]
+    pub fn flows(&mut self, ask: Ask) -> Result<(Vec<ExplainedFlow>, u64), HostError> {
+        self.ask(ask)?;
+        let mut flows = Vec::new();
+        loop {
+            match self.line()? {
+                Response::Flow(flow) => flows.push(*flow),
+                Response::End { total } => return Ok((flows, total)),
+                other => return Err(self.unexpected(&other)),
+            }
+        }
+    }
+
+    /// Ends the agent; it removes everything first.
+    ///
+    /// # Errors
+    /// [`HostError::Answer`]
+    pub fn stop(&mut self) -> Result<Stopped, HostError> {
+        self.ask(Ask::Stop)?;
+        match self.line()? {
+            Response::Stopped(stopped) => Ok(stopped),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) -> Result<(), HostError> {
+        let request = serde_json::to_vec(&Request { version: VERSION, ask });
+        let mut line = request.map_err(|error| self.bad(format!("cannot be asked: {error}")))?;
+        line.push(b'\n');
+        self.stream.get_mut().write_all(&line).map_err(|error| self.bad(format!("does not listen: {error}")))
+    }
+
+    fn line(&mut self) -> Result<Response, HostError> {
+        let mut line = String::new();
+        match self.stream.read_line(&mut line) {
+            Ok(0) => Err(self.bad("ended before it had answered".to_owned())),
+            Ok(_) => match serde_json::from_str(&line) {
+                Ok(Response::Refused { why }) => Err(self.bad(why)),
+                Ok(response) => Ok(response),
+                Err(error) => Err(self.bad(format!("answered what this evenkeel does not know: {error}"))),
+            },
+            Err(error) => Err(self.bad(format!("does not answer: {error}"))),
+        }
+    }
+
+    fn unexpected(&self, response: &Response) -> HostError {
+        let name = match response {
+            Response::Status(_) => "a status",
+            Response::Flow(_) | Response::End { .. } => "flows",
+            Response::Stopped(_) => "that it stops",
+            Response::Refused { .. } => "a refusal",
+        };
+        self.bad(format!("answered {name}, which was not asked for"))
+    }
+
+    fn bad(&self, why: String) -> HostError {
+        HostError::Answer { socket: self.socket.clone(), why }
+    }
+}

@@ -1,0 +1,5 @@
+//! The control socket: how `status`, `flows`, `top` and `--stop` ask a running agent.
+
+pub mod client;
+pub mod proto;
+pub mod server;

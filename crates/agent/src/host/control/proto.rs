@@ -1,0 +1,149 @@
+//! What is said on the control socket: one JSON object a line, each way.
+//!
+//! The client sends a [`Request`]; the agent answers with [`Response`]s. An agent that was asked in another version refuses and says which
+//! it speaks.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::config::Mode;
+pub use crate::host::flow::{Flow, Tuple};
+
+/// Version of the protocol.
+pub const VERSION: u32 = 1;
+
+/// A line from the client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// What can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Ask {
+    /// What the agent does: one [`Response::Status`].
+    Status,
+    /// Connections: a [`Response::Flow`] each, then [`Response::End`].
+    Flows {
+        /// Only this one, in words as well.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tuple: Option<Tuple>,
+        /// Only so many, those with the most bytes first; all if not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<usize>,
+    },
+    /// To remove everything and end: one [`Response::Stopped`].
+    Stop,
+}
+
+/// A line from the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Response {
+    /// Answer to [`Ask::Status`].
+    Status(Box<Status>),
+    /// A connection.
+    Flow(Box<ExplainedFlow>),
+    /// No more connections.
+    End {
+        /// How many there are in all.
+        total: u64,
+    },
+    /// Answer to [`Ask::Stop`].
+    Stopped(Stopped),
+    /// It was not understood, or could not be done.
+    Refused {
+        /// What was wrong; goes on from "the agent at SOCKET".
+        why: String,
+    },
+}
+
+/// A connection, in words if that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedFlow {
+    /// The connection.
+    #[serde(flatten)]
+    pub flow: Flow,
+    /// Which mechanism set its window, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<String>,
+}
+
+/// What the agent does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Since it started, in seconds.
+    pub uptime_s: u64,
+    /// Whether it took a running datapath over.
+    pub took_over: bool,
+    /// Its configuration file.
+    pub config: PathBuf,
+    /// Why the file was refused when it was last read again; the settings before it hold.
+    pub config_refused: Option<String>,
+    /// Keys that sign and verify probes; 0: no probes.
+    pub probe_keys: u32,
+    /// Connections in the table, and how many fit in.
+    pub flows: u64,
+    /// How many connections fit into the table.
+    pub flows_room: u64,
+    /// SYNs without an answer that are cared for.
+    pub syns_pending: u64,
+    /// SYN-ACKs that wait for late probes.
+    pub synacks_held: u64,
+    /// Ports, by name.
+    pub ports: Vec<Port>,
+    /// Sums over all ports since the datapath was loaded.
+    pub counters: BTreeMap<String, u64>,
+    /// What the agent itself has counted since it started.
+    pub agent: BTreeMap<String, u64>,
+}
+
+/// A port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Port {
+    /// Name.
+    pub name: String,
+    /// Index of the device.
+    pub ifindex: u32,
+    /// What ProBoSCIS may do there.
+    pub mode: Mode,
+    /// Why the datapath is not on it.
+    pub error: Option<String>,
+    /// Length of its queue, in packets.
+    pub queue_segments: u32,
+    /// Length that it had, if it was raised.
+    pub queue_before_segments: Option<u32>,
+    /// Its counters since the datapath was put on it.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// What was removed and put back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// Ports that the datapath was taken off.
+    pub ports: Vec<String>,
+    /// Queues that were put back.
+    pub queues: Vec<RestoredQueue>,
+    /// Queues that somebody else has set since: they stay.
+    pub left: Vec<String>,
+}
+
+/// A queue that was put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoredQueue {
+    /// The port.
+    pub port: String,
+    /// Its length now, in packets.
+    pub segments: u32,
+}

@@ -1,0 +1,469 @@
+//! What the agent knows and does at once: ports, settings, timers. Whatever has to wait is the supervisor's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use evenkeel_algo::proboscis::Settings;
+use nix::time::{ClockId, clock_gettime};
+
+use super::config::{Config, Mode, PortSettings, Proboscis};
+use super::control::proto::{self, ExplainedFlow, Response, Status, Tuple};
+use super::error::HostError;
+use super::flow::Flow;
+use super::links::Link;
+use super::metrics::AGENT_COUNTERS;
+use super::resend::{Facts, Resend, Send};
+use super::state::{HostState, QueueAction};
+use crate::datapath::{COUNTERS, Datapath, intf};
+
+/// SYN-ACKs may be held so long after the agent was last heard of; a crash costs no more than those of this while.
+pub const HEARTBEAT_ROOM: Duration = Duration::from_millis(150);
+
+/// A configuration with everything that it names.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The file that was read, or would have been.
+    pub file: PathBuf,
+    /// What is in it.
+    pub config: Config,
+    /// The probe keys.
+    pub keys: Vec<intf::siphash_key>,
+}
+
+/// A port that is there.
+#[derive(Debug)]
+struct Port {
+    link: Link,
+    settings: PortSettings,
+    error: Option<String>,
+    /// Somebody else has set its queue while we ran: theirs stays.
+    queue_is_theirs: bool,
+}
+
+/// The agent.
+#[derive(Debug)]
+pub struct Core {
+    loaded: Loaded,
+    datapath: Datapath,
+    ports: BTreeMap<u32, Port>,
+    resend: Resend,
+    run_dir: PathBuf,
+    state: HostState,
+    counts: HashMap<&'static str, u64>,
+    config_refused: Option<String>,
+    started: Instant,
+}
+
+/// Nanoseconds of the clock that the datapath uses.
+pub fn now_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map(|time| Duration::from(time).as_nanos().try_into().unwrap_or(u64::MAX))
+        .unwrap_or_default()
+}
+
+impl Core {
+    /// An agent without ports yet.
+    pub fn new(loaded: Loaded, datapath: Datapath, state: HostState, run_dir: &Path) -> Self {
+        Self {
+            loaded,
+            datapath,
+            ports: BTreeMap::new(),
+            resend: Resend::default(),
+            run_dir: run_dir.to_owned(),
+            state,
+            counts: HashMap::new(),
+            config_refused: None,
+            started: Instant::now(),
+        }
+    }
+
+    /// The file that the configuration is in.
+    pub fn file(&self) -> &Path {
+        &self.loaded.file
+    }
+
+    /// One more of what `name`, of [`AGENT_COUNTERS`], counts.
+    pub fn count(&mut self, name: &'static str) {
+        *self.counts.entry(name).or_default() += 1;
+    }
+
+    /// Notes where the agent answers, so that `--stop` finds it.
+    ///
+    /// # Errors
+    /// [`HostError::Io`]
+    pub fn note_socket(&mut self, socket: &Path) -> Result<(), HostError> {
+        self.state.socket = Some(socket.to_owned());
+        self.state.store(&self.run_dir)
+    }
+
+    /// Whether some port acts, so that the datapath must know that somebody is here.
+    pub fn acts(&self) -> bool {
+        self.ports.values().any(|port| port.settings.proboscis.mode == Mode::Enforce)
+    }
+
+    /// Tells the datapath of the host: keys, and that somebody is here who lets SYN-ACKs go.
+    pub fn heartbeat(&mut self) {
+        let mut host = intf::ek_host {
+            version: intf::EK_INTF_VERSION,
+            keys: self.loaded.keys.len() as u32,
+            agent_until_ns: now_ns() + HEARTBEAT_ROOM.as_nanos() as u64,
+            ..Default::default()
+        };
+        for (to, from) in host.key.iter_mut().zip(&self.loaded.keys) {
+            *to = *from;
+        }
+        if let Err(error) = self.datapath.set_host(&host) {
+            tracing::warn!(%error, "cannot tell the datapath that the agent is here");
+        }
+    }
+
+    /// The agent is going: what it holds goes out, and nothing more is to be held.
+    pub fn farewell(&mut self) {
+        let keys = &self.loaded.keys;
+        let mut host = intf::ek_host { version: intf::EK_INTF_VERSION, keys: keys.len() as u32, ..Default::default() };
+        for (to, from) in host.key.iter_mut().zip(keys) {
+            *to = *from;
+        }
+        if let Err(error) = self.datapath.set_host(&host) {
+            tracing::warn!(%error, "cannot tell the datapath that the agent goes");
+        }
+        self.events();
+        let sends = self.resend.drain();
+        self.send(sends);
+    }
+
+    /// A new configuration holds from now on. What it makes of ports is up to [`seen`](Self::seen).
+    pub fn adopt(&mut self, loaded: Loaded) {
+        self.loaded = loaded;
+        self.config_refused = None;
+        self.heartbeat();
+    }
+
+    /// The configuration was refused.
+    pub fn refuse(&mut self, why: String) {
+        self.config_refused = Some(why);
+    }
+
+    /// All devices there are: ports that are gone are let go of.
+    ///
+    /// # Errors
+    /// [`HostError::Io`] if the state cannot be noted.
+    pub fn listed(&mut self, links: &[Link]) -> Result<(), HostError> {
+        self.count("lists_taken");
+        let is_there = |ifindex: u32| links.iter().any(|l| l.ifindex == ifindex);
+        let gone: Vec<u32> = self.ports.keys().copied().filter(|ifindex| !is_there(*ifindex)).collect();
+        for ifindex in gone {
+            self.gone(ifindex)?;
+        }
+        // What an agent before this one had its programs on and this one is not to.
+        for ifindex in self.datapath.ports()? {
+            let name = links.iter().find(|l| l.ifindex == ifindex).map(|l| l.name.as_str());
+            if !name.is_some_and(|name| self.loaded.config.is_port(name)) && !self.ports.contains_key(&ifindex) {
+                self.datapath.detach(ifindex)?;
+            }
+        }
+        if self.state.retain(links) {
+            self.state.store(&self.run_dir)?;
+        }
+        Ok(())
+    }
+
+    /// A device is there, or has changed. What is to be done with its queue; that is noted already.
+    ///
+    /// # Errors
+    /// [`HostError::Io`] if the state cannot be noted: then nothing is changed.
+    pub fn seen(&mut self, link: &Link) -> Result<QueueAction, HostError> {
+        if let Some(port) = self.ports.get(&link.ifindex) {
+            // The same device: one that had gone would not be known any more.
+            if port.link.name != link.name && self.state.rename(link.ifindex, &port.link.name, &link.name) {
+                self.state.store(&self.run_dir)?;
+            }
+        }
+        if !self.loaded.config.is_port(&link.name) {
+            if self.ports.remove(&link.ifindex).is_some() {
+                tracing::info!(port = link.name, "no longer a port");
+                self.datapath.detach(link.ifindex)?;
+            }
+            // Raised by an agent with another configuration, or before it was renamed.
+            return self.plan_queue(link, 0);
+        }
+        let settings = self.loaded.config.settings(&link.name);
+        let known = self.ports.get(&link.ifindex).filter(|port| port.link.name == link.name);
+        let is_new = known.is_none();
+        let is_settled = known.is_some_and(|port| port.settings == settings && port.error.is_none());
+        let queue_is_theirs = known.is_some_and(|port| {
+            port.queue_is_theirs && port.settings.port_queue_segments == settings.port_queue_segments
+        });
+        let mut error = None;
+        if !is_settled {
+            if let Err(failure) = self.datapath.attach(link.ifindex, &settings.to_intf()) {
+                tracing::error!(port = link.name, error = %failure, "the datapath cannot be put on this port");
+                self.count("ports_failed");
+                error = Some(failure.to_string());
+            } else if is_new {
+                tracing::info!(port = link.name, mode = %settings.proboscis.mode, "port");
+            }
+        }
+        if is_new {
+            self.count("ports_seen");
+        }
+        let wanted = settings.port_queue_segments.get();
+        self.ports.insert(link.ifindex, Port { link: link.clone(), settings, error, queue_is_theirs });
+        if queue_is_theirs { Ok(QueueAction::Leave) } else { self.plan_queue(link, wanted) }
+    }
+
+    /// A queue that [`seen`](Self::seen) asked for has its length.
+    ///
+    /// # Errors
+    /// [`HostError::Io`] if that cannot be noted.
+    pub fn queue_is_set(&mut self, ifindex: u32) -> Result<(), HostError> {
+        if self.state.confirm(ifindex) { self.state.store(&self.run_dir) } else { Ok(()) }
+    }
+
+    fn plan_queue(&mut self, link: &Link, wanted_segments: u32) -> Result<QueueAction, HostError> {
+        let before = self.state.clone();
+        let action = self.state.plan(link, wanted_segments);
+        if action == QueueAction::Theirs {
+            tracing::info!(port = link.name, queue = link.queue_segments, "somebody else has set this queue: it stays");
+            if let Some(port) = self.ports.get_mut(&link.ifindex) {
+                port.queue_is_theirs = true;
+            }
+        }
+        if self.state != before {
+            if let Err(error) = self.state.store(&self.run_dir) {
+                self.state = before;
+                return Err(error);
+            }
+        }
+        Ok(action)
+    }
+
+    /// A device is gone.
+    ///
+    /// # Errors
+    /// [`HostError::Io`] if that cannot be noted.
+    pub fn gone(&mut self, ifindex: u32) -> Result<(), HostError> {
+        if let Some(port) = self.ports.remove(&ifindex) {
+            tracing::info!(port = port.link.name, "port gone");
+            self.count("ports_gone");
+            self.datapath.detach(ifindex)?;
+        }
+        if self.state.queues.remove(&ifindex).is_some() {
+            self.state.store(&self.run_dir)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the programs off all ports and removes all pins. The names of the ports, and what the queues were.
+    ///
+    /// # Errors
+    /// [`HostError::Datapath`]
+    pub fn dismantle(&mut self) -> Result<(Vec<String>, HostState), HostError> {
+        let ports = self.ports.values().filter(|p| p.error.is_none()).map(|p| p.link.name.clone()).collect();
+        self.datapath.remove()?;
+        self.ports.clear();
+        Ok((ports, self.state.clone()))
+    }
+
+    /// Reads the datapath's events and acts on them.
+    pub fn events(&mut self) {
+        let events = match self.datapath.events() {
+            Ok(events) => events,
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the datapath's events");
+                self.count("events_unread");
+                return;
+            }
+        };
+        let now_us = now_ns() / 1000;
+        let view = View { datapath: &self.datapath, ports: &self.ports };
+        let sends: Vec<Send> =
+            events.into_iter().filter_map(|event| self.resend.event(Box::new(event), now_us, &view)).collect();
+        self.send(sends);
+    }
+
+    /// Everything whose time has come.
+    pub fn expire(&mut self) {
+        let view = View { datapath: &self.datapath, ports: &self.ports };
+        let sends = self.resend.expire(now_ns() / 1000, &view);
+        self.send(sends);
+    }
+
+    /// How long until [`expire`](Self::expire) is to be called.
+    pub fn due_in(&self) -> Option<Duration> {
+        let due_us = self.resend.due_us()?;
+        Some(Duration::from_nanos(due_us.saturating_mul(1000).saturating_sub(now_ns())))
+    }
+
+    fn send(&mut self, sends: Vec<Send>) {
+        for send in sends {
+            let outcome = match &send {
+                Send::Syn { event, probes, train, with_syn } => self.datapath.inject(event, *probes, *train, *with_syn),
+                Send::SynAck { event } => self.datapath.inject(event, 0, 0, true),
+            };
+            if let Err(error) = outcome {
+                tracing::debug!(%error, "cannot send");
+                self.count("sends_failed");
+            }
+        }
+    }
+
+    /// What the agent does.
+    ///
+    /// # Errors
+    /// [`HostError::Datapath`] if its maps cannot be read.
+    pub fn status(&self) -> Result<Status, HostError> {
+        let mut counters: BTreeMap<String, u64> = COUNTERS.iter().map(|(name, _)| ((*name).to_owned(), 0)).collect();
+        let mut ports = Vec::new();
+        for (ifindex, port) in &self.ports {
+            let own = if port.error.is_none() { named(&self.datapath.counters(*ifindex)?) } else { BTreeMap::new() };
+            for (name, value) in &own {
+                *counters.entry(name.clone()).or_default() += value;
+            }
+            ports.push(proto::Port {
+                name: port.link.name.clone(),
+                ifindex: *ifindex,
+                mode: port.settings.proboscis.mode,
+                error: port.error.clone(),
+                queue_segments: port.link.queue_segments,
+                queue_before_segments: self.state.queues.get(ifindex).map(|change| change.before_segments),
+                counters: own,
+            });
+        }
+        ports.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let (syns_pending, synacks_held) = self.resend.waiting();
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            took_over: self.datapath.took_over(),
+            config: self.loaded.file.clone(),
+            config_refused: self.config_refused.clone(),
+            probe_keys: self.loaded.keys.len() as u32,
+            flows: self.datapath.flows()?.len() as u64,
+            flows_room: u64::from(intf::EK_DEFAULT_FLOWS),
+            syns_pending,
+            synacks_held,
+            ports,
+            counters,
+            agent: self.agent_counters(),
+        })
+    }
+
+    fn agent_counters(&self) -> BTreeMap<String, u64> {
+        let resend = self.resend.counts();
+        let own = |name: &'static str| self.counts.get(name).copied().unwrap_or(0);
+        let value = |name: &'static str| match name {
+            "probes_resent" => resend.probes_resent,
+            "syns_resent" => resend.syns_resent,
+            "syns_given_up" => resend.syns_given_up,
+            "synacks_in_time" => resend.synacks_in_time,
+            "synacks_late" => resend.synacks_late,
+            "timers_refused" => resend.overflows,
+            other => own(other),
+        };
+        AGENT_COUNTERS.iter().map(|(name, _)| ((*name).to_owned(), value(name))).collect()
+    }
+
+    /// Lines that answer what was asked about connections.
+    ///
+    /// # Errors
+    /// [`HostError::Datapath`] if its maps cannot be read.
+    pub fn flows(&self, tuple: Option<Tuple>, limit: Option<usize>) -> Result<Vec<Response>, HostError> {
+        let now_ns = now_ns();
+        let mut flows: Vec<(Flow, Proboscis)> = Vec::new();
+        for (key, entry) in self.datapath.flows()? {
+            if tuple.is_some_and(|wanted| !wanted.is_same(&Tuple::of(&key))) {
+                continue;
+            }
+            let port = self.ports.get(&key.ifindex);
+            let name = port.map_or_else(|| format!("#{}", key.ifindex), |port| port.link.name.clone());
+            // Of a port that is gone: nobody acts on it any more.
+            let off = || Proboscis { mode: Mode::Off, ..Proboscis::default() };
+            let proboscis = port.map_or_else(off, |port| port.settings.proboscis.clone());
+            flows.push((Flow::of(&key, &entry, &name, &proboscis, now_ns), proboscis));
+        }
+        let total = flows.len() as u64;
+        flows.sort_unstable_by_key(|(flow, _)| std::cmp::Reverse(flow.bytes()));
+        flows.truncate(limit.unwrap_or(usize::MAX));
+        let lines = flows.into_iter().map(|(flow, proboscis)| {
+            let words = if tuple.is_some() { flow.explain(&proboscis) } else { Vec::new() };
+            Response::Flow(Box::new(ExplainedFlow { flow, words }))
+        });
+        Ok(lines.chain([Response::End { total }]).collect())
+    }
+}
+
+/// Counters by name.
+fn named(counters: &intf::ek_counters) -> BTreeMap<String, u64> {
+    COUNTERS.iter().zip(counters.value).map(|((name, _), value)| ((*name).to_owned(), value)).collect()
+}
+
+impl PortSettings {
+    /// As the datapath has them.
+    fn to_intf(&self) -> intf::ek_port {
+        let p = &self.proboscis;
+        intf::ek_port {
+            mode: match p.mode {
+                Mode::Off => intf::EK_MODE_OFF,
+                Mode::Observe => intf::EK_MODE_OBSERVE,
+                Mode::Enforce => intf::EK_MODE_ENFORCE,
+            },
+            ecn_for_guests: u32::from(p.ecn_for_guests),
+            proboscis: intf::proboscis_settings {
+                probes: p.g_probes.get(),
+                k1_permille: p.k1_permille.get(),
+                k2_permille: p.k2_permille.get(),
+                k_percent: p.k_percent.get(),
+                b1_us: p.b1_us.get(),
+                b2_us: p.b2_us.get(),
+                b3_us: p.b3_us.get(),
+                max_time_us: p.max_time_us.get(),
+                icwnd_segments: p.icwnd_segments.get(),
+                budget_probes_per_s: p.budget_probes_per_s.get(),
+                budget_burst_probes: p.budget_burst_probes.get(),
+                elephant_bytes: u64::from(p.elephant_bytes.get()),
+                ..Default::default()
+            },
+            budget_ns: 0,
+        }
+    }
+
+    /// As the logic has them.
+    fn to_algo(&self) -> Settings {
+        let p = &self.proboscis;
+        Settings {
+            probes: p.g_probes.get(),
+            b1_us: p.b1_us.get(),
+            b2_us: p.b2_us.get(),
+            b3_us: p.b3_us.get(),
+            max_time_us: p.max_time_us.get(),
+        }
+    }
+}
+
+/// What the timers ask about.
+struct View<'a> {
+    datapath: &'a Datapath,
+    ports: &'a BTreeMap<u32, Port>,
+}
+
+impl Facts for View<'_> {
+    fn settings(&self, ifindex: u32) -> Option<Settings> {
+        let port = self.ports.get(&ifindex)?;
+        (port.settings.proboscis.mode == Mode::Enforce).then(|| port.settings.to_algo())
+    }
+
+    fn trains_sent(&self, flow: &intf::ek_flow_key, iss: u32) -> Option<u8> {
+        let handshake = self.datapath.handshake(flow).ok().flatten()?;
+        (handshake.iss == iss && handshake.from_vm == 1).then_some(handshake.trains)
+    }
+
+    fn is_train_complete(&self, flow: &intf::ek_flow_key, iss: u32) -> bool {
+        let key = intf::ek_train_key { flow: *flow, iss };
+        // What cannot be read is not worth waiting for.
+        let train = self.datapath.train(&key).ok().flatten();
+        train.is_none_or(|train| train.count.seen >= train.count.total)
+    }
+}

@@ -1,0 +1,421 @@
+//! A connection as users see it: what the datapath knows of it, and in words which mechanism set its window and why.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use evenkeel_algo::dctcp;
+use serde::{Deserialize, Serialize};
+
+use super::config::{Mode, Proboscis};
+use crate::datapath::intf;
+
+/// The two ends of a connection, the VM's first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Tuple {
+    /// The VM.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+}
+
+impl Tuple {
+    /// From a key of the datapath.
+    pub fn of(key: &intf::ek_flow_key) -> Self {
+        let end = |address: &intf::ek_addr, port| {
+            let address = Ipv6Addr::from(address.bytes);
+            let address = address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4);
+            SocketAddr::new(address, port)
+        };
+        Self { local: end(&key.local, key.local_port), remote: end(&key.remote, key.remote_port) }
+    }
+
+    /// Whether these are the same two ends, whichever is named first.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self == other || (self.local == other.remote && self.remote == other.local)
+    }
+}
+
+impl fmt::Display for Tuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}-{}", self.local, self.remote))
+    }
+}
+
+impl FromStr for Tuple {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ends = text.split_once('-').and_then(|(local, remote)| {
+            Some(Self { local: local.trim().parse().ok()?, remote: remote.trim().parse().ok()? })
+        });
+        ends.ok_or_else(|| {
+            format!("`{text}` is no connection; write it as `evenkeel flows` does: 10.0.0.1:4000-10.0.0.2:80 or [fd00::1]:4000-[fd00::2]:80")
+        })
+    }
+}
+
+impl TryFrom<String> for Tuple {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Tuple> for String {
+    fn from(tuple: Tuple) -> Self {
+        tuple.to_string()
+    }
+}
+
+/// A connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    /// Its ends.
+    pub tuple: Tuple,
+    /// Name of the VM's port.
+    pub port: String,
+    /// What ProBoSCIS may do on that port.
+    pub mode: Mode,
+    /// Whether the VM opened it.
+    pub opened_by_vm: bool,
+    /// Whether both ends have closed it.
+    pub is_closed: bool,
+    /// Since its handshake, in milliseconds.
+    pub age_ms: u64,
+    /// Since its last packet, in milliseconds.
+    pub idle_ms: u64,
+    /// Bytes that the VM sent; what was sent again does not count.
+    pub bytes_from_vm: u64,
+    /// Bytes that the VM was sent.
+    pub bytes_to_vm: u64,
+    /// Who handles ECN.
+    pub ecn: Ecn,
+    /// Whether the other host has evenkeel.
+    pub peer_has_evenkeel: bool,
+    /// Whether it sent so much that it is left alone.
+    pub is_elephant: bool,
+    /// Probes before its SYN.
+    pub probes: Probes,
+    /// The window that the VM may use.
+    pub window: Window,
+    /// DCTCP's estimate of the share of marked bytes, in permille; nothing before a window of data was acknowledged.
+    pub alpha_permille: Option<u32>,
+    /// DCTCP's limit; 0 is none.
+    pub dctcp_limit_bytes: u32,
+    /// Marked bytes that came for the VM and are still to be echoed.
+    pub echo_owed_bytes: u32,
+}
+
+/// Who handles ECN on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ecn {
+    /// The guests: they agreed on it.
+    Guests,
+    /// The hosts, on the guests' behalf.
+    Hosts,
+    /// Nobody.
+    None,
+}
+
+/// Probes of one SYN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probes {
+    /// Sent before the VM's SYN.
+    pub sent: u16,
+    /// Came before the remote end's SYN.
+    pub seen: u16,
+    /// Of those that came, with a mark.
+    pub marked: u16,
+}
+
+/// What a VM was told of the receiver's window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Who set the last one.
+    pub set_by: SetBy,
+    /// The receiver's own, in the last ACK.
+    pub offered_bytes: u32,
+    /// What the VM was told (observe: would have been).
+    pub set_bytes: u32,
+    /// ACKs whose window was lowered (observe: would have been).
+    pub limited_acks: u32,
+    /// Window that was set in this connection's SYN-ACK; 0: it was left.
+    pub synack_bytes: u32,
+}
+
+/// Whose limit a window follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SetBy {
+    /// The receiver's own: nothing was lowered.
+    Receiver,
+    /// ProBoSCIS.
+    Proboscis,
+    /// A mechanism that this evenkeel does not know: the datapath is newer.
+    Unknown,
+}
+
+impl fmt::Display for SetBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Receiver => "receiver",
+            Self::Proboscis => "proboscis",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+impl Flow {
+    /// From the datapath's entry. `now_ns` is of the same clock (CLOCK_MONOTONIC).
+    pub fn of(key: &intf::ek_flow_key, flow: &intf::ek_flow, port: &str, proboscis: &Proboscis, now_ns: u64) -> Self {
+        let has = |flag: intf::ek_flow_flag| flow.flags & flag != 0;
+        let since_ms = |then_ns: u64| now_ns.saturating_sub(then_ns) / 1_000_000;
+        let ecn = if has(intf::EK_FLOW_NATIVE_ECN) {
+            Ecn::Guests
+        } else if has(intf::EK_FLOW_PEER) && proboscis.ecn_for_guests && proboscis.mode != Mode::Off {
+            Ecn::Hosts
+        } else {
+            Ecn::None
+        };
+        Self {
+            tuple: Tuple::of(key),
+            port: port.to_owned(),
+            mode: proboscis.mode,
+            opened_by_vm: has(intf::EK_FLOW_VM_OPENED),
+            is_closed: has(intf::EK_FLOW_VM_FIN) && has(intf::EK_FLOW_REMOTE_FIN),
+            age_ms: since_ms(flow.first_ns),
+            idle_ms: since_ms(flow.last_ns),
+            bytes_from_vm: flow.bytes_from_vm,
+            bytes_to_vm: flow.bytes_to_vm,
+            ecn,
+            peer_has_evenkeel: has(intf::EK_FLOW_PEER),
+            is_elephant: has(intf::EK_FLOW_ELEPHANT),
+            probes: Probes { sent: flow.probes_sent, seen: flow.probes_seen, marked: flow.probes_marked },
+            window: Window {
+                set_by: match u32::from(flow.window_by) {
+                    intf::WINDOW_BY_RECEIVER => SetBy::Receiver,
+                    intf::WINDOW_BY_PROBOSCIS => SetBy::Proboscis,
+                    _ => SetBy::Unknown,
+                },
+                offered_bytes: flow.window_offered_bytes,
+                set_bytes: flow.window_set_bytes,
+                limited_acks: flow.windows_limited,
+                synack_bytes: flow.synack_window_bytes,
+            },
+            alpha_permille: alpha_permille(&flow.sender),
+            dctcp_limit_bytes: flow.sender.limit_bytes,
+            echo_owed_bytes: u32::try_from(flow.echo.owed_bytes).unwrap_or(0),
+        }
+    }
+
+    fn alpha(&self) -> String {
+        self.alpha_permille.map_or_else(|| "not known yet".to_owned(), |alpha| format!("{alpha} permille"))
+    }
+
+    /// All bytes, both ways.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_from_vm.saturating_add(self.bytes_to_vm)
+    }
+
+    /// In words: which mechanism set the window, and why; one sentence or two per line.
+    pub fn explain(&self, proboscis: &Proboscis) -> Vec<String> {
+        let mut lines = vec![self.explain_window(proboscis)];
+        lines.extend(self.explain_first_window(proboscis));
+        lines.push(self.explain_probes(proboscis));
+        lines.push(self.explain_ecn(proboscis));
+        if self.is_elephant {
+            lines.push(format!(
+                "The VM has sent more than elephant_bytes = {}: ProBoSCIS leaves this connection's window alone.",
+                proboscis.elephant_bytes
+            ));
+        }
+        if self.mode == Mode::Observe {
+            lines.push("The port's mode is observe: this is what would be done, and nothing was changed.".to_owned());
+        }
+        lines
+    }
+
+    fn explain_window(&self, proboscis: &Proboscis) -> String {
+        let Window { set_by, offered_bytes, set_bytes, limited_acks, .. } = self.window;
+        let acks = if limited_acks == 1 { "1 ACK was".to_owned() } else { format!("{limited_acks} ACKs were") };
+        match set_by {
+            SetBy::Receiver if self.mode == Mode::Off => {
+                "The window is the receiver's own: ProBoSCIS is off on this port.".to_owned()
+            }
+            SetBy::Receiver if limited_acks > 0 => format!(
+                "The window is the receiver's own, {offered_bytes} bytes; {acks} limited by ProBoSCIS earlier. alpha is {} now, k1_permille is {}.",
+                self.alpha(),
+                proboscis.k1_permille
+            ),
+            SetBy::Receiver => {
+                format!("The window is the receiver's own, {offered_bytes} bytes: no mechanism had reason to lower it.")
+            }
+            SetBy::Proboscis => format!(
+                "ProBoSCIS set the window to {set_bytes} bytes, the receiver offered {offered_bytes}: the share of bytes that came back \
+                 marked (alpha, smoothed) is {}, and k1_permille = {} is where DCTCP begins. {acks} limited.",
+                self.alpha(),
+                proboscis.k1_permille
+            ),
+            SetBy::Unknown => {
+                format!("A mechanism that this evenkeel does not know set the window to {set_bytes} bytes.")
+            }
+        }
+    }
+
+    /// Only the receiver's host sets the first window, by the probes that it saw.
+    fn explain_first_window(&self, proboscis: &Proboscis) -> Option<String> {
+        let Probes { seen, marked, .. } = self.probes;
+        if self.window.synack_bytes == 0 {
+            return (seen > 0).then(|| {
+                format!("{seen} probes came before the SYN, {marked} of them marked; the VM's own first window was not above what they allow.")
+            });
+        }
+        let marked_permille = u32::from(marked) * 1000 / u32::from(seen).max(1);
+        let why = if marked_permille > proboscis.k2_permille.get() {
+            format!("more than k2_permille = {} were marked, so it is one segment", proboscis.k2_permille)
+        } else {
+            format!(
+                "it follows the unmarked share of icwnd_segments = {}, or is one segment if fewer than k_percent = {} came",
+                proboscis.icwnd_segments, proboscis.k_percent
+            )
+        };
+        Some(format!(
+            "ProBoSCIS set the first window, in the SYN-ACK, to {} bytes: {seen} probes came, {marked} of them marked; {why}.",
+            self.window.synack_bytes
+        ))
+    }
+
+    fn explain_probes(&self, proboscis: &Proboscis) -> String {
+        if !self.opened_by_vm {
+            return match self.probes.seen {
+                0 => "No probes came before the SYN: the other host has no evenkeel, no key in common, or sent none."
+                    .to_owned(),
+                seen => format!("The other host sent {seen} probes that arrived."),
+            };
+        }
+        match (self.probes.sent, self.peer_has_evenkeel) {
+            (0, _) if proboscis.g_probes.get() == 0 => "No probes were sent: g_probes is 0.".to_owned(),
+            (0, _) => "No probes were sent: there is no key, the VM's budget was used up, or this peer never answers them (see \
+                       probes_refused and probes_spared in `evenkeel status`)."
+                .to_owned(),
+            (sent, true) => format!("{sent} probes went before the SYN; the other host has evenkeel and answered."),
+            (sent, false) => format!("{sent} probes went before the SYN; nobody answered them, so the other host has no evenkeel or no common key."),
+        }
+    }
+
+    fn explain_ecn(&self, proboscis: &Proboscis) -> String {
+        match self.ecn {
+            Ecn::Guests => "The guests agreed on ECN: marks and echoes are theirs, and pass untouched.".to_owned(),
+            Ecn::Hosts => {
+                "The guests have no ECN: the hosts mark their data as capable of it, echo the marks and hide both."
+                    .to_owned()
+            }
+            Ecn::None if !proboscis.ecn_for_guests => {
+                "No ECN: the guests did not agree on it, and ecn_for_guests is false.".to_owned()
+            }
+            Ecn::None => {
+                "No ECN: the guests did not agree on it, and the other host is not known to have evenkeel.".to_owned()
+            }
+        }
+    }
+}
+
+/// Alpha begins at 1 (RFC 8257): with that and no limit, nothing has been measured.
+fn alpha_permille(sender: &intf::proboscis_sender) -> Option<u32> {
+    let alpha = u64::from(sender.dctcp.alpha);
+    let is_measured = alpha < u64::from(dctcp::ONE) || sender.limit_bytes > 0;
+    is_measured.then_some((alpha * 1000 / u64::from(dctcp::ONE)) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> intf::ek_flow_key {
+        let address = |last| intf::ek_addr { bytes: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last] };
+        intf::ek_flow_key { local: address(1), remote: address(2), local_port: 4000, remote_port: 80, ifindex: 7 }
+    }
+
+    fn flow(entry: intf::ek_flow) -> (Flow, String) {
+        let proboscis = Proboscis { mode: Mode::Enforce, ..Proboscis::default() };
+        let flow = Flow::of(&key(), &entry, "vnet0", &proboscis, 5_000_000_000);
+        let words = flow.explain(&proboscis).join("\n");
+        (flow, words)
+    }
+
+    #[test]
+    fn connections_are_written_as_they_are_read() {
+        let tuple = Tuple::of(&key());
+        assert_eq!(tuple.to_string(), "10.0.0.1:4000-10.0.0.2:80");
+        assert_eq!("10.0.0.1:4000-10.0.0.2:80".parse(), Ok(tuple));
+        assert!(tuple.is_same(&"10.0.0.2:80-10.0.0.1:4000".parse().unwrap()));
+        assert_eq!("[fd00::1]:1-[fd00::2]:2".parse::<Tuple>().unwrap().to_string(), "[fd00::1]:1-[fd00::2]:2");
+        for bad in ["", "10.0.0.1:4000", "10.0.0.1-10.0.0.2:80", "a:1-b:2"] {
+            assert!(bad.parse::<Tuple>().unwrap_err().contains("10.0.0.1:4000-10.0.0.2:80"));
+        }
+    }
+
+    #[test]
+    fn an_untouched_window_is_the_receivers() {
+        let entry = intf::ek_flow { window_offered_bytes: 65_535, first_ns: 1_000_000_000, ..Default::default() };
+        let (flow, words) = flow(entry);
+        assert_eq!((flow.window.set_by, flow.age_ms), (SetBy::Receiver, 4000));
+        assert!(words.contains("receiver's own, 65535 bytes"), "{words}");
+        let entry = intf::ek_flow {
+            sender: intf::proboscis_sender {
+                dctcp: intf::dctcp { alpha: dctcp::ONE, ..Default::default() },
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        assert_eq!(Flow::of(&key(), &entry, "vnet0", &Proboscis::default(), 0).alpha_permille, None);
+    }
+
+    #[test]
+    fn a_limited_window_is_explained_by_alpha() {
+        let entry = intf::ek_flow {
+            window_by: intf::WINDOW_BY_PROBOSCIS as u16,
+            window_offered_bytes: 65_535,
+            window_set_bytes: 29_200,
+            windows_limited: 3,
+            flags: intf::EK_FLOW_VM_OPENED | intf::EK_FLOW_PEER,
+            probes_sent: 10,
+            sender: intf::proboscis_sender {
+                dctcp: intf::dctcp { alpha: dctcp::ONE / 4, ..Default::default() },
+                limit_bytes: 29_300,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let (flow, words) = flow(entry);
+        assert_eq!((flow.alpha_permille, flow.ecn), (Some(250), Ecn::Hosts));
+        assert!(words.contains("set the window to 29200 bytes, the receiver offered 65535: the share"), "{words}");
+        assert!(
+            words.contains("is 250 permille, and k1_permille = 62")
+                && words.contains("3 ACKs were limited")
+                && words.contains("10 probes went before the SYN"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn a_first_window_is_explained_by_probes() {
+        let entry =
+            intf::ek_flow { probes_seen: 10, probes_marked: 8, synack_window_bytes: 1448, ..Default::default() };
+        let (_, words) = flow(entry);
+        assert!(
+            words.contains("to 1448 bytes: 10 probes came, 8 of them marked; more than k2_permille = 500"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn observing_says_that_nothing_was_changed() {
+        let flow = Flow::of(&key(), &intf::ek_flow::default(), "vnet0", &Proboscis::default(), 0);
+        assert!(flow.explain(&Proboscis::default()).last().unwrap().contains("nothing was changed"));
+    }
+}

@@ -1,0 +1,138 @@
+//! What Prometheus reads.
+
+use std::collections::BTreeMap;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::control::proto::{Port, Status};
+use crate::datapath::COUNTERS;
+
+/// The agent's own counters, with what they count.
+pub const AGENT_COUNTERS: &[(&str, &str)] = &[
+    ("probes_resent", "Times that the probes of an unanswered SYN were sent again"),
+    ("syns_resent", "SYNs sent again on a VM's behalf"),
+    ("syns_given_up", "SYNs that nobody had answered after max_time_us"),
+    ("synacks_in_time", "Held SYN-ACKs let go because their probes were in"),
+    ("synacks_late", "Held SYN-ACKs let go although probes were missing"),
+    ("timers_refused", "SYNs that were not cared for because too many waited"),
+    ("sends_failed", "Packets that the kernel did not take when they were sent again or let go"),
+    ("events_unread", "Events of the datapath that could not be read"),
+    ("reloads", "Times that the configuration was read again"),
+    ("reloads_refused", "Times that it was refused, and the settings before it stayed"),
+    ("ports_seen", "Ports that appeared"),
+    ("ports_gone", "Ports that went"),
+    ("ports_failed", "Times that the datapath could not be put on a port"),
+    ("lists_taken", "Times that devices were listed, at the start and where events were lost"),
+];
+
+/// All metrics of one moment, as Prometheus wants them.
+///
+/// # Errors
+/// Only a formatter's, which a string does not have.
+pub fn text(status: Status) -> Result<String, std::fmt::Error> {
+    let mut registry = Registry::with_prefix("evenkeel_host");
+    registry.register_collector(Box::new(Snapshot(status)));
+    let mut out = String::new();
+    text::encode(&mut out, &registry)?;
+    Ok(out)
+}
+
+#[derive(Debug)]
+struct Snapshot(Status);
+
+/// One metric, a sample per port.
+struct PerPort<'a, F> {
+    status: &'a Status,
+    kind: MetricType,
+    value: F,
+}
+
+impl<F: Fn(&Port) -> Option<u64>> EncodeMetric for PerPort<'_, F> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for port in &self.status.ports {
+            let Some(value) = (self.value)(port) else { continue };
+            let labels = [("port", port.name.as_str())];
+            let family = encoder.encode_family(&labels)?;
+            match self.kind {
+                MetricType::Counter => ConstCounter::new(value).encode(family)?,
+                _ => ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(family)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        self.kind
+    }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let status = &self.0;
+        for (name, help) in COUNTERS {
+            let value = |port: &Port| port.counters.get(*name).copied();
+            let metric = PerPort { status, kind: MetricType::Counter, value };
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        }
+        let queue = PerPort { status, kind: MetricType::Gauge, value: |p: &Port| Some(u64::from(p.queue_segments)) };
+        queue.encode(encoder.encode_descriptor(
+            "port_queue_packets",
+            "Length of a port's queue",
+            None,
+            queue.metric_type(),
+        )?)?;
+        let attached =
+            PerPort { status, kind: MetricType::Gauge, value: |p: &Port| Some(u64::from(p.error.is_none())) };
+        attached.encode(encoder.encode_descriptor(
+            "port_attached",
+            "Whether the datapath is on the port (1) or could not be put there (0)",
+            None,
+            attached.metric_type(),
+        )?)?;
+        for (name, help) in AGENT_COUNTERS {
+            counter(&mut encoder, &format!("agent_{name}"), help, value(&status.agent, name))?;
+        }
+        gauge(&mut encoder, "connections", "Connections in the table", status.flows)?;
+        gauge(&mut encoder, "connections_max", "Connections that fit into the table", status.flows_room)?;
+        gauge(&mut encoder, "syns_pending", "SYNs without an answer that are cared for", status.syns_pending)?;
+        gauge(&mut encoder, "synacks_held_now", "SYN-ACKs that wait for late probes", status.synacks_held)?;
+        gauge(
+            &mut encoder,
+            "probe_keys",
+            "Keys that verify probes; 0 is none, and no probes",
+            u64::from(status.probe_keys),
+        )?;
+        gauge(
+            &mut encoder,
+            "config_refused",
+            "Whether the configuration was refused when it was last read again (1)",
+            u64::from(status.config_refused.is_some()),
+        )?;
+        let uptime = ConstGauge::new(i64::try_from(status.uptime_s).unwrap_or(i64::MAX));
+        uptime.encode(encoder.encode_descriptor(
+            "agent_uptime",
+            "Since the agent started; the datapath may be older",
+            Some(&Unit::Seconds),
+            uptime.metric_type(),
+        )?)
+    }
+}
+
+fn value(counters: &BTreeMap<String, u64>, name: &str) -> u64 {
+    counters.get(name).copied().unwrap_or(0)
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), std::fmt::Error> {
+    let metric = ConstCounter::new(value);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), std::fmt::Error> {
+    let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}

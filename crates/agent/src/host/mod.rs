@@ -1,0 +1,28 @@
+//! The host agent: it keeps the datapath on the ports of VMs, sends again what was lost, and tells what happens.
+//!
+//! [`run`] is the agent, [`stop`] undoes all it did, [`Client`] asks one that runs.
+
+mod config;
+mod control;
+mod core;
+mod error;
+mod flow;
+mod http;
+mod keys;
+mod links;
+mod lock;
+mod metrics;
+mod resend;
+mod state;
+mod supervisor;
+
+pub use config::{
+    Config, Control, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR, DEFAULT_SOCKET, EXAMPLE, Metrics, Mode, Pattern,
+    PortOverride, PortSettings, Proboscis, ProboscisOverride,
+};
+pub use control::client::Client;
+pub use control::proto::{Ask, ExplainedFlow, Port, RestoredQueue, Status, Stopped};
+pub use error::{ConfigError, HostError};
+pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
+pub use metrics::AGENT_COUNTERS;
+pub use supervisor::{Options, run, stop};

@@ -1,0 +1,427 @@
+//! The agent's life: start, take over, wait for what happens, end, and undo.
+
+use std::cell::RefCell;
+use std::future::pending;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use sd_notify::NotifyState;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, LocalSet};
+
+use super::config::{self, Config};
+use super::control::client::Client;
+use super::control::proto::{Ask, Response, RestoredQueue, Stopped};
+use super::control::server::{Listener, Service};
+use super::core::{Core, HEARTBEAT_ROOM, Loaded};
+use super::error::{ConfigError, HostError};
+use super::links::{Link, LinkEvent, LinkWatch, Links};
+use super::lock::Lock;
+use super::state::{HostState, QueueAction};
+use super::{http, keys, metrics};
+use crate::datapath::Datapath;
+
+/// How long `--stop` waits for an agent that has said it stops.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where the agent finds and keeps things.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The configuration file; without one the usual place, or defaults if there is nothing.
+    pub config: Option<PathBuf>,
+    /// The directory of lock and state.
+    pub run_dir: PathBuf,
+    /// The directory of pins, in a bpf file system.
+    pub pin_dir: PathBuf,
+}
+
+/// Runs the agent until it is told to end.
+///
+/// # Errors
+/// [`HostError`], with what to do next.
+pub fn run(options: &Options) -> Result<(), HostError> {
+    block_on(agent(options))
+}
+
+/// Removes everything that an agent has put on this host, ending it if it runs.
+///
+/// # Errors
+/// [`HostError`] if something could not be removed or put back: then it can be tried again.
+pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
+    let state = HostState::load(run_dir)?;
+    match Lock::take(run_dir) {
+        Ok(_lock) => block_on(async {
+            let links = Links::new()?;
+            let names = links.list().await?;
+            let name = |ifindex: &u32| names.iter().find(|l| l.ifindex == *ifindex).map(|l| l.name.clone());
+            let ports = Datapath::remove_pins(pin_dir)?.iter().filter_map(name).collect();
+            put_back(&links, ports, state, run_dir).await
+        }),
+        Err(running @ HostError::Running { .. }) => {
+            // Between its lock and its socket an agent cannot be asked.
+            let socket = state.socket.ok_or(running)?;
+            let stopped = Client::connect(&socket)?.stop()?;
+            let deadline = Instant::now() + STOP_PATIENCE;
+            loop {
+                match Lock::take(run_dir) {
+                    Err(HostError::Running { .. }) if Instant::now() < deadline => {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    outcome => return outcome.map(|_| stopped),
+                }
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = Result<T, HostError>>) -> Result<T, HostError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| HostError::io("cannot start the event loop", error))?;
+    LocalSet::new().block_on(&runtime, future)
+}
+
+fn load(options: &Options) -> Result<Loaded, ConfigError> {
+    let file = options.config.clone().unwrap_or_else(|| config::DEFAULT_FILE.into());
+    let is_absent = options.config.is_none() && !file.exists();
+    let config = if is_absent { Config::default() } else { Config::load(&file)? };
+    let keys = keys::load(&config.probe_key_file)?;
+    Ok(Loaded { file, config, keys })
+}
+
+/// Puts queues back, as far as nobody else has set them since, and forgets what was changed.
+async fn put_back(
+    links: &Links,
+    ports: Vec<String>,
+    mut state: HostState,
+    run_dir: &Path,
+) -> Result<Stopped, HostError> {
+    let mut stopped = Stopped { ports, ..Stopped::default() };
+    for link in links.list().await? {
+        match state.plan(&link, 0) {
+            QueueAction::Leave => {}
+            QueueAction::Theirs => stopped.left.push(link.name),
+            // Noted, and never done.
+            QueueAction::Set(segments) if segments == link.queue_segments => {}
+            QueueAction::Set(segments) => match links.set_queue(link.ifindex, segments).await {
+                Ok(()) => stopped.queues.push(RestoredQueue { port: link.name, segments }),
+                Err(error) if error.is_gone() => {}
+                // The state file still says what is to be put back.
+                Err(error) => return Err(error),
+            },
+        }
+    }
+    HostState::remove(run_dir)?;
+    Ok(stopped)
+}
+
+/// What of the agent listens, with the configuration that it listens by.
+struct Faces {
+    control: (config::Control, JoinHandle<()>),
+    metrics: (config::Metrics, Option<JoinHandle<()>>),
+}
+
+impl Drop for Faces {
+    fn drop(&mut self) {
+        self.control.1.abort();
+        if let Some(task) = &self.metrics.1 {
+            task.abort();
+        }
+    }
+}
+
+struct Desk {
+    core: Rc<RefCell<Core>>,
+    stop: mpsc::Sender<oneshot::Sender<Result<Stopped, HostError>>>,
+}
+
+impl Service for Desk {
+    async fn answer(&self, ask: Ask) -> Box<dyn Iterator<Item = Response>> {
+        let refused = |error: HostError| Response::Refused { why: format!("could not do it: {error}") };
+        let lines = match ask {
+            Ask::Status => match self.core.borrow().status() {
+                Ok(status) => vec![Response::Status(Box::new(status))],
+                Err(error) => vec![refused(error)],
+            },
+            Ask::Flows { tuple, limit } => {
+                self.core.borrow().flows(tuple, limit).unwrap_or_else(|error| vec![refused(error)])
+            }
+            Ask::Stop => {
+                let (reply, answer) = oneshot::channel();
+                let is_heard = self.stop.send(reply).await.is_ok();
+                vec![match answer.await {
+                    Ok(Ok(stopped)) if is_heard => Response::Stopped(stopped),
+                    Ok(Err(error)) => refused(error),
+                    _ => Response::Refused { why: "ended before it could".to_owned() },
+                }]
+            }
+        };
+        Box::new(lines.into_iter())
+    }
+}
+
+async fn agent(options: &Options) -> Result<(), HostError> {
+    let loaded = load(options)?;
+    let _lock = Lock::take(&options.run_dir)?;
+    let state = HostState::load(&options.run_dir)?;
+    // Signals first: one that comes during the start is not lost.
+    let mut hangup = listen(SignalKind::hangup())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let config = loaded.config.clone();
+    let control = Listener::bind(&config.control.socket, &config.control.group)?;
+    let metrics = bind_metrics(&config.metrics).await?;
+
+    let datapath = Datapath::open(&options.pin_dir)?;
+    if datapath.took_over() {
+        tracing::info!("took over a running datapath");
+    }
+    if loaded.keys.is_empty() {
+        tracing::warn!(file = %config.probe_key_file.display(), "no probe key: no probes are sent or believed");
+    }
+    let ring = readable(datapath.events_fd())?;
+    let core = Rc::new(RefCell::new(Core::new(loaded, datapath, state, &options.run_dir)));
+    core.borrow_mut().note_socket(control.path())?;
+    core.borrow_mut().heartbeat();
+
+    let watch = LinkWatch::new()?;
+    let links = Links::new()?;
+    relist(&core, &links).await?;
+
+    let (stop_sender, mut stop_requests) = mpsc::channel(1);
+    let mut faces = Faces {
+        control: (config.control.clone(), serve_control(control, &core, &stop_sender)),
+        metrics: (config.metrics.clone(), metrics.map(|listener| serve_metrics(listener, &core))),
+    };
+    let timer = Timer::new()?;
+    let mut heartbeat = tokio::time::interval(HEARTBEAT_ROOM / 3);
+    heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    notify(&[NotifyState::Ready]);
+    tracing::info!(config = %core.borrow().file().display(), "ready");
+
+    loop {
+        timer.set(core.borrow().due_in())?;
+        let acts = core.borrow().acts();
+        tokio::select! {
+            events = watch.next() => {
+                for event in events? {
+                    match event {
+                        LinkEvent::Seen(link) => seen(&core, &links, &link).await?,
+                        LinkEvent::Gone { ifindex } => core.borrow_mut().gone(ifindex)?,
+                        LinkEvent::Lost => relist(&core, &links).await?,
+                    }
+                }
+            }
+            ready = ring.readable() => {
+                let mut ready = ready.map_err(|error| HostError::io("cannot wait for the datapath's events", error))?;
+                core.borrow_mut().events();
+                ready.clear_ready();
+            }
+            () = timer.expired() => core.borrow_mut().expire(),
+            _ = heartbeat.tick(), if acts => core.borrow_mut().heartbeat(),
+            _ = hangup.recv() => reload(options, &core, &links, &mut faces, &stop_sender).await?,
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            Some(reply) = stop_requests.recv() => {
+                notify(&[NotifyState::Stopping]);
+                core.borrow_mut().farewell();
+                let dismantled = core.borrow_mut().dismantle();
+                let outcome = match dismantled {
+                    Ok((ports, state)) => put_back(&links, ports, state, &options.run_dir).await,
+                    Err(error) => Err(error),
+                };
+                let is_done = outcome.is_ok();
+                // Whoever asked may have gone; what was asked is done all the same.
+                let _ = reply.send(outcome);
+                if is_done {
+                    tracing::info!("everything is removed");
+                    // The answer is written by the task that took the question.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+    notify(&[NotifyState::Stopping]);
+    core.borrow_mut().farewell();
+    tracing::info!("ends; the datapath goes on without it (`evenkeel host --stop` removes it)");
+    Ok(())
+}
+
+async fn bind_metrics(config: &config::Metrics) -> Result<Option<TcpListener>, HostError> {
+    if config.enabled { http::bind(config.listen).await.map(Some) } else { Ok(None) }
+}
+
+fn serve_control(
+    listener: Listener,
+    core: &Rc<RefCell<Core>>,
+    stop: &mpsc::Sender<oneshot::Sender<Result<Stopped, HostError>>>,
+) -> JoinHandle<()> {
+    let desk = Rc::new(Desk { core: Rc::clone(core), stop: stop.clone() });
+    tokio::task::spawn_local(async move { listener.serve(desk).await })
+}
+
+fn serve_metrics(listener: TcpListener, core: &Rc<RefCell<Core>>) -> JoinHandle<()> {
+    let core = Rc::clone(core);
+    let text = move || {
+        let status = core.borrow().status()?;
+        metrics::text(status).map_err(|error| HostError::io("cannot write metrics", std::io::Error::other(error)))
+    };
+    tokio::task::spawn_local(http::serve(listener, Rc::new(text)))
+}
+
+/// A device is there or has changed; its queue follows.
+async fn seen(core: &Rc<RefCell<Core>>, links: &Links, link: &Link) -> Result<(), HostError> {
+    let action = core.borrow_mut().seen(link)?;
+    let QueueAction::Set(segments) = action else { return Ok(()) };
+    match links.set_queue(link.ifindex, segments).await {
+        Ok(()) => {
+            if link.queue_segments != segments {
+                tracing::info!(port = link.name, from = link.queue_segments, to = segments, "queue length set");
+            }
+            core.borrow_mut().queue_is_set(link.ifindex)?;
+        }
+        Err(error) if error.is_gone() => {}
+        Err(error) => tracing::error!(port = link.name, %error, "the queue length stays"),
+    }
+    Ok(())
+}
+
+async fn relist(core: &Rc<RefCell<Core>>, links: &Links) -> Result<(), HostError> {
+    let list = links.list().await?;
+    core.borrow_mut().listed(&list)?;
+    for link in &list {
+        seen(core, links, link).await?;
+    }
+    Ok(())
+}
+
+/// Reads the configuration again. One that cannot be used is reported, and the settings before it stay.
+async fn reload(
+    options: &Options,
+    core: &Rc<RefCell<Core>>,
+    links: &Links,
+    faces: &mut Faces,
+    stop: &mpsc::Sender<oneshot::Sender<Result<Stopped, HostError>>>,
+) -> Result<(), HostError> {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(_) => notify(&[NotifyState::Reloading]),
+    }
+    core.borrow_mut().count("reloads");
+    match prepare(options, faces).await {
+        Ok((loaded, control, metrics)) => {
+            let config = loaded.config.clone();
+            core.borrow_mut().adopt(loaded);
+            if let Some(listener) = control {
+                core.borrow_mut().note_socket(listener.path())?;
+                faces.control.1.abort();
+                faces.control = (config.control, serve_control(listener, core, stop));
+            }
+            if let Some(listener) = metrics {
+                if let Some(task) = faces.metrics.1.take() {
+                    task.abort();
+                }
+                faces.metrics = (config.metrics, listener.map(|listener| serve_metrics(listener, core)));
+            }
+            relist(core, links).await?;
+            tracing::info!("configuration read again");
+        }
+        Err(error) => {
+            tracing::error!("the configuration is refused, the settings before it stay: {error}");
+            let mut core = core.borrow_mut();
+            core.count("reloads_refused");
+            core.refuse(error.to_string());
+        }
+    }
+    notify(&[NotifyState::Ready]);
+    Ok(())
+}
+
+/// Everything that can fail about a new configuration, before any of it holds.
+async fn prepare(
+    options: &Options,
+    faces: &Faces,
+) -> Result<(Loaded, Option<Listener>, Option<Option<TcpListener>>), HostError> {
+    let loaded = load(options)?;
+    let config = &loaded.config;
+    let control = (config.control != faces.control.0)
+        .then(|| Listener::bind(&config.control.socket, &config.control.group))
+        .transpose()?;
+    let metrics = if config.metrics == faces.metrics.0 {
+        None
+    } else if config.metrics.enabled && faces.metrics.0.enabled && config.metrics.listen == faces.metrics.0.listen {
+        // Only what is checked when the file is read has changed; the socket is the same.
+        None
+    } else {
+        Some(bind_metrics(&config.metrics).await?)
+    };
+    Ok((loaded, control, metrics))
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, HostError> {
+    signal(kind).map_err(|error| HostError::io("cannot wait for signals", error))
+}
+
+/// Tells systemd, if it asked to be told.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(false, states) {
+        tracing::debug!(%error, "cannot notify systemd");
+    }
+}
+
+/// Waits for a descriptor to be readable.
+fn readable(fd: BorrowedFd<'_>) -> Result<AsyncFd<OwnedFd>, HostError> {
+    let wait = || -> std::io::Result<AsyncFd<OwnedFd>> {
+        let fd = fd.try_clone_to_owned()?;
+        // SAFETY: the descriptor is owned by what waits for it, and so open as long as that.
+        Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
+    };
+    wait().map_err(|error| HostError::io("cannot wait for events", error))
+}
+
+/// A timer in microseconds; the event loop's own counts milliseconds.
+struct Timer {
+    fd: TimerFd,
+    expired: AsyncFd<OwnedFd>,
+}
+
+impl Timer {
+    fn new() -> Result<Self, HostError> {
+        let fd = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)
+            .map_err(|errno| HostError::io("cannot make a timer", errno))?;
+        let expired = readable(fd.as_fd())?;
+        Ok(Self { fd, expired })
+    }
+
+    fn set(&self, delay: Option<Duration>) -> Result<(), HostError> {
+        let outcome = match delay {
+            // 0 would switch it off.
+            Some(delay) => self.fd.set(
+                Expiration::OneShot(TimeSpec::from_duration(delay.max(Duration::from_nanos(1)))),
+                TimerSetTimeFlags::empty(),
+            ),
+            None => self.fd.unset(),
+        };
+        outcome.map_err(|errno| HostError::io("cannot set a timer", errno))
+    }
+
+    async fn expired(&self) {
+        match self.expired.readable().await {
+            Ok(mut ready) => {
+                // The descriptor does not block; what it says is only that it expired.
+                let _ = nix::unistd::read(self.fd.as_fd().as_raw_fd(), &mut [0; 8]);
+                ready.clear_ready();
+            }
+            Err(_) => pending().await,
+        }
+    }
+}

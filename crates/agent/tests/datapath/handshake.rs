@@ -1,0 +1,211 @@
+//! Probes before a SYN, their reception, and the window of the SYN-ACK.
+
+use evenkeel_agent::datapath::intf;
+
+use crate::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, SYN, Segment, assert_sound, ecn, set_ecn};
+use crate::place::{A, B, DROP, NEXT, Place, REDIRECT, Tap, settings};
+
+pub fn syn() -> Segment {
+    Segment { options: LINUX_OPTIONS.to_vec(), ..Segment::new((A, 40000), (B, 80), SYN) }
+}
+
+pub fn synack() -> Segment {
+    let options = LINUX_OPTIONS.to_vec();
+    Segment { options, seq: 5000, ack: 1001, window: 65160, ..Segment::new((B, 80), (A, 40000), SYN | ACK) }
+}
+
+/// Sends a SYN from `pa` and gives the probes that it made.
+pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
+    let tap = Tap::new(place.pa);
+    let frame = syn.frame();
+    let outcome = place.from_vm(place.pa, &frame);
+    assert_eq!(outcome.verdict, REDIRECT);
+    assert!(outcome.frame == frame, "the SYN has changed");
+    assert_eq!(outcome.mark, intf::EK_MARK_PASS);
+    tap.tcp(10)
+}
+
+fn probes_are_sound(syn: &Segment) {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let probes = probes_of(&mut place, syn);
+    assert_eq!(probes.len(), 10);
+    for (i, probe) in probes.iter().enumerate() {
+        assert_sound(probe);
+        let l4 = syn.l4();
+        assert_eq!(probe.len(), l4 + 40);
+        assert_eq!(probe[l4 + 13], RST, "nothing answers a RST");
+        assert_eq!(probe[l4 + 4..l4 + 8], (syn.seq ^ 1 << 31).to_be_bytes());
+        let option = [254, 20, b'E', b'V', b'K', b'L', 0x11, 0, i as u8, 10, 0, 0];
+        assert_eq!(probe[l4 + 20..l4 + 32], option);
+        if syn.vlan.is_none() {
+            assert_eq!(ecn(probe), 2, "ECT(0)");
+        }
+    }
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_SENT), 10);
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_FAILED), 0);
+}
+
+#[test]
+fn probes_before_a_syn_ipv4() {
+    probes_are_sound(&syn());
+}
+
+#[test]
+fn probes_before_a_syn_ipv6() {
+    probes_are_sound(&Segment { options: LINUX_OPTIONS.to_vec(), ..Segment::new(("fd00::1", 1), ("fd00::2", 2), SYN) });
+}
+
+#[test]
+fn probes_before_a_syn_without_options() {
+    probes_are_sound(&Segment::new((A, 1), (B, 2), SYN));
+}
+
+#[test]
+fn probes_before_a_syn_with_all_the_options_there_is_room_for() {
+    let mut options = LINUX_OPTIONS.to_vec();
+    options.resize(40, 1);
+    probes_are_sound(&Segment { options, ..syn() });
+}
+
+#[test]
+fn probes_before_a_syn_in_a_vlan() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let tagged = Segment { vlan: Some(42), ..syn() };
+    // The kernel takes the tag out of the frame before a program sees it; a packet socket shows the rest.
+    let probes = probes_of(&mut place, &tagged);
+    assert_eq!(probes.len(), 10);
+}
+
+#[test]
+fn a_host_without_a_key_sends_no_probes_and_takes_none() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let probes = probes_of(&mut place, &syn());
+    let keyless = intf::ek_host { version: intf::EK_INTF_VERSION, ..Default::default() };
+    place.datapath.set_host(&keyless).unwrap();
+    assert_eq!(place.to_vm(place.pb, &probes[0]).verdict, NEXT);
+    let other = Segment { seq: 77, ..syn() }.frame();
+    assert_eq!(place.from_vm(place.pa, &other).verdict, NEXT);
+}
+
+#[test]
+fn a_flood_of_syns_gets_probes_within_its_budget() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut port = settings(intf::EK_MODE_ENFORCE);
+    // One probe in a quarter of an hour: no refill while this runs.
+    port.proboscis.budget_probes_per_s = 1;
+    port.proboscis.budget_burst_probes = 1000;
+    place.datapath.attach(place.pa, &port).unwrap();
+    for i in 0..2000u16 {
+        let outcome = place.from_vm(place.pa, &Segment { source: (A.parse().unwrap(), 1000 + i), ..syn() }.frame());
+        assert!([NEXT, REDIRECT].contains(&outcome.verdict));
+    }
+    let sent = place.count(place.pa, intf::EK_COUNT_PROBES_SENT) + place.count(place.pa, intf::EK_COUNT_PROBES_FAILED);
+    assert!((1000..1100).contains(&sent), "{sent}");
+    assert!(place.count(place.pa, intf::EK_COUNT_PROBES_REFUSED) >= 1890);
+    // Another VM's budget is its own.
+    let other = Segment { source: (B.parse().unwrap(), 5), destination: (A.parse().unwrap(), 6), ..syn() };
+    assert_eq!(place.from_vm(place.pb, &other.frame()).verdict, REDIRECT);
+}
+
+/// Lets `seen` probes of ten come to `pb`, `marked` of them with a mark, then a SYN and its SYN-ACK. The SYN-ACK's window.
+fn first_window(place: &mut Place, seen: usize, marked: usize) -> u16 {
+    let mut probes = probes_of(place, &syn());
+    for (i, probe) in probes.iter_mut().take(seen).enumerate() {
+        if i < marked {
+            set_ecn(probe, 3);
+        }
+        assert_eq!(place.to_vm(place.pb, probe).verdict, DROP);
+        assert_eq!(place.to_vm(place.pb, probe).verdict, DROP, "a copy is not for the VM either");
+    }
+    let frame = syn().frame();
+    assert_eq!(place.to_vm(place.pb, &frame).frame, frame);
+    let outcome = place.from_vm(place.pb, &synack().frame());
+    assert_sound(&outcome.frame);
+    u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])
+}
+
+#[test]
+fn the_first_window_follows_the_probes() {
+    // Timestamps leave 1448 bytes of an MSS of 1460.
+    let cases = [
+        (10, 0, 14480),
+        (10, 3, 7 * 1448),
+        (10, 5, 5 * 1448),
+        (10, 6, 1448),
+        (5, 0, 14480),
+        (4, 0, 1448),
+        (0, 0, 65160),
+    ];
+    for (seen, marked, window) in cases {
+        let window_is = std::thread::spawn(move || first_window(&mut Place::new(intf::EK_MODE_ENFORCE), seen, marked));
+        assert_eq!(window_is.join().unwrap(), window, "{seen} probes came, {marked} with a mark");
+    }
+}
+
+#[test]
+fn a_window_smaller_than_the_probes_allow_stays() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let probes = probes_of(&mut place, &syn());
+    for probe in &probes {
+        place.to_vm(place.pb, probe);
+    }
+    place.to_vm(place.pb, &syn().frame());
+    let small = Segment { window: 700, ..synack() }.frame();
+    assert_eq!(place.from_vm(place.pb, &small).frame, small);
+}
+
+#[test]
+fn forged_and_replayed_probes_change_nothing() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let probes = probes_of(&mut place, &syn());
+    for byte in 26..74 {
+        // Addresses, ports, sequence number and option; the acknowledgement, window and checksum say nothing.
+        if (42..54).contains(&byte) {
+            continue;
+        }
+        let mut forged = probes[0].clone();
+        forged[byte] ^= 1;
+        let outcome = place.to_vm(place.pb, &forged);
+        assert_eq!((outcome.verdict, outcome.frame), (NEXT, forged), "byte {byte}");
+    }
+    assert_eq!(place.count(place.pb, intf::EK_COUNT_PROBES_SEEN), 0);
+    // Probes of an old connection say nothing about one with another sequence number.
+    for probe in &probes {
+        assert_eq!(place.to_vm(place.pb, probe).verdict, DROP);
+    }
+    place.to_vm(place.pb, &Segment { seq: 9000, ..syn() }.frame());
+    let answer = Segment { ack: 9001, ..synack() }.frame();
+    let outcome = place.from_vm(place.pb, &answer);
+    assert_eq!((outcome.verdict, outcome.frame), (NEXT, answer));
+}
+
+#[test]
+fn observing_changes_no_packet_and_counts() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let probes = probes_of(&mut place, &syn());
+    place.datapath.attach(place.pa, &settings(intf::EK_MODE_OBSERVE)).unwrap();
+    place.datapath.attach(place.pb, &settings(intf::EK_MODE_OBSERVE)).unwrap();
+    for probe in &probes {
+        assert_eq!(place.to_vm(place.pb, probe).verdict, DROP, "nobody else has a use for it");
+    }
+    let again = Segment { seq: 3, ..syn() }.frame();
+    let outcome = place.from_vm(place.pa, &again);
+    assert_eq!((outcome.verdict, outcome.frame), (NEXT, again));
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_SENT), 20, "ten sent and ten that would have been");
+    place.to_vm(place.pb, &syn().frame());
+    let answer = synack().frame();
+    let outcome = place.from_vm(place.pb, &answer);
+    assert_eq!((outcome.verdict, outcome.frame), (NEXT, answer));
+    assert_eq!(place.count(place.pb, intf::EK_COUNT_SYNACKS_SCALED), 1);
+    assert_eq!(place.only_flow(place.pb).synack_window_bytes, 14480);
+}
+
+#[test]
+fn guests_that_agree_on_ecn_are_seen() {
+    let mut place = Place::new(intf::EK_MODE_OBSERVE);
+    place.from_vm(place.pa, &Segment { flags: SYN | ECE | CWR, ..syn() }.frame());
+    place.to_vm(place.pa, &Segment { flags: SYN | ACK | ECE, ..synack() }.frame());
+    let flow = place.only_flow(place.pa);
+    assert_ne!(flow.flags & intf::EK_FLOW_NATIVE_ECN, 0);
+    assert_eq!((flow.vm.wscale, flow.remote.wscale, flow.vm.mss), (7, 7, 1460));
+}

@@ -1,0 +1,9 @@
+//! The eBPF programs as the running kernel has them: single frames by BPF_PROG_TEST_RUN. Needs root and Linux 6.6.
+//!
+//! Each test runs in network and mount namespaces of its own, of which nothing is left.
+
+mod frames;
+mod handshake;
+mod marks;
+mod noise;
+mod place;

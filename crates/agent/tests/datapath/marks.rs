@@ -1,0 +1,170 @@
+//! ECN on behalf of guests that have none, and the window that follows from marks.
+
+use evenkeel_agent::datapath::{Outcome, intf};
+
+use crate::frames::{ACK, ECE, FIN, Segment, TIMESTAMPS, assert_sound, ecn, set_ecn};
+use crate::handshake::{probes_of, syn, synack};
+use crate::place::{A, B, DROP, NEXT, Place, REDIRECT, Tap, settings};
+
+const MSS: u32 = 1448;
+
+/// A connection from `pa` to `pb`, both hosts of which have evenkeel.
+fn connect(place: &mut Place) {
+    let probes = probes_of(place, &syn());
+    for probe in &probes {
+        assert_eq!(place.to_vm(place.pb, probe).verdict, DROP);
+    }
+    place.to_vm(place.pb, &syn().frame());
+    let tap = Tap::new(place.pb);
+    let answer = place.from_vm(place.pb, &synack().frame());
+    assert_eq!(answer.verdict, REDIRECT, "the SYN-ACK goes behind its report");
+    let report = tap.tcp(1).remove(0);
+    assert_sound(&report);
+    assert_eq!(place.to_vm(place.pa, &report).verdict, DROP);
+    assert_eq!(place.to_vm(place.pa, &answer.frame).verdict, NEXT);
+    for port in [place.pa, place.pb] {
+        assert_ne!(place.only_flow(port).flags & intf::EK_FLOW_PEER, 0);
+    }
+}
+
+fn data(offset: u32) -> Segment {
+    Segment {
+        seq: 1001 + offset,
+        ack: 5001,
+        options: TIMESTAMPS.to_vec(),
+        payload: MSS as usize,
+        ..Segment::new((A, 40000), (B, 80), ACK)
+    }
+}
+
+fn ack(bytes: u32, flags: u8) -> Segment {
+    Segment {
+        seq: 5001,
+        ack: 1001 + bytes,
+        window: 8000,
+        options: TIMESTAMPS.to_vec(),
+        ..Segment::new((B, 80), (A, 40000), ACK | flags)
+    }
+}
+
+fn window(outcome: &Outcome) -> u32 {
+    u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]]))
+}
+
+#[test]
+fn marks_are_hidden_echoed_and_hidden_again() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    let sent = place.from_vm(place.pa, &data(0).frame());
+    assert_eq!((sent.verdict, ecn(&sent.frame)), (NEXT, 2), "made ECN-capable");
+    assert_sound(&sent.frame);
+
+    let mut marked = sent.frame;
+    set_ecn(&mut marked, 3);
+    let seen = place.to_vm(place.pb, &marked);
+    assert_ne!(ecn(&seen.frame), 3, "the VM sees no mark");
+    assert_sound(&seen.frame);
+
+    let echo = place.from_vm(place.pb, &ack(MSS, 0).frame());
+    assert_eq!(echo.frame[47] & ECE, ECE);
+    assert_eq!(ecn(&echo.frame), 0, "a pure ACK is not ECN-capable");
+    assert_sound(&echo.frame);
+    let plain = place.from_vm(place.pb, &ack(MSS, 0).frame());
+    assert_eq!(plain.frame[47] & ECE, 0, "once for each mark");
+
+    let seen = place.to_vm(place.pa, &echo.frame);
+    assert_eq!(seen.frame[47], ACK, "the VM sees no echo");
+    assert_sound(&seen.frame);
+    assert!(window(&seen) < 8000);
+    for (port, counter) in [
+        (place.pa, intf::EK_COUNT_ECT_SET),
+        (place.pb, intf::EK_COUNT_CE_HIDDEN),
+        (place.pb, intf::EK_COUNT_ECE_SET),
+        (place.pa, intf::EK_COUNT_ECE_HIDDEN),
+        (place.pa, intf::EK_COUNT_WINDOWS_LIMITED),
+    ] {
+        assert_eq!(place.count(port, counter), 1, "{counter}");
+    }
+}
+
+#[test]
+fn a_mark_halves_the_first_window_and_growth_follows() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    for i in 0..10 {
+        place.from_vm(place.pa, &data(i * MSS).frame());
+    }
+    // The window of data ends with its first segment, and then with all that was on its way.
+    place.to_vm(place.pa, &ack(MSS, 0).frame());
+    let marked = place.to_vm(place.pa, &ack(10 * MSS, ECE).frame());
+    let flow = place.only_flow(place.pa);
+    let alpha = flow.sender.dctcp.alpha;
+    assert!((950..=1024).contains(&alpha), "{alpha}");
+    let expected = (10 * MSS - (10 * MSS * alpha >> 11)) >> 7;
+    assert!(window(&marked).abs_diff(expected) <= MSS >> 7, "{} {expected}", window(&marked));
+    assert_eq!(flow.window_set_bytes, window(&marked) << 7);
+    assert_eq!(flow.window_offered_bytes, 8000 << 7);
+    assert_eq!(u32::from(flow.window_by), intf::WINDOW_BY_PROBOSCIS);
+
+    for i in 10..14 {
+        place.from_vm(place.pa, &data(i * MSS).frame());
+    }
+    let before = flow.sender.limit_bytes;
+    place.to_vm(place.pa, &ack(14 * MSS, 0).frame());
+    place.from_vm(place.pa, &data(14 * MSS).frame());
+    place.to_vm(place.pa, &ack(15 * MSS, 0).frame());
+    assert!(place.only_flow(place.pa).sender.limit_bytes > before, "a window without marks");
+}
+
+#[test]
+fn elephants_are_left_alone() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut port = settings(intf::EK_MODE_ENFORCE);
+    port.proboscis.elephant_bytes = 2 * u64::from(MSS);
+    place.datapath.attach(place.pa, &port).unwrap();
+    connect(&mut place);
+    for i in 0..2 {
+        assert_eq!(ecn(&place.from_vm(place.pa, &data(i * MSS).frame()).frame), 2);
+    }
+    let large = data(2 * MSS).frame();
+    assert_eq!(place.from_vm(place.pa, &large).frame, large, "no longer ECN-capable");
+    let seen = place.to_vm(place.pa, &ack(3 * MSS, ECE).frame());
+    assert_eq!(window(&seen), 8000);
+}
+
+#[test]
+fn without_evenkeel_at_the_other_end_nothing_is_changed() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    probes_of(&mut place, &syn());
+    for frame in [synack().frame(), ack(0, ECE).frame(), ack(MSS, ECE).frame()] {
+        let seen = place.to_vm(place.pa, &frame);
+        assert_eq!((seen.verdict, seen.frame), (NEXT, frame));
+    }
+    let mut marked = Segment { payload: 100, ..ack(0, 0) }.frame();
+    set_ecn(&mut marked, 3);
+    assert_eq!(place.to_vm(place.pa, &marked).frame, marked);
+    let frame = data(0).frame();
+    assert_eq!(place.from_vm(place.pa, &frame).frame, frame);
+}
+
+#[test]
+fn ports_that_are_off_or_unknown_are_passed_over() {
+    let mut place = Place::new(intf::EK_MODE_OFF);
+    let frame = syn().frame();
+    for (port, name) in [(place.pa, "from_vm"), (place.pa, "to_vm"), (1, "from_vm"), (1, "to_vm")] {
+        let outcome = place.datapath.trial(name, port, 0, &frame, 1).unwrap();
+        assert_eq!((outcome.verdict, outcome.frame), (NEXT, frame.clone()));
+    }
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_PACKETS_FROM_VM), 0);
+}
+
+#[test]
+fn a_closed_flow_leaves_the_table() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    place.from_vm(place.pa, &Segment { flags: ACK | FIN, payload: 0, ..data(0) }.frame());
+    place.to_vm(place.pa, &Segment { flags: ACK | FIN, ack: 1002, ..ack(0, 0) }.frame());
+    assert_ne!(place.only_flow(place.pa).flags & intf::EK_FLOW_REMOTE_FIN, 0);
+    place.from_vm(place.pa, &Segment { ack: 5002, seq: 1002, payload: 0, ..data(0) }.frame());
+    assert!(place.datapath.flows().unwrap().iter().all(|(key, _)| key.ifindex != place.pa));
+}

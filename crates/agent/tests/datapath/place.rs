@@ -1,0 +1,142 @@
+//! Two ports in a network namespace of the test's own, and what comes out of them.
+
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::Command;
+
+use evenkeel_agent::datapath::{Datapath, Outcome, intf};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, bind, recv, setsockopt, socket,
+    sockopt,
+};
+
+pub const NEXT: i32 = -1;
+pub const DROP: i32 = 2;
+pub const REDIRECT: i32 = 7;
+pub const A: &str = "10.0.0.1";
+pub const B: &str = "10.0.0.2";
+pub const KEY: intf::siphash_key = intf::siphash_key { k0: 0x0706_0504_0302_0100, k1: 0x0f0e_0d0c_0b0a_0908 };
+
+pub fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is installed");
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Takes this thread into namespaces of its own, with a bpf file system.
+pub fn leave(directory: &Path) {
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).expect("this test needs root");
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+    mount(Some("bpf"), directory, Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
+    ip("link set lo up");
+}
+
+pub fn index(name: &str) -> u32 {
+    nix::net::if_::if_nametoindex(name).unwrap()
+}
+
+pub fn settings(mode: u32) -> intf::ek_port {
+    intf::ek_port {
+        mode,
+        ecn_for_guests: 1,
+        proboscis: intf::proboscis_settings {
+            probes: 10,
+            k1_permille: 50,
+            k2_permille: 500,
+            k_percent: 50,
+            b1_us: 4000,
+            b2_us: 40_000,
+            b3_us: 1000,
+            max_time_us: 200_000,
+            icwnd_segments: 10,
+            budget_probes_per_s: 10_000,
+            budget_burst_probes: 2000,
+            ..Default::default()
+        },
+        ..Default::default()
+    }
+}
+
+/// Ports `pa` and `pb`; what the programs send into `pa` and `pb` is seen there.
+pub struct Place {
+    pub datapath: Datapath,
+    pub pa: u32,
+    pub pb: u32,
+    _directory: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new(mode: u32) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        leave(directory.path());
+        for port in ["pa", "pb"] {
+            ip(&format!("link add {port} type veth peer name vm-{port}"));
+            ip(&format!("link set {port} up"));
+            ip(&format!("link set vm-{port} up"));
+        }
+        let mut datapath = Datapath::open(&directory.path().join("evenkeel")).unwrap();
+        let (pa, pb) = (index("pa"), index("pb"));
+        datapath.attach(pa, &settings(mode)).unwrap();
+        datapath.attach(pb, &settings(mode)).unwrap();
+        let mut host = intf::ek_host { version: intf::EK_INTF_VERSION, keys: 1, ..Default::default() };
+        host.key[0] = KEY;
+        datapath.set_host(&host).unwrap();
+        Self { datapath, pa, pb, _directory: directory }
+    }
+
+    pub fn from_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
+        self.datapath.trial("from_vm", port, 0, frame, 1).unwrap()
+    }
+
+    pub fn to_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
+        self.datapath.trial("to_vm", port, 0, frame, 1).unwrap()
+    }
+
+    pub fn count(&self, port: u32, which: u32) -> u64 {
+        self.datapath.counters(port).unwrap().value[which as usize]
+    }
+
+    pub fn only_flow(&self, port: u32) -> intf::ek_flow {
+        let flows: Vec<_> = self.datapath.flows().unwrap().into_iter().filter(|(k, _)| k.ifindex == port).collect();
+        assert_eq!(flows.len(), 1);
+        flows[0].1
+    }
+}
+
+/// Sees what enters a device.
+pub struct Tap(std::os::fd::OwnedFd);
+
+impl Tap {
+    pub fn new(device: u32) -> Self {
+        let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), SockProtocol::EthAll).unwrap();
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = device as i32;
+        // SAFETY: the address is a whole sockaddr_ll.
+        let address = unsafe {
+            LinkAddr::from_raw(
+                std::ptr::from_ref(&address).cast(),
+                Some(std::mem::size_of::<libc::sockaddr_ll>() as u32),
+            )
+        };
+        bind(socket.as_raw_fd(), &address.unwrap()).unwrap();
+        setsockopt(&socket, sockopt::ReceiveTimeout, &nix::sys::time::TimeVal::new(1, 0)).unwrap();
+        Self(socket)
+    }
+
+    /// TCP segments that were seen, up to so many; fewer if no more come within a second.
+    pub fn tcp(&self, most: usize) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        let mut buffer = [0; 2048];
+        while frames.len() < most {
+            let Ok(length) = recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()) else { break };
+            let frame = &buffer[..length];
+            if matches!(evenkeel_algo::packet::parse(frame), evenkeel_algo::packet::Kind::Tcp(..)) {
+                frames.push(frame.to_vec());
+            }
+        }
+        frames
+    }
+}

@@ -1,0 +1,76 @@
+//! ProBoSCIS: when an unanswered SYN's probes, and the SYN, are sent again.
+
+use crate::sys;
+
+/// What the timers of a SYN need of the settings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// g: probes before a SYN.
+    pub probes: u32,
+    /// b1: probes are sent again after.
+    pub b1_us: u32,
+    /// b2: the SYN is sent again after.
+    pub b2_us: u32,
+    /// b3: a SYN-ACK waits no longer for late probes.
+    pub b3_us: u32,
+    /// Nothing is sent again after.
+    pub max_time_us: u32,
+}
+
+impl Settings {
+    fn sys(&self) -> sys::proboscis_settings {
+        sys::proboscis_settings {
+            probes: self.probes,
+            b1_us: self.b1_us,
+            b2_us: self.b2_us,
+            b3_us: self.b3_us,
+            max_time_us: self.max_time_us,
+            ..Default::default()
+        }
+    }
+}
+
+/// A SYN that waits for its SYN-ACK.
+#[derive(Debug, Clone)]
+pub struct Pending(sys::proboscis_pending);
+
+/// What to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resend {
+    /// Nothing yet.
+    Wait,
+    /// Send so many probes.
+    Probes(u32),
+    /// Send so many probes, then the SYN.
+    Both(u32),
+    /// Nothing any more.
+    GiveUp,
+}
+
+impl Pending {
+    /// The SYN was just sent, with its probes.
+    pub fn new(now_us: u64) -> Self {
+        let mut state = sys::proboscis_pending::default();
+        // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
+        unsafe { sys::proboscis_pending_init(&mut state, now_us) }
+        Self(state)
+    }
+
+    /// The timer of Algorithm 1, lines 22 to 37.
+    pub fn expire(&mut self, settings: &Settings, now_us: u64) -> Resend {
+        let mut probes = 0;
+        // SAFETY: as in `new`.
+        match unsafe { sys::proboscis_expire(&mut self.0, &settings.sys(), now_us, &mut probes) } {
+            sys::proboscis_resend_PROBOSCIS_RESEND_PROBES => Resend::Probes(probes),
+            sys::proboscis_resend_PROBOSCIS_RESEND_BOTH => Resend::Both(probes),
+            sys::proboscis_resend_PROBOSCIS_GIVE_UP => Resend::GiveUp,
+            _ => Resend::Wait,
+        }
+    }
+
+    /// When [`expire`](Self::expire) is to be called next.
+    pub fn due_us(&self, settings: &Settings) -> u64 {
+        // SAFETY: as in `new`.
+        unsafe { sys::proboscis_due_us(&self.0, &settings.sys()) }
+    }
+}

@@ -1,0 +1,52 @@
+//! `evenkeel host`.
+
+use std::path::Path;
+
+use evenkeel_agent::host::{self, Config, Options, Stopped};
+use serde_json::json;
+
+use crate::cli::Host;
+use crate::error::CliError;
+use crate::output;
+
+/// Runs the agent, or stops one.
+pub fn run(arguments: Host) -> Result<(), CliError> {
+    if arguments.print_config {
+        return output::print(host::EXAMPLE);
+    }
+    if arguments.check {
+        return check(arguments.config.as_deref(), arguments.json);
+    }
+    if arguments.stop {
+        let stopped = host::stop(&arguments.run_dir, &arguments.pin_dir)?;
+        return if arguments.json { output::print_json(&stopped) } else { output::print(&said(&stopped)) };
+    }
+    let options = Options { config: arguments.config, run_dir: arguments.run_dir, pin_dir: arguments.pin_dir };
+    Ok(host::run(&options)?)
+}
+
+fn check(file: Option<&Path>, json: bool) -> Result<(), CliError> {
+    let file = file.unwrap_or(Path::new(host::DEFAULT_FILE));
+    Config::load(file).map_err(host::HostError::from)?;
+    if json {
+        return output::print_json(&json!({ "file": file, "valid": true }));
+    }
+    output::print(&format!("{}: valid\n", file.display()))
+}
+
+fn said(stopped: &Stopped) -> String {
+    if *stopped == Stopped::default() {
+        return "nothing was there to remove\n".to_owned();
+    }
+    let mut text = match stopped.ports.len() {
+        0 => "no port had the programs on it\n".to_owned(),
+        _ => format!("removed from {}\n", stopped.ports.join(", ")),
+    };
+    for queue in &stopped.queues {
+        text.push_str(&format!("queue of {} is {} packets long again\n", queue.port, queue.segments));
+    }
+    for port in &stopped.left {
+        text.push_str(&format!("queue of {port} stays: somebody else has set it since\n"));
+    }
+    text
+}

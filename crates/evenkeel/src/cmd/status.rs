@@ -1,0 +1,95 @@
+//! `evenkeel status`.
+
+use std::fmt::Write as _;
+
+use evenkeel_agent::datapath::COUNTERS;
+use evenkeel_agent::host::{AGENT_COUNTERS, Client, Status};
+
+use crate::cli;
+use crate::error::CliError;
+use crate::output;
+
+/// Asks the agent.
+pub fn run(arguments: &cli::Status) -> Result<(), CliError> {
+    let status = Client::connect(&arguments.agent.socket)?.status()?;
+    if arguments.agent.json { output::print_json(&status) } else { output::print(&text(&status)) }
+}
+
+fn text(status: &Status) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(&mut text, status);
+    text
+}
+
+fn write(text: &mut String, status: &Status) -> std::fmt::Result {
+    let began = if status.took_over { "took over a running datapath" } else { "loaded the datapath" };
+    writeln!(
+        text,
+        "evenkeel host {}, process {}, up {}; {began}",
+        status.version,
+        status.pid,
+        uptime(status.uptime_s)
+    )?;
+    match &status.config_refused {
+        None => writeln!(text, "configuration {}", status.config.display())?,
+        Some(why) => writeln!(text, "configuration REFUSED, the settings before it hold: {why}")?,
+    }
+    if status.probe_keys == 0 {
+        writeln!(text, "no probe key: no probes are sent or believed")?;
+    }
+    writeln!(
+        text,
+        "connections {} of {}, SYNs without an answer {}, SYN-ACKs held {}",
+        status.flows, status.flows_room, status.syns_pending, status.synacks_held
+    )?;
+    writeln!(text, "\n{:<16} {:>7}  {:<8} {:>14}  state", "port", "ifindex", "mode", "queue")?;
+    for port in &status.ports {
+        let queue = match port.queue_before_segments {
+            Some(before) => format!("{} (was {before})", port.queue_segments),
+            None => port.queue_segments.to_string(),
+        };
+        let state = port.error.as_deref().unwrap_or("ok");
+        writeln!(text, "{:<16} {:>7}  {:<8} {queue:>14}  {state}", port.name, port.ifindex, port.mode)?;
+    }
+    if status.ports.is_empty() {
+        writeln!(text, "(none; `ports` of the configuration has the patterns)")?;
+    }
+    writeln!(text, "\ncounters of the datapath, all ports together")?;
+    counters(text, COUNTERS, &status.counters)?;
+    writeln!(text, "\ncounters of the agent")?;
+    counters(text, AGENT_COUNTERS, &status.agent)
+}
+
+fn counters(
+    text: &mut String,
+    known: &[(&str, &str)],
+    values: &std::collections::BTreeMap<String, u64>,
+) -> std::fmt::Result {
+    for (name, help) in known {
+        let value = values.get(*name).map_or("-".to_owned(), u64::to_string);
+        writeln!(text, "  {name:<18} {value:>14}  {help}")?;
+    }
+    Ok(())
+}
+
+/// Seconds in words.
+pub fn uptime(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, _, _) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!([3, 90, 7300, 200_000].map(uptime), ["3 s", "1 min", "2 h 1 min", "2 d 7 h"]);
+    }
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * How a handshake becomes a flow, and how a flow ends.
+ *
+ * A SYN enters only the table of handshakes and a valid probe only that of
+ * trains, so that a flood of either evicts no established flow.
+ */
+#ifndef EVENKEEL_HOST_FLOW_H
+#define EVENKEEL_HOST_FLOW_H
+
+#include "context.h"
+
+/* Global, as head_parse() is. */
+__weak __noinline int head_options(const struct packet_head *h, const struct packet *p,
+				   struct packet_options *o)
+{
+	return h && p && o ? packet_parse_options(h, p, o) : false;
+}
+
+static __always_inline void end_read(struct ek_end *end, const struct packet_options *o)
+{
+	end->mss = o->mss;
+	end->wscale = o->wscale == EK_WSCALE_NONE ? EK_WSCALE_NONE : window_scale(o->wscale);
+	end->has_timestamps = o->has_timestamps;
+}
+
+/* Scale of the windows that @receiver sends, once both have said so. */
+static __always_inline u8 flow_scale(const struct ek_flow *f, const struct ek_end *receiver)
+{
+	if (f->vm.wscale == EK_WSCALE_NONE || f->remote.wscale == EK_WSCALE_NONE)
+		return 0;
+	return receiver->wscale;
+}
+
+/* Bytes of data in a full segment of the flow. */
+static __always_inline u32 flow_segment_bytes(const struct ek_flow *f)
+{
+	u32 mss = f->vm.mss;
+
+	if (!mss || (f->remote.mss && f->remote.mss < mss))
+		mss = f->remote.mss;
+	return window_segment_bytes(mss, f->vm.has_timestamps && f->remote.has_timestamps);
+}
+
+/* A SYN: @h is what was known of it, or new. */
+static __always_inline void handshake_start(struct ek_handshake *h, const struct context *c,
+					    const struct packet_options *o, bool from_vm)
+{
+	__builtin_memset(h, 0, sizeof(*h));
+	h->syn_ns = c->now_ns;
+	h->iss = c->packet->seq;
+	end_read(&h->opener, o);
+	h->from_vm = from_vm;
+	h->asks_ecn = (c->packet->flags & (PACKET_ECE | PACKET_CWR)) ==
+		      (PACKET_ECE | PACKET_CWR);
+}
+
+/*
+ * A SYN-ACK that answers a SYN makes a flow, and a SYN-ACK that comes again
+ * finds it.
+ *
+ * Return: NULL if neither SYN nor flow is known.
+ */
+static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_vm)
+{
+	u32 iss = c->packet->ack - 1;
+	struct packet_options o;
+	struct ek_handshake *h;
+	struct ek_flow *known;
+	struct ek_flow f = {};
+
+	known = bpf_map_lookup_elem(&flows, c->key);
+	if (known && known->iss == iss)
+		return known;
+	h = bpf_map_lookup_elem(&handshakes, c->key);
+	if (!h || h->iss != iss || !!h->from_vm == synack_from_vm)
+		return NULL;
+	if (!head_options(c->head, c->packet, &o))
+		return NULL;
+	f.first_ns = h->syn_ns;
+	f.last_ns = c->now_ns;
+	f.iss = iss;
+	f.probes_sent = h->probes_sent;
+	if (h->asks_ecn && (c->packet->flags & (PACKET_ECE | PACKET_CWR)) == PACKET_ECE)
+		f.flags |= EK_FLOW_NATIVE_ECN;
+	if (synack_from_vm) {
+		end_read(&f.vm, &o);
+		f.remote = h->opener;
+		proboscis_sender_init(&f.sender, c->packet->seq + 1);
+		proboscis_echo_init(&f.echo, c->packet->ack);
+	} else {
+		f.flags |= EK_FLOW_VM_OPENED;
+		if (h->reported)
+			f.flags |= EK_FLOW_PEER;
+		f.vm = h->opener;
+		end_read(&f.remote, &o);
+		proboscis_sender_init(&f.sender, c->packet->ack);
+		proboscis_echo_init(&f.echo, c->packet->seq + 1);
+	}
+	if (bpf_map_update_elem(&flows, c->key, &f, BPF_ANY)) {
+		count(c->count, EK_COUNT_MAP_FULL, 1);
+		return NULL;
+	}
+	count(c->count, EK_COUNT_FLOWS, 1);
+	bpf_map_delete_elem(&handshakes, c->key);
+	return bpf_map_lookup_elem(&flows, c->key);
+}
+
+/* Ends a flow when both ends have closed it, or one has given it up. */
+static __always_inline void flow_close(struct context *c, struct ek_flow *f, bool from_vm)
+{
+	const struct packet *p = c->packet;
+	u32 both = EK_FLOW_VM_FIN | EK_FLOW_REMOTE_FIN;
+
+	if (p->flags & PACKET_RST) {
+		/* One from the network may be forged: only what the VM could take counts. */
+		if (from_vm || p->seq - f->echo.acked < (1u << 30))
+			bpf_map_delete_elem(&flows, c->key);
+		return;
+	}
+	if ((f->flags & both) == both && !p->payload_bytes && !(p->flags & PACKET_FIN)) {
+		bpf_map_delete_elem(&flows, c->key);
+		return;
+	}
+	if (p->flags & PACKET_FIN)
+		f->flags |= from_vm ? EK_FLOW_VM_FIN : EK_FLOW_REMOTE_FIN;
+}
+
+#endif /* EVENKEEL_HOST_FLOW_H */

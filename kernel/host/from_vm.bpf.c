@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * VM -> network: at the ingress of a VM's port.
+ *
+ * Sends probes before a SYN, sets the window of a SYN-ACK by the probes that
+ * came, makes the VM's data ECN-capable and echoes marks in its ACKs.
+ *
+ * What it sends goes into the port a second time, by way of the CPU's backlog
+ * queue. The packet at hand is then sent after it in the same way, or it would
+ * overtake; its mark tells that it has been here.
+ */
+#include "flow.h"
+#include "probe.h"
+
+static __always_inline int send_behind(struct __sk_buff *skb)
+{
+	skb->mark = EK_MARK_PASS;
+	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/* May the VM's host send so many probes now? Several CPUs may ask at once. */
+static __always_inline bool budget_take(struct context *c, u32 probes)
+{
+	const struct proboscis_settings *set = &c->port->proboscis;
+	u64 *budget = &c->port->budget_ns;
+	u64 was = *budget;
+	u64 next;
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		u64 seen;
+
+		next = proboscis_budget(set, was, c->now_ns, probes);
+		if (!next)
+			return false;
+		seen = __sync_val_compare_and_swap(budget, was, next);
+		if (seen == was)
+			return true;
+		was = seen;
+	}
+	return false;
+}
+
+/* How many probes to send before a SYN, and why none. */
+static __always_inline u32 probes_for(struct context *c)
+{
+	u32 probes = c->port->proboscis.probes;
+	struct ek_peer *peer;
+
+	if (!probes || probes > PROBOSCIS_MAX_PROBES)
+		return 0;
+	peer = bpf_map_lookup_elem(&peers, &c->key->remote);
+	if (peer && !proboscis_peer_probe(&peer->state)) {
+		count(c->count, EK_COUNT_PROBES_SPARED, 1);
+		return 0;
+	}
+	if (!budget_take(c, probes)) {
+		count(c->count, EK_COUNT_PROBES_REFUSED, 1);
+		return 0;
+	}
+	return probes;
+}
+
+static __always_inline bool agent_is_there(const struct ek_host *h, u64 now_ns)
+{
+	return h->agent_until_ns > now_ns;
+}
+
+/*
+ * Hands a copy of the packet to user space.
+ *
+ * Return: false if it cannot, or is not there.
+ */
+static __noinline bool event_send(struct __sk_buff *skb, struct context *c,
+				  enum ek_event_type type)
+{
+	struct ek_host *h = this_host();
+	u32 bytes = c->head->valid;
+	struct ek_event *e;
+
+	if (!h || !agent_is_there(h, c->now_ns) || bytes != c->head->frame_bytes ||
+	    c->packet->payload_bytes)
+		return false;
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		count(c->count, EK_COUNT_EVENTS_LOST, 1);
+		return false;
+	}
+	e->type = type;
+	e->frame_bytes = bytes;
+	e->now_ns = c->now_ns;
+	e->flow = *c->key;
+	e->iss = type == EK_EVENT_SYN_PROBED ? c->packet->seq : c->packet->ack - 1;
+	e->vlan_tci = skb->vlan_present ? (u16)skb->vlan_tci : 0;
+	e->vlan_proto = skb->vlan_present ? bpf_ntohs((u16)skb->vlan_proto) : 0;
+	__builtin_memcpy(e->frame, c->head->bytes, sizeof(e->frame));
+	bpf_ringbuf_submit(e, 0);
+	return true;
+}
+
+/* Is it known that the peer's host has evenkeel? Only then is sending again worth while. */
+static __always_inline bool peer_is_known(struct context *c)
+{
+	struct ek_peer *peer = bpf_map_lookup_elem(&peers, &c->key->remote);
+
+	return peer && peer->report_ns && !peer->state.unanswered;
+}
+
+static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
+{
+	struct ek_handshake *known = bpf_map_lookup_elem(&handshakes, c->key);
+	struct ek_host *host_settings = this_host();
+	struct packet_options options;
+	struct ek_handshake fresh;
+	struct order o = {};
+	u32 probes = 0;
+	u32 sent = 0;
+
+	count(c->count, EK_COUNT_SYNS_FROM_VM, 1);
+	if (!head_options(c->head, c->packet, &options)) {
+		count(c->count, EK_COUNT_UNPARSABLE, 1);
+		return TCX_NEXT;
+	}
+	if (!known || known->iss != c->packet->seq || !known->from_vm) {
+		handshake_start(&fresh, c, &options, true);
+		if (bpf_map_update_elem(&handshakes, c->key, &fresh, BPF_ANY)) {
+			count(c->count, EK_COUNT_MAP_FULL, 1);
+			return TCX_NEXT;
+		}
+		known = bpf_map_lookup_elem(&handshakes, c->key);
+		if (!known)
+			return TCX_NEXT;
+	}
+	if (host_settings)
+		probes = probes_for(c);
+	known->syns++;
+	if (!probes)
+		return TCX_NEXT;
+	if (!enforces(c)) {
+		count(c->count, EK_COUNT_PROBES_SENT, probes);
+		return TCX_NEXT;
+	}
+	o.iss = c->packet->seq;
+	o.type = PROBOSCIS_PROBE;
+	o.train = known->trains;
+	o.packets = (u8)probes;
+	o.total = (u8)probes;
+	o.ecn = PACKET_ECT_0;
+	switch (probe_send(skb, c, &o, host_settings, &sent)) {
+	case PROBE_UNTOUCHED:
+		return TCX_NEXT;
+	case PROBE_SPOILT:
+		return TCX_DROP;
+	case PROBE_SENT:
+		break;
+	}
+	known->trains++;
+	known->probes_sent += (u16)sent;
+	count(c->count, EK_COUNT_PROBES_SENT, sent);
+	if (peer_is_known(c))
+		event_send(skb, c, EK_EVENT_SYN_PROBED);
+	return send_behind(skb);
+}
+
+/* Limits the window of a SYN-ACK by what came of the probes. */
+static __always_inline void synack_window(struct __sk_buff *skb, struct context *c,
+					  struct ek_flow *f,
+					  const struct proboscis_train *train)
+{
+	struct window_limits limits = {};
+	u32 mss = flow_segment_bytes(f);
+	enum proboscis_verdict verdict;
+	u16 field;
+
+	f->probes_seen = train->seen;
+	f->probes_marked = train->marked;
+	verdict = proboscis_first_window(train, &c->port->proboscis, mss,
+					 &limits.bytes[WINDOW_BY_PROBOSCIS]);
+	if (window_arbitrate(&limits, c->packet->window, 0, mss, &field) == WINDOW_BY_RECEIVER)
+		return;
+	f->synack_window_bytes = field;
+	count(c->count,
+	      verdict == PROBOSCIS_SCALED ? EK_COUNT_SYNACKS_SCALED : EK_COUNT_SYNACKS_ONE_MSS,
+	      1);
+	if (enforces(c) && !skb_set_window(skb, c->packet, field))
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+}
+
+static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context *c,
+					  bool was_held)
+{
+	struct ek_train_key key = { .iss = c->packet->ack - 1 };
+	const struct proboscis_settings *set = &c->port->proboscis;
+	struct ek_host *host_settings = this_host();
+	struct proboscis_train train;
+	struct ek_train *known;
+	struct order o = {};
+	struct ek_flow *f;
+	u32 sent = 0;
+
+	if (!was_held)
+		count(c->count, EK_COUNT_SYNACKS_FROM_VM, 1);
+	f = flow_open(c, true);
+	if (!f) {
+		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
+		return TCX_NEXT;
+	}
+	key.flow = *c->key;
+	known = bpf_map_lookup_elem(&trains, &key);
+	if (!known || !host_settings)
+		return TCX_NEXT;
+	f->flags |= EK_FLOW_PEER;
+	train = known->count;
+	if (enforces(c) && !(f->flags & EK_FLOW_SYNACK_HELD) &&
+	    proboscis_synack_waits(&train, set, (c->now_ns - f->first_ns) / 1000) &&
+	    event_send(skb, c, EK_EVENT_SYNACK_HELD)) {
+		f->flags |= EK_FLOW_SYNACK_HELD;
+		count(c->count, EK_COUNT_SYNACKS_HELD, 1);
+		return TCX_DROP;
+	}
+	o.iss = key.iss;
+	o.type = PROBOSCIS_REPORT;
+	o.train = train.number;
+	o.packets = 1;
+	o.total = train.total;
+	o.seen = train.seen;
+	o.marked = train.marked;
+	if (!enforces(c)) {
+		count(c->count, EK_COUNT_REPORTS_SENT, 1);
+	} else if (probe_send(skb, c, &o, host_settings, &sent) == PROBE_SPOILT) {
+		return TCX_DROP;
+	}
+	count(c->count, EK_COUNT_REPORTS_SENT, sent);
+	synack_window(skb, c, f, &train);
+	return sent ? send_behind(skb) : TCX_NEXT;
+}
+
+static __always_inline void data_from_vm(struct __sk_buff *skb, struct context *c,
+					 struct ek_flow *f, bool ours)
+{
+	struct packet *p = c->packet;
+	u64 elephant_bytes = c->port->proboscis.elephant_bytes;
+	u32 end = p->seq + p->payload_bytes + !!(p->flags & PACKET_FIN);
+
+	f->bytes_from_vm += proboscis_sent(&f->sender, end);
+	if (elephant_bytes && f->bytes_from_vm > elephant_bytes)
+		f->flags |= EK_FLOW_ELEPHANT;
+	/* What does not heed marks must not ask for them instead of losses. */
+	if (!ours || !p->payload_bytes || p->ecn != PACKET_NOT_ECT ||
+	    f->flags & EK_FLOW_ELEPHANT)
+		return;
+	if (enforces(c) && !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_ECT_0))
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+	else
+		count(c->count, EK_COUNT_ECT_SET, skb_segments(skb));
+}
+
+static __always_inline void ack_from_vm(struct __sk_buff *skb, struct context *c,
+					struct ek_flow *f, bool ours)
+{
+	struct packet *p = c->packet;
+
+	if (!proboscis_echo(&f->echo, p->ack) || !ours || p->flags & PACKET_ECE)
+		return;
+	if (enforces(c) &&
+	    !skb_set_flags(skb, p, packet_u8(c->head, (u32)p->l4 + TCP_OFFSET_FLAGS),
+			   p->flags | PACKET_ECE))
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+	else
+		count(c->count, EK_COUNT_ECE_SET, 1);
+}
+
+SEC("tcx/ingress")
+int from_vm(struct __sk_buff *skb)
+{
+	struct context c;
+	struct ek_flow *f;
+	u32 mark = skb->mark;
+	bool ours;
+
+	if (mark == EK_MARK_PROBE || mark == EK_MARK_PASS) {
+		skb->mark = 0;
+		return TCX_NEXT;
+	}
+	if (mark == EK_MARK_RELEASED)
+		skb->mark = 0;
+	if (!context_open(&c, skb->ifindex, SCRATCH_FROM_VM))
+		return TCX_NEXT;
+	if (mark != EK_MARK_RELEASED)
+		count(c.count, EK_COUNT_PACKETS_FROM_VM, 1);
+	if (!context_read(skb, &c, true))
+		return TCX_NEXT;
+
+	if (c.packet->flags & PACKET_SYN) {
+		if (c.packet->flags & PACKET_ACK)
+			return synack_from_vm(skb, &c, mark == EK_MARK_RELEASED);
+		return syn_from_vm(skb, &c);
+	}
+	f = bpf_map_lookup_elem(&flows, c.key);
+	if (!f) {
+		count(c.count, EK_COUNT_UNKNOWN_FLOW, 1);
+		return TCX_NEXT;
+	}
+	f->last_ns = c.now_ns;
+	ours = c.port->ecn_for_guests &&
+	       (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) == EK_FLOW_PEER;
+	data_from_vm(skb, &c, f, ours);
+	if (c.packet->flags & PACKET_ACK)
+		ack_from_vm(skb, &c, f, ours);
+	flow_close(&c, f, true);
+	return TCX_NEXT;
+}
+
+char LICENSE[] SEC("license") = "GPL";

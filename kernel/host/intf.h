@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What the eBPF programs of a host and user space both know: settings, flows,
+ * counters and events. The programs include it after vmlinux.h; Rust reads it
+ * through bindgen. No layout depends on the compiler: padding is spelt out.
+ *
+ * A port is a VM's network device on the host. "Local" is the VM behind the
+ * port, "remote" the other end; two VMs of one host have a flow each.
+ *
+ * Maps, all pinned:
+ *   ports       hash      u32 ifindex -> struct ek_port, written by user space
+ *   counters    per-CPU   u32 ifindex -> struct ek_counters, made by user space
+ *   host        array[1]  struct ek_host, written by user space
+ *   flows       LRU       struct ek_flow_key -> struct ek_flow
+ *   handshakes  LRU       struct ek_flow_key -> struct ek_handshake
+ *   trains      LRU       struct ek_train_key -> struct ek_train
+ *   peers       LRU       struct ek_addr -> struct ek_peer
+ *   events      ring buffer of struct ek_event
+ * A port without settings or counters is passed over.
+ */
+#ifndef EVENKEEL_HOST_INTF_H
+#define EVENKEEL_HOST_INTF_H
+
+#include "proboscis.h"
+#include "window.h"
+
+#define EK_INTF_VERSION 1 /* of all layouts below: pins of another are not taken over */
+
+#define EK_MAX_PORTS 4096
+#define EK_DEFAULT_FLOWS 65536
+#define EK_DEFAULT_HANDSHAKES 65536
+#define EK_DEFAULT_TRAINS 65536
+#define EK_DEFAULT_PEERS 16384
+#define EK_EVENTS_BYTES (1u << 20)
+
+/* Largest SYN or SYN-ACK that can be sent again or held. */
+#define EK_MAX_FRAME 128
+
+/* Packets that a program has put on their way itself and must not treat again. */
+enum ek_mark {
+	EK_MARK_PROBE = 0xe7ee1001, /* a probe or report on its way out */
+	EK_MARK_PASS = 0xe7ee1002, /* a SYN behind its probes */
+	EK_MARK_RELEASED = 0xe7ee1003, /* a SYN-ACK that was held */
+};
+
+enum ek_mode {
+	EK_MODE_OFF, /* packets pass unread */
+	EK_MODE_OBSERVE, /* count what would be done, change nothing */
+	EK_MODE_ENFORCE,
+};
+
+/* A port's settings: the agent resolves defaults and overrides. */
+struct ek_port {
+	u32 mode; /* enum ek_mode of ProBoSCIS */
+	u32 ecn_for_guests; /* 1: set ECT for guests without ECN, echo and hide marks */
+	struct proboscis_settings proboscis;
+	u64 budget_ns; /* state of the probe budget; user space writes 0 */
+};
+
+/* Of the whole host. */
+struct ek_host {
+	u32 version; /* EK_INTF_VERSION */
+	u32 keys; /* how many of @key are valid; without any, no probes */
+	struct siphash_key key[2]; /* the first signs, both verify */
+	u64 agent_until_ns; /* CLOCK_MONOTONIC: SYN-ACKs may be held until then, 0: never */
+};
+
+/* An address; IPv4 as ::ffff:a.b.c.d. Network byte order. */
+struct ek_addr {
+	u8 bytes[16];
+};
+
+/* Ports in host byte order. */
+struct ek_flow_key {
+	struct ek_addr local;
+	struct ek_addr remote;
+	u16 local_port;
+	u16 remote_port;
+	u32 ifindex;
+};
+
+#define EK_WSCALE_NONE 0xff /* no window scale option */
+
+/* What one end said in its SYN or SYN-ACK. */
+struct ek_end {
+	u16 mss; /* 0: no option */
+	u8 wscale; /* or EK_WSCALE_NONE */
+	u8 has_timestamps;
+};
+
+/* A SYN that is not yet answered. */
+struct ek_handshake {
+	u64 syn_ns; /* CLOCK_MONOTONIC, as all times here */
+	u32 iss; /* sequence number of the SYN */
+	struct ek_end opener; /* who sent the SYN */
+	u8 from_vm; /* 1: the VM sent it */
+	u8 asks_ecn; /* the SYN offers ECN */
+	u8 syns; /* SYNs seen with this iss */
+	u8 trains; /* trains of probes sent before them */
+	u16 probes_sent; /* with all trains */
+	u8 reported; /* the other host answered the probes */
+	u8 pad;
+};
+
+/* Probes of one SYN, at the receiver. */
+struct ek_train_key {
+	struct ek_flow_key flow;
+	u32 iss;
+};
+
+struct ek_train {
+	u64 first_ns;
+	struct proboscis_train count;
+};
+
+/* What is known of a remote address. */
+struct ek_peer {
+	u64 report_ns; /* the last valid report or probe, 0: never */
+	struct proboscis_peer state;
+};
+
+enum ek_flow_flag {
+	EK_FLOW_VM_OPENED = 1 << 0, /* the VM sent the SYN */
+	EK_FLOW_NATIVE_ECN = 1 << 1, /* both guests agreed on ECN: it stays theirs */
+	EK_FLOW_PEER = 1 << 2, /* the other host has evenkeel */
+	EK_FLOW_ELEPHANT = 1 << 3, /* sent more than elephant_bytes: left alone */
+	EK_FLOW_VM_FIN = 1 << 4,
+	EK_FLOW_REMOTE_FIN = 1 << 5,
+	EK_FLOW_SYNACK_HELD = 1 << 6,
+};
+
+/* A connection whose handshake was seen. */
+struct ek_flow {
+	u64 first_ns;
+	u64 last_ns;
+	u64 bytes_from_vm; /* by sequence number: retransmissions do not count */
+	u64 bytes_to_vm;
+	u32 iss; /* of the SYN */
+	u32 flags; /* enum ek_flow_flag */
+	struct ek_end vm;
+	struct ek_end remote;
+	u16 probes_sent;
+	u16 probes_seen;
+	u16 probes_marked;
+	u16 window_by; /* enum window_by: who set the last window that was limited, or the
+			  receiver */
+	u32 window_offered_bytes; /* the receiver's own, in the last ACK to the VM */
+	u32 window_set_bytes; /* what the VM was told (observe: would have been) */
+	u32 windows_limited; /* how many ACKs */
+	u32 synack_window_bytes; /* set on this flow's SYN-ACK, 0: untouched */
+	struct proboscis_sender sender; /* the VM sends */
+	struct proboscis_echo echo; /* the VM receives */
+};
+
+/* Observe counts what enforce would do. The build makes help texts of these comments. */
+enum ek_counter {
+	EK_COUNT_PACKETS_FROM_VM, /* Packets seen from the VM */
+	EK_COUNT_PACKETS_TO_VM, /* Packets seen to the VM */
+	EK_COUNT_NOT_TCP, /* Packets passed because they are not TCP */
+	EK_COUNT_UNPARSABLE, /* Packets passed because their headers make no sense */
+	EK_COUNT_UNKNOWN_FLOW, /* TCP packets passed because their handshake was not seen */
+	EK_COUNT_FLOWS, /* Flows entered after a handshake */
+	EK_COUNT_MAP_FULL, /* Times that a table took no entry */
+	EK_COUNT_SYNS_FROM_VM, /* SYNs from the VM */
+	EK_COUNT_PROBES_SENT, /* Probes sent before SYNs */
+	EK_COUNT_PROBES_REFUSED, /* SYNs without probes because the VM's budget was used up */
+	EK_COUNT_PROBES_SPARED, /* SYNs without probes because the peer never answers them */
+	EK_COUNT_PROBES_FAILED, /* Probes that could not be made or sent */
+	EK_COUNT_PROBES_SEEN, /* Valid probes from the network, dropped before the VM */
+	EK_COUNT_PROBES_MARKED, /* Valid probes from the network with a congestion mark */
+	EK_COUNT_PROBES_INVALID, /* Packets shaped like probes with a wrong tag, passed */
+	EK_COUNT_REPORTS_SENT, /* Reports sent to the opening host */
+	EK_COUNT_REPORTS_SEEN, /* Valid reports, dropped before the VM */
+	EK_COUNT_SYNACKS_FROM_VM, /* SYN-ACKs from the VM */
+	EK_COUNT_SYNACKS_SCALED, /* SYN-ACKs whose window was scaled */
+	EK_COUNT_SYNACKS_ONE_MSS, /* SYN-ACKs whose window was set to one MSS */
+	EK_COUNT_SYNACKS_HELD, /* SYN-ACKs handed to user space to wait for late probes */
+	EK_COUNT_ECT_SET, /* Segments of the VM made ECN-capable */
+	EK_COUNT_CE_SEEN, /* Segments to the VM with a congestion mark */
+	EK_COUNT_CE_HIDDEN, /* Marks hidden from the VM */
+	EK_COUNT_ECE_SET, /* ACKs of the VM that carry an echo on its behalf */
+	EK_COUNT_ECE_SEEN, /* ACKs to the VM with an echo from the other host */
+	EK_COUNT_ECE_HIDDEN, /* Echoes hidden from the VM */
+	EK_COUNT_WINDOWS_LIMITED, /* ACKs whose window was lowered by DCTCP */
+	EK_COUNT_EVENTS_LOST, /* Events for user space that found the ring buffer full */
+	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
+	EK_COUNTER_MAX,
+};
+
+struct ek_counters {
+	u64 value[EK_COUNTER_MAX];
+};
+
+/* What needs a timer, and so user space. */
+enum ek_event_type {
+	EK_EVENT_SYN_PROBED, /* probes and SYN went out: send them again after b1 and b2 */
+	EK_EVENT_SYNACK_HELD, /* was taken off the path: inject it after b3 or when its train is
+				 in */
+};
+
+struct ek_event {
+	u32 type; /* enum ek_event_type */
+	u32 frame_bytes;
+	u64 now_ns;
+	struct ek_flow_key flow;
+	u32 iss;
+	u16 vlan_tci; /* the tag that is not in @frame */
+	u16 vlan_proto; /* 0: no tag; host byte order */
+	u8 frame[EK_MAX_FRAME]; /* from the Ethernet header; checksums may be partial */
+};
+
+/* Order to the injecting program, in cb[0..2] of BPF_PROG_TEST_RUN; data is a frame of an
+ * event. */
+enum ek_inject {
+	EK_INJECT_PROBES, /* how many probes to send first */
+	EK_INJECT_TRAIN, /* number of their train */
+	EK_INJECT_FRAME, /* 1: send the frame, too */
+	EK_INJECT_VLAN, /* vlan_proto << 16 | vlan_tci, 0: no tag */
+};
+
+#endif /* EVENKEEL_HOST_INTF_H */

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The maps, as intf.h describes them, and access to them.
+ */
+#ifndef EVENKEEL_HOST_MAPS_H
+#define EVENKEEL_HOST_MAPS_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "intf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, EK_MAX_PORTS);
+	__type(key, u32);
+	__type(value, struct ek_port);
+} ports SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, EK_MAX_PORTS);
+	__type(key, u32);
+	__type(value, struct ek_counters);
+} counters SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ek_host);
+} host SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, EK_DEFAULT_FLOWS);
+	__type(key, struct ek_flow_key);
+	__type(value, struct ek_flow);
+} flows SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, EK_DEFAULT_HANDSHAKES);
+	__type(key, struct ek_flow_key);
+	__type(value, struct ek_handshake);
+} handshakes SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, EK_DEFAULT_TRAINS);
+	__type(key, struct ek_train_key);
+	__type(value, struct ek_train);
+} trains SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, EK_DEFAULT_PEERS);
+	__type(key, struct ek_addr);
+	__type(value, struct ek_peer);
+} peers SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, EK_EVENTS_BYTES);
+} events SEC(".maps") __weak;
+
+static inline void count(struct ek_counters *c, enum ek_counter which, u64 by)
+{
+	c->value[which] += by;
+}
+
+#endif /* EVENKEEL_HOST_MAPS_H */

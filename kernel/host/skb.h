@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Reading an skb's headers, and changing single fields of them.
+ *
+ * The checksum helpers know whether a TCP checksum is complete or only that of
+ * the pseudo-header (CHECKSUM_PARTIAL), and leave the latter alone when what
+ * changes is not part of it. One change of a GSO packet is one of each of its
+ * segments.
+ */
+#ifndef EVENKEEL_HOST_SKB_H
+#define EVENKEEL_HOST_SKB_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "packet.h"
+
+#define TCP_OFFSET_FLAGS 12 /* with the data offset, as a 16-bit word */
+#define TCP_OFFSET_WINDOW 14
+#define TCP_OFFSET_CHECK 16
+
+static __always_inline bool skb_head(struct __sk_buff *skb, struct packet_head *h)
+{
+	u32 bytes = skb->len;
+
+	__builtin_memset(h, 0, sizeof(*h));
+	h->frame_bytes = bytes;
+	if (bytes < PACKET_ETHER_BYTES)
+		return false;
+	if (bytes > PACKET_HEAD_BYTES)
+		bytes = PACKET_HEAD_BYTES;
+	h->valid = bytes;
+	return !bpf_skb_load_bytes(skb, 0, h->bytes, bytes);
+}
+
+/* How many segments an skb stands for. */
+static __always_inline u32 skb_segments(const struct __sk_buff *skb)
+{
+	return skb->gso_segs ? skb->gso_segs : 1;
+}
+
+static __always_inline bool skb_set_window(struct __sk_buff *skb, const struct packet *p,
+					   u16 window)
+{
+	u32 l4 = p->l4;
+	__be16 old_word = bpf_htons(p->window);
+	__be16 new_word = bpf_htons(window);
+
+	if (bpf_l4_csum_replace(skb, l4 + TCP_OFFSET_CHECK, old_word, new_word, 2))
+		return false;
+	return !bpf_skb_store_bytes(skb, l4 + TCP_OFFSET_WINDOW, &new_word, 2, 0);
+}
+
+/* @first_byte: what comes before the flags, with the data offset. */
+static __always_inline bool skb_set_flags(struct __sk_buff *skb, const struct packet *p,
+					  u8 first_byte, u8 flags)
+{
+	u32 l4 = p->l4;
+	__be16 old_word = bpf_htons((u16)(first_byte << 8 | p->flags));
+	__be16 new_word = bpf_htons((u16)(first_byte << 8 | flags));
+
+	if (bpf_l4_csum_replace(skb, l4 + TCP_OFFSET_CHECK, old_word, new_word, 2))
+		return false;
+	return !bpf_skb_store_bytes(skb, l4 + TCP_OFFSET_FLAGS, &new_word, 2, 0);
+}
+
+/* @first_bytes: the first two bytes of the IP header. */
+static __always_inline bool skb_set_ecn(struct __sk_buff *skb, const struct packet *p,
+					u16 first_bytes, u8 ecn)
+{
+	u32 l3 = p->l3;
+	u8 shift = p->version == 6 ? 4 : 0;
+	__be16 old_word = bpf_htons(first_bytes);
+	__be16 new_word =
+		bpf_htons((u16)((first_bytes & ~(PACKET_CE << shift)) | ecn << shift));
+
+	/* No checksum covers IPv6's header but the one that hardware takes over all. */
+	if (p->version == 6)
+		return !bpf_skb_store_bytes(skb, l3, &new_word, 2, BPF_F_RECOMPUTE_CSUM);
+	if (bpf_l3_csum_replace(skb, l3 + 10, old_word, new_word, 2))
+		return false;
+	return !bpf_skb_store_bytes(skb, l3, &new_word, 2, 0);
+}
+
+#endif /* EVENKEEL_HOST_SKB_H */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Takes the probes and reports of other hosts.
+ */
+#ifndef EVENKEEL_HOST_TAKE_H
+#define EVENKEEL_HOST_TAKE_H
+
+#include "probe.h"
+
+/* Is the tag by one of this cluster's keys? */
+static __always_inline bool probe_is_valid(const struct ek_host *h, const struct packet *p,
+					   const struct proboscis_option *o, u64 tag)
+{
+	u32 iss = p->seq ^ PROBOSCIS_SEQ_OFFSET;
+	struct siphash start;
+
+	probe_tag_start(&start, &h->key[0], p, iss);
+	if (proboscis_tag(&start, o) == tag)
+		return true;
+	if (h->keys < 2)
+		return false;
+	probe_tag_start(&start, &h->key[1], p, iss);
+	return proboscis_tag(&start, o) == tag;
+}
+
+static __always_inline void peer_answered(struct context *c)
+{
+	struct ek_peer *known = bpf_map_lookup_elem(&peers, &c->key->remote);
+	struct ek_peer fresh = { .report_ns = c->now_ns };
+
+	if (known) {
+		known->report_ns = c->now_ns;
+		proboscis_peer_answered(&known->state);
+		return;
+	}
+	if (bpf_map_update_elem(&peers, &c->key->remote, &fresh, BPF_ANY))
+		count(c->count, EK_COUNT_MAP_FULL, 1);
+}
+
+static __always_inline void train_count(struct context *c, const struct proboscis_option *o)
+{
+	struct ek_train_key key = { .flow = *c->key,
+				    .iss = c->packet->seq ^ PROBOSCIS_SEQ_OFFSET };
+	struct ek_train *known = bpf_map_lookup_elem(&trains, &key);
+	struct ek_train fresh = { .first_ns = c->now_ns };
+	bool marked = c->packet->ecn == PACKET_CE;
+
+	count(c->count, EK_COUNT_PROBES_SEEN, 1);
+	if (marked)
+		count(c->count, EK_COUNT_PROBES_MARKED, 1);
+	if (known) {
+		proboscis_count(&known->count, o->train, o->index, o->total, marked);
+		return;
+	}
+	proboscis_count(&fresh.count, o->train, o->index, o->total, marked);
+	if (bpf_map_update_elem(&trains, &key, &fresh, BPF_ANY))
+		count(c->count, EK_COUNT_MAP_FULL, 1);
+}
+
+/*
+ * A RST with just room for the option. Return: true if it was a valid probe or
+ * report, which is not for the VM.
+ */
+static __noinline bool probe_take(struct context *c)
+{
+	struct ek_host *h = this_host();
+	u8 bytes[PROBOSCIS_OPTION_BYTES];
+	struct proboscis_option o;
+	struct ek_handshake *syn;
+	u64 tag;
+
+	packet_copy(bytes, c->head, (u32)c->packet->l4 + PACKET_TCP_BYTES, sizeof(bytes));
+	if (!h || !proboscis_option_read(bytes, &o, &tag))
+		return false;
+	if (!probe_is_valid(h, c->packet, &o, tag)) {
+		count(c->count, EK_COUNT_PROBES_INVALID, 1);
+		return false;
+	}
+	peer_answered(c);
+	if (o.type == PROBOSCIS_PROBE) {
+		train_count(c, &o);
+		return true;
+	}
+	count(c->count, EK_COUNT_REPORTS_SEEN, 1);
+	syn = bpf_map_lookup_elem(&handshakes, c->key);
+	if (syn && syn->from_vm && syn->iss == (c->packet->seq ^ PROBOSCIS_SEQ_OFFSET))
+		syn->reported = 1;
+	return true;
+}
+
+#endif /* EVENKEEL_HOST_TAKE_H */

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Network -> VM: at the egress of a VM's port.
+ *
+ * Takes probes and reports, notes SYNs and SYN-ACKs, counts and hides
+ * congestion marks, and writes the window that the VM is told.
+ */
+#include "flow.h"
+#include "take.h"
+
+/* A probe or a report has this shape; few other packets do. */
+static __always_inline bool looks_like_probe(const struct packet *p)
+{
+	return p->flags == PACKET_RST && !p->payload_bytes &&
+	       p->tcp_bytes == PROBOSCIS_TCP_BYTES;
+}
+
+static __always_inline void syn_to_vm(struct context *c)
+{
+	struct ek_handshake *known = bpf_map_lookup_elem(&handshakes, c->key);
+	struct packet_options o;
+	struct ek_handshake h;
+
+	if (known && known->iss == c->packet->seq && !known->from_vm)
+		return;
+	if (!head_options(c->head, c->packet, &o)) {
+		count(c->count, EK_COUNT_UNPARSABLE, 1);
+		return;
+	}
+	handshake_start(&h, c, &o, false);
+	if (bpf_map_update_elem(&handshakes, c->key, &h, BPF_ANY))
+		count(c->count, EK_COUNT_MAP_FULL, 1);
+}
+
+static __always_inline void synack_to_vm(struct context *c)
+{
+	struct ek_flow *f = flow_open(c, false);
+	struct ek_peer *peer;
+
+	if (!f) {
+		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
+		return;
+	}
+	if (!f->probes_sent || f->flags & EK_FLOW_PEER)
+		return;
+	peer = bpf_map_lookup_elem(&peers, &c->key->remote);
+	if (peer) {
+		proboscis_peer_silent(&peer->state);
+	} else {
+		struct ek_peer fresh = {};
+
+		proboscis_peer_silent(&fresh.state);
+		if (bpf_map_update_elem(&peers, &c->key->remote, &fresh, BPF_ANY))
+			count(c->count, EK_COUNT_MAP_FULL, 1);
+	}
+}
+
+/* Does this host see to ECN, and not the guests themselves or nobody? */
+static __always_inline bool ecn_is_ours(const struct context *c, const struct ek_flow *f)
+{
+	return c->port->ecn_for_guests &&
+	       (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) == EK_FLOW_PEER;
+}
+
+static __always_inline void marks_to_vm(struct __sk_buff *skb, struct context *c,
+					struct ek_flow *f, bool ours)
+{
+	struct packet *p = c->packet;
+
+	if (p->ecn != PACKET_CE)
+		return;
+	count(c->count, EK_COUNT_CE_SEEN, skb_segments(skb));
+	if (!ours)
+		return;
+	if (p->payload_bytes)
+		proboscis_marked(&f->echo, p->payload_bytes);
+	/* ECT(0), as its neighbours are: GRO joins only segments that are alike. */
+	if (enforces(c) && !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_ECT_0))
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+	else
+		count(c->count, EK_COUNT_CE_HIDDEN, skb_segments(skb));
+}
+
+static __always_inline void ack_to_vm(struct __sk_buff *skb, struct context *c,
+				      struct ek_flow *f, bool ours)
+{
+	struct packet *p = c->packet;
+	u32 mss = flow_segment_bytes(f);
+	u8 scale = flow_scale(f, &f->remote);
+	struct window_limits limits = {};
+	bool echo = p->flags & PACKET_ECE;
+	enum window_by by;
+	u16 field;
+
+	if (echo)
+		count(c->count, EK_COUNT_ECE_SEEN, 1);
+	if (ours)
+		limits.bytes[WINDOW_BY_PROBOSCIS] =
+			proboscis_acked(&f->sender, &c->port->proboscis, p->ack, echo, mss);
+	if (f->flags & EK_FLOW_ELEPHANT)
+		limits.bytes[WINDOW_BY_PROBOSCIS] = 0;
+	by = window_arbitrate(&limits, p->window, scale, mss, &field);
+	f->window_by = by;
+	f->window_offered_bytes = (u32)p->window << scale;
+	f->window_set_bytes = (u32)field << scale;
+	if (by != WINDOW_BY_RECEIVER) {
+		f->windows_limited++;
+		count(c->count, EK_COUNT_WINDOWS_LIMITED, 1);
+		if (enforces(c) && !skb_set_window(skb, p, field))
+			count(c->count, EK_COUNT_WRITE_FAILED, 1);
+	}
+	if (!echo || !ours)
+		return;
+	/* The VM agreed to no ECN, so its TCP would take this bit for nothing, or for noise. */
+	count(c->count, EK_COUNT_ECE_HIDDEN, 1);
+	if (enforces(c) &&
+	    !skb_set_flags(skb, p, packet_u8(c->head, (u32)p->l4 + TCP_OFFSET_FLAGS),
+			   p->flags & ~PACKET_ECE))
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+}
+
+SEC("tcx/egress")
+int to_vm(struct __sk_buff *skb)
+{
+	struct context c;
+	struct ek_flow *f;
+	bool ours;
+
+	if (!context_open(&c, skb->ifindex, SCRATCH_TO_VM))
+		return TCX_NEXT;
+	count(c.count, EK_COUNT_PACKETS_TO_VM, 1);
+	if (!context_read(skb, &c, false))
+		return TCX_NEXT;
+
+	if (looks_like_probe(c.packet) && probe_take(&c))
+		return TCX_DROP;
+	if (c.packet->flags & PACKET_SYN) {
+		if (c.packet->flags & PACKET_ACK)
+			synack_to_vm(&c);
+		else
+			syn_to_vm(&c);
+		return TCX_NEXT;
+	}
+	f = bpf_map_lookup_elem(&flows, c.key);
+	if (!f) {
+		count(c.count, EK_COUNT_UNKNOWN_FLOW, 1);
+		return TCX_NEXT;
+	}
+	f->last_ns = c.now_ns;
+	f->bytes_to_vm += c.packet->payload_bytes;
+	ours = ecn_is_ours(&c, f);
+	marks_to_vm(skb, &c, f, ours);
+	if (c.packet->flags & PACKET_ACK)
+		ack_to_vm(skb, &c, f, ours);
+	flow_close(&c, f, false);
+	return TCX_NEXT;
+}
+
+char LICENSE[] SEC("license") = "GPL";
