@@ -161,6 +161,25 @@ fn tables_and_lines_are_the_same_runs() {
     assert!(place.lines("tables") == place.lines("lines") && !place.path("tables/runs.parquet").exists());
 }
 
+#[test]
+fn tables_that_were_not_written_to_their_end_are_no_results() {
+    let place = Place::new(SMALL);
+    let arguments = ["sim", "s.toml", "--quiet", "--out", "out", "--format", "parquet"];
+    place.good(&arguments);
+    // As a kill leaves them that comes before the last of them is there.
+    fs::remove_file(place.path("out/tables.json")).unwrap();
+    let (code, out, err) = place.run(&["report", "out"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(
+        err.starts_with("error: out/tables.json is missing: the tables beside it were not written to their end"),
+        "{err}"
+    );
+    let (code, _, err) = place.run(&["sweep", "s.toml", "--out", "out"]);
+    assert!(code == 1 && err.contains("--restart runs the sweep again"), "{err}");
+    place.good(&arguments);
+    place.good(&["report", "out"]);
+}
+
 /// Waits until some runs are finished, then does something to the process.
 fn after_some_runs(place: &Place, arguments: &[&str], then: impl Fn(u32)) -> (Option<i32>, String) {
     let mut child = place.command(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

@@ -47,10 +47,8 @@ pub fn stage_results(directory: &Path, set: &RunSet, records: &[RunRecord]) -> R
         let mut all = records.iter().map(|record| out.write_all(&line(record)?));
         all.try_for_each(|written| written).and_then(|()| out.flush()).map_err(write_error(&directory.join(RUNS_FILE)))
     })?;
-    // Runs of another set, or from before the tables that count now, go before a `meta.json` that is not theirs. Of the same set they stay:
-    // there is no other copy.
-    let same = fs::read(directory.join(META_FILE)).is_ok_and(|present| present == bytes);
-    let stale = !same || directory.join(PARQUET_MANIFEST).exists();
+    // Runs of another set go before a `meta.json` that is not theirs. Of the same set they stay: there may be no other copy.
+    let stale = fs::read(directory.join(META_FILE)).map_or(true, |present| present != bytes);
     let steps = [Step::Place(META_FILE), Step::Place(RUNS_FILE), Step::Remove(PARQUET_MANIFEST)];
     let tables = PARQUET_FILES.map(Step::Remove);
     Ok(staged.with_steps(stale.then_some(Step::Remove(RUNS_FILE)).into_iter().chain(steps).chain(tables)))
