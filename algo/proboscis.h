@@ -21,6 +21,17 @@
 #define PROBOSCIS_PATIENCE 16
 #define PROBOSCIS_SELDOM 64
 
+/* Defaults of the settings. */
+#define PROBOSCIS_PROBES 10
+#define PROBOSCIS_K1_PERMILLE 62
+#define PROBOSCIS_K2_PERMILLE 500
+#define PROBOSCIS_K_PERCENT 50
+#define PROBOSCIS_B1_US 4000
+#define PROBOSCIS_B2_US 20000
+#define PROBOSCIS_B3_US 1000
+#define PROBOSCIS_MAX_TIME_US 60000
+#define PROBOSCIS_ICWND_SEGMENTS 10
+
 struct proboscis_settings {
 	u32 probes; /* g: probes before a SYN, 0: none */
 	u32 k1_permille; /* alpha from which DCTCP limits the window */

@@ -1,6 +1,10 @@
 //! ProBoSCIS: when an unanswered SYN's probes, and the SYN, are sent again.
 
+mod flow;
+
 use crate::sys;
+
+pub use flow::{Echo, FirstWindow, Parameters, Sender, Train};
 
 /// What the timers of a SYN need of the settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -107,6 +107,12 @@ metrics! {
     "pvtcp_held", "timers held", "", Neutral, 0, "Timers that PVTCP held off.";
     "pvtcp_filtered", "RTTs filtered", "", Neutral, 0, "RTT samples that PVTCP replaced by SRTT.";
     "pvtcp_quick_acks", "quick ACKs", "", Neutral, 0, "Times that PVTCP told a connection to acknowledge at once.";
+    "probes_sent", "probes", "", Neutral, 0, "Probes that ProBoSCIS sent ahead of SYNs, those sent again included.";
+    "probes_marked", "probes marked", "", Neutral, 0, "Probes that arrived with a congestion mark.";
+    "syns_repeated", "SYNs repeated", "", Neutral, 0, "SYNs that ProBoSCIS sent again.";
+    "first_windows_scaled", "first windows cut", "", Neutral, 0, "SYN-ACKs whose window was cut by the share of probes without a mark.";
+    "first_windows_one_mss", "first windows of 1 MSS", "", Neutral, 0, "SYN-ACKs whose window was cut to one segment.";
+    "windows_limited", "windows limited", "", Neutral, 0, "ACKs in which ProBoSCIS's DCTCP lowered the window.";
     "pvtcp_reloads", "reloads", "", Neutral, 0, "Times that PVTCP was unloaded and loaded again while the workload ran, all VMs.";
     "kernel_complaints", "kernel complaints", "", Lower, 0, "Warnings, bugs and stalls in the guests' kernel logs.";
 }

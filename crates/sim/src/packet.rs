@@ -63,6 +63,11 @@ impl Flags {
         self.0 & flags.0 == flags.0
     }
 
+    /// These without others.
+    pub const fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
+    }
+
     /// These and others.
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)

@@ -15,6 +15,7 @@ use crate::guest::GuestSpec;
 use crate::guest::pvtcp::PvtcpSpec;
 use crate::guest::vcpu::VirtualCpu;
 use crate::host::PortSpec;
+use crate::host::proboscis::Proboscis;
 use crate::net::Place as PortPlace;
 use crate::packet::{GuestId, HostId};
 use crate::record::{self, GuestCounters, Measured, Plan, PvtcpCounters, Shared, VmMeasured};
@@ -137,6 +138,11 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
             let port = world.core.net.nic_of(place.host);
             world.core.net.configure(port, &nic);
         }
+        let spec = scenario.vms.get(&place.group).and_then(|g| setup::proboscis(g, scenario.network.mtu_bytes));
+        let port = world.core.guest_mut(place.guest).and_then(|guest| guest.port.as_mut());
+        if let (Some(spec), Some(port)) = (spec, port) {
+            port.shims.add(Box::new(Proboscis::new(spec)));
+        }
     }
     Some(world)
 }
@@ -251,6 +257,7 @@ impl Reading {
                             jit_acks: counters.jit_acks,
                         }
                     }),
+                    host: guest.port.iter().flat_map(|port| port.shims.counters()).collect(),
                 }
             })
             .collect();

@@ -182,6 +182,8 @@ fn mutated() -> impl Strategy<Value = String> {
                 "tcp = { congestion_control = \"dctcp\", receive_buffer_bytes = 4608, send_buffer_bytes = 4608 }",
                 "pvtcp = { mode = \"enforce\", quick_ack = true, hold_max_us = 0 }",
                 "pvtcp = { mode = \"observe\" }",
+                "proboscis = { mode = \"enforce\", b1_us = 1000, elephant_bytes = 20000 }",
+                "proboscis = { mode = \"observe\", g_probes = 64 }",
             ],
             0..5,
         )

@@ -61,6 +61,9 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     if group.host_delay_us.is_some() {
         return Some(("host_delay_us", "the lab's host takes the time that it takes; leave it out"));
     }
+    if group.proboscis != default.proboscis {
+        return Some(("proboscis", "the lab does not run the host agent yet; leave it out (the simulator has it)"));
+    }
     if group.packet_cost_ns != default.packet_cost_ns {
         return Some(("packet_cost_ns", "the lab's guests take the time that they take; leave it at 0"));
     }
@@ -164,6 +167,7 @@ mod tests {
             ("hypervisor = false", "vms.b.hypervisor"),
             ("host_delay_us = 50", "vms.b.host_delay_us"),
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
+            ("proboscis = { mode = \"enforce\" }", "vms.b.proboscis"),
             ("read_cost_ns = 500", "vms.b.read_cost_ns"),
             ("nic_queue_segments = 100", "vms.b.nic_queue_segments"),
             ("per_host = 2", "vms.b.per_host"),

@@ -93,6 +93,9 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
             problem("per_host", "must be 1 without a hypervisor (hypervisor = false)");
         }
     }
+    if group.proboscis.mode != Mode::Off && !group.hypervisor {
+        problem("proboscis.mode", "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
+    }
     if group.pvtcp.mode != Mode::Off && group.hz == Some(0) {
         problem("hz", "must not be 0 with PVTCP: it tells a wake-up by a late tick");
     }

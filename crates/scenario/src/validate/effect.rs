@@ -191,6 +191,9 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
         ["pvtcp", switch] if switch != "mode" && group.pvtcp.mode == Mode::Off => {
             Some("PVTCP is off (pvtcp.mode = \"off\")")
         }
+        ["proboscis", key] if key != "mode" && group.proboscis.mode == Mode::Off => {
+            Some("ProBoSCIS is off (proboscis.mode = \"off\")")
+        }
         ["tcp", "dsack"] if sack_off && group.tcp.dsack == Some(true) => Some("DSACK needs SACK, which is off"),
         ["tcp", "tail_loss_probe"] if sack_off && group.tcp.tail_loss_probe == Some(true) => {
             Some("tail-loss probes need SACK, which is off")

@@ -91,7 +91,15 @@ pub trait Shim: fmt::Debug + Send {
 
     /// The time that [`Effects::wake`] asked for has come, or an earlier one that another mechanism asked for.
     fn on_timer(&mut self, _now: Instant, _effects: &mut Effects) {}
+
+    /// What it has counted so far.
+    fn counters(&self) -> Counters {
+        Counters::new()
+    }
 }
+
+/// Names and values.
+pub type Counters = Vec<(&'static str, u64)>;
 
 /// The mechanisms of a port.
 #[derive(Debug, Default)]
@@ -141,6 +149,11 @@ impl Shims {
         let mut passes =
             self.from_vm.iter().map(|&(place, index)| self.shims[index].on_from_vm(now, place, end, packet, effects));
         passes.find(|verdict| *verdict == Verdict::Drop).unwrap_or(Verdict::Pass)
+    }
+
+    /// What all of them have counted so far.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.shims.iter().flat_map(|shim| shim.counters())
     }
 
     /// Lets all of them do what is due.

@@ -6,7 +6,7 @@ use crate::tcp::{ConnStats, UndoKind};
 use crate::time::Duration;
 
 /// What a guest has counted since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestCounters {
     /// TCP, all connections that it ever had.
     pub tcp: ConnStats,
@@ -26,6 +26,8 @@ pub struct GuestCounters {
     pub stolen: Duration,
     /// PVTCP, where it is loaded.
     pub pvtcp: Option<PvtcpCounters>,
+    /// The mechanisms on its host, by their own names.
+    pub host: BTreeMap<&'static str, u64>,
 }
 
 /// What PVTCP has counted.
@@ -99,6 +101,7 @@ impl GuestCounters {
                 ("PvtcpJitAcks", pvtcp.jit_acks),
             ]);
         }
+        values.extend(&self.host);
         values
     }
 

@@ -224,6 +224,18 @@ fn of_machines(metrics: &mut Metrics, scenario: &Scenario, measured: &Measured) 
         metrics.set("pvtcp_filtered", Some(sum(&everyone, "PvtcpRttFiltered")));
         metrics.set("pvtcp_quick_acks", Some(sum(&everyone, "PvtcpJitAcks")));
     }
+    if everyone.iter().any(|vm| vm.counters.contains_key("ProboscisProbesSent")) {
+        for (metric, counter) in [
+            ("probes_sent", "ProboscisProbesSent"),
+            ("probes_marked", "ProboscisProbesMarked"),
+            ("syns_repeated", "ProboscisSynsRepeated"),
+            ("first_windows_scaled", "ProboscisSynAcksScaled"),
+            ("first_windows_one_mss", "ProboscisSynAcksOneMss"),
+            ("windows_limited", "ProboscisWindowsLimited"),
+        ] {
+            metrics.set(metric, Some(sum(&everyone, counter)));
+        }
+    }
 }
 
 fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {

@@ -1,0 +1,110 @@
+//! ProBoSCIS on simulated hosts: what its probes and its window do to a crowded port.
+
+use std::collections::BTreeMap;
+
+use evenkeel_scenario::Scenario;
+use evenkeel_scenario::result::RunRecord;
+use evenkeel_scenario::sweep::cells;
+use evenkeel_sim::run::{Go, run};
+
+/// Short flows of many senders to one port of 100 segments, marked from 20 on; elephants are there already.
+fn crowded(host: &str, guests: &str) -> RunRecord {
+    let text = format!(
+        r#"
+schema = 1
+name = "crowded"
+title = "Crowded"
+duration_ms = 300
+warmup_ms = 50
+[network]
+rate_mbit = 10000
+delay_us = 20
+buffer_segments = 100
+queue = {{ discipline = "red", ecn_threshold_segments = 20 }}
+[vms.sender]
+count = 16
+host_delay_us = 0
+hz = 0
+proboscis = {host}
+tcp = {{ congestion_control = "reno", initial_window_segments = 10 {guests} }}
+[vms.receiver]
+host_delay_us = 0
+hz = 0
+proboscis = {host}
+tcp = {{ congestion_control = "reno" {guests} }}
+[workload]
+kind = "poisson"
+from = "sender"
+to = "receiver"
+sizes = "websearch"
+load = 0.9
+[record]
+tcp_info_period_ms = 0
+"#
+    );
+    let loaded = Scenario::from_str(&text, "crowded.toml").unwrap_or_else(|e| panic!("{e}"));
+    let cell = &cells(&loaded).unwrap()[0];
+    run(cell, 0, &mut |_| Go::On).unwrap_or_else(|e| panic!("{e}")).record
+}
+
+fn sum(record: &RunRecord, counter: &str) -> i64 {
+    record.counters.values().filter_map(|vm: &BTreeMap<String, i64>| vm.get(counter)).sum()
+}
+
+const OFF: &str = "{ mode = \"off\" }";
+const ENFORCE: &str = "{ mode = \"enforce\" }";
+
+#[test]
+fn probes_are_sent_counted_and_kept_from_guests() {
+    let record = crowded(ENFORCE, "");
+    let (sent, seen) = (sum(&record, "ProboscisProbesSent"), sum(&record, "ProboscisProbesSeen"));
+    assert!(sent >= 10 * record.metrics["flows"] as i64, "ten before each SYN: {sent}");
+    assert!(seen > sent / 2 && seen <= sent, "{seen} of {sent}");
+    assert!(sum(&record, "ProboscisProbesMarked") > 0);
+    assert!(sum(&record, "ProboscisSynAcksScaled") + sum(&record, "ProboscisSynAcksOneMss") > 0);
+    assert_eq!(sum(&record, "SimEcnMarksReceived"), 0, "marks are hidden from guests that know no ECN");
+    assert!(sum(&record, "ProboscisMarksEchoed") > 0);
+}
+
+#[test]
+fn marks_take_the_place_of_losses() {
+    let (without, with) = (crowded(OFF, ""), crowded(ENFORCE, ""));
+    for metric in ["port_drops", "retransmitted", "timeouts"] {
+        let (lost, marked) = (without.metrics[metric], with.metrics[metric]);
+        assert!(marked < lost, "{metric}: {marked} with, {lost} without");
+    }
+}
+
+#[test]
+fn observing_changes_nothing_but_counts() {
+    let (off, observed) = (crowded(OFF, ""), crowded("{ mode = \"observe\" }", ""));
+    assert_eq!(off.flows, observed.flows);
+    assert!(sum(&observed, "ProboscisProbesSent") > 0);
+}
+
+/// Guests that agree on ECN keep their own.
+#[test]
+fn ecn_of_guests_is_theirs() {
+    let record = crowded(ENFORCE, ", ecn = \"on\"");
+    assert!(sum(&record, "SimEcnMarksReceived") > 0);
+    assert_eq!(sum(&record, "ProboscisMarksEchoed"), 0);
+    assert_eq!(sum(&record, "ProboscisWindowsLimited"), 0);
+}
+
+#[test]
+fn a_lost_syn_is_sent_again_long_before_its_own_timer() {
+    let with = crowded(ENFORCE, "");
+    let hasty = crowded("{ mode = \"enforce\", b1_us = 1000, b2_us = 1000, k2_permille = 1000 }", "");
+    let never = crowded("{ mode = \"enforce\", max_time_us = 0 }", "");
+    assert!(sum(&hasty, "ProboscisSynsRepeated") >= sum(&with, "ProboscisSynsRepeated"));
+    assert!(sum(&hasty, "ProboscisSynsRepeated") > 0);
+    assert_eq!(sum(&never, "ProboscisSynsRepeated"), 0);
+}
+
+/// The first flight keeps to the window, so elephants that are left alone must not be slower than those that are not.
+#[test]
+fn elephants_can_be_left_alone() {
+    let (all, mice) = (crowded(ENFORCE, ""), crowded("{ mode = \"enforce\", elephant_bytes = 100000 }", ""));
+    assert!(sum(&mice, "ProboscisWindowsLimited") < sum(&all, "ProboscisWindowsLimited"));
+    assert!(sum(&mice, "ProboscisWindowsLimited") > 0);
+}
