@@ -1,6 +1,12 @@
-//! ProBoSCIS: when an unanswered SYN's probes, and the SYN, are sent again.
+//! ProBoSCIS: probes before a SYN, the first window by what came of them, DCTCP by receive window afterwards.
+
+mod receiver;
+mod sender;
 
 use crate::sys;
+
+pub use receiver::{Echo, Train, Verdict, WindowSettings};
+pub use sender::{Budget, Peer, Sender, SenderSettings};
 
 /// What the timers of a SYN need of the settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
