@@ -1,10 +1,51 @@
-//! ProBoSCIS: when an unanswered SYN's probes, and the SYN, are sent again.
+//! ProBoSCIS: probes before a SYN, the first window by what came of them, DCTCP by receive window afterwards.
 
-mod flow;
+mod receiver;
+mod sender;
 
 use crate::sys;
 
-pub use flow::{Echo, FirstWindow, Parameters, Sender, Train};
+pub use receiver::{Echo, Train, Verdict, WindowSettings};
+pub use sender::{Budget, Peer, Sender, SenderSettings};
+
+/// Defaults of the settings that a packet's way depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Defaults {
+    /// g.
+    pub probes: u32,
+    /// k1.
+    pub k1_permille: u32,
+    /// k2.
+    pub k2_permille: u32,
+    /// K.
+    pub k_percent: u32,
+    /// b1.
+    pub b1_us: u32,
+    /// b2.
+    pub b2_us: u32,
+    /// b3.
+    pub b3_us: u32,
+    /// MAX_TIME.
+    pub max_time_us: u32,
+    /// ICWND.
+    pub icwnd_segments: u32,
+    /// None are left alone.
+    pub elephant_bytes: u64,
+}
+
+/// What the agent's configuration, and a scenario, leave out.
+pub const DEFAULTS: Defaults = Defaults {
+    probes: sys::PROBOSCIS_PROBES,
+    k1_permille: sys::PROBOSCIS_K1_PERMILLE,
+    k2_permille: sys::PROBOSCIS_K2_PERMILLE,
+    k_percent: sys::PROBOSCIS_K_PERCENT,
+    b1_us: sys::PROBOSCIS_B1_US,
+    b2_us: sys::PROBOSCIS_B2_US,
+    b3_us: sys::PROBOSCIS_B3_US,
+    max_time_us: sys::PROBOSCIS_MAX_TIME_US,
+    icwnd_segments: sys::PROBOSCIS_ICWND_SEGMENTS,
+    elephant_bytes: 0,
+};
 
 /// What the timers of a SYN need of the settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

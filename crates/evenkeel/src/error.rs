@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use evenkeel_agent::datapath::DatapathError;
 use evenkeel_agent::guest::pvtcp::PvtcpError;
 use evenkeel_agent::host::HostError;
 use evenkeel_lab::LabError;
@@ -122,7 +123,8 @@ impl From<HostError> for CliError {
     fn from(error: HostError) -> Self {
         let exit = match &error {
             HostError::Config(_) => Exit::Usage,
-            HostError::Missing { .. } => Exit::Missing,
+            HostError::Missing { .. }
+            | HostError::Datapath(DatapathError::OldKernel { .. } | DatapathError::NoBpfFs { .. }) => Exit::Missing,
             _ => Exit::Failed,
         };
         Self { what: error.to_string(), help: error.help().map(str::to_owned), exit }

@@ -566,7 +566,7 @@ fn a_bad_start_says_what_to_do() {
 
     let socket = format!("[control]\nsocket = \"{}\"\n", host.text("bad.sock"));
     let (code, error) = start(&socket, &host.path("pins"));
-    assert_ne!(code, Some(0));
+    assert_eq!(code, Some(3), "{error}");
     assert!(error.contains("bpf file system") && error.contains("mount -t bpf"), "{error}");
     // Nothing is left of it.
     assert!(!host.path("pins").exists() && !host.path("bad.sock").exists());

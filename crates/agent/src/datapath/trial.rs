@@ -63,7 +63,7 @@ impl Datapath {
             .map_err(failed)?;
         let mark = output.context.as_deref().and_then(from_bytes::<SkbContext>).map_or(0, |context| context.mark);
         Ok(Outcome {
-            verdict: output.return_value.cast_signed(),
+            verdict: output.return_value as i32,
             frame: output.data.unwrap_or_default().to_vec(),
             mark,
             duration: output.duration,

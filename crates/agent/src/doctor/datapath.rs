@@ -128,7 +128,7 @@ fn ecn(readings: &Readings) -> Option<Finding> {
         )
     };
     Some(Finding::new(TOPIC, Level::Note, fact, meaning).next(
-        "let the switches mark from a quarter of the port's buffer on (DCTCP's setting), then see ce_marks in `evenkeel status`",
+        "let the switches mark from a quarter of the port's buffer on (DCTCP's setting), then see ce_seen in `evenkeel status`",
     ))
 }
 

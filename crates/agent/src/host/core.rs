@@ -163,7 +163,8 @@ impl Core {
                 self.datapath.detach(ifindex)?;
             }
         }
-        if self.state.retain(links) {
+        let ports = &self.ports;
+        if self.state.retain(links, |ifindex| ports.get(&ifindex).map(|port| port.link.name.as_str())) {
             self.state.store(&self.run_dir)?;
         }
         Ok(())

@@ -26,13 +26,11 @@ pub struct Link {
     pub queue_segments: u32,
 }
 
-/// What became of a device.
+/// News of devices. It only says where to look: what it tells of a device may be older than what the device is by now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// It is there: new, or changed in some way.
-    Seen(Link),
-    /// It is gone.
-    Gone {
+    /// A device is new, changed or gone.
+    Changed {
         /// Its index.
         ifindex: u32,
     },
@@ -92,19 +90,15 @@ fn events(mut bytes: &[u8]) -> Vec<LinkEvent> {
 }
 
 fn event(payload: NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkEvent> {
-    let (message, is_gone) = match payload {
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) => (message, false),
-        NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(message)) => (message, true),
+    let message = match payload {
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message) | RouteNetlinkMessage::DelLink(message)) => {
+            message
+        }
         _ => return None,
     };
-    // A bridge tells of its members in the same group: a port that leaves it is not gone.
-    if message.header.interface_family != AddressFamily::Unspec {
-        return None;
-    }
-    if is_gone {
-        return Some(LinkEvent::Gone { ifindex: message.header.index });
-    }
-    link(&message).map(LinkEvent::Seen)
+    // A bridge tells of its members in the same group: a port that joins or leaves it has not changed.
+    (message.header.interface_family == AddressFamily::Unspec)
+        .then_some(LinkEvent::Changed { ifindex: message.header.index })
 }
 
 fn link(message: &LinkMessage) -> Option<Link> {
@@ -155,6 +149,22 @@ impl Links {
         Ok(messages.iter().filter_map(link).collect())
     }
 
+    /// A device as it is now; `None` if it is gone.
+    ///
+    /// # Errors
+    /// [`HostError::Netlink`] if the kernel refuses.
+    pub async fn get(&self, ifindex: u32) -> Result<Option<Link>, HostError> {
+        use futures_util::TryStreamExt;
+        let mut messages = self.handle.link().get().match_index(ifindex).execute();
+        match messages.try_next().await {
+            Ok(message) => Ok(message.as_ref().and_then(link)),
+            Err(error) => {
+                let error = HostError::netlink(format!("cannot ask for device {ifindex}"), source(error));
+                if error.is_gone() { Ok(None) } else { Err(error) }
+            }
+        }
+    }
+
     /// Sets the length of a device's queue.
     ///
     /// # Errors
@@ -199,8 +209,7 @@ mod tests {
     #[test]
     fn several_messages_in_one_read_are_all_heard() {
         let bytes = [message(AddressFamily::Unspec, 7, false), message(AddressFamily::Unspec, 8, true)].concat();
-        let link = Link { ifindex: 7, name: "vnet0".into(), queue_segments: 500 };
-        assert_eq!(events(&bytes), [LinkEvent::Seen(link), LinkEvent::Gone { ifindex: 8 }]);
+        assert_eq!(events(&bytes), [LinkEvent::Changed { ifindex: 7 }, LinkEvent::Changed { ifindex: 8 }]);
     }
 
     proptest::proptest! {

@@ -111,11 +111,17 @@ impl HostState {
         }
     }
 
-    /// Forgets devices that are no longer there; true if there were any.
-    pub fn retain(&mut self, links: &[Link]) -> bool {
-        let before = self.queues.len();
+    /// Forgets devices that are no longer there; true if anything changed. `known` is the name by which the running agent knows a device:
+    /// one that it knows is the same under any name.
+    pub fn retain<'a>(&mut self, links: &[Link], known: impl Fn(u32) -> Option<&'a str>) -> bool {
+        let before = self.queues.clone();
+        for link in links {
+            if let Some(name) = known(link.ifindex) {
+                self.rename(link.ifindex, name, &link.name);
+            }
+        }
         self.queues.retain(|ifindex, change| links.iter().any(|l| l.ifindex == *ifindex && l.name == change.name));
-        self.queues.len() != before
+        self.queues != before
     }
 
     /// A change that was noted has been made; true if it was the way back, and nothing is left to note.
@@ -227,7 +233,7 @@ mod tests {
         assert_eq!(state.plan(&other, 0), QueueAction::Leave);
         assert!(state.queues.is_empty());
         state.plan(&link(1000), 4000);
-        assert!(state.retain(&[other]));
+        assert!(state.retain(&[other], |_| None));
         assert!(state.queues.is_empty());
     }
 
@@ -248,6 +254,11 @@ mod tests {
         state.plan(&link(1000), 4000);
         assert!(state.rename(3, "vnet0", "vnet9"));
         let renamed = Link { name: "vnet9".into(), ..link(4000) };
+        assert_eq!(state.plan(&renamed, 0), QueueAction::Set(1000));
+        // The same when the new name is first met in a list.
+        let mut state = HostState::default();
+        state.plan(&link(1000), 4000);
+        assert!(state.retain(std::slice::from_ref(&renamed), |_| Some("vnet0")));
         assert_eq!(state.plan(&renamed, 0), QueueAction::Set(1000));
     }
 

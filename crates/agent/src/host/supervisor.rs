@@ -212,13 +212,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
         let acts = core.borrow().acts();
         tokio::select! {
             events = watch.next() => {
-                for event in events? {
-                    match event {
-                        LinkEvent::Seen(link) => seen(&core, &links, &link).await?,
-                        LinkEvent::Gone { ifindex } => core.borrow_mut().gone(ifindex)?,
-                        LinkEvent::Lost => relist(&core, &links).await?,
-                    }
-                }
+                changed(&core, &links, &events?).await?;
             }
             ready = ring.readable() => {
                 let mut ready = ready.map_err(|error| HostError::io("cannot wait for the datapath's events", error))?;
@@ -276,6 +270,21 @@ fn serve_metrics(listener: TcpListener, core: &Rc<RefCell<Core>>) -> JoinHandle<
         metrics::text(status).map_err(|error| HostError::io("cannot write metrics", std::io::Error::other(error)))
     };
     tokio::task::spawn_local(http::serve(listener, Rc::new(text)))
+}
+
+/// Looks at the devices that there is news of.
+async fn changed(core: &Rc<RefCell<Core>>, links: &Links, events: &[LinkEvent]) -> Result<(), HostError> {
+    if events.contains(&LinkEvent::Lost) {
+        return relist(core, links).await;
+    }
+    for event in events {
+        let LinkEvent::Changed { ifindex } = event else { continue };
+        match links.get(*ifindex).await? {
+            Some(link) => seen(core, links, &link).await?,
+            None => core.borrow_mut().gone(*ifindex)?,
+        }
+    }
+    Ok(())
 }
 
 /// A device is there or has changed; its queue follows.

@@ -7,3 +7,4 @@ mod handshake;
 mod marks;
 mod noise;
 mod place;
+mod transfer;

@@ -9,7 +9,7 @@ use crate::place::{A, B, DROP, NEXT, Place, REDIRECT, Tap, settings};
 const MSS: u32 = 1448;
 
 /// A connection from `pa` to `pb`, both hosts of which have evenkeel.
-fn connect(place: &mut Place) {
+pub fn connect(place: &mut Place) {
     let probes = probes_of(place, &syn());
     for probe in &probes {
         assert_eq!(place.to_vm(place.pb, probe).verdict, DROP);
@@ -27,7 +27,7 @@ fn connect(place: &mut Place) {
     }
 }
 
-fn data(offset: u32) -> Segment {
+pub fn data(offset: u32) -> Segment {
     Segment {
         seq: 1001 + offset,
         ack: 5001,
@@ -37,7 +37,7 @@ fn data(offset: u32) -> Segment {
     }
 }
 
-fn ack(bytes: u32, flags: u8) -> Segment {
+pub fn ack(bytes: u32, flags: u8) -> Segment {
     Segment {
         seq: 5001,
         ack: 1001 + bytes,

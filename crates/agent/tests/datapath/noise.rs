@@ -3,9 +3,13 @@
 use evenkeel_agent::datapath::intf;
 use evenkeel_algo::packet::{self, Kind};
 
-use crate::frames::{ACK, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS};
+use crate::frames::{ACK, ECE, LINUX_OPTIONS, RST, SYN, Segment};
 use crate::handshake::{probes_of, syn, synack};
+use crate::marks::{ack, connect, data};
 use crate::place::{A, B, DROP, NEXT, Place, REDIRECT};
+
+/// BPF_PROG_TEST_RUN takes no shorter frames that claim to be IPv6. The parser's own tests have them.
+const LEAST: usize = 54;
 
 /// splitmix64: the same packets in every run.
 struct Random(u64);
@@ -31,7 +35,10 @@ fn seeds(place: &mut Place) -> Vec<Vec<u8>> {
         synack().frame(),
         Segment { vlan: Some(7), ..syn() }.frame(),
         Segment { options: LINUX_OPTIONS.to_vec(), ..Segment::new(v6.0, v6.1, SYN) }.frame(),
-        Segment { options: TIMESTAMPS.to_vec(), payload: 300, ..Segment::new((A, 40000), (B, 80), ACK) }.frame(),
+        data(0).frame(),
+        data(1448).frame(),
+        ack(0, 0).frame(),
+        ack(1448, ECE).frame(),
         Segment { payload: 20, ..Segment::new(v6.0, v6.1, ACK) }.frame(),
         Segment::new((A, 40000), (B, 80), RST).frame(),
     ];
@@ -51,9 +58,9 @@ fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
         }
     }
     match random.below(8) {
-        0 => frame.truncate(14 + random.below(frame.len() - 14)),
+        0 => frame.truncate(LEAST + random.below(frame.len() - LEAST + 1)),
         1 => frame.extend((0..random.below(64)).map(|_| random.next() as u8)),
-        2 => frame = (0..14 + random.below(200)).map(|_| random.next() as u8).collect(),
+        2 => frame = (0..LEAST + random.below(200)).map(|_| random.next() as u8).collect(),
         _ => {}
     }
     frame
@@ -62,6 +69,7 @@ fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
 fn noise(packets: u64, seed: u64) {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     let seeds = seeds(&mut place);
+    connect(&mut place);
     let mut random = Random(seed);
     let (mut unreadable, mut changed) = (0u64, 0u64);
     for i in 0..packets {
@@ -78,7 +86,8 @@ fn noise(packets: u64, seed: u64) {
             assert_eq!((outcome.verdict, &outcome.frame), (NEXT, &frame), "packet {i} of seed {seed}");
         }
     }
-    // Both kinds were met, or this has shown nothing.
+    // All kinds were met, or this has shown nothing.
+    assert!(changed > 0);
     assert!(unreadable > packets / 10 && unreadable < packets * 9 / 10, "{unreadable}");
     let parsed = place.count(place.pa, intf::EK_COUNT_PACKETS_FROM_VM);
     assert!(parsed >= packets / 2, "{parsed}");

@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use evenkeel_algo::proboscis::{Echo, FirstWindow, Parameters, Pending, Resend, Sender, Train};
+use evenkeel_algo::proboscis::{
+    Echo, Pending, Resend, Sender, SenderSettings, Settings as TimerSettings, Train, Verdict as Probed, WindowSettings,
+};
 use evenkeel_algo::{seq, window};
 use evenkeel_scenario::format::Mode;
 
@@ -21,8 +23,14 @@ const PROBE_BYTES: u32 = 20 + 40;
 pub struct Spec {
     /// Off, observe or enforce.
     pub mode: Mode,
-    /// Its settings.
-    pub parameters: Parameters,
+    /// g, and when unanswered SYNs and their probes are sent again.
+    pub timers: TimerSettings,
+    /// The first window.
+    pub window: WindowSettings,
+    /// DCTCP.
+    pub sender: SenderSettings,
+    /// Flows that have sent more are left alone; 0: none are.
+    pub elephant_bytes: u64,
     /// Whether guests without ECN have the host's.
     pub ecn_for_guests: bool,
     /// Payload of a full segment.
@@ -126,7 +134,7 @@ impl Proboscis {
     }
 
     fn syn_from_vm(&mut self, now: Instant, end: ConnId, packet: &Packet, segment: &Segment, effects: &mut Effects) {
-        let timers = self.spec.parameters.timers;
+        let timers = self.spec.timers;
         let probes = timers.probes.min(u32::from(u8::MAX)) as u8;
         let flow = self.flow(now, end);
         flow.offered_ecn = segment.flags.has(Flags::ECE.with(Flags::CWR));
@@ -153,7 +161,7 @@ impl Proboscis {
 
     /// What is due of an unanswered SYN; when to look again.
     fn expire(&mut self, now: Instant, end: ConnId, effects: &mut Effects) -> Option<Instant> {
-        let timers = self.spec.parameters.timers;
+        let timers = self.spec.timers;
         let flow = self.flows.get_mut(&end.index).filter(|flow| flow.generation == end.generation)?;
         let waiting = flow.waiting.as_mut()?;
         let due = |pending: &Pending| Some(Instant::START + Duration::from_us(pending.due_us(&timers)));
@@ -182,24 +190,24 @@ impl Proboscis {
     }
 
     fn synack_from_vm(&mut self, now: Instant, end: ConnId, packet: &mut Packet, effects: &mut Effects) -> Verdict {
-        let (enforces, parameters) = (self.enforces(), self.spec.parameters);
+        let (enforces, window) = (self.enforces(), self.spec.window);
         let flow = self.flow(now, end);
         let Payload::Tcp(peer, segment) = &packet.payload else { return Verdict::Pass };
         flow.native_ecn = flow.offered_ecn && segment.flags.has(Flags::ECE);
         flow.echo = Some(Echo::new(segment.ack));
-        if flow.train.seen().0 == 0 {
+        if flow.train.seen() == 0 {
             return Verdict::Pass;
         }
         let peer = *peer;
-        let wait = Duration::from_us(u64::from(parameters.timers.b3_us));
-        if enforces && flow.held.is_none() && flow.train.synack_waits(&parameters, now.since(flow.syn_at).us()) {
+        let wait = Duration::from_us(u64::from(window.b3_us));
+        if enforces && flow.held.is_none() && flow.train.synack_waits(&window, now.since(flow.syn_at).us()) {
             let until = flow.syn_at + wait;
             flow.held = Some((until, *packet));
             self.time(end, until, effects);
             return Verdict::Drop;
         }
         flow.held = None;
-        let (seen, marked) = flow.train.seen();
+        let (seen, marked) = (flow.train.seen(), flow.train.marked());
         if enforces {
             let report = Payload::Report { to: peer, seen, marked };
             effects.to_network.push(own(packet, Ecn::NotEct, report));
@@ -213,12 +221,13 @@ impl Proboscis {
         let (enforces, spec) = (self.enforces(), self.spec);
         let Payload::Tcp(_, segment) = &mut packet.payload else { return };
         let Some(flow) = self.flows.get(&end.index) else { return };
-        let FirstWindow::Bytes(bytes) = flow.train.first_window(&spec.parameters, spec.mss_bytes) else { return };
-        let (field, by) = window::arbitrate(Some(bytes), segment.window, 0, spec.mss_bytes);
+        let (verdict, bytes) = flow.train.first_window(&spec.window, spec.mss_bytes);
+        let limit = (verdict != Probed::NoProbes).then_some(bytes);
+        let (field, by) = window::arbitrate(limit, segment.window, 0, spec.mss_bytes);
         if by == window::By::Receiver {
             return;
         }
-        *(if bytes > spec.mss_bytes { &mut self.synacks_scaled } else { &mut self.synacks_one_mss }) += 1;
+        *(if verdict == Probed::Scaled { &mut self.synacks_scaled } else { &mut self.synacks_one_mss }) += 1;
         if enforces {
             segment.window = field;
         }
@@ -229,7 +238,7 @@ impl Proboscis {
         let (enforces, spec) = (self.enforces(), self.spec);
         let Some(flow) = self.flows.get(&end.index) else { return };
         let ours = if synack { flow.has_peer && !flow.native_ecn } else { !flow.offered_ecn };
-        let probed = synack || spec.parameters.timers.probes > 0;
+        let probed = synack || spec.timers.probes > 0;
         if enforces && spec.ecn_for_guests && ours && probed && packet.ecn == Ecn::NotEct {
             packet.ecn = Ecn::Ect0;
         }
@@ -247,7 +256,7 @@ impl Proboscis {
             });
             sender.sent(last);
             let sent_bytes = u64::from(last.wrapping_sub(flow.first_seq));
-            let limit = spec.parameters.elephant_bytes;
+            let limit = spec.elephant_bytes;
             // Sequence numbers wrap; who was an elephant stays one.
             flow.is_elephant |= limit > 0 && seq::after(last, flow.first_seq) && sent_bytes > limit;
         }
@@ -262,7 +271,7 @@ impl Proboscis {
         let Payload::Tcp(_, segment) = &mut packet.payload else { return };
         let Some(flow) = self.flows.get_mut(&end.index) else { return };
         let ours = spec.ecn_for_guests && flow.has_peer && !flow.native_ecn;
-        let echo = flow.echo.get_or_insert_with(|| Echo::new(segment.ack)).echo(segment.ack);
+        let echo = flow.echo.get_or_insert_with(|| Echo::new(segment.ack)).ack(segment.ack);
         if echo && ours {
             self.marks_echoed += 1;
             if enforces {
@@ -300,7 +309,7 @@ impl Proboscis {
             .sender
             .as_mut()
             .filter(|_| ours)
-            .and_then(|sender| sender.acked(&spec.parameters, segment.ack, echo, spec.mss_bytes))
+            .and_then(|sender| sender.acked(&spec.sender, segment.ack, echo, spec.mss_bytes))
             .filter(|_| !flow.is_elephant);
         let (field, by) = window::arbitrate(limit, segment.window, flow.scale, spec.mss_bytes);
         self.windows_limited += u64::from(by == window::By::Proboscis);

@@ -1,6 +1,6 @@
 //! From a scenario's keys to what the parts of the simulator are set up with.
 
-use evenkeel_algo::proboscis::{Parameters, Settings as ProboscisTimers};
+use evenkeel_algo::proboscis::{DEFAULTS, SenderSettings, Settings as ProboscisTimers, WindowSettings};
 use evenkeel_algo::pvtcp::Settings as PvtcpSettings;
 use evenkeel_scenario::format::{
     DelayedAck, Discipline, Era, Mode, Network, Pvtcp, RtoMin, RtoMinWord, Scenario, SpuriousResponse as Response,
@@ -234,25 +234,23 @@ pub fn pvtcp(pvtcp: &Pvtcp) -> PvtcpSettings {
 /// ProBoSCIS on the hosts of a group; none if it is off.
 pub fn proboscis(group: &VmGroup, mtu_bytes: u32) -> Option<proboscis::Spec> {
     let set = &group.proboscis;
-    let default = Parameters::default();
-    let timers = ProboscisTimers {
-        probes: set.g_probes.unwrap_or(default.timers.probes),
-        b1_us: set.b1_us.unwrap_or(default.timers.b1_us),
-        b2_us: set.b2_us.unwrap_or(default.timers.b2_us),
-        b3_us: set.b3_us.unwrap_or(default.timers.b3_us),
-        max_time_us: set.max_time_us.unwrap_or(default.timers.max_time_us),
-    };
-    let parameters = Parameters {
-        timers,
-        k1_permille: set.k1_permille.unwrap_or(default.k1_permille),
-        k2_permille: set.k2_permille.unwrap_or(default.k2_permille),
-        k_percent: set.k_percent.unwrap_or(default.k_percent),
-        icwnd_segments: set.icwnd_segments.unwrap_or(default.icwnd_segments),
-        elephant_bytes: set.elephant_bytes.unwrap_or(default.elephant_bytes),
-    };
     (set.mode != Mode::Off).then(|| proboscis::Spec {
         mode: set.mode,
-        parameters,
+        timers: ProboscisTimers {
+            probes: set.g_probes.unwrap_or(DEFAULTS.probes),
+            b1_us: set.b1_us.unwrap_or(DEFAULTS.b1_us),
+            b2_us: set.b2_us.unwrap_or(DEFAULTS.b2_us),
+            b3_us: set.b3_us.unwrap_or(DEFAULTS.b3_us),
+            max_time_us: set.max_time_us.unwrap_or(DEFAULTS.max_time_us),
+        },
+        window: WindowSettings {
+            k_percent: set.k_percent.unwrap_or(DEFAULTS.k_percent),
+            k2_permille: set.k2_permille.unwrap_or(DEFAULTS.k2_permille),
+            icwnd_segments: set.icwnd_segments.unwrap_or(DEFAULTS.icwnd_segments),
+            b3_us: set.b3_us.unwrap_or(DEFAULTS.b3_us),
+        },
+        sender: SenderSettings { k1_permille: set.k1_permille.unwrap_or(DEFAULTS.k1_permille) },
+        elephant_bytes: set.elephant_bytes.unwrap_or(DEFAULTS.elephant_bytes),
         ecn_for_guests: set.ecn_for_guests.unwrap_or(true),
         mss_bytes: tcp(group, mtu_bytes).mss_bytes,
     })

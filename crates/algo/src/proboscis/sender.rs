@@ -1,0 +1,98 @@
+//! The sender's host: the budget of probes, whom to probe, and DCTCP by receive window.
+
+use crate::sys;
+
+/// How many probes a VM's host may send for it.
+#[derive(Debug, Clone)]
+pub struct Budget {
+    settings: sys::proboscis_settings,
+    state_ns: u64,
+}
+
+impl Budget {
+    /// In the long run, and at once. Without a rate there are none.
+    pub fn new(probes_per_s: u32, burst_probes: u32) -> Self {
+        let settings = sys::proboscis_settings {
+            budget_probes_per_s: probes_per_s,
+            budget_burst_probes: burst_probes,
+            ..Default::default()
+        };
+        Self { settings, state_ns: 0 }
+    }
+
+    /// Takes so many probes out of the budget, or none.
+    pub fn take(&mut self, now_ns: u64, probes: u32) -> bool {
+        // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
+        match unsafe { sys::proboscis_budget(&self.settings, self.state_ns, now_ns, probes) } {
+            0 => false,
+            state_ns => {
+                self.state_ns = state_ns;
+                true
+            }
+        }
+    }
+}
+
+/// What a remote host has made of probes so far.
+#[derive(Debug, Clone, Default)]
+pub struct Peer(sys::proboscis_peer);
+
+impl Peer {
+    /// It answered: it has evenkeel.
+    pub fn answered(&mut self) {
+        // SAFETY: as in `Budget::take`.
+        unsafe { sys::proboscis_peer_answered(&mut self.0) }
+    }
+
+    /// A handshake went by without an answer to its probes.
+    pub fn silent(&mut self) {
+        // SAFETY: as in `Budget::take`.
+        unsafe { sys::proboscis_peer_silent(&mut self.0) }
+    }
+
+    /// Whether the SYN at hand is worth probes.
+    pub fn probe(&mut self) -> bool {
+        // SAFETY: as in `Budget::take`.
+        unsafe { sys::proboscis_peer_probe(&mut self.0) }
+    }
+}
+
+/// What DCTCP needs of the settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SenderSettings {
+    /// k1: alpha from which the window is limited.
+    pub k1_permille: u32,
+}
+
+/// DCTCP for one direction of a flow, from what passes the sender's host.
+#[derive(Debug, Clone)]
+pub struct Sender(sys::proboscis_sender);
+
+impl Sender {
+    /// `seq` is the first byte's.
+    pub fn new(seq: u32) -> Self {
+        let mut state = sys::proboscis_sender::default();
+        // SAFETY: as in `Budget::take`.
+        unsafe { sys::proboscis_sender_init(&mut state, seq) }
+        Self(state)
+    }
+
+    /// The share of marked bytes, averaged, of [`dctcp::ONE`](crate::dctcp::ONE).
+    pub fn alpha(&self) -> u32 {
+        self.0.dctcp.alpha
+    }
+
+    /// A segment that ends before `end` leaves. The bytes that are new.
+    pub fn sent(&mut self, end: u32) -> u32 {
+        // SAFETY: as in `Budget::take`.
+        unsafe { sys::proboscis_sent(&mut self.0, end) }
+    }
+
+    /// An ACK came, with or without an echo. The limit to the VM's window, in bytes.
+    pub fn acked(&mut self, settings: &SenderSettings, ack: u32, echo: bool, mss: u32) -> Option<u32> {
+        let settings = sys::proboscis_settings { k1_permille: settings.k1_permille, ..Default::default() };
+        // SAFETY: as in `Budget::take`.
+        let limit = unsafe { sys::proboscis_acked(&mut self.0, &settings, ack, echo, mss) };
+        (limit != 0).then_some(limit)
+    }
+}

@@ -1,0 +1,108 @@
+//! The parser against a second one, and against noise.
+
+use etherparse::{NetHeaders, PacketBuilder, PacketHeaders, TcpOptionElement, TransportHeader};
+use evenkeel_algo::packet::{self, HEAD_BYTES, Kind};
+use proptest::prelude::*;
+
+/// Frames that both parsers are to read alike.
+fn seeds() -> Vec<Vec<u8>> {
+    let options = [
+        TcpOptionElement::MaximumSegmentSize(1460),
+        TcpOptionElement::SelectiveAcknowledgementPermitted,
+        TcpOptionElement::Timestamp(1, 2),
+        TcpOptionElement::Noop,
+        TcpOptionElement::WindowScale(7),
+    ];
+    let v4 = PacketBuilder::ethernet2([1; 6], [2; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+    let v6 = PacketBuilder::ethernet2([1; 6], [2; 6]).ipv6([1; 16], [2; 16], 64);
+    let tagged = PacketBuilder::ethernet2([1; 6], [2; 6]).single_vlan(etherparse::VlanId::try_new(5).unwrap()).ipv4(
+        [10, 0, 0, 1],
+        [10, 0, 0, 2],
+        64,
+    );
+    [v4, v6, tagged]
+        .into_iter()
+        .map(|builder| {
+            let tcp = builder.tcp(40000, 80, 7, 1000).syn().ack(9).options(&options).unwrap();
+            let mut frame = Vec::new();
+            tcp.write(&mut frame, b"data").unwrap();
+            frame
+        })
+        .collect()
+}
+
+#[test]
+fn what_it_reads_is_what_etherparse_reads() {
+    for frame in seeds() {
+        let Kind::Tcp(packet, Some(options)) = packet::parse(&frame) else { panic!("{frame:02x?}") };
+        let other = PacketHeaders::from_ethernet_slice(&frame).unwrap();
+        let Some(TransportHeader::Tcp(tcp)) = other.transport else { panic!() };
+        assert_eq!((packet.source_port, packet.destination_port), (tcp.source_port, tcp.destination_port));
+        assert_eq!(
+            (packet.seq, packet.ack, packet.window),
+            (tcp.sequence_number, tcp.acknowledgment_number, tcp.window_size)
+        );
+        assert_eq!((packet.flags, usize::from(packet.tcp_bytes)), (0x12, tcp.header_len()));
+        assert_eq!(packet.payload_bytes, 4);
+        assert_eq!((options.mss, options.wscale, options.has_timestamps), (Some(1460), Some(7), true));
+        match other.net.unwrap() {
+            NetHeaders::Ipv4(ip, _) => assert_eq!((packet.version, &packet.source[12..]), (4, &ip.source[..])),
+            NetHeaders::Ipv6(ip, _) => assert_eq!((packet.version, packet.source), (6, ip.source)),
+            NetHeaders::Arp(_) => panic!(),
+        }
+    }
+}
+
+#[test]
+fn fragments_and_other_protocols_are_not_tcp() {
+    let mut frame = seeds().remove(0);
+    frame[21] = 1;
+    assert_eq!(packet::parse(&frame), Kind::Other, "a later fragment");
+    frame[20..22].copy_from_slice(&[0x20, 0]);
+    assert_eq!(packet::parse(&frame), Kind::Other, "a first fragment");
+    frame[20..22].fill(0);
+    frame[23] = 17;
+    assert_eq!(packet::parse(&frame), Kind::Other);
+    assert_eq!(packet::parse(&[0; 13]), Kind::Broken);
+}
+
+/// What must hold of any answer.
+fn check(frame: &[u8]) -> Result<(), TestCaseError> {
+    if let Kind::Tcp(packet, options) = packet::parse(frame) {
+        let end = usize::from(packet.l4) + usize::from(packet.tcp_bytes);
+        prop_assert!(packet.l3 >= 14 && packet.l4 >= packet.l3 + 20 && packet.tcp_bytes >= 20);
+        prop_assert!(end <= frame.len().min(HEAD_BYTES));
+        prop_assert!(end + packet.payload_bytes as usize <= frame.len());
+        if let Some(at) = options.and_then(|o| o.experiment) {
+            prop_assert!(usize::from(at) + 2 <= end && at >= packet.l4 + 20 && frame[usize::from(at)] == 254);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200_000))]
+
+    #[test]
+    fn mutated_packets(
+        which in 0usize..3, changes in prop::collection::vec((0usize..100, any::<u8>()), 0..6), cut in prop::option::weighted(0.2, 0usize..100),
+    ) {
+        let mut frame = seeds_once()[which].clone();
+        for (at, byte) in changes {
+            let at = at % frame.len();
+            frame[at] = byte;
+        }
+        if let Some(length) = cut { frame.truncate(length); }
+        check(&frame)?;
+    }
+
+    #[test]
+    fn noise(frame in prop::collection::vec(any::<u8>(), 0..300)) {
+        check(&frame)?;
+    }
+}
+
+fn seeds_once() -> &'static [Vec<u8>] {
+    static SEEDS: std::sync::OnceLock<Vec<Vec<u8>>> = std::sync::OnceLock::new();
+    SEEDS.get_or_init(seeds)
+}

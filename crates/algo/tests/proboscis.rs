@@ -1,0 +1,204 @@
+//! ProBoSCIS, the window arbiter and the tag's hash, by what must hold of them.
+
+use evenkeel_algo::proboscis::{Budget, Echo, Peer, Sender, SenderSettings, Train, Verdict, WindowSettings};
+use evenkeel_algo::siphash::{self, Key};
+use evenkeel_algo::window::{self, By};
+use proptest::prelude::*;
+
+/// The test vectors of the authors' reference implementation (vectors_sip64, key and message 00 01 02 ...), for lengths 0, 8, ..., 56.
+#[test]
+fn siphash_gives_its_published_vectors() {
+    let key = Key(std::array::from_fn(|i| i as u8));
+    let message: Vec<u8> = (0..64).collect();
+    let expected: [(usize, [u8; 8]); 3] = [
+        (0, [0x31, 0x0e, 0x0e, 0xdd, 0x47, 0xdb, 0x6f, 0x72]),
+        (8, [0x62, 0x24, 0x93, 0x9a, 0x79, 0xf5, 0xf5, 0x93]),
+        (16, [0xdb, 0x9b, 0xc2, 0x57, 0x7f, 0xcc, 0x2a, 0x3f]),
+    ];
+    for (length, hash) in expected {
+        assert_eq!(siphash::hash(key, &message[..length]).to_le_bytes(), hash, "{length} bytes");
+    }
+}
+
+#[test]
+fn the_arbiter_by_example() {
+    assert_eq!(window::arbitrate(None, 500, 7, 1448), (500, By::Receiver));
+    assert_eq!(window::arbitrate(Some(10_000), 500, 7, 1448), (78, By::Proboscis), "rounded down to the scale");
+    assert_eq!(window::arbitrate(Some(1), 500, 7, 1448), (12, By::Proboscis), "one MSS, rounded up");
+    assert_eq!(window::arbitrate(Some(1), 3, 7, 1448), (3, By::Receiver), "the receiver said so");
+    assert_eq!(window::arbitrate(Some(1), 0, 7, 1448), (0, By::Receiver));
+    assert_eq!(window::arbitrate(Some(20_000), 60_000, 0, 1448), (20_000, By::Proboscis));
+    assert_eq!(window::arbitrate(Some(1 << 20), 9, 255, 1448), (9, By::Receiver), "more than 14 is 14 (RFC 7323)");
+}
+
+fn window_settings() -> WindowSettings {
+    WindowSettings { k_percent: 50, k2_permille: 500, icwnd_segments: 10, b3_us: 1000 }
+}
+
+#[test]
+fn a_later_train_takes_the_place_of_an_earlier() {
+    let mut train = Train::default();
+    assert!(train.count(0, 0, 10, true) && train.count(0, 1, 10, true));
+    assert!(train.count(1, 5, 20, false));
+    assert_eq!((train.seen(), train.marked(), train.total()), (1, 0, 20));
+    assert!(!train.count(0, 2, 10, true), "too late");
+    assert!(!train.count(1, 5, 20, true), "a copy");
+    assert!(!train.count(1, 20, 20, true), "no such probe");
+    assert!(!train.count(1, 1, 21, true), "another total");
+    assert!(!train.count(2, 0, 65, true) && !train.count(2, 0, 0, true));
+}
+
+#[test]
+fn a_synack_waits_for_late_probes_only() {
+    let mut train = Train::default();
+    assert!(!train.synack_waits(&window_settings(), 0), "none came: perhaps none were sent");
+    train.count(0, 0, 2, false);
+    assert!(train.synack_waits(&window_settings(), 999));
+    assert!(!train.synack_waits(&window_settings(), 1000));
+    train.count(0, 1, 2, false);
+    assert!(!train.synack_waits(&window_settings(), 0));
+}
+
+#[test]
+fn hosts_that_never_answer_are_probed_seldom_and_forgiven_at_once() {
+    let mut peer = Peer::default();
+    for _ in 0..16 {
+        assert!(peer.probe());
+        peer.silent();
+    }
+    assert_eq!((0..640).filter(|_| peer.probe()).count(), 10);
+    peer.answered();
+    assert!((0..100).all(|_| peer.probe()));
+}
+
+#[test]
+fn dctcp_lets_go_when_marks_end() {
+    let settings = SenderSettings { k1_permille: 100 };
+    let mut sender = Sender::new(0);
+    let mut seq = 0u32;
+    let mut window = |sender: &mut Sender, echo| {
+        seq += 14480;
+        sender.sent(seq);
+        sender.acked(&settings, seq, echo, 1448)
+    };
+    assert_eq!(window(&mut sender, false), None, "no limit before the first mark");
+    let first = window(&mut sender, true).expect("a limit");
+    assert!((7240..=7700).contains(&first), "{first}");
+    let grown = window(&mut sender, false).expect("a limit");
+    assert_eq!(grown, first + 1448);
+    assert!((0..60).any(|_| window(&mut sender, false).is_none()), "alpha falls below k1");
+}
+
+proptest! {
+    #[test]
+    fn the_arbiter_neither_raises_nor_starves(
+        limit in prop::option::of(1u32..), offered: u16, scale in 0u8..=14, mss in 1u32..65_496,
+    ) {
+        let (field, by) = window::arbitrate(limit, offered, scale, mss);
+        prop_assert!(field <= offered);
+        prop_assert_eq!(by == By::Receiver, field == offered);
+        if by != By::Receiver {
+            let bytes = u64::from(field) << scale;
+            let limit = u64::from(limit.unwrap());
+            prop_assert!(bytes >= u64::from(mss));
+            prop_assert!(bytes <= limit || bytes < u64::from(mss) + (1 << scale));
+        }
+    }
+
+    #[test]
+    fn a_changed_word_leaves_the_checksum_right(mut words in prop::collection::vec(any::<u16>(), 2..40), at: prop::sample::Index, new: u16) {
+        let sum = |words: &[u16]| {
+            let mut sum: u32 = words.iter().map(|w| u32::from(*w)).sum();
+            while sum > 0xffff { sum = (sum & 0xffff) + (sum >> 16); }
+            !(sum as u16)
+        };
+        let before = sum(&words);
+        let at = at.index(words.len());
+        let after = window::csum_replace(before, words[at], new);
+        words[at] = new;
+        // All zeros have two checksums, which are equal to a receiver.
+        prop_assume!(words.iter().any(|w| *w != 0));
+        prop_assert_eq!(after, sum(&words));
+    }
+
+    #[test]
+    fn the_first_window_is_whole_segments_within_bounds(
+        probes in prop::collection::vec((0u8..70, any::<bool>()), 0..100), total in 0u8..70, mss in 1u32..9000,
+        k_percent in 1u32..=100, k2_permille in 0u32..=1000, icwnd_segments in 1u32..=1000,
+    ) {
+        let settings = WindowSettings { k_percent, k2_permille, icwnd_segments, b3_us: 0 };
+        let mut train = Train::default();
+        for (index, marked) in probes {
+            train.count(0, index, total, marked);
+        }
+        prop_assert!(train.marked() <= train.seen() && train.seen() <= train.total());
+        let (verdict, bytes) = train.first_window(&settings, mss);
+        match verdict {
+            Verdict::NoProbes => prop_assert!(train.seen() == 0 && bytes == 0),
+            Verdict::OneMss => prop_assert_eq!(bytes, mss),
+            Verdict::Scaled => {
+                prop_assert_eq!(bytes % mss, 0);
+                prop_assert!(bytes >= mss && bytes <= mss * icwnd_segments);
+            }
+        }
+    }
+
+    #[test]
+    fn more_marks_never_make_a_larger_window(marks in 0u8..10) {
+        let window_with = |marks| {
+            let mut train = Train::default();
+            for index in 0..10 { train.count(0, index, 10, index < marks); }
+            train.first_window(&window_settings(), 1448).1
+        };
+        prop_assert!(window_with(marks + 1) <= window_with(marks));
+    }
+
+    #[test]
+    fn no_more_probes_than_the_budget(gaps_ns in prop::collection::vec(0u64..100_000_000, 1..400), rate in 1u32..100_000, burst in 1u32..5000) {
+        let mut budget = Budget::new(rate, burst);
+        let (mut now_ns, mut sent) = (1_000_000_000u64, 0u64);
+        let start_ns = now_ns;
+        for gap_ns in gaps_ns {
+            now_ns += gap_ns;
+            sent += if budget.take(now_ns, 10) { 10 } else { 0 };
+            let allowed = u128::from(burst) + u128::from(now_ns - start_ns) * u128::from(rate) / 1_000_000_000;
+            // Ten: each time in nanoseconds is rounded down.
+            prop_assert!(u128::from(sent) <= allowed + 10, "{sent} {allowed}");
+        }
+    }
+
+    #[test]
+    fn echoed_bytes_follow_marked_ones(segments in prop::collection::vec((1u32..65_536, any::<bool>(), 1usize..5), 1..300)) {
+        let mut echo = Echo::new(0);
+        let (mut end, mut acked, mut marked, mut echoed, mut largest) = (0u32, 0u32, 0i64, 0i64, 0i64);
+        for (bytes, is_marked, every) in segments {
+            end = end.wrapping_add(bytes);
+            if is_marked {
+                echo.marked(bytes);
+                marked += i64::from(bytes);
+            }
+            if every == 1 {
+                let covered = i64::from(end.wrapping_sub(acked));
+                largest = largest.max(covered);
+                if echo.ack(end) { echoed += covered; }
+                acked = end;
+                prop_assert!((marked - echoed).abs() <= largest, "{marked} {echoed} {largest}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_acks_leave_dctcp_in_bounds(steps in prop::collection::vec((any::<u32>(), 0u32..100_000, any::<bool>()), 1..200), start: u32) {
+        let mut sender = Sender::new(start);
+        for (ack, sent, echo) in steps {
+            let end = start.wrapping_add(sent);
+            sender.sent(end);
+            // A forged acknowledgement, and a fitting one.
+            for ack in [ack, end] {
+                if let Some(limit) = sender.acked(&SenderSettings { k1_permille: 0 }, ack, echo, 1448) {
+                    prop_assert!(limit >= 2 * 1448, "{limit}");
+                }
+            }
+        }
+    }
+}
