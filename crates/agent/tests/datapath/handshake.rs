@@ -18,7 +18,7 @@ pub fn synack() -> Segment {
 pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
     let tap = Tap::new(place.pa);
     let frame = syn.frame();
-    let outcome = place.from_vm(place.pa, &frame);
+    let outcome = place.run_from_vm(place.pa, &frame);
     assert_eq!(outcome.verdict, REDIRECT);
     assert!(outcome.frame == frame, "the SYN has changed");
     assert_eq!(outcome.mark, intf::EK_MARK_PASS);
@@ -82,9 +82,9 @@ fn a_host_without_a_key_sends_no_probes_and_takes_none() {
     let probes = probes_of(&mut place, &syn());
     let keyless = intf::ek_host { version: intf::EK_INTF_VERSION, ..Default::default() };
     place.datapath.set_host(&keyless).unwrap();
-    assert_eq!(place.to_vm(place.pb, &probes[0]).verdict, NEXT);
+    assert_eq!(place.run_to_vm(place.pb, &probes[0]).verdict, NEXT);
     let other = Segment { seq: 77, ..syn() }.frame();
-    assert_eq!(place.from_vm(place.pa, &other).verdict, NEXT);
+    assert_eq!(place.run_from_vm(place.pa, &other).verdict, NEXT);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_flood_of_syns_gets_probes_within_its_budget() {
     port.proboscis.budget_burst_probes = 1000;
     place.datapath.attach(place.pa, &port).unwrap();
     for i in 0..2000u16 {
-        let outcome = place.from_vm(place.pa, &Segment { source: (A.parse().unwrap(), 1000 + i), ..syn() }.frame());
+        let outcome = place.run_from_vm(place.pa, &Segment { source: (A.parse().unwrap(), 1000 + i), ..syn() }.frame());
         assert!([NEXT, REDIRECT].contains(&outcome.verdict));
     }
     let sent = place.count(place.pa, intf::EK_COUNT_PROBES_SENT) + place.count(place.pa, intf::EK_COUNT_PROBES_FAILED);
@@ -104,7 +104,7 @@ fn a_flood_of_syns_gets_probes_within_its_budget() {
     assert!(place.count(place.pa, intf::EK_COUNT_PROBES_REFUSED) >= 1890);
     // Another VM's budget is its own.
     let other = Segment { source: (B.parse().unwrap(), 5), destination: (A.parse().unwrap(), 6), ..syn() };
-    assert_eq!(place.from_vm(place.pb, &other.frame()).verdict, REDIRECT);
+    assert_eq!(place.run_from_vm(place.pb, &other.frame()).verdict, REDIRECT);
 }
 
 /// Lets `seen` probes of ten come to `pb`, `marked` of them with a mark, then a SYN and its SYN-ACK. The SYN-ACK's window.
@@ -114,12 +114,12 @@ fn first_window(place: &mut Place, seen: usize, marked: usize) -> u16 {
         if i < marked {
             set_ecn(probe, 3);
         }
-        assert_eq!(place.to_vm(place.pb, probe).verdict, DROP);
-        assert_eq!(place.to_vm(place.pb, probe).verdict, DROP, "a copy is not for the VM either");
+        assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP);
+        assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP, "a copy is not for the VM either");
     }
     let frame = syn().frame();
-    assert_eq!(place.to_vm(place.pb, &frame).frame, frame);
-    let outcome = place.from_vm(place.pb, &synack().frame());
+    assert_eq!(place.run_to_vm(place.pb, &frame).frame, frame);
+    let outcome = place.run_from_vm(place.pb, &synack().frame());
     assert_sound(&outcome.frame);
     u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])
 }
@@ -147,11 +147,11 @@ fn a_window_smaller_than_the_probes_allow_stays() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     let probes = probes_of(&mut place, &syn());
     for probe in &probes {
-        place.to_vm(place.pb, probe);
+        place.run_to_vm(place.pb, probe);
     }
-    place.to_vm(place.pb, &syn().frame());
+    place.run_to_vm(place.pb, &syn().frame());
     let small = Segment { window: 700, ..synack() }.frame();
-    assert_eq!(place.from_vm(place.pb, &small).frame, small);
+    assert_eq!(place.run_from_vm(place.pb, &small).frame, small);
 }
 
 #[test]
@@ -165,17 +165,17 @@ fn forged_and_replayed_probes_change_nothing() {
         }
         let mut forged = probes[0].clone();
         forged[byte] ^= 1;
-        let outcome = place.to_vm(place.pb, &forged);
+        let outcome = place.run_to_vm(place.pb, &forged);
         assert_eq!((outcome.verdict, outcome.frame), (NEXT, forged), "byte {byte}");
     }
     assert_eq!(place.count(place.pb, intf::EK_COUNT_PROBES_SEEN), 0);
     // Probes of an old connection say nothing about one with another sequence number.
     for probe in &probes {
-        assert_eq!(place.to_vm(place.pb, probe).verdict, DROP);
+        assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP);
     }
-    place.to_vm(place.pb, &Segment { seq: 9000, ..syn() }.frame());
+    place.run_to_vm(place.pb, &Segment { seq: 9000, ..syn() }.frame());
     let answer = Segment { ack: 9001, ..synack() }.frame();
-    let outcome = place.from_vm(place.pb, &answer);
+    let outcome = place.run_from_vm(place.pb, &answer);
     assert_eq!((outcome.verdict, outcome.frame), (NEXT, answer));
 }
 
@@ -186,15 +186,15 @@ fn observing_changes_no_packet_and_counts() {
     place.datapath.attach(place.pa, &settings(intf::EK_MODE_OBSERVE)).unwrap();
     place.datapath.attach(place.pb, &settings(intf::EK_MODE_OBSERVE)).unwrap();
     for probe in &probes {
-        assert_eq!(place.to_vm(place.pb, probe).verdict, DROP, "nobody else has a use for it");
+        assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP, "nobody else has a use for it");
     }
     let again = Segment { seq: 3, ..syn() }.frame();
-    let outcome = place.from_vm(place.pa, &again);
+    let outcome = place.run_from_vm(place.pa, &again);
     assert_eq!((outcome.verdict, outcome.frame), (NEXT, again));
     assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_SENT), 20, "ten sent and ten that would have been");
-    place.to_vm(place.pb, &syn().frame());
+    place.run_to_vm(place.pb, &syn().frame());
     let answer = synack().frame();
-    let outcome = place.from_vm(place.pb, &answer);
+    let outcome = place.run_from_vm(place.pb, &answer);
     assert_eq!((outcome.verdict, outcome.frame), (NEXT, answer));
     assert_eq!(place.count(place.pb, intf::EK_COUNT_SYNACKS_SCALED), 1);
     assert_eq!(place.only_flow(place.pb).synack_window_bytes, 14480);
@@ -203,8 +203,8 @@ fn observing_changes_no_packet_and_counts() {
 #[test]
 fn guests_that_agree_on_ecn_are_seen() {
     let mut place = Place::new(intf::EK_MODE_OBSERVE);
-    place.from_vm(place.pa, &Segment { flags: SYN | ECE | CWR, ..syn() }.frame());
-    place.to_vm(place.pa, &Segment { flags: SYN | ACK | ECE, ..synack() }.frame());
+    place.run_from_vm(place.pa, &Segment { flags: SYN | ECE | CWR, ..syn() }.frame());
+    place.run_to_vm(place.pa, &Segment { flags: SYN | ACK | ECE, ..synack() }.frame());
     let flow = place.only_flow(place.pa);
     assert_ne!(flow.flags & intf::EK_FLOW_NATIVE_ECN, 0);
     assert_eq!((flow.vm.wscale, flow.remote.wscale, flow.vm.mss), (7, 7, 1460));

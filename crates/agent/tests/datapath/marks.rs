@@ -12,16 +12,16 @@ const MSS: u32 = 1448;
 pub fn connect(place: &mut Place) {
     let probes = probes_of(place, &syn());
     for probe in &probes {
-        assert_eq!(place.to_vm(place.pb, probe).verdict, DROP);
+        assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP);
     }
-    place.to_vm(place.pb, &syn().frame());
+    place.run_to_vm(place.pb, &syn().frame());
     let tap = Tap::new(place.pb);
-    let answer = place.from_vm(place.pb, &synack().frame());
+    let answer = place.run_from_vm(place.pb, &synack().frame());
     assert_eq!(answer.verdict, REDIRECT, "the SYN-ACK goes behind its report");
     let report = tap.tcp(1).remove(0);
     assert_sound(&report);
-    assert_eq!(place.to_vm(place.pa, &report).verdict, DROP);
-    assert_eq!(place.to_vm(place.pa, &answer.frame).verdict, NEXT);
+    assert_eq!(place.run_to_vm(place.pa, &report).verdict, DROP);
+    assert_eq!(place.run_to_vm(place.pa, &answer.frame).verdict, NEXT);
     for port in [place.pa, place.pb] {
         assert_ne!(place.only_flow(port).flags & intf::EK_FLOW_PEER, 0);
     }
@@ -55,24 +55,24 @@ fn window(outcome: &Outcome) -> u32 {
 fn marks_are_hidden_echoed_and_hidden_again() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
-    let sent = place.from_vm(place.pa, &data(0).frame());
+    let sent = place.run_from_vm(place.pa, &data(0).frame());
     assert_eq!((sent.verdict, ecn(&sent.frame)), (NEXT, 2), "made ECN-capable");
     assert_sound(&sent.frame);
 
     let mut marked = sent.frame;
     set_ecn(&mut marked, 3);
-    let seen = place.to_vm(place.pb, &marked);
+    let seen = place.run_to_vm(place.pb, &marked);
     assert_ne!(ecn(&seen.frame), 3, "the VM sees no mark");
     assert_sound(&seen.frame);
 
-    let echo = place.from_vm(place.pb, &ack(MSS, 0).frame());
+    let echo = place.run_from_vm(place.pb, &ack(MSS, 0).frame());
     assert_eq!(echo.frame[47] & ECE, ECE);
     assert_eq!(ecn(&echo.frame), 0, "a pure ACK is not ECN-capable");
     assert_sound(&echo.frame);
-    let plain = place.from_vm(place.pb, &ack(MSS, 0).frame());
+    let plain = place.run_from_vm(place.pb, &ack(MSS, 0).frame());
     assert_eq!(plain.frame[47] & ECE, 0, "once for each mark");
 
-    let seen = place.to_vm(place.pa, &echo.frame);
+    let seen = place.run_to_vm(place.pa, &echo.frame);
     assert_eq!(seen.frame[47], ACK, "the VM sees no echo");
     assert_sound(&seen.frame);
     assert!(window(&seen) < 8000);
@@ -92,27 +92,27 @@ fn a_mark_halves_the_first_window_and_growth_follows() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
     for i in 0..10 {
-        place.from_vm(place.pa, &data(i * MSS).frame());
+        place.run_from_vm(place.pa, &data(i * MSS).frame());
     }
     // The window of data ends with its first segment, and then with all that was on its way.
-    place.to_vm(place.pa, &ack(MSS, 0).frame());
-    let marked = place.to_vm(place.pa, &ack(10 * MSS, ECE).frame());
+    place.run_to_vm(place.pa, &ack(MSS, 0).frame());
+    let marked = place.run_to_vm(place.pa, &ack(10 * MSS, ECE).frame());
     let flow = place.only_flow(place.pa);
     let alpha = flow.sender.dctcp.alpha;
     assert!((950..=1024).contains(&alpha), "{alpha}");
-    let expected = (10 * MSS - (10 * MSS * alpha >> 11)) >> 7;
+    let expected = (10 * MSS - ((10 * MSS * alpha) >> 11)) >> 7;
     assert!(window(&marked).abs_diff(expected) <= MSS >> 7, "{} {expected}", window(&marked));
     assert_eq!(flow.window_set_bytes, window(&marked) << 7);
     assert_eq!(flow.window_offered_bytes, 8000 << 7);
     assert_eq!(u32::from(flow.window_by), intf::WINDOW_BY_PROBOSCIS);
 
     for i in 10..14 {
-        place.from_vm(place.pa, &data(i * MSS).frame());
+        place.run_from_vm(place.pa, &data(i * MSS).frame());
     }
     let before = flow.sender.limit_bytes;
-    place.to_vm(place.pa, &ack(14 * MSS, 0).frame());
-    place.from_vm(place.pa, &data(14 * MSS).frame());
-    place.to_vm(place.pa, &ack(15 * MSS, 0).frame());
+    place.run_to_vm(place.pa, &ack(14 * MSS, 0).frame());
+    place.run_from_vm(place.pa, &data(14 * MSS).frame());
+    place.run_to_vm(place.pa, &ack(15 * MSS, 0).frame());
     assert!(place.only_flow(place.pa).sender.limit_bytes > before, "a window without marks");
 }
 
@@ -124,11 +124,11 @@ fn elephants_are_left_alone() {
     place.datapath.attach(place.pa, &port).unwrap();
     connect(&mut place);
     for i in 0..2 {
-        assert_eq!(ecn(&place.from_vm(place.pa, &data(i * MSS).frame()).frame), 2);
+        assert_eq!(ecn(&place.run_from_vm(place.pa, &data(i * MSS).frame()).frame), 2);
     }
     let large = data(2 * MSS).frame();
-    assert_eq!(place.from_vm(place.pa, &large).frame, large, "no longer ECN-capable");
-    let seen = place.to_vm(place.pa, &ack(3 * MSS, ECE).frame());
+    assert_eq!(place.run_from_vm(place.pa, &large).frame, large, "no longer ECN-capable");
+    let seen = place.run_to_vm(place.pa, &ack(3 * MSS, ECE).frame());
     assert_eq!(window(&seen), 8000);
 }
 
@@ -137,14 +137,14 @@ fn without_evenkeel_at_the_other_end_nothing_is_changed() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     probes_of(&mut place, &syn());
     for frame in [synack().frame(), ack(0, ECE).frame(), ack(MSS, ECE).frame()] {
-        let seen = place.to_vm(place.pa, &frame);
+        let seen = place.run_to_vm(place.pa, &frame);
         assert_eq!((seen.verdict, seen.frame), (NEXT, frame));
     }
     let mut marked = Segment { payload: 100, ..ack(0, 0) }.frame();
     set_ecn(&mut marked, 3);
-    assert_eq!(place.to_vm(place.pa, &marked).frame, marked);
+    assert_eq!(place.run_to_vm(place.pa, &marked).frame, marked);
     let frame = data(0).frame();
-    assert_eq!(place.from_vm(place.pa, &frame).frame, frame);
+    assert_eq!(place.run_from_vm(place.pa, &frame).frame, frame);
 }
 
 #[test]
@@ -162,9 +162,9 @@ fn ports_that_are_off_or_unknown_are_passed_over() {
 fn a_closed_flow_leaves_the_table() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
-    place.from_vm(place.pa, &Segment { flags: ACK | FIN, payload: 0, ..data(0) }.frame());
-    place.to_vm(place.pa, &Segment { flags: ACK | FIN, ack: 1002, ..ack(0, 0) }.frame());
+    place.run_from_vm(place.pa, &Segment { flags: ACK | FIN, payload: 0, ..data(0) }.frame());
+    place.run_to_vm(place.pa, &Segment { flags: ACK | FIN, ack: 1002, ..ack(0, 0) }.frame());
     assert_ne!(place.only_flow(place.pa).flags & intf::EK_FLOW_REMOTE_FIN, 0);
-    place.from_vm(place.pa, &Segment { ack: 5002, seq: 1002, payload: 0, ..data(0) }.frame());
+    place.run_from_vm(place.pa, &Segment { ack: 5002, seq: 1002, payload: 0, ..data(0) }.frame());
     assert!(place.datapath.flows().unwrap().iter().all(|(key, _)| key.ifindex != place.pa));
 }

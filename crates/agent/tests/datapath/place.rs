@@ -85,11 +85,11 @@ impl Place {
         Self { datapath, pa, pb, _directory: directory }
     }
 
-    pub fn from_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
+    pub fn run_from_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
         self.datapath.trial("from_vm", port, 0, frame, 1).unwrap()
     }
 
-    pub fn to_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
+    pub fn run_to_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
         self.datapath.trial("to_vm", port, 0, frame, 1).unwrap()
     }
 
