@@ -32,6 +32,34 @@ static __always_inline void syn_to_vm(struct context *c)
 		count(c->count, EK_COUNT_MAP_FULL, 1);
 }
 
+/* A VM that uses no ECN sees none, in SYNs and SYN-ACKs either. */
+static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct context *c)
+{
+	struct ek_train_key key = { .iss = c->packet->seq };
+	struct packet *p = c->packet;
+	struct ek_flow *f;
+	bool ours;
+
+	if (!c->port->ecn_for_guests || p->ecn == PACKET_NOT_ECT ||
+	    p->flags & (PACKET_ECE | PACKET_CWR))
+		return;
+	if (p->flags & PACKET_ACK) {
+		f = bpf_map_lookup_elem(&flows, c->key);
+		ours = f && (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) == EK_FLOW_PEER;
+	} else {
+		key.flow = *c->key;
+		ours = bpf_map_lookup_elem(&trains, &key);
+	}
+	if (!ours)
+		return;
+	if (p->ecn == PACKET_CE)
+		count(c->count, EK_COUNT_CE_SEEN, 1);
+	if (enforces(c) && !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_NOT_ECT))
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+	else if (p->ecn == PACKET_CE)
+		count(c->count, EK_COUNT_CE_HIDDEN, 1);
+}
+
 static __always_inline void synack_to_vm(struct context *c)
 {
 	struct ek_flow *f = flow_open(c, false);
@@ -139,6 +167,7 @@ int to_vm(struct __sk_buff *skb)
 			synack_to_vm(&c);
 		else
 			syn_to_vm(&c);
+		handshake_hide_ecn(skb, &c);
 		return TCX_NEXT;
 	}
 	f = bpf_map_lookup_elem(&flows, c.key);

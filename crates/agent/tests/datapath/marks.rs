@@ -2,7 +2,7 @@
 
 use evenkeel_agent::datapath::{Outcome, intf};
 
-use crate::frames::{ACK, ECE, FIN, Segment, TIMESTAMPS, assert_sound, ecn, set_ecn};
+use crate::frames::{ACK, CWR, ECE, FIN, SYN, Segment, TIMESTAMPS, assert_sound, ecn, set_ecn};
 use crate::handshake::{probes_of, syn, synack};
 use crate::place::{A, B, DROP, NEXT, Place, REDIRECT, Tap, settings};
 
@@ -76,8 +76,9 @@ fn marks_are_hidden_echoed_and_hidden_again() {
     assert_eq!(seen.frame[47], ACK, "the VM sees no echo");
     assert_sound(&seen.frame);
     assert!(window(&seen) < 8000);
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_ECT_SET), 2, "the SYN and the data");
     for (port, counter) in [
-        (place.pa, intf::EK_COUNT_ECT_SET),
+        (place.pb, intf::EK_COUNT_ECT_SET),
         (place.pb, intf::EK_COUNT_CE_HIDDEN),
         (place.pb, intf::EK_COUNT_ECE_SET),
         (place.pa, intf::EK_COUNT_ECE_HIDDEN),
@@ -85,6 +86,42 @@ fn marks_are_hidden_echoed_and_hidden_again() {
     ] {
         assert_eq!(place.count(port, counter), 1, "{counter}");
     }
+}
+
+/// A port that marks drops what is not ECN-capable: SYNs must be, and the VMs must not see it.
+#[test]
+fn handshakes_are_ecn_capable_between_the_hosts() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let probes = probes_of(&mut place, &syn());
+    place.run_to_vm(place.pb, &probes[0]);
+    for ecn_field in [2, 3] {
+        let on_the_wire = Segment { ecn: ecn_field, ..syn() }.frame();
+        assert_eq!(place.run_to_vm(place.pb, &on_the_wire).frame, syn().frame());
+    }
+    let tap = Tap::new(place.pb);
+    let answer = place.run_from_vm(place.pb, &synack().frame());
+    assert_eq!(ecn(&answer.frame), 2);
+    assert_sound(&answer.frame);
+    let report = tap.tcp(1).remove(0);
+    place.run_to_vm(place.pa, &report);
+    let mut marked = answer.frame.clone();
+    set_ecn(&mut marked, 3);
+    let seen = place.run_to_vm(place.pa, &marked);
+    assert_eq!(ecn(&seen.frame), 0, "the VM sees none");
+    assert_sound(&seen.frame);
+}
+
+/// From a host without evenkeel, and of a VM with ECN, a SYN stays as it is.
+#[test]
+fn handshakes_of_others_stay() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let strange = Segment { ecn: 3, ..syn() }.frame();
+    assert_eq!(place.run_to_vm(place.pb, &strange).frame, strange);
+    let offers = Segment { flags: SYN | ECE | CWR, ..syn() };
+    let probes = probes_of(&mut place, &offers);
+    place.run_to_vm(place.pb, &probes[0]);
+    let native = Segment { ecn: 2, ..offers }.frame();
+    assert_eq!(place.run_to_vm(place.pb, &native).frame, native);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod values;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use evenkeel_algo::proboscis::DEFAULTS;
 use serde::{Deserialize, Serialize};
 
 pub use values::{Bounded, Mode, Pattern};
@@ -187,17 +188,17 @@ impl Default for Proboscis {
         Self {
             mode: Mode::Observe,
             ecn_for_guests: true,
-            // The paper's (section IV, and V for the timeout).
-            g_probes: Bounded::new(10),
-            b1_us: Bounded::new(4_000),
-            icwnd_segments: Bounded::new(10),
-            // It leaves these open. One window of data that is marked throughout makes alpha 1/16.
-            k1_permille: Bounded::new(62),
-            k2_permille: Bounded::new(500),
-            k_percent: Bounded::new(50),
-            b2_us: Bounded::new(20_000),
-            b3_us: Bounded::new(1_000),
-            max_time_us: Bounded::new(60_000),
+            // g, b1 and ICWND are the paper's (section IV, and V for the timeout). It leaves the others open; one window of data that is
+            // marked throughout makes alpha 1/16, which is k1.
+            g_probes: Bounded::new(DEFAULTS.probes),
+            b1_us: Bounded::new(DEFAULTS.b1_us),
+            icwnd_segments: Bounded::new(DEFAULTS.icwnd_segments),
+            k1_permille: Bounded::new(DEFAULTS.k1_permille),
+            k2_permille: Bounded::new(DEFAULTS.k2_permille),
+            k_percent: Bounded::new(DEFAULTS.k_percent),
+            b2_us: Bounded::new(DEFAULTS.b2_us),
+            b3_us: Bounded::new(DEFAULTS.b3_us),
+            max_time_us: Bounded::new(DEFAULTS.max_time_us),
             budget_probes_per_s: Bounded::new(20_000),
             budget_burst_probes: Bounded::new(2_000),
             elephant_bytes: Bounded::new(0),
