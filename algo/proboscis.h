@@ -175,6 +175,8 @@ struct proboscis_sender {
 	u32 window_end; /* alpha is updated when this is acknowledged */
 	u32 peak_bytes; /* largest flight in this window of data */
 	u32 limit_bytes; /* 0: none */
+	u32 cut_end; /* end of what was sent when the limit was last lowered */
+	u32 cutting; /* and not all of that is acknowledged */
 };
 
 static inline void proboscis_sender_init(struct proboscis_sender *s, u32 seq)
@@ -185,6 +187,8 @@ static inline void proboscis_sender_init(struct proboscis_sender *s, u32 seq)
 	s->window_end = seq;
 	s->peak_bytes = 0;
 	s->limit_bytes = 0;
+	s->cut_end = seq;
+	s->cutting = 0;
 }
 
 /* A segment that ends before @end leaves. Return: bytes that are new. */
@@ -204,24 +208,39 @@ static inline u32 proboscis_sent(struct proboscis_sender *s, u32 end)
 	return fresh;
 }
 
+/*
+ * A mark was echoed: DCTCP lowers the window at the first of them, by the alpha
+ * that it has, and once for all that is in flight then. To wait for the window's
+ * end would let slow start double once more.
+ */
+static inline void proboscis_cut(struct proboscis_sender *s,
+				 const struct proboscis_settings *set, u32 mss)
+{
+	u32 least = RENO_MIN_CWND * mss;
+	u32 base = s->peak_bytes;
+
+	if (s->limit_bytes && s->limit_bytes < base)
+		base = s->limit_bytes;
+	if (s->cutting || (u64)s->dctcp.alpha * 1000 < (u64)set->k1_permille * DCTCP_ONE)
+		return;
+	s->limit_bytes = base - (u32)((u64)base * s->dctcp.alpha >> 11);
+	if (s->limit_bytes < least)
+		s->limit_bytes = least;
+	s->cut_end = s->snd_nxt;
+	s->cutting = 1;
+}
+
 /* A window of data has been acknowledged. */
 static inline void proboscis_window_end(struct proboscis_sender *s,
 					const struct proboscis_settings *set, u32 mss)
 {
 	bool marked = s->dctcp.marked != 0;
-	u32 least = RENO_MIN_CWND * mss;
-	u32 base = s->limit_bytes ? s->limit_bytes : s->peak_bytes;
 
 	dctcp_window_end(&s->dctcp);
-	if ((u64)s->dctcp.alpha * 1000 < (u64)set->k1_permille * DCTCP_ONE) {
+	if ((u64)s->dctcp.alpha * 1000 < (u64)set->k1_permille * DCTCP_ONE)
 		s->limit_bytes = 0;
-	} else if (marked) {
-		s->limit_bytes = base - (u32)((u64)base * s->dctcp.alpha >> 11);
-		if (s->limit_bytes < least)
-			s->limit_bytes = least;
-	} else if (s->limit_bytes) {
+	else if (!marked && s->limit_bytes)
 		s->limit_bytes += s->limit_bytes < (1u << 30) ? mss : 0;
-	}
 	s->window_end = s->snd_nxt;
 	s->peak_bytes = s->snd_nxt - s->snd_una;
 }
@@ -241,6 +260,10 @@ static inline u32 proboscis_acked(struct proboscis_sender *s,
 		return s->limit_bytes;
 	dctcp_count(&s->dctcp, ack - s->snd_una, echo);
 	s->snd_una = ack;
+	if (!seq_before(ack, s->cut_end))
+		s->cutting = 0;
+	if (echo)
+		proboscis_cut(s, set, mss);
 	if (!seq_before(ack, s->window_end))
 		proboscis_window_end(s, set, mss);
 	return s->limit_bytes;
