@@ -27,7 +27,7 @@ RESULTS := fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto 
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml)))
 
-.PHONY: help demo build test lint lint-full audit fmt bench validate results results-sim deps deps-test deps-peers clean
+.PHONY: help demo build test lint lint-full audit fmt bench bench-host validate results results-sim deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -38,6 +38,7 @@ help:
 	@echo 'make audit      known vulnerabilities, by cargo-deny (fetches its database)'
 	@echo 'make fmt        format the code'
 	@echo 'make bench      the simulator: its speed, beside that of ns-3 (installs ns-3)'
+	@echo 'make bench-host the host agent: ns per packet, and iperf3 with and without it (as root; needs iperf3)'
 	@echo 'make validate   the simulator: its results, beside those of ns-3 computed again (installs ns-3)'
 	@echo 'make results    run every experiment of docs/results in the lab again (an hour)'
 	@echo 'make results-sim  the same in the simulator (half an hour)'
@@ -88,6 +89,10 @@ results-sim: build
 bench: deps-peers
 	$(MAKE) -C bench/ns3
 	NS3_PEER=$(CURDIR)/target/ns3/peer $(CARGO) bench --locked --package evenkeel-sim --bench speed
+
+bench-host: build
+	$(CARGO) bench --locked --package evenkeel-agent --bench datapath
+	bench/host/throughput.sh $(EVENKEEL)
 
 # Inputs from the scenarios, what ns-3 makes of them, and the comparison.
 validate: deps-peers
