@@ -265,9 +265,12 @@ static __always_inline void data_from_vm(struct __sk_buff *skb, struct context *
 	f->bytes_from_vm += proboscis_sent(&f->sender, end);
 	if (elephant_bytes && f->bytes_from_vm > elephant_bytes)
 		f->flags |= EK_FLOW_ELEPHANT;
-	/* What does not heed marks must not ask for them instead of losses. */
-	if (!ours || !p->payload_bytes || p->ecn != PACKET_NOT_ECT ||
-	    f->flags & EK_FLOW_ELEPHANT)
+	/*
+	 * What does not heed marks must not ask for them instead of losses. Pure
+	 * ACKs are as capable as data, as DCTCP's are: between data that heeds
+	 * marks a marking port would drop them in masses.
+	 */
+	if (!ours || p->ecn != PACKET_NOT_ECT || f->flags & EK_FLOW_ELEPHANT)
 		return;
 	if (enforces(c) && !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_ECT_0))
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);

@@ -261,7 +261,7 @@ impl Proboscis {
             flow.is_elephant |= limit > 0 && seq::after(last, flow.first_seq) && sent_bytes > limit;
         }
         let ours = spec.ecn_for_guests && flow.has_peer && !flow.native_ecn;
-        if ours && enforces && segment.payload_bytes > 0 && packet.ecn == Ecn::NotEct && !flow.is_elephant {
+        if ours && enforces && packet.ecn == Ecn::NotEct && !flow.is_elephant {
             packet.ecn = Ecn::Ect0;
         }
     }
