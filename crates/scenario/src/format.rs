@@ -475,7 +475,7 @@ impl Default for Pvtcp {
             hold_tlp: true,
             hold_reo: true,
             rtt_filter: true,
-            quick_ack: true,
+            quick_ack: false,
             late_us: None,
             hold_min_us: None,
             hold_max_us: None,

@@ -19,6 +19,8 @@ use crate::workload::{Member, Members, Side};
 
 /// Bytes of the timestamp option, padded.
 const TIMESTAMP_BYTES: u32 = 12;
+/// Segments that are acknowledged at once after a wake-up (PVTCP slides, 26), as in the lab.
+const QUICK_ACK_SEGMENTS: u32 = 3;
 /// `rto_min_us = "smallest"`: the lab asks for it, and kernels round it up to a tick.
 const SMALLEST_RTO_MIN_US: u64 = 1000;
 /// The largest window field.
@@ -223,7 +225,7 @@ pub fn pvtcp(pvtcp: &Pvtcp) -> PvtcpSettings {
         late_us: pvtcp.late_us.unwrap_or(default.late_us),
         hold_min_us: pvtcp.hold_min_us.unwrap_or(default.hold_min_us),
         hold_max_us: pvtcp.hold_max_us.unwrap_or(default.hold_max_us),
-        jit_segments: if pvtcp.quick_ack { default.jit_segments } else { 0 },
+        jit_segments: if pvtcp.quick_ack { QUICK_ACK_SEGMENTS } else { 0 },
         hold_rto: pvtcp.hold_rto,
         hold_tlp: pvtcp.hold_tlp,
         hold_reo: pvtcp.hold_reo,
@@ -365,8 +367,8 @@ mod tests {
 
     #[test]
     fn pvtcp_follows_its_keys() {
-        let found = pvtcp(&Pvtcp { quick_ack: false, hold_tlp: false, late_us: Some(500), ..Pvtcp::default() });
-        assert_eq!((found.jit_segments, found.hold_tlp, found.hold_rto, found.late_us), (0, false, true, 500));
+        let found = pvtcp(&Pvtcp { quick_ack: true, hold_tlp: false, late_us: Some(500), ..Pvtcp::default() });
+        assert_eq!((found.jit_segments, found.hold_tlp, found.hold_rto, found.late_us), (3, false, true, 500));
         assert_eq!(pvtcp(&Pvtcp::default()), PvtcpSettings::default());
     }
 }
