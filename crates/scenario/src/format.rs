@@ -467,6 +467,16 @@ pub struct Pvtcp {
     pub reloads: u32,
 }
 
+impl Pvtcp {
+    /// Segments that are acknowledged at once after a wake-up where `quick_ack` is set (paper 001, slide 26).
+    const QUICK_ACK_SEGMENTS: u32 = 3;
+
+    /// The same, or 0 where it is not set.
+    pub fn jit_segments(&self) -> u32 {
+        if self.quick_ack { Self::QUICK_ACK_SEGMENTS } else { 0 }
+    }
+}
+
 impl Default for Pvtcp {
     fn default() -> Self {
         Self {

@@ -5,9 +5,6 @@ use std::net::Ipv4Addr;
 
 use evenkeel_scenario::format::{DelayedAck, GuestTcp, Mode, Network, Pvtcp, RtoMin, RtoMinWord};
 
-/// Segments that are acknowledged at once after a wake-up (paper 001, slide 26).
-const QUICK_ACK_SEGMENTS: u32 = 3;
-
 /// A neighbour in the lab's network.
 #[derive(Debug, Clone)]
 pub struct Neighbour {
@@ -97,16 +94,16 @@ fn pvtcp_load_command(pvtcp: &Pvtcp) -> Option<String> {
     };
     let flag = |on: bool| if on { "Y" } else { "N" };
     let time = |name: &str, us: Option<u32>| us.map_or_else(String::new, |us| format!(" {name}={us}"));
-    let acks = if pvtcp.quick_ack { format!(" jit_segments={QUICK_ACK_SEGMENTS}") } else { String::new() };
     let times = time("late_us", pvtcp.late_us)
         + &time("hold_min_us", pvtcp.hold_min_us)
         + &time("hold_max_us", pvtcp.hold_max_us);
     Some(format!(
-        "modprobe evenkeel_pvtcp mode={mode} hold_rto={} hold_tlp={} hold_reo={} filter_rtt={}{acks}{times}",
+        "modprobe evenkeel_pvtcp mode={mode} hold_rto={} hold_tlp={} hold_reo={} filter_rtt={} jit_segments={}{times}",
         flag(pvtcp.hold_rto),
         flag(pvtcp.hold_tlp),
         flag(pvtcp.hold_reo),
         flag(pvtcp.rtt_filter),
+        pvtcp.jit_segments(),
     ))
 }
 

@@ -19,8 +19,6 @@ use crate::workload::{Member, Members, Side};
 
 /// Bytes of the timestamp option, padded.
 const TIMESTAMP_BYTES: u32 = 12;
-/// Segments that are acknowledged at once after a wake-up (PVTCP slides, 26), as in the lab.
-const QUICK_ACK_SEGMENTS: u32 = 3;
 /// `rto_min_us = "smallest"`: the lab asks for it, and kernels round it up to a tick.
 const SMALLEST_RTO_MIN_US: u64 = 1000;
 /// The largest window field.
@@ -225,7 +223,7 @@ pub fn pvtcp(pvtcp: &Pvtcp) -> PvtcpSettings {
         late_us: pvtcp.late_us.unwrap_or(default.late_us),
         hold_min_us: pvtcp.hold_min_us.unwrap_or(default.hold_min_us),
         hold_max_us: pvtcp.hold_max_us.unwrap_or(default.hold_max_us),
-        jit_segments: if pvtcp.quick_ack { QUICK_ACK_SEGMENTS } else { 0 },
+        jit_segments: pvtcp.jit_segments(),
         hold_rto: pvtcp.hold_rto,
         hold_tlp: pvtcp.hold_tlp,
         hold_reo: pvtcp.hold_reo,
