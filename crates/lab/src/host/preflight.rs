@@ -16,6 +16,9 @@ pub struct Machine {
     pub cores: Vec<CoreId>,
     /// First line of `qemu-system-x86_64 --version`.
     pub qemu: String,
+    /// Whether its translated vCPUs may run in threads of their own. Before 8.1 (commit deba78709ae8), QEMU lost a change of guest code that
+    /// another vCPU was translating: a kernel that patches itself, as for every kprobe, went on in code that was no longer there.
+    pub translates_in_parallel: bool,
     /// `uname -r`.
     pub kernel: String,
     /// Processor's name.
@@ -65,7 +68,14 @@ pub fn check(guest_memory_mib: u64, vms: u64) -> Result<Machine, LabError> {
         .and_then(|text| processor_name(&text))
         .unwrap_or_else(|| "unknown".to_owned());
     let kernel = nix::sys::utsname::uname().map(|u| u.release().to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Machine { cores, qemu, kernel, processor })
+    let translates_in_parallel = qemu_version(&qemu).is_some_and(|version| version >= (8, 1));
+    Ok(Machine { cores, qemu, translates_in_parallel, kernel, processor })
+}
+
+/// Major and minor version, of `QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)`.
+fn qemu_version(line: &str) -> Option<(u32, u32)> {
+    let mut numbers = line.split_whitespace().skip_while(|word| *word != "version").nth(1)?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 fn first_line(program: &str, flag: &str) -> Option<String> {
@@ -81,4 +91,17 @@ fn meminfo_available_mib() -> Option<u64> {
 
 fn processor_name(cpuinfo: &str) -> Option<String> {
     cpuinfo.lines().find(|l| l.starts_with("model name"))?.split_once(':').map(|(_, name)| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::qemu_version;
+
+    #[test]
+    fn versions_of_qemu() {
+        assert_eq!(qemu_version("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)"), Some((7, 2)));
+        assert_eq!(qemu_version("QEMU emulator version 10.0.2"), Some((10, 0)));
+        assert_eq!(qemu_version("QEMU emulator"), None);
+        assert_eq!(qemu_version("QEMU emulator version x.y"), None);
+    }
 }

@@ -22,6 +22,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 const DRIVER_DOMAIN_PRIORITY: i32 = 20;
 /// How much of the console is quoted in errors.
 const CONSOLE_LINES: usize = 8;
+/// QEMU 7.2's flags after CMPXCHG16B are sometimes a register's value, which the kernel's allocator does not survive under load.
+const TCG_PROCESSOR: &str = "max,-cx16";
+/// What a kernel says whose CPU goes round without end: waiting for it is of no use.
+const HUNG: &str = "soft lockup - CPU#";
 
 /// How QEMU runs guest code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub struct VmSpec {
     pub image: GuestImage,
     /// Number of virtual CPUs.
     pub vcpus: u32,
+    /// Threads that run them: one each, or a single one for all in turn.
+    pub vcpu_threads: u32,
     /// Memory.
     pub memory_mib: u32,
     /// Its port on the host.
@@ -82,8 +88,8 @@ impl Vm {
         let socket = directory.join(format!("{}.control", spec.name));
         let (accelerator, processor) = match spec.accelerator {
             Accelerator::Kvm => ("kvm", "max"),
-            // QEMU 7.2's flags after CMPXCHG16B are sometimes a register's value, which the kernel's allocator does not survive under load.
-            Accelerator::Tcg => ("tcg,thread=multi", "max,-cx16"),
+            Accelerator::Tcg if spec.vcpu_threads < spec.vcpus => ("tcg,thread=single", TCG_PROCESSOR),
+            Accelerator::Tcg => ("tcg,thread=multi", TCG_PROCESSOR),
         };
         let offload = if spec.segmentation_offload { "on" } else { "off" };
         let offloads = [
@@ -153,11 +159,14 @@ impl Vm {
         LabError::Vm { name: self.spec.name.clone(), why: why.into() }
     }
 
-    /// Why the VM cannot go on, if it has ended.
+    /// Why the VM cannot go on, if it has ended or its kernel hangs.
     pub fn check_alive(&self) -> Result<(), LabError> {
         let status = self.child.lock().unwrap_or_else(|p| p.into_inner()).try_wait();
         match status {
-            Ok(None) => Ok(()),
+            Ok(None) => match self.console().lines().find(|line| line.contains(HUNG)) {
+                Some(line) => Err(self.failure(format!("its kernel hangs: {}", line.trim()))),
+                None => Ok(()),
+            },
             Ok(Some(status)) => {
                 let how = match (status.code(), status.signal()) {
                     (Some(code), _) => format!("QEMU ended with exit code {code}"),
@@ -300,15 +309,15 @@ impl Vm {
         }
     }
 
-    /// Threads of its virtual CPUs, in order.
+    /// Threads that run its virtual CPUs, in order.
     pub fn vcpu_threads(&self) -> Result<Vec<i32>, LabError> {
         let mut vcpus: Vec<(u32, i32)> =
             self.threads()?.into_iter().filter_map(|(tid, name)| Some((vcpu_index(&name)?, tid))).collect();
         vcpus.sort_unstable();
-        if vcpus.len() == self.spec.vcpus as usize {
+        if vcpus.len() == self.spec.vcpu_threads as usize {
             Ok(vcpus.into_iter().map(|(_, tid)| tid).collect())
         } else {
-            Err(self.failure(format!("QEMU shows {} vCPU threads, {} expected", vcpus.len(), self.spec.vcpus)))
+            Err(self.failure(format!("QEMU shows {} vCPU threads, {} expected", vcpus.len(), self.spec.vcpu_threads)))
         }
     }
 
@@ -354,8 +363,11 @@ fn command_line(accelerator: Accelerator) -> String {
     }
 }
 
-/// QEMU names a vCPU's thread `CPU 0/TCG` or `CPU 0/KVM`.
+/// QEMU names a vCPU's thread `CPU 0/TCG` or `CPU 0/KVM`, and `ALL CPUs/TCG` the one that runs them all.
 fn vcpu_index(thread_name: &str) -> Option<u32> {
+    if thread_name == "ALL CPUs/TCG" {
+        return Some(0);
+    }
     thread_name.strip_prefix("CPU ")?.split('/').next()?.parse().ok()
 }
 
@@ -378,6 +390,7 @@ mod tests {
     #[test]
     fn names_of_vcpu_threads() {
         assert_eq!(vcpu_index("CPU 0/TCG"), Some(0));
+        assert_eq!(vcpu_index("ALL CPUs/TCG"), Some(0));
         assert_eq!(vcpu_index("CPU 11/KVM"), Some(11));
         assert_eq!(vcpu_index("sender-0"), None);
         assert_eq!(vcpu_index("CPU x/TCG"), None);

@@ -161,7 +161,7 @@ impl BootedLab {
                     contended: scenario.vms[&vm.spec.group].core.vms_per_core > 1,
                     sends: vm.spec.group == roles.from,
                 };
-                std::iter::repeat_n(vcpu, vm.spec.vcpus as usize)
+                std::iter::repeat_n(vcpu, vm.spec.vcpu_threads as usize)
             })
             .collect();
         let placement = cores::place(&to_place, &batch.machine.cores).ok_or_else(|| LabError::Missing {
@@ -170,7 +170,7 @@ impl BootedLab {
         })?;
         let mut placed = placement.vcpus.iter().copied();
         for vm in &self.vms {
-            let cores: Vec<_> = placed.by_ref().take(vm.spec.vcpus as usize).collect();
+            let cores: Vec<_> = placed.by_ref().take(vm.spec.vcpu_threads as usize).collect();
             vm.pin(&cores, placement.driver_domain)?;
         }
         Ok(placement)
@@ -361,6 +361,7 @@ fn specs(scenario: &Scenario, batch: &Batch) -> Vec<VmSpec> {
                 group: group.clone(),
                 image: batch.images[kernel].clone(),
                 vcpus: *vcpus,
+                vcpu_threads: batch.vcpu_threads(*vcpus),
                 memory_mib: *memory_mib,
                 tap: format!("vm{number}"),
                 address: Ipv4Addr::new(10, 0, 0, number),

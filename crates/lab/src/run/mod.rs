@@ -78,7 +78,7 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     interrupt.check()?;
 
     let directory = options.out.clone().unwrap_or_else(|| Path::new("results").join(&loaded.scenario.name));
-    let set = run_set(&loaded, options, &machine, &images);
+    let set = run_set(&loaded, &cells, options, &machine, &images);
     io::create_results(&directory, &set).map_err(LabError::Scenario)?;
     let boots = plan::by_boot(cells);
     progress.start_runs(
@@ -136,6 +136,7 @@ fn prepare_images(
 
 fn run_set(
     loaded: &LoadedScenario,
+    cells: &[Cell],
     options: &LabOptions,
     machine: &Machine,
     images: &BTreeMap<Kernel, GuestImage>,
@@ -152,6 +153,10 @@ fn run_set(
     let mut remarks = Vec::new();
     if options.accelerator == Accelerator::Tcg {
         remarks.push("Guest code was translated (QEMU TCG), because KVM does not work on this machine: CPU costs are several times those of hardware.".to_owned());
+        let several = cells.iter().any(|cell| cell.scenario.vms.values().any(|group| group.vcpus > 1));
+        if several && !machine.translates_in_parallel {
+            remarks.push("The virtual CPUs of a VM ran by turns in one thread: this QEMU (before 8.1) cannot run them side by side while a kernel changes its own code.".to_owned());
+        }
     }
     RunSet {
         schema: 1,
@@ -179,6 +184,12 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    /// How many threads run a VM's virtual CPUs.
+    fn vcpu_threads(&self, vcpus: u32) -> u32 {
+        let parallel = self.options.accelerator == Accelerator::Kvm || self.machine.translates_in_parallel;
+        if parallel { vcpus } else { 1 }
+    }
+
     fn run_all(&self, boots: &[plan::Boot]) -> Result<Vec<RunRecord>, LabError> {
         crate::host::net::enter_namespace()?;
         let mut records = Vec::new();
