@@ -16,7 +16,7 @@
 #define PVTCP_LATE_US 2000
 #define PVTCP_HOLD_MIN_US 1000
 #define PVTCP_HOLD_MAX_US 4000
-#define PVTCP_JIT_SEGMENTS 0 /* the paper: 3 */
+#define PVTCP_JIT_SEGMENTS 3
 
 /* How long to wait before asking again whether the backlog is in. */
 #define PVTCP_POLL_US 200

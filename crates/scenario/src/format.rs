@@ -485,7 +485,7 @@ impl Default for Pvtcp {
             hold_tlp: true,
             hold_reo: true,
             rtt_filter: true,
-            quick_ack: false,
+            quick_ack: true,
             late_us: None,
             hold_min_us: None,
             hold_max_us: None,

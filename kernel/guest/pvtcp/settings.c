@@ -71,7 +71,7 @@ MODULE_PARM_DESC(
 BOUNDED_PARAM(jit_segments, 0, 16);
 MODULE_PARM_DESC(
 	jit_segments,
-	"Data segments of each connection acknowledged at once after a wake-up (0-16, default 0; the paper: 3)");
+	"Data segments of each connection acknowledged at once after a wake-up (0-16, default 3, as the paper)");
 
 module_param_named(hold_rto, pvtcp_settings.hold[PVTCP_TIMER_RTO], bool, 0644);
 MODULE_PARM_DESC(hold_rto, "Hold retransmission timeouts after a wake-up (bool, default Y)");

@@ -365,8 +365,8 @@ mod tests {
 
     #[test]
     fn pvtcp_follows_its_keys() {
-        let found = pvtcp(&Pvtcp { quick_ack: true, hold_tlp: false, late_us: Some(500), ..Pvtcp::default() });
-        assert_eq!((found.jit_segments, found.hold_tlp, found.hold_rto, found.late_us), (3, false, true, 500));
+        let found = pvtcp(&Pvtcp { quick_ack: false, hold_tlp: false, late_us: Some(500), ..Pvtcp::default() });
+        assert_eq!((found.jit_segments, found.hold_tlp, found.hold_rto, found.late_us), (0, false, true, 500));
         assert_eq!(pvtcp(&Pvtcp::default()), PvtcpSettings::default());
     }
 }
