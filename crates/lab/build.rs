@@ -1,5 +1,5 @@
 //! Puts the sources of the guest module into the binary, so that the lab can build it for every kernel away from the
-//! source tree.
+//! source tree, and compiles the eBPF program of the lab's marking ports.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,33 @@ fn main() {
     code.push(']');
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("module_sources.rs");
     fs::write(out, code).expect("cannot write to OUT_DIR");
+    compile_port(&top);
+}
+
+/// Compiles the marking port's program.
+fn compile_port(top: &Path) {
+    let source = top.join("kernel/lab/port.bpf.c");
+    let declarations = top.join("kernel/host");
+    println!("cargo::rerun-if-changed={}", source.display());
+    println!("cargo::rerun-if-changed={}", declarations.join("vmlinux.h").display());
+    println!("cargo::rerun-if-env-changed=CLANG");
+    let libbpf = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys names its headers");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("port.bpf.o");
+    libbpf_cargo::SkeletonBuilder::new()
+        .source(source)
+        .clang(env::var_os("CLANG").unwrap_or_else(|| "clang-19".into()))
+        .clang_args([
+            "-I".as_ref(),
+            declarations.as_os_str(),
+            "-isystem".as_ref(),
+            libbpf.as_os_str(),
+            "-std=gnu11".as_ref(),
+            "-Wall".as_ref(),
+            "-Werror".as_ref(),
+        ])
+        .obj(out)
+        .build()
+        .unwrap_or_else(|e| panic!("port.bpf.c does not compile (is clang-19 installed?): {e:?}"));
 }
 
 /// The source files in `dir` (no folders: the module has none, and `algo/` none that matter to it).

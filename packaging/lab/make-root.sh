@@ -14,11 +14,11 @@ set -eu
 
 suite=trixie
 # A new number here makes every root anew.
-stamp_text="evenkeel root 2 $suite"
+stamp_text="evenkeel root 3 $suite"
 
 # The compilers are those that Debian built the kernels with: gcc-12 for 6.1, gcc-14 for 6.12 and newer.
 packages=gcc-14,gcc-12,binutils,make,libc6-dev,dkms,kmod,libelf1t64,pahole,xz-utils
-packages=$packages,busybox-static,iperf3,iproute2,tcpdump,ethtool
+packages=$packages,busybox-static,iperf3,nginx,iproute2,tcpdump,ethtool
 rust_packages="ca-certificates cargo rustc libclang-19-dev clang-19 pkg-config gcc"
 
 say() { printf '%s\n' "$*"; }

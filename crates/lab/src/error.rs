@@ -31,6 +31,12 @@ pub enum LabError {
         /// What happened, with the last lines of its console where that helps.
         why: String,
     },
+    /// The host agent failed, or left something behind.
+    #[error("host agent: {why}")]
+    Agent {
+        /// What happened, with what it said.
+        why: String,
+    },
     /// A host command failed.
     #[error("`{command}` failed: {why}")]
     Command {

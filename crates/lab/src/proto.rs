@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub const CONTROL_PORT: &str = "evenkeel.control";
 /// TCP port that workloads listen on.
 pub const WORKLOAD_PORT: u16 = 5001;
+/// TCP port of nginx.
+pub const HTTP_PORT: u16 = 80;
 /// Most bytes one [`Op::ReadFile`] returns.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
@@ -103,6 +105,19 @@ pub enum Op {
         /// Socket settings.
         sockets: SocketSettings,
     },
+    /// This VM's CLOCK_MONOTONIC. Answered by [`Answer::Now`].
+    Now,
+    /// Send HTTP requests, each at its time and on a connection of its own, until [`Op::Stop`]. Answered by [`Answer::Started`].
+    Requests {
+        /// This VM's CLOCK_MONOTONIC that times count from.
+        start_ns: u64,
+        /// IPv4 addresses of the servers.
+        servers: Vec<String>,
+        /// Microseconds after the start, position of the server, bytes; in the order of times.
+        plan: Vec<(u64, u16, u64)>,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
     /// Send ICMP echo requests until [`Op::Stop`]. Answered by [`Answer::Started`].
     Ping {
         /// IPv4 address.
@@ -155,6 +170,11 @@ pub enum Answer {
         release: String,
         /// Ticks per second, measured or read.
         hz: u32,
+    },
+    /// To [`Op::Now`].
+    Now {
+        /// Nanoseconds.
+        monotonic_ns: u64,
     },
     /// Done.
     Done,
@@ -210,10 +230,25 @@ pub struct Recorded {
     pub pings: Vec<(u64, u64)>,
     /// Echo requests without a reply.
     pub pings_lost: u64,
+    /// Requests that began.
+    pub requests: Vec<RequestTime>,
     /// Samples of each workload socket.
     pub sockets: Vec<SocketSamples>,
     /// What went wrong in a task, one sentence each.
     pub errors: Vec<String>,
+}
+
+/// One request of the load generator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestTime {
+    /// The server's address.
+    pub to: String,
+    /// Bytes that were to be sent.
+    pub bytes: u64,
+    /// When it was to begin, since the mark.
+    pub start_us: u64,
+    /// From then to the server's answer, which comes when it has all bytes. None: not yet.
+    pub took_us: Option<u64>,
 }
 
 /// TCP_INFO over time of one socket.

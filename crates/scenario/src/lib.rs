@@ -4,16 +4,19 @@
 //! of a cell yields one [`result::RunRecord`], kept as [`io`] and [`mod@replace`] have it and summarized by [`stats`]; [`metric`] names and describes every
 //! figure a run can report.
 
+pub mod arrivals;
 mod check;
 mod error;
 pub mod format;
 pub mod io;
 mod load;
 pub mod metric;
+pub mod random;
 pub mod replace;
 pub mod result;
 pub mod schema;
 pub mod select;
+pub mod sizes;
 pub mod slices;
 pub mod stats;
 pub mod sweep;

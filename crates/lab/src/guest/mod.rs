@@ -9,6 +9,7 @@ mod lines;
 mod ping;
 mod program;
 mod recording;
+mod requests;
 mod sampler;
 mod serve;
 mod sink;

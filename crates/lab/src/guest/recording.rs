@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::proto::Recorded;
+use crate::proto::{Recorded, RequestTime};
 
 /// Most connections of one workload: each keeps its descriptor until the workload ends.
 pub const MAX_CONNECTIONS: usize = 4096;
@@ -45,6 +45,15 @@ impl Connection {
     }
 }
 
+/// A request of the load generator.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    to: SocketAddr,
+    bytes: u64,
+    start: Instant,
+    end: Option<Instant>,
+}
+
 /// What is recorded since the mark.
 #[derive(Debug)]
 struct State {
@@ -54,6 +63,8 @@ struct State {
     blocks: Vec<(u64, u64)>,
     pings: Vec<(u64, u64)>,
     pings_lost: u64,
+    /// Also those from before the mark: others are known by their position.
+    requests: Vec<Request>,
     connections: Vec<Arc<Connection>>,
     listeners: Vec<TcpListener>,
     errors: Vec<String>,
@@ -80,6 +91,7 @@ impl Recording {
                 blocks: Vec::new(),
                 pings: Vec::new(),
                 pings_lost: 0,
+                requests: Vec::new(),
                 connections: Vec::new(),
                 listeners: Vec::new(),
                 errors: Vec::new(),
@@ -131,6 +143,7 @@ impl Recording {
             blocks: std::mem::take(&mut state.blocks),
             pings: std::mem::take(&mut state.pings),
             pings_lost: state.pings_lost,
+            requests: requests(&state),
             sockets: Vec::new(),
             errors: state.errors.clone(),
         })
@@ -144,6 +157,20 @@ impl Recording {
         }
         if let Some(since_mark) = start.checked_duration_since(state.mark) {
             state.blocks.push((micros(since_mark), micros(end - start)));
+        }
+    }
+
+    /// A request begins; its number.
+    pub fn request(&self, to: SocketAddr, bytes: u64, start: Instant) -> usize {
+        let mut state = self.state();
+        state.requests.push(Request { to, bytes, start, end: None });
+        state.requests.len() - 1
+    }
+
+    /// A request has been answered.
+    pub fn request_done(&self, number: usize, end: Instant) {
+        if let Some(request) = self.state().requests.get_mut(number) {
+            request.end = Some(end);
         }
     }
 
@@ -267,6 +294,20 @@ impl Recording {
     }
 }
 
+/// Requests that began in the measured time.
+fn requests(state: &State) -> Vec<RequestTime> {
+    let since_mark = |request: &Request| {
+        let start = request.start.checked_duration_since(state.mark)?;
+        Some(RequestTime {
+            to: request.to.ip().to_string(),
+            bytes: request.bytes,
+            start_us: micros(start),
+            took_us: request.end.map(|end| micros(end.saturating_duration_since(request.start))),
+        })
+    };
+    state.requests.iter().filter_map(since_mark).collect()
+}
+
 /// Whole microseconds.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
@@ -291,6 +332,24 @@ mod tests {
         assert_eq!((recorded.blocks, recorded.pings, recorded.pings_lost), (vec![(0, 2000)], vec![(3000, 3000)], 1));
         recording.block(mark, mark);
         assert!(recording.collect().is_none());
+    }
+
+    #[test]
+    fn requests_from_before_the_mark_are_left_out_and_others_may_be_unfinished() {
+        let recording = Recording::new();
+        let to = SocketAddr::from(([10, 0, 0, 1], 80));
+        let early = recording.request(to, 1, Instant::now());
+        let mark = recording.mark();
+        recording.request_done(early, Instant::now());
+        let done = recording.request(to, 2, mark + Duration::from_millis(1));
+        recording.request(to, 3, mark + Duration::from_millis(2));
+        recording.request_done(done, mark + Duration::from_millis(5));
+        let times: Vec<_> = recording.collect().expect("marked").requests.into_iter().collect();
+        assert_eq!(
+            times.iter().map(|t| (t.bytes, t.start_us, t.took_us)).collect::<Vec<_>>(),
+            [(2, 1000, Some(4000)), (3, 2000, None)]
+        );
+        assert_eq!(times[0].to, "10.0.0.1");
     }
 
     #[test]

@@ -37,6 +37,17 @@ pub fn connect(to: SocketAddr, settings: SocketSettings) -> anyhow::Result<TcpSt
     Ok(TcpStream::from(fd))
 }
 
+/// Begins to connect, without waiting for it: the socket is writable when it is connected.
+pub fn begin_connect(to: SocketAddr, settings: SocketSettings) -> anyhow::Result<TcpStream> {
+    let stream = TcpStream::from(new(to, settings)?);
+    stream.set_nonblocking(true).context("O_NONBLOCK")?;
+    stream.set_nodelay(true).context("TCP_NODELAY")?;
+    match connect_to(stream.as_raw_fd(), &SockaddrStorage::from(to)) {
+        Ok(()) | Err(nix::errno::Errno::EINPROGRESS) => Ok(stream),
+        Err(error) => Err(error).with_context(|| format!("cannot connect to {to}")),
+    }
+}
+
 /// Makes close throw away what is unsent and reset the connection.
 pub fn reset_on_close(stream: &TcpStream) -> nix::Result<()> {
     setsockopt(stream, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })

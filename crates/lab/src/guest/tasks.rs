@@ -5,15 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
 use super::program::Program;
 use super::recording::Recording;
 use super::sampler::Sampler;
-use super::{bulk, counters, ping, serve, strobe, system};
-use crate::proto::{Answer, Op};
+use super::{bulk, counters, ping, requests, serve, strobe, system};
+use crate::host::cores::monotonic_ns;
+use crate::proto::{Answer, HTTP_PORT, Op, SocketSettings};
 
 /// All tasks between two [`Op::Stop`].
 #[derive(Debug)]
@@ -96,6 +97,8 @@ impl Tasks {
                 self.workload.threads.push(thread);
                 Ok(Answer::Started { task: self.number() })
             }
+            Op::Now => Ok(Answer::Now { monotonic_ns: monotonic_ns() }),
+            Op::Requests { start_ns, servers, plan, sockets } => self.requests(start_ns, &servers, &plan, sockets),
             Op::Ping { to, interval_ms } => {
                 let interval = Duration::from_millis(interval_ms.into());
                 self.workload.threads.push(ping::start(&self.workload.recording, address(&to)?, interval)?);
@@ -110,6 +113,28 @@ impl Tasks {
             }
             Op::Wait { .. } | Op::PowerOff => anyhow::bail!("not a task's matter"),
         }
+    }
+
+    fn requests(
+        &mut self,
+        start_ns: u64,
+        servers: &[String],
+        plan: &[(u64, u16, u64)],
+        sockets: SocketSettings,
+    ) -> anyhow::Result<Answer> {
+        let servers = servers
+            .iter()
+            .map(|server| Ok(SocketAddr::new(address(server)?, HTTP_PORT)))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let planned = |&(at_us, server, bytes): &(u64, u16, u64)| {
+            let to = *servers.get(usize::from(server)).with_context(|| format!("no server {server}"))?;
+            Ok(requests::Planned { at: Duration::from_micros(at_us), to, bytes })
+        };
+        let plan = plan.iter().map(planned).collect::<anyhow::Result<Vec<_>>>()?;
+        let lead = start_ns.checked_sub(monotonic_ns()).context("the start has passed already")?;
+        let start = Instant::now() + Duration::from_nanos(lead);
+        self.workload.threads.push(requests::start(&self.workload.recording, start, plan, sockets)?);
+        Ok(Answer::Started { task: self.number() })
     }
 
     /// A spawned program. It is kept until its end has been told and another is spawned.

@@ -1,6 +1,8 @@
-//! What the lab does on this machine: cores and privileges, the network, VMs, the schedule of their virtual CPUs.
+//! What the lab does on this machine: cores and privileges, the network, VMs, the schedule of their virtual CPUs, the host agent.
 
+pub mod agent;
 pub mod cores;
+pub mod marking;
 pub mod net;
 pub mod preflight;
 pub mod qdisc;

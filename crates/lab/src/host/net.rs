@@ -1,5 +1,9 @@
 //! The lab's network: a namespace of its own, a bridge, a tap per VM, the shaped port.
 //!
+//! Where ports mark or the host agent runs, each VM is on a host of its own: a bridge with the VM's tap (`vm1`) and an uplink (`nic1`), whose
+//! other end is the switch's port (`up1`). What the switch marks and drops is then between two hosts, as in a network, and the agent's
+//! programs at the tap come after it.
+//!
 //! The namespace has no name and lives as long as the lab and its VMs, so nothing of it can be left behind. Qdiscs and links are set by
 //! iproute2, because rtnetlink's qdisc attributes do not cover HTB and TBF.
 
@@ -8,6 +12,7 @@ use std::process::Command;
 
 use evenkeel_scenario::format::Network;
 use nix::fcntl::{OFlag, open};
+use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 
@@ -37,9 +42,12 @@ fn tc(line: &str) -> Result<(), LabError> {
     command(&std::iter::once("tc").chain(line.split_whitespace()).collect::<Vec<_>>()).map(drop)
 }
 
-/// Moves the calling thread, and what it starts from now on, into a new network namespace with a bridge.
+/// Moves the calling thread, and what it starts from now on, into a new network namespace with a bridge. Its mounts are its own from then on.
 pub fn enter_namespace() -> Result<(), LabError> {
-    unshare(CloneFlags::CLONE_NEWNET).map_err(|e| LabError::io("making a network namespace", e))?;
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
+        .map_err(|e| LabError::io("making a network namespace", e))?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+        .map_err(|e| LabError::io("making mounts private", e))?;
     ip("link set lo up")?;
     ip(&format!("link add {BRIDGE} type bridge forward_delay 0 stp_state 0 mcast_snooping 0"))?;
     // No IPv6 on the host's side: its neighbour discovery would be a guest of every queue.
@@ -52,8 +60,76 @@ pub fn enter_namespace() -> Result<(), LabError> {
     ip(&format!("link set {BRIDGE} up"))
 }
 
-/// Makes a tap and puts it into the bridge.
-pub fn add_tap(name: &str) -> Result<(), LabError> {
+/// Where a VM is in the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The VM's port.
+    pub tap: String,
+    /// The switch's port towards it: the tap itself if the VM is at the switch.
+    pub switch_port: String,
+    /// The uplink of the VM's host, if it has one.
+    uplink: Option<String>,
+    /// The bridge that the tap is in.
+    bridge: String,
+}
+
+impl Place {
+    /// Of the VM with this number, at the switch or on a host of its own.
+    pub fn new(number: u8, own_host: bool) -> Self {
+        let tap = format!("vm{number}");
+        match own_host {
+            false => Self { switch_port: tap.clone(), tap, uplink: None, bridge: BRIDGE.to_owned() },
+            true => Self {
+                tap,
+                switch_port: format!("up{number}"),
+                uplink: Some(format!("nic{number}")),
+                bridge: format!("host{number}"),
+            },
+        }
+    }
+
+    /// Makes its devices.
+    pub fn make(&self) -> Result<(), LabError> {
+        if let Some(uplink) = &self.uplink {
+            let (bridge, switch_port) = (&self.bridge, &self.switch_port);
+            ip(&format!("link add {bridge} type bridge forward_delay 0 stp_state 0 mcast_snooping 0"))?;
+            ip(&format!("link set {bridge} up"))?;
+            ip(&format!("link add {switch_port} type veth peer name {uplink}"))?;
+            ip(&format!("link set {uplink} master {bridge} up"))?;
+            ip(&format!("link set {switch_port} master {BRIDGE} up"))?;
+        }
+        add_tap(&self.tap, &self.bridge)
+    }
+
+    /// Removes its devices.
+    pub fn remove(&self) -> Result<(), LabError> {
+        ip(&format!("link del {}", self.tap))?;
+        if self.uplink.is_some() {
+            // One end of a pair takes the other along.
+            ip(&format!("link del {}", self.switch_port))?;
+            ip(&format!("link del {}", self.bridge))?;
+        }
+        Ok(())
+    }
+
+    /// Sets the queue of the VM's port and the MTU of all that leads there.
+    pub fn configure(&self, queue_segments: u32, mtu_bytes: u32) -> Result<(), LabError> {
+        for device in self.uplink.iter().chain(self.uplink.is_some().then_some(&self.switch_port)) {
+            ip(&format!("link set {device} mtu {mtu_bytes}"))?;
+        }
+        ip(&format!("link set {} txqueuelen {queue_segments} mtu {mtu_bytes}", self.tap))
+    }
+
+    /// Packets dropped so far on the way to the VM: at the switch's port and at its own.
+    pub fn drops(&self) -> Result<u64, LabError> {
+        let mut devices = vec![&self.tap];
+        devices.extend(self.uplink.is_some().then_some(&self.switch_port));
+        devices.into_iter().map(|device| drops(device).map(|d| d.buffer + d.port_queue)).sum()
+    }
+}
+
+/// Makes a tap and puts it into a bridge.
+fn add_tap(name: &str, bridge: &str) -> Result<(), LabError> {
     let context = || format!("making tap {name}");
     let fd: OwnedFd = open_tun().map_err(|e| LabError::io(context(), e))?;
     let mut request = [0u8; 40];
@@ -66,7 +142,7 @@ pub fn add_tap(name: &str) -> Result<(), LabError> {
     if made < 0 || unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETPERSIST, 1) } < 0 {
         return Err(LabError::io(context(), std::io::Error::last_os_error()));
     }
-    ip(&format!("link set {name} master {BRIDGE} up"))
+    ip(&format!("link set {name} master {bridge} up"))
 }
 
 fn open_tun() -> nix::Result<OwnedFd> {
@@ -76,44 +152,34 @@ fn open_tun() -> nix::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Removes a tap.
-pub fn remove_tap(name: &str) -> Result<(), LabError> {
-    ip(&format!("link del {name}"))
-}
-
-/// Sets a port's queue towards its VM, and the MTU.
-pub fn set_port(tap: &str, queue_segments: u32, mtu_bytes: u32) -> Result<(), LabError> {
-    ip(&format!("link set {tap} txqueuelen {queue_segments} mtu {mtu_bytes}"))
-}
-
 /// Shapes the port towards a receiver: rate and drop-tail buffer. A rate of 0 leaves the port as the kernel makes it.
-pub fn shape_port(tap: &str, network: &Network) -> Result<(), LabError> {
+pub fn shape_port(device: &str, network: &Network) -> Result<(), LabError> {
     // Nothing to remove on a fresh tap: tc says so, and that is fine.
-    let _ = tc(&format!("qdisc del dev {tap} root"));
+    let _ = tc(&format!("qdisc del dev {device} root"));
     if network.rate_mbit == 0 {
         return Ok(());
     }
     let rate = network.rate_mbit;
     // A burst as long as the HTB timer may be late (100 us), at least two frames.
     let burst_bytes = (u64::from(rate) * 100 / 8).max(2 * (u64::from(network.mtu_bytes) + 14));
-    tc(&format!("qdisc add dev {tap} root handle 1: htb default 1 r2q 1000"))?;
+    tc(&format!("qdisc add dev {device} root handle 1: htb default 1 r2q 1000"))?;
     tc(&format!(
-        "class add dev {tap} parent 1: classid 1:1 htb rate {rate}mbit ceil {rate}mbit burst {burst_bytes} cburst {burst_bytes} quantum 60000"
+        "class add dev {device} parent 1: classid 1:1 htb rate {rate}mbit ceil {rate}mbit burst {burst_bytes} cburst {burst_bytes} quantum 60000"
     ))?;
-    tc(&format!("qdisc add dev {tap} parent 1:1 handle 10: pfifo limit {}", network.buffer_segments))
+    tc(&format!("qdisc add dev {device} parent 1:1 handle 10: pfifo limit {}", network.buffer_segments))
 }
 
 /// Packets dropped so far at a port: by its shaper's buffer and by its queue towards the VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PortDrops {
+struct PortDrops {
     /// Dropped by the drop-tail buffer.
-    pub buffer: u64,
+    buffer: u64,
     /// Dropped because the VM's port queue was full.
-    pub port_queue: u64,
+    port_queue: u64,
 }
 
 /// Reads a port's drops.
-pub fn drops(tap: &str) -> Result<PortDrops, LabError> {
+fn drops(tap: &str) -> Result<PortDrops, LabError> {
     let json = command(&["tc", "-s", "-j", "qdisc", "show", "dev", tap])?;
     let buffer = parse_qdisc_drops(&json).ok_or_else(|| LabError::Command {
         command: format!("tc -s -j qdisc show dev {tap}"),

@@ -20,8 +20,8 @@ use super::root::Root;
 ///
 /// Debian's busybox prefers its own applets to programs in whatever starts others: its `sh -c ip` is never iproute2's.
 /// So the shell and those that run other programs are real ones too.
-const PROGRAMS: [&str; 18] = [
-    "ip", "tc", "ss", "nstat", "iperf3", "ethtool", "tcpdump", "kmod", //
+const PROGRAMS: [&str; 19] = [
+    "ip", "tc", "ss", "nstat", "iperf3", "nginx", "ethtool", "tcpdump", "kmod", //
     "dash", "env", "timeout", "nice", "nohup", "setsid", "taskset", "chrt", "unshare", "xargs",
 ];
 

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use evenkeel_scenario::format::{Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{Mode, Scenario, VmGroup, Workload};
 use evenkeel_scenario::result::RunRecord;
 use evenkeel_scenario::sweep::{self, Cell};
 
@@ -13,8 +13,10 @@ use super::settings::{self, Neighbour};
 use super::trace::{Trace, Traced};
 use super::workload::{Roles, Running};
 use crate::error::LabError;
+use crate::host::agent::Agent;
 use crate::host::cores::{self, Placement, ToPlace};
-use crate::host::net;
+use crate::host::marking::MarkingPorts;
+use crate::host::net::{self, Place};
 use crate::host::qdisc::BacklogSampler;
 use crate::host::schedule::{Schedule, ScheduledVcpu};
 use crate::host::vm::{Vm, VmSpec};
@@ -26,9 +28,11 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 /// Loading takes a second in a VM without hardware help that is off its core half of the time.
 const RELOADS_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// VMs on a bridge.
+/// VMs at a switch.
 pub struct BootedLab {
     vms: Vec<Vm>,
+    /// Where each of them is.
+    places: Vec<Place>,
     /// Ticks per second of the guests' kernels: all of Debian's have the same.
     hz: u32,
     /// Sockets and consoles; removed when dropped, after the VMs.
@@ -44,13 +48,13 @@ impl BootedLab {
             .map_err(|e| LabError::io("making a temporary directory", e))?;
         let specs = specs(scenario, batch);
         batch.progress.boot(specs.len());
-        // VMs already started are ended by their drop if a later one fails.
-        let mut vms = Vec::with_capacity(specs.len());
-        for spec in specs {
-            net::add_tap(&spec.tap)?;
-            vms.push(Vm::spawn(spec, directory.path(), batch.interrupt.clone())?);
+        let mut lab = Self { vms: Vec::with_capacity(specs.len()), places: Vec::new(), hz: 0, directory };
+        for (number, spec) in (1..).zip(specs) {
+            let place = Place::new(number, batch.own_hosts);
+            place.make()?;
+            lab.places.push(place);
+            lab.vms.push(Vm::spawn(spec, lab.directory.path(), batch.interrupt.clone())?);
         }
-        let mut lab = Self { vms, hz: 0, directory };
         for vm in &lab.vms {
             let (release, hz) = vm.wait_ready(BOOT_TIMEOUT)?;
             tracing::debug!(vm = vm.spec.name, release, hz, "up");
@@ -81,23 +85,28 @@ impl BootedLab {
     pub fn run_cell(&self, cell: &Cell, repetition: u32, batch: &Batch) -> Result<RunRecord, LabError> {
         let scenario = &cell.scenario;
         let roles = Roles::of(&scenario.workload);
-        let bottleneck = &self.first(roles.to)?.spec.tap;
+        let receiver_port = &self.first(roles.to)?.spec.tap;
+        let bottlenecks = self.bottlenecks(scenario, &roles);
         self.set_up_guests(scenario)?;
-        self.set_up_ports(scenario, bottleneck)?;
+        let marking = self.set_up_ports(scenario, &bottlenecks)?;
         let placement = self.place(scenario, &roles, batch)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
         let schedule = Schedule::start(&self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
         let capture = match scenario.record.capture {
-            true => Some(Trace::start(self.first(roles.from)?, bottleneck, self.directory.path())?),
+            true => Some(Trace::start(self.first(roles.from)?, receiver_port, self.directory.path())?),
             false => None,
         };
-        let outcome = self.measure(scenario, &roles, bottleneck, batch);
+        let mut agent = self.start_agent(scenario, batch)?;
+        let bottleneck = &bottlenecks[0];
+        let outcome = self.measure(scenario, &roles, bottleneck, seed, marking.as_ref(), agent.as_mut(), batch);
         let off = schedule.stop();
         // Whatever failed, the next run must not meet this one's tasks.
         let stopped = self.in_all(|vm| vm.call(Op::Stop));
+        let agent_stopped = agent.map(Agent::stop).transpose();
         let captured = capture.map(|capture| capture.finish(self.directory.path())).transpose();
         let mut measured = outcome?;
         stopped?;
+        agent_stopped?;
         measured.complaints = self.kernel_complaints()?;
         if let Some(captured) = captured? {
             let shown = [roles.from, roles.to]
@@ -145,11 +154,37 @@ impl BootedLab {
         .map(drop)
     }
 
-    fn set_up_ports(&self, scenario: &Scenario, bottleneck: &str) -> Result<(), LabError> {
-        for vm in &self.vms {
-            net::set_port(&vm.spec.tap, scenario.vms[&vm.spec.group].port_queue_segments, scenario.network.mtu_bytes)?;
+    /// The switch's ports that are shaped: the one towards the receiver, or those towards all that receive in an open loop.
+    fn bottlenecks(&self, scenario: &Scenario, roles: &Roles) -> Vec<String> {
+        let receivers = self.vms.iter().zip(&self.places).filter(|(vm, _)| vm.spec.group == roles.to);
+        let ports = receivers.map(|(_, place)| place.switch_port.clone());
+        match scenario.workload {
+            Workload::Poisson { .. } => ports.collect(),
+            _ => ports.take(1).collect(),
         }
-        net::shape_port(bottleneck, &scenario.network)
+    }
+
+    /// Sets queues, MTU, rates; what marks at the bottlenecks, if they mark.
+    fn set_up_ports(&self, scenario: &Scenario, bottlenecks: &[String]) -> Result<Option<MarkingPorts>, LabError> {
+        for (vm, place) in self.vms.iter().zip(&self.places) {
+            place.configure(scenario.vms[&vm.spec.group].port_queue_segments, scenario.network.mtu_bytes)?;
+        }
+        for port in bottlenecks {
+            net::shape_port(port, &scenario.network)?;
+        }
+        let threshold = scenario.network.queue.ecn_threshold_segments;
+        threshold.map(|segments| MarkingPorts::start(bottlenecks, segments)).transpose()
+    }
+
+    /// Starts the host agent on all ports, if any group wants it.
+    fn start_agent(&self, scenario: &Scenario, batch: &Batch) -> Result<Option<Agent>, LabError> {
+        if !uses_agent(scenario) {
+            return Ok(None);
+        }
+        let port = |vm: &Vm| (vm.spec.tap.clone(), scenario.vms[&vm.spec.group].proboscis.clone());
+        let ports: Vec<_> = self.vms.iter().map(port).collect();
+        let directory = self.directory.path().join("agent");
+        Agent::start(&batch.options.evenkeel, &directory, &ports, batch.interrupt).map(Some)
     }
 
     fn place(&self, scenario: &Scenario, roles: &Roles, batch: &Batch) -> Result<Placement, LabError> {
@@ -189,18 +224,24 @@ impl BootedLab {
     }
 
     /// Starts the workload, lets it warm up, and measures.
+    #[expect(clippy::too_many_arguments, reason = "what a run consists of")]
     fn measure(
         &self,
         scenario: &Scenario,
         roles: &Roles,
         bottleneck: &str,
+        seed: u64,
+        marking: Option<&MarkingPorts>,
+        mut agent: Option<&mut Agent>,
         batch: &Batch,
     ) -> Result<Measured, LabError> {
-        let running = Running::start(scenario, roles, &self.vms)?;
+        let running = Running::start(scenario, roles, seed, &self.vms)?;
         batch.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
         let period_ms = scenario.record.tcp_info_period_ms;
         let before = self.in_all(counters)?;
         let drops_before = self.drops()?;
+        let marks_before = marking.map(MarkingPorts::read).transpose()?;
+        let counted_before = agent.as_mut().map(|agent| agent.read()).transpose()?;
         let backlog = match scenario.record.queue_period_ms {
             0 => None,
             period_ms => Some(BacklogSampler::start(bottleneck, "pfifo", period_ms)?),
@@ -227,6 +268,8 @@ impl BootedLab {
         }
         let after = self.in_all(counters)?;
         let drops_after = self.drops()?;
+        let marks_after = marking.map(MarkingPorts::read).transpose()?;
+        let counted_after = agent.map(Agent::read).transpose()?;
         let iperf3 = running.finish(&self.vms)?;
         let vms = self
             .vms
@@ -237,6 +280,7 @@ impl BootedLab {
                 name: vm.spec.name.clone(),
                 group: vm.spec.group.clone(),
                 address: vm.spec.address,
+                port: vm.spec.tap.clone(),
                 recorded,
                 counters: after.since(&before),
             })
@@ -247,6 +291,8 @@ impl BootedLab {
             mark_realtime_ns,
             vms,
             dropped: drops_after.saturating_sub(drops_before),
+            marks: marks_after.zip(marks_before).map(|(after, before)| after.since(before)),
+            agent: counted_after.zip(counted_before).map(|(after, before)| after.since(&before)),
             backlog: backlog.map(BacklogSampler::stop).unwrap_or_default(),
             iperf3,
             reloaded,
@@ -290,20 +336,30 @@ impl BootedLab {
     }
 
     fn drops(&self) -> Result<u64, LabError> {
-        self.vms.iter().map(|vm| net::drops(&vm.spec.tap).map(|d| d.buffer + d.port_queue)).sum()
+        self.places.iter().map(Place::drops).sum()
     }
 }
 
 impl Drop for BootedLab {
     fn drop(&mut self) {
-        let taps: Vec<String> = self.vms.drain(..).map(|vm| vm.spec.tap.clone()).collect();
-        for tap in taps {
-            if let Err(error) = net::remove_tap(&tap) {
-                tracing::debug!(tap, %error, "the namespace takes it along");
+        self.vms.clear();
+        for place in self.places.drain(..) {
+            if let Err(error) = place.remove() {
+                tracing::debug!(?place, %error, "the namespace takes it along");
             }
         }
         tracing::debug!(directory = %self.directory.path().display(), "torn down");
     }
+}
+
+/// Whether a cell needs the host agent.
+fn uses_agent(scenario: &Scenario) -> bool {
+    scenario.vms.values().any(|group| group.proboscis.mode != Mode::Off)
+}
+
+/// Whether a cell needs each VM on a host of its own: where ports mark, or the agent's programs have the switch before them.
+pub fn needs_own_hosts(scenario: &Scenario) -> bool {
+    uses_agent(scenario) || scenario.network.queue.ecn_threshold_segments.is_some()
 }
 
 /// An error if a guest's clock does not keep time with ours: every time it measured would be wrong. It must have counted at least the
@@ -363,7 +419,7 @@ fn specs(scenario: &Scenario, batch: &Batch) -> Vec<VmSpec> {
                 vcpus: *vcpus,
                 vcpu_threads: batch.vcpu_threads(*vcpus),
                 memory_mib: *memory_mib,
-                tap: format!("vm{number}"),
+                tap: Place::new(number, batch.own_hosts).tap,
                 address: Ipv4Addr::new(10, 0, 0, number),
                 mac: format!("52:54:00:00:00:{number:02x}"),
                 segmentation_offload: scenario.network.segmentation_offload,

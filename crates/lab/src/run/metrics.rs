@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use evenkeel_scenario::format::Workload;
+use evenkeel_scenario::metric::SizeClass;
 use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
 use evenkeel_scenario::stats::quantile;
 use evenkeel_scenario::sweep::Cell;
 
 use super::trace::Traced;
 use super::workload::Roles;
+use crate::host::agent::{Counted, Counts};
+use crate::host::marking::Marks;
 use crate::host::qdisc::Backlog;
-use crate::proto::Recorded;
+use crate::proto::{Recorded, RequestTime};
 
 /// Prefix of PVTCP's counters among a VM's.
 const PVTCP: &str = "Pvtcp";
@@ -44,6 +48,8 @@ pub struct VmMeasured {
     pub group: String,
     /// Its address.
     pub address: Ipv4Addr,
+    /// Its port on the host.
+    pub port: String,
     /// What its runner recorded.
     pub recorded: Recorded,
     /// Its counters' increase.
@@ -59,6 +65,10 @@ pub struct Measured {
     pub vms: Vec<VmMeasured>,
     /// Packets dropped at ports.
     pub dropped: u64,
+    /// What ports that mark did, if there are any.
+    pub marks: Option<Marks>,
+    /// What the host agent counted, if there is one.
+    pub agent: Option<Counted>,
     /// The bottleneck's backlog.
     pub backlog: Backlog,
     /// iperf3's own figure.
@@ -79,11 +89,7 @@ pub struct Measured {
 pub fn parse_pvtcp_counters(text: &str) -> impl Iterator<Item = (String, i64)> {
     text.lines().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
-        let camel: String = name
-            .split('_')
-            .map(|word| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default())
-            .collect();
-        Some((format!("{PVTCP}{camel}"), value.trim().parse().ok()?))
+        Some((camel(PVTCP, name), value.trim().parse().ok()?))
     })
 }
 
@@ -123,10 +129,14 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
         bytes as f64 * 8.0 / vm.recorded.measured_us.max(1) as f64
     };
     let transfers = receivers.iter().any(|vm| !vm.recorded.received.is_empty());
-    set(
-        "goodput_mbit",
-        measured.iperf3.map(|bits| bits / 1e6).or_else(|| transfers.then(|| receivers.iter().map(mbit).sum())),
-    );
+    let open_loop = matches!(cell.scenario.workload, Workload::Poisson { .. });
+    let iperf3_mbit = measured.iperf3.map(|bits| bits / 1e6);
+    if open_loop {
+        set("background_mbit", iperf3_mbit);
+        of_requests(&cell.scenario.workload, &measured, &mut set);
+    } else {
+        set("goodput_mbit", iperf3_mbit.or_else(|| transfers.then(|| receivers.iter().map(mbit).sum())));
+    }
     set("time_s", Some(seconds));
 
     let blocks_ms: Vec<f64> =
@@ -147,7 +157,8 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
         let probes = sent("TcpExtTCPLossProbes");
         let undone_timeouts = sent("TcpExtTCPLossUndo") + sent("TcpExtTCPDSACKUndo");
         let retransmitted = sent("TcpRetransSegs");
-        let needless = (retransmitted - measured.dropped as f64).max(0.0);
+        let dropped = measured.dropped + measured.marks.map_or(0, |marks| marks.dropped);
+        let needless = (retransmitted - dropped as f64).max(0.0);
         set("timeouts", Some(timeouts));
         set("timeouts_per_s", Some(timeouts / seconds));
         set("tail_loss_probes", Some(probes));
@@ -161,7 +172,8 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
         set("needless_retransmissions", Some(needless));
         set("needless_per_s", Some(needless / seconds));
         set("dsacks", Some(sent("TcpExtTCPDSACKRecv")));
-        set("port_drops", Some(measured.dropped as f64));
+        set("port_drops", Some(dropped as f64));
+        set("ecn_marks", measured.marks.map(|marks| marks.marked as f64));
         set("acks_sent", Some(sum(&receivers, "TcpOutSegs")));
         set("duplicate_acks", measured.trace.duplicate_acks.map(|n| n as f64));
         let samples = || senders.iter().flat_map(|vm| &vm.recorded.sockets).flat_map(|s| &s.samples);
@@ -199,6 +211,9 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
         set("pvtcp_quick_acks", Some(sum(&everyone, "PvtcpJitAcks")));
     }
 
+    if let Some(agent) = &measured.agent {
+        of_agent(agent, &mut set);
+    }
     if measured.reloaded > 0 {
         set("pvtcp_reloads", Some(f64::from(measured.reloaded)));
     }
@@ -211,13 +226,7 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
         .flat_map(|vm| vm.recorded.errors.iter().map(|e| format!("{}: {e}", vm.name)))
         .chain(measured.trace.remarks.iter().chain(&measured.complaints).cloned())
         .collect();
-    let counters = measured
-        .vms
-        .iter()
-        .map(|vm| {
-            (vm.name.clone(), vm.counters.0.iter().filter(|(_, v)| **v != 0).map(|(k, v)| (k.clone(), *v)).collect())
-        })
-        .collect();
+    let counters = counters(&measured);
     RunRecord {
         cell: cell.labels.clone(),
         repetition,
@@ -232,12 +241,103 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
     }
 }
 
+/// Completion times by size, and how many flows were too slow.
+fn of_requests(workload: &Workload, measured: &Measured, set: &mut impl FnMut(&str, Option<f64>)) {
+    let requests: Vec<_> =
+        measured.vms.iter().flat_map(|vm| vm.recorded.requests.iter().map(move |r| (vm, r))).collect();
+    let ended = |class: Option<SizeClass>| -> Vec<f64> {
+        let own = requests.iter().filter(|(_, r)| class.is_none_or(|class| SizeClass::of(r.bytes) == class));
+        own.filter_map(|(_, r)| r.took_us).map(|us| us as f64 / 1e3).collect()
+    };
+    let mut times = |prefix: &str, times_ms: &[f64]| {
+        if times_ms.is_empty() {
+            return;
+        }
+        set(&format!("{prefix}_mean_ms"), Some(times_ms.iter().sum::<f64>() / times_ms.len() as f64));
+        for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)] {
+            set(&format!("{prefix}_{name}_ms"), quantile(times_ms, share));
+        }
+    };
+    times("fct", &ended(None));
+    for class in SizeClass::ALL {
+        times(&format!("fct_{}", class.name()), &ended(Some(class)));
+    }
+    let unfinished = requests.iter().filter(|(_, r)| r.took_us.is_none()).count();
+    set("flows", Some((requests.len() - unfinished) as f64));
+    set("flows_unfinished", Some(unfinished as f64));
+    if let Workload::Poisson { deadline_ms: deadline @ 1.., .. } = workload {
+        let late = |(vm, r): &&(&VmMeasured, &RequestTime)| {
+            let took_us = r.took_us.unwrap_or(vm.recorded.measured_us.saturating_sub(r.start_us));
+            SizeClass::of(r.bytes) == SizeClass::Small && took_us > u64::from(*deadline) * 1000
+        };
+        set("missed_deadlines", Some(requests.iter().filter(late).count() as f64));
+    }
+}
+
+fn of_agent(agent: &Counted, set: &mut impl FnMut(&str, Option<f64>)) {
+    let ports = |name: &str| agent.ports.values().filter_map(|port| port.get(name)).sum::<i64>() as f64;
+    for (metric, counter) in [
+        ("probes_sent", "probes_sent"),
+        ("probes_marked", "probes_marked"),
+        ("first_windows_scaled", "synacks_scaled"),
+        ("first_windows_one_mss", "synacks_one_mss"),
+        ("windows_limited", "windows_limited"),
+    ] {
+        set(metric, Some(ports(counter)));
+    }
+    set("syns_repeated", agent.agent.get("syns_resent").map(|n| *n as f64));
+}
+
+/// Counters that moved: of each VM, its port's with it; of the ports and the agent under `host`.
+fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
+    let named = |prefix: &str, counts: &Counts| -> BTreeMap<String, i64> {
+        counts.iter().map(|(name, value)| (camel(prefix, name), *value)).collect()
+    };
+    let mut all: BTreeMap<String, BTreeMap<String, i64>> =
+        measured.vms.iter().map(|vm| (vm.name.clone(), vm.counters.0.clone())).collect();
+    if let Some(agent) = &measured.agent {
+        for vm in &measured.vms {
+            if let (Some(counters), Some(port)) = (all.get_mut(&vm.name), agent.ports.get(&vm.port)) {
+                counters.extend(named("Proboscis", port));
+            }
+        }
+        all.entry("host".to_owned()).or_default().extend(named("Agent", &agent.agent));
+    }
+    if let Some(marks) = measured.marks {
+        let counts =
+            [("PortsMarked".to_owned(), marks.marked as i64), ("PortsDroppedNotEct".to_owned(), marks.dropped as i64)];
+        all.entry("host".to_owned()).or_default().extend(counts);
+    }
+    for counters in all.values_mut() {
+        counters.retain(|_, value| *value != 0);
+    }
+    all
+}
+
+/// The lab's own name of a counter: `probes_sent` is `ProboscisProbesSent`.
+fn camel(prefix: &str, name: &str) -> String {
+    let word = |word: &str| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default();
+    std::iter::once(prefix.to_owned()).chain(name.split('_').map(word)).collect()
+}
+
 fn flows(measured: &Measured, roles: &Roles) -> Vec<FlowRecord> {
     let name_of = |peer: &str| {
         let address = peer.parse::<SocketAddr>().ok().map(|peer| peer.ip());
         let vm = measured.vms.iter().find(|vm| address == Some(vm.address.into()));
         vm.map_or_else(|| peer.to_owned(), |vm| vm.name.clone())
     };
+    let requests = measured.vms.iter().flat_map(|vm| {
+        vm.recorded.requests.iter().filter_map(|request| {
+            let to = measured.vms.iter().find(|other| other.address.to_string() == request.to);
+            Some(FlowRecord {
+                from: vm.name.clone(),
+                to: to.map_or_else(|| request.to.clone(), |to| to.name.clone()),
+                bytes: request.bytes,
+                start_us: request.start_us,
+                duration_us: request.took_us?,
+            })
+        })
+    });
     let receivers = measured.vms.iter().filter(|vm| vm.group == roles.to);
     receivers
         .flat_map(|vm| {
@@ -250,6 +350,7 @@ fn flows(measured: &Measured, roles: &Roles) -> Vec<FlowRecord> {
             };
             vm.recorded.received.iter().map(record).collect::<Vec<_>>()
         })
+        .chain(requests)
         .collect()
 }
 

@@ -1,6 +1,7 @@
 //! Runs a scenario: boots the VMs it needs, runs every repetition of every cell, writes the results.
 
 mod booted;
+mod http;
 mod metrics;
 mod plan;
 mod progress;
@@ -80,6 +81,8 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     let directory = options.out.clone().unwrap_or_else(|| Path::new("results").join(&loaded.scenario.name));
     let set = run_set(&loaded, &cells, options, &machine, &images);
     io::create_results(&directory, &set).map_err(LabError::Scenario)?;
+    // All cells alike, so that they are compared in the same network.
+    let own_hosts = cells.iter().any(|cell| booted::needs_own_hosts(&cell.scenario));
     let boots = plan::by_boot(cells);
     progress.start_runs(
         boots.iter().map(|b| b.cells.len() as u64).sum::<u64>() * u64::from(repetitions),
@@ -91,6 +94,7 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
         machine: &machine,
         images: &images,
         repetitions,
+        own_hosts,
         directory: &directory,
         interrupt: &interrupt,
         progress: &progress,
@@ -178,6 +182,8 @@ struct Batch<'a> {
     machine: &'a Machine,
     images: &'a BTreeMap<Kernel, GuestImage>,
     repetitions: u32,
+    /// Whether each VM is on a host of its own.
+    own_hosts: bool,
     directory: &'a Path,
     interrupt: &'a Interrupt,
     progress: &'a progress::Progress,

@@ -67,6 +67,8 @@ fn sysctls(tcp: &GuestTcp) -> Vec<(&'static str, String)> {
         ("tcp_dsack", flag(tcp.dsack.unwrap_or(true))),
         ("tcp_frto", if tcp.f_rto.unwrap_or(true) { "2" } else { "0" }.to_owned()),
         ("tcp_slow_start_after_idle", flag(tcp.slow_start_after_idle.unwrap_or(true))),
+        // 2 is the kernel's own value: it takes ECN, but does not ask for it.
+        ("tcp_ecn", if tcp.ecn() { "1" } else { "2" }.to_owned()),
         ("tcp_no_metrics_save", "1".to_owned()),
     ]
 }

@@ -1,6 +1,6 @@
 //! What a scenario can ask for that real VMs on one machine cannot give.
 
-use evenkeel_scenario::format::{Discipline, EcnUse, Network, Scenario, SpuriousResponse, Topology, VmGroup, Workload};
+use evenkeel_scenario::format::{Discipline, Network, Scenario, SpuriousResponse, Topology, VmGroup, Workload};
 
 /// Most VMs that the lab starts.
 const MAX_VMS: u64 = 64;
@@ -35,8 +35,30 @@ fn in_network(network: &Network) -> Option<(&'static str, &'static str)> {
     if network.topology != Topology::Star {
         return Some(("network.topology", "the lab has one switch, a star; the simulator has the others"));
     }
-    if network.queue.discipline != Discipline::DropTail {
-        return Some(("network.queue.discipline", "the lab's ports are drop-tail; the simulator has the others"));
+    match network.queue.discipline {
+        Discipline::DropTail => {}
+        Discipline::Red if network.rate_mbit == 0 => {
+            return Some(("network.queue.discipline", "a port without a rate has no queue; set network.rate_mbit"));
+        }
+        Discipline::Red if network.queue.ecn_threshold_segments.is_none() => {
+            return Some((
+                "network.queue.red_min_segments",
+                "the lab's ports mark from one length on; set `ecn_threshold_segments` (the simulator has both)",
+            ));
+        }
+        Discipline::Red if network.segmentation_offload => {
+            return Some((
+                "network.segmentation_offload",
+                "a port that marks counts segments; leave it at false with the discipline `red`",
+            ));
+        }
+        Discipline::Red => {}
+        _ => {
+            return Some((
+                "network.queue.discipline",
+                "the lab's ports are drop-tail or mark (`red`); the simulator has the others",
+            ));
+        }
     }
     if network.shared_buffer_kib.is_some() {
         return Some((
@@ -60,9 +82,6 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     }
     if group.host_delay_us.is_some() {
         return Some(("host_delay_us", "the lab's host takes the time that it takes; leave it out"));
-    }
-    if group.proboscis != default.proboscis {
-        return Some(("proboscis", "the lab does not run the host agent yet; leave it out (the simulator has it)"));
     }
     if group.packet_cost_ns != default.packet_cost_ns {
         return Some(("packet_cost_ns", "the lab's guests take the time that they take; leave it at 0"));
@@ -88,9 +107,6 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
             "rate halving is gone from Linux, which always undoes (the simulator has it)",
         ));
     }
-    if tcp.ecn == Some(EcnUse::On) {
-        return Some(("tcp.ecn", "no port of the lab marks packets; leave it out (the simulator's can)"));
-    }
     if tcp.delayed_ack_max_us.is_some() {
         return Some((
             "tcp.delayed_ack_max_us",
@@ -103,14 +119,25 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
 
 fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
     match &scenario.workload {
-        Workload::Poisson { .. } => Some(("workload.kind", "only the simulator runs `poisson`")),
+        Workload::Poisson { flows: 1.., .. } => {
+            Some(("workload.flows", "the lab measures for duration_ms; leave it at 0 (the simulator can count)"))
+        }
+        Workload::Poisson { persistent: true, .. } => {
+            Some(("workload.persistent", "the lab's requests have a connection each (the simulator's can share)"))
+        }
+        Workload::Poisson { .. } if scenario.network.rate_mbit == 0 => {
+            Some(("network.rate_mbit", "a load is a share of the ports' rate; set it above 0"))
+        }
+        Workload::Poisson { .. } if scenario.record.capture => {
+            Some(("record.capture", "captures are analysed for flows that last; leave it at false with `poisson`"))
+        }
         Workload::RequestResponse { .. } => Some(("workload.kind", "only the simulator runs `request-response`")),
         Workload::Strobe { from, block_kib, .. } => {
             let servers = scenario.vms.get(from).map_or(1, |g| g.count);
             (u64::from(*block_kib) * 1024 < u64::from(servers))
                 .then_some(("workload.block_kib", "every sender must have at least one byte to send"))
         }
-        Workload::Ping { .. } | Workload::Bulk { .. } | Workload::Iperf3 { .. } => None,
+        Workload::Ping { .. } | Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. } => None,
     }
 }
 
@@ -158,6 +185,11 @@ mod tests {
         assert_eq!(network("topology = \"dumbbell\""), "network.topology");
         assert_eq!(network("topology = \"leaf-spine\""), "network.topology");
         assert_eq!(network("queue = { discipline = \"codel\" }"), "network.queue.discipline");
+        assert_eq!(network("queue = { discipline = \"red\", ecn_threshold_segments = 20 }"), "");
+        assert_eq!(
+            network("queue = { discipline = \"red\", red_min_segments = 5, red_max_segments = 20 }"),
+            "network.queue.red_min_segments"
+        );
         assert_eq!(network("shared_buffer_kib = 512"), "network.shared_buffer_kib");
         assert_eq!(network("delay_us = 5"), "network.delay_us");
         let group = |line: &str| refused("[vms.b]", &format!("[vms.b]\n{line}"));
@@ -167,19 +199,21 @@ mod tests {
             ("hypervisor = false", "vms.b.hypervisor"),
             ("host_delay_us = 50", "vms.b.host_delay_us"),
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
-            ("proboscis = { mode = \"enforce\" }", "vms.b.proboscis"),
             ("read_cost_ns = 500", "vms.b.read_cost_ns"),
             ("nic_queue_segments = 100", "vms.b.nic_queue_segments"),
             ("per_host = 2", "vms.b.per_host"),
             ("tcp = { timestamps = true, eifel = false }", "vms.b.tcp.eifel"),
             ("tcp = { spurious_response = \"rate-halving\" }", "vms.b.tcp.spurious_response"),
-            ("tcp = { ecn = \"on\" }", "vms.b.tcp.ecn"),
             ("tcp = { delayed_ack_max_us = 1000 }", "vms.b.tcp.delayed_ack_max_us"),
             ("tcp = { congestion_control = \"lldct\" }", "vms.b.tcp.congestion_control"),
         ] {
             assert_eq!(group(line), key, "{line}");
         }
-        assert_eq!(refused("\"bulk\"", "\"poisson\"\nload = 0.5\nsizes = \"websearch\""), "workload.kind");
+        let poisson =
+            |line: &str| refused("\"bulk\"", &format!("\"poisson\"\nload = 0.5\nsizes = \"websearch\"\n{line}"));
+        assert_eq!(poisson("burst_flows = 8\nbackground_flows = 1\ndeadline_ms = 200"), "");
+        assert_eq!(poisson("flows = 100"), "workload.flows");
+        assert_eq!(poisson("persistent = true"), "workload.persistent");
         assert_eq!(
             refused("\"bulk\"", "\"request-response\"\nrequest_bytes = 8\nresponse_bytes = 1000"),
             "workload.kind"

@@ -2,6 +2,7 @@
 
 use evenkeel_scenario::format::{Scenario, Workload};
 
+use super::http;
 use crate::error::LabError;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op, ServeRole, SocketSettings};
@@ -27,22 +28,22 @@ impl<'a> Roles<'a> {
 }
 
 /// A started workload.
+#[derive(Default)]
 pub struct Running {
     /// iperf3 clients: index of the VM and its task.
     iperf3: Vec<(usize, u64)>,
+    /// Servers that are ended with the workload, likewise.
+    servers: Vec<(usize, u64)>,
 }
 
 impl Running {
     /// Starts servers first, then what talks to them.
-    pub fn start(scenario: &Scenario, roles: &Roles, vms: &[Vm]) -> Result<Self, LabError> {
+    pub fn start(scenario: &Scenario, roles: &Roles, seed: u64, vms: &[Vm]) -> Result<Self, LabError> {
         let members = |group: &str| vms.iter().enumerate().filter(|(_, vm)| vm.spec.group == group).collect::<Vec<_>>();
         let (from, to) = (members(roles.from), members(roles.to));
-        let sockets = |vm: &Vm| {
-            let tcp = &scenario.vms[&vm.spec.group].tcp;
-            SocketSettings { receive_buffer_bytes: tcp.receive_buffer_bytes, send_buffer_bytes: tcp.send_buffer_bytes }
-        };
+        let sockets = |vm: &Vm| sockets(scenario, vm);
         let address = |vm: &Vm| vm.spec.address.to_string();
-        let mut running = Self { iperf3: Vec::new() };
+        let mut running = Self::default();
         match &scenario.workload {
             Workload::Ping { interval_ms, .. } => {
                 for (_, vm) in &from {
@@ -69,25 +70,41 @@ impl Running {
                 let from = from.iter().map(|(_, vm)| address(vm)).collect();
                 started(client, Op::Strobe { from, bytes_per_server, requests: *requests, sockets: sockets(client) })?;
             }
-            Workload::Iperf3 { flows, .. } => running.iperf3 = start_iperf3(scenario, *flows, &from, &to)?,
+            Workload::Iperf3 { flows, .. } => {
+                let pairs: Vec<_> =
+                    from.iter().enumerate().map(|(position, client)| (*client, to[position % to.len()].1)).collect();
+                running.iperf3 = start_iperf3(scenario, *flows, &pairs)?;
+            }
+            Workload::Poisson { background_flows, .. } => {
+                for (index, vm) in &to {
+                    running.servers.push((*index, http::start_server(vm, &scenario.vms[roles.to].tcp)?));
+                }
+                if *background_flows > 0 {
+                    let pairs: Vec<_> = from
+                        .iter()
+                        .flat_map(|client| to.iter().map(move |server| (*client, *server)))
+                        .filter(|(client, server)| client.0 != server.0)
+                        .map(|(client, server)| (client, server.1))
+                        .collect();
+                    running.iperf3 = start_iperf3(scenario, *background_flows, &pairs)?;
+                }
+                http::start_requests(scenario, roles, seed, &from, &to)?;
+            }
             // Refused before anything is started: see `plan::check_supported`.
-            Workload::Poisson { .. } | Workload::RequestResponse { .. } => {}
+            Workload::RequestResponse { .. } => {}
         }
         Ok(running)
     }
 
-    /// What the iperf3 clients received in all, in bits per second; None for other workloads.
+    /// Ends the servers; what the iperf3 clients received in all, in bits per second; None without iperf3.
     pub fn finish(self, vms: &[Vm]) -> Result<Option<f64>, LabError> {
-        if self.iperf3.is_empty() {
-            return Ok(None);
-        }
-        let mut bits_per_second = 0.0;
+        let mut bits_per_second = None;
         for (index, task) in self.iperf3 {
             let vm = &vms[index];
             let failure = |why: String| LabError::Vm { name: vm.spec.name.clone(), why };
             match vm.call(Op::Wait { task })? {
                 Answer::Exec { status: 0, stdout, .. } => {
-                    bits_per_second += iperf3_bits_per_second(&stdout)
+                    *bits_per_second.get_or_insert(0.0) += iperf3_bits_per_second(&stdout)
                         .ok_or_else(|| failure(format!("cannot read iperf3's report: {stdout}")))?;
                 }
                 Answer::Exec { status, stdout, stderr } => {
@@ -96,39 +113,50 @@ impl Running {
                 other => return Err(failure(format!("unexpected answer to wait: {other:?}"))),
             }
         }
-        Ok(Some(bits_per_second))
+        for (index, task) in self.servers {
+            vms[index].call(Op::Kill { task })?;
+        }
+        Ok(bits_per_second)
     }
 }
 
-fn start_iperf3(
-    scenario: &Scenario,
-    flows: u32,
-    from: &[(usize, &Vm)],
-    to: &[(usize, &Vm)],
-) -> Result<Vec<(usize, u64)>, LabError> {
-    let mut clients = Vec::new();
+/// Settings of a VM's workload sockets.
+pub fn sockets(scenario: &Scenario, vm: &Vm) -> SocketSettings {
+    let tcp = &scenario.vms[&vm.spec.group].tcp;
+    SocketSettings { receive_buffer_bytes: tcp.receive_buffer_bytes, send_buffer_bytes: tcp.send_buffer_bytes }
+}
+
+/// Starts iperf3 between pairs of a client (with its index) and a server: first all servers, then all clients at once.
+fn start_iperf3(scenario: &Scenario, flows: u32, pairs: &[((usize, &Vm), &Vm)]) -> Result<Vec<(usize, u64)>, LabError> {
     let seconds = |ms: u64| ms.div_ceil(1000).max(1).to_string();
-    for (position, (index, client)) in from.iter().enumerate() {
-        let server = to[position % to.len()].1;
-        let port = (IPERF3_PORT + position as u32).to_string();
-        let argv = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    let argv = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    let port = |position: usize| (IPERF3_PORT + position as u32).to_string();
+    for (position, (_, server)) in pairs.iter().enumerate() {
+        let port = port(position);
         started(server, Op::Spawn { argv: argv(&["iperf3", "-s", "-1", "-p", &port]) })?;
         // The server needs a moment to listen, and says nothing before a client comes.
         server.shell(&format!(
             "i=0; until ss -Hltn sport = :{port} | grep -q . || [ $i -ge 100 ]; do i=$((i+1)); sleep 0.05; done"
         ))?;
-        let (address, flows) = (server.spec.address.to_string(), flows.to_string());
+    }
+    let start = |position: usize| {
+        let ((index, client), server) = pairs[position];
+        let (address, flows, port) = (server.spec.address.to_string(), flows.to_string(), port(position));
         let (time, omit) = (seconds(scenario.duration_ms), seconds(scenario.warmup_ms));
         let mut words = argv(&["iperf3", "-c", &address, "-p", &port, "-J", "-P", &flows, "-t", &time, "-O", &omit]);
         if let Some(bytes) = scenario.vms[&client.spec.group].tcp.send_buffer_bytes {
             words.extend(["-w".to_owned(), (bytes / 2).to_string()]);
         }
-        clients.push((*index, started(client, Op::Spawn { argv: words })?));
-    }
-    Ok(clients)
+        Ok((index, started(client, Op::Spawn { argv: words })?))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..pairs.len()).map(|position| scope.spawn(move || start(position))).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
 }
 
-fn started(vm: &Vm, op: Op) -> Result<u64, LabError> {
+/// Starts a task; its number.
+pub fn started(vm: &Vm, op: Op) -> Result<u64, LabError> {
     let what = format!("{op:?}");
     match vm.call(op)? {
         Answer::Started { task } => Ok(task),

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Switches and links. In the lab one switch with one port per VM, of which the port towards the receiver is the bottleneck.
+/// Switches and links. In the lab one switch with one port per VM, of which those towards receivers are the bottlenecks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
     /// How hosts and switches hang together.
     pub topology: Topology,
-    /// Lab: rate of the port towards the workload's receiver; 0: not shaped. Simulator: rate of all hosts' links, or of a dumbbell's
+    /// Lab: rate of the port towards the workload's receiver, or of all that receive in a Poisson process; 0: not shaped. Simulator: rate of all hosts' links, or of a dumbbell's
     /// middle link.
     #[schemars(range(min = 0, max = 400_000))]
     pub rate_mbit: u32,

@@ -54,7 +54,8 @@ pub enum Workload {
         #[schemars(range(min = 1, max = 1000))]
         flows: u32,
     },
-    /// Flows that begin at random times (a Poisson process) between random VMs. Only the simulator runs it.
+    /// Flows that begin at random times (a Poisson process) between random VMs. In the lab each is an HTTP request on a connection of its own:
+    /// a PUT to nginx, whose answer ends the flow.
     Poisson {
         /// Group that sends.
         from: String,
@@ -66,7 +67,7 @@ pub enum Workload {
         load: f64,
         /// How large flows are: a measured distribution, or a number of bytes.
         sizes: FlowSizes,
-        /// Flows to measure: with the last of them begun, no more begin, and the run ends when they are done, at the latest after `duration_ms`. 0: those
+        /// Flows to measure, in the simulator: with the last of them begun, no more begin, and the run ends when they are done, at the latest after `duration_ms`. 0: those
         /// that begin in `duration_ms`.
         #[serde(default)]
         #[schemars(range(min = 0, max = 10_000_000))]
@@ -75,9 +76,17 @@ pub enum Workload {
         #[serde(default)]
         #[schemars(range(min = 0, max = 600_000))]
         deadline_ms: u32,
-        /// Whether flows of one pair of VMs use an idle connection again rather than open another.
+        /// Whether flows of one pair of VMs use an idle connection again rather than open another. Only the simulator can.
         #[serde(default)]
         persistent: bool,
+        /// Flows that begin at the same time, towards one receiver, from all senders in turn. Only the lab has bursts.
+        #[serde(default = "default_flows")]
+        #[schemars(range(min = 1, max = 1000))]
+        burst_flows: u32,
+        /// Long-lived flows (iperf3) from every sender to every receiver meanwhile. Only the lab has them.
+        #[serde(default)]
+        #[schemars(range(min = 0, max = 16))]
+        background_flows: u32,
     },
     /// Requests and responses in a closed loop: each VM of `to` asks one of `from` and asks again when it has the response. Only the simulator
     /// runs it.

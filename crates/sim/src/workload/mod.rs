@@ -9,12 +9,12 @@ mod poisson;
 mod random;
 mod recording;
 mod request_response;
-mod sizes;
 mod strobe;
 
 pub use random::Random;
 pub use recording::{FlowDone, Recording, Timed};
-pub use sizes::SizeDistribution;
+
+pub use evenkeel_scenario::sizes::SizeDistribution;
 
 use evenkeel_scenario::format;
 

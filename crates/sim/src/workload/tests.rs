@@ -219,7 +219,17 @@ fn a_strobe_with_a_limit_waits_for_the_mark_and_ends_the_run() {
 
 fn poisson(flows: u32, deadline_ms: u32, persistent: bool) -> Spec {
     let sizes = FlowSizes::Word(FlowSizesWord::Websearch);
-    Spec::Poisson { from: "a".to_owned(), to: None, load: 0.5, sizes, flows, deadline_ms, persistent }
+    Spec::Poisson {
+        from: "a".to_owned(),
+        to: None,
+        load: 0.5,
+        sizes,
+        flows,
+        deadline_ms,
+        persistent,
+        burst_flows: 1,
+        background_flows: 0,
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Distributions of flow sizes, as measured in data centres.
 
-use evenkeel_scenario::format::{FlowSizes, FlowSizesWord};
+use crate::format::{FlowSizes, FlowSizesWord};
 
 /// Payload of the packets in which some distributions are given.
 const PACKET_BYTES: f64 = 1460.0;
@@ -52,15 +52,15 @@ impl SizeDistribution {
 /// What is in the file of a distribution.
 fn text(word: FlowSizesWord) -> &'static str {
     match word {
-        FlowSizesWord::Websearch => include_str!("../../data/flow-sizes/websearch_dctcp_pkts.csv"),
-        FlowSizesWord::WebsearchBytes => include_str!("../../data/flow-sizes/websearch_bytes.csv"),
-        FlowSizesWord::Datamining => include_str!("../../data/flow-sizes/datamining_vl2_pkts.csv"),
-        FlowSizesWord::DataminingBytes => include_str!("../../data/flow-sizes/datamining_bytes_tracks.csv"),
-        FlowSizesWord::Imc10Short => include_str!("../../data/flow-sizes/imc10_short_aditya_pkts.csv"),
-        FlowSizesWord::FbHadoopBytes => include_str!("../../data/flow-sizes/fb_hadoop_bytes_hpcc.csv"),
-        FlowSizesWord::FbHadoop => include_str!("../../data/flow-sizes/fb_hadoop_pkts.csv"),
-        FlowSizesWord::FbCache => include_str!("../../data/flow-sizes/fb_cache_pkts.csv"),
-        FlowSizesWord::AliStorage => include_str!("../../data/flow-sizes/ali_storage2019_bytes.csv"),
+        FlowSizesWord::Websearch => include_str!("../data/flow-sizes/websearch_dctcp_pkts.csv"),
+        FlowSizesWord::WebsearchBytes => include_str!("../data/flow-sizes/websearch_bytes.csv"),
+        FlowSizesWord::Datamining => include_str!("../data/flow-sizes/datamining_vl2_pkts.csv"),
+        FlowSizesWord::DataminingBytes => include_str!("../data/flow-sizes/datamining_bytes_tracks.csv"),
+        FlowSizesWord::Imc10Short => include_str!("../data/flow-sizes/imc10_short_aditya_pkts.csv"),
+        FlowSizesWord::FbHadoopBytes => include_str!("../data/flow-sizes/fb_hadoop_bytes_hpcc.csv"),
+        FlowSizesWord::FbHadoop => include_str!("../data/flow-sizes/fb_hadoop_pkts.csv"),
+        FlowSizesWord::FbCache => include_str!("../data/flow-sizes/fb_cache_pkts.csv"),
+        FlowSizesWord::AliStorage => include_str!("../data/flow-sizes/ali_storage2019_bytes.csv"),
     }
 }
 

@@ -1,0 +1,297 @@
+//! The host agent in the lab: the real `evenkeel host` on the VMs' ports, started for a run and stopped after it.
+//!
+//! The namespace's mounts are the lab's own, with a bpf file system for the agent's pins: they are gone with the last process in it, as ports
+//! and programs are, whatever ends the lab.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use evenkeel_scenario::format::Proboscis;
+use nix::mount::{MsFlags, mount, umount};
+use serde_json::Value;
+use toml::Table;
+
+use crate::error::LabError;
+use crate::interrupt::Interrupt;
+
+/// How long the agent may take to have its programs on all ports, and to end.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Any key will do: all hosts of the lab are this one agent's.
+const PROBE_KEY: &str = "65766e6b65656c2d6c61622d70726f62\n";
+
+/// Counters by name.
+pub type Counts = BTreeMap<String, i64>;
+
+/// What an agent has counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The datapath's, by port.
+    pub ports: BTreeMap<String, Counts>,
+    /// The agent's own.
+    pub agent: Counts,
+}
+
+impl Counted {
+    /// The increase since an earlier reading.
+    pub fn since(&self, before: &Self) -> Self {
+        let increase = |now: &Counts, before: Option<&Counts>| -> Counts {
+            let start = |name: &String| before.and_then(|b| b.get(name)).copied().unwrap_or(0);
+            now.iter().map(|(name, value)| (name.clone(), value - start(name))).collect()
+        };
+        let ports =
+            self.ports.iter().map(|(port, now)| (port.clone(), increase(now, before.ports.get(port)))).collect();
+        Self { ports, agent: increase(&self.agent, Some(&before.agent)) }
+    }
+}
+
+/// A running agent. Dropped, it is stopped as well as can be.
+#[derive(Debug)]
+pub struct Agent {
+    evenkeel: PathBuf,
+    directory: PathBuf,
+    ports: usize,
+    child: Option<Child>,
+}
+
+impl Agent {
+    /// Starts the agent on these ports, each with its settings; comes back when the datapath is on all of them.
+    pub fn start(
+        evenkeel: &Path,
+        directory: &Path,
+        ports: &[(String, Proboscis)],
+        interrupt: &Interrupt,
+    ) -> Result<Self, LabError> {
+        let mut agent =
+            Self { evenkeel: evenkeel.to_owned(), directory: directory.to_owned(), ports: ports.len(), child: None };
+        agent.prepare(ports)?;
+        let mut command = agent.evenkeel(&["host", "--config", "host.toml"]);
+        agent.name_state(&mut command);
+        let log = std::fs::File::create(agent.path("host.log")).map_err(|e| LabError::io("making a log file", e))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // SAFETY: prctl and setpgid are async-signal-safe. The agent ends with the lab, whatever ends that; a Ctrl-C in the terminal goes
+        // to the lab alone, which then stops it.
+        unsafe {
+            command.pre_exec(|| {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::setpgid(0, 0) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        agent.child = Some(command.spawn().map_err(|e| LabError::io("starting `evenkeel host`", e))?);
+        let end = Instant::now() + LIMIT;
+        while !agent.is_on_all_ports() {
+            agent.check_alive()?;
+            if Instant::now() > end {
+                return Err(agent.failure(format!("its programs were not on all ports in time; {}", agent.said())));
+            }
+            interrupt.sleep(Duration::from_millis(50), || Ok(()))?;
+        }
+        Ok(agent)
+    }
+
+    fn prepare(&self, ports: &[(String, Proboscis)]) -> Result<(), LabError> {
+        let pins = self.path("bpf");
+        let made = |e| LabError::io("making the agent's directories", e);
+        for name in ["bpf", "run"] {
+            std::fs::create_dir_all(self.path(name)).map_err(made)?;
+        }
+        mount(Some("bpf"), &pins, Some("bpf"), MsFlags::empty(), None::<&str>)
+            .map_err(|e| LabError::io("mounting a bpf file system for the agent", e))?;
+        let key = self.path("probe.key");
+        std::fs::write(&key, PROBE_KEY).map_err(made)?;
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).map_err(made)?;
+        std::fs::write(self.path("host.toml"), config(&self.directory, ports)?).map_err(made)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn failure(&self, why: impl Into<String>) -> LabError {
+        LabError::Agent { why: why.into() }
+    }
+
+    /// A command of the binary that runs in the directory, so that paths are as short as sockets want them.
+    fn evenkeel(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.evenkeel);
+        command.args(arguments).current_dir(&self.directory).env_remove("EVENKEEL_LOG");
+        command
+    }
+
+    fn name_state(&self, command: &mut Command) {
+        command.arg("--run-dir").arg(self.path("run")).arg("--pin-dir").arg(self.path("bpf/evenkeel"));
+    }
+
+    fn said(&self) -> String {
+        let log = std::fs::read_to_string(self.path("host.log")).unwrap_or_default();
+        match log.trim() {
+            "" => "it said nothing".to_owned(),
+            words => format!("it said: {words}"),
+        }
+    }
+
+    /// An error if the agent has ended.
+    pub fn check_alive(&mut self) -> Result<(), LabError> {
+        let status = self.child.as_mut().map(Child::try_wait);
+        match status {
+            Some(Ok(Some(status))) => Err(self.failure(format!("it ended ({status}); {}", self.said()))),
+            Some(Err(error)) => Err(LabError::io("asking for the agent's state", error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn status(&self) -> Result<Value, LabError> {
+        let mut command = self.evenkeel(&["status", "--json", "--socket", "host.sock"]);
+        let output = command.output().map_err(|e| LabError::io("running `evenkeel status`", e))?;
+        answer(&output).map_err(|why| self.failure(why))
+    }
+
+    fn is_on_all_ports(&self) -> bool {
+        self.status().is_ok_and(|status| {
+            let ports = status["ports"].as_array();
+            ports.is_some_and(|ports| ports.len() == self.ports && ports.iter().all(|port| port["error"].is_null()))
+        })
+    }
+
+    /// What it has counted so far.
+    pub fn read(&mut self) -> Result<Counted, LabError> {
+        self.check_alive()?;
+        let status = self.status()?;
+        counted(&status).ok_or_else(|| self.failure(format!("cannot read its status: {status}")))
+    }
+
+    /// Ends the agent and takes its programs off; an error if it leaves anything.
+    pub fn stop(mut self) -> Result<(), LabError> {
+        self.check_alive()?;
+        let said = self.stop_command()?;
+        let removed = said["ports"].as_array().map_or(0, Vec::len);
+        if removed != self.ports {
+            return Err(
+                self.failure(format!("it was on {} ports, but `--stop` removed it from {removed}: {said}", self.ports))
+            );
+        }
+        self.reap()?;
+        self.unmount()
+    }
+
+    fn stop_command(&self) -> Result<Value, LabError> {
+        let mut command = self.evenkeel(&["host", "--stop", "--json"]);
+        self.name_state(&mut command);
+        let output = command.output().map_err(|e| LabError::io("running `evenkeel host --stop`", e))?;
+        answer(&output).map_err(|why| self.failure(why))
+    }
+
+    fn reap(&mut self) -> Result<(), LabError> {
+        let end = Instant::now() + LIMIT;
+        while let Some(child) = &mut self.child {
+            match child.try_wait() {
+                Ok(Some(status)) if status.success() => self.child = None,
+                Ok(Some(status)) => return Err(self.failure(format!("it ended ({status}); {}", self.said()))),
+                Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+                Ok(None) => return Err(self.failure("it was stopped, but does not end")),
+                Err(error) => return Err(LabError::io("waiting for the agent", error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn unmount(&self) -> Result<(), LabError> {
+        let pins = self.path("bpf");
+        let left = std::fs::read_dir(&pins).map_err(|e| LabError::io("reading the agent's pins", e))?.count();
+        if left > 0 {
+            return Err(self.failure(format!("`--stop` left {left} pins behind")));
+        }
+        umount(&pins).map_err(|e| LabError::io("unmounting the agent's bpf file system", e))
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        if let Err(error) = self.stop_command() {
+            tracing::debug!(%error, "the namespaces take the datapath along");
+        }
+        // It may have ended already.
+        let _ = child.kill();
+        let _ = child.wait();
+        // What is still pinned goes with the mount.
+        let _ = umount(&self.path("bpf"));
+    }
+}
+
+/// The agent's configuration.
+fn config(directory: &Path, ports: &[(String, Proboscis)]) -> Result<String, LabError> {
+    let write = |e| LabError::io("writing the agent's configuration", std::io::Error::other(e));
+    let text = |name: &str| toml::Value::from(directory.join(name).to_string_lossy().into_owned());
+    let table = |pairs: Vec<(&str, toml::Value)>| -> Table {
+        pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    };
+    let port = |(name, settings): &(String, Proboscis)| -> Result<toml::Value, LabError> {
+        let settings = toml::Value::try_from(settings).map_err(write)?;
+        Ok(table(vec![("match", name.as_str().into()), ("proboscis", settings)]).into())
+    };
+    let config = table(vec![
+        ("ports", ports.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().into()),
+        // The scenario sets queues: `port_queue_segments` of the groups.
+        ("port_queue_segments", 0.into()),
+        ("probe_key_file", text("probe.key")),
+        ("control", table(vec![("socket", text("host.sock"))]).into()),
+        ("metrics", table(vec![("enabled", false.into())]).into()),
+        ("port", ports.iter().map(port).collect::<Result<Vec<_>, _>>()?.into()),
+    ]);
+    toml::to_string(&config).map_err(write)
+}
+
+fn answer(output: &Output) -> Result<Value, String> {
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| format!("cannot read its answer: {e}"))
+}
+
+fn counted(status: &Value) -> Option<Counted> {
+    let counts = |value: &Value| -> Option<Counts> {
+        value.as_object()?.iter().map(|(name, count)| Some((name.clone(), count.as_i64()?))).collect()
+    };
+    let port = |port: &Value| Some((port["name"].as_str()?.to_owned(), counts(&port["counters"])?));
+    let ports = status["ports"].as_array()?.iter().map(port).collect::<Option<_>>()?;
+    Some(Counted { ports, agent: counts(&status["agent"])? })
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_scenario::format::Mode;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_port_has_its_groups_settings() {
+        let enforce = Proboscis { mode: Mode::Enforce, g_probes: Some(5), ..Proboscis::default() };
+        let ports = [("vm1".to_owned(), enforce), ("vm2".to_owned(), Proboscis::default())];
+        let text = config(Path::new("/lab"), &ports).expect("written");
+        let config: Table = text.parse().expect("TOML");
+        assert_eq!(config["ports"], toml::Value::from(vec!["vm1", "vm2"]));
+        assert_eq!(config["control"]["socket"].as_str(), Some("/lab/host.sock"));
+        assert_eq!(config["port"][0]["proboscis"]["mode"].as_str(), Some("enforce"));
+        assert_eq!(config["port"][0]["proboscis"]["g_probes"].as_integer(), Some(5));
+        assert_eq!(config["port"][1]["match"].as_str(), Some("vm2"));
+        assert_eq!(config["port"][1]["proboscis"].as_table().map(Table::len), Some(1), "only the mode");
+    }
+
+    #[test]
+    fn counters_are_read_and_increase() {
+        let status = |sent: i64| {
+            let port = json!({ "name": "vm1", "error": null, "counters": { "probes_sent": sent } });
+            counted(&json!({ "ports": [port], "agent": { "syns_resent": 2 * sent } })).expect("read")
+        };
+        let increase = status(30).since(&status(10));
+        assert_eq!((increase.ports["vm1"]["probes_sent"], increase.agent["syns_resent"]), (20, 40));
+        assert_eq!(counted(&json!({ "ports": [] })), None);
+    }
+}
