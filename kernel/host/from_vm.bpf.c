@@ -106,22 +106,6 @@ static __always_inline bool peer_is_known(struct context *c)
 	return peer && peer->report_ns && !peer->state.unanswered;
 }
 
-/*
- * A port that marks drops what is not ECN-capable at the same length of its
- * queue: a SYN would be lost just where data gets through.
- */
-static __noinline void handshake_set_ect(struct __sk_buff *skb, struct context *c)
-{
-	struct packet *p = c->packet;
-
-	if (!c->port->ecn_for_guests || p->ecn != PACKET_NOT_ECT)
-		return;
-	if (enforces(c) && !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_ECT_0))
-		count(c->count, EK_COUNT_WRITE_FAILED, 1);
-	else
-		count(c->count, EK_COUNT_ECT_SET, 1);
-}
-
 static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 {
 	struct ek_handshake *known = bpf_map_lookup_elem(&handshakes, c->key);

@@ -6,12 +6,20 @@
  */
 #include "probe.h"
 
-static __always_inline void note_train(struct context *c, u32 sent)
+/* What is known of the SYN at hand, if it is one and still unanswered. */
+static __always_inline struct ek_handshake *handshake_of(struct context *c)
 {
 	struct ek_handshake *h = bpf_map_lookup_elem(&handshakes, c->key);
 
+	return h && h->from_vm && h->iss == c->packet->seq ? h : NULL;
+}
+
+static __always_inline void note_train(struct context *c, u32 sent)
+{
+	struct ek_handshake *h = handshake_of(c);
+
 	count(c->count, EK_COUNT_PROBES_SENT, sent);
-	if (!h || h->iss != c->packet->seq)
+	if (!h)
 		return;
 	h->trains++;
 	h->probes_sent += (u16)sent;
@@ -48,6 +56,7 @@ int inject(struct __sk_buff *skb)
 	u32 vlan = skb->cb[EK_INJECT_VLAN];
 	u32 ifindex = skb->ifindex;
 	struct ek_host *host_settings = this_host();
+	struct ek_handshake *h;
 	struct order o = {};
 	struct context c;
 	u32 sent = 0;
@@ -71,6 +80,12 @@ int inject(struct __sk_buff *skb)
 	}
 	if (!skb->cb[EK_INJECT_FRAME])
 		return sent < probes;
+	/* A SYN-ACK that is let go passes from_vm once more, which does the same. */
+	if (!(c.packet->flags & PACKET_ACK)) {
+		h = handshake_of(&c);
+		if (h && !h->asks_ecn)
+			handshake_set_ect(skb, &c);
+	}
 	skb->mark = c.packet->flags & PACKET_ACK ? EK_MARK_RELEASED : EK_MARK_PASS;
 	return !!bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS);
 }

@@ -88,6 +88,96 @@ fn pvtcp_acts_on_every_kernel() {
     }
 }
 
+const AGENT: &str = r#"
+schema = 1
+name = "agent"
+title = "HTTP requests between hosts with the agent"
+duration_ms = 4000
+warmup_ms = 1000
+repetitions = 1
+[network]
+rate_mbit = 20
+buffer_segments = 100
+[vms.client]
+count = 2
+[vms.server]
+[workload]
+kind = "poisson"
+from = "client"
+to = "server"
+sizes = 15000
+load = 0.2
+burst_flows = 4
+[record]
+tcp_info_period_ms = 0
+[[axes]]
+name = "host"
+variants = [
+  { label = "plain", set = {} },
+  { label = "agent", set = { "network.queue" = { discipline = "red", ecn_threshold_segments = 5 }, "vms.client.proboscis.mode" = "enforce", "vms.server.proboscis.mode" = "enforce" } },
+]
+"#;
+
+/// Agents of labs whose temporary directory is below `directory`.
+fn agents_below(directory: &Path) -> usize {
+    let directory = directory.to_str().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|p| std::fs::read(p.path().join("cmdline")).ok())
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .filter(|line| line.contains("\0host\0") && line.contains(directory))
+        .count()
+}
+
+/// The host agent probes for real requests over a port that marks, and the lab, which fails if the agent leaves anything on its ports, ends well.
+#[test]
+fn the_host_agent_acts_on_real_requests() {
+    let _machine = machine();
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("agent.toml");
+    std::fs::write(&scenario, AGENT).unwrap();
+    let out = scratch.path().join("out");
+    let output = lab(&scenario, &out, &[]).env("TMPDIR", scratch.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (_, records) = evenkeel_scenario::io::read_results(&out).unwrap();
+    for record in &records {
+        assert!(record.remarks.is_empty(), "{:?}", record.remarks);
+        assert!(record.metrics["flows"] > 0.0 && record.metrics["fct_small_mean_ms"] > 0.0, "{:?}", record.metrics);
+        let bytes: Vec<u64> = record.flows.iter().map(|flow| flow.bytes).collect();
+        assert!(bytes.iter().all(|b| *b == 15_000) && bytes.len() as f64 == record.metrics["flows"]);
+    }
+    let plain = labelled(&records, "host", "plain")[0];
+    assert!(!plain.metrics.contains_key("probes_sent") && !plain.metrics.contains_key("ecn_marks"));
+    let agent = labelled(&records, "host", "agent")[0];
+    let opened: i64 = ["client-0", "client-1"].iter().map(|vm| agent.counters[*vm]["ProboscisSynsFromVm"]).sum();
+    assert!(opened >= agent.metrics["flows"] as i64, "{opened} SYNs for {} flows", agent.metrics["flows"]);
+    assert!(agent.metrics["probes_sent"] >= 10.0, "{:?}", agent.metrics);
+    assert!(agent.counters["server-0"]["ProboscisProbesSeen"] > 0, "{:?}", agent.counters);
+    assert!(agent.counters["server-0"]["ProboscisReportsSent"] > 0, "{:?}", agent.counters);
+    assert!(agent.counters["client-0"]["ProboscisEctSet"] > 0, "{:?}", agent.counters);
+    assert!(agent.metrics["ecn_marks"] > 0.0, "{:?}", agent.metrics);
+    assert_eq!(agents_below(scratch.path()), 0);
+    assert_left_clean(scratch.path());
+}
+
+/// Ctrl-C while the agent runs takes it along.
+#[test]
+fn an_interrupted_lab_takes_its_agent_along() {
+    let _machine = machine();
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("agent.toml");
+    std::fs::write(&scenario, AGENT.replace("duration_ms = 4000", "duration_ms = 60000")).unwrap();
+    let mut command = lab(&scenario, &scratch.path().join("out"), &["--only", "host=agent"]);
+    let child = command.env("TMPDIR", scratch.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the agent to start", Duration::from_secs(300), || agents_below(scratch.path()) == 1);
+    // SAFETY: kill takes plain numbers; the process is our child and not yet waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((agents_below(scratch.path()), vms_below(scratch.path())), (0, 0));
+    assert_left_clean(scratch.path());
+}
+
 /// A VM that is killed ends the run with its name, and nothing is left behind.
 #[test]
 fn a_killed_vm_ends_the_run_cleanly() {

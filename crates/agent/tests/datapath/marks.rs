@@ -111,6 +111,26 @@ fn handshakes_are_ecn_capable_between_the_hosts() {
     assert_sound(&seen.frame);
 }
 
+/// What is sent again is as the first was, or a port that marks would drop it time after time.
+#[test]
+fn a_syn_sent_again_is_as_ecn_capable_as_the_first() {
+    let offers = Segment { flags: SYN | ECE | CWR, ..syn() };
+    for (syn, expected) in [(syn(), 2), (offers, 0)] {
+        let mut place = Place::new(intf::EK_MODE_ENFORCE);
+        probes_of(&mut place, &syn);
+        let frame = syn.frame();
+        let mut event = intf::ek_event::default();
+        event.flow.ifindex = place.pa;
+        event.frame_bytes = frame.len().try_into().unwrap();
+        event.frame[..frame.len()].copy_from_slice(&frame);
+        let tap = Tap::new(place.pa);
+        place.datapath.inject(&event, 0, 1, true).unwrap();
+        let again = tap.tcp(1).remove(0);
+        assert_eq!(ecn(&again), expected);
+        assert_sound(&again);
+    }
+}
+
 /// From a host without evenkeel, and of a VM with ECN, a SYN stays as it is.
 #[test]
 fn handshakes_of_others_stay() {

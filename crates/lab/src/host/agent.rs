@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_scenario::format::Proboscis;
-use nix::mount::{MsFlags, mount, umount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::Value;
 use toml::Table;
 
@@ -22,6 +22,9 @@ use crate::interrupt::Interrupt;
 const LIMIT: Duration = Duration::from_secs(60);
 /// Any key will do: all hosts of the lab are this one agent's.
 const PROBE_KEY: &str = "65766e6b65656c2d6c61622d70726f62\n";
+
+/// The agent's pins, in its own bpf file system.
+const PINS: &str = "bpf/evenkeel";
 
 /// Counters by name.
 pub type Counts = BTreeMap<String, i64>;
@@ -55,6 +58,28 @@ pub struct Agent {
     directory: PathBuf,
     ports: usize,
     child: Option<Child>,
+    _pins: BpfFs,
+}
+
+/// A bpf file system, unmounted when dropped: nobody could remove the directory otherwise.
+#[derive(Debug)]
+struct BpfFs(PathBuf);
+
+impl BpfFs {
+    fn mount(path: PathBuf) -> Result<Self, LabError> {
+        std::fs::create_dir_all(&path).map_err(|e| LabError::io("making the agent's directories", e))?;
+        mount(Some("bpf"), &path, Some("bpf"), MsFlags::empty(), None::<&str>)
+            .map_err(|e| LabError::io("mounting a bpf file system for the agent", e))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for BpfFs {
+    fn drop(&mut self) {
+        if let Err(error) = umount2(&self.0, MntFlags::MNT_DETACH) {
+            tracing::debug!(path = %self.0.display(), %error, "the namespace takes the mount along");
+        }
+    }
 }
 
 impl Agent {
@@ -65,8 +90,14 @@ impl Agent {
         ports: &[(String, Proboscis)],
         interrupt: &Interrupt,
     ) -> Result<Self, LabError> {
-        let mut agent =
-            Self { evenkeel: evenkeel.to_owned(), directory: directory.to_owned(), ports: ports.len(), child: None };
+        let pins = BpfFs::mount(directory.join("bpf"))?;
+        let mut agent = Self {
+            evenkeel: evenkeel.to_owned(),
+            directory: directory.to_owned(),
+            ports: ports.len(),
+            child: None,
+            _pins: pins,
+        };
         agent.prepare(ports)?;
         let mut command = agent.evenkeel(&["host", "--config", "host.toml"]);
         agent.name_state(&mut command);
@@ -95,13 +126,8 @@ impl Agent {
     }
 
     fn prepare(&self, ports: &[(String, Proboscis)]) -> Result<(), LabError> {
-        let pins = self.path("bpf");
         let made = |e| LabError::io("making the agent's directories", e);
-        for name in ["bpf", "run"] {
-            std::fs::create_dir_all(self.path(name)).map_err(made)?;
-        }
-        mount(Some("bpf"), &pins, Some("bpf"), MsFlags::empty(), None::<&str>)
-            .map_err(|e| LabError::io("mounting a bpf file system for the agent", e))?;
+        std::fs::create_dir_all(self.path("run")).map_err(made)?;
         let key = self.path("probe.key");
         std::fs::write(&key, PROBE_KEY).map_err(made)?;
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).map_err(made)?;
@@ -124,7 +150,7 @@ impl Agent {
     }
 
     fn name_state(&self, command: &mut Command) {
-        command.arg("--run-dir").arg(self.path("run")).arg("--pin-dir").arg(self.path("bpf/evenkeel"));
+        command.arg("--run-dir").arg(self.path("run")).arg("--pin-dir").arg(self.path(PINS));
     }
 
     fn said(&self) -> String {
@@ -176,7 +202,10 @@ impl Agent {
             );
         }
         self.reap()?;
-        self.unmount()
+        if self.path(PINS).exists() {
+            return Err(self.failure("`--stop` left pins behind"));
+        }
+        Ok(())
     }
 
     fn stop_command(&self) -> Result<Value, LabError> {
@@ -199,15 +228,6 @@ impl Agent {
         }
         Ok(())
     }
-
-    fn unmount(&self) -> Result<(), LabError> {
-        let pins = self.path("bpf");
-        let left = std::fs::read_dir(&pins).map_err(|e| LabError::io("reading the agent's pins", e))?.count();
-        if left > 0 {
-            return Err(self.failure(format!("`--stop` left {left} pins behind")));
-        }
-        umount(&pins).map_err(|e| LabError::io("unmounting the agent's bpf file system", e))
-    }
 }
 
 impl Drop for Agent {
@@ -219,8 +239,6 @@ impl Drop for Agent {
         // It may have ended already.
         let _ = child.kill();
         let _ = child.wait();
-        // What is still pinned goes with the mount.
-        let _ = umount(&self.path("bpf"));
     }
 }
 
