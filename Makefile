@@ -22,8 +22,9 @@ export CARGO_BUILD_TARGET := $(TARGET)
 export RUSTFLAGS := -C target-feature=+crt-static
 export CARGO_TERM_COLOR ?= auto
 
-RESULTS := fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack s14-rto-runs \
-           s17-detection s18-ack-cost s31-port-queue
+RESULTS := $(addprefix pvtcp/,fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack \
+             s14-rto-runs s17-detection s18-ack-cost s31-port-queue) \
+           $(addprefix proboscis/,incast one-to-all all-to-all)
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml)))
 
@@ -74,8 +75,8 @@ fmt:
 # Every experiment of docs/results in the lab, one after the other: an hour on two cores. Leave the machine alone meanwhile.
 results: build
 	for name in $(RESULTS); do \
-	    $(EVENKEEL) lab scenarios/pvtcp/$$name.toml && \
-	    $(EVENKEEL) report results/pvtcp/$$name --markdown > docs/results/pvtcp-$$name.md || exit 1; \
+	    $(EVENKEEL) lab scenarios/$$name.toml && \
+	    $(EVENKEEL) report results/$$name --markdown > docs/results/$$(echo $$name | tr / -).md || exit 1; \
 	done
 
 # Every simulation of docs/results: half an hour on two cores.
