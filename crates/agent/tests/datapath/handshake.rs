@@ -1,31 +1,9 @@
 //! Probes before a SYN, their reception, and the window of the SYN-ACK.
 
 use evenkeel_agent::datapath::intf;
-
-use crate::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, SYN, Segment, assert_sound, ecn, set_ecn};
-use crate::place::{A, B, DROP, NEXT, Place, REDIRECT, Tap, settings};
-
-pub fn syn() -> Segment {
-    Segment { options: LINUX_OPTIONS.to_vec(), ..Segment::new((A, 40000), (B, 80), SYN) }
-}
-
-pub fn synack() -> Segment {
-    let options = LINUX_OPTIONS.to_vec();
-    Segment { options, seq: 5000, ack: 1001, window: 65160, ..Segment::new((B, 80), (A, 40000), SYN | ACK) }
-}
-
-/// Sends a SYN from `pa` and gives the probes that it made.
-pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
-    let tap = Tap::new(place.pa);
-    let frame = syn.frame();
-    let outcome = place.run_from_vm(place.pa, &frame);
-    assert_eq!(outcome.verdict, REDIRECT);
-    let ecn = if syn.flags & ECE == 0 { 2 } else { syn.ecn };
-    let marked = Segment { ecn, ..syn.clone() }.frame();
-    assert!(outcome.frame == marked, "the SYN has changed, but for ECT(0) where it offers no ECN");
-    assert_eq!(outcome.mark, intf::EK_MARK_PASS);
-    tap.tcp(10)
-}
+use evenkeel_testbed::conversation::{probes_of, syn, synack};
+use evenkeel_testbed::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, SYN, Segment, assert_sound, ecn, set_ecn};
+use evenkeel_testbed::place::{A, B, DROP, NEXT, Place, REDIRECT, settings};
 
 fn probes_are_sound(syn: &Segment) {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
