@@ -4,6 +4,7 @@
  * runs it by BPF_PROG_TEST_RUN, which gives it the frame, the port and, in cb,
  * the order of enum ek_inject; nothing else ever calls it.
  */
+#include "ect.h"
 #include "probe.h"
 
 static __always_inline void note_train(struct context *c, u32 sent)
@@ -58,6 +59,12 @@ int inject(struct __sk_buff *skb)
 		return 1;
 	if (vlan && bpf_skb_vlan_push(skb, bpf_htons((u16)(vlan >> 16)), (u16)vlan))
 		return 1;
+	/* Sent again, probes are part of the same budget: a flood of SYNs may have been probed.
+	 */
+	if (probes && !budget_take(&c, probes)) {
+		count(c.count, EK_COUNT_PROBES_REFUSED, 1);
+		probes = 0;
+	}
 	if (probes && probes <= PROBOSCIS_MAX_PROBES && host_settings) {
 		o.iss = c.packet->seq;
 		o.type = PROBOSCIS_PROBE;
@@ -71,7 +78,14 @@ int inject(struct __sk_buff *skb)
 	}
 	if (!skb->cb[EK_INJECT_FRAME])
 		return sent < probes;
-	skb->mark = c.packet->flags & PACKET_ACK ? EK_MARK_RELEASED : EK_MARK_PASS;
+	/* A SYN-ACK comes by from_vm, which sees to the rest; a SYN of a VM with ECN stays as
+	 * it is. */
+	if (c.packet->flags & PACKET_ACK)
+		skb->mark = EK_MARK_RELEASED;
+	else
+		skb->mark = EK_MARK_PASS;
+	if (!(c.packet->flags & (PACKET_ACK | PACKET_ECE | PACKET_CWR)))
+		handshake_set_ect(skb, &c);
 	return !!bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS);
 }
 

@@ -27,6 +27,29 @@ static __always_inline struct ek_host *this_host(void)
 	return h && h->version == EK_INTF_VERSION && h->keys ? h : NULL;
 }
 
+/* May the VM's host send so many probes now? Several CPUs may ask at once. */
+static __always_inline bool budget_take(struct context *c, u32 probes)
+{
+	const struct proboscis_settings *set = &c->port->proboscis;
+	u64 *budget = &c->port->budget_ns;
+	u64 was = *budget;
+	u64 next;
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		u64 seen;
+
+		next = proboscis_budget(set, was, c->now_ns, probes);
+		if (!next)
+			return false;
+		seen = __sync_val_compare_and_swap(budget, was, next);
+		if (seen == was)
+			return true;
+		was = seen;
+	}
+	return false;
+}
+
 /* Begins the tag of what goes the way of this packet. */
 static __noinline void probe_tag_start(struct siphash *start, const struct siphash_key *key,
 				       const struct packet *p, u32 iss)

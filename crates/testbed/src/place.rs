@@ -8,8 +8,8 @@ use evenkeel_agent::datapath::{Datapath, Outcome, intf};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, bind, recv, setsockopt, socket,
-    sockopt,
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, bind, recv, send, setsockopt,
+    socket, sockopt,
 };
 
 /// TCX_NEXT: the packet passes.
@@ -146,6 +146,11 @@ impl Tap {
         bind(socket.as_raw_fd(), &address.unwrap()).unwrap();
         setsockopt(&socket, sockopt::ReceiveTimeout, &nix::sys::time::TimeVal::new(1, 0)).unwrap();
         Self(socket)
+    }
+
+    /// Puts a frame on the device's way out. A queue that is full is no failure.
+    pub fn send(&self, frame: &[u8]) {
+        let _ = send(self.0.as_raw_fd(), frame, MsgFlags::empty());
     }
 
     /// TCP segments that were seen, up to so many; fewer if no more come within a second.
