@@ -28,7 +28,7 @@ RESULTS := $(addprefix pvtcp/,fig4-rtt table1-one-sender fig6-rto-response fig8-
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml)))
 
-.PHONY: help demo build test lint lint-full audit fmt bench bench-host validate results results-sim deps deps-test deps-peers clean
+.PHONY: help demo build test lint lint-full audit fmt bench bench-host fuzz noise flood validate results results-sim deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -40,6 +40,9 @@ help:
 	@echo 'make fmt        format the code'
 	@echo 'make bench      the simulator: its speed, beside that of ns-3 (installs ns-3)'
 	@echo 'make bench-host the host agent: ns per packet, and iperf3 with and without it (as root; needs iperf3)'
+	@echo 'make noise      ten million random packets through the parsers and the eBPF programs (as root; minutes)'
+	@echo 'make fuzz       the parsers under a fuzzer, FUZZ_SECONDS (60) for each target'
+	@echo 'make flood      a million SYNs from one VM through the host agent (as root)'
 	@echo 'make validate   the simulator: its results, beside those of ns-3 computed again (installs ns-3)'
 	@echo 'make results    run every experiment of docs/results in the lab again (an hour)'
 	@echo 'make results-sim  the same in the simulator (half an hour)'
@@ -94,6 +97,21 @@ bench: deps-peers
 bench-host: build
 	$(CARGO) bench --locked --package evenkeel-agent --bench datapath
 	bench/host/throughput.sh $(EVENKEEL)
+
+# NOISE packets through the parsers with sanitizers in the C code, and through the programs in the kernel.
+NOISE := 10000000
+FUZZ_SECONDS := 60
+FLOOD := 1000000
+
+noise:
+	crates/algo/fuzz/fuzz.sh noise $(NOISE)
+	EVENKEEL_NOISE=$(NOISE) $(CARGO) test --locked --package evenkeel-agent --test datapath packets_of_noise -- --nocapture
+
+fuzz:
+	crates/algo/fuzz/fuzz.sh run $(FUZZ_SECONDS)
+
+flood:
+	EVENKEEL_FLOOD=$(FLOOD) $(CARGO) test --locked --package evenkeel --test host flood -- --nocapture
 
 # Inputs from the scenarios, what ns-3 makes of them, and the comparison.
 validate: deps-peers

@@ -40,7 +40,7 @@ enum packet_ecn {
 };
 
 struct packet_head {
-	u8 bytes[PACKET_HEAD_BYTES];
+	_Alignas(8) u8 bytes[PACKET_HEAD_BYTES];
 	u32 valid; /* how many of them are of the frame; the rest are zeros */
 	u32 frame_bytes; /* length of the whole frame */
 };
@@ -126,15 +126,17 @@ static inline enum packet_kind packet_parse_tcp(const struct packet_head *h, u32
 	return PACKET_TCP;
 }
 
-static inline void packet_map_v4(u8 *to, const struct packet_head *h, u32 offset)
+/* By whole words, as the structure is aligned to. */
+static inline void packet_map_v4(struct packet *p, const struct packet_head *h)
 {
-	u32 i;
-
-	for (i = 0; i < 10; i++)
-		to[i] = 0;
-	to[10] = 0xff;
-	to[11] = 0xff;
-	packet_copy(to + 12, h, offset, 4);
+	__builtin_memset(p->source, 0, 12);
+	__builtin_memset(p->destination, 0, 12);
+	p->source[10] = 0xff;
+	p->source[11] = 0xff;
+	p->destination[10] = 0xff;
+	p->destination[11] = 0xff;
+	packet_copy(p->source + 12, h, (u32)p->l3 + 12, 4);
+	packet_copy(p->destination + 12, h, (u32)p->l3 + 16, 4);
 }
 
 static inline enum packet_kind packet_parse_v4(const struct packet_head *h, struct packet *p)
@@ -156,8 +158,7 @@ static inline enum packet_kind packet_parse_v4(const struct packet_head *h, stru
 		return PACKET_OTHER;
 	p->version = 4;
 	p->ecn = packet_u8(h, l3 + 1) & PACKET_CE;
-	packet_map_v4(p->source, h, l3 + 12);
-	packet_map_v4(p->destination, h, l3 + 16);
+	packet_map_v4(p, h);
 	return packet_parse_tcp(h, l3 + ip_bytes, total - ip_bytes, p);
 }
 

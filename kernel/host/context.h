@@ -12,7 +12,7 @@
 struct scratch {
 	struct packet_head head;
 	struct packet packet;
-	struct ek_flow_key key;
+	struct ek_train_key train;
 };
 
 /* No program is interrupted by itself: all run with bottom halves off. */
@@ -36,7 +36,8 @@ struct context {
 	struct ek_counters *count;
 	struct packet_head *head;
 	struct packet *packet;
-	struct ek_flow_key *key;
+	struct ek_flow_key *key; /* part of @train */
+	struct ek_train_key *train; /* without its iss, until somebody sets that */
 	u64 now_ns;
 };
 
@@ -48,12 +49,13 @@ static __always_inline bool context_open(struct context *c, u32 ifindex, enum sc
 	c->port = bpf_map_lookup_elem(&ports, &ifindex);
 	if (!c->port || c->port->mode == EK_MODE_OFF || !s)
 		return false;
-	c->count = bpf_map_lookup_elem(&counters, &ifindex);
+	c->count = bpf_map_lookup_elem(&counters, &c->port->slot);
 	if (!c->count)
 		return false;
 	c->head = &s->head;
 	c->packet = &s->packet;
-	c->key = &s->key;
+	c->key = &s->train.flow;
+	c->train = &s->train;
 	return true;
 }
 
@@ -67,8 +69,15 @@ static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_v
 	const struct packet *p = c->packet;
 	struct ek_flow_key *k = c->key;
 
-	__builtin_memcpy(&k->local, from_vm ? p->source : p->destination, sizeof(k->local));
-	__builtin_memcpy(&k->remote, from_vm ? p->destination : p->source, sizeof(k->remote));
+	/* Not by a pointer to either: the compiler would not know its alignment, and copy
+	 * bytes. */
+	if (from_vm) {
+		__builtin_memcpy(k->local.bytes, p->source, sizeof(p->source));
+		__builtin_memcpy(k->remote.bytes, p->destination, sizeof(p->destination));
+	} else {
+		__builtin_memcpy(k->local.bytes, p->destination, sizeof(p->destination));
+		__builtin_memcpy(k->remote.bytes, p->source, sizeof(p->source));
+	}
 	k->local_port = from_vm ? p->source_port : p->destination_port;
 	k->remote_port = from_vm ? p->destination_port : p->source_port;
 	k->ifindex = ifindex;
@@ -85,11 +94,14 @@ static __always_inline bool context_read(struct __sk_buff *skb, struct context *
 {
 	enum packet_kind kind;
 
-	if (!skb_head(skb, c->head)) {
+	if (!skb_head(skb, c->head, true)) {
 		count(c->count, EK_COUNT_UNPARSABLE, 1);
 		return false;
 	}
 	kind = (enum packet_kind)head_parse(c->head, c->packet);
+	if (kind != PACKET_TCP && c->head->valid < PACKET_HEAD_BYTES &&
+	    c->head->valid < c->head->frame_bytes && skb_head(skb, c->head, false))
+		kind = (enum packet_kind)head_parse(c->head, c->packet);
 	if (kind != PACKET_TCP) {
 		count(c->count, kind == PACKET_BROKEN ? EK_COUNT_UNPARSABLE : EK_COUNT_NOT_TCP,
 		      1);
@@ -101,7 +113,10 @@ static __always_inline bool context_read(struct __sk_buff *skb, struct context *
 		return false;
 	}
 	flow_key(c, skb->ifindex, from_vm);
-	c->now_ns = bpf_ktime_get_ns();
+	/* What has to be exact is about handshakes. The other clock costs a tenth, and ticks in
+	 * ms. */
+	c->now_ns = c->packet->flags & (PACKET_SYN | PACKET_RST) ? bpf_ktime_get_ns() :
+								   bpf_ktime_get_coarse_ns();
 	return true;
 }
 

@@ -9,6 +9,7 @@
  * queue. The packet at hand is then sent after it in the same way, or it would
  * overtake; its mark tells that it has been here.
  */
+#include "ect.h"
 #include "flow.h"
 #include "probe.h"
 
@@ -16,29 +17,6 @@ static __always_inline int send_behind(struct __sk_buff *skb)
 {
 	skb->mark = EK_MARK_PASS;
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
-}
-
-/* May the VM's host send so many probes now? Several CPUs may ask at once. */
-static __always_inline bool budget_take(struct context *c, u32 probes)
-{
-	const struct proboscis_settings *set = &c->port->proboscis;
-	u64 *budget = &c->port->budget_ns;
-	u64 was = *budget;
-	u64 next;
-	u32 i;
-
-	for (i = 0; i < 4; i++) {
-		u64 seen;
-
-		next = proboscis_budget(set, was, c->now_ns, probes);
-		if (!next)
-			return false;
-		seen = __sync_val_compare_and_swap(budget, was, next);
-		if (seen == was)
-			return true;
-		was = seen;
-	}
-	return false;
 }
 
 /* How many probes to send before a SYN, and why none. */
@@ -191,7 +169,6 @@ static __always_inline void synack_window(struct __sk_buff *skb, struct context 
 static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context *c,
 					  bool was_held)
 {
-	struct ek_train_key key = { .iss = c->packet->ack - 1 };
 	const struct proboscis_settings *set = &c->port->proboscis;
 	struct ek_host *host_settings = this_host();
 	struct proboscis_train train;
@@ -207,8 +184,8 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return TCX_NEXT;
 	}
-	key.flow = *c->key;
-	known = bpf_map_lookup_elem(&trains, &key);
+	c->train->iss = c->packet->ack - 1;
+	known = bpf_map_lookup_elem(&trains, c->train);
 	if (!known || !host_settings)
 		return TCX_NEXT;
 	f->flags |= EK_FLOW_PEER;
@@ -220,7 +197,7 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 		count(c->count, EK_COUNT_SYNACKS_HELD, 1);
 		return TCX_DROP;
 	}
-	o.iss = key.iss;
+	o.iss = c->train->iss;
 	o.type = PROBOSCIS_REPORT;
 	o.train = train.number;
 	o.packets = 1;

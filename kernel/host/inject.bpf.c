@@ -4,22 +4,15 @@
  * runs it by BPF_PROG_TEST_RUN, which gives it the frame, the port and, in cb,
  * the order of enum ek_inject; nothing else ever calls it.
  */
+#include "ect.h"
 #include "probe.h"
-
-/* What is known of the SYN at hand, if it is one and still unanswered. */
-static __always_inline struct ek_handshake *handshake_of(struct context *c)
-{
-	struct ek_handshake *h = bpf_map_lookup_elem(&handshakes, c->key);
-
-	return h && h->from_vm && h->iss == c->packet->seq ? h : NULL;
-}
 
 static __always_inline void note_train(struct context *c, u32 sent)
 {
-	struct ek_handshake *h = handshake_of(c);
+	struct ek_handshake *h = bpf_map_lookup_elem(&handshakes, c->key);
 
 	count(c->count, EK_COUNT_PROBES_SENT, sent);
-	if (!h)
+	if (!h || h->iss != c->packet->seq)
 		return;
 	h->trains++;
 	h->probes_sent += (u16)sent;
@@ -56,7 +49,6 @@ int inject(struct __sk_buff *skb)
 	u32 vlan = skb->cb[EK_INJECT_VLAN];
 	u32 ifindex = skb->ifindex;
 	struct ek_host *host_settings = this_host();
-	struct ek_handshake *h;
 	struct order o = {};
 	struct context c;
 	u32 sent = 0;
@@ -67,6 +59,12 @@ int inject(struct __sk_buff *skb)
 		return 1;
 	if (vlan && bpf_skb_vlan_push(skb, bpf_htons((u16)(vlan >> 16)), (u16)vlan))
 		return 1;
+	/* Sent again, probes are part of the same budget: a flood of SYNs may have been probed.
+	 */
+	if (probes && !budget_take(&c, probes)) {
+		count(c.count, EK_COUNT_PROBES_REFUSED, 1);
+		probes = 0;
+	}
 	if (probes && probes <= PROBOSCIS_MAX_PROBES && host_settings) {
 		o.iss = c.packet->seq;
 		o.type = PROBOSCIS_PROBE;
@@ -80,13 +78,14 @@ int inject(struct __sk_buff *skb)
 	}
 	if (!skb->cb[EK_INJECT_FRAME])
 		return sent < probes;
-	/* A SYN-ACK that is let go passes from_vm once more, which does the same. */
-	if (!(c.packet->flags & PACKET_ACK)) {
-		h = handshake_of(&c);
-		if (h && !h->asks_ecn)
-			handshake_set_ect(skb, &c);
-	}
-	skb->mark = c.packet->flags & PACKET_ACK ? EK_MARK_RELEASED : EK_MARK_PASS;
+	/* A SYN-ACK comes by from_vm, which sees to the rest; a SYN of a VM with ECN stays as
+	 * it is. */
+	if (c.packet->flags & PACKET_ACK)
+		skb->mark = EK_MARK_RELEASED;
+	else
+		skb->mark = EK_MARK_PASS;
+	if (!(c.packet->flags & (PACKET_ACK | PACKET_ECE | PACKET_CWR)))
+		handshake_set_ect(skb, &c);
 	return !!bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS);
 }
 

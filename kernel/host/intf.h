@@ -9,14 +9,14 @@
  *
  * Maps, all pinned:
  *   ports       hash      u32 ifindex -> struct ek_port, written by user space
- *   counters    per-CPU   u32 ifindex -> struct ek_counters, made by user space
+ *   counters    per-CPU   struct ek_counters [slot of the port]
  *   host        array[1]  struct ek_host, written by user space
  *   flows       LRU       struct ek_flow_key -> struct ek_flow
  *   handshakes  LRU       struct ek_flow_key -> struct ek_handshake
  *   trains      LRU       struct ek_train_key -> struct ek_train
  *   peers       LRU       struct ek_addr -> struct ek_peer
  *   events      ring buffer of struct ek_event
- * A port without settings or counters is passed over.
+ * A port without settings is passed over.
  */
 #ifndef EVENKEEL_HOST_INTF_H
 #define EVENKEEL_HOST_INTF_H
@@ -24,7 +24,7 @@
 #include "proboscis.h"
 #include "window.h"
 
-#define EK_INTF_VERSION 1 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 2 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -55,6 +55,8 @@ struct ek_port {
 	u32 ecn_for_guests; /* 1: set ECT for guests without ECN, echo and hide marks */
 	struct proboscis_settings proboscis;
 	u64 budget_ns; /* state of the probe budget; user space writes 0 */
+	u32 slot; /* of its counters: below EK_MAX_PORTS, and no other port's */
+	u32 pad;
 };
 
 /* Of the whole host. */
@@ -163,7 +165,7 @@ enum ek_counter {
 	EK_COUNT_MAP_FULL, /* Times that a table took no entry */
 	EK_COUNT_SYNS_FROM_VM, /* SYNs from the VM */
 	EK_COUNT_PROBES_SENT, /* Probes sent before SYNs */
-	EK_COUNT_PROBES_REFUSED, /* SYNs without probes because the VM's budget was used up */
+	EK_COUNT_PROBES_REFUSED, /* Trains not sent because the VM's budget was used up */
 	EK_COUNT_PROBES_SPARED, /* SYNs without probes because the peer never answers them */
 	EK_COUNT_PROBES_FAILED, /* Probes that could not be made or sent */
 	EK_COUNT_PROBES_SEEN, /* Valid probes from the network, dropped before the VM */

@@ -17,7 +17,7 @@ struct {
 } ports SEC(".maps") __weak;
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, EK_MAX_PORTS);
 	__type(key, u32);
 	__type(value, struct ek_counters);

@@ -19,28 +19,35 @@ struct order {
 	u8 ecn; /* enum packet_ecn */
 };
 
-/*
- * A port that marks drops what is not ECN-capable at the same length of its
- * queue: a SYN would be lost just where data gets through.
- */
-static __always_inline void handshake_set_ect(struct __sk_buff *skb, struct context *c)
-{
-	struct packet *p = c->packet;
-
-	if (!c->port->ecn_for_guests || p->ecn != PACKET_NOT_ECT)
-		return;
-	if (enforces(c) && !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_ECT_0))
-		count(c->count, EK_COUNT_WRITE_FAILED, 1);
-	else
-		count(c->count, EK_COUNT_ECT_SET, 1);
-}
-
 static __always_inline struct ek_host *this_host(void)
 {
 	u32 zero = 0;
 	struct ek_host *h = bpf_map_lookup_elem(&host, &zero);
 
 	return h && h->version == EK_INTF_VERSION && h->keys ? h : NULL;
+}
+
+/* May the VM's host send so many probes now? Several CPUs may ask at once. */
+static __always_inline bool budget_take(struct context *c, u32 probes)
+{
+	const struct proboscis_settings *set = &c->port->proboscis;
+	u64 *budget = &c->port->budget_ns;
+	u64 was = *budget;
+	u64 next;
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		u64 seen;
+
+		next = proboscis_budget(set, was, c->now_ns, probes);
+		if (!next)
+			return false;
+		seen = __sync_val_compare_and_swap(budget, was, next);
+		if (seen == was)
+			return true;
+		was = seen;
+	}
+	return false;
 }
 
 /* Begins the tag of what goes the way of this packet. */

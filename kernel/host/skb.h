@@ -19,14 +19,22 @@
 #define TCP_OFFSET_WINDOW 14
 #define TCP_OFFSET_CHECK 16
 
-static __always_inline bool skb_head(struct __sk_buff *skb, struct packet_head *h)
+/*
+ * Reads the beginning of a packet. What is not in its linear part has to be
+ * fetched from its pages: headers hardly ever are there, data always is.
+ */
+static __always_inline bool skb_head(struct __sk_buff *skb, struct packet_head *h,
+				     bool linear_only)
 {
+	u32 linear_bytes = (u32)((long)skb->data_end - (long)skb->data);
 	u32 bytes = skb->len;
 
 	__builtin_memset(h, 0, sizeof(*h));
 	h->frame_bytes = bytes;
 	if (bytes < PACKET_ETHER_BYTES)
 		return false;
+	if (linear_only && bytes > linear_bytes && linear_bytes >= PACKET_ETHER_BYTES)
+		bytes = linear_bytes;
 	if (bytes > PACKET_HEAD_BYTES)
 		bytes = PACKET_HEAD_BYTES;
 	h->valid = bytes;

@@ -39,21 +39,21 @@ static __always_inline void peer_answered(struct context *c)
 
 static __always_inline void train_count(struct context *c, const struct proboscis_option *o)
 {
-	struct ek_train_key key = { .flow = *c->key,
-				    .iss = c->packet->seq ^ PROBOSCIS_SEQ_OFFSET };
-	struct ek_train *known = bpf_map_lookup_elem(&trains, &key);
+	struct ek_train *known;
 	struct ek_train fresh = { .first_ns = c->now_ns };
 	bool marked = c->packet->ecn == PACKET_CE;
 
 	count(c->count, EK_COUNT_PROBES_SEEN, 1);
 	if (marked)
 		count(c->count, EK_COUNT_PROBES_MARKED, 1);
+	c->train->iss = c->packet->seq ^ PROBOSCIS_SEQ_OFFSET;
+	known = bpf_map_lookup_elem(&trains, c->train);
 	if (known) {
 		proboscis_count(&known->count, o->train, o->index, o->total, marked);
 		return;
 	}
 	proboscis_count(&fresh.count, o->train, o->index, o->total, marked);
-	if (bpf_map_update_elem(&trains, &key, &fresh, BPF_ANY))
+	if (bpf_map_update_elem(&trains, c->train, &fresh, BPF_ANY))
 		count(c->count, EK_COUNT_MAP_FULL, 1);
 }
 

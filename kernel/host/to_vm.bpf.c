@@ -35,7 +35,6 @@ static __always_inline void syn_to_vm(struct context *c)
 /* A VM that uses no ECN sees none, in SYNs and SYN-ACKs either. */
 static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct context *c)
 {
-	struct ek_train_key key = { .iss = c->packet->seq };
 	struct packet *p = c->packet;
 	struct ek_flow *f;
 	bool ours;
@@ -47,8 +46,8 @@ static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct con
 		f = bpf_map_lookup_elem(&flows, c->key);
 		ours = f && (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) == EK_FLOW_PEER;
 	} else {
-		key.flow = *c->key;
-		ours = bpf_map_lookup_elem(&trains, &key);
+		c->train->iss = p->seq;
+		ours = bpf_map_lookup_elem(&trains, c->train);
 	}
 	if (!ours)
 		return;

@@ -2,11 +2,13 @@
 
 mod receiver;
 mod sender;
+mod wire;
 
 use crate::sys;
 
 pub use receiver::{Echo, Train, Verdict, WindowSettings};
 pub use sender::{Budget, Peer, Sender, SenderSettings};
+pub use wire::{OPTION_BYTES, ProbeOption, TCP_BYTES};
 
 /// Defaults of the settings that a packet's way depends on.
 #[derive(Debug, Clone, Copy)]

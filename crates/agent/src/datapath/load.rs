@@ -1,6 +1,7 @@
 //! Loads, attaches and pins the programs; takes over what an agent before this one has pinned.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -129,20 +130,40 @@ impl Datapath {
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
         // The index may have been another device's: its counters are not this one's.
         let is_old = PROGRAMS.iter().all(|name| self.link(ifindex, name).is_some());
+        let slot = self.slot(ifindex)?;
         if !is_old {
             let cpus = libbpf_rs::num_possible_cpus().map_err(|error| failed("cannot count CPUs", error))?;
             let zero = vec![as_bytes(&intf::ek_counters::default()).to_vec(); cpus];
             self.counters
-                .update_percpu(&key, &zero, MapFlags::ANY)
-                .map_err(|error| failed("cannot make a port's counters", error))?;
+                .update_percpu(&slot.to_ne_bytes(), &zero, MapFlags::ANY)
+                .map_err(|error| failed("cannot clear a port's counters", error))?;
         }
         self.ports
-            .update(&key, as_bytes(settings), MapFlags::ANY)
+            .update(&key, as_bytes(&intf::ek_port { slot, ..*settings }), MapFlags::ANY)
             .map_err(|error| failed("cannot set a port's settings", error))?;
         for name in PROGRAMS {
             self.put(ifindex, name)?;
         }
         Ok(())
+    }
+
+    fn port(&self, key: &[u8]) -> Result<Option<intf::ek_port>, DatapathError> {
+        Ok(lookup_bytes(&self.ports, key)?.as_deref().and_then(from_bytes))
+    }
+
+    /// Where a port's counters are, or are to be.
+    fn slot(&self, ifindex: u32) -> Result<u32, DatapathError> {
+        if let Some(port) = self.port(&ifindex.to_ne_bytes())? {
+            return Ok(port.slot);
+        }
+        let mut taken = BTreeSet::new();
+        for key in self.ports.keys() {
+            taken.extend(self.port(&key)?.map(|port| port.slot));
+        }
+        (0..intf::EK_MAX_PORTS).find(|slot| !taken.contains(slot)).ok_or_else(|| {
+            let text = format!("there are settings for {} ports already", intf::EK_MAX_PORTS);
+            DatapathError::io("no room for another port", io::Error::other(text))
+        })
     }
 
     fn path(&self, ifindex: u32, name: &str) -> PathBuf {
@@ -189,7 +210,6 @@ impl Datapath {
         }
         // Not there is as good as removed.
         let _ = self.ports.delete(&ifindex.to_ne_bytes());
-        let _ = self.counters.delete(&ifindex.to_ne_bytes());
         Ok(())
     }
 
@@ -208,9 +228,10 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError::Bpf`]
     pub fn counters(&self, ifindex: u32) -> Result<intf::ek_counters, DatapathError> {
+        let Some(port) = self.port(&ifindex.to_ne_bytes())? else { return Ok(intf::ek_counters::default()) };
         let values = self
             .counters
-            .lookup_percpu(&ifindex.to_ne_bytes(), MapFlags::ANY)
+            .lookup_percpu(&port.slot.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| DatapathError::bpf("cannot read counters", &error))?;
         let mut sum = intf::ek_counters::default();
         for counters in values.iter().flatten().filter_map(|bytes| from_bytes::<intf::ek_counters>(bytes)) {

@@ -27,10 +27,6 @@ fn obstacles(readings: &Readings) -> Vec<String> {
         }
         _ => {}
     }
-    if !readings.has_btf {
-        lacking
-            .push("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF), so the programs cannot be fitted to it".to_owned());
-    }
     if !readings.has_bpffs {
         lacking.push("no bpf file system at /sys/fs/bpf, so nothing can be pinned there".to_owned());
     }
@@ -48,7 +44,7 @@ fn datapath(readings: &Readings) -> Finding {
         return Finding::new(
             TOPIC,
             Level::Ok,
-            "this kernel takes it: tcx, BTF and a bpf file system are there",
+            "this kernel takes it: tcx and a bpf file system are there",
             "If VMs run here, ProBoSCIS can watch their connections and, once told to, steady them.",
         );
     }
@@ -63,7 +59,7 @@ fn datapath(readings: &Readings) -> Finding {
     if !readings.has_bpffs && lacking.len() == 1 {
         return finding.next("mount -t bpf bpf /sys/fs/bpf");
     }
-    finding.next("boot a kernel of 6.6 or newer with CONFIG_DEBUG_INFO_BTF, as distributions build it")
+    finding.next("boot a kernel of 6.6 or newer")
 }
 
 fn jit(readings: &Readings) -> Option<Finding> {
@@ -140,7 +136,6 @@ mod tests {
     fn able() -> Readings {
         Readings {
             release: Some("6.12.107+deb13-cloud-amd64".into()),
-            has_btf: true,
             has_bpffs: true,
             ports: vec![PortReading { name: "vnet0".into(), ..PortReading::default() }],
             ..Readings::default()
@@ -157,8 +152,6 @@ mod tests {
         let old = datapath(&Readings { release: Some("6.1.0-50-cloud-amd64".into()), ..able() });
         assert_eq!(old.level, Level::Problem);
         assert!(old.fact.contains("Linux 6.1 has no tcx"), "{}", old.fact);
-        let bare = datapath(&Readings { has_btf: false, ..able() });
-        assert!(bare.fact.contains("CONFIG_DEBUG_INFO_BTF"), "{}", bare.fact);
         let unmounted = datapath(&Readings { has_bpffs: false, ..able() });
         assert_eq!(unmounted.next.as_deref(), Some("mount -t bpf bpf /sys/fs/bpf"));
         let locked = datapath(&Readings { lockdown: Some("none integrity [confidentiality]".into()), ..able() });
@@ -167,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_vms_has_no_problem_with_that() {
-        assert_eq!(datapath(&Readings { has_btf: false, ports: Vec::new(), ..able() }).level, Level::Note);
+        assert_eq!(datapath(&Readings { has_bpffs: false, ports: Vec::new(), ..able() }).level, Level::Note);
     }
 
     #[test]

@@ -68,8 +68,6 @@ pub struct Readings {
     pub netstat: Option<String>,
     /// Ports of VMs on this machine.
     pub ports: Vec<PortReading>,
-    /// Whether the kernel describes its types.
-    pub has_btf: bool,
     /// Whether a bpf file system is where pins go.
     pub has_bpffs: bool,
     /// `/proc/sys/net/core/bpf_jit_enable`; only root may read it.
@@ -136,7 +134,6 @@ impl Readings {
             routes: output("ip", &["route", "show", "table", "all"]),
             netstat: read("/proc/net/netstat").map(|text| text + "\n" + &read("/proc/net/snmp").unwrap_or_default()),
             ports: ports(Path::new("/sys/class/net")),
-            has_btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
             has_bpffs: statfs("/sys/fs/bpf").is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC),
             bpf_jit: read("/proc/sys/net/core/bpf_jit_enable"),
             offloads: ethtool::offloads(Path::new("/sys/class/net")),

@@ -427,7 +427,8 @@ impl PortSettings {
                 elephant_bytes: u64::from(p.elephant_bytes.get()),
                 ..Default::default()
             },
-            budget_ns: 0,
+            // The budget begins anew, and where its counters are is the datapath's affair.
+            ..Default::default()
         }
     }
 

@@ -1,31 +1,9 @@
 //! Probes before a SYN, their reception, and the window of the SYN-ACK.
 
 use evenkeel_agent::datapath::intf;
-
-use crate::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, SYN, Segment, assert_sound, ecn, set_ecn};
-use crate::place::{A, B, DROP, NEXT, Place, REDIRECT, Tap, settings};
-
-pub fn syn() -> Segment {
-    Segment { options: LINUX_OPTIONS.to_vec(), ..Segment::new((A, 40000), (B, 80), SYN) }
-}
-
-pub fn synack() -> Segment {
-    let options = LINUX_OPTIONS.to_vec();
-    Segment { options, seq: 5000, ack: 1001, window: 65160, ..Segment::new((B, 80), (A, 40000), SYN | ACK) }
-}
-
-/// Sends a SYN from `pa` and gives the probes that it made.
-pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
-    let tap = Tap::new(place.pa);
-    let frame = syn.frame();
-    let outcome = place.run_from_vm(place.pa, &frame);
-    assert_eq!(outcome.verdict, REDIRECT);
-    let ecn = if syn.flags & ECE == 0 { 2 } else { syn.ecn };
-    let marked = Segment { ecn, ..syn.clone() }.frame();
-    assert!(outcome.frame == marked, "the SYN has changed, but for ECT(0) where it offers no ECN");
-    assert_eq!(outcome.mark, intf::EK_MARK_PASS);
-    tap.tcp(10)
-}
+use evenkeel_testbed::conversation::{connect, probes_of, syn, synack};
+use evenkeel_testbed::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, SYN, Segment, assert_sound, ecn, set_ecn};
+use evenkeel_testbed::place::{A, B, DROP, KEY, NEXT, Place, REDIRECT, Tap, settings};
 
 fn probes_are_sound(syn: &Segment) {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
@@ -180,6 +158,142 @@ fn forged_and_replayed_probes_change_nothing() {
     let answer = Segment { ack: 9001, ..synack() }.frame();
     let outcome = place.run_from_vm(place.pb, &answer);
     assert_eq!((outcome.verdict, outcome.frame), (NEXT, answer));
+}
+
+/// The option of a probe, out of its frame.
+fn option_of(probe: &[u8]) -> Vec<u8> {
+    probe[54..74].to_vec()
+}
+
+fn probe_with(options: Vec<u8>, seq: u32) -> Segment {
+    Segment { seq, options, ecn: 2, ..Segment::new((A, 40000), (B, 80), RST) }
+}
+
+#[test]
+fn a_tag_is_good_for_one_flow_and_one_key() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let probes = probes_of(&mut place, &syn());
+    let option = option_of(&probes[0]);
+    let iss = 1000 ^ 1 << 31;
+    // Sound in every other way, and of a flow, a direction or a SYN that the tag is not of.
+    let whole = probe_with(option.clone(), iss);
+    let strange = [
+        Segment { source: (A.parse().unwrap(), 40001), ..whole.clone() },
+        Segment { destination: (B.parse().unwrap(), 81), ..whole.clone() },
+        Segment { source: whole.destination, destination: whole.source, ..whole.clone() },
+        Segment { seq: iss + 1, ..whole.clone() },
+        Segment {
+            source: ("fd00::1".parse().unwrap(), 40000),
+            destination: ("fd00::2".parse().unwrap(), 80),
+            ..whole.clone()
+        },
+    ];
+    for (i, segment) in strange.iter().enumerate() {
+        let frame = segment.frame();
+        let outcome = place.run_to_vm(place.pb, &frame);
+        assert_eq!((outcome.verdict, outcome.frame), (NEXT, frame), "case {i}");
+    }
+    assert_eq!(place.count(place.pb, intf::EK_COUNT_PROBES_INVALID), strange.len() as u64);
+    // With another cluster's key, and then with this one's as the older of two.
+    let mut host = intf::ek_host { version: intf::EK_INTF_VERSION, keys: 1, ..Default::default() };
+    host.key[0] = intf::siphash_key { k0: KEY.k0, k1: KEY.k1 ^ 1 };
+    place.datapath.set_host(&host).unwrap();
+    assert_eq!(place.run_to_vm(place.pb, &probes[0]).verdict, NEXT);
+    host.key[1] = KEY;
+    place.datapath.set_host(&host).unwrap();
+    assert_eq!(place.run_to_vm(place.pb, &probes[0]).verdict, NEXT, "the second key is not in use");
+    host.keys = 2;
+    place.datapath.set_host(&host).unwrap();
+    assert_eq!(place.run_to_vm(place.pb, &probes[0]).verdict, DROP);
+    assert_eq!(place.count(place.pb, intf::EK_COUNT_PROBES_SEEN), 1);
+}
+
+#[test]
+fn options_of_other_versions_and_lengths_are_left_alone() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let probes = probes_of(&mut place, &syn());
+    let option = option_of(&probes[0]);
+    let changed = |at: usize, value: u8| {
+        let mut option = option.clone();
+        option[at] = value;
+        option
+    };
+    let mut padded = vec![1, 1, 1, 1];
+    padded.extend(&option);
+    // Later and earlier versions, unknown types, lengths that are not this option's, cut short, and not at its place.
+    let strange = [
+        changed(6, 0x21),
+        changed(6, 0x01),
+        changed(6, 0x13),
+        changed(6, 0x10),
+        changed(1, 12),
+        changed(1, 40),
+        changed(1, 0),
+        option[..8].to_vec(),
+        option[..16].to_vec(),
+        padded,
+    ];
+    for options in strange {
+        let frame = probe_with(options.clone(), 1000 ^ 1 << 31).frame();
+        let outcome = place.run_to_vm(place.pb, &frame);
+        assert_eq!((outcome.verdict, outcome.frame), (NEXT, frame), "{options:02x?}");
+    }
+    assert_eq!(place.count(place.pb, intf::EK_COUNT_PROBES_SEEN), 0);
+    // The connection begins as if nothing had come.
+    place.run_to_vm(place.pb, &syn().frame());
+    let answer = synack().frame();
+    let outcome = place.run_from_vm(place.pb, &answer);
+    assert_eq!((outcome.verdict, outcome.frame), (NEXT, answer));
+}
+
+#[test]
+fn a_replayed_train_counts_once() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut probes = probes_of(&mut place, &syn());
+    for probe in &probes {
+        place.run_to_vm(place.pb, probe);
+    }
+    // Somebody sends them again with marks, to make the window small.
+    for probe in &mut probes {
+        set_ecn(probe, 3);
+        assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP);
+    }
+    place.run_to_vm(place.pb, &syn().frame());
+    let outcome = place.run_from_vm(place.pb, &synack().frame());
+    assert_eq!(outcome.frame[48..50], 14480u16.to_be_bytes());
+    // And once more when the connection is there.
+    let flow = place.only_flow(place.pb);
+    for probe in &probes {
+        assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP);
+    }
+    assert_eq!(place.only_flow(place.pb), flow);
+}
+
+/// What the agent sends again: probes out of the VM's budget, and a SYN that marking ports let through.
+#[test]
+fn a_syn_is_sent_again_as_it_was_sent() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    let mut host =
+        intf::ek_host { version: intf::EK_INTF_VERSION, keys: 1, agent_until_ns: u64::MAX, ..Default::default() };
+    host.key[0] = KEY;
+    place.datapath.set_host(&host).unwrap();
+    let mut port = settings(intf::EK_MODE_ENFORCE);
+    (port.proboscis.budget_probes_per_s, port.proboscis.budget_burst_probes) = (1, 20);
+    place.datapath.attach(place.pa, &port).unwrap();
+    let second = Segment { source: (A.parse().unwrap(), 40001), ..syn() };
+    assert_eq!(probes_of(&mut place, &second).len(), 10);
+    let event = place.datapath.events().unwrap().remove(0);
+    assert_eq!(event.type_, intf::EK_EVENT_SYN_PROBED);
+    for (train, probes) in [(1, 10), (2, 0)] {
+        let tap = Tap::new(place.pa);
+        place.datapath.inject(&event, 10, train, true).unwrap();
+        let frames = tap.tcp(11);
+        assert_eq!(frames.len(), probes + 1, "train {train}");
+        let again = Segment { ecn: 2, ..second.clone() }.frame();
+        assert_eq!(frames[probes], again, "ECT(0), and no other change");
+    }
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_REFUSED), 1);
 }
 
 #[test]

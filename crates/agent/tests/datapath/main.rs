@@ -2,9 +2,7 @@
 //!
 //! Each test runs in network and mount namespaces of its own, of which nothing is left.
 
-mod frames;
 mod handshake;
 mod marks;
 mod noise;
-mod place;
 mod transfer;

@@ -1,51 +1,9 @@
 //! ECN on behalf of guests that have none, and the window that follows from marks.
 
 use evenkeel_agent::datapath::{Outcome, intf};
-
-use crate::frames::{ACK, CWR, ECE, FIN, SYN, Segment, TIMESTAMPS, assert_sound, ecn, set_ecn};
-use crate::handshake::{probes_of, syn, synack};
-use crate::place::{A, B, DROP, NEXT, Place, REDIRECT, Tap, settings};
-
-const MSS: u32 = 1448;
-
-/// A connection from `pa` to `pb`, both hosts of which have evenkeel.
-pub fn connect(place: &mut Place) {
-    let probes = probes_of(place, &syn());
-    for probe in &probes {
-        assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP);
-    }
-    place.run_to_vm(place.pb, &syn().frame());
-    let tap = Tap::new(place.pb);
-    let answer = place.run_from_vm(place.pb, &synack().frame());
-    assert_eq!(answer.verdict, REDIRECT, "the SYN-ACK goes behind its report");
-    let report = tap.tcp(1).remove(0);
-    assert_sound(&report);
-    assert_eq!(place.run_to_vm(place.pa, &report).verdict, DROP);
-    assert_eq!(place.run_to_vm(place.pa, &answer.frame).verdict, NEXT);
-    for port in [place.pa, place.pb] {
-        assert_ne!(place.only_flow(port).flags & intf::EK_FLOW_PEER, 0);
-    }
-}
-
-pub fn data(offset: u32) -> Segment {
-    Segment {
-        seq: 1001 + offset,
-        ack: 5001,
-        options: TIMESTAMPS.to_vec(),
-        payload: MSS as usize,
-        ..Segment::new((A, 40000), (B, 80), ACK)
-    }
-}
-
-pub fn ack(bytes: u32, flags: u8) -> Segment {
-    Segment {
-        seq: 5001,
-        ack: 1001 + bytes,
-        window: 8000,
-        options: TIMESTAMPS.to_vec(),
-        ..Segment::new((B, 80), (A, 40000), ACK | flags)
-    }
-}
+use evenkeel_testbed::conversation::{MSS, ack, connect, data, probes_of, syn, synack};
+use evenkeel_testbed::frames::{ACK, CWR, ECE, FIN, SYN, Segment, assert_sound, ecn, set_ecn};
+use evenkeel_testbed::place::{NEXT, Place, Tap, settings};
 
 fn window(outcome: &Outcome) -> u32 {
     u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]]))

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use evenkeel_algo::proboscis::{
-    Echo, Pending, Resend, Sender, SenderSettings, Settings as TimerSettings, Train, Verdict as Probed, WindowSettings,
+    Echo, Pending, Resend, Sender, SenderSettings, Settings as TimerSettings, TCP_BYTES, Train, Verdict as Probed,
+    WindowSettings,
 };
 use evenkeel_algo::{seq, window};
 use evenkeel_scenario::format::Mode;
@@ -15,8 +16,8 @@ use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
 use crate::packet::{ConnId, Ecn, FRAME_OVERHEAD_BYTES, Flags, Packet, Payload, Segment};
 use crate::time::{Duration, Instant};
 
-/// IPv4, and TCP with the probe's option (`PROBOSCIS_TCP_BYTES`).
-const PROBE_BYTES: u32 = 20 + 40;
+/// IPv4, and TCP with the probe's option.
+const PROBE_BYTES: u32 = 20 + TCP_BYTES;
 
 /// How ProBoSCIS is set up on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

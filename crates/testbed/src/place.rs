@@ -8,20 +8,28 @@ use evenkeel_agent::datapath::{Datapath, Outcome, intf};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, bind, recv, setsockopt, socket,
-    sockopt,
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, bind, recv, send, setsockopt,
+    socket, sockopt,
 };
 
+/// TCX_NEXT: the packet passes.
 pub const NEXT: i32 = -1;
+/// TCX_DROP
 pub const DROP: i32 = 2;
+/// TCX_REDIRECT: the packet goes into the port once more.
 pub const REDIRECT: i32 = 7;
+/// Who opens connections.
 pub const A: &str = "10.0.0.1";
+/// Who is asked.
 pub const B: &str = "10.0.0.2";
+/// Signs the probes.
 pub const KEY: intf::siphash_key = intf::siphash_key { k0: 0x0706_0504_0302_0100, k1: 0x0f0e_0d0c_0b0a_0908 };
 
-pub fn ip(arguments: &str) {
+/// Runs `ip`, and gives what it prints.
+pub fn ip(arguments: &str) -> String {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is installed");
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("ip prints text")
 }
 
 /// Takes this thread into namespaces of its own, with a bpf file system.
@@ -32,10 +40,12 @@ pub fn leave(directory: &Path) {
     ip("link set lo up");
 }
 
+/// A device's index.
 pub fn index(name: &str) -> u32 {
     nix::net::if_::if_nametoindex(name).unwrap()
 }
 
+/// Of a port: the defaults, with times that suit tests.
 pub fn settings(mode: u32) -> intf::ek_port {
     intf::ek_port {
         mode,
@@ -59,14 +69,19 @@ pub fn settings(mode: u32) -> intf::ek_port {
 }
 
 /// Ports `pa` and `pb`; what the programs send into `pa` and `pb` is seen there.
+#[derive(Debug)]
 pub struct Place {
+    /// The programs, on both ports.
     pub datapath: Datapath,
+    /// Index of a port.
     pub pa: u32,
+    /// Index of the other.
     pub pb: u32,
     _directory: tempfile::TempDir,
 }
 
 impl Place {
+    /// Both ports in this mode.
     pub fn new(mode: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();
         leave(directory.path());
@@ -85,18 +100,22 @@ impl Place {
         Self { datapath, pa, pb, _directory: directory }
     }
 
+    /// What the program makes of a frame that the VM sends.
     pub fn run_from_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
         self.datapath.trial("from_vm", port, 0, frame, 1).unwrap()
     }
 
+    /// What the program makes of a frame for the VM.
     pub fn run_to_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
         self.datapath.trial("to_vm", port, 0, frame, 1).unwrap()
     }
 
+    /// A counter of a port.
     pub fn count(&self, port: u32, which: u32) -> u64 {
         self.datapath.counters(port).unwrap().value[which as usize]
     }
 
+    /// The one flow that a port has.
     pub fn only_flow(&self, port: u32) -> intf::ek_flow {
         let flows: Vec<_> = self.datapath.flows().unwrap().into_iter().filter(|(k, _)| k.ifindex == port).collect();
         assert_eq!(flows.len(), 1);
@@ -105,11 +124,14 @@ impl Place {
 }
 
 /// Sees what enters a device.
+#[derive(Debug)]
 pub struct Tap(std::os::fd::OwnedFd);
 
 impl Tap {
+    /// From now on.
     pub fn new(device: u32) -> Self {
         let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), SockProtocol::EthAll).unwrap();
+        // SAFETY: all zeros are a valid address.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
@@ -124,6 +146,11 @@ impl Tap {
         bind(socket.as_raw_fd(), &address.unwrap()).unwrap();
         setsockopt(&socket, sockopt::ReceiveTimeout, &nix::sys::time::TimeVal::new(1, 0)).unwrap();
         Self(socket)
+    }
+
+    /// Puts a frame on the device's way out. A queue that is full is no failure.
+    pub fn send(&self, frame: &[u8]) {
+        let _ = send(self.0.as_raw_fd(), frame, MsgFlags::empty());
     }
 
     /// TCP segments that were seen, up to so many; fewer if no more come within a second.

@@ -2,11 +2,17 @@
 
 use std::net::IpAddr;
 
+/// TCP flag.
 pub const FIN: u8 = 1;
+/// TCP flag.
 pub const SYN: u8 = 2;
+/// TCP flag.
 pub const RST: u8 = 4;
+/// TCP flag.
 pub const ACK: u8 = 16;
+/// TCP flag.
 pub const ECE: u8 = 64;
+/// TCP flag.
 pub const CWR: u8 = 128;
 
 /// MSS 1460, SACK, timestamps, window scale 7: what Linux sends.
@@ -17,19 +23,30 @@ pub const TIMESTAMPS: &[u8] = &[1, 1, 8, 10, 0, 0, 0, 2, 0, 0, 0, 1];
 /// A TCP segment on the wire.
 #[derive(Debug, Clone)]
 pub struct Segment {
+    /// Address and port.
     pub source: (IpAddr, u16),
+    /// Address and port.
     pub destination: (IpAddr, u16),
+    /// Number of a VLAN, in a tag of its own.
     pub vlan: Option<u16>,
+    /// The ECN field.
     pub ecn: u8,
+    /// Sequence number.
     pub seq: u32,
+    /// Acknowledgement number.
     pub ack: u32,
+    /// [`SYN`] and others.
     pub flags: u8,
+    /// The window field.
     pub window: u16,
+    /// Of TCP; a multiple of four bytes.
     pub options: Vec<u8>,
+    /// Bytes of data.
     pub payload: usize,
 }
 
 impl Segment {
+    /// Without options and data.
     pub fn new(source: (&str, u16), destination: (&str, u16), flags: u8) -> Self {
         Self {
             source: (source.0.parse().unwrap(), source.1),
@@ -50,6 +67,7 @@ impl Segment {
         14 + if self.vlan.is_some() { 4 } else { 0 } + if self.source.0.is_ipv4() { 20 } else { 40 }
     }
 
+    /// Its bytes, from the Ethernet header.
     pub fn frame(&self) -> Vec<u8> {
         let mut tcp = Vec::new();
         tcp.extend(self.source.1.to_be_bytes());
@@ -137,6 +155,7 @@ pub fn set_ecn(frame: &mut [u8], ecn: u8) {
     frame[24..26].copy_from_slice(&check.to_be_bytes());
 }
 
+/// The ECN field of a frame without a VLAN tag.
 pub fn ecn(frame: &[u8]) -> u8 {
     if frame[12] == 8 { frame[15] & 3 } else { frame[15] >> 4 & 3 }
 }

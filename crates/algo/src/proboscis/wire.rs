@@ -1,0 +1,55 @@
+//! What a probe or a report carries.
+
+use crate::sys;
+
+/// Length of the TCP header of a probe or report, with its option.
+pub const TCP_BYTES: u32 = sys::PROBOSCIS_TCP_BYTES;
+/// Length of the option.
+pub const OPTION_BYTES: usize = sys::PROBOSCIS_OPTION_BYTES as usize;
+
+/// The option, its tag apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbeOption {
+    /// Whether it is a report, and not a probe.
+    pub is_report: bool,
+    /// Number of the train.
+    pub train: u8,
+    /// Index of the probe in it.
+    pub index: u8,
+    /// Probes in the train.
+    pub total: u8,
+    /// Report: probes that came.
+    pub seen: u8,
+    /// Report: those of them with a mark.
+    pub marked: u8,
+}
+
+impl ProbeOption {
+    /// With its tag; `None` if these bytes are not such an option in a version and of a type known here.
+    pub fn read(bytes: &[u8; OPTION_BYTES]) -> Option<(Self, u64)> {
+        let (mut o, mut tag) = (sys::proboscis_option::default(), 0);
+        // SAFETY: all pointers are to live values of the length that the C code knows; it does not keep them.
+        let is_known = unsafe { sys::proboscis_option_read(bytes.as_ptr(), &mut o, &mut tag) };
+        let is_report = u32::from(o.type_) == sys::proboscis_type_PROBOSCIS_REPORT;
+        let option = Self { is_report, train: o.train, index: o.index, total: o.total, seen: o.seen, marked: o.marked };
+        is_known.then_some((option, tag))
+    }
+
+    /// Its bytes.
+    pub fn write(&self, tag: u64) -> [u8; OPTION_BYTES] {
+        let kind =
+            if self.is_report { sys::proboscis_type_PROBOSCIS_REPORT } else { sys::proboscis_type_PROBOSCIS_PROBE };
+        let o = sys::proboscis_option {
+            type_: kind as u8,
+            train: self.train,
+            index: self.index,
+            total: self.total,
+            seen: self.seen,
+            marked: self.marked,
+        };
+        let mut bytes = [0; OPTION_BYTES];
+        // SAFETY: as in `read`.
+        unsafe { sys::proboscis_option_write(bytes.as_mut_ptr(), &o, tag) }
+        bytes
+    }
+}

@@ -1,0 +1,42 @@
+//! SYN-ACKs that wait for late probes (b3), from the datapath to the agent and back.
+
+use evenkeel_testbed::program::Program;
+use nix::net::if_::if_nametoindex;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::bed::{Host, METRICS, connect, counter, receive, wait_until};
+
+fn agents(status: &Value, name: &str) -> u64 {
+    status["agent"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {status}"))
+}
+
+#[test]
+fn a_synack_waits_for_late_probes_but_not_for_ever() {
+    let (host, server, client) = Host::with_server_and_client("enforce");
+    let address = server.address;
+    let transfer = || client.spawn(move || receive(&mut connect(address))).join().unwrap();
+    // The fourth probe of every first train is lost on its way to the server's port.
+    let program = Program::drop_probe(0, 3);
+    let _lossy = program.attach(if_nametoindex("vp1").unwrap(), libbpf_sys::BPF_TCX_EGRESS);
+
+    // Nobody knows yet that this host answers probes, so none is sent again: the SYN-ACK leaves after b3.
+    transfer();
+    let status = host.status();
+    assert_eq!(counter(&status, "vp1", "probes_seen"), 9, "{status}");
+    assert_eq!(counter(&status, "vp1", "synacks_held"), 1, "{status}");
+    assert_eq!((agents(&status, "synacks_late"), agents(&status, "synacks_in_time")), (1, 0), "{status}");
+    assert_eq!(counter(&status, "vp1", "synacks_scaled"), 1, "{status}");
+
+    // Now the opener's agent sends probes again after b1, long before b3: they are what the SYN-ACK waits for.
+    host.configure("enforce", METRICS, "[[port]]\nmatch = \"vp*\"\n[port.proboscis]\nb3_us = 100000\n");
+    host.signal(Signal::SIGHUP);
+    wait_until("a SYN-ACK whose probes came late", || {
+        transfer();
+        agents(&host.status(), "synacks_in_time") > 0
+    });
+    let status = host.status();
+    assert!(agents(&status, "probes_resent") > 0, "{status}");
+    assert_eq!((agents(&status, "sends_failed"), agents(&status, "timers_refused")), (0, 0), "{status}");
+    assert_eq!(status["synacks_held"], 0, "{status}");
+}

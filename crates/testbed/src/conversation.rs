@@ -1,0 +1,74 @@
+//! The beginning of one TCP connection between two hosts with evenkeel, frame by frame.
+
+use evenkeel_agent::datapath::intf;
+
+use crate::frames::{ACK, ECE, LINUX_OPTIONS, SYN, Segment, TIMESTAMPS, assert_sound};
+use crate::place::{A, B, DROP, NEXT, Place, REDIRECT, Tap};
+
+/// Bytes of data in a full segment of it.
+pub const MSS: u32 = 1448;
+
+/// The SYN.
+pub fn syn() -> Segment {
+    Segment { options: LINUX_OPTIONS.to_vec(), ..Segment::new((A, 40000), (B, 80), SYN) }
+}
+
+/// Its answer.
+pub fn synack() -> Segment {
+    let options = LINUX_OPTIONS.to_vec();
+    Segment { options, seq: 5000, ack: 1001, window: 65160, ..Segment::new((B, 80), (A, 40000), SYN | ACK) }
+}
+
+/// A full segment so many bytes after the first.
+pub fn data(offset: u32) -> Segment {
+    Segment {
+        seq: 1001 + offset,
+        ack: 5001,
+        options: TIMESTAMPS.to_vec(),
+        payload: MSS as usize,
+        ..Segment::new((A, 40000), (B, 80), ACK)
+    }
+}
+
+/// The receiver acknowledges so many bytes.
+pub fn ack(bytes: u32, flags: u8) -> Segment {
+    Segment {
+        seq: 5001,
+        ack: 1001 + bytes,
+        window: 8000,
+        options: TIMESTAMPS.to_vec(),
+        ..Segment::new((B, 80), (A, 40000), ACK | flags)
+    }
+}
+
+/// Sends a SYN from `pa` and gives the probes that it made.
+pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
+    let tap = Tap::new(place.pa);
+    let frame = syn.frame();
+    let outcome = place.run_from_vm(place.pa, &frame);
+    assert_eq!(outcome.verdict, REDIRECT);
+    let ecn = if syn.flags & ECE == 0 { 2 } else { syn.ecn };
+    let marked = Segment { ecn, ..syn.clone() }.frame();
+    assert!(outcome.frame == marked, "the SYN has changed, but for ECT(0) where it offers no ECN");
+    assert_eq!(outcome.mark, intf::EK_MARK_PASS);
+    tap.tcp(10)
+}
+
+/// The connection from `pa` to `pb`, whose hosts know of each other then.
+pub fn connect(place: &mut Place) {
+    let probes = probes_of(place, &syn());
+    for probe in &probes {
+        assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP);
+    }
+    place.run_to_vm(place.pb, &syn().frame());
+    let tap = Tap::new(place.pb);
+    let answer = place.run_from_vm(place.pb, &synack().frame());
+    assert_eq!(answer.verdict, REDIRECT, "the SYN-ACK goes behind its report");
+    let report = tap.tcp(1).remove(0);
+    assert_sound(&report);
+    assert_eq!(place.run_to_vm(place.pa, &report).verdict, DROP);
+    assert_eq!(place.run_to_vm(place.pa, &answer.frame).verdict, NEXT);
+    for port in [place.pa, place.pb] {
+        assert_ne!(place.only_flow(port).flags & intf::EK_FLOW_PEER, 0);
+    }
+}

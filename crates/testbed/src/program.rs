@@ -1,0 +1,146 @@
+//! eBPF programs of a few instructions, to stand beside the agent's.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use libbpf_sys::{
+    BPF_F_TEST_XDP_LIVE_FRAMES, BPF_FUNC_skb_ecn_set_ce, BPF_PROG_TYPE_SCHED_CLS, BPF_PROG_TYPE_XDP, bpf_insn, xdp_md,
+};
+
+/// A loaded program.
+#[derive(Debug)]
+pub struct Program(OwnedFd);
+
+fn instruction(code: u8, imm: i32) -> bpf_insn {
+    bpf_insn { code, imm, ..Default::default() }
+}
+
+/// r0 = value; exit
+fn answer(value: i32) -> [bpf_insn; 2] {
+    [instruction(0xb7, value), instruction(0x95, 0)]
+}
+
+impl Program {
+    fn load(kind: u32, name: &CStr, instructions: &[bpf_insn]) -> Self {
+        // SAFETY: name, licence and instructions outlive the call; no options. What comes back is checked and owned once.
+        unsafe {
+            let program = libbpf_sys::bpf_prog_load(
+                kind,
+                name.as_ptr(),
+                c"GPL".as_ptr(),
+                instructions.as_ptr(),
+                instructions.len() as _,
+                std::ptr::null_mut(),
+            );
+            assert!(program >= 0, "{}", io::Error::last_os_error());
+            Self(OwnedFd::from_raw_fd(program))
+        }
+    }
+
+    /// For tcx: every packet passes.
+    pub fn empty() -> Self {
+        Self::load(BPF_PROG_TYPE_SCHED_CLS, c"empty", &answer(-1))
+    }
+
+    /// For tcx: every ECN-capable packet is marked, and passes.
+    pub fn mark_all() -> Self {
+        let [value, exit] = answer(-1);
+        Self::load(
+            BPF_PROG_TYPE_SCHED_CLS,
+            c"mark_all",
+            &[instruction(0x85, BPF_FUNC_skb_ecn_set_ce as i32), value, exit],
+        )
+    }
+
+    /// For tcx: drops a probe, by its train and index, in IPv4 without options or VLAN tags; all else passes.
+    pub fn drop_probe(train: u8, index: u8) -> Self {
+        const FLAGS: i32 = 14 + 20 + 13;
+        const TRAIN: i32 = 14 + 20 + 20 + 7;
+        // r0 = byte of the packet (a packet that is shorter passes: the program ends with 0)
+        let load = |offset| instruction(0x30, offset);
+        // if r0 != value goto the end
+        let unless = |value, skip| {
+            let mut jump = instruction(0x55, value);
+            jump.off = skip;
+            jump
+        };
+        let mut save = instruction(0xbf, 0);
+        save.set_dst_reg(6);
+        save.set_src_reg(1);
+        let [drop, exit] = answer(2);
+        let [pass, end] = answer(-1);
+        let program = [
+            save,
+            load(FLAGS),
+            unless(4, 6),
+            load(TRAIN),
+            unless(train.into(), 4),
+            load(TRAIN + 1),
+            unless(index.into(), 2),
+            drop,
+            exit,
+            pass,
+            end,
+        ];
+        Self::load(BPF_PROG_TYPE_SCHED_CLS, c"drop_probe", &program)
+    }
+
+    /// For XDP: every packet goes on to the stack.
+    pub fn to_stack() -> Self {
+        Self::load(BPF_PROG_TYPE_XDP, c"to_stack", &answer(2))
+    }
+
+    /// Puts it on a device before the programs that are there, at `BPF_TCX_INGRESS` or `BPF_TCX_EGRESS`. Holds as long as the descriptor.
+    pub fn attach(&self, device: u32, place: u32) -> OwnedFd {
+        let options = libbpf_sys::bpf_link_create_opts {
+            sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
+            flags: libbpf_sys::BPF_F_BEFORE,
+            ..Default::default()
+        };
+        // SAFETY: the options are of the size that they say. What comes back is checked and owned once.
+        unsafe {
+            let link = libbpf_sys::bpf_link_create(self.0.as_raw_fd(), device as i32, place, &options);
+            assert!(link >= 0, "{}", io::Error::last_os_error());
+            OwnedFd::from_raw_fd(link)
+        }
+    }
+
+    /// Mean time of one run on a frame.
+    pub fn run(&self, frame: &[u8], repeat: u32) -> Duration {
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            repeat: repeat as i32,
+            ..Default::default()
+        };
+        self.test_run(&mut options)
+    }
+
+    /// Lets real packets come in at this namespace's `lo`, each a copy of the frame, and the stack see to them: the mean time of
+    /// one, all that the stack does included. For a program of XDP.
+    pub fn receive(&self, frame: &[u8], packets: u32) -> Duration {
+        let context = xdp_md { data_end: frame.len() as u32, ..Default::default() };
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            ctx_in: std::ptr::from_ref(&context).cast(),
+            ctx_size_in: size_of::<xdp_md>() as u32,
+            repeat: packets as i32,
+            flags: BPF_F_TEST_XDP_LIVE_FRAMES,
+            batch_size: 64,
+            ..Default::default()
+        };
+        self.test_run(&mut options)
+    }
+
+    fn test_run(&self, options: &mut libbpf_sys::bpf_test_run_opts) -> Duration {
+        // SAFETY: frame and context outlive the call, and lengths are theirs; nothing is written back but numbers.
+        let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), options) };
+        assert_eq!(error, 0, "{}", io::Error::last_os_error());
+        Duration::from_nanos(options.duration.into())
+    }
+}
