@@ -78,6 +78,11 @@ pub enum Workload {
         /// Whether flows of one pair of VMs use an idle connection again rather than open another.
         #[serde(default)]
         persistent: bool,
+        /// Background: so many long-lived flows from every VM of both groups, each to a VM of another host. They are not among the flows that are
+        /// measured.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        #[schemars(range(min = 0, max = 100))]
+        background_flows: u32,
     },
     /// Requests and responses in a closed loop: each VM of `to` asks one of `from` and asks again when it has the response. Only the simulator
     /// runs it.
@@ -153,4 +158,8 @@ pub enum FlowSizesWord {
 
 fn default_flows() -> u32 {
     1
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

@@ -232,6 +232,10 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
             Workload::Poisson { deadline_ms: 1.., .. } => None,
             _ => Some("no flow has a deadline (workload.deadline_ms)"),
         },
+        "background_goodput_mbit" => match scenario.workload {
+            Workload::Poisson { background_flows: 1.., .. } => None,
+            _ => Some("there are no flows in the background (workload.background_flows)"),
+        },
         "ecn_marks" => match scenario.network.queue.discipline {
             Discipline::DropTail | Discipline::Pfabric => Some("this queue marks nothing (network.queue.discipline)"),
             Discipline::Red | Discipline::Codel | Discipline::FqCodel | Discipline::Priority => None,
