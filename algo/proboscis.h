@@ -230,6 +230,23 @@ static inline void proboscis_cut(struct proboscis_sender *s,
 	s->cutting = 1;
 }
 
+/*
+ * A window of data without marks: one segment more, as DCTCP has it. Once alpha
+ * is below k1, by half, and there is no limit any more when the VM fills no
+ * half of it: a limit that ended at once would let all go that the VM's own
+ * window has grown by meanwhile.
+ */
+static inline void proboscis_grow(struct proboscis_sender *s, bool is_calm, u32 mss)
+{
+	u32 more = mss;
+
+	if (is_calm && s->limit_bytes / 2 > more)
+		more = s->limit_bytes / 2;
+	s->limit_bytes += more;
+	if ((is_calm && s->limit_bytes / 2 > s->peak_bytes) || s->limit_bytes > 1u << 30)
+		s->limit_bytes = 0;
+}
+
 /* A window of data has been acknowledged. */
 static inline void proboscis_window_end(struct proboscis_sender *s,
 					const struct proboscis_settings *set, u32 mss)
@@ -237,10 +254,10 @@ static inline void proboscis_window_end(struct proboscis_sender *s,
 	bool marked = s->dctcp.marked != 0;
 
 	dctcp_window_end(&s->dctcp);
-	if ((u64)s->dctcp.alpha * 1000 < (u64)set->k1_permille * DCTCP_ONE)
-		s->limit_bytes = 0;
-	else if (!marked && s->limit_bytes)
-		s->limit_bytes += s->limit_bytes < (1u << 30) ? mss : 0;
+	if (!marked && s->limit_bytes)
+		proboscis_grow(s,
+			       (u64)s->dctcp.alpha * 1000 < (u64)set->k1_permille * DCTCP_ONE,
+			       mss);
 	s->window_end = s->snd_nxt;
 	s->peak_bytes = s->snd_nxt - s->snd_una;
 }

@@ -1,5 +1,6 @@
 //! ProBoSCIS, the window arbiter and the tag's hash, by what must hold of them.
 
+use evenkeel_algo::dctcp;
 use evenkeel_algo::proboscis::{Budget, Echo, Peer, Sender, SenderSettings, Train, Verdict, WindowSettings};
 use evenkeel_algo::siphash::{self, Key};
 use evenkeel_algo::window::{self, By};
@@ -87,6 +88,34 @@ fn dctcp_lets_go_when_marks_end() {
     let grown = window(&mut sender, false).expect("a limit");
     assert_eq!(grown, first + 1448);
     assert!((0..60).any(|_| window(&mut sender, false).is_none()), "alpha falls below k1");
+}
+
+#[test]
+fn dctcp_lets_go_by_and_by() {
+    let settings = SenderSettings { k1_permille: 100 };
+    let mut sender = Sender::new(0);
+    let (mut seq, mut limit) = (0u32, 14480);
+    // The VM fills whatever it is allowed.
+    let mut fill = |sender: &mut Sender, bytes: u32, echo| {
+        seq = seq.wrapping_add(bytes);
+        sender.sent(seq);
+        sender.acked(&settings, seq, echo, 1448)
+    };
+    limit = fill(&mut sender, limit, true).expect("a limit");
+    while u64::from(sender.alpha()) * 1000 >= 100 * u64::from(dctcp::ONE) {
+        let next = fill(&mut sender, limit, false).expect("a limit as long as alpha is k1 or more");
+        assert!(
+            next == limit + 1448 || u64::from(sender.alpha()) * 1000 < 100 * u64::from(dctcp::ONE),
+            "{limit} {next}"
+        );
+        limit = next;
+    }
+    for _ in 0..5 {
+        let next = fill(&mut sender, limit, false).expect("a limit as long as the VM fills it");
+        assert_eq!(next, limit + limit / 2);
+        limit = next;
+    }
+    assert_eq!(fill(&mut sender, limit / 4, false), None, "it holds nobody back");
 }
 
 proptest! {
