@@ -39,7 +39,7 @@ macro_rules! metrics {
 
 metrics! {
     "goodput_mbit", "goodput", "Mbit/s", Higher, 1, "Payload bytes that the receiving application read, over the measured time, all flows together.";
-    "background_mbit", "background goodput", "Mbit/s", Higher, 1, "Payload bytes that the receivers of background flows read (iperf3's own figure), over the measured time.";
+    "background_goodput_mbit", "background goodput", "Mbit/s", Higher, 1, "Payload bytes of the flows in the background that arrived (in the lab: iperf3's own figure), over the measured time.";
     "time_s", "time", "s", Lower, 1, "Measured time.";
     "block_p50_ms", "block p50", "ms", Lower, 1, "Median time from a strobe request to its last byte.";
     "block_p99_ms", "block p99", "ms", Lower, 1, "99th percentile of the time from a strobe request to its last byte.";

@@ -27,6 +27,21 @@ fn top() -> PathBuf {
 }
 
 fn main() {
+    // Parts by name, all without: `cargo bench --bench speed -- leaf-spine`.
+    let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let is_asked = |part: &str| asked.is_empty() || asked.iter().any(|arg| arg == part);
+    if is_asked("peer") {
+        beside_ns3();
+    }
+    if is_asked("leaf-spine") {
+        leaf_spines();
+    }
+    if is_asked("memory") {
+        memory();
+    }
+}
+
+fn beside_ns3() {
     println!("{:<58} {:>14}", "Twenty DCTCP senders, one port of 10 Gbit/s, 100 ms", "packets/s");
     let here = fastest(twenty_senders);
     println!("{:<58} {:>14.0}", "  evenkeel, data packets per second", here);
@@ -38,7 +53,9 @@ fn main() {
         }
         None => println!("  NS3_PEER is not set: not compared with ns-3"),
     }
+}
 
+fn leaf_spines() {
     println!("\n{:<58} {:>14} {:>14}", "Leaf-spine, websearch at 50% load, DCTCP", "events/s", "events/hop");
     let mut rates = Vec::new();
     for (hosts, leaves, spines, per_leaf) in [(144, 9, 4, 16), (1024, 32, 16, 32)] {
@@ -48,7 +65,9 @@ fn main() {
         rates.push(best);
     }
     println!("  {:<56} {:>14.2}", "1,024 hosts / 144 hosts", rates[1] / rates[0]);
+}
 
+fn memory() {
     println!("\n{:<58} {:>14}", "Memory", "bytes");
     println!("  {:<56} {:>14}", "a packet in flight, in the slab", size_of::<Packet>());
     println!("  {:<56} {:>14}", "one end of a connection, without what it points to", size_of::<Connection>());

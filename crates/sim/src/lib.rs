@@ -6,6 +6,7 @@
 pub mod event;
 pub mod guest;
 pub mod host;
+mod memory;
 pub mod net;
 pub mod packet;
 pub mod record;

@@ -1,5 +1,6 @@
 //! Packets in flight, in a slab.
 
+use crate::memory::{self, prefetch};
 use crate::time::Instant;
 
 /// Bytes on the wire around an IP packet: Ethernet header and checksum, preamble and gap.
@@ -59,16 +60,19 @@ impl Flags {
     pub const SACK_PERMITTED: Self = Self(32);
 
     /// Whether all of these are set.
+    #[inline]
     pub const fn has(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
     /// These without others.
+    #[inline]
     pub const fn without(self, flags: Self) -> Self {
         Self(self.0 & !flags.0)
     }
 
     /// These and others.
+    #[inline]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
     }
@@ -111,6 +115,7 @@ pub struct Segment {
 
 impl Segment {
     /// Bytes of sequence space: the payload, and one for a SYN.
+    #[inline]
     pub const fn seq_len(&self) -> u32 {
         self.payload_bytes + self.flags.has(Flags::SYN) as u32
     }
@@ -125,6 +130,8 @@ pub enum Payload {
     Probe {
         /// The end that the SYN opens.
         to: ConnId,
+        /// The VM that sent the SYN.
+        from: GuestId,
         /// Number of the train.
         train: u8,
         /// Its place in the train.
@@ -136,6 +143,8 @@ pub enum Payload {
     Report {
         /// The end that sent the SYN.
         to: ConnId,
+        /// The VM that answers it.
+        from: GuestId,
         /// How many came.
         seen: u8,
         /// How many of these were marked.
@@ -154,6 +163,7 @@ pub enum Payload {
 
 impl Payload {
     /// The end of a connection that it is for.
+    #[inline]
     pub const fn end(&self) -> Option<ConnId> {
         match *self {
             Self::Tcp(to, _) | Self::Probe { to, .. } | Self::Report { to, .. } => Some(to),
@@ -194,19 +204,27 @@ pub struct Packets {
 
 impl Packets {
     /// Takes a packet in.
+    #[inline]
     pub fn insert(&mut self, packet: Packet) -> PacketId {
         if let Some(index) = self.free.pop() {
             self.slots[index as usize] = packet;
             return PacketId(index);
         }
-        self.slots.push(packet);
+        memory::push(&mut self.slots, packet);
         PacketId((self.slots.len() - 1) as u32)
     }
 
     /// Gives a packet's slot to later ones.
+    #[inline]
     pub fn remove(&mut self, id: PacketId) -> Packet {
         self.free.push(id.0);
         self.slots[id.0 as usize]
+    }
+
+    /// Has a packet in a cache.
+    #[inline]
+    pub fn prefetch(&self, id: PacketId) {
+        prefetch(self.slots.as_ptr().wrapping_add(id.0 as usize));
     }
 
     /// How many are in flight.
@@ -227,12 +245,14 @@ impl Packets {
 
 impl std::ops::Index<PacketId> for Packets {
     type Output = Packet;
+    #[inline]
     fn index(&self, id: PacketId) -> &Packet {
         &self.slots[id.0 as usize]
     }
 }
 
 impl std::ops::IndexMut<PacketId> for Packets {
+    #[inline]
     fn index_mut(&mut self, id: PacketId) -> &mut Packet {
         &mut self.slots[id.0 as usize]
     }

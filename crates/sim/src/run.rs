@@ -3,6 +3,7 @@
 mod observed;
 pub mod setup;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_scenario::RunRecord;
@@ -15,7 +16,7 @@ use crate::guest::GuestSpec;
 use crate::guest::pvtcp::PvtcpSpec;
 use crate::guest::vcpu::VirtualCpu;
 use crate::host::PortSpec;
-use crate::host::proboscis::Proboscis;
+use crate::host::proboscis::{Peers, Proboscis};
 use crate::net::Place as PortPlace;
 use crate::packet::{GuestId, HostId};
 use crate::record::{self, GuestCounters, Measured, Plan, PvtcpCounters, Shared, VmMeasured};
@@ -133,6 +134,7 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
     let recorder = Shared::new(plan);
     let application = Observed { workload, recorder: recorder.clone() };
     let mut world = World::new(&setup::topology(scenario), &guests, seed, application, recorder);
+    let mut peers: BTreeMap<HostId, Peers> = BTreeMap::new();
     for place in places {
         if let Some(nic) = scenario.vms.get(&place.group).and_then(|group| setup::nic(scenario, group)) {
             let port = world.core.net.nic_of(place.host);
@@ -141,7 +143,7 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
         let spec = scenario.vms.get(&place.group).and_then(|g| setup::proboscis(g, scenario.network.mtu_bytes));
         let port = world.core.guest_mut(place.guest).and_then(|guest| guest.port.as_mut());
         if let (Some(spec), Some(port)) = (spec, port) {
-            port.shims.add(Box::new(Proboscis::new(spec)));
+            port.shims.add(Box::new(Proboscis::new(spec, place.guest, peers.entry(place.host).or_default().clone())));
         }
     }
     Some(world)
@@ -305,11 +307,15 @@ fn finish(
         })
         .collect();
     let long_lived = matches!(scenario.workload, Spec::Bulk { .. } | Spec::Strobe { .. });
+    let since = |flow: &FlowId, bytes: u64| {
+        bytes - before.delivered.binary_search_by_key(flow, |d| d.0).map_or(0, |place| before.delivered[place].2)
+    };
     let transfers = after.delivered.iter().filter(|_| long_lived).map(|(flow, ends, bytes)| {
-        let earlier = before.delivered.binary_search_by_key(flow, |d| d.0).map_or(0, |place| before.delivered[place].2);
         let (from, to) = if side == Side::Opener { (ends[0], ends[1]) } else { (ends[1], ends[0]) };
-        (from, to, bytes - earlier)
+        (from, to, since(flow, *bytes))
     });
+    let background = after.delivered.iter().filter(|(flow, ..)| world.application.workload.is_background(*flow));
+    let background_bytes = background.map(|(flow, _, bytes)| since(flow, *bytes)).sum();
     let measured = Measured {
         mark,
         duration: now.since(mark),
@@ -317,6 +323,7 @@ fn finish(
         dropped: after.dropped - before.dropped,
         marked: after.marked - before.marked,
         transfers: transfers.collect(),
+        background_bytes,
         recording: world.application.workload.collect(now),
         recorder,
         off: off_the_core(scenario, places, seed, now),

@@ -23,21 +23,25 @@ impl Instant {
     pub const NEVER: Self = Self(u64::MAX);
 
     /// So many picoseconds after the start.
+    #[inline]
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
     }
 
     /// Picoseconds since the start.
+    #[inline]
     pub const fn ps(self) -> u64 {
         self.0
     }
 
     /// Whole microseconds since the start, rounded down: the clock of guests and of the logic in `algo/`.
+    #[inline]
     pub const fn us(self) -> u64 {
         self.0 / PS_PER_US
     }
 
     /// Time since an earlier instant; nothing if it is later.
+    #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
@@ -48,6 +52,7 @@ impl Duration {
     pub const ZERO: Self = Self(0);
 
     /// So many picoseconds.
+    #[inline]
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
     }
@@ -73,11 +78,13 @@ impl Duration {
     }
 
     /// Picoseconds.
+    #[inline]
     pub const fn ps(self) -> u64 {
         self.0
     }
 
     /// Whole microseconds, rounded down.
+    #[inline]
     pub const fn us(self) -> u64 {
         self.0 / PS_PER_US
     }
@@ -95,12 +102,14 @@ impl Duration {
 
 impl Add<Duration> for Instant {
     type Output = Self;
+    #[inline]
     fn add(self, span: Duration) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 }
 
 impl AddAssign<Duration> for Instant {
+    #[inline]
     fn add_assign(&mut self, span: Duration) {
         *self = *self + span;
     }
@@ -108,12 +117,14 @@ impl AddAssign<Duration> for Instant {
 
 impl Add for Duration {
     type Output = Self;
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Duration {
+    #[inline]
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
@@ -121,6 +132,7 @@ impl AddAssign for Duration {
 
 impl Sub for Duration {
     type Output = Self;
+    #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -128,6 +140,7 @@ impl Sub for Duration {
 
 impl Mul<u64> for Duration {
     type Output = Self;
+    #[inline]
     fn mul(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))
     }

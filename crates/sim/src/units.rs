@@ -23,6 +23,7 @@ impl Rate {
     }
 
     /// How long these bytes take on a link of this rate, rounded down to a picosecond. Up to 2 MB at once.
+    #[inline]
     pub const fn time_for(self, bytes: u32) -> Duration {
         Duration::from_ps(bytes as u64 * 8_000_000_000_000 / self.0)
     }

@@ -22,6 +22,12 @@ use conns::Conns;
 
 pub use recorder::{NoRecorder, Point, Recorder, Way};
 
+/// Events between asking for memory and its use, each step needing what the one before it asked for.
+const PORT_AHEAD: usize = 7;
+const LANDING_AHEAD: usize = 5;
+const BEYOND_AHEAD: usize = 3;
+const END_AHEAD: usize = 1;
+
 /// What the guests' applications do.
 pub trait Application {
     /// Starts all processes.
@@ -158,6 +164,7 @@ impl<A: Application, R: Recorder> World<A, R> {
             if event == Event::Sample {
                 return Paused::Sample;
             }
+            self.look_ahead();
             self.dispatch(event);
             if !self.core.ready.is_empty() {
                 self.run_ready();
@@ -171,6 +178,27 @@ impl<A: Application, R: Recorder> World<A, R> {
         let result = act(&mut self.application, &mut self.core);
         self.run_ready();
         result
+    }
+
+    /// Has memory ready for the events to come. Most of a run's time would go into waiting for it: what an event needs was last touched
+    /// when its flow's packet before it came by.
+    #[inline]
+    fn look_ahead(&self) {
+        let Core { events, net, packets, conns, .. } = &self.core;
+        if let Some(Event::Arrival(port)) = events.soon(PORT_AHEAD) {
+            net.prefetch_port(port);
+        }
+        if let Some(Event::Arrival(port)) = events.soon(LANDING_AHEAD) {
+            net.prefetch_landing(port);
+        }
+        if let Some(Event::Arrival(port)) = events.soon(BEYOND_AHEAD) {
+            net.prefetch_beyond(port, packets);
+        }
+        if let Some(Event::Arrival(port)) = events.soon(END_AHEAD) {
+            if let Some(end) = net.next_at_host(port).and_then(|packet| packets[packet].payload.end()) {
+                conns.prefetch(end);
+            }
+        }
     }
 
     fn dispatch(&mut self, event: Event) {

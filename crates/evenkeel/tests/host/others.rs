@@ -105,6 +105,7 @@ fn boot(image: &GuestImage, tap: &str, number: u8, directory: &Path, interrupt: 
         group: "guest".into(),
         image: image.clone(),
         vcpus: 1,
+        vcpu_threads: 1,
         memory_mib: 512,
         tap: tap.into(),
         address: Ipv4Addr::new(10, 9, 0, number),

@@ -132,7 +132,7 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
     let open_loop = matches!(cell.scenario.workload, Workload::Poisson { .. });
     let iperf3_mbit = measured.iperf3.map(|bits| bits / 1e6);
     if open_loop {
-        set("background_mbit", iperf3_mbit);
+        set("background_goodput_mbit", iperf3_mbit);
         of_requests(&cell.scenario.workload, &measured, &mut set);
     } else {
         set("goodput_mbit", iperf3_mbit.or_else(|| transfers.then(|| receivers.iter().map(mbit).sum())));

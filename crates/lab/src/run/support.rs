@@ -125,6 +125,9 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::Poisson { persistent: true, .. } => {
             Some(("workload.persistent", "the lab's requests have a connection each (the simulator's can share)"))
         }
+        Workload::Poisson { background_mesh_flows: 1.., .. } => {
+            Some(("workload.background_mesh_flows", "only the simulator has them; the lab's are `background_flows`"))
+        }
         Workload::Poisson { .. } if scenario.network.rate_mbit == 0 => {
             Some(("network.rate_mbit", "a load is a share of the ports' rate; set it above 0"))
         }
@@ -213,6 +216,7 @@ mod tests {
             |line: &str| refused("\"bulk\"", &format!("\"poisson\"\nload = 0.5\nsizes = \"websearch\"\n{line}"));
         assert_eq!(poisson("burst_flows = 8\nbackground_flows = 1\ndeadline_ms = 200"), "");
         assert_eq!(poisson("flows = 100"), "workload.flows");
+        assert_eq!(poisson("background_mesh_flows = 1"), "workload.background_mesh_flows");
         assert_eq!(poisson("persistent = true"), "workload.persistent");
         assert_eq!(
             refused("\"bulk\"", "\"request-response\"\nrequest_bytes = 8\nresponse_bytes = 1000"),

@@ -83,10 +83,14 @@ pub enum Workload {
         #[serde(default = "default_flows")]
         #[schemars(range(min = 1, max = 1000))]
         burst_flows: u32,
-        /// Long-lived flows (iperf3) from every sender to every receiver meanwhile. Only the lab has them.
+        /// Long-lived flows (iperf3) from every sender to every receiver meanwhile, not among the flows that are measured. Only the lab has them.
         #[serde(default)]
         #[schemars(range(min = 0, max = 16))]
         background_flows: u32,
+        /// Long-lived flows from every VM of both groups meanwhile, each to a VM of another host, not among the flows that are measured. Only the simulator has them.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        #[schemars(range(min = 0, max = 100))]
+        background_mesh_flows: u32,
     },
     /// Requests and responses in a closed loop: each VM of `to` asks one of `from` and asks again when it has the response. Only the simulator
     /// runs it.
@@ -162,4 +166,8 @@ pub enum FlowSizesWord {
 
 fn default_flows() -> u32 {
     1
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

@@ -173,7 +173,9 @@ fn why_idle_in_queue(parameter: &str, discipline: Discipline) -> Option<&'static
 fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scenario) -> Option<&'static str> {
     let (from, to) = scenario.workload.roles();
     let (sends, receives) = (name == from, name == to);
-    let (sends_only, receives_only) = (sends && !receives, receives && !sends);
+    // Flows in the background go from both groups to both.
+    let mesh = matches!(scenario.workload, Workload::Poisson { background_mesh_flows: 1.., .. });
+    let (sends_only, receives_only) = (sends && !receives && !mesh, receives && !sends && !mesh);
     let sack_off = group.tcp.sack == Some(false);
     // The receiver of a strobe sends 8 bytes per request, so that what acts on ACKs or on windows of data acts on next to nothing there,
     // but not on nothing: only the one-way workloads are clear.
@@ -232,9 +234,9 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
             Workload::Poisson { deadline_ms: 1.., .. } => None,
             _ => Some("no flow has a deadline (workload.deadline_ms)"),
         },
-        "background_mbit" => match scenario.workload {
-            Workload::Poisson { background_flows: 1.., .. } => None,
-            _ => Some("there are no background flows (workload.background_flows)"),
+        "background_goodput_mbit" => match scenario.workload {
+            Workload::Poisson { background_flows: 1.., .. } | Workload::Poisson { background_mesh_flows: 1.., .. } => None,
+            _ => Some("there are no flows in the background (workload.background_flows, workload.background_mesh_flows)"),
         },
         "ecn_marks" => match scenario.network.queue.discipline {
             Discipline::DropTail | Discipline::Pfabric => Some("this queue marks nothing (network.queue.discipline)"),

@@ -52,6 +52,10 @@ pub trait Order: Default {
     fn pop_before(&mut self, end: Instant) -> Option<(Instant, Event)>;
     /// When the next event is.
     fn next_at(&self) -> Option<Instant>;
+    /// A guess at the event after so many others, to have memory ready for it. `None` where it is not known without a search.
+    fn soon(&self, _after: usize) -> Option<Event> {
+        None
+    }
 }
 
 /// Future events, in the order of their time; those of one instant in the order in which they were put in.
@@ -95,6 +99,12 @@ impl<Q: Order> Agenda<Q> {
     /// When the next event is. May have to search.
     pub fn next_at(&self) -> Option<Instant> {
         self.order.next_at()
+    }
+
+    /// The event that comes after so many others, if that is known without a search and no other is put in before it.
+    #[inline]
+    pub fn soon(&self, after: usize) -> Option<Event> {
+        self.order.soon(after)
     }
 
     /// How many events were taken out.

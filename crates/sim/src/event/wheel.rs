@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 
 use super::{Entry, Event, Order};
+use crate::memory::prefetch;
 use crate::time::Instant;
 
 /// Bits of a digit.
@@ -15,8 +16,8 @@ const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
 /// No node.
 const NIL: u32 = u32::MAX;
-/// The bits of a time below its tick, if nothing else is asked for: ticks of 8 ns.
-const TICK_BITS: u32 = 13;
+/// The bits of a time below its tick, if nothing else is asked for: ticks of 33 ns.
+const TICK_BITS: u32 = 15;
 
 /// A timing wheel with ticks of 2^`GRAIN` ps.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Wheel<const GRAIN: u32 = { TICK_BITS }> {
     nodes: Vec<Node>,
     /// The first free node.
     free: u32,
+    /// Of the next tick's nodes, the one that a cache has by now; each lies wherever there was room, so they are fetched one with each event.
+    ahead: Slot,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +57,21 @@ struct Slot {
     last: u32,
 }
 
+const NOTHING: Slot = Slot { first: NIL, last: NIL };
+
 impl<const GRAIN: u32> Default for Wheel<GRAIN> {
     fn default() -> Self {
-        let level = Level { occupied: 0, slots: [Slot { first: NIL, last: NIL }; SLOTS] };
+        let level = Level { occupied: 0, slots: [NOTHING; SLOTS] };
         let levels = (u64::BITS - GRAIN).div_ceil(DIGIT) as usize;
-        Self { current: Vec::new(), tick: 0, levels: vec![level; levels], occupied: 0, nodes: Vec::new(), free: NIL }
+        Self {
+            current: Vec::new(),
+            tick: 0,
+            levels: vec![level; levels],
+            occupied: 0,
+            nodes: Vec::new(),
+            free: NIL,
+            ahead: NOTHING,
+        }
     }
 }
 
@@ -108,10 +121,25 @@ impl<const GRAIN: u32> Wheel<GRAIN> {
             let Slot { first, last } = wheel.slots[digit];
             self.spread(first, last);
         }
+        let low = &self.levels[0];
+        self.ahead = if low.occupied == 0 { NOTHING } else { low.slots[low.occupied.trailing_zeros() as usize] };
         if self.current.len() > 1 {
             // What comes out first is kept last, so of one instant's events the one put in first goes last.
             self.current.reverse();
             self.current.sort_by_key(|entry| Reverse(entry.at));
+        }
+    }
+
+    /// Has a cache take in one more of the next tick's nodes.
+    #[inline]
+    fn fetch_ahead(&mut self) {
+        let Slot { first, last } = self.ahead;
+        if first == last {
+            return;
+        }
+        if let Some(node) = self.nodes.get(first as usize) {
+            self.ahead.first = node.next;
+            prefetch(self.nodes.as_ptr().wrapping_add(node.next as usize));
         }
     }
 
@@ -166,7 +194,14 @@ impl<const GRAIN: u32> Order for Wheel<GRAIN> {
             return None;
         }
         self.current.pop();
+        self.fetch_ahead();
         Some((at, event))
+    }
+
+    #[inline]
+    fn soon(&self, after: usize) -> Option<Event> {
+        let place = self.current.len().wrapping_sub(after + 1);
+        self.current.get(place).map(|entry| entry.event)
     }
 
     fn next_at(&self) -> Option<Instant> {

@@ -27,6 +27,7 @@ impl Clock {
     }
 
     /// The first tick that is not before an instant: when a timer runs that is due then.
+    #[inline]
     pub fn at_or_after(&self, at: Instant) -> Instant {
         if self.period_ps == 0 || at == Instant::NEVER {
             return at;

@@ -161,6 +161,7 @@ impl Guest {
     }
 
     /// Whether it reads what has come before anything else can come.
+    #[inline]
     pub(crate) fn reads_at_once(&self) -> bool {
         self.packet_cost == Duration::ZERO && self.read_cost == Duration::ZERO
     }

@@ -62,11 +62,13 @@ impl VirtualCpu {
     }
 
     /// Whether it has its core.
+    #[inline]
     pub const fn is_on(&self) -> bool {
         self.on
     }
 
     /// Whether it has its core and is not busy with a packet.
+    #[inline]
     pub fn is_free(&self, now: Instant) -> bool {
         self.on && now >= self.busy_until
     }
@@ -92,6 +94,7 @@ impl VirtualCpu {
     }
 
     /// It works on a packet.
+    #[inline]
     pub fn work(&mut self, now: Instant, cost: Duration) {
         if cost > Duration::ZERO {
             self.busy_until = self.busy_until.max(now) + cost;

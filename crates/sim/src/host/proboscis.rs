@@ -3,6 +3,8 @@
 //!
 //! Two things of a real host are missing. Probes bear no tag, because nobody forges them here. And a VM has no budget of probes.
 
+mod peers;
+
 use std::collections::HashMap;
 
 use evenkeel_algo::proboscis::{
@@ -13,11 +15,15 @@ use evenkeel_algo::{seq, window};
 use evenkeel_scenario::format::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
-use crate::packet::{ConnId, Ecn, FRAME_OVERHEAD_BYTES, Flags, Packet, Payload, Segment};
+use crate::packet::{ConnId, Ecn, FRAME_OVERHEAD_BYTES, Flags, GuestId, Packet, Payload, Segment};
 use crate::time::{Duration, Instant};
+
+pub use peers::Peers;
 
 /// IPv4, and TCP with the probe's option.
 const PROBE_BYTES: u32 = 20 + TCP_BYTES;
+/// How often the agent looks at a held SYN-ACK's probes (crates/agent/src/host/resend.rs).
+const HELD_POLL: Duration = Duration::from_us(250);
 
 /// How ProBoSCIS is set up on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +49,14 @@ pub struct Spec {
 struct Flow {
     /// Tells the user of a connection's slot from the one before.
     generation: u32,
+    /// The VM at the other end, where this one opens the connection.
+    remote: Option<GuestId>,
+    /// Trains of probes that went before its SYN.
+    trains: u8,
+    /// The latest SYN had probes before it.
+    is_probed: bool,
+    /// Its SYN is answered.
+    is_answered: bool,
     /// A SYN without an answer, to be sent again.
     waiting: Option<Waiting>,
     /// Probes of the other end's SYN.
@@ -50,7 +64,8 @@ struct Flow {
     /// When that SYN came.
     syn_at: Instant,
     /// A SYN-ACK that waits for late probes.
-    held: Option<(Instant, Packet)>,
+    held: Option<Held>,
+    was_held: bool,
     /// The other host has ProBoSCIS.
     has_peer: bool,
     /// The VM offered ECN, and both agreed on it.
@@ -68,13 +83,21 @@ struct Flow {
 struct Waiting {
     syn: Packet,
     pending: Pending,
-    trains: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    synack: Packet,
+    look_at: Instant,
+    until: Instant,
 }
 
 /// ProBoSCIS on a VM's port.
 #[derive(Debug)]
 pub struct Proboscis {
     spec: Spec,
+    guest: GuestId,
+    peers: Peers,
     flows: HashMap<u32, Flow>,
     /// Flows that wait for something, in the order in which they began to.
     timed: Vec<ConnId>,
@@ -89,10 +112,12 @@ pub struct Proboscis {
 }
 
 impl Proboscis {
-    /// On a port that has seen nothing.
-    pub fn new(spec: Spec) -> Self {
+    /// On the port of a VM that has seen nothing; what is known of other hosts is its host's.
+    pub fn new(spec: Spec, guest: GuestId, peers: Peers) -> Self {
         Self {
             spec,
+            guest,
+            peers,
             flows: HashMap::new(),
             timed: Vec::new(),
             probes_sent: 0,
@@ -114,10 +139,15 @@ impl Proboscis {
     fn flow(&mut self, now: Instant, end: ConnId) -> &mut Flow {
         let fresh = || Flow {
             generation: end.generation,
+            remote: None,
+            trains: 0,
+            is_probed: false,
+            is_answered: false,
             waiting: None,
             train: Train::default(),
             syn_at: now,
             held: None,
+            was_held: false,
             has_peer: false,
             offered_ecn: false,
             native_ecn: false,
@@ -136,20 +166,29 @@ impl Proboscis {
 
     fn syn_from_vm(&mut self, now: Instant, end: ConnId, packet: &Packet, segment: &Segment, effects: &mut Effects) {
         let timers = self.spec.timers;
+        let (remote, from) = (packet.guest, self.guest);
         let probes = timers.probes.min(u32::from(u8::MAX)) as u8;
+        let is_probed = probes > 0 && self.peers.probe(remote);
+        let sends_again = self.enforces() && self.peers.is_known(remote);
         let flow = self.flow(now, end);
         flow.offered_ecn = segment.flags.has(Flags::ECE.with(Flags::CWR));
-        if probes == 0 {
+        flow.remote = Some(remote);
+        flow.is_probed = is_probed;
+        flow.waiting = None;
+        if !is_probed {
             return;
         }
-        let trains = flow.waiting.as_ref().map_or(0, |waiting| waiting.trains);
+        let train = flow.trains;
+        flow.trains = train.saturating_add(1);
         let pending = Pending::new(now.us());
         let due = Instant::START + Duration::from_us(pending.due_us(&timers));
-        flow.waiting = Some(Waiting { syn: *packet, pending, trains: trains.saturating_add(1) });
+        if sends_again {
+            flow.waiting = Some(Waiting { syn: *packet, pending });
+            self.time(end, due, effects);
+        }
         self.probes_sent += u64::from(probes);
         if self.enforces() {
-            effects.to_network.extend((0..probes).map(|index| probe(packet, trains, index, probes)));
-            self.time(end, due, effects);
+            effects.to_network.extend((0..probes).map(|index| probe(packet, from, train, index, probes)));
         }
     }
 
@@ -162,7 +201,7 @@ impl Proboscis {
 
     /// What is due of an unanswered SYN; when to look again.
     fn expire(&mut self, now: Instant, end: ConnId, effects: &mut Effects) -> Option<Instant> {
-        let timers = self.spec.timers;
+        let (timers, from) = (self.spec.timers, self.guest);
         let flow = self.flows.get_mut(&end.index).filter(|flow| flow.generation == end.generation)?;
         let waiting = flow.waiting.as_mut()?;
         let due = |pending: &Pending| Some(Instant::START + Duration::from_us(pending.due_us(&timers)));
@@ -179,8 +218,9 @@ impl Proboscis {
             }
         };
         let probes = probes.min(u32::from(u8::MAX)) as u8;
-        effects.to_network.extend((0..probes).map(|index| probe(&waiting.syn, waiting.trains, index, probes)));
-        waiting.trains = waiting.trains.saturating_add(1);
+        let train = flow.trains;
+        effects.to_network.extend((0..probes).map(|index| probe(&waiting.syn, from, train, index, probes)));
+        flow.trains = train.saturating_add(u8::from(probes > 0));
         let next = due(&waiting.pending);
         if syn {
             effects.to_network.push(waiting.syn);
@@ -191,7 +231,7 @@ impl Proboscis {
     }
 
     fn synack_from_vm(&mut self, now: Instant, end: ConnId, packet: &mut Packet, effects: &mut Effects) -> Verdict {
-        let (enforces, window) = (self.enforces(), self.spec.window);
+        let (enforces, window, from) = (self.enforces(), self.spec.window, self.guest);
         let flow = self.flow(now, end);
         let Payload::Tcp(peer, segment) = &packet.payload else { return Verdict::Pass };
         flow.native_ecn = flow.offered_ecn && segment.flags.has(Flags::ECE);
@@ -200,21 +240,41 @@ impl Proboscis {
             return Verdict::Pass;
         }
         let peer = *peer;
-        let wait = Duration::from_us(u64::from(window.b3_us));
-        if enforces && flow.held.is_none() && flow.train.synack_waits(&window, now.since(flow.syn_at).us()) {
-            let until = flow.syn_at + wait;
-            flow.held = Some((until, *packet));
-            self.time(end, until, effects);
+        if enforces && !flow.was_held && flow.train.synack_waits(&window, now.since(flow.syn_at).us()) {
+            let until = now + Duration::from_us(u64::from(window.b3_us));
+            let look_at = (now + HELD_POLL).min(until);
+            flow.was_held = true;
+            flow.held = Some(Held { synack: *packet, look_at, until });
+            self.time(end, look_at, effects);
             return Verdict::Drop;
         }
-        flow.held = None;
         let (seen, marked) = (flow.train.seen(), flow.train.marked());
         if enforces {
-            let report = Payload::Report { to: peer, seen, marked };
+            let report = Payload::Report { to: peer, from, seen, marked };
             effects.to_network.push(own(packet, Ecn::NotEct, report));
         }
         self.first_window(end, packet);
         Verdict::Pass
+    }
+
+    /// Lets a held SYN-ACK go if its probes are in, or are waited for no longer; when to look again.
+    fn look_at_held(&mut self, now: Instant, end: ConnId, effects: &mut Effects) -> Option<Instant> {
+        let window = self.spec.window;
+        let flow = self.flows.get_mut(&end.index).filter(|flow| flow.generation == end.generation)?;
+        let held = flow.held.as_mut()?;
+        if held.look_at > now {
+            return Some(held.look_at);
+        }
+        if held.until > now && flow.train.synack_waits(&window, 0) {
+            held.look_at = (now + HELD_POLL).min(held.until);
+            return Some(held.look_at);
+        }
+        let mut synack = flow.held.take()?.synack;
+        if self.synack_from_vm(now, end, &mut synack, effects) == Verdict::Pass {
+            self.handshake_from_vm(end, &mut synack, true);
+            effects.to_network.push(synack);
+        }
+        None
     }
 
     /// Limits the window of a SYN-ACK by what came of the probes.
@@ -238,9 +298,8 @@ impl Proboscis {
     fn handshake_from_vm(&mut self, end: ConnId, packet: &mut Packet, synack: bool) {
         let (enforces, spec) = (self.enforces(), self.spec);
         let Some(flow) = self.flows.get(&end.index) else { return };
-        let ours = if synack { flow.has_peer && !flow.native_ecn } else { !flow.offered_ecn };
-        let probed = synack || spec.timers.probes > 0;
-        if enforces && spec.ecn_for_guests && ours && probed && packet.ecn == Ecn::NotEct {
+        let ours = if synack { flow.has_peer && !flow.native_ecn } else { !flow.offered_ecn && flow.is_probed };
+        if enforces && spec.ecn_for_guests && ours && packet.ecn == Ecn::NotEct {
             packet.ecn = Ecn::Ect0;
         }
     }
@@ -324,14 +383,19 @@ impl Proboscis {
 
     fn handshake_to_vm(&mut self, now: Instant, end: ConnId, segment: &Segment) {
         let flow = self.flow(now, end);
-        if segment.flags.has(Flags::ACK) {
-            flow.waiting = None;
-            flow.native_ecn = flow.offered_ecn && segment.flags.has(Flags::ECE);
-        } else {
+        flow.scale = segment.window_scale;
+        if !segment.flags.has(Flags::ACK) {
             flow.syn_at = now;
             flow.offered_ecn = segment.flags.has(Flags::ECE.with(Flags::CWR));
+            return;
         }
-        flow.scale = segment.window_scale;
+        flow.is_answered = true;
+        flow.waiting = None;
+        flow.native_ecn = flow.offered_ecn && segment.flags.has(Flags::ECE);
+        let is_silent = flow.trains > 0 && !flow.has_peer;
+        if let Some(remote) = flow.remote.filter(|_| is_silent) {
+            self.peers.silent(remote);
+        }
     }
 }
 
@@ -340,9 +404,9 @@ fn own(of: &Packet, ecn: Ecn, payload: Payload) -> Packet {
     Packet { wire_bytes: FRAME_OVERHEAD_BYTES + PROBE_BYTES, ecn, remaining_bytes: 0, payload, ..*of }
 }
 
-fn probe(syn: &Packet, train: u8, index: u8, total: u8) -> Packet {
+fn probe(syn: &Packet, from: GuestId, train: u8, index: u8, total: u8) -> Packet {
     let to = syn.payload.end().unwrap_or_default();
-    own(syn, Ecn::Ect0, Payload::Probe { to, train, index, total })
+    own(syn, Ecn::Ect0, Payload::Probe { to, from, train, index, total })
 }
 
 impl Shim for Proboscis {
@@ -368,8 +432,9 @@ impl Shim for Proboscis {
             return if own { Verdict::Drop } else { Verdict::Pass };
         };
         match (place, packet.payload) {
-            (ToVm::Marks, Payload::Probe { train, index, total, .. }) => {
+            (ToVm::Marks, Payload::Probe { from, train, index, total, .. }) => {
                 let marked = packet.ecn == Ecn::Ce;
+                self.peers.answered(from);
                 let flow = self.flow(now, end);
                 flow.has_peer = true;
                 flow.train.count(train, index, total, marked);
@@ -377,8 +442,11 @@ impl Shim for Proboscis {
                 self.probes_marked += u64::from(marked);
                 return Verdict::Drop;
             }
-            (ToVm::Marks, Payload::Report { .. }) => {
-                self.flow(now, end).has_peer = true;
+            (ToVm::Marks, Payload::Report { from, .. }) => {
+                self.peers.answered(from);
+                let flow = self.flow(now, end);
+                // A report goes ahead of its SYN-ACK; with that the flow is made, and later ones change nothing.
+                flow.has_peer |= !flow.is_answered;
                 return Verdict::Drop;
             }
             (ToVm::Marks, Payload::Tcp(_, segment)) if segment.flags.has(Flags::SYN) => {
@@ -420,17 +488,7 @@ impl Shim for Proboscis {
     fn on_timer(&mut self, now: Instant, effects: &mut Effects) {
         let mut timed = std::mem::take(&mut self.timed);
         timed.retain(|&end| {
-            let held = self.flows.get(&end.index).filter(|flow| flow.generation == end.generation);
-            let mut next = held.and_then(|flow| flow.held.as_ref()).map(|(until, _)| *until);
-            if next.is_some_and(|until| until <= now) {
-                next = None;
-                if let Some((_, mut packet)) = self.flows.get(&end.index).and_then(|flow| flow.held) {
-                    // It has waited: now it goes.
-                    if self.synack_from_vm(now, end, &mut packet, effects) == Verdict::Pass {
-                        effects.to_network.push(packet);
-                    }
-                }
-            }
+            let next = self.look_at_held(now, end, effects);
             let again = self.expire(now, end, effects);
             let next = [next, again].into_iter().flatten().min();
             if let Some(at) = next {

@@ -14,37 +14,42 @@ pub(super) struct Fifo {
     pub waiting: Waiting,
     /// How many flights, from the oldest on, were being sent or on the link when [`Self::drain`] last looked.
     begun: usize,
+    /// When the last of them is sent: what waits first begins then.
+    next_begin: Instant,
 }
 
 impl Fifo {
     pub fn new(limit: Limit, red: Option<Red>) -> Self {
-        Self { limit, red, waiting: Waiting::default(), begun: 0 }
+        Self { limit, red, waiting: Waiting::default(), begun: 0, next_begin: Instant::START }
     }
 
     /// Takes the packets out of the backlog whose transmission has begun by now; says how many bytes those are.
+    #[inline]
     pub fn drain(&mut self, link: &Link, now: Instant) -> u64 {
         let before = self.waiting.bytes;
         // A packet that waits begins when the one before it is sent.
-        while let Some(flight) = link.flights.get(self.begun) {
-            if self.begun > 0 && link.flights[self.begun - 1].arrives > now + link.delay {
-                break;
-            }
+        while self.waiting.segments > 0 && self.next_begin <= now {
+            let Some(flight) = link.flights.get(self.begun) else { break };
             self.waiting.leave(flight.label.bytes);
             self.begun += 1;
+            self.next_begin = link.sent_at(flight);
         }
         before - self.waiting.bytes
     }
 
-    /// A packet was handed to the link, which was free or not.
-    pub fn sent(&mut self, link_was_free: bool, bytes: u32) {
+    /// A packet was handed to the link, which was free or not; all before it is sent at `sent_at`, itself included.
+    #[inline]
+    pub fn sent(&mut self, link_was_free: bool, bytes: u32, sent_at: Instant) {
         if link_was_free {
             self.begun += 1;
+            self.next_begin = sent_at;
         } else {
             self.waiting.join(bytes);
         }
     }
 
     /// The oldest flight has arrived; says how many bytes still counted as waiting.
+    #[inline]
     pub fn landed(&mut self, bytes: u32) -> u64 {
         if self.begun > 0 {
             self.begun -= 1;

@@ -24,6 +24,7 @@ pub(super) struct Label {
 }
 
 impl Label {
+    #[inline]
     pub fn of(id: PacketId, packets: &Packets) -> Self {
         let packet = &packets[id];
         Self { packet: id, bytes: packet.wire_bytes, dst: packet.dst, flow_hash: packet.flow_hash }
@@ -59,7 +60,14 @@ impl Link {
         Self { flights: VecDeque::new(), free_at: Instant::START, delay, to, rate, byte_ps }
     }
 
+    /// When a packet is sent, the last bit of it.
+    #[inline]
+    pub fn sent_at(&self, flight: &Flight) -> Instant {
+        Instant::from_ps(flight.arrives.ps() - self.delay.ps())
+    }
+
     /// Sends a packet as soon as the link is free.
+    #[inline]
     pub fn transmit(&mut self, now: Instant, port: PortId, label: Label, events: &mut Events) {
         let takes = if self.byte_ps == 0 {
             self.rate.time_for(label.bytes)
@@ -75,6 +83,7 @@ impl Link {
     }
 
     /// The oldest packet leaves the link; the next one's arrival becomes an event.
+    #[inline]
     pub fn land(&mut self, port: PortId, events: &mut Events) -> Option<Flight> {
         let flight = self.flights.pop_front()?;
         match self.flights.front() {

@@ -17,6 +17,7 @@ mod routes;
 mod topology;
 
 use crate::event::{Events, PortId};
+use crate::memory::prefetch;
 use crate::packet::{HostId, PacketId, Packets};
 use crate::time::Instant;
 
@@ -103,12 +104,14 @@ impl Network {
     }
 
     /// A host hands a packet to its network card.
+    #[inline]
     pub fn send(&mut self, now: Instant, host: HostId, packet: PacketId, packets: &mut Packets, events: &mut Events) {
         self.enqueue(now, host.0 as usize, Label::of(packet, packets), packets, events);
     }
 
     /// The oldest packet on a port's link has reached the other end ([`crate::event::Event::Arrival`]): where and which, if that is
     /// a host; a switch sends it on.
+    #[inline]
     pub fn on_arrival(
         &mut self,
         now: Instant,
@@ -132,6 +135,40 @@ impl Network {
                 None
             }
         }
+    }
+
+    /// Has a port in a cache.
+    #[inline]
+    pub fn prefetch_port(&self, port: PortId) {
+        prefetch(self.ports.as_ptr().wrapping_add(port.0 as usize));
+    }
+
+    /// Has the oldest packet on a port's link in a cache: what switches need of it.
+    #[inline]
+    pub fn prefetch_landing(&self, port: PortId) {
+        if let Some(flight) = self.ports[port.0 as usize].link.flights.front() {
+            prefetch(flight);
+        }
+    }
+
+    /// Has in a cache what the oldest packet on a port's link goes to: the next port, or the packet itself at its host.
+    #[inline]
+    pub fn prefetch_beyond(&self, port: PortId, packets: &Packets) {
+        let link = &self.ports[port.0 as usize].link;
+        let Some(Label { packet, dst, flow_hash, .. }) = link.flights.front().map(|flight| flight.label) else {
+            return;
+        };
+        match link.to {
+            Peer::Host(_) => packets.prefetch(packet),
+            Peer::Switch(switch) => self.prefetch_port(PortId(self.routes.port(switch, dst, flow_hash))),
+        }
+    }
+
+    /// The packet that reaches a host next over a port's link, if it leads to one.
+    #[inline]
+    pub fn next_at_host(&self, port: PortId) -> Option<PacketId> {
+        let link = &self.ports[port.0 as usize].link;
+        matches!(link.to, Peer::Host(_)).then(|| link.flights.front().map(|flight| flight.label.packet))?
     }
 
     /// A port has sent a packet and looks for the next ([`crate::event::Event::PortFree`]).
@@ -169,6 +206,7 @@ impl Network {
         self.fifo_hops
     }
 
+    #[inline]
     fn enqueue(&mut self, now: Instant, index: usize, label: Label, packets: &mut Packets, events: &mut Events) {
         self.drain(index, now);
         let port = &mut self.ports[index];
@@ -190,6 +228,7 @@ impl Network {
         pool.used = pool.used + after - before;
     }
 
+    #[inline]
     fn drain(&mut self, index: usize, now: Instant) {
         let port = &mut self.ports[index];
         if let Queue::Fifo(fifo) = &mut port.queue {

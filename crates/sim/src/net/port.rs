@@ -33,6 +33,7 @@ pub struct PortStats {
 }
 
 impl PortStats {
+    #[inline]
     fn peak(&mut self, waiting: Waiting) {
         self.peak_segments = self.peak_segments.max(waiting.segments);
         self.peak_bytes = self.peak_bytes.max(waiting.bytes);
@@ -89,6 +90,7 @@ pub(super) struct Ledger<'a> {
 }
 
 impl Ledger<'_> {
+    #[inline]
     pub fn mark(&mut self, id: PacketId) {
         self.packets[id].ecn = Ecn::Ce;
         self.stats.marks += 1;
@@ -114,6 +116,7 @@ impl Ledger<'_> {
     }
 
     /// Lets RED judge a packet that fits in; whether it may go on.
+    #[inline]
     pub fn passes(&mut self, red: Option<&mut Red>, waiting: Waiting, id: PacketId) -> bool {
         match red.map_or(Verdict::Pass, |red| red.judge(waiting.segments, || self.packets[id].ecn)) {
             Verdict::Pass => true,
@@ -130,6 +133,7 @@ impl Ledger<'_> {
     }
 
     /// Counts a packet that was taken in.
+    #[inline]
     pub fn accept(&mut self, bytes: u32) {
         self.stats.packets += 1;
         self.stats.bytes += u64::from(bytes);
@@ -212,6 +216,7 @@ impl Port {
     }
 
     /// What waits; for a FIFO, when it was last drained.
+    #[inline]
     pub fn waiting(&self) -> Waiting {
         match &self.queue {
             Queue::Fifo(fifo) => fifo.waiting,
@@ -220,6 +225,7 @@ impl Port {
     }
 
     /// Takes a packet in or drops it. A FIFO must be drained.
+    #[inline]
     pub fn offer(
         &mut self,
         now: Instant,
@@ -239,7 +245,7 @@ impl Port {
                     ledger.refuse(id);
                 } else if ledger.passes(fifo.red.as_mut(), fifo.waiting, id) {
                     self.link.transmit(now, port, label, events);
-                    fifo.sent(link_is_free, bytes);
+                    fifo.sent(link_is_free, bytes, self.link.free_at);
                     ledger.accept(bytes);
                     self.stats.peak(fifo.waiting);
                 }

@@ -27,6 +27,7 @@ impl Red {
     }
 
     /// For a packet that arrives while so many wait.
+    #[inline]
     pub fn judge(&mut self, waiting_segments: u32, ecn: impl FnOnce() -> Ecn) -> Verdict {
         if !self.congested(waiting_segments) {
             Verdict::Pass
@@ -37,6 +38,7 @@ impl Red {
         }
     }
 
+    #[inline]
     fn congested(&mut self, waiting: u32) -> bool {
         let RedSpec { min_segments, max_segments, max_probability_ppm } = self.spec;
         if waiting >= max_segments {

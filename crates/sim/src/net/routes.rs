@@ -61,6 +61,7 @@ impl Routes {
         self.switches.len() as u32
     }
 
+    #[inline]
     pub fn leaf_of(&self, host: HostId) -> u32 {
         self.leaf_of[host.0 as usize]
     }
@@ -82,6 +83,7 @@ impl Routes {
     }
 
     /// The port out of which a switch sends a packet.
+    #[inline]
     pub fn port(&self, switch: u32, dst: HostId, flow_hash: u32) -> u32 {
         let leaf = self.leaf_of(dst);
         if switch == leaf {
@@ -93,6 +95,7 @@ impl Routes {
 }
 
 /// One of so many, the same for all packets of a flow.
+#[inline]
 fn pick(flow_hash: u32, salt: u32, among: u32) -> u32 {
     // The workload's hash may be weak in some bits (ports counted up): the multiplications (MurmurHash3's) spread them over all.
     let mut h = flow_hash ^ salt;

@@ -40,6 +40,8 @@ pub struct Measured {
     pub marked: u64,
     /// Long-lived flows: sender, receiver, and the bytes that the receiver read.
     pub transfers: Vec<(GuestId, GuestId, u64)>,
+    /// What the receivers of background flows read.
+    pub background_bytes: u64,
     /// What the processes recorded.
     pub recording: Recording,
     /// Series and packets.
@@ -159,6 +161,9 @@ fn of_tcp(metrics: &mut Metrics, scenario: &Scenario, measured: &mut Measured) {
     let retransmitted = sent("TcpRetransSegs");
     let needless = (retransmitted - measured.dropped as f64).max(0.0);
     metrics.set("goodput_mbit", Some(sum(&receivers, "SimDeliveredBytes") * 8.0 / 1e6 / seconds));
+    let has_background = matches!(scenario.workload, Workload::Poisson { background_mesh_flows: 1.., .. });
+    let background_mbit = measured.background_bytes as f64 * 8.0 / 1e6 / seconds;
+    metrics.set("background_goodput_mbit", has_background.then_some(background_mbit));
     metrics.set("timeouts", Some(timeouts));
     metrics.set("timeouts_per_s", Some(timeouts / seconds));
     metrics.set("tail_loss_probes", Some(probes));
@@ -373,6 +378,7 @@ mod tests {
             dropped: 4,
             marked: 11,
             transfers: vec![(ends.0, ends.1, 25_000_000)],
+            background_bytes: 0,
             recording: Recording::default(),
             recorder,
             off: Vec::new(),

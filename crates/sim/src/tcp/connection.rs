@@ -92,6 +92,7 @@ impl Connection {
     }
 
     /// Handles a segment; `ce`: it was marked on its way.
+    #[inline]
     pub fn on_segment(&mut self, env: &mut Env, segment: &Segment, ce: bool) {
         self.stats.segments_received += 1;
         let flags = segment.flags;
@@ -115,6 +116,7 @@ impl Connection {
 
     /// The application reads all that has come: after each segment, or after several that came together. Without it, ACKs are left to
     /// the delayed ACK's timer.
+    #[inline]
     pub fn on_read(&mut self, env: &mut Env) {
         if self.rcv.must_ack_read() {
             self.send_ack(env, self.snd.nxt);
@@ -150,6 +152,7 @@ impl Connection {
     }
 
     /// The timer that is due first.
+    #[inline]
     pub fn next_timer(&self) -> Option<(TimerKind, Instant)> {
         let delayed = self.rcv.delayed.map(|at| (TimerKind::DelayedAck, at));
         match (self.timer, delayed) {
@@ -159,6 +162,7 @@ impl Connection {
     }
 
     /// When a timer is due, if it is set.
+    #[inline]
     pub fn timer_at(&self, kind: TimerKind) -> Option<Instant> {
         match kind {
             TimerKind::DelayedAck => self.rcv.delayed,
@@ -182,6 +186,7 @@ impl Connection {
     }
 
     /// Bytes received in order.
+    #[inline]
     pub fn delivered(&self) -> u64 {
         self.rcv.nxt - self.rcv.start
     }
@@ -197,6 +202,7 @@ impl Connection {
     }
 
     /// Bytes written and not yet acknowledged.
+    #[inline]
     pub fn remaining(&self) -> u64 {
         self.snd.end - self.snd.una.max(self.snd.start)
     }

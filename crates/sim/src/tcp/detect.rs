@@ -1,7 +1,7 @@
 //! How losses are found: by RACK's clock, by counting, by a timeout.
 
 use super::config::Generation;
-use super::scoreboard::{EVER, LOST, RETRANSMITTED, SACKED};
+use super::scoreboard::{EVER, Fate, LOST, RETRANSMITTED, SACKED};
 use super::sender::{Acked, State};
 use super::{Connection, Env, TimerKind};
 use crate::time::Duration;
@@ -69,26 +69,20 @@ impl Connection {
     /// Marks what was sent long enough before something that arrived; how long until the rest is.
     pub(super) fn rack_losses(&mut self, env: &Env) -> Option<Duration> {
         let allowed = u64::from(self.snd.rack.rtt_us) + u64::from(self.reordering_window_us());
+        let newest = (self.snd.rack.at, self.snd.rack.end);
         let mut wait = None;
-        for index in 0..self.snd.board.queue.len() {
-            let sent = self.snd.board.queue[index];
-            if sent.has(SACKED) || (sent.has(LOST) && !sent.has(RETRANSMITTED)) {
-                continue;
-            }
-            if (sent.at, sent.end()) >= (self.snd.rack.at, self.snd.rack.end) {
-                if sent.has(EVER) {
-                    continue;
-                }
+        self.snd.board.judge(|sent| {
+            if (sent.at, sent.end()) >= newest {
                 // Segments sent once lie in the order of their times.
-                break;
+                return if sent.has(EVER) { Fate::Open } else { Fate::AllOpen };
             }
             let age = env.now.since(sent.at).us();
             if age >= allowed {
-                self.snd.board.mark_lost(index);
-            } else {
-                wait = wait.max(Some(Duration::from_us(allowed - age)));
+                return Fate::Lost;
             }
-        }
+            wait = wait.max(Some(Duration::from_us(allowed - age)));
+            Fate::Open
+        });
         wait
     }
 

@@ -31,6 +31,29 @@ impl Sent {
     pub fn has(&self, flags: u8) -> bool {
         self.flags & flags != 0
     }
+
+    /// It has arrived, or is taken for lost and not sent again.
+    fn is_settled(&self) -> bool {
+        self.has(SACKED) || self.flags & (LOST | RETRANSMITTED) == LOST
+    }
+
+    fn lose(&mut self, [lost, retransmitted]: [&mut u32; 2], hint: &mut u64, losses: &mut u64) {
+        *retransmitted -= u32::from(self.has(RETRANSMITTED));
+        *lost += u32::from(!self.has(LOST));
+        self.flags = (self.flags | LOST) & !RETRANSMITTED;
+        *hint = (*hint).min(self.seq);
+        *losses += 1;
+    }
+}
+
+/// What is decided about a segment.
+pub(super) enum Fate {
+    /// Nothing yet.
+    Open,
+    /// Nothing yet, nor about those after it.
+    AllOpen,
+    /// It is taken for lost.
+    Lost,
 }
 
 /// The retransmission queue and Linux's counts of it.
@@ -74,21 +97,27 @@ impl Scoreboard {
 
     /// Takes a segment for lost; true if that is news.
     pub fn mark_lost(&mut self, index: usize) -> bool {
-        let sent = &mut self.queue[index];
-        if sent.has(SACKED) || (sent.has(LOST) && !sent.has(RETRANSMITTED)) {
-            return false;
+        let is_news = !self.queue[index].is_settled();
+        if is_news {
+            let Self { queue, lost, retransmitted, hint, losses, .. } = self;
+            queue[index].lose([lost, retransmitted], hint, losses);
         }
-        if sent.has(RETRANSMITTED) {
-            sent.flags &= !RETRANSMITTED;
-            self.retransmitted -= 1;
+        is_news
+    }
+
+    /// Judges the segments whose fate is open, the oldest first. In recovery there may be thousands at each ACK, most of them SACKed.
+    pub fn judge(&mut self, mut judge: impl FnMut(&Sent) -> Fate) {
+        let Self { queue, lost, retransmitted, hint, losses, .. } = self;
+        let (older, younger) = queue.as_mut_slices();
+        for part in [older, younger] {
+            for sent in part.iter_mut().filter(|sent| !sent.is_settled()) {
+                match judge(sent) {
+                    Fate::Open => {}
+                    Fate::AllOpen => return,
+                    Fate::Lost => sent.lose([lost, retransmitted], hint, losses),
+                }
+            }
         }
-        if !sent.has(LOST) {
-            sent.flags |= LOST;
-            self.lost += 1;
-        }
-        self.hint = self.hint.min(sent.seq);
-        self.losses += 1;
-        true
     }
 
     /// Forgets a segment's flags in the counts, before it leaves.

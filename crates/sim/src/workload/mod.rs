@@ -117,7 +117,7 @@ impl Workload {
             format::Workload::Strobe { block_kib, requests, .. } => {
                 Kind::Strobe(strobe::Strobe::new(members, u64::from(*block_kib) * 1024, *requests))
             }
-            format::Workload::Poisson { load, sizes, flows, deadline_ms, persistent, .. } => {
+            format::Workload::Poisson { load, sizes, flows, deadline_ms, persistent, background_mesh_flows, .. } => {
                 Kind::Poisson(poisson::Poisson::new(
                     members,
                     &poisson::Settings {
@@ -126,6 +126,7 @@ impl Workload {
                         flows: *flows,
                         deadline: Duration::from_ms(u64::from(*deadline_ms)),
                         persistent: *persistent,
+                        background: *background_mesh_flows,
                     },
                 ))
             }
@@ -164,6 +165,11 @@ impl Workload {
             Kind::Poisson(poisson) => poisson.mark(),
             Kind::Ping(_) | Kind::Bulk(_) | Kind::RequestResponse(_) => {}
         }
+    }
+
+    /// Whether a connection carries a long-lived flow in the background of those that are measured.
+    pub fn is_background(&self, flow: FlowId) -> bool {
+        matches!(&self.kind, Kind::Poisson(poisson) if poisson.background().contains(&flow))
     }
 
     /// Ends the measured time; what was recorded in it.

@@ -1,16 +1,21 @@
 //! Flows that begin at random times between random VMs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_scenario::format::FlowSizes;
 use evenkeel_scenario::metric::SizeClass;
 
-use super::{FlowDone, FlowId, Member, Members, Random, Recording, Side, SizeDistribution, System};
-use crate::packet::GuestId;
+use super::{FlowDone, FlowId, Member, Members, Random, Recording, START_SPREAD, Side, SizeDistribution, System};
+use crate::packet::{GuestId, HostId};
 use crate::time::{Duration, Instant};
 
 /// The tag of the next arrival; others are those of flows that wait for their sender to run.
 const ARRIVAL: u32 = u32::MAX;
+/// The tag of a long-lived flow's beginning.
+const BACKGROUND: u32 = u32::MAX - 1;
+
+/// More than a run can send.
+const ENDLESS_BYTES: u64 = 1 << 50;
 
 /// How much, how large, how many.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +27,8 @@ pub(super) struct Settings {
     /// Of small flows; zero: none.
     pub deadline: Duration,
     pub persistent: bool,
+    /// Long-lived flows from each VM.
+    pub background: u32,
 }
 
 #[derive(Debug)]
@@ -33,6 +40,9 @@ pub(super) struct Poisson {
     limit: u32,
     deadline: Duration,
     persistent: bool,
+    /// Long-lived flows that are still to begin, and those that have.
+    background_due: Vec<(GuestId, GuestId)>,
+    background: BTreeSet<FlowId>,
     /// Flows that wait for their sender to run, in slots.
     arrived: Vec<Option<Arrived>>,
     free: Vec<u32>,
@@ -75,6 +85,7 @@ impl Poisson {
     pub(super) fn new(members: Members, settings: &Settings) -> Self {
         let sizes = SizeDistribution::new(settings.sizes);
         let flows_per_s = settings.load * members.capacity_bps as f64 / 8.0 / sizes.mean_bytes();
+        let background_due = background(&members, settings.background);
         Self {
             random: Random::new(members.seed, 1),
             members,
@@ -83,6 +94,8 @@ impl Poisson {
             limit: settings.flows,
             deadline: settings.deadline,
             persistent: settings.persistent,
+            background_due,
+            background: BTreeSet::new(),
             arrived: Vec::new(),
             free: Vec::new(),
             transfers: Vec::new(),
@@ -94,8 +107,24 @@ impl Poisson {
     }
 
     pub(super) fn start(&mut self, system: &mut impl System) {
+        if !self.background_due.is_empty() {
+            let gap = Duration::from_ps(START_SPREAD.ps() / self.background_due.len() as u64);
+            for number in 0..self.background_due.len() as u64 {
+                system.call_at(Instant::START + gap * number, BACKGROUND);
+            }
+            self.background_due.reverse();
+        }
+        self.next_arrival(system);
+    }
+
+    fn next_arrival(&mut self, system: &mut impl System) {
         let at = system.now() + self.random.gap(self.mean_gap_ps);
         system.call_at(at, ARRIVAL);
+    }
+
+    /// Long-lived flows that have begun.
+    pub(super) fn background(&self) -> &BTreeSet<FlowId> {
+        &self.background
     }
 
     pub(super) fn mark(&mut self) {
@@ -113,7 +142,11 @@ impl Poisson {
             system.call_in(arrived.from, system.now(), tag);
             // As simulations of these workloads usually end: with the last measured flow begun, the network empties.
             if self.limit == 0 || self.measured < self.limit {
-                self.start(system);
+                self.next_arrival(system);
+            }
+        } else if tag == BACKGROUND {
+            if let Some((from, to)) = self.background_due.pop() {
+                self.background.insert(system.open(from, to));
             }
         } else if let Some(arrived) = self.arrived.get_mut(tag as usize).and_then(Option::take) {
             self.free.push(tag);
@@ -124,12 +157,7 @@ impl Poisson {
     /// A flow between two VMs on different hosts.
     fn draw(&mut self) -> Arrived {
         let Member { guest: from, host } = self.members.from[self.random.below(self.members.from.len())];
-        let to = &self.members.to;
-        // The members of a host stand together, so those of others are what is left without one stretch.
-        let first = to.iter().position(|m| m.host == host).unwrap_or(to.len());
-        let own = to.iter().filter(|m| m.host == host).count();
-        let drawn = self.random.below(to.len() - own);
-        let to = to[if drawn < first { drawn } else { drawn + own }].guest;
+        let to = elsewhere(&mut self.random, &self.members.to, host);
         Arrived { from, to, bytes: self.sizes.quantile_bytes(self.random.unit()) }
     }
 
@@ -155,6 +183,10 @@ impl Poisson {
     }
 
     pub(super) fn on_established(&mut self, system: &mut impl System, flow: FlowId) {
+        if self.background.contains(&flow) {
+            system.write(flow, Side::Opener, ENDLESS_BYTES);
+            return;
+        }
         if let Some(transfer) = self.transfers.get(flow.0 as usize).copied().flatten() {
             system.expect(flow, Side::Acceptor, transfer.total);
             system.write(flow, Side::Opener, transfer.bytes);
@@ -196,4 +228,25 @@ impl Poisson {
             self.judge(recording, transfer.bytes, now.since(transfer.start));
         }
     }
+}
+
+/// One of these VMs that is not on this host. There must be one.
+fn elsewhere(random: &mut Random, of: &[Member], host: HostId) -> GuestId {
+    // The members of a host stand together, so those of others are what is left without one stretch.
+    let first = of.iter().position(|m| m.host == host).unwrap_or(of.len());
+    let own = of.iter().filter(|m| m.host == host).count();
+    let drawn = random.below(of.len() - own);
+    of[if drawn < first { drawn } else { drawn + own }].guest
+}
+
+/// Both ends of each long-lived flow. Their draws are their own, so that the flows that are measured are the same with and without them.
+fn background(members: &Members, each: u32) -> Vec<(GuestId, GuestId)> {
+    let mut all = members.from.clone();
+    all.extend(members.to.iter().filter(|to| members.from.iter().all(|from| from.guest != to.guest)));
+    let mut random = Random::new(members.seed, 0);
+    let mut flows = Vec::new();
+    for _ in 0..each {
+        flows.extend(all.iter().map(|member| (member.guest, elsewhere(&mut random, &all, member.host))));
+    }
+    flows
 }

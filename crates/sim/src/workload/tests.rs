@@ -229,6 +229,7 @@ fn poisson(flows: u32, deadline_ms: u32, persistent: bool) -> Spec {
         persistent,
         burst_flows: 1,
         background_flows: 0,
+        background_mesh_flows: 0,
     }
 }
 
@@ -276,6 +277,32 @@ fn persistent_connections_are_used_again() {
     assert!(machines.flows.len() < recording.flows.len() / 10, "{}", machines.flows.len());
     let again = recording.flows.iter().filter(|f| f.took == LATENCY).count();
     assert!(again > recording.flows.len() / 2);
+}
+
+#[test]
+fn flows_in_the_background_are_not_measured_and_change_no_draw() {
+    let run = |background: u32| {
+        let mut spec = poisson(50, 0, false);
+        let Spec::Poisson { background_mesh_flows, .. } = &mut spec else { unreachable!() };
+        *background_mesh_flows = background;
+        let (mut machines, mut workload) = started(&spec, members(3, 0));
+        workload.mark(&mut machines);
+        machines.run(&mut workload, at_ms(1_000_000));
+        let flows = workload.collect(machines.now).flows;
+        let endless: Vec<(GuestId, GuestId)> = machines
+            .flows
+            .iter()
+            .enumerate()
+            .filter(|(flow, _)| workload.is_background(FlowId(*flow as u32)))
+            .map(|(_, flow)| flow.ends)
+            .collect();
+        (flows, endless)
+    };
+    let ((alone, none), (beside, endless)) = (run(0), run(2));
+    assert_eq!(none, []);
+    assert_eq!(endless.len(), 6, "two from each of three");
+    assert!(endless.iter().all(|(from, to)| from != to));
+    assert_eq!(alone, beside);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The table of connections.
 
 use crate::guest::pvtcp::Held;
+use crate::memory::{self, prefetch};
 use crate::packet::{ConnId, GuestId};
 use crate::tcp::{Connection, Role, TcpConfig, TimerKind};
 use crate::time::Instant;
@@ -34,6 +35,7 @@ pub(super) struct Slot {
 
 impl Slot {
     /// When its earliest timer is due, PVTCP's changes included.
+    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         let Some(held) = self.holds() else { return self.conn.next_timer().map(|timer| timer.1) };
         let delayed_ack = self.conn.timer_at(TimerKind::DelayedAck).unwrap_or(Instant::NEVER);
@@ -102,7 +104,7 @@ impl Conns {
             self.slots[index as usize] = slot;
             return ConnId { index, generation };
         }
-        self.slots.push(slot);
+        memory::push(&mut self.slots, slot);
         ConnId { index: self.slots.len() as u32 - 1, generation: 0 }
     }
 
@@ -124,8 +126,15 @@ impl Conns {
     }
 
     /// The slot of an end that is still there.
+    #[inline]
     pub fn get_mut(&mut self, conn: ConnId) -> Option<&mut Slot> {
         self.slots.get_mut(conn.index as usize).filter(|slot| is_current(slot.generation, conn))
+    }
+
+    /// Has an end in a cache.
+    #[inline]
+    pub fn prefetch(&self, conn: ConnId) {
+        prefetch(self.slots.as_ptr().wrapping_add(conn.index as usize));
     }
 
     /// Which connection's end this is, if it is still there.

@@ -1,0 +1,65 @@
+//! Hints about memory: what is needed next, and what is large. They change how long a run takes and nothing else.
+
+/// Bytes of a cache line, as a hint needs them.
+const LINE: usize = 64;
+
+/// Asks for the cache lines of a value that is used soon. `place` need not be valid.
+#[inline(always)]
+pub fn prefetch<T>(place: *const T) {
+    let first = place.cast::<i8>();
+    let mut offset = 0;
+    while offset < size_of::<T>() {
+        prefetch_line(first.wrapping_add(offset));
+        offset += LINE;
+    }
+}
+
+/// From so many bytes on, a slab asks for huge pages. Less would waste most of one.
+const HUGE_BYTES: usize = 4 << 20;
+
+/// Adds to a slab. A large one asks the kernel for huge pages, because its entries are used in no order and each would cost an entry of the
+/// TLB.
+pub fn push<T>(slab: &mut Vec<T>, value: T) {
+    if slab.len() == slab.capacity() {
+        slab.reserve(1);
+        if slab.capacity() * size_of::<T>() >= HUGE_BYTES {
+            advise_huge(slab);
+        }
+    }
+    slab.push(value);
+}
+
+#[cfg(target_os = "linux")]
+fn advise_huge<T>(slab: &mut Vec<T>) {
+    const PAGE: usize = 4096;
+    let start = slab.as_mut_ptr().cast::<u8>();
+    let skipped = start.align_offset(PAGE);
+    let bytes = (slab.capacity() * size_of::<T>()).saturating_sub(skipped) / PAGE * PAGE;
+    // SAFETY: the pages are this vector's own allocation, and this advice changes no contents. If the kernel does not take it, nothing is lost.
+    unsafe {
+        libc::madvise(start.add(skipped).cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge<T>(_: &mut Vec<T>) {}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch_line(place: *const i8) {
+    // SAFETY: SSE is part of x86_64, and the instruction accepts any address: it reads nothing that a program could see.
+    unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(place) }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn prefetch_line(place: *const i8) {
+    // SAFETY: the instruction accepts any address: it reads nothing that a program could see.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline(always)]
+fn prefetch_line(_: *const i8) {}
