@@ -609,7 +609,7 @@ pub struct PaperFigures {
     /// Axis name to label; axes left out match every label.
     #[serde(default)]
     pub cell: BTreeMap<String, String>,
-    /// Metric name to the paper's figure, in the metric's unit.
+    /// Metric name to the paper's figure, in the metric's unit. Empty where the paper prints ratios only: `note` says them.
     #[schemars(extend("propertyNames" = schema::metric_name(&mut SchemaGenerator::default())))]
     pub values: BTreeMap<String, f64>,
     /// Conditions that differ from ours, in a few words.
