@@ -149,6 +149,13 @@ impl Recording {
         })
     }
 
+    /// What is recorded of requests and errors so far.
+    #[cfg(test)]
+    pub fn peek(&self) -> Recorded {
+        let state = self.state();
+        Recorded { requests: requests(&state), errors: state.errors.clone(), ..Recorded::default() }
+    }
+
     /// A strobe's request is complete. One that began before the mark is not of the measured time.
     pub fn block(&self, start: Instant, end: Instant) {
         let mut state = self.state();

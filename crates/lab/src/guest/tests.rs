@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::recording::Recording;
-use super::{AtEof, End, answer, bulk, serve, strobe};
+use super::{AtEof, End, answer, bulk, requests, serve, strobe};
 use crate::proto::{Answer, Call, Op, Recorded, Reply, ServeRole, SocketSettings};
 
 const LOCAL: &str = "127.0.0.1";
@@ -263,4 +263,71 @@ fn a_sink_takes_clients_that_leave_for_no_error() {
     assert_eq!((recorded.received.len(), recorded.errors.len()), (3, 0));
     server.stop();
     serving.join().expect("no panic");
+}
+
+/// Takes requests until it is dropped by its test's end; answers each with this status line when it has the whole body.
+fn http_server(status: &'static str) -> SocketAddr {
+    let listener = std::net::TcpListener::bind((LOCAL, 0)).expect("bound");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let mut reader = BufReader::new(stream);
+                let (mut line, mut left) = (String::new(), 0_u64);
+                while reader.read_line(&mut line).is_ok_and(|n| n > 0) && line.trim() != "" {
+                    if let Some(length) = line.trim().strip_prefix("Content-Length: ") {
+                        left = length.parse().expect("a length");
+                    }
+                    line.clear();
+                }
+                let read = std::io::copy(&mut std::io::Read::take(&mut reader, left), &mut std::io::sink());
+                assert_eq!(read.ok(), Some(left));
+                let _ =
+                    reader.get_mut().write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes());
+            });
+        }
+    });
+    address
+}
+
+/// Sends requests of these sizes, all at once; what was recorded when as many are done, or something went wrong.
+fn requested(to: SocketAddr, sizes: &[u64], done: impl Fn(&Recorded) -> bool) -> Recorded {
+    let recording = Arc::new(Recording::new());
+    let start = recording.mark();
+    let plan = sizes.iter().map(|&bytes| requests::Planned { at: Duration::from_millis(2), to, bytes }).collect();
+    let thread = requests::start(&recording, start, plan, SocketSettings::default()).expect("started");
+    let end = Instant::now() + Duration::from_secs(20);
+    let recorded = loop {
+        let recorded = recording.peek();
+        if done(&recorded) {
+            break recorded;
+        }
+        assert!(Instant::now() < end, "{recorded:?}");
+        thread::sleep(Duration::from_millis(5));
+    };
+    recording.stop();
+    thread.join().expect("no panic");
+    recorded
+}
+
+#[test]
+fn requests_are_sent_whole_and_timed_by_their_answers() {
+    let sizes = [1, 1460, 15_000, 3_000_000];
+    let all = |r: &Recorded| r.requests.len() == 4 && r.requests.iter().all(|r| r.took_us.is_some());
+    let recorded = requested(http_server("204 No Content"), &sizes, all);
+    let mut sent: Vec<u64> = recorded.requests.iter().map(|r| r.bytes).collect();
+    sent.sort_unstable();
+    assert_eq!(sent, sizes);
+    assert!(recorded.requests.iter().all(|r| r.to == LOCAL && r.start_us == 2000));
+    assert!(recorded.errors.is_empty(), "{:?}", recorded.errors);
+}
+
+#[test]
+fn a_request_that_is_refused_is_an_error_and_stays_unfinished() {
+    let recorded = requested(http_server("500 Oh"), &[100], |r| !r.errors.is_empty());
+    assert!(recorded.errors[0].contains("500 Oh"), "{:?}", recorded.errors);
+    assert_eq!(recorded.requests[0].took_us, None);
+    let nobody = std::net::TcpListener::bind((LOCAL, 0)).expect("bound").local_addr().expect("an address");
+    let recorded = requested(nobody, &[100], |r| !r.errors.is_empty());
+    assert_eq!(recorded.requests[0].took_us, None);
 }

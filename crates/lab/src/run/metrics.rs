@@ -133,7 +133,7 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
     let iperf3_mbit = measured.iperf3.map(|bits| bits / 1e6);
     if open_loop {
         set("background_goodput_mbit", iperf3_mbit);
-        of_requests(&cell.scenario.workload, &measured, &mut set);
+        of_requests(&cell.scenario.workload, &measured.vms, &mut set);
     } else {
         set("goodput_mbit", iperf3_mbit.or_else(|| transfers.then(|| receivers.iter().map(mbit).sum())));
     }
@@ -242,9 +242,8 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
 }
 
 /// Completion times by size, and how many flows were too slow.
-fn of_requests(workload: &Workload, measured: &Measured, set: &mut impl FnMut(&str, Option<f64>)) {
-    let requests: Vec<_> =
-        measured.vms.iter().flat_map(|vm| vm.recorded.requests.iter().map(move |r| (vm, r))).collect();
+fn of_requests(workload: &Workload, vms: &[VmMeasured], set: &mut impl FnMut(&str, Option<f64>)) {
+    let requests: Vec<_> = vms.iter().flat_map(|vm| vm.recorded.requests.iter().map(move |r| (vm, r))).collect();
     let ended = |class: Option<SizeClass>| -> Vec<f64> {
         let own = requests.iter().filter(|(_, r)| class.is_none_or(|class| SizeClass::of(r.bytes) == class));
         own.filter_map(|(_, r)| r.took_us).map(|us| us as f64 / 1e3).collect()
@@ -419,5 +418,42 @@ mod tests {
     fn pvtcp_counters_become_names() {
         let parsed: Vec<_> = parse_pvtcp_counters("wakeups:12\nheld_rto:3\nnonsense\nwakeup_max_us:x\n").collect();
         assert_eq!(parsed, [("PvtcpWakeups".to_owned(), 12), ("PvtcpHeldRto".to_owned(), 3)]);
+    }
+
+    #[test]
+    fn completion_times_are_by_size_and_unfinished_flows_miss_their_deadline() {
+        let request = |bytes, start_us, took_us| RequestTime { to: "10.0.0.2".into(), bytes, start_us, took_us };
+        let requests = vec![
+            request(1_000, 0, Some(10_000)),
+            request(2_000, 5, Some(300_000)),
+            request(2_000, 5, None),
+            request(2_000, 900_000, None),
+            request(5_000_000, 5, Some(700_000)),
+        ];
+        let recorded = Recorded { measured_us: 1_000_000, requests, ..Recorded::default() };
+        let vm = VmMeasured {
+            name: "a-0".into(),
+            group: "a".into(),
+            address: Ipv4Addr::new(10, 0, 0, 1),
+            port: "vm1".into(),
+            recorded,
+            counters: Counters::default(),
+        };
+        let workload = "kind = \"poisson\"\nfrom = \"a\"\nload = 0.5\nsizes = 1000\ndeadline_ms = 200";
+        let workload: Workload = toml::from_str(workload).expect("a workload");
+        let mut found = BTreeMap::new();
+        of_requests(&workload, &[vm], &mut |name, value| {
+            found.insert(name.to_owned(), value);
+        });
+        let metric = |name: &str| found.get(name).copied().flatten();
+        assert_eq!((metric("flows"), metric("flows_unfinished")), (Some(3.0), Some(2.0)));
+        assert_eq!((metric("fct_small_mean_ms"), metric("fct_small_max_ms")), (Some(155.0), Some(300.0)));
+        assert_eq!((metric("fct_medium_mean_ms"), metric("fct_large_mean_ms")), (Some(700.0), None));
+        assert_eq!(metric("missed_deadlines"), Some(2.0), "the slow one, and one that has waited for longer");
+    }
+
+    #[test]
+    fn the_labs_names_of_counters() {
+        assert_eq!(camel("Proboscis", "probes_sent"), "ProboscisProbesSent");
     }
 }
