@@ -121,7 +121,7 @@ pub struct Placement {
 pub struct ToPlace {
     /// Whether it shares its core with co-located VMs.
     pub contended: bool,
-    /// Whether its VM sends the workload's data.
+    /// Whether its VM sends the workload's data, or is one of many that work as hard.
     pub sends: bool,
 }
 

@@ -188,13 +188,16 @@ impl BootedLab {
     }
 
     fn place(&self, scenario: &Scenario, roles: &Roles, batch: &Batch) -> Result<Placement, LabError> {
+        // Several that receive are more work than those that send: beside the driver domain they would leave the other cores idle.
+        let one_receives = self.vms.iter().filter(|vm| vm.spec.group == roles.to).count() == 1;
+        let spreads = matches!(scenario.workload, Workload::Poisson { .. }) && !one_receives;
         let to_place: Vec<ToPlace> = self
             .vms
             .iter()
             .flat_map(|vm| {
                 let vcpu = ToPlace {
                     contended: scenario.vms[&vm.spec.group].core.vms_per_core > 1,
-                    sends: vm.spec.group == roles.from,
+                    sends: spreads || vm.spec.group == roles.from,
                 };
                 std::iter::repeat_n(vcpu, vm.spec.vcpu_threads as usize)
             })
