@@ -39,7 +39,7 @@ help:
 	@echo 'make audit      known vulnerabilities, by cargo-deny (fetches its database)'
 	@echo 'make fmt        format the code'
 	@echo 'make bench      the simulator: its speed, beside that of ns-3 (installs ns-3)'
-	@echo 'make bench-host the host agent: ns per packet, and iperf3 with and without it (as root; needs iperf3)'
+	@echo 'make bench-host the host agent: ns per packet, and iperf3 with and without it (as root; needs iperf3, nft)'
 	@echo 'make noise      ten million random packets through the parsers and the eBPF programs (as root; minutes)'
 	@echo 'make fuzz       the parsers under a fuzzer, FUZZ_SECONDS (60) for each target'
 	@echo 'make flood      a million SYNs from one VM through the host agent (as root)'

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
 # What the host agent costs a transfer: iperf3 between two network namespaces over a bridge, in turns without and with `evenkeel host` in
-# enforce mode on both ports. Prints both medians and their ratio. As root; needs iperf3.
+# enforce mode on both ports. Prints both medians and their ratio, and that of the pairs. As root; needs iperf3.
 #
 #   throughput.sh EVENKEEL [ROUNDS] [SECONDS]
 set -eu
 
 evenkeel=$(realpath "$1")
-rounds=${2-5}
-seconds=${3-3}
+rounds=${2-21}
+seconds=${3-1}
 work=$(mktemp -d)
 agent=
 
@@ -84,13 +84,25 @@ mbit() {
 median() { sort -n "$1" | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 spread() { sort -n "$1" | awk 'NR == 1 {least = $1} {most = $1} END {print least " to " most}'; }
 
-for _ in $(seq "$rounds"); do
-    mbit >> "$work/without"
+measure_with() {
     start_agent
     mbit >> "$work/with"
     stop_agent
+}
+
+# Now one is first and now the other: what drifts hits both.
+for round in $(seq "$rounds"); do
+    if [ $((round % 2)) = 0 ]; then
+        measure_with
+        mbit >> "$work/without"
+    else
+        mbit >> "$work/without"
+        measure_with
+    fi
 done
+paste "$work/with" "$work/without" | awk '{printf "%.3f\n", $1 / $2}' > "$work/pairs"
 without=$(median "$work/without") with=$(median "$work/with")
 echo "without: $without Mbit/s ($(spread "$work/without"))"
 echo "with:    $with Mbit/s ($(spread "$work/with"))"
 awk -v a="$with" -v b="$without" 'BEGIN {printf "ratio:   %.3f\n", a / b}'
+echo "pairs:   $(median "$work/pairs") ($(spread "$work/pairs"))"
