@@ -57,7 +57,10 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
             return Some(("workload.burst_flows", "only the lab has bursts; leave it at 1"));
         }
         Workload::Poisson { background_flows: 1.., .. } => {
-            return Some(("workload.background_flows", "iperf3 is a program that only the lab can run; `background_mesh_flows` is its like"));
+            return Some((
+                "workload.background_flows",
+                "iperf3 is a program that only the lab can run; `background_mesh_flows` is its like",
+            ));
         }
         Workload::Ping { .. } | Workload::Strobe { .. } | Workload::Poisson { .. } => return None,
     };

@@ -235,8 +235,12 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
             _ => Some("no flow has a deadline (workload.deadline_ms)"),
         },
         "background_goodput_mbit" => match scenario.workload {
-            Workload::Poisson { background_flows: 1.., .. } | Workload::Poisson { background_mesh_flows: 1.., .. } => None,
-            _ => Some("there are no flows in the background (workload.background_flows, workload.background_mesh_flows)"),
+            Workload::Poisson { background_flows: 1.., .. } | Workload::Poisson { background_mesh_flows: 1.., .. } => {
+                None
+            }
+            _ => {
+                Some("there are no flows in the background (workload.background_flows, workload.background_mesh_flows)")
+            }
         },
         "ecn_marks" => match scenario.network.queue.discipline {
             Discipline::DropTail | Discipline::Pfabric => Some("this queue marks nothing (network.queue.discipline)"),

@@ -117,19 +117,19 @@ impl Workload {
             format::Workload::Strobe { block_kib, requests, .. } => {
                 Kind::Strobe(strobe::Strobe::new(members, u64::from(*block_kib) * 1024, *requests))
             }
-            format::Workload::Poisson { load, sizes, flows, deadline_ms, persistent, background_mesh_flows, .. } => {
-                Kind::Poisson(poisson::Poisson::new(
-                    members,
-                    &poisson::Settings {
-                        load: *load,
-                        sizes: *sizes,
-                        flows: *flows,
-                        deadline: Duration::from_ms(u64::from(*deadline_ms)),
-                        persistent: *persistent,
-                        background: *background_mesh_flows,
-                    },
-                ))
-            }
+            format::Workload::Poisson {
+                load, sizes, flows, deadline_ms, persistent, background_mesh_flows, ..
+            } => Kind::Poisson(poisson::Poisson::new(
+                members,
+                &poisson::Settings {
+                    load: *load,
+                    sizes: *sizes,
+                    flows: *flows,
+                    deadline: Duration::from_ms(u64::from(*deadline_ms)),
+                    persistent: *persistent,
+                    background: *background_mesh_flows,
+                },
+            )),
             format::Workload::RequestResponse { request_bytes, response_bytes, outstanding, think_time_us, .. } => {
                 Kind::RequestResponse(request_response::RequestResponse::new(
                     &members,
