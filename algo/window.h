@@ -16,6 +16,7 @@
 enum window_by {
 	WINDOW_BY_RECEIVER, /* its own: nothing was lowered */
 	WINDOW_BY_PROBOSCIS,
+	WINDOW_BY_CERA,
 	WINDOW_BY_MAX,
 };
 
