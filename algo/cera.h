@@ -82,29 +82,31 @@ enum cera_verdict {
 };
 
 struct cera_controller {
-	u64 credit; /* time of flows that has not yet made limits grow, in us */
+	u64 credit; /* of segments that have not yet made limits grow: in segments times us */
 	u32 extra; /* segments by which limits have grown since the last cut */
+	u32 per_rtt; /* by how many they may grow in an RTT, from cera_divide() */
 	u32 engaged; /* there was a cut, and limits have not outgrown it */
+	u32 pad;
 };
 
 /**
  * cera_epoch() - an epoch has ended
  * @queue_bytes: q, what waits at the uplink
- * @flows: active flows of VMs whose windows the host limits
- * @rtt_us: d
+ * @rtt_us: d and the time in the queue
  * @window: eq. 1's, in segments
  *
  * The paper says what happens when q > T_u. When it is not, a flow's own
  * algorithm goes on. A limit that the host writes into ACKs must do the same, or
- * guests would be held down for ever, or let go all at once: it grows by one
- * segment per flow and RTT, as Reno would, until it means nothing any more.
+ * guests would be held down for ever, or let go all at once. So the sum of all
+ * windows grows, by no more in an RTT than there is room for up to T_u and than
+ * cera_divide() has found, until it means nothing any more.
  */
 static inline enum cera_verdict cera_epoch(struct cera_controller *c,
 					   const struct cera_settings *set, u64 queue_bytes,
-					   u32 flows, u32 rtt_us, u32 window)
+					   u32 rtt_us, u32 window)
 {
 	u64 high_bytes = (u64)set->high_segments * set->segment_bytes;
-	u64 grown;
+	u64 grown, room, step;
 
 	if (queue_bytes > high_bytes) {
 		c->engaged = 1;
@@ -114,11 +116,12 @@ static inline enum cera_verdict cera_epoch(struct cera_controller *c,
 	}
 	if (!c->engaged)
 		return CERA_FREE;
-	if (flows > CERA_MAX_FLOWS)
-		flows = CERA_MAX_FLOWS;
 	if (!rtt_us)
 		rtt_us = 1;
-	c->credit += (u64)(flows ? flows : 1) * set->epoch_us;
+	room = (high_bytes - queue_bytes) / (set->segment_bytes ? set->segment_bytes : 1);
+	step = c->per_rtt < room ? c->per_rtt : room;
+	/* A longer epoch than the RTT has seen nothing of what it did. */
+	c->credit += (step ? step : 1) * (set->epoch_us < rtt_us ? set->epoch_us : rtt_us);
 	grown = c->extra + c->credit / rtt_us;
 	c->credit %= rtt_us;
 	if (grown >= (u64)window * CERA_RELEASE || grown >= CERA_MAX_WINDOW) {
@@ -140,7 +143,7 @@ struct cera_vm {
 	u32 rtt_us; /* d_k */
 	u32 flows; /* active ones */
 	u32 fresh; /* it has been silent until now, so n_k does not say what it needs */
-	u32 window; /* w_k, in segments; 0: it was silent */
+	u32 window; /* w_k, in segments; of a silent one: what it would have if it woke up */
 	u32 pad;
 };
 
@@ -196,29 +199,54 @@ static inline u64 cera_part(const struct cera_settings *set, const struct cera_v
 	return needs < full && !vm->fresh ? needs : full;
 }
 
+/*
+ * By how much the sum of all windows may grow in an RTT: so that the flows of no
+ * busy VM are given more than one segment each, which is what their own windows
+ * grow by. Given more, they would grow alike, whatever their VMs' weights.
+ */
+static inline u32 cera_growth(const struct cera_vm *vms, u32 count, u64 parts)
+{
+	u64 all = 0, least = 0, flows, growth;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		if (!vms[i].part)
+			continue;
+		flows = vms[i].flows < CERA_MAX_FLOWS ? vms[i].flows : CERA_MAX_FLOWS;
+		all += flows;
+		growth = flows * parts / vms[i].part;
+		if (growth && vms[i].part == (u64)cera_weight(&vms[i]) << 16 &&
+		    (!least || growth < least))
+			least = growth;
+	}
+	if (!least)
+		least = all;
+	return least < CERA_MAX_WINDOW ? (u32)least : CERA_MAX_WINDOW;
+}
+
 /**
- * cera_divide() - the windows of all VMs that sent in the last M epochs
+ * cera_divide() - the windows of all VMs
  * @vms: sent_bytes, weight, rtt_us and flows are given
  * @bytes_per_s: C
- * @extra: segments more than eq. 1, from the controller
  *
  * Parts are parts of the link's rate, so a VM with a longer RTT gets a larger
  * window for the same part: eq. 1 with its own d. Where all have the same d, the
  * windows' sum is at most W, but for the least window that every flow has.
  *
- * Return: how many VMs have a window.
+ * Silent VMs take nothing from the others. Should one wake up before the next
+ * epoch, its flows must not go on with windows of better times.
+ *
+ * Return: how many VMs have sent in the last M epochs.
  */
-static inline u32 cera_divide(const struct cera_settings *set, struct cera_vm *vms, u32 count,
-			      u64 bytes_per_s, u32 extra)
+static inline u32 cera_divide(struct cera_controller *c, const struct cera_settings *set,
+			      struct cera_vm *vms, u32 count, u64 bytes_per_s)
 {
-	u64 sent = 0, weights = 0, parts = 0, window, least;
+	u64 sent = 0, weights = 0, parts = 0, part, window, least;
 	u32 active = 0;
 	u32 i;
 
 	if (count > CERA_MAX_VMS)
 		count = CERA_MAX_VMS;
-	if (extra > CERA_MAX_WINDOW)
-		extra = CERA_MAX_WINDOW;
 	for (i = 0; i < count; i++) {
 		vms[i].window = 0;
 		vms[i].part = 0;
@@ -235,14 +263,19 @@ static inline u32 cera_divide(const struct cera_settings *set, struct cera_vm *v
 		parts += vms[i].part;
 	}
 	for (i = 0; i < count; i++) {
-		if (!vms[i].part)
-			continue;
-		window = (u64)cera_window(set, bytes_per_s, vms[i].rtt_us) + extra;
-		window = vms[i].part * window / parts;
+		window = (u64)cera_window(set, bytes_per_s, vms[i].rtt_us) + c->extra;
+		part = (u64)cera_weight(&vms[i]) << 16;
+		if (vms[i].part)
+			window = vms[i].part * window / parts;
+		else if (set->printed)
+			window = 0;
+		else
+			window = part * window / (parts + part);
 		least = vms[i].flows < CERA_MAX_FLOWS ? vms[i].flows : CERA_MAX_FLOWS;
 		least = (least ? least : 1) * CERA_LEAST_SEGMENTS;
 		vms[i].window = (u32)(window > least ? window : least);
 	}
+	c->per_rtt = cera_growth(vms, count, parts);
 	return active;
 }
 
@@ -348,7 +381,9 @@ static inline struct cera_traffic cera_turn(struct cera_meter *m, u32 epochs)
 /*
  * d, the least of many samples: a handshake as the VM's port sees it, from its
  * first segment to its third, crosses the network once and the VM once, as the
- * loop of data and ACKs does.
+ * loop of data and ACKs does. Two are kept. The host's is the least of all
+ * handshakes. A VM's is the least of its own, without the longest queue of the
+ * epochs that it was in: it only says whether the VM's peers are farther away.
  */
 struct cera_rtt {
 	u64 since_us; /* when the younger of two periods began */
@@ -367,6 +402,18 @@ static inline void cera_rtt_sample(struct cera_rtt *r, u64 now_us, u32 us)
 	}
 	if (!r->least_us || us < r->least_us)
 		r->least_us = us;
+}
+
+/* A sample for a VM's own. */
+static inline u32 cera_rtt_without(u32 us, u32 queue_us)
+{
+	return us > queue_us ? us - queue_us : 1;
+}
+
+/* d_k. */
+static inline u32 cera_rtt_of_vm(u32 host_us, u32 own_us)
+{
+	return own_us > host_us ? own_us : host_us;
 }
 
 /* Return: 0 if there was no sample yet. */

@@ -39,6 +39,14 @@ static inline u32 window_segment_bytes(u32 mss, bool has_timestamps)
 	return has_timestamps && mss > 12 ? mss - 12 : mss;
 }
 
+/* The least limit that leaves room for so many bytes when it is rounded down to the scale. */
+static inline u32 window_with_room(u32 bytes, u8 scale)
+{
+	u32 below = (1u << window_scale(scale)) - 1;
+
+	return bytes <= ~below ? bytes + below : bytes;
+}
+
 /**
  * window_arbitrate() - the window field of an ACK
  * @limits: what the mechanisms offer

@@ -5,7 +5,7 @@ mod controller;
 
 use crate::sys;
 
-pub use client::{Client, flow_window};
+pub use client::{Client, flow_window, next};
 pub use controller::{Controller, LeastRtt, Meter, Traffic, Verdict, Vm};
 
 /// Least window of a flow, in segments.

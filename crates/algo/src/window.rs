@@ -25,6 +25,12 @@ pub fn arbitrate_cera(cera_bytes: Option<u32>, offered: u16, scale: u8, mss: u32
     decide(sys::window_by_WINDOW_BY_CERA, cera_bytes, offered, scale, mss)
 }
 
+/// The least limit that leaves room for so many bytes when it is rounded down to the scale.
+pub fn with_room(bytes: u32, scale: u8) -> u32 {
+    // SAFETY: the C function is pure.
+    unsafe { sys::window_with_room(bytes, scale) }
+}
+
 fn decide(by: sys::window_by, bytes: Option<u32>, offered: u16, scale: u8, mss: u32) -> (u16, By) {
     let mut limits = sys::window_limits::default();
     limits.bytes[by as usize] = bytes.unwrap_or(0);

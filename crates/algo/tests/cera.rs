@@ -38,10 +38,11 @@ fn the_printed_shares_are_equation_2() {
 }
 
 #[test]
-fn silent_vms_have_no_window_and_light_ones_what_they_need() {
+fn silent_vms_take_nothing_and_light_ones_what_they_need() {
     let settings = Settings { low_segments: 68, ..DEFAULTS };
     // The second needs twice its twentieth: 0.05 * 2 * 3 VMs = 0.3 of a weight; of 2.3 in all.
-    assert_eq!(windows(&settings, &[vm(0, 1), vm(5_000, 1), vm(47_500, 1), vm(47_500, 1)]), [0, 13, 43, 43]);
+    // The first would have a share of 1 of 3.3.
+    assert_eq!(windows(&settings, &[vm(0, 1), vm(5_000, 1), vm(47_500, 1), vm(47_500, 1)]), [30, 13, 43, 43]);
 }
 
 /// The paper's rule feeds back: rates follow windows, and windows follow rates times weights.
@@ -74,37 +75,60 @@ fn a_longer_rtt_is_not_less_rate() {
     assert!((0.47..0.53).contains(&shares[0]), "{shares:?}");
 }
 
+/// A controller that has cut, with so many flows in one VM.
+fn engaged(flows: u32, rtt_us: u32) -> Controller {
+    let mut controller = Controller::default();
+    assert_eq!(controller.epoch(&DEFAULTS, 61 * 1538, rtt_us, 62), Verdict::Cut);
+    controller.divide(&DEFAULTS, &mut [Vm { flows, ..vm(1000, 1) }], RATE);
+    controller
+}
+
 #[test]
 fn a_controller_cuts_grows_and_lets_go() {
-    let mut controller = Controller::default();
-    let mut epoch = |segments: u64, flows| {
-        let verdict = controller.epoch(&DEFAULTS, segments * 1538, flows, 500, 62);
+    assert_eq!(Controller::default().epoch(&DEFAULTS, 60 * 1538, 500, 62), Verdict::Free, "not more than T_u waits");
+    let mut controller = engaged(4, 500);
+    let mut epoch = |segments: u64| {
+        let verdict = controller.epoch(&DEFAULTS, segments * 1538, 500, 62);
         (verdict, controller.extra())
     };
-    assert_eq!(epoch(60, 4), (Verdict::Free, 0), "not more than T_u waits, and it never did");
-    assert_eq!(epoch(61, 4), (Verdict::Cut, 0));
-    // A segment per flow and RTT: two RTTs in a millisecond.
-    assert_eq!(epoch(60, 4), (Verdict::Grow, 8));
-    assert_eq!(epoch(0, 4), (Verdict::Grow, 16));
-    assert_eq!(epoch(70, 4), (Verdict::Cut, 0));
-    for step in 1..=30 {
-        assert_eq!(epoch(0, 4), (Verdict::Grow, 8 * step));
+    // A segment per flow and RTT, and never more than an RTT's in an epoch.
+    assert_eq!(epoch(50), (Verdict::Grow, 4));
+    assert_eq!(epoch(58), (Verdict::Grow, 6), "there is room for two up to T_u");
+    assert_eq!(epoch(60), (Verdict::Grow, 7));
+    assert_eq!(epoch(70), (Verdict::Cut, 0));
+    for step in 1..=61 {
+        assert_eq!(epoch(0), (Verdict::Grow, 4 * step));
     }
-    assert_eq!(epoch(0, 4), (Verdict::Free, 0), "four times eq. 1");
-    assert_eq!(epoch(0, 4), (Verdict::Free, 0));
+    assert_eq!(epoch(0), (Verdict::Free, 0), "four times eq. 1");
+    assert_eq!(epoch(0), (Verdict::Free, 0));
 }
 
 #[test]
 fn slow_growth_adds_up() {
-    let mut controller = Controller::default();
-    controller.epoch(&DEFAULTS, 1 << 30, 1, 5000, 62);
+    let mut controller = engaged(1, 5000);
     let grown: Vec<u32> = (0..10)
         .map(|_| {
-            controller.epoch(&DEFAULTS, 0, 1, 5000, 62);
+            controller.epoch(&DEFAULTS, 0, 5000, 62);
             controller.extra()
         })
         .collect();
     assert_eq!(grown, [0, 0, 0, 0, 1, 1, 1, 1, 1, 2]);
+}
+
+#[test]
+fn no_flow_of_a_busy_vm_is_given_more_than_its_own_growth() {
+    let growth = |vms: &[Vm]| {
+        let mut controller = Controller::default();
+        controller.divide(&DEFAULTS, &mut vms.to_vec(), RATE);
+        controller.per_rtt()
+    };
+    let busy = |sent, weight, flows| Vm { flows, ..vm(sent, weight) };
+    assert_eq!(growth(&[busy(1000, 1, 8), busy(1000, 1, 8)]), 16);
+    assert_eq!(growth(&[busy(1000, 1, 1), busy(2000, 2, 1), busy(3000, 3, 1)]), 2, "the heaviest grows by one");
+    assert_eq!(growth(&[busy(1000, 1, 1), busy(1000, 1, 50)]), 2);
+    // The one with 32 flows needs a tenth of a weight only: it is not busy. The other's part is 1 of 1.1.
+    assert_eq!(growth(&[busy(1000, 1, 10), busy(26, 1, 32)]), 11);
+    assert_eq!(growth(&[]), 0);
 }
 
 #[test]
@@ -138,6 +162,20 @@ fn the_least_rtt_is_forgotten_in_time() {
         rtt.sample(second * 1_000_000, us);
         assert_eq!(rtt.get(), Some(least), "at {second} s");
     }
+}
+
+#[test]
+fn a_vms_own_rtt_counts_where_it_is_longer() {
+    assert_eq!((LeastRtt::without(900, 300), LeastRtt::without(300, 300)), (600, 1));
+    assert_eq!((LeastRtt::of_vm(250, 600), LeastRtt::of_vm(250, 1)), (600, 250));
+}
+
+#[test]
+fn limits_can_leave_room_for_whole_segments() {
+    assert_eq!(window::arbitrate_cera(Some(2896), 500, 7, 1448).0, 22, "2,816 bytes: one segment and a part");
+    assert_eq!(window::arbitrate_cera(Some(window::with_room(2896, 7)), 500, 7, 1448).0, 23);
+    assert_eq!(window::with_room(2896, 0), 2896);
+    assert_eq!(window::with_room(u32::MAX, 14), u32::MAX);
 }
 
 #[test]
@@ -184,18 +222,19 @@ proptest! {
         settings in any_settings(),
         mut vms in prop::collection::vec(any_vm(), 0..40),
         rate in any::<u64>(),
-        queues in prop::collection::vec((any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()), 1..20),
+        queues in prop::collection::vec((any::<u64>(), any::<u32>(), any::<u32>()), 1..20),
     ) {
         let mut controller = Controller::default();
-        for (queue, flows, rtt, window) in queues {
-            controller.epoch(&settings, queue, flows, rtt, window);
+        for (queue, rtt, window) in queues {
+            controller.epoch(&settings, queue, rtt, window);
+            controller.divide(&settings, &mut vms, rtt_rate(rate));
+            prop_assert!(controller.per_rtt() <= MAX_WINDOW);
             prop_assert!(controller.extra() <= MAX_WINDOW);
         }
         let active = controller.divide(&settings, &mut vms, rtt_rate(rate));
         prop_assert_eq!(active as usize, vms.iter().filter(|vm| vm.sent_bytes > 0).count());
         for vm in &vms {
-            prop_assert_eq!(vm.window > 0, vm.sent_bytes > 0);
-            prop_assert!(vm.window <= 2 * MAX_WINDOW, "{:?}", vm);
+            prop_assert!(vm.window >= LEAST_SEGMENTS && vm.window <= 2 * MAX_WINDOW, "{:?}", vm);
         }
     }
 
@@ -278,8 +317,9 @@ proptest! {
     #[test]
     fn flows_share_a_window(window in 0..5_000_u32, flows in 1..200_u32, rounds in 1..5_usize) {
         let mut client = Client::default();
+        let active: Vec<u32> = (0..flows).map(|place| 3 * place).collect();
         for _ in 0..rounds {
-            let shares: Vec<u32> = client.share(window, flows).collect();
+            let shares: Vec<u32> = client.share(window, &active).collect();
             prop_assert_eq!(shares.len(), flows as usize);
             prop_assert!(shares.iter().all(|&share| share >= LEAST_SEGMENTS));
             if window / flows >= LEAST_SEGMENTS {
@@ -294,8 +334,9 @@ proptest! {
     fn the_remainder_goes_round(window in 400..5_000_u32, flows in 1..100_u32, epochs in 1..300_u32) {
         let mut client = Client::default();
         let mut had = vec![0_u32; flows as usize];
+        let active: Vec<u32> = (0..flows).map(|place| 2 * place + 1).collect();
         for _ in 0..epochs {
-            for (sum, share) in had.iter_mut().zip(client.share(window, flows)) {
+            for (sum, share) in had.iter_mut().zip(client.share(window, &active)) {
                 *sum += share - window / flows;
             }
         }
@@ -309,7 +350,7 @@ proptest! {
         let mut list: Vec<usize> = (0..flows).collect();
         let gone = gone % flows;
         let mut client = Client::default();
-        let _ = client.share(window, flows as u32);
+        let _ = client.share(window, &(0..flows as u32).collect::<Vec<_>>());
         let next = list[client.next() as usize];
         let expected = if next == gone { (next + 1) % flows } else { next };
         list.remove(gone);

@@ -31,19 +31,24 @@ pub struct Vm {
     pub flows: u32,
     /// It has been silent until now.
     pub is_fresh: bool,
-    /// w_k, in segments: what [`Controller::divide`] has found. 0: it was silent.
+    /// w_k, in segments: what [`Controller::divide`] has found; of a silent one, what it would have if it woke up.
     pub window: u32,
 }
 
 impl Controller {
-    /// An epoch has ended with so much waiting at the uplink. `flows` are those whose windows the host limits, `window` is eq. 1's.
-    pub fn epoch(&mut self, settings: &Settings, queue_bytes: u64, flows: u32, rtt_us: u32, window: u32) -> Verdict {
+    /// An epoch has ended with so much waiting at the uplink. `rtt_us` is d and the time in the queue, `window` is eq. 1's.
+    pub fn epoch(&mut self, settings: &Settings, queue_bytes: u64, rtt_us: u32, window: u32) -> Verdict {
         // SAFETY: both pointers are to live values for the length of the call; the C code does not keep them.
-        match unsafe { sys::cera_epoch(&mut self.0, &settings.raw(), queue_bytes, flows, rtt_us, window) } {
+        match unsafe { sys::cera_epoch(&mut self.0, &settings.raw(), queue_bytes, rtt_us, window) } {
             sys::cera_verdict_CERA_CUT => Verdict::Cut,
             sys::cera_verdict_CERA_GROW => Verdict::Grow,
             _ => Verdict::Free,
         }
+    }
+
+    /// By how many they may grow in an RTT.
+    pub fn per_rtt(&self) -> u32 {
+        self.0.per_rtt
     }
 
     /// Segments by which limits have grown since the last cut.
@@ -51,8 +56,8 @@ impl Controller {
         self.0.extra
     }
 
-    /// Finds the windows of all VMs. How many have one. VMs beyond [`MAX_VMS`] have none.
-    pub fn divide(&self, settings: &Settings, vms: &mut [Vm], bytes_per_s: u64) -> u32 {
+    /// Finds the windows of all VMs. How many have sent. VMs beyond [`MAX_VMS`] have no window.
+    pub fn divide(&mut self, settings: &Settings, vms: &mut [Vm], bytes_per_s: u64) -> u32 {
         let mut raw: Vec<sys::cera_vm> = vms
             .iter()
             .take(MAX_VMS)
@@ -67,7 +72,7 @@ impl Controller {
             .collect();
         let count = raw.len() as u32;
         // SAFETY: `raw` has `count` elements, which live for the length of the call; the C code does not keep them.
-        let active = unsafe { sys::cera_divide(&settings.raw(), raw.as_mut_ptr(), count, bytes_per_s, self.0.extra) };
+        let active = unsafe { sys::cera_divide(&mut self.0, &settings.raw(), raw.as_mut_ptr(), count, bytes_per_s) };
         vms.iter_mut().for_each(|vm| vm.window = 0);
         vms.iter_mut().zip(&raw).for_each(|(vm, raw)| vm.window = raw.window);
         active
@@ -110,6 +115,18 @@ impl Meter {
 pub struct LeastRtt(sys::cera_rtt);
 
 impl LeastRtt {
+    /// What of a handshake was not spent in a queue of that length.
+    pub fn without(us: u32, queue_us: u32) -> u32 {
+        // SAFETY: the C function is pure.
+        unsafe { sys::cera_rtt_without(us, queue_us) }
+    }
+
+    /// A VM's RTT, from the least handshake of its host and the least of its own without the queue.
+    pub fn of_vm(host_us: u32, own_us: u32) -> u32 {
+        // SAFETY: the C function is pure.
+        unsafe { sys::cera_rtt_of_vm(host_us, own_us) }
+    }
+
     /// A handshake took so long.
     pub fn sample(&mut self, now_us: u64, us: u32) {
         // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
