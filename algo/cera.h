@@ -317,55 +317,67 @@ static inline u32 cera_next_without(u32 next, u32 position)
 
 /* ---- What is measured ---------------------------------------------------- */
 
-/* What a VM sends, by epoch. */
+/*
+ * What a VM sends: bytes by epoch, flows by slots of some epochs. A flow counts as
+ * active for two RTTs at least. Were it forgotten between two of its windows, the
+ * others would be given its part, the queue and with it the RTT would grow, and
+ * more flows would be forgotten.
+ */
 struct cera_meter {
 	u64 bytes[CERA_MAX_EPOCHS];
-	u32 flows[CERA_MAX_EPOCHS]; /* whose last data was in this epoch */
+	u32 flows[CERA_MAX_EPOCHS]; /* whose last data was in this slot */
 	u32 epoch;
+	u32 slot;
+	u32 in_slot; /* epochs that this slot has had */
 	u32 age; /* epochs since the VM was silent for so many as are counted */
 };
 
 /* What the last epochs had. */
 struct cera_traffic {
 	u64 bytes;
-	u32 flows;
+	u32 flows; /* active ones */
 	u32 fresh; /* the VM woke up a short while ago: twice as many epochs at most */
 };
 
 /**
  * cera_count() - a packet leaves
- * @stamp: the flow's; the epoch of its last data, 0 at first. NULL: no data
+ * @stamp: the flow's; the slot of its last data, 0 at first. NULL: no data
  */
 static inline void cera_count(struct cera_meter *m, u32 *stamp, u32 bytes)
 {
-	u32 slot = m->epoch % CERA_MAX_EPOCHS;
 	u32 old;
 
-	m->bytes[slot] += bytes;
-	if (!stamp || *stamp == m->epoch + 1)
+	m->bytes[m->epoch % CERA_MAX_EPOCHS] += bytes;
+	if (!stamp || *stamp == m->slot + 1)
 		return;
 	/* Stamps are one ahead, so that 0 is none. */
 	old = (*stamp - 1) % CERA_MAX_EPOCHS;
-	if (*stamp && m->epoch + 1 - *stamp < CERA_MAX_EPOCHS && m->flows[old])
+	if (*stamp && m->slot + 1 - *stamp < CERA_MAX_EPOCHS && m->flows[old])
 		m->flows[old]--;
-	m->flows[slot]++;
-	*stamp = m->epoch + 1;
+	m->flows[m->slot % CERA_MAX_EPOCHS]++;
+	*stamp = m->slot + 1;
+}
+
+/* Epochs of a slot, so that all slots but one are two RTTs. */
+static inline u32 cera_stride(const struct cera_settings *set, u32 rtt_us)
+{
+	u64 slots_us = (u64)(CERA_MAX_EPOCHS - 1) * (set->epoch_us ? set->epoch_us : 1);
+
+	return (u32)(1 + 2ull * rtt_us / slots_us);
 }
 
 /* The epoch ends. Return: what the last @epochs of them had, this one included. */
-static inline struct cera_traffic cera_turn(struct cera_meter *m, u32 epochs)
+static inline struct cera_traffic cera_turn(struct cera_meter *m, u32 epochs, u32 stride)
 {
 	struct cera_traffic t = { 0, 0, 0 };
-	u32 i, slot;
+	u32 i;
 
 	if (!epochs || epochs > CERA_MAX_EPOCHS)
 		epochs = CERA_MAX_EPOCHS;
 	for (i = 0; i < CERA_MAX_EPOCHS; i++) {
-		if (i >= epochs)
-			break;
-		slot = (m->epoch - i) % CERA_MAX_EPOCHS;
-		t.bytes += m->bytes[slot];
-		t.flows += m->flows[slot];
+		t.flows += m->flows[i];
+		if (i < epochs)
+			t.bytes += m->bytes[(m->epoch - i) % CERA_MAX_EPOCHS];
 	}
 	if (!t.bytes)
 		m->age = 0;
@@ -374,7 +386,12 @@ static inline struct cera_traffic cera_turn(struct cera_meter *m, u32 epochs)
 	t.fresh = m->age && m->age <= 2 * epochs;
 	m->epoch++;
 	m->bytes[m->epoch % CERA_MAX_EPOCHS] = 0;
-	m->flows[m->epoch % CERA_MAX_EPOCHS] = 0;
+	m->in_slot++;
+	if (m->in_slot >= stride) {
+		m->in_slot = 0;
+		m->slot++;
+		m->flows[m->slot % CERA_MAX_EPOCHS] = 0;
+	}
 	return t;
 }
 

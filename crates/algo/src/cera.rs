@@ -57,6 +57,12 @@ impl Settings {
         }
     }
 
+    /// Epochs of a slot, in which a [`Meter`] counts flows, where the RTT with the time in the queue is so long.
+    pub fn stride(&self, rtt_us: u32) -> u32 {
+        // SAFETY: as in `window`.
+        unsafe { sys::cera_stride(&self.raw(), rtt_us) }
+    }
+
     /// Eq. 1: segments in flight that keep a link of `bytes_per_s` busy and T_l waiting.
     pub fn window(&self, bytes_per_s: u64, rtt_us: u32) -> u32 {
         // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.

@@ -140,16 +140,28 @@ fn a_meter_counts_the_last_epochs() {
     meter.count(Some(&mut b), 50);
     meter.count(None, 7);
     let traffic = |bytes, flows, is_fresh| Traffic { bytes, flows, is_fresh };
-    assert_eq!(meter.turn(2), traffic(257, 2, true));
+    assert_eq!(meter.turn(2, 1), traffic(257, 2, true));
     meter.count(Some(&mut a), 10);
-    assert_eq!(meter.turn(2), traffic(267, 2, true), "each flow counts once");
-    assert_eq!(meter.turn(2), traffic(10, 1, true));
-    assert_eq!(meter.turn(2), traffic(0, 0, false));
+    assert_eq!(meter.turn(2, 1), traffic(267, 2, true), "each flow counts once");
+    assert_eq!(meter.turn(2, 1), traffic(10, 2, true));
+    assert_eq!(meter.turn(2, 1), traffic(0, 2, false), "flows stay longer");
     for age in 1..100 {
         meter.count(Some(&mut b), 1);
-        assert_eq!(meter.turn(2).is_fresh, age <= 4);
+        let now = meter.turn(2, 1);
+        assert_eq!((now.is_fresh, now.flows), (age <= 4, if age < 14 { 2 } else { 1 }), "{age}");
     }
-    assert_eq!(meter.turn(MAX_EPOCHS), traffic(15, 1, false));
+    assert_eq!(meter.turn(MAX_EPOCHS, 1), traffic(15, 1, false));
+}
+
+#[test]
+fn a_flow_is_active_for_two_rtts() {
+    let stride = DEFAULTS.stride(40_000);
+    let mut meter = Meter::default();
+    meter.count(Some(&mut 0), 100);
+    let active = (0..1000).take_while(|_| meter.turn(4, stride).flows > 0).count();
+    assert!((80..110).contains(&active), "{active} ms");
+    assert_eq!(DEFAULTS.stride(0), 1);
+    assert_eq!(Settings { epoch_us: 0, ..DEFAULTS }.stride(u32::MAX), u32::MAX / 15 * 2 + 1);
 }
 
 #[test]
@@ -304,7 +316,7 @@ proptest! {
                     }
                 };
                 meter.count(Some(&mut 0), sends * 1538);
-                let traffic = meter.turn(DEFAULTS.epochs);
+                let traffic = meter.turn(DEFAULTS.epochs, 1);
                 let one = &mut vms[index];
                 (one.sent_bytes, one.flows, one.is_fresh) = (traffic.bytes, traffic.flows, traffic.is_fresh);
             }

@@ -171,6 +171,13 @@ fn no_vm_starves() {
     assert!(by_vm.values().all(|bytes| bytes * 100 > all), "{by_vm:?}");
 }
 
+/// Flows that are silent for longer than M epochs are still there: else the others would be given their parts.
+#[test]
+fn short_epochs_do_not_forget_flows() {
+    let record = host("{ mode = \"enforce\", clients = 0, epoch_us = 250, high_segments = 250 }", "flows = 8");
+    assert!(record.metrics["queue_delay_mean_ms"] < 3.5, "{:?}", record.metrics);
+}
+
 #[test]
 fn without_congestion_nothing_is_limited() {
     let record = host_of(1, "{ mode = \"enforce\", clients = 0 }", "");

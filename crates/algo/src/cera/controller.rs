@@ -84,13 +84,13 @@ impl Controller {
 pub struct Traffic {
     /// All of it.
     pub bytes: u64,
-    /// Flows that had data.
+    /// Active flows: those that have had data in two RTTs, or a little more.
     pub flows: u32,
     /// The VM woke up a short while ago.
     pub is_fresh: bool,
 }
 
-/// What a VM sends, by epoch.
+/// What a VM sends.
 #[derive(Debug, Clone, Default)]
 pub struct Meter(sys::cera_meter);
 
@@ -102,10 +102,10 @@ impl Meter {
         unsafe { sys::cera_count(&mut self.0, stamp, bytes) }
     }
 
-    /// The epoch ends: what the last `epochs` had, this one included.
-    pub fn turn(&mut self, epochs: u32) -> Traffic {
+    /// The epoch ends: what the last `epochs` had, this one included. Flows are counted by slots of `stride` epochs.
+    pub fn turn(&mut self, epochs: u32, stride: u32) -> Traffic {
         // SAFETY: as in `count`.
-        let traffic = unsafe { sys::cera_turn(&mut self.0, epochs) };
+        let traffic = unsafe { sys::cera_turn(&mut self.0, epochs, stride) };
         Traffic { bytes: traffic.bytes, flows: traffic.flows, is_fresh: traffic.fresh > 0 }
     }
 }

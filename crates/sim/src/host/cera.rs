@@ -40,6 +40,8 @@ pub struct Host {
     /// Its VMs, with their weights.
     pub guests: Vec<(GuestId, u32)>,
     controller: Controller,
+    /// d, as far as it is known.
+    rtt_us: u32,
     cuts: u64,
 }
 
@@ -57,7 +59,7 @@ pub enum Order {
 impl Host {
     /// A controller that has seen nothing.
     pub fn new(host: HostId, spec: Spec) -> Self {
-        Self { host, spec, guests: Vec::new(), controller: Controller::default(), cuts: 0 }
+        Self { host, spec, guests: Vec::new(), controller: Controller::default(), rtt_us: UNKNOWN_RTT_US, cuts: 0 }
     }
 
     /// An epoch has ended. `taps` are those of [`Self::guests`], in their order; an order for each.
@@ -80,6 +82,7 @@ impl Host {
             .collect();
         let window = settings.window(self.spec.bytes_per_s, shared_us);
         let rtt_us = shared_us.saturating_add(self.queue_us(queue_bytes));
+        self.rtt_us = shared_us;
         let word = self.controller.epoch(settings, queue_bytes, rtt_us, window);
         self.controller.divide(settings, &mut vms, self.spec.bytes_per_s);
         self.cuts += u64::from(word == Word::Cut);
@@ -95,6 +98,11 @@ impl Host {
     pub fn queue_us(&self, queue_bytes: u64) -> u32 {
         let us = queue_bytes.saturating_mul(1_000_000) / self.spec.bytes_per_s.max(1);
         us.min(u64::from(u32::MAX)) as u32
+    }
+
+    /// Epochs of the slots in which flows are counted, with a queue of that length.
+    pub fn stride(&self, queue_us: u32) -> u32 {
+        self.spec.settings.stride(self.rtt_us.saturating_add(queue_us))
     }
 
     /// Epochs at whose end windows were cut.
@@ -186,8 +194,8 @@ impl Tap {
     }
 
     /// The epoch ends with a queue of that length.
-    pub fn turn(&mut self, now: Instant, queue_us: u32) -> Report {
-        let traffic = self.meter.turn(self.epochs);
+    pub fn turn(&mut self, now: Instant, queue_us: u32, stride: u32) -> Report {
+        let traffic = self.meter.turn(self.epochs, stride);
         self.active = traffic.flows;
         let longest_us = self.queue_us.max(queue_us);
         self.queue_us = queue_us;
