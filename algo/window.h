@@ -16,6 +16,7 @@
 enum window_by {
 	WINDOW_BY_RECEIVER, /* its own: nothing was lowered */
 	WINDOW_BY_PROBOSCIS,
+	WINDOW_BY_CERA,
 	WINDOW_BY_MAX,
 };
 
@@ -36,6 +37,14 @@ static inline u32 window_segment_bytes(u32 mss, bool has_timestamps)
 	if (!mss)
 		mss = WINDOW_DEFAULT_MSS;
 	return has_timestamps && mss > 12 ? mss - 12 : mss;
+}
+
+/* The least limit that leaves room for so many bytes when it is rounded down to the scale. */
+static inline u32 window_with_room(u32 bytes, u8 scale)
+{
+	u32 below = (1u << window_scale(scale)) - 1;
+
+	return bytes <= ~below ? bytes + below : bytes;
 }
 
 /**

@@ -9,13 +9,23 @@ fn main() {
     let wrappers = out.join("wrappers.c");
     println!("cargo::rerun-if-changed={}", algo.display());
 
-    let headers =
-        ["pvtcp.h", "seq.h", "reno.h", "cubic.h", "dctcp.h", "packet.h", "siphash.h", "window.h", "proboscis.h"]
-            .map(|name| algo.join(name).to_str().expect("the path of the sources is UTF-8").to_owned());
+    let headers = [
+        "pvtcp.h",
+        "seq.h",
+        "reno.h",
+        "cubic.h",
+        "dctcp.h",
+        "packet.h",
+        "siphash.h",
+        "window.h",
+        "proboscis.h",
+        "cera.h",
+    ]
+    .map(|name| algo.join(name).to_str().expect("the path of the sources is UTF-8").to_owned());
     bindgen::Builder::default()
         .headers(headers)
         .allowlist_item(
-            "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|seq|reno|RENO|cubic|dctcp|DCTCP)_.*",
+            "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|cera|CERA|seq|reno|RENO|cubic|dctcp|DCTCP)_.*",
         )
         .rustified_enum("(pvtcp_timer|packet_kind|dctcp_ack)")
         .wrap_static_fns(true)

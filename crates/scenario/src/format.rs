@@ -10,9 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
+mod cera;
 mod network;
 mod workload;
 
+pub use cera::{Cera, Shares};
 pub use network::{Discipline, Network, Queue, Topology};
 pub use workload::{FlowSizes, FlowSizesWord, Workload};
 
@@ -136,6 +138,8 @@ pub struct VmGroup {
     /// Queue length of the host's network card.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub nic_queue_segments: u32,
+    /// How the host's network card queues. Left out: drop-tail.
+    pub nic_queue: Queue,
     /// VMs of this group that share one host and its network card.
     #[schemars(range(min = 1, max = 64))]
     pub per_host: u32,
@@ -145,6 +149,8 @@ pub struct VmGroup {
     pub pvtcp: Pvtcp,
     /// ProBoSCIS on the host.
     pub proboscis: Proboscis,
+    /// CERA on the host.
+    pub cera: Cera,
 }
 
 impl Default for VmGroup {
@@ -162,10 +168,12 @@ impl Default for VmGroup {
             packet_cost_ns: 0,
             read_cost_ns: 0,
             nic_queue_segments: 1000,
+            nic_queue: Queue::default(),
             per_host: 1,
             tcp: GuestTcp::default(),
             pvtcp: Pvtcp::default(),
             proboscis: Proboscis::default(),
+            cera: Cera::default(),
         }
     }
 }
@@ -558,11 +566,13 @@ pub struct Record {
     /// Period of the bottleneck queue's series. 0: no series.
     #[schemars(range(min = 0, max = 60_000))]
     pub queue_period_ms: u32,
+    /// Whether the bottleneck is the network card of the first sending VM's host. How long each packet waits there is recorded too.
+    pub sender_nic: bool,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self { tcp_info_period_ms: 50, capture: false, queue_period_ms: 0 }
+        Self { tcp_info_period_ms: 50, capture: false, queue_period_ms: 0, sender_nic: false }
     }
 }
 

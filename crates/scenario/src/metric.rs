@@ -103,6 +103,16 @@ metrics! {
     "sender_cpu", "sender CPU", "%", Lower, 1, "Time the senders' virtual CPUs were not idle, mean.";
     "queue_mean_segments", "queue mean", "segments", Lower, 1, "Mean backlog of the bottleneck port.";
     "queue_max_segments", "queue max", "segments", Lower, 0, "Largest backlog of the bottleneck port.";
+    "queue_delay_mean_ms", "queueing mean", "ms", Lower, 3, "Mean time that packets waited at the network card of the senders' host, all VMs' packets.";
+    "queue_delay_p50_ms", "queueing p50", "ms", Lower, 3, "Median of the time that packets waited at the network card of the senders' host.";
+    "queue_delay_p99_ms", "queueing p99", "ms", Lower, 3, "99th percentile of the time that packets waited at the network card of the senders' host.";
+    "queue_delay_first_mean_ms", "queueing mean, first VM", "ms", Lower, 3, "Mean time that the first sending VM's packets waited at its host's network card.";
+    "queue_delay_first_p99_ms", "queueing p99, first VM", "ms", Lower, 3, "99th percentile of the time that the first sending VM's packets waited at its host's network card.";
+    "uplink_use", "uplink in use", "%", Higher, 1, "Share of the time in which the network card of the senders' host was sending: bytes on the wire, of all VMs' packets.";
+    "cera_cuts", "cuts", "", Neutral, 0, "Epochs at whose end CERA cut windows, all hosts.";
+    "cera_windows_set", "windows set", "", Neutral, 0, "Times that CERA's clients lowered a flow's congestion window.";
+    "cera_windows_limited", "windows limited (CERA)", "", Neutral, 0, "ACKs in which CERA lowered the window.";
+    "weight_error", "off its weight", "%", Lower, 1, "Largest deviation of a VM's share of the long-lived flows' bytes from its weight's share, of the latter.";
     "pvtcp_wakeups", "wake-ups", "", Neutral, 0, "Wake-ups that PVTCP saw, all senders and receivers.";
     "pvtcp_longest_us", "longest wake-up", "us", Neutral, 0, "Longest time off the core that PVTCP saw.";
     "pvtcp_held", "timers held", "", Neutral, 0, "Timers that PVTCP held off.";

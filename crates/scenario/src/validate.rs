@@ -169,5 +169,6 @@ fn kind(workload: &Workload) -> &'static str {
         Workload::Iperf3 { .. } => "transfer by iperf3",
         Workload::Poisson { .. } => "Poisson process",
         Workload::RequestResponse { .. } => "request and response",
+        Workload::Memcached { .. } => "key-value store",
     }
 }

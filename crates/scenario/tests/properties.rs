@@ -102,10 +102,14 @@ fn scenario() -> impl Strategy<Value = Scenario> {
             ..Network::default()
         },
     );
-    let record =
-        (0..=60_000u32, any::<bool>(), 0..=60_000u32).prop_map(|(tcp_info_period_ms, capture, queue_period_ms)| {
-            Record { tcp_info_period_ms, capture, queue_period_ms }
-        });
+    let record = (0..=60_000u32, any::<bool>(), 0..=60_000u32, any::<bool>()).prop_map(
+        |(tcp_info_period_ms, capture, queue_period_ms, sender_nic)| Record {
+            tcp_info_period_ms,
+            capture,
+            queue_period_ms,
+            sender_nic,
+        },
+    );
     (texts, times, network, group(1..=63), group(1..=1), workload(), record).prop_map(
         |(
             (name, title, description, source),

@@ -62,6 +62,9 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
                 "iperf3 is a program that only the lab can run; `background_mesh_flows` is its like",
             ));
         }
+        Workload::Memcached { flows, outstanding, .. } => {
+            (count(from) * u64::from(*flows) + u64::from(*outstanding), "workload.flows")
+        }
         Workload::Ping { .. } | Workload::Strobe { .. } | Workload::Poisson { .. } => return None,
     };
     (connections > MAX_CONNECTIONS).then_some((key, "more than 1,000,000 connections in all; ask for fewer"))

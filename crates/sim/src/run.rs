@@ -13,9 +13,11 @@ use evenkeel_scenario::sweep::{Cell, run_seed};
 
 use crate::event::PortId;
 use crate::guest::GuestSpec;
+use crate::guest::cera::Client;
 use crate::guest::pvtcp::PvtcpSpec;
 use crate::guest::vcpu::VirtualCpu;
 use crate::host::PortSpec;
+use crate::host::cera::{Host, Tap};
 use crate::host::proboscis::{Peers, Proboscis};
 use crate::net::Place as PortPlace;
 use crate::packet::{GuestId, HostId};
@@ -146,13 +148,42 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
             port.shims.add(Box::new(Proboscis::new(spec, place.guest, peers.entry(place.host).or_default().clone())));
         }
     }
+    add_cera(&mut world, scenario, places);
+    if scenario.record.sender_nic {
+        let port = bottleneck(&world, scenario);
+        world.core.watch(port);
+    }
     Some(world)
+}
+
+/// Gives hosts their controllers, ports CERA's part, and guests its client.
+fn add_cera(world: &mut Simulation, scenario: &Scenario, places: &[Place]) {
+    for members in places.chunk_by(|a, b| (&a.group, a.host) == (&b.group, b.host)) {
+        let Some(first) = members.first() else { continue };
+        let Some(group) = scenario.vms.get(&first.group) else { continue };
+        let Some(spec) = setup::cera(scenario, group) else { continue };
+        let offset = places.iter().position(|place| place.group == first.group).unwrap_or(0) as u32;
+        let mut host = Host::new(first.host, spec);
+        for place in members {
+            let number = place.guest.0 - offset;
+            let weights = &group.cera.weights;
+            let weight = weights.get(number as usize % weights.len().max(1)).copied().unwrap_or(1);
+            let has_client = group.cera.clients.is_none_or(|clients| number < clients);
+            host.guests.push((place.guest, weight));
+            let Some(guest) = world.core.guest_mut(place.guest) else { continue };
+            guest.cera = has_client.then(Client::default);
+            if let Some(port) = &mut guest.port {
+                port.shims.add(Box::new(Tap::new(&host.spec, has_client)));
+            }
+        }
+        world.core.add_controller(host);
+    }
 }
 
 fn guests(scenario: &Scenario, places: &[Place], seed: u64) -> Vec<GuestSpec> {
     let mut phases = Random::new(seed, PHASES);
-    let class_thresholds_bytes: Arc<[u64]> = scenario.network.queue.thresholds_bytes.clone().into();
-    let mut guest = |group: &VmGroup, tcp: &Arc<TcpConfig>, place: &Place| GuestSpec {
+    let of_switches: Arc<[u64]> = scenario.network.queue.thresholds_bytes.clone().into();
+    let mut guest = |group: &VmGroup, tcp: &Arc<TcpConfig>, classes: &Arc<[u64]>, place: &Place| GuestSpec {
         host: place.host,
         tcp: Arc::clone(tcp),
         hz: group.hz(),
@@ -169,22 +200,27 @@ fn guests(scenario: &Scenario, places: &[Place], seed: u64) -> Vec<GuestSpec> {
             settings: setup::pvtcp(&group.pvtcp),
             steal_clock: false,
         }),
-        class_thresholds_bytes: Arc::clone(&class_thresholds_bytes),
+        class_thresholds_bytes: Arc::clone(classes),
     };
     let mut specs = Vec::with_capacity(places.len());
     // Guests of a group stand together and share their settings.
     for members in places.chunk_by(|a, b| a.group == b.group) {
         let Some(group) = members.first().and_then(|first| scenario.vms.get(&first.group)) else { continue };
         let tcp = Arc::new(setup::tcp(group, scenario.network.mtu_bytes));
-        specs.extend(members.iter().map(|place| guest(group, &tcp, place)));
+        let of_nic = &group.nic_queue.thresholds_bytes;
+        let classes = if of_nic.is_empty() { Arc::clone(&of_switches) } else { Arc::from(of_nic.as_slice()) };
+        specs.extend(members.iter().map(|place| guest(group, &tcp, &classes, place)));
     }
     specs
 }
 
-/// The port whose backlog is recorded: the one towards the receiver, or a dumbbell's middle.
+/// The port whose backlog is recorded: the one towards the receiver, or a dumbbell's middle; or the first sender's network card.
 fn bottleneck(world: &Simulation, scenario: &Scenario) -> PortId {
     let (_, to) = scenario.workload.roles();
     let net = &world.core.net;
+    if scenario.record.sender_nic {
+        return net.nic_of(HostId(0));
+    }
     let receiver = setup::places(scenario).into_iter().find(|p| p.group == to).map_or(HostId(0), |p| p.host);
     let middle = || (0..net.ports()).map(PortId).find(|port| net.place(*port) == PortPlace::Middle(0));
     match scenario.network.topology {
@@ -200,6 +236,11 @@ fn sample(world: &mut Simulation, scenario: &Scenario) {
         let port = bottleneck(world, scenario);
         let (segments, _) = world.core.net.backlog(port, now);
         recorder.with(|recorder| recorder.queue(now, segments));
+        for guest in (0..world.core.guests().len() as u32).map(GuestId) {
+            if let Some(share) = world.core.share_of(guest) {
+                recorder.with(|recorder| recorder.share(now, guest, share));
+            }
+        }
     }
     if due.sockets {
         for (flow, guests) in world.core.flows() {
@@ -220,6 +261,9 @@ struct Reading {
     delivered: Vec<(FlowId, [GuestId; 2], u64)>,
     dropped: u64,
     marked: u64,
+    cuts: u64,
+    /// Sent by the first sender's network card.
+    uplink_bytes: u64,
 }
 
 impl Reading {
@@ -259,6 +303,7 @@ impl Reading {
                             jit_acks: counters.jit_acks,
                         }
                     }),
+                    windows_set: guest.cera.as_ref().map(|client| client.set),
                     host: guest.port.iter().flat_map(|port| port.shims.counters()).collect(),
                 }
             })
@@ -281,7 +326,9 @@ impl Reading {
         }
         let totals = core.net.totals();
         let dropped = totals.drops + guests.iter().map(|g| g.port_drops).sum::<u64>();
-        Self { guests, delivered, dropped, marked: totals.marks }
+        let cuts = core.controllers().iter().map(Host::cuts).sum();
+        let uplink_bytes = core.net.stats(core.net.nic_of(HostId(0))).bytes;
+        Self { guests, delivered, dropped, marked: totals.marks, cuts, uplink_bytes }
     }
 }
 
@@ -306,11 +353,14 @@ fn finish(
             counters: after.since(before),
         })
         .collect();
-    let long_lived = matches!(scenario.workload, Spec::Bulk { .. } | Spec::Strobe { .. });
+    let long_lived = matches!(scenario.workload, Spec::Bulk { .. } | Spec::Strobe { .. } | Spec::Memcached { .. });
+    // A store's requests are none.
+    let asker = matches!(scenario.workload, Spec::Memcached { .. }).then_some(GuestId(0));
     let since = |flow: &FlowId, bytes: u64| {
         bytes - before.delivered.binary_search_by_key(flow, |d| d.0).map_or(0, |place| before.delivered[place].2)
     };
-    let transfers = after.delivered.iter().filter(|_| long_lived).map(|(flow, ends, bytes)| {
+    let lasting = after.delivered.iter().filter(|(_, ends, _)| long_lived && Some(ends[0]) != asker);
+    let transfers = lasting.map(|(flow, ends, bytes)| {
         let (from, to) = if side == Side::Opener { (ends[0], ends[1]) } else { (ends[1], ends[0]) };
         (from, to, since(flow, *bytes))
     });
@@ -322,6 +372,8 @@ fn finish(
         vms,
         dropped: after.dropped - before.dropped,
         marked: after.marked - before.marked,
+        cuts: after.cuts - before.cuts,
+        uplink_bytes: after.uplink_bytes - before.uplink_bytes,
         transfers: transfers.collect(),
         background_bytes,
         recording: world.application.workload.collect(now),

@@ -1,5 +1,6 @@
 //! Everything together: guests, hosts, network and workload, and the loop that lets events happen.
 
+mod cera;
 mod conns;
 mod packets;
 mod recorder;
@@ -10,8 +11,9 @@ use std::collections::VecDeque;
 
 use evenkeel_scenario::sweep::splitmix64;
 
-use crate::event::{Event, Events};
+use crate::event::{Event, Events, PortId};
 use crate::guest::{Guest, GuestSpec, Task};
+use crate::host::cera::Host;
 use crate::host::shim::Effects;
 use crate::net::{Network, TopologySpec};
 use crate::packet::{ConnId, GuestId, Packets};
@@ -102,6 +104,9 @@ pub struct Core<R> {
     out: Vec<Outgoing>,
     notes: Vec<Note>,
     effects: Effects,
+    controllers: Vec<Host>,
+    /// The port at which waiting times are recorded.
+    watched: Option<PortId>,
     seed: u64,
     stopped: bool,
 }
@@ -132,6 +137,8 @@ impl<A: Application, R: Recorder> World<A, R> {
             out: Vec::new(),
             notes: Vec::new(),
             effects: Effects::default(),
+            controllers: Vec::new(),
+            watched: None,
             seed: splitmix64(seed),
             stopped: false,
         };
@@ -205,6 +212,9 @@ impl<A: Application, R: Recorder> World<A, R> {
         let core = &mut self.core;
         match event {
             Event::Arrival(port) => {
+                if core.watched == Some(port) {
+                    core.observe_wait(port);
+                }
                 let landed = core.net.on_arrival(core.now, port, &mut core.packets, &mut core.events);
                 if let Some((_, packet)) = landed {
                     core.arrive(packet);
@@ -217,6 +227,8 @@ impl<A: Application, R: Recorder> World<A, R> {
             Event::Slice(guest) => core.switch(guest),
             Event::Tick(guest) => core.cpu_done(guest),
             Event::Release(guest) => core.on_release_event(guest),
+            Event::Epoch(host) => core.on_epoch(host),
+            Event::Share(guest) => core.on_share_event(guest),
             Event::Shims(guest) => core.on_shims_event(guest),
             Event::Workload(number) => self.call(number),
             Event::Sample => {}
@@ -260,6 +272,7 @@ impl<A: Application, R: Recorder> World<A, R> {
             Task::Open(conn) => core.connect(conn),
             Task::Write(conn, bytes) => core.write_now(conn, bytes),
             Task::Ping(to, number) => core.ping_now(guest, to, number),
+            Task::Share(window) => core.share_out(guest, window),
         }
     }
 }

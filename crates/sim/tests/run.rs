@@ -184,6 +184,9 @@ fn mutated() -> impl Strategy<Value = String> {
                 "pvtcp = { mode = \"observe\" }",
                 "proboscis = { mode = \"enforce\", b1_us = 1000, elephant_bytes = 20000 }",
                 "proboscis = { mode = \"observe\", g_probes = 64 }",
+                "cera = { mode = \"enforce\", high_segments = 3, clients = 1, epochs = 16 }",
+                "cera = { mode = \"enforce\", epoch_us = 100, client_delay_us = 0, shares = \"printed\" }",
+                "nic_queue = { discipline = \"fq-codel\" }",
             ],
             0..5,
         )
@@ -196,9 +199,12 @@ fn mutated() -> impl Strategy<Value = String> {
         "kind = \"poisson\"\nto = \"b\"\nload = 2\nsizes = 1000\nflows = 20",
         "kind = \"poisson\"\nload = 0.9\nsizes = \"datamining\"\npersistent = true\ndeadline_ms = 1",
         "kind = \"request-response\"\nto = \"b\"\nrequest_bytes = 1\nresponse_bytes = 1000000\noutstanding = 3",
+        "kind = \"memcached\"\nto = \"b\"\nvalue_bytes = 20000\ngets_permille = 300\nlate_start_ms = 7",
     ]);
-    let record =
-        prop::sample::select(vec!["", "[record]\ncapture = true\ntcp_info_period_ms = 1\nqueue_period_ms = 1"]);
+    let record = prop::sample::select(vec![
+        "",
+        "[record]\ncapture = true\ntcp_info_period_ms = 1\nqueue_period_ms = 1\nsender_nic = true",
+    ]);
     (network, group(), group(), workload, record, 0..3_u64).prop_map(|(network, a, b, workload, record, seed)| {
         let receivers = if workload.contains("to =") { format!("[vms.b]\n{}", b.join("\n")) } else { String::new() };
         format!(

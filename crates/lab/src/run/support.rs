@@ -7,6 +7,11 @@ const MAX_VMS: u64 = 64;
 /// Ticks per second of Debian's kernels.
 const DEBIAN_HZ: u32 = 250;
 
+const SENDER_NIC: (&str, &str) = (
+    "record.sender_nic",
+    "the lab's VMs are on one host, without a network card; leave it out (the simulator has one)",
+);
+
 /// The first key that the lab cannot honour, and why.
 pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
     let of_groups = scenario.vms.iter().find_map(|(name, group)| {
@@ -19,6 +24,7 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
         .or_else(|| too_many(scenario))
         .or(of_groups)
         .or_else(|| in_workload(scenario).map(owned))
+        .or_else(|| scenario.record.sender_nic.then(|| owned(SENDER_NIC)))
 }
 
 fn too_many(scenario: &Scenario) -> Option<(String, String)> {
@@ -83,6 +89,12 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     if group.host_delay_us.is_some() {
         return Some(("host_delay_us", "the lab's host takes the time that it takes; leave it out"));
     }
+    if group.cera != default.cera {
+        return Some(("cera", "the lab does not run CERA yet; leave it out (the simulator has it)"));
+    }
+    if group.nic_queue != default.nic_queue {
+        return Some(("nic_queue", "the lab's VMs are on one host, without a network card; leave it out"));
+    }
     if group.packet_cost_ns != default.packet_cost_ns {
         return Some(("packet_cost_ns", "the lab's guests take the time that they take; leave it at 0"));
     }
@@ -135,6 +147,7 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
             Some(("record.capture", "captures are analysed for flows that last; leave it at false with `poisson`"))
         }
         Workload::RequestResponse { .. } => Some(("workload.kind", "only the simulator runs `request-response`")),
+        Workload::Memcached { .. } => Some(("workload.kind", "only the simulator runs `memcached` so far")),
         Workload::Strobe { from, block_kib, .. } => {
             let servers = scenario.vms.get(from).map_or(1, |g| g.count);
             (u64::from(*block_kib) * 1024 < u64::from(servers))
@@ -202,6 +215,8 @@ mod tests {
             ("hypervisor = false", "vms.b.hypervisor"),
             ("host_delay_us = 50", "vms.b.host_delay_us"),
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
+            ("cera = { mode = \"enforce\" }", "vms.b.cera"),
+            ("nic_queue = { discipline = \"codel\" }", "vms.b.nic_queue"),
             ("read_cost_ns = 500", "vms.b.read_cost_ns"),
             ("nic_queue_segments = 100", "vms.b.nic_queue_segments"),
             ("per_host = 2", "vms.b.per_host"),
@@ -218,6 +233,8 @@ mod tests {
         assert_eq!(poisson("flows = 100"), "workload.flows");
         assert_eq!(poisson("background_mesh_flows = 1"), "workload.background_mesh_flows");
         assert_eq!(poisson("persistent = true"), "workload.persistent");
+        assert_eq!(refused("\"bulk\"", "\"memcached\""), "workload.kind");
+        assert_eq!(refused("[workload]", "[record]\nsender_nic = true\n[workload]"), "record.sender_nic");
         assert_eq!(
             refused("\"bulk\"", "\"request-response\"\nrequest_bytes = 8\nresponse_bytes = 1000"),
             "workload.kind"

@@ -91,7 +91,7 @@ impl Running {
                 http::start_requests(scenario, roles, seed, &from, &to)?;
             }
             // Refused before anything is started: see `plan::check_supported`.
-            Workload::RequestResponse { .. } => {}
+            Workload::RequestResponse { .. } | Workload::Memcached { .. } => {}
         }
         Ok(running)
     }

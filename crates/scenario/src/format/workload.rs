@@ -114,6 +114,34 @@ pub enum Workload {
         #[schemars(range(min = 0, max = 60_000_000))]
         think_time_us: u32,
     },
+    /// A key-value store beside long-lived flows (paper 004): the first VM of `from` asks those of `to` for values in a closed loop, as memaslap asks
+    /// memcached, and the other VMs of `from`, if there are any, send to them. Only the simulator runs it.
+    Memcached {
+        /// Group whose first VM asks and whose others send.
+        from: String,
+        /// Group that answers and receives.
+        to: String,
+        /// Requests under way at a time, each on a connection of its own.
+        #[serde(default = "default_outstanding")]
+        #[schemars(range(min = 1, max = 1000))]
+        outstanding: u32,
+        /// Requests that read a value (GET), of a thousand. The others write one (SET).
+        #[serde(default = "default_gets")]
+        #[schemars(range(min = 0, max = 1000))]
+        gets_permille: u32,
+        /// Size of a value.
+        #[serde(default = "default_value_bytes")]
+        #[schemars(range(min = 1, max = 1_048_576))]
+        value_bytes: u32,
+        /// Long-lived flows of each VM that sends.
+        #[serde(default = "default_flows")]
+        #[schemars(range(min = 1, max = 1000))]
+        flows: u32,
+        /// The last VM begins so much later than the others.
+        #[serde(default)]
+        #[schemars(range(min = 0, max = 600_000))]
+        late_start_ms: u32,
+    },
 }
 
 impl Workload {
@@ -124,7 +152,8 @@ impl Workload {
             | Self::Bulk { from, to, .. }
             | Self::Strobe { from, to, .. }
             | Self::Iperf3 { from, to, .. }
-            | Self::RequestResponse { from, to, .. } => (from, to),
+            | Self::RequestResponse { from, to, .. }
+            | Self::Memcached { from, to, .. } => (from, to),
             Self::Poisson { from, to, .. } => (from, to.as_ref().unwrap_or(from)),
         }
     }
@@ -170,4 +199,15 @@ fn default_flows() -> u32 {
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+/// memaslap's value size, and the paper's load.
+fn default_value_bytes() -> u32 {
+    1024
+}
+fn default_outstanding() -> u32 {
+    32
+}
+fn default_gets() -> u32 {
+    900
 }

@@ -7,7 +7,7 @@ use crate::format::{Discipline, Mode, Network, Queue, Scenario, Topology, VmGrou
 /// Settings that exclude each other or lack one another.
 pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
     let mut problems = topology(scenario);
-    queue(&scenario.network.queue, &mut problems);
+    queue("network.queue", &scenario.network.queue, &mut problems);
     for (name, group) in &scenario.vms {
         vms(&join("vms", name), group, &mut problems);
     }
@@ -50,8 +50,8 @@ fn topology(scenario: &Scenario) -> Vec<Problem> {
 /// Most places for hosts at all leaves together.
 const MAX_PLACES: u64 = 16_384;
 
-fn queue(queue: &Queue, problems: &mut Vec<Problem>) {
-    let at = |key: &str| format!("network.queue.{key}");
+fn queue(path: &str, queue: &Queue, problems: &mut Vec<Problem>) {
+    let at = |key: &str| format!("{path}.{key}");
     if queue.discipline == Discipline::Red {
         match (queue.ecn_threshold_segments, queue.red_min_segments, queue.red_max_segments) {
             (Some(_), None, None) if queue.red_max_probability.is_none() => {}
@@ -84,6 +84,7 @@ fn queue(queue: &Queue, problems: &mut Vec<Problem>) {
 const MAX_THRESHOLDS: usize = 7;
 
 fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
+    queue(&format!("{path}.nic_queue"), &group.nic_queue, problems);
     let mut problem = |key: &str, message: &str| problems.push(Problem::at(format!("{path}.{key}"), message));
     if !group.hypervisor {
         if group.core.vms_per_core > 1 {
@@ -95,6 +96,17 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
     }
     if group.proboscis.mode != Mode::Off && !group.hypervisor {
         problem("proboscis.mode", "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
+    }
+    if group.cera.mode != Mode::Off && !group.hypervisor {
+        problem("cera.mode", "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
+    }
+    if group.cera.weights.len() > group.count as usize {
+        problem("cera.weights", &format!("must be at most one for each of the {} VMs", group.count));
+    }
+    if let (Some(low), Some(high)) = (group.cera.low_segments, group.cera.high_segments) {
+        if low >= high {
+            problem("cera.low_segments", &format!("must be less than `high_segments`, which is {high}"));
+        }
     }
     if group.pvtcp.mode != Mode::Off && group.hz == Some(0) {
         problem("hz", "must not be 0 with PVTCP: it tells a wake-up by a late tick");

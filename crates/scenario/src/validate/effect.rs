@@ -182,7 +182,7 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
     let one_way =
         matches!(scenario.workload, Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. });
     // Requests can be as large as responses.
-    let asymmetric = !matches!(scenario.workload, Workload::RequestResponse { .. });
+    let asymmetric = !matches!(scenario.workload, Workload::RequestResponse { .. } | Workload::Memcached { .. });
     match *key {
         ["core", "slice_ms" | "slice_jitter" | "load"] if group.core.vms_per_core == 1 => {
             Some("the VMs have their core to themselves (core.vms_per_core = 1)")
@@ -195,6 +195,13 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
         }
         ["proboscis", key] if key != "mode" && group.proboscis.mode == Mode::Off => {
             Some("ProBoSCIS is off (proboscis.mode = \"off\")")
+        }
+        ["cera", key] if key != "mode" && group.cera.mode == Mode::Off => Some("CERA is off (cera.mode = \"off\")"),
+        ["cera", "client_delay_us"] if group.cera.clients == Some(0) => {
+            Some("no VM has CERA's client (cera.clients = 0)")
+        }
+        ["nic_queue", parameter] if parameter != "discipline" => {
+            why_idle_in_queue(parameter, group.nic_queue.discipline)
         }
         ["tcp", "dsack"] if sack_off && group.tcp.dsack == Some(true) => Some("DSACK needs SACK, which is off"),
         ["tcp", "tail_loss_probe"] if sack_off && group.tcp.tail_loss_probe == Some(true) => {
@@ -242,10 +249,13 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
                 Some("there are no flows in the background (workload.background_flows, workload.background_mesh_flows)")
             }
         },
-        "ecn_marks" => match scenario.network.queue.discipline {
-            Discipline::DropTail | Discipline::Pfabric => Some("this queue marks nothing (network.queue.discipline)"),
-            Discipline::Red | Discipline::Codel | Discipline::FqCodel | Discipline::Priority => None,
-        },
+        "ecn_marks" => {
+            let nics = scenario.vms.values().map(|group| group.nic_queue.discipline);
+            let nothing = |queue| matches!(queue, Discipline::DropTail | Discipline::Pfabric);
+            nics.chain([scenario.network.queue.discipline])
+                .all(nothing)
+                .then_some("this queue marks nothing (network.queue.discipline)")
+        }
         fct if fct.starts_with("fct_") => why_no_flows(scenario).or_else(|| why_none_of_size(fct, scenario)),
         "rtt_p50_ms" | "rtt_p90_ms" | "rtt_mean_ms" | "rtt_max_ms" => (!ping).then_some("only a ping measures it"),
         "block_p50_ms" | "block_p99_ms" | "blocks" => (!strobe).then_some("only a strobe has blocks"),
@@ -255,6 +265,12 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
             why_no_series("meas_rtt_ms", scenario)
         }
         "queue_mean_segments" | "queue_max_segments" => why_no_series("queue_segments", scenario),
+        delay if delay.starts_with("queue_delay_") => {
+            (!scenario.record.sender_nic).then_some("it needs record.sender_nic = true")
+        }
+        "uplink_use" => (!scenario.record.sender_nic).then_some("it needs record.sender_nic = true"),
+        cera if cera.starts_with("cera_") => why_no_cera(scenario),
+        "weight_error" => why_no_cera(scenario),
         "time_s" | "sender_cpu" | "receiver_cpu" | "kernel_complaints" => None,
         pvtcp if pvtcp.starts_with("pvtcp_") => {
             scenario.vms.values().all(|g| g.pvtcp.mode == Mode::Off).then_some("PVTCP is off in all groups")
@@ -263,8 +279,15 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
     }
 }
 
+fn why_no_cera(scenario: &Scenario) -> Option<&'static str> {
+    scenario.vms.values().all(|g| g.cera.mode == Mode::Off).then_some("CERA is off in all groups")
+}
+
 fn why_no_flows(scenario: &Scenario) -> Option<&'static str> {
-    let flows = matches!(scenario.workload, Workload::Poisson { .. } | Workload::RequestResponse { .. });
+    let flows = matches!(
+        scenario.workload,
+        Workload::Poisson { .. } | Workload::RequestResponse { .. } | Workload::Memcached { .. }
+    );
     (!flows).then_some("only a Poisson process and requests and responses have flows that end")
 }
 
@@ -273,6 +296,7 @@ fn why_none_of_size(fct: &str, scenario: &Scenario) -> Option<&'static str> {
     let bytes = match scenario.workload {
         Workload::Poisson { sizes: FlowSizes::Bytes(bytes), .. } => bytes,
         Workload::RequestResponse { response_bytes, .. } => response_bytes,
+        Workload::Memcached { value_bytes, .. } => value_bytes,
         _ => return None,
     };
     let class = SizeClass::of(bytes.into());
@@ -296,7 +320,10 @@ fn why_no_series(series: &str, scenario: &Scenario) -> Option<&'static str> {
         ("queue_segments", _) if scenario.network.rate_mbit == 0 => {
             Some("the port is not shaped (network.rate_mbit = 0)")
         }
-        ("queue_segments", _) => (record.queue_period_ms == 0).then_some("record.queue_period_ms is 0"),
+        ("share_segments", _) if why_no_cera(scenario).is_some() => Some("CERA is off in all groups"),
+        ("queue_segments" | "share_segments", _) => {
+            (record.queue_period_ms == 0).then_some("record.queue_period_ms is 0")
+        }
         _ => None,
     }
 }

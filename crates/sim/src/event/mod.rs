@@ -9,7 +9,7 @@ pub mod radix;
 mod tests;
 pub mod wheel;
 
-use crate::packet::{ConnId, GuestId};
+use crate::packet::{ConnId, GuestId, HostId};
 use crate::time::Instant;
 
 /// An output port: of a switch, or of a host's network card.
@@ -37,6 +37,10 @@ pub enum Event {
     Release(GuestId),
     /// The mechanisms on a guest's host asked to be called.
     Shims(GuestId),
+    /// A host's epoch ends (CERA).
+    Epoch(HostId),
+    /// What a host has said to a guest's client arrives (CERA).
+    Share(GuestId),
     /// The workload asked to be called, with a number of its own.
     Workload(u32),
     /// Series are sampled.

@@ -4,6 +4,7 @@
 //! tick, late; expired timers; the packets at its port; the application. A machine without a hypervisor is a guest with nothing to wait
 //! for.
 
+pub mod cera;
 pub mod clock;
 pub mod pvtcp;
 pub mod vcpu;
@@ -82,6 +83,8 @@ pub enum Task {
     Write(ConnId, u64),
     /// Send an echo request to a guest.
     Ping(crate::packet::GuestId, u32),
+    /// Share out the window that the host has for the guest (CERA).
+    Share(u32),
 }
 
 /// A guest.
@@ -99,6 +102,8 @@ pub struct Guest {
     pub port: Option<Port>,
     /// PVTCP, if it is loaded.
     pub pvtcp: Option<Pvtcp>,
+    /// CERA's client, if there is one.
+    pub cera: Option<cera::Client>,
     pub(crate) packet_cost: Duration,
     pub(crate) read_cost: Duration,
     pub(crate) class_thresholds_bytes: Arc<[u64]>,
@@ -130,6 +135,7 @@ impl Guest {
             vcpu: VirtualCpu::new(spec.turns.clone()),
             port: spec.port.as_ref().map(Port::new),
             pvtcp: spec.pvtcp.as_ref().and_then(|pvtcp| Pvtcp::new(pvtcp, &clock)),
+            cera: None,
             packet_cost: spec.packet_cost,
             read_cost: spec.read_cost,
             class_thresholds_bytes: Arc::clone(&spec.class_thresholds_bytes),

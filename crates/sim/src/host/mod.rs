@@ -3,6 +3,7 @@
 //! Every packet crosses it, in either direction, in a fixed time and in order. Towards the VM it then waits in the port's queue until
 //! the virtual CPU takes it, or is dropped if the queue is full.
 
+pub mod cera;
 pub mod proboscis;
 pub mod shim;
 

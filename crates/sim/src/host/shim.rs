@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::cera::Tap;
 use crate::packet::{ConnId, Packet};
 use crate::time::Instant;
 
@@ -96,6 +97,11 @@ pub trait Shim: fmt::Debug + Send {
     fn counters(&self) -> Counters {
         Counters::new()
     }
+
+    /// CERA's part at the port, if this is it.
+    fn cera(&mut self) -> Option<&mut Tap> {
+        None
+    }
 }
 
 /// Names and values.
@@ -149,6 +155,11 @@ impl Shims {
         let mut passes =
             self.from_vm.iter().map(|&(place, index)| self.shims[index].on_from_vm(now, place, end, packet, effects));
         passes.find(|verdict| *verdict == Verdict::Drop).unwrap_or(Verdict::Pass)
+    }
+
+    /// CERA's part at the port, if it is there.
+    pub fn cera(&mut self) -> Option<&mut Tap> {
+        self.shims.iter_mut().find_map(|shim| shim.cera())
     }
 
     /// What all of them have counted so far.

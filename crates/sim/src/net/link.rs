@@ -69,17 +69,23 @@ impl Link {
     /// Sends a packet as soon as the link is free.
     #[inline]
     pub fn transmit(&mut self, now: Instant, port: PortId, label: Label, events: &mut Events) {
-        let takes = if self.byte_ps == 0 {
-            self.rate.time_for(label.bytes)
-        } else {
-            Duration::from_ps(u64::from(label.bytes) * self.byte_ps)
-        };
-        self.free_at = self.free_at.max(now) + takes;
+        self.free_at = self.free_at.max(now) + self.takes(label.bytes);
         let arrives = self.free_at + self.delay;
         if self.flights.is_empty() {
             events.push(arrives, Event::Arrival(port));
         }
         self.flights.push_back(Flight { arrives, label });
+    }
+
+    fn takes(&self, bytes: u32) -> Duration {
+        if self.byte_ps == 0 { self.rate.time_for(bytes) } else { Duration::from_ps(u64::from(bytes) * self.byte_ps) }
+    }
+
+    /// The oldest packet on the link, and when its transmission began.
+    pub fn began(&self) -> Option<(PacketId, Instant)> {
+        let flight = self.flights.front()?;
+        let takes = self.delay + self.takes(flight.label.bytes);
+        Some((flight.label.packet, Instant::START + flight.arrives.since(Instant::START + takes)))
     }
 
     /// The oldest packet leaves the link; the next one's arrival becomes an event.

@@ -192,6 +192,11 @@ impl Network {
         (waiting.segments, waiting.bytes)
     }
 
+    /// The oldest packet on a port's link, and when its transmission began.
+    pub fn began(&self, port: PortId) -> Option<(PacketId, Instant)> {
+        self.ports[port.0 as usize].link.began()
+    }
+
     /// All ports' statistics together; the peaks are the largest of any.
     pub fn totals(&self) -> PortStats {
         let mut totals = PortStats::default();

@@ -26,6 +26,8 @@ pub struct GuestCounters {
     pub stolen: Duration,
     /// PVTCP, where it is loaded.
     pub pvtcp: Option<PvtcpCounters>,
+    /// Windows that CERA's client has set.
+    pub windows_set: Option<u64>,
     /// The mechanisms on its host, by their own names.
     pub host: BTreeMap<&'static str, u64>,
 }
@@ -101,6 +103,7 @@ impl GuestCounters {
                 ("PvtcpJitAcks", pvtcp.jit_acks),
             ]);
         }
+        values.extend(self.windows_set.map(|set| ("CeraWindowsSet", set)));
         values.extend(&self.host);
         values
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_scenario::format::{Scenario, Workload};
+use evenkeel_scenario::format::{Mode, Scenario, Workload};
 use evenkeel_scenario::metric::SizeClass;
 use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
 use evenkeel_scenario::stats::quantile;
@@ -38,6 +38,10 @@ pub struct Measured {
     pub dropped: u64,
     /// Packets marked at ports.
     pub marked: u64,
+    /// Epochs at whose end CERA cut windows.
+    pub cuts: u64,
+    /// Bytes on the wire that the first sender's network card sent.
+    pub uplink_bytes: u64,
     /// Long-lived flows: sender, receiver, and the bytes that the receiver read.
     pub transfers: Vec<(GuestId, GuestId, u64)>,
     /// What the receivers of background flows read.
@@ -78,6 +82,7 @@ pub fn record(
         of_tcp(&mut metrics, scenario, &mut measured);
     }
     of_machines(&mut metrics, scenario, &measured);
+    of_hosts(&mut metrics, scenario, &measured);
     let packets = wakeup::pick(&measured.recorder.packets, &measured.off);
     RunRecord {
         cell: labels.to_vec(),
@@ -86,7 +91,7 @@ pub fn record(
         duration_us: measured.duration.us(),
         metrics: metrics.0,
         counters: counters(&measured),
-        flows: flows(&measured),
+        flows: flows(scenario, &measured),
         series: series(&measured),
         packets,
         remarks: measured.recorder.remark().into_iter().collect(),
@@ -124,7 +129,10 @@ fn of_processes(metrics: &mut Metrics, scenario: &Scenario, measured: &Measured)
         metrics.set("rtt_mean_ms", Some(pings.iter().sum::<f64>() / pings.len() as f64));
         metrics.set("rtt_max_ms", pings.iter().copied().reduce(f64::max));
     }
-    if matches!(scenario.workload, Workload::Poisson { .. } | Workload::RequestResponse { .. }) {
+    if matches!(
+        scenario.workload,
+        Workload::Poisson { .. } | Workload::RequestResponse { .. } | Workload::Memcached { .. }
+    ) {
         metrics.set("flows", Some(recording.flows.len() as f64));
         metrics.set("flows_unfinished", Some(recording.flows_unfinished as f64));
         metrics.set("missed_deadlines", recording.missed_deadlines.map(|n| n as f64));
@@ -243,6 +251,53 @@ fn of_machines(metrics: &mut Metrics, scenario: &Scenario, measured: &Measured) 
     }
 }
 
+/// CERA, and the queue that it keeps short.
+fn of_hosts(metrics: &mut Metrics, scenario: &Scenario, measured: &Measured) {
+    let everyone: Vec<&VmMeasured> = measured.vms.iter().collect();
+    for (prefix, waits, has_median) in
+        [("queue_delay", &measured.recorder.waits, true), ("queue_delay_first", &measured.recorder.first_waits, false)]
+    {
+        let mut waits_ms: Vec<f64> = waits.iter().map(|wait| wait.as_ms_f64()).collect();
+        if waits_ms.is_empty() {
+            continue;
+        }
+        waits_ms.sort_unstable_by(f64::total_cmp);
+        metrics.set(&format!("{prefix}_mean_ms"), Some(waits_ms.iter().sum::<f64>() / waits_ms.len() as f64));
+        if has_median {
+            metrics.set(&format!("{prefix}_p50_ms"), quantile(&waits_ms, 0.5));
+        }
+        metrics.set(&format!("{prefix}_p99_ms"), quantile(&waits_ms, 0.99));
+    }
+    if scenario.record.sender_nic {
+        let bits = f64::from(scenario.network.host_rate_mbit()) * 1e6 * measured.duration.as_s_f64();
+        metrics.set("uplink_use", Some(100.0 * measured.uplink_bytes as f64 * 8.0 / bits));
+    }
+    if scenario.vms.values().any(|group| group.cera.mode != Mode::Off) {
+        metrics.set("cera_cuts", Some(measured.cuts as f64));
+        metrics.set("cera_windows_set", Some(sum(&everyone, "CeraWindowsSet")));
+        metrics.set("cera_windows_limited", Some(sum(&everyone, "CeraWindowsLimited")));
+        metrics.set("weight_error", weight_error(scenario, measured));
+    }
+}
+
+/// How far the VM that is farthest off its weight is off it, in percent of its share.
+fn weight_error(scenario: &Scenario, measured: &Measured) -> Option<f64> {
+    let mut bytes: BTreeMap<GuestId, u64> = BTreeMap::new();
+    for (from, _, sent) in &measured.transfers {
+        *bytes.entry(*from).or_default() += sent;
+    }
+    let (group, _) = scenario.workload.roles();
+    let weights = &scenario.vms.get(group)?.cera.weights;
+    let weight = |guest: GuestId| f64::from(weights.get(guest.0 as usize % weights.len().max(1)).copied().unwrap_or(1));
+    let all_bytes = bytes.values().sum::<u64>() as f64;
+    let all_weights: f64 = bytes.keys().map(|guest| weight(*guest)).sum();
+    let error = |(guest, sent): (&GuestId, &u64)| {
+        let share = weight(*guest) / all_weights;
+        100.0 * (*sent as f64 / all_bytes - share).abs() / share
+    };
+    bytes.iter().map(error).reduce(f64::max)
+}
+
 fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
     let moved = |vm: &VmMeasured| vm.counters.iter().filter(|(_, v)| **v != 0).map(|(k, v)| (k.clone(), *v)).collect();
     measured.vms.iter().map(|vm| (vm.name.clone(), moved(vm))).collect()
@@ -252,7 +307,7 @@ fn name(measured: &Measured, guest: GuestId) -> String {
     measured.vms.get(guest.0 as usize).map_or_else(String::new, |vm| vm.name.clone())
 }
 
-fn flows(measured: &Measured) -> Vec<FlowRecord> {
+fn flows(scenario: &Scenario, measured: &Measured) -> Vec<FlowRecord> {
     let name = |guest| name(measured, guest);
     let long_lived = measured.transfers.iter().map(|(from, to, bytes)| FlowRecord {
         from: name(*from),
@@ -261,7 +316,9 @@ fn flows(measured: &Measured) -> Vec<FlowRecord> {
         start_us: 0,
         duration_us: measured.duration.us(),
     });
-    let ended = measured.recording.flows.iter().map(|flow| FlowRecord {
+    // A store's requests are far too many to be written down.
+    let written = !matches!(scenario.workload, Workload::Memcached { .. });
+    let ended = measured.recording.flows.iter().filter(|_| written).map(|flow| FlowRecord {
         from: name(flow.from),
         to: name(flow.to),
         bytes: flow.bytes,
@@ -309,6 +366,10 @@ fn series(measured: &Measured) -> Vec<Series> {
         "bottleneck".to_owned(),
         queue.iter().map(|(t, n)| (since_mark(*t), f64::from(*n))).collect(),
     );
+    for (index, points) in measured.recorder.shares.iter().enumerate() {
+        let subject = name(measured, GuestId(index as u32));
+        push("share_segments", subject, points.iter().map(|(t, n)| (since_mark(*t), f64::from(*n))).collect());
+    }
     let meas_rtt = measured.recorder.meas_rtt.iter().map(|(t, us)| (since_mark(*t), f64::from(*us) / 1e3)).collect();
     push("meas_rtt_ms", name(measured, GuestId(0)), meas_rtt);
     all
@@ -336,7 +397,7 @@ mod tests {
             group: group.to_owned(),
             counters: counters.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
         };
-        let record = Record { capture: true, tcp_info_period_ms: 10, queue_period_ms: 10 };
+        let record = Record { capture: true, tcp_info_period_ms: 10, queue_period_ms: 10, ..Record::default() };
         let ends = (GuestId(0), GuestId(2));
         let plan = Plan { record, sockets: true, data_side: Side::Opener, first_sender: ends.0 };
         let mut recorder = Recorder::new(plan);
@@ -377,6 +438,8 @@ mod tests {
             ],
             dropped: 4,
             marked: 11,
+            cuts: 0,
+            uplink_bytes: 0,
             transfers: vec![(ends.0, ends.1, 25_000_000)],
             background_bytes: 0,
             recording: Recording::default(),

@@ -17,6 +17,8 @@ const MAX_SAMPLES_PER_SERIES: usize = 20_000;
 const MAX_SAMPLES: usize = 2_000_000;
 /// Most packets of the plotted flow.
 const MAX_PACKETS: usize = 10_000_000;
+/// Most waiting times; a thousandth of it would do for a 99th percentile.
+const MAX_WAITS: usize = 8_000_000;
 
 /// What is to be recorded.
 #[derive(Clone, Debug)]
@@ -77,6 +79,11 @@ pub struct Recorder {
     /// In the order of flows.
     pub(super) sockets: Vec<SocketSamples>,
     pub(super) queue: Vec<(Instant, u32)>,
+    /// By guest: the window that CERA has for it.
+    pub(super) shares: Vec<Vec<(Instant, u32)>>,
+    /// Of packets at the watched port, and of the first sender's packets among them.
+    pub(super) waits: Vec<Duration>,
+    pub(super) first_waits: Vec<Duration>,
     /// By number of the connection.
     ends: Vec<Ends>,
     /// The first sender's connections that carry data, the first of which is plotted.
@@ -133,6 +140,9 @@ impl Recorder {
             samples: 0,
             sockets: Vec::new(),
             queue: Vec::new(),
+            shares: Vec::new(),
+            waits: Vec::new(),
+            first_waits: Vec::new(),
             ends: Vec::new(),
             captured: Vec::new(),
             plotted: Plotted::default(),
@@ -191,6 +201,34 @@ impl Recorder {
     /// The bottleneck's backlog.
     pub fn queue(&mut self, now: Instant, segments: u32) {
         self.queue.push((now, segments));
+    }
+
+    /// The window that CERA has for a guest.
+    pub fn share(&mut self, now: Instant, guest: GuestId, segments: u32) {
+        let index = guest.0 as usize;
+        if self.shares.len() <= index {
+            self.shares.resize_with(index + 1, Vec::new);
+        }
+        let room = self.samples < MAX_SAMPLES && self.shares[index].len() < MAX_SAMPLES_PER_SERIES;
+        self.overflow |= !room;
+        if room {
+            self.samples += 1;
+            self.shares[index].push((now, segments));
+        }
+    }
+
+    fn waited(&mut self, from: Option<GuestId>, wait: Duration) {
+        if !self.marked {
+            return;
+        }
+        if self.waits.len() < MAX_WAITS {
+            self.waits.push(wait);
+            if from == Some(self.plan.first_sender) {
+                self.first_waits.push(wait);
+            }
+        } else {
+            self.overflow = true;
+        }
     }
 
     /// The side of a connection that sends the workload's data.
@@ -346,6 +384,10 @@ impl world::Recorder for Shared {
         }
     }
 
+    fn waited(&mut self, _now: Instant, from: Option<GuestId>, wait: Duration) {
+        self.recorder.borrow_mut().waited(from, wait);
+    }
+
     fn closed(&mut self, _now: Instant, flow: FlowId, side: Side, stats: &ConnStats) {
         self.recorder.borrow_mut().closed(flow, side, stats);
     }
@@ -389,7 +431,7 @@ mod tests {
     use crate::packet::{Ecn, HostId, Segment};
 
     fn recorder(capture: bool) -> Recorder {
-        let record = Record { capture, tcp_info_period_ms: 20, queue_period_ms: 30 };
+        let record = Record { capture, tcp_info_period_ms: 20, queue_period_ms: 30, ..Record::default() };
         Recorder::new(Plan { record, sockets: true, data_side: Side::Opener, first_sender: GuestId(0) })
     }
 

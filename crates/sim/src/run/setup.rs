@@ -1,13 +1,14 @@
 //! From a scenario's keys to what the parts of the simulator are set up with.
 
+use evenkeel_algo::cera as cera_algo;
 use evenkeel_algo::proboscis::{DEFAULTS, SenderSettings, Settings as ProboscisTimers, WindowSettings};
 use evenkeel_algo::pvtcp::Settings as PvtcpSettings;
 use evenkeel_scenario::format::{
-    DelayedAck, Discipline, Era, Mode, Network, Pvtcp, RtoMin, RtoMinWord, Scenario, SpuriousResponse as Response,
-    Topology, VmGroup, Workload,
+    DelayedAck, Discipline, Era, Mode, Network, Pvtcp, Queue, RtoMin, RtoMinWord, Scenario, Shares,
+    SpuriousResponse as Response, Topology, VmGroup, Workload,
 };
 
-use crate::host::proboscis;
+use crate::host::{cera, proboscis};
 use crate::net::{
     Alpha, BufferSpec, CoDelSpec, FqCoDelSpec, Limit, PortSpec, PrioritySpec, QueueSpec, RedSpec, Shape, TopologySpec,
 };
@@ -21,6 +22,8 @@ use crate::workload::{Member, Members, Side};
 const TIMESTAMP_BYTES: u32 = 12;
 /// `rto_min_us = "smallest"`: the lab asks for it, and kernels round it up to a tick.
 const SMALLEST_RTO_MIN_US: u64 = 1000;
+/// Of CERA's word to a client: what virtio-serial and waking a process take.
+const CLIENT_DELAY_US: u32 = 100;
 /// The largest window field.
 const MAX_WINDOW: u32 = 65_535;
 
@@ -110,16 +113,23 @@ pub fn topology(scenario: &Scenario) -> TopologySpec {
 
 /// A network card's port, if its queue is not the one that all have in [`topology`].
 pub fn nic(scenario: &Scenario, group: &VmGroup) -> Option<PortSpec> {
-    let other = group.nic_queue_segments != VmGroup::default().nic_queue_segments;
-    other.then(|| PortSpec { queue: QueueSpec::drop_tail(group.nic_queue_segments), ..topology(scenario).nic })
+    let default = VmGroup::default();
+    let other = group.nic_queue_segments != default.nic_queue_segments || group.nic_queue != default.nic_queue;
+    other.then(|| {
+        let limit = Limit::segments(group.nic_queue_segments);
+        PortSpec { queue: discipline(&group.nic_queue, &scenario.network, limit), ..topology(scenario).nic }
+    })
 }
 
 fn queue(network: &Network) -> QueueSpec {
-    let queue = &network.queue;
     let limit = match network.shared_buffer_kib {
         None => Limit::segments(network.buffer_segments),
         Some(_) => Limit::NONE,
     };
+    discipline(&network.queue, network, limit)
+}
+
+fn discipline(queue: &Queue, network: &Network, limit: Limit) -> QueueSpec {
     let wire_bytes = network.mtu_bytes + FRAME_OVERHEAD_BYTES;
     let us = |value: Option<u32>, default: Duration| value.map_or(default, |us| Duration::from_us(u64::from(us)));
     let codel = || CoDelSpec {
@@ -131,7 +141,7 @@ fn queue(network: &Network) -> QueueSpec {
     };
     match queue.discipline {
         Discipline::DropTail => QueueSpec::Fifo { limit, red: None },
-        Discipline::Red => QueueSpec::Fifo { limit, red: red(network) },
+        Discipline::Red => QueueSpec::Fifo { limit, red: red(queue) },
         Discipline::Codel => QueueSpec::CoDel(codel()),
         Discipline::FqCodel => {
             QueueSpec::FqCoDel(FqCoDelSpec { codel: codel(), quantum_bytes: wire_bytes, ..FqCoDelSpec::default() })
@@ -145,8 +155,7 @@ fn queue(network: &Network) -> QueueSpec {
     }
 }
 
-fn red(network: &Network) -> Option<RedSpec> {
-    let queue = &network.queue;
+fn red(queue: &Queue) -> Option<RedSpec> {
     let sloped = || {
         Some(RedSpec {
             min_segments: queue.red_min_segments?,
@@ -256,13 +265,36 @@ pub fn proboscis(group: &VmGroup, mtu_bytes: u32) -> Option<proboscis::Spec> {
     })
 }
 
+/// CERA on the hosts of a group; none if it is off.
+pub fn cera(scenario: &Scenario, group: &VmGroup) -> Option<cera::Spec> {
+    let (set, default) = (&group.cera, cera_algo::DEFAULTS);
+    let high_segments = set.high_segments.unwrap_or(default.high_segments);
+    (set.mode != Mode::Off).then(|| cera::Spec {
+        mode: set.mode,
+        settings: cera_algo::Settings {
+            high_segments,
+            low_segments: set.low_segments.unwrap_or(high_segments / 2),
+            epoch_us: set.epoch_us.unwrap_or(default.epoch_us),
+            epochs: set.epochs.unwrap_or(default.epochs),
+            segment_bytes: scenario.network.mtu_bytes + FRAME_OVERHEAD_BYTES,
+            printed: set.shares == Shares::Printed,
+        },
+        bytes_per_s: u64::from(scenario.network.host_rate_mbit()) * 125_000,
+        rtt_us: set.rtt_us,
+        mss_bytes: tcp(group, scenario.network.mtu_bytes).mss_bytes,
+        client_delay: Duration::from_us(u64::from(set.client_delay_us.unwrap_or(CLIENT_DELAY_US))),
+    })
+}
+
 /// The side of a connection that sends the workload's data.
 pub fn data_side(workload: &Workload) -> Side {
     match workload {
         Workload::Strobe { .. } | Workload::RequestResponse { .. } => Side::Acceptor,
-        Workload::Ping { .. } | Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. } => {
-            Side::Opener
-        }
+        Workload::Ping { .. }
+        | Workload::Bulk { .. }
+        | Workload::Iperf3 { .. }
+        | Workload::Poisson { .. }
+        | Workload::Memcached { .. } => Side::Opener,
     }
 }
 

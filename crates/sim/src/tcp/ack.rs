@@ -297,7 +297,7 @@ impl Connection {
         } else {
             self.snd.cwnd_limited
         };
-        if limited && segments > 0 {
+        if limited && segments > 0 && self.snd.una >= self.snd.lowered_end {
             let sent = self.snd.nxt - self.snd.start;
             self.control.acked(&mut self.window, segments, env.now.us(), self.rtt.srtt_us(), sent);
         }

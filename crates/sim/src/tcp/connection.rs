@@ -175,6 +175,30 @@ impl Connection {
         self.rcv.quick_ack(segments);
     }
 
+    /// Whether it has data to send, or on its way.
+    pub fn is_sending(&self) -> bool {
+        self.is_established() && self.remaining() > 0
+    }
+
+    /// Lowers the congestion window to so many segments, as CERA's client does from outside. The algorithm goes on from there as after a reduction of
+    /// its own: in congestion avoidance, and with ACKs of what is sent from now on. Whether the window is now the lower one.
+    pub fn lower_window(&mut self, segments: u32) -> bool {
+        if segments >= self.window.cwnd() {
+            return false;
+        }
+        let ssthresh = match self.state {
+            State::Open | State::Disorder => segments,
+            // What recovery has decided on may be lower.
+            State::Cwr | State::Recovery | State::Loss => self.window.ssthresh().min(segments),
+        };
+        self.window.set_ssthresh(ssthresh);
+        self.window.set_cwnd(segments);
+        self.window.set_credit(0);
+        self.control.set_window();
+        self.snd.lowered_end = self.snd.nxt;
+        true
+    }
+
     /// When data last came in, if any did.
     pub fn last_data_at(&self) -> Option<Instant> {
         self.rcv.last_data

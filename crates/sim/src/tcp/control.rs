@@ -72,6 +72,13 @@ impl Control {
         }
     }
 
+    /// The window was set from outside: growth begins anew.
+    pub fn set_window(&mut self) {
+        if let Self::Cubic(cubic) = self {
+            cubic.reset();
+        }
+    }
+
     /// Nothing was sent for this long.
     pub fn idle(&mut self, idle_us: u64) {
         if let Self::Cubic(cubic) = self {

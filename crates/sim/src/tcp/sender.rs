@@ -93,6 +93,8 @@ pub(super) struct Sender {
     pub cwnd_used: u32,
     pub cwnd_stamp: Instant,
     pub last_send: Instant,
+    /// The window does not grow before this is acknowledged: it was lowered from outside.
+    pub lowered_end: u64,
     /// SACK blocks of the last ACK.
     pub known: [(u64, u64); crate::packet::MAX_SACK_BLOCKS],
     /// Bytes of the send buffer were short when the application last wrote.

@@ -4,6 +4,7 @@
 //! blocks come back on.
 
 mod bulk;
+mod memcached;
 mod ping;
 mod poisson;
 mod random;
@@ -101,6 +102,7 @@ enum Kind {
     Strobe(strobe::Strobe),
     Poisson(poisson::Poisson),
     RequestResponse(request_response::RequestResponse),
+    Memcached(memcached::Memcached),
 }
 
 /// Draws of when VMs start are from this long, because nothing starts VMs at the same picosecond.
@@ -134,10 +136,21 @@ impl Workload {
                 Kind::RequestResponse(request_response::RequestResponse::new(
                     &members,
                     request_response::Settings {
-                        request_bytes: u64::from(*request_bytes),
-                        response_bytes: u64::from(*response_bytes),
+                        sizes: request_response::Sizes::same(u64::from(*request_bytes), u64::from(*response_bytes)),
                         outstanding: *outstanding,
                         think_time: Duration::from_us(u64::from(*think_time_us)),
+                    },
+                ))
+            }
+            format::Workload::Memcached { outstanding, gets_permille, value_bytes, flows, late_start_ms, .. } => {
+                Kind::Memcached(memcached::Memcached::new(
+                    members,
+                    &memcached::Settings {
+                        outstanding: *outstanding,
+                        gets_permille: *gets_permille,
+                        value_bytes: u64::from(*value_bytes),
+                        flows: *flows,
+                        late_start: Duration::from_ms(u64::from(*late_start_ms)),
                     },
                 ))
             }
@@ -154,6 +167,7 @@ impl Workload {
             Kind::Strobe(strobe) => strobe.start(system),
             Kind::Poisson(poisson) => poisson.start(system),
             Kind::RequestResponse(requests) => requests.start(system),
+            Kind::Memcached(memcached) => memcached.start(system),
         }
     }
 
@@ -163,7 +177,7 @@ impl Workload {
         match &mut self.kind {
             Kind::Strobe(strobe) => strobe.mark(system),
             Kind::Poisson(poisson) => poisson.mark(),
-            Kind::Ping(_) | Kind::Bulk(_) | Kind::RequestResponse(_) => {}
+            Kind::Ping(_) | Kind::Bulk(_) | Kind::RequestResponse(_) | Kind::Memcached(_) => {}
         }
     }
 
@@ -180,6 +194,9 @@ impl Workload {
         if let Kind::RequestResponse(requests) = &self.kind {
             requests.count_unfinished(&mut self.recording);
         }
+        if let Kind::Memcached(memcached) = &self.kind {
+            memcached.requests().count_unfinished(&mut self.recording);
+        }
         std::mem::take(&mut self.recording)
     }
 
@@ -191,6 +208,7 @@ impl Workload {
             Kind::Strobe(strobe) => strobe.on_established(system, flow),
             Kind::Poisson(poisson) => poisson.on_established(system, flow),
             Kind::RequestResponse(requests) => requests.on_established(system, flow),
+            Kind::Memcached(memcached) => memcached.on_established(system, flow),
         }
     }
 
@@ -201,6 +219,7 @@ impl Workload {
             Kind::Strobe(strobe) => strobe.on_delivered(system, &mut self.recording, flow, side),
             Kind::Poisson(poisson) => poisson.on_delivered(system, &mut self.recording, flow),
             Kind::RequestResponse(requests) => requests.on_delivered(system, &mut self.recording, flow, side),
+            Kind::Memcached(memcached) => memcached.on_delivered(system, &mut self.recording, flow, side),
         }
     }
 
@@ -212,6 +231,7 @@ impl Workload {
             Kind::Strobe(_) => {}
             Kind::Poisson(poisson) => poisson.on_call(system, tag),
             Kind::RequestResponse(requests) => requests.on_call(system, tag),
+            Kind::Memcached(memcached) => memcached.on_call(system, tag),
         }
     }
 

@@ -9,10 +9,33 @@ use crate::time::{Duration, Instant};
 /// How large, how many, how often.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    pub request_bytes: u64,
-    pub response_bytes: u64,
+    pub sizes: Sizes,
     pub outstanding: u32,
     pub think_time: Duration,
+}
+
+/// Sizes of a request and its response, of two kinds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub often: (u64, u64),
+    pub seldom: (u64, u64),
+    /// How often, of a thousand. Both kinds are spread evenly.
+    pub often_permille: u32,
+}
+
+impl Sizes {
+    /// All requests are of one kind.
+    pub(super) const fn same(request_bytes: u64, response_bytes: u64) -> Self {
+        let sizes = (request_bytes, response_bytes);
+        Self { often: sizes, seldom: sizes, often_permille: 1000 }
+    }
+
+    /// Of a loop's request of that number. Loops begin at different places of the pattern.
+    fn of(&self, position: u64, number: u64) -> (u64, u64) {
+        let seldom = u64::from(1000 - self.often_permille.min(1000));
+        let before = (number + position) * seldom;
+        if before / 1000 == (before + seldom) / 1000 { self.often } else { self.seldom }
+    }
 }
 
 #[derive(Debug)]
@@ -31,6 +54,9 @@ struct Loop {
     starts: Instant,
     asked: u64,
     answered: u64,
+    /// Bytes of all requests and responses so far, the next ones' included.
+    requests_bytes: u64,
+    responses_bytes: u64,
     /// When the request that is under way began.
     began: Option<Instant>,
 }
@@ -50,6 +76,8 @@ impl RequestResponse {
                     starts: Instant::START + random.span(START_SPREAD),
                     asked: 0,
                     answered: 0,
+                    requests_bytes: 0,
+                    responses_bytes: 0,
                     began: None,
                 });
             }
@@ -77,17 +105,30 @@ impl RequestResponse {
 
     pub(super) fn on_established(&mut self, system: &mut impl System, flow: FlowId) {
         if let Some(tag) = self.by_flow.get(&flow).copied() {
-            system.expect(flow, Side::Acceptor, self.settings.request_bytes);
+            self.await_request(system, tag, flow);
             self.ask(system, tag, flow);
         }
     }
 
+    /// Whether a connection is one of these.
+    pub(super) fn owns(&self, flow: FlowId) -> bool {
+        self.by_flow.contains_key(&flow)
+    }
+
+    fn await_request(&mut self, system: &mut impl System, tag: u32, flow: FlowId) {
+        let one = &mut self.loops[tag as usize];
+        one.requests_bytes += self.settings.sizes.of(u64::from(tag), one.answered).0;
+        system.expect(flow, Side::Acceptor, one.requests_bytes);
+    }
+
     fn ask(&mut self, system: &mut impl System, tag: u32, flow: FlowId) {
         let one = &mut self.loops[tag as usize];
+        let (request_bytes, response_bytes) = self.settings.sizes.of(u64::from(tag), one.asked);
         one.asked += 1;
         one.began = Some(system.now());
-        system.expect(flow, Side::Opener, one.asked * self.settings.response_bytes);
-        system.write(flow, Side::Opener, self.settings.request_bytes);
+        one.responses_bytes += response_bytes;
+        system.expect(flow, Side::Opener, one.responses_bytes);
+        system.write(flow, Side::Opener, request_bytes);
     }
 
     pub(super) fn on_delivered(
@@ -100,14 +141,16 @@ impl RequestResponse {
         let Some(tag) = self.by_flow.get(&flow).copied() else { return };
         let one = &mut self.loops[tag as usize];
         if side == Side::Acceptor {
+            let response_bytes = self.settings.sizes.of(u64::from(tag), one.answered).1;
             one.answered += 1;
-            system.expect(flow, Side::Acceptor, (one.answered + 1) * self.settings.request_bytes);
-            system.write(flow, Side::Acceptor, self.settings.response_bytes);
+            self.await_request(system, tag, flow);
+            system.write(flow, Side::Acceptor, response_bytes);
             return;
         }
         let now = system.now();
         if let Some(start) = one.began.take() {
-            let (from, to, bytes) = (one.answerer, one.asker, self.settings.response_bytes);
+            let bytes = self.settings.sizes.of(u64::from(tag), one.asked - 1).1;
+            let (from, to) = (one.answerer, one.asker);
             recording.flow(FlowDone { from, to, bytes, start, took: now.since(start) });
         }
         if self.settings.think_time == Duration::ZERO {

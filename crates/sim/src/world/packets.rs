@@ -109,6 +109,7 @@ impl<R: Recorder> Core<R> {
         if self.packets[id].dst == host {
             self.arrive(id);
         } else {
+            self.packets[id].enqueued = self.now;
             self.net.send(self.now, host, id, &mut self.packets, &mut self.events);
         }
     }

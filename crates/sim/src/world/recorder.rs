@@ -3,7 +3,7 @@
 use crate::event::Event;
 use crate::packet::{GuestId, Packet};
 use crate::tcp::{ConnStats, Note};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Side};
 
 /// Where a packet is seen.
@@ -37,6 +37,10 @@ pub trait Recorder {
     /// A packet passes.
     #[inline]
     fn packet(&mut self, _now: Instant, _guest: GuestId, _point: Point, _way: Way, _packet: &Packet) {}
+
+    /// A packet has waited at the watched port. `from` is who sent it, if its connection is still there.
+    #[inline]
+    fn waited(&mut self, _now: Instant, _from: Option<GuestId>, _wait: Duration) {}
 
     /// A connection is closed; one call for each side.
     #[inline]

@@ -58,6 +58,13 @@ impl<R: Recorder> System for Core<R> {
         let hashes = [(ports >> 32) as u32, splitmix64(ports) as u32];
         let (opener, acceptor) = (&self.guests[from.0 as usize].tcp, &self.guests[to.0 as usize].tcp);
         let flow = self.conns.open((from, opener), (to, acceptor), hashes);
+        for (guest, side) in [(from, Side::Opener), (to, Side::Acceptor)] {
+            if let (Some(client), Some(conn)) =
+                (&mut self.guests[guest.0 as usize].cera, self.conns.of_flow(flow, side))
+            {
+                client.opened(conn);
+            }
+        }
         if let Some(conn) = self.conns.of_flow(flow, Side::Opener) {
             if self.is_on(from) { self.connect(conn) } else { self.add_task(from, Task::Open(conn)) }
         }
@@ -85,6 +92,13 @@ impl<R: Recorder> System for Core<R> {
     }
 
     fn close(&mut self, flow: FlowId) {
+        for side in [Side::Opener, Side::Acceptor] {
+            let Some(conn) = self.conns.of_flow(flow, side) else { continue };
+            let guest = self.conns.slots[conn.index as usize].guest;
+            if let Some(client) = &mut self.guests[guest.0 as usize].cera {
+                client.closed(conn);
+            }
+        }
         let Some(ends) = self.conns.close(flow) else { return };
         for (end, side) in ends.into_iter().zip([Side::Opener, Side::Acceptor]) {
             let stats = self.conns.slots[end.index as usize].conn.stats();

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * CERA (Wang, Liu, Shen, Lee, Chen, Zhang: Intra-host Rate Control with
+ * Centralized Approach): one controller per host keeps the queue of the uplink
+ * short by giving each VM its share of one window.
+ *
+ * The caller measures, counts epochs and carries out; the functions answer how
+ * large windows are to be. A segment is CERA's S: the bytes that a full one has
+ * on the wire. Queues and traffic are counted in bytes, because one packet of
+ * a host can stand for 64 KB (GSO), and an ACK for 84 bytes.
+ */
+#ifndef EVENKEEL_CERA_H
+#define EVENKEEL_CERA_H
+
+#include "types.h"
+
+/* Bounds. What is beyond counts as the bound. */
+#define CERA_MAX_VMS 4096
+#define CERA_MAX_EPOCHS 16
+#define CERA_MAX_WEIGHT 10000
+#define CERA_MAX_WINDOW (1u << 24) /* segments */
+#define CERA_MAX_RATE (1ull << 39) /* bytes per second: 4.4 Tbit/s */
+#define CERA_MAX_RTT_US (1u << 24)
+#define CERA_MAX_SENT (1ull << 40) /* bytes of a VM in M epochs */
+#define CERA_MAX_FLOWS (1u << 20)
+
+/* Defaults of the settings. */
+#define CERA_HIGH_SEGMENTS 60
+#define CERA_LOW_SEGMENTS 30
+#define CERA_EPOCH_US 1000
+#define CERA_EPOCHS 4
+#define CERA_WEIGHT 1
+
+/*
+ * Least window of a flow. With one segment in flight a receiver that delays its
+ * ACKs would wait for its timer each time.
+ */
+#define CERA_LEAST_SEGMENTS 2
+
+/* Nothing is limited any more when windows have grown to so many times eq. 1. */
+#define CERA_RELEASE 4
+
+/* The least RTT is of the last 10 to 20 s. */
+#define CERA_RTT_WINDOW_US 10000000ull
+
+struct cera_settings {
+	u32 high_segments; /* T_u: windows are cut when more wait */
+	u32 low_segments; /* T_l: what then is to wait */
+	u32 epoch_us; /* Delta */
+	u32 segment_bytes; /* S */
+	u32 printed; /* shares as eq. 2 has them, not by what VMs need */
+};
+
+/* ---- One window for the host: eq. 1 ------------------------------------- */
+
+/**
+ * cera_window() - d * C / S + T_l
+ * @bytes_per_s: C
+ * @rtt_us: d, without the time in the queue
+ *
+ * Return: segments in flight that keep the link busy and T_l of them waiting.
+ */
+static inline u32 cera_window(const struct cera_settings *set, u64 bytes_per_s, u32 rtt_us)
+{
+	u64 segments;
+
+	if (bytes_per_s > CERA_MAX_RATE)
+		bytes_per_s = CERA_MAX_RATE;
+	if (rtt_us > CERA_MAX_RTT_US)
+		rtt_us = CERA_MAX_RTT_US;
+	segments =
+		bytes_per_s * rtt_us / 1000000 / (set->segment_bytes ? set->segment_bytes : 1);
+	segments += set->low_segments;
+	return segments < CERA_MAX_WINDOW ? (u32)segments : CERA_MAX_WINDOW;
+}
+
+/* What is to be done at the end of an epoch. */
+enum cera_verdict {
+	CERA_FREE, /* nothing: no VM has a limit */
+	CERA_GROW, /* limits grow; guests' own windows do so by themselves */
+	CERA_CUT, /* all windows are to be set */
+};
+
+struct cera_controller {
+	u64 credit; /* of segments that have not yet made limits grow: in segments times us */
+	u32 extra; /* segments by which limits have grown since the last cut */
+	u32 per_rtt; /* by how many they may grow in an RTT, from cera_divide() */
+	u32 engaged; /* there was a cut, and limits have not outgrown it */
+	u32 pad;
+};
+
+/**
+ * cera_epoch() - an epoch has ended
+ * @queue_bytes: q, what waits at the uplink
+ * @rtt_us: d and the time in the queue
+ * @window: eq. 1's, in segments
+ *
+ * The paper says what happens when q > T_u. When it is not, a flow's own
+ * algorithm goes on. A limit that the host writes into ACKs must do the same, or
+ * guests would be held down for ever, or let go all at once. So the sum of all
+ * windows grows, by no more in an RTT than there is room for up to T_u and than
+ * cera_divide() has found, until it means nothing any more.
+ */
+static inline enum cera_verdict cera_epoch(struct cera_controller *c,
+					   const struct cera_settings *set, u64 queue_bytes,
+					   u32 rtt_us, u32 window)
+{
+	u64 high_bytes = (u64)set->high_segments * set->segment_bytes;
+	u64 grown, room, step;
+
+	if (queue_bytes > high_bytes) {
+		c->engaged = 1;
+		c->extra = 0;
+		c->credit = 0;
+		return CERA_CUT;
+	}
+	if (!c->engaged)
+		return CERA_FREE;
+	if (!rtt_us)
+		rtt_us = 1;
+	room = (high_bytes - queue_bytes) / (set->segment_bytes ? set->segment_bytes : 1);
+	step = c->per_rtt < room ? c->per_rtt : room;
+	/* A longer epoch than the RTT has seen nothing of what it did. */
+	c->credit += (step ? step : 1) * (set->epoch_us < rtt_us ? set->epoch_us : rtt_us);
+	grown = c->extra + c->credit / rtt_us;
+	c->credit %= rtt_us;
+	if (grown >= (u64)window * CERA_RELEASE || grown >= CERA_MAX_WINDOW) {
+		c->engaged = 0;
+		c->extra = 0;
+		c->credit = 0;
+		return CERA_FREE;
+	}
+	c->extra = (u32)grown;
+	return CERA_GROW;
+}
+
+/* ---- Each VM's share: eq. 2 ---------------------------------------------- */
+
+struct cera_vm {
+	u64 sent_bytes; /* n_k: in the last M epochs */
+	u64 part; /* its part of the host's window, of the sum of all parts */
+	u32 weight; /* mu_k */
+	u32 rtt_us; /* d_k */
+	u32 flows; /* active ones */
+	u32 fresh; /* it has been silent until now, so n_k does not say what it needs */
+	u32 window; /* w_k, in segments; of a silent one: what it would have if it woke up */
+	u32 pad;
+};
+
+static inline u64 cera_sent(const struct cera_vm *vm)
+{
+	return vm->sent_bytes < CERA_MAX_SENT ? vm->sent_bytes : CERA_MAX_SENT;
+}
+
+static inline u32 cera_weight(const struct cera_vm *vm)
+{
+	if (!vm->weight)
+		return 1;
+	return vm->weight < CERA_MAX_WEIGHT ? vm->weight : CERA_MAX_WEIGHT;
+}
+
+/* n_k of the sum of all, in 2^20ths: at least one, at most all. */
+static inline u32 cera_portion(u64 sent, u64 all)
+{
+	u32 portion;
+
+	while (all >> 40) {
+		all >>= 1;
+		sent >>= 1;
+	}
+	portion = all ? (u32)((sent << 20) / all) : 0;
+	if (portion > 1u << 20)
+		return 1u << 20;
+	return portion ? portion : 1;
+}
+
+/*
+ * A VM's part, in 2^16ths of a weight.
+ *
+ * As printed it is mu_k * n_k. Windows in these proportions make rates in these
+ * proportions, which the next epoch multiplies by mu_k again: with unequal
+ * weights the lightest VM ends at nothing, and with equal ones whatever shares
+ * there were stay. Here n_k only says what a VM needs: twice what it sends, as a
+ * flow in slow start would ask for, and no more than its weight's. VMs that send
+ * at least half of that divide the rest by weight alone. One that has just woken
+ * up counts as one that needs all of its share.
+ */
+static inline u64 cera_part(const struct cera_settings *set, const struct cera_vm *vm, u64 sent,
+			    u64 weights)
+{
+	u32 portion = cera_portion(cera_sent(vm), sent);
+	u64 needs = 2ull * portion * weights >> 4;
+	u64 full = (u64)cera_weight(vm) << 16;
+
+	if (set->printed)
+		return (u64)cera_weight(vm) * portion;
+	if (!needs)
+		needs = 1;
+	return needs < full && !vm->fresh ? needs : full;
+}
+
+/*
+ * By how much the sum of all windows may grow in an RTT: so that the flows of no
+ * busy VM are given more than one segment each, which is what their own windows
+ * grow by. Given more, they would grow alike, whatever their VMs' weights.
+ */
+static inline u32 cera_growth(const struct cera_vm *vms, u32 count, u64 parts)
+{
+	u64 all = 0, least = 0, flows, growth;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		if (!vms[i].part)
+			continue;
+		flows = vms[i].flows < CERA_MAX_FLOWS ? vms[i].flows : CERA_MAX_FLOWS;
+		all += flows;
+		growth = flows * parts / vms[i].part;
+		if (growth && vms[i].part == (u64)cera_weight(&vms[i]) << 16 &&
+		    (!least || growth < least))
+			least = growth;
+	}
+	if (!least)
+		least = all;
+	return least < CERA_MAX_WINDOW ? (u32)least : CERA_MAX_WINDOW;
+}
+
+/**
+ * cera_divide() - the windows of all VMs
+ * @vms: sent_bytes, weight, rtt_us and flows are given
+ * @bytes_per_s: C
+ *
+ * Parts are parts of the link's rate, so a VM with a longer RTT gets a larger
+ * window for the same part: eq. 1 with its own d. Where all have the same d, the
+ * windows' sum is at most W, but for the least window that every flow has.
+ *
+ * Silent VMs take nothing from the others. Should one wake up before the next
+ * epoch, its flows must not go on with windows of better times.
+ *
+ * Return: how many VMs have sent in the last M epochs.
+ */
+static inline u32 cera_divide(struct cera_controller *c, const struct cera_settings *set,
+			      struct cera_vm *vms, u32 count, u64 bytes_per_s)
+{
+	u64 sent = 0, weights = 0, parts = 0, part, window, least;
+	u32 active = 0;
+	u32 i;
+
+	if (count > CERA_MAX_VMS)
+		count = CERA_MAX_VMS;
+	for (i = 0; i < count; i++) {
+		vms[i].window = 0;
+		vms[i].part = 0;
+		if (!vms[i].sent_bytes)
+			continue;
+		sent += cera_sent(&vms[i]);
+		weights += cera_weight(&vms[i]);
+		active++;
+	}
+	for (i = 0; i < count; i++) {
+		if (!vms[i].sent_bytes)
+			continue;
+		vms[i].part = cera_part(set, &vms[i], sent, weights);
+		parts += vms[i].part;
+	}
+	for (i = 0; i < count; i++) {
+		window = (u64)cera_window(set, bytes_per_s, vms[i].rtt_us) + c->extra;
+		part = (u64)cera_weight(&vms[i]) << 16;
+		if (vms[i].part)
+			window = vms[i].part * window / parts;
+		else if (set->printed)
+			window = 0;
+		else
+			window = part * window / (parts + part);
+		least = vms[i].flows < CERA_MAX_FLOWS ? vms[i].flows : CERA_MAX_FLOWS;
+		least = (least ? least : 1) * CERA_LEAST_SEGMENTS;
+		vms[i].window = (u32)(window > least ? window : least);
+	}
+	c->per_rtt = cera_growth(vms, count, parts);
+	return active;
+}
+
+/* ---- Each flow's share: eq. 3 and 4 -------------------------------------- */
+
+/**
+ * cera_flow_window() - the window of one of a VM's flows
+ * @window: w_k
+ * @flows: how many are active, at least 1
+ * @position: this one's place among them, from 0
+ * @next: the place at which the remainder goes on
+ */
+static inline u32 cera_flow_window(u32 window, u32 flows, u32 position, u32 next)
+{
+	u32 share, ahead;
+
+	if (!flows)
+		flows = 1;
+	share = window / flows;
+	ahead = position % flows + flows - next % flows;
+	if (ahead % flows < window % flows)
+		share++;
+	return share > CERA_LEAST_SEGMENTS ? share : CERA_LEAST_SEGMENTS;
+}
+
+/* Where the remainder goes on next time. */
+static inline u32 cera_next(u32 window, u32 flows, u32 next)
+{
+	if (!flows)
+		flows = 1;
+	return (next % flows + window % flows) % flows;
+}
+
+/* The same when the flow at @position is gone from the list. */
+static inline u32 cera_next_without(u32 next, u32 position)
+{
+	return next > position ? next - 1 : next;
+}
+
+/* ---- What is measured ---------------------------------------------------- */
+
+/*
+ * What a VM sends: bytes by epoch, flows by slots of some epochs. A flow counts as
+ * active for two RTTs at least. Were it forgotten between two of its windows, the
+ * others would be given its part, the queue and with it the RTT would grow, and
+ * more flows would be forgotten.
+ */
+struct cera_meter {
+	u64 bytes[CERA_MAX_EPOCHS];
+	u32 flows[CERA_MAX_EPOCHS]; /* whose last data was in this slot */
+	u32 epoch;
+	u32 slot;
+	u32 in_slot; /* epochs that this slot has had */
+	u32 age; /* epochs since the VM was silent for so many as are counted */
+};
+
+/* What the last epochs had. */
+struct cera_traffic {
+	u64 bytes;
+	u32 flows; /* active ones */
+	u32 fresh; /* the VM woke up a short while ago: twice as many epochs at most */
+};
+
+/**
+ * cera_count() - a packet leaves
+ * @stamp: the flow's; the slot of its last data, 0 at first. NULL: no data
+ */
+static inline void cera_count(struct cera_meter *m, u32 *stamp, u32 bytes)
+{
+	u32 old;
+
+	m->bytes[m->epoch % CERA_MAX_EPOCHS] += bytes;
+	if (!stamp || *stamp == m->slot + 1)
+		return;
+	/* Stamps are one ahead, so that 0 is none. */
+	old = (*stamp - 1) % CERA_MAX_EPOCHS;
+	if (*stamp && m->slot + 1 - *stamp < CERA_MAX_EPOCHS && m->flows[old])
+		m->flows[old]--;
+	m->flows[m->slot % CERA_MAX_EPOCHS]++;
+	*stamp = m->slot + 1;
+}
+
+/* Epochs of a slot, so that all slots but one are two RTTs. */
+static inline u32 cera_stride(const struct cera_settings *set, u32 rtt_us)
+{
+	u64 slots_us = (u64)(CERA_MAX_EPOCHS - 1) * (set->epoch_us ? set->epoch_us : 1);
+
+	return (u32)(1 + 2ull * rtt_us / slots_us);
+}
+
+/* The epoch ends. Return: what the last @epochs of them had, this one included. */
+static inline struct cera_traffic cera_turn(struct cera_meter *m, u32 epochs, u32 stride)
+{
+	struct cera_traffic t = { 0, 0, 0 };
+	u32 i;
+
+	if (!epochs || epochs > CERA_MAX_EPOCHS)
+		epochs = CERA_MAX_EPOCHS;
+	for (i = 0; i < CERA_MAX_EPOCHS; i++) {
+		t.flows += m->flows[i];
+		if (i < epochs)
+			t.bytes += m->bytes[(m->epoch - i) % CERA_MAX_EPOCHS];
+	}
+	if (!t.bytes)
+		m->age = 0;
+	else if (m->age <= 2 * CERA_MAX_EPOCHS)
+		m->age++;
+	t.fresh = m->age && m->age <= 2 * epochs;
+	m->epoch++;
+	m->bytes[m->epoch % CERA_MAX_EPOCHS] = 0;
+	m->in_slot++;
+	if (m->in_slot >= stride) {
+		m->in_slot = 0;
+		m->slot++;
+		m->flows[m->slot % CERA_MAX_EPOCHS] = 0;
+	}
+	return t;
+}
+
+/*
+ * d, the least of many samples: a handshake as the VM's port sees it, from its
+ * first segment to its third, crosses the network once and the VM once, as the
+ * loop of data and ACKs does. Two are kept. The host's is the least of all
+ * handshakes. A VM's is the least of its own, without the longest queue of the
+ * epochs that it was in: it only says whether the VM's peers are farther away.
+ */
+struct cera_rtt {
+	u64 since_us; /* when the younger of two periods began */
+	u32 before_us; /* least of the older one, 0: none */
+	u32 least_us; /* least of the younger one, 0: none */
+};
+
+static inline void cera_rtt_sample(struct cera_rtt *r, u64 now_us, u32 us)
+{
+	if (!us)
+		us = 1;
+	if (now_us - r->since_us >= CERA_RTT_WINDOW_US) {
+		r->before_us = r->least_us;
+		r->least_us = 0;
+		r->since_us = now_us;
+	}
+	if (!r->least_us || us < r->least_us)
+		r->least_us = us;
+}
+
+/* A sample for a VM's own. */
+static inline u32 cera_rtt_without(u32 us, u32 queue_us)
+{
+	return us > queue_us ? us - queue_us : 1;
+}
+
+/* d_k. */
+static inline u32 cera_rtt_of_vm(u32 host_us, u32 own_us)
+{
+	return own_us > host_us ? own_us : host_us;
+}
+
+/* Return: 0 if there was no sample yet. */
+static inline u32 cera_rtt_least(const struct cera_rtt *r)
+{
+	if (!r->before_us || (r->least_us && r->least_us < r->before_us))
+		return r->least_us;
+	return r->before_us;
+}
+
+#endif /* EVENKEEL_CERA_H */

@@ -1,0 +1,46 @@
+//! The guest's side, and what a host does in its stead.
+
+use crate::sys;
+
+/// The window of one of a VM's active flows, in segments. `next` is the place at which the remainder goes on.
+pub fn flow_window(window: u32, flows: u32, position: u32, next: u32) -> u32 {
+    // SAFETY: the C function is pure.
+    unsafe { sys::cera_flow_window(window, flows, position, next) }
+}
+
+/// Where the remainder goes on after a window was shared out.
+pub fn next(window: u32, flows: u32, next: u32) -> u32 {
+    // SAFETY: the C function is pure.
+    unsafe { sys::cera_next(window, flows, next) }
+}
+
+/// Shares a VM's window out over its active flows.
+#[derive(Debug, Clone, Default)]
+pub struct Client {
+    /// The place in the list of all flows at which the remainder goes on.
+    next: u32,
+}
+
+impl Client {
+    /// The windows of the active flows. `active` are their places in the list of all flows, in ascending order. The remainder goes on where it
+    /// stopped last time.
+    pub fn share(&mut self, window: u32, active: &[u32]) -> impl Iterator<Item = u32> + use<> {
+        let flows = active.len() as u32;
+        let from = active.partition_point(|&place| place < self.next) as u32;
+        if let Some(&place) = active.get(next(window, flows, from) as usize) {
+            self.next = place;
+        }
+        (0..flows).map(move |position| flow_window(window, flows, position, from))
+    }
+
+    /// The flow at that place has ended: those behind it move up.
+    pub fn removed(&mut self, place: u32) {
+        // SAFETY: the C function is pure.
+        self.next = unsafe { sys::cera_next_without(self.next, place) };
+    }
+
+    /// The place at which the remainder goes on.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+}

@@ -1,0 +1,142 @@
+//! The host's side.
+
+use super::{MAX_VMS, Settings};
+use crate::sys;
+
+/// What is to be done at the end of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: no VM has a limit.
+    Free,
+    /// Limits grow; guests' own windows do so by themselves.
+    Grow,
+    /// All windows are to be set.
+    Cut,
+}
+
+/// Decides when windows are cut, and how they grow.
+#[derive(Debug, Clone, Default)]
+pub struct Controller(sys::cera_controller);
+
+/// A VM, as an epoch has found it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Vm {
+    /// n_k: bytes that it has sent in the last M epochs.
+    pub sent_bytes: u64,
+    /// mu_k.
+    pub weight: u32,
+    /// d_k: its RTT without the time in the queue.
+    pub rtt_us: u32,
+    /// Its active flows.
+    pub flows: u32,
+    /// It has been silent until now.
+    pub is_fresh: bool,
+    /// w_k, in segments: what [`Controller::divide`] has found; of a silent one, what it would have if it woke up.
+    pub window: u32,
+}
+
+impl Controller {
+    /// An epoch has ended with so much waiting at the uplink. `rtt_us` is d and the time in the queue, `window` is eq. 1's.
+    pub fn epoch(&mut self, settings: &Settings, queue_bytes: u64, rtt_us: u32, window: u32) -> Verdict {
+        // SAFETY: both pointers are to live values for the length of the call; the C code does not keep them.
+        match unsafe { sys::cera_epoch(&mut self.0, &settings.raw(), queue_bytes, rtt_us, window) } {
+            sys::cera_verdict_CERA_CUT => Verdict::Cut,
+            sys::cera_verdict_CERA_GROW => Verdict::Grow,
+            _ => Verdict::Free,
+        }
+    }
+
+    /// By how many they may grow in an RTT.
+    pub fn per_rtt(&self) -> u32 {
+        self.0.per_rtt
+    }
+
+    /// Segments by which limits have grown since the last cut.
+    pub fn extra(&self) -> u32 {
+        self.0.extra
+    }
+
+    /// Finds the windows of all VMs. How many have sent. VMs beyond [`MAX_VMS`] have no window.
+    pub fn divide(&mut self, settings: &Settings, vms: &mut [Vm], bytes_per_s: u64) -> u32 {
+        let mut raw: Vec<sys::cera_vm> = vms
+            .iter()
+            .take(MAX_VMS)
+            .map(|vm| sys::cera_vm {
+                sent_bytes: vm.sent_bytes,
+                weight: vm.weight,
+                rtt_us: vm.rtt_us,
+                flows: vm.flows,
+                fresh: u32::from(vm.is_fresh),
+                ..sys::cera_vm::default()
+            })
+            .collect();
+        let count = raw.len() as u32;
+        // SAFETY: `raw` has `count` elements, which live for the length of the call; the C code does not keep them.
+        let active = unsafe { sys::cera_divide(&mut self.0, &settings.raw(), raw.as_mut_ptr(), count, bytes_per_s) };
+        vms.iter_mut().for_each(|vm| vm.window = 0);
+        vms.iter_mut().zip(&raw).for_each(|(vm, raw)| vm.window = raw.window);
+        active
+    }
+}
+
+/// What a VM has sent in the last epochs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// All of it.
+    pub bytes: u64,
+    /// Active flows: those that have had data in two RTTs, or a little more.
+    pub flows: u32,
+    /// The VM woke up a short while ago.
+    pub is_fresh: bool,
+}
+
+/// What a VM sends.
+#[derive(Debug, Clone, Default)]
+pub struct Meter(sys::cera_meter);
+
+impl Meter {
+    /// A packet leaves. `stamp` is its flow's, 0 at first; none for packets without data.
+    pub fn count(&mut self, stamp: Option<&mut u32>, bytes: u32) {
+        let stamp = stamp.map_or(std::ptr::null_mut(), |stamp| stamp as *mut u32);
+        // SAFETY: the pointers are null, or to live values for the length of the call; the C code does not keep them.
+        unsafe { sys::cera_count(&mut self.0, stamp, bytes) }
+    }
+
+    /// The epoch ends: what the last `epochs` had, this one included. Flows are counted by slots of `stride` epochs.
+    pub fn turn(&mut self, epochs: u32, stride: u32) -> Traffic {
+        // SAFETY: as in `count`.
+        let traffic = unsafe { sys::cera_turn(&mut self.0, epochs, stride) };
+        Traffic { bytes: traffic.bytes, flows: traffic.flows, is_fresh: traffic.fresh > 0 }
+    }
+}
+
+/// The least RTT of the last seconds.
+#[derive(Debug, Clone, Default)]
+pub struct LeastRtt(sys::cera_rtt);
+
+impl LeastRtt {
+    /// What of a handshake was not spent in a queue of that length.
+    pub fn without(us: u32, queue_us: u32) -> u32 {
+        // SAFETY: the C function is pure.
+        unsafe { sys::cera_rtt_without(us, queue_us) }
+    }
+
+    /// A VM's RTT, from the least handshake of its host and the least of its own without the queue.
+    pub fn of_vm(host_us: u32, own_us: u32) -> u32 {
+        // SAFETY: the C function is pure.
+        unsafe { sys::cera_rtt_of_vm(host_us, own_us) }
+    }
+
+    /// A handshake took so long.
+    pub fn sample(&mut self, now_us: u64, us: u32) {
+        // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
+        unsafe { sys::cera_rtt_sample(&mut self.0, now_us, us) }
+    }
+
+    /// The least of them; none before the first.
+    pub fn get(&self) -> Option<u32> {
+        // SAFETY: as in `sample`.
+        let us = unsafe { sys::cera_rtt_least(&self.0) };
+        (us > 0).then_some(us)
+    }
+}

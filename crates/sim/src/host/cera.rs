@@ -1,0 +1,327 @@
+//! CERA on a simulated host: the controller, and its part at each VM's port, where packets are counted and windows limited.
+
+use std::collections::HashMap;
+
+use evenkeel_algo::cera::{self, Controller, LeastRtt, Meter, Settings, Traffic, Verdict as Word, Vm};
+use evenkeel_algo::window;
+use evenkeel_scenario::format::Mode;
+
+use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
+use crate::packet::{ConnId, Flags, GuestId, HostId, Packet, Payload};
+use crate::time::{Duration, Instant};
+
+/// d before there was a handshake.
+const UNKNOWN_RTT_US: u32 = 1000;
+
+/// How CERA is set up on a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Off, observe or enforce.
+    pub mode: Mode,
+    /// Targets and epochs.
+    pub settings: Settings,
+    /// C: of the network card's link.
+    pub bytes_per_s: u64,
+    /// d, if it is not measured.
+    pub rtt_us: Option<u32>,
+    /// Payload of a full segment.
+    pub mss_bytes: u32,
+    /// How long the host's word takes to a client.
+    pub client_delay: Duration,
+}
+
+/// The controller of a host.
+#[derive(Debug)]
+pub struct Host {
+    /// Which.
+    pub host: HostId,
+    /// How it is set up.
+    pub spec: Spec,
+    /// Its VMs, with their weights.
+    pub guests: Vec<(GuestId, u32)>,
+    controller: Controller,
+    /// d, as far as it is known.
+    rtt_us: u32,
+    cuts: u64,
+}
+
+/// What becomes of a VM at the end of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// It has no limit.
+    Free,
+    /// Its windows may grow to this.
+    Grow(u32),
+    /// Its windows are to be cut to this.
+    Cut(u32),
+}
+
+impl Host {
+    /// A controller that has seen nothing.
+    pub fn new(host: HostId, spec: Spec) -> Self {
+        Self { host, spec, guests: Vec::new(), controller: Controller::default(), rtt_us: UNKNOWN_RTT_US, cuts: 0 }
+    }
+
+    /// An epoch has ended. `taps` are those of [`Self::guests`], in their order; an order for each.
+    pub fn epoch(&mut self, queue_bytes: u64, taps: &[Report]) -> Vec<Order> {
+        let settings = &self.spec.settings;
+        let shared_us = self.spec.rtt_us.or_else(|| taps.iter().filter_map(|tap| tap.rtt_us).min());
+        let shared_us = shared_us.unwrap_or(UNKNOWN_RTT_US);
+        let own_us = |tap: &Report| self.spec.rtt_us.is_none().then_some(tap.own_rtt_us).flatten().unwrap_or(0);
+        let mut vms: Vec<Vm> = taps
+            .iter()
+            .zip(&self.guests)
+            .map(|(tap, (_, weight))| Vm {
+                sent_bytes: tap.traffic.bytes,
+                weight: *weight,
+                rtt_us: LeastRtt::of_vm(shared_us, own_us(tap)),
+                flows: tap.traffic.flows,
+                is_fresh: tap.traffic.is_fresh,
+                window: 0,
+            })
+            .collect();
+        let window = settings.window(self.spec.bytes_per_s, shared_us);
+        let rtt_us = shared_us.saturating_add(self.queue_us(queue_bytes));
+        self.rtt_us = shared_us;
+        let word = self.controller.epoch(settings, queue_bytes, rtt_us, window);
+        self.controller.divide(settings, &mut vms, self.spec.bytes_per_s);
+        self.cuts += u64::from(word == Word::Cut);
+        let order = |vm: &Vm| match word {
+            Word::Free => Order::Free,
+            Word::Grow => Order::Grow(vm.window),
+            Word::Cut => Order::Cut(vm.window),
+        };
+        vms.iter().map(order).collect()
+    }
+
+    /// How long the link takes to send so much.
+    pub fn queue_us(&self, queue_bytes: u64) -> u32 {
+        let us = queue_bytes.saturating_mul(1_000_000) / self.spec.bytes_per_s.max(1);
+        us.min(u64::from(u32::MAX)) as u32
+    }
+
+    /// Epochs of the slots in which flows are counted, with a queue of that length.
+    pub fn stride(&self, queue_us: u32) -> u32 {
+        self.spec.settings.stride(self.rtt_us.saturating_add(queue_us))
+    }
+
+    /// Epochs at whose end windows were cut.
+    pub fn cuts(&self) -> u64 {
+        self.cuts
+    }
+}
+
+/// What a port has for the controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// In the last epochs.
+    pub traffic: Traffic,
+    /// The least handshake of the last seconds.
+    pub rtt_us: Option<u32>,
+    /// The same without the time in the queue.
+    pub own_rtt_us: Option<u32>,
+    /// The VM has CERA's client.
+    pub has_client: bool,
+}
+
+#[derive(Debug)]
+struct Flow {
+    /// Tells the user of a connection's slot from the one before.
+    generation: u32,
+    /// Its place when the remainder is shared out.
+    position: u32,
+    /// Epoch of its last data, for the meter.
+    stamp: u32,
+    /// The scale of windows that come in.
+    scale: u8,
+    /// Whose SYN was seen, and when; none once the handshake is over, or if it came twice.
+    syn: Option<(Way, Instant)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    FromVm,
+    ToVm,
+}
+
+/// CERA's part at a VM's port.
+#[derive(Debug)]
+pub struct Tap {
+    mode: Mode,
+    epochs: u32,
+    mss_bytes: u32,
+    has_client: bool,
+    meter: Meter,
+    rtt: LeastRtt,
+    own_rtt: LeastRtt,
+    /// Handshakes of this epoch.
+    handshakes_us: Vec<u32>,
+    /// What the queue was at the end of the last one.
+    queue_us: u32,
+    flows: HashMap<u32, Flow>,
+    opened: u32,
+    /// The VM's window and its active flows.
+    limit: Option<(u32, u32)>,
+    active: u32,
+    next: u32,
+    share: u32,
+    cuts: u64,
+    limited: u64,
+}
+
+impl Tap {
+    /// At a port that has seen nothing.
+    pub fn new(spec: &Spec, has_client: bool) -> Self {
+        Self {
+            mode: spec.mode,
+            epochs: spec.settings.epochs,
+            mss_bytes: spec.mss_bytes,
+            has_client,
+            meter: Meter::default(),
+            rtt: LeastRtt::default(),
+            own_rtt: LeastRtt::default(),
+            handshakes_us: Vec::new(),
+            queue_us: 0,
+            flows: HashMap::new(),
+            opened: 0,
+            limit: None,
+            active: 0,
+            next: 0,
+            share: 0,
+            cuts: 0,
+            limited: 0,
+        }
+    }
+
+    /// The epoch ends with a queue of that length.
+    pub fn turn(&mut self, now: Instant, queue_us: u32, stride: u32) -> Report {
+        let traffic = self.meter.turn(self.epochs, stride);
+        self.active = traffic.flows;
+        let longest_us = self.queue_us.max(queue_us);
+        self.queue_us = queue_us;
+        for us in self.handshakes_us.drain(..) {
+            self.rtt.sample(now.us(), us);
+            self.own_rtt.sample(now.us(), LeastRtt::without(us, longest_us));
+        }
+        let (rtt_us, own_rtt_us) = (self.rtt.get(), self.own_rtt.get());
+        Report { traffic, rtt_us, own_rtt_us, has_client: self.has_client }
+    }
+
+    /// Takes the controller's order; the window that the VM's client is to be told of.
+    pub fn obey(&mut self, order: Order) -> Option<u32> {
+        let window = match order {
+            Order::Free => None,
+            Order::Grow(window) | Order::Cut(window) => Some(window),
+        };
+        self.share = window.unwrap_or(0);
+        self.cuts += u64::from(matches!(order, Order::Cut(_)));
+        if self.has_client {
+            return window;
+        }
+        if let Some((window, flows)) = self.limit {
+            self.next = cera::next(window, flows, self.next);
+        }
+        self.limit = window.map(|window| (window, self.active.max(1)));
+        None
+    }
+
+    /// The window that the VM has, in segments; 0: none.
+    pub fn share(&self) -> u32 {
+        self.share
+    }
+
+    /// The flow of an end; another connection's that had its slot is forgotten.
+    fn flow(&mut self, end: ConnId) -> &mut Flow {
+        let opened = &mut self.opened;
+        let mut fresh = || {
+            *opened = opened.wrapping_add(1);
+            Flow { generation: end.generation, position: *opened, stamp: 0, scale: 0, syn: None }
+        };
+        let flow = self.flows.entry(end.index).or_insert_with(&mut fresh);
+        if flow.generation != end.generation {
+            *flow = fresh();
+        }
+        flow
+    }
+
+    /// A handshake's first segment, or its third.
+    fn handshake(&mut self, now: Instant, end: ConnId, way: Way, flags: Flags) {
+        let (syn, ack) = (flags.has(Flags::SYN), flags.has(Flags::ACK));
+        let flow = self.flow(end);
+        if syn && !ack {
+            flow.syn = if flow.syn.is_none() { Some((way, now)) } else { None };
+        } else if let Some((_, at)) = flow.syn.filter(|(first, _)| !syn && *first == way) {
+            flow.syn = None;
+            self.handshakes_us.push(now.since(at).us().min(u64::from(u32::MAX)) as u32);
+        }
+    }
+}
+
+impl Shim for Tap {
+    fn places_to_vm(&self) -> &'static [ToVm] {
+        &[ToVm::Window]
+    }
+
+    fn places_from_vm(&self) -> &'static [FromVm] {
+        &[FromVm::Accounting]
+    }
+
+    fn on_to_vm(
+        &mut self,
+        now: Instant,
+        _: ToVm,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        _: &mut Effects,
+    ) -> Verdict {
+        let (Some(end), Payload::Tcp(_, segment)) = (end, &mut packet.payload) else { return Verdict::Pass };
+        self.handshake(now, end, Way::ToVm, segment.flags);
+        let limit = self.limit;
+        let (next, mss_bytes) = (self.next, self.mss_bytes);
+        let flow = self.flow(end);
+        if segment.flags.has(Flags::SYN) {
+            flow.scale = segment.window_scale;
+        } else if let Some((window, flows)) = limit.filter(|_| flow.stamp > 0) {
+            let bytes = cera::flow_window(window, flows, flow.position, next).saturating_mul(mss_bytes);
+            let bytes = window::with_room(bytes, flow.scale);
+            let (field, by) = window::arbitrate_cera(Some(bytes), segment.window, flow.scale, mss_bytes);
+            self.limited += u64::from(by == window::By::Cera);
+            if self.mode == Mode::Enforce {
+                segment.window = field;
+            }
+        }
+        Verdict::Pass
+    }
+
+    fn on_from_vm(
+        &mut self,
+        now: Instant,
+        _: FromVm,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        _: &mut Effects,
+    ) -> Verdict {
+        let bytes = packet.wire_bytes;
+        let (Some(end), Payload::Tcp(_, segment)) = (end, &packet.payload) else {
+            self.meter.count(None, bytes);
+            return Verdict::Pass;
+        };
+        self.handshake(now, end, Way::FromVm, segment.flags);
+        if segment.payload_bytes == 0 {
+            self.meter.count(None, bytes);
+        } else {
+            let mut stamp = self.flow(end).stamp;
+            self.meter.count(Some(&mut stamp), bytes);
+            self.flow(end).stamp = stamp;
+        }
+        Verdict::Pass
+    }
+
+    fn counters(&self) -> Counters {
+        vec![("CeraCuts", self.cuts), ("CeraWindowsLimited", self.limited)]
+    }
+
+    fn cera(&mut self) -> Option<&mut Tap> {
+        Some(self)
+    }
+}

@@ -1,0 +1,88 @@
+//! CERA: hosts' epochs, and what guests' clients do about them.
+
+use super::{Core, Recorder};
+use crate::event::{Event, PortId};
+use crate::guest::Task;
+use crate::host::cera::{Host, Report};
+use crate::packet::{GuestId, HostId};
+use crate::time::Duration;
+
+use evenkeel_scenario::format::Mode;
+
+impl<R: Recorder> Core<R> {
+    /// Gives a host a controller. Its guests' ports have their part already. Before anything is sent.
+    pub fn add_controller(&mut self, host: Host) {
+        self.events.push(self.now + Duration::from_us(u64::from(host.spec.settings.epoch_us)), Event::Epoch(host.host));
+        let place = self.controllers.partition_point(|other| other.host < host.host);
+        self.controllers.insert(place, host);
+    }
+
+    /// The controllers, by host.
+    pub fn controllers(&self) -> &[Host] {
+        &self.controllers
+    }
+
+    /// Has the time recorded that each packet waits at this port.
+    pub fn watch(&mut self, port: PortId) {
+        self.watched = Some(port);
+    }
+
+    /// The window that a guest's host has for it, in segments; none without CERA.
+    pub fn share_of(&mut self, guest: GuestId) -> Option<u32> {
+        self.guests.get_mut(guest.0 as usize)?.port.as_mut()?.shims.cera().map(|tap| tap.share())
+    }
+
+    pub(super) fn on_epoch(&mut self, id: HostId) {
+        let now = self.now;
+        let Ok(place) = self.controllers.binary_search_by_key(&id, |host| host.host) else { return };
+        let (_, queue_bytes) = self.net.backlog(self.net.nic_of(id), now);
+        let host = &mut self.controllers[place];
+        let queue_us = host.queue_us(queue_bytes);
+        let stride = host.stride(queue_us);
+        let mut reports = Vec::with_capacity(host.guests.len());
+        for (guest, _) in &host.guests {
+            let port = self.guests[guest.0 as usize].port.as_mut();
+            let tap = port.and_then(|port| port.shims.cera());
+            reports.push(tap.map_or_else(Report::default, |tap| tap.turn(now, queue_us, stride)));
+        }
+        let orders = host.epoch(queue_bytes, &reports);
+        let (enforces, delay) = (host.spec.mode == Mode::Enforce, host.spec.client_delay);
+        for ((guest, _), order) in host.guests.iter().zip(orders) {
+            let one = &mut self.guests[guest.0 as usize];
+            let word = one.port.as_mut().and_then(|port| port.shims.cera()).and_then(|tap| tap.obey(order));
+            if let (Some(window), Some(client), true) = (word, &mut one.cera, enforces) {
+                // What is under way already says the newer thing when it arrives.
+                if client.word.replace(window).is_none() {
+                    self.events.push(now + delay, Event::Share(*guest));
+                }
+            }
+        }
+        let epoch = Duration::from_us(u64::from(host.spec.settings.epoch_us));
+        self.events.push(now + epoch, Event::Epoch(id));
+    }
+
+    pub(super) fn on_share_event(&mut self, id: GuestId) {
+        let word = self.guests[id.0 as usize].cera.as_mut().and_then(|client| client.word.take());
+        if let Some(window) = word {
+            self.add_task(id, Task::Share(window));
+        }
+    }
+
+    /// A guest's client shares out the guest's window.
+    pub(super) fn share_out(&mut self, id: GuestId, window: u32) {
+        let Some(client) = &mut self.guests[id.0 as usize].cera else { return };
+        let slots = &mut self.conns.slots;
+        for (conn, window) in client.share(window, |conn| slots[conn.index as usize].conn.is_sending()) {
+            client.set += u64::from(slots[conn.index as usize].conn.lower_window(window));
+        }
+    }
+
+    /// The oldest packet on the watched port's link is about to arrive.
+    pub(super) fn observe_wait(&mut self, port: PortId) {
+        let Some((id, began)) = self.net.began(port) else { return };
+        let packet = &self.packets[id];
+        let sender = packet.payload.end().and_then(|peer| self.conns.peer_of(peer));
+        let from = sender.map(|end| self.conns.slots[end.index as usize].guest);
+        self.recorder.waited(self.now, from, began.since(packet.enqueued));
+    }
+}

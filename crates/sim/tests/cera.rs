@@ -1,0 +1,186 @@
+//! CERA on simulated hosts: a short queue at the network card, shares by weight, and what it is without an agent in the VMs.
+
+use std::collections::BTreeMap;
+
+use evenkeel_scenario::Scenario;
+use evenkeel_scenario::result::RunRecord;
+use evenkeel_scenario::sweep::cells;
+use evenkeel_sim::run::{Go, run};
+
+/// Four VMs on a host with 1 Gbit/s: one asks a key-value store, three send.
+fn host(cera: &str, workload: &str) -> RunRecord {
+    host_of(4, cera, workload)
+}
+
+fn host_of(vms: u32, cera: &str, workload: &str) -> RunRecord {
+    let text = format!(
+        r#"
+schema = 1
+name = "host"
+title = "Host"
+duration_ms = 400
+warmup_ms = 200
+[network]
+rate_mbit = 1000
+delay_us = 20
+[vms.vm]
+count = {vms}
+per_host = 4
+hz = 1000
+cera = {cera}
+[vms.server]
+hypervisor = false
+hz = 1000
+[workload]
+kind = "memcached"
+from = "vm"
+to = "server"
+{workload}
+[record]
+sender_nic = true
+tcp_info_period_ms = 0
+queue_period_ms = 1
+"#
+    );
+    let loaded = Scenario::from_str(&text, "host.toml").unwrap_or_else(|e| panic!("{e}"));
+    let cell = &cells(&loaded).unwrap()[0];
+    run(cell, 0, &mut |_| Go::On).unwrap_or_else(|e| panic!("{e}")).record
+}
+
+const OFF: &str = "{ mode = \"off\" }";
+const CLIENTS: &str = "{ mode = \"enforce\" }";
+const AGENTLESS: &str = "{ mode = \"enforce\", clients = 0 }";
+const MIXED: &str = "{ mode = \"enforce\", clients = 2 }";
+
+fn sum(record: &RunRecord, counter: &str) -> i64 {
+    record.counters.values().filter_map(|vm: &BTreeMap<String, i64>| vm.get(counter)).sum()
+}
+
+#[test]
+fn the_queue_is_short_and_the_link_is_full() {
+    let plain = host(OFF, "flows = 8");
+    assert!(plain.metrics["queue_delay_mean_ms"] > 6.0, "{:?}", plain.metrics);
+    for cera in [CLIENTS, AGENTLESS, MIXED] {
+        let kept = host(cera, "flows = 8");
+        let (waits, goodput) = (kept.metrics["queue_delay_mean_ms"], kept.metrics["goodput_mbit"]);
+        assert!(waits < plain.metrics["queue_delay_mean_ms"] / 6.3, "{cera}: {waits} ms");
+        assert!(goodput > plain.metrics["goodput_mbit"] * 0.97, "{cera}: {goodput} Mbit/s");
+        assert!(kept.metrics["fct_mean_ms"] < plain.metrics["fct_mean_ms"] / 6.3, "{cera}: {:?}", kept.metrics);
+        assert_eq!(kept.metrics["port_drops"], 0.0, "{cera}");
+        assert_eq!(sum(&kept, "CeraWindowsSet") > 0, cera != AGENTLESS, "{cera}");
+        assert_eq!(sum(&kept, "CeraWindowsLimited") > 0, cera != CLIENTS, "{cera}");
+    }
+}
+
+/// Little's law: what waits on average is what comes in a second, times how long each waits.
+#[test]
+fn waiting_times_are_those_of_the_queue() {
+    let record = host(OFF, "flows = 8");
+    let waits_s = record.metrics["queue_delay_mean_ms"] / 1e3;
+    let packets_per_s: i64 =
+        ["vm-0", "vm-1", "vm-2", "vm-3"].iter().map(|vm| record.counters[*vm]["EthTxPackets"]).sum();
+    let waiting = waits_s * packets_per_s as f64 / 0.4;
+    let sampled = record.metrics["queue_mean_segments"];
+    assert!((waiting / sampled - 1.0).abs() < 0.05, "{waiting} by Little's law, {sampled} by samples");
+    let own = record.metrics["queue_delay_first_mean_ms"] / record.metrics["queue_delay_mean_ms"];
+    assert!((0.8..1.2).contains(&own), "a FIFO is the same for all: {own}");
+}
+
+#[test]
+fn observing_changes_nothing_but_counts() {
+    let (off, observed) = (host(OFF, "flows = 8"), host("{ mode = \"observe\", clients = 2 }", "flows = 8"));
+    assert_eq!(off.flows, observed.flows);
+    for metric in ["fct_mean_ms", "queue_delay_mean_ms", "goodput_mbit"] {
+        assert_eq!(off.metrics[metric], observed.metrics[metric], "{metric}");
+    }
+    assert!(observed.metrics["cera_cuts"] > 100.0 && observed.metrics["cera_windows_limited"] > 0.0);
+    assert_eq!(observed.metrics["cera_windows_set"], 0.0);
+}
+
+/// The same everywhere, so that a change of what CERA does shows.
+#[test]
+fn a_run_in_figures() {
+    let text: String = [("clients", CLIENTS), ("agentless", AGENTLESS), ("mixed", MIXED)]
+        .iter()
+        .map(|(name, cera)| {
+            let record = host(cera, "flows = 2");
+            let figures = ["cera_cuts", "cera_windows_set", "cera_windows_limited", "queue_delay_mean_ms", "flows"];
+            let figures: Vec<String> =
+                figures.iter().map(|name| format!("{name} {:.3}", record.metrics[*name])).collect();
+            format!("{name}: {}\n", figures.join(", "))
+        })
+        .collect();
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_run_twice_is_the_same_to_the_byte() {
+    let written = || serde_json::to_string(&host(MIXED, "flows = 3\nlate_start_ms = 100")).expect("JSON");
+    assert!(written() == written());
+}
+
+/// Where W has enough for all flows of the lightest VM: below two segments each it does not go.
+#[test]
+fn rates_follow_weights() {
+    for clients in ["", ", clients = 0", ", clients = 2"] {
+        let cera = format!("{{ mode = \"enforce\", weights = [1, 1, 2, 3], high_segments = 240{clients} }}");
+        let record = host(&cera, "flows = 2");
+        assert!(record.metrics["weight_error"] < 5.0, "{clients}: {:?}", record.metrics);
+    }
+}
+
+/// Eq. 2 as printed multiplies shares by weights epoch after epoch.
+#[test]
+fn printed_shares_do_not_follow_weights() {
+    let record = host(
+        "{ mode = \"enforce\", weights = [1, 1, 2, 3], high_segments = 240, clients = 0, shares = \"printed\" }",
+        "flows = 2",
+    );
+    assert!(record.metrics["weight_error"] > 30.0, "{:?}", record.metrics);
+}
+
+#[test]
+fn a_vm_that_wakes_up_has_its_share_within_ten_epochs() {
+    // It begins 300 ms after the start, within the millisecond in which VMs start, and 100 ms into the measured time.
+    const WAKES_US: i64 = 101_000;
+    for cera in [CLIENTS, AGENTLESS] {
+        let record = host(cera, "flows = 8\nlate_start_ms = 300");
+        let of = |vm: &str| {
+            let series = record.series.iter().find(|s| s.name == "share_segments" && s.subject == vm).unwrap();
+            series.points.iter().filter(|(at, share)| *at >= WAKES_US + 10_000 && *share > 0.0).map(|p| p.1)
+        };
+        let (late, other) = (of("vm-3").sum::<f64>(), of("vm-2").sum::<f64>());
+        assert!(late > 0.95 * other, "{cera}: {late} and {other}");
+        // A third of the rate for 299 of the 400 ms is 0.249 of all that was sent, for ten epochs less 0.241.
+        let sent = |vm: &str| record.flows.iter().filter(|f| f.from == vm).map(|f| f.bytes as f64).sum::<f64>();
+        let share = sent("vm-3") / (sent("vm-1") + sent("vm-2") + sent("vm-3"));
+        assert!((0.241..0.26).contains(&share), "{cera}: {share}");
+    }
+}
+
+#[test]
+fn no_vm_starves() {
+    // Many more flows than the window has segments, and a weight of next to nothing.
+    let record = host("{ mode = \"enforce\", weights = [1, 1, 1000, 1000], high_segments = 10 }", "flows = 40");
+    let mut by_vm: BTreeMap<&str, u64> = BTreeMap::new();
+    for flow in &record.flows {
+        assert!(flow.bytes > 0, "{flow:?}");
+        *by_vm.entry(&flow.from).or_default() += flow.bytes;
+    }
+    let all: u64 = by_vm.values().sum();
+    assert!(by_vm.values().all(|bytes| bytes * 100 > all), "{by_vm:?}");
+}
+
+/// Flows that are silent for longer than M epochs are still there: else the others would be given their parts.
+#[test]
+fn short_epochs_do_not_forget_flows() {
+    let record = host("{ mode = \"enforce\", clients = 0, epoch_us = 250, high_segments = 250 }", "flows = 8");
+    assert!(record.metrics["queue_delay_mean_ms"] < 3.5, "{:?}", record.metrics);
+}
+
+#[test]
+fn without_congestion_nothing_is_limited() {
+    let record = host_of(1, "{ mode = \"enforce\", clients = 0 }", "");
+    assert_eq!((record.metrics["cera_cuts"], record.metrics["cera_windows_limited"]), (0.0, 0.0));
+    assert!(record.metrics["flows"] > 1000.0, "{:?}", record.metrics);
+}
