@@ -170,6 +170,7 @@ impl Proboscis {
         let probes = timers.probes.min(u32::from(u8::MAX)) as u8;
         let is_probed = probes > 0 && self.peers.probe(remote);
         let sends_again = self.enforces() && self.peers.is_known(remote);
+        let ecn_for_guests = self.spec.ecn_for_guests;
         let flow = self.flow(now, end);
         flow.offered_ecn = segment.flags.has(Flags::ECE.with(Flags::CWR));
         flow.remote = Some(remote);
@@ -183,7 +184,12 @@ impl Proboscis {
         let pending = Pending::new(now.us());
         let due = Instant::START + Duration::from_us(pending.due_us(&timers));
         if sends_again {
-            flow.waiting = Some(Waiting { syn: *packet, pending });
+            let mut syn = *packet;
+            if ecn_for_guests && !flow.offered_ecn {
+                // As the first one is when it has passed handshake_from_vm().
+                syn.ecn = Ecn::Ect0;
+            }
+            flow.waiting = Some(Waiting { syn, pending });
             self.time(end, due, effects);
         }
         self.probes_sent += u64::from(probes);
