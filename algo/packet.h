@@ -78,6 +78,14 @@ struct packet_options {
 
 static inline u8 packet_u8(const struct packet_head *h, u32 offset)
 {
+#ifdef __bpf__
+	/*
+	 * Where the compiler can see that an offset is in bounds it leaves the mask
+	 * out; the verifier of Linux 6.12 has forgotten by then.
+	 */
+	if (!__builtin_constant_p(offset))
+		__asm__ volatile("" : "+r"(offset));
+#endif
 	return h->bytes[offset & (PACKET_HEAD_BYTES - 1)];
 }
 

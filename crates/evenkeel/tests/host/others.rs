@@ -148,8 +148,8 @@ fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     let status = machine
         .shell(
             "setsid evenkeel host --config /tmp/host.toml >/tmp/host.log 2>&1 </dev/null & \
-             for i in $(seq 300); do evenkeel status --json 2>/dev/null | grep -q vp0 && break; sleep 0.1; done; \
-             evenkeel status --json || { cat /tmp/host.log; exit 1; }; evenkeel host --stop >/dev/null",
+             for i in $(seq 20); do evenkeel status --json 2>/dev/null | grep -q vp0 && break; sleep 1; done; \
+             evenkeel status --json || { tail -n 30 /tmp/host.log; exit 1; }; evenkeel host --stop >/dev/null",
         )
         .unwrap();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
