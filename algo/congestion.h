@@ -78,9 +78,14 @@ static inline void congestion_timed_out(struct congestion *c)
 		cubic_reset(&c->cubic);
 }
 
-/* Nothing was sent for longer than a timeout: RFC 5681, section 4.1. */
-static inline void congestion_idle(struct congestion *c, u64 idle_us, u32 initial_window)
+/*
+ * Nothing was sent for longer than a timeout (RFC 5681, section 4.1). As in Linux the window
+ * halves for each, down to the initial one.
+ */
+static inline void congestion_idle(struct congestion *c, u64 idle_us, u32 timeout_us,
+				   u32 initial_window)
 {
+	u64 times = timeout_us ? idle_us / timeout_us : 31;
 	u32 kept = c->window.cwnd - (c->window.cwnd >> 2);
 
 	if (c->kind == CONGESTION_CUBIC)
@@ -88,8 +93,11 @@ static inline void congestion_idle(struct congestion *c, u64 idle_us, u32 initia
 	/* As Linux: what the window was is remembered as the threshold. */
 	if (kept > c->window.ssthresh)
 		c->window.ssthresh = kept;
-	if (c->window.cwnd > initial_window)
-		c->window.cwnd = initial_window ? initial_window : 1;
+	kept = c->window.cwnd >> (times < 31 ? (u32)times : 31);
+	if (kept < initial_window)
+		kept = initial_window;
+	if (c->window.cwnd > kept)
+		c->window.cwnd = kept ? kept : 1;
 }
 
 #endif /* EVENKEEL_CONGESTION_H */

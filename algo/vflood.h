@@ -20,6 +20,7 @@
 #include "window.h"
 
 #define VFLOOD_DUP_ACKS 3 /* RFC 5681, section 3.2 */
+#define VFLOOD_AFTER_LOSS 2 /* windows that a flow may hold once it has had a loss */
 #define VFLOOD_ALPHA_ONE 16 /* alpha is in sixteenths */
 #define VFLOOD_IDLE_US 200000 /* Linux's least timeout, for a window that was not used */
 #define VFLOOD_FLOOD_SEGMENTS 512 /* the guest's window where nothing was granted */
@@ -67,6 +68,9 @@ struct vflood_vm {
 #define VFLOOD_LIMITED 8u /* the congestion window kept something back */
 #define VFLOOD_TIMED_OUT 16u /* the guest's timeout, and not duplicate ACKs, told of a loss */
 #define VFLOOD_TIMING 32u /* a segment's RTT is being measured */
+#define VFLOOD_LOSSY 1024u /* there was a loss */
+#define VFLOOD_SACKED 256u /* the last ACK had SACK blocks: something is missing */
+#define VFLOOD_HEAD_AGAIN 512u /* the VM has sent the segment at f->head again */
 #define VFLOOD_ACK_SENT 128u /* ack_sent is known */
 #define VFLOOD_REFUSED 64u /* data was refused, see refused_start */
 
@@ -84,6 +88,7 @@ struct vflood_flow {
 	u32 refused_start; /* data for which there was no room */
 	u32 refused_end;
 	u32 recover; /* the loss is repaired when this is acknowledged */
+	u32 head;
 	u32 round_end; /* a round trip ends when this is acknowledged */
 	u32 mss; /* payload of a full segment */
 	u32 held_segments; /* Q_i */
@@ -226,7 +231,7 @@ static inline u64 vflood_threshold(const struct vflood_flow *f, const struct vfl
 
 /*
  * phi of eq. 2, such that T_i still allows it when all that was promised has come: Q grows by
- * that. A flow with nothing to send is promised a quarter, or a few idle ones would have all.
+ * that. A flow with nothing to send is promised half, or a few idle ones would have all.
  */
 static inline u32 vflood_room(const struct vflood_flow *f, const struct vflood_vm *vm,
 			      const struct vflood_settings *s, bool is_idle)
@@ -247,7 +252,7 @@ static inline u32 vflood_room(const struct vflood_flow *f, const struct vflood_v
 		return 0;
 	room = (u32)((threshold - f->held_segments) * VFLOOD_ALPHA_ONE /
 		     (VFLOOD_ALPHA_ONE + vflood_alpha(f, s)));
-	return is_idle ? (room + 3) / 4 : room;
+	return is_idle ? (room + 1) / 2 : room;
 }
 
 /**
@@ -262,14 +267,19 @@ static inline u32 vflood_grant(struct vflood_flow *f, struct vflood_vm *vm,
 {
 	bool is_idle = f->vm_end == f->snd_una;
 	u32 segments = vflood_out_segments(f) + f->held_segments + vflood_direct(f);
-	u32 edge;
+	u32 edge, room, most;
 
 	/* Not at once, or it would go to and fro. */
 	if (f->state == VFLOOD_NO_BUFFER &&
 	    2 * (u64)f->held_segments <= vflood_threshold(f, vm, s))
 		f->state = VFLOOD_ACTIVE;
-	if (f->state == VFLOOD_ACTIVE)
-		segments += vflood_room(f, vm, s, is_idle);
+	if (f->state == VFLOOD_ACTIVE) {
+		room = vflood_room(f, vm, s, is_idle);
+		most = VFLOOD_AFTER_LOSS * f->congestion.window.cwnd;
+		if (f->flags & VFLOOD_LOSSY && f->held_segments + room > most)
+			room = f->held_segments < most ? most - f->held_segments : 0;
+		segments += room;
+	}
 	if (segments > (1u << 30) / f->mss)
 		segments = (1u << 30) / f->mss;
 	edge = f->snd_una + segments * f->mss;
@@ -278,15 +288,18 @@ static inline u32 vflood_grant(struct vflood_flow *f, struct vflood_vm *vm,
 	return f->granted - f->snd_una;
 }
 
-/* Segments in the network, as far as the host knows: each duplicate ACK says that one has left.
+/*
+ * Segments in the network, as far as the host knows: each duplicate ACK says that one has
+ * left. The first two let new data out even before there is a loss (RFC 3042).
  */
 static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 {
 	u32 out = vflood_segments(f, end - f->snd_una);
+	u32 left = f->dup_acks;
 
-	if (f->state != VFLOOD_PACKET_LOSS)
-		return out;
-	return out > f->dup_acks ? out - f->dup_acks : 0;
+	if (f->state != VFLOOD_PACKET_LOSS && left >= VFLOOD_DUP_ACKS)
+		left = VFLOOD_DUP_ACKS - 1;
+	return out > left ? out - left : 0;
 }
 
 /* May data from @seq to @end be let out? */
@@ -328,12 +341,15 @@ static inline void vflood_enter_loss(struct vflood_flow *f, bool timed_out)
 {
 	if (timed_out) {
 		congestion_timed_out(&f->congestion);
+		/* Nothing new before the hole is filled. */
+		f->dup_acks = 0;
 		f->flags |= VFLOOD_TIMED_OUT;
 	} else {
 		congestion_lost(&f->congestion);
 		f->flags &= ~VFLOOD_TIMED_OUT;
 	}
 	f->state = VFLOOD_PACKET_LOSS;
+	f->flags |= VFLOOD_LOSSY;
 	f->recover = f->snd_nxt;
 	/* Karn: an ACK may be for either copy. */
 	f->flags &= ~VFLOOD_TIMING;
@@ -342,16 +358,26 @@ static inline void vflood_enter_loss(struct vflood_flow *f, bool timed_out)
 /* The VM sends again what was let out before: it passes, and tells of a loss. */
 static inline void vflood_sent_again(struct vflood_flow *f, u32 seq, u32 end)
 {
+	bool is_known = f->flags & VFLOOD_SACKED;
+	bool is_head = !seq_after(seq, f->snd_una);
+
 	/* It has arrived: the VM woke up and ran its timer before it read the ACK. */
 	if (!seq_after(end, f->snd_una))
 		return;
 	f->flags &= ~VFLOOD_TIMING;
-	if (f->state == VFLOOD_PACKET_LOSS)
-		return;
-	/* The end of the flight is a tail-loss probe; what it finds out, ACKs tell. */
-	if (seq_after(seq, f->snd_una))
-		return;
-	vflood_enter_loss(f, !f->dup_acks && vflood_out_segments(f) > 1);
+	if (f->state == VFLOOD_PACKET_LOSS && seq_before(seq, f->recover)) {
+		/* The head once more: what was sent again was lost, and only a timer tells. */
+		if (is_head && f->flags & VFLOOD_HEAD_AGAIN && f->head == f->snd_una &&
+		    !(f->flags & VFLOOD_TIMED_OUT))
+			vflood_enter_loss(f, true);
+	} else if (f->state != VFLOOD_PACKET_LOSS && is_head) {
+		vflood_enter_loss(f, !f->dup_acks && !is_known && vflood_out_segments(f) > 1);
+	}
+	/* What is not the head is a tail-loss probe, or a guess: ACKs will tell. */
+	if (is_head) {
+		f->flags |= VFLOOD_HEAD_AGAIN;
+		f->head = f->snd_una;
+	}
 }
 
 /**
@@ -383,7 +409,8 @@ static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflo
 	}
 	if (f->snd_nxt == f->snd_una && !f->held_segments && f->sent_us &&
 	    now_us - f->sent_us > VFLOOD_IDLE_US)
-		congestion_idle(&f->congestion, now_us - f->sent_us, s->initial_window);
+		congestion_idle(&f->congestion, now_us - f->sent_us, VFLOOD_IDLE_US,
+				s->initial_window);
 	if (!f->held_segments && vflood_may_send(f, s, seq, end)) {
 		f->vm_end = end;
 		vflood_sent(f, end, now_us);
@@ -422,6 +449,7 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 	bool limited = f->flags & VFLOOD_LIMITED || out >= cwnd ||
 		       (slow_start && cwnd < 2 * out);
 	bool round_over = !seq_before(ack, f->round_end);
+	u32 known;
 
 	if (f->flags & VFLOOD_TIMING && !seq_before(ack, f->timed_end)) {
 		vflood_rtt(f, now_us > f->timed_us ? now_us - f->timed_us : 1);
@@ -432,16 +460,18 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 		f->round_end = f->snd_nxt;
 		f->flags &= ~VFLOOD_LIMITED;
 	}
-	if (f->state != VFLOOD_PACKET_LOSS) {
-		f->dup_acks = 0;
-	} else if (!seq_before(ack, f->recover)) {
-		f->state = VFLOOD_ACTIVE;
-		f->dup_acks = 0;
-	} else {
-		f->dup_acks -= segments < f->dup_acks ? segments : f->dup_acks;
+	if (f->state == VFLOOD_PACKET_LOSS) {
+		/* Duplicate ACKs have told of most of them already. */
+		known = segments < f->dup_acks ? segments : f->dup_acks;
+		segments -= known;
+		f->dup_acks -= known;
 		/* Fast recovery keeps the window; after a timeout slow start goes on. */
-		limited = f->flags & VFLOOD_TIMED_OUT;
+		limited = f->flags & VFLOOD_TIMED_OUT && segments;
+		if (!seq_before(ack, f->recover))
+			f->state = VFLOOD_ACTIVE;
 	}
+	if (f->state != VFLOOD_PACKET_LOSS)
+		f->dup_acks = 0;
 	if (limited)
 		congestion_acked(&f->congestion, segments, now_us, f->srtt_us, round_over);
 	if (2 * segments > f->burst_segments)
@@ -453,21 +483,29 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
  * @ack: its number
  * @window: its window field
  * @is_pure: it carries no data
+ * @has_sack: it carries SACK blocks
+ * @sacked_end: the highest right edge of these
  *
  * What is held is then to be offered to vflood_release(), and the VM to be told
  * vflood_grant().
  */
 static inline void vflood_acked(struct vflood_flow *f, const struct vflood_settings *s, u32 ack,
-				u16 window, bool is_pure, u64 now_us)
+				u16 window, bool is_pure, bool has_sack, u32 sacked_end,
+				u64 now_us)
 {
 	u32 edge = ack + ((u32)window << f->scale);
 	bool is_update = edge != f->edge;
+	/* A DSACK (RFC 2883) tells of data that came twice, and not of a gap. */
+	bool is_gap = has_sack && seq_after(sacked_end, ack);
 
 	/* Old, or for data that the VM has not sent: it means nothing, and the VM drops it too.
 	 */
 	if (!vflood_is_managed(f) || seq_before(ack, f->snd_una) || seq_after(ack, f->vm_end))
 		return;
 	f->flags |= VFLOOD_SCALED;
+	f->flags &= ~VFLOOD_SACKED;
+	if (is_gap)
+		f->flags |= VFLOOD_SACKED;
 	f->edge = edge;
 	/* Both of what was let out and passed on as a probe or after a refusal. */
 	if (seq_after(ack, f->snd_nxt))
@@ -475,7 +513,7 @@ static inline void vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	f->burst_segments = s->initial_window;
 	if (ack != f->snd_una) {
 		vflood_acked_new(f, ack, now_us);
-	} else if (is_pure && !is_update && f->snd_nxt != ack) {
+	} else if (is_pure && !is_update && (is_gap || !has_sack) && f->snd_nxt != ack) {
 		f->dup_acks++;
 		if (f->dup_acks == VFLOOD_DUP_ACKS && f->state != VFLOOD_PACKET_LOSS)
 			vflood_enter_loss(f, false);
@@ -544,16 +582,40 @@ static inline void vflood_close(struct vflood_flow *f, struct vflood_vm *vm)
 }
 
 /**
+ * vflood_guest_held() - what the host still holds, as far as the guest can tell
+ * @out: segments sent and not acknowledged, what is held among them
+ * @sacked: those of them that have arrived out of order
+ * @shadow: the shadow window, which is about what the host has in the network
+ */
+static inline u32 vflood_guest_held(u32 out, u32 sacked, u32 shadow)
+{
+	out -= sacked < out ? sacked : out;
+	return out > shadow ? out - shadow : 0;
+}
+
+/**
  * vflood_guest_cwnd() - the guest's congestion window
  * @is_online: the host says that it is there
  * @is_repairing: the guest's TCP has seen a loss, or signs of one
  * @shadow: cong_win_vm', which a standard algorithm grows and shrinks all the time
  * @granted: segments that the host grants; 0 if it has said nothing yet
+ * @held: vflood_guest_held(); 0 after a timeout, when the guest takes all for lost, and where
+ * the window in recovery follows what arrives (RFC 6937) instead of what is out
+ * @in_flight: segments sent, not acknowledged, and not taken for lost
+ *
+ * While a loss is repaired, what is held is not in the network, and must not keep lost data
+ * from being sent again: a segment for each ACK.
  */
-static inline u32 vflood_guest_cwnd(bool is_online, bool is_repairing, u32 shadow, u32 granted)
+static inline u32 vflood_guest_cwnd(bool is_online, bool is_repairing, u32 shadow, u32 granted,
+				    u32 held, u32 in_flight)
 {
-	if (!is_online || is_repairing)
+	if (!is_online)
 		return shadow;
+	if (is_repairing) {
+		if (shadow + held > in_flight + 1)
+			held = in_flight + 1 > shadow ? in_flight + 1 - shadow : 0;
+		return shadow + held;
+	}
 	if (!granted)
 		granted = VFLOOD_FLOOD_SEGMENTS;
 	return granted > shadow ? granted : shadow;

@@ -72,8 +72,8 @@ impl Congestion {
     }
 
     /// Nothing was sent for this long, which is longer than a timeout.
-    pub fn idle(&mut self, idle_us: u64, initial_window: u32) {
+    pub fn idle(&mut self, idle_us: u64, timeout_us: u32, initial_window: u32) {
         // SAFETY: as in `new`.
-        unsafe { sys::congestion_idle(&mut self.0, idle_us, initial_window) }
+        unsafe { sys::congestion_idle(&mut self.0, idle_us, timeout_us, initial_window) }
     }
 }

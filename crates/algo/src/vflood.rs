@@ -153,10 +153,12 @@ impl Flow {
         unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
     }
 
-    /// An ACK from the receiver; `is_pure`: without data.
-    pub fn acked(&mut self, host: &Host, ack: u32, window: u16, is_pure: bool, now_us: u64) {
+    /// An ACK from the receiver; `is_pure`: without data; `sacked_end`: the highest
+    /// right edge of its SACK blocks.
+    pub fn acked(&mut self, host: &Host, ack: u32, window: u16, is_pure: bool, sacked_end: Option<u32>, now_us: u64) {
+        let (has_sack, end) = (sacked_end.is_some(), sacked_end.unwrap_or(0));
         // SAFETY: as in `vm_syn`.
-        unsafe { sys::vflood_acked(&mut self.0, &host.0, ack, window, is_pure, now_us) }
+        unsafe { sys::vflood_acked(&mut self.0, &host.0, ack, window, is_pure, has_sack, end, now_us) }
     }
 
     /// Whether the first packet of the flow's queue may leave it: to the network, or, if its data has arrived, for good.
@@ -245,8 +247,36 @@ impl Flow {
     }
 }
 
-/// The guest's congestion window: what the host grants while the guest may flood, and its shadow window otherwise.
-pub fn guest_cwnd(is_online: bool, is_repairing: bool, shadow: u32, granted_segments: Option<u32>) -> u32 {
+/// What the guest knows when it asks for its window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guest {
+    /// The host says that it is there.
+    pub is_online: bool,
+    /// TCP has seen a loss, or signs of one.
+    pub is_repairing: bool,
+    /// The window that a standard algorithm grows and shrinks all the time.
+    pub shadow: u32,
+    /// Segments that the host grants, if it has said anything yet.
+    pub granted_segments: Option<u32>,
+    /// [`guest_held`]; 0 after a timeout, and with proportional rate reduction (RFC 6937).
+    pub held: u32,
+    /// Segments sent, not acknowledged, and not taken for lost.
+    pub in_flight: u32,
+}
+
+impl Guest {
+    /// The guest's congestion window: what the host grants while the guest may flood, and its shadow window, and what is held, otherwise.
+    pub fn cwnd(&self) -> u32 {
+        let granted = self.granted_segments.unwrap_or(0);
+        // SAFETY: the C function is pure.
+        unsafe {
+            sys::vflood_guest_cwnd(self.is_online, self.is_repairing, self.shadow, granted, self.held, self.in_flight)
+        }
+    }
+}
+
+/// What the host still holds, as far as the guest can tell by what is out, what of it was SACKed, and its shadow window.
+pub fn guest_held(out: u32, sacked: u32, shadow: u32) -> u32 {
     // SAFETY: the C function is pure.
-    unsafe { sys::vflood_guest_cwnd(is_online, is_repairing, shadow, granted_segments.unwrap_or(0)) }
+    unsafe { sys::vflood_guest_held(out, sacked, shadow) }
 }

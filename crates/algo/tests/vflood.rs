@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use evenkeel_algo::congestion::{Congestion, Kind};
 use evenkeel_algo::reno::MIN_CWND;
-use evenkeel_algo::vflood::{ALPHA_ONE, DEFAULTS, Flow, Host, Policy, Settings, State, Verdict, Vm, guest_cwnd};
+use evenkeel_algo::vflood::{ALPHA_ONE, DEFAULTS, Flow, Guest, Host, Policy, Settings, State, Verdict, Vm, guest_held};
 use evenkeel_algo::window::{self, By};
 use proptest::prelude::*;
 
@@ -62,8 +62,8 @@ struct Connection {
     /// Held packets, by sequence number.
     queue: VecDeque<u32>,
     wire: VecDeque<u32>,
-    /// ACK number and window field.
-    acks: VecDeque<(u32, u16)>,
+    /// ACK number, window field, and the end of the SACK blocks.
+    acks: VecDeque<(u32, u16, Option<u32>)>,
     /// Segments, counted from the first.
     guest_end: u32,
     guest_acked: u32,
@@ -119,7 +119,8 @@ impl Connection {
             self.burst_limit = self.burst_limit.max(self.burst - 1 + settings.initial_window);
         }
         assert!(self.burst <= self.burst_limit, "{} at once, {} may be", self.burst, self.burst_limit);
-        let credit = if self.flow.state() == State::PacketLoss { dup_acks } else { 0 };
+        // RFC 3042 allows two segments beyond the window on the first duplicate ACKs.
+        let credit = if self.flow.state() == State::PacketLoss { dup_acks } else { dup_acks.min(2) };
         assert!(self.out() <= self.flow.cwnd() + credit, "{} out, window {}", self.out(), self.flow.cwnd());
         assert!(segment < self.told_edge, "segment {segment} beyond the receiver's {}", self.told_edge);
         self.wire.push_back(segment);
@@ -206,15 +207,16 @@ impl World {
 
     fn acknowledge(&mut self, index: usize) {
         let c = &mut self.connections[index];
-        c.acks.push_back((c.seq(c.delivered), (c.window * MSS >> SCALE) as u16));
+        let end = (c.received.len() > c.delivered as usize).then(|| c.seq(c.received.len() as u32));
+        c.acks.push_back((c.seq(c.delivered), ((c.window * MSS) >> SCALE) as u16, end));
     }
 
     fn ack(&mut self, index: usize) {
         let c = &mut self.connections[index];
-        let Some((ack, window)) = c.acks.pop_front() else { return };
+        let Some((ack, window, sacked_end)) = c.acks.pop_front() else { return };
         let (cwnd, state, una, edge) = (c.flow.cwnd(), c.flow.state(), c.flow.snd_una(), c.flow.edge());
         self.now_us += 10;
-        c.flow.acked(&self.host, ack, window, true, self.now_us);
+        c.flow.acked(&self.host, ack, window, true, sacked_end, self.now_us);
         let acked = ack.wrapping_sub(una) / MSS;
         (c.burst, c.burst_limit) = (0, self.settings.initial_window.max(2 * acked));
         if acked > 0 {
@@ -388,9 +390,9 @@ fn flows_of_low_rtt_may_hold_more_where_they_have_priority() {
         flow.grant(&mut vm, &host).unwrap() / MSS - DEFAULTS.initial_window
     };
     let priority = Settings { policy: Policy::Priority, alpha: ALPHA_ONE / 2, ..DEFAULTS };
-    // Alpha of 1/2 leaves two thirds to others, alpha of 4 a fifth; a quarter of the rest before the first data.
-    assert_eq!((granted(priority, 60_000), granted(priority, 300)), (171, 410));
-    assert_eq!((granted(DEFAULTS, 60_000), granted(DEFAULTS, 300)), (256, 256));
+    // Alpha of 1/2 leaves two thirds to others, alpha of 4 a fifth; half of the rest before the first data.
+    assert_eq!((granted(priority, 60_000), granted(priority, 300)), (341, 819));
+    assert_eq!((granted(DEFAULTS, 60_000), granted(DEFAULTS, 300)), (512, 512));
 }
 
 #[test]
@@ -429,6 +431,14 @@ fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
     world.apply(&Step::Again { flow: 0, later: 0 });
     let c = &world.connections[0];
     assert_eq!((c.flow.state(), c.flow.cwnd()), (State::PacketLoss, 1));
+    // Where SACK blocks told of the loss, it was no timeout; sent again once more, it is one.
+    let mut world = flooded(DEFAULTS);
+    world.apply(&Step::Arrive { flow: 0, lost: vec![true, false] });
+    world.apply(&Step::Acks { flow: 0, count: 1 });
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    assert_eq!((world.connections[0].flow.state(), world.connections[0].flow.cwnd()), (State::PacketLoss, 5));
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    assert_eq!(world.connections[0].flow.cwnd(), 1);
     let mut world = flooded(DEFAULTS);
     world.apply(&Step::Arrive { flow: 0, lost: vec![false; 5] });
     world.apply(&Step::Acks { flow: 0, count: 5 });
@@ -444,7 +454,7 @@ fn an_ack_for_what_was_never_sent_means_nothing() {
     let before = world.connections[0].flow.clone();
     let c = &mut world.connections[0];
     let beyond = c.seq(c.guest_end + 1);
-    c.flow.acked(&world.host, beyond, 1000, true, 2000);
+    c.flow.acked(&world.host, beyond, 1000, true, None, 2000);
     assert_eq!((c.flow.snd_una(), c.flow.snd_nxt()), (before.snd_una(), before.snd_nxt()));
 }
 
@@ -473,11 +483,20 @@ fn a_grant_takes_the_place_of_the_receivers_window_and_limits_still_hold() {
 
 #[test]
 fn the_guest_floods_only_online_and_unhurt() {
-    assert_eq!(guest_cwnd(true, false, 10, None), 512);
-    assert_eq!(guest_cwnd(true, false, 10, Some(2000)), 2000);
-    assert_eq!(guest_cwnd(true, false, 100, Some(20)), 100, "the window keeps it anyway");
-    assert_eq!(guest_cwnd(true, true, 10, Some(2000)), 10);
-    assert_eq!(guest_cwnd(false, false, 10, Some(2000)), 10);
+    let guest =
+        Guest { is_online: true, is_repairing: false, shadow: 10, granted_segments: None, held: 0, in_flight: 9 };
+    assert_eq!(guest.cwnd(), 512);
+    assert_eq!(Guest { granted_segments: Some(2000), ..guest }.cwnd(), 2000);
+    assert_eq!(Guest { shadow: 100, granted_segments: Some(20), ..guest }.cwnd(), 100, "the window keeps it anyway");
+    assert_eq!(Guest { is_repairing: true, granted_segments: Some(2000), ..guest }.cwnd(), 10);
+    assert_eq!(Guest { is_online: false, held: 5, ..guest }.cwnd(), 10);
+    // 200 are out, 50 have arrived, about 20 are in the network: the lost ones among these may be sent again.
+    let held = guest_held(200, 50, 20);
+    let repairing = Guest { is_repairing: true, shadow: 20, held, ..guest };
+    assert_eq!((held, Guest { in_flight: 190, ..repairing }.cwnd()), (130, 150));
+    assert_eq!(Guest { in_flight: 100, ..repairing }.cwnd(), 101, "one for each ACK");
+    assert_eq!(Guest { in_flight: 5, ..repairing }.cwnd(), 20);
+    assert_eq!((guest_held(15, 0, 20), guest_held(5, 9, 0)), (0, 0));
 }
 
 #[test]
@@ -507,7 +526,9 @@ fn an_idle_window_begins_anew() {
         assert_eq!(window.cwnd(), 100, "{kind:?}");
         window.lost();
         let before = window.cwnd();
-        window.idle(1_000_000, 10);
+        window.idle(300_000, 200_000, 10);
+        assert_eq!((window.cwnd(), window.ssthresh()), (before / 2, before), "{kind:?}");
+        window.idle(1_000_000, 200_000, 10);
         assert_eq!((window.cwnd(), window.ssthresh()), (10, before), "{kind:?}");
     }
 }
