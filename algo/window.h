@@ -17,10 +17,12 @@ enum window_by {
 	WINDOW_BY_RECEIVER, /* its own: nothing was lowered */
 	WINDOW_BY_PROBOSCIS,
 	WINDOW_BY_CERA,
+	WINDOW_BY_VFLOOD, /* what the host takes from the VM: it keeps to the receiver's itself
+			   */
 	WINDOW_BY_MAX,
 };
 
-/* What the mechanisms offer, 0: no limit. The receiver's entry is not read. */
+/* What the mechanisms offer, 0: nothing. The receiver's entry is not read. */
 struct window_limits {
 	u32 bytes[WINDOW_BY_MAX];
 };
@@ -53,10 +55,11 @@ static inline u32 window_with_room(u32 bytes, u8 scale)
  * @offered: the field as the receiver sent it
  * @scale: the receiver's scale; 0 in a SYN-ACK
  * @mss: smallest limit, in bytes
- * @field: the field to write; never above @offered
+ * @field: the field to write
  *
- * The smallest limit wins and is rounded down to the scale. It stays at one MSS
- * or more (rounded up to the scale) unless the receiver itself offers less.
+ * vFlood's grant takes the place of what the receiver offers, and may be more. The
+ * smallest limit below that wins and is rounded down to the scale. It stays at one
+ * MSS or more (rounded up to the scale) unless less is offered.
  *
  * Return: who won; WINDOW_BY_RECEIVER if the field stays as it is.
  */
@@ -64,29 +67,36 @@ static inline enum window_by window_arbitrate(const struct window_limits *limits
 					      u8 scale, u32 mss, u16 *field)
 {
 	enum window_by by = WINDOW_BY_RECEIVER;
+	enum window_by winner = by;
 	u32 least = 0;
 	u32 scaled;
 	u32 floor;
 	u32 i;
 
+	scale = window_scale(scale);
+	if (limits->bytes[WINDOW_BY_VFLOOD]) {
+		scaled = limits->bytes[WINDOW_BY_VFLOOD] >> scale;
+		offered = scaled < 65535 ? (u16)scaled : 65535;
+		by = WINDOW_BY_VFLOOD;
+	}
 	*field = offered;
 	for (i = WINDOW_BY_RECEIVER + 1; i < WINDOW_BY_MAX; i++) {
-		if (limits->bytes[i] && (!least || limits->bytes[i] < least)) {
+		if (i != WINDOW_BY_VFLOOD && limits->bytes[i] &&
+		    (!least || limits->bytes[i] < least)) {
 			least = limits->bytes[i];
-			by = (enum window_by)i;
+			winner = (enum window_by)i;
 		}
 	}
 	if (!least)
-		return WINDOW_BY_RECEIVER;
-	scale = window_scale(scale);
+		return by;
 	scaled = least >> scale;
 	floor = (mss >> scale) + ((mss & ((1u << scale) - 1)) != 0);
 	if (scaled < floor)
 		scaled = floor;
 	if (scaled >= offered)
-		return WINDOW_BY_RECEIVER;
+		return by;
 	*field = (u16)scaled;
-	return by;
+	return winner;
 }
 
 /* An internet checksum's sum (RFC 1071), folded to 16 bits. */

@@ -20,14 +20,18 @@ fn main() {
         "window.h",
         "proboscis.h",
         "cera.h",
+        "congestion.h",
+        "vflood.h",
+        "vsnoop.h",
     ]
     .map(|name| algo.join(name).to_str().expect("the path of the sources is UTF-8").to_owned());
     bindgen::Builder::default()
         .headers(headers)
         .allowlist_item(
-            "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|cera|CERA|seq|reno|RENO|cubic|dctcp|DCTCP)_.*",
+            "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|seq|reno|RENO|cubic|dctcp|DCTCP\
+             |cera|CERA|congestion|CONGESTION|vegas|vflood|VFLOOD|vsnoop|VSNOOP)_.*",
         )
-        .rustified_enum("(pvtcp_timer|packet_kind|dctcp_ack)")
+        .rustified_enum("(pvtcp_timer|packet_kind|dctcp_ack|vflood_verdict|vsnoop_verdict|vsnoop_ack)")
         .wrap_static_fns(true)
         .wrap_static_fns_path(&wrappers)
         .derive_default(true)

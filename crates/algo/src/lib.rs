@@ -2,6 +2,7 @@
 //! in `algo/` and gives them a safe Rust face.
 
 pub mod cera;
+pub mod congestion;
 pub mod cubic;
 pub mod dctcp;
 pub mod packet;
@@ -10,6 +11,8 @@ pub mod pvtcp;
 pub mod reno;
 pub mod seq;
 pub mod siphash;
+pub mod vflood;
+pub mod vsnoop;
 pub mod window;
 
 #[allow(dead_code, missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all)]

@@ -11,38 +11,45 @@ pub enum By {
     Proboscis,
     /// CERA's.
     Cera,
+    /// What vFlood grants.
+    Vflood,
+}
+
+/// What the mechanisms offer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// ProBoSCIS's limit.
+    pub proboscis_bytes: Option<u32>,
+    /// CERA's limit.
+    pub cera_bytes: Option<u32>,
+    /// vFlood's grant, in the place of the receiver's window.
+    pub vflood_bytes: Option<u32>,
 }
 
 /// The window field of an ACK, and who won: see `window_arbitrate()` in `algo/window.h`.
 ///
 /// `offered` is the field as the receiver sent it, `scale` the receiver's (0 in a SYN-ACK).
-pub fn arbitrate(proboscis_bytes: Option<u32>, offered: u16, scale: u8, mss: u32) -> (u16, By) {
-    decide(sys::window_by_WINDOW_BY_PROBOSCIS, proboscis_bytes, offered, scale, mss)
-}
-
-/// The same with CERA's limit.
-pub fn arbitrate_cera(cera_bytes: Option<u32>, offered: u16, scale: u8, mss: u32) -> (u16, By) {
-    decide(sys::window_by_WINDOW_BY_CERA, cera_bytes, offered, scale, mss)
-}
-
-/// The least limit that leaves room for so many bytes when it is rounded down to the scale.
-pub fn with_room(bytes: u32, scale: u8) -> u32 {
-    // SAFETY: the C function is pure.
-    unsafe { sys::window_with_room(bytes, scale) }
-}
-
-fn decide(by: sys::window_by, bytes: Option<u32>, offered: u16, scale: u8, mss: u32) -> (u16, By) {
+pub fn arbitrate(offers: Offers, offered: u16, scale: u8, mss: u32) -> (u16, By) {
     let mut limits = sys::window_limits::default();
-    limits.bytes[by as usize] = bytes.unwrap_or(0);
+    limits.bytes[sys::window_by_WINDOW_BY_PROBOSCIS as usize] = offers.proboscis_bytes.unwrap_or(0);
+    limits.bytes[sys::window_by_WINDOW_BY_CERA as usize] = offers.cera_bytes.unwrap_or(0);
+    limits.bytes[sys::window_by_WINDOW_BY_VFLOOD as usize] = offers.vflood_bytes.unwrap_or(0);
     let mut field = 0;
     // SAFETY: both pointers are to live values for the length of the call; the C code does not keep them.
     let by = unsafe { sys::window_arbitrate(&limits, offered, scale, mss, &mut field) };
     let by = match by {
         sys::window_by_WINDOW_BY_PROBOSCIS => By::Proboscis,
         sys::window_by_WINDOW_BY_CERA => By::Cera,
+        sys::window_by_WINDOW_BY_VFLOOD => By::Vflood,
         _ => By::Receiver,
     };
     (field, by)
+}
+
+/// The least limit that leaves room for so many bytes when it is rounded down to the scale.
+pub fn with_room(bytes: u32, scale: u8) -> u32 {
+    // SAFETY: the C function is pure.
+    unsafe { sys::window_with_room(bytes, scale) }
 }
 
 /// A checksum after one 16-bit word of what it covers has changed (RFC 1624, eq. 3).

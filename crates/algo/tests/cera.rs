@@ -20,6 +20,11 @@ fn windows(settings: &Settings, vms: &[Vm]) -> Vec<u32> {
     vms.iter().map(|vm| vm.window).collect()
 }
 
+/// With CERA alone.
+fn arbitrate(limit: Option<u32>, offered: u16, scale: u8, mss: u32) -> (u16, By) {
+    window::arbitrate(window::Offers { cera_bytes: limit, ..Default::default() }, offered, scale, mss)
+}
+
 #[test]
 fn equation_1_by_example() {
     // 125 MB/s for 400 us are 50,000 bytes: 32 segments of 1,538.
@@ -184,16 +189,16 @@ fn a_vms_own_rtt_counts_where_it_is_longer() {
 
 #[test]
 fn limits_can_leave_room_for_whole_segments() {
-    assert_eq!(window::arbitrate_cera(Some(2896), 500, 7, 1448).0, 22, "2,816 bytes: one segment and a part");
-    assert_eq!(window::arbitrate_cera(Some(window::with_room(2896, 7)), 500, 7, 1448).0, 23);
+    assert_eq!(arbitrate(Some(2896), 500, 7, 1448).0, 22, "2,816 bytes: one segment and a part");
+    assert_eq!(arbitrate(Some(window::with_room(2896, 7)), 500, 7, 1448).0, 23);
     assert_eq!(window::with_room(2896, 0), 2896);
     assert_eq!(window::with_room(u32::MAX, 14), u32::MAX);
 }
 
 #[test]
 fn cera_is_one_of_the_arbiters_limits() {
-    assert_eq!(window::arbitrate_cera(Some(10_000), 500, 7, 1448), (78, By::Cera));
-    assert_eq!(window::arbitrate_cera(None, 500, 7, 1448), (500, By::Receiver));
+    assert_eq!(arbitrate(Some(10_000), 500, 7, 1448), (78, By::Cera));
+    assert_eq!(arbitrate(None, 500, 7, 1448), (500, By::Receiver));
 }
 
 fn any_settings() -> impl Strategy<Value = Settings> {

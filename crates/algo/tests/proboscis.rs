@@ -7,6 +7,11 @@ use evenkeel_algo::window::{self, By};
 use proptest::prelude::*;
 
 /// The test vectors of the authors' reference implementation (vectors_sip64, key and message 00 01 02 ...), for lengths 0, 8, ..., 56.
+/// With ProBoSCIS alone.
+fn arbitrate(limit: Option<u32>, offered: u16, scale: u8, mss: u32) -> (u16, By) {
+    window::arbitrate(window::Offers { proboscis_bytes: limit, ..Default::default() }, offered, scale, mss)
+}
+
 #[test]
 fn siphash_gives_its_published_vectors() {
     let key = Key(std::array::from_fn(|i| i as u8));
@@ -23,13 +28,13 @@ fn siphash_gives_its_published_vectors() {
 
 #[test]
 fn the_arbiter_by_example() {
-    assert_eq!(window::arbitrate(None, 500, 7, 1448), (500, By::Receiver));
-    assert_eq!(window::arbitrate(Some(10_000), 500, 7, 1448), (78, By::Proboscis), "rounded down to the scale");
-    assert_eq!(window::arbitrate(Some(1), 500, 7, 1448), (12, By::Proboscis), "one MSS, rounded up");
-    assert_eq!(window::arbitrate(Some(1), 3, 7, 1448), (3, By::Receiver), "the receiver said so");
-    assert_eq!(window::arbitrate(Some(1), 0, 7, 1448), (0, By::Receiver));
-    assert_eq!(window::arbitrate(Some(20_000), 60_000, 0, 1448), (20_000, By::Proboscis));
-    assert_eq!(window::arbitrate(Some(1 << 20), 9, 255, 1448), (9, By::Receiver), "more than 14 is 14 (RFC 7323)");
+    assert_eq!(arbitrate(None, 500, 7, 1448), (500, By::Receiver));
+    assert_eq!(arbitrate(Some(10_000), 500, 7, 1448), (78, By::Proboscis), "rounded down to the scale");
+    assert_eq!(arbitrate(Some(1), 500, 7, 1448), (12, By::Proboscis), "one MSS, rounded up");
+    assert_eq!(arbitrate(Some(1), 3, 7, 1448), (3, By::Receiver), "the receiver said so");
+    assert_eq!(arbitrate(Some(1), 0, 7, 1448), (0, By::Receiver));
+    assert_eq!(arbitrate(Some(20_000), 60_000, 0, 1448), (20_000, By::Proboscis));
+    assert_eq!(arbitrate(Some(1 << 20), 9, 255, 1448), (9, By::Receiver), "more than 14 is 14 (RFC 7323)");
 }
 
 fn window_settings() -> WindowSettings {
@@ -123,7 +128,7 @@ proptest! {
     fn the_arbiter_neither_raises_nor_starves(
         limit in prop::option::of(1u32..), offered: u16, scale in 0u8..=14, mss in 1u32..65_496,
     ) {
-        let (field, by) = window::arbitrate(limit, offered, scale, mss);
+        let (field, by) = arbitrate(limit, offered, scale, mss);
         prop_assert!(field <= offered);
         prop_assert_eq!(by == By::Receiver, field == offered);
         if by != By::Receiver {

@@ -12,10 +12,12 @@ use crate::schema;
 
 mod cera;
 mod network;
+mod vflood;
 mod workload;
 
 pub use cera::{Cera, Shares};
 pub use network::{Discipline, Network, Queue, Topology};
+pub use vflood::{BufferPolicy, HostCongestion, Vflood, Vsnoop};
 pub use workload::{FlowSizes, FlowSizesWord, Workload};
 
 /// One scenario: a topology, guests, a workload, axes to sweep and the figures a paper reports.
@@ -151,6 +153,16 @@ pub struct VmGroup {
     pub proboscis: Proboscis,
     /// CERA on the host.
     pub cera: Cera,
+    /// vFlood on the host and in the guest.
+    pub vflood: Vflood,
+    /// vSnoop on the host.
+    pub vsnoop: Vsnoop,
+    /// So many VMs of this group, the last ones, are far away: what they send takes `far_delay_us` longer.
+    #[schemars(range(min = 0, max = 4096))]
+    pub far_count: u32,
+    /// See `far_count`. One way only, so that it is also what the round trip takes longer.
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub far_delay_us: u32,
 }
 
 impl Default for VmGroup {
@@ -174,6 +186,10 @@ impl Default for VmGroup {
             pvtcp: Pvtcp::default(),
             proboscis: Proboscis::default(),
             cera: Cera::default(),
+            vflood: Vflood::default(),
+            vsnoop: Vsnoop::default(),
+            far_count: 0,
+            far_delay_us: 0,
         }
     }
 }
@@ -191,6 +207,12 @@ impl VmGroup {
     /// PVTCP paper 227 us, so about 57 us each.
     pub fn host_delay_us(&self) -> u32 {
         self.host_delay_us.unwrap_or(if self.hypervisor { 50 } else { 0 })
+    }
+
+    /// Whether a VM of the group, as in `receiver-3`, is one of its last, which are far away.
+    pub fn is_far(&self, name: &str) -> bool {
+        let number = name.rsplit('-').next().and_then(|number| number.parse::<u32>().ok());
+        number.is_some_and(|number| number >= self.count.saturating_sub(self.far_count))
     }
 
     /// Hosts that the group takes up.
@@ -218,11 +240,16 @@ pub struct CoreSharing {
     /// How likely a neighbour is to use its slice, from 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub load: f64,
+    /// A VM that has had nothing to do for this long gives the rest of its slice up, as one does that halts: while it waits for ACKs, the
+    /// neighbours have the core. Left out: it keeps its slice, as one does that computes beside its traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub idle_us: Option<u32>,
 }
 
 impl Default for CoreSharing {
     fn default() -> Self {
-        Self { vms_per_core: 1, slice_ms: 30.0, slice_jitter: 0.0, load: 1.0 }
+        Self { vms_per_core: 1, slice_ms: 30.0, slice_jitter: 0.0, load: 1.0, idle_us: None }
     }
 }
 

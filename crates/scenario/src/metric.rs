@@ -124,6 +124,20 @@ metrics! {
     "first_windows_scaled", "first windows cut", "", Neutral, 0, "SYN-ACKs whose window was cut by the share of probes without a mark.";
     "first_windows_one_mss", "first windows of 1 MSS", "", Neutral, 0, "SYN-ACKs whose window was cut to one segment.";
     "windows_limited", "windows limited", "", Neutral, 0, "ACKs in which ProBoSCIS's DCTCP lowered the window.";
+    "throughput_p50_mbit", "throughput p50", "Mbit/s", Higher, 2, "Median over flows of their payload by their completion time.";
+    "throughput_near_p50_mbit", "near p50", "Mbit/s", Higher, 2, "The same of flows to VMs that are near (`far_count`).";
+    "throughput_far_p50_mbit", "far p50", "Mbit/s", Higher, 2, "The same of flows to VMs that are far away.";
+    "vflood_held", "held", "", Neutral, 0, "Packets that hosts held back for their VMs (vFlood).";
+    "vflood_held_mean_us", "held for", "us", Neutral, 0, "Mean time for which they were held.";
+    "vflood_low_rtt_segments", "held, low RTT", "segments", Neutral, 1, "Buffer use of all flows with an RTT below vflood.low_rtt_us, mean over time.";
+    "vflood_high_rtt_segments", "held, high RTT", "segments", Neutral, 1, "Buffer use of all other flows, mean over time.";
+    "vflood_grants", "grants", "", Neutral, 0, "ACKs in which the VM was told a window by vFlood.";
+    "vflood_losses", "losses", "", Lower, 0, "Times that a flow of vFlood went to PACKET_LOSS.";
+    "vflood_no_buffer", "no buffer", "", Lower, 0, "Times that a flow of vFlood went to NO_BUFFER.";
+    "vflood_refused", "refused", "", Lower, 0, "Packets for which the VM's buffer had no room.";
+    "vsnoop_early_acks", "early ACKs", "", Neutral, 0, "ACKs that hosts sent for their VMs (vSnoop).";
+    "vsnoop_on_data", "on data", "", Neutral, 0, "Data packets of VMs that an early ACK rode on.";
+    "vsnoop_dropped", "ACKs dropped", "", Neutral, 0, "ACKs of VMs that said nothing new after early ones.";
     "pvtcp_reloads", "reloads", "", Neutral, 0, "Times that PVTCP was unloaded and loaded again while the workload ran, all VMs.";
     "kernel_complaints", "kernel complaints", "", Lower, 0, "Warnings, bugs and stalls in the guests' kernel logs.";
 }

@@ -55,6 +55,11 @@ impl Turns {
         (self.draw.unit() * round_ns) as u64
     }
 
+    /// How long the VM keeps its core without anything to do; `None`: for the whole slice.
+    pub fn idle_ns(&self) -> Option<u64> {
+        self.sharing.idle_us.map(|us| u64::from(us) * 1000)
+    }
+
     fn slice_ns(&mut self) -> u64 {
         let factor = 1.0 + self.sharing.slice_jitter * (2.0 * self.draw.unit() - 1.0);
         (self.sharing.slice_ms * 1e6 * factor) as u64
@@ -82,7 +87,7 @@ mod tests {
     use super::*;
 
     fn sharing(vms_per_core: u32, slice_jitter: f64, load: f64) -> CoreSharing {
-        CoreSharing { vms_per_core, slice_ms: 30.0, slice_jitter, load }
+        CoreSharing { vms_per_core, slice_ms: 30.0, slice_jitter, load, idle_us: None }
     }
 
     #[test]

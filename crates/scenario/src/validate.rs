@@ -170,5 +170,6 @@ fn kind(workload: &Workload) -> &'static str {
         Workload::Poisson { .. } => "Poisson process",
         Workload::RequestResponse { .. } => "request and response",
         Workload::Memcached { .. } => "key-value store",
+        Workload::Transfers { .. } => "series of transfers",
     }
 }

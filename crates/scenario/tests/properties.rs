@@ -15,6 +15,7 @@ const DEMO: &str = include_str!("../../../scenarios/demo.toml");
 fn core() -> impl Strategy<Value = CoreSharing> {
     let shared = (2..=16u32, 1.0..=1000.0f64, 0.0..=1.0f64, 0.0..=1.0f64);
     let shared = shared.prop_map(|(vms_per_core, slice_ms, slice_jitter, load)| CoreSharing {
+        idle_us: None,
         vms_per_core,
         slice_ms,
         slice_jitter,

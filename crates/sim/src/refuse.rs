@@ -27,6 +27,10 @@ pub fn check(scenario: &Scenario) -> Result<(), Refused> {
         return Err(refused(key, why));
     }
     for (name, group) in &scenario.vms {
+        if scenario.record.capture && group.core.idle_us.is_some() {
+            let why = "with `record.capture`, slices must be known in advance; leave it out, or do not capture";
+            return Err(Refused { key: format!("vms.{name}.core.idle_us"), why: why.to_owned() });
+        }
         if let Some((key, why)) = in_group(group) {
             return Err(Refused { key: format!("vms.{name}.{key}"), why });
         }
@@ -65,6 +69,7 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::Memcached { flows, outstanding, .. } => {
             (count(from) * u64::from(*flows) + u64::from(*outstanding), "workload.flows")
         }
+        Workload::Transfers { concurrent, .. } => (count(from) * u64::from(*concurrent), "workload.concurrent"),
         Workload::Ping { .. } | Workload::Strobe { .. } | Workload::Poisson { .. } => return None,
     };
     (connections > MAX_CONNECTIONS).then_some((key, "more than 1,000,000 connections in all; ask for fewer"))
@@ -145,6 +150,11 @@ mod tests {
             ("\"bulk\"", "\"poisson\"\nload = 0.5\nsizes = 1000\nburst_flows = 2", "workload.burst_flows: "),
             ("\"bulk\"", "\"poisson\"\nload = 0.5\nsizes = 1000\nbackground_flows = 1", "workload.background_flows: "),
             ("[vms.b]", "[vms.b]\nkernel = \"6.1\"", "vms.b.kernel: "),
+            (
+                "[vms.b]",
+                "[record]\ncapture = true\n[vms.b]\ncore = { vms_per_core = 2, idle_us = 9 }",
+                "vms.b.core.idle_us: ",
+            ),
             ("[vms.b]", "[vms.b]\nvcpus = 2", "vms.b.vcpus: "),
             ("[vms.b]", "[vms.b]\nmemory_mib = 512", "vms.b.memory_mib: "),
             ("[vms.b]", "[vms.b]\npvtcp = { mode = \"enforce\", reloads = 3 }", "vms.b.pvtcp.reloads: "),

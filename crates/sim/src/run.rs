@@ -19,6 +19,8 @@ use crate::guest::vcpu::VirtualCpu;
 use crate::host::PortSpec;
 use crate::host::cera::{Host, Tap};
 use crate::host::proboscis::{Peers, Proboscis};
+use crate::host::vflood::Vflood;
+use crate::host::vsnoop::Vsnoop;
 use crate::net::Place as PortPlace;
 use crate::packet::{GuestId, HostId};
 use crate::record::{self, GuestCounters, Measured, Plan, PvtcpCounters, Shared, VmMeasured};
@@ -142,10 +144,22 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
             let port = world.core.net.nic_of(place.host);
             world.core.net.configure(port, &nic);
         }
-        let spec = scenario.vms.get(&place.group).and_then(|g| setup::proboscis(g, scenario.network.mtu_bytes));
+        if let Some(far) = setup::far(scenario, place) {
+            let port = world.core.net.nic_of(place.host);
+            world.core.net.configure(port, &far);
+        }
         let port = world.core.guest_mut(place.guest).and_then(|guest| guest.port.as_mut());
-        if let (Some(spec), Some(port)) = (spec, port) {
+        let (Some(group), Some(port)) = (scenario.vms.get(&place.group), port) else { continue };
+        let mtu_bytes = scenario.network.mtu_bytes;
+        // Its grant stands before the others' limits.
+        if let Some(spec) = setup::vflood(group, mtu_bytes) {
+            port.shims.add(Box::new(Vflood::new(spec)));
+        }
+        if let Some(spec) = setup::proboscis(group, mtu_bytes) {
             port.shims.add(Box::new(Proboscis::new(spec, place.guest, peers.entry(place.host).or_default().clone())));
+        }
+        if let Some(spec) = setup::vsnoop(group, mtu_bytes) {
+            port.shims.add(Box::new(Vsnoop::new(spec)));
         }
     }
     add_cera(&mut world, scenario, places);

@@ -145,6 +145,9 @@ impl<A: Application, R: Recorder> World<A, R> {
         for (index, guest) in core.guests.iter_mut().enumerate() {
             if let Some(at) = guest.vcpu.start() {
                 core.events.push(at, Event::Slice(GuestId(index as u32)));
+                if let Some(idle) = guest.vcpu.gives_up_after() {
+                    core.events.push(Instant::START + idle, Event::Idle(GuestId(index as u32)));
+                }
             }
         }
         let mut world = Self { core, application };
@@ -230,6 +233,7 @@ impl<A: Application, R: Recorder> World<A, R> {
             Event::Epoch(host) => core.on_epoch(host),
             Event::Share(guest) => core.on_share_event(guest),
             Event::Shims(guest) => core.on_shims_event(guest),
+            Event::Idle(guest) => core.on_idle_event(guest),
             Event::Workload(number) => self.call(number),
             Event::Sample => {}
         }
@@ -347,6 +351,9 @@ impl<R: Recorder> Core<R> {
     fn switch(&mut self, id: GuestId) {
         let now = self.now;
         let guest = &mut self.guests[id.0 as usize];
+        if !guest.vcpu.is_due(now) {
+            return;
+        }
         let was_on = guest.vcpu.is_on();
         if let Some(pvtcp) = guest.pvtcp.as_mut().filter(|_| was_on) {
             pvtcp.catch_up(&guest.clock, now, guest.vcpu.off_total());
@@ -356,6 +363,38 @@ impl<R: Recorder> Core<R> {
         }
         if !was_on {
             self.wake_up(id);
+        }
+    }
+
+    /// A guest has its core: it is looked at whether it needs it.
+    fn await_idle(&mut self, id: GuestId) {
+        let guest = &mut self.guests[id.0 as usize];
+        if let Some(idle) = guest.vcpu.gives_up_after().filter(|_| !guest.idle_awaited) {
+            guest.idle_awaited = true;
+            guest.active_at = guest.active_at.max(self.now);
+            self.events.push(self.now + idle, Event::Idle(id));
+        }
+    }
+
+    /// A guest that has been idle for long enough gives up the rest of its slice.
+    fn on_idle_event(&mut self, id: GuestId) {
+        let now = self.now;
+        let guest = &mut self.guests[id.0 as usize];
+        let Some(idle) = guest.vcpu.gives_up_after() else { return };
+        let busy = guest.has_work() || !guest.vcpu.is_free(now);
+        let at = if busy { now + idle } else { guest.active_at + idle };
+        if !guest.vcpu.is_on() {
+            // It is looked at again when it is back.
+            guest.idle_awaited = false;
+        } else if at > now || !guest.vcpu.has_neighbour() {
+            self.events.push(at.max(now + idle), Event::Idle(id));
+        } else {
+            guest.idle_awaited = false;
+            if let Some(pvtcp) = &mut guest.pvtcp {
+                pvtcp.catch_up(&guest.clock, now, guest.vcpu.off_total());
+            }
+            let back = guest.vcpu.give_up(now);
+            self.events.push(back, Event::Slice(id));
         }
     }
 
@@ -370,6 +409,7 @@ impl<R: Recorder> Core<R> {
             self.run_timers(conn);
         }
         self.guests[id.0 as usize].due = due;
+        self.await_idle(id);
         self.take_backlog(id);
         let pvtcp = self.guests[id.0 as usize].pvtcp.as_mut();
         if pvtcp.is_some_and(|pvtcp| std::mem::take(&mut pvtcp.release_missed)) {

@@ -95,6 +95,21 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     if group.nic_queue != default.nic_queue {
         return Some(("nic_queue", "the lab's VMs are on one host, without a network card; leave it out"));
     }
+    if group.vflood != default.vflood {
+        return Some(("vflood", "the lab does not run vFlood yet; leave it out (the simulator has it)"));
+    }
+    if group.vsnoop != default.vsnoop {
+        return Some(("vsnoop", "the lab does not run vSnoop yet; leave it out (the simulator has it)"));
+    }
+    if group.far_count > 0 {
+        return Some(("far_count", "the lab cannot delay packets; leave it at 0 (the simulator can)"));
+    }
+    if group.core.idle_us.is_some() {
+        return Some((
+            "core.idle_us",
+            "the lab's VMs keep their slices; leave it out (the simulator's can give them up)",
+        ));
+    }
     if group.packet_cost_ns != default.packet_cost_ns {
         return Some(("packet_cost_ns", "the lab's guests take the time that they take; leave it at 0"));
     }
@@ -148,6 +163,7 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         }
         Workload::RequestResponse { .. } => Some(("workload.kind", "only the simulator runs `request-response`")),
         Workload::Memcached { .. } => Some(("workload.kind", "only the simulator runs `memcached` so far")),
+        Workload::Transfers { .. } => Some(("workload.kind", "only the simulator runs `transfers`")),
         Workload::Strobe { from, block_kib, .. } => {
             let servers = scenario.vms.get(from).map_or(1, |g| g.count);
             (u64::from(*block_kib) * 1024 < u64::from(servers))
@@ -217,6 +233,10 @@ mod tests {
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
             ("cera = { mode = \"enforce\" }", "vms.b.cera"),
             ("nic_queue = { discipline = \"codel\" }", "vms.b.nic_queue"),
+            ("vflood = { mode = \"enforce\" }", "vms.b.vflood"),
+            ("vsnoop = { mode = \"enforce\" }", "vms.b.vsnoop"),
+            ("count = 2\nfar_count = 1\nfar_delay_us = 9", "vms.b.far_count"),
+            ("core = { vms_per_core = 2, idle_us = 9 }", "vms.b.core.idle_us"),
             ("read_cost_ns = 500", "vms.b.read_cost_ns"),
             ("nic_queue_segments = 100", "vms.b.nic_queue_segments"),
             ("per_host = 2", "vms.b.per_host"),

@@ -91,7 +91,7 @@ impl Running {
                 http::start_requests(scenario, roles, seed, &from, &to)?;
             }
             // Refused before anything is started: see `plan::check_supported`.
-            Workload::RequestResponse { .. } | Workload::Memcached { .. } => {}
+            Workload::RequestResponse { .. } | Workload::Memcached { .. } | Workload::Transfers { .. } => {}
         }
         Ok(running)
     }

@@ -142,6 +142,29 @@ pub enum Workload {
         #[schemars(range(min = 0, max = 600_000))]
         late_start_ms: u32,
     },
+    /// Transfers one after the other: each VM of `from` opens connections to the VMs of `to`, in turn, sends so many bytes on each, and
+    /// begins anew when all have arrived. Only the simulator runs it.
+    Transfers {
+        /// Group that sends.
+        from: String,
+        /// Group that receives.
+        to: String,
+        /// Bytes on each connection.
+        #[schemars(range(min = 1, max = 1_073_741_824))]
+        bytes: u32,
+        /// Connections of a VM at a time.
+        #[serde(default = "default_flows")]
+        #[schemars(range(min = 1, max = 1000))]
+        concurrent: u32,
+        /// Time from the end of the last transfer to the next.
+        #[serde(default)]
+        #[schemars(range(min = 0, max = 60_000))]
+        pause_ms: u32,
+        /// Stop after so many transfers rather than at `duration_ms`, which then is the limit. 0: run for `duration_ms`.
+        #[serde(default)]
+        #[schemars(range(min = 0, max = 10_000_000))]
+        transfers: u32,
+    },
 }
 
 impl Workload {
@@ -153,7 +176,8 @@ impl Workload {
             | Self::Strobe { from, to, .. }
             | Self::Iperf3 { from, to, .. }
             | Self::RequestResponse { from, to, .. }
-            | Self::Memcached { from, to, .. } => (from, to),
+            | Self::Memcached { from, to, .. }
+            | Self::Transfers { from, to, .. } => (from, to),
             Self::Poisson { from, to, .. } => (from, to.as_ref().unwrap_or(from)),
         }
     }

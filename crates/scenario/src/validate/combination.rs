@@ -108,6 +108,20 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
             problem("cera.low_segments", &format!("must be less than `high_segments`, which is {high}"));
         }
     }
+    for (key, mode) in [("vflood.mode", group.vflood.mode), ("vsnoop.mode", group.vsnoop.mode)] {
+        if mode != Mode::Off && !group.hypervisor {
+            problem(key, "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
+        }
+    }
+    if group.far_count > group.count {
+        problem("far_count", "must not be larger than `count`: so many of these VMs are far away");
+    }
+    if (group.far_count > 0) != (group.far_delay_us > 0) {
+        problem("far_delay_us", "must stand beside `far_count`: how far so many of these VMs are away");
+    }
+    if group.far_count > 0 && group.per_host > 1 {
+        problem("far_count", "must be 0 where VMs share a host (per_host): hosts are far away, and not VMs");
+    }
     if group.pvtcp.mode != Mode::Off && group.hz == Some(0) {
         problem("hz", "must not be 0 with PVTCP: it tells a wake-up by a late tick");
     }

@@ -5,7 +5,8 @@ use toml::{Table, Value};
 use crate::check::join;
 use crate::error::Problem;
 use crate::format::{
-    Axis, DelayedAck, Discipline, FlowSizes, Mode, Network, Plot, Record, Scenario, Topology, VmGroup, Workload,
+    Axis, BufferPolicy, DelayedAck, Discipline, FlowSizes, Mode, Network, Plot, Record, Scenario, Topology, VmGroup,
+    Workload,
 };
 use crate::metric::SizeClass;
 use crate::sweep::{Cell, Point, VARIABLE, covers};
@@ -126,10 +127,10 @@ fn why_idle(key: &str, scenario: &Scenario) -> Option<&'static str> {
     }
 }
 
-const COME_AND_GO: &str = "the connections of a Poisson process come and go; they are not sampled";
+const COME_AND_GO: &str = "the connections of this workload come and go; they are not sampled";
 
 fn open_loop(scenario: &Scenario) -> bool {
-    matches!(scenario.workload, Workload::Poisson { .. })
+    matches!(scenario.workload, Workload::Poisson { .. } | Workload::Transfers { .. })
 }
 
 fn why_idle_in_network(key: &[&str], network: &Network) -> Option<&'static str> {
@@ -179,12 +180,14 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
     let sack_off = group.tcp.sack == Some(false);
     // The receiver of a strobe sends 8 bytes per request, so that what acts on ACKs or on windows of data acts on next to nothing there,
     // but not on nothing: only the one-way workloads are clear.
-    let one_way =
-        matches!(scenario.workload, Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. });
+    let one_way = matches!(
+        scenario.workload,
+        Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. } | Workload::Transfers { .. }
+    );
     // Requests can be as large as responses.
     let asymmetric = !matches!(scenario.workload, Workload::RequestResponse { .. } | Workload::Memcached { .. });
     match *key {
-        ["core", "slice_ms" | "slice_jitter" | "load"] if group.core.vms_per_core == 1 => {
+        ["core", "slice_ms" | "slice_jitter" | "load" | "idle_us"] if group.core.vms_per_core == 1 => {
             Some("the VMs have their core to themselves (core.vms_per_core = 1)")
         }
         ["port_queue_segments" | "host_delay_us"] if !group.hypervisor => {
@@ -203,6 +206,20 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
         ["nic_queue", parameter] if parameter != "discipline" => {
             why_idle_in_queue(parameter, group.nic_queue.discipline)
         }
+        ["vflood", key] if key != "mode" && group.vflood.mode == Mode::Off => {
+            Some("vFlood is off (vflood.mode = \"off\")")
+        }
+        ["vflood", "low_rtt_us" | "alpha_low_rtt"] if group.vflood.policy != BufferPolicy::Priority => {
+            Some("only the policy `priority` uses it (vflood.policy)")
+        }
+        ["vflood", "alpha"] if group.vflood.policy == BufferPolicy::None => {
+            Some("the policy `none` does not use it (vflood.policy)")
+        }
+        ["vflood", ..] if receives_only && one_way => Some("this group only receives; vFlood acts on what VMs send"),
+        ["vsnoop", "budget_segments"] if group.vsnoop.mode == Mode::Off => {
+            Some("vSnoop is off (vsnoop.mode = \"off\")")
+        }
+        ["vsnoop", ..] if sends_only && one_way => Some("this group only sends; vSnoop acts on what VMs receive"),
         ["tcp", "dsack"] if sack_off && group.tcp.dsack == Some(true) => Some("DSACK needs SACK, which is off"),
         ["tcp", "tail_loss_probe"] if sack_off && group.tcp.tail_loss_probe == Some(true) => {
             Some("tail-loss probes need SACK, which is off")
@@ -272,6 +289,17 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
         cera if cera.starts_with("cera_") => why_no_cera(scenario),
         "weight_error" => why_no_cera(scenario),
         "time_s" | "sender_cpu" | "receiver_cpu" | "kernel_complaints" => None,
+        "throughput_near_p50_mbit" | "throughput_far_p50_mbit" => why_no_flows(scenario).or_else(|| {
+            let (_, to) = scenario.workload.roles();
+            scenario.vms.get(to).is_none_or(|g| g.far_count == 0).then_some("no VM of `workload.to` is far (far_count)")
+        }),
+        "throughput_p50_mbit" => why_no_flows(scenario),
+        vflood if vflood.starts_with("vflood_") => {
+            scenario.vms.values().all(|g| g.vflood.mode == Mode::Off).then_some("vFlood is off in all groups")
+        }
+        vsnoop if vsnoop.starts_with("vsnoop_") => {
+            scenario.vms.values().all(|g| g.vsnoop.mode == Mode::Off).then_some("vSnoop is off in all groups")
+        }
         pvtcp if pvtcp.starts_with("pvtcp_") => {
             scenario.vms.values().all(|g| g.pvtcp.mode == Mode::Off).then_some("PVTCP is off in all groups")
         }
@@ -286,9 +314,12 @@ fn why_no_cera(scenario: &Scenario) -> Option<&'static str> {
 fn why_no_flows(scenario: &Scenario) -> Option<&'static str> {
     let flows = matches!(
         scenario.workload,
-        Workload::Poisson { .. } | Workload::RequestResponse { .. } | Workload::Memcached { .. }
+        Workload::Poisson { .. }
+            | Workload::RequestResponse { .. }
+            | Workload::Memcached { .. }
+            | Workload::Transfers { .. }
     );
-    (!flows).then_some("only a Poisson process and requests and responses have flows that end")
+    (!flows).then_some("only a Poisson process, transfers, and requests and responses have flows that end")
 }
 
 /// Why no flow is of the size that a metric is about.
@@ -297,6 +328,7 @@ fn why_none_of_size(fct: &str, scenario: &Scenario) -> Option<&'static str> {
         Workload::Poisson { sizes: FlowSizes::Bytes(bytes), .. } => bytes,
         Workload::RequestResponse { response_bytes, .. } => response_bytes,
         Workload::Memcached { value_bytes, .. } => value_bytes,
+        Workload::Transfers { bytes, .. } => bytes,
         _ => return None,
     };
     let class = SizeClass::of(bytes.into());
@@ -312,7 +344,9 @@ fn why_no_series(series: &str, scenario: &Scenario) -> Option<&'static str> {
         (_, Workload::Ping { .. }) if series != "queue_segments" => Some("a ping does not use TCP"),
         ("block_ms", workload) => (!matches!(workload, Workload::Strobe { .. })).then_some("only a strobe has blocks"),
         ("srtt_ms" | "rto_ms" | "cwnd_segments", Workload::Iperf3 { .. }) => Some("iperf3's sockets are not sampled"),
-        ("srtt_ms" | "rto_ms" | "cwnd_segments", Workload::Poisson { .. }) => Some(COME_AND_GO),
+        ("srtt_ms" | "rto_ms" | "cwnd_segments", Workload::Poisson { .. } | Workload::Transfers { .. }) => {
+            Some(COME_AND_GO)
+        }
         ("srtt_ms" | "rto_ms" | "cwnd_segments", _) => {
             (record.tcp_info_period_ms == 0).then_some("record.tcp_info_period_ms is 0")
         }

@@ -41,6 +41,8 @@ pub enum Event {
     Epoch(HostId),
     /// What a host has said to a guest's client arrives (CERA).
     Share(GuestId),
+    /// A guest may have had nothing to do for so long that it gives its core up.
+    Idle(GuestId),
     /// The workload asked to be called, with a number of its own.
     Workload(u32),
     /// Series are sampled.

@@ -17,7 +17,7 @@ use evenkeel_scenario::slices::Turns;
 use crate::host::{Port, PortSpec};
 use crate::packet::{ConnId, HostId, PacketId};
 use crate::tcp::TcpConfig;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use clock::Clock;
 use pvtcp::{Pvtcp, PvtcpSpec};
 use vcpu::VirtualCpu;
@@ -120,6 +120,10 @@ pub struct Guest {
     pub(crate) is_ready: bool,
     /// It is going to be looked at when its CPU is no longer busy.
     pub(crate) cpu_awaited: bool,
+    /// When it last received or sent anything, or got its core back.
+    pub(crate) active_at: Instant,
+    /// An event is to come that looks whether it is idle.
+    pub(crate) idle_awaited: bool,
     pub(crate) received: u64,
     pub(crate) sent: u64,
 }
@@ -146,6 +150,8 @@ impl Guest {
             tasks: VecDeque::new(),
             is_ready: false,
             cpu_awaited: false,
+            active_at: Instant::START,
+            idle_awaited: spec.turns.as_ref().is_some_and(|turns| turns.idle_ns().is_some()),
             received: 0,
             sent: 0,
         }

@@ -12,6 +12,8 @@ pub struct VirtualCpu {
     off: Duration,
     on: bool,
     went_off: Instant,
+    /// When it is to lose or get its core; events for other instants are out of date.
+    due: Instant,
     off_total: Duration,
     busy_until: Instant,
     busy_total: Duration,
@@ -25,6 +27,7 @@ impl VirtualCpu {
             off: Duration::ZERO,
             on: true,
             went_off: Instant::START,
+            due: Instant::NEVER,
             off_total: Duration::ZERO,
             busy_until: Instant::START,
             busy_total: Duration::ZERO,
@@ -34,7 +37,31 @@ impl VirtualCpu {
     /// When the first slice ends; `None` if never.
     pub fn start(&mut self) -> Option<Instant> {
         let phase_ns = self.turns.as_mut()?.phase_ns();
-        Some(Instant::START + Duration::from_ns(phase_ns) + self.take_turn()?)
+        self.due = Instant::START + Duration::from_ns(phase_ns) + self.take_turn()?;
+        Some(self.due)
+    }
+
+    /// Whether a change is due now.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.due == now
+    }
+
+    /// How long it keeps its core without anything to do, if not for the whole slice.
+    pub fn gives_up_after(&self) -> Option<Duration> {
+        self.turns.as_ref().and_then(Turns::idle_ns).map(Duration::from_ns)
+    }
+
+    /// Whether a neighbour wants the core after the present slice.
+    pub fn has_neighbour(&self) -> bool {
+        self.off > Duration::ZERO
+    }
+
+    /// It has nothing to do and halts: its neighbours' slices begin now. When it has its core again.
+    pub fn give_up(&mut self, now: Instant) -> Instant {
+        self.on = false;
+        self.went_off = now;
+        self.due = now + self.off;
+        self.due
     }
 
     fn take_turn(&mut self) -> Option<Duration> {
@@ -46,9 +73,7 @@ impl VirtualCpu {
     /// Its slice ends, or begins; when the next change is. A slice is followed by another at once if no neighbour wants one.
     pub fn switch(&mut self, now: Instant) -> Option<Instant> {
         if self.on && self.off > Duration::ZERO {
-            self.on = false;
-            self.went_off = now;
-            return Some(now + self.off);
+            return Some(self.give_up(now));
         }
         if !self.on {
             self.on = true;
@@ -58,7 +83,8 @@ impl VirtualCpu {
                 self.busy_until += off;
             }
         }
-        Some(now + self.take_turn()?)
+        self.due = now + self.take_turn()?;
+        Some(self.due)
     }
 
     /// Whether it has its core.
@@ -110,7 +136,7 @@ mod tests {
     use super::*;
 
     fn thirds() -> VirtualCpu {
-        let sharing = CoreSharing { vms_per_core: 3, slice_ms: 30.0, slice_jitter: 0.0, load: 1.0 };
+        let sharing = CoreSharing { vms_per_core: 3, ..CoreSharing::default() };
         VirtualCpu::new(Some(Turns::new(&sharing, 1, 0)))
     }
 

@@ -284,7 +284,12 @@ impl Shim for Tap {
         } else if let Some((window, flows)) = limit.filter(|_| flow.stamp > 0) {
             let bytes = cera::flow_window(window, flows, flow.position, next).saturating_mul(mss_bytes);
             let bytes = window::with_room(bytes, flow.scale);
-            let (field, by) = window::arbitrate_cera(Some(bytes), segment.window, flow.scale, mss_bytes);
+            let (field, by) = window::arbitrate(
+                window::Offers { cera_bytes: Some(bytes), ..Default::default() },
+                segment.window,
+                flow.scale,
+                mss_bytes,
+            );
             self.limited += u64::from(by == window::By::Cera);
             if self.mode == Mode::Enforce {
                 segment.window = field;

@@ -6,6 +6,8 @@
 pub mod cera;
 pub mod proboscis;
 pub mod shim;
+pub mod vflood;
+pub mod vsnoop;
 
 use std::collections::VecDeque;
 

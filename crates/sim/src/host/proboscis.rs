@@ -290,7 +290,12 @@ impl Proboscis {
         let Some(flow) = self.flows.get(&end.index) else { return };
         let (verdict, bytes) = flow.train.first_window(&spec.window, spec.mss_bytes);
         let limit = (verdict != Probed::NoProbes).then_some(bytes);
-        let (field, by) = window::arbitrate(limit, segment.window, 0, spec.mss_bytes);
+        let (field, by) = window::arbitrate(
+            window::Offers { proboscis_bytes: limit, ..Default::default() },
+            segment.window,
+            0,
+            spec.mss_bytes,
+        );
         if by == window::By::Receiver {
             return;
         }
@@ -377,7 +382,12 @@ impl Proboscis {
             .filter(|_| ours)
             .and_then(|sender| sender.acked(&spec.sender, segment.ack, echo, spec.mss_bytes))
             .filter(|_| !flow.is_elephant);
-        let (field, by) = window::arbitrate(limit, segment.window, flow.scale, spec.mss_bytes);
+        let (field, by) = window::arbitrate(
+            window::Offers { proboscis_bytes: limit, ..Default::default() },
+            segment.window,
+            flow.scale,
+            spec.mss_bytes,
+        );
         self.windows_limited += u64::from(by == window::By::Proboscis);
         if enforces {
             segment.window = field;

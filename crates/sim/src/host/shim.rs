@@ -41,6 +41,8 @@ pub enum FromVm {
     Accounting,
     /// Data is held back.
     Hold,
+    /// Early ACKs ride on data.
+    AckOnData,
     /// Packets become ECN-capable.
     Ecn,
 }
@@ -50,6 +52,12 @@ pub enum FromVm {
 pub struct Effects {
     /// Packets of the host's own, into the network: ahead of the one that is looked at, in this order.
     pub to_network: Vec<Packet>,
+    /// Packets from the VM that go the rest of the way, behind this place.
+    pub from_vm: Vec<(FromVm, Packet)>,
+    /// Packets of the host's own for the VM: behind the one that is looked at, in this order.
+    pub to_vm: Vec<Packet>,
+    /// Packets that the port's queue towards the VM has room for: not wanted, but known.
+    pub port_room: usize,
     /// When [`Shim::on_timer`] is to be called.
     pub wake_at: Option<Instant>,
 }
@@ -92,6 +100,9 @@ pub trait Shim: fmt::Debug + Send {
 
     /// The time that [`Effects::wake`] asked for has come, or an earlier one that another mechanism asked for.
     fn on_timer(&mut self, _now: Instant, _effects: &mut Effects) {}
+
+    /// A connection of the VM's is over.
+    fn on_close(&mut self, _now: Instant, _end: ConnId) {}
 
     /// What it has counted so far.
     fn counters(&self) -> Counters {
@@ -160,6 +171,27 @@ impl Shims {
     /// CERA's part at the port, if it is there.
     pub fn cera(&mut self) -> Option<&mut Tap> {
         self.shims.iter_mut().find_map(|shim| shim.cera())
+    }
+
+    /// Shows a packet from the VM to those behind a place, until one drops it.
+    pub fn on_from_vm_behind(
+        &mut self,
+        now: Instant,
+        behind: FromVm,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        effects: &mut Effects,
+    ) -> Verdict {
+        let rest = self.from_vm.iter().filter(|(place, _)| *place > behind);
+        let mut passes = rest.map(|&(place, index)| self.shims[index].on_from_vm(now, place, end, packet, effects));
+        passes.find(|verdict| *verdict == Verdict::Drop).unwrap_or(Verdict::Pass)
+    }
+
+    /// Tells all of them that a connection is over.
+    pub fn on_close(&mut self, now: Instant, end: ConnId) {
+        for shim in &mut self.shims {
+            shim.on_close(now, end);
+        }
     }
 
     /// What all of them have counted so far.

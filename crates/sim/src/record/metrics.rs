@@ -83,6 +83,7 @@ pub fn record(
     }
     of_machines(&mut metrics, scenario, &measured);
     of_hosts(&mut metrics, scenario, &measured);
+    of_vflood(&mut metrics, &measured);
     let packets = wakeup::pick(&measured.recorder.packets, &measured.off);
     RunRecord {
         cell: labels.to_vec(),
@@ -131,7 +132,10 @@ fn of_processes(metrics: &mut Metrics, scenario: &Scenario, measured: &Measured)
     }
     if matches!(
         scenario.workload,
-        Workload::Poisson { .. } | Workload::RequestResponse { .. } | Workload::Memcached { .. }
+        Workload::Poisson { .. }
+            | Workload::RequestResponse { .. }
+            | Workload::Memcached { .. }
+            | Workload::Transfers { .. }
     ) {
         metrics.set("flows", Some(recording.flows.len() as f64));
         metrics.set("flows_unfinished", Some(recording.flows_unfinished as f64));
@@ -140,10 +144,28 @@ fn of_processes(metrics: &mut Metrics, scenario: &Scenario, measured: &Measured)
             let flows = recording.flows.iter().filter(|f| class.is_none_or(|class| SizeClass::of(f.bytes) == class));
             flows.map(|f| f.took.as_ms_f64()).collect()
         };
+        throughputs(metrics, scenario, measured);
         completion_times(metrics, "fct", times(None));
         for class in SizeClass::ALL {
             completion_times(metrics, &format!("fct_{}", class.name()), times(Some(class)));
         }
+    }
+}
+
+fn throughputs(metrics: &mut Metrics, scenario: &Scenario, measured: &Measured) {
+    let (_, to) = scenario.workload.roles();
+    let group = scenario.vms.get(to).filter(|group| group.far_count > 0);
+    let mbit = |far: Option<bool>| -> Vec<f64> {
+        let flows = measured.recording.flows.iter().filter(|flow| {
+            let is_far = || group.is_some_and(|group| group.is_far(&name(measured, flow.to)));
+            far.is_none_or(|far| far == is_far())
+        });
+        flows.map(|flow| flow.bytes as f64 * 8.0 / 1e6 / flow.took.as_s_f64()).collect()
+    };
+    metrics.set("throughput_p50_mbit", quantile(&mbit(None), 0.5));
+    if group.is_some() {
+        metrics.set("throughput_near_p50_mbit", quantile(&mbit(Some(false)), 0.5));
+        metrics.set("throughput_far_p50_mbit", quantile(&mbit(Some(true)), 0.5));
     }
 }
 
@@ -296,6 +318,41 @@ fn weight_error(scenario: &Scenario, measured: &Measured) -> Option<f64> {
         100.0 * (*sent as f64 / all_bytes - share).abs() / share
     };
     bytes.iter().map(error).reduce(f64::max)
+}
+
+fn of_vflood(metrics: &mut Metrics, measured: &Measured) {
+    let everyone: Vec<&VmMeasured> = measured.vms.iter().collect();
+    let count = |metrics: &mut Metrics, names: &[(&str, &str)]| {
+        for (metric, counter) in names {
+            metrics.set(metric, Some(sum(&everyone, counter)));
+        }
+    };
+    if everyone.iter().any(|vm| vm.counters.contains_key("VfloodHeld")) {
+        count(
+            metrics,
+            &[
+                ("vflood_held", "VfloodHeld"),
+                ("vflood_grants", "VfloodGrants"),
+                ("vflood_losses", "VfloodLosses"),
+                ("vflood_no_buffer", "VfloodNoBuffer"),
+                ("vflood_refused", "VfloodRefused"),
+            ],
+        );
+        metrics.set("vflood_held_mean_us", Some(sum(&everyone, "VfloodHeldUs") / sum(&everyone, "VfloodHeld")));
+        let us = measured.duration.as_s_f64() * 1e6;
+        metrics.set("vflood_low_rtt_segments", Some(sum(&everyone, "VfloodLowRttSegmentUs") / us));
+        metrics.set("vflood_high_rtt_segments", Some(sum(&everyone, "VfloodHighRttSegmentUs") / us));
+    }
+    if everyone.iter().any(|vm| vm.counters.contains_key("VsnoopEarlyAcks")) {
+        count(
+            metrics,
+            &[
+                ("vsnoop_early_acks", "VsnoopEarlyAcks"),
+                ("vsnoop_on_data", "VsnoopOnData"),
+                ("vsnoop_dropped", "VsnoopDropped"),
+            ],
+        );
+    }
 }
 
 fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {

@@ -1,14 +1,17 @@
 //! From a scenario's keys to what the parts of the simulator are set up with.
 
 use evenkeel_algo::cera as cera_algo;
+use evenkeel_algo::congestion::Kind;
 use evenkeel_algo::proboscis::{DEFAULTS, SenderSettings, Settings as ProboscisTimers, WindowSettings};
 use evenkeel_algo::pvtcp::Settings as PvtcpSettings;
+use evenkeel_algo::vflood::{ALPHA_ONE, DEFAULTS as VFLOOD_DEFAULTS, Policy, Settings as VfloodSettings};
+use evenkeel_algo::vsnoop::Settings as VsnoopSettings;
 use evenkeel_scenario::format::{
-    DelayedAck, Discipline, Era, Mode, Network, Pvtcp, Queue, RtoMin, RtoMinWord, Scenario, Shares,
-    SpuriousResponse as Response, Topology, VmGroup, Workload,
+    BufferPolicy, DelayedAck, Discipline, Era, HostCongestion, Mode, Network, Pvtcp, Queue, RtoMin, RtoMinWord,
+    Scenario, Shares, SpuriousResponse as Response, Topology, VmGroup, Workload,
 };
 
-use crate::host::{cera, proboscis};
+use crate::host::{cera, proboscis, vflood, vsnoop};
 use crate::net::{
     Alpha, BufferSpec, CoDelSpec, FqCoDelSpec, Limit, PortSpec, PrioritySpec, QueueSpec, RedSpec, Shape, TopologySpec,
 };
@@ -182,7 +185,9 @@ pub fn tcp(group: &VmGroup, mtu_bytes: u32) -> TcpConfig {
         sack: tcp.sack(),
         dsack: tcp.sack() && tcp.dsack.unwrap_or(base.dsack),
         timestamps: tcp.timestamps(),
-        f_rto: tcp.f_rto.unwrap_or(base.f_rto),
+        flood: group.vflood.mode == Mode::Enforce,
+        // What the host lets out after a timeout looks like the originals' ACKs.
+        f_rto: tcp.f_rto.unwrap_or(base.f_rto) && group.vflood.mode != Mode::Enforce,
         slow_start_after_idle: tcp.slow_start_after_idle.unwrap_or(base.slow_start_after_idle),
         spurious_response: match tcp.spurious_response() {
             Response::RateHalving => SpuriousResponse::RateHalving,
@@ -286,6 +291,54 @@ pub fn cera(scenario: &Scenario, group: &VmGroup) -> Option<cera::Spec> {
     })
 }
 
+/// vFlood on the hosts of a group; none if it is off.
+pub fn vflood(group: &VmGroup, mtu_bytes: u32) -> Option<vflood::Spec> {
+    let set = &group.vflood;
+    let tcp = tcp(group, mtu_bytes);
+    let alpha = |value: Option<f64>, default| value.map_or(default, |a| (a * f64::from(ALPHA_ONE)).round() as u32);
+    (set.mode != Mode::Off).then(|| vflood::Spec {
+        mode: set.mode,
+        settings: VfloodSettings {
+            buffer_segments: set.buffer_segments.unwrap_or(VFLOOD_DEFAULTS.buffer_segments),
+            initial_window: tcp.initial_window_segments,
+            low_rtt_us: set.low_rtt_us.unwrap_or(VFLOOD_DEFAULTS.low_rtt_us),
+            alpha: alpha(set.alpha, VFLOOD_DEFAULTS.alpha),
+            alpha_low_rtt: alpha(set.alpha_low_rtt, VFLOOD_DEFAULTS.alpha_low_rtt),
+            policy: match set.policy {
+                BufferPolicy::None => Policy::None,
+                BufferPolicy::Fair => Policy::Fair,
+                BufferPolicy::Priority => Policy::Priority,
+            },
+            congestion: match set.congestion_control {
+                HostCongestion::Reno => Kind::Reno,
+                HostCongestion::Cubic => Kind::Cubic,
+                HostCongestion::Vegas => Kind::Vegas,
+            },
+        },
+        mss_bytes: tcp.mss_bytes,
+    })
+}
+
+/// vSnoop on the hosts of a group; none if it is off.
+pub fn vsnoop(group: &VmGroup, mtu_bytes: u32) -> Option<vsnoop::Spec> {
+    let set = &group.vsnoop;
+    let share = (group.port_queue_segments / 2).max(1);
+    (set.mode != Mode::Off).then(|| vsnoop::Spec {
+        mode: set.mode,
+        settings: VsnoopSettings { budget_segments: set.budget_segments.unwrap_or(share) },
+        mss_bytes: tcp(group, mtu_bytes).mss_bytes,
+    })
+}
+
+/// The network card's port of a VM that is far away.
+pub fn far(scenario: &Scenario, place: &Place) -> Option<PortSpec> {
+    let group = scenario.vms.get(&place.group)?;
+    group.is_far(&place.name).then(|| {
+        let near = nic(scenario, group).unwrap_or(topology(scenario).nic);
+        PortSpec { delay: near.delay + Duration::from_us(u64::from(group.far_delay_us)), ..near }
+    })
+}
+
 /// The side of a connection that sends the workload's data.
 pub fn data_side(workload: &Workload) -> Side {
     match workload {
@@ -294,7 +347,8 @@ pub fn data_side(workload: &Workload) -> Side {
         | Workload::Bulk { .. }
         | Workload::Iperf3 { .. }
         | Workload::Poisson { .. }
-        | Workload::Memcached { .. } => Side::Opener,
+        | Workload::Memcached { .. }
+        | Workload::Transfers { .. } => Side::Opener,
     }
 }
 

@@ -101,6 +101,8 @@ pub struct TcpConfig {
     pub window_scale: u8,
     /// What may be written and not yet acknowledged. `None`: anything.
     pub send_buffer_bytes: Option<u64>,
+    /// vFlood in the guest: the window that counts is what the host grants, except while a loss is repaired.
+    pub flood: bool,
     /// `tcp_slow_start_after_idle`.
     pub slow_start_after_idle: bool,
 }
@@ -134,6 +136,7 @@ impl TcpConfig {
             receive_buffer_bytes: 6 << 20,
             window_scale: 7,
             send_buffer_bytes: None,
+            flood: false,
             slow_start_after_idle: true,
         }
     }

@@ -1,6 +1,9 @@
 //! What goes out: new data, lost data, probes and acknowledgements.
 
-use super::config::EcnMode;
+use evenkeel_algo::reno::MAX_CWND;
+use evenkeel_algo::vflood;
+
+use super::config::{EcnMode, Generation};
 use super::scoreboard::{EVER, LOST, RETRANSMITTED, SACKED, Sent};
 use super::sender::State;
 use super::{Connection, Env, Note, Outgoing, TimerKind};
@@ -86,6 +89,26 @@ impl Connection {
         }
     }
 
+    /// Segments that may be in flight. With vFlood the connection's own window is the shadow, which goes on in the background.
+    fn cwnd(&self, env: &Env) -> u32 {
+        let shadow = self.window.cwnd();
+        if !env.config.flood {
+            return shadow;
+        }
+        let granted = (self.snd.edge.saturating_sub(self.snd.una) / u64::from(self.mss)).min(u64::from(MAX_CWND));
+        let board = &self.snd.board;
+        let held = vflood::guest_held(board.out(), board.sacked, shadow);
+        let guest = vflood::Guest {
+            is_online: true,
+            is_repairing: self.state != State::Open,
+            shadow,
+            granted_segments: Some(granted as u32),
+            held: if self.state == State::Loss || env.config.generation == Generation::Current { 0 } else { held },
+            in_flight: board.in_flight(),
+        };
+        guest.cwnd()
+    }
+
     /// Sends as much new data as both windows allow.
     pub(super) fn push(&mut self, env: &mut Env) {
         if !self.is_established() {
@@ -95,8 +118,9 @@ impl Connection {
             self.restart_after_idle(env);
         }
         let (mut sent, mut limited) = (false, false);
+        let cwnd = self.cwnd(env);
         while let Some(len) = self.next_len() {
-            if self.snd.board.in_flight() >= self.window.cwnd() {
+            if self.snd.board.in_flight() >= cwnd {
                 limited = true;
                 break;
             }
@@ -215,6 +239,7 @@ impl Connection {
         if self.snd.board.lost == 0 {
             return;
         }
+        let cwnd = self.cwnd(env);
         let mut index = self.snd.board.index_of(self.snd.board.hint);
         while let Some(sent) = self.snd.board.queue.get(index).copied() {
             if !sent.has(LOST) || sent.has(SACKED | RETRANSMITTED) {
@@ -222,7 +247,7 @@ impl Connection {
                 continue;
             }
             let room = index == 0 || sent.end() <= self.snd.edge;
-            if !room || self.snd.board.in_flight() >= self.window.cwnd() {
+            if !room || self.snd.board.in_flight() >= cwnd {
                 self.snd.board.hint = sent.seq;
                 return;
             }

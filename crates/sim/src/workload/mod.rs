@@ -11,6 +11,7 @@ mod random;
 mod recording;
 mod request_response;
 mod strobe;
+mod transfers;
 
 pub use random::Random;
 pub use recording::{FlowDone, Recording, Timed};
@@ -103,6 +104,7 @@ enum Kind {
     Poisson(poisson::Poisson),
     RequestResponse(request_response::RequestResponse),
     Memcached(memcached::Memcached),
+    Transfers(transfers::Transfers),
 }
 
 /// Draws of when VMs start are from this long, because nothing starts VMs at the same picosecond.
@@ -154,6 +156,17 @@ impl Workload {
                     },
                 ))
             }
+            format::Workload::Transfers { bytes, concurrent, pause_ms, transfers, .. } => {
+                Kind::Transfers(transfers::Transfers::new(
+                    members,
+                    transfers::Settings {
+                        bytes: u64::from(*bytes),
+                        concurrent: *concurrent,
+                        pause: Duration::from_ms(u64::from(*pause_ms)),
+                        transfers: *transfers,
+                    },
+                ))
+            }
             format::Workload::Iperf3 { .. } => return None,
         };
         Some(Self { kind, recording: Recording::default() })
@@ -168,6 +181,7 @@ impl Workload {
             Kind::Poisson(poisson) => poisson.start(system),
             Kind::RequestResponse(requests) => requests.start(system),
             Kind::Memcached(memcached) => memcached.start(system),
+            Kind::Transfers(transfers) => transfers.start(system),
         }
     }
 
@@ -177,7 +191,7 @@ impl Workload {
         match &mut self.kind {
             Kind::Strobe(strobe) => strobe.mark(system),
             Kind::Poisson(poisson) => poisson.mark(),
-            Kind::Ping(_) | Kind::Bulk(_) | Kind::RequestResponse(_) | Kind::Memcached(_) => {}
+            Kind::Ping(_) | Kind::Bulk(_) | Kind::RequestResponse(_) | Kind::Memcached(_) | Kind::Transfers(_) => {}
         }
     }
 
@@ -197,6 +211,9 @@ impl Workload {
         if let Kind::Memcached(memcached) = &self.kind {
             memcached.requests().count_unfinished(&mut self.recording);
         }
+        if let Kind::Transfers(transfers) = &self.kind {
+            transfers.count_unfinished(&mut self.recording);
+        }
         std::mem::take(&mut self.recording)
     }
 
@@ -209,6 +226,7 @@ impl Workload {
             Kind::Poisson(poisson) => poisson.on_established(system, flow),
             Kind::RequestResponse(requests) => requests.on_established(system, flow),
             Kind::Memcached(memcached) => memcached.on_established(system, flow),
+            Kind::Transfers(transfers) => transfers.on_established(system, flow),
         }
     }
 
@@ -220,6 +238,7 @@ impl Workload {
             Kind::Poisson(poisson) => poisson.on_delivered(system, &mut self.recording, flow),
             Kind::RequestResponse(requests) => requests.on_delivered(system, &mut self.recording, flow, side),
             Kind::Memcached(memcached) => memcached.on_delivered(system, &mut self.recording, flow, side),
+            Kind::Transfers(transfers) => transfers.on_delivered(system, &mut self.recording, flow),
         }
     }
 
@@ -232,6 +251,7 @@ impl Workload {
             Kind::Poisson(poisson) => poisson.on_call(system, tag),
             Kind::RequestResponse(requests) => requests.on_call(system, tag),
             Kind::Memcached(memcached) => memcached.on_call(system, tag),
+            Kind::Transfers(transfers) => transfers.on_call(system, tag),
         }
     }
 

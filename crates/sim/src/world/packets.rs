@@ -45,16 +45,32 @@ impl<R: Recorder> Core<R> {
         port.stats.to_vm += 1;
         self.recorder.packet(self.now, to, Point::Port, Way::In, &self.packets[id]);
         if !port.shims.is_empty() {
+            self.effects.port_room = port.queue_segments.saturating_sub(guest.backlog.len());
             let packet = &mut self.packets[id];
             let end = packet.payload.end().filter(|&end| self.conns.flow_of(end).is_some());
             let verdict = port.shims.on_to_vm(self.now, end, packet, &mut self.effects);
             self.take_effects(to);
             if verdict == Verdict::Drop {
                 self.packets.remove(id);
-                return;
+            } else {
+                self.take_in(to, id);
             }
+            self.take_to_vm(to);
+            return;
         }
         self.take_in(to, id);
+    }
+
+    /// What mechanisms have put behind the last packet for the VM.
+    fn take_to_vm(&mut self, to: GuestId) {
+        if !self.effects.to_vm.is_empty() {
+            let mut own = std::mem::take(&mut self.effects.to_vm);
+            for packet in own.drain(..) {
+                let id = self.packets.insert(packet);
+                self.take_in(to, id);
+            }
+            self.effects.to_vm = own;
+        }
     }
 
     /// The mechanisms on a guest's host have asked to be called.
@@ -79,6 +95,28 @@ impl<R: Recorder> Core<R> {
             }
             self.effects.to_network = own;
         }
+        if !self.effects.from_vm.is_empty() {
+            self.take_from_vm(id);
+        }
+    }
+
+    /// Packets that a mechanism lets go on meet those behind it.
+    fn take_from_vm(&mut self, id: GuestId) {
+        let mut own = std::mem::take(&mut self.effects.from_vm);
+        for (behind, mut packet) in own.drain(..) {
+            let guest = &mut self.guests[id.0 as usize];
+            let Some(port) = &mut guest.port else { continue };
+            let host = guest.host;
+            let end = packet.payload.end().and_then(|peer| self.conns.peer_of(peer));
+            let verdict = port.shims.on_from_vm_behind(self.now, behind, end, &mut packet, &mut self.effects);
+            self.take_effects(id);
+            if verdict == Verdict::Pass {
+                let packet = self.packets.insert(packet);
+                self.leave(host, packet);
+            }
+        }
+        // What those behind have let go on in turn has gone already.
+        self.effects.from_vm = own;
     }
 
     pub(super) fn crossed_from_vm(&mut self, from: GuestId) {
@@ -182,6 +220,7 @@ impl<R: Recorder> Core<R> {
         let packet = self.packets.remove(id);
         let guest = &mut self.guests[to.0 as usize];
         guest.received += 1;
+        guest.active_at = self.now;
         guest.vcpu.work(self.now, guest.packet_cost);
         self.recorder.packet(self.now, to, Point::Guest, Way::In, &packet);
         match packet.payload {
@@ -329,6 +368,7 @@ impl<R: Recorder> Core<R> {
     fn transmit(&mut self, from: GuestId, packet: Packet) {
         let guest = &mut self.guests[from.0 as usize];
         guest.sent += 1;
+        guest.active_at = self.now;
         guest.vcpu.work(self.now, guest.packet_cost);
         self.recorder.packet(self.now, from, Point::Guest, Way::Out, &packet);
         let id = self.packets.insert(packet);

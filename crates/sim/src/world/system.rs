@@ -103,6 +103,10 @@ impl<R: Recorder> System for Core<R> {
         for (end, side) in ends.into_iter().zip([Side::Opener, Side::Acceptor]) {
             let stats = self.conns.slots[end.index as usize].conn.stats();
             self.recorder.closed(self.now, flow, side, stats);
+            let guest = self.conns.slots[end.index as usize].guest;
+            if let Some(port) = self.guests[guest.0 as usize].port.as_mut().filter(|port| !port.shims.is_empty()) {
+                port.shims.on_close(self.now, end);
+            }
         }
     }
 

@@ -95,7 +95,7 @@ fn plain(host: u32) -> GuestSpec {
 }
 
 fn vm(host: u32, queue_segments: u32, mode: Mode) -> GuestSpec {
-    let sharing = CoreSharing { vms_per_core: 3, slice_ms: 30.0, slice_jitter: 0.0, load: 1.0 };
+    let sharing = CoreSharing { vms_per_core: 3, ..CoreSharing::default() };
     GuestSpec {
         turns: Some(Turns::new(&sharing, 5, u64::from(host))),
         port: Some(PortSpec { delay: Duration::from_us(50), queue_segments }),

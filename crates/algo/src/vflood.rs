@@ -1,0 +1,282 @@
+//! vFlood: the host's decisions on what a VM has flooded it with, and the guest's on its window.
+//!
+//! The caller keeps the packets. [`Flow::data`] says what becomes of one that the VM sends, [`Flow::release`] whether the first of those
+//! that are held may leave.
+
+use crate::congestion::Kind;
+use crate::sys;
+
+/// Segments that the guest floods with where the host has granted nothing yet.
+pub const FLOOD_SEGMENTS: u32 = sys::VFLOOD_FLOOD_SEGMENTS;
+/// An alpha of 1.
+pub const ALPHA_ONE: u32 = sys::VFLOOD_ALPHA_ONE;
+
+/// Who may hold how much of a VM's buffer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Whatever is free.
+    None,
+    /// Eq. 1 with one alpha for all flows.
+    #[default]
+    Fair,
+    /// Eq. 1 with a larger alpha for flows of low RTT.
+    Priority,
+}
+
+/// A host's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// B: what is held for a VM at most.
+    pub buffer_segments: u32,
+    /// Congestion window at the start, and the least burst that may leave at once.
+    pub initial_window: u32,
+    /// RTT below which a flow is of low RTT.
+    pub low_rtt_us: u32,
+    /// Of [`ALPHA_ONE`].
+    pub alpha: u32,
+    /// Of flows of low RTT, with [`Policy::Priority`].
+    pub alpha_low_rtt: u32,
+    /// Who may hold how much.
+    pub policy: Policy,
+    /// The host's congestion control.
+    pub congestion: Kind,
+}
+
+/// What a user gets who asks for nothing else: the paper's buffer and limit of RTT.
+pub const DEFAULTS: Settings = Settings {
+    buffer_segments: 2048,
+    initial_window: 10,
+    low_rtt_us: 1000,
+    alpha: ALPHA_ONE,
+    alpha_low_rtt: 4 * ALPHA_ONE,
+    policy: Policy::Fair,
+    congestion: Kind::Reno,
+};
+
+/// [`Settings`] as the C code has them.
+#[derive(Debug, Clone)]
+pub struct Host(sys::vflood_settings);
+
+impl Host {
+    /// A host with these settings.
+    pub fn new(settings: &Settings) -> Self {
+        Self(sys::vflood_settings {
+            buffer_segments: settings.buffer_segments,
+            initial_window: settings.initial_window,
+            low_rtt_us: settings.low_rtt_us,
+            alpha: settings.alpha,
+            alpha_low_rtt: settings.alpha_low_rtt,
+            policy: match settings.policy {
+                Policy::None => sys::vflood_policy_VFLOOD_POLICY_NONE,
+                Policy::Fair => sys::vflood_policy_VFLOOD_POLICY_FAIR,
+                Policy::Priority => sys::vflood_policy_VFLOOD_POLICY_PRIORITY,
+            },
+            congestion: settings.congestion.raw(),
+        })
+    }
+}
+
+/// A VM's buffer, shared by its flows.
+#[derive(Debug, Clone, Default)]
+pub struct Vm(sys::vflood_vm);
+
+impl Vm {
+    /// Q: segments held for all its flows.
+    pub fn held_segments(&self) -> u32 {
+        self.0.held_segments
+    }
+
+    /// Segments granted and not yet come.
+    pub fn promised_segments(&self) -> u32 {
+        self.0.promised_segments
+    }
+}
+
+/// The states of Fig. 3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// The guest may flood.
+    Active,
+    /// The flow's share of the buffer is used up.
+    NoBuffer,
+    /// The guest repairs a loss.
+    PacketLoss,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes out.
+    Pass,
+    /// It is put at the end of the flow's queue, or stays there.
+    Hold,
+    /// It is held already, or has arrived, or there is no room.
+    Drop,
+}
+
+impl From<sys::vflood_verdict> for Verdict {
+    fn from(verdict: sys::vflood_verdict) -> Self {
+        match verdict {
+            sys::vflood_verdict::VFLOOD_PASS => Self::Pass,
+            sys::vflood_verdict::VFLOOD_HOLD => Self::Hold,
+            sys::vflood_verdict::VFLOOD_DROP => Self::Drop,
+        }
+    }
+}
+
+/// A flow of a VM.
+#[derive(Debug, Clone, Default)]
+pub struct Flow(sys::vflood_flow);
+
+impl Flow {
+    /// The VM sends a SYN or SYN-ACK with this sequence number.
+    pub fn vm_syn(&mut self, host: &Host, seq: u32, now_us: u64) {
+        // SAFETY: all pointers are to live, distinct values for the length of the call; the C code does not keep them. So everywhere here.
+        unsafe { sys::vflood_vm_syn(&mut self.0, &host.0, seq, now_us) }
+    }
+
+    /// The other end's SYN or SYN-ACK comes. `mss` is the payload of a full segment, options deducted.
+    pub fn peer_syn(&mut self, window: u16, scale: u8, mss: u32, now_us: u64) {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_peer_syn(&mut self.0, window, scale, mss, now_us) }
+    }
+
+    /// Whether both SYNs were seen; other flows pass.
+    pub fn is_managed(&self) -> bool {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_is_managed(&self.0) }
+    }
+
+    /// Data from the VM. None becomes of a packet without any.
+    pub fn data(&mut self, vm: &mut Vm, host: &Host, seq: u32, bytes: u32, now_us: u64) -> Verdict {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
+    }
+
+    /// An ACK from the receiver; `is_pure`: without data; `sacked_end`: the highest
+    /// right edge of its SACK blocks.
+    pub fn acked(&mut self, host: &Host, ack: u32, window: u16, is_pure: bool, sacked_end: Option<u32>, now_us: u64) {
+        let (has_sack, end) = (sacked_end.is_some(), sacked_end.unwrap_or(0));
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_acked(&mut self.0, &host.0, ack, window, is_pure, has_sack, end, now_us) }
+    }
+
+    /// Whether the first packet of the flow's queue may leave it: to the network, or, if its data has arrived, for good.
+    pub fn release(&mut self, vm: &mut Vm, host: &Host, seq: u32, bytes: u32, now_us: u64) -> Verdict {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_release(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
+    }
+
+    /// The window that the VM is told, in bytes beyond [`Flow::snd_una`]; `None` for flows that are left alone.
+    pub fn grant(&mut self, vm: &mut Vm, host: &Host) -> Option<u32> {
+        // SAFETY: as in `vm_syn`.
+        self.is_managed().then(|| unsafe { sys::vflood_grant(&mut self.0, &mut vm.0, &host.0) })
+    }
+
+    /// The sequence number for a packet of the VM's without data.
+    pub fn bare_seq(&self, seq: u32) -> u32 {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_bare_seq(&self.0, seq) }
+    }
+
+    /// An ACK of the VM's goes out, alone or with data.
+    pub fn ack_out(&mut self, ack: u32) {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_ack_out(&mut self.0, ack) }
+    }
+
+    /// Whether an ACK on data that is held must go out alone.
+    pub fn ack_is_due(&self, ack: u32) -> bool {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_ack_is_due(&self.0, ack) }
+    }
+
+    /// The flow is over; the caller drops what is held.
+    pub fn close(&mut self, vm: &mut Vm) {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_close(&mut self.0, &mut vm.0) }
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        match u32::from(self.0.state) {
+            sys::vflood_state_VFLOOD_NO_BUFFER => State::NoBuffer,
+            sys::vflood_state_VFLOOD_PACKET_LOSS => State::PacketLoss,
+            _ => State::Active,
+        }
+    }
+
+    /// The host's congestion window.
+    pub fn cwnd(&self) -> u32 {
+        self.0.congestion.window.cwnd
+    }
+
+    /// Highest ACK of the receiver.
+    pub fn snd_una(&self) -> u32 {
+        self.0.snd_una
+    }
+
+    /// End of what was let out.
+    pub fn snd_nxt(&self) -> u32 {
+        self.0.snd_nxt
+    }
+
+    /// Right edge of the receiver's window.
+    pub fn edge(&self) -> u32 {
+        self.0.edge
+    }
+
+    /// The receiver's window scale.
+    pub fn scale(&self) -> u8 {
+        self.0.scale
+    }
+
+    /// Payload of a full segment.
+    pub fn mss(&self) -> u32 {
+        self.0.mss
+    }
+
+    /// Q_i: segments held.
+    pub fn held_segments(&self) -> u32 {
+        self.0.held_segments
+    }
+
+    /// Shortest RTT, if one was measured.
+    pub fn min_rtt_us(&self) -> Option<u32> {
+        (self.0.min_rtt_us > 0).then_some(self.0.min_rtt_us)
+    }
+}
+
+/// What the guest knows when it asks for its window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guest {
+    /// The host says that it is there.
+    pub is_online: bool,
+    /// TCP has seen a loss, or signs of one.
+    pub is_repairing: bool,
+    /// The window that a standard algorithm grows and shrinks all the time.
+    pub shadow: u32,
+    /// Segments that the host grants, if it has said anything yet.
+    pub granted_segments: Option<u32>,
+    /// [`guest_held`]; 0 after a timeout, and with proportional rate reduction (RFC 6937).
+    pub held: u32,
+    /// Segments sent, not acknowledged, and not taken for lost.
+    pub in_flight: u32,
+}
+
+impl Guest {
+    /// The guest's congestion window: what the host grants while the guest may flood, and its shadow window, and what is held, otherwise.
+    pub fn cwnd(&self) -> u32 {
+        let granted = self.granted_segments.unwrap_or(0);
+        // SAFETY: the C function is pure.
+        unsafe {
+            sys::vflood_guest_cwnd(self.is_online, self.is_repairing, self.shadow, granted, self.held, self.in_flight)
+        }
+    }
+}
+
+/// What the host still holds, as far as the guest can tell by what is out, what of it was SACKed, and its shadow window.
+pub fn guest_held(out: u32, sacked: u32, shadow: u32) -> u32 {
+    // SAFETY: the C function is pure.
+    unsafe { sys::vflood_guest_held(out, sacked, shadow) }
+}

@@ -1,0 +1,143 @@
+//! vSnoop: which data the host acknowledges for a VM, and which ACKs of the VM say nothing new after that.
+
+use crate::sys;
+
+/// A host's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Packets in a port's queue that may be acknowledged before the VM has them, all flows together.
+    pub budget_segments: u32,
+}
+
+impl Settings {
+    fn raw(self) -> sys::vsnoop_settings {
+        sys::vsnoop_settings { budget_segments: self.budget_segments }
+    }
+}
+
+/// A VM's port.
+#[derive(Debug, Clone, Default)]
+pub struct Vm(sys::vsnoop_vm);
+
+impl Vm {
+    /// Packets in its queue that were, or may be, acknowledged early.
+    pub fn outstanding(&self) -> u32 {
+        self.0.outstanding
+    }
+}
+
+/// What a flow is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Data is acknowledged early.
+    Active,
+    /// The VM's window, or the queue's share, is used up.
+    NoBuffer,
+    /// Something is missing; the VM must catch up first.
+    UnexpectedSequence,
+}
+
+/// An early ACK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EarlyAck {
+    /// Its sequence number.
+    pub seq: u32,
+    /// Its number.
+    pub ack: u32,
+    /// Its window field.
+    pub window: u16,
+    /// Its timestamp: the VM's last.
+    pub ts_val: u32,
+}
+
+/// An ACK from the VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VmAck {
+    /// Its sequence number.
+    pub seq: u32,
+    /// Bytes of data that come with it.
+    pub bytes: u32,
+    /// Its number.
+    pub ack: u32,
+    /// Its window field.
+    pub window: u16,
+    /// Its timestamp, 0: none.
+    pub ts_val: u32,
+    /// It has neither data nor SACK blocks nor an ECN echo.
+    pub is_bare: bool,
+}
+
+/// A flow towards a VM.
+#[derive(Debug, Clone, Default)]
+pub struct Flow(sys::vsnoop_flow);
+
+impl Flow {
+    /// The other end's SYN or SYN-ACK comes. `mss` is the payload of its full segments.
+    pub fn peer_syn(&mut self, seq: u32, mss: u32) {
+        // SAFETY: all pointers are to live, distinct values for the length of the call; the C code does not keep them. So everywhere here.
+        unsafe { sys::vsnoop_peer_syn(&mut self.0, seq, mss) }
+    }
+
+    /// The VM's SYN or SYN-ACK, with the scale of its later windows.
+    pub fn vm_syn(&mut self, scale: u8) {
+        // SAFETY: as in `peer_syn`.
+        unsafe { sys::vsnoop_vm_syn(&mut self.0, scale) }
+    }
+
+    /// Data for the VM; whether to acknowledge it, once it is in the queue. `has_place`: the port's queue takes it for certain.
+    pub fn data(
+        &mut self,
+        vm: &mut Vm,
+        settings: Settings,
+        seq: u32,
+        bytes: u32,
+        is_fin: bool,
+        has_place: bool,
+    ) -> Option<EarlyAck> {
+        // SAFETY: as in `peer_syn`.
+        let verdict =
+            unsafe { sys::vsnoop_data(&mut self.0, &mut vm.0, &settings.raw(), seq, bytes, is_fin, has_place) };
+        (verdict == sys::vsnoop_verdict::VSNOOP_ACK).then(|| self.early_ack())
+    }
+
+    /// The ACK that is due, or that rides on data of the VM's.
+    pub fn early_ack(&self) -> EarlyAck {
+        // SAFETY: as in `peer_syn`.
+        let window = unsafe { sys::vsnoop_window(&self.0) };
+        EarlyAck { seq: self.0.vm_seq, ack: self.0.told, window, ts_val: self.0.ts_val }
+    }
+
+    /// An ACK from the VM; false: it says nothing new and may be dropped.
+    pub fn vm_ack(&mut self, vm: &mut Vm, ack: &VmAck) -> bool {
+        let VmAck { seq, bytes, ack, window, ts_val, is_bare } = *ack;
+        // SAFETY: as in `peer_syn`.
+        let verdict = unsafe { sys::vsnoop_vm_ack(&mut self.0, &mut vm.0, seq, bytes, ack, window, ts_val, is_bare) };
+        verdict == sys::vsnoop_ack::VSNOOP_ACK_PASS
+    }
+
+    /// The flow is over.
+    pub fn close(&mut self, vm: &mut Vm) {
+        // SAFETY: as in `peer_syn`.
+        unsafe { sys::vsnoop_close(&mut self.0, &mut vm.0) }
+    }
+
+    /// Whether data may be acknowledged early at all.
+    pub fn is_managed(&self) -> bool {
+        // SAFETY: as in `peer_syn`.
+        unsafe { sys::vsnoop_is_managed(&self.0) }
+    }
+
+    /// Highest ACK that has gone out, early or the VM's own.
+    pub fn told(&self) -> u32 {
+        self.0.told
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        match u32::from(self.0.state) {
+            sys::vsnoop_state_VSNOOP_NO_BUFFER => State::NoBuffer,
+            sys::vsnoop_state_VSNOOP_UNEXPECTED_SEQUENCE => State::UnexpectedSequence,
+            _ => State::Active,
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! vSnoop's safety: an early ACK cannot be taken back.
+
+use std::collections::VecDeque;
+
+use evenkeel_algo::vsnoop::{EarlyAck, Flow, Settings, State, Vm, VmAck};
+use proptest::prelude::*;
+
+const MSS: u32 = 1000;
+const SCALE: u8 = 3;
+const FLOWS: usize = 2;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// The sender sends a segment: its next, or an earlier one again; of full size or shorter.
+    Send { flow: usize, back: u32, bytes: u32 },
+    /// The network loses, delivers, or brings a later one first.
+    Network { flow: usize, lost: bool, overtaken: usize },
+    /// Packets of others come into the port's queue.
+    Others { packets: u32 },
+    /// The VM runs: it takes so many packets out, and its applications read so much.
+    Wake { packets: usize, read_bytes: u32 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let flow = 0..FLOWS;
+    prop_oneof![
+        8 => (flow.clone(), prop_oneof![6 => Just(0u32), 1 => 1..5u32], prop_oneof![3 => Just(MSS), 1 => 1..MSS])
+            .prop_map(|(flow, back, bytes)| Step::Send { flow, back, bytes }),
+        10 => (flow, proptest::bool::weighted(0.05), prop_oneof![8 => Just(0usize), 1 => 1..4usize])
+            .prop_map(|(flow, lost, overtaken)| Step::Network { flow, lost, overtaken }),
+        1 => (1..8u32).prop_map(|packets| Step::Others { packets }),
+        2 => (0..40usize, 0..30_000u32).prop_map(|(packets, read_bytes)| Step::Wake { packets, read_bytes }),
+    ]
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Data {
+    seq: u32,
+    bytes: u32,
+}
+
+/// One receiver in the VM, and its sender.
+#[derive(Debug)]
+struct Connection {
+    flow: Flow,
+    irs: u32,
+    /// Segments as they were first sent.
+    segments: Vec<Data>,
+    wire: VecDeque<Data>,
+    /// Offsets that are in the port's queue or beyond it.
+    queued: Vec<(u32, u32)>,
+    /// The VM's TCP: what it has, in order and out of it.
+    vm_next: u32,
+    vm_ranges: Vec<(u32, u32)>,
+    unread: u32,
+    buffer: u32,
+    vm_edge: u32,
+    clock: u32,
+    /// The sender, as the ACKs that reached it say.
+    acked: u32,
+    edge: u32,
+}
+
+impl Connection {
+    fn new(vm: &mut Vm, irs: u32) -> Self {
+        let mut flow = Flow::default();
+        flow.peer_syn(irs, MSS);
+        flow.vm_syn(SCALE);
+        let mut new = Self {
+            flow,
+            irs,
+            segments: Vec::new(),
+            wire: VecDeque::new(),
+            queued: Vec::new(),
+            vm_next: 0,
+            vm_ranges: Vec::new(),
+            unread: 0,
+            buffer: 20_000,
+            vm_edge: 20_000,
+            clock: 5,
+            acked: 0,
+            edge: 20_000,
+        };
+        let first = new.vm_ack(false);
+        assert!(new.flow.vm_ack(vm, &first));
+        new
+    }
+
+    fn offset(&self, seq: u32) -> u32 {
+        seq.wrapping_sub(self.irs.wrapping_add(1))
+    }
+
+    /// End of what stands in order in the queue or beyond.
+    fn delivered(&self) -> u32 {
+        let mut end = 0;
+        loop {
+            let further = self.queued.iter().filter(|r| r.0 <= end).map(|r| r.1).max().unwrap_or(0);
+            if further <= end {
+                return end;
+            }
+            end = further;
+        }
+    }
+
+    /// What the VM sends now; its clock never stands still.
+    fn vm_ack(&mut self, has_sack: bool) -> VmAck {
+        let window = (self.buffer - self.unread) >> SCALE;
+        self.vm_edge = self.vm_next + (window << SCALE);
+        VmAck {
+            seq: 900,
+            bytes: 0,
+            ack: self.irs.wrapping_add(1).wrapping_add(self.vm_next),
+            window: window as u16,
+            ts_val: self.clock,
+            is_bare: !has_sack,
+        }
+    }
+
+    fn take(&mut self, data: Data) {
+        let (start, end) = (self.offset(data.seq), self.offset(data.seq) + data.bytes);
+        if start > self.vm_next {
+            self.vm_ranges.push((start, end));
+        } else if end > self.vm_next {
+            self.advance(end);
+            while let Some(place) = self.vm_ranges.iter().position(|r| r.0 <= self.vm_next) {
+                let (_, end) = self.vm_ranges.swap_remove(place);
+                self.advance(end);
+            }
+        }
+    }
+
+    fn advance(&mut self, end: u32) {
+        if end > self.vm_next {
+            self.unread += end - self.vm_next;
+            self.vm_next = end;
+            assert!(self.unread <= self.buffer, "more than the VM has room for was acknowledged");
+        }
+    }
+}
+
+struct World {
+    settings: Settings,
+    vm: Vm,
+    limit: usize,
+    connections: Vec<Connection>,
+    /// The port's queue: `None` are others' packets.
+    queue: VecDeque<Option<(usize, Data)>>,
+    early: usize,
+}
+
+impl World {
+    fn new(limit: usize) -> Self {
+        let mut vm = Vm::default();
+        let connections = [3, u32::MAX - 20_000].map(|irs| Connection::new(&mut vm, irs)).into();
+        let settings = Settings { budget_segments: limit as u32 / 2 };
+        Self { settings, vm, limit, connections, queue: VecDeque::new(), early: 0 }
+    }
+
+    fn send(&mut self, index: usize, back: u32, bytes: u32) {
+        let c = &mut self.connections[index];
+        let data = if back == 0 || c.segments.is_empty() {
+            let seq = c.segments.last().map_or(c.irs.wrapping_add(1), |last| last.seq.wrapping_add(last.bytes));
+            // The sender keeps to the window that it was told.
+            if c.offset(seq) + bytes > c.edge {
+                return;
+            }
+            c.segments.push(Data { seq, bytes });
+            Data { seq, bytes }
+        } else {
+            c.segments[c.segments.len() - 1 - (back as usize - 1).min(c.segments.len() - 1)]
+        };
+        c.wire.push_back(data);
+    }
+
+    fn network(&mut self, index: usize, lost: bool, overtaken: usize) {
+        let c = &mut self.connections[index];
+        let place = overtaken.min(c.wire.len().saturating_sub(1));
+        let Some(data) = c.wire.remove(place) else { return };
+        if lost {
+            return;
+        }
+        let has_place = self.queue.len() < self.limit;
+        let told = c.flow.told();
+        let early = c.flow.data(&mut self.vm, self.settings, data.seq, data.bytes, false, has_place);
+        if has_place {
+            let start = c.offset(data.seq);
+            c.queued.push((start, start + data.bytes));
+            self.queue.push_back(Some((index, data)));
+        }
+        if let Some(ack) = early {
+            assert!(has_place || ack.ack == told, "acknowledged, and then dropped by the queue");
+            self.early += 1;
+            self.tell(index, &ack);
+        }
+    }
+
+    fn tell(&mut self, index: usize, early: &EarlyAck) {
+        let c = &mut self.connections[index];
+        let ack = c.offset(early.ack);
+        assert!(ack <= c.delivered(), "{ack} acknowledged, {} delivered to the port", c.delivered());
+        let edge = ack + (u32::from(early.window) << SCALE);
+        assert!(ack <= c.vm_edge && edge <= c.vm_edge, "a window to {edge}, the VM's is to {}", c.vm_edge);
+        assert!(early.ts_val <= c.clock, "ahead of the VM's clock");
+        let share = self.settings.budget_segments;
+        assert!(ack <= c.acked || self.vm.outstanding() <= share, "more than the queue's share");
+        c.acked = c.acked.max(ack);
+        c.edge = c.edge.max(edge);
+    }
+
+    fn wake(&mut self, packets: usize, read_bytes: u32) {
+        for _ in 0..packets {
+            let Some(packet) = self.queue.pop_front() else { break };
+            let Some((index, data)) = packet else { continue };
+            let c = &mut self.connections[index];
+            c.clock += 1;
+            c.take(data);
+            self.vm_acks(index);
+        }
+        for index in 0..FLOWS {
+            let c = &mut self.connections[index];
+            let read = read_bytes.min(c.unread);
+            c.unread -= read;
+            if read > 0 {
+                self.vm_acks(index);
+            }
+        }
+    }
+
+    fn vm_acks(&mut self, index: usize) {
+        let c = &mut self.connections[index];
+        let has_sack = !c.vm_ranges.is_empty();
+        let ack = c.vm_ack(has_sack);
+        let told = c.offset(c.flow.told());
+        let passes = c.flow.vm_ack(&mut self.vm, &ack);
+        let number = c.offset(ack.ack);
+        assert!(passes || number <= told, "an ACK with news was dropped");
+        assert!(passes || !has_sack, "SACK blocks were dropped");
+        if passes {
+            c.acked = c.acked.max(number);
+            if number >= c.acked {
+                c.edge = c.edge.max(c.vm_edge);
+            }
+        }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match *step {
+            Step::Send { flow, back, bytes } => self.send(flow, back, bytes),
+            Step::Network { flow, lost, overtaken } => self.network(flow, lost, overtaken),
+            Step::Others { packets } => {
+                for _ in 0..packets {
+                    if self.queue.len() < self.limit {
+                        self.queue.push_back(None);
+                    }
+                }
+            }
+            Step::Wake { packets, read_bytes } => self.wake(packets, read_bytes),
+        }
+    }
+
+    /// The sender repairs everything, and in the end it knows what the VM has, and the VM's window.
+    fn drain(&mut self) {
+        for index in 0..FLOWS {
+            self.wake(usize::MAX, u32::MAX);
+            while !self.connections[index].wire.is_empty() {
+                self.network(index, false, 0);
+                self.wake(usize::MAX, u32::MAX);
+            }
+            for round in 0.. {
+                let c = &mut self.connections[index];
+                let missing = c.segments.iter().find(|data| c.offset(data.seq) + data.bytes > c.acked).copied();
+                let Some(data) = missing else { break };
+                assert!(round <= c.segments.len(), "the sender sends again and again");
+                c.wire.push_back(data);
+                self.network(index, false, 0);
+                self.wake(usize::MAX, u32::MAX);
+            }
+            let c = &self.connections[index];
+            let end = c.segments.last().map_or(0, |last| c.offset(last.seq) + last.bytes);
+            assert_eq!((c.vm_next, c.acked), (end, end), "all arrived, and the sender knows");
+            assert_eq!(c.edge, c.vm_edge.max(c.edge), "the VM's window is known");
+            assert!(c.edge > c.vm_next, "the sender may go on");
+            assert_ne!(c.flow.state(), State::UnexpectedSequence, "the VM has caught up");
+        }
+        assert_eq!(self.vm.outstanding(), 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn what_is_acknowledged_early_is_in_the_queue_and_in_the_window(
+        limit in 4..40usize,
+        steps in proptest::collection::vec(step(), 1..300),
+    ) {
+        let mut world = World::new(limit);
+        for step in &steps {
+            world.apply(step);
+        }
+        world.drain();
+    }
+}
+
+fn receive(world: &mut World, segments: u32) {
+    for _ in 0..segments {
+        world.send(0, 0, MSS);
+        world.network(0, false, 0);
+    }
+}
+
+#[test]
+fn data_in_order_is_acknowledged_while_the_vm_is_away() {
+    let mut world = World::new(100);
+    receive(&mut world, 15);
+    assert_eq!((world.early, world.connections[0].acked), (15, 15 * MSS));
+    // The window is the VM's, and ends there.
+    receive(&mut world, 15);
+    assert_eq!((world.early, world.connections[0].edge), (20, 20_000));
+    world.wake(30, u32::MAX);
+    assert_eq!(world.connections[0].edge, 40_000);
+}
+
+#[test]
+fn the_queues_share_is_all_that_is_promised() {
+    let mut world = World::new(10);
+    receive(&mut world, 8);
+    assert_eq!((world.early, world.connections[0].flow.state()), (5, State::NoBuffer));
+    world.wake(8, 0);
+    receive(&mut world, 1);
+    assert_eq!((world.early, world.connections[0].flow.state()), (6, State::Active));
+}
+
+#[test]
+fn a_gap_ends_early_acks_until_the_vm_has_caught_up() {
+    let mut world = World::new(100);
+    receive(&mut world, 2);
+    world.send(0, 0, MSS);
+    world.network(0, true, 0);
+    receive(&mut world, 3);
+    assert_eq!((world.early, world.connections[0].flow.state()), (2, State::UnexpectedSequence));
+    world.send(0, 4, MSS);
+    world.network(0, false, 0);
+    receive(&mut world, 1);
+    assert_eq!(world.early, 2, "not before the VM says so");
+    world.wake(100, 0);
+    receive(&mut world, 1);
+    assert_eq!((world.early, world.connections[0].flow.state()), (3, State::Active));
+}
+
+#[test]
+fn acks_that_say_nothing_new_are_dropped_and_all_others_pass() {
+    let mut world = World::new(100);
+    receive(&mut world, 3);
+    let c = &mut world.connections[0];
+    let told = c.flow.told();
+    let old = VmAck { seq: 900, bytes: 0, ack: told - MSS, window: 2000, ts_val: 9, is_bare: true };
+    assert!(!c.flow.vm_ack(&mut world.vm, &old));
+    assert!(c.flow.vm_ack(&mut world.vm, &VmAck { is_bare: false, ..old }), "with SACK blocks, an echo or data");
+    assert!(c.flow.vm_ack(&mut world.vm, &VmAck { seq: 899, ..old }), "a window probe wants an answer");
+    assert!(!c.flow.vm_ack(&mut world.vm, &VmAck { ack: told, window: 2000, ..old }));
+    assert!(c.flow.vm_ack(&mut world.vm, &VmAck { ack: told, window: 3000, ..old }), "a larger window");
+    assert!(c.flow.vm_ack(&mut world.vm, &VmAck { ack: told.wrapping_add(1), ..old }), "a higher number");
+}
+
+#[test]
+fn nothing_is_acknowledged_for_a_vm_that_has_said_nothing_or_is_closing() {
+    let (mut vm, settings) = (Vm::default(), Settings { budget_segments: 50 });
+    let mut flow = Flow::default();
+    assert!(flow.data(&mut vm, settings, 1, MSS, false, true).is_none(), "first seen in the middle");
+    flow.peer_syn(0, MSS);
+    flow.vm_syn(SCALE);
+    assert!(flow.data(&mut vm, settings, 1, MSS, false, true).is_none());
+    let ack = VmAck { seq: 1, bytes: 0, ack: 1 + MSS, window: 5000, ts_val: 0, is_bare: true };
+    assert!(flow.vm_ack(&mut vm, &ack));
+    assert!(flow.data(&mut vm, settings, 1 + MSS, MSS, false, true).is_some());
+    assert!(flow.data(&mut vm, settings, 1 + 2 * MSS, MSS, true, true).is_none(), "the FIN is the VM's to acknowledge");
+    flow.close(&mut vm);
+    assert_eq!(vm.outstanding(), 0);
+}
+
+#[test]
+fn data_that_comes_again_is_acknowledged_again() {
+    let mut world = World::new(100);
+    receive(&mut world, 3);
+    world.send(0, 1, MSS);
+    world.network(0, false, 0);
+    assert_eq!((world.early, world.connections[0].acked), (4, 3 * MSS));
+}

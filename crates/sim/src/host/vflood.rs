@@ -1,0 +1,322 @@
+//! vFlood on a simulated host: queues of held packets, which let out what `algo/vflood.h` says.
+
+use std::collections::{HashMap, VecDeque};
+
+use evenkeel_algo::vflood::{self, Host, Settings, State, Verdict as Fate, Vm};
+use evenkeel_algo::{seq, window};
+use evenkeel_scenario::format::Mode;
+
+use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
+use crate::packet::{ConnId, FRAME_OVERHEAD_BYTES, Flags, HEADER_BYTES, Packet, Payload, SackBlocks, Segment};
+use crate::time::Instant;
+
+/// A bare ACK: headers, and timestamps.
+const ACK_BYTES: u32 = FRAME_OVERHEAD_BYTES + HEADER_BYTES + 12;
+
+/// How vFlood is set up on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Off, observe or enforce.
+    pub mode: Mode,
+    /// Buffer and congestion control.
+    pub settings: Settings,
+    /// Payload of a full segment.
+    pub mss_bytes: u32,
+}
+
+#[derive(Debug, Default)]
+struct Flow {
+    /// Tells the user of a connection's slot from the one before.
+    generation: u32,
+    flow: vflood::Flow,
+    /// Whether it was last counted among those of low RTT, and with how much.
+    counted: (bool, u32),
+    /// With the time at which each came. Where nothing is enforced, they have gone on and only their numbers wait.
+    queue: VecDeque<(Instant, Packet)>,
+    /// The last that the VM has acknowledged: ACK number, window, timestamps.
+    last: Segment,
+}
+
+/// vFlood on a VM's port.
+#[derive(Debug)]
+pub struct Vflood {
+    spec: Spec,
+    host: Host,
+    vm: Vm,
+    flows: HashMap<u32, Flow>,
+    low_rtt: Occupancy,
+    high_rtt: Occupancy,
+    held: u64,
+    held_us: u64,
+    grants: u64,
+    losses: u64,
+    no_buffer: u64,
+    refused: u64,
+    needless: u64,
+    bare_acks: u64,
+}
+
+/// Segments in a class of flows, and their sum over time.
+#[derive(Debug, Default)]
+struct Occupancy {
+    segments: u64,
+    since_us: u64,
+    segment_us: u64,
+}
+
+impl Occupancy {
+    fn change(&mut self, now: Instant, before: u32, after: u32) {
+        self.segment_us += self.segments * (now.us() - self.since_us);
+        self.since_us = now.us();
+        self.segments = (self.segments + u64::from(after)).saturating_sub(u64::from(before));
+    }
+}
+
+impl Vflood {
+    /// On a port that has seen nothing.
+    pub fn new(spec: Spec) -> Self {
+        Self {
+            spec,
+            host: Host::new(&spec.settings),
+            vm: Vm::default(),
+            flows: HashMap::new(),
+            low_rtt: Occupancy::default(),
+            high_rtt: Occupancy::default(),
+            held: 0,
+            held_us: 0,
+            grants: 0,
+            losses: 0,
+            no_buffer: 0,
+            refused: 0,
+            needless: 0,
+            bare_acks: 0,
+        }
+    }
+
+    fn enforces(&self) -> bool {
+        self.spec.mode == Mode::Enforce
+    }
+
+    /// Begins anew with a connection that has another's slot.
+    fn begin(&mut self, end: ConnId) -> &mut Flow {
+        let flow = self.flows.entry(end.index).or_default();
+        if flow.generation != end.generation {
+            flow.flow.close(&mut self.vm);
+            *flow = Flow { generation: end.generation, ..Flow::default() };
+        }
+        flow
+    }
+
+    /// Does something with a flow, and counts what it did to its state and its part of the buffer.
+    fn with<T>(&mut self, now: Instant, end: ConnId, act: impl FnOnce(&mut Flow, &mut Vm, &Host) -> T) -> Option<T> {
+        let flow = self.flows.get_mut(&end.index).filter(|flow| flow.generation == end.generation)?;
+        let state = flow.flow.state();
+        let result = act(flow, &mut self.vm, &self.host);
+        if flow.flow.state() != state {
+            self.losses += u64::from(flow.flow.state() == State::PacketLoss);
+            self.no_buffer += u64::from(flow.flow.state() == State::NoBuffer);
+        }
+        let low = flow.flow.min_rtt_us().is_some_and(|rtt_us| rtt_us < self.spec.settings.low_rtt_us);
+        let counted = (low, flow.flow.held_segments());
+        if counted != flow.counted {
+            let (was_low, before) = std::mem::replace(&mut flow.counted, counted);
+            let class = if was_low { &mut self.low_rtt } else { &mut self.high_rtt };
+            class.change(now, before, 0);
+            let class = if low { &mut self.low_rtt } else { &mut self.high_rtt };
+            class.change(now, 0, counted.1);
+        }
+        Some(result)
+    }
+
+    /// An ACK clocks out what is held.
+    fn ack_to_vm(&mut self, now: Instant, end: ConnId, segment: &Segment, effects: &mut Effects) {
+        let enforces = self.enforces();
+        let held_us = self.with(now, end, |flow, vm, host| {
+            let mut held_us = 0;
+            let ends = segment.sack.blocks[..usize::from(segment.sack.count)].iter().map(|block| block.1);
+            let sacked_end = ends.reduce(seq::max);
+            let is_pure = segment.payload_bytes == 0;
+            flow.flow.acked(host, segment.ack, segment.window, is_pure, sacked_end, now.us());
+            while let Some((since, packet)) = flow.queue.front() {
+                let Payload::Tcp(_, held) = packet.payload else { break };
+                let fate = flow.flow.release(vm, host, held.seq, held.payload_bytes, now.us());
+                if fate == Fate::Hold {
+                    break;
+                }
+                held_us += now.since(*since).us();
+                if let Some((_, packet)) = flow.queue.pop_front().filter(|_| enforces && fate == Fate::Pass) {
+                    effects.from_vm.push((FromVm::Hold, up_to_date(packet, &flow.last)));
+                    flow.flow.ack_out(flow.last.ack);
+                }
+            }
+            held_us
+        });
+        self.held_us += held_us.unwrap_or(0);
+    }
+
+    fn grant(&mut self, now: Instant, end: ConnId, scaled: bool, packet: &mut Packet) -> Option<u16> {
+        let (enforces, mss) = (self.enforces(), self.spec.mss_bytes);
+        let Payload::Tcp(_, segment) = &mut packet.payload else { return None };
+        let (granted, scale) = self
+            .with(now, end, |flow, vm, host| (flow.flow.grant(vm, host), flow.flow.scale()))
+            .filter(|_| enforces)?;
+        let offers = window::Offers { vflood_bytes: granted, ..window::Offers::default() };
+        let (field, by) = window::arbitrate(offers, segment.window, if scaled { scale } else { 0 }, mss);
+        if by != window::By::Vflood {
+            return None;
+        }
+        self.grants += 1;
+        segment.window = field;
+        Some(window::arbitrate(offers, 0, scale, mss).0)
+    }
+
+    fn data_from_vm(&mut self, now: Instant, end: ConnId, packet: &mut Packet, effects: &mut Effects) -> Verdict {
+        let enforces = self.enforces();
+        let fate = self.with(now, end, |flow, vm, host| {
+            let Payload::Tcp(_, segment) = &mut packet.payload else { return (Fate::Pass, false, false) };
+            if !flow.last.flags.has(Flags::ACK) || !seq::before(segment.ack, flow.last.ack) {
+                flow.last = Segment { sack: SackBlocks::default(), payload_bytes: 0, ..*segment };
+            }
+            if segment.payload_bytes == 0 {
+                if enforces {
+                    segment.seq = flow.flow.bare_seq(segment.seq);
+                }
+                flow.flow.ack_out(segment.ack);
+                return (Fate::Pass, false, false);
+            }
+            let fate = flow.flow.data(vm, host, segment.seq, segment.payload_bytes, now.us());
+            let is_new = match flow.queue.back().map(|(_, packet)| &packet.payload) {
+                Some(Payload::Tcp(_, last)) => seq::after(segment.seq, last.seq),
+                _ => true,
+            };
+            let is_full = fate == Fate::Drop && is_new;
+            let bare = fate == Fate::Hold && flow.flow.ack_is_due(segment.ack);
+            match fate {
+                Fate::Pass => flow.flow.ack_out(segment.ack),
+                Fate::Hold => flow.queue.push_back((now, *packet)),
+                Fate::Drop => {}
+            }
+            if bare && enforces {
+                let ack = bare_ack(packet, flow.flow.snd_nxt());
+                flow.flow.ack_out(flow.last.ack);
+                effects.from_vm.push((FromVm::Hold, ack));
+            }
+            (fate, is_full, bare)
+        });
+        let Some((fate, is_full, bare)) = fate else { return Verdict::Pass };
+        self.held += u64::from(fate == Fate::Hold);
+        self.refused += u64::from(is_full);
+        self.needless += u64::from(fate == Fate::Drop && !is_full);
+        self.bare_acks += u64::from(bare);
+        if fate == Fate::Pass || !enforces { Verdict::Pass } else { Verdict::Drop }
+    }
+}
+
+/// What has waited goes out with the VM's latest ACK and timestamps: with older ones the receiver would take it for an old duplicate (PAWS).
+fn up_to_date(mut packet: Packet, last: &Segment) -> Packet {
+    if let Payload::Tcp(_, segment) = &mut packet.payload {
+        segment.ts_val = last.ts_val;
+        segment.ts_ecr = last.ts_ecr;
+        if seq::after(last.ack, segment.ack) {
+            segment.ack = last.ack;
+            segment.window = last.window;
+            segment.sack = SackBlocks::default();
+        }
+    }
+    packet
+}
+
+/// The ACK of a packet, without its data.
+pub(super) fn bare_ack(of: &Packet, seq: u32) -> Packet {
+    let mut ack = Packet { wire_bytes: ACK_BYTES, remaining_bytes: 0, ..*of };
+    if let Payload::Tcp(_, segment) = &mut ack.payload {
+        *segment = Segment { seq, payload_bytes: 0, flags: segment.flags.without(Flags::PSH), ..*segment };
+    }
+    ack
+}
+
+impl Shim for Vflood {
+    fn places_to_vm(&self) -> &'static [ToVm] {
+        &[ToVm::AckClock, ToVm::Window]
+    }
+
+    fn places_from_vm(&self) -> &'static [FromVm] {
+        &[FromVm::Hold]
+    }
+
+    fn on_to_vm(
+        &mut self,
+        now: Instant,
+        place: ToVm,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        effects: &mut Effects,
+    ) -> Verdict {
+        let (Some(end), Payload::Tcp(conn, segment)) = (end, packet.payload) else { return Verdict::Pass };
+        let (syn, ack) = (segment.flags.has(Flags::SYN), segment.flags.has(Flags::ACK));
+        match place {
+            ToVm::AckClock if syn => {
+                let mss = self.spec.mss_bytes;
+                self.begin(end).flow.peer_syn(segment.window, segment.window_scale, mss, now.us());
+            }
+            ToVm::AckClock if ack => self.ack_to_vm(now, end, &segment, effects),
+            ToVm::Window if syn && ack => {
+                // The SYN-ACK's window is not scaled: what is granted beyond 64 KB stands in an ACK right behind it.
+                if let Some(window) = self.grant(now, end, false, packet) {
+                    let update = Segment {
+                        seq: segment.seq.wrapping_add(1),
+                        window,
+                        flags: Flags::ACK,
+                        sack: SackBlocks::default(),
+                        ..segment
+                    };
+                    effects.to_vm.push(Packet { payload: Payload::Tcp(conn, update), ..*packet });
+                }
+            }
+            ToVm::Window if ack && !syn => {
+                self.grant(now, end, true, packet);
+            }
+            _ => {}
+        }
+        Verdict::Pass
+    }
+
+    fn on_from_vm(
+        &mut self,
+        now: Instant,
+        _: FromVm,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        effects: &mut Effects,
+    ) -> Verdict {
+        let (Some(end), Payload::Tcp(_, segment)) = (end, packet.payload) else { return Verdict::Pass };
+        if segment.flags.has(Flags::SYN) {
+            self.begin(end);
+            self.with(now, end, |flow, _, host| flow.flow.vm_syn(host, segment.seq, now.us()));
+            return Verdict::Pass;
+        }
+        self.data_from_vm(now, end, packet, effects)
+    }
+
+    fn on_close(&mut self, now: Instant, end: ConnId) {
+        self.with(now, end, |flow, vm, _| flow.flow.close(vm));
+        if self.flows.get(&end.index).is_some_and(|flow| flow.generation == end.generation) {
+            self.flows.remove(&end.index);
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        vec![
+            ("VfloodHeld", self.held),
+            ("VfloodHeldUs", self.held_us),
+            ("VfloodLowRttSegmentUs", self.low_rtt.segment_us),
+            ("VfloodHighRttSegmentUs", self.high_rtt.segment_us),
+            ("VfloodGrants", self.grants),
+            ("VfloodLosses", self.losses),
+            ("VfloodNoBuffer", self.no_buffer),
+            ("VfloodRefused", self.refused),
+            ("VfloodNeedless", self.needless),
+            ("VfloodBareAcks", self.bare_acks),
+        ]
+    }
+}

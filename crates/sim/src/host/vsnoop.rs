@@ -1,0 +1,214 @@
+//! vSnoop on a simulated host: ACKs ahead of the VM's own, as `algo/vsnoop.h` allows.
+
+use std::collections::HashMap;
+
+use evenkeel_algo::seq;
+use evenkeel_algo::vsnoop::{self, EarlyAck, Settings, State, Vm, VmAck};
+use evenkeel_scenario::format::Mode;
+
+use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
+use super::vflood::bare_ack;
+use crate::packet::{ConnId, Flags, Packet, Payload, SackBlocks, Segment};
+use crate::time::Instant;
+
+/// How vSnoop is set up on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Off, observe or enforce.
+    pub mode: Mode,
+    /// The queue's share.
+    pub settings: Settings,
+    /// Payload of a full segment.
+    pub mss_bytes: u32,
+}
+
+#[derive(Debug, Default)]
+struct Flow {
+    /// Tells the user of a connection's slot from the one before.
+    generation: u32,
+    flow: vsnoop::Flow,
+    /// The last packet from the VM, whose addresses an early ACK has.
+    from_vm: Option<Packet>,
+    /// An early ACK that is about to go out.
+    pending: Option<u32>,
+    /// The last that has gone out on data.
+    rode: Option<u32>,
+}
+
+/// vSnoop on a VM's port.
+#[derive(Debug)]
+pub struct Vsnoop {
+    spec: Spec,
+    vm: Vm,
+    flows: HashMap<u32, Flow>,
+    early_acks: u64,
+    on_data: u64,
+    dropped: u64,
+    no_buffer: u64,
+    unexpected: u64,
+}
+
+impl Vsnoop {
+    /// On a port that has seen nothing.
+    pub fn new(spec: Spec) -> Self {
+        Self {
+            spec,
+            vm: Vm::default(),
+            flows: HashMap::new(),
+            early_acks: 0,
+            on_data: 0,
+            dropped: 0,
+            no_buffer: 0,
+            unexpected: 0,
+        }
+    }
+
+    fn enforces(&self) -> bool {
+        self.spec.mode == Mode::Enforce
+    }
+
+    /// The flow of an end; one whose slot it has is forgotten.
+    fn flow(&mut self, end: ConnId) -> &mut Flow {
+        let flow = self.flows.entry(end.index).or_default();
+        if flow.generation != end.generation {
+            flow.flow.close(&mut self.vm);
+            *flow = Flow { generation: end.generation, ..Flow::default() };
+        }
+        flow
+    }
+
+    fn data_to_vm(&mut self, end: ConnId, segment: &Segment, effects: &mut Effects) {
+        let (enforces, settings, mut vm) = (self.enforces(), self.spec.settings, std::mem::take(&mut self.vm));
+        let flow = self.flow(end);
+        let (state, told) = (flow.flow.state(), flow.flow.told());
+        let has_place = effects.port_room > 0;
+        let early = flow.flow.data(&mut vm, settings, segment.seq, segment.payload_bytes, false, has_place);
+        let after = flow.flow.state();
+        if let Some((ack, like)) = early.zip(flow.from_vm.as_ref()).filter(|_| enforces) {
+            if ack.ack == told {
+                flow.rode = None;
+            }
+            flow.pending = Some(ack.ack);
+            effects.from_vm.push((FromVm::AckFilter, early_ack(like, &ack, segment.ts_val)));
+        }
+        self.vm = vm;
+        self.early_acks += u64::from(early.is_some());
+        self.no_buffer += u64::from(after != state && after == State::NoBuffer);
+        self.unexpected += u64::from(after != state && after == State::UnexpectedSequence);
+    }
+
+    fn filter(&mut self, end: ConnId, packet: &Packet, segment: &Segment) -> Verdict {
+        let (enforces, mut vm) = (self.enforces(), std::mem::take(&mut self.vm));
+        let flow = self.flow(end);
+        flow.from_vm = Some(*packet);
+        let is_bare = segment.payload_bytes == 0 && segment.sack.count == 0 && !segment.flags.has(Flags::ECE);
+        let ack = VmAck {
+            seq: segment.seq,
+            bytes: segment.payload_bytes,
+            ack: segment.ack,
+            window: segment.window,
+            ts_val: segment.ts_val,
+            is_bare,
+        };
+        let passes = flow.flow.vm_ack(&mut vm, &ack);
+        self.vm = vm;
+        self.dropped += u64::from(!passes);
+        if passes || !enforces { Verdict::Pass } else { Verdict::Drop }
+    }
+
+    /// Data takes along what the VM does not know to be acknowledged.
+    fn ride(&mut self, end: ConnId, segment: &mut Segment) -> Verdict {
+        let flow = self.flow(end);
+        if segment.payload_bytes == 0 {
+            let is_early = flow.pending.take().is_some();
+            return if is_early && flow.rode == Some(segment.ack) { Verdict::Drop } else { Verdict::Pass };
+        }
+        let told = flow.flow.early_ack();
+        if flow.flow.is_managed() && seq::after(told.ack, segment.ack) {
+            segment.ack = told.ack;
+            segment.window = told.window;
+            segment.sack = SackBlocks::default();
+            flow.rode = Some(told.ack);
+            self.on_data += 1;
+        }
+        Verdict::Pass
+    }
+}
+
+fn early_ack(like: &Packet, ack: &EarlyAck, ts_ecr: u32) -> Packet {
+    let mut packet = bare_ack(like, ack.seq);
+    if let Payload::Tcp(_, segment) = &mut packet.payload {
+        segment.ack = ack.ack;
+        segment.window = ack.window;
+        segment.flags = Flags::ACK;
+        segment.ts_val = ack.ts_val;
+        segment.ts_ecr = if ack.ts_val > 0 { ts_ecr } else { 0 };
+        segment.sack = SackBlocks::default();
+    }
+    packet
+}
+
+impl Shim for Vsnoop {
+    fn places_to_vm(&self) -> &'static [ToVm] {
+        &[ToVm::EarlyAck]
+    }
+
+    fn places_from_vm(&self) -> &'static [FromVm] {
+        &[FromVm::AckFilter, FromVm::AckOnData]
+    }
+
+    fn on_to_vm(
+        &mut self,
+        _: Instant,
+        _: ToVm,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        effects: &mut Effects,
+    ) -> Verdict {
+        let (Some(end), Payload::Tcp(_, segment)) = (end, packet.payload) else { return Verdict::Pass };
+        if segment.flags.has(Flags::SYN) {
+            let mss = self.spec.mss_bytes;
+            self.flow(end).flow.peer_syn(segment.seq, mss);
+        } else if segment.payload_bytes > 0 {
+            self.data_to_vm(end, &segment, effects);
+        }
+        Verdict::Pass
+    }
+
+    fn on_from_vm(
+        &mut self,
+        _: Instant,
+        place: FromVm,
+        end: Option<ConnId>,
+        packet: &mut Packet,
+        _: &mut Effects,
+    ) -> Verdict {
+        let (Some(end), Payload::Tcp(_, segment)) = (end, &mut packet.payload) else { return Verdict::Pass };
+        if segment.flags.has(Flags::SYN) {
+            self.flow(end).flow.vm_syn(segment.window_scale);
+            return Verdict::Pass;
+        }
+        if place == FromVm::AckOnData {
+            return if self.enforces() { self.ride(end, segment) } else { Verdict::Pass };
+        }
+        let segment = *segment;
+        self.filter(end, packet, &segment)
+    }
+
+    fn on_close(&mut self, _: Instant, end: ConnId) {
+        if let Some(flow) = self.flows.get_mut(&end.index).filter(|flow| flow.generation == end.generation) {
+            flow.flow.close(&mut self.vm);
+            self.flows.remove(&end.index);
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        vec![
+            ("VsnoopEarlyAcks", self.early_acks),
+            ("VsnoopOnData", self.on_data),
+            ("VsnoopDropped", self.dropped),
+            ("VsnoopNoBuffer", self.no_buffer),
+            ("VsnoopUnexpectedSequence", self.unexpected),
+        ]
+    }
+}

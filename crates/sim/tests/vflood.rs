@@ -1,0 +1,164 @@
+//! vFlood and vSnoop on simulated hosts: what they gain, and that they take nothing from anybody.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_algo::congestion::Kind;
+use evenkeel_algo::vflood::{DEFAULTS, Settings};
+use evenkeel_scenario::Scenario;
+use evenkeel_scenario::format::{Mode, Workload as Spec};
+use evenkeel_scenario::result::RunRecord;
+use evenkeel_scenario::sweep::cells;
+use evenkeel_sim::guest::GuestSpec;
+use evenkeel_sim::host::PortSpec as Driver;
+use evenkeel_sim::host::vflood::{Spec as VfloodSpec, Vflood};
+use evenkeel_sim::net::{BufferSpec, PortSpec, QueueSpec, Shape, TopologySpec};
+use evenkeel_sim::packet::{GuestId, HostId};
+use evenkeel_sim::run::{Go, run};
+use evenkeel_sim::tcp::TcpConfig;
+use evenkeel_sim::time::{Duration, Instant};
+use evenkeel_sim::units::Rate;
+use evenkeel_sim::workload::{Member, Members, Side, Workload};
+use evenkeel_sim::world::{NoRecorder, World};
+
+fn simulate(network: &str, sender: &str, receiver: &str, workload: &str) -> RunRecord {
+    let text = format!(
+        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 60000\nwarmup_ms = 100\n[network]\nrate_mbit = 1000\n{network}\n\
+         [vms.sender]\n{sender}\n[vms.receiver]\n{receiver}\n[workload]\nfrom = \"sender\"\nto = \"receiver\"\n{workload}\n\
+         [record]\ntcp_info_period_ms = 0\n"
+    );
+    let loaded = Scenario::from_str(&text, "t.toml").unwrap_or_else(|e| panic!("{e}"));
+    let cell = &cells(&loaded).unwrap()[0];
+    run(cell, 0, &mut |_| Go::On).unwrap_or_else(|e| panic!("{e}")).record
+}
+
+fn sum(record: &RunRecord, counter: &str) -> i64 {
+    record.counters.values().filter_map(|vm: &BTreeMap<String, i64>| vm.get(counter)).sum()
+}
+
+const SHARED: &str =
+    "core = { vms_per_core = 3, load = 0.6, slice_jitter = 0.5, idle_us = 20 }\ntcp = { era = \"paper\" }";
+const MACHINE: &str = "hypervisor = false\ntcp = { era = \"paper\" }";
+const TRANSFERS: &str = "kind = \"transfers\"\nbytes = 100000\ntransfers = 60\npause_ms = 500";
+const SHALLOW: &str = "topology = \"dumbbell\"\nedge_rate_mbit = 10000\nbuffer_segments = 12";
+
+fn transfers(network: &str, vflood: &str) -> RunRecord {
+    simulate(network, &format!("{SHARED}\nvflood = {{ {vflood} }}"), MACHINE, TRANSFERS)
+}
+
+#[test]
+fn transfers_no_longer_wait_for_the_vm_at_every_round_trip() {
+    let (without, with) = (transfers("", "mode = \"off\""), transfers("", "mode = \"enforce\""));
+    let (slow, fast) = (without.metrics["throughput_p50_mbit"], with.metrics["throughput_p50_mbit"]);
+    assert!(fast > 2.0 * slow, "{fast} Mbit/s with, {slow} without");
+    assert!(sum(&with, "VfloodHeld") > 0 && sum(&with, "VfloodGrants") > 0);
+    assert_eq!(with.metrics["flows"], 60.0);
+}
+
+#[test]
+fn every_byte_arrives_over_a_port_that_drops() {
+    for extra in ["", ", congestion_control = \"cubic\"", ", congestion_control = \"vegas\"", ", policy = \"none\""] {
+        let record = transfers(SHALLOW, &format!("mode = \"enforce\", buffer_segments = 100{extra}"));
+        assert_eq!((record.metrics["flows"], record.metrics["flows_unfinished"]), (60.0, 0.0), "{extra}");
+        assert!(record.metrics["port_drops"] > 0.0 || extra.contains("vegas"), "{extra}");
+    }
+}
+
+#[test]
+fn a_loss_takes_the_flow_offline() {
+    let record = transfers(SHALLOW, "mode = \"enforce\"");
+    assert!(sum(&record, "VfloodLosses") > 0);
+}
+
+#[test]
+fn the_same_run_twice_is_the_same() {
+    let once = || transfers(SHALLOW, "mode = \"enforce\", policy = \"priority\"");
+    assert_eq!(once(), once());
+}
+
+#[test]
+fn observing_changes_nothing_but_counts() {
+    let (off, observed) = (transfers(SHALLOW, "mode = \"off\""), transfers(SHALLOW, "mode = \"observe\""));
+    assert_eq!(off.flows, observed.flows);
+    assert!(sum(&observed, "VfloodHeld") > 0);
+    let asks = "kind = \"request-response\"\nrequest_bytes = 100\nresponse_bytes = 200000";
+    let vsnoop = |mode: &str| {
+        simulate(
+            SHALLOW,
+            MACHINE,
+            &format!("{SHARED}\nport_queue_segments = 40\nvsnoop = {{ mode = \"{mode}\" }}"),
+            asks,
+        )
+    };
+    let (off, observed) = (vsnoop("off"), vsnoop("observe"));
+    assert_eq!(off.flows, observed.flows);
+    assert!(sum(&observed, "VsnoopEarlyAcks") > 0);
+}
+
+#[test]
+fn a_vm_that_asks_has_its_answers_sooner_with_vsnoop() {
+    let asks = "kind = \"request-response\"\nrequest_bytes = 100\nresponse_bytes = 1000000\nthink_time_us = 500000";
+    let record = |mode: &str| simulate("", MACHINE, &format!("{SHARED}\nvsnoop = {{ mode = \"{mode}\" }}"), asks);
+    let (without, with) = (record("off"), record("enforce"));
+    let (slow, fast) = (without.metrics["fct_p50_ms"], with.metrics["fct_p50_ms"]);
+    assert!(fast < 0.8 * slow, "{fast} ms with, {slow} without");
+    assert!(sum(&with, "VsnoopEarlyAcks") > 0 && sum(&with, "VsnoopDropped") > 0);
+    assert_eq!(with.metrics["timeouts"], 0.0);
+}
+
+/// Answers that leave while a question comes take the early ACK along.
+#[test]
+fn early_acks_ride_on_data() {
+    let both = format!("{SHARED}\nvflood = {{ mode = \"enforce\" }}\nvsnoop = {{ mode = \"enforce\" }}");
+    let asks = "kind = \"request-response\"\nrequest_bytes = 300000\nresponse_bytes = 300000\noutstanding = 4";
+    let record = simulate("", &both, &both, asks);
+    assert!(record.metrics["flows"] > 20.0);
+    assert!(sum(&record, "VsnoopOnData") > 0 && sum(&record, "VfloodHeld") > 0);
+}
+
+/// Two senders at one bottleneck, neither off its core: the first VM's host has vFlood.
+fn share(kind: Kind, guest: TcpConfig) -> [u64; 2] {
+    let port =
+        |mbit| PortSpec { rate: Rate::from_mbit(mbit), delay: Duration::from_us(100), queue: QueueSpec::drop_tail(60) };
+    let topology = TopologySpec {
+        shape: Shape::Dumbbell { left: 2, right: 2 },
+        nic: PortSpec { queue: QueueSpec::drop_tail(1000), ..port(1000) },
+        edge: port(1000),
+        core: port(100),
+        buffer: BufferSpec::PerPort,
+    };
+    let tcp = |flood| Arc::new(TcpConfig { flood, f_rto: !flood, ..guest.clone() });
+    let driver = Some(Driver { delay: Duration::from_us(50), queue_segments: 1000 });
+    let guests: Vec<GuestSpec> = (0..4)
+        .map(|host| GuestSpec { port: driver.clone(), ..GuestSpec::plain(HostId(host), tcp(host == 0)) })
+        .collect();
+    let member = |guest: u32| Member { guest: GuestId(guest), host: HostId(guest) };
+    let members = Members {
+        from: vec![member(0), member(1)],
+        to: vec![member(2), member(3)],
+        capacity_bps: 100_000_000,
+        seed: 3,
+    };
+    let spec = Spec::Bulk { from: "a".to_owned(), to: "b".to_owned(), flows: 4 };
+    let workload = Workload::new(&spec, members).unwrap();
+    let mut world = World::new(&topology, &guests, 3, workload, NoRecorder);
+    let settings = Settings { congestion: kind, initial_window: guest.initial_window_segments, ..DEFAULTS };
+    let vflood = Vflood::new(VfloodSpec { mode: Mode::Enforce, settings, mss_bytes: guest.mss_bytes });
+    world.core.guest_mut(GuestId(0)).and_then(|guest| guest.port.as_mut()).unwrap().shims.add(Box::new(vflood));
+    world.run(Instant::START + Duration::from_s(60), u64::MAX);
+    let mut delivered = [0; 2];
+    for (flow, ends) in world.core.flows() {
+        delivered[ends[0].0 as usize] += world.core.connection(flow, Side::Acceptor).map_or(0, |end| end.delivered());
+    }
+    delivered
+}
+
+/// It takes no more than its share. That it takes less is what docs/vflood.md says of repeated losses.
+#[test]
+fn beside_a_plain_sender_it_takes_no_more_than_its_share() {
+    for (kind, guest) in [(Kind::Reno, TcpConfig::paper(1000)), (Kind::Cubic, TcpConfig::current(250))] {
+        let [with, without] = share(kind, guest);
+        let ratio = with as f64 / without as f64;
+        assert!((0.5..=1.1).contains(&ratio), "{kind:?}: {with} bytes with vFlood, {without} without");
+    }
+}
