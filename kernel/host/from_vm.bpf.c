@@ -204,6 +204,8 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 	o.total = train.total;
 	o.seen = train.seen;
 	o.marked = train.marked;
+	/* Where it is lost, the opener's data is not ECN-capable, and marking ports drop it. */
+	o.ecn = PACKET_ECT_0;
 	if (!enforces(c)) {
 		count(c->count, EK_COUNT_REPORTS_SENT, 1);
 	} else if (probe_send(skb, c, &o, host_settings, &sent) == PROBE_SPOILT) {

@@ -61,6 +61,7 @@ fn handshakes_are_ecn_capable_between_the_hosts() {
     assert_eq!(ecn(&answer.frame), 2);
     assert_sound(&answer.frame);
     let report = tap.tcp(1).remove(0);
+    assert_eq!(ecn(&report), 2, "ECT(0), or a port that marks drops it");
     place.run_to_vm(place.pa, &report);
     let mut marked = answer.frame.clone();
     set_ecn(&mut marked, 3);

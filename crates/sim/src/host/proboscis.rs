@@ -257,7 +257,7 @@ impl Proboscis {
         let (seen, marked) = (flow.train.seen(), flow.train.marked());
         if enforces {
             let report = Payload::Report { to: peer, from, seen, marked };
-            effects.to_network.push(own(packet, Ecn::NotEct, report));
+            effects.to_network.push(own(packet, Ecn::Ect0, report));
         }
         self.first_window(end, packet);
         Verdict::Pass
