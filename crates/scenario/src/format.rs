@@ -12,11 +12,15 @@ use crate::schema;
 
 mod cera;
 mod network;
+mod proboscis;
+mod pvtcp;
 mod vflood;
 mod workload;
 
 pub use cera::{Cera, Shares};
 pub use network::{Discipline, Network, Queue, Topology};
+pub use proboscis::Proboscis;
+pub use pvtcp::Pvtcp;
 pub use vflood::{BufferPolicy, HostCongestion, Vflood, Vsnoop};
 pub use workload::{FlowSizes, FlowSizesWord, Workload};
 
@@ -467,118 +471,6 @@ pub enum Mode {
     Observe,
     /// Acts.
     Enforce,
-}
-
-/// PVTCP, the guest module.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Pvtcp {
-    /// Off, observe or enforce.
-    pub mode: Mode,
-    /// Hold the RTO timer off after a wake-up.
-    pub hold_rto: bool,
-    /// Hold the tail-loss probe's timer off after a wake-up.
-    pub hold_tlp: bool,
-    /// Hold RACK's reordering timer off after a wake-up.
-    pub hold_reo: bool,
-    /// Replace RTT samples that span a wake-up by SRTT.
-    pub rtt_filter: bool,
-    /// Acknowledge the first three segments after a wake-up at once.
-    pub quick_ack: bool,
-    /// A tick later than this is a wake-up. Left out: the module's default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 200, max = 1_000_000))]
-    pub late_us: Option<u32>,
-    /// Held timers wait at least this long after a wake-up. Left out: the module's 1 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 20_000))]
-    pub hold_min_us: Option<u32>,
-    /// Held timers wait at most this long for the backlog of packets. Left out: the module's 4 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 100_000))]
-    pub hold_max_us: Option<u32>,
-    /// Unload the module and load it again so many times while the workload runs.
-    #[schemars(range(min = 0, max = 10_000))]
-    pub reloads: u32,
-}
-
-impl Pvtcp {
-    /// Segments that are acknowledged at once after a wake-up where `quick_ack` is set (paper 001, slide 26).
-    const QUICK_ACK_SEGMENTS: u32 = 3;
-
-    /// The same, or 0 where it is not set.
-    pub fn jit_segments(&self) -> u32 {
-        if self.quick_ack { Self::QUICK_ACK_SEGMENTS } else { 0 }
-    }
-}
-
-impl Default for Pvtcp {
-    fn default() -> Self {
-        Self {
-            mode: Mode::Off,
-            hold_rto: true,
-            hold_tlp: true,
-            hold_reo: true,
-            rtt_filter: true,
-            quick_ack: true,
-            late_us: None,
-            hold_min_us: None,
-            hold_max_us: None,
-            reloads: 0,
-        }
-    }
-}
-
-/// ProBoSCIS on the hosts of these VMs: probes before a SYN, the first window by what came of them, DCTCP by receive window afterwards. What is
-/// left out is as the agent has it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Proboscis {
-    /// Off, observe or enforce.
-    pub mode: Mode,
-    /// g: probes before a SYN. 0: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 64))]
-    pub g_probes: Option<u32>,
-    /// k1: share of marked bytes from which windows are limited, in thousandths.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1000))]
-    pub k1_permille: Option<u32>,
-    /// k2: share of marked probes above which a connection begins with one segment, in thousandths.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1000))]
-    pub k2_permille: Option<u32>,
-    /// K: share of probes that must have come, or a connection begins with one segment.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 100))]
-    pub k_percent: Option<u32>,
-    /// b1: probes of an unanswered SYN are sent again after this.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1000, max = 10_000_000))]
-    pub b1_us: Option<u32>,
-    /// b2: an unanswered SYN is sent again after this.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1000, max = 10_000_000))]
-    pub b2_us: Option<u32>,
-    /// b3: a SYN-ACK waits no longer than this for late probes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 100_000))]
-    pub b3_us: Option<u32>,
-    /// MAX_TIME: nothing is sent again later than this after the SYN.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 10_000_000))]
-    pub max_time_us: Option<u32>,
-    /// ICWND: the first window where no probe is marked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1000))]
-    pub icwnd_segments: Option<u32>,
-    /// Flows that have sent more than this are left alone. 0: none are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 4_294_967_295_u64))]
-    pub elephant_bytes: Option<u64>,
-    /// Whether guests without ECN have the host's. Left out: they have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ecn_for_guests: Option<bool>,
 }
 
 /// What is recorded besides counters.
