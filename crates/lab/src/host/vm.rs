@@ -354,7 +354,9 @@ impl Vm {
 
 /// The guest kernel's command line.
 fn command_line(accelerator: Accelerator) -> String {
-    let common = "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off no_timer_check random.trust_cpu=on";
+    // A ramfs, because a tmpfs would take half of the memory that is free beside the archive, and the archive must fit.
+    let common =
+        "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off no_timer_check random.trust_cpu=on rootfstype=ramfs";
     match accelerator {
         Accelerator::Kvm => common.to_owned(),
         // The guest reads this machine's TSC, but cannot measure its rate while it shares a core: guest clocks ran ten times too fast. A
