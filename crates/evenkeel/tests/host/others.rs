@@ -366,10 +366,11 @@ fn run(
     let answer: Vec<u8> = (0..BYTES).map(pattern).collect();
     let (mut port, mut order, mut fetch) = (50_000, None, None);
     loop {
-        interface.poll(StackInstant::now(), &mut device, &mut sockets);
+        // Before anything is read: a SYN that nobody listens for is reset.
         for (handle, sent) in &mut servers {
             serve_on(sockets.get_mut(*handle), &answer, sent);
         }
+        interface.poll(StackInstant::now(), &mut device, &mut sockets);
         if order.is_none() {
             match told.try_recv() {
                 Ok((server, sender)) => order = Some((server, sender, Vec::new())),
