@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{SigHandler, Signal, killpg, signal};
 use nix::unistd::Pid;
 
 use crate::proto::Answer;
@@ -42,14 +42,14 @@ impl Program {
     /// Starts a program in a process group of its own, without input.
     pub fn start(argv: &[String]) -> anyhow::Result<Arc<Self>> {
         let (name, arguments) = argv.split_first().context("no program named")?;
-        let mut child = Command::new(name)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot run {name}"))?;
+        let mut command = Command::new(name);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        // SAFETY: sigaction is async-signal-safe, and sets no handler. It is how the program will be ended: it must not inherit that SIGINT is
+        // ignored, as it is in what a shell starts in the background.
+        unsafe {
+            command.pre_exec(|| signal(Signal::SIGINT, SigHandler::SigDfl).map(drop).map_err(Into::into));
+        }
+        let mut child = command.spawn().with_context(|| format!("cannot run {name}"))?;
         let program = Arc::new(Self {
             group: Pid::from_raw(i32::try_from(child.id()).context("no process number")?),
             state: Mutex::new(State { open_outputs: 2, ..State::default() }),

@@ -233,7 +233,6 @@ mod tests {
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
             ("cera = { mode = \"enforce\" }", "vms.b.cera"),
             ("nic_queue = { discipline = \"codel\" }", "vms.b.nic_queue"),
-            ("vflood = { mode = \"enforce\" }", "vms.b.vflood"),
             ("vsnoop = { mode = \"enforce\" }", "vms.b.vsnoop"),
             ("count = 2\nfar_count = 1\nfar_delay_us = 9", "vms.b.far_count"),
             ("core = { vms_per_core = 2, idle_us = 9 }", "vms.b.core.idle_us"),
@@ -247,6 +246,7 @@ mod tests {
         ] {
             assert_eq!(group(line), key, "{line}");
         }
+        assert_eq!(refused("[vms.a]", "[vms.a]\nvflood = { mode = \"enforce\" }"), "vms.a.vflood");
         let poisson =
             |line: &str| refused("\"bulk\"", &format!("\"poisson\"\nload = 0.5\nsizes = \"websearch\"\n{line}"));
         assert_eq!(poisson("burst_flows = 8\nbackground_flows = 1\ndeadline_ms = 200"), "");
