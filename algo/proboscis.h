@@ -32,6 +32,9 @@
 #define PROBOSCIS_MAX_TIME_US 60000
 #define PROBOSCIS_ICWND_SEGMENTS 10
 
+/* How often it is looked whether a held SYN-ACK's probes are in. */
+#define PROBOSCIS_HELD_POLL_US 250
+
 struct proboscis_settings {
 	u32 probes; /* g: probes before a SYN, 0: none */
 	u32 k1_permille; /* alpha from which DCTCP limits the window */

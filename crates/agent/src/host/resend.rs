@@ -6,12 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use evenkeel_algo::proboscis::{Pending, Resend as Verdict, Settings};
+use evenkeel_algo::proboscis::{HELD_POLL_US, Pending, Resend as Verdict, Settings};
 
 use crate::datapath::intf::{self, ek_event, ek_flow_key};
 
-/// How often a held SYN-ACK's probes are looked at.
-const HELD_POLL_US: u64 = 250;
 /// SYNs and SYN-ACKs that are cared for at once; a flood of them must not become one of memory.
 pub const MAX_WAITING: usize = 16_384;
 

@@ -8,8 +8,8 @@ mod peers;
 use std::collections::HashMap;
 
 use evenkeel_algo::proboscis::{
-    Echo, Pending, Resend, Sender, SenderSettings, Settings as TimerSettings, TCP_BYTES, Train, Verdict as Probed,
-    WindowSettings,
+    Echo, HELD_POLL_US, Pending, Resend, Sender, SenderSettings, Settings as TimerSettings, TCP_BYTES, Train,
+    Verdict as Probed, WindowSettings,
 };
 use evenkeel_algo::{seq, window};
 use evenkeel_scenario::format::Mode;
@@ -22,8 +22,8 @@ pub use peers::Peers;
 
 /// IPv4, and TCP with the probe's option.
 const PROBE_BYTES: u32 = 20 + TCP_BYTES;
-/// How often the agent looks at a held SYN-ACK's probes (crates/agent/src/host/resend.rs).
-const HELD_POLL: Duration = Duration::from_us(250);
+/// How often a held SYN-ACK's probes are looked at.
+const HELD_POLL: Duration = Duration::from_us(HELD_POLL_US);
 
 /// How ProBoSCIS is set up on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
