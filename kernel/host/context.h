@@ -41,13 +41,19 @@ struct context {
 	u64 now_ns;
 };
 
+/* Some mechanism is on. */
+static __always_inline bool port_acts(const struct ek_port *port)
+{
+	return (port->mode | port->cera.mode) != EK_MODE_OFF;
+}
+
 /* Return: false if this port is not to be treated. */
 static __always_inline bool context_open(struct context *c, u32 ifindex, enum scratch_of which)
 {
 	struct scratch *s = bpf_map_lookup_elem(&scratch, &which);
 
 	c->port = bpf_map_lookup_elem(&ports, &ifindex);
-	if (!c->port || c->port->mode == EK_MODE_OFF || !s)
+	if (!c->port || !port_acts(c->port) || !s)
 		return false;
 	c->count = bpf_map_lookup_elem(&counters, &c->port->slot);
 	if (!c->count)
@@ -59,9 +65,21 @@ static __always_inline bool context_open(struct context *c, u32 ifindex, enum sc
 	return true;
 }
 
+/* ProBoSCIS acts. */
 static __always_inline bool enforces(const struct context *c)
 {
 	return c->port->mode == EK_MODE_ENFORCE;
+}
+
+/* ProBoSCIS acts or observes. */
+static __always_inline bool probes_are_on(const struct context *c)
+{
+	return c->port->mode != EK_MODE_OFF;
+}
+
+static __always_inline bool ecn_for_guests(const struct context *c)
+{
+	return probes_are_on(c) && c->port->ecn_for_guests;
 }
 
 static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_vm)

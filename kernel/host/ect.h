@@ -15,7 +15,7 @@ static __noinline void handshake_set_ect(struct __sk_buff *skb, struct context *
 {
 	struct packet *p = c->packet;
 
-	if (!c->port->ecn_for_guests || p->ecn != PACKET_NOT_ECT)
+	if (!ecn_for_guests(c) || p->ecn != PACKET_NOT_ECT)
 		return;
 	if (enforces(c) && !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_ECT_0))
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);

@@ -51,6 +51,7 @@ static __always_inline void handshake_start(struct ek_handshake *h, const struct
 	h->iss = c->packet->seq;
 	end_read(&h->opener, o);
 	h->from_vm = from_vm;
+	h->syns = !from_vm; /* those from the VM are counted when they leave */
 	h->asks_ecn = (c->packet->flags & (PACKET_ECE | PACKET_CWR)) ==
 		      (PACKET_ECE | PACKET_CWR);
 }
@@ -81,6 +82,11 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 	f.last_ns = c->now_ns;
 	f.iss = iss;
 	f.probes_sent = h->probes_sent;
+	/* Which of two SYNs was answered would not be known. */
+	if (h->syns < 2)
+		f.flags |= EK_FLOW_TIMED;
+	if (h->is_local)
+		f.flags |= EK_FLOW_LOCAL;
 	if (h->asks_ecn && (c->packet->flags & (PACKET_ECE | PACKET_CWR)) == PACKET_ECE)
 		f.flags |= EK_FLOW_NATIVE_ECN;
 	if (synack_from_vm) {

@@ -12,6 +12,7 @@
 #include "ect.h"
 #include "flow.h"
 #include "probe.h"
+#include "share.h"
 
 static __always_inline int send_behind(struct __sk_buff *skb)
 {
@@ -25,7 +26,7 @@ static __always_inline u32 probes_for(struct context *c)
 	u32 probes = c->port->proboscis.probes;
 	struct ek_peer *peer;
 
-	if (!probes || probes > PROBOSCIS_MAX_PROBES)
+	if (!probes_are_on(c) || !probes || probes > PROBOSCIS_MAX_PROBES)
 		return 0;
 	peer = bpf_map_lookup_elem(&peers, &c->key->remote);
 	if (peer && !proboscis_peer_probe(&peer->state)) {
@@ -186,7 +187,7 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 	}
 	c->train->iss = c->packet->ack - 1;
 	known = bpf_map_lookup_elem(&trains, c->train);
-	if (!known || !host_settings)
+	if (!known || !host_settings || !probes_are_on(c))
 		return TCX_NEXT;
 	f->flags |= EK_FLOW_PEER;
 	train = known->count;
@@ -256,6 +257,12 @@ static __always_inline void ack_from_vm(struct __sk_buff *skb, struct context *c
 		count(c->count, EK_COUNT_ECE_SET, 1);
 }
 
+/* Not inlined: the stack of what calls it is nearly full. */
+static __noinline void account(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
+{
+	share_sent(skb, c, f);
+}
+
 SEC("tcx/ingress")
 int from_vm(struct __sk_buff *skb)
 {
@@ -274,8 +281,10 @@ int from_vm(struct __sk_buff *skb)
 		return TCX_NEXT;
 	if (mark != EK_MARK_RELEASED)
 		count(c.count, EK_COUNT_PACKETS_FROM_VM, 1);
-	if (!context_read(skb, &c, true))
+	if (!context_read(skb, &c, true)) {
+		account(skb, &c, NULL);
 		return TCX_NEXT;
+	}
 
 	if (c.packet->flags & PACKET_SYN) {
 		if (c.packet->flags & PACKET_ACK)
@@ -285,14 +294,16 @@ int from_vm(struct __sk_buff *skb)
 	f = bpf_map_lookup_elem(&flows, c.key);
 	if (!f) {
 		count(c.count, EK_COUNT_UNKNOWN_FLOW, 1);
+		account(skb, &c, NULL);
 		return TCX_NEXT;
 	}
 	f->last_ns = c.now_ns;
-	ours = c.port->ecn_for_guests &&
+	ours = ecn_for_guests(&c) &&
 	       (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) == EK_FLOW_PEER;
 	data_from_vm(skb, &c, f, ours);
 	if (c.packet->flags & PACKET_ACK)
 		ack_from_vm(skb, &c, f, ours);
+	account(skb, &c, f);
 	flow_close(&c, f, true);
 	return TCX_NEXT;
 }

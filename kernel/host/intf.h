@@ -16,15 +16,17 @@
  *   trains      LRU       struct ek_train_key -> struct ek_train
  *   peers       LRU       struct ek_addr -> struct ek_peer
  *   events      ring buffer of struct ek_event
+ *   shares      array     struct ek_share [slot of the port], mapped into user space
  * A port without settings is passed over.
  */
 #ifndef EVENKEEL_HOST_INTF_H
 #define EVENKEEL_HOST_INTF_H
 
+#include "cera.h"
 #include "proboscis.h"
 #include "window.h"
 
-#define EK_INTF_VERSION 2 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 3 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -49,6 +51,12 @@ enum ek_mode {
 	EK_MODE_ENFORCE,
 };
 
+/* CERA on a port. */
+struct ek_cera_port {
+	u32 mode; /* enum ek_mode */
+	u32 pad;
+};
+
 /* A port's settings: the agent resolves defaults and overrides. */
 struct ek_port {
 	u32 mode; /* enum ek_mode of ProBoSCIS */
@@ -57,6 +65,25 @@ struct ek_port {
 	u64 budget_ns; /* state of the probe budget; user space writes 0 */
 	u32 slot; /* of its counters: below EK_MAX_PORTS, and no other port's */
 	u32 pad;
+	struct ek_cera_port cera;
+};
+
+/*
+ * A port's share of the uplink. Programs count, the agent reads every epoch
+ * without asking the kernel, and writes the limit. One agent, and nothing here
+ * has to be exact: what two CPUs count at once may count once.
+ */
+struct ek_share {
+	struct cera_meter meter; /* programs count, the agent turns it */
+	u32 opened; /* flows that had data for the uplink */
+	u32 handshake_us; /* least since the agent took it, 0: none */
+	struct cera_rtt rtt; /* the agent's: handshakes as they were */
+	struct cera_rtt own_rtt; /* the agent's: without the queue's length */
+	u64 until_ns; /* the limit holds until then */
+	u32 window; /* of the VM, in segments; 0: no limit */
+	u32 flows; /* active ones, which have it in equal parts */
+	u32 next; /* where the remainder goes on */
+	u32 pad[13];
 };
 
 /* Of the whole host. */
@@ -101,7 +128,7 @@ struct ek_handshake {
 	u8 trains; /* trains of probes sent before them */
 	u16 probes_sent; /* with all trains */
 	u8 reported; /* the other host answered the probes */
-	u8 pad;
+	u8 is_local; /* the other end is a VM of this host */
 };
 
 /* Probes of one SYN, at the receiver. */
@@ -129,6 +156,8 @@ enum ek_flow_flag {
 	EK_FLOW_VM_FIN = 1 << 4,
 	EK_FLOW_REMOTE_FIN = 1 << 5,
 	EK_FLOW_SYNACK_HELD = 1 << 6,
+	EK_FLOW_LOCAL = 1 << 7, /* the other end is a VM of this host */
+	EK_FLOW_TIMED = 1 << 8, /* its handshake's third segment ends a measurement */
 };
 
 /* A connection whose handshake was seen. */
@@ -150,6 +179,9 @@ struct ek_flow {
 	u32 window_set_bytes; /* what the VM was told (observe: would have been) */
 	u32 windows_limited; /* how many ACKs */
 	u32 synack_window_bytes; /* set on this flow's SYN-ACK, 0: untouched */
+	u32 cera_stamp; /* slot of its last data, 0: none; here because another lookup would
+			   cost more than all that CERA does with a packet */
+	u32 cera_position; /* its place among the VM's flows */
 	struct proboscis_sender sender; /* the VM sends */
 	struct proboscis_echo echo; /* the VM receives */
 };
@@ -184,6 +216,7 @@ enum ek_counter {
 	EK_COUNT_ECE_SEEN, /* ACKs to the VM with an echo from the other host */
 	EK_COUNT_ECE_HIDDEN, /* Echoes hidden from the VM */
 	EK_COUNT_WINDOWS_LIMITED, /* ACKs whose window was lowered by DCTCP */
+	EK_COUNT_CERA_WINDOWS_LIMITED, /* ACKs whose window was lowered by CERA */
 	EK_COUNT_EVENTS_LOST, /* Events for user space that found the ring buffer full */
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
 	EK_COUNTER_MAX,

@@ -63,6 +63,14 @@ struct {
 	__uint(max_entries, EK_EVENTS_BYTES);
 } events SEC(".maps") __weak;
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, EK_MAX_PORTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct ek_share);
+} shares SEC(".maps") __weak;
+
 static inline void count(struct ek_counters *c, enum ek_counter which, u64 by)
 {
 	c->value[which] += by;

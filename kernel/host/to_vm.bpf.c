@@ -6,6 +6,7 @@
  * congestion marks, and writes the window that the VM is told.
  */
 #include "flow.h"
+#include "share.h"
 #include "take.h"
 
 /* A probe or a report has this shape; few other packets do. */
@@ -15,19 +16,30 @@ static __always_inline bool looks_like_probe(const struct packet *p)
 	       p->tcp_bytes == PROBOSCIS_TCP_BYTES;
 }
 
-static __always_inline void syn_to_vm(struct context *c)
+/* Has the packet come from another VM of this host? */
+static __always_inline bool is_local(const struct __sk_buff *skb)
+{
+	u32 from = skb->ingress_ifindex;
+
+	return from && bpf_map_lookup_elem(&ports, &from);
+}
+
+static __always_inline void syn_to_vm(struct __sk_buff *skb, struct context *c)
 {
 	struct ek_handshake *known = bpf_map_lookup_elem(&handshakes, c->key);
 	struct packet_options o;
 	struct ek_handshake h;
 
-	if (known && known->iss == c->packet->seq && !known->from_vm)
+	if (known && known->iss == c->packet->seq && !known->from_vm) {
+		known->syns++;
 		return;
+	}
 	if (!head_options(c->head, c->packet, &o)) {
 		count(c->count, EK_COUNT_UNPARSABLE, 1);
 		return;
 	}
 	handshake_start(&h, c, &o, false);
+	h.is_local = is_local(skb);
 	if (bpf_map_update_elem(&handshakes, c->key, &h, BPF_ANY))
 		count(c->count, EK_COUNT_MAP_FULL, 1);
 }
@@ -39,7 +51,7 @@ static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct con
 	struct ek_flow *f;
 	bool ours;
 
-	if (!c->port->ecn_for_guests || p->ecn == PACKET_NOT_ECT ||
+	if (!ecn_for_guests(c) || p->ecn == PACKET_NOT_ECT ||
 	    p->flags & (PACKET_ECE | PACKET_CWR))
 		return;
 	if (p->flags & PACKET_ACK) {
@@ -59,7 +71,7 @@ static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct con
 		count(c->count, EK_COUNT_CE_HIDDEN, 1);
 }
 
-static __always_inline void synack_to_vm(struct context *c)
+static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *c)
 {
 	struct ek_flow *f = flow_open(c, false);
 	struct ek_peer *peer;
@@ -68,6 +80,8 @@ static __always_inline void synack_to_vm(struct context *c)
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return;
 	}
+	if (is_local(skb))
+		f->flags |= EK_FLOW_LOCAL;
 	if (!f->probes_sent || f->flags & EK_FLOW_PEER)
 		return;
 	peer = bpf_map_lookup_elem(&peers, &c->key->remote);
@@ -85,7 +99,7 @@ static __always_inline void synack_to_vm(struct context *c)
 /* Does this host see to ECN, and not the guests themselves or nobody? */
 static __always_inline bool ecn_is_ours(const struct context *c, const struct ek_flow *f)
 {
-	return c->port->ecn_for_guests &&
+	return ecn_for_guests(c) &&
 	       (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) == EK_FLOW_PEER;
 }
 
@@ -108,6 +122,16 @@ static __always_inline void marks_to_vm(struct __sk_buff *skb, struct context *c
 		count(c->count, EK_COUNT_CE_HIDDEN, skb_segments(skb));
 }
 
+/* Takes back what is only observed. */
+static __always_inline void limits_enforced(const struct context *c,
+					    struct window_limits *limits)
+{
+	if (!enforces(c))
+		limits->bytes[WINDOW_BY_PROBOSCIS] = 0;
+	if (c->port->cera.mode != EK_MODE_ENFORCE)
+		limits->bytes[WINDOW_BY_CERA] = 0;
+}
+
 static __always_inline void ack_to_vm(struct __sk_buff *skb, struct context *c,
 				      struct ek_flow *f, bool ours)
 {
@@ -126,14 +150,20 @@ static __always_inline void ack_to_vm(struct __sk_buff *skb, struct context *c,
 			proboscis_acked(&f->sender, &c->port->proboscis, p->ack, echo, mss);
 	if (f->flags & EK_FLOW_ELEPHANT)
 		limits.bytes[WINDOW_BY_PROBOSCIS] = 0;
+	limits.bytes[WINDOW_BY_CERA] = share_limit(c, f, scale, mss);
 	by = window_arbitrate(&limits, p->window, scale, mss, &field);
 	f->window_by = by;
 	f->window_offered_bytes = (u32)p->window << scale;
 	f->window_set_bytes = (u32)field << scale;
 	if (by != WINDOW_BY_RECEIVER) {
 		f->windows_limited++;
-		count(c->count, EK_COUNT_WINDOWS_LIMITED, 1);
-		if (enforces(c) && !skb_set_window(skb, p, field))
+		count(c->count,
+		      by == WINDOW_BY_CERA ? EK_COUNT_CERA_WINDOWS_LIMITED :
+					     EK_COUNT_WINDOWS_LIMITED,
+		      1);
+		limits_enforced(c, &limits);
+		window_arbitrate(&limits, p->window, scale, mss, &field);
+		if (field != p->window && !skb_set_window(skb, p, field))
 			count(c->count, EK_COUNT_WRITE_FAILED, 1);
 	}
 	if (!echo || !ours)
@@ -159,13 +189,13 @@ int to_vm(struct __sk_buff *skb)
 	if (!context_read(skb, &c, false))
 		return TCX_NEXT;
 
-	if (looks_like_probe(c.packet) && probe_take(&c))
+	if (looks_like_probe(c.packet) && probes_are_on(&c) && probe_take(&c))
 		return TCX_DROP;
 	if (c.packet->flags & PACKET_SYN) {
 		if (c.packet->flags & PACKET_ACK)
-			synack_to_vm(&c);
+			synack_to_vm(skb, &c);
 		else
-			syn_to_vm(&c);
+			syn_to_vm(skb, &c);
 		handshake_hide_ecn(skb, &c);
 		return TCX_NEXT;
 	}
@@ -178,6 +208,7 @@ int to_vm(struct __sk_buff *skb)
 	f->bytes_to_vm += c.packet->payload_bytes;
 	ours = ecn_is_ours(&c, f);
 	marks_to_vm(skb, &c, f, ours);
+	share_received(&c, f);
 	if (c.packet->flags & PACKET_ACK)
 		ack_to_vm(skb, &c, f, ours);
 	flow_close(&c, f, false);

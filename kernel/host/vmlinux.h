@@ -44,6 +44,10 @@ enum {
 };
 
 enum {
+	BPF_F_MMAPABLE = 1 << 10,
+};
+
+enum {
 	BPF_F_RECOMPUTE_CSUM = 1,
 	BPF_F_INGRESS = 1,
 	BPF_F_PSEUDO_HDR = 1 << 4,

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * CERA at a VM's port: counts what the VM sends to the uplink, times handshakes,
+ * and has the limit of a flow of a VM without a client.
+ *
+ * The agent writes the limit every epoch and says until when it holds: should
+ * the agent die, it is gone soon after.
+ */
+#ifndef EVENKEEL_HOST_SHARE_H
+#define EVENKEEL_HOST_SHARE_H
+
+#include "context.h"
+
+static __always_inline struct ek_share *share_of(const struct context *c)
+{
+	u32 slot = c->port->slot;
+
+	return c->port->cera.mode == EK_MODE_OFF ? NULL : bpf_map_lookup_elem(&shares, &slot);
+}
+
+/*
+ * Bytes of all the segments that a packet stands for, as qdiscs count them
+ * (qdisc_pkt_len_init()). gso_segs is not set in packets that come from a tap.
+ */
+static __always_inline u32 share_wire_bytes(const struct __sk_buff *skb, u32 header_bytes)
+{
+	u32 gso_bytes = skb->gso_size;
+	u32 bytes = skb->len;
+
+	if (!gso_bytes || bytes <= header_bytes + gso_bytes)
+		return bytes;
+	return bytes + (bytes - header_bytes - 1) / gso_bytes * header_bytes;
+}
+
+/* The handshake's third segment, from the end that sent the first: RTT of network and VM. */
+static __always_inline void share_timed(struct ek_share *s, struct ek_flow *f)
+{
+	u64 us = (bpf_ktime_get_ns() - f->first_ns) / 1000;
+
+	f->flags &= ~EK_FLOW_TIMED;
+	if (us > CERA_MAX_RTT_US)
+		us = CERA_MAX_RTT_US;
+	if (!s->handshake_us || us < s->handshake_us)
+		s->handshake_us = us ? (u32)us : 1;
+}
+
+#define SHARE_TIMED_FLAGS (EK_FLOW_TIMED | EK_FLOW_VM_OPENED | EK_FLOW_LOCAL)
+
+/* A packet leaves the VM. @f: NULL if it is of no known flow, or no TCP. */
+static __always_inline void share_sent(const struct __sk_buff *skb, const struct context *c,
+				       struct ek_flow *f)
+{
+	struct ek_share *s = share_of(c);
+
+	if (!s)
+		return;
+	if (!f) {
+		cera_count(&s->meter, NULL, skb->len);
+		return;
+	}
+	/* What stays on this host does not pass the uplink. */
+	if (f->flags & EK_FLOW_LOCAL)
+		return;
+	if ((f->flags & SHARE_TIMED_FLAGS) == (EK_FLOW_TIMED | EK_FLOW_VM_OPENED))
+		share_timed(s, f);
+	if (!c->packet->payload_bytes) {
+		cera_count(&s->meter, NULL, skb->len);
+		return;
+	}
+	if (!f->cera_stamp)
+		f->cera_position = s->opened++;
+	cera_count(&s->meter, &f->cera_stamp,
+		   share_wire_bytes(skb, (u32)c->packet->l4 + c->packet->tcp_bytes));
+}
+
+/* A packet of a flow reaches the VM. */
+static __always_inline void share_received(struct context *c, struct ek_flow *f)
+{
+	struct ek_share *s;
+
+	if ((f->flags & SHARE_TIMED_FLAGS) != EK_FLOW_TIMED)
+		return;
+	s = share_of(c);
+	if (s)
+		share_timed(s, f);
+}
+
+/* The limit of a flow, in bytes; 0: none. A flow that never sent anything has none. */
+static __always_inline u32 share_limit(const struct context *c, const struct ek_flow *f,
+				       u8 scale, u32 mss)
+{
+	const struct ek_share *s;
+	u64 bytes;
+
+	if (!f->cera_stamp || f->flags & EK_FLOW_LOCAL)
+		return 0;
+	s = share_of(c);
+	if (!s || !s->window || s->until_ns <= c->now_ns)
+		return 0;
+	bytes = (u64)cera_flow_window(s->window, s->flows, f->cera_position, s->next) * mss;
+	/* More than any window field can say. */
+	if (bytes >= 65535u << WINDOW_MAX_SCALE)
+		return 0;
+	return window_with_room((u32)bytes, scale);
+}
+
+#endif /* EVENKEEL_HOST_SHARE_H */
