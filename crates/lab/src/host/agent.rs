@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use evenkeel_scenario::format::Proboscis;
+use evenkeel_scenario::format::{Cera, Mode, VmGroup};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use serde::Serialize;
 use serde_json::Value;
 use toml::Table;
 
@@ -51,6 +52,69 @@ impl Counted {
     }
 }
 
+/// A VM's port, and what the agent is to do there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Port {
+    device: String,
+    channel: Option<PathBuf>,
+    /// A table for each mechanism, by its name.
+    mechanisms: Table,
+}
+
+impl Port {
+    /// The port of a group's VM with this number, counted from 0.
+    pub fn of(device: &str, group: &VmGroup, number: u32) -> Result<Self, LabError> {
+        // The agent observes with ProBoSCIS unless told otherwise; all else is off in it, too.
+        let mut mechanisms = Table::from_iter([("proboscis".to_owned(), settings(&group.proboscis)?)]);
+        for (name, mode, table) in [
+            ("vsnoop", group.vsnoop.mode, settings(&group.vsnoop)?),
+            ("vflood", group.vflood.mode, settings(&group.vflood)?),
+            ("cera", group.cera.mode, cera(&group.cera, number)?),
+        ] {
+            if mode != Mode::Off {
+                mechanisms.insert(name.to_owned(), table);
+            }
+        }
+        Ok(Self { device: device.to_owned(), channel: None, mechanisms })
+    }
+
+    /// With the guest's channel: a socket or a character device.
+    pub fn with_channel(self, channel: PathBuf) -> Self {
+        Self { channel: Some(channel), ..self }
+    }
+
+    /// Its part of the agent's configuration.
+    fn table(&self) -> Table {
+        let channel = self.channel.as_ref().map(|path| ("channel".to_owned(), path_value(path)));
+        let head = std::iter::once(("match".to_owned(), self.device.as_str().into())).chain(channel);
+        head.chain(self.mechanisms.clone()).collect()
+    }
+}
+
+/// Settings as the agent reads them: a scenario's keys are the agent's.
+fn settings(table: &impl Serialize) -> Result<toml::Value, LabError> {
+    toml::Value::try_from(table).map_err(not_written)
+}
+
+/// A group has weights by number, and a port its own; which guests have a client is not the host's to know.
+fn cera(group: &Cera, number: u32) -> Result<toml::Value, LabError> {
+    let alike = Cera { weights: Vec::new(), clients: None, client_delay_us: None, ..group.clone() };
+    let mut table = settings(&alike)?;
+    let weight = group.weights.iter().cycle().nth(number as usize);
+    if let (Some(weight), Some(table)) = (weight, table.as_table_mut()) {
+        table.insert("weight".to_owned(), i64::from(*weight).into());
+    }
+    Ok(table)
+}
+
+fn not_written(error: toml::ser::Error) -> LabError {
+    LabError::io("writing the agent's configuration", std::io::Error::other(error))
+}
+
+fn path_value(path: &Path) -> toml::Value {
+    path.to_string_lossy().into_owned().into()
+}
+
 /// A running agent. Dropped, it is stopped as well as can be.
 #[derive(Debug)]
 pub struct Agent {
@@ -84,12 +148,7 @@ impl Drop for BpfFs {
 
 impl Agent {
     /// Starts the agent on these ports, each with its settings; comes back when the datapath is on all of them.
-    pub fn start(
-        evenkeel: &Path,
-        directory: &Path,
-        ports: &[(String, Proboscis)],
-        interrupt: &Interrupt,
-    ) -> Result<Self, LabError> {
+    pub fn start(evenkeel: &Path, directory: &Path, ports: &[Port], interrupt: &Interrupt) -> Result<Self, LabError> {
         let pins = BpfFs::mount(directory.join("bpf"))?;
         let mut agent = Self {
             evenkeel: evenkeel.to_owned(),
@@ -125,7 +184,7 @@ impl Agent {
         Ok(agent)
     }
 
-    fn prepare(&self, ports: &[(String, Proboscis)]) -> Result<(), LabError> {
+    fn prepare(&self, ports: &[Port]) -> Result<(), LabError> {
         let made = |e| LabError::io("making the agent's directories", e);
         std::fs::create_dir_all(self.path("run")).map_err(made)?;
         let key = self.path("probe.key");
@@ -243,26 +302,20 @@ impl Drop for Agent {
 }
 
 /// The agent's configuration.
-fn config(directory: &Path, ports: &[(String, Proboscis)]) -> Result<String, LabError> {
-    let write = |e| LabError::io("writing the agent's configuration", std::io::Error::other(e));
-    let text = |name: &str| toml::Value::from(directory.join(name).to_string_lossy().into_owned());
+fn config(directory: &Path, ports: &[Port]) -> Result<String, LabError> {
     let table = |pairs: Vec<(&str, toml::Value)>| -> Table {
         pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     };
-    let port = |(name, settings): &(String, Proboscis)| -> Result<toml::Value, LabError> {
-        let settings = toml::Value::try_from(settings).map_err(write)?;
-        Ok(table(vec![("match", name.as_str().into()), ("proboscis", settings)]).into())
-    };
     let config = table(vec![
-        ("ports", ports.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().into()),
+        ("ports", ports.iter().map(|port| port.device.as_str()).collect::<Vec<_>>().into()),
         // The scenario sets queues: `port_queue_segments` of the groups.
         ("port_queue_segments", 0.into()),
-        ("probe_key_file", text("probe.key")),
-        ("control", table(vec![("socket", text("host.sock"))]).into()),
+        ("probe_key_file", path_value(&directory.join("probe.key"))),
+        ("control", table(vec![("socket", path_value(&directory.join("host.sock")))]).into()),
         ("metrics", table(vec![("enabled", false.into())]).into()),
-        ("port", ports.iter().map(port).collect::<Result<Vec<_>, _>>()?.into()),
+        ("port", ports.iter().map(Port::table).collect::<Vec<_>>().into()),
     ]);
-    toml::to_string(&config).map_err(write)
+    toml::to_string(&config).map_err(not_written)
 }
 
 fn answer(output: &Output) -> Result<Value, String> {
@@ -283,23 +336,52 @@ fn counted(status: &Value) -> Option<Counted> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_scenario::format::Mode;
+    use evenkeel_scenario::format::{BufferPolicy, Proboscis, Vflood, Vsnoop};
     use serde_json::json;
 
     use super::*;
 
+    fn config_of(groups: &[VmGroup]) -> Table {
+        let ports: Vec<_> =
+            (0..).zip(groups).map(|(n, group)| Port::of(&format!("vm{}", n + 1), group, n).expect("a port")).collect();
+        config(Path::new("/lab"), &ports).expect("written").parse().expect("TOML")
+    }
+
     #[test]
     fn each_port_has_its_groups_settings() {
         let enforce = Proboscis { mode: Mode::Enforce, g_probes: Some(5), ..Proboscis::default() };
-        let ports = [("vm1".to_owned(), enforce), ("vm2".to_owned(), Proboscis::default())];
-        let text = config(Path::new("/lab"), &ports).expect("written");
-        let config: Table = text.parse().expect("TOML");
+        let config = config_of(&[VmGroup { proboscis: enforce, ..VmGroup::default() }, VmGroup::default()]);
         assert_eq!(config["ports"], toml::Value::from(vec!["vm1", "vm2"]));
         assert_eq!(config["control"]["socket"].as_str(), Some("/lab/host.sock"));
         assert_eq!(config["port"][0]["proboscis"]["mode"].as_str(), Some("enforce"));
         assert_eq!(config["port"][0]["proboscis"]["g_probes"].as_integer(), Some(5));
         assert_eq!(config["port"][1]["match"].as_str(), Some("vm2"));
         assert_eq!(config["port"][1]["proboscis"].as_table().map(Table::len), Some(1), "only the mode");
+        let tables = config["port"][1].as_table().expect("a table");
+        assert!(["vsnoop", "vflood", "cera", "channel"].iter().all(|key| !tables.contains_key(*key)), "{tables}");
+    }
+
+    #[test]
+    fn mechanisms_that_act_have_tables_and_a_port_its_own_weight() {
+        let group = VmGroup {
+            vsnoop: Vsnoop { mode: Mode::Observe, budget_segments: Some(9) },
+            vflood: Vflood { mode: Mode::Enforce, policy: BufferPolicy::Priority, ..Vflood::default() },
+            cera: Cera { mode: Mode::Enforce, weights: vec![1, 3], clients: Some(1), ..Cera::default() },
+            ..VmGroup::default()
+        };
+        let config = config_of(&[group.clone(), group.clone(), group]);
+        let port = &config["port"][1];
+        assert_eq!(port["vsnoop"]["budget_segments"].as_integer(), Some(9));
+        assert_eq!(port["vflood"]["policy"].as_str(), Some("priority"));
+        assert_eq!(port["cera"]["weight"].as_integer(), Some(3));
+        assert_eq!(config["port"][2]["cera"]["weight"].as_integer(), Some(1), "they begin anew");
+        assert!(port["cera"].get("weights").or(port["cera"].get("clients")).is_none(), "{port}");
+    }
+
+    #[test]
+    fn a_channel_is_named() {
+        let port = Port::of("vm1", &VmGroup::default(), 0).expect("a port").with_channel("/lab/a.channel".into());
+        assert_eq!(port.table()["channel"].as_str(), Some("/lab/a.channel"));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct VmSpec {
     pub name: String,
     /// Group in the scenario.
     pub group: String,
+    /// Its number in the group, from 0.
+    pub number: u32,
     /// Kernel and initramfs.
     pub image: GuestImage,
     /// Number of virtual CPUs.

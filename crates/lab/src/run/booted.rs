@@ -13,7 +13,7 @@ use super::settings::{self, Neighbour};
 use super::trace::{Trace, Traced};
 use super::workload::{Roles, Running};
 use crate::error::LabError;
-use crate::host::agent::Agent;
+use crate::host::agent::{Agent, Port};
 use crate::host::cores::{self, Placement, ToPlace};
 use crate::host::marking::MarkingPorts;
 use crate::host::net::{self, Place};
@@ -181,8 +181,8 @@ impl BootedLab {
         if !uses_agent(scenario) {
             return Ok(None);
         }
-        let port = |vm: &Vm| (vm.spec.tap.clone(), scenario.vms[&vm.spec.group].proboscis.clone());
-        let ports: Vec<_> = self.vms.iter().map(port).collect();
+        let port = |vm: &Vm| Port::of(&vm.spec.tap, &scenario.vms[&vm.spec.group], vm.spec.number);
+        let ports = self.vms.iter().map(port).collect::<Result<Vec<_>, _>>()?;
         let directory = self.directory.path().join("agent");
         Agent::start(&batch.options.evenkeel, &directory, &ports, batch.interrupt).map(Some)
     }
@@ -357,7 +357,9 @@ impl Drop for BootedLab {
 
 /// Whether a cell needs the host agent.
 fn uses_agent(scenario: &Scenario) -> bool {
-    scenario.vms.values().any(|group| group.proboscis.mode != Mode::Off)
+    scenario.vms.values().any(|group| {
+        [group.proboscis.mode, group.vsnoop.mode, group.vflood.mode, group.cera.mode].iter().any(|m| *m != Mode::Off)
+    })
 }
 
 /// Whether a cell needs each VM on a host of its own: where ports mark, or the agent's programs have the switch before them.
@@ -418,6 +420,7 @@ fn specs(scenario: &Scenario, batch: &Batch) -> Vec<VmSpec> {
             specs.push(VmSpec {
                 name: format!("{group}-{index}"),
                 group: group.clone(),
+                number: index,
                 image: batch.images[kernel].clone(),
                 vcpus: *vcpus,
                 vcpu_threads: batch.vcpu_threads(*vcpus),

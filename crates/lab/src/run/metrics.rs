@@ -297,7 +297,7 @@ fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
     if let Some(agent) = &measured.agent {
         for vm in &measured.vms {
             if let (Some(counters), Some(port)) = (all.get_mut(&vm.name), agent.ports.get(&vm.port)) {
-                counters.extend(named("Proboscis", port));
+                counters.extend(port.iter().map(|(name, value)| (of_port(name), *value)));
             }
         }
         all.entry("host".to_owned()).or_default().extend(named("Agent", &agent.agent));
@@ -311,6 +311,12 @@ fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
         counters.retain(|_, value| *value != 0);
     }
     all
+}
+
+/// The lab's own name of a port's counter. Those of mechanisms other than ProBoSCIS begin with the mechanism's name.
+fn of_port(name: &str) -> String {
+    let mechanism = ["vsnoop_", "vflood_", "cera_"].iter().any(|prefix| name.starts_with(prefix));
+    camel(if mechanism { "" } else { "Proboscis" }, name)
 }
 
 /// The lab's own name of a counter: `probes_sent` is `ProboscisProbesSent`.
@@ -454,6 +460,7 @@ mod tests {
 
     #[test]
     fn the_labs_names_of_counters() {
-        assert_eq!(camel("Proboscis", "probes_sent"), "ProboscisProbesSent");
+        assert_eq!(of_port("probes_sent"), "ProboscisProbesSent");
+        assert_eq!(of_port("vsnoop_early_acks"), "VsnoopEarlyAcks");
     }
 }
