@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use evenkeel_algo::packet::{self, Kind};
-use evenkeel_lab::host::vm::{Accelerator, Vm as Machine, VmSpec};
+use evenkeel_lab::host::vm::{Accelerator, Nic, Vm as Machine, VmSpec};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, GuestImage, KernelSeries};
 use evenkeel_lab::proto::{Answer, Op};
@@ -103,13 +103,14 @@ fn boot(image: &GuestImage, tap: &str, number: u8, directory: &Path, interrupt: 
     let spec = VmSpec {
         name: format!("{tap}-{}", image.series),
         group: "guest".into(),
+        number: 0,
         image: image.clone(),
         vcpus: 1,
         vcpu_threads: 1,
         memory_mib: 512,
-        tap: tap.into(),
+        nics: vec![Nic { tap: tap.into(), mac: format!("52:54:00:00:00:{number:02x}") }],
         address: Ipv4Addr::new(10, 9, 0, number),
-        mac: format!("52:54:00:00:00:{number:02x}"),
+        channels: Vec::new(),
         segmentation_offload: true,
         accelerator: Accelerator::Tcg,
     };

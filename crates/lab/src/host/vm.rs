@@ -53,16 +53,48 @@ pub struct VmSpec {
     pub vcpu_threads: u32,
     /// Memory.
     pub memory_mib: u32,
-    /// Its port on the host.
-    pub tap: String,
+    /// Its network cards; the first is the one with the address.
+    pub nics: Vec<Nic>,
     /// Address in the lab.
     pub address: Ipv4Addr,
-    /// MAC address.
-    pub mac: String,
-    /// Whether the device takes and gives segments larger than the MTU.
+    /// Its virtio-serial ports beside the control port.
+    pub channels: Vec<Channel>,
+    /// Whether the network cards take and give segments larger than the MTU.
     pub segmentation_offload: bool,
     /// How guest code is run.
     pub accelerator: Accelerator,
+}
+
+impl VmSpec {
+    /// Its first network card's port on the host.
+    pub fn port(&self) -> &str {
+        self.nics.first().map_or("", |nic| &nic.tap)
+    }
+
+    /// Its first network card's address.
+    pub fn mac(&self) -> &str {
+        self.nics.first().map_or("", |nic| &nic.mac)
+    }
+}
+
+/// A network card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nic {
+    /// The tap that it is at.
+    pub tap: String,
+    /// MAC address.
+    pub mac: String,
+}
+
+/// A virtio-serial port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Channel {
+    /// Its name in the guest.
+    pub name: String,
+    /// The Unix socket that it is outside.
+    pub socket: PathBuf,
+    /// Whether QEMU listens there, or connects.
+    pub listens: bool,
 }
 
 /// A running VM; killed when dropped.
@@ -129,8 +161,7 @@ impl Vm {
                 "-device",
                 &format!("virtserialport,chardev=control,name={CONTROL_PORT}"),
             ])
-            .args(["-netdev", &format!("tap,id=net,ifname={},script=no,downscript=no,vhost=off", spec.tap)])
-            .args(["-device", &format!("virtio-net-pci,netdev=net,mac={},romfile=,{offloads}", spec.mac)])
+            .args(devices(&spec, &offloads))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(
@@ -352,6 +383,29 @@ impl Vm {
             })
             .collect())
     }
+}
+
+/// Arguments for network cards and for ports beside the control port.
+fn devices(spec: &VmSpec, offloads: &str) -> Vec<String> {
+    let nics = spec.nics.iter().enumerate().flat_map(|(index, Nic { tap, mac })| {
+        [
+            "-netdev".to_owned(),
+            format!("tap,id=net{index},ifname={tap},script=no,downscript=no,vhost=off"),
+            "-device".to_owned(),
+            format!("virtio-net-pci,netdev=net{index},mac={mac},romfile=,{offloads}"),
+        ]
+    });
+    let channels = spec.channels.iter().enumerate().flat_map(|(index, Channel { name, socket, listens })| {
+        // One that connects may come before the other end, and goes on when that comes anew.
+        let how = if *listens { "server=on,wait=off" } else { "server=off,reconnect=1" };
+        [
+            "-chardev".to_owned(),
+            format!("socket,id=channel{index},path={},{how}", socket.display()),
+            "-device".to_owned(),
+            format!("virtserialport,chardev=channel{index},name={name}"),
+        ]
+    });
+    nics.chain(channels).collect()
 }
 
 /// The guest kernel's command line.

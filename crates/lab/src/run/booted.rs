@@ -19,7 +19,7 @@ use crate::host::marking::MarkingPorts;
 use crate::host::net::{self, Place};
 use crate::host::qdisc::BacklogSampler;
 use crate::host::schedule::{Schedule, ScheduledVcpu};
-use crate::host::vm::{Vm, VmSpec};
+use crate::host::vm::{Nic, Vm, VmSpec};
 use crate::proto::{Answer, Op, Recorded};
 
 /// How long a VM may take to boot; on a busy machine, TCG needs a while for nine at once.
@@ -85,7 +85,7 @@ impl BootedLab {
     pub fn run_cell(&self, cell: &Cell, repetition: u32, batch: &Batch) -> Result<RunRecord, LabError> {
         let scenario = &cell.scenario;
         let roles = Roles::of(&scenario.workload);
-        let receiver_port = &self.first(roles.to)?.spec.tap;
+        let receiver_port = self.first(roles.to)?.spec.port();
         let bottlenecks = self.bottlenecks(scenario, &roles);
         self.set_up_guests(scenario)?;
         let marking = self.set_up_ports(scenario, &bottlenecks)?;
@@ -137,7 +137,7 @@ impl BootedLab {
 
     fn set_up_network(&self) -> Result<(), LabError> {
         let neighbours: Vec<Neighbour> =
-            self.vms.iter().map(|vm| Neighbour { address: vm.spec.address, mac: vm.spec.mac.clone() }).collect();
+            self.vms.iter().map(|vm| Neighbour { address: vm.spec.address, mac: vm.spec.mac().to_owned() }).collect();
         self.in_all(|vm| {
             let others: Vec<Neighbour> = neighbours.iter().filter(|n| n.address != vm.spec.address).cloned().collect();
             vm.shell(&settings::boot_script(vm.spec.address, &others))
@@ -181,7 +181,7 @@ impl BootedLab {
         if !uses_agent(scenario) {
             return Ok(None);
         }
-        let port = |vm: &Vm| Port::of(&vm.spec.tap, &scenario.vms[&vm.spec.group], vm.spec.number);
+        let port = |vm: &Vm| Port::of(vm.spec.port(), &scenario.vms[&vm.spec.group], vm.spec.number);
         let ports = self.vms.iter().map(port).collect::<Result<Vec<_>, _>>()?;
         let directory = self.directory.path().join("agent");
         Agent::start(&batch.options.evenkeel, &directory, &ports, batch.interrupt).map(Some)
@@ -283,7 +283,7 @@ impl BootedLab {
                 name: vm.spec.name.clone(),
                 group: vm.spec.group.clone(),
                 address: vm.spec.address,
-                port: vm.spec.tap.clone(),
+                port: vm.spec.port().to_owned(),
                 recorded,
                 counters: after.since(&before),
             })
@@ -425,9 +425,12 @@ fn specs(scenario: &Scenario, batch: &Batch) -> Vec<VmSpec> {
                 vcpus: *vcpus,
                 vcpu_threads: batch.vcpu_threads(*vcpus),
                 memory_mib: *memory_mib,
-                tap: Place::new(number, batch.own_hosts).tap,
+                nics: vec![Nic {
+                    tap: Place::new(number, batch.own_hosts).tap,
+                    mac: format!("52:54:00:00:00:{number:02x}"),
+                }],
                 address: Ipv4Addr::new(10, 0, 0, number),
-                mac: format!("52:54:00:00:00:{number:02x}"),
+                channels: Vec::new(),
                 segmentation_offload: scenario.network.segmentation_offload,
                 accelerator: batch.options.accelerator,
             });

@@ -58,7 +58,7 @@ impl<'a> Trace<'a> {
     pub fn start(sender: &'a Vm, receiver_port: &str, directory: &Path) -> Result<Self, LabError> {
         let failed = |e: anyhow::Error| LabError::io("capturing at the ports", std::io::Error::other(format!("{e:#}")));
         let host_file = directory.join("ports.pcap");
-        let host = Capture::start(&[sender.spec.tap.as_str(), receiver_port], &host_file).map_err(failed)?;
+        let host = Capture::start(&[sender.spec.port(), receiver_port], &host_file).map_err(failed)?;
         let argv = ["tcpdump", "-i", "eth0", "-s", GUEST_SNAPLEN, "-B", "16384", "-w", GUEST_FILE, "tcp"]
             .map(str::to_owned)
             .to_vec();
