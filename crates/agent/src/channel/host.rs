@@ -1,0 +1,172 @@
+//! The host's end of one guest's channel.
+
+use std::time::Instant;
+
+use super::peer::{Counts, News, Own, Peer, Why};
+use super::wire::{Capabilities, Heartbeat, Hello, Message, Role, Vflood, Window};
+
+/// Heartbeats are 20 per second at most, and a guest that changes something says so at once.
+const MESSAGES: (u32, u32) = (200, 400);
+
+/// A guest that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guest {
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// The settings of vFlood that hold there; 0: none.
+    pub vflood_serial: u32,
+    /// Whether its sockets flood.
+    pub is_flooding: bool,
+    /// The last epoch of CERA whose window was shared out; 0: none.
+    pub epoch: u64,
+}
+
+/// What has become of the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It is there.
+    Up(Hello),
+    /// It is gone.
+    Down(Why),
+    /// It is not to be read from for [`REST`](super::peer::REST).
+    Rest,
+}
+
+/// One guest's channel.
+#[derive(Debug)]
+pub struct HostEnd {
+    peer: Peer,
+    vflood: Vflood,
+    vflood_due: bool,
+    window: Window,
+    window_due: bool,
+    guest: Option<Guest>,
+}
+
+impl HostEnd {
+    /// An end without a connection, which attests nothing.
+    pub fn new(heartbeat_ms: u16, session: u32, now: Instant) -> Self {
+        let own = Own { role: Role::Host, heartbeat_ms, capabilities: Capabilities::default(), session, messages: MESSAGES };
+        Self {
+            peer: Peer::new(own, now),
+            vflood: Vflood { serial: 1, is_online: false, flood_segments: 0 },
+            vflood_due: false,
+            window: Window { epoch: 0, segments: 0 },
+            window_due: false,
+            guest: None,
+        }
+    }
+
+    /// There is a connection.
+    pub fn connected(&mut self, now: Instant) {
+        self.peer.connected(now);
+    }
+
+    /// There is none any more.
+    pub fn disconnected(&mut self) -> Option<Change> {
+        let news = self.peer.disconnected();
+        self.turn(news)
+    }
+
+    /// The guest, if it is there.
+    pub fn guest(&self) -> Option<Guest> {
+        self.guest
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> Counts {
+        self.peer.counts()
+    }
+
+    /// Attests that the host holds the guest's packets, or no longer; `None` is offline. False if no guest is there that could be told.
+    pub fn attest(&mut self, flood_segments: Option<u32>) -> bool {
+        let (is_online, flood_segments) = (flood_segments.is_some(), flood_segments.unwrap_or_default());
+        if (self.vflood.is_online, self.vflood.flood_segments) != (is_online, flood_segments) {
+            let serial = self.vflood.serial.wrapping_add(1).max(1);
+            self.vflood = Vflood { serial, is_online, flood_segments };
+            self.vflood_due = true;
+        }
+        self.guest.is_some_and(|guest| guest.capabilities.has(Capabilities::VFLOOD))
+    }
+
+    /// The number of what was attested last.
+    pub fn serial(&self) -> u32 {
+        self.vflood.serial
+    }
+
+    /// Whether the guest has said that it does what was attested last.
+    pub fn is_obeyed(&self) -> bool {
+        self.guest.is_some_and(|guest| guest.vflood_serial == self.vflood.serial)
+    }
+
+    /// Sets the guest's window; 0: no limit. A newer one takes the place of one that has not left yet. False if no client is there that
+    /// would share it out.
+    pub fn window(&mut self, epoch: u64, segments: u32) -> bool {
+        self.window = Window { epoch, segments };
+        self.window_due = true;
+        self.guest.is_some_and(|guest| guest.capabilities.has(Capabilities::CERA))
+    }
+
+    /// Bytes came.
+    pub fn received(&mut self, bytes: &[u8], now: Instant) -> Vec<Change> {
+        let mut news = Vec::new();
+        self.peer.received(bytes, now, &mut news);
+        news.into_iter().filter_map(|news| self.turn(Some(news))).collect()
+    }
+
+    /// Time has passed.
+    pub fn expire(&mut self, now: Instant) -> Option<Change> {
+        let news = self.peer.expire(now);
+        self.turn(news)
+    }
+
+    fn turn(&mut self, news: Option<News>) -> Option<Change> {
+        match news? {
+            News::Up(hello) => {
+                self.guest =
+                    Some(Guest { capabilities: hello.capabilities, vflood_serial: 0, is_flooding: false, epoch: 0 });
+                self.vflood_due = true;
+                self.window_due = self.window.segments > 0;
+                Some(Change::Up(hello))
+            }
+            News::Down(why) => {
+                self.guest = None;
+                Some(Change::Down(why))
+            }
+            News::Beat(beat) => {
+                if let Some(guest) = &mut self.guest {
+                    guest.vflood_serial = beat.vflood_serial;
+                    guest.is_flooding = beat.is_flooding;
+                    guest.epoch = beat.epoch;
+                    self.vflood_due |= beat.vflood_serial != self.vflood.serial;
+                }
+                None
+            }
+            // Nothing else is a guest's to say.
+            News::Said(_) => None,
+            News::Rest => Some(Change::Rest),
+        }
+    }
+
+    /// When [`expire`](Self::expire) or [`outgoing`](Self::outgoing) have something to do.
+    pub fn due(&self) -> Option<Instant> {
+        self.peer.due()
+    }
+
+    /// What is to be sent now: at most one message of each kind, so that what cannot be sent at once does not pile up.
+    pub fn outgoing(&mut self, now: Instant, out: &mut Vec<u8>) {
+        self.peer.outgoing(now, Heartbeat::default(), out);
+        let Some(guest) = self.guest else { return };
+        if guest.capabilities.has(Capabilities::VFLOOD) && std::mem::take(&mut self.vflood_due) {
+            Message::Vflood(self.vflood).encode(out);
+        }
+        if guest.capabilities.has(Capabilities::CERA) && std::mem::take(&mut self.window_due) {
+            Message::Window(self.window).encode(out);
+        }
+    }
+
+    /// The agent is going.
+    pub fn goodbye(&mut self, out: &mut Vec<u8>) {
+        self.peer.goodbye(out);
+    }
+}

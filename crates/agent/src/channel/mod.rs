@@ -1,0 +1,33 @@
+//! The channel between a guest's agent and its host's: a small message protocol over virtio-serial, vsock or TCP.
+//!
+//! [`wire`] is the bytes, [`HostEnd`] and [`GuestEnd`] are the two ends without any I/O, [`Channels`] are all channels of a host.
+
+mod address;
+mod budget;
+mod guest;
+mod host;
+mod peer;
+mod pipe;
+mod switchboard;
+pub mod wire;
+
+pub use address::{GuestAddress, HostAddress, PORT_NAME, PORT_WORD};
+pub use guest::{Effect, GuestEnd};
+pub use host::{Change, Guest, HostEnd};
+pub use peer::{Counts, MISSED_HEARTBEATS, REST, Why};
+pub use pipe::{Pipe, open_device};
+pub use switchboard::{Channels, LineStatus};
+
+/// A number for a session.
+///
+/// # Errors
+/// The system's.
+pub fn session() -> std::io::Result<u32> {
+    let mut bytes = [0; 4];
+    // SAFETY: the kernel writes so many bytes into an array of that size; so few come whole.
+    let length = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if length == 4 { Ok(u32::from_ne_bytes(bytes)) } else { Err(std::io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! What both ends have in common: hellos, heartbeats, and whether the other one is there.
+//!
+//! An end is there while its heartbeats come and echo ours of a short while ago. What waited in some buffer for a reader to come back does not:
+//! it attests nothing.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::budget::Budget;
+use super::wire::{Capabilities, Decoder, HEARTBEAT_MS, Heartbeat, Hello, Item, Message, Role, VERSION};
+
+/// Silence for so many heartbeats means that the other end is gone.
+pub const MISSED_HEARTBEATS: u32 = 3;
+/// Bytes that are no message: so many per second, and so many at once.
+const GARBAGE: (u32, u32) = (4096, 16_384);
+/// Own heartbeats that are remembered at most; more are only sent within three intervals when much changes.
+const REMEMBERED: usize = 64;
+
+/// What an end says of itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Own {
+    /// Which end it is.
+    pub role: Role,
+    /// The time between its heartbeats, in milliseconds; what is beyond [`HEARTBEAT_MS`] counts as the bound.
+    pub heartbeat_ms: u16,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// Drawn at random when the agent starts.
+    pub session: u32,
+    /// Messages that the other end may send: per second, and at once.
+    pub messages: (u32, u32),
+}
+
+/// Why the other end is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It said goodbye.
+    Goodbye,
+    /// Three of its heartbeats did not come.
+    Silent,
+    /// The connection is gone.
+    Disconnected,
+    /// Another one has taken its place.
+    Replaced,
+    /// It sends more than it may, or what is no message.
+    Unruly,
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Goodbye => "it said goodbye",
+            Self::Silent => "three heartbeats were missed",
+            Self::Disconnected => "the connection is gone",
+            Self::Replaced => "another agent has taken its place",
+            Self::Unruly => "it sent garbage, or more than it may",
+        })
+    }
+}
+
+/// What came of bytes or of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// The other end is there.
+    Up(Hello),
+    /// It is gone.
+    Down(Why),
+    /// It has sent a heartbeat, and is there.
+    Beat(Heartbeat),
+    /// It has said something else, and is there.
+    Said(Message),
+    /// It is to be read from no more for a while.
+    Rest,
+}
+
+/// What was counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages that came.
+    pub messages: u64,
+    /// Bytes that were no message.
+    pub garbage_bytes: u64,
+    /// Messages of a kind that is not known.
+    pub unknown: u64,
+    /// Times that the other end sent more than it may.
+    pub rests: u64,
+}
+
+/// One end.
+#[derive(Debug)]
+pub struct Peer {
+    own: Hello,
+    may_send: (u32, u32),
+    is_connected: bool,
+    /// The number of the last heartbeat that was sent.
+    number: u32,
+    /// Those that may be echoed: number, and when it was sent.
+    sent: VecDeque<(u32, Instant)>,
+    hello_due: bool,
+    /// When the next heartbeat is due.
+    beat_at: Instant,
+    theirs: Option<Hello>,
+    heard: u32,
+    alive_until: Option<Instant>,
+    decoder: Decoder,
+    garbage: Budget,
+    messages: Budget,
+    counts: Counts,
+}
+
+impl Peer {
+    /// An end without a connection.
+    pub fn new(own: Own, now: Instant) -> Self {
+        Self {
+            own: Hello {
+                role: own.role,
+                version: VERSION,
+                heartbeat_ms: own.heartbeat_ms.clamp(*HEARTBEAT_MS.start(), *HEARTBEAT_MS.end()),
+                capabilities: own.capabilities,
+                session: own.session,
+            },
+            may_send: own.messages,
+            is_connected: false,
+            number: own.session,
+            sent: VecDeque::new(),
+            hello_due: false,
+            beat_at: now,
+            theirs: None,
+            heard: 0,
+            alive_until: None,
+            decoder: Decoder::default(),
+            garbage: Budget::new(GARBAGE.0, GARBAGE.1, now),
+            messages: Budget::new(own.messages.0, own.messages.1, now),
+            counts: Counts::default(),
+        }
+    }
+
+    /// There is a connection.
+    pub fn connected(&mut self, now: Instant) {
+        self.is_connected = true;
+        self.decoder.reset();
+        self.garbage = Budget::new(GARBAGE.0, GARBAGE.1, now);
+        self.messages = Budget::new(self.may_send.0, self.may_send.1, now);
+        self.hello_due = true;
+        self.beat_at = now;
+    }
+
+    /// There is none any more.
+    pub fn disconnected(&mut self) -> Option<News> {
+        self.is_connected = false;
+        self.sent.clear();
+        self.down(Why::Disconnected)
+    }
+
+    /// Who is there, if anybody is.
+    pub fn there(&self) -> Option<&Hello> {
+        self.alive_until.and(self.theirs.as_ref())
+    }
+
+    /// Until when the other end counts as there, should it say nothing more.
+    pub fn alive_until(&self) -> Option<Instant> {
+        self.alive_until
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn down(&mut self, why: Why) -> Option<News> {
+        self.alive_until.take().map(|_| News::Down(why))
+    }
+
+    /// The next heartbeat is due now.
+    pub fn beat_soon(&mut self, now: Instant) {
+        self.beat_at = self.beat_at.min(now);
+    }
+
+    /// Bytes came.
+    pub fn received(&mut self, bytes: &[u8], now: Instant, news: &mut Vec<News>) {
+        news.extend(self.expire(now));
+        let mut items = Vec::new();
+        self.decoder.decode(bytes, &mut items);
+        for item in items {
+            let is_within = match item {
+                Item::Garbage(bytes) => {
+                    self.counts.garbage_bytes += bytes as u64;
+                    self.garbage.spend(bytes, now)
+                }
+                Item::Unknown(_) => {
+                    self.counts.unknown += 1;
+                    self.messages.spend(1, now)
+                }
+                Item::Message(_) => {
+                    self.counts.messages += 1;
+                    self.messages.spend(1, now)
+                }
+            };
+            if !is_within {
+                self.counts.rests += 1;
+                self.decoder.reset();
+                news.extend(self.down(Why::Unruly));
+                news.push(News::Rest);
+                return;
+            }
+            if let Item::Message(message) = item {
+                self.message(message, now, news);
+            }
+        }
+    }
+
+    fn message(&mut self, message: Message, now: Instant, news: &mut Vec<News>) {
+        match message {
+            // Our own words, sent back: nobody's.
+            Message::Hello(hello) if hello.role == self.own.role => {}
+            Message::Hello(hello) => {
+                let is_new = self.theirs.is_none_or(|theirs| theirs.session != hello.session);
+                if is_new {
+                    news.extend(self.down(Why::Replaced));
+                    self.heard = hello.session;
+                    // It may not have heard ours.
+                    self.hello_due = true;
+                    self.beat_at = now;
+                }
+                self.theirs = Some(hello);
+            }
+            Message::Heartbeat(beat) => {
+                // Its hello has not come; it says it again with each heartbeat until it has heard ours.
+                let Some(theirs) = self.theirs else { return };
+                self.heard = beat.number;
+                let recent = self.own.heartbeat().max(theirs.heartbeat()) * MISSED_HEARTBEATS;
+                let is_fresh =
+                    self.sent.iter().any(|(number, at)| *number == beat.echo && now.saturating_duration_since(*at) <= recent);
+                if !is_fresh {
+                    return;
+                }
+                let was_down = self.alive_until.replace(now + theirs.heartbeat() * MISSED_HEARTBEATS).is_none();
+                if was_down {
+                    self.beat_at = now;
+                    news.push(News::Up(theirs));
+                }
+                news.push(News::Beat(beat));
+            }
+            Message::Goodbye => news.extend(self.down(Why::Goodbye)),
+            other if self.alive_until.is_some() => news.push(News::Said(other)),
+            // From before, or from nobody.
+            _ => {}
+        }
+    }
+
+    /// Time has passed.
+    pub fn expire(&mut self, now: Instant) -> Option<News> {
+        if self.alive_until.is_some_and(|until| now >= until) { self.down(Why::Silent) } else { None }
+    }
+
+    /// When [`expire`](Self::expire) or [`outgoing`](Self::outgoing) have something to do.
+    pub fn due(&self) -> Option<Instant> {
+        let beat = self.is_connected.then_some(self.beat_at);
+        [beat, self.alive_until].into_iter().flatten().min()
+    }
+
+    /// What is to be sent now, with `report` as what a heartbeat says beside its numbers.
+    pub fn outgoing(&mut self, now: Instant, report: Heartbeat, out: &mut Vec<u8>) {
+        if !self.is_connected {
+            return;
+        }
+        // One that does not echo us may not know who we are.
+        let is_unheard = self.alive_until.is_none() && now >= self.beat_at;
+        if std::mem::take(&mut self.hello_due) || is_unheard {
+            Message::Hello(self.own).encode(out);
+            self.remember(self.own.session, now);
+        }
+        if now >= self.beat_at {
+            self.number = self.number.wrapping_add(1);
+            Message::Heartbeat(Heartbeat { number: self.number, echo: self.heard, ..report }).encode(out);
+            self.remember(self.number, now);
+            self.beat_at = now + self.own.heartbeat();
+        }
+    }
+
+    fn remember(&mut self, number: u32, now: Instant) {
+        if self.sent.len() == REMEMBERED {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((number, now));
+    }
+
+    /// Says goodbye.
+    pub fn goodbye(&mut self, out: &mut Vec<u8>) {
+        if self.is_connected {
+            Message::Goodbye.encode(out);
+        }
+    }
+}
+
+/// How long an end rests that was sent too much.
+pub const REST: Duration = Duration::from_secs(1);

@@ -1,0 +1,459 @@
+//! Both ends together: what holds whatever a connection does, and what a host's channels do with a real socket.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::wire::tests::frame;
+use super::wire::{Capabilities, Heartbeat, Message, Window};
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+const HEARTBEAT_MS: u16 = 100;
+/// No end counts as there for longer than this after its last word.
+const SILENCE: Duration = Duration::from_millis(300);
+
+fn capable() -> Capabilities {
+    Capabilities::VFLOOD.with(Capabilities::CERA)
+}
+
+/// Both ends with a connection between them.
+struct Pair {
+    now: Instant,
+    host: HostEnd,
+    guest: GuestEnd,
+    /// What is on its way.
+    to_guest: Vec<u8>,
+    to_host: Vec<u8>,
+    /// Whether the guest takes itself to be attested, and until when.
+    attested: Option<(Instant, u32)>,
+    limit: u32,
+    effects: Vec<Effect>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let now = Instant::now();
+        let mut pair = Self {
+            now,
+            host: HostEnd::new(HEARTBEAT_MS, 7, now),
+            guest: GuestEnd::new(HEARTBEAT_MS, capable(), 9, now),
+            to_guest: Vec::new(),
+            to_host: Vec::new(),
+            attested: None,
+            limit: 0,
+            effects: Vec::new(),
+        };
+        pair.host.connected(now);
+        pair.guest.connected(now);
+        pair
+    }
+
+    fn obey(&mut self, effects: Vec<Effect>) {
+        for effect in &effects {
+            match effect {
+                Effect::Attested { until, flood_segments } => self.attested = Some((*until, *flood_segments)),
+                Effect::Retracted => self.attested = None,
+                Effect::Share(window) => self.limit = window.segments,
+                Effect::Released => self.limit = 0,
+                Effect::Up(_) | Effect::Down(_) | Effect::Rest => {}
+            }
+        }
+        if effects.iter().any(|effect| matches!(effect, Effect::Attested { .. } | Effect::Retracted)) {
+            self.guest.report_soon(self.now);
+        }
+        self.effects.extend(effects);
+    }
+
+    /// Both say what they have to say; what is on its way arrives if the connection is there.
+    fn turn(&mut self, to_guest: bool, to_host: bool) {
+        self.host.expire(self.now);
+        let effects = self.guest.expire(self.now);
+        self.obey(effects);
+        self.host.outgoing(self.now, &mut self.to_guest);
+        self.guest.outgoing(self.now, &mut self.to_host);
+        if to_guest {
+            let bytes = std::mem::take(&mut self.to_guest);
+            let effects = self.guest.received(&bytes, self.now);
+            self.obey(effects);
+        }
+        if to_host {
+            let bytes = std::mem::take(&mut self.to_host);
+            self.host.received(&bytes, self.now);
+        }
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.turn(true, true);
+            self.now += 10 * MS;
+        }
+    }
+
+    fn floods(&self) -> bool {
+        self.attested.is_some_and(|(until, _)| self.now < until)
+    }
+}
+
+#[test]
+fn two_ends_meet_within_a_few_messages() {
+    let mut pair = Pair::new();
+    pair.host.attest(Some(512));
+    for _ in 0..4 {
+        pair.turn(true, true);
+    }
+    assert!(pair.floods() && pair.host.is_obeyed(), "{:?}", pair.host.guest());
+    assert_eq!(pair.attested.unwrap().1, 512);
+    assert!(pair.host.window(3, 40));
+    pair.turn(true, true);
+    assert_eq!(pair.limit, 40);
+    pair.run(2 * SILENCE);
+    assert!(pair.floods());
+    assert_eq!(pair.host.guest().unwrap().epoch, 3);
+    assert_eq!(pair.effects.iter().filter(|effect| matches!(effect, Effect::Up(_))).count(), 1);
+    pair.host.attest(None);
+    pair.host.window(4, 0);
+    pair.run(50 * MS);
+    assert!(!pair.floods() && pair.host.is_obeyed());
+    assert_eq!(pair.limit, 0);
+}
+
+#[test]
+fn goodbyes_end_it_at_once() {
+    let mut pair = Pair::new();
+    pair.host.attest(Some(512));
+    pair.host.window(1, 40);
+    pair.run(SILENCE);
+    assert!(pair.floods() && pair.limit == 40);
+    pair.host.goodbye(&mut pair.to_guest);
+    pair.turn(true, true);
+    assert!(!pair.floods());
+    assert_eq!(pair.limit, 0);
+}
+
+/// A guest's agent that comes back finds what the host said while it was away, which is no longer true.
+#[test]
+fn what_waited_in_a_buffer_attests_nothing() {
+    let mut pair = Pair::new();
+    pair.host.attest(Some(512));
+    pair.host.window(1, 40);
+    pair.run(SILENCE);
+    // Nobody reads for a while: the host hears nothing, and its words pile up.
+    let end = pair.now + 4 * SILENCE;
+    while pair.now < end {
+        pair.host.window(2, 50);
+        pair.turn(false, false);
+        pair.now += 10 * MS;
+    }
+    assert!(!pair.floods() && pair.limit == 0 && pair.host.guest().is_none());
+    let (old, session) = (std::mem::take(&mut pair.to_guest), 11);
+    pair.guest = GuestEnd::new(HEARTBEAT_MS, capable(), session, pair.now);
+    pair.guest.connected(pair.now);
+    let effects = pair.guest.received(&old, pair.now);
+    assert_eq!(effects, [], "{} bytes of old words", old.len());
+    // Until it has found the host itself.
+    pair.to_host.clear();
+    pair.run(50 * MS);
+    assert!(pair.floods() && pair.limit == 50);
+}
+
+#[test]
+fn an_agent_that_was_started_anew_is_told_everything() {
+    let mut pair = Pair::new();
+    pair.host.attest(Some(256));
+    pair.host.window(1, 40);
+    pair.run(SILENCE);
+    (pair.attested, pair.limit) = (None, 0);
+    pair.guest = GuestEnd::new(HEARTBEAT_MS, capable(), 12, pair.now);
+    pair.guest.connected(pair.now);
+    pair.run(50 * MS);
+    assert!(pair.floods() && pair.host.is_obeyed() && pair.limit == 40);
+    // And the same with the host's.
+    pair.host = HostEnd::new(HEARTBEAT_MS, 13, pair.now);
+    pair.host.connected(pair.now);
+    pair.run(50 * MS);
+    assert!(!pair.floods() && pair.limit == 0, "the new host has attested nothing");
+    pair.host.attest(Some(128));
+    pair.run(50 * MS);
+    assert!(pair.floods() && pair.attested.unwrap().1 == 128);
+}
+
+#[test]
+fn a_guest_without_a_mechanism_is_not_told_of_it() {
+    let mut pair = Pair::new();
+    pair.guest = GuestEnd::new(HEARTBEAT_MS, Capabilities::CERA, 9, pair.now);
+    pair.guest.connected(pair.now);
+    assert!(!pair.host.attest(Some(512)));
+    pair.run(SILENCE);
+    assert!(!pair.host.attest(Some(511)) && pair.host.window(1, 10));
+    pair.run(SILENCE);
+    assert!(pair.attested.is_none() && pair.limit == 10);
+}
+
+#[test]
+fn a_mirror_is_nobody() {
+    let mut pair = Pair::new();
+    for _ in 0..100 {
+        pair.host.outgoing(pair.now, &mut pair.to_guest);
+        let bytes = std::mem::take(&mut pair.to_guest);
+        assert!(pair.host.received(&bytes, pair.now).is_empty());
+        pair.now += 10 * MS;
+    }
+    assert_eq!(pair.host.guest(), None);
+}
+
+#[test]
+fn a_flood_is_not_listened_to() {
+    for flood in [vec![0xaa; 20_000], frame(&Message::Heartbeat(Heartbeat::default())).repeat(1000)] {
+        let mut pair = Pair::new();
+        pair.run(SILENCE);
+        assert!(pair.host.guest().is_some());
+        let changes = pair.host.received(&flood, pair.now);
+        assert_eq!(changes, [Change::Down(Why::Unruly), Change::Rest]);
+        assert_eq!(pair.host.guest(), None);
+        // Afterwards it may come back.
+        pair.now += REST;
+        pair.to_guest.clear();
+        pair.run(2 * SILENCE);
+        assert!(pair.host.guest().is_some());
+    }
+}
+
+#[test]
+fn of_many_windows_the_last_is_shared_out() {
+    let mut pair = Pair::new();
+    pair.run(SILENCE);
+    let bytes: Vec<u8> =
+        (1..100).flat_map(|epoch| frame(&Message::Window(Window { epoch, segments: epoch as u32 }))).collect();
+    let effects = pair.guest.received(&bytes, pair.now);
+    assert_eq!(effects, [Effect::Share(Window { epoch: 99, segments: 99 })]);
+    // A limit that ended meanwhile has ended.
+    let ended = [bytes, frame(&Message::Window(Window { epoch: 100, segments: 0 }))].concat();
+    assert_eq!(pair.guest.received(&ended, pair.now).last(), Some(&Effect::Released));
+}
+
+/// What a connection can do to the two ends.
+#[derive(Debug, Clone)]
+enum Fate {
+    /// All is well for so long.
+    Run(u64),
+    /// Nothing arrives in one direction or in both, for so long; then it does, or is lost.
+    Stall { to_guest: bool, to_host: bool, ms: u64, is_lost: bool },
+    /// Bytes that nobody sent.
+    Noise { to_guest: bool, bytes: Vec<u8> },
+    /// The host attests, or no longer.
+    Attest(Option<u32>),
+    /// A window.
+    Window(u32),
+    /// The connection is cut and comes back.
+    Cut,
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        (1u64..500).prop_map(Fate::Run),
+        (any::<bool>(), any::<bool>(), 1u64..1000, any::<bool>())
+            .prop_map(|(to_guest, to_host, ms, is_lost)| Fate::Stall { to_guest, to_host, ms, is_lost }),
+        (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..400))
+            .prop_map(|(to_guest, bytes)| Fate::Noise { to_guest, bytes }),
+        proptest::option::of(1u32..1000).prop_map(Fate::Attest),
+        (0u32..1000).prop_map(Fate::Window),
+        Just(Fate::Cut),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A guest floods only while a host that attests it was heard from within three heartbeats, whatever the connection does; and once that is well
+    /// again, both agree.
+    #[test]
+    fn they_agree_whatever_happens(fates in proptest::collection::vec(fate(), 0..12)) {
+        let mut pair = Pair::new();
+        let (mut wanted, mut window, mut epoch) = (None, 0, 0);
+        for fate in fates {
+            match fate {
+                Fate::Run(ms) => pair.run(ms as u32 * MS),
+                Fate::Stall { to_guest, to_host, ms, is_lost } => {
+                    let end = pair.now + ms as u32 * MS;
+                    while pair.now < end {
+                        pair.turn(!to_guest, !to_host);
+                        pair.now += 10 * MS;
+                    }
+                    // Time passes in the guest as well.
+                    let effects = pair.guest.expire(pair.now);
+                    pair.obey(effects);
+                    if to_guest && Duration::from_millis(ms) > SILENCE {
+                        prop_assert!(!pair.floods() && pair.limit == 0);
+                    }
+                    if is_lost {
+                        pair.to_guest.clear();
+                        pair.to_host.clear();
+                    }
+                }
+                Fate::Noise { to_guest: true, bytes } => pair.to_guest.extend(bytes),
+                Fate::Noise { to_guest: false, bytes } => pair.to_host.extend(bytes),
+                Fate::Attest(segments) => {
+                    pair.host.attest(segments);
+                    wanted = segments;
+                }
+                Fate::Window(segments) => {
+                    epoch += 1;
+                    pair.host.window(epoch, segments);
+                    window = segments;
+                }
+                Fate::Cut => {
+                    pair.to_guest.clear();
+                    pair.to_host.clear();
+                    pair.host.disconnected();
+                    let effects = pair.guest.disconnected();
+                    pair.obey(effects);
+                    prop_assert!(!pair.floods() && pair.limit == 0);
+                    pair.host.connected(pair.now);
+                    pair.guest.connected(pair.now);
+                }
+            }
+        }
+        // Noise may hide a frame that follows it, and lost words are said again when they are missed.
+        pair.run(4 * SILENCE);
+        prop_assert!(pair.host.guest().is_some());
+        prop_assert_eq!(pair.attested.filter(|(until, _)| pair.now < *until).map(|(_, segments)| segments), wanted);
+        prop_assert!(pair.host.is_obeyed());
+        if epoch > 0 && pair.host.window(epoch + 1, window) {
+            pair.run(20 * MS);
+            prop_assert_eq!(pair.limit, window);
+        }
+    }
+
+    /// No bytes make either end do anything but to rest, and no bytes panic.
+    #[test]
+    fn noise_means_nothing(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..600), 0..20)) {
+        let mut pair = Pair::new();
+        for piece in pieces {
+            for change in pair.host.received(&piece, pair.now) {
+                prop_assert_eq!(change, Change::Rest);
+            }
+            for effect in pair.guest.received(&piece, pair.now) {
+                prop_assert_eq!(effect, Effect::Rest);
+            }
+            pair.now += MS;
+        }
+    }
+}
+
+/// A guest's end behind a socket that listens, as QEMU's does.
+struct Qemu {
+    listener: UnixListener,
+    _directory: tempfile::TempDir,
+    address: HostAddress,
+}
+
+impl Qemu {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("channel");
+        Self { listener: UnixListener::bind(&path).unwrap(), _directory: directory, address: HostAddress::Path(path) }
+    }
+}
+
+/// Runs a guest's end on a connection until `done`.
+fn guest_until(stream: &mut UnixStream, end: &mut GuestEnd, mut done: impl FnMut(&[Effect]) -> bool) {
+    stream.set_read_timeout(Some(5 * MS)).unwrap();
+    let (deadline, mut buffer, mut seen) = (Instant::now() + Duration::from_secs(20), [0; 4096], Vec::new());
+    while !done(&seen) {
+        assert!(Instant::now() < deadline, "waited in vain; so far {seen:?}");
+        if let Ok(length) = stream.read(&mut buffer) {
+            assert!(length > 0, "the host has closed; so far {seen:?}");
+            seen.extend(end.received(&buffer[..length], Instant::now()));
+        }
+        seen.extend(end.expire(Instant::now()));
+        let mut out = Vec::new();
+        end.outgoing(Instant::now(), &mut out);
+        stream.write_all(&out).unwrap();
+    }
+}
+
+fn guest_end() -> GuestEnd {
+    let mut end = GuestEnd::new(HEARTBEAT_MS, capable(), session().unwrap(), Instant::now());
+    end.connected(Instant::now());
+    end
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        std::thread::sleep(5 * MS);
+    }
+}
+
+#[test]
+fn a_host_finds_its_guests_again() {
+    let (qemu, other) = (Qemu::new(), Qemu::new());
+    let channels = Channels::start().unwrap();
+    assert!(!channels.attest(3, Some(512)) && !channels.window(3, 1, 10), "there is no such port");
+    channels.set(3, "vnet3", Some(&qemu.address), HEARTBEAT_MS).unwrap();
+    channels.set(4, "vnet4", Some(&other.address), HEARTBEAT_MS).unwrap();
+    assert!(!channels.attest(3, Some(512)), "nobody is there yet");
+    for _ in 0..2 {
+        let (mut stream, mut end) = (qemu.listener.accept().unwrap().0, guest_end());
+        guest_until(&mut stream, &mut end, |seen| {
+            seen.iter().any(|effect| matches!(effect, Effect::Attested { flood_segments: 512, .. }))
+        });
+        guest_until(&mut stream, &mut end, |_| channels.is_obeyed(3));
+        assert!(channels.has_client(3) && !channels.has_client(4));
+        assert!(channels.window(3, 5, 77));
+        let share = Effect::Share(Window { epoch: 5, segments: 77 });
+        guest_until(&mut stream, &mut end, |seen| seen.contains(&share));
+        channels.window(3, 6, 0);
+        guest_until(&mut stream, &mut end, |seen| seen.contains(&Effect::Released));
+        // QEMU ends.
+        drop(stream);
+        wait_until("the guest to be missed", || channels.guest(3).is_none());
+    }
+    // The agent ends.
+    let (mut stream, mut end) = (qemu.listener.accept().unwrap().0, guest_end());
+    guest_until(&mut stream, &mut end, |seen| seen.iter().any(|effect| matches!(effect, Effect::Up(_))));
+    channels.end();
+    guest_until(&mut stream, &mut end, |seen| seen.contains(&Effect::Down(Why::Goodbye)));
+}
+
+#[test]
+fn garbage_costs_its_sender_and_nobody_else() {
+    let (qemu, other) = (Qemu::new(), Qemu::new());
+    let channels = Channels::start().unwrap();
+    channels.set(3, "vnet3", Some(&qemu.address), HEARTBEAT_MS).unwrap();
+    channels.set(4, "vnet4", Some(&other.address), HEARTBEAT_MS).unwrap();
+    let (mut noisy, mut good) = (qemu.listener.accept().unwrap().0, other.listener.accept().unwrap().0);
+    let noise = std::thread::spawn(move || {
+        let begin = Instant::now();
+        let mut sent = 0;
+        noisy.set_write_timeout(Some(50 * MS)).unwrap();
+        while begin.elapsed() < Duration::from_millis(1500) {
+            sent += noisy.write(&[0x5a; 4096]).unwrap_or(0);
+        }
+        sent
+    });
+    let mut end = guest_end();
+    guest_until(&mut good, &mut end, |_| channels.has_client(4));
+    guest_until(&mut good, &mut end, |_| noise.is_finished());
+    assert!(channels.has_client(4), "the other guest was missed");
+    let counts = channels.status(3).unwrap().counts;
+    assert!(counts.rests >= 1 && counts.garbage_bytes < 100_000, "{counts:?} of {} bytes", noise.join().unwrap());
+    assert!(channels.guest(3).is_none());
+}
+
+#[test]
+fn a_path_that_is_no_channel_is_named() {
+    let channels = Channels::start().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    channels.set(3, "vnet3", Some(&HostAddress::Path(file.path().to_owned())), HEARTBEAT_MS).unwrap();
+    wait_until("the trouble", || channels.status(3).unwrap().trouble.is_some());
+    let trouble = channels.status(3).unwrap().trouble.unwrap();
+    assert!(trouble.contains("neither a Unix socket nor a character device"), "{trouble}");
+    channels.set(3, "vnet3", None, HEARTBEAT_MS).unwrap();
+    assert_eq!(channels.status(3), None);
+}
