@@ -46,7 +46,8 @@ impl FromStr for HostAddress {
             };
         }
         if let Some(rest) = text.strip_prefix("tcp:") {
-            let address = rest.parse().map_err(|_| refused("an address and a port are wanted, as in tcp:10.0.0.5:9465"))?;
+            let address =
+                rest.parse().map_err(|_| refused("an address and a port are wanted, as in tcp:10.0.0.5:9465"))?;
             return Ok(Self::Tcp(address));
         }
         Err(refused("it begins with none of them"))
@@ -89,7 +90,11 @@ impl FromStr for GuestAddress {
         const ALLOWED: &str = "allowed are virtio-serial:NAME, vsock:PORT and tcp:ADDRESS:PORT,from=ADDRESS";
         let refused = |why: &str| format!("`{text}` is no channel ({why}); {ALLOWED}");
         if let Some(name) = text.strip_prefix("virtio-serial:") {
-            return if name.is_empty() { Err(refused("the name is empty")) } else { Ok(Self::VirtioSerial(name.to_owned())) };
+            return if name.is_empty() {
+                Err(refused("the name is empty"))
+            } else {
+                Ok(Self::VirtioSerial(name.to_owned()))
+            };
         }
         if let Some(port) = text.strip_prefix("vsock:") {
             let port = port.parse().map_err(|_| refused("the port is a whole number"))?;

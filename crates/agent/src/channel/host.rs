@@ -46,7 +46,8 @@ pub struct HostEnd {
 impl HostEnd {
     /// An end without a connection, which attests nothing.
     pub fn new(heartbeat_ms: u16, session: u32, now: Instant) -> Self {
-        let own = Own { role: Role::Host, heartbeat_ms, capabilities: Capabilities::default(), session, messages: MESSAGES };
+        let own =
+            Own { role: Role::Host, heartbeat_ms, capabilities: Capabilities::default(), session, messages: MESSAGES };
         Self {
             peer: Peer::new(own, now),
             vflood: Vflood { serial: 1, is_online: false, flood_segments: 0 },

@@ -229,8 +229,10 @@ impl Peer {
                 let Some(theirs) = self.theirs else { return };
                 self.heard = beat.number;
                 let recent = self.own.heartbeat().max(theirs.heartbeat()) * MISSED_HEARTBEATS;
-                let is_fresh =
-                    self.sent.iter().any(|(number, at)| *number == beat.echo && now.saturating_duration_since(*at) <= recent);
+                let is_fresh = self
+                    .sent
+                    .iter()
+                    .any(|(number, at)| *number == beat.echo && now.saturating_duration_since(*at) <= recent);
                 if !is_fresh {
                     return;
                 }

@@ -8,7 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, VsockAddr, connect, getsockopt, socket, sockopt};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, VsockAddr, connect, getsockopt, socket,
+    sockopt,
+};
 use tokio::io::unix::AsyncFd;
 
 use super::address::HostAddress;

@@ -33,6 +33,7 @@ pub struct Channels {
 #[derive(Debug)]
 struct Line {
     address: HostAddress,
+    heartbeat_ms: u16,
     end: HostEnd,
     wake: Arc<Notify>,
     is_connected: bool,
@@ -89,7 +90,8 @@ impl Channels {
     /// If no number can be drawn for the session.
     pub fn set(&self, ifindex: u32, name: &str, address: Option<&HostAddress>, heartbeat_ms: u16) -> io::Result<()> {
         let mut lines = lock(&self.shared);
-        if lines.get(&ifindex).map(|line| &line.address) == address {
+        let wanted = address.map(|address| (address, heartbeat_ms));
+        if lines.get(&ifindex).map(|line| (&line.address, line.heartbeat_ms)) == wanted {
             return Ok(());
         }
         if lines.remove(&ifindex).is_some() {
@@ -99,6 +101,7 @@ impl Channels {
         let wake = Arc::new(Notify::new());
         let line = Line {
             address: address.clone(),
+            heartbeat_ms,
             end: HostEnd::new(heartbeat_ms, session()?, Instant::now()),
             wake: Arc::clone(&wake),
             is_connected: false,

@@ -358,15 +358,17 @@ pub(super) mod tests {
 
     pub fn message() -> impl Strategy<Value = Message> {
         prop_oneof![
-            (any::<bool>(), 1u8.., HEARTBEAT_MS, any::<u32>(), any::<u32>()).prop_map(|(host, version, ms, can, session)| {
-                Message::Hello(Hello {
-                    role: if host { Role::Host } else { Role::Guest },
-                    version,
-                    heartbeat_ms: ms,
-                    capabilities: Capabilities(can),
-                    session,
-                })
-            }),
+            (any::<bool>(), 1u8.., HEARTBEAT_MS, any::<u32>(), any::<u32>()).prop_map(
+                |(host, version, ms, can, session)| {
+                    Message::Hello(Hello {
+                        role: if host { Role::Host } else { Role::Guest },
+                        version,
+                        heartbeat_ms: ms,
+                        capabilities: Capabilities(can),
+                        session,
+                    })
+                }
+            ),
             (any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>(), any::<u64>()).prop_map(
                 |(number, echo, vflood_serial, is_flooding, epoch)| {
                     Message::Heartbeat(Heartbeat { number, echo, vflood_serial, is_flooding, epoch })
@@ -424,7 +426,10 @@ pub(super) mod tests {
         assert_eq!(items, [window, Item::Unknown(77), Item::Unknown(KIND_WINDOW)]);
         // A payload that is too short, and a role that nobody has.
         assert_eq!(decode(&[&again(1, KIND_WINDOW, &[0; 11])]), [Item::Garbage(HEADER + 11)]);
-        assert_eq!(decode(&[&again(1, KIND_HELLO, &[3, 1, 0, 200, 0, 0, 0, 0, 0, 0, 0, 0])]), [Item::Garbage(HEADER + 12)]);
+        assert_eq!(
+            decode(&[&again(1, KIND_HELLO, &[3, 1, 0, 200, 0, 0, 0, 0, 0, 0, 0, 0])]),
+            [Item::Garbage(HEADER + 12)]
+        );
     }
 
     proptest! {

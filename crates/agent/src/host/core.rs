@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use evenkeel_algo::proboscis::Settings;
 use nix::time::{ClockId, clock_gettime};
 
-use super::config::{Config, Mode, PortSettings, Proboscis};
+use super::config::{ChannelAddress, Config, Mode, PortSettings, Proboscis};
 use super::control::proto::{self, ExplainedFlow, Response, Status, Tuple};
 use super::error::HostError;
 use super::flow::Flow;
@@ -15,6 +15,7 @@ use super::links::Link;
 use super::metrics::AGENT_COUNTERS;
 use super::resend::{Facts, Resend, Send};
 use super::state::{HostState, QueueAction};
+use crate::channel::Channels;
 use crate::datapath::{COUNTERS, Datapath, intf};
 
 /// SYN-ACKs may be held so long after the agent was last heard of; a crash costs no more than those of this while.
@@ -46,6 +47,7 @@ struct Port {
 pub struct Core {
     loaded: Loaded,
     datapath: Datapath,
+    channels: Channels,
     ports: BTreeMap<u32, Port>,
     resend: Resend,
     run_dir: PathBuf,
@@ -64,10 +66,11 @@ pub fn now_ns() -> u64 {
 
 impl Core {
     /// An agent without ports yet.
-    pub fn new(loaded: Loaded, datapath: Datapath, state: HostState, run_dir: &Path) -> Self {
+    pub fn new(loaded: Loaded, datapath: Datapath, channels: Channels, state: HostState, run_dir: &Path) -> Self {
         Self {
             loaded,
             datapath,
+            channels,
             ports: BTreeMap::new(),
             resend: Resend::default(),
             run_dir: run_dir.to_owned(),
@@ -184,6 +187,7 @@ impl Core {
         if !self.loaded.config.is_port(&link.name) {
             if self.ports.remove(&link.ifindex).is_some() {
                 tracing::info!(port = link.name, "no longer a port");
+                self.open_channel(link, None);
                 self.datapath.detach(link.ifindex)?;
             }
             // Raised by an agent with another configuration, or before it was renamed.
@@ -209,9 +213,22 @@ impl Core {
         if is_new {
             self.count("ports_seen");
         }
+        self.open_channel(link, settings.channel.as_ref());
         let wanted = settings.port_queue_segments.get();
         self.ports.insert(link.ifindex, Port { link: link.clone(), settings, error, queue_is_theirs });
         if queue_is_theirs { Ok(QueueAction::Leave) } else { self.plan_queue(link, wanted) }
+    }
+
+    /// Gives a port the channel that the configuration has for it.
+    fn open_channel(&self, link: &Link, address: Option<&ChannelAddress>) {
+        let heartbeat_ms = self.loaded.config.channel.heartbeat_ms.get() as u16;
+        let opened = address.map(ChannelAddress::parse).transpose().and_then(|address| {
+            let set = self.channels.set(link.ifindex, &link.name, address.as_ref(), heartbeat_ms);
+            set.map_err(|error| error.to_string())
+        });
+        if let Err(why) = opened {
+            tracing::error!(port = link.name, "the channel to the guest cannot be opened: {why}");
+        }
     }
 
     /// A queue that [`seen`](Self::seen) asked for has its length.
@@ -247,6 +264,7 @@ impl Core {
     pub fn gone(&mut self, ifindex: u32) -> Result<(), HostError> {
         if let Some(port) = self.ports.remove(&ifindex) {
             tracing::info!(port = port.link.name, "port gone");
+            self.open_channel(&port.link, None);
             self.count("ports_gone");
             self.datapath.detach(ifindex)?;
         }
@@ -327,6 +345,7 @@ impl Core {
                 ifindex: *ifindex,
                 mode: port.settings.proboscis.mode,
                 error: port.error.clone(),
+                channel: self.channels.status(*ifindex).map(proto::Channel::from),
                 queue_segments: port.link.queue_segments,
                 queue_before_segments: self.state.queues.get(ifindex).map(|change| change.before_segments),
                 counters: own,

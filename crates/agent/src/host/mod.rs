@@ -17,11 +17,11 @@ mod state;
 mod supervisor;
 
 pub use config::{
-    Config, Control, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR, DEFAULT_SOCKET, EXAMPLE, Metrics, Mode, Pattern,
-    PortOverride, PortSettings, Proboscis, ProboscisOverride,
+    Channel as ChannelConfig, ChannelAddress, Config, Control, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR,
+    DEFAULT_SOCKET, EXAMPLE, Metrics, Mode, Pattern, PortOverride, PortSettings, Proboscis, ProboscisOverride,
 };
 pub use control::client::Client;
-pub use control::proto::{Ask, ExplainedFlow, Port, RestoredQueue, Status, Stopped};
+pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Port, RestoredQueue, Status, Stopped};
 pub use error::{ConfigError, HostError};
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;

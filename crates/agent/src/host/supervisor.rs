@@ -27,6 +27,7 @@ use super::links::{Link, LinkEvent, LinkWatch, Links};
 use super::lock::Lock;
 use super::state::{HostState, QueueAction};
 use super::{http, keys, metrics};
+use crate::channel::Channels;
 use crate::datapath::Datapath;
 
 /// How long `--stop` waits for an agent that has said it stops.
@@ -188,7 +189,9 @@ async fn agent(options: &Options) -> Result<(), HostError> {
         tracing::warn!(file = %config.probe_key_file.display(), "no probe key: no probes are sent or believed");
     }
     let ring = readable(datapath.events_fd())?;
-    let core = Rc::new(RefCell::new(Core::new(loaded, datapath, state, &options.run_dir)));
+    let channels = Channels::start().map_err(|error| HostError::io("cannot start the channels' thread", error))?;
+    let core = Core::new(loaded, datapath, channels.clone(), state, &options.run_dir);
+    let core = Rc::new(RefCell::new(core));
     core.borrow_mut().note_socket(control.path())?;
     core.borrow_mut().heartbeat();
 
@@ -226,6 +229,8 @@ async fn agent(options: &Options) -> Result<(), HostError> {
             _ = interrupt.recv() => break,
             Some(reply) = stop_requests.recv() => {
                 notify(&[NotifyState::Stopping]);
+                // Guests must be plain TCP before what holds their packets goes.
+                channels.end();
                 core.borrow_mut().farewell();
                 let dismantled = core.borrow_mut().dismantle();
                 let outcome = match dismantled {
@@ -245,6 +250,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
         }
     }
     notify(&[NotifyState::Stopping]);
+    channels.end();
     core.borrow_mut().farewell();
     tracing::info!("ends; the datapath goes on without it (`evenkeel host --stop` removes it)");
     Ok(())

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use evenkeel_agent::datapath::COUNTERS;
-use evenkeel_agent::host::{AGENT_COUNTERS, Client, Status};
+use evenkeel_agent::host::{AGENT_COUNTERS, Channel, Client, Status};
 
 use crate::cli;
 use crate::error::CliError;
@@ -55,6 +55,11 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
     if status.ports.is_empty() {
         writeln!(text, "(none; `ports` of the configuration has the patterns)")?;
     }
+    for port in &status.ports {
+        if let Some(channel) = &port.channel {
+            writeln!(text, "channel of {} at {}: {}", port.name, channel.address, guest(channel))?;
+        }
+    }
     writeln!(text, "\ncounters of the datapath, all ports together")?;
     counters(text, COUNTERS, &status.counters)?;
     writeln!(text, "\ncounters of the agent")?;
@@ -71,6 +76,23 @@ fn counters(
         writeln!(text, "  {name:<18} {value:>14}  {help}")?;
     }
     Ok(())
+}
+
+/// Who is at the other end of a channel, in words.
+fn guest(channel: &Channel) -> String {
+    let Some(guest) = &channel.guest else {
+        return match &channel.trouble {
+            Some(why) if !channel.is_connected => format!("no connection ({why})"),
+            _ => "connected, no agent in the guest".to_owned(),
+        };
+    };
+    let vflood = match (guest.has_vflood, guest.is_flooding) {
+        (false, _) => "no vFlood",
+        (true, false) => "vFlood offline",
+        (true, true) => "vFlood online",
+    };
+    let cera = if guest.has_cera { format!("CERA, epoch {}", guest.epoch) } else { "no CERA".to_owned() };
+    format!("agent in the guest; {vflood}; {cera}")
 }
 
 /// Seconds in words.

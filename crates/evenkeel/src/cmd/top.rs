@@ -329,6 +329,7 @@ mod tests {
                 name: "vnet0".into(),
                 ifindex: 3,
                 mode: Mode::Observe,
+                channel: None,
                 error: None,
                 queue_segments: 4000,
                 queue_before_segments: Some(1000),

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{Config, Proboscis};
+use crate::channel::PORT_WORD;
 use crate::host::error::ConfigError;
 
 impl Config {
@@ -49,6 +50,14 @@ impl Config {
             // The settings as that override leaves them, whatever follows.
             ordered(&over.proboscis.over(self.proboscis.clone()))
                 .map_err(|(key, why)| (format!("port[{index}].proboscis.{key}"), why))?;
+            if over.channel.as_ref().is_some_and(|c| !c.has_port_name()) && !over.pattern.is_one_name() {
+                let why = format!(
+                    "`{}` may match several ports, and a channel leads to one guest; allowed are a channel with {PORT_WORD} in it, which \
+                     stands for the port's name, and a match of one name",
+                    over.pattern.as_str()
+                );
+                return Err((format!("port[{index}].channel"), why));
+            }
         }
         if self.metrics.enabled && !self.metrics.listen.ip().is_loopback() && !self.metrics.allow_remote {
             let why = format!(

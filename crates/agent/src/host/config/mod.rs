@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use evenkeel_algo::proboscis::DEFAULTS;
 use serde::{Deserialize, Serialize};
 
-pub use values::{Bounded, Mode, Pattern};
+pub use values::{Bounded, ChannelAddress, Mode, Pattern};
 
+use crate::channel::wire;
 use crate::datapath::intf;
 
 /// Where the configuration is unless something else is said.
@@ -40,6 +41,8 @@ pub type HoldUs = Bounded<0, 100_000>;
 pub type MaxTimeUs = Bounded<0, 10_000_000>;
 /// A window.
 pub type Segments = Bounded<1, 1_000>;
+/// Time between two heartbeats on a channel.
+pub type HeartbeatMs = Bounded<{ *wire::HEARTBEAT_MS.start() as u32 }, { *wire::HEARTBEAT_MS.end() as u32 }>;
 /// A rate.
 pub type ProbesPerS = Bounded<0, 10_000_000>;
 /// A burst.
@@ -63,6 +66,8 @@ pub struct Config {
     pub control: Control,
     /// Metrics.
     pub metrics: Metrics,
+    /// The channels to guests' agents.
+    pub channel: Channel,
     /// What is otherwise on some ports; of several that match, the last one decides, key by key.
     #[serde(rename = "port")]
     pub overrides: Vec<PortOverride>,
@@ -124,6 +129,14 @@ pub struct Metrics {
     pub allow_remote: bool,
 }
 
+/// What holds for all channels to guests' agents; where each of them is, its port says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Channel {
+    /// Time between two heartbeats; a guest that misses three is plain TCP again.
+    pub heartbeat_ms: HeartbeatMs,
+}
+
 /// What is otherwise on some ports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -134,6 +147,9 @@ pub struct PortOverride {
     /// As the key of the same name for all ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_queue_segments: Option<QueueSegments>,
+    /// Where the guest's agent is found; `{port}` stands for the name of the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelAddress>,
     /// As the table of the same name for all ports; what is not named stays.
     #[serde(default)]
     pub proboscis: ProboscisOverride,
@@ -165,6 +181,8 @@ pub struct ProboscisOverride {
 pub struct PortSettings {
     /// Its queue is raised to this.
     pub port_queue_segments: QueueSegments,
+    /// Where its guest's agent is found.
+    pub channel: Option<ChannelAddress>,
     /// ProBoSCIS on it.
     pub proboscis: Proboscis,
 }
@@ -178,6 +196,7 @@ impl Default for Config {
             proboscis: Proboscis::default(),
             control: Control::default(),
             metrics: Metrics::default(),
+            channel: Channel::default(),
             overrides: Vec::new(),
         }
     }
@@ -212,6 +231,12 @@ impl Default for Control {
     }
 }
 
+impl Default for Channel {
+    fn default() -> Self {
+        Self { heartbeat_ms: Bounded::new(200) }
+    }
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self { enabled: true, listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464), allow_remote: false }
@@ -226,9 +251,14 @@ impl Config {
 
     /// What holds on the port of this name.
     pub fn settings(&self, name: &str) -> PortSettings {
-        let own = PortSettings { port_queue_segments: self.port_queue_segments, proboscis: self.proboscis.clone() };
+        let own = PortSettings {
+            port_queue_segments: self.port_queue_segments,
+            channel: None,
+            proboscis: self.proboscis.clone(),
+        };
         self.overrides.iter().filter(|over| over.pattern.matches(name)).fold(own, |settings, over| PortSettings {
             port_queue_segments: over.port_queue_segments.unwrap_or(settings.port_queue_segments),
+            channel: over.channel.as_ref().map(|channel| channel.of(name)).or(settings.channel),
             proboscis: over.proboscis.over(settings.proboscis),
         })
     }

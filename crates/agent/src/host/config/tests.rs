@@ -1,6 +1,7 @@
 //! Configuration files as users write them.
 
 use super::*;
+use crate::channel::HostAddress;
 
 fn refused(text: &str) -> String {
     Config::parse(text, "host.toml").unwrap_err().to_string()
@@ -21,9 +22,11 @@ fn the_example_names_every_key_and_its_bounds() {
     }
     // Its commented end works, too.
     let (_, end) = EXAMPLE.split_once("key by key.\n#\n").unwrap();
-    let end: String = end.lines().map(|l| l.trim_start_matches("# ").to_owned() + "\n").collect();
+    let end: String = end.lines().map(|l| l.strip_prefix("# ").unwrap_or(l).to_owned() + "\n").collect();
     let config = Config::parse(&end, "end").unwrap();
     assert_eq!(config.settings("vnet7").proboscis.mode, Mode::Enforce);
+    let channel = config.settings("vnet7").channel.unwrap().parse().unwrap();
+    assert_eq!(channel, HostAddress::Path("/run/evenkeel/vms/vnet7.channel".into()));
     assert_eq!(config.settings("vnet8"), Config::default().settings("vnet8"));
     // Bounds in the comment above a key are those of the type: one step outside is refused, with the same words.
     let mut comment = String::new();
@@ -39,7 +42,14 @@ fn the_example_names_every_key_and_its_bounds() {
             continue;
         };
         let probe = |value: &str| refused(&format!("[proboscis]\n{key} = {value}\n"));
-        if key.ends_with("_us") || key.ends_with("_permille") || key.ends_with("_percent") || key.ends_with("_segments")
+        if key == "heartbeat_ms" {
+            assert!(
+                refused("[channel]\nheartbeat_ms = 49\n").contains("from 50 to 5000") && comment.contains("50-5000")
+            );
+        } else if key.ends_with("_us")
+            || key.ends_with("_permille")
+            || key.ends_with("_percent")
+            || key.ends_with("_segments")
         {
             let table = if key == "port_queue_segments" { "" } else { "[proboscis]\n" };
             let error = refused(&format!("{table}{key} = -1\n"));
@@ -87,6 +97,14 @@ fn an_error_names_file_line_key_and_what_is_allowed() {
         (
             "[metrics]\nlisten = \"0.0.0.0:9464\"\n",
             "host.toml:2: metrics.listen: 0.0.0.0:9464 can be reached from other machines",
+        ),
+        (
+            "[[port]]\nmatch = \"vnet*\"\nchannel = \"/run/vm.sock\"\n",
+            "host.toml:3: port[0].channel: `vnet*` may match several ports, and a channel leads to one guest; allowed are a channel with {port}",
+        ),
+        (
+            "[[port]]\nmatch = \"a\"\nchannel = \"vm.sock\"\n",
+            "host.toml:3: port[0].channel: `vm.sock` is no channel (it begins with none of them); allowed are the absolute path",
         ),
         ("[control]\nsocket = \"host.sock\"\n", "host.toml:2: control.socket: `host.sock` is no absolute path"),
     ] {

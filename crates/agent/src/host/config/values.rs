@@ -6,6 +6,8 @@ use globset::{Glob, GlobMatcher};
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::channel::{HostAddress, PORT_WORD};
+
 /// A whole number that is refused outside `MIN..=MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bounded<const MIN: u32, const MAX: u32>(u32);
@@ -107,6 +109,11 @@ impl Pattern {
         self.0.is_match(name)
     }
 
+    /// Whether only one name matches.
+    pub fn is_one_name(&self) -> bool {
+        !self.as_str().contains(['*', '?', '[', '{', '\\'])
+    }
+
     /// As it was written.
     pub fn as_str(&self) -> &str {
         self.0.glob().glob()
@@ -133,5 +140,40 @@ impl<'de> Deserialize<'de> for Pattern {
                 "`{text}` is no pattern of port names ({why}); allowed are names with *, ?, [abc] and {{a,b}}"
             ))
         })
+    }
+}
+
+/// Where a port's channel to its guest's agent is, as it is written: `{port}` stands for the name of the device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct ChannelAddress(String);
+
+impl ChannelAddress {
+    /// That of the port of this name.
+    #[must_use]
+    pub fn of(&self, port: &str) -> Self {
+        Self(self.0.replace(PORT_WORD, port))
+    }
+
+    /// Whether ports of different names have different ones.
+    pub fn has_port_name(&self) -> bool {
+        self.0.contains(PORT_WORD)
+    }
+
+    /// Where that is.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what is allowed.
+    pub fn parse(&self) -> Result<HostAddress, String> {
+        self.0.parse()
+    }
+}
+
+impl<'de> Deserialize<'de> for ChannelAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        // With any name of a device it must be one.
+        text.replace(PORT_WORD, "0").parse::<HostAddress>().map_err(D::Error::custom)?;
+        Ok(Self(text))
     }
 }

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::channel::LineStatus;
+use crate::channel::wire::Capabilities;
 use crate::host::config::Mode;
 pub use crate::host::flow::{Flow, Tuple};
 
@@ -120,12 +122,65 @@ pub struct Port {
     pub mode: Mode,
     /// Why the datapath is not on it.
     pub error: Option<String>,
+    /// The channel to its guest's agent, if the configuration names one.
+    pub channel: Option<Channel>,
     /// Length of its queue, in packets.
     pub queue_segments: u32,
     /// Length that it had, if it was raised.
     pub queue_before_segments: Option<u32>,
     /// Its counters since the datapath was put on it.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// The channel to a guest's agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Channel {
+    /// Where it is.
+    pub address: String,
+    /// Whether there is a connection; a guest need not be at the other end.
+    pub is_connected: bool,
+    /// Why there is none.
+    pub trouble: Option<String>,
+    /// The guest's agent, if its heartbeats come.
+    pub guest: Option<Guest>,
+    /// Messages that came.
+    pub messages: u64,
+    /// Bytes that were no message.
+    pub garbage_bytes: u64,
+    /// Times that the guest was not listened to for a second, because it sent more than it may.
+    pub rests: u64,
+}
+
+/// A guest's agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guest {
+    /// Whether it has vFlood's congestion control.
+    pub has_vflood: bool,
+    /// Whether its sockets flood.
+    pub is_flooding: bool,
+    /// Whether it shares out CERA's window.
+    pub has_cera: bool,
+    /// The last epoch whose window it has shared out; 0: none.
+    pub epoch: u64,
+}
+
+impl From<LineStatus> for Channel {
+    fn from(line: LineStatus) -> Self {
+        Self {
+            address: line.address.to_string(),
+            is_connected: line.is_connected,
+            trouble: line.trouble,
+            guest: line.guest.map(|guest| Guest {
+                has_vflood: guest.capabilities.has(Capabilities::VFLOOD),
+                is_flooding: guest.is_flooding,
+                has_cera: guest.capabilities.has(Capabilities::CERA),
+                epoch: guest.epoch,
+            }),
+            messages: line.counts.messages,
+            garbage_bytes: line.counts.garbage_bytes,
+            rests: line.counts.rests,
+        }
+    }
 }
 
 /// What was removed and put back.
