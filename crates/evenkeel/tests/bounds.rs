@@ -1,0 +1,38 @@
+//! A mechanism's settings have the same bounds in scenarios and in the agent's configuration, which do not know each other.
+
+use evenkeel_agent::host::Config;
+use evenkeel_scenario::schema::SCHEMA;
+use serde_json::Value;
+
+/// The tables that both have.
+const MECHANISMS: [&str; 1] = ["proboscis"];
+
+/// What the agent says of a value of a key; None if it takes it.
+fn refusal(mechanism: &str, key: &str, value: &Value) -> Option<String> {
+    let text = format!("[{mechanism}]\n{key} = {value}\n");
+    Config::parse(&text, "host.toml").err().map(|error| error.to_string())
+}
+
+/// Keys of a scenario's table that have bounds.
+fn bounded(mechanism: &str) -> Vec<(&'static String, &'static Value, &'static Value)> {
+    let group = &SCHEMA["properties"]["vms"]["additionalProperties"]["properties"];
+    let keys = group[mechanism]["properties"].as_object().expect("a table of keys");
+    keys.iter().filter_map(|(key, schema)| Some((key, schema.get("minimum")?, schema.get("maximum")?))).collect()
+}
+
+#[test]
+fn the_agent_and_scenarios_agree_on_bounds() {
+    for mechanism in MECHANISMS {
+        let keys = bounded(mechanism);
+        assert!(!keys.is_empty(), "{mechanism}: no key with bounds");
+        for (key, least, most) in keys {
+            let beyond = Value::from(most.as_f64().expect("a number") as u64 + 1);
+            let why =
+                refusal(mechanism, key, &beyond).unwrap_or_else(|| panic!("{mechanism}.{key} = {beyond} is taken"));
+            assert!(
+                why.contains(&format!("from {least} to {most}")),
+                "{mechanism}.{key}: {least} to {most}, but {why}"
+            );
+        }
+    }
+}
