@@ -35,7 +35,7 @@ struct vsnoop_settings {
 
 /* A VM's port. */
 struct vsnoop_vm {
-	u32 outstanding; /* packets in the queue that were, or may be, acknowledged early */
+	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early */
 };
 
 #define VSNOOP_SEEN_PEER 1u /* the other end's SYN */
@@ -43,6 +43,7 @@ struct vsnoop_vm {
 #define VSNOOP_SEEN_BOTH 3u
 #define VSNOOP_SCALED 4u /* f->scale is known */
 #define VSNOOP_CLOSING 8u /* a FIN was seen: the VM's own ACKs end the connection */
+#define VSNOOP_ASKED 16u /* the other end waits for an ACK, even one without news */
 
 struct vsnoop_flow {
 	u32 next; /* end of what was delivered in order */
@@ -53,8 +54,8 @@ struct vsnoop_flow {
 	u32 vm_edge; /* right edge of the window that the VM has offered */
 	u32 ts_val; /* the VM's last timestamp */
 	u32 vm_seq; /* end of what the VM has sent */
-	u32 outstanding; /* packets in the queue that were, or may be, acknowledged early */
-	u32 mss; /* payload of a full segment */
+	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early */
+	u32 mss; /* payload of a full segment, or more */
 	u32 flags;
 	u8 scale; /* of the VM's windows */
 	u8 state; /* enum vsnoop_state */
@@ -99,9 +100,24 @@ static inline u16 vsnoop_window(const struct vsnoop_flow *f)
 }
 
 /**
+ * vsnoop_peer_ack() - a packet without data for the VM
+ * @seq: its sequence number
+ * @is_odd: it resets or opens a connection, which the VM may challenge (RFC 5961)
+ *
+ * A keepalive and a window probe have an old number. Whoever sends them wants the VM's
+ * answer, which says nothing new.
+ */
+static inline void vsnoop_peer_ack(struct vsnoop_flow *f, u32 seq, bool is_odd)
+{
+	if (is_odd || seq_before(seq, f->next))
+		f->flags |= VSNOOP_ASKED;
+}
+
+/**
  * vsnoop_data() - data for the VM
  * @seq: its first byte
- * @bytes: its length, above 0
+ * @bytes: its length; 0 only with a FIN
+ * @segments: how many of at most a full segment it is
  * @is_fin: it ends the stream
  * @has_place: the port's queue takes it for certain
  *
@@ -110,7 +126,8 @@ static inline u16 vsnoop_window(const struct vsnoop_flow *f)
  */
 static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsnoop_vm *vm,
 					      const struct vsnoop_settings *s, u32 seq,
-					      u32 bytes, bool is_fin, bool has_place)
+					      u32 bytes, u32 segments, bool is_fin,
+					      bool has_place)
 {
 	u32 end = seq + bytes;
 
@@ -126,16 +143,17 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 	}
 	if (!seq_after(end, f->next)) {
 		/* It was there before: the ACK that it waits for may have been lost. */
-		return vsnoop_is_managed(f) && f->state == VSNOOP_ACTIVE && f->told == f->next ?
-			       VSNOOP_ACK :
-			       VSNOOP_NONE;
+		if (vsnoop_is_managed(f) && f->state == VSNOOP_ACTIVE && f->told == f->next)
+			return VSNOOP_ACK;
+		f->flags |= VSNOOP_ASKED;
+		return VSNOOP_NONE;
 	}
 	f->next = end;
 	if (!vsnoop_is_managed(f) || f->state == VSNOOP_UNEXPECTED_SEQUENCE)
 		return VSNOOP_NONE;
 	/* The next ACK is for this packet too. */
-	f->outstanding++;
-	vm->outstanding++;
+	f->outstanding += segments;
+	vm->outstanding += segments;
 	if (seq_after(end, f->vm_edge) || vm->outstanding > s->budget_segments) {
 		f->state = VSNOOP_NO_BUFFER;
 		return VSNOOP_NONE;
@@ -165,6 +183,7 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 	u32 edge = ack + ((u32)window << f->scale);
 	bool is_probe;
 	bool is_news;
+	bool is_asked;
 	u32 arrived;
 
 	if (!(f->flags & VSNOOP_SEEN_PEER) || !(f->flags & VSNOOP_SCALED))
@@ -186,7 +205,7 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 	if (ts_val)
 		f->ts_val = ts_val;
 	if (!seq_before(ack, f->vm_ack)) {
-		/* Each packet has a full segment at most, so that many at least are gone. */
+		/* Each has a full segment at most, so that many at least are gone. */
 		arrived = (ack - f->vm_ack) / f->mss;
 		if (!seq_before(ack, f->told) || arrived > f->outstanding)
 			arrived = f->outstanding;
@@ -204,8 +223,12 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 		f->told = ack;
 	if (ack == f->told)
 		f->told_edge = seq_max(f->told_edge, edge);
+	is_asked = f->flags & VSNOOP_ASKED;
+	/* An older number may be from before the question. */
+	if (!seq_before(ack, f->told))
+		f->flags &= ~VSNOOP_ASKED;
 	/* Of out-of-order data each duplicate ACK tells; the other end counts them. */
-	if (!is_bare || is_probe || is_news || !vsnoop_is_managed(f) ||
+	if (!is_bare || is_probe || is_news || is_asked || !vsnoop_is_managed(f) ||
 	    (f->state == VSNOOP_UNEXPECTED_SEQUENCE && ack == f->told))
 		return VSNOOP_ACK_PASS;
 	return VSNOOP_ACK_DROP;

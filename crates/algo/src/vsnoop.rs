@@ -5,7 +5,7 @@ use crate::sys;
 /// A host's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Packets in a port's queue that may be acknowledged before the VM has them, all flows together.
+    /// Segments in a port's queue that may be acknowledged before the VM has them, all flows together.
     pub budget_segments: u32,
 }
 
@@ -20,7 +20,7 @@ impl Settings {
 pub struct Vm(sys::vsnoop_vm);
 
 impl Vm {
-    /// Packets in its queue that were, or may be, acknowledged early.
+    /// Segments in its queue that were, or may be, acknowledged early.
     pub fn outstanding(&self) -> u32 {
         self.0.outstanding
     }
@@ -35,6 +35,19 @@ pub enum State {
     NoBuffer,
     /// Something is missing; the VM must catch up first.
     UnexpectedSequence,
+}
+
+/// Data for the VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Data {
+    /// Its first byte.
+    pub seq: u32,
+    /// Its length; 0 only with a FIN.
+    pub bytes: u32,
+    /// How many segments it is: more than one if they were joined on the way.
+    pub segments: u32,
+    /// It ends the stream.
+    pub is_fin: bool,
 }
 
 /// An early ACK.
@@ -84,19 +97,19 @@ impl Flow {
         unsafe { sys::vsnoop_vm_syn(&mut self.0, scale) }
     }
 
-    /// Data for the VM; whether to acknowledge it, once it is in the queue. `has_place`: the port's queue takes it for certain.
-    pub fn data(
-        &mut self,
-        vm: &mut Vm,
-        settings: Settings,
-        seq: u32,
-        bytes: u32,
-        is_fin: bool,
-        has_place: bool,
-    ) -> Option<EarlyAck> {
+    /// A packet without data from the other end. `is_odd`: a SYN or a RST.
+    pub fn peer_ack(&mut self, seq: u32, is_odd: bool) {
         // SAFETY: as in `peer_syn`.
-        let verdict =
-            unsafe { sys::vsnoop_data(&mut self.0, &mut vm.0, &settings.raw(), seq, bytes, is_fin, has_place) };
+        unsafe { sys::vsnoop_peer_ack(&mut self.0, seq, is_odd) }
+    }
+
+    /// Data for the VM; whether to acknowledge it, once it is in the queue. `has_place`: the port's queue takes it for certain.
+    pub fn data(&mut self, vm: &mut Vm, settings: Settings, data: Data, has_place: bool) -> Option<EarlyAck> {
+        let Data { seq, bytes, segments, is_fin } = data;
+        // SAFETY: as in `peer_syn`.
+        let verdict = unsafe {
+            sys::vsnoop_data(&mut self.0, &mut vm.0, &settings.raw(), seq, bytes, segments, is_fin, has_place)
+        };
         (verdict == sys::vsnoop_verdict::VSNOOP_ACK).then(|| self.early_ack())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use evenkeel_algo::vsnoop::{EarlyAck, Flow, Settings, State, Vm, VmAck};
+use evenkeel_algo::vsnoop::{self, EarlyAck, Flow, Settings, State, Vm, VmAck};
 use proptest::prelude::*;
 
 const MSS: u32 = 1000;
@@ -17,6 +17,10 @@ enum Step {
     Network { flow: usize, lost: bool, overtaken: usize },
     /// Packets of others come into the port's queue.
     Others { packets: u32 },
+    /// The sender wants to know whether somebody is there: a keepalive, or a window probe.
+    Ask { flow: usize },
+    /// The network loses all ACKs from now on, or none any more.
+    Acks { lost: bool },
     /// The VM runs: it takes so many packets out, and its applications read so much.
     Wake { packets: usize, read_bytes: u32 },
 }
@@ -24,11 +28,13 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let flow = 0..FLOWS;
     prop_oneof![
-        8 => (flow.clone(), prop_oneof![6 => Just(0u32), 1 => 1..5u32], prop_oneof![3 => Just(MSS), 1 => 1..MSS])
+        8 => (flow.clone(), prop_oneof![6 => Just(0u32), 1 => 1..5u32], prop_oneof![3 => Just(MSS), 1 => 1..MSS, 1 => MSS..4 * MSS])
             .prop_map(|(flow, back, bytes)| Step::Send { flow, back, bytes }),
-        10 => (flow, proptest::bool::weighted(0.05), prop_oneof![8 => Just(0usize), 1 => 1..4usize])
+        10 => (flow.clone(), proptest::bool::weighted(0.05), prop_oneof![8 => Just(0usize), 1 => 1..4usize])
             .prop_map(|(flow, lost, overtaken)| Step::Network { flow, lost, overtaken }),
         1 => (1..8u32).prop_map(|packets| Step::Others { packets }),
+        1 => flow.prop_map(|flow| Step::Ask { flow }),
+        1 => proptest::bool::weighted(0.3).prop_map(|lost| Step::Acks { lost }),
         2 => (0..40usize, 0..30_000u32).prop_map(|(packets, read_bytes)| Step::Wake { packets, read_bytes }),
     ]
 }
@@ -37,6 +43,12 @@ fn step() -> impl Strategy<Value = Step> {
 struct Data {
     seq: u32,
     bytes: u32,
+}
+
+impl Data {
+    fn whole(self) -> vsnoop::Data {
+        vsnoop::Data { seq: self.seq, bytes: self.bytes, segments: self.bytes.div_ceil(MSS), is_fin: false }
+    }
 }
 
 /// One receiver in the VM, and its sender.
@@ -59,6 +71,16 @@ struct Connection {
     /// The sender, as the ACKs that reached it say.
     acked: u32,
     edge: u32,
+    /// No ACK went out since it asked.
+    waits: bool,
+}
+
+/// What is in the port's queue.
+#[derive(Debug, Clone, Copy)]
+enum Queued {
+    Data(usize, Data),
+    Question(usize),
+    Other,
 }
 
 impl Connection {
@@ -80,6 +102,7 @@ impl Connection {
             clock: 5,
             acked: 0,
             edge: 20_000,
+            waits: false,
         };
         let first = new.vm_ack(false);
         assert!(new.flow.vm_ack(vm, &first));
@@ -143,9 +166,9 @@ struct World {
     vm: Vm,
     limit: usize,
     connections: Vec<Connection>,
-    /// The port's queue: `None` are others' packets.
-    queue: VecDeque<Option<(usize, Data)>>,
+    queue: VecDeque<Queued>,
     early: usize,
+    acks_are_lost: bool,
 }
 
 impl World {
@@ -153,7 +176,7 @@ impl World {
         let mut vm = Vm::default();
         let connections = [3, u32::MAX - 20_000].map(|irs| Connection::new(&mut vm, irs)).into();
         let settings = Settings { budget_segments: limit as u32 / 2 };
-        Self { settings, vm, limit, connections, queue: VecDeque::new(), early: 0 }
+        Self { settings, vm, limit, connections, queue: VecDeque::new(), early: 0, acks_are_lost: false }
     }
 
     fn send(&mut self, index: usize, back: u32, bytes: u32) {
@@ -181,11 +204,11 @@ impl World {
         }
         let has_place = self.queue.len() < self.limit;
         let told = c.flow.told();
-        let early = c.flow.data(&mut self.vm, self.settings, data.seq, data.bytes, false, has_place);
+        let early = c.flow.data(&mut self.vm, self.settings, data.whole(), has_place);
         if has_place {
             let start = c.offset(data.seq);
             c.queued.push((start, start + data.bytes));
-            self.queue.push_back(Some((index, data)));
+            self.queue.push_back(Queued::Data(index, data));
         }
         if let Some(ack) = early {
             assert!(has_place || ack.ack == told, "acknowledged, and then dropped by the queue");
@@ -203,18 +226,38 @@ impl World {
         assert!(early.ts_val <= c.clock, "ahead of the VM's clock");
         let share = self.settings.budget_segments;
         assert!(ack <= c.acked || self.vm.outstanding() <= share, "more than the queue's share");
-        c.acked = c.acked.max(ack);
-        c.edge = c.edge.max(edge);
+        if !self.acks_are_lost {
+            c.acked = c.acked.max(ack);
+            c.edge = c.edge.max(edge);
+        }
+    }
+
+    /// The sender's question, with an old number, goes to the VM.
+    fn ask(&mut self, index: usize) {
+        let c = &mut self.connections[index];
+        c.flow.peer_ack(c.irs.wrapping_add(c.acked), false);
+        c.waits = true;
+        if self.queue.len() < self.limit {
+            self.queue.push_back(Queued::Question(index));
+        }
     }
 
     fn wake(&mut self, packets: usize, read_bytes: u32) {
         for _ in 0..packets {
             let Some(packet) = self.queue.pop_front() else { break };
-            let Some((index, data)) = packet else { continue };
-            let c = &mut self.connections[index];
-            c.clock += 1;
-            c.take(data);
-            self.vm_acks(index);
+            match packet {
+                Queued::Data(index, data) => {
+                    let c = &mut self.connections[index];
+                    c.clock += 1;
+                    c.take(data);
+                    self.vm_acks(index);
+                }
+                Queued::Question(index) => {
+                    self.vm_acks(index);
+                    assert!(!self.connections[index].waits, "who asks gets an answer");
+                }
+                Queued::Other => {}
+            }
         }
         for index in 0..FLOWS {
             let c = &mut self.connections[index];
@@ -236,6 +279,9 @@ impl World {
         assert!(passes || number <= told, "an ACK with news was dropped");
         assert!(passes || !has_sack, "SACK blocks were dropped");
         if passes {
+            c.waits = false;
+        }
+        if passes && !self.acks_are_lost {
             c.acked = c.acked.max(number);
             if number >= c.acked {
                 c.edge = c.edge.max(c.vm_edge);
@@ -250,16 +296,19 @@ impl World {
             Step::Others { packets } => {
                 for _ in 0..packets {
                     if self.queue.len() < self.limit {
-                        self.queue.push_back(None);
+                        self.queue.push_back(Queued::Other);
                     }
                 }
             }
+            Step::Ask { flow } => self.ask(flow),
+            Step::Acks { lost } => self.acks_are_lost = lost,
             Step::Wake { packets, read_bytes } => self.wake(packets, read_bytes),
         }
     }
 
     /// The sender repairs everything, and in the end it knows what the VM has, and the VM's window.
     fn drain(&mut self) {
+        let were_lost = std::mem::take(&mut self.acks_are_lost);
         for index in 0..FLOWS {
             self.wake(usize::MAX, u32::MAX);
             while !self.connections[index].wire.is_empty() {
@@ -273,6 +322,10 @@ impl World {
                 assert!(round <= c.segments.len(), "the sender sends again and again");
                 c.wire.push_back(data);
                 self.network(index, false, 0);
+                self.wake(usize::MAX, u32::MAX);
+            }
+            if were_lost && self.connections[index].edge < self.connections[index].vm_edge {
+                self.ask(index);
                 self.wake(usize::MAX, u32::MAX);
             }
             let c = &self.connections[index];
@@ -367,14 +420,18 @@ fn acks_that_say_nothing_new_are_dropped_and_all_others_pass() {
 fn nothing_is_acknowledged_for_a_vm_that_has_said_nothing_or_is_closing() {
     let (mut vm, settings) = (Vm::default(), Settings { budget_segments: 50 });
     let mut flow = Flow::default();
-    assert!(flow.data(&mut vm, settings, 1, MSS, false, true).is_none(), "first seen in the middle");
+    let data = |seq, is_fin| vsnoop::Data { seq, bytes: MSS, segments: 1, is_fin };
+    assert!(flow.data(&mut vm, settings, data(1, false), true).is_none(), "first seen in the middle");
     flow.peer_syn(0, MSS);
     flow.vm_syn(SCALE);
-    assert!(flow.data(&mut vm, settings, 1, MSS, false, true).is_none());
+    assert!(flow.data(&mut vm, settings, data(1, false), true).is_none());
     let ack = VmAck { seq: 1, bytes: 0, ack: 1 + MSS, window: 5000, ts_val: 0, is_bare: true };
     assert!(flow.vm_ack(&mut vm, &ack));
-    assert!(flow.data(&mut vm, settings, 1 + MSS, MSS, false, true).is_some());
-    assert!(flow.data(&mut vm, settings, 1 + 2 * MSS, MSS, true, true).is_none(), "the FIN is the VM's to acknowledge");
+    assert!(flow.data(&mut vm, settings, data(1 + MSS, false), true).is_some());
+    assert!(
+        flow.data(&mut vm, settings, data(1 + 2 * MSS, true), true).is_none(),
+        "the FIN is the VM's to acknowledge"
+    );
     flow.close(&mut vm);
     assert_eq!(vm.outstanding(), 0);
 }
@@ -386,4 +443,38 @@ fn data_that_comes_again_is_acknowledged_again() {
     world.send(0, 1, MSS);
     world.network(0, false, 0);
     assert_eq!((world.early, world.connections[0].acked), (4, 3 * MSS));
+}
+
+#[test]
+fn a_question_is_answered_once_the_vm_has_caught_up() {
+    let mut world = World::new(100);
+    receive(&mut world, 3);
+    world.wake(100, 0);
+    let c = &mut world.connections[0];
+    let answer = VmAck { ts_val: 50, ..c.vm_ack(false) };
+    assert!(!c.flow.vm_ack(&mut world.vm, &answer), "it says nothing new");
+    let next = c.flow.told();
+    c.flow.peer_ack(next, false);
+    assert!(!c.flow.vm_ack(&mut world.vm, &answer), "an ordinary ACK asks nothing");
+    c.flow.peer_ack(next.wrapping_sub(1), false);
+    assert!(c.flow.vm_ack(&mut world.vm, &VmAck { ack: next.wrapping_sub(MSS), ..answer }), "from before the question");
+    assert!(c.flow.vm_ack(&mut world.vm, &answer), "a keepalive's answer");
+    assert!(!c.flow.vm_ack(&mut world.vm, &answer), "one is enough");
+    c.flow.peer_ack(next, true);
+    assert!(c.flow.vm_ack(&mut world.vm, &answer), "a challenge");
+}
+
+#[test]
+fn a_joined_packet_counts_as_its_segments() {
+    let mut world = World::new(20);
+    world.connections[0].flow.data(
+        &mut world.vm,
+        world.settings,
+        vsnoop::Data { seq: 4, bytes: 8 * MSS, segments: 8, is_fin: false },
+        true,
+    );
+    assert_eq!(world.vm.outstanding(), 8);
+    let ack = VmAck { seq: 900, bytes: 0, ack: 4 + 4 * MSS, window: 2000, ts_val: 9, is_bare: true };
+    world.connections[0].flow.vm_ack(&mut world.vm, &ack);
+    assert_eq!(world.vm.outstanding(), 4);
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use evenkeel_algo::seq;
-use evenkeel_algo::vsnoop::{self, EarlyAck, Settings, State, Vm, VmAck};
+use evenkeel_algo::vsnoop::{self, Data, EarlyAck, Settings, State, Vm, VmAck};
 use evenkeel_scenario::format::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
@@ -82,7 +82,8 @@ impl Vsnoop {
         let flow = self.flow(end);
         let (state, told) = (flow.flow.state(), flow.flow.told());
         let has_place = effects.port_room > 0;
-        let early = flow.flow.data(&mut vm, settings, segment.seq, segment.payload_bytes, false, has_place);
+        let data = Data { seq: segment.seq, bytes: segment.payload_bytes, segments: 1, is_fin: false };
+        let early = flow.flow.data(&mut vm, settings, data, has_place);
         let after = flow.flow.state();
         if let Some((ack, like)) = early.zip(flow.from_vm.as_ref()).filter(|_| enforces) {
             if ack.ack == told {
@@ -171,6 +172,8 @@ impl Shim for Vsnoop {
             self.flow(end).flow.peer_syn(segment.seq, mss);
         } else if segment.payload_bytes > 0 {
             self.data_to_vm(end, &segment, effects);
+        } else {
+            self.flow(end).flow.peer_ack(segment.seq, false);
         }
         Verdict::Pass
     }
