@@ -17,6 +17,8 @@
  *   peers       LRU       struct ek_addr -> struct ek_peer
  *   events      ring buffer of struct ek_event
  *   shares      array     struct ek_share [slot of the port], mapped into user space
+ *   snoops      hash      struct ek_flow_key -> struct ek_snoop
+ *   snoop_ports array     struct ek_snoop_port [slot of the port]
  * A port without settings is passed over.
  */
 #ifndef EVENKEEL_HOST_INTF_H
@@ -24,6 +26,7 @@
 
 #include "cera.h"
 #include "proboscis.h"
+#include "vsnoop.h"
 #include "window.h"
 
 #define EK_INTF_VERSION 3 /* of all layouts below: pins of another are not taken over */
@@ -33,6 +36,7 @@
 #define EK_DEFAULT_HANDSHAKES 65536
 #define EK_DEFAULT_TRAINS 65536
 #define EK_DEFAULT_PEERS 16384
+#define EK_DEFAULT_SNOOPS 65536
 #define EK_EVENTS_BYTES (1u << 20)
 
 /* Largest SYN or SYN-ACK that can be sent again or held. */
@@ -43,6 +47,8 @@ enum ek_mark {
 	EK_MARK_PROBE = 0xe7ee1001, /* a probe or report on its way out */
 	EK_MARK_PASS = 0xe7ee1002, /* a SYN behind its probes */
 	EK_MARK_RELEASED = 0xe7ee1003, /* a SYN-ACK that was held */
+	EK_MARK_EARLY_ACK = 0xe7ee1004, /* a copy of data, to become the ACK for it */
+	EK_MARK_EARLY_AGAIN = 0xe7ee1005, /* the same, for data that came again */
 };
 
 enum ek_mode {
@@ -54,6 +60,27 @@ enum ek_mode {
 /* CERA on a port. */
 struct ek_cera_port {
 	u32 mode; /* enum ek_mode */
+	u32 pad;
+};
+
+/* What is known of the place of a packet in a port's queue. */
+enum ek_place {
+	EK_PLACE_UNSEEN, /* no data has come yet */
+	EK_PLACE_FREE,
+	EK_PLACE_FULL, /* too little is free */
+	EK_PLACE_WAITING, /* packets wait before it, or the queue is stopped */
+	EK_PLACE_QDISC, /* the qdisc before it may drop what it likes */
+	EK_PLACE_FILTERED, /* the tap has a filter, which may drop */
+	EK_PLACE_DETACHED, /* nobody has the tap open */
+	EK_PLACE_QUEUES, /* more queues than are looked at */
+	EK_PLACE_UNREADABLE, /* this kernel does not say */
+};
+
+/* vSnoop on a port: part of its settings. */
+struct ek_vsnoop_port {
+	u32 mode; /* enum ek_mode; off where the device's queue cannot be read */
+	struct vsnoop_settings settings;
+	u32 reserve_segments; /* places that others may take meanwhile */
 	u32 pad;
 };
 
@@ -186,6 +213,31 @@ struct ek_flow {
 	struct proboscis_echo echo; /* the VM receives */
 };
 
+/* A flow as vSnoop knows it; the port's lock guards it. */
+struct ek_snoop {
+	u64 last_ns;
+	u32 iss; /* of the SYN */
+	u32 early_acks; /* data that was acknowledged early */
+	u32 rode; /* data of the VM's that took the number along */
+	u32 dropped; /* ACKs of the VM that said nothing new */
+	struct vsnoop_flow flow;
+};
+
+#ifndef __VMLINUX_H__
+/* linux/bpf.h */
+struct bpf_spin_lock {
+	u32 val;
+};
+#endif
+
+/* vSnoop's state of a port. */
+struct ek_snoop_port {
+	struct bpf_spin_lock lock; /* of this and of the port's flows */
+	struct vsnoop_vm vm;
+	u32 place; /* enum ek_place that the last data met */
+	u32 pad;
+};
+
 /* Observe counts what enforce would do. The build makes help texts of these comments. */
 enum ek_counter {
 	EK_COUNT_PACKETS_FROM_VM, /* Packets seen from the VM */
@@ -218,6 +270,13 @@ enum ek_counter {
 	EK_COUNT_WINDOWS_LIMITED, /* ACKs whose window was lowered by DCTCP */
 	EK_COUNT_CERA_WINDOWS_LIMITED, /* ACKs whose window was lowered by CERA */
 	EK_COUNT_EVENTS_LOST, /* Events for user space that found the ring buffer full */
+	EK_COUNT_VSNOOP_EARLY_ACKS, /* ACKs sent for data before the VM has it */
+	EK_COUNT_VSNOOP_ON_DATA, /* Data of the VM that carried such an acknowledgement */
+	EK_COUNT_VSNOOP_DROPPED, /* ACKs of the VM dropped because they say nothing new */
+	EK_COUNT_VSNOOP_NO_BUFFER, /* Segments left to the VM because its window or the budget was used up */
+	EK_COUNT_VSNOOP_NO_PLACE, /* Segments left to the VM because its port's queue might not take them */
+	EK_COUNT_VSNOOP_UNEXPECTED_SEQUENCE, /* Times that early ACKs ended because data might be missing */
+	EK_COUNT_VSNOOP_FAILED, /* Early ACKs that could not be made or sent */
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
 	EK_COUNTER_MAX,
 };

@@ -71,6 +71,21 @@ struct {
 	__type(value, struct ek_share);
 } shares SEC(".maps") __weak;
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, EK_DEFAULT_SNOOPS);
+	__type(key, struct ek_flow_key);
+	__type(value, struct ek_snoop);
+} snoops SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, EK_MAX_PORTS);
+	__type(key, u32);
+	__type(value, struct ek_snoop_port);
+} snoop_ports SEC(".maps") __weak;
+
 static inline void count(struct ek_counters *c, enum ek_counter which, u64 by)
 {
 	c->value[which] += by;

@@ -15,6 +15,7 @@
 #include <bpf/bpf_helpers.h>
 #include "packet.h"
 
+#define TCP_OFFSET_ACK 8
 #define TCP_OFFSET_FLAGS 12 /* with the data offset, as a 16-bit word */
 #define TCP_OFFSET_WINDOW 14
 #define TCP_OFFSET_CHECK 16

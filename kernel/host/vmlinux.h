@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * The few kernel declarations that the programs need: all of them are user-space
- * ABI (include/uapi/linux/bpf.h), so no kernel's BTF is needed to build, and
- * nothing is relocated when a program is loaded.
+ * The few declarations of user-space ABI (include/uapi/linux/bpf.h) that the
+ * programs need, so that no kernel's BTF is needed to build. What they read of
+ * the kernel's own structures is in kernel.h.
  */
 #ifndef __VMLINUX_H__
 #define __VMLINUX_H__
@@ -44,6 +44,15 @@ enum {
 };
 
 enum {
+	PACKET_HOST = 0, /* linux/if_packet.h */
+};
+
+struct bpf_spin_lock {
+	__u32 val;
+};
+
+enum {
+	BPF_F_NO_PREALLOC = 1,
 	BPF_F_MMAPABLE = 1 << 10,
 };
 

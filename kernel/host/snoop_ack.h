@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Makes an early ACK out of a copy of the data that it is for.
+ *
+ * The copy has come in at the VM's port with the addresses of the data. It is
+ * cut to its headers, and these are written anew: Ethernet's addresses, IP, TCP.
+ */
+#ifndef EVENKEEL_HOST_SNOOP_ACK_H
+#define EVENKEEL_HOST_SNOOP_ACK_H
+
+#include "snoop.h"
+
+#define SNOOP_TTL 64
+
+/* What the ACK says. */
+struct snoop_ack {
+	u32 seq;
+	u32 ack;
+	u32 ts_val;
+	u32 ts_ecr;
+	u16 window;
+	u8 flags; /* enum packet_tcp_flag */
+	u8 ecn; /* enum packet_ecn */
+	u8 tcp_bytes;
+};
+
+static __always_inline u64 snoop_sum(const u8 *bytes, u32 length)
+{
+	u64 sum = 0;
+	u32 i;
+
+	for (i = 0; i < length; i += 2)
+		sum += (u64)bytes[i] << 8 | bytes[i + 1];
+	return sum;
+}
+
+static __always_inline void snoop_put16(u8 *to, u16 value)
+{
+	to[0] = (u8)(value >> 8);
+	to[1] = (u8)value;
+}
+
+static __always_inline void snoop_put32(u8 *to, u32 value)
+{
+	snoop_put16(to, (u16)(value >> 16));
+	snoop_put16(to + 2, (u16)value);
+}
+
+static __always_inline bool snoop_write_ether(struct __sk_buff *skb, const struct context *c)
+{
+	u8 addresses[12];
+
+	packet_copy(addresses, c->head, 6, 6);
+	packet_copy(addresses + 6, c->head, 0, 6);
+	return !bpf_skb_store_bytes(skb, 0, addresses, sizeof(addresses), BPF_F_RECOMPUTE_CSUM);
+}
+
+static __noinline bool snoop_write_v4(struct __sk_buff *skb, const struct context *c,
+				      const struct snoop_ack *a)
+{
+	const struct packet *p = c->packet;
+	u8 ip[20] = { 0x45 };
+
+	ip[1] = a->ecn;
+	snoop_put16(ip + 2, (u16)(sizeof(ip) + a->tcp_bytes));
+	/* Not to be fragmented, so its number says nothing (RFC 6864). */
+	ip[6] = 0x40;
+	ip[8] = SNOOP_TTL;
+	ip[9] = 6;
+	__builtin_memcpy(ip + 12, p->destination + 12, 4);
+	__builtin_memcpy(ip + 16, p->source + 12, 4);
+	snoop_put16(ip + 10, (u16)~window_csum_fold(snoop_sum(ip, sizeof(ip))));
+	return !bpf_skb_store_bytes(skb, p->l3, ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
+}
+
+static __noinline bool snoop_write_v6(struct __sk_buff *skb, const struct context *c,
+				      const struct snoop_ack *a)
+{
+	const struct packet *p = c->packet;
+	u8 ip[40] = { 0x60 };
+
+	ip[1] = (u8)(a->ecn << 4);
+	snoop_put16(ip + 4, a->tcp_bytes);
+	ip[6] = 6;
+	ip[7] = SNOOP_TTL;
+	__builtin_memcpy(ip + 8, p->destination, 16);
+	__builtin_memcpy(ip + 24, p->source, 16);
+	return !bpf_skb_store_bytes(skb, p->l3, ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
+}
+
+/* Hardware, or nobody, completes a checksum that is partial: it is the pseudo-header's then. */
+static __noinline bool snoop_write_tcp(struct __sk_buff *skb, const struct context *c,
+				       const struct snoop_ack *a)
+{
+	struct sk_buff *kernel_skb = bpf_cast_to_kern_ctx(skb);
+	const struct packet *p = c->packet;
+	u8 tcp[PACKET_TCP_BYTES + SNOOP_TIMESTAMP_BYTES] = {};
+	/* ::ffff: of IPv4's addresses is a zero to this sum. */
+	u64 pseudo = snoop_sum(p->source, 16) + snoop_sum(p->destination, 16) + 6 + a->tcp_bytes;
+	bool is_partial = BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed) == CHECKSUM_PARTIAL;
+	u16 check;
+
+	snoop_put16(tcp, p->destination_port);
+	snoop_put16(tcp + 2, p->source_port);
+	snoop_put32(tcp + 4, a->seq);
+	snoop_put32(tcp + TCP_OFFSET_ACK, a->ack);
+	tcp[TCP_OFFSET_FLAGS] = (u8)(a->tcp_bytes << 2);
+	tcp[TCP_OFFSET_FLAGS + 1] = a->flags;
+	snoop_put16(tcp + TCP_OFFSET_WINDOW, a->window);
+	if (a->tcp_bytes > PACKET_TCP_BYTES) {
+		snoop_put32(tcp + PACKET_TCP_BYTES, SNOOP_TIMESTAMP_WORD);
+		snoop_put32(tcp + PACKET_TCP_BYTES + 4, a->ts_val);
+		snoop_put32(tcp + PACKET_TCP_BYTES + 8, a->ts_ecr);
+	}
+	if (is_partial)
+		check = window_csum_fold(pseudo);
+	else
+		check = (u16)~window_csum_fold(pseudo + snoop_sum(tcp, sizeof(tcp)));
+	snoop_put16(tcp + TCP_OFFSET_CHECK, check);
+	if (a->tcp_bytes > PACKET_TCP_BYTES)
+		return !bpf_skb_store_bytes(skb, p->l4, tcp, sizeof(tcp), BPF_F_RECOMPUTE_CSUM);
+	return !bpf_skb_store_bytes(skb, p->l4, tcp, PACKET_TCP_BYTES, BPF_F_RECOMPUTE_CSUM);
+}
+
+/* What an ACK of this flow says now. Return: false if there is nothing left to say. */
+static __noinline bool snoop_ack_fill(struct context *c, struct ek_flow *f, bool is_again,
+				      struct snoop_ack *a)
+{
+	struct ek_snoop *s = bpf_map_lookup_elem(&snoops, c->key);
+	struct ek_snoop_port *port = snoop_port(c);
+	const struct packet *p = c->packet;
+	u32 end = p->seq + p->payload_bytes;
+	struct vsnoop_flow said;
+	bool is_true;
+
+	if (!s || !port)
+		return false;
+	bpf_spin_lock(&port->lock);
+	is_true = vsnoop_is_managed(&s->flow) && !seq_after(end, s->flow.told);
+	/* Each packet's own number: the same one again would look like a duplicate ACK. */
+	said.told = is_again ? s->flow.told : end;
+	said.vm_edge = s->flow.vm_edge;
+	said.scale = s->flow.scale;
+	a->seq = s->flow.vm_seq;
+	a->ts_val = s->flow.ts_val;
+	bpf_spin_unlock(&port->lock);
+	a->ack = said.told;
+	a->window = vsnoop_window(&said);
+	a->flags = PACKET_ACK;
+	a->ecn = PACKET_NOT_ECT;
+	a->tcp_bytes = PACKET_TCP_BYTES;
+	if (has_timestamps(f)) {
+		a->tcp_bytes += SNOOP_TIMESTAMP_BYTES;
+		a->ts_ecr = snoop_timestamp(c);
+	}
+	/* A VM with ECN would echo this mark in its ACK. */
+	if (f->flags & EK_FLOW_NATIVE_ECN && p->ecn == PACKET_CE)
+		a->flags |= PACKET_ECE;
+	return is_true;
+}
+
+/* What the host does to the VM's own ACKs where it sees to ECN. */
+static __noinline void snoop_ecn(struct context *c, struct ek_flow *f, struct snoop_ack *a)
+{
+	bool echo = proboscis_echo(&f->echo, a->ack);
+
+	if (!enforces(c) || !c->port->ecn_for_guests ||
+	    (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) != EK_FLOW_PEER)
+		return;
+	if (echo) {
+		a->flags |= PACKET_ECE;
+		count(c->count, EK_COUNT_ECE_SET, 1);
+	}
+	if (!(f->flags & EK_FLOW_ELEPHANT)) {
+		a->ecn = PACKET_ECT_0;
+		count(c->count, EK_COUNT_ECT_SET, 1);
+	}
+}
+
+/**
+ * snoop_ack() - a copy of data, at the ingress of its VM's port
+ *
+ * Return: what is to become of it: it is an ACK then, or of no use.
+ */
+static __noinline int snoop_ack(struct __sk_buff *skb, u32 mark)
+{
+	struct snoop_ack a = {};
+	struct context c;
+	struct ek_flow *f;
+
+	skb->mark = 0;
+	if (!context_open(&c, skb->ifindex, SCRATCH_FROM_VM) || !context_read(skb, &c, false))
+		return TCX_DROP;
+	f = bpf_map_lookup_elem(&flows, c.key);
+	if (!f || !snoop_enforces(&c) || !snoop_is_usual(&c, f) ||
+	    !snoop_ack_fill(&c, f, mark == EK_MARK_EARLY_AGAIN, &a))
+		return TCX_DROP;
+	snoop_ecn(&c, f, &a);
+	if (bpf_skb_change_tail(skb, (u32)c.packet->l4 + a.tcp_bytes, 0) ||
+	    !snoop_write_ether(skb, &c) ||
+	    !(c.packet->version == 6 ? snoop_write_v6(skb, &c, &a) :
+				       snoop_write_v4(skb, &c, &a)) ||
+	    !snoop_write_tcp(skb, &c, &a) || bpf_skb_change_type(skb, PACKET_HOST)) {
+		count(c.count, EK_COUNT_VSNOOP_FAILED, 1);
+		return TCX_DROP;
+	}
+	bpf_set_hash_invalid(skb);
+	return TCX_NEXT;
+}
+
+#endif /* EVENKEEL_HOST_SNOOP_ACK_H */
