@@ -44,7 +44,7 @@ struct context {
 /* Some mechanism is on. */
 static __always_inline bool port_acts(const struct ek_port *port)
 {
-	return (port->mode | port->cera.mode) != EK_MODE_OFF;
+	return (port->mode | port->cera.mode | port->vsnoop.mode) != EK_MODE_OFF;
 }
 
 /* Return: false if this port is not to be treated. */

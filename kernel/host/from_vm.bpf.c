@@ -12,6 +12,7 @@
 #include "ect.h"
 #include "flow.h"
 #include "probe.h"
+#include "snoop_ack.h"
 #include "share.h"
 
 static __always_inline int send_behind(struct __sk_buff *skb)
@@ -185,6 +186,8 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return TCX_NEXT;
 	}
+	if (snoop_is_on(c))
+		snoop_open(c, f, f->iss);
 	c->train->iss = c->packet->ack - 1;
 	known = bpf_map_lookup_elem(&trains, c->train);
 	if (!known || !host_settings || !probes_are_on(c))
@@ -275,6 +278,8 @@ int from_vm(struct __sk_buff *skb)
 		skb->mark = 0;
 		return TCX_NEXT;
 	}
+	if (mark == EK_MARK_EARLY_ACK || mark == EK_MARK_EARLY_AGAIN)
+		return snoop_ack(skb, mark);
 	if (mark == EK_MARK_RELEASED)
 		skb->mark = 0;
 	if (!context_open(&c, skb->ifindex, SCRATCH_FROM_VM))
@@ -298,13 +303,16 @@ int from_vm(struct __sk_buff *skb)
 		return TCX_NEXT;
 	}
 	f->last_ns = c.now_ns;
+	if (snoop_is_on(&c) && snoop_from_vm(skb, &c))
+		return TCX_DROP;
 	ours = ecn_for_guests(&c) &&
 	       (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) == EK_FLOW_PEER;
 	data_from_vm(skb, &c, f, ours);
 	if (c.packet->flags & PACKET_ACK)
 		ack_from_vm(skb, &c, f, ours);
 	account(skb, &c, f);
-	flow_close(&c, f, true);
+	if (flow_close(&c, f, true) && snoop_is_on(&c))
+		snoop_close(&c);
 	return TCX_NEXT;
 }
 

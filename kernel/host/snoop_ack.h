@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Makes an early ACK out of a copy of the data that it is for.
+ * vSnoop's part in from_vm: the VM's own ACKs, and early ones, made out of a copy
+ * of the data that they are for.
  *
  * The copy has come in at the VM's port with the addresses of the data. It is
  * cut to its headers, and these are written anew: Ethernet's addresses, IP, TCP.
@@ -8,6 +9,7 @@
 #ifndef EVENKEEL_HOST_SNOOP_ACK_H
 #define EVENKEEL_HOST_SNOOP_ACK_H
 
+#include "kernel.h"
 #include "snoop.h"
 
 #define SNOOP_TTL 64
@@ -96,7 +98,8 @@ static __noinline bool snoop_write_tcp(struct __sk_buff *skb, const struct conte
 	const struct packet *p = c->packet;
 	u8 tcp[PACKET_TCP_BYTES + SNOOP_TIMESTAMP_BYTES] = {};
 	/* ::ffff: of IPv4's addresses is a zero to this sum. */
-	u64 pseudo = snoop_sum(p->source, 16) + snoop_sum(p->destination, 16) + 6 + a->tcp_bytes;
+	u64 pseudo =
+		snoop_sum(p->source, 16) + snoop_sum(p->destination, 16) + 6 + a->tcp_bytes;
 	bool is_partial = BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed) == CHECKSUM_PARTIAL;
 	u16 check;
 
@@ -164,7 +167,7 @@ static __noinline void snoop_ecn(struct context *c, struct ek_flow *f, struct sn
 {
 	bool echo = proboscis_echo(&f->echo, a->ack);
 
-	if (!enforces(c) || !c->port->ecn_for_guests ||
+	if (!enforces(c) || !ecn_for_guests(c) ||
 	    (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) != EK_FLOW_PEER)
 		return;
 	if (echo) {
@@ -206,6 +209,68 @@ static __noinline int snoop_ack(struct __sk_buff *skb, u32 mark)
 	}
 	bpf_set_hash_invalid(skb);
 	return TCX_NEXT;
+}
+
+/* Data of the VM's takes along what it does not know to be acknowledged. */
+static __noinline void snoop_ride(struct __sk_buff *skb, struct context *c, u32 told,
+				  u16 window)
+{
+	struct packet *p = c->packet;
+	u32 at = (u32)p->l4 + TCP_OFFSET_ACK;
+	__be32 old_number = bpf_htonl(p->ack);
+	__be32 number = bpf_htonl(told);
+
+	if (bpf_l4_csum_replace(skb, (u32)p->l4 + TCP_OFFSET_CHECK, old_number, number, 4) ||
+	    bpf_skb_store_bytes(skb, at, &number, 4, 0) || !skb_set_window(skb, p, window)) {
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+		return;
+	}
+	p->ack = told;
+	p->window = window;
+}
+
+/**
+ * snoop_from_vm() - a packet of a known flow, at the port's ingress
+ *
+ * Return: true if it says nothing new, and is to be dropped.
+ */
+static __noinline bool snoop_from_vm(struct __sk_buff *skb, struct context *c)
+{
+	struct ek_snoop *s = bpf_map_lookup_elem(&snoops, c->key);
+	struct ek_snoop_port *port = snoop_port(c);
+	const struct packet *p = c->packet;
+	u32 bytes = p->payload_bytes + !!(p->flags & PACKET_FIN);
+	u32 ts_val = snoop_timestamp(c);
+	u32 plain_bytes = PACKET_TCP_BYTES + (ts_val ? SNOOP_TIMESTAMP_BYTES : 0);
+	bool is_plain = p->tcp_bytes == plain_bytes;
+	enum vsnoop_ack verdict;
+	bool is_managed;
+	u16 window;
+	u32 told;
+
+	if (!s || !port || (p->flags & (PACKET_ACK | PACKET_RST)) != PACKET_ACK)
+		return false;
+	s->last_ns = c->now_ns;
+	bpf_spin_lock(&port->lock);
+	verdict = vsnoop_vm_ack(&s->flow, &port->vm, p->seq, bytes, p->ack, p->window, ts_val,
+				is_plain && !p->payload_bytes && p->flags == PACKET_ACK);
+	told = s->flow.told;
+	window = vsnoop_window(&s->flow);
+	is_managed = vsnoop_is_managed(&s->flow);
+	bpf_spin_unlock(&port->lock);
+	if (verdict == VSNOOP_ACK_DROP) {
+		count(c->count, EK_COUNT_VSNOOP_DROPPED, 1);
+		s->dropped++;
+		return snoop_enforces(c);
+	}
+	/* SACK blocks go with the number that they were made for. */
+	if (!p->payload_bytes || !is_plain || !is_managed || !seq_after(told, p->ack))
+		return false;
+	count(c->count, EK_COUNT_VSNOOP_ON_DATA, 1);
+	s->rode++;
+	if (snoop_enforces(c))
+		snoop_ride(skb, c, told, window);
+	return false;
 }
 
 #endif /* EVENKEEL_HOST_SNOOP_ACK_H */

@@ -7,6 +7,7 @@
  */
 #include "flow.h"
 #include "share.h"
+#include "snoop_data.h"
 #include "take.h"
 
 /* A probe or a report has this shape; few other packets do. */
@@ -82,6 +83,8 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 	}
 	if (is_local(skb))
 		f->flags |= EK_FLOW_LOCAL;
+	if (snoop_is_on(c))
+		snoop_open(c, f, c->packet->seq);
 	if (!f->probes_sent || f->flags & EK_FLOW_PEER)
 		return;
 	peer = bpf_map_lookup_elem(&peers, &c->key->remote);
@@ -196,6 +199,8 @@ int to_vm(struct __sk_buff *skb)
 			synack_to_vm(skb, &c);
 		else
 			syn_to_vm(skb, &c);
+		if (snoop_is_on(&c))
+			snoop_syn_to_vm(&c);
 		handshake_hide_ecn(skb, &c);
 		return TCX_NEXT;
 	}
@@ -211,7 +216,10 @@ int to_vm(struct __sk_buff *skb)
 	share_received(&c, f);
 	if (c.packet->flags & PACKET_ACK)
 		ack_to_vm(skb, &c, f, ours);
-	flow_close(&c, f, false);
+	if (snoop_is_on(&c))
+		snoop_to_vm(skb, &c, f);
+	if (flow_close(&c, f, false) && snoop_is_on(&c))
+		snoop_close(&c);
 	return TCX_NEXT;
 }
 
