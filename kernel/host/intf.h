@@ -274,12 +274,9 @@ enum ek_counter {
 	EK_COUNT_VSNOOP_EARLY_ACKS, /* ACKs sent for data before the VM has it */
 	EK_COUNT_VSNOOP_ON_DATA, /* Data of the VM that carried such an acknowledgement */
 	EK_COUNT_VSNOOP_DROPPED, /* ACKs of the VM dropped because they say nothing new */
-	EK_COUNT_VSNOOP_NO_BUFFER, /* Segments left to the VM because its window or the budget
-				      was used up */
-	EK_COUNT_VSNOOP_NO_PLACE, /* Segments left to the VM because its port's queue might not
-				     take them */
-	EK_COUNT_VSNOOP_UNEXPECTED_SEQUENCE, /* Times that early ACKs ended because data might
-						be missing */
+	EK_COUNT_VSNOOP_NO_BUFFER, /* Segments left to the VM: window or budget is full */
+	EK_COUNT_VSNOOP_NO_PLACE, /* Segments left to the VM: the queue might not take them */
+	EK_COUNT_VSNOOP_UNEXPECTED_SEQUENCE, /* Times that data might be missing */
 	EK_COUNT_VSNOOP_FAILED, /* Early ACKs that could not be made or sent */
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
 	EK_COUNTER_MAX,

@@ -10,4 +10,6 @@ pub mod place;
 #[cfg(feature = "host")]
 pub mod program;
 #[cfg(feature = "host")]
+pub mod tap;
+#[cfg(feature = "host")]
 pub mod vm;

@@ -29,6 +29,21 @@ impl Vm {
     /// `port` on the bridge `br0` of this thread's namespace, `eth0` with an IPv4 address inside. `more` is said of the port when it is
     /// made, in words of `ip link add`.
     pub fn new(port: &str, more: &str, address: &str) -> Self {
+        let vm = Self::bare(address);
+        ip(&format!("link add {port} {more} type veth peer name eth0 netns {}", vm.keeper.id()));
+        ip(&format!("link set {port} master br0 up"));
+        let address = vm.address;
+        vm.spawn(move || {
+            ip(&format!("addr add {address}/24 dev eth0"));
+            ip("link set eth0 up");
+        })
+        .join()
+        .expect("the VM's device is there");
+        vm
+    }
+
+    /// Without a device.
+    pub fn bare(address: &str) -> Self {
         let mut keeper = Command::new("unshare")
             .args(["--net", "sh", "-c", "ip link set lo up; echo ready; exec sleep 3600"])
             .stdout(Stdio::piped())
@@ -38,17 +53,7 @@ impl Vm {
         let output = keeper.stdout.take().expect("it was piped");
         BufReader::new(output).read_line(&mut line).expect("the namespace is made by root");
         assert_eq!(line, "ready\n");
-        let address: Ipv4Addr = address.parse().expect("an IPv4 address");
-        let vm = Self { address, keeper };
-        ip(&format!("link add {port} {more} type veth peer name eth0 netns {}", vm.keeper.id()));
-        ip(&format!("link set {port} master br0 up"));
-        vm.spawn(move || {
-            ip(&format!("addr add {address}/24 dev eth0"));
-            ip("link set eth0 up");
-        })
-        .join()
-        .expect("the VM's device is there");
-        vm
+        Self { address: address.parse().expect("an IPv4 address"), keeper }
     }
 
     /// A thread inside.

@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::time::Duration;
 
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::{
@@ -42,6 +43,8 @@ pub struct Datapath {
     flows: MapHandle,
     handshakes: MapHandle,
     trains: MapHandle,
+    snoops: MapHandle,
+    snoop_ports: MapHandle,
     ring: RingBuffer<'static>,
     events: Rc<RefCell<Vec<intf::ek_event>>>,
 }
@@ -62,6 +65,7 @@ impl Datapath {
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
         libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log)));
         check_kernel()?;
+        load_tun();
         make_pin_dir(pin_dir)?;
         let took_over = pin_dir.join("host").exists();
         if took_over {
@@ -103,6 +107,8 @@ impl Datapath {
             flows: map("flows")?,
             handshakes: map("handshakes")?,
             trains: map("trains")?,
+            snoops: map("snoops")?,
+            snoop_ports: map("snoop_ports")?,
             ring,
             events,
         })
@@ -130,7 +136,14 @@ impl Datapath {
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
         // The index may have been another device's: its counters are not this one's.
         let is_old = PROGRAMS.iter().all(|name| self.link(ifindex, name).is_some());
+        let before = self.port(&key)?.filter(|_| is_old);
         let slot = self.slot(ifindex)?;
+        // What passed unseen meanwhile is not known to vSnoop's entries.
+        let snoop = |mode: u32| mode != intf::EK_MODE_OFF;
+        let has_turned = before.is_none_or(|port| snoop(port.vsnoop.mode) != snoop(settings.vsnoop.mode));
+        if has_turned {
+            self.forget_snoops(ifindex, slot)?;
+        }
         if !is_old {
             let cpus = libbpf_rs::num_possible_cpus().map_err(|error| failed("cannot count CPUs", error))?;
             let zero = vec![as_bytes(&intf::ek_counters::default()).to_vec(); cpus];
@@ -141,6 +154,9 @@ impl Datapath {
         self.ports
             .update(&key, as_bytes(&intf::ek_port { slot, ..*settings }), MapFlags::ANY)
             .map_err(|error| failed("cannot set a port's settings", error))?;
+        if has_turned && !snoop(settings.vsnoop.mode) {
+            self.forget_snoops(ifindex, slot)?;
+        }
         for name in PROGRAMS {
             self.put(ifindex, name)?;
         }
@@ -247,11 +263,54 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError::Bpf`]
     pub fn flows(&self) -> Result<Vec<(intf::ek_flow_key, intf::ek_flow)>, DatapathError> {
-        let entries = self
-            .flows
-            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(|error| DatapathError::bpf("cannot read flows", &error))?;
-        Ok(entries.filter_map(|(key, flow)| Some((from_bytes(&key)?, from_bytes(&flow)?))).collect())
+        read_all(&self.flows, "cannot read flows")
+    }
+
+    /// Removes vSnoop's entries of a port.
+    fn forget_snoops(&self, ifindex: u32, slot: u32) -> Result<(), DatapathError> {
+        let failed = |error| DatapathError::bpf("cannot clear vSnoop's state of a port", &error);
+        for (key, _) in self.snoops()?.iter().filter(|(key, _)| key.ifindex == ifindex) {
+            // Closed meanwhile is as good as removed.
+            let _ = self.snoops.delete(as_bytes(key));
+        }
+        let fresh = intf::ek_snoop_port::default();
+        self.snoop_ports.update(&slot.to_ne_bytes(), as_bytes(&fresh), MapFlags::ANY).map_err(failed)
+    }
+
+    /// vSnoop's entries of all connections.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn snoops(&self) -> Result<Vec<(intf::ek_flow_key, intf::ek_snoop)>, DatapathError> {
+        read_all(&self.snoops, "cannot read vSnoop's connections")
+    }
+
+    /// vSnoop's state of a port.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn snoop_port(&self, ifindex: u32) -> Result<intf::ek_snoop_port, DatapathError> {
+        let Some(port) = self.port(&ifindex.to_ne_bytes())? else { return Ok(intf::ek_snoop_port::default()) };
+        Ok(lookup(&self.snoop_ports, &port.slot)?.unwrap_or_default())
+    }
+
+    /// Forgets vSnoop's entries of connections that were idle for so long, and of ports that are gone. How many are left.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn sweep_snoops(&mut self, idle: Duration) -> Result<u32, DatapathError> {
+        let mut context = SkbContext::default();
+        context.cb[0] = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
+        let mut context = as_bytes(&context).to_vec();
+        // It takes no frame, but a test run does.
+        let frame = [0; 64];
+        let input =
+            libbpf_rs::ProgramInput { context_in: Some(&mut context), data_in: Some(&frame), ..Default::default() };
+        let output = self
+            .program_mut("sweep")?
+            .test_run(input)
+            .map_err(|error| DatapathError::bpf("cannot forget old connections", &error))?;
+        Ok(output.return_value)
     }
 
     /// A SYN that is not answered.
@@ -376,6 +435,12 @@ fn check_kernel() -> Result<(), DatapathError> {
     }
 }
 
+/// What the programs read of taps is looked up when they are loaded, in the types of the module that is there then.
+fn load_tun() {
+    // A kernel without taps has no use for it; opening the device is what loads the module.
+    let _ = fs::File::open("/dev/net/tun");
+}
+
 fn make_pin_dir(pin_dir: &Path) -> Result<(), DatapathError> {
     let failed = |error| DatapathError::io(format!("cannot make {}", pin_dir.display()), error);
     let parent = pin_dir.ancestors().find(|p| p.exists()).unwrap_or(Path::new("/"));
@@ -403,6 +468,12 @@ fn lookup_bytes(map: &MapHandle, key: &[u8]) -> Result<Option<Vec<u8>>, Datapath
 
 fn lookup<K: Copy, V: Copy>(map: &MapHandle, key: &K) -> Result<Option<V>, DatapathError> {
     Ok(lookup_bytes(map, as_bytes(key))?.as_deref().and_then(from_bytes))
+}
+
+fn read_all<K: Copy, V: Copy>(map: &MapHandle, failure: &str) -> Result<Vec<(K, V)>, DatapathError> {
+    let entries =
+        map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).map_err(|error| DatapathError::bpf(failure, &error))?;
+    Ok(entries.filter_map(|(key, value)| Some((from_bytes(&key)?, from_bytes(&value)?))).collect())
 }
 
 fn pinned_ports(pin_dir: &Path) -> Result<Vec<u32>, DatapathError> {

@@ -11,7 +11,7 @@ use super::config::{ChannelAddress, Config, Mode, PortSettings, Proboscis};
 use super::control::proto::{self, ExplainedFlow, Response, Status, Tuple};
 use super::error::HostError;
 use super::flow::Flow;
-use super::links::Link;
+use super::links::{Kind, Link};
 use super::metrics::AGENT_COUNTERS;
 use super::resend::{Facts, Resend, Send};
 use super::state::{HostState, QueueAction};
@@ -20,6 +20,16 @@ use crate::datapath::{COUNTERS, Datapath, intf};
 
 /// SYN-ACKs may be held so long after the agent was last heard of; a crash costs no more than those of this while.
 pub const HEARTBEAT_ROOM: Duration = Duration::from_millis(150);
+/// How often vSnoop's entries are looked through for old ones.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// Connections that were idle for so long are forgotten by vSnoop,
+const SWEEP_IDLE: Duration = Duration::from_secs(3600);
+/// or for so long, while the table is more than half full.
+const SWEEP_IDLE_CROWDED: Duration = Duration::from_secs(30);
+
+/// Why a macvtap is no port.
+const MACVTAP: &str = "packets for the VM do not pass a macvtap's egress: they come to it by its lower device. \
+                       Give the VM a tap on a bridge";
 
 /// A configuration with everything that it names.
 #[derive(Debug, Clone)]
@@ -55,6 +65,9 @@ pub struct Core {
     counts: HashMap<&'static str, u64>,
     config_refused: Option<String>,
     started: Instant,
+    swept: Instant,
+    /// vSnoop's entries after the last sweep.
+    snoops: u32,
 }
 
 /// Nanoseconds of the clock that the datapath uses.
@@ -78,6 +91,8 @@ impl Core {
             counts: HashMap::new(),
             config_refused: None,
             started: Instant::now(),
+            swept: Instant::now(),
+            snoops: 0,
         }
     }
 
@@ -102,7 +117,23 @@ impl Core {
 
     /// Whether some port acts, so that the datapath must know that somebody is here.
     pub fn acts(&self) -> bool {
-        self.ports.values().any(|port| port.settings.proboscis.mode == Mode::Enforce)
+        self.ports.values().any(|port| {
+            let PortSettings { proboscis, vsnoop, .. } = &port.settings;
+            proboscis.mode == Mode::Enforce || vsnoop.mode != Mode::Off
+        })
+    }
+
+    /// vSnoop's table takes no connection in the place of another: those that ended unseen have to go.
+    fn sweep(&mut self) {
+        if self.swept.elapsed() < SWEEP_EVERY {
+            return;
+        }
+        self.swept = Instant::now();
+        let idle = if self.snoops > intf::EK_DEFAULT_SNOOPS / 2 { SWEEP_IDLE_CROWDED } else { SWEEP_IDLE };
+        match self.datapath.sweep_snoops(idle) {
+            Ok(left) => self.snoops = left,
+            Err(error) => tracing::warn!(%error, "vSnoop's table is not kept"),
+        }
     }
 
     /// Tells the datapath of the host: keys, and that somebody is here who lets SYN-ACKs go.
@@ -118,6 +149,9 @@ impl Core {
         }
         if let Err(error) = self.datapath.set_host(&host) {
             tracing::warn!(%error, "cannot tell the datapath that the agent is here");
+        }
+        if self.ports.values().any(|port| port.settings.vsnoop.mode != Mode::Off) {
+            self.sweep();
         }
     }
 
@@ -196,13 +230,21 @@ impl Core {
         let settings = self.loaded.config.settings(&link.name);
         let known = self.ports.get(&link.ifindex).filter(|port| port.link.name == link.name);
         let is_new = known.is_none();
-        let is_settled = known.is_some_and(|port| port.settings == settings && port.error.is_none());
+        let is_settled = known.is_some_and(|port| {
+            port.settings == settings && port.error.is_none() && port.link.queue_segments == link.queue_segments
+        });
         let queue_is_theirs = known.is_some_and(|port| {
             port.queue_is_theirs && port.settings.port_queue_segments == settings.port_queue_segments
         });
         let mut error = None;
-        if !is_settled {
-            if let Err(failure) = self.datapath.attach(link.ifindex, &settings.to_intf()) {
+        if link.kind == Kind::Macvtap {
+            error = Some(MACVTAP.to_owned());
+            if is_new {
+                tracing::error!(port = link.name, error = MACVTAP, "no port");
+                self.count("ports_failed");
+            }
+        } else if !is_settled {
+            if let Err(failure) = self.datapath.attach(link.ifindex, &settings.to_intf(link)) {
                 tracing::error!(port = link.name, error = %failure, "the datapath cannot be put on this port");
                 self.count("ports_failed");
                 error = Some(failure.to_string());
@@ -422,14 +464,11 @@ fn named(counters: &intf::ek_counters) -> BTreeMap<String, u64> {
 
 impl PortSettings {
     /// As the datapath has them.
-    fn to_intf(&self) -> intf::ek_port {
+    fn to_intf(&self, link: &Link) -> intf::ek_port {
         let p = &self.proboscis;
         intf::ek_port {
-            mode: match p.mode {
-                Mode::Off => intf::EK_MODE_OFF,
-                Mode::Observe => intf::EK_MODE_OBSERVE,
-                Mode::Enforce => intf::EK_MODE_ENFORCE,
-            },
+            mode: p.mode.to_intf(),
+            vsnoop: self.vsnoop_to_intf(link),
             ecn_for_guests: u32::from(p.ecn_for_guests),
             proboscis: intf::proboscis_settings {
                 probes: p.g_probes.get(),
@@ -447,6 +486,19 @@ impl PortSettings {
                 ..Default::default()
             },
             // The budget begins anew, and where its counters are is the datapath's affair.
+            ..Default::default()
+        }
+    }
+
+    /// Off on what is no tap: nobody knows what room there is in its queue.
+    fn vsnoop_to_intf(&self, link: &Link) -> intf::ek_vsnoop_port {
+        let queue_segments = self.port_queue_segments.get().max(link.queue_segments);
+        let cpus = libbpf_rs::num_possible_cpus().map_or(1, |cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
+        intf::ek_vsnoop_port {
+            mode: if link.kind == Kind::Tap { self.vsnoop.mode.to_intf() } else { intf::EK_MODE_OFF },
+            settings: intf::vsnoop_settings { budget_segments: self.vsnoop.budget_segments(queue_segments) },
+            // Each CPU may put one packet in meanwhile, of 64 segments if the tap does not take them whole.
+            reserve_segments: cpus.saturating_mul(64).clamp(queue_segments / 4, (queue_segments / 2).max(1)),
             ..Default::default()
         }
     }

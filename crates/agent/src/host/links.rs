@@ -3,7 +3,7 @@
 use std::io;
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket};
@@ -24,6 +24,20 @@ pub struct Link {
     pub name: String,
     /// `txqueuelen`, in packets; a GSO packet is one.
     pub queue_segments: u32,
+    /// What it is to its VM.
+    pub kind: Kind,
+}
+
+/// Kinds of devices that differ as ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// A tap: packets wait in its ring for QEMU or vhost.
+    Tap,
+    /// A macvtap (or ipvtap): packets for the VM come by its lower device, and pass no egress of its own.
+    Macvtap,
+    /// A veth, or anything else.
+    #[default]
+    Other,
 }
 
 /// News of devices. It only says where to look: what it tells of a device may be older than what the device is by now.
@@ -104,14 +118,24 @@ fn event(payload: NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkEvent> {
 fn link(message: &LinkMessage) -> Option<Link> {
     let mut name = None;
     let mut queue_segments = 0;
+    let mut kind = Kind::Other;
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(text) => name = Some(text.clone()),
             LinkAttribute::TxQueueLen(packets) => queue_segments = *packets,
+            LinkAttribute::LinkInfo(infos) => {
+                for info in infos {
+                    match info {
+                        LinkInfo::Kind(InfoKind::Tun) => kind = Kind::Tap,
+                        LinkInfo::Kind(InfoKind::MacVtap | InfoKind::IpVtap) => kind = Kind::Macvtap,
+                        _ => {}
+                    }
+                }
+            }
             _ => {}
         }
     }
-    Some(Link { ifindex: message.header.index, name: name?, queue_segments })
+    Some(Link { ifindex: message.header.index, name: name?, queue_segments, kind })
 }
 
 /// Asks for devices and changes them.

@@ -182,9 +182,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::host::links::Kind;
 
     fn link(queue_segments: u32) -> Link {
-        Link { ifindex: 3, name: "vnet0".into(), queue_segments }
+        Link { ifindex: 3, name: "vnet0".into(), queue_segments, kind: Kind::Other }
     }
 
     #[test]

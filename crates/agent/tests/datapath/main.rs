@@ -5,4 +5,5 @@
 mod handshake;
 mod marks;
 mod noise;
+mod snoop;
 mod transfer;

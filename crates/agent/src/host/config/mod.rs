@@ -2,6 +2,7 @@
 
 mod load;
 mod values;
+mod vsnoop;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use evenkeel_algo::proboscis::DEFAULTS;
 use serde::{Deserialize, Serialize};
 
 pub use values::{Bounded, ChannelAddress, Mode, Pattern};
+pub use vsnoop::{Vsnoop, VsnoopOverride};
 
 use crate::channel::wire;
 use crate::datapath::intf;
@@ -62,6 +64,8 @@ pub struct Config {
     pub probe_key_file: PathBuf,
     /// ProBoSCIS on every port that has nothing else said.
     pub proboscis: Proboscis,
+    /// vSnoop on every port that has nothing else said.
+    pub vsnoop: Vsnoop,
     /// The control socket.
     pub control: Control,
     /// Metrics.
@@ -153,6 +157,9 @@ pub struct PortOverride {
     /// As the table of the same name for all ports; what is not named stays.
     #[serde(default)]
     pub proboscis: ProboscisOverride,
+    /// As the table of the same name for all ports; what is not named stays.
+    #[serde(default)]
+    pub vsnoop: VsnoopOverride,
 }
 
 /// Keys of [`Proboscis`] that are otherwise on some ports.
@@ -185,6 +192,8 @@ pub struct PortSettings {
     pub channel: Option<ChannelAddress>,
     /// ProBoSCIS on it.
     pub proboscis: Proboscis,
+    /// vSnoop on it.
+    pub vsnoop: Vsnoop,
 }
 
 impl Default for Config {
@@ -194,6 +203,7 @@ impl Default for Config {
             port_queue_segments: Bounded::new(4000),
             probe_key_file: "/etc/evenkeel/probe.key".into(),
             proboscis: Proboscis::default(),
+            vsnoop: Vsnoop::default(),
             control: Control::default(),
             metrics: Metrics::default(),
             channel: Channel::default(),
@@ -255,11 +265,13 @@ impl Config {
             port_queue_segments: self.port_queue_segments,
             channel: None,
             proboscis: self.proboscis.clone(),
+            vsnoop: self.vsnoop.clone(),
         };
         self.overrides.iter().filter(|over| over.pattern.matches(name)).fold(own, |settings, over| PortSettings {
             port_queue_segments: over.port_queue_segments.unwrap_or(settings.port_queue_segments),
             channel: over.channel.as_ref().map(|channel| channel.of(name)).or(settings.channel),
             proboscis: over.proboscis.over(settings.proboscis),
+            vsnoop: over.vsnoop.over(settings.vsnoop),
         })
     }
 }

@@ -7,6 +7,7 @@ use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::channel::{HostAddress, PORT_WORD};
+use crate::datapath::intf;
 
 /// A whole number that is refused outside `MIN..=MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +72,17 @@ pub enum Mode {
     Observe,
     /// Act.
     Enforce,
+}
+
+impl Mode {
+    /// As the datapath has it.
+    pub(in crate::host) fn to_intf(self) -> u32 {
+        match self {
+            Self::Off => intf::EK_MODE_OFF,
+            Self::Observe => intf::EK_MODE_OBSERVE,
+            Self::Enforce => intf::EK_MODE_ENFORCE,
+        }
+    }
 }
 
 impl fmt::Display for Mode {

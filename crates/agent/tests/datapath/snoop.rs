@@ -1,0 +1,462 @@
+//! vSnoop: which data is acknowledged early, what the ACK says, and what of the VM's own ACKs passes.
+
+use evenkeel_agent::datapath::{Datapath, intf};
+use evenkeel_testbed::frames::{ACK, ECE, FIN, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS, assert_sound};
+use evenkeel_testbed::place::{A, B, DROP, NEXT, Tap, index, ip, leave};
+use evenkeel_testbed::tap::TapFile;
+
+const BYTES: u32 = 1448;
+/// Of the VM's windows.
+const SCALE: u32 = 7;
+/// The sender's, and the VM's.
+const ISS: u32 = 1000;
+const VM_ISS: u32 = 5000;
+
+/// A VM behind a tap that nobody reads, on a bridge with a wire to the sender.
+struct Place {
+    datapath: Datapath,
+    port: u32,
+    /// What leaves the host.
+    wire: Tap,
+    vm: Option<TapFile>,
+    _directory: tempfile::TempDir,
+}
+
+/// Ends of a connection from a sender to the VM.
+#[derive(Clone, Copy)]
+struct Ends {
+    sender: (&'static str, u16),
+    vm: (&'static str, u16),
+    has_timestamps: bool,
+    vlan: Option<u16>,
+}
+
+const V4: Ends = Ends { sender: (A, 40000), vm: (B, 80), has_timestamps: true, vlan: None };
+
+impl Ends {
+    fn options(&self, value: u32, echo: u32) -> Vec<u8> {
+        let mut options = Vec::new();
+        if self.has_timestamps {
+            options.extend([1, 1, 8, 10]);
+            options.extend(value.to_be_bytes());
+            options.extend(echo.to_be_bytes());
+        }
+        options
+    }
+
+    fn handshake(&self) -> Vec<u8> {
+        let mut options = LINUX_OPTIONS.to_vec();
+        if !self.has_timestamps {
+            options[6..16].fill(1);
+        }
+        options
+    }
+
+    /// Of the sender, so many bytes after the first.
+    fn data(&self, offset: u32) -> Segment {
+        Segment {
+            seq: ISS + 1 + offset,
+            ack: VM_ISS + 1,
+            options: self.options(700, 30),
+            payload: BYTES as usize,
+            vlan: self.vlan,
+            ..Segment::new(self.sender, self.vm, ACK)
+        }
+    }
+
+    /// The VM acknowledges so many bytes.
+    fn ack(&self, bytes: u32) -> Segment {
+        Segment {
+            seq: VM_ISS + 1,
+            ack: ISS + 1 + bytes,
+            window: 500,
+            options: self.options(31, 600),
+            vlan: self.vlan,
+            ..Segment::new(self.vm, self.sender, ACK)
+        }
+    }
+}
+
+fn settings(mode: u32, budget_segments: u32, reserve_segments: u32) -> intf::ek_port {
+    intf::ek_port {
+        vsnoop: intf::ek_vsnoop_port {
+            mode,
+            settings: intf::vsnoop_settings { budget_segments },
+            reserve_segments,
+            ..Default::default()
+        },
+        ..Default::default()
+    }
+}
+
+impl Place {
+    fn new(mode: u32) -> Self {
+        Self::with(&settings(mode, 50, 10), 100)
+    }
+
+    fn with(settings: &intf::ek_port, queue_segments: u32) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        leave(directory.path());
+        // Neither neighbour discovery nor the bridge's reports are to be in the port's queue.
+        std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
+        ip("link add br0 type bridge mcast_snooping 0");
+        ip("link set br0 up");
+        let vm = TapFile::new("vnet0", false);
+        ip(&format!("link set vnet0 master br0 txqueuelen {queue_segments} up"));
+        ip("link add uplink type veth peer name wire");
+        ip("link set uplink master br0 up");
+        ip("link set wire up");
+        let mut datapath = Datapath::open(&directory.path().join("evenkeel")).unwrap();
+        let port = index("vnet0");
+        datapath.attach(port, settings).unwrap();
+        let host = intf::ek_host { version: intf::EK_INTF_VERSION, ..Default::default() };
+        datapath.set_host(&host).unwrap();
+        Self { datapath, port, wire: Tap::new(index("wire")), vm: Some(vm), _directory: directory }
+    }
+
+    fn to_vm(&mut self, segment: &Segment) -> i32 {
+        self.datapath.trial("to_vm", self.port, 0, &segment.frame(), 1).unwrap().verdict
+    }
+
+    fn from_vm(&mut self, segment: &Segment) -> (i32, Vec<u8>) {
+        let outcome = self.datapath.trial("from_vm", self.port, 0, &segment.frame(), 1).unwrap();
+        (outcome.verdict, outcome.frame)
+    }
+
+    fn count(&self, which: u32) -> u64 {
+        self.datapath.counters(self.port).unwrap().value[which as usize]
+    }
+
+    fn early(&self) -> u64 {
+        self.count(intf::EK_COUNT_VSNOOP_EARLY_ACKS)
+    }
+
+    fn snoop(&self) -> intf::ek_snoop {
+        let snoops = self.datapath.snoops().unwrap();
+        assert_eq!(snoops.len(), 1);
+        snoops[0].1
+    }
+
+    /// The handshake, and the first data, which the VM acknowledges itself.
+    fn connect(&mut self, ends: &Ends) {
+        let syn =
+            Segment { seq: ISS, options: ends.handshake(), vlan: ends.vlan, ..Segment::new(ends.sender, ends.vm, SYN) };
+        let answer = Segment {
+            seq: VM_ISS,
+            ack: ISS + 1,
+            options: ends.handshake(),
+            vlan: ends.vlan,
+            ..Segment::new(ends.vm, ends.sender, SYN | ACK)
+        };
+        let before = self.early();
+        assert_eq!(self.to_vm(&syn), NEXT);
+        assert_eq!(self.from_vm(&answer).0, NEXT);
+        assert_eq!(self.to_vm(&Segment { payload: 0, ..ends.data(0) }), NEXT);
+        assert_eq!(self.to_vm(&ends.data(0)), NEXT);
+        assert_eq!(self.early(), before, "the VM has acknowledged nothing yet");
+        assert_eq!(self.from_vm(&ends.ack(BYTES)).0, NEXT);
+    }
+
+    /// Data that must be acknowledged early, and the ACK as it leaves the host.
+    fn early_ack(&mut self, data: &Segment) -> Vec<u8> {
+        let before = self.early();
+        assert_eq!(self.to_vm(data), NEXT);
+        assert_eq!(self.early(), before + 1);
+        let frames = self.wire.tcp(1);
+        assert_eq!(frames.len(), 1, "no ACK left the host");
+        assert_eq!(self.count(intf::EK_COUNT_VSNOOP_FAILED), 0);
+        frames.into_iter().next().unwrap()
+    }
+}
+
+/// The whole ACK, as it must be.
+fn an_ack_is_what_the_vm_would_say(ends: Ends) {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&ends);
+    for i in 1..4 {
+        let ack = place.early_ack(&ends.data(i * BYTES));
+        let expected = Segment {
+            seq: VM_ISS + 1,
+            ack: ISS + 1 + (i + 1) * BYTES,
+            // The VM's last window less what it has not taken yet.
+            window: (((500 << SCALE) - i * BYTES) >> SCALE) as u16,
+            // The VM's clock, and the data's.
+            options: ends.options(31, 700),
+            ..Segment::new(ends.vm, ends.sender, ACK)
+        };
+        assert_sound(&ack);
+        let mut expected = expected.frame();
+        // Segment::frame() has the same addresses in all frames; an answer goes back.
+        let (to, from) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        expected[..6].copy_from_slice(&to);
+        expected[6..12].copy_from_slice(&from);
+        if ack[14] == 0x45 {
+            // Its number means nothing.
+            let (given, wanted) = (&ack[18..20], [0, 0]);
+            assert_eq!(given, wanted);
+            expected[18..20].fill(0);
+            expected[24..26].copy_from_slice(&ack[24..26]);
+        }
+        assert_eq!(ack, expected, "ACK {i}");
+    }
+    let snoop = place.snoop();
+    assert_eq!((snoop.early_acks, snoop.flow.outstanding), (3, 3));
+    assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 3);
+}
+
+#[test]
+fn an_early_ack_over_ipv4() {
+    an_ack_is_what_the_vm_would_say(V4);
+}
+
+#[test]
+fn an_early_ack_over_ipv6() {
+    an_ack_is_what_the_vm_would_say(Ends { sender: ("fd00::1", 40000), vm: ("fd00::2", 80), ..V4 });
+}
+
+#[test]
+fn an_early_ack_without_timestamps() {
+    an_ack_is_what_the_vm_would_say(Ends { has_timestamps: false, ..V4 });
+}
+
+#[test]
+fn an_early_ack_in_a_vlan() {
+    let ends = Ends { vlan: Some(42), ..V4 };
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&ends);
+    // A packet socket shows the tag apart, and the rest as if there were none.
+    let ack = place.early_ack(&ends.data(BYTES));
+    assert_sound(&ack);
+    assert_eq!(ack.len(), 14 + 20 + 32);
+}
+
+#[test]
+fn data_that_the_vm_did_not_offer_room_for_is_its_own() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    let narrow = Segment { window: 20, ..V4.ack(BYTES) };
+    assert_eq!(place.from_vm(&narrow).0, DROP, "a sender is never told less than it was");
+    for i in 1..4 {
+        place.to_vm(&V4.data(i * BYTES));
+    }
+    assert_eq!((place.early(), place.count(intf::EK_COUNT_VSNOOP_NO_BUFFER)), (1, 2));
+    assert_eq!(u32::from(place.snoop().flow.state), intf::VSNOOP_NO_BUFFER);
+}
+
+#[test]
+fn the_budget_is_the_ports() {
+    let mut place = Place::with(&settings(intf::EK_MODE_ENFORCE, 4, 10), 100);
+    place.connect(&V4);
+    let other = Ends { sender: (A, 40001), ..V4 };
+    place.connect(&other);
+    for i in 1..4 {
+        place.to_vm(&V4.data(i * BYTES));
+        place.to_vm(&other.data(i * BYTES));
+    }
+    assert_eq!(place.early(), 4);
+    // What the VM has taken frees it.
+    place.from_vm(&V4.ack(4 * BYTES));
+    place.from_vm(&other.ack(4 * BYTES));
+    assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
+    place.to_vm(&other.data(4 * BYTES));
+    assert_eq!(place.early(), 5);
+}
+
+#[test]
+fn data_after_a_gap_is_the_vms_until_it_has_caught_up() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    place.to_vm(&V4.data(2 * BYTES));
+    place.to_vm(&V4.data(BYTES));
+    assert_eq!((place.early(), place.count(intf::EK_COUNT_VSNOOP_UNEXPECTED_SEQUENCE)), (0, 1));
+    // A duplicate ACK tells of it.
+    assert_eq!(place.from_vm(&V4.ack(BYTES)).0, NEXT);
+    assert_eq!(place.from_vm(&V4.ack(3 * BYTES)).0, NEXT);
+    place.early_ack(&V4.data(3 * BYTES));
+}
+
+#[test]
+fn acks_without_news_are_dropped_and_others_pass() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    for i in 1..4 {
+        place.early_ack(&V4.data(i * BYTES));
+    }
+    let old = V4.ack(2 * BYTES);
+    let same = Segment { window: 400, ..V4.ack(4 * BYTES) };
+    for nothing in [&old, &same] {
+        assert_eq!(place.from_vm(nothing).0, DROP);
+    }
+    assert_eq!(place.count(intf::EK_COUNT_VSNOOP_DROPPED), 2);
+    let mut sack = TIMESTAMPS.to_vec();
+    sack.extend([1, 1, 5, 10, 0, 0, 0x20, 0, 0, 0, 0x30, 0]);
+    for news in [
+        Segment { options: sack, ..old.clone() },
+        Segment { flags: ACK | ECE, ..old.clone() },
+        Segment { seq: VM_ISS, ..old.clone() },
+        V4.ack(4 * BYTES),
+        V4.ack(5 * BYTES),
+    ] {
+        let frame = news.frame();
+        assert_eq!(place.from_vm(&news), (NEXT, frame), "{news:?}");
+    }
+}
+
+#[test]
+fn data_of_the_vm_takes_the_told_number_along() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    for i in 1..4 {
+        place.early_ack(&V4.data(i * BYTES));
+    }
+    let own = Segment { payload: 100, ..V4.ack(2 * BYTES) };
+    let window = ((500u32 << SCALE) - 2 * BYTES) >> SCALE;
+    let carries = Segment { ack: ISS + 1 + 4 * BYTES, window: window as u16, ..own.clone() }.frame();
+    let (verdict, frame) = place.from_vm(&own);
+    assert_sound(&frame);
+    assert_eq!((verdict, frame), (NEXT, carries));
+    assert_eq!((place.count(intf::EK_COUNT_VSNOOP_ON_DATA), place.snoop().rode), (1, 1));
+    // The next early ACK comes after it.
+    let ack = place.early_ack(&V4.data(4 * BYTES));
+    assert_eq!(ack[38..42], (VM_ISS + 1 + 100).to_be_bytes());
+}
+
+#[test]
+fn a_keepalive_is_answered_by_the_vm() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    let answer = V4.ack(BYTES);
+    assert_eq!(place.from_vm(&answer).0, DROP);
+    let keepalive = Segment { payload: 0, seq: V4.data(BYTES).seq - 1, ..V4.data(BYTES) };
+    for question in [keepalive, Segment { flags: SYN, ..V4.data(BYTES) }] {
+        assert_eq!(place.to_vm(&question), NEXT);
+        assert_eq!(place.from_vm(&answer).0, NEXT);
+        assert_eq!(place.from_vm(&answer).0, DROP);
+    }
+    assert_eq!(place.early(), 0);
+}
+
+#[test]
+fn data_that_comes_again_is_acknowledged_with_the_told_number() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    for i in 1..4 {
+        place.early_ack(&V4.data(i * BYTES));
+    }
+    let ack = place.early_ack(&V4.data(BYTES));
+    assert_eq!(ack[42..46], (ISS + 1 + 4 * BYTES).to_be_bytes());
+}
+
+#[test]
+fn a_fin_ends_it_and_closed_connections_leave_the_table() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    place.early_ack(&V4.data(BYTES));
+    place.to_vm(&Segment { flags: ACK | FIN, ..V4.data(2 * BYTES) });
+    assert_eq!(place.early(), 1, "the FIN is the VM's to acknowledge");
+    place.from_vm(&Segment { flags: ACK | FIN, ack: ISS + 2 + 3 * BYTES, ..V4.ack(0) });
+    place.to_vm(&Segment { payload: 0, seq: ISS + 2 + 3 * BYTES, ack: VM_ISS + 2, ..V4.data(0) });
+    assert!(place.datapath.snoops().unwrap().is_empty());
+    assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
+    place.connect(&V4);
+    place.early_ack(&V4.data(BYTES));
+    place.from_vm(&Segment { flags: RST | ACK, ..V4.ack(0) });
+    assert!(place.datapath.snoops().unwrap().is_empty());
+    assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
+}
+
+/// Why there is no place, or that there is one.
+fn place_for(prepare: impl FnOnce(&mut Place) + Send + 'static) -> (u32, u64) {
+    // A thread of its own for each: a namespace of its own.
+    let case = move || {
+        let mut place = Place::new(intf::EK_MODE_ENFORCE);
+        place.connect(&V4);
+        prepare(&mut place);
+        place.to_vm(&V4.data(BYTES));
+        (place.datapath.snoop_port(place.port).unwrap().place, place.early())
+    };
+    std::thread::spawn(case).join().unwrap()
+}
+
+/// Packets that nobody takes out.
+fn fill(packets: u32) -> impl FnOnce(&mut Place) + Send + 'static {
+    move |place| {
+        let wire = Tap::new(place.port);
+        for _ in 0..packets {
+            wire.send(&[0xff; 60]);
+        }
+    }
+}
+
+fn run(command: &'static str) -> impl FnOnce(&mut Place) + Send + 'static {
+    move |_| {
+        let output = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn only_what_the_queue_takes_for_certain_is_acknowledged() {
+    assert_eq!(place_for(|_| ()), (intf::EK_PLACE_FREE, 1));
+    // Of 100 places 10 are reserved and one is the packet's.
+    assert_eq!(place_for(fill(89)), (intf::EK_PLACE_FREE, 1));
+    assert_eq!(place_for(fill(90)), (intf::EK_PLACE_FULL, 0));
+    assert_eq!(place_for(fill(99)), (intf::EK_PLACE_FULL, 0));
+    assert_eq!(place_for(fill(100)), (intf::EK_PLACE_FULL, 0));
+    assert_eq!(place_for(fill(200)), (intf::EK_PLACE_FULL, 0));
+    assert_eq!(place_for(|place| place.vm = None), (intf::EK_PLACE_DETACHED, 0));
+    assert_eq!(place_for(run("tc qdisc replace dev vnet0 root pfifo limit 10")), (intf::EK_PLACE_FREE, 1));
+    let shaper = "tc qdisc replace dev vnet0 root tbf rate 1mbit burst 10kb limit 100kb";
+    assert_eq!(place_for(run(shaper)), (intf::EK_PLACE_QDISC, 0));
+}
+
+#[test]
+fn places_are_free_again_when_the_vm_takes_packets() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    for round in 0..7 {
+        fill(95)(&mut place);
+        place.to_vm(&V4.data((1 + 2 * round) * BYTES));
+        assert_eq!(place.datapath.snoop_port(place.port).unwrap().place, intf::EK_PLACE_FULL, "round {round}");
+        while place.vm.as_ref().unwrap().take().is_some() {}
+        place.from_vm(&V4.ack((2 + 2 * round) * BYTES));
+        place.early_ack(&V4.data((2 + 2 * round) * BYTES));
+        place.from_vm(&V4.ack((3 + 2 * round) * BYTES));
+    }
+}
+
+#[test]
+fn observing_counts_and_changes_nothing() {
+    let mut place = Place::new(intf::EK_MODE_OBSERVE);
+    place.connect(&V4);
+    place.to_vm(&V4.data(BYTES));
+    let own = V4.ack(BYTES);
+    assert_eq!(place.from_vm(&own), (NEXT, own.frame()));
+    assert_eq!((place.early(), place.count(intf::EK_COUNT_VSNOOP_DROPPED)), (1, 1));
+    let data = Segment { payload: 10, ..V4.ack(BYTES) };
+    assert_eq!(place.from_vm(&data), (NEXT, data.frame()));
+    assert!(place.wire.tcp(1).is_empty());
+}
+
+#[test]
+fn turned_off_it_forgets_and_idle_connections_are_forgotten() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&V4);
+    place.early_ack(&V4.data(BYTES));
+    assert_eq!(place.datapath.sweep_snoops(std::time::Duration::from_secs(3600)).unwrap(), 1);
+    assert_eq!(place.snoop().flow.outstanding, 1);
+    assert_eq!(place.datapath.sweep_snoops(std::time::Duration::ZERO).unwrap(), 0);
+    assert!(place.datapath.snoops().unwrap().is_empty());
+    assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
+    // Another connection, and the mode goes off and on while it is there.
+    let other = Ends { sender: (A, 40001), ..V4 };
+    place.connect(&other);
+    place.early_ack(&other.data(BYTES));
+    for mode in [intf::EK_MODE_OFF, intf::EK_MODE_ENFORCE] {
+        place.datapath.attach(place.port, &settings(mode, 50, 10)).unwrap();
+        place.to_vm(&other.data(2 * BYTES));
+        assert_eq!(place.early(), 2);
+        assert!(place.datapath.snoops().unwrap().is_empty());
+    }
+    assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
+}
