@@ -15,6 +15,7 @@ use crate::place::ip;
 use crate::vm::Vm;
 
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const TUNSETPERSIST: libc::c_ulong = 0x4004_54cb;
 const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
 /// TUN_F_CSUM, TUN_F_TSO4, TUN_F_TSO6
 const OFFLOADS: libc::c_ulong = 1 | 2 | 4;
@@ -44,6 +45,13 @@ impl TapFile {
             assert!(set >= 0, "{}", io::Error::last_os_error());
         }
         Self(file)
+    }
+
+    /// Lets the device outlive who has it open.
+    pub fn persist(&self) {
+        // SAFETY: TUNSETPERSIST takes its argument by value.
+        let set = unsafe { libc::ioctl(self.0.as_raw_fd(), TUNSETPERSIST, 1) };
+        assert!(set >= 0, "{}", io::Error::last_os_error());
     }
 
     /// Takes a frame out of the ring; `None` if there is none.

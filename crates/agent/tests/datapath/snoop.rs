@@ -102,6 +102,7 @@ impl Place {
         ip("link add br0 type bridge mcast_snooping 0");
         ip("link set br0 up");
         let vm = TapFile::new("vnet0", false);
+        vm.persist();
         ip(&format!("link set vnet0 master br0 txqueuelen {queue_segments} up"));
         ip("link add uplink type veth peer name wire");
         ip("link set uplink master br0 up");
@@ -114,11 +115,11 @@ impl Place {
         Self { datapath, port, wire: Tap::new(index("wire")), vm: Some(vm), _directory: directory }
     }
 
-    fn to_vm(&mut self, segment: &Segment) -> i32 {
+    fn send_to_vm(&mut self, segment: &Segment) -> i32 {
         self.datapath.trial("to_vm", self.port, 0, &segment.frame(), 1).unwrap().verdict
     }
 
-    fn from_vm(&mut self, segment: &Segment) -> (i32, Vec<u8>) {
+    fn send_from_vm(&mut self, segment: &Segment) -> (i32, Vec<u8>) {
         let outcome = self.datapath.trial("from_vm", self.port, 0, &segment.frame(), 1).unwrap();
         (outcome.verdict, outcome.frame)
     }
@@ -149,18 +150,18 @@ impl Place {
             ..Segment::new(ends.vm, ends.sender, SYN | ACK)
         };
         let before = self.early();
-        assert_eq!(self.to_vm(&syn), NEXT);
-        assert_eq!(self.from_vm(&answer).0, NEXT);
-        assert_eq!(self.to_vm(&Segment { payload: 0, ..ends.data(0) }), NEXT);
-        assert_eq!(self.to_vm(&ends.data(0)), NEXT);
+        assert_eq!(self.send_to_vm(&syn), NEXT);
+        assert_eq!(self.send_from_vm(&answer).0, NEXT);
+        assert_eq!(self.send_to_vm(&Segment { payload: 0, ..ends.data(0) }), NEXT);
+        assert_eq!(self.send_to_vm(&ends.data(0)), NEXT);
         assert_eq!(self.early(), before, "the VM has acknowledged nothing yet");
-        assert_eq!(self.from_vm(&ends.ack(BYTES)).0, NEXT);
+        assert_eq!(self.send_from_vm(&ends.ack(BYTES)).0, NEXT);
     }
 
     /// Data that must be acknowledged early, and the ACK as it leaves the host.
     fn early_ack(&mut self, data: &Segment) -> Vec<u8> {
         let before = self.early();
-        assert_eq!(self.to_vm(data), NEXT);
+        assert_eq!(self.send_to_vm(data), NEXT);
         assert_eq!(self.early(), before + 1);
         let frames = self.wire.tcp(1);
         assert_eq!(frames.len(), 1, "no ACK left the host");
@@ -235,9 +236,9 @@ fn data_that_the_vm_did_not_offer_room_for_is_its_own() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     let narrow = Segment { window: 20, ..V4.ack(BYTES) };
-    assert_eq!(place.from_vm(&narrow).0, DROP, "a sender is never told less than it was");
+    assert_eq!(place.send_from_vm(&narrow).0, DROP, "a sender is never told less than it was");
     for i in 1..4 {
-        place.to_vm(&V4.data(i * BYTES));
+        place.send_to_vm(&V4.data(i * BYTES));
     }
     assert_eq!((place.early(), place.count(intf::EK_COUNT_VSNOOP_NO_BUFFER)), (1, 2));
     assert_eq!(u32::from(place.snoop().flow.state), intf::VSNOOP_NO_BUFFER);
@@ -250,15 +251,15 @@ fn the_budget_is_the_ports() {
     let other = Ends { sender: (A, 40001), ..V4 };
     place.connect(&other);
     for i in 1..4 {
-        place.to_vm(&V4.data(i * BYTES));
-        place.to_vm(&other.data(i * BYTES));
+        place.send_to_vm(&V4.data(i * BYTES));
+        place.send_to_vm(&other.data(i * BYTES));
     }
     assert_eq!(place.early(), 4);
     // What the VM has taken frees it.
-    place.from_vm(&V4.ack(4 * BYTES));
-    place.from_vm(&other.ack(4 * BYTES));
+    place.send_from_vm(&V4.ack(4 * BYTES));
+    place.send_from_vm(&other.ack(4 * BYTES));
     assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
-    place.to_vm(&other.data(4 * BYTES));
+    place.send_to_vm(&other.data(4 * BYTES));
     assert_eq!(place.early(), 5);
 }
 
@@ -266,12 +267,12 @@ fn the_budget_is_the_ports() {
 fn data_after_a_gap_is_the_vms_until_it_has_caught_up() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
-    place.to_vm(&V4.data(2 * BYTES));
-    place.to_vm(&V4.data(BYTES));
+    place.send_to_vm(&V4.data(2 * BYTES));
+    place.send_to_vm(&V4.data(BYTES));
     assert_eq!((place.early(), place.count(intf::EK_COUNT_VSNOOP_UNEXPECTED_SEQUENCE)), (0, 1));
     // A duplicate ACK tells of it.
-    assert_eq!(place.from_vm(&V4.ack(BYTES)).0, NEXT);
-    assert_eq!(place.from_vm(&V4.ack(3 * BYTES)).0, NEXT);
+    assert_eq!(place.send_from_vm(&V4.ack(BYTES)).0, NEXT);
+    assert_eq!(place.send_from_vm(&V4.ack(3 * BYTES)).0, NEXT);
     place.early_ack(&V4.data(3 * BYTES));
 }
 
@@ -285,7 +286,7 @@ fn acks_without_news_are_dropped_and_others_pass() {
     let old = V4.ack(2 * BYTES);
     let same = Segment { window: 400, ..V4.ack(4 * BYTES) };
     for nothing in [&old, &same] {
-        assert_eq!(place.from_vm(nothing).0, DROP);
+        assert_eq!(place.send_from_vm(nothing).0, DROP);
     }
     assert_eq!(place.count(intf::EK_COUNT_VSNOOP_DROPPED), 2);
     let mut sack = TIMESTAMPS.to_vec();
@@ -298,7 +299,7 @@ fn acks_without_news_are_dropped_and_others_pass() {
         V4.ack(5 * BYTES),
     ] {
         let frame = news.frame();
-        assert_eq!(place.from_vm(&news), (NEXT, frame), "{news:?}");
+        assert_eq!(place.send_from_vm(&news), (NEXT, frame), "{news:?}");
     }
 }
 
@@ -312,7 +313,7 @@ fn data_of_the_vm_takes_the_told_number_along() {
     let own = Segment { payload: 100, ..V4.ack(2 * BYTES) };
     let window = ((500u32 << SCALE) - 2 * BYTES) >> SCALE;
     let carries = Segment { ack: ISS + 1 + 4 * BYTES, window: window as u16, ..own.clone() }.frame();
-    let (verdict, frame) = place.from_vm(&own);
+    let (verdict, frame) = place.send_from_vm(&own);
     assert_sound(&frame);
     assert_eq!((verdict, frame), (NEXT, carries));
     assert_eq!((place.count(intf::EK_COUNT_VSNOOP_ON_DATA), place.snoop().rode), (1, 1));
@@ -326,12 +327,12 @@ fn a_keepalive_is_answered_by_the_vm() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     let answer = V4.ack(BYTES);
-    assert_eq!(place.from_vm(&answer).0, DROP);
+    assert_eq!(place.send_from_vm(&answer).0, DROP);
     let keepalive = Segment { payload: 0, seq: V4.data(BYTES).seq - 1, ..V4.data(BYTES) };
     for question in [keepalive, Segment { flags: SYN, ..V4.data(BYTES) }] {
-        assert_eq!(place.to_vm(&question), NEXT);
-        assert_eq!(place.from_vm(&answer).0, NEXT);
-        assert_eq!(place.from_vm(&answer).0, DROP);
+        assert_eq!(place.send_to_vm(&question), NEXT);
+        assert_eq!(place.send_from_vm(&answer).0, NEXT);
+        assert_eq!(place.send_from_vm(&answer).0, DROP);
     }
     assert_eq!(place.early(), 0);
 }
@@ -352,15 +353,15 @@ fn a_fin_ends_it_and_closed_connections_leave_the_table() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     place.early_ack(&V4.data(BYTES));
-    place.to_vm(&Segment { flags: ACK | FIN, ..V4.data(2 * BYTES) });
+    place.send_to_vm(&Segment { flags: ACK | FIN, ..V4.data(2 * BYTES) });
     assert_eq!(place.early(), 1, "the FIN is the VM's to acknowledge");
-    place.from_vm(&Segment { flags: ACK | FIN, ack: ISS + 2 + 3 * BYTES, ..V4.ack(0) });
-    place.to_vm(&Segment { payload: 0, seq: ISS + 2 + 3 * BYTES, ack: VM_ISS + 2, ..V4.data(0) });
+    place.send_from_vm(&Segment { flags: ACK | FIN, ack: ISS + 2 + 3 * BYTES, ..V4.ack(0) });
+    place.send_to_vm(&Segment { payload: 0, seq: ISS + 2 + 3 * BYTES, ack: VM_ISS + 2, ..V4.data(0) });
     assert!(place.datapath.snoops().unwrap().is_empty());
     assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
     place.connect(&V4);
     place.early_ack(&V4.data(BYTES));
-    place.from_vm(&Segment { flags: RST | ACK, ..V4.ack(0) });
+    place.send_from_vm(&Segment { flags: RST | ACK, ..V4.ack(0) });
     assert!(place.datapath.snoops().unwrap().is_empty());
     assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
 }
@@ -372,7 +373,7 @@ fn place_for(prepare: impl FnOnce(&mut Place) + Send + 'static) -> (u32, u64) {
         let mut place = Place::new(intf::EK_MODE_ENFORCE);
         place.connect(&V4);
         prepare(&mut place);
-        place.to_vm(&V4.data(BYTES));
+        place.send_to_vm(&V4.data(BYTES));
         (place.datapath.snoop_port(place.port).unwrap().place, place.early())
     };
     std::thread::spawn(case).join().unwrap()
@@ -416,12 +417,12 @@ fn places_are_free_again_when_the_vm_takes_packets() {
     place.connect(&V4);
     for round in 0..7 {
         fill(95)(&mut place);
-        place.to_vm(&V4.data((1 + 2 * round) * BYTES));
+        place.send_to_vm(&V4.data((1 + 2 * round) * BYTES));
         assert_eq!(place.datapath.snoop_port(place.port).unwrap().place, intf::EK_PLACE_FULL, "round {round}");
         while place.vm.as_ref().unwrap().take().is_some() {}
-        place.from_vm(&V4.ack((2 + 2 * round) * BYTES));
+        place.send_from_vm(&V4.ack((2 + 2 * round) * BYTES));
         place.early_ack(&V4.data((2 + 2 * round) * BYTES));
-        place.from_vm(&V4.ack((3 + 2 * round) * BYTES));
+        place.send_from_vm(&V4.ack((3 + 2 * round) * BYTES));
     }
 }
 
@@ -429,12 +430,12 @@ fn places_are_free_again_when_the_vm_takes_packets() {
 fn observing_counts_and_changes_nothing() {
     let mut place = Place::new(intf::EK_MODE_OBSERVE);
     place.connect(&V4);
-    place.to_vm(&V4.data(BYTES));
+    place.send_to_vm(&V4.data(BYTES));
     let own = V4.ack(BYTES);
-    assert_eq!(place.from_vm(&own), (NEXT, own.frame()));
+    assert_eq!(place.send_from_vm(&own), (NEXT, own.frame()));
     assert_eq!((place.early(), place.count(intf::EK_COUNT_VSNOOP_DROPPED)), (1, 1));
     let data = Segment { payload: 10, ..V4.ack(BYTES) };
-    assert_eq!(place.from_vm(&data), (NEXT, data.frame()));
+    assert_eq!(place.send_from_vm(&data), (NEXT, data.frame()));
     assert!(place.wire.tcp(1).is_empty());
 }
 
@@ -454,7 +455,7 @@ fn turned_off_it_forgets_and_idle_connections_are_forgotten() {
     place.early_ack(&other.data(BYTES));
     for mode in [intf::EK_MODE_OFF, intf::EK_MODE_ENFORCE] {
         place.datapath.attach(place.port, &settings(mode, 50, 10)).unwrap();
-        place.to_vm(&other.data(2 * BYTES));
+        place.send_to_vm(&other.data(2 * BYTES));
         assert_eq!(place.early(), 2);
         assert!(place.datapath.snoops().unwrap().is_empty());
     }
