@@ -128,20 +128,27 @@ if [ "$(head -n 1 "$stamp" 2>/dev/null)" != "$stamp_text" ]; then
     trap - EXIT INT TERM HUP
 fi
 
-if [ -n "$with_rust" ] && ! grep -qx rust "$stamp"; then
+# Adds packages to a root that is there, once: add WORD PACKAGE...; WORD goes into the stamp.
+add() {
+    word=$1
+    shift
+    grep -qx "$word" "$stamp" && return
     find_mirrors
     find_keyring
-    say "adding cargo and rustc to the $suite root"
+    say "adding $word to the $suite root"
     cp "$keyring" "$root/usr/share/keyrings/evenkeel-archive.gpg"
     say "deb [signed-by=/usr/share/keyrings/evenkeel-archive.gpg] $mirror $suite main" >"$root/etc/apt/sources.list"
     proxy=
     eval "$(apt-config shell proxy Acquire::http::Proxy)"
     [ -z "$proxy" ] || say "Acquire::http::Proxy \"$proxy\";" >"$root/etc/apt/apt.conf.d/01evenkeel"
     [ ! -e /etc/resolv.conf ] || cp --remove-destination -L /etc/resolv.conf "$root/etc/resolv.conf"
-    # shellcheck disable=SC2086 # a list of words
     { chroot "$root" apt-get -o Acquire::Languages=none update &&
-        chroot "$root" apt-get install -y --no-install-recommends $rust_packages; } \
-        >>"$root.log" 2>&1 || die "could not add Rust; the end of $root.log says: $(tail -n 3 "$root.log")"
+        chroot "$root" apt-get install -y --no-install-recommends "$@"; } \
+        >>"$root.log" 2>&1 || die "could not add $word; the end of $root.log says: $(tail -n 3 "$root.log")"
     chroot "$root" apt-get clean
-    say rust >>"$stamp"
-fi
+    say "$word" >>"$stamp"
+}
+
+add memcached memcached
+# shellcheck disable=SC2086 # a list of words
+[ -z "$with_rust" ] || add rust $rust_packages

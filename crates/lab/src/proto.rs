@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub const CONTROL_PORT: &str = "evenkeel.control";
 /// TCP port that workloads listen on.
 pub const WORKLOAD_PORT: u16 = 5001;
+/// TCP port of memcached.
+pub const MEMCACHED_PORT: u16 = 11211;
 /// TCP port of nginx.
 pub const HTTP_PORT: u16 = 80;
 /// Most bytes one [`Op::ReadFile`] returns.
@@ -118,6 +120,32 @@ pub enum Op {
         /// Socket settings.
         sockets: SocketSettings,
     },
+    /// Send transfers one after the other to [`ServeRole::Transfers`], until [`Op::Stop`]. Answered by [`Answer::Started`].
+    Transfers {
+        /// IPv4 addresses of the receivers.
+        to: Vec<String>,
+        /// Bytes on each connection.
+        bytes: u64,
+        /// Connections at a time.
+        concurrent: u32,
+        /// Time from the end of the last one to the next.
+        pause_ms: u32,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Ask memcached in a closed loop until [`Op::Stop`]. Answered by [`Answer::Started`] when all values are set.
+    KeyValue {
+        /// IPv4 addresses of the servers.
+        servers: Vec<String>,
+        /// Connections, each with one request at a time.
+        outstanding: u32,
+        /// Requests of a thousand that read a value; the others set one.
+        gets_permille: u32,
+        /// Size of a value.
+        value_bytes: u32,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
     /// Send ICMP echo requests until [`Op::Stop`]. Answered by [`Answer::Started`].
     Ping {
         /// IPv4 address.
@@ -133,7 +161,7 @@ pub enum Op {
     },
     /// End the measured time: stop the sampler, fetch what was recorded since [`Op::Mark`]. Tasks go on. Answered by [`Answer::Recorded`].
     Collect,
-    /// Whether a [`Op::Strobe`] with `requests` is done, counted since [`Op::Mark`]. Answered by [`Answer::Progress`].
+    /// Whether a [`Op::Strobe`] with `requests` is done, and how many strobes or transfers are, counted since [`Op::Mark`]. Answered by [`Answer::Progress`].
     Progress,
     /// End all workload tasks and close their sockets. Answered by [`Answer::Done`].
     Stop,
@@ -149,6 +177,8 @@ pub enum ServeRole {
     Sink,
     /// Read requests (8 bytes, big endian: a length) and answer each with that many bytes.
     BlockServer,
+    /// Read to the end, note when the last byte came, close.
+    Transfers,
 }
 
 /// Settings of workload sockets.
@@ -204,7 +234,7 @@ pub enum Answer {
         /// Name to value.
         values: BTreeMap<String, i64>,
     },
-    /// How far a strobe has come.
+    /// How far a strobe or transfers have come.
     Progress {
         /// Requests completed since the mark.
         requests: u32,
@@ -232,10 +262,40 @@ pub struct Recorded {
     pub pings_lost: u64,
     /// Requests that began.
     pub requests: Vec<RequestTime>,
+    /// Transfers that began.
+    pub sent: Vec<Sent>,
+    /// Transfers that arrived.
+    pub arrived: Vec<Arrived>,
     /// Samples of each workload socket.
     pub sockets: Vec<SocketSamples>,
     /// What went wrong in a task, one sentence each.
     pub errors: Vec<String>,
+}
+
+/// The start of a transfer, at the sender.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// The receiver's address.
+    pub to: String,
+    /// The sender's port.
+    pub port: u16,
+    /// Bytes.
+    pub bytes: u64,
+    /// When the connection was opened, by the sender's CLOCK_MONOTONIC.
+    pub start_ns: u64,
+}
+
+/// The end of a transfer, at the receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrived {
+    /// The sender's address.
+    pub from: String,
+    /// The sender's port.
+    pub port: u16,
+    /// Bytes that came.
+    pub bytes: u64,
+    /// When the last of them was read, by the receiver's CLOCK_MONOTONIC.
+    pub end_ns: u64,
 }
 
 /// One request of the load generator.

@@ -128,8 +128,11 @@ pub struct VmGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10_000))]
     pub hz: Option<u32>,
-    /// Whether these are VMs behind a driver domain. `false`: machines of their own, without a hypervisor.
+    /// Whether these are VMs behind a driver domain. `false`: machines of their own, without a hypervisor; in the lab, VMs at the switch
+    /// that share no core.
     pub hypervisor: bool,
+    /// What runs their hosts' bridges, queues and agent, in the lab. The simulator's hosts are its own.
+    pub host: HostKind,
     /// What the host takes to hand a packet from the network card to a VM, or back. Left out: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
@@ -180,6 +183,7 @@ impl Default for VmGroup {
             port_queue_segments: 1000,
             hz: None,
             hypervisor: true,
+            host: HostKind::default(),
             host_delay_us: None,
             packet_cost_ns: 0,
             read_cost_ns: 0,
@@ -223,6 +227,17 @@ impl VmGroup {
     pub fn hosts(&self) -> u32 {
         self.count.div_ceil(self.per_host.max(1))
     }
+}
+
+/// What runs a host's bridge, its queues and the host agent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostKind {
+    /// This machine, under its own kernel.
+    #[default]
+    Native,
+    /// A VM for each host with the newest kernel: the driver domain, which never shares a core with contended VMs.
+    Vm,
 }
 
 /// How virtual CPUs share a core with co-located VMs.

@@ -1,6 +1,6 @@
 //! What a scenario can ask for that the simulator cannot give.
 
-use evenkeel_scenario::format::{Kernel, Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{HostKind, Kernel, Scenario, VmGroup, Workload};
 
 /// Congestion controls that the simulator has.
 pub const CONGESTION_CONTROLS: [&str; 4] = ["reno", "cubic", "dctcp", "lldct"];
@@ -78,6 +78,9 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
 fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
     let owned = |key, why: &str| Some((key, why.to_owned()));
     let default = VmGroup::default();
+    if group.host != HostKind::Native {
+        return owned("host", "the simulator's hosts are its own; leave it out (the lab has a choice)");
+    }
     if group.kernel != Kernel::Newest {
         return owned(
             "kernel",
@@ -149,6 +152,7 @@ mod tests {
             ("\"bulk\"", "\"bulk\"\nflows = 1000", "workload.flows: "),
             ("\"bulk\"", "\"poisson\"\nload = 0.5\nsizes = 1000\nburst_flows = 2", "workload.burst_flows: "),
             ("\"bulk\"", "\"poisson\"\nload = 0.5\nsizes = 1000\nbackground_flows = 1", "workload.background_flows: "),
+            ("[vms.b]", "[vms.b]\nhost = \"vm\"", "vms.b.host: "),
             ("[vms.b]", "[vms.b]\nkernel = \"6.1\"", "vms.b.kernel: "),
             (
                 "[vms.b]",

@@ -5,6 +5,7 @@
 mod block_server;
 mod bulk;
 mod counters;
+mod keyvalue;
 mod lines;
 mod ping;
 mod program;
@@ -19,6 +20,7 @@ mod system;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod transfers;
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};

@@ -2,14 +2,14 @@
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::proto::{Recorded, RequestTime};
+use crate::proto::{Arrived, Recorded, RequestTime, Sent};
 
 /// Most connections of one workload: each keeps its descriptor until the workload ends.
 pub const MAX_CONNECTIONS: usize = 4096;
@@ -65,6 +65,8 @@ struct State {
     pings_lost: u64,
     /// Also those from before the mark: others are known by their position.
     requests: Vec<Request>,
+    sent: Vec<Sent>,
+    arrived: Vec<Arrived>,
     connections: Vec<Arc<Connection>>,
     listeners: Vec<TcpListener>,
     errors: Vec<String>,
@@ -76,6 +78,8 @@ pub struct Recording {
     state: Mutex<State>,
     /// Number of marks so far.
     marks: AtomicU64,
+    /// Transfers that have ended, since the mark.
+    transfers: AtomicU32,
     stopping: AtomicBool,
     stop_lock: Mutex<()>,
     stop_asked: Condvar,
@@ -92,11 +96,14 @@ impl Recording {
                 pings: Vec::new(),
                 pings_lost: 0,
                 requests: Vec::new(),
+                sent: Vec::new(),
+                arrived: Vec::new(),
                 connections: Vec::new(),
                 listeners: Vec::new(),
                 errors: Vec::new(),
             }),
             marks: AtomicU64::new(0),
+            transfers: AtomicU32::new(0),
             stopping: AtomicBool::new(false),
             stop_lock: Mutex::new(()),
             stop_asked: Condvar::new(),
@@ -116,6 +123,9 @@ impl Recording {
         state.blocks.clear();
         state.pings.clear();
         state.pings_lost = 0;
+        state.sent.clear();
+        state.arrived.clear();
+        self.transfers.store(0, Ordering::Relaxed);
         state.live = true;
         state.mark = Instant::now();
         self.marks.fetch_add(1, Ordering::Relaxed);
@@ -144,6 +154,8 @@ impl Recording {
             pings: std::mem::take(&mut state.pings),
             pings_lost: state.pings_lost,
             requests: requests(&state),
+            sent: std::mem::take(&mut state.sent),
+            arrived: std::mem::take(&mut state.arrived),
             sockets: Vec::new(),
             errors: state.errors.clone(),
         })
@@ -179,6 +191,32 @@ impl Recording {
         if let Some(request) = self.state().requests.get_mut(number) {
             request.end = Some(end);
         }
+    }
+
+    /// A transfer begins. One that began before the mark is not of the measured time.
+    pub fn sent(&self, sent: Sent) {
+        let mut state = self.state();
+        if state.live && state.sent.len() < MAX_RECORDS {
+            state.sent.push(sent);
+        }
+    }
+
+    /// A transfer has arrived.
+    pub fn arrived(&self, arrived: Arrived) {
+        let mut state = self.state();
+        if state.live && state.arrived.len() < MAX_RECORDS {
+            state.arrived.push(arrived);
+        }
+    }
+
+    /// A transfer has ended at its sender.
+    pub fn transfer_done(&self) {
+        self.transfers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many have, since the mark.
+    pub fn transfers_done(&self) -> u32 {
+        self.transfers.load(Ordering::Relaxed)
     }
 
     /// An echo reply came.

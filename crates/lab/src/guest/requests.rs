@@ -11,12 +11,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
+use nix::poll::PollFlags;
 
 use super::block_server::ZEROS;
 use super::recording::Recording;
 use super::socket;
+use super::transfers::wait as ready;
 use crate::proto::SocketSettings;
 
 /// How often it is looked whether the workload ends.
@@ -81,7 +81,9 @@ fn run(recording: &Recording, start: Instant, plan: &[Planned], settings: Socket
             }
             coming.next();
         }
-        for (index, events) in ready(&active, wait)?.into_iter().enumerate().rev() {
+        for (index, events) in
+            ready(active.iter().map(|r| (r.stream.as_fd(), r.interest())), wait)?.into_iter().enumerate().rev()
+        {
             if events.is_empty() {
                 continue;
             }
@@ -101,16 +103,6 @@ fn run(recording: &Recording, start: Instant, plan: &[Planned], settings: Socket
         let _ = socket::reset_on_close(&request.stream);
     }
     Ok(())
-}
-
-/// Waits until a socket is ready, at most so long; what each is ready for.
-fn ready(active: &[Request], wait: Duration) -> anyhow::Result<Vec<PollFlags>> {
-    let mut polled: Vec<PollFd<'_>> = active.iter().map(|r| PollFd::new(r.stream.as_fd(), r.interest())).collect();
-    match ppoll(&mut polled, Some(TimeSpec::from_duration(wait)), None) {
-        Ok(_) => Ok(polled.iter().map(|p| p.revents().unwrap_or(PollFlags::empty())).collect()),
-        Err(nix::errno::Errno::EINTR) => Ok(Vec::new()),
-        Err(error) => Err(error).context("ppoll"),
-    }
 }
 
 impl Request {

@@ -39,6 +39,7 @@ pub fn start(
                 recording.spawn("connection", move |_| match role {
                     ServeRole::Sink => sink::run(&connection),
                     ServeRole::BlockServer => block_server::run(&connection),
+                    ServeRole::Transfers => anyhow::bail!("transfers have a thread of their own"),
                 })
             });
             match served {

@@ -12,9 +12,9 @@ use anyhow::Context;
 use super::program::Program;
 use super::recording::Recording;
 use super::sampler::Sampler;
-use super::{bulk, counters, ping, requests, serve, strobe, system};
+use super::{bulk, counters, keyvalue, ping, requests, serve, strobe, system, transfers};
 use crate::host::cores::monotonic_ns;
-use crate::proto::{Answer, HTTP_PORT, Op, SocketSettings};
+use crate::proto::{Answer, HTTP_PORT, MEMCACHED_PORT, Op, ServeRole, SocketSettings};
 
 /// All tasks between two [`Op::Stop`].
 #[derive(Debug)]
@@ -76,7 +76,10 @@ impl Tasks {
             Op::Counters => Ok(Answer::Counters { values: counters::read()? }),
             Op::Serve { role, sockets } => {
                 let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port));
-                let (at, thread) = serve::start(&self.workload.recording, at, role, sockets)?;
+                let (at, thread) = match role {
+                    ServeRole::Transfers => transfers::serve(&self.workload.recording, at, sockets)?,
+                    _ => serve::start(&self.workload.recording, at, role, sockets)?,
+                };
                 self.port = at.port();
                 self.workload.threads.push(thread);
                 Ok(Answer::Started { task: self.number() })
@@ -87,10 +90,7 @@ impl Tasks {
                 Ok(Answer::Started { task: self.number() })
             }
             Op::Strobe { from, bytes_per_server, requests, sockets } => {
-                let servers = from
-                    .iter()
-                    .map(|from| Ok(SocketAddr::new(address(from)?, self.port)))
-                    .collect::<anyhow::Result<Vec<_>>>()?;
+                let servers = addresses(&from, self.port)?;
                 let request = strobe::Request { bytes_per_server, limit: requests };
                 let (progress, thread) = strobe::start(&self.workload.recording, &servers, request, sockets)?;
                 self.workload.strobes.push(progress);
@@ -99,6 +99,18 @@ impl Tasks {
             }
             Op::Now => Ok(Answer::Now { monotonic_ns: monotonic_ns() }),
             Op::Requests { start_ns, servers, plan, sockets } => self.requests(start_ns, &servers, &plan, sockets),
+            Op::Transfers { to, bytes, concurrent, pause_ms, sockets } => {
+                let pause = Duration::from_millis(pause_ms.into());
+                let plan = transfers::Plan { servers: addresses(&to, self.port)?, bytes, concurrent, pause };
+                self.workload.threads.push(transfers::start(&self.workload.recording, plan, sockets)?);
+                Ok(Answer::Started { task: self.number() })
+            }
+            Op::KeyValue { servers, outstanding, gets_permille, value_bytes, sockets } => {
+                let (servers, value_bytes) = (addresses(&servers, MEMCACHED_PORT)?, value_bytes as usize);
+                let plan = keyvalue::Plan { servers, outstanding, gets_permille, value_bytes };
+                self.workload.threads.push(keyvalue::start(&self.workload.recording, plan, sockets)?);
+                Ok(Answer::Started { task: self.number() })
+            }
             Op::Ping { to, interval_ms } => {
                 let interval = Duration::from_millis(interval_ms.into());
                 self.workload.threads.push(ping::start(&self.workload.recording, address(&to)?, interval)?);
@@ -122,10 +134,7 @@ impl Tasks {
         plan: &[(u64, u16, u64)],
         sockets: SocketSettings,
     ) -> anyhow::Result<Answer> {
-        let servers = servers
-            .iter()
-            .map(|server| Ok(SocketAddr::new(address(server)?, HTTP_PORT)))
-            .collect::<anyhow::Result<Vec<_>>>()?;
+        let servers = addresses(servers, HTTP_PORT)?;
         let planned = |&(at_us, server, bytes): &(u64, u16, u64)| {
             let to = *servers.get(usize::from(server)).with_context(|| format!("no server {server}"))?;
             Ok(requests::Planned { at: Duration::from_micros(at_us), to, bytes })
@@ -165,11 +174,12 @@ impl Tasks {
         Ok(Answer::Recorded(crate::proto::Recorded { sockets, ..recorded }))
     }
 
-    /// Of several strobes the slowest counts.
+    /// Of several strobes the slowest counts. A VM has strobes or transfers.
     fn progress(&self) -> Answer {
         let strobes = &self.workload.strobes;
+        let transfers = self.workload.recording.transfers_done();
         Answer::Progress {
-            requests: strobes.iter().map(|strobe| strobe.requests()).min().unwrap_or(0),
+            requests: strobes.iter().map(|strobe| strobe.requests()).min().unwrap_or(transfers),
             ended: !strobes.is_empty() && strobes.iter().all(|strobe| strobe.ended()),
             error: self.workload.recording.first_error(),
         }
@@ -183,6 +193,10 @@ impl Drop for Tasks {
             program.kill();
         }
     }
+}
+
+fn addresses(texts: &[String], port: u16) -> anyhow::Result<Vec<SocketAddr>> {
+    texts.iter().map(|text| Ok(SocketAddr::new(address(text)?, port))).collect()
 }
 
 fn address(text: &str) -> anyhow::Result<IpAddr> {

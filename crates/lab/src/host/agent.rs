@@ -1,21 +1,19 @@
-//! The host agent in the lab: the real `evenkeel host` on the VMs' ports, started for a run and stopped after it.
+//! The host agent in the lab: the real `evenkeel host` on the VMs' ports, started for a run and stopped after it, on this machine or in a
+//! driver domain.
 //!
-//! The namespace's mounts are the lab's own, with a bpf file system for the agent's pins: they are gone with the last process in it, as ports
-//! and programs are, whatever ends the lab.
+//! On this machine, the namespace's mounts are the lab's own, with a bpf file system for the agent's pins: they are gone with the last process
+//! in it, as ports and programs are, whatever ends the lab.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_scenario::format::{Cera, Mode, VmGroup};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde::Serialize;
 use serde_json::Value;
 use toml::Table;
 
+use super::seat::{Ended, Seat};
 use crate::error::LabError;
 use crate::interrupt::Interrupt;
 
@@ -23,9 +21,6 @@ use crate::interrupt::Interrupt;
 const LIMIT: Duration = Duration::from_secs(60);
 /// Any key will do: all hosts of the lab are this one agent's.
 const PROBE_KEY: &str = "65766e6b65656c2d6c61622d70726f62\n";
-
-/// The agent's pins, in its own bpf file system.
-const PINS: &str = "bpf/evenkeel";
 
 /// Counters by name.
 pub type Counts = BTreeMap<String, i64>;
@@ -40,6 +35,15 @@ pub struct Counted {
 }
 
 impl Counted {
+    /// With what another agent has counted, on other ports.
+    pub fn and(mut self, other: Self) -> Self {
+        self.ports.extend(other.ports);
+        for (name, count) in other.agent {
+            *self.agent.entry(name).or_default() += count;
+        }
+        self
+    }
+
     /// The increase since an earlier reading.
     pub fn since(&self, before: &Self) -> Self {
         let increase = |now: &Counts, before: Option<&Counts>| -> Counts {
@@ -56,14 +60,16 @@ impl Counted {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Port {
     device: String,
+    /// Its host's.
+    uplink: String,
     channel: Option<PathBuf>,
     /// A table for each mechanism, by its name.
     mechanisms: Table,
 }
 
 impl Port {
-    /// The port of a group's VM with this number, counted from 0.
-    pub fn of(device: &str, group: &VmGroup, number: u32) -> Result<Self, LabError> {
+    /// The port of a group's VM with this number, counted from 0, on a host with this uplink.
+    pub fn of(device: &str, uplink: &str, group: &VmGroup, number: u32) -> Result<Self, LabError> {
         // The agent observes with ProBoSCIS unless told otherwise; all else is off in it, too.
         let mut mechanisms = Table::from_iter([("proboscis".to_owned(), settings(&group.proboscis)?)]);
         for (name, mode, table) in [
@@ -75,7 +81,7 @@ impl Port {
                 mechanisms.insert(name.to_owned(), table);
             }
         }
-        Ok(Self { device: device.to_owned(), channel: None, mechanisms })
+        Ok(Self { device: device.to_owned(), uplink: uplink.to_owned(), channel: None, mechanisms })
     }
 
     /// With the guest's channel: a socket or a character device.
@@ -117,62 +123,21 @@ fn path_value(path: &Path) -> toml::Value {
 
 /// A running agent. Dropped, it is stopped as well as can be.
 #[derive(Debug)]
-pub struct Agent {
-    evenkeel: PathBuf,
-    directory: PathBuf,
+pub struct Agent<'a> {
+    seat: Box<dyn Seat + 'a>,
     ports: usize,
-    child: Option<Child>,
-    _pins: BpfFs,
+    runs: bool,
 }
 
-/// A bpf file system, unmounted when dropped: nobody could remove the directory otherwise.
-#[derive(Debug)]
-struct BpfFs(PathBuf);
-
-impl BpfFs {
-    fn mount(path: PathBuf) -> Result<Self, LabError> {
-        std::fs::create_dir_all(&path).map_err(|e| LabError::io("making the agent's directories", e))?;
-        mount(Some("bpf"), &path, Some("bpf"), MsFlags::empty(), None::<&str>)
-            .map_err(|e| LabError::io("mounting a bpf file system for the agent", e))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for BpfFs {
-    fn drop(&mut self) {
-        if let Err(error) = umount2(&self.0, MntFlags::MNT_DETACH) {
-            tracing::debug!(path = %self.0.display(), %error, "the namespace takes the mount along");
-        }
-    }
-}
-
-impl Agent {
+impl<'a> Agent<'a> {
     /// Starts the agent on these ports, each with its settings; comes back when the datapath is on all of them.
-    pub fn start(evenkeel: &Path, directory: &Path, ports: &[Port], interrupt: &Interrupt) -> Result<Self, LabError> {
-        let pins = BpfFs::mount(directory.join("bpf"))?;
-        let mut agent = Self {
-            evenkeel: evenkeel.to_owned(),
-            directory: directory.to_owned(),
-            ports: ports.len(),
-            child: None,
-            _pins: pins,
-        };
-        agent.prepare(ports)?;
-        let mut command = agent.evenkeel(&["host", "--config", "host.toml"]);
-        agent.name_state(&mut command);
-        let log = std::fs::File::create(agent.path("host.log")).map_err(|e| LabError::io("making a log file", e))?;
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // SAFETY: prctl and setpgid are async-signal-safe. The agent ends with the lab, whatever ends that; a Ctrl-C in the terminal goes
-        // to the lab alone, which then stops it.
-        unsafe {
-            command.pre_exec(|| {
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::setpgid(0, 0) != 0 {
-                    return Err(std::io::Error::last_os_error());
-                }
-                Ok(())
-            });
-        }
-        agent.child = Some(command.spawn().map_err(|e| LabError::io("starting `evenkeel host`", e))?);
+    pub fn start(seat: Box<dyn Seat + 'a>, ports: &[Port], interrupt: &Interrupt) -> Result<Self, LabError> {
+        let mut agent = Self { seat, ports: ports.len(), runs: false };
+        agent.seat.write("probe.key", PROBE_KEY)?;
+        agent.seat.write("host.toml", &config(agent.seat.directory(), ports)?)?;
+        let state = agent.state();
+        agent.seat.start(&with(&["host", "--config", "host.toml"], &state))?;
+        agent.runs = true;
         let end = Instant::now() + LIMIT;
         while !agent.is_on_all_ports() {
             agent.check_alive()?;
@@ -184,37 +149,19 @@ impl Agent {
         Ok(agent)
     }
 
-    fn prepare(&self, ports: &[Port]) -> Result<(), LabError> {
-        let made = |e| LabError::io("making the agent's directories", e);
-        std::fs::create_dir_all(self.path("run")).map_err(made)?;
-        let key = self.path("probe.key");
-        std::fs::write(&key, PROBE_KEY).map_err(made)?;
-        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).map_err(made)?;
-        std::fs::write(self.path("host.toml"), config(&self.directory, ports)?).map_err(made)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
-    }
-
     fn failure(&self, why: impl Into<String>) -> LabError {
         LabError::Agent { why: why.into() }
     }
 
-    /// A command of the binary that runs in the directory, so that paths are as short as sockets want them.
-    fn evenkeel(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.evenkeel);
-        command.args(arguments).current_dir(&self.directory).env_remove("EVENKEEL_LOG");
-        command
-    }
-
-    fn name_state(&self, command: &mut Command) {
-        command.arg("--run-dir").arg(self.path("run")).arg("--pin-dir").arg(self.path(PINS));
+    /// The arguments that say where its state is.
+    fn state(&self) -> [String; 4] {
+        let path = |path: PathBuf| path.to_string_lossy().into_owned();
+        let run = path(self.seat.directory().join("run"));
+        ["--run-dir".to_owned(), run, "--pin-dir".to_owned(), path(self.seat.pins())]
     }
 
     fn said(&self) -> String {
-        let log = std::fs::read_to_string(self.path("host.log")).unwrap_or_default();
-        match log.trim() {
+        match self.seat.log().trim() {
             "" => "it said nothing".to_owned(),
             words => format!("it said: {words}"),
         }
@@ -222,18 +169,15 @@ impl Agent {
 
     /// An error if the agent has ended.
     pub fn check_alive(&mut self) -> Result<(), LabError> {
-        let status = self.child.as_mut().map(Child::try_wait);
-        match status {
-            Some(Ok(Some(status))) => Err(self.failure(format!("it ended ({status}); {}", self.said()))),
-            Some(Err(error)) => Err(LabError::io("asking for the agent's state", error)),
-            _ => Ok(()),
+        match self.seat.ended()? {
+            Some((_, how)) => Err(self.failure(format!("it ended ({how}); {}", self.said()))),
+            None => Ok(()),
         }
     }
 
     fn status(&self) -> Result<Value, LabError> {
-        let mut command = self.evenkeel(&["status", "--json", "--socket", "host.sock"]);
-        let output = command.output().map_err(|e| LabError::io("running `evenkeel status`", e))?;
-        answer(&output).map_err(|why| self.failure(why))
+        let ended = self.seat.run(&["status", "--json", "--socket", "host.sock"])?;
+        answer(&ended).map_err(|why| self.failure(why))
     }
 
     fn is_on_all_ports(&self) -> bool {
@@ -261,44 +205,46 @@ impl Agent {
             );
         }
         self.reap()?;
-        if self.path(PINS).exists() {
+        if self.seat.has_pins()? {
             return Err(self.failure("`--stop` left pins behind"));
         }
         Ok(())
     }
 
     fn stop_command(&self) -> Result<Value, LabError> {
-        let mut command = self.evenkeel(&["host", "--stop", "--json"]);
-        self.name_state(&mut command);
-        let output = command.output().map_err(|e| LabError::io("running `evenkeel host --stop`", e))?;
-        answer(&output).map_err(|why| self.failure(why))
+        let ended = self.seat.run(&with(&["host", "--stop", "--json"], &self.state()))?;
+        answer(&ended).map_err(|why| self.failure(why))
     }
 
     fn reap(&mut self) -> Result<(), LabError> {
         let end = Instant::now() + LIMIT;
-        while let Some(child) = &mut self.child {
-            match child.try_wait() {
-                Ok(Some(status)) if status.success() => self.child = None,
-                Ok(Some(status)) => return Err(self.failure(format!("it ended ({status}); {}", self.said()))),
-                Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
-                Ok(None) => return Err(self.failure("it was stopped, but does not end")),
-                Err(error) => return Err(LabError::io("waiting for the agent", error)),
+        loop {
+            match self.seat.ended()? {
+                Some((true, _)) => break,
+                Some((false, how)) => return Err(self.failure(format!("it ended ({how}); {}", self.said()))),
+                None if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+                None => return Err(self.failure("it was stopped, but does not end")),
             }
         }
+        self.runs = false;
         Ok(())
     }
 }
 
-impl Drop for Agent {
+impl Drop for Agent<'_> {
     fn drop(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
+        if !self.runs {
+            return;
+        }
         if let Err(error) = self.stop_command() {
             tracing::debug!(%error, "the namespaces take the datapath along");
         }
-        // It may have ended already.
-        let _ = child.kill();
-        let _ = child.wait();
+        self.seat.kill();
     }
+}
+
+fn with<'a>(first: &[&'a str], rest: &'a [String]) -> Vec<&'a str> {
+    first.iter().copied().chain(rest.iter().map(String::as_str)).collect()
 }
 
 /// The agent's configuration.
@@ -306,7 +252,7 @@ fn config(directory: &Path, ports: &[Port]) -> Result<String, LabError> {
     let table = |pairs: Vec<(&str, toml::Value)>| -> Table {
         pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     };
-    let config = table(vec![
+    let mut config = table(vec![
         ("ports", ports.iter().map(|port| port.device.as_str()).collect::<Vec<_>>().into()),
         // The scenario sets queues: `port_queue_segments` of the groups.
         ("port_queue_segments", 0.into()),
@@ -315,14 +261,20 @@ fn config(directory: &Path, ports: &[Port]) -> Result<String, LabError> {
         ("metrics", table(vec![("enabled", false.into())]).into()),
         ("port", ports.iter().map(Port::table).collect::<Vec<_>>().into()),
     ]);
+    let mut uplinks: Vec<&str> =
+        ports.iter().filter(|port| port.mechanisms.contains_key("cera")).map(|port| port.uplink.as_str()).collect();
+    uplinks.dedup();
+    if !uplinks.is_empty() {
+        config.insert("cera".to_owned(), table(vec![("uplinks", uplinks.into())]).into());
+    }
     toml::to_string(&config).map_err(not_written)
 }
 
-fn answer(output: &Output) -> Result<Value, String> {
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+fn answer(ended: &Ended) -> Result<Value, String> {
+    if !ended.success {
+        return Err(ended.stderr.trim().to_owned());
     }
-    serde_json::from_slice(&output.stdout).map_err(|e| format!("cannot read its answer: {e}"))
+    serde_json::from_str(&ended.stdout).map_err(|e| format!("cannot read its answer: {e}"))
 }
 
 fn counted(status: &Value) -> Option<Counted> {
@@ -342,8 +294,10 @@ mod tests {
     use super::*;
 
     fn config_of(groups: &[VmGroup]) -> Table {
-        let ports: Vec<_> =
-            (0..).zip(groups).map(|(n, group)| Port::of(&format!("vm{}", n + 1), group, n).expect("a port")).collect();
+        let ports: Vec<_> = (0..)
+            .zip(groups)
+            .map(|(n, group)| Port::of(&format!("vm{}", n + 1), "nic1", group, n).expect("a port"))
+            .collect();
         config(Path::new("/lab"), &ports).expect("written").parse().expect("TOML")
     }
 
@@ -374,13 +328,15 @@ mod tests {
         assert_eq!(port["vsnoop"]["budget_segments"].as_integer(), Some(9));
         assert_eq!(port["vflood"]["policy"].as_str(), Some("priority"));
         assert_eq!(port["cera"]["weight"].as_integer(), Some(3));
+        assert_eq!(config["cera"]["uplinks"], toml::Value::from(vec!["nic1"]));
         assert_eq!(config["port"][2]["cera"]["weight"].as_integer(), Some(1), "they begin anew");
         assert!(port["cera"].get("weights").or(port["cera"].get("clients")).is_none(), "{port}");
     }
 
     #[test]
     fn a_channel_is_named() {
-        let port = Port::of("vm1", &VmGroup::default(), 0).expect("a port").with_channel("/lab/a.channel".into());
+        let port =
+            Port::of("vm1", "nic1", &VmGroup::default(), 0).expect("a port").with_channel("/lab/a.channel".into());
         assert_eq!(port.table()["channel"].as_str(), Some("/lab/a.channel"));
     }
 

@@ -1,10 +1,12 @@
-//! What the lab does on this machine: cores and privileges, the network, VMs, the schedule of their virtual CPUs, the host agent.
+//! What the lab does on this machine: cores and privileges, the network, VMs, the schedule of their virtual CPUs, driver domains, the host agent.
 
 pub mod agent;
 pub mod cores;
+pub mod domain;
 pub mod marking;
 pub mod net;
 pub mod preflight;
 pub mod qdisc;
 pub mod schedule;
+pub mod seat;
 pub mod vm;

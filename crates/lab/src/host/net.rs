@@ -1,8 +1,8 @@
 //! The lab's network: a namespace of its own, a bridge, a tap per VM, the shaped port.
 //!
-//! Where ports mark or the host agent runs, each VM is on a host of its own: a bridge with the VM's tap (`vm1`) and an uplink (`nic1`), whose
-//! other end is the switch's port (`up1`). What the switch marks and drops is then between two hosts, as in a network, and the agent's
-//! programs at the tap come after it.
+//! Where ports mark or the host agent runs, VMs are on hosts: a bridge with the VM's tap (`vm1`) and an uplink (`nic1`), whose other end is
+//! the switch's port (`up1`). What the switch marks and drops is then between two hosts, as in a network, and the agent's programs at the
+//! tap come after it. A host can be a VM itself: see [`super::domain`].
 //!
 //! The namespace has no name and lives as long as the lab and its VMs, so nothing of it can be left behind. Qdiscs and links are set by
 //! iproute2, because rtnetlink's qdisc attributes do not cover HTB and TBF.
@@ -10,7 +10,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 
-use evenkeel_scenario::format::Network;
+use evenkeel_scenario::format::{Discipline, Queue};
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -49,7 +49,6 @@ pub fn enter_namespace() -> Result<(), LabError> {
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
         .map_err(|e| LabError::io("making mounts private", e))?;
     ip("link set lo up")?;
-    ip(&format!("link add {BRIDGE} type bridge forward_delay 0 stp_state 0 mcast_snooping 0"))?;
     // No IPv6 on the host's side: its neighbour discovery would be a guest of every queue.
     for name in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
@@ -57,46 +56,100 @@ pub fn enter_namespace() -> Result<(), LabError> {
             std::fs::write(&path, "1").map_err(|e| LabError::io(format!("writing {path}"), e))?;
         }
     }
-    ip(&format!("link set {BRIDGE} up"))
+    add_bridge(BRIDGE)
 }
 
-/// Where a VM is in the network.
+/// A host of VMs: a bridge, an uplink, and the switch's port at the uplink's other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The VM's port.
-    pub tap: String,
-    /// The switch's port towards it: the tap itself if the VM is at the switch.
+pub struct Host {
+    /// Its number, from 1.
+    pub number: u8,
+    /// The switch's port towards it.
     pub switch_port: String,
-    /// The uplink of the VM's host, if it has one.
-    uplink: Option<String>,
-    /// The bridge that the tap is in.
-    bridge: String,
+    /// Its uplink; in a driver domain where there is one.
+    pub uplink: String,
+    /// Whether it is a VM of its own: the switch's port is then a tap.
+    pub in_vm: bool,
 }
 
-impl Place {
-    /// Of the VM with this number, at the switch or on a host of its own.
-    pub fn new(number: u8, own_host: bool) -> Self {
-        let tap = format!("vm{number}");
-        match own_host {
-            false => Self { switch_port: tap.clone(), tap, uplink: None, bridge: BRIDGE.to_owned() },
-            true => Self {
-                tap,
-                switch_port: format!("up{number}"),
-                uplink: Some(format!("nic{number}")),
-                bridge: format!("host{number}"),
-            },
-        }
+impl Host {
+    /// With this number.
+    pub fn new(number: u8, in_vm: bool) -> Self {
+        Self { number, switch_port: format!("up{number}"), uplink: format!("nic{number}"), in_vm }
+    }
+
+    fn bridge(&self) -> String {
+        format!("host{}", self.number)
     }
 
     /// Makes its devices.
     pub fn make(&self) -> Result<(), LabError> {
-        if let Some(uplink) = &self.uplink {
-            let (bridge, switch_port) = (&self.bridge, &self.switch_port);
-            ip(&format!("link add {bridge} type bridge forward_delay 0 stp_state 0 mcast_snooping 0"))?;
-            ip(&format!("link set {bridge} up"))?;
-            ip(&format!("link add {switch_port} type veth peer name {uplink}"))?;
-            ip(&format!("link set {uplink} master {bridge} up"))?;
-            ip(&format!("link set {switch_port} master {BRIDGE} up"))?;
+        if self.in_vm {
+            return add_tap(&self.switch_port, BRIDGE);
+        }
+        let (bridge, uplink, switch_port) = (self.bridge(), &self.uplink, &self.switch_port);
+        add_bridge(&bridge)?;
+        ip(&format!("link add {switch_port} type veth peer name {uplink}"))?;
+        ip(&format!("link set {uplink} master {bridge} up"))?;
+        ip(&format!("link set {switch_port} master {BRIDGE} up"))
+    }
+
+    /// Removes its devices.
+    pub fn remove(&self) -> Result<(), LabError> {
+        // One end of a pair takes the other along.
+        ip(&format!("link del {}", self.switch_port))?;
+        if self.in_vm { Ok(()) } else { ip(&format!("link del {}", self.bridge())) }
+    }
+
+    /// Sets the MTU of its devices in the lab's namespace.
+    pub fn configure(&self, mtu_bytes: u32) -> Result<(), LabError> {
+        let devices = std::iter::once(&self.switch_port).chain((!self.in_vm).then_some(&self.uplink));
+        devices.into_iter().try_for_each(|device| ip(&format!("link set {device} mtu {mtu_bytes}")))
+    }
+
+    /// Packets dropped so far at its ends of the uplink that are in the lab's namespace.
+    pub fn drops(&self) -> Result<u64, LabError> {
+        let devices = std::iter::once(&self.switch_port).chain((!self.in_vm).then_some(&self.uplink));
+        devices.into_iter().map(|device| drops(device).map(|d| d.buffer + d.port_queue)).sum()
+    }
+}
+
+/// Where a VM is in the network: at the switch, or on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The VM's number, from 1.
+    pub number: u8,
+    /// The VM's port.
+    pub tap: String,
+    /// Where its host is a VM: the tap of that VM's network card for it.
+    pub inner: String,
+    /// The switch's port towards it: the tap itself if the VM is at the switch.
+    pub switch_port: String,
+    /// The bridge that the tap is in.
+    bridge: String,
+    /// Whether that is a bridge between the VM and its driver domain only.
+    is_link: bool,
+}
+
+impl Place {
+    /// Of the VM with this number.
+    pub fn new(number: u8, host: Option<&Host>) -> Self {
+        let (tap, inner) = (format!("vm{number}"), format!("in{number}"));
+        let is_link = host.is_some_and(|host| host.in_vm);
+        let bridge = match host {
+            None => BRIDGE.to_owned(),
+            Some(_) if is_link => format!("link{number}"),
+            Some(host) => host.bridge(),
+        };
+        let switch_port = host.map_or_else(|| tap.clone(), |host| host.switch_port.clone());
+        Self { number, tap, inner, switch_port, bridge, is_link }
+    }
+
+    /// Makes its devices.
+    pub fn make(&self) -> Result<(), LabError> {
+        if self.is_link {
+            add_bridge(&self.bridge)?;
+            add_tap(&self.inner, &self.bridge)?;
         }
         add_tap(&self.tap, &self.bridge)
     }
@@ -104,28 +157,31 @@ impl Place {
     /// Removes its devices.
     pub fn remove(&self) -> Result<(), LabError> {
         ip(&format!("link del {}", self.tap))?;
-        if self.uplink.is_some() {
-            // One end of a pair takes the other along.
-            ip(&format!("link del {}", self.switch_port))?;
+        if self.is_link {
+            ip(&format!("link del {}", self.inner))?;
             ip(&format!("link del {}", self.bridge))?;
         }
         Ok(())
     }
 
-    /// Sets the queue of the VM's port and the MTU of all that leads there.
+    /// Sets the queue of the VM's port and the MTU of all that is its own.
     pub fn configure(&self, queue_segments: u32, mtu_bytes: u32) -> Result<(), LabError> {
-        for device in self.uplink.iter().chain(self.uplink.is_some().then_some(&self.switch_port)) {
-            ip(&format!("link set {device} mtu {mtu_bytes}"))?;
+        if self.is_link {
+            ip(&format!("link set {} mtu {mtu_bytes}", self.inner))?;
         }
         ip(&format!("link set {} txqueuelen {queue_segments} mtu {mtu_bytes}", self.tap))
     }
 
-    /// Packets dropped so far on the way to the VM: at the switch's port and at its own.
+    /// Packets dropped so far at its port, and on the way to its driver domain.
     pub fn drops(&self) -> Result<u64, LabError> {
-        let mut devices = vec![&self.tap];
-        devices.extend(self.uplink.is_some().then_some(&self.switch_port));
+        let devices = std::iter::once(&self.tap).chain(self.is_link.then_some(&self.inner));
         devices.into_iter().map(|device| drops(device).map(|d| d.buffer + d.port_queue)).sum()
     }
+}
+
+fn add_bridge(name: &str) -> Result<(), LabError> {
+    ip(&format!("link add {name} type bridge forward_delay 0 stp_state 0 mcast_snooping 0"))?;
+    ip(&format!("link set {name} up"))
 }
 
 /// Makes a tap and puts it into a bridge.
@@ -152,21 +208,58 @@ fn open_tun() -> nix::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Shapes the port towards a receiver: rate and drop-tail buffer. A rate of 0 leaves the port as the kernel makes it.
-pub fn shape_port(device: &str, network: &Network) -> Result<(), LabError> {
-    // Nothing to remove on a fresh tap: tc says so, and that is fine.
-    let _ = tc(&format!("qdisc del dev {device} root"));
-    if network.rate_mbit == 0 {
-        return Ok(());
+/// What a device's queue is to be: a rate, and what waits for it. A rate of 0 leaves it as the kernel makes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Shaping<'a> {
+    /// Megabits per second.
+    pub rate_mbit: u32,
+    /// Length of the queue.
+    pub segments: u32,
+    /// What is sent, marked and dropped.
+    pub queue: &'a Queue,
+    /// Largest frame payload.
+    pub mtu_bytes: u32,
+}
+
+impl Shaping<'_> {
+    /// What `tc` is told, line by line; the first may fail, because there may be nothing to remove.
+    pub fn lines(&self, device: &str) -> Vec<String> {
+        let mut lines = vec![format!("qdisc del dev {device} root")];
+        let rate = self.rate_mbit;
+        if rate == 0 {
+            return lines;
+        }
+        // A burst as long as the HTB timer may be late (100 us), at least two frames.
+        let burst_bytes = (u64::from(rate) * 100 / 8).max(2 * (u64::from(self.mtu_bytes) + 14));
+        lines.push(format!("qdisc add dev {device} root handle 1: htb default 1 r2q 1000"));
+        lines.push(format!(
+            "class add dev {device} parent 1: classid 1:1 htb rate {rate}mbit ceil {rate}mbit burst {burst_bytes} cburst {burst_bytes} quantum 60000"
+        ));
+        lines.push(format!("qdisc add dev {device} parent 1:1 handle 10: {}", self.leaf()));
+        lines
     }
-    let rate = network.rate_mbit;
-    // A burst as long as the HTB timer may be late (100 us), at least two frames.
-    let burst_bytes = (u64::from(rate) * 100 / 8).max(2 * (u64::from(network.mtu_bytes) + 14));
-    tc(&format!("qdisc add dev {device} root handle 1: htb default 1 r2q 1000"))?;
-    tc(&format!(
-        "class add dev {device} parent 1: classid 1:1 htb rate {rate}mbit ceil {rate}mbit burst {burst_bytes} cburst {burst_bytes} quantum 60000"
-    ))?;
-    tc(&format!("qdisc add dev {device} parent 1:1 handle 10: pfifo limit {}", network.buffer_segments))
+
+    /// The queue itself. Ports that mark have a program of the lab's before a drop-tail queue.
+    fn leaf(&self) -> String {
+        let limit = self.segments;
+        let time = |name: &str, us: Option<u32>| us.map_or_else(String::new, |us| format!(" {name} {us}us"));
+        let times = || time("target", self.queue.codel_target_us) + &time("interval", self.queue.codel_interval_us);
+        match self.queue.discipline {
+            Discipline::Codel => format!("codel limit {limit} ecn{}", times()),
+            Discipline::FqCodel => format!("fq_codel limit {limit} ecn{}", times()),
+            Discipline::DropTail | Discipline::Red | Discipline::Priority | Discipline::Pfabric => {
+                format!("pfifo limit {limit}")
+            }
+        }
+    }
+}
+
+/// Gives a device of the lab's namespace its queue.
+pub fn shape(device: &str, shaping: Shaping<'_>) -> Result<(), LabError> {
+    let lines = shaping.lines(device);
+    // Nothing to remove on a fresh device: tc says so, and that is fine.
+    let _ = tc(&lines[0]);
+    lines[1..].iter().try_for_each(|line| tc(line))
 }
 
 /// Packets dropped so far at a port: by its shaper's buffer and by its queue towards the VM.
@@ -195,7 +288,7 @@ fn drops(tap: &str) -> Result<PortDrops, LabError> {
 
 fn parse_qdisc_drops(json: &str) -> Option<u64> {
     let qdiscs: serde_json::Value = serde_json::from_str(json).ok()?;
-    let leaf = |q: &&serde_json::Value| q["kind"] == "pfifo";
+    let leaf = |q: &&serde_json::Value| q["handle"] == "10:";
     Some(qdiscs.as_array()?.iter().filter(leaf).filter_map(|q| q["drops"].as_u64()).sum())
 }
 
@@ -217,6 +310,28 @@ mod tests {
     #[test]
     fn an_unshaped_port_drops_nothing_in_its_buffer() {
         assert_eq!(parse_qdisc_drops(r#"[{"kind":"noqueue","drops":0}]"#), Some(0));
+    }
+
+    #[test]
+    fn a_host_in_a_vm_has_links_to_its_vms_only() {
+        let native = Place::new(3, Some(&Host::new(2, false)));
+        assert_eq!((native.switch_port.as_str(), native.bridge.as_str()), ("up2", "host2"));
+        let domain = Place::new(3, Some(&Host::new(2, true)));
+        assert_eq!((domain.switch_port.as_str(), domain.bridge.as_str(), domain.is_link), ("up2", "link3", true));
+        let switch = Place::new(3, None);
+        assert_eq!((switch.switch_port.as_str(), switch.bridge.as_str()), ("vm3", "br0"));
+    }
+
+    #[test]
+    fn a_queue_is_tcs() {
+        let queue = Queue { discipline: Discipline::FqCodel, codel_target_us: Some(500), ..Queue::default() };
+        let shaping = Shaping { rate_mbit: 100, segments: 50, queue: &queue, mtu_bytes: 1500 };
+        let lines = shaping.lines("nic1");
+        assert_eq!(
+            lines.last().map(String::as_str),
+            Some("qdisc add dev nic1 parent 1:1 handle 10: fq_codel limit 50 ecn target 500us")
+        );
+        assert_eq!(Shaping { rate_mbit: 0, ..shaping }.lines("nic1").len(), 1);
     }
 
     #[test]

@@ -20,6 +20,8 @@ use crate::proto::{Answer, CONTROL_PORT, Call, Op, Reply};
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Below the vCPU scheduler's.
 const DRIVER_DOMAIN_PRIORITY: i32 = 20;
+/// Of the virtual CPUs of VMs that are driver domains.
+const DOMAIN_VCPU_PRIORITY: i32 = 19;
 /// How much of the console is quoted in errors.
 const CONSOLE_LINES: usize = 8;
 /// QEMU 7.2's flags after CMPXCHG16B are sometimes a register's value, which the kernel's allocator does not survive under load.
@@ -368,6 +370,14 @@ impl Vm {
             }
         }
         Ok(())
+    }
+
+    /// Pins the threads of a VM that is a driver domain: its virtual CPUs go before all others that run on that core, but not before what
+    /// gives them their packets.
+    pub fn pin_domain(&self, core: CoreId) -> Result<(), LabError> {
+        self.pin(&vec![core; self.spec.vcpu_threads as usize], core)?;
+        let vcpus = self.vcpu_threads()?;
+        vcpus.into_iter().try_for_each(|tid| cores::set_policy(tid, Policy::RoundRobin(DOMAIN_VCPU_PRIORITY)))
     }
 
     fn threads(&self) -> Result<Vec<(i32, String)>, LabError> {

@@ -20,9 +20,27 @@ use super::root::Root;
 ///
 /// Debian's busybox prefers its own applets to programs in whatever starts others: its `sh -c ip` is never iproute2's.
 /// So the shell and those that run other programs are real ones too.
-const PROGRAMS: [&str; 19] = [
-    "ip", "tc", "ss", "nstat", "iperf3", "nginx", "ethtool", "tcpdump", "kmod", //
-    "dash", "env", "timeout", "nice", "nohup", "setsid", "taskset", "chrt", "unshare", "xargs",
+const PROGRAMS: [&str; 20] = [
+    "ip",
+    "tc",
+    "ss",
+    "nstat",
+    "iperf3",
+    "nginx",
+    "memcached",
+    "ethtool",
+    "tcpdump",
+    "kmod", //
+    "dash",
+    "env",
+    "timeout",
+    "nice",
+    "nohup",
+    "setsid",
+    "taskset",
+    "chrt",
+    "unshare",
+    "xargs",
 ];
 
 /// Libraries that no program names, because they are loaded when a thread is cancelled.
@@ -32,7 +50,7 @@ const LIBRARIES: [&str; 1] = ["/lib/x86_64-linux-gnu/libgcc_s.so.1"];
 const KMOD_NAMES: [&str; 6] = ["modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"];
 
 /// Kernel modules to bring with those they depend on. A kernel has each as a module, built in, or not at all.
-const MODULES: [&str; 25] = [
+const MODULES: [&str; 27] = [
     // devices
     "virtio_pci",
     "virtio_console",
@@ -59,6 +77,8 @@ const MODULES: [&str; 25] = [
     "cls_u32",
     "act_mirred",
     // links
+    "bridge",
+    "tun",
     "ifb",
     "veth",
     "dummy",

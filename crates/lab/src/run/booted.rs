@@ -1,9 +1,11 @@
 //! Booted VMs, and one run in them from settings to record.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use evenkeel_scenario::format::{Mode, Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{Cera, HostKind, Kernel, Mode, Network, Scenario, VmGroup, Workload};
 use evenkeel_scenario::result::RunRecord;
 use evenkeel_scenario::sweep::{self, Cell};
 
@@ -11,15 +13,18 @@ use super::Batch;
 use super::metrics::{self, Counters, Measured};
 use super::settings::{self, Neighbour};
 use super::trace::{Trace, Traced};
+use super::transfers::{self, clock_offset_ns};
 use super::workload::{Roles, Running};
 use crate::error::LabError;
 use crate::host::agent::{Agent, Port};
 use crate::host::cores::{self, Placement, ToPlace};
 use crate::host::marking::MarkingPorts;
-use crate::host::net::{self, Place};
+use crate::host::net::{self, Host, Place, Shaping};
 use crate::host::qdisc::BacklogSampler;
 use crate::host::schedule::{Schedule, ScheduledVcpu};
-use crate::host::vm::{Nic, Vm, VmSpec};
+use crate::host::seat::{Here, InDomain};
+use crate::host::vm::{Channel, Nic, Vm, VmSpec};
+use crate::host::{agent, domain};
 use crate::proto::{Answer, Op, Recorded};
 
 /// How long a VM may take to boot; on a busy machine, TCG needs a while for nine at once.
@@ -28,15 +33,34 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 /// Loading takes a second in a VM without hardware help that is off its core half of the time.
 const RELOADS_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// VMs at a switch.
+/// The name of a guest's channel to the host agent.
+const CHANNEL: &str = "org.evenkeel.0";
+
+/// VMs at a switch, or on hosts at it.
 pub struct BootedLab {
     vms: Vec<Vm>,
     /// Where each of them is.
     places: Vec<Place>,
+    hosts: Vec<BootedHost>,
     /// Ticks per second of the guests' kernels: all of Debian's have the same.
     hz: u32,
     /// Sockets and consoles; removed when dropped, after the VMs.
     directory: tempfile::TempDir,
+}
+
+/// A host.
+struct BootedHost {
+    host: Host,
+    /// Positions of its VMs.
+    vms: Vec<usize>,
+    /// The VM that it is, if it is one, and where its VMs' channels are in it.
+    domain: Option<(Vm, BTreeMap<String, PathBuf>)>,
+}
+
+impl BootedHost {
+    fn domain(&self) -> Option<&Vm> {
+        self.domain.as_ref().map(|(vm, _)| vm)
+    }
 }
 
 impl BootedLab {
@@ -46,22 +70,77 @@ impl BootedLab {
             .prefix("evenkeel-lab-")
             .tempdir()
             .map_err(|e| LabError::io("making a temporary directory", e))?;
-        let specs = specs(scenario, batch);
-        batch.progress.boot(specs.len());
-        let mut lab = Self { vms: Vec::with_capacity(specs.len()), places: Vec::new(), hz: 0, directory };
-        for (number, spec) in (1..).zip(specs) {
-            let place = Place::new(number, batch.own_hosts);
+        let hosts = hosts(scenario, batch.own_hosts);
+        let specs = specs(scenario, batch, directory.path());
+        let domains = hosts.iter().filter(|h| h.host.in_vm).count();
+        batch.progress.boot(specs.len() + domains);
+        let mut lab = Self { vms: Vec::new(), places: Vec::new(), hosts: Vec::new(), hz: 0, directory };
+        for host in hosts {
+            host.host.make()?;
+            lab.hosts.push(host);
+        }
+        for (index, spec) in specs.into_iter().enumerate() {
+            let place = lab.place_of(index);
             place.make()?;
             lab.places.push(place);
             lab.vms.push(Vm::spawn(spec, lab.directory.path(), batch.interrupt.clone())?);
+        }
+        for index in 0..lab.hosts.len() {
+            if lab.hosts[index].host.in_vm {
+                let spec = domain::spec(&lab.domain_shape(index, scenario, batch));
+                let vm = Vm::spawn(spec, lab.directory.path(), batch.interrupt.clone())?;
+                lab.hosts[index].domain = Some((vm, BTreeMap::new()));
+            }
         }
         for vm in &lab.vms {
             let (release, hz) = vm.wait_ready(BOOT_TIMEOUT)?;
             tracing::debug!(vm = vm.spec.name, release, hz, "up");
             lab.hz = hz;
         }
+        lab.set_up_domains(&scenario.network)?;
         lab.set_up_network()?;
         Ok(lab)
+    }
+
+    /// Where the VM at this position is to be.
+    fn place_of(&self, index: usize) -> Place {
+        let host = self.hosts.iter().find(|host| host.vms.contains(&index));
+        // `too_many` of support.rs: no more VMs than that.
+        Place::new(u8::try_from(index + 1).unwrap_or(u8::MAX), host.map(|host| &host.host))
+    }
+
+    fn domain_shape<'a>(&'a self, index: usize, scenario: &Scenario, batch: &Batch) -> domain::Shape<'a> {
+        let host = &self.hosts[index];
+        let vms =
+            host.vms.iter().map(|vm| (&self.places[*vm], channel_of(&self.vms[*vm].spec.name, self.directory.path())));
+        domain::Shape {
+            host: &host.host,
+            vms: vms.collect(),
+            image: batch.images[&Kernel::Newest].clone(),
+            segmentation_offload: scenario.network.segmentation_offload,
+            accelerator: batch.options.accelerator,
+        }
+    }
+
+    fn set_up_domains(&mut self, network: &Network) -> Result<(), LabError> {
+        for host in &mut self.hosts {
+            let places: Vec<&Place> = host.vms.iter().map(|vm| &self.places[*vm]).collect();
+            if let Some((vm, channels)) = &mut host.domain {
+                let (release, _) = vm.wait_ready(BOOT_TIMEOUT)?;
+                tracing::debug!(vm = vm.spec.name, release, "up");
+                domain::set_up(vm, &host.host, &places, network)?;
+                *channels = domain::channels(vm)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn domains(&self) -> impl Iterator<Item = &Vm> {
+        self.hosts.iter().filter_map(BootedHost::domain)
+    }
+
+    fn group<'a>(&self, scenario: &'a Scenario, vm: usize) -> &'a VmGroup {
+        &scenario.vms[&self.vms[vm].spec.group]
     }
 
     fn first(&self, group: &str) -> Result<&Vm, LabError> {
@@ -70,7 +149,7 @@ impl BootedLab {
     }
 
     fn check_alive(&self) -> Result<(), LabError> {
-        self.vms.iter().try_for_each(Vm::check_alive)
+        self.vms.iter().chain(self.domains()).try_for_each(Vm::check_alive)
     }
 
     /// Does something in all VMs at once; results in their order.
@@ -88,7 +167,7 @@ impl BootedLab {
         let receiver_port = self.first(roles.to)?.spec.port();
         let bottlenecks = self.bottlenecks(scenario, &roles);
         self.set_up_guests(scenario)?;
-        let marking = self.set_up_ports(scenario, &bottlenecks)?;
+        let marking = self.set_up_ports(scenario, &roles, &bottlenecks)?;
         let placement = self.place(scenario, &roles, batch)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
         let schedule = Schedule::start(&self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
@@ -96,17 +175,17 @@ impl BootedLab {
             true => Some(Trace::start(self.first(roles.from)?, receiver_port, self.directory.path())?),
             false => None,
         };
-        let mut agent = self.start_agent(scenario, batch)?;
-        let bottleneck = &bottlenecks[0];
-        let outcome = self.measure(scenario, &roles, bottleneck, seed, marking.as_ref(), agent.as_mut(), batch);
+        let mut agents = self.start_agents(scenario, batch)?;
+        let bottleneck = bottlenecks.first().map(String::as_str);
+        let outcome = self.measure(scenario, &roles, bottleneck, seed, marking.as_ref(), &mut agents, batch);
         let off = schedule.stop();
         // Whatever failed, the next run must not meet this one's tasks.
         let stopped = self.in_all(|vm| vm.call(Op::Stop));
-        let agent_stopped = agent.map(Agent::stop).transpose();
+        let agents_stopped = agents.into_iter().try_for_each(Agent::stop);
         let captured = capture.map(|capture| capture.finish(self.directory.path())).transpose();
         let mut measured = outcome?;
         stopped?;
-        agent_stopped?;
+        agents_stopped?;
         measured.complaints = self.kernel_complaints()?;
         if let Some(captured) = captured? {
             let shown = [roles.from, roles.to]
@@ -124,10 +203,10 @@ impl BootedLab {
 
     /// Lines in the guests' kernel logs that no healthy kernel writes, each log read once.
     fn kernel_complaints(&self) -> Result<Vec<String>, LabError> {
-        let logs = self.in_all(|vm| vm.shell("dmesg -c"))?;
-        Ok(self
-            .vms
-            .iter()
+        let vms: Vec<&Vm> = self.vms.iter().chain(self.domains()).collect();
+        let logs = vms.iter().map(|vm| vm.shell("dmesg -c")).collect::<Result<Vec<_>, _>>()?;
+        Ok(vms
+            .into_iter()
             .zip(logs)
             .flat_map(|(vm, log)| {
                 metrics::complaints(&log).map(|line| format!("{}: {line}", vm.spec.name)).collect::<Vec<_>>()
@@ -154,8 +233,13 @@ impl BootedLab {
         .map(drop)
     }
 
-    /// The switch's ports that are shaped: the one towards the receiver, or those towards all that receive in an open loop.
+    /// The devices of the lab's namespace that are shaped: network cards of the hosts that send, if those are the bottleneck; else the switch's
+    /// port towards the receiver, or those towards all that receive in an open loop.
     fn bottlenecks(&self, scenario: &Scenario, roles: &Roles) -> Vec<String> {
+        if scenario.record.sender_nic {
+            let native = self.sending_hosts(roles).filter(|host| host.domain.is_none());
+            return native.map(|host| host.host.uplink.clone()).collect();
+        }
         let receivers = self.vms.iter().zip(&self.places).filter(|(vm, _)| vm.spec.group == roles.to);
         let ports = receivers.map(|(_, place)| place.switch_port.clone());
         match scenario.workload {
@@ -164,27 +248,86 @@ impl BootedLab {
         }
     }
 
+    fn sending_hosts(&self, roles: &Roles) -> impl Iterator<Item = &BootedHost> {
+        self.hosts.iter().filter(|host| host.vms.iter().any(|vm| self.vms[*vm].spec.group == roles.from))
+    }
+
     /// Sets queues, MTU, rates; what marks at the bottlenecks, if they mark.
-    fn set_up_ports(&self, scenario: &Scenario, bottlenecks: &[String]) -> Result<Option<MarkingPorts>, LabError> {
-        for (vm, place) in self.vms.iter().zip(&self.places) {
-            place.configure(scenario.vms[&vm.spec.group].port_queue_segments, scenario.network.mtu_bytes)?;
+    fn set_up_ports(
+        &self,
+        scenario: &Scenario,
+        roles: &Roles,
+        bottlenecks: &[String],
+    ) -> Result<Option<MarkingPorts>, LabError> {
+        let network = &scenario.network;
+        let queue_segments = |vm: usize| self.group(scenario, vm).port_queue_segments;
+        for (index, place) in self.places.iter().enumerate() {
+            place.configure(queue_segments(index), network.mtu_bytes)?;
         }
-        for port in bottlenecks {
-            net::shape_port(port, &scenario.network)?;
+        for host in &self.hosts {
+            host.host.configure(network.mtu_bytes)?;
+            if let Some(domain) = host.domain() {
+                let queues: Vec<_> = host.vms.iter().map(|vm| (&self.places[*vm], queue_segments(*vm))).collect();
+                domain::configure(domain, &host.host, &queues, network)?;
+            }
         }
-        let threshold = scenario.network.queue.ecn_threshold_segments;
+        let sender = &scenario.vms[roles.from];
+        let (rate_mbit, mtu_bytes) = (network.rate_mbit, network.mtu_bytes);
+        let shaping = match scenario.record.sender_nic {
+            true => Shaping { rate_mbit, segments: sender.nic_queue_segments, queue: &sender.nic_queue, mtu_bytes },
+            false => Shaping { rate_mbit, segments: network.buffer_segments, queue: &network.queue, mtu_bytes },
+        };
+        for device in bottlenecks {
+            net::shape(device, shaping)?;
+        }
+        if scenario.record.sender_nic {
+            for host in self.sending_hosts(roles) {
+                if let Some(domain) = host.domain() {
+                    domain::shape(domain, &host.host.uplink, shaping)?;
+                }
+            }
+        }
+        let threshold = network.queue.ecn_threshold_segments;
         threshold.map(|segments| MarkingPorts::start(bottlenecks, segments)).transpose()
     }
 
-    /// Starts the host agent on all ports, if any group wants it.
-    fn start_agent(&self, scenario: &Scenario, batch: &Batch) -> Result<Option<Agent>, LabError> {
-        if !uses_agent(scenario) {
-            return Ok(None);
+    /// Starts the host agents: one for all hosts that are this machine's, one in each driver domain. Those that no group wants are not started.
+    fn start_agents(&self, scenario: &Scenario, batch: &Batch) -> Result<Vec<Agent<'_>>, LabError> {
+        let wanted = |vms: &[usize]| vms.iter().any(|vm| wants_agent(self.group(scenario, *vm)));
+        let (domains, native): (Vec<_>, Vec<_>) = self.hosts.iter().partition(|host| host.domain.is_some());
+        let vms: Vec<usize> = native.iter().flat_map(|host| host.vms.iter().copied()).collect();
+        let mut agents = Vec::new();
+        if wanted(&vms) {
+            let ports = self.agent_ports(scenario, &native)?;
+            let seat = Here::new(&batch.options.evenkeel, &self.directory.path().join("agent"))?;
+            agents.push(Agent::start(Box::new(seat), &ports, batch.interrupt)?);
         }
-        let port = |vm: &Vm| Port::of(vm.spec.port(), &scenario.vms[&vm.spec.group], vm.spec.number);
-        let ports = self.vms.iter().map(port).collect::<Result<Vec<_>, _>>()?;
-        let directory = self.directory.path().join("agent");
-        Agent::start(&batch.options.evenkeel, &directory, &ports, batch.interrupt).map(Some)
+        for host in domains.into_iter().filter(|host| wanted(&host.vms)) {
+            if let Some(domain) = host.domain() {
+                let ports = self.agent_ports(scenario, &[host])?;
+                agents.push(Agent::start(Box::new(InDomain::new(domain)?), &ports, batch.interrupt)?);
+            }
+        }
+        Ok(agents)
+    }
+
+    fn agent_ports(&self, scenario: &Scenario, hosts: &[&BootedHost]) -> Result<Vec<agent::Port>, LabError> {
+        let on_host = |host: &&BootedHost| {
+            let port = |vm: &usize| {
+                let (spec, group) = (&self.vms[*vm].spec, self.group(scenario, *vm));
+                let port = Port::of(spec.port(), &host.host.uplink, group, spec.number)?;
+                if !wants_guest(group, spec.number) {
+                    return Ok(port);
+                }
+                let channel = match &host.domain {
+                    None => channel_of(&spec.name, self.directory.path()),
+                    Some((_, channels)) => channels.get(spec.port()).cloned().unwrap_or_default(),
+                };
+                Ok(port.with_channel(channel))
+            };
+            host.vms.iter().map(port).collect::<Vec<_>>()
+        };
+        hosts.iter().flat_map(on_host).collect()
     }
 
     fn place(&self, scenario: &Scenario, roles: &Roles, batch: &Batch) -> Result<Placement, LabError> {
@@ -211,6 +354,7 @@ impl BootedLab {
             let cores: Vec<_> = placed.by_ref().take(vm.spec.vcpu_threads as usize).collect();
             vm.pin(&cores, placement.driver_domain)?;
         }
+        self.domains().try_for_each(|domain| domain.pin_domain(placement.driver_domain))?;
         Ok(placement)
     }
 
@@ -232,22 +376,26 @@ impl BootedLab {
         &self,
         scenario: &Scenario,
         roles: &Roles,
-        bottleneck: &str,
+        bottleneck: Option<&str>,
         seed: u64,
         marking: Option<&MarkingPorts>,
-        mut agent: Option<&mut Agent>,
+        agents: &mut [Agent<'_>],
         batch: &Batch,
     ) -> Result<Measured, LabError> {
+        let clocks = match scenario.workload {
+            Workload::Transfers { .. } => self.in_all(clock_offset_ns)?,
+            _ => Vec::new(),
+        };
         let running = Running::start(scenario, roles, seed, &self.vms)?;
         batch.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
         let period_ms = scenario.record.tcp_info_period_ms;
         let before = self.in_all(counters)?;
         let drops_before = self.drops()?;
         let marks_before = marking.map(MarkingPorts::read).transpose()?;
-        let counted_before = agent.as_mut().map(|agent| agent.read()).transpose()?;
-        let backlog = match scenario.record.queue_period_ms {
-            0 => None,
-            period_ms => Some(BacklogSampler::start(bottleneck, "pfifo", period_ms)?),
+        let counted_before = read(agents)?;
+        let backlog = match (scenario.record.queue_period_ms, bottleneck) {
+            (1.., Some(device)) => Some(BacklogSampler::start(device, "pfifo", scenario.record.queue_period_ms)?),
+            _ => None,
         };
         let before_mark = Instant::now();
         self.in_all(|vm| {
@@ -259,7 +407,7 @@ impl BootedLab {
         self.wait_for_end(scenario, roles, batch)?;
         let reloaded = finish_reloads(scenario, reloads)?;
         let duration = began.elapsed();
-        let recorded: Vec<Recorded> = self.in_all(|vm| match vm.call(Op::Collect)? {
+        let mut recorded: Vec<Recorded> = self.in_all(|vm| match vm.call(Op::Collect)? {
             Answer::Recorded(recorded) => Ok(recorded),
             other => Err(LabError::Vm {
                 name: vm.spec.name.clone(),
@@ -269,10 +417,14 @@ impl BootedLab {
         for (vm, recorded) in self.vms.iter().zip(&recorded) {
             check_clock(vm, recorded, duration, before_mark.elapsed())?;
         }
+        if let Workload::Transfers { transfers, .. } = scenario.workload {
+            let addresses: Vec<Ipv4Addr> = self.vms.iter().map(|vm| vm.spec.address).collect();
+            transfers::complete(&mut recorded, &addresses, &clocks, transfers);
+        }
         let after = self.in_all(counters)?;
         let drops_after = self.drops()?;
         let marks_after = marking.map(MarkingPorts::read).transpose()?;
-        let counted_after = agent.map(Agent::read).transpose()?;
+        let counted_after = read(agents)?;
         let iperf3 = running.finish(&self.vms)?;
         let vms = self
             .vms
@@ -320,51 +472,109 @@ impl BootedLab {
 
     fn wait_for_end(&self, scenario: &Scenario, roles: &Roles, batch: &Batch) -> Result<(), LabError> {
         let limit = Duration::from_millis(scenario.duration_ms);
-        let Workload::Strobe { requests: 1.., .. } = scenario.workload else {
-            return batch.interrupt.sleep(limit, || self.check_alive());
+        // Who can be done before the time is up, and with how much.
+        let (clients, enough) = match scenario.workload {
+            Workload::Strobe { requests: 1.., .. } => (vec![self.first(roles.to)?], u32::MAX),
+            Workload::Transfers { transfers: enough @ 1.., .. } => {
+                (self.vms.iter().filter(|vm| vm.spec.group == roles.from).collect(), enough)
+            }
+            _ => return batch.interrupt.sleep(limit, || self.check_alive()),
         };
-        let client = self.first(roles.to)?;
         let end = Instant::now() + limit;
         while Instant::now() < end {
             batch.interrupt.sleep(Duration::from_millis(200), || self.check_alive())?;
-            match client.call(Op::Progress)? {
-                Answer::Progress { error: Some(why), .. } => {
-                    return Err(LabError::Vm { name: client.spec.name.clone(), why });
+            let mut done = true;
+            for client in &clients {
+                match client.call(Op::Progress)? {
+                    Answer::Progress { error: Some(why), .. } => {
+                        return Err(LabError::Vm { name: client.spec.name.clone(), why });
+                    }
+                    Answer::Progress { requests, ended, .. } => done &= ended || requests >= enough,
+                    _ => done = false,
                 }
-                Answer::Progress { ended: true, .. } => return Ok(()),
-                _ => {}
+            }
+            if done {
+                return Ok(());
             }
         }
         Ok(())
     }
 
     fn drops(&self) -> Result<u64, LabError> {
-        self.places.iter().map(Place::drops).sum()
+        let at_places = self.places.iter().map(Place::drops).sum::<Result<u64, _>>()?;
+        let at_hosts = self.hosts.iter().map(|host| host.host.drops()).sum::<Result<u64, _>>()?;
+        Ok(at_places + at_hosts)
     }
 }
 
 impl Drop for BootedLab {
     fn drop(&mut self) {
         self.vms.clear();
+        for host in &mut self.hosts {
+            host.domain = None;
+        }
         for place in self.places.drain(..) {
             if let Err(error) = place.remove() {
                 tracing::debug!(?place, %error, "the namespace takes it along");
+            }
+        }
+        for host in self.hosts.drain(..) {
+            if let Err(error) = host.host.remove() {
+                tracing::debug!(host = ?host.host, %error, "the namespace takes it along");
             }
         }
         tracing::debug!(directory = %self.directory.path().display(), "torn down");
     }
 }
 
-/// Whether a cell needs the host agent.
-fn uses_agent(scenario: &Scenario) -> bool {
-    scenario.vms.values().any(|group| {
-        [group.proboscis.mode, group.vsnoop.mode, group.vflood.mode, group.cera.mode].iter().any(|m| *m != Mode::Off)
-    })
+/// Whether a group's hosts need the agent.
+fn wants_agent(group: &VmGroup) -> bool {
+    [group.proboscis.mode, group.vsnoop.mode, group.vflood.mode, group.cera.mode].iter().any(|m| *m != Mode::Off)
 }
 
-/// Whether a cell needs each VM on a host of its own: where ports mark, or the agent's programs have the switch before them.
+/// Whether a group's VM with this number has the guest agent: vFlood has a part in guests, and CERA in those that it has clients in.
+fn wants_guest(group: &VmGroup, number: u32) -> bool {
+    let client =
+        |Cera { mode, clients, .. }: &Cera| *mode != Mode::Off && clients.is_none_or(|clients| number < clients);
+    group.vflood.mode != Mode::Off || client(&group.cera)
+}
+
+/// Whether a cell needs VMs to be on hosts: where ports mark, or there is something on hosts.
 pub fn needs_own_hosts(scenario: &Scenario) -> bool {
-    uses_agent(scenario) || scenario.network.queue.ecn_threshold_segments.is_some()
+    let on_host = |group: &VmGroup| wants_agent(group) || group.host == HostKind::Vm || group.per_host > 1;
+    scenario.vms.values().any(on_host)
+        || scenario.record.sender_nic
+        || scenario.network.queue.ecn_threshold_segments.is_some()
+}
+
+/// The hosts of a scenario, none of them booted.
+fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
+    let mut hosts: Vec<BootedHost> = Vec::new();
+    let mut first = 0;
+    for group in scenario.vms.values() {
+        let vms: Vec<usize> = (first..first + group.count as usize).collect();
+        first += vms.len();
+        if !own_hosts || !group.hypervisor {
+            continue;
+        }
+        for vms in vms.chunks(group.per_host as usize) {
+            let number = u8::try_from(hosts.len() + 1).unwrap_or(u8::MAX);
+            let host = Host::new(number, group.host == HostKind::Vm);
+            hosts.push(BootedHost { host, vms: vms.to_vec(), domain: None });
+        }
+    }
+    hosts
+}
+
+/// Where QEMU has a VM's channel.
+fn channel_of(vm: &str, directory: &Path) -> PathBuf {
+    directory.join(format!("{vm}.channel"))
+}
+
+/// What all agents have counted; None without any.
+fn read(agents: &mut [Agent<'_>]) -> Result<Option<agent::Counted>, LabError> {
+    let counted = agents.iter_mut().map(Agent::read).collect::<Result<Vec<_>, _>>()?;
+    Ok(counted.into_iter().reduce(agent::Counted::and))
 }
 
 /// An error if a guest's clock does not keep time with ours: every time it measured would be wrong. It must have counted at least the
@@ -411,26 +621,25 @@ fn counters(vm: &Vm) -> Result<Counters, LabError> {
     Ok(Counters(values))
 }
 
-fn specs(scenario: &Scenario, batch: &Batch) -> Vec<VmSpec> {
+fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec<VmSpec> {
     let mut number: u8 = 0;
     let mut specs = Vec::new();
     for (group, VmGroup { count, kernel, vcpus, memory_mib, .. }) in &scenario.vms {
         for index in 0..*count {
             number += 1;
+            let name = format!("{group}-{index}");
+            let channel = Channel { name: CHANNEL.to_owned(), socket: channel_of(&name, directory), listens: true };
             specs.push(VmSpec {
-                name: format!("{group}-{index}"),
+                name,
                 group: group.clone(),
                 number: index,
                 image: batch.images[kernel].clone(),
                 vcpus: *vcpus,
                 vcpu_threads: batch.vcpu_threads(*vcpus),
                 memory_mib: *memory_mib,
-                nics: vec![Nic {
-                    tap: Place::new(number, batch.own_hosts).tap,
-                    mac: format!("52:54:00:00:00:{number:02x}"),
-                }],
+                nics: vec![Nic { tap: Place::new(number, None).tap, mac: format!("52:54:00:00:00:{number:02x}") }],
                 address: Ipv4Addr::new(10, 0, 0, number),
-                channels: Vec::new(),
+                channels: vec![channel],
                 segmentation_offload: scenario.network.segmentation_offload,
                 accelerator: batch.options.accelerator,
             });

@@ -5,19 +5,17 @@ use std::fmt::Write;
 use evenkeel_scenario::arrivals::{self, Arrival, Pattern};
 use evenkeel_scenario::format::{GuestTcp, Scenario, Workload};
 
+use super::transfers::clock_offset_ns;
 use super::workload::{Roles, sockets, started};
 use crate::error::LabError;
 use crate::host::cores::monotonic_ns;
 use crate::host::vm::Vm;
-use crate::proto::{Answer, HTTP_PORT, Op};
+use crate::proto::{HTTP_PORT, Op};
 
 /// How long the generators have to take their plans; a slow guest reads a long one for a while.
 const LEAD_NS: u64 = 1_500_000_000;
 /// Flows go on beginning for so long after the measured time, which is asked for a little later.
 const SLACK_US: u64 = 3_000_000;
-/// Readings of a guest's clock; the one with the least time around it counts.
-const CLOCK_READINGS: u32 = 16;
-
 /// Where nginx's configuration goes in a VM.
 const CONFIG: &str = "/run/nginx/nginx.conf";
 
@@ -93,25 +91,6 @@ fn plan_of(sender: usize, arrivals: &[Arrival]) -> Vec<(u64, u16, u64)> {
     let own = arrivals.iter().filter(|a| a.from == sender);
     // The lab has at most 64 VMs.
     own.map(|a| (a.at_us, u16::try_from(a.to).unwrap_or(u16::MAX), a.bytes)).collect()
-}
-
-/// What to add to this machine's CLOCK_MONOTONIC to have the guest's.
-fn clock_offset_ns(vm: &Vm) -> Result<i64, LabError> {
-    let mut best: Option<(u64, i64)> = None;
-    for _ in 0..CLOCK_READINGS {
-        let before = monotonic_ns();
-        let answer = vm.call(Op::Now)?;
-        let took = monotonic_ns() - before;
-        let Answer::Now { monotonic_ns: guest } = answer else {
-            let why = format!("unexpected answer to now: {answer:?}");
-            return Err(LabError::Vm { name: vm.spec.name.clone(), why });
-        };
-        let offset = guest as i64 - (before + took / 2) as i64;
-        if best.is_none_or(|(least, _)| took < least) {
-            best = Some((took, offset));
-        }
-    }
-    Ok(best.map_or(0, |(_, offset)| offset))
 }
 
 #[cfg(test)]

@@ -131,10 +131,13 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
     let transfers = receivers.iter().any(|vm| !vm.recorded.received.is_empty());
     let open_loop = matches!(cell.scenario.workload, Workload::Poisson { .. });
     let iperf3_mbit = measured.iperf3.map(|bits| bits / 1e6);
+    if matches!(cell.scenario.workload, Workload::Transfers { .. } | Workload::Memcached { .. }) {
+        of_requests(&cell.scenario.workload, &measured.vms, &mut set);
+    }
     if open_loop {
         set("background_goodput_mbit", iperf3_mbit);
         of_requests(&cell.scenario.workload, &measured.vms, &mut set);
-    } else {
+    } else if !matches!(cell.scenario.workload, Workload::Transfers { .. }) {
         set("goodput_mbit", iperf3_mbit.or_else(|| transfers.then(|| receivers.iter().map(mbit).sum())));
     }
     set("time_s", Some(seconds));
@@ -261,6 +264,8 @@ fn of_requests(workload: &Workload, vms: &[VmMeasured], set: &mut impl FnMut(&st
     for class in SizeClass::ALL {
         times(&format!("fct_{}", class.name()), &ended(Some(class)));
     }
+    let throughput = requests.iter().filter_map(|(_, r)| Some(r.bytes as f64 * 8.0 / r.took_us?.max(1) as f64));
+    set("throughput_p50_mbit", quantile(&throughput.collect::<Vec<_>>(), 0.5));
     let unfinished = requests.iter().filter(|(_, r)| r.took_us.is_none()).count();
     set("flows", Some((requests.len() - unfinished) as f64));
     set("flows_unfinished", Some(unfinished as f64));

@@ -8,12 +8,13 @@ mod progress;
 mod settings;
 mod support;
 mod trace;
+mod transfers;
 mod workload;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use evenkeel_scenario::format::{Kernel, Scenario};
+use evenkeel_scenario::format::{HostKind, Kernel, Scenario};
 use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
 use evenkeel_scenario::sweep::{self, Cell};
 use evenkeel_scenario::{LoadedScenario, io, select};
@@ -131,7 +132,11 @@ fn prepare_images(
     options: &LabOptions,
     progress: &progress::Progress,
 ) -> Result<BTreeMap<Kernel, GuestImage>, LabError> {
-    let mut kernels: Vec<Kernel> = cells.iter().flat_map(|c| c.scenario.vms.values().map(|g| g.kernel)).collect();
+    let groups = || cells.iter().flat_map(|c| c.scenario.vms.values());
+    let mut kernels: Vec<Kernel> = groups().map(|g| g.kernel).collect();
+    if groups().any(|g| g.host == HostKind::Vm) {
+        kernels.push(Kernel::Newest);
+    }
     kernels.sort_unstable();
     kernels.dedup();
     let images = prepare_kernels(&kernels, &options.evenkeel, &|step| progress.prepare(step))?;

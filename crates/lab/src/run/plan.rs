@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_scenario::format::{Kernel, Scenario};
+use evenkeel_scenario::format::{HostKind, Kernel, Scenario, VmGroup};
 use evenkeel_scenario::sweep::Cell;
 
 use super::support;
 use crate::error::LabError;
+use crate::host::domain;
 
 /// Cells that run in the same booted VMs.
 pub struct Boot {
@@ -19,12 +20,15 @@ pub struct Boot {
 #[derive(PartialEq, Eq)]
 struct Shape {
     groups: Vec<(String, u32, Kernel, u32, u32)>,
+    /// Of each group: on which kind of host, if on any, and how many VMs of it.
+    hosts: Vec<(bool, HostKind, u32)>,
     segmentation_offload: bool,
 }
 
 fn shape(scenario: &Scenario) -> Shape {
     Shape {
         groups: scenario.vms.iter().map(|(name, g)| (name.clone(), g.count, g.kernel, g.vcpus, g.memory_mib)).collect(),
+        hosts: scenario.vms.values().map(|g| (g.hypervisor, g.host, g.per_host)).collect(),
         segmentation_offload: scenario.network.segmentation_offload,
     }
 }
@@ -50,11 +54,17 @@ pub fn check_supported(scenario: &Scenario, file: &Path) -> Result<(), LabError>
 }
 
 fn memory_mib(scenario: &Scenario) -> u64 {
-    scenario.vms.values().map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum()
+    let of_domains = scenario.vms.values().map(|g| domains(g) * u64::from(domain::MEMORY_MIB)).sum::<u64>();
+    of_domains + scenario.vms.values().map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum::<u64>()
 }
 
 fn vm_count(scenario: &Scenario) -> u64 {
-    scenario.vms.values().map(|g| u64::from(g.count)).sum()
+    scenario.vms.values().map(|g| u64::from(g.count) + domains(g)).sum()
+}
+
+/// Hosts of a group that are VMs themselves.
+fn domains(group: &VmGroup) -> u64 {
+    if group.host == HostKind::Vm { u64::from(group.hosts()) } else { 0 }
 }
 
 /// Most guest memory that any cell needs at once.

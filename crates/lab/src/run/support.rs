@@ -1,16 +1,13 @@
 //! What a scenario can ask for that real VMs on one machine cannot give.
 
-use evenkeel_scenario::format::{Discipline, Network, Scenario, SpuriousResponse, Topology, VmGroup, Workload};
+use evenkeel_scenario::format::{
+    Discipline, HostKind, Mode, Network, Scenario, SpuriousResponse, Topology, VmGroup, Workload,
+};
 
 /// Most VMs that the lab starts.
 const MAX_VMS: u64 = 64;
 /// Ticks per second of Debian's kernels.
 const DEBIAN_HZ: u32 = 250;
-
-const SENDER_NIC: (&str, &str) = (
-    "record.sender_nic",
-    "the lab's VMs are on one host, without a network card; leave it out (the simulator has one)",
-);
 
 /// The first key that the lab cannot honour, and why.
 pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
@@ -24,8 +21,56 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
         .or_else(|| too_many(scenario))
         .or(of_groups)
         .or_else(|| in_workload(scenario).map(owned))
-        .or_else(|| scenario.record.sender_nic.then(|| owned(SENDER_NIC)))
+        .or_else(|| at_network_cards(scenario))
 }
+
+/// What the network cards of hosts can be, and where a group has none that matters.
+fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
+    let default = VmGroup::default();
+    let (from, _) = scenario.workload.roles();
+    for (name, group) in &scenario.vms {
+        let refuse = |key: &str, why: &str| Some((format!("vms.{name}.{key}"), why.to_owned()));
+        let is_bottleneck = scenario.record.sender_nic && name == from;
+        if !is_bottleneck && group.nic_queue_segments != default.nic_queue_segments {
+            return refuse("nic_queue_segments", NO_NETWORK_CARD);
+        }
+        if !is_bottleneck && group.nic_queue != default.nic_queue {
+            return refuse("nic_queue", NO_NETWORK_CARD);
+        }
+        match group.nic_queue.discipline {
+            Discipline::DropTail => {}
+            Discipline::Codel | Discipline::FqCodel if group.host == HostKind::Vm => {}
+            Discipline::Codel | Discipline::FqCodel => {
+                return refuse("nic_queue.discipline", "this machine's kernel need not have it; set `host = \"vm\"`");
+            }
+            _ => {
+                return refuse(
+                    "nic_queue.discipline",
+                    "the lab's network cards have drop-tail, CoDel or FQ-CoDel queues",
+                );
+            }
+        }
+        if is_bottleneck && !group.hypervisor {
+            return refuse("hypervisor", "the network card that is the bottleneck (record.sender_nic) is a host's");
+        }
+    }
+    if scenario.record.sender_nic {
+        let refuse = |key: &str, why: &str| Some((key.to_owned(), why.to_owned()));
+        if scenario.network.rate_mbit == 0 {
+            return refuse("network.rate_mbit", "a network card without a rate is no bottleneck; set it above 0");
+        }
+        if scenario.network.queue.discipline != Discipline::DropTail {
+            return refuse("network.queue.discipline", "the network card is the bottleneck (record.sender_nic)");
+        }
+        if scenario.record.queue_period_ms > 0 && scenario.vms[from].host == HostKind::Vm {
+            return refuse("record.queue_period_ms", "the queue is in a driver domain (host = \"vm\"); leave it at 0");
+        }
+    }
+    None
+}
+
+const NO_NETWORK_CARD: &str =
+    "it is no bottleneck: only the network cards of the VMs that send have a rate, with `record.sender_nic`";
 
 fn too_many(scenario: &Scenario) -> Option<(String, String)> {
     let vms: u64 = scenario.vms.values().map(|g| u64::from(g.count)).sum();
@@ -83,17 +128,17 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     if group.hz.is_some_and(|hz| hz != DEBIAN_HZ) {
         return Some(("hz", "Debian's kernels tick at 250 Hz; leave it out (the simulator can tick otherwise)"));
     }
-    if !group.hypervisor {
-        return Some(("hypervisor", "the lab runs VMs only; leave it at true (the simulator has plain machines)"));
-    }
     if group.host_delay_us.is_some() {
         return Some(("host_delay_us", "the lab's host takes the time that it takes; leave it out"));
     }
     if group.cera != default.cera {
         return Some(("cera", "the lab does not run CERA yet; leave it out (the simulator has it)"));
     }
-    if group.nic_queue != default.nic_queue {
-        return Some(("nic_queue", "the lab's VMs are on one host, without a network card; leave it out"));
+    if group.vflood.mode != Mode::Off && group.host != HostKind::Vm {
+        return Some((
+            "vflood.mode",
+            "vFlood needs a kernel with BPF qdiscs (Linux 6.16) on the host; set `host = \"vm\"`",
+        ));
     }
     if group.vflood != default.vflood {
         return Some(("vflood", "the lab does not run vFlood yet; leave it out (the simulator has it)"));
@@ -115,12 +160,6 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     }
     if group.read_cost_ns != default.read_cost_ns {
         return Some(("read_cost_ns", "the lab's guests take the time that they take; leave it at 0"));
-    }
-    if group.nic_queue_segments != default.nic_queue_segments {
-        return Some(("nic_queue_segments", "the lab's VMs are on one host, without a network card; leave it at 1000"));
-    }
-    if group.per_host != default.per_host {
-        return Some(("per_host", "the lab's VMs are on one host with a port each; leave it at 1"));
     }
     if tcp.eifel.is_some_and(|eifel| eifel != tcp.timestamps()) {
         return Some((
@@ -162,14 +201,23 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
             Some(("record.capture", "captures are analysed for flows that last; leave it at false with `poisson`"))
         }
         Workload::RequestResponse { .. } => Some(("workload.kind", "only the simulator runs `request-response`")),
-        Workload::Memcached { .. } => Some(("workload.kind", "only the simulator runs `memcached` so far")),
-        Workload::Transfers { .. } => Some(("workload.kind", "only the simulator runs `transfers`")),
+        Workload::Memcached { late_start_ms: 1.., .. } => {
+            Some(("workload.late_start_ms", "all begin at once in the lab; leave it at 0 (the simulator can wait)"))
+        }
+        Workload::Transfers { .. } | Workload::Memcached { .. } if scenario.record.capture => {
+            Some(("record.capture", "captures are analysed for flows that last; leave it at false"))
+        }
         Workload::Strobe { from, block_kib, .. } => {
             let servers = scenario.vms.get(from).map_or(1, |g| g.count);
             (u64::from(*block_kib) * 1024 < u64::from(servers))
                 .then_some(("workload.block_kib", "every sender must have at least one byte to send"))
         }
-        Workload::Ping { .. } | Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. } => None,
+        Workload::Ping { .. }
+        | Workload::Bulk { .. }
+        | Workload::Iperf3 { .. }
+        | Workload::Poisson { .. }
+        | Workload::Memcached { .. }
+        | Workload::Transfers { .. } => None,
     }
 }
 
@@ -228,7 +276,6 @@ mod tests {
         for (line, key) in [
             ("count = 64", "vms"),
             ("hz = 1000", "vms.b.hz"),
-            ("hypervisor = false", "vms.b.hypervisor"),
             ("host_delay_us = 50", "vms.b.host_delay_us"),
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
             ("cera = { mode = \"enforce\" }", "vms.b.cera"),
@@ -238,7 +285,6 @@ mod tests {
             ("core = { vms_per_core = 2, idle_us = 9 }", "vms.b.core.idle_us"),
             ("read_cost_ns = 500", "vms.b.read_cost_ns"),
             ("nic_queue_segments = 100", "vms.b.nic_queue_segments"),
-            ("per_host = 2", "vms.b.per_host"),
             ("tcp = { timestamps = true, eifel = false }", "vms.b.tcp.eifel"),
             ("tcp = { spurious_response = \"rate-halving\" }", "vms.b.tcp.spurious_response"),
             ("tcp = { delayed_ack_max_us = 1000 }", "vms.b.tcp.delayed_ack_max_us"),
@@ -246,15 +292,20 @@ mod tests {
         ] {
             assert_eq!(group(line), key, "{line}");
         }
-        assert_eq!(refused("[vms.a]", "[vms.a]\nvflood = { mode = \"enforce\" }"), "vms.a.vflood");
+        assert_eq!(refused("[vms.a]", "[vms.a]\nvflood = { mode = \"enforce\" }"), "vms.a.vflood.mode");
+        let sender = |line: &str| refused("[vms.a]", &format!("[record]\nsender_nic = true\n[vms.a]\n{line}"));
+        assert_eq!(sender("nic_queue_segments = 100\nper_host = 2"), "");
+        assert_eq!(sender("host = \"vm\"\nnic_queue = { discipline = \"fq-codel\" }"), "");
+        assert_eq!(sender("nic_queue = { discipline = \"fq-codel\" }"), "vms.a.nic_queue.discipline");
         let poisson =
             |line: &str| refused("\"bulk\"", &format!("\"poisson\"\nload = 0.5\nsizes = \"websearch\"\n{line}"));
         assert_eq!(poisson("burst_flows = 8\nbackground_flows = 1\ndeadline_ms = 200"), "");
         assert_eq!(poisson("flows = 100"), "workload.flows");
         assert_eq!(poisson("background_mesh_flows = 1"), "workload.background_mesh_flows");
         assert_eq!(poisson("persistent = true"), "workload.persistent");
-        assert_eq!(refused("\"bulk\"", "\"memcached\""), "workload.kind");
-        assert_eq!(refused("[workload]", "[record]\nsender_nic = true\n[workload]"), "record.sender_nic");
+        assert_eq!(refused("\"bulk\"", "\"memcached\""), "");
+        assert_eq!(refused("\"bulk\"", "\"memcached\"\nlate_start_ms = 9"), "workload.late_start_ms");
+        assert_eq!(refused("\"bulk\"", "\"transfers\"\nbytes = 100000"), "");
         assert_eq!(
             refused("\"bulk\"", "\"request-response\"\nrequest_bytes = 8\nresponse_bytes = 1000"),
             "workload.kind"

@@ -5,7 +5,7 @@ use evenkeel_scenario::format::{Scenario, Workload};
 use super::http;
 use crate::error::LabError;
 use crate::host::vm::Vm;
-use crate::proto::{Answer, Op, ServeRole, SocketSettings};
+use crate::proto::{Answer, MEMCACHED_PORT, Op, ServeRole, SocketSettings};
 
 /// First port of the iperf3 servers; each client has a server of its own.
 const IPERF3_PORT: u32 = 5201;
@@ -90,8 +90,37 @@ impl Running {
                 }
                 http::start_requests(scenario, roles, seed, &from, &to)?;
             }
+            Workload::Transfers { bytes, concurrent, pause_ms, .. } => {
+                for (_, vm) in &to {
+                    started(vm, Op::Serve { role: ServeRole::Transfers, sockets: sockets(vm) })?;
+                }
+                for (position, (_, vm)) in from.iter().enumerate() {
+                    // Each begins with another receiver.
+                    let to = (0..to.len()).map(|step| address(to[(position + step) % to.len()].1)).collect();
+                    let (bytes, concurrent, pause_ms) = (u64::from(*bytes), *concurrent, *pause_ms);
+                    started(vm, Op::Transfers { to, bytes, concurrent, pause_ms, sockets: sockets(vm) })?;
+                }
+            }
+            Workload::Memcached { outstanding, gets_permille, value_bytes, flows, .. } => {
+                for (index, vm) in &to {
+                    running.servers.push((*index, start_memcached(vm)?));
+                    started(vm, Op::Serve { role: ServeRole::Sink, sockets: sockets(vm) })?;
+                }
+                let (_, first) = from[0];
+                let servers = to.iter().map(|(_, vm)| address(vm)).collect();
+                let (outstanding, gets_permille, value_bytes) = (*outstanding, *gets_permille, *value_bytes);
+                let sockets_of_first = sockets(first);
+                started(
+                    first,
+                    Op::KeyValue { servers, outstanding, gets_permille, value_bytes, sockets: sockets_of_first },
+                )?;
+                for (position, (_, vm)) in from.iter().enumerate().skip(1) {
+                    let to = address(to[position % to.len()].1);
+                    started(vm, Op::Bulk { to, flows: *flows, sockets: sockets(vm) })?;
+                }
+            }
             // Refused before anything is started: see `plan::check_supported`.
-            Workload::RequestResponse { .. } | Workload::Memcached { .. } | Workload::Transfers { .. } => {}
+            Workload::RequestResponse { .. } => {}
         }
         Ok(running)
     }
@@ -118,6 +147,16 @@ impl Running {
         }
         Ok(bits_per_second)
     }
+}
+
+/// Starts memcached in a VM; its task.
+fn start_memcached(vm: &Vm) -> Result<u64, LabError> {
+    let argv = ["memcached", "-u", "root", "-m", "32", "-t", "1", "-U", "0", "-p", &MEMCACHED_PORT.to_string()];
+    let task = started(vm, Op::Spawn { argv: argv.map(str::to_owned).to_vec() })?;
+    vm.shell(&format!(
+        "i=0; until ss -Hltn sport = :{MEMCACHED_PORT} | grep -q .; do i=$((i+1)); [ $i -lt 200 ]; sleep 0.05; done"
+    ))?;
+    Ok(task)
 }
 
 /// Settings of a VM's workload sockets.

@@ -115,7 +115,7 @@ pub enum Workload {
         think_time_us: u32,
     },
     /// A key-value store beside long-lived flows (paper 004): the first VM of `from` asks those of `to` for values in a closed loop, as memaslap asks
-    /// memcached, and the other VMs of `from`, if there are any, send to them. Only the simulator runs it.
+    /// memcached, and the other VMs of `from`, if there are any, send to them. In the lab it is the real memcached.
     Memcached {
         /// Group whose first VM asks and whose others send.
         from: String,
@@ -137,13 +137,13 @@ pub enum Workload {
         #[serde(default = "default_flows")]
         #[schemars(range(min = 1, max = 1000))]
         flows: u32,
-        /// The last VM begins so much later than the others.
+        /// The last VM begins so much later than the others. Only the simulator can.
         #[serde(default)]
         #[schemars(range(min = 0, max = 600_000))]
         late_start_ms: u32,
     },
     /// Transfers one after the other: each VM of `from` opens connections to the VMs of `to`, in turn, sends so many bytes on each, and
-    /// begins anew when all have arrived. Only the simulator runs it.
+    /// begins anew when all have arrived.
     Transfers {
         /// Group that sends.
         from: String,

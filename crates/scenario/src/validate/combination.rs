@@ -2,7 +2,7 @@
 
 use crate::check::join;
 use crate::error::Problem;
-use crate::format::{Discipline, Mode, Network, Queue, Scenario, Topology, VmGroup, Workload};
+use crate::format::{Discipline, HostKind, Mode, Network, Queue, Scenario, Topology, VmGroup, Workload};
 
 /// Settings that exclude each other or lack one another.
 pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
@@ -93,6 +93,9 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
         if group.per_host > 1 {
             problem("per_host", "must be 1 without a hypervisor (hypervisor = false)");
         }
+    }
+    if group.host == HostKind::Vm && !group.hypervisor {
+        problem("host", "must be left out without a hypervisor (hypervisor = false)");
     }
     if group.proboscis.mode != Mode::Off && !group.hypervisor {
         problem("proboscis.mode", "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");

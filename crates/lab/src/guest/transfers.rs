@@ -1,0 +1,235 @@
+//! Transfers one after the other: the end that sends, and the end that receives.
+//!
+//! A transfer's time is from the opening of the connection to the last byte at the receiver, so each end notes its part of it by its own
+//! clock: the sender may be off its core when the last byte arrives. Each end is one thread with all sockets.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+
+use super::block_server::ZEROS;
+use super::recording::Recording;
+use super::sink::READ_BYTES;
+use super::{serve, socket};
+use crate::host::cores::monotonic_ns;
+use crate::proto::{Arrived, Sent, SocketSettings};
+
+/// How often it is looked whether the workload ends.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a VM sends.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The receivers, which are taken in turn.
+    pub servers: Vec<SocketAddr>,
+    /// Bytes on each connection.
+    pub bytes: u64,
+    /// Connections at a time; the next begin when all of them have arrived.
+    pub concurrent: u32,
+    /// From the end of the last one to the next.
+    pub pause: Duration,
+}
+
+/// Listens at `at` in a thread; gives the address that it listens on.
+pub fn serve(
+    recording: &Arc<Recording>,
+    at: SocketAddr,
+    settings: SocketSettings,
+) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
+    let listener = socket::listen(at, settings)?;
+    listener.set_nonblocking(true).context("O_NONBLOCK")?;
+    let address = listener.local_addr().context("no local address")?;
+    let thread = recording.spawn("transfers", move |recording| receive(recording, &listener))?;
+    Ok((address, thread))
+}
+
+/// A connection at the receiver.
+struct Incoming {
+    stream: TcpStream,
+    peer: SocketAddr,
+    bytes: u64,
+    last_ns: u64,
+}
+
+fn receive(recording: &Recording, listener: &TcpListener) -> anyhow::Result<()> {
+    let mut active: Vec<Incoming> = Vec::new();
+    let mut buffer = vec![0; READ_BYTES];
+    while !recording.stopping() {
+        let sockets = active.iter().map(|a| a.stream.as_fd()).chain([listener.as_fd()]);
+        let ready = wait(sockets.map(|fd| (fd, PollFlags::POLLIN)), LOOK)?;
+        for index in (0..active.len()).rev().filter(|index| !ready[*index].is_empty()) {
+            if active[index].read(&mut buffer).with_context(|| format!("reading from {}", active[index].peer))? {
+                // Closed here, which tells the sender that all has arrived.
+                let Incoming { peer, bytes, last_ns, .. } = active.swap_remove(index);
+                recording.arrived(Arrived { from: peer.ip().to_string(), port: peer.port(), bytes, end_ns: last_ns });
+            }
+        }
+        if ready.last().is_some_and(|events| !events.is_empty()) {
+            while let Some((stream, peer)) = accepted(listener)? {
+                stream.set_nonblocking(true).context("O_NONBLOCK")?;
+                active.push(Incoming { stream, peer, bytes: 0, last_ns: 0 });
+            }
+        }
+    }
+    for incoming in active {
+        let _ = socket::reset_on_close(&incoming.stream);
+    }
+    Ok(())
+}
+
+fn accepted(listener: &TcpListener) -> anyhow::Result<Option<(TcpStream, SocketAddr)>> {
+    loop {
+        match listener.accept() {
+            Ok(accepted) => return Ok(Some(accepted)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error).context("cannot accept"),
+        }
+    }
+}
+
+impl Incoming {
+    /// Reads what is there; whether that is all.
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<bool> {
+        loop {
+            match self.stream.read(buffer) {
+                Ok(0) => return Ok(true),
+                Ok(n) => {
+                    self.bytes += n as u64;
+                    self.last_ns = monotonic_ns();
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // What a sender does that is stopped.
+                Err(error) if serve::is_hangup(&error) => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Sends as planned, in a thread, until the workload ends.
+pub fn start(recording: &Arc<Recording>, plan: Plan, settings: SocketSettings) -> anyhow::Result<JoinHandle<()>> {
+    recording.spawn("transfers", move |recording| send(recording, &plan, settings))
+}
+
+/// A connection at the sender.
+struct Outgoing {
+    stream: TcpStream,
+    left: u64,
+}
+
+fn send(recording: &Recording, plan: &Plan, settings: SocketSettings) -> anyhow::Result<()> {
+    let mut servers = plan.servers.iter().cycle();
+    while !recording.stopping() {
+        let mut active = Vec::new();
+        for to in servers.by_ref().take(plan.concurrent as usize) {
+            let start_ns = monotonic_ns();
+            let stream = socket::begin_connect(*to, settings)?;
+            let port = stream.local_addr().context("no local address")?.port();
+            recording.sent(Sent { to: to.ip().to_string(), port, bytes: plan.bytes, start_ns });
+            active.push(Outgoing { stream, left: plan.bytes });
+        }
+        while !active.is_empty() && !recording.stopping() {
+            let sockets = active.iter().map(|a| (a.stream.as_fd(), a.interest()));
+            let ready = wait(sockets, LOOK)?;
+            for index in (0..active.len()).rev().filter(|index| !ready[*index].is_empty()) {
+                if active[index].go_on()? {
+                    active.swap_remove(index);
+                    recording.transfer_done();
+                }
+            }
+        }
+        for outgoing in active {
+            // What is unsent would go on filling the link after the workload's end.
+            let _ = socket::reset_on_close(&outgoing.stream);
+        }
+        if !plan.pause.is_zero() && recording.sleep_until(Instant::now() + plan.pause) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Outgoing {
+    fn interest(&self) -> PollFlags {
+        if self.left > 0 { PollFlags::POLLOUT } else { PollFlags::POLLIN }
+    }
+
+    /// Writes what fits; whether the receiver has closed after all of it.
+    fn go_on(&mut self) -> anyhow::Result<bool> {
+        while self.left > 0 {
+            let piece = &ZEROS[..ZEROS.len().min(usize::try_from(self.left).unwrap_or(usize::MAX))];
+            match self.stream.write(piece) {
+                Ok(n) => self.left -= n as u64,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("sending"),
+            }
+            if self.left == 0 {
+                self.stream.shutdown(Shutdown::Write).context("ending a transfer")?;
+            }
+        }
+        match self.stream.read(&mut [0; 16]) {
+            Ok(0) => Ok(true),
+            Ok(_) => anyhow::bail!("the receiver has nothing to say, but said something"),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(false),
+            Err(error) => Err(error).context("waiting for the end of a transfer"),
+        }
+    }
+}
+
+/// Waits until a socket is ready, at most so long; what each is ready for, in their order.
+pub fn wait<'a>(
+    sockets: impl Iterator<Item = (BorrowedFd<'a>, PollFlags)>,
+    limit: Duration,
+) -> anyhow::Result<Vec<PollFlags>> {
+    let mut polled: Vec<PollFd<'_>> = sockets.map(|(fd, events)| PollFd::new(fd, events)).collect();
+    match ppoll(&mut polled, Some(TimeSpec::from_duration(limit)), None) {
+        Ok(_) => {}
+        Err(nix::errno::Errno::EINTR) => return Ok(vec![PollFlags::empty(); polled.len()]),
+        Err(error) => return Err(error).context("ppoll"),
+    }
+    Ok(polled.iter().map(|p| p.revents().unwrap_or(PollFlags::empty())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn every_transfer_that_ends_has_a_start_and_an_arrival() {
+        const BYTES: u64 = 300_000;
+        let (near, far) = (Arc::new(Recording::new()), Arc::new(Recording::new()));
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let (address, server) = serve(&far, any, SocketSettings::default()).expect("listens");
+        near.mark();
+        far.mark();
+        let plan = Plan { servers: vec![address], bytes: BYTES, concurrent: 3, pause: Duration::from_millis(1) };
+        let sender = start(&near, plan, SocketSettings::default()).expect("starts");
+        while near.transfers_done() < 9 {
+            assert_eq!(near.first_error(), None);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (sent, arrived) = (near.collect().expect("marked").sent, far.collect().expect("marked").arrived);
+        near.stop();
+        far.stop();
+        sender.join().expect("ends");
+        server.join().expect("ends");
+        assert!(arrived.len() >= 9, "{arrived:?}");
+        for end in &arrived[..9] {
+            let start = sent.iter().find(|sent| sent.port == end.port).expect("it was sent");
+            assert_eq!((start.bytes, end.bytes), (BYTES, BYTES));
+            assert!(start.start_ns < end.end_ns, "one clock here");
+        }
+    }
+}

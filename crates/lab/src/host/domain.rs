@@ -1,0 +1,146 @@
+//! A driver domain: a host that is a VM, with the newest kernel, a network card for each of its VMs and one to the switch.
+//!
+//! The link between a VM and its port in the domain is a bridge of two taps: a queue of the VM's own (`vm1`, towards the VM) and the
+//! domain's (`in1`). QEMU's sockets would save both, but they carry no segments above the MTU. In the domain, devices have the names that
+//! they have on a host without one: `vm1` for the port, `nic1` for the uplink.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use evenkeel_scenario::format::Network;
+
+use super::net::{Host, Place, Shaping};
+use super::vm::{Accelerator, Channel, Nic, Vm, VmSpec};
+use crate::error::LabError;
+use crate::prepare::GuestImage;
+
+/// The programs of the datapath are verified in it, beside a ramfs with the binary.
+pub const MEMORY_MIB: u32 = 512;
+
+const BRIDGE: &str = "br0";
+
+/// What a domain is made of.
+#[derive(Debug)]
+pub struct Shape<'a> {
+    /// Its host.
+    pub host: &'a Host,
+    /// The places of its VMs, and where QEMU has their channels.
+    pub vms: Vec<(&'a Place, PathBuf)>,
+    /// Kernel and initramfs.
+    pub image: GuestImage,
+    /// Whether its network cards take and give segments larger than the MTU.
+    pub segmentation_offload: bool,
+    /// How its code is run.
+    pub accelerator: Accelerator,
+}
+
+/// The VM of a domain.
+pub fn spec(shape: &Shape) -> VmSpec {
+    let number = shape.host.number;
+    let uplink = Nic { tap: shape.host.switch_port.clone(), mac: uplink_mac(number) };
+    let ports = shape.vms.iter().map(|(place, _)| Nic { tap: place.inner.clone(), mac: port_mac(place) });
+    let channels = shape.vms.iter().map(|(place, socket)| Channel {
+        name: channel_name(&place.tap),
+        socket: socket.clone(),
+        listens: false,
+    });
+    VmSpec {
+        name: format!("domain-{number}"),
+        group: String::new(),
+        number: 0,
+        image: shape.image.clone(),
+        vcpus: 1,
+        vcpu_threads: 1,
+        memory_mib: MEMORY_MIB,
+        nics: std::iter::once(uplink).chain(ports).collect(),
+        address: Ipv4Addr::UNSPECIFIED,
+        channels: channels.collect(),
+        segmentation_offload: shape.segmentation_offload,
+        accelerator: shape.accelerator,
+    }
+}
+
+fn uplink_mac(host: u8) -> String {
+    format!("52:54:00:00:02:{host:02x}")
+}
+
+fn port_mac(place: &Place) -> String {
+    format!("52:54:00:00:01:{:02x}", place.number)
+}
+
+/// The name of a VM's channel in its domain.
+fn channel_name(port: &str) -> String {
+    format!("channel.{port}")
+}
+
+/// Makes the domain's bridge of its network cards.
+pub fn set_up(domain: &Vm, host: &Host, places: &[&Place], network: &Network) -> Result<(), LabError> {
+    let mut script = String::from(
+        "for name in all default; do echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6; done\n\
+         take() { for d in /sys/class/net/*; do if [ \"$(cat $d/address)\" = $1 ]; then /bin/ip link set ${d##*/} name $2; fi; done; }\n",
+    );
+    let devices = std::iter::once((uplink_mac(host.number), host.uplink.as_str()))
+        .chain(places.iter().map(|place| (port_mac(place), place.tap.as_str())));
+    let mut batch =
+        format!("link add {BRIDGE} type bridge forward_delay 0 stp_state 0 mcast_snooping 0\nlink set {BRIDGE} up\n");
+    let mut offloads = String::new();
+    for (mac, name) in devices {
+        // Writing to a String cannot fail.
+        let _ = writeln!(script, "take {mac} {name}");
+        let _ = writeln!(batch, "link set {name} master {BRIDGE} up");
+        if !network.segmentation_offload {
+            let _ = writeln!(offloads, "ethtool -K {name} gro off");
+        }
+    }
+    domain.shell(&format!("{script}/bin/ip -batch - <<END\n{batch}END\n{offloads}")).map(drop)
+}
+
+/// Sets the queues of its ports, and the MTU.
+pub fn configure(domain: &Vm, host: &Host, queues: &[(&Place, u32)], network: &Network) -> Result<(), LabError> {
+    let mtu_bytes = network.mtu_bytes;
+    let mut batch = format!("link set {} mtu {mtu_bytes}\n", host.uplink);
+    for (place, queue_segments) in queues {
+        let _ = writeln!(batch, "link set {} txqueuelen {queue_segments} mtu {mtu_bytes}", place.tap);
+    }
+    domain.shell(&format!("/bin/ip -batch - <<END\n{batch}END\n")).map(drop)
+}
+
+/// Gives a device of the domain its queue.
+pub fn shape(domain: &Vm, device: &str, shaping: Shaping<'_>) -> Result<(), LabError> {
+    let lines = shaping.lines(device);
+    // Nothing to remove on a fresh device: tc says so, and that is fine.
+    let script = format!("/bin/tc {} 2>/dev/null || true\n", lines[0]);
+    let script = lines[1..].iter().fold(script, |script, line| script + "/bin/tc " + line + "\n");
+    domain.shell(&script).map(drop)
+}
+
+/// Where the channels of a domain's VMs are in it, by their ports.
+pub fn channels(domain: &Vm) -> Result<BTreeMap<String, PathBuf>, LabError> {
+    let listed = domain.shell(
+        "for name in /sys/class/virtio-ports/*/name; do d=${name%/name}; echo \"$(cat $name) /dev/${d##*/}\"; done",
+    )?;
+    Ok(parse_channels(&listed))
+}
+
+fn parse_channels(listed: &str) -> BTreeMap<String, PathBuf> {
+    let channel = |line: &str| {
+        let (name, device) = line.split_once(' ')?;
+        Some((name.strip_prefix("channel.")?.to_owned(), Path::new(device).to_owned()))
+    };
+    listed.lines().filter_map(channel).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_found_by_their_ports() {
+        let listed = "evenkeel.control /dev/vport1p1\nchannel.vm3 /dev/vport1p2\nchannel.vm4 /dev/vport1p3\n";
+        let found = parse_channels(listed);
+        assert_eq!(found["vm3"], Path::new("/dev/vport1p2"));
+        assert_eq!(found.len(), 2);
+    }
+}

@@ -1,0 +1,93 @@
+//! Transfers, of which each end knows a part: put together by one clock.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use crate::error::LabError;
+use crate::host::cores::monotonic_ns;
+use crate::host::vm::Vm;
+use crate::proto::{Answer, Op, Recorded, RequestTime};
+
+/// Readings of a guest's clock; the one with the least time around it counts.
+const CLOCK_READINGS: u32 = 16;
+
+/// What to add to this machine's CLOCK_MONOTONIC to have the guest's.
+pub fn clock_offset_ns(vm: &Vm) -> Result<i64, LabError> {
+    let mut best: Option<(u64, i64)> = None;
+    for _ in 0..CLOCK_READINGS {
+        let before = monotonic_ns();
+        let answer = vm.call(Op::Now)?;
+        let took = monotonic_ns() - before;
+        let Answer::Now { monotonic_ns: guest } = answer else {
+            let why = format!("unexpected answer to now: {answer:?}");
+            return Err(LabError::Vm { name: vm.spec.name.clone(), why });
+        };
+        let offset = guest as i64 - (before + took / 2) as i64;
+        if best.is_none_or(|(least, _)| took < least) {
+            best = Some((took, offset));
+        }
+    }
+    Ok(best.map_or(0, |(_, offset)| offset))
+}
+
+/// Makes requests of the senders out of what both ends have recorded: from the opening of the connection to the last byte at the receiver. Of
+/// each VM's transfers the first `limit` count; 0: all.
+pub fn complete(recorded: &mut [Recorded], addresses: &[Ipv4Addr], clocks_ns: &[i64], limit: u32) {
+    let by_host_clock = |ns: u64, vm: usize| ns as i64 - clocks_ns[vm];
+    // A port can be used again: the arrival that counts is the first after the start.
+    let mut ends: HashMap<(String, u16, String), Vec<(i64, u64)>> = HashMap::new();
+    for (vm, part) in recorded.iter_mut().enumerate() {
+        for arrived in std::mem::take(&mut part.arrived) {
+            let key = (arrived.from, arrived.port, addresses[vm].to_string());
+            ends.entry(key).or_default().push((by_host_clock(arrived.end_ns, vm), arrived.bytes));
+        }
+    }
+    for (vm, part) in recorded.iter_mut().enumerate() {
+        let mut sent = std::mem::take(&mut part.sent);
+        sent.truncate(if limit == 0 { usize::MAX } else { limit as usize });
+        let Some(first_ns) = sent.first().map(|sent| sent.start_ns) else { continue };
+        part.requests = sent
+            .into_iter()
+            .map(|sent| {
+                let start_ns = by_host_clock(sent.start_ns, vm);
+                let key = (addresses[vm].to_string(), sent.port, sent.to.clone());
+                let end = ends.get(&key).and_then(|ends| ends.iter().find(|(end_ns, _)| *end_ns > start_ns));
+                // One that did not bring all was cut off by the end of the run.
+                let end = end.filter(|(_, bytes)| *bytes == sent.bytes);
+                RequestTime {
+                    to: sent.to,
+                    bytes: sent.bytes,
+                    start_us: (sent.start_ns - first_ns) / 1000,
+                    took_us: end.map(|(end_ns, _)| end_ns.abs_diff(start_ns) / 1000),
+                }
+            })
+            .collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::proto::{Arrived, Sent};
+
+    use super::*;
+
+    #[test]
+    fn a_transfers_time_is_between_two_clocks() {
+        let sent = |port, start_ns| Sent { to: "10.0.0.2".into(), port, bytes: 100, start_ns };
+        let arrived = |port, bytes, end_ns| Arrived { from: "10.0.0.1".into(), port, bytes, end_ns };
+        // The sender's clock is 1 ms ahead of the host's, the receiver's 2 ms behind.
+        let clocks_ns = [1_000_000, -2_000_000];
+        let sender = Recorded {
+            sent: vec![sent(7, 11_000_000), sent(8, 21_000_000), sent(7, 31_000_000), sent(9, 41_000_000)],
+            ..Recorded::default()
+        };
+        let receiver = Recorded {
+            arrived: vec![arrived(7, 100, 13_000_000), arrived(8, 60, 23_000_000), arrived(7, 100, 31_000_000)],
+            ..Recorded::default()
+        };
+        let mut recorded = [sender, receiver];
+        complete(&mut recorded, &["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()], &clocks_ns, 3);
+        let took: Vec<_> = recorded[0].requests.iter().map(|r| (r.start_us, r.took_us)).collect();
+        assert_eq!(took, [(0, Some(5000)), (10_000, None), (20_000, Some(3000))]);
+    }
+}
