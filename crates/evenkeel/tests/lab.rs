@@ -160,6 +160,94 @@ fn the_host_agent_acts_on_real_requests() {
     assert_left_clean(scratch.path());
 }
 
+const DOMAIN: &str = r#"
+schema = 1
+name = "domain"
+title = "Transfers of two VMs whose host is a VM"
+duration_ms = 3000
+[vms.sender]
+count = 2
+per_host = 2
+host = "vm"
+proboscis = { mode = "enforce" }
+[vms.receiver]
+hypervisor = false
+[workload]
+kind = "transfers"
+from = "sender"
+to = "receiver"
+bytes = 100000
+[record]
+tcp_info_period_ms = 0
+"#;
+
+/// A driver domain has two VMs' ports, the real agent on them, and its packets reach a machine at the switch.
+#[test]
+fn a_driver_domain_carries_its_vms_traffic_and_runs_the_agent() {
+    let _machine = machine();
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("domain.toml");
+    std::fs::write(&scenario, DOMAIN).unwrap();
+    let records = run(&scenario, &[]);
+    let [record] = &records[..] else { panic!("one run, not {}", records.len()) };
+    assert!(record.remarks.is_empty(), "{:?}", record.remarks);
+    for sender in ["sender-0", "sender-1"] {
+        let arrived: Vec<_> = record.flows.iter().filter(|flow| flow.from == sender).collect();
+        assert!(!arrived.is_empty(), "{sender}: {:?}", record.metrics);
+        assert!(arrived.iter().all(|flow| flow.bytes == 100_000 && flow.duration_us > 0), "{arrived:?}");
+        let syns = record.counters[sender]["ProboscisSynsFromVm"];
+        assert!(syns >= arrived.len() as i64, "{syns} SYNs for {} transfers", arrived.len());
+    }
+    assert!(
+        record.metrics["probes_sent"] >= 10.0 && record.metrics["throughput_p50_mbit"] > 0.1,
+        "{:?}",
+        record.metrics
+    );
+}
+
+const MEMCACHED: &str = r#"
+schema = 1
+name = "memcached"
+title = "memcached beside bulk flows, one network card"
+duration_ms = 3000
+warmup_ms = 1000
+[network]
+rate_mbit = 20
+[vms.client]
+count = 2
+per_host = 2
+nic_queue_segments = 20
+[vms.server]
+hypervisor = false
+[workload]
+kind = "memcached"
+from = "client"
+to = "server"
+outstanding = 4
+flows = 2
+[record]
+tcp_info_period_ms = 0
+queue_period_ms = 10
+sender_nic = true
+"#;
+
+/// The real memcached answers, and the network card that a host's VMs share is the bottleneck.
+#[test]
+fn memcached_shares_a_network_card_with_bulk_flows() {
+    let _machine = machine();
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("memcached.toml");
+    std::fs::write(&scenario, MEMCACHED).unwrap();
+    let records = run(&scenario, &[]);
+    let record = &records[0];
+    assert!(record.remarks.is_empty(), "{:?}", record.remarks);
+    let metric = |name: &str| record.metrics[name];
+    assert!(metric("flows") > 10.0 && metric("fct_p50_ms") > 0.0, "{:?}", record.metrics);
+    assert!(metric("goodput_mbit") > 5.0 && metric("goodput_mbit") < 20.0, "{:?}", record.metrics);
+    assert!(metric("queue_max_segments") > 10.0 && metric("queue_max_segments") <= 20.0, "{:?}", record.metrics);
+    assert!(metric("port_drops") > 0.0, "{:?}", record.metrics);
+}
+
 /// Ctrl-C while the agent runs takes it along.
 #[test]
 fn an_interrupted_lab_takes_its_agent_along() {

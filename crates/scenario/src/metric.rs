@@ -127,6 +127,9 @@ metrics! {
     "throughput_p50_mbit", "throughput p50", "Mbit/s", Higher, 2, "Median over flows of their payload by their completion time.";
     "throughput_near_p50_mbit", "near p50", "Mbit/s", Higher, 2, "The same of flows to VMs that are near (`far_count`).";
     "throughput_far_p50_mbit", "far p50", "Mbit/s", Higher, 2, "The same of flows to VMs that are far away.";
+    "wire_first_segments", "first burst", "segments", Lower, 0, "Most segments that a flow of the first sender had on the wire before its first data was acknowledged (capture beyond the sender's host).";
+    "wire_burst_segments", "longest burst", "segments", Lower, 0, "Most segments that a flow of the first sender sent between two ACKs (capture beyond the sender's host).";
+    "wire_beyond_segments", "beyond slow start", "segments", Lower, 0, "Most segments that a flow of the first sender had sent beyond the standard initial window and two for each that was acknowledged (capture beyond the sender's host).";
     "vflood_held", "held", "", Neutral, 0, "Packets that hosts held back for their VMs (vFlood).";
     "vflood_held_mean_us", "held for", "us", Neutral, 0, "Mean time for which they were held.";
     "vflood_low_rtt_segments", "held, low RTT", "segments", Neutral, 1, "Buffer use of all flows with an RTT below vflood.low_rtt_us, mean over time.";

@@ -12,7 +12,7 @@ use evenkeel_scenario::sweep::{self, Cell};
 use super::Batch;
 use super::metrics::{self, Counters, Measured};
 use super::settings::{self, Neighbour};
-use super::trace::{Trace, Traced};
+use super::trace::{self, Trace, Traced, Wire};
 use super::transfers::{self, clock_offset_ns};
 use super::workload::{Roles, Running};
 use crate::error::LabError;
@@ -148,6 +148,13 @@ impl BootedLab {
         self.vms.iter().find(|vm| vm.spec.group == group).ok_or_else(missing)
     }
 
+    /// The switch's port towards the first VM of a group.
+    fn first_place(&self, group: &str) -> Result<&str, LabError> {
+        let first = self.first(group)?.spec.port();
+        let place = self.places.iter().find(|place| place.tap == first);
+        Ok(place.map_or(first, |place| &place.switch_port))
+    }
+
     fn check_alive(&self) -> Result<(), LabError> {
         self.vms.iter().chain(self.domains()).try_for_each(Vm::check_alive)
     }
@@ -171,7 +178,12 @@ impl BootedLab {
         let placement = self.place(scenario, &roles, batch)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
         let schedule = Schedule::start(&self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
-        let capture = match scenario.record.capture {
+        let transfers = matches!(scenario.workload, Workload::Transfers { .. });
+        let wire = match scenario.record.capture && transfers {
+            true => Some(Wire::start(self.first_place(roles.from)?, self.directory.path())?),
+            false => None,
+        };
+        let capture = match scenario.record.capture && !transfers {
             true => Some(Trace::start(self.first(roles.from)?, receiver_port, self.directory.path())?),
             false => None,
         };
@@ -187,6 +199,13 @@ impl BootedLab {
         stopped?;
         agents_stopped?;
         measured.complaints = self.kernel_complaints()?;
+        if let Some(wire) = wire {
+            let (bursts, remarks, file) = wire.finish(self.first(roles.from)?.spec.address)?;
+            measured.trace = Traced { bursts: Some(bursts), remarks, ..Traced::default() };
+            if batch.options.keep_capture {
+                trace::keep(&[(&file, "wire")], batch.directory, &cell.labels, repetition)?;
+            }
+        }
         if let Some(captured) = captured? {
             let shown = [roles.from, roles.to]
                 .into_iter()

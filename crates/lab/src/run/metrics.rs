@@ -179,6 +179,11 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
         set("ecn_marks", measured.marks.map(|marks| marks.marked as f64));
         set("acks_sent", Some(sum(&receivers, "TcpOutSegs")));
         set("duplicate_acks", measured.trace.duplicate_acks.map(|n| n as f64));
+        if let Some(bursts) = measured.trace.bursts {
+            set("wire_first_segments", Some(bursts.first_segments as f64));
+            set("wire_burst_segments", Some(bursts.longest_segments as f64));
+            set("wire_beyond_segments", Some(bursts.beyond_segments as f64));
+        }
         let samples = || senders.iter().flat_map(|vm| &vm.recorded.sockets).flat_map(|s| &s.samples);
         let rto_ms: Vec<f64> = samples().map(|s| f64::from(s.rto_us) / 1e3).collect();
         let srtt_ms: Vec<f64> = samples().map(|s| f64::from(s.srtt_us) / 1e3).collect();

@@ -204,7 +204,7 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::Memcached { late_start_ms: 1.., .. } => {
             Some(("workload.late_start_ms", "all begin at once in the lab; leave it at 0 (the simulator can wait)"))
         }
-        Workload::Transfers { .. } | Workload::Memcached { .. } if scenario.record.capture => {
+        Workload::Memcached { .. } if scenario.record.capture => {
             Some(("record.capture", "captures are analysed for flows that last; leave it at false"))
         }
         Workload::Strobe { from, block_kib, .. } => {

@@ -1,10 +1,12 @@
 //! A run's packets: captured inside the first sending VM and at both ends' ports, then analysed.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use evenkeel_scenario::format::{GuestTcp, RtoMin, RtoMinWord};
 use evenkeel_scenario::result::PacketRecord;
 
+use crate::capture::analyze::bursts::{self, Bursts};
 use crate::capture::analyze::flow::{self, Flow};
 use crate::capture::analyze::timeouts::{self, Rule};
 use crate::capture::analyze::{acks, clock, rtt, wakeup};
@@ -47,6 +49,8 @@ pub struct Traced {
     pub rto_runs: Option<[u64; 4]>,
     /// RTT samples of the largest flow: host time, and the sample.
     pub meas_rtt: Vec<(i64, i64)>,
+    /// How flows that come and go filled the wire.
+    pub bursts: Option<Bursts>,
     /// Packets around one wake-up.
     pub packets: Vec<PacketRecord>,
     /// What the reader must know.
@@ -93,6 +97,43 @@ impl<'a> Trace<'a> {
         std::fs::write(&guest_file, bytes).map_err(|e| LabError::io(format!("writing {}", guest_file.display()), e))?;
         Ok(Captured { guest_file, host_file: self.host_file, sender_port, receiver_port, remarks })
     }
+}
+
+/// A capture beyond the first sender's host, of flows that come and go.
+pub struct Wire {
+    capture: Capture,
+    file: PathBuf,
+}
+
+impl Wire {
+    /// Starts to capture at the switch's port towards the sender's host.
+    pub fn start(switch_port: &str, directory: &Path) -> Result<Self, LabError> {
+        let file = directory.join("wire.pcap");
+        let capture = Capture::start(&[switch_port], &file).map_err(not_captured)?;
+        Ok(Self { capture, file })
+    }
+
+    /// Ends the capture: how the flows that this address sent filled the wire, what the reader must know, and the file.
+    pub fn finish(self, sender: Ipv4Addr) -> Result<(Bursts, Vec<String>, PathBuf), LabError> {
+        let summary = self.capture.stop().map_err(not_captured)?;
+        let packets = packets::read(&self.file).map_err(not_captured)?.packets;
+        let mut remarks = summary.remarks;
+        if summary.dropped > 0 {
+            remarks.push(format!("{} packets are missing in the capture on the wire", summary.dropped));
+        }
+        let sent = flow::flows(&packets).into_iter().filter(|(key, _)| key.sender.ip() == sender);
+        let bursts = sent.filter_map(|(key, _)| {
+            // Those that began before the capture cannot be told from a flood.
+            let first_byte = flow::first_byte(key, &packets)?;
+            let opened = packets.iter().any(|p| p.src == key.sender && p.dst == key.receiver && p.flags.syn());
+            opened.then(|| bursts::of(&Flow::new(key, first_byte, &packets)))
+        });
+        Ok((bursts.reduce(Bursts::max).unwrap_or_default(), remarks, self.file))
+    }
+}
+
+fn not_captured(error: anyhow::Error) -> LabError {
+    LabError::io("capturing", std::io::Error::other(format!("{error:#}")))
 }
 
 /// How many packets tcpdump says that the kernel dropped, if any.
@@ -156,18 +197,28 @@ impl Captured {
 
     /// Copies the files beside the results.
     pub fn keep(&self, results: &Path, labels: &[(String, String)], repetition: u32) -> Result<(), LabError> {
-        let safe = |text: &str| {
-            text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect::<String>()
-        };
-        let cell = labels.iter().map(|(_, label)| safe(label)).collect::<Vec<_>>().join(".");
-        let directory = results.join("captures");
-        std::fs::create_dir_all(&directory).map_err(|e| LabError::io(format!("making {}", directory.display()), e))?;
-        for (file, kind) in [(&self.guest_file, "sender"), (&self.host_file, "ports")] {
-            let to = directory.join(format!("{cell}.{repetition}.{kind}.pcap"));
-            std::fs::copy(file, &to).map_err(|e| LabError::io(format!("copying a capture to {}", to.display()), e))?;
-        }
-        Ok(())
+        keep(&[(&self.guest_file, "sender"), (&self.host_file, "ports")], results, labels, repetition)
     }
+}
+
+/// Copies captures, each of its kind, beside the results.
+pub fn keep(
+    files: &[(&Path, &str)],
+    results: &Path,
+    labels: &[(String, String)],
+    repetition: u32,
+) -> Result<(), LabError> {
+    let safe = |text: &str| {
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect::<String>()
+    };
+    let cell = labels.iter().map(|(_, label)| safe(label)).collect::<Vec<_>>().join(".");
+    let directory = results.join("captures");
+    std::fs::create_dir_all(&directory).map_err(|e| LabError::io(format!("making {}", directory.display()), e))?;
+    for (file, kind) in files {
+        let to = directory.join(format!("{cell}.{repetition}.{kind}.pcap"));
+        std::fs::copy(file, &to).map_err(|e| LabError::io(format!("copying a capture to {}", to.display()), e))?;
+    }
+    Ok(())
 }
 
 fn sent_by_guest(key: flow::FlowKey, guest: &[Packet]) -> bool {
