@@ -1,14 +1,12 @@
 //! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987) that does not lose the order within a tick.
 //!
-//! Time is cut into ticks, and a tick's number into digits. An event is kept at the level of the highest digit in which its tick differs
-//! from the present one, in the slot of that digit. The first occupied slot of the lowest occupied level holds what comes next: it is
-//! spread over the levels below, until what remains is one tick's events, which are sorted. Slots are lists in one slab, first in, first
-//! out; events of one tick are always in the same slot, so a stable sort is all that it takes to keep those of one instant in order.
-
-use std::cmp::Reverse;
+//! Time is cut into ticks, and ticks into blocks. Of the present block and the one after it each tick has a slot: that is where nearly all events
+//! go at once, because links are short. Beyond, a block's number is cut into digits, and an event is kept at the level of the highest digit in
+//! which its block differs from the last of the near ones, in the slot of that digit; when that block becomes near, the slot is spread over what is below.
+//! Slots are lists in one slab, first in, first out; events of one tick are always in the same slot, so a stable sort of the few of a tick is all
+//! that it takes to keep those of one instant in order.
 
 use super::{Entry, Event, Order};
-use crate::memory::prefetch;
 use crate::time::Instant;
 
 /// Bits of a digit.
@@ -16,23 +14,39 @@ const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
 /// No node.
 const NIL: u32 = u32::MAX;
-/// The bits of a time below its tick, if nothing else is asked for: ticks of 33 ns.
-const TICK_BITS: u32 = 15;
+/// The bits of a time below its tick, if nothing else is asked for: ticks of 8 ns.
+const TICK_BITS: u32 = 13;
+/// Bits of a tick within its block.
+const BLOCK_BITS: u32 = 8;
+/// Slots of two blocks, and the words that say which are occupied.
+const NEAR: usize = 2 << BLOCK_BITS;
+const WORDS: usize = NEAR / u64::BITS as usize;
+/// With fewer events than these in order, those of the next ticks join them, up to so many: so [`Order::soon`] sees past the end of a tick.
+const FEW: usize = 8;
+const ENOUGH: usize = 16;
+/// Up to so many events are put in order one by one, as they come.
+const SORTED_SINGLY: usize = 32;
 
 /// A timing wheel with ticks of 2^`GRAIN` ps.
 #[derive(Debug)]
 pub struct Wheel<const GRAIN: u32 = { TICK_BITS }> {
-    /// Events up to the present tick, the next one last.
+    /// Events up to `tick`, in order, and before them those that were taken out.
     current: Vec<Entry>,
+    taken: usize,
+    /// The last tick whose events are in order.
     tick: u64,
+    /// Slots of the ticks after it, up to the end of `last_near`, which is the block after its own at most.
+    near: Box<[Slot; NEAR]>,
+    near_occupied: [u64; WORDS],
+    /// Which words have bits.
+    near_words: u8,
+    last_near: u64,
     levels: Vec<Level>,
     /// Which levels have events.
     occupied: u32,
     nodes: Vec<Node>,
     /// The first free node.
     free: u32,
-    /// Of the next tick's nodes, the one that a cache has by now; each lies wherever there was room, so they are fetched one with each event.
-    ahead: Slot,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +57,7 @@ struct Node {
 }
 
 const _: () = assert!(size_of::<Node>() == 24);
+const _: () = assert!(WORDS == u8::BITS as usize);
 
 #[derive(Clone, Debug)]
 struct Level {
@@ -62,15 +77,19 @@ const NOTHING: Slot = Slot { first: NIL, last: NIL };
 impl<const GRAIN: u32> Default for Wheel<GRAIN> {
     fn default() -> Self {
         let level = Level { occupied: 0, slots: [NOTHING; SLOTS] };
-        let levels = (u64::BITS - GRAIN).div_ceil(DIGIT) as usize;
+        let levels = (u64::BITS - GRAIN - BLOCK_BITS).div_ceil(DIGIT) as usize;
         Self {
             current: Vec::new(),
+            taken: 0,
             tick: 0,
+            near: Box::new([NOTHING; NEAR]),
+            near_occupied: [0; WORDS],
+            near_words: 0,
+            last_near: 1,
             levels: vec![level; levels],
             occupied: 0,
             nodes: Vec::new(),
             free: NIL,
-            ahead: NOTHING,
         }
     }
 }
@@ -85,12 +104,48 @@ impl<const GRAIN: u32> Wheel<GRAIN> {
         Some((level, self.levels[level].occupied.trailing_zeros() as usize))
     }
 
+    /// The next near tick that has events.
+    #[inline]
+    fn next_near(&self) -> Option<u64> {
+        if self.near_words == 0 {
+            return None;
+        }
+        let from = (self.tick + 1) as usize % NEAR;
+        let word = from / u64::BITS as usize;
+        let rest = self.near_occupied[word] >> (from % u64::BITS as usize);
+        if rest != 0 {
+            return Some(self.tick + 1 + u64::from(rest.trailing_zeros()));
+        }
+        // The other words in turn, and this one's bits below last.
+        let word = (word + 1 + self.near_words.rotate_right(word as u32 + 1).trailing_zeros() as usize) % WORDS;
+        let slot = word * u64::BITS as usize + self.near_occupied[word].trailing_zeros() as usize;
+        Some(self.tick + 1 + (slot.wrapping_sub(from) % NEAR) as u64)
+    }
+
     /// Puts a node at the end of its slot. Its tick must be later than the present one.
     #[inline]
     fn link(&mut self, index: u32, at: Instant) {
         let tick = at.ps() >> GRAIN;
-        let level = (tick ^ self.tick).ilog2() / DIGIT;
-        let digit = (tick >> (level * DIGIT)) as usize % SLOTS;
+        let block = tick >> BLOCK_BITS;
+        if block > self.last_near {
+            return self.link_far(index, block);
+        }
+        let slot = tick as usize % NEAR;
+        let (word, bit) = (slot / u64::BITS as usize, 1 << (slot % u64::BITS as usize));
+        let slot = &mut self.near[slot];
+        if self.near_occupied[word] & bit == 0 {
+            self.near_occupied[word] |= bit;
+            self.near_words |= 1 << word;
+            slot.first = index;
+        } else {
+            self.nodes[slot.last as usize].next = index;
+        }
+        slot.last = index;
+    }
+
+    fn link_far(&mut self, index: u32, block: u64) {
+        let level = (block ^ self.last_near).ilog2() / DIGIT;
+        let digit = (block >> (level * DIGIT)) as usize % SLOTS;
         let wheel = &mut self.levels[level as usize];
         let slot = &mut wheel.slots[digit];
         if wheel.occupied & 1 << digit == 0 {
@@ -103,63 +158,113 @@ impl<const GRAIN: u32> Wheel<GRAIN> {
         slot.last = index;
     }
 
-    /// Goes on to the tick of the next events, and makes them current; but not to a tick that begins after `end`.
+    /// Goes on to the ticks of the next events, and puts these in order; but not to a tick that begins after `end`.
     fn refill(&mut self, end: Instant) {
-        while self.current.is_empty() {
-            let Some((level, digit)) = self.first_slot() else { return };
-            let shift = level as u32 * DIGIT;
-            let tick = (self.tick >> shift & !(SLOTS as u64 - 1) | digit as u64) << shift;
-            if tick > end.ps() >> GRAIN {
+        self.current.drain(..self.taken);
+        self.taken = 0;
+        let end = end.ps() >> GRAIN;
+        while self.current.len() < ENOUGH {
+            if let Some(tick) = self.next_near() {
+                if tick > end {
+                    return;
+                }
+                self.load(tick);
+            } else if self.current.is_empty() {
+                let Some((level, digit)) = self.first_slot() else { return };
+                let shift = level as u32 * DIGIT;
+                let block = (self.last_near >> shift & !(SLOTS as u64 - 1) | digit as u64) << shift;
+                if block << BLOCK_BITS > end {
+                    return;
+                }
+                // Nothing is before that block.
+                self.tick = (block << BLOCK_BITS) - 1;
+                self.make_near(block);
+            } else {
                 return;
             }
-            self.tick = tick;
-            let wheel = &mut self.levels[level];
-            wheel.occupied &= !(1 << digit);
-            if wheel.occupied == 0 {
-                self.occupied &= !(1 << level);
-            }
-            let Slot { first, last } = wheel.slots[digit];
-            self.spread(first, last);
-        }
-        let low = &self.levels[0];
-        self.ahead = if low.occupied == 0 { NOTHING } else { low.slots[low.occupied.trailing_zeros() as usize] };
-        if self.current.len() > 1 {
-            // What comes out first is kept last, so of one instant's events the one put in first goes last.
-            self.current.reverse();
-            self.current.sort_by_key(|entry| Reverse(entry.at));
         }
     }
 
-    /// Has a cache take in one more of the next tick's nodes.
-    #[inline]
-    fn fetch_ahead(&mut self) {
-        let Slot { first, last } = self.ahead;
-        if first == last {
-            return;
+    /// Puts a near tick's events in order.
+    fn load(&mut self, tick: u64) {
+        self.tick = tick;
+        let slot = tick as usize % NEAR;
+        let word = slot / u64::BITS as usize;
+        self.near_occupied[word] &= !(1 << (slot % u64::BITS as usize));
+        if self.near_occupied[word] == 0 {
+            self.near_words &= !(1 << word);
         }
-        if let Some(node) = self.nodes.get(first as usize) {
-            self.ahead.first = node.next;
-            prefetch(self.nodes.as_ptr().wrapping_add(node.next as usize));
-        }
-    }
-
-    /// Hands on the events of a list: to the present tick, or to lower levels.
-    fn spread(&mut self, first: u32, last: u32) {
+        let Slot { first, last } = self.near[slot];
+        let sorted = self.current.len();
         let mut index = first;
         loop {
             let Node { at, event, next } = self.nodes[index as usize];
-            if at.ps() >> GRAIN == self.tick {
-                self.current.push(Entry { at, event });
-                self.nodes[index as usize].next = self.free;
-                self.free = index;
-            } else {
-                self.link(index, at);
+            self.current.push(Entry { at, event });
+            if index == last {
+                break;
             }
+            index = next;
+        }
+        self.nodes[last as usize].next = self.free;
+        self.free = first;
+        sort(&mut self.current[sorted..]);
+        if tick >> BLOCK_BITS == self.last_near {
+            self.make_near(self.last_near + 1);
+        }
+    }
+
+    /// Makes a block the last near one. Nothing may be between it and the one that is.
+    fn make_near(&mut self, block: u64) {
+        let level = (block ^ self.last_near).ilog2() / DIGIT;
+        let digit = (block >> (level * DIGIT)) as usize % SLOTS;
+        self.last_near = block;
+        let wheel = &mut self.levels[level as usize];
+        if wheel.occupied & 1 << digit == 0 {
+            return;
+        }
+        wheel.occupied &= !(1 << digit);
+        if wheel.occupied == 0 {
+            self.occupied &= !(1 << level);
+        }
+        let Slot { first, last } = wheel.slots[digit];
+        let mut index = first;
+        loop {
+            let Node { at, next, .. } = self.nodes[index as usize];
+            self.link(index, at);
             if index == last {
                 return;
             }
             index = next;
         }
+    }
+
+    /// The earliest of a slot's events.
+    fn least(&self, Slot { first, last }: Slot) -> Instant {
+        let mut index = first;
+        let mut least = self.nodes[index as usize].at;
+        while index != last {
+            index = self.nodes[index as usize].next;
+            least = least.min(self.nodes[index as usize].at);
+        }
+        least
+    }
+}
+
+/// Sorts a tick's events by time, those of one instant as they were.
+#[inline]
+fn sort(entries: &mut [Entry]) {
+    if entries.len() > SORTED_SINGLY {
+        entries.sort_by_key(|entry| entry.at);
+        return;
+    }
+    for from in 1..entries.len() {
+        let entry = entries[from];
+        let mut place = from;
+        while place > 0 && entries[place - 1].at > entry.at {
+            entries[place] = entries[place - 1];
+            place -= 1;
+        }
+        entries[place] = entry;
     }
 }
 
@@ -167,55 +272,51 @@ impl<const GRAIN: u32> Order for Wheel<GRAIN> {
     #[inline]
     fn push(&mut self, at: Instant, event: Event) {
         if at.ps() >> GRAIN <= self.tick {
-            let place = self.current.partition_point(|entry| entry.at > at);
+            let place = self.taken + self.current[self.taken..].partition_point(|entry| entry.at <= at);
             self.current.insert(place, Entry { at, event });
             return;
         }
         let node = Node { at, event, next: NIL };
-        let index = if self.free == NIL {
-            self.nodes.push(node);
-            self.nodes.len() as u32 - 1
-        } else {
-            let index = self.free;
-            self.free = self.nodes[index as usize].next;
-            self.nodes[index as usize] = node;
-            index
-        };
-        self.link(index, at);
+        let index = self.free;
+        match self.nodes.get_mut(index as usize) {
+            Some(free) => {
+                self.free = free.next;
+                *free = node;
+                self.link(index, at);
+            }
+            None => {
+                self.nodes.push(node);
+                self.link(self.nodes.len() as u32 - 1, at);
+            }
+        }
     }
 
     #[inline]
     fn pop_before(&mut self, end: Instant) -> Option<(Instant, Event)> {
-        if self.current.is_empty() {
+        if self.current.len() - self.taken < FEW {
             self.refill(end);
         }
-        let Entry { at, event } = *self.current.last()?;
+        let Entry { at, event } = *self.current.get(self.taken)?;
         if at > end {
             return None;
         }
-        self.current.pop();
-        self.fetch_ahead();
+        self.taken += 1;
         Some((at, event))
     }
 
     #[inline]
     fn soon(&self, after: usize) -> Option<Event> {
-        let place = self.current.len().wrapping_sub(after + 1);
-        self.current.get(place).map(|entry| entry.event)
+        self.current.get(self.taken + after).map(|entry| entry.event)
     }
 
     fn next_at(&self) -> Option<Instant> {
-        if let Some(entry) = self.current.last() {
+        if let Some(entry) = self.current.get(self.taken) {
             return Some(entry.at);
         }
-        let (level, digit) = self.first_slot()?;
-        let Slot { first, last } = self.levels[level].slots[digit];
-        let mut index = first;
-        let mut least = self.nodes[index as usize].at;
-        while index != last {
-            index = self.nodes[index as usize].next;
-            least = least.min(self.nodes[index as usize].at);
+        if let Some(tick) = self.next_near() {
+            return Some(self.least(self.near[tick as usize % NEAR]));
         }
-        Some(least)
+        let (level, digit) = self.first_slot()?;
+        Some(self.least(self.levels[level].slots[digit]))
     }
 }

@@ -73,8 +73,7 @@ impl Connection {
         let mut wait = None;
         self.snd.board.judge(|sent| {
             if (sent.at, sent.end()) >= newest {
-                // Segments sent once lie in the order of their times.
-                return if sent.has(EVER) { Fate::Open } else { Fate::AllOpen };
+                return if sent.has(EVER) && sent.at == newest.0 { Fate::Open } else { Fate::AllOpen };
             }
             let age = env.now.since(sent.at).us();
             if age >= allowed {

@@ -4,7 +4,7 @@ use evenkeel_algo::reno::MAX_CWND;
 use evenkeel_algo::vflood;
 
 use super::config::{EcnMode, Generation};
-use super::scoreboard::{EVER, LOST, RETRANSMITTED, SACKED, Sent};
+use super::scoreboard::{LOST, RETRANSMITTED, SACKED, Sent};
 use super::sender::State;
 use super::{Connection, Env, Note, Outgoing, TimerKind};
 use crate::packet::{Ecn, Flags, Segment};
@@ -217,14 +217,7 @@ impl Connection {
 
     /// Sends a segment again.
     pub(super) fn resend(&mut self, env: &mut Env, index: usize) {
-        let Some(sent) = self.snd.board.queue.get_mut(index) else { return };
-        let (seq, len) = (sent.seq, sent.len);
-        sent.at = env.now;
-        if !sent.has(RETRANSMITTED) {
-            sent.flags |= RETRANSMITTED;
-            self.snd.board.retransmitted += 1;
-        }
-        sent.flags |= EVER;
+        let Some(Sent { seq, len, .. }) = self.snd.board.resend(index, env.now) else { return };
         self.send_data(env, seq, len, true);
         let stamp = self.timestamp(env);
         self.snd.retransmit_stamp.get_or_insert(stamp);

@@ -50,7 +50,7 @@ impl Sent {
 pub(super) enum Fate {
     /// Nothing yet.
     Open,
-    /// Nothing yet, nor about those after it.
+    /// Nothing yet, nor about those that come after it.
     AllOpen,
     /// It is taken for lost.
     Lost,
@@ -74,6 +74,19 @@ pub(super) struct Scoreboard {
     pub marked_to: u64,
     /// Segments ever taken for lost.
     pub losses: u64,
+    /// Segments that were sent once and whose fate is open begin here, or later.
+    open_from: u64,
+    /// Segments that were sent again, in the order of their times, and some that are no longer of interest.
+    resent: VecDeque<Resent>,
+    /// That list must be made anew.
+    resent_is_stale: bool,
+}
+
+/// A segment was sent again.
+#[derive(Clone, Copy, Debug)]
+struct Resent {
+    at: Instant,
+    seq: u64,
 }
 
 impl Scoreboard {
@@ -105,19 +118,75 @@ impl Scoreboard {
         is_news
     }
 
-    /// Judges the segments whose fate is open, the oldest first. In recovery there may be thousands at each ACK, most of them SACKed.
+    /// Sends a segment again.
+    pub fn resend(&mut self, index: usize, now: Instant) -> Option<Sent> {
+        let sent = self.queue.get_mut(index)?;
+        sent.at = now;
+        self.retransmitted += u32::from(!sent.has(RETRANSMITTED));
+        sent.flags |= RETRANSMITTED | EVER;
+        let sent = *sent;
+        if self.resent.len() > 2 * self.queue.len() {
+            // Nobody has judged for long.
+            self.resent.clear();
+            self.resent_is_stale = true;
+        }
+        self.resent.push_back(Resent { at: now, seq: sent.seq });
+        Some(sent)
+    }
+
+    /// Judges the segments whose fate is open: those that were sent once, the oldest first, and those that were sent again, in the order in which
+    /// they were. Only a few of thousands are looked at in recovery, as in the kernel's `tsorted_sent_queue`.
     pub fn judge(&mut self, mut judge: impl FnMut(&Sent) -> Fate) {
+        if std::mem::take(&mut self.resent_is_stale) {
+            self.list_resent();
+        }
+        self.judge_sent_once(&mut judge);
+        if !self.resent.is_empty() {
+            self.judge_resent(&mut judge);
+        }
+    }
+
+    fn judge_sent_once(&mut self, judge: &mut impl FnMut(&Sent) -> Fate) {
+        let from = self.index_of(self.open_from);
         let Self { queue, lost, retransmitted, hint, losses, .. } = self;
-        let (older, younger) = queue.as_mut_slices();
-        for part in [older, younger] {
-            for sent in part.iter_mut().filter(|sent| !sent.is_settled()) {
-                match judge(sent) {
-                    Fate::Open => {}
-                    Fate::AllOpen => return,
-                    Fate::Lost => sent.lose([lost, retransmitted], hint, losses),
+        let mut first_open = None;
+        for sent in queue.range_mut(from..).filter(|sent| !sent.has(EVER) && !sent.is_settled()) {
+            match judge(sent) {
+                Fate::Open => _ = first_open.get_or_insert(sent.seq),
+                Fate::AllOpen => {
+                    first_open.get_or_insert(sent.seq);
+                    break;
                 }
+                Fate::Lost => sent.lose([lost, retransmitted], hint, losses),
             }
         }
+        self.open_from = first_open.or_else(|| queue.back().map(Sent::end)).unwrap_or(0);
+    }
+
+    fn judge_resent(&mut self, judge: &mut impl FnMut(&Sent) -> Fate) {
+        let (mut looked_at, mut kept) = (0, 0);
+        while let Some(&resent) = self.resent.get(looked_at) {
+            let index = self.index_of(resent.seq);
+            let Self { queue, lost, retransmitted, hint, losses, .. } = self;
+            let open = queue.get_mut(index).filter(|sent| sent.at == resent.at && sent.has(EVER) && !sent.is_settled());
+            match open.as_deref().map(&mut *judge) {
+                Some(Fate::AllOpen) => break,
+                Some(Fate::Open) => {
+                    self.resent[kept] = resent;
+                    kept += 1;
+                }
+                Some(Fate::Lost) => open.into_iter().for_each(|sent| sent.lose([lost, retransmitted], hint, losses)),
+                None => {}
+            }
+            looked_at += 1;
+        }
+        self.resent.drain(kept..looked_at);
+    }
+
+    fn list_resent(&mut self) {
+        let resent = self.queue.iter().filter(|sent| sent.has(EVER) && !sent.is_settled());
+        self.resent = resent.map(|sent| Resent { at: sent.at, seq: sent.seq }).collect();
+        self.resent.make_contiguous().sort_by_key(|resent| resent.at);
     }
 
     /// Forgets a segment's flags in the counts, before it leaves.
@@ -140,5 +209,7 @@ impl Scoreboard {
     pub fn forget_hints(&mut self) {
         self.hint = 0;
         self.marked_to = 0;
+        self.open_from = 0;
+        self.resent_is_stale = true;
     }
 }
