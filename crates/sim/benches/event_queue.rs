@@ -9,7 +9,7 @@ use evenkeel_sim::event::binary::Binary;
 use evenkeel_sim::event::quaternary::Quaternary;
 use evenkeel_sim::event::radix::Radix;
 use evenkeel_sim::event::wheel::Wheel;
-use evenkeel_sim::event::{Agenda, Event, Order, PortId};
+use evenkeel_sim::event::{Agenda, Event, Onward, Order, PortId};
 use evenkeel_sim::packet::ConnId;
 use evenkeel_sim::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ impl<Q: Order> Hold<Q> {
         for index in 0..pending {
             // A quarter are timers, the rest busy ports.
             let timer = Event::Timer(ConnId { index, generation: 0 });
-            let event = if index % 4 == 0 { timer } else { Event::Arrival(PortId(index)) };
+            let event = if index % 4 == 0 { timer } else { Event::Arrival(PortId(index), Onward::port(PortId(index))) };
             events.push(Instant::START + spans.draw(event), event);
         }
         let mut hold = Self { events, spans };

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use evenkeel_scenario::sweep::splitmix64;
 
-use crate::event::{Event, Events, PortId};
+use crate::event::{Event, Events, Meets, PortId};
 use crate::guest::{Guest, GuestSpec, Task};
 use crate::host::cera::Host;
 use crate::host::shim::Effects;
@@ -25,10 +25,8 @@ use conns::Conns;
 pub use recorder::{NoRecorder, Point, Recorder, Way};
 
 /// Events between asking for memory and its use, each step needing what the one before it asked for.
-const PORT_AHEAD: usize = 7;
-const LANDING_AHEAD: usize = 5;
-const BEYOND_AHEAD: usize = 3;
-const END_AHEAD: usize = 1;
+const FAR_AHEAD: usize = 5;
+const NEAR_AHEAD: usize = 2;
 
 /// What the guests' applications do.
 pub trait Application {
@@ -195,18 +193,19 @@ impl<A: Application, R: Recorder> World<A, R> {
     #[inline]
     fn look_ahead(&self) {
         let Core { events, net, packets, conns, .. } = &self.core;
-        if let Some(Event::Arrival(port)) = events.soon(PORT_AHEAD) {
-            net.prefetch_port(port);
+        if let Some(Event::Arrival(port, onward)) = events.soon(FAR_AHEAD) {
+            net.prefetch_link(port);
+            match onward.meets() {
+                Meets::Port(next) => net.prefetch_port(next),
+                Meets::Host(packet) => packets.prefetch(packet),
+            }
         }
-        if let Some(Event::Arrival(port)) = events.soon(LANDING_AHEAD) {
+        if let Some(Event::Arrival(port, onward)) = events.soon(NEAR_AHEAD) {
             net.prefetch_landing(port);
-        }
-        if let Some(Event::Arrival(port)) = events.soon(BEYOND_AHEAD) {
-            net.prefetch_beyond(port, packets);
-        }
-        if let Some(Event::Arrival(port)) = events.soon(END_AHEAD) {
-            if let Some(end) = net.next_at_host(port).and_then(|packet| packets[packet].payload.end()) {
-                conns.prefetch(end);
+            if let Meets::Host(packet) = onward.meets() {
+                if let Some(end) = packets[packet].payload.end() {
+                    conns.prefetch(end);
+                }
             }
         }
     }
@@ -214,12 +213,11 @@ impl<A: Application, R: Recorder> World<A, R> {
     fn dispatch(&mut self, event: Event) {
         let core = &mut self.core;
         match event {
-            Event::Arrival(port) => {
+            Event::Arrival(port, onward) => {
                 if core.watched == Some(port) {
                     core.observe_wait(port);
                 }
-                let landed = core.net.on_arrival(core.now, port, &mut core.packets, &mut core.events);
-                if let Some((_, packet)) = landed {
+                if let Some(packet) = core.net.on_arrival(core.now, port, onward, &mut core.packets, &mut core.events) {
                     core.arrive(packet);
                 }
             }

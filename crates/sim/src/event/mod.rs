@@ -9,18 +9,53 @@ pub mod radix;
 mod tests;
 pub mod wheel;
 
-use crate::packet::{ConnId, GuestId, HostId};
+use crate::packet::{ConnId, GuestId, HostId, PacketId};
 use crate::time::Instant;
 
 /// An output port: of a switch, or of a host's network card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u32);
 
+/// What a packet meets at the other end of a link: the port out of which a switch sends it on, or its host, which is given the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Onward(u32);
+
+/// An [`Onward`], taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meets {
+    /// A switch's port.
+    Port(PortId),
+    /// A host. The packet is that one.
+    Host(PacketId),
+}
+
+impl Onward {
+    const HOST: u32 = 1 << 31;
+
+    /// Out of that port.
+    #[inline]
+    pub const fn port(port: PortId) -> Self {
+        Self(port.0)
+    }
+
+    /// To its host.
+    #[inline]
+    pub const fn host(packet: PacketId) -> Self {
+        Self(packet.0 | Self::HOST)
+    }
+
+    /// Which of both.
+    #[inline]
+    pub const fn meets(self) -> Meets {
+        if self.0 & Self::HOST == 0 { Meets::Port(PortId(self.0)) } else { Meets::Host(PacketId(self.0 & !Self::HOST)) }
+    }
+}
+
 /// Something that happens at an instant. Small, because most of the simulator's work is to sort these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// The oldest packet on this port's link reaches the link's other end.
-    Arrival(PortId),
+    /// The oldest packet on this port's link reaches the link's other end, and what it meets there.
+    Arrival(PortId, Onward),
     /// A port whose departures are not known in advance has sent a packet and looks for the next.
     PortFree(PortId),
     /// The oldest packet that crosses this guest's host, towards the guest, has crossed it.

@@ -7,6 +7,7 @@
 //! that it takes to keep those of one instant in order.
 
 use super::{Entry, Event, Order};
+use crate::memory::prefetch;
 use crate::time::Instant;
 
 /// Bits of a digit.
@@ -163,12 +164,17 @@ impl<const GRAIN: u32> Wheel<GRAIN> {
         self.current.drain(..self.taken);
         self.taken = 0;
         let end = end.ps() >> GRAIN;
+        let mut near = self.next_near();
         while self.current.len() < ENOUGH {
-            if let Some(tick) = self.next_near() {
+            if let Some(tick) = near {
                 if tick > end {
                     return;
                 }
                 self.load(tick);
+                near = self.next_near();
+                if let Some(next) = near {
+                    prefetch(self.nodes.as_ptr().wrapping_add(self.near[next as usize % NEAR].first as usize));
+                }
             } else if self.current.is_empty() {
                 let Some((level, digit)) = self.first_slot() else { return };
                 let shift = level as u32 * DIGIT;
@@ -179,6 +185,7 @@ impl<const GRAIN: u32> Wheel<GRAIN> {
                 // Nothing is before that block.
                 self.tick = (block << BLOCK_BITS) - 1;
                 self.make_near(block);
+                near = self.next_near();
             } else {
                 return;
             }

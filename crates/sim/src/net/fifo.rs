@@ -6,21 +6,31 @@ use super::red::Red;
 use super::topology::Limit;
 use crate::time::Instant;
 
-/// Its packets are in [`Link::flights`]; this says which of them still wait.
+/// Its packets are in [`Link::flights`]; this says which of them still wait. With the discriminant of [`super::port::Queue`] one cache line.
 #[derive(Debug)]
 pub(super) struct Fifo {
     pub limit: Limit,
-    pub red: Option<Red>,
+    /// Apart, because it is not asked while fewer wait than `red_from`.
+    red: Option<Box<Red>>,
+    red_from: u32,
     pub waiting: Waiting,
     /// How many flights, from the oldest on, were being sent or on the link when [`Self::drain`] last looked.
-    begun: usize,
+    begun: u32,
     /// When the last of them is sent: what waits first begins then.
     next_begin: Instant,
 }
 
 impl Fifo {
     pub fn new(limit: Limit, red: Option<Red>) -> Self {
-        Self { limit, red, waiting: Waiting::default(), begun: 0, next_begin: Instant::START }
+        let red_from = red.as_ref().map_or(u32::MAX, Red::from_segments);
+        let red = red.map(Box::new);
+        Self { limit, red, red_from, waiting: Waiting::default(), begun: 0, next_begin: Instant::START }
+    }
+
+    /// RED, if it has a say on a packet that arrives now.
+    #[inline]
+    pub fn red(&mut self) -> Option<&mut Red> {
+        if self.waiting.segments < self.red_from { None } else { self.red.as_deref_mut() }
     }
 
     /// Takes the packets out of the backlog whose transmission has begun by now; says how many bytes those are.
@@ -29,7 +39,7 @@ impl Fifo {
         let before = self.waiting.bytes;
         // A packet that waits begins when the one before it is sent.
         while self.waiting.segments > 0 && self.next_begin <= now {
-            let Some(flight) = link.flights.get(self.begun) else { break };
+            let Some(flight) = link.flights.get(self.begun as usize) else { break };
             self.waiting.leave(flight.label.bytes);
             self.begun += 1;
             self.next_begin = link.sent_at(flight);

@@ -2,16 +2,29 @@
 
 use std::collections::VecDeque;
 
-use crate::event::{Event, Events, PortId};
-use crate::packet::{HostId, PacketId, Packets};
+use crate::event::{Event, Events, Onward, PortId};
+use crate::packet::{Ecn, HostId, PacketId, Packets};
 use crate::time::{Duration, Instant};
 use crate::units::Rate;
 
 /// What is at a link's other end.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Peer {
-    Host(HostId),
-    Switch(u32),
+pub(super) struct Peer(u32);
+
+impl Peer {
+    /// A host.
+    pub const HOST: Self = Self(u32::MAX);
+
+    /// The switch of that number.
+    pub const fn to_switch(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The number of the switch, if it is one.
+    #[inline]
+    pub const fn switch(self) -> Option<u32> {
+        if self.0 == u32::MAX { None } else { Some(self.0) }
+    }
 }
 
 /// What switches need of a packet, copied: they are busiest with packets that are in no cache.
@@ -21,13 +34,16 @@ pub(super) struct Label {
     pub bytes: u32,
     pub dst: HostId,
     pub flow_hash: u32,
+    /// ECN-capable.
+    pub capable: bool,
 }
 
 impl Label {
     #[inline]
     pub fn of(id: PacketId, packets: &Packets) -> Self {
         let packet = &packets[id];
-        Self { packet: id, bytes: packet.wire_bytes, dst: packet.dst, flow_hash: packet.flow_hash }
+        let capable = packet.ecn != Ecn::NotEct;
+        Self { packet: id, bytes: packet.wire_bytes, dst: packet.dst, flow_hash: packet.flow_hash, capable }
     }
 }
 
@@ -35,12 +51,14 @@ impl Label {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub arrives: Instant,
+    pub onward: Onward,
     pub label: Label,
 }
 
-/// In this order, what each packet needs is one cache line.
+const _: () = assert!(size_of::<Flight>() == 32);
+
+/// One cache line, which each packet needs.
 #[derive(Debug)]
-#[repr(C)]
 pub(super) struct Link {
     /// Packets whose arrival is known, in its order: on the link, and behind them those that wait in a FIFO queue.
     pub flights: VecDeque<Flight>,
@@ -49,14 +67,17 @@ pub(super) struct Link {
     pub delay: Duration,
     pub to: Peer,
     /// Picoseconds per byte if that is whole, which saves a division per packet; else 0.
-    byte_ps: u64,
+    byte_ps: u32,
     rate: Rate,
 }
+
+const _: () = assert!(size_of::<Link>() == 64);
 
 impl Link {
     pub fn new(rate: Rate, delay: Duration, to: Peer) -> Self {
         const BYTE_BIT_PS: u64 = 8_000_000_000_000;
-        let byte_ps = if BYTE_BIT_PS % rate.bps() == 0 { BYTE_BIT_PS / rate.bps() } else { 0 };
+        let whole = (BYTE_BIT_PS % rate.bps() == 0).then_some(BYTE_BIT_PS / rate.bps());
+        let byte_ps = whole.and_then(|ps| u32::try_from(ps).ok()).unwrap_or(0);
         Self { flights: VecDeque::new(), free_at: Instant::START, delay, to, rate, byte_ps }
     }
 
@@ -67,18 +88,19 @@ impl Link {
     }
 
     /// Sends a packet as soon as the link is free.
-    #[inline]
-    pub fn transmit(&mut self, now: Instant, port: PortId, label: Label, events: &mut Events) {
+    #[inline(always)]
+    pub fn transmit(&mut self, now: Instant, port: PortId, label: Label, onward: Onward, events: &mut Events) {
         self.free_at = self.free_at.max(now) + self.takes(label.bytes);
         let arrives = self.free_at + self.delay;
         if self.flights.is_empty() {
-            events.push(arrives, Event::Arrival(port));
+            events.push(arrives, Event::Arrival(port, onward));
         }
-        self.flights.push_back(Flight { arrives, label });
+        self.flights.push_back(Flight { arrives, onward, label });
     }
 
+    #[inline]
     fn takes(&self, bytes: u32) -> Duration {
-        if self.byte_ps == 0 { self.rate.time_for(bytes) } else { Duration::from_ps(u64::from(bytes) * self.byte_ps) }
+        if self.byte_ps == 0 { self.rate.time_for(bytes) } else { Duration::from_ps(u64::from(bytes) * u64::from(self.byte_ps)) }
     }
 
     /// The oldest packet on the link, and when its transmission began.
@@ -89,11 +111,11 @@ impl Link {
     }
 
     /// The oldest packet leaves the link; the next one's arrival becomes an event.
-    #[inline]
+    #[inline(always)]
     pub fn land(&mut self, port: PortId, events: &mut Events) -> Option<Flight> {
         let flight = self.flights.pop_front()?;
         match self.flights.front() {
-            Some(next) => events.push(next.arrives, Event::Arrival(port)),
+            Some(next) => events.push(next.arrives, Event::Arrival(port, next.onward)),
             // Begins again where the memory is still in a cache.
             None => self.flights.clear(),
         }

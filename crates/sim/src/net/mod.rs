@@ -16,12 +16,12 @@ mod red;
 mod routes;
 mod topology;
 
-use crate::event::{Events, PortId};
+use crate::event::{Events, Meets, Onward, PortId};
 use crate::memory::prefetch;
 use crate::packet::{HostId, PacketId, Packets};
 use crate::time::Instant;
 
-use link::{Label, Peer};
+use link::{Label, Link};
 use pool::Pool;
 use port::{Port, Queue};
 use routes::Routes;
@@ -109,16 +109,16 @@ impl Network {
         self.enqueue(now, host.0 as usize, Label::of(packet, packets), packets, events);
     }
 
-    /// The oldest packet on a port's link has reached the other end ([`crate::event::Event::Arrival`]): where and which, if that is
-    /// a host; a switch sends it on.
+    /// The oldest packet on a port's link has reached the other end ([`crate::event::Event::Arrival`]): which, if that is a host; a switch sends it on.
     #[inline]
     pub fn on_arrival(
         &mut self,
         now: Instant,
         port: PortId,
+        onward: Onward,
         packets: &mut Packets,
         events: &mut Events,
-    ) -> Option<(HostId, PacketId)> {
+    ) -> Option<PacketId> {
         let from = &mut self.ports[port.0 as usize];
         let label = from.link.land(port, events)?.label;
         if let Queue::Fifo(fifo) = &mut from.queue {
@@ -127,14 +127,20 @@ impl Network {
                 self.pools[pool as usize].free(freed);
             }
         }
-        match from.link.to {
-            Peer::Host(host) => Some((host, label.packet)),
-            Peer::Switch(switch) => {
-                let out = self.routes.port(switch, label.dst, label.flow_hash);
-                self.enqueue(now, out as usize, label, packets, events);
+        match onward.meets() {
+            Meets::Host(packet) => Some(packet),
+            Meets::Port(out) => {
+                self.enqueue(now, out.0 as usize, label, packets, events);
                 None
             }
         }
+    }
+
+    /// Has in a cache what of a port a packet needs that arrives over its link.
+    #[inline]
+    pub fn prefetch_link(&self, port: PortId) {
+        let port = self.ports.as_ptr().wrapping_add(port.0 as usize);
+        prefetch(port.cast::<(Link, Queue)>());
     }
 
     /// Has a port in a cache.
@@ -151,30 +157,10 @@ impl Network {
         }
     }
 
-    /// Has in a cache what the oldest packet on a port's link goes to: the next port, or the packet itself at its host.
-    #[inline]
-    pub fn prefetch_beyond(&self, port: PortId, packets: &Packets) {
-        let link = &self.ports[port.0 as usize].link;
-        let Some(Label { packet, dst, flow_hash, .. }) = link.flights.front().map(|flight| flight.label) else {
-            return;
-        };
-        match link.to {
-            Peer::Host(_) => packets.prefetch(packet),
-            Peer::Switch(switch) => self.prefetch_port(PortId(self.routes.port(switch, dst, flow_hash))),
-        }
-    }
-
-    /// The packet that reaches a host next over a port's link, if it leads to one.
-    #[inline]
-    pub fn next_at_host(&self, port: PortId) -> Option<PacketId> {
-        let link = &self.ports[port.0 as usize].link;
-        matches!(link.to, Peer::Host(_)).then(|| link.flights.front().map(|flight| flight.label.packet))?
-    }
-
     /// A port has sent a packet and looks for the next ([`crate::event::Event::PortFree`]).
     pub fn on_port_free(&mut self, now: Instant, port: PortId, packets: &mut Packets, events: &mut Events) {
         let from = &mut self.ports[port.0 as usize];
-        let freed = from.on_free(now, port, packets, events);
+        let freed = from.on_free(now, port, (packets, &self.routes), events);
         if let Some(pool) = from.pool {
             self.pools[pool as usize].free(freed);
         }
@@ -211,13 +197,13 @@ impl Network {
         self.fifo_hops
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, now: Instant, index: usize, label: Label, packets: &mut Packets, events: &mut Events) {
         self.drain(index, now);
         let port = &mut self.ports[index];
         self.fifo_hops += u64::from(matches!(port.queue, Queue::Fifo(_)));
         let Some(number) = port.pool else {
-            port.offer(now, PortId(index as u32), label, None, packets, events);
+            port.offer(now, PortId(index as u32), label, None, (packets, &self.routes), events);
             return;
         };
         // What other ports have sent since they were last looked at is still counted as waiting. That can only refuse too much, so
@@ -228,12 +214,12 @@ impl Network {
         let port = &mut self.ports[index];
         let pool = &mut self.pools[number as usize];
         let before = port.waiting().bytes;
-        port.offer(now, PortId(index as u32), label, Some(pool), packets, events);
+        port.offer(now, PortId(index as u32), label, Some(pool), (packets, &self.routes), events);
         let after = port.waiting().bytes;
         pool.used = pool.used + after - before;
     }
 
-    #[inline]
+    #[inline(always)]
     fn drain(&mut self, index: usize, now: Instant) {
         let port = &mut self.ports[index];
         if let Queue::Fifo(fifo) = &mut port.queue {

@@ -8,6 +8,7 @@ use super::pfabric::PFabric;
 use super::pool::Pool;
 use super::priority::Priority;
 use super::red::{Red, Verdict};
+use super::routes::Routes;
 use super::topology::{Limit, PortSpec, QueueSpec};
 use crate::event::{Event, Events, PortId};
 use crate::packet::{Ecn, PacketId, Packets};
@@ -116,9 +117,9 @@ impl Ledger<'_> {
     }
 
     /// Lets RED judge a packet that fits in; whether it may go on.
-    #[inline]
-    pub fn passes(&mut self, red: Option<&mut Red>, waiting: Waiting, id: PacketId) -> bool {
-        match red.map_or(Verdict::Pass, |red| red.judge(waiting.segments, || self.packets[id].ecn)) {
+    #[inline(always)]
+    pub fn passes(&mut self, red: Option<&mut Red>, waiting: Waiting, id: PacketId, capable: bool) -> bool {
+        match red.map_or(Verdict::Pass, |red| red.judge(waiting.segments, capable)) {
             Verdict::Pass => true,
             Verdict::Mark => {
                 self.mark(id);
@@ -137,6 +138,21 @@ impl Ledger<'_> {
     pub fn accept(&mut self, bytes: u32) {
         self.stats.packets += 1;
         self.stats.bytes += u64::from(bytes);
+    }
+}
+
+/// The way out of a port, and on from there.
+struct Exit<'a> {
+    port: PortId,
+    link: &'a mut Link,
+    routes: &'a Routes,
+}
+
+impl Exit<'_> {
+    #[inline(always)]
+    fn send(&mut self, now: Instant, label: Label, events: &mut Events) {
+        let onward = self.routes.onward(self.link.to, &label);
+        self.link.transmit(now, self.port, label, onward, events);
     }
 }
 
@@ -191,6 +207,7 @@ impl Discipline {
     }
 }
 
+/// Three cache lines: a packet that arrives over the link needs the first two, one that joins the queue all.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Port {
@@ -200,6 +217,8 @@ pub(super) struct Port {
     /// The memory that it shares.
     pub pool: Option<u32>,
 }
+
+const _: () = assert!(size_of::<Port>() == 192);
 
 impl Port {
     pub fn new(spec: &PortSpec, to: Peer, seed: u64, index: usize) -> Self {
@@ -225,14 +244,14 @@ impl Port {
     }
 
     /// Takes a packet in or drops it. A FIFO must be drained.
-    #[inline]
+    #[inline(always)]
     pub fn offer(
         &mut self,
         now: Instant,
         port: PortId,
         label: Label,
         pool: Option<&Pool>,
-        packets: &mut Packets,
+        (packets, routes): (&mut Packets, &Routes),
         events: &mut Events,
     ) {
         let id = label.packet;
@@ -240,47 +259,67 @@ impl Port {
         let link_is_free = self.link.free_at <= now;
         match &mut self.queue {
             Queue::Fifo(fifo) => {
-                let bytes = label.bytes;
-                if !fits(bytes, fifo.waiting, fifo.limit, pool) {
+                let (bytes, waiting) = (label.bytes, fifo.waiting);
+                if !fits(bytes, waiting, fifo.limit, pool) {
                     ledger.refuse(id);
-                } else if ledger.passes(fifo.red.as_mut(), fifo.waiting, id) {
-                    self.link.transmit(now, port, label, events);
+                } else if ledger.passes(fifo.red(), waiting, id, label.capable) {
+                    Exit { port, link: &mut self.link, routes }.send(now, label, events);
                     fifo.sent(link_is_free, bytes, self.link.free_at);
                     ledger.accept(bytes);
                     self.stats.peak(fifo.waiting);
                 }
             }
             Queue::Scheduled(queue) => {
-                queue.discipline.offer(now, id, pool, &mut ledger);
-                if !queue.awake && link_is_free {
-                    queue.transmit(now, port, &mut self.link, &mut ledger, events);
-                } else if !queue.awake && queue.discipline.waiting().segments > 0 {
-                    queue.awake = true;
-                    events.push(self.link.free_at, Event::PortFree(port));
-                }
+                queue.offer(now, id, pool, Exit { port, link: &mut self.link, routes }, &mut ledger, events);
                 self.stats.peak(queue.discipline.waiting());
             }
         }
     }
 
     /// The link is free again; says how many bytes wait no longer.
-    pub fn on_free(&mut self, now: Instant, port: PortId, packets: &mut Packets, events: &mut Events) -> u64 {
+    pub fn on_free(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        (packets, routes): (&mut Packets, &Routes),
+        events: &mut Events,
+    ) -> u64 {
         let Queue::Scheduled(queue) = &mut self.queue else { return 0 };
         let before = queue.discipline.waiting().bytes;
         queue.awake = false;
-        queue.transmit(now, port, &mut self.link, &mut Ledger { packets, stats: &mut self.stats }, events);
+        let exit = Exit { port, link: &mut self.link, routes };
+        queue.transmit(now, exit, &mut Ledger { packets, stats: &mut self.stats }, events);
         before - queue.discipline.waiting().bytes
     }
 }
 
 impl Scheduled {
+    #[inline(never)]
+    fn offer(
+        &mut self,
+        now: Instant,
+        id: PacketId,
+        pool: Option<&Pool>,
+        exit: Exit,
+        ledger: &mut Ledger,
+        events: &mut Events,
+    ) {
+        self.discipline.offer(now, id, pool, ledger);
+        if !self.awake && exit.link.free_at <= now {
+            self.transmit(now, exit, ledger, events);
+        } else if !self.awake && self.discipline.waiting().segments > 0 {
+            self.awake = true;
+            events.push(exit.link.free_at, Event::PortFree(exit.port));
+        }
+    }
+
     /// Sends the next packet, if there is one, on a free link. Looks again when it is sent only if more wait.
-    fn transmit(&mut self, now: Instant, port: PortId, link: &mut Link, ledger: &mut Ledger, events: &mut Events) {
+    fn transmit(&mut self, now: Instant, mut exit: Exit, ledger: &mut Ledger, events: &mut Events) {
         let Some(id) = self.discipline.next(now, ledger) else { return };
-        link.transmit(now, port, Label::of(id, ledger.packets), events);
+        exit.send(now, Label::of(id, ledger.packets), events);
         if self.discipline.waiting().segments > 0 {
             self.awake = true;
-            events.push(link.free_at, Event::PortFree(port));
+            events.push(exit.link.free_at, Event::PortFree(exit.port));
         }
     }
 }

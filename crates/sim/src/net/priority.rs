@@ -6,7 +6,7 @@ use super::pool::Pool;
 use super::port::{Ledger, Waiting};
 use super::red::Red;
 use super::topology::{Limit, PrioritySpec};
-use crate::packet::PacketId;
+use crate::packet::{Ecn, PacketId};
 
 #[derive(Debug)]
 pub(super) struct Priority {
@@ -29,7 +29,7 @@ impl Priority {
     pub fn offer(&mut self, id: PacketId, pool: Option<&Pool>, ledger: &mut Ledger) {
         if !ledger.fits(id, self.waiting, self.limit, pool) {
             ledger.refuse(id);
-        } else if ledger.passes(self.red.as_mut(), self.waiting, id) {
+        } else if ledger.passes(self.red.as_mut(), self.waiting, id, ledger.packets[id].ecn != Ecn::NotEct) {
             let packet = &ledger.packets[id];
             let bytes = packet.wire_bytes;
             let class = usize::from(packet.class).min(self.classes.len() - 1);

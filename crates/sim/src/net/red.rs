@@ -3,7 +3,6 @@
 use evenkeel_scenario::sweep::splitmix64;
 
 use super::topology::RedSpec;
-use crate::packet::Ecn;
 
 const MILLION: u64 = 1_000_000;
 
@@ -26,15 +25,20 @@ impl Red {
         Self { spec, state: splitmix64(seed) }
     }
 
+    /// With fewer that wait, all packets pass.
+    pub fn from_segments(&self) -> u32 {
+        self.spec.min_segments.min(self.spec.max_segments)
+    }
+
     /// For a packet that arrives while so many wait.
     #[inline]
-    pub fn judge(&mut self, waiting_segments: u32, ecn: impl FnOnce() -> Ecn) -> Verdict {
+    pub fn judge(&mut self, waiting_segments: u32, capable: bool) -> Verdict {
         if !self.congested(waiting_segments) {
             Verdict::Pass
-        } else if ecn() == Ecn::NotEct {
-            Verdict::Drop
-        } else {
+        } else if capable {
             Verdict::Mark
+        } else {
+            Verdict::Drop
         }
     }
 

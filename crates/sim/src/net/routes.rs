@@ -2,8 +2,9 @@
 
 use evenkeel_scenario::sweep::splitmix64;
 
-use super::link::Peer;
+use super::link::{Label, Peer};
 use super::topology::{Place, Shape};
+use crate::event::{Onward, PortId};
 use crate::packet::HostId;
 
 /// Switches are numbered: leaves (or the only switch, or the dumbbell's two), then spines.
@@ -73,12 +74,22 @@ impl Routes {
 
     /// What is at the other end of a port's link.
     pub fn peer(&self, place: Place) -> Peer {
-        match place {
-            Place::Nic(host) => Peer::Switch(self.leaf_of(host)),
-            Place::Edge(host) => Peer::Host(host),
-            Place::Up { spine, .. } => Peer::Switch(self.spine(spine)),
-            Place::Down { leaf, .. } => Peer::Switch(leaf),
-            Place::Middle(from) => Peer::Switch(1 - from),
+        let switch = match place {
+            Place::Edge(_) => return Peer::HOST,
+            Place::Nic(host) => self.leaf_of(host),
+            Place::Up { spine, .. } => self.spine(spine),
+            Place::Down { leaf, .. } => leaf,
+            Place::Middle(from) => 1 - from,
+        };
+        Peer::to_switch(switch)
+    }
+
+    /// What a packet meets at the other end of a link.
+    #[inline]
+    pub fn onward(&self, to: Peer, label: &Label) -> Onward {
+        match to.switch() {
+            None => Onward::host(label.packet),
+            Some(switch) => Onward::port(PortId(self.port(switch, label.dst, label.flow_hash))),
         }
     }
 

@@ -63,9 +63,10 @@ impl Run {
     fn step(&mut self) {
         let Some((now, event)) = self.events.pop() else { return };
         match event {
-            Event::Arrival(port) => {
-                if let Some((host, id)) = self.net.on_arrival(now, port, &mut self.packets, &mut self.events) {
-                    self.arrived.push((now, host, self.packets.remove(id)));
+            Event::Arrival(port, onward) => {
+                if let Some(id) = self.net.on_arrival(now, port, onward, &mut self.packets, &mut self.events) {
+                    let packet = self.packets.remove(id);
+                    self.arrived.push((now, packet.dst, packet));
                 }
             }
             Event::PortFree(port) => self.net.on_port_free(now, port, &mut self.packets, &mut self.events),

@@ -178,8 +178,7 @@ impl Connection {
                 }
                 break;
             }
-            self.snd.board.queue.pop_front();
-            self.snd.board.uncount(&sent, self.sack);
+            self.snd.board.pop(self.sack);
             acked.segments += 1;
             if sent.has(EVER) {
                 acked.repeated = true;

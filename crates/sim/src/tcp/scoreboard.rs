@@ -74,7 +74,9 @@ pub(super) struct Scoreboard {
     pub marked_to: u64,
     /// Segments ever taken for lost.
     pub losses: u64,
-    /// Segments that were sent once and whose fate is open begin here, or later.
+    /// How many have left the queue: the number of the first one in it.
+    left: u64,
+    /// Number of the first segment that was sent once and whose fate is open, or of an earlier one.
     open_from: u64,
     /// Segments that were sent again, in the order of their times, and some that are no longer of interest.
     resent: VecDeque<Resent>,
@@ -86,7 +88,7 @@ pub(super) struct Scoreboard {
 #[derive(Clone, Copy, Debug)]
 struct Resent {
     at: Instant,
-    seq: u64,
+    number: u64,
 }
 
 impl Scoreboard {
@@ -130,7 +132,7 @@ impl Scoreboard {
             self.resent.clear();
             self.resent_is_stale = true;
         }
-        self.resent.push_back(Resent { at: now, seq: sent.seq });
+        self.resent.push_back(Resent { at: now, number: self.left + index as u64 });
         Some(sent)
     }
 
@@ -147,28 +149,28 @@ impl Scoreboard {
     }
 
     fn judge_sent_once(&mut self, judge: &mut impl FnMut(&Sent) -> Fate) {
-        let from = self.index_of(self.open_from);
         let Self { queue, lost, retransmitted, hint, losses, .. } = self;
         let mut first_open = None;
-        for sent in queue.range_mut(from..).filter(|sent| !sent.has(EVER) && !sent.is_settled()) {
-            match judge(sent) {
-                Fate::Open => _ = first_open.get_or_insert(sent.seq),
-                Fate::AllOpen => {
-                    first_open.get_or_insert(sent.seq);
-                    break;
+        let mut index = self.open_from.saturating_sub(self.left) as usize;
+        while let Some(sent) = queue.get_mut(index) {
+            if !sent.has(EVER) && !sent.is_settled() {
+                match judge(sent) {
+                    Fate::Open => _ = first_open.get_or_insert(index),
+                    Fate::AllOpen => break,
+                    Fate::Lost => sent.lose([lost, retransmitted], hint, losses),
                 }
-                Fate::Lost => sent.lose([lost, retransmitted], hint, losses),
             }
+            index += 1;
         }
-        self.open_from = first_open.or_else(|| queue.back().map(Sent::end)).unwrap_or(0);
+        self.open_from = self.left + first_open.unwrap_or(index) as u64;
     }
 
     fn judge_resent(&mut self, judge: &mut impl FnMut(&Sent) -> Fate) {
         let (mut looked_at, mut kept) = (0, 0);
         while let Some(&resent) = self.resent.get(looked_at) {
-            let index = self.index_of(resent.seq);
             let Self { queue, lost, retransmitted, hint, losses, .. } = self;
-            let open = queue.get_mut(index).filter(|sent| sent.at == resent.at && sent.has(EVER) && !sent.is_settled());
+            let index = resent.number.checked_sub(self.left);
+            let open = index.and_then(|index| queue.get_mut(index as usize)).filter(|sent| sent.at == resent.at && sent.has(EVER) && !sent.is_settled());
             match open.as_deref().map(&mut *judge) {
                 Some(Fate::AllOpen) => break,
                 Some(Fate::Open) => {
@@ -184,13 +186,15 @@ impl Scoreboard {
     }
 
     fn list_resent(&mut self) {
-        let resent = self.queue.iter().filter(|sent| sent.has(EVER) && !sent.is_settled());
-        self.resent = resent.map(|sent| Resent { at: sent.at, seq: sent.seq }).collect();
+        let resent = (self.left..).zip(&self.queue).filter(|(_, sent)| sent.has(EVER) && !sent.is_settled());
+        self.resent = resent.map(|(number, sent)| Resent { at: sent.at, number }).collect();
         self.resent.make_contiguous().sort_by_key(|resent| resent.at);
     }
 
-    /// Forgets a segment's flags in the counts, before it leaves.
-    pub fn uncount(&mut self, sent: &Sent, sack: bool) {
+    /// The oldest segment leaves, and its flags the counts.
+    pub fn pop(&mut self, sack: bool) {
+        let Some(sent) = self.queue.pop_front() else { return };
+        self.left += 1;
         self.sacked -= u32::from(sack && sent.has(SACKED));
         self.lost -= u32::from(sent.has(LOST));
         self.retransmitted -= u32::from(sent.has(RETRANSMITTED));
