@@ -25,8 +25,9 @@ use conns::Conns;
 pub use recorder::{NoRecorder, Point, Recorder, Way};
 
 /// Events between asking for memory and its use, each step needing what the one before it asked for.
-const FAR_AHEAD: usize = 5;
-const NEAR_AHEAD: usize = 2;
+const PORTS_AHEAD: usize = 8;
+const FLIGHT_AHEAD: usize = 4;
+const END_AHEAD: usize = 2;
 
 /// What the guests' applications do.
 pub trait Application {
@@ -193,15 +194,17 @@ impl<A: Application, R: Recorder> World<A, R> {
     #[inline]
     fn look_ahead(&self) {
         let Core { events, net, packets, conns, .. } = &self.core;
-        if let Some(Event::Arrival(port, onward)) = events.soon(FAR_AHEAD) {
+        if let Some(Event::Arrival(port, onward)) = events.soon(PORTS_AHEAD) {
             net.prefetch_link(port);
             match onward.meets() {
                 Meets::Port(next) => net.prefetch_port(next),
                 Meets::Host(packet) => packets.prefetch(packet),
             }
         }
-        if let Some(Event::Arrival(port, onward)) = events.soon(NEAR_AHEAD) {
+        if let Some(Event::Arrival(port, _)) = events.soon(FLIGHT_AHEAD) {
             net.prefetch_landing(port);
+        }
+        if let Some(Event::Arrival(_, onward)) = events.soon(END_AHEAD) {
             if let Meets::Host(packet) = onward.meets() {
                 if let Some(end) = packets[packet].payload.end() {
                     conns.prefetch(end);

@@ -23,8 +23,8 @@ const BLOCK_BITS: u32 = 8;
 const NEAR: usize = 2 << BLOCK_BITS;
 const WORDS: usize = NEAR / u64::BITS as usize;
 /// With fewer events than these in order, those of the next ticks join them, up to so many: so [`Order::soon`] sees past the end of a tick.
-const FEW: usize = 8;
-const ENOUGH: usize = 16;
+const FEW: usize = 16;
+const ENOUGH: usize = 32;
 /// Up to so many events are put in order one by one, as they come.
 const SORTED_SINGLY: usize = 32;
 

@@ -22,7 +22,7 @@ pub(super) struct Fifo {
 
 impl Fifo {
     pub fn new(limit: Limit, red: Option<Red>) -> Self {
-        let red_from = red.as_ref().map_or(u32::MAX, Red::from_segments);
+        let red_from = red.as_ref().map_or(u32::MAX, Red::least_segments);
         let red = red.map(Box::new);
         Self { limit, red, red_from, waiting: Waiting::default(), begun: 0, next_begin: Instant::START }
     }

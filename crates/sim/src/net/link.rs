@@ -16,7 +16,7 @@ impl Peer {
     pub const HOST: Self = Self(u32::MAX);
 
     /// The switch of that number.
-    pub const fn to_switch(number: u32) -> Self {
+    pub const fn of_switch(number: u32) -> Self {
         Self(number)
     }
 
@@ -100,7 +100,11 @@ impl Link {
 
     #[inline]
     fn takes(&self, bytes: u32) -> Duration {
-        if self.byte_ps == 0 { self.rate.time_for(bytes) } else { Duration::from_ps(u64::from(bytes) * u64::from(self.byte_ps)) }
+        if self.byte_ps == 0 {
+            self.rate.time_for(bytes)
+        } else {
+            Duration::from_ps(u64::from(bytes) * u64::from(self.byte_ps))
+        }
     }
 
     /// The oldest packet on the link, and when its transmission began.

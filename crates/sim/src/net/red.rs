@@ -26,7 +26,7 @@ impl Red {
     }
 
     /// With fewer that wait, all packets pass.
-    pub fn from_segments(&self) -> u32 {
+    pub fn least_segments(&self) -> u32 {
         self.spec.min_segments.min(self.spec.max_segments)
     }
 

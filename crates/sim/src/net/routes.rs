@@ -81,7 +81,7 @@ impl Routes {
             Place::Down { leaf, .. } => leaf,
             Place::Middle(from) => 1 - from,
         };
-        Peer::to_switch(switch)
+        Peer::of_switch(switch)
     }
 
     /// What a packet meets at the other end of a link.

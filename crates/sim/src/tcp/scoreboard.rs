@@ -170,7 +170,9 @@ impl Scoreboard {
         while let Some(&resent) = self.resent.get(looked_at) {
             let Self { queue, lost, retransmitted, hint, losses, .. } = self;
             let index = resent.number.checked_sub(self.left);
-            let open = index.and_then(|index| queue.get_mut(index as usize)).filter(|sent| sent.at == resent.at && sent.has(EVER) && !sent.is_settled());
+            let open = index
+                .and_then(|index| queue.get_mut(index as usize))
+                .filter(|sent| sent.at == resent.at && sent.has(EVER) && !sent.is_settled());
             match open.as_deref().map(&mut *judge) {
                 Some(Fate::AllOpen) => break,
                 Some(Fate::Open) => {
@@ -215,5 +217,99 @@ impl Scoreboard {
         self.marked_to = 0;
         self.open_from = 0;
         self.resent_is_stale = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::time::Duration;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Send,
+        Resend(usize),
+        Sack(usize),
+        Acknowledge,
+        TakeForLost(usize),
+        UnmarkLosses,
+        /// All sent before the newest that has arrived, which is that one, is lost if it is older than so much.
+        Judge(usize, u64),
+        Wait(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let index = || 0..40_usize;
+        prop::collection::vec(
+            prop_oneof![
+                6 => Just(Step::Send),
+                4 => index().prop_map(Step::Resend),
+                4 => index().prop_map(Step::Sack),
+                1 => Just(Step::Acknowledge),
+                1 => index().prop_map(Step::TakeForLost),
+                1 => Just(Step::UnmarkLosses),
+                4 => (index(), 0..30_u64).prop_map(|(newest, age)| Step::Judge(newest, age)),
+                2 => (0..20_u64).prop_map(Step::Wait),
+            ],
+            0..300,
+        )
+    }
+
+    fn fate(sent: &Sent, now: Instant, newest: (Instant, u64), allowed: Duration) -> Fate {
+        if (sent.at, sent.end()) >= newest {
+            return if sent.has(EVER) && sent.at == newest.0 { Fate::Open } else { Fate::AllOpen };
+        }
+        if now.since(sent.at) >= allowed { Fate::Lost } else { Fate::Open }
+    }
+
+    proptest! {
+        /// Whom [`Scoreboard::judge`] does not ask would not have been taken for lost either, and nobody waits for it longer.
+        #[test]
+        fn judging_a_few_is_judging_all(steps in steps()) {
+            let mut board = Scoreboard::default();
+            let (mut now, mut seq) = (Instant::START, 1);
+            for step in steps {
+                match step {
+                    Step::Send => {
+                        board.queue.push_back(Sent { seq, at: now, len: 10, flags: 0 });
+                        seq += 10;
+                    }
+                    Step::Resend(index) => _ = board.resend(index, now),
+                    Step::Sack(index) => {
+                        if let Some(sent) = board.queue.get_mut(index).filter(|sent| !sent.has(SACKED)) {
+                            board.sacked += 1;
+                            board.lost -= u32::from(sent.has(LOST));
+                            board.retransmitted -= u32::from(sent.has(RETRANSMITTED));
+                            sent.flags = sent.flags & EVER | SACKED;
+                        }
+                    }
+                    Step::Acknowledge => board.pop(true),
+                    Step::TakeForLost(index) => _ = index < board.queue.len() && board.mark_lost(index),
+                    Step::UnmarkLosses => board.unmark_losses(),
+                    Step::Wait(us) => now += Duration::from_us(us),
+                    Step::Judge(index, age_us) => {
+                        let Some(newest) = board.queue.get(index).map(|sent| (sent.at, sent.end())) else { continue };
+                        let allowed = Duration::from_us(age_us);
+                        let flags = |sent: &Sent| {
+                            let lost = !sent.is_settled() && matches!(fate(sent, now, newest, allowed), Fate::Lost);
+                            if lost { (sent.flags | LOST) & !RETRANSMITTED } else { sent.flags }
+                        };
+                        let expected: Vec<u8> = board.queue.iter().map(flags).collect();
+                        let waits = |sent: &Sent| (sent.at, sent.end()) < newest && now.since(sent.at) < allowed;
+                        let open = board.queue.iter().filter(|sent| !sent.is_settled() && waits(sent));
+                        let youngest = open.map(|sent| sent.at).max();
+                        let mut asked = None;
+                        board.judge(|sent| {
+                            asked = asked.max(Some(sent.at).filter(|_| waits(sent)));
+                            fate(sent, now, newest, allowed)
+                        });
+                        prop_assert_eq!(asked, youngest);
+                        prop_assert_eq!(board.queue.iter().map(|sent| sent.flags).collect::<Vec<_>>(), expected);
+                    }
+                }
+            }
+        }
     }
 }
