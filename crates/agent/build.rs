@@ -59,7 +59,7 @@ fn declare(intf: &Path, algo: &Path, to: &Path) {
     bindgen::Builder::default()
         .header(intf.to_str().expect("the path of the sources is UTF-8"))
         .clang_arg(format!("-I{}", algo.display()))
-        .allowlist_item("(ek|EK|proboscis|PROBOSCIS|vsnoop|VSNOOP|window|WINDOW)_.*")
+        .allowlist_item("(ek|EK|cera|CERA|proboscis|PROBOSCIS|vsnoop|VSNOOP|window|WINDOW)_.*")
         .blocklist_function(".*")
         .derive_default(true)
         .derive_eq(true)

@@ -19,6 +19,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
 use super::intf;
+use super::shares::Shares;
 use super::trial::SkbContext;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
@@ -150,6 +151,9 @@ impl Datapath {
             self.counters
                 .update_percpu(&slot.to_ne_bytes(), &zero, MapFlags::ANY)
                 .map_err(|error| failed("cannot clear a port's counters", error))?;
+            if let Some(mut share) = self.shares()?.get(slot) {
+                share.clear();
+            }
         }
         self.ports
             .update(&key, as_bytes(&intf::ek_port { slot, ..*settings }), MapFlags::ANY)
@@ -165,6 +169,24 @@ impl Datapath {
 
     fn port(&self, key: &[u8]) -> Result<Option<intf::ek_port>, DatapathError> {
         Ok(lookup_bytes(&self.ports, key)?.as_deref().and_then(from_bytes))
+    }
+
+    /// The shares of the uplink, for whoever runs CERA.
+    ///
+    /// # Errors
+    /// [`DatapathError`] if they cannot be mapped.
+    pub fn shares(&self) -> Result<Shares, DatapathError> {
+        let map = MapHandle::from_pinned_path(self.pin_dir.join("shares"))
+            .map_err(|error| DatapathError::bpf("cannot open the map shares", &error))?;
+        Shares::map(&map)
+    }
+
+    /// The slot of a port's share and counters; none of a device that is no port.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn slot_of(&self, ifindex: u32) -> Result<Option<u32>, DatapathError> {
+        Ok(self.port(&ifindex.to_ne_bytes())?.map(|port| port.slot))
     }
 
     /// Where a port's counters are, or are to be.

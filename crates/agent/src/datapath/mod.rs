@@ -8,8 +8,10 @@ pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/count
 mod bytes;
 mod error;
 mod load;
+mod shares;
 mod trial;
 
 pub use error::DatapathError;
 pub use load::Datapath;
+pub use shares::{Limit, Share, Shares};
 pub use trial::Outcome;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use evenkeel_algo::proboscis::Settings;
 use nix::time::{ClockId, clock_gettime};
 
+use super::cera;
 use super::config::{ChannelAddress, Config, Mode, PortSettings, Proboscis};
 use super::control::proto::{self, ExplainedFlow, Response, Status, Tuple};
 use super::error::HostError;
@@ -68,6 +69,8 @@ pub struct Core {
     swept: Instant,
     /// vSnoop's entries after the last sweep.
     snoops: u32,
+    cera: Option<cera::Controller>,
+    cera_error: Option<String>,
 }
 
 /// Nanoseconds of the clock that the datapath uses.
@@ -93,6 +96,8 @@ impl Core {
             started: Instant::now(),
             swept: Instant::now(),
             snoops: 0,
+            cera: None,
+            cera_error: None,
         }
     }
 
@@ -172,6 +177,10 @@ impl Core {
 
     /// A new configuration holds from now on. What it makes of ports is up to [`seen`](Self::seen).
     pub fn adopt(&mut self, loaded: Loaded) {
+        // A running controller knows ports by their names in the old one.
+        if self.loaded.config.ports != loaded.config.ports {
+            self.cera = None;
+        }
         self.loaded = loaded;
         self.config_refused = None;
         self.heartbeat();
@@ -223,6 +232,7 @@ impl Core {
                 tracing::info!(port = link.name, "no longer a port");
                 self.open_channel(link, None);
                 self.datapath.detach(link.ifindex)?;
+                self.arrange_cera();
             }
             // Raised by an agent with another configuration, or before it was renamed.
             return self.plan_queue(link, 0);
@@ -258,6 +268,7 @@ impl Core {
         self.open_channel(link, settings.channel.as_ref());
         let wanted = settings.port_queue_segments.get();
         self.ports.insert(link.ifindex, Port { link: link.clone(), settings, error, queue_is_theirs });
+        self.arrange_cera();
         if queue_is_theirs { Ok(QueueAction::Leave) } else { self.plan_queue(link, wanted) }
     }
 
@@ -309,6 +320,7 @@ impl Core {
             self.open_channel(&port.link, None);
             self.count("ports_gone");
             self.datapath.detach(ifindex)?;
+            self.arrange_cera();
         }
         if self.state.queues.remove(&ifindex).is_some() {
             self.state.store(&self.run_dir)?;
@@ -322,9 +334,43 @@ impl Core {
     /// [`HostError::Datapath`]
     pub fn dismantle(&mut self) -> Result<(Vec<String>, HostState), HostError> {
         let ports = self.ports.values().filter(|p| p.error.is_none()).map(|p| p.link.name.clone()).collect();
+        self.cera = None;
         self.datapath.remove()?;
         self.ports.clear();
         Ok((ports, self.state.clone()))
+    }
+
+    /// CERA's controller is there if some port needs it, and knows those that do.
+    fn arrange_cera(&mut self) {
+        let setup = cera::Setup { config: self.loaded.config.cera.clone(), members: self.cera_members() };
+        self.cera_error = None;
+        match &self.cera {
+            _ if setup.members.is_empty() => self.cera = None,
+            Some(controller) => controller.set(setup),
+            None => match self.start_cera(setup) {
+                Ok(controller) => self.cera = Some(controller),
+                Err(error) => {
+                    tracing::error!(%error, "CERA does nothing");
+                    self.cera_error = Some(error.to_string());
+                }
+            },
+        }
+    }
+
+    fn cera_members(&self) -> Vec<cera::Member> {
+        let is_on = |port: &&Port| port.settings.cera.mode != Mode::Off && port.error.is_none();
+        let member = |(ifindex, port): (&u32, &Port)| {
+            let slot = self.datapath.slot_of(*ifindex).ok().flatten()?;
+            let (mode, weight) = (port.settings.cera.mode, port.settings.cera.weight.get());
+            Some(cera::Member { ifindex: *ifindex, slot, mode, weight })
+        };
+        self.ports.iter().filter(|(_, port)| is_on(port)).filter_map(member).collect()
+    }
+
+    fn start_cera(&self, setup: cera::Setup) -> Result<cera::Controller, HostError> {
+        let config = self.loaded.config.clone();
+        let is_port = move |name: &str| config.is_port(name);
+        cera::Controller::start(setup, self.datapath.shares()?, self.channels.clone(), is_port)
     }
 
     /// Reads the datapath's events and acts on them.
@@ -376,6 +422,7 @@ impl Core {
     /// [`HostError::Datapath`] if its maps cannot be read.
     pub fn status(&self) -> Result<Status, HostError> {
         let mut counters: BTreeMap<String, u64> = COUNTERS.iter().map(|(name, _)| ((*name).to_owned(), 0)).collect();
+        let view = self.cera.as_ref().map(cera::Controller::view);
         let mut ports = Vec::new();
         for (ifindex, port) in &self.ports {
             let own = if port.error.is_none() { named(&self.datapath.counters(*ifindex)?) } else { BTreeMap::new() };
@@ -386,6 +433,7 @@ impl Core {
                 name: port.link.name.clone(),
                 ifindex: *ifindex,
                 mode: port.settings.proboscis.mode,
+                cera: cera::report_port(&port.settings.cera, view.as_ref(), *ifindex),
                 error: port.error.clone(),
                 channel: self.channels.status(*ifindex).map(proto::Channel::from),
                 queue_segments: port.link.queue_segments,
@@ -407,6 +455,7 @@ impl Core {
             flows_room: u64::from(intf::EK_DEFAULT_FLOWS),
             syns_pending,
             synacks_held,
+            cera: cera::report(view.as_ref(), self.cera_error.as_deref()),
             ports,
             counters,
             agent: self.agent_counters(),
@@ -434,7 +483,8 @@ impl Core {
     /// [`HostError::Datapath`] if its maps cannot be read.
     pub fn flows(&self, tuple: Option<Tuple>, limit: Option<usize>) -> Result<Vec<Response>, HostError> {
         let now_ns = now_ns();
-        let mut flows: Vec<(Flow, Proboscis)> = Vec::new();
+        let view = self.cera.as_ref().map(cera::Controller::view);
+        let mut flows: Vec<(Flow, Proboscis, Option<cera::PortReport>)> = Vec::new();
         for (key, entry) in self.datapath.flows()? {
             if tuple.is_some_and(|wanted| !wanted.is_same(&Tuple::of(&key))) {
                 continue;
@@ -444,13 +494,14 @@ impl Core {
             // Of a port that is gone: nobody acts on it any more.
             let off = || Proboscis { mode: Mode::Off, ..Proboscis::default() };
             let proboscis = port.map_or_else(off, |port| port.settings.proboscis.clone());
-            flows.push((Flow::of(&key, &entry, &name, &proboscis, now_ns), proboscis));
+            let cera = port.map(|port| cera::report_port(&port.settings.cera, view.as_ref(), key.ifindex));
+            flows.push((Flow::of(&key, &entry, &name, &proboscis, now_ns), proboscis, cera));
         }
         let total = flows.len() as u64;
-        flows.sort_unstable_by_key(|(flow, _)| std::cmp::Reverse(flow.bytes()));
+        flows.sort_unstable_by_key(|(flow, ..)| std::cmp::Reverse(flow.bytes()));
         flows.truncate(limit.unwrap_or(usize::MAX));
-        let lines = flows.into_iter().map(|(flow, proboscis)| {
-            let words = if tuple.is_some() { flow.explain(&proboscis) } else { Vec::new() };
+        let lines = flows.into_iter().map(|(flow, proboscis, cera)| {
+            let words = if tuple.is_some() { flow.explain(&proboscis, cera.as_ref()) } else { Vec::new() };
             Response::Flow(Box::new(ExplainedFlow { flow, words }))
         });
         Ok(lines.chain([Response::End { total }]).collect())
@@ -485,6 +536,7 @@ impl PortSettings {
                 elephant_bytes: u64::from(p.elephant_bytes.get()),
                 ..Default::default()
             },
+            cera: intf::ek_cera_port { mode: self.cera.mode.to_intf(), ..Default::default() },
             // The budget begins anew, and where its counters are is the datapath's affair.
             ..Default::default()
         }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use evenkeel_algo::dctcp;
 use serde::{Deserialize, Serialize};
 
+use super::cera::PortReport;
 use super::config::{Mode, Proboscis};
 use crate::datapath::intf;
 
@@ -97,6 +98,8 @@ pub struct Flow {
     pub peer_has_evenkeel: bool,
     /// Whether it sent so much that it is left alone.
     pub is_elephant: bool,
+    /// Whether the other end is a VM of this host.
+    pub is_local: bool,
     /// Probes before its SYN.
     pub probes: Probes,
     /// The window that the VM may use.
@@ -155,6 +158,8 @@ pub enum SetBy {
     Receiver,
     /// ProBoSCIS.
     Proboscis,
+    /// CERA.
+    Cera,
     /// A mechanism that this evenkeel does not know: the datapath is newer.
     Unknown,
 }
@@ -164,6 +169,7 @@ impl fmt::Display for SetBy {
         f.pad(match self {
             Self::Receiver => "receiver",
             Self::Proboscis => "proboscis",
+            Self::Cera => "cera",
             Self::Unknown => "unknown",
         })
     }
@@ -194,11 +200,13 @@ impl Flow {
             ecn,
             peer_has_evenkeel: has(intf::EK_FLOW_PEER),
             is_elephant: has(intf::EK_FLOW_ELEPHANT),
+            is_local: has(intf::EK_FLOW_LOCAL),
             probes: Probes { sent: flow.probes_sent, seen: flow.probes_seen, marked: flow.probes_marked },
             window: Window {
                 set_by: match u32::from(flow.window_by) {
                     intf::WINDOW_BY_RECEIVER => SetBy::Receiver,
                     intf::WINDOW_BY_PROBOSCIS => SetBy::Proboscis,
+                    intf::WINDOW_BY_CERA => SetBy::Cera,
                     _ => SetBy::Unknown,
                 },
                 offered_bytes: flow.window_offered_bytes,
@@ -222,8 +230,12 @@ impl Flow {
     }
 
     /// In words: which mechanism set the window, and why; one sentence or two per line.
-    pub fn explain(&self, proboscis: &Proboscis) -> Vec<String> {
-        let mut lines = vec![self.explain_window(proboscis)];
+    pub fn explain(&self, proboscis: &Proboscis, cera: Option<&PortReport>) -> Vec<String> {
+        let mut lines = vec![self.explain_window(proboscis, cera)];
+        lines.extend(cera.filter(|cera| cera.mode != Mode::Off).map(|cera| self.explain_share(cera)));
+        if self.mode == Mode::Off {
+            return lines;
+        }
         lines.extend(self.explain_first_window(proboscis));
         lines.push(self.explain_probes(proboscis));
         lines.push(self.explain_ecn(proboscis));
@@ -239,15 +251,41 @@ impl Flow {
         lines
     }
 
-    fn explain_window(&self, proboscis: &Proboscis) -> String {
+    fn explain_share(&self, cera: &PortReport) -> String {
+        let PortReport { weight, window_segments, flows, rtt_us, .. } = cera;
+        let does = if cera.mode == Mode::Observe { "would have" } else { "has" };
+        if self.is_local {
+            return "CERA: the other end is a VM of this host, so this connection does not pass the uplink and has no part in its window.".to_owned();
+        }
+        if *window_segments == 0 {
+            return "CERA: the VM has no limit, because less than T_u (high_segments) waits at the uplink.".to_owned();
+        }
+        let how = if cera.has_client {
+            "its agent divides it among them"
+        } else {
+            "the host limits each in the ACKs that pass"
+        };
+        format!(
+            "CERA: the VM {does} a window of {window_segments} segments (weight {weight}, RTT {rtt_us} us) for {flows} active connections; {how}."
+        )
+    }
+
+    fn explain_window(&self, proboscis: &Proboscis, cera: Option<&PortReport>) -> String {
         let Window { set_by, offered_bytes, set_bytes, limited_acks, .. } = self.window;
         let acks = if limited_acks == 1 { "1 ACK was".to_owned() } else { format!("{limited_acks} ACKs were") };
         match set_by {
-            SetBy::Receiver if self.mode == Mode::Off => {
-                "The window is the receiver's own: ProBoSCIS is off on this port.".to_owned()
+            SetBy::Receiver if self.mode == Mode::Off && cera.is_none_or(|cera| cera.mode == Mode::Off) => {
+                "The window is the receiver's own: every mechanism is off on this port.".to_owned()
+            }
+            SetBy::Cera => format!(
+                "CERA set the window to {set_bytes} bytes, the receiver offered {offered_bytes}: it is this connection's part of its VM's share of \
+                 the uplink. {acks} limited."
+            ),
+            SetBy::Receiver if limited_acks > 0 && self.mode == Mode::Off => {
+                format!("The window is the receiver's own, {offered_bytes} bytes; {acks} limited earlier.")
             }
             SetBy::Receiver if limited_acks > 0 => format!(
-                "The window is the receiver's own, {offered_bytes} bytes; {acks} limited by ProBoSCIS earlier. alpha is {} now, k1_permille is {}.",
+                "The window is the receiver's own, {offered_bytes} bytes; {acks} limited earlier. alpha is {} now, k1_permille is {}.",
                 self.alpha(),
                 proboscis.k1_permille
             ),
@@ -343,7 +381,7 @@ mod tests {
     fn flow(entry: intf::ek_flow) -> (Flow, String) {
         let proboscis = Proboscis { mode: Mode::Enforce, ..Proboscis::default() };
         let flow = Flow::of(&key(), &entry, "vnet0", &proboscis, 5_000_000_000);
-        let words = flow.explain(&proboscis).join("\n");
+        let words = flow.explain(&proboscis, None).join("\n");
         (flow, words)
     }
 
@@ -416,6 +454,6 @@ mod tests {
     #[test]
     fn observing_says_that_nothing_was_changed() {
         let flow = Flow::of(&key(), &intf::ek_flow::default(), "vnet0", &Proboscis::default(), 0);
-        assert!(flow.explain(&Proboscis::default()).last().unwrap().contains("nothing was changed"));
+        assert!(flow.explain(&Proboscis::default(), None).last().unwrap().contains("nothing was changed"));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! [`run`] is the agent, [`stop`] undoes all it did, [`Client`] asks one that runs.
 
+mod cera;
 mod config;
 mod control;
 mod core;
@@ -16,9 +17,10 @@ mod resend;
 mod state;
 mod supervisor;
 
+pub use cera::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
 pub use config::{
-    Channel as ChannelConfig, ChannelAddress, Config, Control, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR,
-    DEFAULT_SOCKET, EXAMPLE, Metrics, Mode, Pattern, PortOverride, PortSettings, Proboscis, ProboscisOverride,
+    Cera, CeraOverride, CeraPort, Channel as ChannelConfig, ChannelAddress, Config, Control, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR,
+    DEFAULT_SOCKET, EXAMPLE, Metrics, Mode, Pattern, PortOverride, PortSettings, Proboscis, ProboscisOverride, Shares,
 };
 pub use control::client::Client;
 pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Port, RestoredQueue, Status, Stopped};

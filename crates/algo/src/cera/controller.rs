@@ -92,6 +92,7 @@ pub struct Traffic {
 
 /// What a VM sends.
 #[derive(Debug, Clone, Default)]
+#[repr(transparent)]
 pub struct Meter(sys::cera_meter);
 
 impl Meter {
@@ -108,10 +109,21 @@ impl Meter {
         let traffic = unsafe { sys::cera_turn(&mut self.0, epochs, stride) };
         Traffic { bytes: traffic.bytes, flows: traffic.flows, is_fresh: traffic.fresh > 0 }
     }
+
+    /// As [`turn`](Self::turn), of a meter in which others count meanwhile: a packet of that moment may be counted or not.
+    ///
+    /// # Safety
+    /// `meter` points to a meter that can be read and written for the length of the call.
+    pub unsafe fn turn_shared(meter: *mut Self, epochs: u32, stride: u32) -> Traffic {
+        // SAFETY: the caller's; this is a transparent wrapper.
+        let traffic = unsafe { sys::cera_turn(meter.cast(), epochs, stride) };
+        Traffic { bytes: traffic.bytes, flows: traffic.flows, is_fresh: traffic.fresh > 0 }
+    }
 }
 
 /// The least RTT of the last seconds.
 #[derive(Debug, Clone, Default)]
+#[repr(transparent)]
 pub struct LeastRtt(sys::cera_rtt);
 
 impl LeastRtt {

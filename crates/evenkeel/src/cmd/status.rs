@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use evenkeel_agent::datapath::COUNTERS;
-use evenkeel_agent::host::{AGENT_COUNTERS, Channel, Client, Status};
+use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Mode, Status};
 
 use crate::cli;
+use crate::cmd::flows::amount;
 use crate::error::CliError;
 use crate::output;
 
@@ -60,10 +61,57 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
             writeln!(text, "channel of {} at {}: {}", port.name, channel.address, guest(channel))?;
         }
     }
+    if let Some(cera) = &status.cera {
+        write_cera(text, status, cera)?;
+    }
     writeln!(text, "\ncounters of the datapath, all ports together")?;
     counters(text, COUNTERS, &status.counters)?;
     writeln!(text, "\ncounters of the agent")?;
     counters(text, AGENT_COUNTERS, &status.agent)
+}
+
+fn write_cera(text: &mut String, status: &Status, cera: &CeraReport) -> std::fmt::Result {
+    match &cera.error {
+        Some(error) => writeln!(text, "\nCERA does NOTHING: {error}")?,
+        None => {
+            let window = match cera.window_segments {
+                0 => "nobody is limited".to_owned(),
+                window => format!("window {window} segments"),
+            };
+            writeln!(text, "\nCERA: {} segments wait, {window}, RTT {} us", cera.queue_segments, cera.rtt_us)?;
+        }
+    }
+    for uplink in &cera.uplinks {
+        let mbit = uplink.bytes_per_s / 125_000;
+        writeln!(text, "uplink {} ({}), {mbit} Mbit/s ({})", uplink.name, uplink.qdisc, uplink.rate_from)?;
+    }
+    let seconds = cera.cpu_us as f64 / 1e6;
+    writeln!(
+        text,
+        "{} cuts in {} epochs, {} epochs missed, {seconds:.1} s of a CPU",
+        cera.cuts, cera.epochs, cera.epochs_missed
+    )?;
+    writeln!(
+        text,
+        "{:<16} {:<8} {:>6} {:>8} {:>6} {:>8} {:>8}  windows set by",
+        "port", "mode", "weight", "window", "flows", "B/s", "RTT us"
+    )?;
+    for port in status.ports.iter().filter(|port| port.cera.mode != Mode::Off) {
+        let own = &port.cera;
+        let window = if own.window_segments > 0 { own.window_segments.to_string() } else { "-".to_owned() };
+        let by = if own.has_client { "its agent" } else { "this host" };
+        writeln!(
+            text,
+            "{:<16} {:<8} {:>6} {window:>8} {:>6} {:>8} {:>8}  {by}",
+            port.name,
+            own.mode,
+            own.weight,
+            own.flows,
+            amount(own.bytes_per_s),
+            own.rtt_us
+        )?;
+    }
+    Ok(())
 }
 
 fn counters(

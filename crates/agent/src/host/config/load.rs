@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Config, Proboscis};
+use super::{Config, Mode, Proboscis};
 use crate::channel::PORT_WORD;
 use crate::host::error::ConfigError;
 
@@ -58,6 +58,14 @@ impl Config {
                 );
                 return Err((format!("port[{index}].channel"), why));
             }
+        }
+        self.cera.check().map_err(|(key, why)| (format!("cera.{key}"), why))?;
+        let is_on = |mode: Option<Mode>| mode.is_some_and(|mode| mode != Mode::Off);
+        if self.cera.uplinks.is_empty()
+            && (is_on(Some(self.cera.mode)) || self.overrides.iter().any(|over| is_on(over.cera.mode)))
+        {
+            let why = "names no device; CERA needs the network cards that lead out of this host, as in [\"eth0\"]";
+            return Err(("cera.uplinks".to_owned(), why.to_owned()));
         }
         if self.metrics.enabled && !self.metrics.listen.ip().is_loopback() && !self.metrics.allow_remote {
             let why = format!(

@@ -1,5 +1,6 @@
 //! The agent's configuration: every key with its unit, its bounds and its default, in this one place.
 
+mod cera;
 mod load;
 mod values;
 mod vsnoop;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use evenkeel_algo::proboscis::DEFAULTS;
 use serde::{Deserialize, Serialize};
 
+pub use cera::{Cera, CeraOverride, CeraPort, Shares};
 pub use values::{Bounded, ChannelAddress, Mode, Pattern};
 pub use vsnoop::{Vsnoop, VsnoopOverride};
 
@@ -66,6 +68,8 @@ pub struct Config {
     pub proboscis: Proboscis,
     /// vSnoop on every port that has nothing else said.
     pub vsnoop: Vsnoop,
+    /// CERA.
+    pub cera: Cera,
     /// The control socket.
     pub control: Control,
     /// Metrics.
@@ -160,6 +164,7 @@ pub struct PortOverride {
     /// As the table of the same name for all ports; what is not named stays.
     #[serde(default)]
     pub vsnoop: VsnoopOverride,
+    pub cera: CeraOverride,
 }
 
 /// Keys of [`Proboscis`] that are otherwise on some ports.
@@ -194,6 +199,8 @@ pub struct PortSettings {
     pub proboscis: Proboscis,
     /// vSnoop on it.
     pub vsnoop: Vsnoop,
+    /// CERA on it.
+    pub cera: CeraPort,
 }
 
 impl Default for Config {
@@ -204,6 +211,7 @@ impl Default for Config {
             probe_key_file: "/etc/evenkeel/probe.key".into(),
             proboscis: Proboscis::default(),
             vsnoop: Vsnoop::default(),
+            cera: Cera::default(),
             control: Control::default(),
             metrics: Metrics::default(),
             channel: Channel::default(),
@@ -266,12 +274,14 @@ impl Config {
             channel: None,
             proboscis: self.proboscis.clone(),
             vsnoop: self.vsnoop.clone(),
+            cera: self.cera.port(),
         };
         self.overrides.iter().filter(|over| over.pattern.matches(name)).fold(own, |settings, over| PortSettings {
             port_queue_segments: over.port_queue_segments.unwrap_or(settings.port_queue_segments),
             channel: over.channel.as_ref().map(|channel| channel.of(name)).or(settings.channel),
             proboscis: over.proboscis.over(settings.proboscis),
             vsnoop: over.vsnoop.over(settings.vsnoop),
+            cera: over.cera.over(settings.cera),
         })
     }
 }

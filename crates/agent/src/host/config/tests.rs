@@ -27,32 +27,33 @@ fn the_example_names_every_key_and_its_bounds() {
     assert_eq!(config.settings("vnet7").proboscis.mode, Mode::Enforce);
     let channel = config.settings("vnet7").channel.unwrap().parse().unwrap();
     assert_eq!(channel, HostAddress::Path("/run/evenkeel/vms/vnet7.channel".into()));
+    assert_eq!(config.settings("vnet7").cera.weight.get(), 3);
     assert_eq!(config.settings("vnet8"), Config::default().settings("vnet8"));
     // Bounds in the comment above a key are those of the type: one step outside is refused, with the same words.
     let mut comment = String::new();
     let mut checked = 0;
-    for line in EXAMPLE.lines() {
+    let mut table = "";
+    let (keys, _) = EXAMPLE.split_once("# What is otherwise").unwrap();
+    for line in keys.lines() {
+        // What may be left out is there as a comment.
+        let is_key = |text: &str| text.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+        let line = line.strip_prefix("# ").filter(|text| is_key(text)).unwrap_or(line);
         if let Some(text) = line.strip_prefix("# ") {
             comment.push_str(text);
             comment.push(' ');
             continue;
         }
+        if let Some(header) = line.strip_prefix('[') {
+            table = header.trim_end_matches(']');
+        }
         let Some((key, _)) = line.split_once(" = ") else {
             comment.clear();
             continue;
         };
-        let probe = |value: &str| refused(&format!("[proboscis]\n{key} = {value}\n"));
-        if key == "heartbeat_ms" {
-            assert!(
-                refused("[channel]\nheartbeat_ms = 49\n").contains("from 50 to 5000") && comment.contains("50-5000")
-            );
-        } else if key.ends_with("_us")
-            || key.ends_with("_permille")
-            || key.ends_with("_percent")
-            || key.ends_with("_segments")
-        {
-            let table = if key == "port_queue_segments" { "" } else { "[proboscis]\n" };
-            let error = refused(&format!("{table}{key} = -1\n"));
+        let probe = |value: &str| refused(&format!("[{table}]\n{key} = {value}\n"));
+        let units = ["_us", "_permille", "_percent", "_segments", "_mbit", "_ms", "epochs", "weight"];
+        if units.iter().any(|unit| key.ends_with(unit)) {
+            let error = if table.is_empty() { refused(&format!("{key} = -1\n")) } else { probe("-1") };
             let (_, bounds) = error.split_once("expected a whole number from ").unwrap_or_else(|| panic!("{error}"));
             let bounds = bounds.replace(" to ", "-");
             assert!(comment.contains(&bounds), "{key}: {bounds} is not in `{comment}`");
@@ -62,7 +63,7 @@ fn the_example_names_every_key_and_its_bounds() {
         }
         comment.clear();
     }
-    assert_eq!(checked, 9);
+    assert_eq!(checked, 16);
 }
 
 #[test]
@@ -106,6 +107,15 @@ fn an_error_names_file_line_key_and_what_is_allowed() {
             "[[port]]\nmatch = \"a\"\nchannel = \"vm.sock\"\n",
             "host.toml:3: port[0].channel: `vm.sock` is no channel (it begins with none of them); allowed are the absolute path",
         ),
+        ("[cera]\nmode = \"observe\"\n", "host.toml:1: cera.uplinks: names no device"),
+        (
+            "[[port]]\nmatch = \"a\"\n[port.cera]\nmode = \"enforce\"\n[cera]\nepochs = 1\n",
+            "host.toml:5: cera.uplinks: names no device",
+        ),
+        (
+            "[cera]\nhigh_segments = 20\nlow_segments = 21\n",
+            "host.toml:3: cera.low_segments: 21 is more than high_segments = 20; 0 to 20 is allowed",
+        ),
         ("[control]\nsocket = \"host.sock\"\n", "host.toml:2: control.socket: `host.sock` is no absolute path"),
     ] {
         let error = refused(text);
@@ -121,7 +131,7 @@ fn of_overrides_the_last_one_decides_key_by_key() {
     let config = Config::parse(
         "port_queue_segments = 7\n[proboscis]\ng_probes = 5\n\
          [[port]]\nmatch = \"vnet*\"\nport_queue_segments = 8\n[port.proboscis]\nmode = \"enforce\"\ng_probes = 6\n\
-         [[port]]\nmatch = \"vnet1\"\n[port.proboscis]\ng_probes = 9\n",
+         [[port]]\nmatch = \"vnet1\"\n[port.proboscis]\ng_probes = 9\n[port.cera]\nweight = 5\n",
         "host.toml",
     )
     .unwrap();
@@ -132,6 +142,8 @@ fn of_overrides_the_last_one_decides_key_by_key() {
     assert_eq!(of("tap0"), (7, Mode::Observe, 5));
     assert_eq!(of("vnet0"), (8, Mode::Enforce, 6));
     assert_eq!(of("vnet1"), (8, Mode::Enforce, 9));
+    let cera = |name: &str| (config.settings(name).cera.mode, config.settings(name).cera.weight.get());
+    assert_eq!((cera("vnet0"), cera("vnet1")), ((Mode::Off, 1), (Mode::Off, 5)));
     assert!(config.is_port("vnet12") && config.is_port("tap0") && !config.is_port("eth0"));
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::LineStatus;
 use crate::channel::wire::Capabilities;
+use crate::host::cera;
 use crate::host::config::Mode;
 pub use crate::host::flow::{Flow, Tuple};
 
@@ -103,6 +104,9 @@ pub struct Status {
     pub syns_pending: u64,
     /// SYN-ACKs that wait for late probes.
     pub synacks_held: u64,
+    /// CERA's controller; nothing if it is off on all ports.
+    #[serde(default)]
+    pub cera: Option<cera::Report>,
     /// Ports, by name.
     pub ports: Vec<Port>,
     /// Sums over all ports since the datapath was loaded.
@@ -120,6 +124,8 @@ pub struct Port {
     pub ifindex: u32,
     /// What ProBoSCIS may do there.
     pub mode: Mode,
+    /// CERA there.
+    pub cera: cera::PortReport,
     /// Why the datapath is not on it.
     pub error: Option<String>,
     /// The channel to its guest's agent, if the configuration names one.

@@ -1,0 +1,121 @@
+//! The shares of the uplink: memory that the programs and the agent have in common, so that an epoch needs no system call per port.
+
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use evenkeel_algo::cera::{LeastRtt, Meter, Traffic};
+use libbpf_rs::{MapCore, MapHandle};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::error::DatapathError;
+use super::intf;
+
+const BYTES: usize = size_of::<intf::ek_share>() * intf::EK_MAX_PORTS as usize;
+
+// The same C structures, declared for two crates.
+const _: () = assert!(size_of::<Meter>() == size_of::<intf::cera_meter>());
+const _: () = assert!(size_of::<LeastRtt>() == size_of::<intf::cera_rtt>());
+const _: () = assert!(align_of::<Meter>() == align_of::<intf::cera_meter>());
+const _: () = assert!(align_of::<LeastRtt>() == align_of::<intf::cera_rtt>());
+
+/// All ports' shares, by slot. One agent has them at a time.
+#[derive(Debug)]
+pub struct Shares(NonNull<c_void>);
+
+// SAFETY: the memory is this process's until it is dropped, wherever it is used; no thread has a part of its own.
+unsafe impl Send for Shares {}
+
+impl Drop for Shares {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this length, and nothing borrowed from it is left.
+        let _ = unsafe { munmap(self.0, BYTES) };
+    }
+}
+
+/// A VM's limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limit {
+    /// The VM's window; 0: none.
+    pub window_segments: u32,
+    /// Active flows, which have it in equal parts.
+    pub flows: u32,
+    /// Where the remainder goes on.
+    pub next: u32,
+    /// CLOCK_MONOTONIC; nothing is limited later.
+    pub until_ns: u64,
+}
+
+impl Shares {
+    pub(super) fn map(map: &MapHandle) -> Result<Self, DatapathError> {
+        let failed = |errno: nix::errno::Errno| DatapathError::io("cannot map the shares of the uplink", errno.into());
+        if map.max_entries() != intf::EK_MAX_PORTS || map.value_size() as usize != size_of::<intf::ek_share>() {
+            return Err(failed(nix::errno::Errno::EINVAL));
+        }
+        let length = NonZeroUsize::new(BYTES).ok_or_else(|| failed(nix::errno::Errno::EINVAL))?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping of a map that has that length.
+        let memory = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, map.as_fd(), 0) };
+        memory.map(Self).map_err(failed)
+    }
+
+    /// The share of the port with this slot; none beyond the last.
+    pub fn get(&mut self, slot: u32) -> Option<Share<'_>> {
+        if slot >= intf::EK_MAX_PORTS {
+            return None;
+        }
+        // SAFETY: within the mapping.
+        let share = unsafe { self.0.cast::<intf::ek_share>().add(slot as usize) };
+        Some(Share { share, _shares: self })
+    }
+}
+
+/// A port's share. Programs count in it all the while: whatever they write is only read and written through raw pointers.
+#[derive(Debug)]
+pub struct Share<'a> {
+    share: NonNull<intf::ek_share>,
+    _shares: &'a mut Shares,
+}
+
+impl Share<'_> {
+    /// A port that nothing is known of.
+    pub fn clear(&mut self) {
+        // SAFETY: the whole share is within the mapping, and all zeros are a value.
+        unsafe { self.share.write_bytes(0, 1) };
+    }
+
+    /// The epoch ends: what the last ones had, this one included.
+    pub fn turn(&mut self, epochs: u32, stride: u32) -> Traffic {
+        // SAFETY: within the mapping, and the structures are the same.
+        unsafe { Meter::turn_shared((&raw mut (*self.share.as_ptr()).meter).cast(), epochs, stride) }
+    }
+
+    /// The least handshake since this was asked last.
+    pub fn take_handshake(&mut self) -> Option<u32> {
+        // SAFETY: aligned and within the mapping.
+        let least = unsafe { AtomicU32::from_ptr(&raw mut (*self.share.as_ptr()).handshake_us) };
+        let us = least.swap(0, Ordering::Relaxed);
+        (us > 0).then_some(us)
+    }
+
+    /// The least handshakes of the last seconds, as they were and without the queue's length.
+    pub fn rtts(&mut self) -> (&mut LeastRtt, &mut LeastRtt) {
+        let share = self.share.as_ptr();
+        // SAFETY: two different members within the mapping, which nobody else writes, and the structures are the same.
+        unsafe { (&mut *(&raw mut (*share).rtt).cast(), &mut *(&raw mut (*share).own_rtt).cast()) }
+    }
+
+    /// Sets the limit. A program may see parts of two for one packet.
+    pub fn limit(&mut self, limit: Limit) {
+        let share = self.share.as_ptr();
+        // SAFETY: aligned and within the mapping.
+        unsafe {
+            AtomicU32::from_ptr(&raw mut (*share).flows).store(limit.flows, Ordering::Relaxed);
+            AtomicU32::from_ptr(&raw mut (*share).next).store(limit.next, Ordering::Relaxed);
+            AtomicU32::from_ptr(&raw mut (*share).window).store(limit.window_segments, Ordering::Relaxed);
+            AtomicU64::from_ptr(&raw mut (*share).until_ns).store(limit.until_ns, Ordering::Release);
+        }
+    }
+}

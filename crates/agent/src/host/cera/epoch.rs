@@ -1,0 +1,269 @@
+//! What is done at the end of an epoch. Time and the queue's length come in as arguments; shares and channels are given.
+
+use evenkeel_algo::cera::{self, Controller, LeastRtt, MAX_EPOCHS, Settings, Traffic, Verdict, Vm};
+
+use super::Member;
+use crate::datapath::{Limit, Shares};
+use crate::host::config::Mode;
+
+/// d before there was a handshake.
+const UNKNOWN_RTT_US: u32 = 1000;
+/// A limit holds so long after it was written; the controller may be late by that, and is missed for no longer.
+const HOLD_NS: u64 = 500_000_000;
+/// The same in epochs, for long ones.
+const HOLD_EPOCHS: u64 = 4;
+/// A rate for the eye: how much of it the newest epoch is.
+const RATE_WEIGHT: u64 = 64;
+
+/// Who tells guests of their windows.
+pub trait Clients {
+    /// Sets the window of the VM behind this device; 0: it has none. False: no client is there to heed it.
+    fn tell(&self, ifindex: u32, epoch: u64, window_segments: u32) -> bool;
+    /// Whether a client is there.
+    fn is_there(&self, ifindex: u32) -> bool;
+}
+
+/// What an epoch has found at the uplink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// CLOCK_MONOTONIC.
+    pub now_ns: u64,
+    /// Epochs that have ended since the last time; more than one if the thread was late.
+    pub ended: u64,
+    /// What waits.
+    pub queue_bytes: u64,
+    /// C.
+    pub bytes_per_s: u64,
+}
+
+/// A VM as the last epoch has left it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Share {
+    /// w_k; 0: it has no limit.
+    pub window_segments: u32,
+    /// Active flows.
+    pub flows: u32,
+    /// What it sends, smoothed.
+    pub bytes_per_s: u64,
+    /// d_k.
+    pub rtt_us: u32,
+    /// It has a client.
+    pub has_client: bool,
+}
+
+/// What the last epoch was, and sums over all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Epochs at whose end the queue was looked at.
+    pub epochs: u64,
+    /// Epochs that ended without a look, because the thread was late.
+    pub missed: u64,
+    /// Epochs at whose end windows were cut.
+    pub cuts: u64,
+    /// What waits.
+    pub queue_bytes: u64,
+    /// Sum of that over all epochs.
+    pub queue_bytes_sum: u64,
+    /// W: eq. 1, and what has been added to it since the last cut; 0: nobody is limited.
+    pub window_segments: u32,
+    /// d.
+    pub rtt_us: u32,
+}
+
+#[derive(Debug)]
+struct Seat {
+    member: Member,
+    share: Share,
+    /// What its limit was, for the place at which the remainder goes on.
+    limit: Limit,
+}
+
+/// The controller's state.
+#[derive(Debug)]
+pub struct Epochs {
+    settings: Settings,
+    /// d, if it is given.
+    given_rtt_us: Option<u32>,
+    controller: Controller,
+    seats: Vec<Seat>,
+    /// d of the last epoch.
+    rtt_us: u32,
+    /// The queue at the end of the last epoch.
+    queue_us: u32,
+    look: Look,
+}
+
+/// How long a link takes to send so much.
+fn duration_us(bytes: u64, bytes_per_s: u64) -> u32 {
+    let us = bytes.saturating_mul(1_000_000) / bytes_per_s.max(1);
+    us.min(u64::from(u32::MAX)) as u32
+}
+
+impl Epochs {
+    /// A controller that has seen nothing.
+    pub fn new(settings: Settings, given_rtt_us: Option<u32>) -> Self {
+        Self {
+            settings,
+            given_rtt_us,
+            controller: Controller::default(),
+            seats: Vec::new(),
+            rtt_us: UNKNOWN_RTT_US,
+            queue_us: 0,
+            look: Look::default(),
+        }
+    }
+
+    /// Other settings hold from now on. What is measured stays.
+    pub fn adopt(&mut self, settings: Settings, given_rtt_us: Option<u32>) {
+        if self.settings != settings {
+            self.controller = Controller::default();
+        }
+        self.settings = settings;
+        self.given_rtt_us = given_rtt_us;
+    }
+
+    /// These are the ports. Those that are no longer among them are let go.
+    pub fn seat(&mut self, members: &[Member], shares: &mut Shares, clients: &impl Clients) {
+        let (old, mut seats) = (std::mem::take(&mut self.seats), Vec::with_capacity(members.len()));
+        for member in members {
+            let known =
+                old.iter().find(|seat| seat.member.ifindex == member.ifindex && seat.member.slot == member.slot);
+            let (share, limit) = known.map_or_else(Default::default, |seat| (seat.share, seat.limit));
+            seats.push(Seat { member: member.clone(), share, limit });
+        }
+        for seat in &old {
+            if !members.iter().any(|member| member.ifindex == seat.member.ifindex && member.mode == Mode::Enforce) {
+                clients.tell(seat.member.ifindex, self.look.epochs, 0);
+            }
+            if !members.iter().any(|member| member.slot == seat.member.slot) {
+                free(shares, seat.member.slot);
+            }
+        }
+        self.seats = seats;
+    }
+
+    /// Nobody has a limit any more.
+    pub fn release(&mut self, shares: &mut Shares, clients: &impl Clients) {
+        for seat in &mut self.seats {
+            free(shares, seat.member.slot);
+            if seat.share.has_client {
+                clients.tell(seat.member.ifindex, self.look.epochs, 0);
+            }
+            seat.limit = Limit::default();
+            seat.share.window_segments = 0;
+        }
+        self.controller = Controller::default();
+        self.look.window_segments = 0;
+    }
+
+    /// An epoch has ended, or several.
+    pub fn end(&mut self, found: &Found, shares: &mut Shares, clients: &impl Clients) {
+        let queue_us = duration_us(found.queue_bytes, found.bytes_per_s);
+        let mut vms = self.collect(found, queue_us, shares);
+        let settings = Settings {
+            // What was not looked at has gone by all the same.
+            epoch_us: self.settings.epoch_us.saturating_mul(found.ended.clamp(1, u64::from(MAX_EPOCHS)) as u32),
+            ..self.settings
+        };
+        let window = settings.window(found.bytes_per_s, self.rtt_us);
+        let rtt_us = self.rtt_us.saturating_add(queue_us);
+        let verdict = self.controller.epoch(&settings, found.queue_bytes, rtt_us, window);
+        self.controller.divide(&settings, &mut vms, found.bytes_per_s);
+        let is_limited = verdict != Verdict::Free;
+        self.look.epochs += 1;
+        self.look.missed += found.ended.saturating_sub(1);
+        self.look.cuts += u64::from(verdict == Verdict::Cut);
+        self.look.queue_bytes = found.queue_bytes;
+        self.look.queue_bytes_sum += found.queue_bytes;
+        self.look.rtt_us = self.rtt_us;
+        self.look.window_segments = if is_limited { window.saturating_add(self.controller.extra()) } else { 0 };
+
+        let hold_ns = HOLD_NS.max(u64::from(self.settings.epoch_us) * 1000 * HOLD_EPOCHS);
+        let until_ns = found.now_ns.saturating_add(hold_ns);
+        for (seat, vm) in self.seats.iter_mut().zip(&vms) {
+            let window = if is_limited { vm.window } else { 0 };
+            let was_limited = seat.share.window_segments > 0;
+            seat.share.window_segments = window;
+            seat.share.flows = vm.flows;
+            seat.share.rtt_us = vm.rtt_us;
+            // One that only observes has to leave guests alone, and the datapath leaves packets alone.
+            seat.share.has_client = seat.member.mode == Mode::Enforce
+                && if window > 0 || was_limited {
+                    clients.tell(seat.member.ifindex, self.look.epochs, window)
+                } else {
+                    clients.is_there(seat.member.ifindex)
+                };
+            let next = if seat.limit.window_segments > 0 {
+                cera::next(seat.limit.window_segments, seat.limit.flows, seat.limit.next)
+            } else {
+                seat.limit.next
+            };
+            let window_segments = if seat.share.has_client { 0 } else { window };
+            seat.limit = Limit { window_segments, flows: vm.flows.max(1), next, until_ns };
+            if let Some(mut share) = shares.get(seat.member.slot) {
+                share.limit(seat.limit);
+            }
+        }
+    }
+
+    /// What VMs have sent, and d.
+    fn collect(&mut self, found: &Found, queue_us: u32, shares: &mut Shares) -> Vec<Vm> {
+        let stride = self.settings.stride(self.rtt_us.saturating_add(queue_us));
+        let longest_us = self.queue_us.max(queue_us);
+        self.queue_us = queue_us;
+        let now_us = found.now_ns / 1000;
+        let mut least_us: Option<u32> = None;
+        let mut vms = Vec::with_capacity(self.seats.len());
+        for seat in &mut self.seats {
+            let Some(mut share) = shares.get(seat.member.slot) else {
+                vms.push(Vm::default());
+                continue;
+            };
+            let mut traffic = Traffic::default();
+            for _ in 0..found.ended.clamp(1, u64::from(MAX_EPOCHS)) {
+                traffic = share.turn(self.settings.epochs, stride);
+            }
+            let handshake = share.take_handshake();
+            let (rtt, own_rtt) = share.rtts();
+            if let Some(us) = handshake {
+                rtt.sample(now_us, us);
+                own_rtt.sample(now_us, LeastRtt::without(us, longest_us));
+            }
+            least_us = least_us.into_iter().chain(rtt.get()).min();
+            let own_us = own_rtt.get().filter(|_| self.given_rtt_us.is_none()).unwrap_or(0);
+            let span_us = u64::from(self.settings.epochs) * u64::from(self.settings.epoch_us);
+            let rate = traffic.bytes.saturating_mul(1_000_000) / span_us.max(1);
+            let smooth = seat.share.bytes_per_s;
+            seat.share.bytes_per_s = smooth - smooth / RATE_WEIGHT + rate / RATE_WEIGHT;
+            vms.push(Vm {
+                sent_bytes: traffic.bytes,
+                weight: seat.member.weight,
+                rtt_us: own_us,
+                flows: traffic.flows,
+                is_fresh: traffic.is_fresh,
+                window: 0,
+            });
+        }
+        self.rtt_us = self.given_rtt_us.or(least_us).unwrap_or(UNKNOWN_RTT_US);
+        for vm in &mut vms {
+            vm.rtt_us = LeastRtt::of_vm(self.rtt_us, vm.rtt_us);
+        }
+        vms
+    }
+
+    /// What the last epoch was.
+    pub fn look(&self) -> Look {
+        self.look
+    }
+
+    /// The VMs, by device.
+    pub fn shares(&self) -> impl Iterator<Item = (u32, Share)> + '_ {
+        self.seats.iter().map(|seat| (seat.member.ifindex, seat.share))
+    }
+}
+
+fn free(shares: &mut Shares, slot: u32) {
+    if let Some(mut share) = shares.get(slot) {
+        share.limit(Limit::default());
+    }
+}

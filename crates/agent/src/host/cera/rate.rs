@@ -1,0 +1,206 @@
+//! C: what an uplink carries, by its shaper or its link.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+/// Where a rate was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RateFrom {
+    /// `rate_mbit` of the configuration.
+    Config,
+    /// The root qdisc.
+    Shaper,
+    /// The device.
+    Link,
+}
+
+impl RateFrom {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Config => "configured",
+            Self::Shaper => "shaper",
+            Self::Link => "link",
+        }
+    }
+}
+
+// linux/pkt_sched.h
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+const TCA_HTB_PARMS: u16 = 1;
+const TCA_HTB_CEIL64: u16 = 7;
+/// Of `struct tc_ratespec`, in which the rate is the last word.
+const RATESPEC_BYTES: usize = 12;
+/// `ethtool_link_settings.speed` and the device's MTU are asked for by name.
+const SPEED_UNKNOWN: u32 = u32::MAX;
+
+/// The attributes of a netlink message: type and value. What is cut off or of no length ends them.
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]));
+        let kind = u16::from_ne_bytes([*bytes.get(2)?, *bytes.get(3)?]);
+        let value = bytes.get(4..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        // The uppermost bits say whether it nests.
+        Some((kind & 0x3fff, value))
+    })
+}
+
+/// The value of the first attribute of a type.
+pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
+}
+
+/// A word of an attribute.
+pub fn u32_at(value: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(value.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_of(value: &[u8]) -> Option<u64> {
+    Some(u64::from_ne_bytes(value.get(..8)?.try_into().ok()?))
+}
+
+/// The rate of a token bucket filter, from its options; bytes per second.
+pub fn of_tbf(options: &[u8]) -> Option<u64> {
+    let parameters = attribute(options, TCA_TBF_PARMS)?;
+    let rate = u32_at(parameters, RATESPEC_BYTES - 4).map(u64::from);
+    attribute(options, TCA_TBF_RATE64).and_then(u64_of).or(rate)
+}
+
+/// What an HTB class may take at most, from its options; bytes per second.
+pub fn of_htb_class(options: &[u8]) -> Option<u64> {
+    let parameters = attribute(options, TCA_HTB_PARMS)?;
+    let ceil = u32_at(parameters, 2 * RATESPEC_BYTES - 4).map(u64::from);
+    attribute(options, TCA_HTB_CEIL64).and_then(u64_of).or(ceil)
+}
+
+/// What a device says of itself.
+#[derive(Debug)]
+pub struct Devices(OwnedFd);
+
+/// The beginning of `struct ethtool_link_settings` (linux/ethtool.h), with room for three bit maps.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LinkSettings {
+    cmd: u32,
+    speed: u32,
+    bytes: [u8; 10],
+    /// Words of each bit map; the kernel answers a wrong number with the negative of the right one.
+    words: i8,
+    more: [u8; 29],
+    maps: [u32; 3 * 127],
+}
+
+const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
+
+impl Devices {
+    /// # Errors
+    /// The system's answer.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?))
+    }
+
+    fn request(name: &str) -> libc::ifreq {
+        // SAFETY: all zeros are a value.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        // The last byte stays zero.
+        let room = request.ifr_name.len() - 1;
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(room)) {
+            *to = from as libc::c_char;
+        }
+        request
+    }
+
+    /// The largest packet, without Ethernet's header.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn mtu_bytes(&self, name: &str) -> io::Result<u32> {
+        let mut request = Self::request(name);
+        // SAFETY: the request is a whole `struct ifreq`, of which the kernel writes its number.
+        let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) };
+        if answer < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: that member was just written.
+        Ok(u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+    }
+
+    /// What the link carries, in bytes per second; none if the device does not know.
+    pub fn link_rate(&self, name: &str) -> Option<u64> {
+        let mut settings = LinkSettings {
+            cmd: ETHTOOL_GLINKSETTINGS,
+            speed: 0,
+            bytes: [0; 10],
+            words: 0,
+            more: [0; 29],
+            maps: [0; 3 * 127],
+        };
+        const { assert!(size_of::<LinkSettings>() == 48 + 3 * 127 * 4) };
+        for _ in 0..2 {
+            let mut request = Self::request(name);
+            request.ifr_ifru.ifru_data = (&raw mut settings).cast();
+            // SAFETY: the kernel writes no more than the structure and three maps of at most 127 words.
+            let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) };
+            if answer < 0 {
+                return None;
+            }
+            if settings.words > 0 {
+                let mbit = settings.speed;
+                return (mbit > 0 && mbit != SPEED_UNKNOWN).then_some(u64::from(mbit) * 125_000);
+            }
+            settings.cmd = ETHTOOL_GLINKSETTINGS;
+            settings.words = settings.words.checked_neg()?;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn nla(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn rates_of_shapers_are_read() {
+        let spec = |rate: u32| [[0; 8].as_slice(), &rate.to_ne_bytes()].concat();
+        let tbf = nla(TCA_TBF_PARMS, &[spec(12_500_000), spec(1), vec![0; 12]].concat());
+        assert_eq!(of_tbf(&tbf), Some(12_500_000));
+        let fast = [tbf, nla(TCA_TBF_RATE64, &12_500_000_000u64.to_ne_bytes())].concat();
+        assert_eq!(of_tbf(&fast), Some(12_500_000_000));
+        let htb = nla(TCA_HTB_PARMS, &[spec(1), spec(25_000_000), vec![0; 20]].concat());
+        assert_eq!(of_htb_class(&htb), Some(25_000_000));
+        let fast = [htb, nla(TCA_HTB_CEIL64, &5_000_000_000u64.to_ne_bytes())].concat();
+        assert_eq!(of_htb_class(&fast), Some(5_000_000_000));
+    }
+
+    #[test]
+    fn a_device_says_what_it_is() {
+        let devices = Devices::new().unwrap();
+        assert!(devices.mtu_bytes("lo").unwrap() > 1000);
+        assert_eq!(devices.link_rate("lo"), None);
+        assert!(devices.mtu_bytes("no-such-device").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_run_on(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(attributes(&bytes).count() <= bytes.len() / 4);
+            of_tbf(&bytes);
+            of_htb_class(&bytes);
+        }
+    }
+}

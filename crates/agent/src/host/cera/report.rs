@@ -1,0 +1,106 @@
+//! What `evenkeel status` and metrics say of the controller.
+
+use serde::{Deserialize, Serialize};
+
+use super::thread::View;
+use crate::host::config::{CeraPort, Mode};
+
+/// The controller.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Why it does nothing.
+    pub error: Option<String>,
+    /// The uplinks.
+    pub uplinks: Vec<UplinkReport>,
+    /// What waits at them.
+    pub queue_bytes: u64,
+    /// Sum of that over all epochs: divided by them it is the mean.
+    pub queue_bytes_sum: u64,
+    /// What waits, in full segments.
+    pub queue_segments: u64,
+    /// W: eq. 1, and what was added to it since the last cut; 0: nobody is limited.
+    pub window_segments: u32,
+    /// d.
+    pub rtt_us: u32,
+    /// Epochs at whose end the queue was looked at.
+    pub epochs: u64,
+    /// Epochs that ended without a look, because the controller was late.
+    pub epochs_missed: u64,
+    /// Epochs at whose end windows were cut.
+    pub cuts: u64,
+    /// Time of a CPU that the controller has used.
+    pub cpu_us: u64,
+}
+
+/// An uplink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UplinkReport {
+    /// Its name.
+    pub name: String,
+    /// Kind of its root qdisc.
+    pub qdisc: String,
+    /// C.
+    pub bytes_per_s: u64,
+    /// Where that is known from: `shaper`, `link` or `configured`.
+    pub rate_from: String,
+}
+
+/// A VM's port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortReport {
+    /// What CERA may do there.
+    pub mode: Mode,
+    /// mu.
+    pub weight: u32,
+    /// w_k; 0: no limit.
+    pub window_segments: u32,
+    /// Flows with data in the last two RTTs.
+    pub flows: u32,
+    /// What the VM sends to the uplink, and what stays on the host without being TCP, smoothed over some hundred epochs.
+    pub bytes_per_s: u64,
+    /// d_k.
+    pub rtt_us: u32,
+    /// An agent in the VM sets its windows; otherwise the datapath limits them.
+    pub has_client: bool,
+}
+
+/// Of the controller; nothing if there is none and none is missed.
+pub fn report(view: Option<&View>, error: Option<&str>) -> Option<Report> {
+    let Some(view) = view else {
+        return error.map(|error| Report { error: Some(error.to_owned()), ..Report::default() });
+    };
+    let uplink = |uplink: &super::uplink::Uplink| UplinkReport {
+        name: uplink.name.clone(),
+        qdisc: uplink.qdisc.clone(),
+        bytes_per_s: uplink.bytes_per_s,
+        rate_from: uplink.rate_from.name().to_owned(),
+    };
+    Some(Report {
+        error: view.error.clone(),
+        uplinks: view.uplinks.iter().map(uplink).collect(),
+        queue_bytes: view.look.queue_bytes,
+        queue_bytes_sum: view.look.queue_bytes_sum,
+        queue_segments: view.look.queue_bytes / u64::from(view.segment_bytes.max(1)),
+        window_segments: view.look.window_segments,
+        rtt_us: view.look.rtt_us,
+        epochs: view.look.epochs,
+        epochs_missed: view.look.missed,
+        cuts: view.look.cuts,
+        cpu_us: view.cpu.as_micros().try_into().unwrap_or(u64::MAX),
+    })
+}
+
+/// Of a port with these settings.
+pub fn report_port(settings: &CeraPort, view: Option<&View>, ifindex: u32) -> PortReport {
+    let found = view.and_then(|view| view.vms.iter().find(|(of, _)| *of == ifindex));
+    let share = found.map(|(_, share)| *share).unwrap_or_default();
+    PortReport {
+        mode: settings.mode,
+        weight: settings.weight.get(),
+        window_segments: share.window_segments,
+        flows: share.flows,
+        bytes_per_s: share.bytes_per_s,
+        rtt_us: share.rtt_us,
+        has_client: share.has_client,
+    }
+}

@@ -1,0 +1,236 @@
+//! The uplinks: which there are, what they carry, and how much waits at them.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use super::rate::{self, Devices, RateFrom};
+use crate::host::config::Cera;
+
+// linux/rtnetlink.h and linux/gen_stats.h
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_QUEUE: u16 = 3;
+const TC_H_ROOT: u32 = 0xffff_ffff;
+/// Of `struct nlmsghdr` and `struct tcmsg`.
+const HEADER_BYTES: usize = 16;
+const TCMSG_BYTES: usize = 20;
+/// Ethernet's header, which qdiscs count.
+const ETHERNET_BYTES: u32 = 14;
+/// A device without a qdisc gives no answer; one with a qdisc answers in microseconds, unless somebody changes devices meanwhile.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A network card that leads out of this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uplink {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub ifindex: u32,
+    /// Kind of its root qdisc.
+    pub qdisc: String,
+    /// What it carries.
+    pub bytes_per_s: u64,
+    /// Where that was found.
+    pub rate_from: RateFrom,
+    mtu_bytes: u32,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Uplinks {
+    socket: Socket,
+    devices: Devices,
+    buffer: Vec<u8>,
+    seq: u32,
+    found: Vec<Uplink>,
+}
+
+/// A message about a qdisc or a class.
+struct Message<'a> {
+    kind: u16,
+    seq: u32,
+    parent: u32,
+    attributes: &'a [u8],
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// The messages of one read.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    std::iter::from_fn(move || {
+        let length = rate::u32_at(bytes, 0)? as usize;
+        let message = bytes.get(..length.max(HEADER_BYTES))?;
+        bytes = bytes.get(length.max(HEADER_BYTES).next_multiple_of(4)..).unwrap_or_default();
+        let kind = u16_at(message, 4)?;
+        let seq = rate::u32_at(message, 8)?;
+        let parent = rate::u32_at(message, HEADER_BYTES + 12).unwrap_or(0);
+        Some(Message { kind, seq, parent, attributes: message.get(HEADER_BYTES + TCMSG_BYTES..).unwrap_or_default() })
+    })
+}
+
+/// What waits at a qdisc, from its attributes. Where it has queues below it (mq, HTB) the kernel has added them up.
+fn backlog_bytes(attributes: &[u8]) -> Option<u32> {
+    let queue = rate::attribute(rate::attribute(attributes, TCA_STATS2)?, TCA_STATS_QUEUE)?;
+    rate::u32_at(queue, size_of::<u32>())
+}
+
+impl Uplinks {
+    /// Without any yet.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn new() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        // SAFETY: the socket is open for as long as this borrow.
+        let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
+        setsockopt(&fd, ReceiveTimeout, &TimeVal::milliseconds(PATIENCE.as_millis() as i64))?;
+        Ok(Self { socket, devices: Devices::new()?, buffer: Vec::with_capacity(1 << 15), seq: 0, found: Vec::new() })
+    }
+
+    fn send(&mut self, kind: u16, flags: u16, ifindex: u32, parent: u32) -> io::Result<()> {
+        let mut request = [0; HEADER_BYTES + TCMSG_BYTES];
+        request[..4].copy_from_slice(&((HEADER_BYTES + TCMSG_BYTES) as u32).to_ne_bytes());
+        request[4..6].copy_from_slice(&kind.to_ne_bytes());
+        request[6..8].copy_from_slice(&(flags | libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        self.seq = self.seq.wrapping_add(1);
+        request[8..12].copy_from_slice(&self.seq.to_ne_bytes());
+        request[HEADER_BYTES + 4..HEADER_BYTES + 8].copy_from_slice(&ifindex.to_ne_bytes());
+        request[HEADER_BYTES + 12..HEADER_BYTES + 16].copy_from_slice(&parent.to_ne_bytes());
+        self.socket.send(&request, 0).map(|_| ())
+    }
+
+    /// What comes next.
+    fn receive(&mut self) -> io::Result<&[u8]> {
+        self.buffer.clear();
+        self.socket.recv(&mut self.buffer, 0)?;
+        Ok(&self.buffer)
+    }
+
+    /// Asks for a device's root qdisc, by what needs no search (a single request is only answered if it asks for its echo).
+    fn root(&mut self, ifindex: u32) -> io::Result<Message<'_>> {
+        self.send(libc::RTM_GETQDISC, libc::NLM_F_ECHO as u16, ifindex, TC_H_ROOT)?;
+        let seq = self.seq;
+        // An answer that came too late for the request before this one may still be there.
+        while messages(self.receive()?).next().is_none_or(|message| message.seq != seq) {}
+        match messages(&self.buffer).next() {
+            Some(message) if message.kind == libc::RTM_NEWQDISC => Ok(message),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// What the top classes of an HTB may take together.
+    fn htb_rate(&mut self, ifindex: u32) -> io::Result<Option<u64>> {
+        self.send(libc::RTM_GETTCLASS, libc::NLM_F_DUMP as u16, ifindex, 0)?;
+        let (seq, mut sum) = (self.seq, None);
+        loop {
+            for message in messages(self.receive()?).filter(|message| message.seq == seq) {
+                if message.kind == libc::NLMSG_DONE as u16 || message.kind == libc::NLMSG_ERROR as u16 {
+                    return Ok(sum);
+                }
+                let options = rate::attribute(message.attributes, TCA_OPTIONS);
+                if message.kind == libc::RTM_NEWTCLASS && message.parent == TC_H_ROOT {
+                    if let Some(rate) = options.and_then(rate::of_htb_class) {
+                        sum = Some(sum.unwrap_or(0) + rate);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks for the devices that the configuration names, and for what they carry.
+    ///
+    /// # Errors
+    /// What is missing, in words that end a sentence about CERA.
+    pub fn find(&mut self, config: &Cera, is_port: impl Fn(&str) -> bool) -> Result<&[Uplink], String> {
+        self.found.clear();
+        let names =
+            nix::net::if_::if_nameindex().map_err(|errno| format!("network devices cannot be listed: {errno}"))?;
+        let mut found = Vec::new();
+        for interface in &names {
+            let Ok(name) = interface.name().to_str() else { continue };
+            if config.uplinks.iter().any(|pattern| pattern.matches(name)) && !is_port(name) {
+                found.push(self.look_at(name, interface.index(), config.rate_mbit.is_some())?);
+            }
+        }
+        if found.is_empty() {
+            let patterns: Vec<_> = config.uplinks.iter().map(|pattern| pattern.as_str()).collect();
+            return Err(format!("no device matches cera.uplinks = {patterns:?}"));
+        }
+        if let Some(mbit) = config.rate_mbit {
+            // The sum counts; each is said to carry its part.
+            let part = u64::from(mbit.get()) * 125_000 / found.len() as u64;
+            for uplink in &mut found {
+                (uplink.bytes_per_s, uplink.rate_from) = (part, RateFrom::Config);
+            }
+        }
+        self.found = found;
+        Ok(&self.found)
+    }
+
+    fn look_at(&mut self, name: &str, ifindex: u32, is_rate_given: bool) -> Result<Uplink, String> {
+        let gone = |error: io::Error| format!("{name} cannot be asked: {error}");
+        let mtu_bytes = self.devices.mtu_bytes(name).map_err(gone)?;
+        let link = self.devices.link_rate(name);
+        let message = self.root(ifindex).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::NotFound => {
+                format!("{name} has no queue (qdisc noqueue), so nothing ever waits there")
+            }
+            _ => gone(error),
+        })?;
+        let kind = rate::attribute(message.attributes, TCA_KIND).unwrap_or_default();
+        let qdisc = String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned();
+        let tbf = rate::attribute(message.attributes, TCA_OPTIONS).filter(|_| qdisc == "tbf").and_then(rate::of_tbf);
+        let shaper = match qdisc.as_str() {
+            "htb" => self.htb_rate(ifindex).map_err(gone)?,
+            _ => tbf,
+        };
+        let slowest = shaper.into_iter().chain(link).min();
+        let rate_from = if shaper.is_some() && slowest == shaper { RateFrom::Shaper } else { RateFrom::Link };
+        if slowest.is_none() && !is_rate_given {
+            return Err(format!("{name} does not say how fast its link is: cera.rate_mbit has to"));
+        }
+        let bytes_per_s = slowest.unwrap_or(0);
+        Ok(Uplink { name: name.to_owned(), ifindex, qdisc, bytes_per_s, rate_from, mtu_bytes })
+    }
+
+    /// Those that were found.
+    pub fn found(&self) -> &[Uplink] {
+        &self.found
+    }
+
+    /// C: what all carry together.
+    pub fn bytes_per_s(&self) -> u64 {
+        self.found.iter().map(|uplink| uplink.bytes_per_s).sum()
+    }
+
+    /// S: bytes of a full segment as qdiscs count it.
+    pub fn segment_bytes(&self) -> u32 {
+        self.found.iter().map(|uplink| uplink.mtu_bytes).max().unwrap_or(1500) + ETHERNET_BYTES
+    }
+
+    /// q: what waits at all of them.
+    ///
+    /// # Errors
+    /// The system's answer: then they have to be looked for again.
+    pub fn backlog_bytes(&mut self) -> io::Result<u64> {
+        let mut sum = 0;
+        for at in 0..self.found.len() {
+            let message = self.root(self.found[at].ifindex)?;
+            let bytes = backlog_bytes(message.attributes).ok_or(io::ErrorKind::InvalidData)?;
+            sum += u64::from(bytes);
+        }
+        Ok(sum)
+    }
+}
