@@ -13,7 +13,8 @@ pub(super) struct SkbContext {
     pub(super) len: u32,
     pub(super) pkt_type: u32,
     pub(super) mark: u32,
-    pub(super) before: [u32; 7],
+    pub(super) before: [u32; 6],
+    pub(super) ingress_ifindex: u32,
     pub(super) ifindex: u32,
     pub(super) tc_index: u32,
     pub(super) cb: [u32; 5],
@@ -45,8 +46,20 @@ impl Datapath {
         frame: &[u8],
         repeat: u32,
     ) -> Result<Outcome, DatapathError> {
+        self.run(name, SkbContext { mark, ifindex, ..SkbContext::default() }, frame, repeat)
+    }
+
+    /// As [`trial`](Self::trial), once, of a frame that has come in at another device of this host.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn trial_from(&mut self, name: &str, ifindex: u32, from: u32, frame: &[u8]) -> Result<Outcome, DatapathError> {
+        self.run(name, SkbContext { ifindex, ingress_ifindex: from, ..SkbContext::default() }, frame, 1)
+    }
+
+    fn run(&mut self, name: &str, context: SkbContext, frame: &[u8], repeat: u32) -> Result<Outcome, DatapathError> {
         let failed = |error: libbpf_rs::Error| DatapathError::bpf(format!("cannot run {name}"), &error);
-        let mut context = as_bytes(&SkbContext { mark, ifindex, ..SkbContext::default() }).to_vec();
+        let mut context = as_bytes(&context).to_vec();
         // All of it, whatever the kernel's version: it writes no part.
         let mut context_out = vec![0; 1024];
         let mut frame_out = vec![0; frame.len() + 256];

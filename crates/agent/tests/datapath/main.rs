@@ -5,5 +5,6 @@
 mod handshake;
 mod marks;
 mod noise;
+mod share;
 mod snoop;
 mod transfer;

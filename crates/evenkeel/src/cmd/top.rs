@@ -305,7 +305,7 @@ fn header(names: &[&'static str]) -> Row<'static> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_agent::host::{Ecn, Mode, Port, Probes, SetBy, Window};
+    use evenkeel_agent::host::{CeraPortReport, Ecn, Mode, Port, Probes, SetBy, Window};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -325,10 +325,12 @@ mod tests {
             flows_room: 10,
             syns_pending: 0,
             synacks_held: 0,
+            cera: None,
             ports: vec![Port {
                 name: "vnet0".into(),
                 ifindex: 3,
                 mode: Mode::Observe,
+                cera: CeraPortReport::default(),
                 channel: None,
                 error: None,
                 queue_segments: 4000,
@@ -354,6 +356,7 @@ mod tests {
             ecn: Ecn::None,
             peer_has_evenkeel: false,
             is_elephant: false,
+            is_local: false,
             probes: Probes { sent: 0, seen: 0, marked: 0 },
             window: Window {
                 set_by: SetBy::Receiver,

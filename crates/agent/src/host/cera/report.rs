@@ -46,7 +46,7 @@ pub struct UplinkReport {
 }
 
 /// A VM's port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortReport {
     /// What CERA may do there.
     pub mode: Mode,

@@ -164,6 +164,8 @@ pub struct PortOverride {
     /// As the table of the same name for all ports; what is not named stays.
     #[serde(default)]
     pub vsnoop: VsnoopOverride,
+    /// As the table of the same name for all ports; what is not named stays.
+    #[serde(default)]
     pub cera: CeraOverride,
 }
 

@@ -1,0 +1,205 @@
+//! CERA at a port: what is counted, how long handshakes take, and the limit in ACKs.
+
+use evenkeel_agent::datapath::{Limit, Shares, intf};
+use evenkeel_testbed::conversation::{MSS, ack, data, syn, synack};
+use evenkeel_testbed::frames::{ACK, Segment, assert_sound};
+use evenkeel_testbed::place::{NEXT, Place};
+
+const LATER: u64 = u64::MAX;
+/// Of a data segment: Ethernet, IPv4, TCP with timestamps.
+const HEADERS: u64 = 14 + 20 + 32;
+
+/// Ports on which only CERA is on.
+fn place(cera: u32) -> (Place, Shares) {
+    with(intf::EK_MODE_OFF, cera)
+}
+
+fn with(proboscis: u32, cera: u32) -> (Place, Shares) {
+    let mut place = Place::new(proboscis);
+    let mut port = evenkeel_testbed::place::settings(proboscis);
+    port.cera.mode = cera;
+    for index in [place.pa, place.pb] {
+        place.datapath.attach(index, &port).unwrap();
+    }
+    let shares = place.datapath.shares().unwrap();
+    (place, shares)
+}
+
+fn slot(place: &Place) -> u32 {
+    place.datapath.slot_of(place.pa).unwrap().unwrap()
+}
+
+/// A connection of `pa` to somebody outside of this host.
+fn open(place: &mut Place, from: u16) {
+    let of = |segment: Segment, is_back: bool| {
+        let mut segment = segment;
+        let end = if is_back { &mut segment.destination } else { &mut segment.source };
+        end.1 = from;
+        segment.frame()
+    };
+    assert_eq!(place.run_from_vm(place.pa, &of(syn(), false)).verdict, NEXT, "no probes where ProBoSCIS is off");
+    place.run_to_vm(place.pa, &of(synack(), true));
+    place.run_from_vm(place.pa, &of(Segment { payload: 0, ..data(0) }, false));
+}
+
+fn send(place: &mut Place, from: u16, offset: u32) {
+    let segment = data(offset);
+    let frame = Segment { source: (segment.source.0, from), ..segment }.frame();
+    let outcome = place.run_from_vm(place.pa, &frame);
+    assert_eq!((outcome.verdict, outcome.frame), (NEXT, frame), "CERA changes no data");
+}
+
+fn acked(place: &mut Place, to: u16, bytes: u32) -> u32 {
+    let segment = ack(bytes, 0);
+    let frame = Segment { destination: (segment.destination.0, to), ..segment }.frame();
+    let outcome = place.run_to_vm(place.pa, &frame);
+    assert_eq!(outcome.verdict, NEXT);
+    assert_sound(&outcome.frame);
+    u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])) << 7
+}
+
+#[test]
+fn bytes_flows_and_handshakes_are_counted() {
+    let (mut place, mut shares) = place(intf::EK_MODE_OBSERVE);
+    let slot = slot(&place);
+    open(&mut place, 40000);
+    open(&mut place, 40001);
+    let mut share = shares.get(slot).unwrap();
+    let handshake = share.take_handshake().unwrap();
+    assert!(handshake > 0 && handshake < 10_000_000, "{handshake}");
+    assert_eq!(share.take_handshake(), None, "once");
+    let before = share.turn(16, 1);
+    assert_eq!(before.flows, 0, "neither has sent data");
+    for offset in 0..3 {
+        send(&mut place, 40000, offset * MSS);
+    }
+    send(&mut place, 40001, 0);
+    let mut share = shares.get(slot).unwrap();
+    let traffic = share.turn(1, 1);
+    assert_eq!((traffic.bytes, traffic.flows), (4 * (u64::from(MSS) + HEADERS), 2));
+    // One of them goes on; the other is forgotten after as many slots as there are.
+    for _ in 0..15 {
+        send(&mut place, 40000, 3 * MSS);
+        shares.get(slot).unwrap().turn(1, 1);
+    }
+    send(&mut place, 40000, 3 * MSS);
+    assert_eq!(shares.get(slot).unwrap().turn(1, 1).flows, 1);
+    // What is no TCP counts as well.
+    let mut other = data(0).frame();
+    other[23] = 17;
+    place.run_from_vm(place.pa, &other);
+    assert_eq!(shares.get(slot).unwrap().turn(1, 1).bytes, other.len() as u64);
+}
+
+#[test]
+fn a_handshake_with_a_syn_sent_twice_says_nothing() {
+    let (mut place, mut shares) = place(intf::EK_MODE_OBSERVE);
+    place.run_from_vm(place.pa, &syn().frame());
+    open(&mut place, 40000);
+    assert_eq!(shares.get(slot(&place)).unwrap().take_handshake(), None);
+    // The same the other way.
+    place.run_to_vm(place.pb, &syn().frame());
+    place.run_to_vm(place.pb, &syn().frame());
+    place.run_from_vm(place.pb, &synack().frame());
+    place.run_to_vm(place.pb, &Segment { payload: 0, ..data(0) }.frame());
+    let of_b = place.datapath.slot_of(place.pb).unwrap().unwrap();
+    assert_eq!(shares.get(of_b).unwrap().take_handshake(), None);
+    // One that comes once, from outside, is timed.
+    let other = |segment: Segment| Segment { source: (segment.source.0, 40002), ..segment }.frame();
+    place.run_to_vm(place.pb, &other(syn()));
+    let answer = synack();
+    place.run_from_vm(place.pb, &Segment { destination: (answer.destination.0, 40002), ..answer }.frame());
+    place.run_to_vm(place.pb, &other(Segment { payload: 0, ..data(0) }));
+    assert!(shares.get(of_b).unwrap().take_handshake().is_some());
+}
+
+#[test]
+fn the_vms_window_is_divided_among_its_flows_with_the_remainder_one_by_one() {
+    let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
+    let slot = slot(&place);
+    let offered = 8000 << 7;
+    for port in 40000..40003 {
+        open(&mut place, port);
+    }
+    for port in 40000..40002 {
+        send(&mut place, port, 0);
+    }
+    let limit = Limit { window_segments: 9, flows: 2, next: 1, until_ns: LATER };
+    shares.get(slot).unwrap().limit(limit);
+    let windows = [40000, 40001].map(|port| acked(&mut place, port, MSS));
+    // Rounded up to the scale, so that there is room for the last segment.
+    assert_eq!(windows, [4 * MSS, 5 * MSS].map(|bytes| bytes.div_ceil(128) * 128));
+    assert_eq!(acked(&mut place, 40002, 0), offered, "one that never sent has no part");
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_CERA_WINDOWS_LIMITED), 2);
+    let flows = place.datapath.flows().unwrap();
+    assert_eq!(flows.iter().filter(|(_, f)| u32::from(f.window_by) == intf::WINDOW_BY_CERA).count(), 2);
+    // Never less than two segments, and no more than the receiver's own.
+    shares.get(slot).unwrap().limit(Limit { window_segments: 1, ..limit });
+    assert_eq!(acked(&mut place, 40000, MSS), (2 * MSS).div_ceil(128) * 128);
+    shares.get(slot).unwrap().limit(Limit { window_segments: 1 << 24, ..limit });
+    assert_eq!(acked(&mut place, 40000, MSS), offered);
+}
+
+/// The agent has died: the limit is what was written last, and its time has come.
+#[test]
+fn a_limit_ends_by_itself() {
+    let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
+    let slot = slot(&place);
+    open(&mut place, 40000);
+    send(&mut place, 40000, 0);
+    let limit = Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER };
+    shares.get(slot).unwrap().limit(limit);
+    assert!(acked(&mut place, 40000, MSS) < 8000 << 7);
+    for over in [Limit { until_ns: 1, ..limit }, Limit { window_segments: 0, ..limit }, Limit::default()] {
+        shares.get(slot).unwrap().limit(over);
+        assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7, "{over:?}");
+    }
+}
+
+#[test]
+fn observing_writes_nothing_and_counts() {
+    let (mut place, mut shares) = place(intf::EK_MODE_OBSERVE);
+    let slot = slot(&place);
+    open(&mut place, 40000);
+    send(&mut place, 40000, 0);
+    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
+    assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_CERA_WINDOWS_LIMITED), 1);
+}
+
+/// ProBoSCIS would set a smaller window, and only observes: CERA's holds all the same.
+#[test]
+fn a_limit_that_is_only_observed_hides_no_other() {
+    let (mut place, mut shares) = with(intf::EK_MODE_OBSERVE, intf::EK_MODE_ENFORCE);
+    let slot = slot(&place);
+    // As ProBoSCIS would have it: the peer is known, and everything is marked.
+    open(&mut place, 40000);
+    send(&mut place, 40000, 0);
+    shares.get(slot).unwrap().limit(Limit { window_segments: 6, flows: 1, next: 0, until_ns: LATER });
+    assert_eq!(acked(&mut place, 40000, MSS), (6 * MSS).div_ceil(128) * 128);
+}
+
+/// Two VMs of one host: what they say to each other does not pass the uplink.
+#[test]
+fn what_stays_on_the_host_is_neither_counted_nor_limited() {
+    let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
+    let slot = slot(&place);
+    place.run_from_vm(place.pa, &syn().frame());
+    place.datapath.trial_from("to_vm", place.pa, place.pb, &synack().frame()).unwrap();
+    place.run_from_vm(place.pa, &Segment { payload: 0, ..data(0) }.frame());
+    assert_ne!(place.only_flow(place.pa).flags & intf::EK_FLOW_LOCAL, 0);
+    let mut share = shares.get(slot).unwrap();
+    assert_eq!(share.take_handshake(), None, "the RTT of a neighbour is not the network's");
+    let before = share.turn(16, 1).bytes;
+    send(&mut place, 40000, 0);
+    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
+    assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
+    assert_eq!(shares.get(slot).unwrap().turn(16, 1).bytes, before);
+}
+
+#[test]
+fn where_cera_is_off_nothing_is_counted() {
+    let (mut place, mut shares) = with(intf::EK_MODE_OBSERVE, intf::EK_MODE_OFF);
+    place.run_from_vm(place.pa, &Segment { flags: ACK, ..data(0) }.frame());
+    assert_eq!(shares.get(slot(&place)).unwrap().turn(16, 1).bytes, 0);
+}
