@@ -119,3 +119,41 @@ impl Share<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod fake {
+    //! Shares without a kernel, for tests of the controller.
+
+    use super::*;
+
+    impl Shares {
+        /// All of them cleared.
+        pub fn anonymous() -> Self {
+            let length = NonZeroUsize::new(BYTES).unwrap();
+            let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+            // SAFETY: new memory.
+            Self(unsafe { nix::sys::mman::mmap_anonymous(None, length, access, MapFlags::MAP_PRIVATE) }.unwrap())
+        }
+    }
+
+    impl Share<'_> {
+        /// As the program counts data of a flow.
+        pub fn count(&mut self, stamp: &mut u32, bytes: u32) {
+            // SAFETY: within the mapping, the structures are the same, and nobody else is here.
+            unsafe { &mut *(&raw mut (*self.share.as_ptr()).meter).cast::<Meter>() }.count(Some(stamp), bytes);
+        }
+
+        /// As the program times a handshake.
+        pub fn handshake(&mut self, us: u32) {
+            // SAFETY: within the mapping.
+            unsafe { (*self.share.as_ptr()).handshake_us = us };
+        }
+
+        /// What the program would obey.
+        pub fn limit_set(&self) -> Limit {
+            // SAFETY: within the mapping, and nobody else writes.
+            let share = unsafe { &*self.share.as_ptr() };
+            Limit { window_segments: share.window, flows: share.flows, next: share.next, until_ns: share.until_ns }
+        }
+    }
+}

@@ -19,8 +19,9 @@ mod supervisor;
 
 pub use cera::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
 pub use config::{
-    Cera, CeraOverride, CeraPort, Channel as ChannelConfig, ChannelAddress, Config, Control, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR,
-    DEFAULT_SOCKET, EXAMPLE, Metrics, Mode, Pattern, PortOverride, PortSettings, Proboscis, ProboscisOverride, Shares,
+    Cera, CeraOverride, CeraPort, Channel as ChannelConfig, ChannelAddress, Config, Control, DEFAULT_FILE,
+    DEFAULT_PIN_DIR, DEFAULT_RUN_DIR, DEFAULT_SOCKET, EXAMPLE, Metrics, Mode, Pattern, PortOverride, PortSettings,
+    Proboscis, ProboscisOverride, Shares,
 };
 pub use control::client::Client;
 pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Port, RestoredQueue, Status, Stopped};

@@ -1,8 +1,8 @@
 //! CERA at a port: what is counted, how long handshakes take, and the limit in ACKs.
 
-use evenkeel_agent::datapath::{Limit, Shares, intf};
-use evenkeel_testbed::conversation::{MSS, ack, data, syn, synack};
-use evenkeel_testbed::frames::{ACK, Segment, assert_sound};
+use evenkeel_agent::datapath::{Limit, Outcome, Shares, intf};
+use evenkeel_testbed::conversation::{MSS, ack, connect, data, syn, synack};
+use evenkeel_testbed::frames::{ACK, ECE, Segment, assert_sound};
 use evenkeel_testbed::place::{NEXT, Place};
 
 const LATER: u64 = u64::MAX;
@@ -170,13 +170,23 @@ fn observing_writes_nothing_and_counts() {
 /// ProBoSCIS would set a smaller window, and only observes: CERA's holds all the same.
 #[test]
 fn a_limit_that_is_only_observed_hides_no_other() {
-    let (mut place, mut shares) = with(intf::EK_MODE_OBSERVE, intf::EK_MODE_ENFORCE);
+    let (mut place, mut shares) = with(intf::EK_MODE_ENFORCE, intf::EK_MODE_ENFORCE);
     let slot = slot(&place);
-    // As ProBoSCIS would have it: the peer is known, and everything is marked.
-    open(&mut place, 40000);
-    send(&mut place, 40000, 0);
-    shares.get(slot).unwrap().limit(Limit { window_segments: 6, flows: 1, next: 0, until_ns: LATER });
-    assert_eq!(acked(&mut place, 40000, MSS), (6 * MSS).div_ceil(128) * 128);
+    connect(&mut place);
+    for i in 0..10 {
+        place.run_from_vm(place.pa, &data(i * MSS).frame());
+    }
+    place.run_to_vm(place.pa, &ack(MSS, 0).frame());
+    shares.get(slot).unwrap().limit(Limit { window_segments: 8, flows: 1, next: 0, until_ns: LATER });
+    let marked = Segment { flags: ACK | ECE, ..ack(10 * MSS, 0) };
+    let of = |outcome: Outcome| u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])) << 7;
+    let enforced = of(place.run_to_vm(place.pa, &marked.frame()));
+    assert!(enforced < 6 * MSS, "ProBoSCIS has the smaller one");
+    let mut port = evenkeel_testbed::place::settings(intf::EK_MODE_OBSERVE);
+    port.cera.mode = intf::EK_MODE_ENFORCE;
+    place.datapath.attach(place.pa, &port).unwrap();
+    assert_eq!(of(place.run_to_vm(place.pa, &marked.frame())), (8 * MSS).div_ceil(128) * 128);
+    assert_eq!(u32::from(place.only_flow(place.pa).window_by), intf::WINDOW_BY_PROBOSCIS, "what would have been");
 }
 
 /// Two VMs of one host: what they say to each other does not pass the uplink.

@@ -267,3 +267,145 @@ fn free(shares: &mut Shares, slot: u32) {
         share.limit(Limit::default());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const SEGMENT: u32 = 1514;
+    const RATE: u64 = 12_500_000;
+
+    /// Guests with a client, and what they were told last.
+    #[derive(Default)]
+    struct Told(RefCell<BTreeMap<u32, Option<u32>>>);
+
+    impl Clients for Told {
+        fn tell(&self, ifindex: u32, _: u64, window_segments: u32) -> bool {
+            self.0.borrow_mut().get_mut(&ifindex).map(|told| *told = Some(window_segments)).is_some()
+        }
+
+        fn is_there(&self, ifindex: u32) -> bool {
+            self.0.borrow().contains_key(&ifindex)
+        }
+    }
+
+    fn member(number: u32, weight: u32, mode: Mode) -> Member {
+        Member { ifindex: 10 + number, slot: number, mode, weight }
+    }
+
+    struct Bed {
+        epochs: Epochs,
+        shares: Shares,
+        clients: Told,
+        stamps: [u32; 4],
+        now_ns: u64,
+    }
+
+    impl Bed {
+        fn new(members: &[Member]) -> Self {
+            let settings = Settings { segment_bytes: SEGMENT, ..cera::DEFAULTS };
+            let (mut epochs, mut shares, clients) = (Epochs::new(settings, None), Shares::anonymous(), Told::default());
+            epochs.seat(members, &mut shares, &clients);
+            Self { epochs, shares, clients, stamps: [0; 4], now_ns: 1_000_000_000 }
+        }
+
+        /// An epoch in which each of these VMs sends a segment, and so many wait at its end.
+        fn epoch(&mut self, senders: &[u32], waiting: u64) {
+            for slot in senders {
+                let stamp = &mut self.stamps[*slot as usize];
+                self.shares.get(*slot).unwrap().count(stamp, SEGMENT);
+            }
+            self.now_ns += 1_000_000;
+            let queue_bytes = waiting * u64::from(SEGMENT);
+            let found = Found { now_ns: self.now_ns, ended: 1, queue_bytes, bytes_per_s: RATE };
+            self.epochs.end(&found, &mut self.shares, &self.clients);
+        }
+
+        fn limit(&mut self, slot: u32) -> Limit {
+            self.shares.get(slot).unwrap().limit_set()
+        }
+
+        fn window(&mut self, slot: u32) -> u32 {
+            self.limit(slot).window_segments
+        }
+    }
+
+    #[test]
+    fn a_long_queue_is_cut_to_a_window_divided_by_weight() {
+        let mut bed =
+            Bed::new(&[member(0, 1, Mode::Enforce), member(1, 2, Mode::Enforce), member(2, 1, Mode::Enforce)]);
+        for _ in 0..20 {
+            bed.epoch(&[0, 1], 60);
+        }
+        assert_eq!((bed.window(0), bed.epochs.look().cuts), (0, 0), "no more than T_u");
+        bed.epoch(&[0, 1], 61);
+        // d is 1000 us until there is a handshake: 8 segments, and T_l.
+        assert_eq!(bed.epochs.look().window_segments, 38);
+        assert_eq!((bed.window(0), bed.window(1)), (12, 25));
+        let limit = bed.limit(0);
+        assert_eq!((limit.flows, limit.until_ns), (1, bed.now_ns + HOLD_NS));
+        assert!(bed.window(2) > 0, "a silent one may wake up");
+        // d is known: the window is T_l alone.
+        bed.shares.get(1).unwrap().handshake(100);
+        bed.epoch(&[0, 1], 61);
+        assert_eq!((bed.epochs.look().rtt_us, bed.epochs.look().window_segments), (100, 30));
+        assert_eq!((bed.window(0), bed.window(1)), (10, 20));
+        // They grow from there, and one day mean nothing any more.
+        let mut largest = 0;
+        for _ in 0..1000 {
+            bed.epoch(&[0, 1], 0);
+            largest = largest.max(bed.window(1));
+        }
+        assert!(largest > 40, "{largest}");
+        assert_eq!((bed.window(0), bed.window(1), bed.epochs.look().window_segments), (0, 0, 0));
+        assert_eq!(bed.epochs.look().cuts, 2);
+    }
+
+    #[test]
+    fn a_vm_with_a_client_is_told_and_not_limited_until_the_client_is_gone() {
+        let mut bed = Bed::new(&[member(0, 1, Mode::Enforce), member(1, 1, Mode::Observe)]);
+        bed.clients.0.borrow_mut().extend([(10, None), (11, None)]);
+        bed.epoch(&[0, 1], 100);
+        assert_eq!(bed.window(0), 0);
+        let told = bed.clients.0.borrow().clone();
+        assert!(told[&10].is_some_and(|window| window > 0));
+        assert_eq!(told[&11], None, "where CERA only observes nobody is told");
+        assert!(bed.window(1) > 0, "what the datapath counts, and does not write");
+        bed.clients.0.borrow_mut().remove(&10);
+        bed.epoch(&[0, 1], 100);
+        assert!(bed.window(0) > 0);
+        bed.clients.0.borrow_mut().insert(10, None);
+        bed.epoch(&[0, 1], 100);
+        assert_eq!(bed.window(0), 0);
+        bed.epochs.release(&mut bed.shares, &bed.clients);
+        assert_eq!(bed.clients.0.borrow()[&10], Some(0));
+        assert_eq!(bed.limit(1), Limit::default());
+    }
+
+    #[test]
+    fn a_port_that_goes_has_no_limit_and_the_others_stay() {
+        let members = [member(0, 1, Mode::Enforce), member(1, 1, Mode::Enforce)];
+        let mut bed = Bed::new(&members);
+        bed.epoch(&[0, 1], 100);
+        assert!(bed.window(0) > 0);
+        bed.epochs.seat(&members[1..], &mut bed.shares, &bed.clients);
+        assert_eq!(bed.limit(0), Limit::default());
+        assert!(bed.window(1) > 0);
+        assert_eq!(bed.epochs.shares().map(|(ifindex, _)| ifindex).collect::<Vec<_>>(), [11]);
+    }
+
+    #[test]
+    fn epochs_that_were_missed_are_counted_and_have_gone_by() {
+        let mut bed = Bed::new(&[member(0, 1, Mode::Enforce)]);
+        bed.epoch(&[0], 0);
+        let found = Found { now_ns: bed.now_ns, ended: 5, queue_bytes: 0, bytes_per_s: RATE };
+        bed.epochs.end(&found, &mut bed.shares, &bed.clients);
+        assert_eq!((bed.epochs.look().epochs, bed.epochs.look().missed), (2, 4));
+        // M is 4: what was sent before is forgotten.
+        let traffic = bed.shares.get(0).unwrap().turn(4, 1);
+        assert_eq!(traffic.bytes, 0);
+    }
+}

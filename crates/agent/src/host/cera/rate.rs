@@ -35,7 +35,7 @@ const TCA_HTB_PARMS: u16 = 1;
 const TCA_HTB_CEIL64: u16 = 7;
 /// Of `struct tc_ratespec`, in which the rate is the last word.
 const RATESPEC_BYTES: usize = 12;
-/// `ethtool_link_settings.speed` and the device's MTU are asked for by name.
+/// linux/ethtool.h
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
 /// The attributes of a netlink message: type and value. What is cut off or of no length ends them.
@@ -88,10 +88,10 @@ pub struct Devices(OwnedFd);
 struct LinkSettings {
     cmd: u32,
     speed: u32,
-    bytes: [u8; 10],
+    bytes: [u8; 7],
     /// Words of each bit map; the kernel answers a wrong number with the negative of the right one.
     words: i8,
-    more: [u8; 29],
+    more: [u8; 32],
     maps: [u32; 3 * 127],
 }
 
@@ -135,9 +135,9 @@ impl Devices {
         let mut settings = LinkSettings {
             cmd: ETHTOOL_GLINKSETTINGS,
             speed: 0,
-            bytes: [0; 10],
+            bytes: [0; 7],
             words: 0,
-            more: [0; 29],
+            more: [0; 32],
             maps: [0; 3 * 127],
         };
         const { assert!(size_of::<LinkSettings>() == 48 + 3 * 127 * 4) };

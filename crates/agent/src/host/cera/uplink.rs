@@ -234,3 +234,100 @@ impl Uplinks {
         Ok(sum)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use evenkeel_testbed::frames::{ACK, Segment};
+    use evenkeel_testbed::place::{Tap, index, ip};
+    use nix::sched::{CloneFlags, unshare};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::host::config::Config;
+
+    fn tc(arguments: &str) -> String {
+        let output = Command::new("tc").args(arguments.split_whitespace()).output().unwrap();
+        assert!(output.status.success(), "tc {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn config(more: &str) -> Cera {
+        Config::parse(&format!("[cera]\nuplinks = [\"up*\"]\n{more}"), "host.toml").unwrap().cera
+    }
+
+    /// In a network namespace of its own, with an uplink of two queues.
+    fn with_uplink(test: impl FnOnce(Uplinks) + Send + 'static) {
+        let place = move || {
+            unshare(CloneFlags::CLONE_NEWNET).expect("this test needs root");
+            ip("link add up0 numtxqueues 2 numrxqueues 2 type veth peer name far numtxqueues 2 numrxqueues 2");
+            ip("link set up0 up");
+            ip("link set far up");
+            test(Uplinks::new().unwrap());
+        };
+        if let Err(panic) = std::thread::spawn(place).join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_shaper_or_the_link_or_what_is_said() {
+        with_uplink(|mut uplinks| {
+            let error = uplinks.find(&config(""), |_| false).unwrap_err();
+            assert!(error.contains("up0 has no queue"), "{error}");
+            let found = |uplinks: &mut Uplinks, more: &str| {
+                let uplink = uplinks.find(&config(more), |_| false).unwrap()[0].clone();
+                (uplink.qdisc, uplink.bytes_per_s, uplink.rate_from)
+            };
+            tc("qdisc replace dev up0 root pfifo limit 1000");
+            assert_eq!(found(&mut uplinks, ""), ("pfifo".to_owned(), 1_250_000_000, RateFrom::Link));
+            assert_eq!(found(&mut uplinks, "rate_mbit = 8"), ("pfifo".to_owned(), 1_000_000, RateFrom::Config));
+            tc("qdisc replace dev up0 root tbf rate 80mbit burst 10k limit 1m");
+            assert_eq!(found(&mut uplinks, ""), ("tbf".to_owned(), 10_000_000, RateFrom::Shaper));
+            tc("qdisc replace dev up0 root handle 1: htb default 1");
+            tc("class add dev up0 parent 1: classid 1:1 htb rate 8mbit ceil 16mbit");
+            tc("class add dev up0 parent 1:1 classid 1:3 htb rate 8mbit ceil 800mbit");
+            tc("class add dev up0 parent 1: classid 1:2 htb rate 24mbit");
+            assert_eq!(found(&mut uplinks, ""), ("htb".to_owned(), 5_000_000, RateFrom::Shaper));
+            assert_eq!(uplinks.segment_bytes(), 1514);
+            let error = uplinks.find(&config(""), |name| name == "up0").unwrap_err();
+            assert!(error.contains("no device matches cera.uplinks"), "{error}");
+            assert!(uplinks.found().is_empty());
+        });
+    }
+
+    #[test]
+    fn what_waits_in_all_queues_counts() {
+        with_uplink(|mut uplinks| {
+            tc("qdisc replace dev up0 root handle 1: mq");
+            tc("qdisc add dev up0 parent 1:1 handle 10: tbf rate 8bit burst 2k limit 1m");
+            tc("qdisc add dev up0 parent 1:2 handle 20: tbf rate 8bit burst 2k limit 1m");
+            uplinks.find(&config("rate_mbit = 10"), |_| false).unwrap();
+            let tap = Tap::new(index("up0"));
+            for port in 0..64 {
+                let segment = Segment::new(("10.0.0.1", 40_000 + port), ("10.0.0.2", 80), ACK);
+                tap.send(&Segment { payload: 1000, ..segment }.frame());
+            }
+            let listed: serde_json::Value = serde_json::from_str(&tc("-s -j qdisc show dev up0")).unwrap();
+            let waiting = |handle: &str| {
+                let qdisc = listed.as_array().unwrap().iter().find(|q| q["handle"] == handle).unwrap();
+                qdisc["backlog"].as_u64().unwrap()
+            };
+            assert!(waiting("10:") > 0 && waiting("20:") > 0, "{listed}");
+            assert_eq!(uplinks.backlog_bytes().unwrap(), waiting("10:") + waiting("20:"));
+            ip("link del up0");
+            assert!(uplinks.backlog_bytes().is_err());
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_run_on(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            for message in messages(&bytes) {
+                backlog_bytes(message.attributes);
+            }
+            prop_assert!(messages(&bytes).count() <= bytes.len() / HEADER_BYTES);
+        }
+    }
+}
