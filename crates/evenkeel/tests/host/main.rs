@@ -6,6 +6,7 @@
 
 mod agent;
 mod bed;
+mod cera;
 mod flood;
 mod late;
 mod others;

@@ -24,7 +24,7 @@ const HEADER_BYTES: usize = 16;
 const TCMSG_BYTES: usize = 20;
 /// Ethernet's header, which qdiscs count.
 const ETHERNET_BYTES: u32 = 14;
-/// A device without a qdisc gives no answer; one with a qdisc answers in microseconds, unless somebody changes devices meanwhile.
+/// An answer takes microseconds, unless somebody changes devices meanwhile.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A network card that leads out of this host.
@@ -184,13 +184,15 @@ impl Uplinks {
         let mtu_bytes = self.devices.mtu_bytes(name).map_err(gone)?;
         let link = self.devices.link_rate(name);
         let message = self.root(ifindex).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::NotFound => {
-                format!("{name} has no queue (qdisc noqueue), so nothing ever waits there")
-            }
+            // The kernel does not tell of the qdisc that a device has while it is down.
+            io::ErrorKind::WouldBlock => format!("{name} is down"),
             _ => gone(error),
         })?;
         let kind = rate::attribute(message.attributes, TCA_KIND).unwrap_or_default();
         let qdisc = String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned();
+        if qdisc == "noqueue" {
+            return Err(format!("{name} has no queue (qdisc noqueue), so nothing ever waits there"));
+        }
         let tbf = rate::attribute(message.attributes, TCA_OPTIONS).filter(|_| qdisc == "tbf").and_then(rate::of_tbf);
         let shaper = match qdisc.as_str() {
             "htb" => self.htb_rate(ifindex).map_err(gone)?,

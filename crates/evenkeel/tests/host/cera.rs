@@ -1,0 +1,189 @@
+//! CERA with the real agent: two VMs that send to a third machine by one uplink, whose shaper is the bottleneck.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use evenkeel_testbed::place::ip;
+use evenkeel_testbed::vm::Vm;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::bed::{Host, LIMIT, METRICS, SERVER, wait_until};
+
+const FLOWS: usize = 6;
+
+fn tc(arguments: &str) {
+    let output = Command::new("tc").args(arguments.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "tc {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The machine at the other end of the uplink takes all that comes.
+fn sink(far: &Vm) {
+    let address = far.address;
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    far.spawn(move || {
+        let listener = TcpListener::bind((address, SERVER)).unwrap();
+        ready.send(()).unwrap();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+        }
+    });
+    is_ready.recv().unwrap();
+}
+
+/// Flows that send until they are told to stop; each panics if it cannot.
+struct Load {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<u64>>,
+}
+
+impl Load {
+    fn new(vm: &Vm, to: Ipv4Addr) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let one = |_| {
+            let stop = Arc::clone(&stop);
+            vm.spawn(move || {
+                let mut stream = TcpStream::connect_timeout(&SocketAddr::from((to, SERVER)), LIMIT).unwrap();
+                stream.set_write_timeout(Some(LIMIT)).unwrap();
+                let data = vec![0; 1 << 16];
+                let mut sent = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    sent += stream.write(&data).expect("a connection broke") as u64;
+                }
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                stream.set_read_timeout(Some(LIMIT)).unwrap();
+                assert_eq!(stream.read(&mut [0; 1]).expect("the end is acknowledged"), 0);
+                sent
+            })
+        };
+        Self { threads: (0..FLOWS).map(one).collect(), stop }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            assert!(thread.join().expect("no connection breaks") > 0);
+        }
+    }
+}
+
+fn config(mode: &str) -> String {
+    format!(
+        "[cera]\nmode = \"{mode}\"\nuplinks = [\"up*\"]\nhigh_segments = 40\n[[port]]\nmatch = \"vp2\"\n[port.cera]\nweight = 2"
+    )
+}
+
+fn port<'a>(status: &'a Value, name: &str) -> &'a Value {
+    let ports = status["ports"].as_array().unwrap();
+    &ports.iter().find(|p| p["name"] == name).unwrap_or_else(|| panic!("no port {name} in {status}"))["cera"]
+}
+
+/// The largest window that a VM's connections see their peer offer, as `ss` says.
+fn widest_window(vm: &Vm) -> u64 {
+    let list =
+        vm.spawn(|| Command::new("ss").args(["-tinH", "state", "established"]).output().unwrap()).join().unwrap();
+    let text = String::from_utf8(list.stdout).unwrap();
+    let windows = text.split_whitespace().filter_map(|word| word.strip_prefix("snd_wnd:"));
+    windows.map(|window| window.parse().unwrap()).max().unwrap_or(0)
+}
+
+#[test]
+fn a_long_queue_is_cut_whoever_the_controller_is_and_nobody_is_limited_without_one() {
+    let mut host = Host::new();
+    let far = host.add_vm(9);
+    ip("link set vp9 down");
+    ip("link set vp9 name up9");
+    ip("link set up9 up");
+    tc("qdisc add dev up9 root handle 1: htb default 1");
+    tc("class add dev up9 parent 1: classid 1:1 htb rate 100mbit burst 3k cburst 3k");
+    tc("qdisc add dev up9 parent 1:1 pfifo limit 1000");
+    let vms = [host.add_vm(1), host.add_vm(2)];
+    sink(&far);
+
+    // Observed: windows are found, and none is written.
+    host.configure("off", METRICS, &config("observe"));
+    host.start();
+    wait_until("the ports", || host.ports() == ["vp1", "vp2"]);
+    let loads = [Load::new(&vms[0], far.address), Load::new(&vms[1], far.address)];
+    wait_until("a cut", || host.status()["cera"]["cuts"].as_u64() > Some(0));
+    let status = host.status();
+    assert_eq!(status["cera"]["error"], Value::Null, "{status}");
+    let uplink = &status["cera"]["uplinks"][0];
+    assert_eq!((&uplink["name"], &uplink["qdisc"]), (&"up9".into(), &"htb".into()), "{status}");
+    assert_eq!((&uplink["bytes_per_s"], &uplink["rate_from"]), (&12_500_000.into(), &"shaper".into()), "{status}");
+    assert_eq!((&port(&status, "vp1")["weight"], &port(&status, "vp2")["weight"]), (&1.into(), &2.into()), "{status}");
+    wait_until("flows", || ["vp1", "vp2"].iter().all(|vp| port(&host.status(), vp)["flows"] == FLOWS));
+    wait_until("windows", || port(&host.status(), "vp1")["window_segments"].as_u64() > Some(0));
+    let observed = host.evenkeel(&["status", "--socket", &host.text("host.sock")]);
+    let observed = String::from_utf8(observed.stdout).unwrap();
+    assert!(observed.contains("uplink up9 (htb), 100 Mbit/s (shaper)"), "{observed}");
+    assert!(widest_window(&vms[0]) > 200_000, "observing writes no window");
+
+    // Enforced: the VMs' own windows are what CERA writes.
+    let fits = |vm: &Vm| widest_window(vm) < 100_000;
+    host.configure("off", METRICS, &config("enforce"));
+    host.signal(Signal::SIGHUP);
+    wait_until("limits", || fits(&vms[0]) && fits(&vms[1]));
+    wait_until("a flow that CERA limits", || {
+        let flows = host.ask(&["flows"]).unwrap();
+        let of = |name: &str| {
+            let mut all = flows["flows"].as_array().unwrap().iter();
+            all.any(|f| f["port"] == name && f["window"]["set_by"] == "cera")
+        };
+        of("vp1") && of("vp2")
+    });
+    let flows = host.ask(&["flows"]).unwrap();
+    let one = flows["flows"].as_array().unwrap().iter().find(|f| f["window"]["set_by"] == "cera").unwrap();
+    let explained = host.ask(&["flows", "--explain", one["tuple"].as_str().unwrap()]).unwrap();
+    let words = explained["flows"][0]["words"].to_string();
+    assert!(words.contains("CERA: the VM has") && words.contains("in the ACKs that pass"), "{words}");
+    let metrics = host.metrics(METRICS).unwrap();
+    for name in ["cera_queue_bytes ", "cera_cuts_total ", "port_cera_window_segments{port=\"vp1\"} ", "cera_failed 0"] {
+        assert!(metrics.contains(&format!("evenkeel_host_{name}")), "{name}: {metrics}");
+    }
+
+    // Killed: limits end by themselves, while the datapath stays.
+    host.signal(Signal::SIGKILL);
+    host.ended();
+    wait_until("plain TCP", || widest_window(&vms[0]) > 200_000 && widest_window(&vms[1]) > 200_000);
+    // Another one takes over.
+    host.start();
+    assert_eq!(host.status()["took_over"], true);
+    wait_until("limits", || fits(&vms[0]) && fits(&vms[1]));
+    // One that ends in good order lets go, too; and --stop leaves nothing.
+    host.signal(Signal::SIGTERM);
+    assert_eq!(host.ended(), Some(0));
+    wait_until("plain TCP", || widest_window(&vms[0]) > 200_000);
+    host.start();
+    wait_until("limits", || fits(&vms[0]));
+    host.stop();
+    assert_eq!(host.ended(), Some(0));
+    wait_until("plain TCP", || widest_window(&vms[0]) > 200_000);
+    loads.into_iter().for_each(Load::end);
+}
+
+#[test]
+fn an_uplink_that_is_missing_is_named_and_found_when_it_comes() {
+    let mut host = Host::new();
+    let _vm = host.add_vm(1);
+    host.configure("off", METRICS, &config("enforce"));
+    host.start();
+    let fails = |why: &str| {
+        let error = host.status()["cera"]["error"].as_str().map(str::to_owned);
+        error.is_some_and(|error| error.contains(why))
+    };
+    wait_until("no device", || fails("no device matches cera.uplinks"));
+    ip("link add up1 type veth peer name far1");
+    wait_until("a device that is down", || fails("up1 is down"));
+    ip("link set up1 up");
+    wait_until("a device without a queue", || fails("up1 has no queue"));
+    tc("qdisc replace dev up1 root tbf rate 50mbit burst 10k limit 1m");
+    wait_until("the uplink", || host.status()["cera"]["uplinks"][0]["bytes_per_s"] == 6_250_000);
+    wait_until("no error", || host.status()["cera"]["error"].is_null());
+    wait_until("epochs", || host.status()["cera"]["epochs"].as_u64() > Some(0));
+}
