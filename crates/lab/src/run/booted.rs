@@ -5,11 +5,12 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use evenkeel_scenario::format::{Cera, HostKind, Kernel, Mode, Network, Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{HostKind, Kernel, Mode, Network, Scenario, VmGroup, Workload};
 use evenkeel_scenario::result::RunRecord;
 use evenkeel_scenario::sweep::{self, Cell};
 
 use super::Batch;
+use super::guest_agent::{self, GuestAgent};
 use super::metrics::{self, Counters, Measured};
 use super::settings::{self, Neighbour};
 use super::trace::{self, Trace, Traced, Wire};
@@ -188,15 +189,18 @@ impl BootedLab {
             false => None,
         };
         let mut agents = self.start_agents(scenario, batch)?;
+        let guests = self.start_guest_agents(scenario, batch)?;
         let bottleneck = bottlenecks.first().map(String::as_str);
         let outcome = self.measure(scenario, &roles, bottleneck, seed, marking.as_ref(), &mut agents, batch);
         let off = schedule.stop();
         // Whatever failed, the next run must not meet this one's tasks.
         let stopped = self.in_all(|vm| vm.call(Op::Stop));
+        let guests_stopped = guests.into_iter().try_for_each(GuestAgent::stop);
         let agents_stopped = agents.into_iter().try_for_each(Agent::stop);
         let captured = capture.map(|capture| capture.finish(self.directory.path())).transpose();
         let mut measured = outcome?;
         stopped?;
+        guests_stopped?;
         agents_stopped?;
         measured.complaints = self.kernel_complaints()?;
         if let Some(wire) = wire {
@@ -330,12 +334,18 @@ impl BootedLab {
         Ok(agents)
     }
 
+    fn start_guest_agents(&self, scenario: &Scenario, batch: &Batch) -> Result<Vec<GuestAgent<'_>>, LabError> {
+        let wanted = |vm: &&Vm| guest_agent::is_wanted(&scenario.vms[&vm.spec.group], vm.spec.number);
+        let vms = self.vms.iter().filter(wanted);
+        vms.map(|vm| GuestAgent::start(vm, &scenario.vms[&vm.spec.group], batch.interrupt)).collect()
+    }
+
     fn agent_ports(&self, scenario: &Scenario, hosts: &[&BootedHost]) -> Result<Vec<agent::Port>, LabError> {
         let on_host = |host: &&BootedHost| {
             let port = |vm: &usize| {
                 let (spec, group) = (&self.vms[*vm].spec, self.group(scenario, *vm));
                 let port = Port::of(spec.port(), &host.host.uplink, group, spec.number)?;
-                if !wants_guest(group, spec.number) {
+                if !guest_agent::is_wanted(group, spec.number) {
                     return Ok(port);
                 }
                 let channel = match &host.domain {
@@ -549,13 +559,6 @@ impl Drop for BootedLab {
 /// Whether a group's hosts need the agent.
 fn wants_agent(group: &VmGroup) -> bool {
     [group.proboscis.mode, group.vsnoop.mode, group.vflood.mode, group.cera.mode].iter().any(|m| *m != Mode::Off)
-}
-
-/// Whether a group's VM with this number has the guest agent: vFlood has a part in guests, and CERA in those that it has clients in.
-fn wants_guest(group: &VmGroup, number: u32) -> bool {
-    let client =
-        |Cera { mode, clients, .. }: &Cera| *mode != Mode::Off && clients.is_none_or(|clients| number < clients);
-    group.vflood.mode != Mode::Off || client(&group.cera)
 }
 
 /// Whether a cell needs VMs to be on hosts: where ports mark, or there is something on hosts.

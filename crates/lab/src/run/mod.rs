@@ -1,6 +1,7 @@
 //! Runs a scenario: boots the VMs it needs, runs every repetition of every cell, writes the results.
 
 mod booted;
+mod guest_agent;
 mod http;
 mod metrics;
 mod plan;

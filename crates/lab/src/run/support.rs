@@ -140,6 +140,12 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
             "vFlood needs a kernel with BPF qdiscs (Linux 6.16) on the host; set `host = \"vm\"`",
         ));
     }
+    if group.vflood.mode != Mode::Off && !matches!(tcp.congestion_control(), "reno" | "cubic") {
+        return Some((
+            "tcp.congestion_control",
+            "with vFlood, `reno` or `cubic` goes on in the background; leave it out, or set one of them",
+        ));
+    }
     if group.vflood != default.vflood {
         return Some(("vflood", "the lab does not run vFlood yet; leave it out (the simulator has it)"));
     }
@@ -148,12 +154,6 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     }
     if group.far_count > 0 {
         return Some(("far_count", "the lab cannot delay packets; leave it at 0 (the simulator can)"));
-    }
-    if group.core.idle_us.is_some() {
-        return Some((
-            "core.idle_us",
-            "the lab's VMs keep their slices; leave it out (the simulator's can give them up)",
-        ));
     }
     if group.packet_cost_ns != default.packet_cost_ns {
         return Some(("packet_cost_ns", "the lab's guests take the time that they take; leave it at 0"));
@@ -282,7 +282,6 @@ mod tests {
             ("nic_queue = { discipline = \"codel\" }", "vms.b.nic_queue"),
             ("vsnoop = { mode = \"enforce\" }", "vms.b.vsnoop"),
             ("count = 2\nfar_count = 1\nfar_delay_us = 9", "vms.b.far_count"),
-            ("core = { vms_per_core = 2, idle_us = 9 }", "vms.b.core.idle_us"),
             ("read_cost_ns = 500", "vms.b.read_cost_ns"),
             ("nic_queue_segments = 100", "vms.b.nic_queue_segments"),
             ("tcp = { timestamps = true, eifel = false }", "vms.b.tcp.eifel"),

@@ -1,0 +1,121 @@
+//! The real `evenkeel guest` in those VMs whose group gives it something to do.
+
+use std::time::{Duration, Instant};
+
+use evenkeel_scenario::format::{Cera, Mode, VmGroup};
+use serde_json::Value;
+
+use super::workload::started;
+use crate::error::LabError;
+use crate::host::vm::Vm;
+use crate::interrupt::Interrupt;
+use crate::proto::{Answer, Op};
+
+/// How long the agent may take to be ready: its programs are verified in a slow VM that is off its core most of the time.
+const LIMIT: Duration = Duration::from_secs(60);
+const CONFIG: &str = "/run/evenkeel-guest.toml";
+const LOG: &str = "/run/evenkeel-guest.log";
+
+/// Whether a group's VM with this number has the agent: vFlood has a part in guests, and CERA in those that it has clients in.
+pub fn is_wanted(group: &VmGroup, number: u32) -> bool {
+    group.vflood.mode != Mode::Off || has_client(&group.cera, number)
+}
+
+fn has_client(cera: &Cera, number: u32) -> bool {
+    cera.mode != Mode::Off && cera.clients.is_none_or(|clients| number < clients)
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub struct GuestAgent<'a> {
+    vm: &'a Vm,
+    task: u64,
+}
+
+impl<'a> GuestAgent<'a> {
+    /// Starts it; comes back when the host's agent is there and, with vFlood, has attested that it holds the VM's packets.
+    pub fn start(vm: &'a Vm, group: &VmGroup, interrupt: &Interrupt) -> Result<Self, LabError> {
+        vm.call(Op::WriteFile { path: CONFIG.to_owned(), text: config(group, vm.spec.number) })?;
+        let line = format!("exec evenkeel guest --config {CONFIG} 2>{LOG}");
+        let argv = ["/bin/sh", "-c", &line].map(str::to_owned).to_vec();
+        let agent = Self { vm, task: started(vm, Op::Spawn { argv })? };
+        let end = Instant::now() + LIMIT;
+        while !agent.is_ready(group.vflood.mode == Mode::Enforce)? {
+            if Instant::now() > end {
+                let said = vm.shell(&format!("cat {LOG}"))?;
+                return Err(agent.failure(format!("`evenkeel guest` was not ready in time; it said: {}", said.trim())));
+            }
+            interrupt.sleep(Duration::from_millis(100), || vm.check_alive())?;
+        }
+        Ok(agent)
+    }
+
+    fn failure(&self, why: String) -> LabError {
+        LabError::Vm { name: self.vm.spec.name.clone(), why }
+    }
+
+    fn evenkeel(&self, argument: &str) -> Result<Value, LabError> {
+        let argv = ["evenkeel", "guest", argument, "--json"].map(str::to_owned).to_vec();
+        match self.vm.call(Op::Exec { argv })? {
+            Answer::Exec { status: 0, stdout, .. } => serde_json::from_str(&stdout)
+                .map_err(|e| self.failure(format!("cannot read the answer of `evenkeel guest {argument}`: {e}"))),
+            other => Err(self.failure(format!("`evenkeel guest {argument}` failed: {other:?}"))),
+        }
+    }
+
+    fn is_ready(&self, floods: bool) -> Result<bool, LabError> {
+        let status = self.evenkeel("--status")?;
+        let attested = status["attested_ms"].as_u64().is_some_and(|left| left > 0);
+        Ok(status["has_host"] == true && (attested || !floods))
+    }
+
+    /// Ends it, with all that it changed put back.
+    pub fn stop(self) -> Result<(), LabError> {
+        self.evenkeel("--stop")?;
+        self.vm.call(Op::Kill { task: self.task }).map(drop)
+    }
+}
+
+/// The agent's configuration.
+fn config(group: &VmGroup, number: u32) -> String {
+    let word = |mode: Mode| match mode {
+        Mode::Off => "off",
+        Mode::Observe => "observe",
+        Mode::Enforce => "enforce",
+    };
+    let cera = if has_client(&group.cera, number) { group.cera.mode } else { Mode::Off };
+    let (vflood, flooding) = (group.vflood.mode, group.vflood.mode != Mode::Off);
+    format!(
+        "[vflood]\nmode = \"{}\"\ndefault = {flooding}\ncongestion_control = \"{}\"\n[cera]\nmode = \"{}\"\n",
+        word(vflood),
+        if flooding { group.tcp.congestion_control() } else { "cubic" },
+        word(cera)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_scenario::format::{Era, GuestTcp, Vflood};
+
+    use super::*;
+
+    #[test]
+    fn a_guest_has_what_its_group_asks_for() {
+        let vflood = Vflood { mode: Mode::Enforce, ..Vflood::default() };
+        let tcp = GuestTcp { era: Era::Paper, ..GuestTcp::default() };
+        let group = VmGroup { vflood, tcp, ..VmGroup::default() };
+        assert!(is_wanted(&group, 0));
+        assert_eq!(
+            config(&group, 0),
+            "[vflood]\nmode = \"enforce\"\ndefault = true\ncongestion_control = \"reno\"\n[cera]\nmode = \"off\"\n"
+        );
+    }
+
+    #[test]
+    fn so_many_of_a_group_have_ceras_client() {
+        let cera = Cera { mode: Mode::Enforce, clients: Some(1), ..Cera::default() };
+        let group = VmGroup { cera, ..VmGroup::default() };
+        assert_eq!([0, 1].map(|number| is_wanted(&group, number)), [true, false]);
+        assert!(config(&group, 0).ends_with("[cera]\nmode = \"enforce\"\n"));
+    }
+}
