@@ -204,7 +204,8 @@ impl BootedLab {
         agents_stopped?;
         measured.complaints = self.kernel_complaints()?;
         if let Some(wire) = wire {
-            let (bursts, remarks, file) = wire.finish(self.first(roles.from)?.spec.address)?;
+            let (bursts, remarks, file) =
+                wire.finish(self.first(roles.from)?.spec.address, scenario.network.mtu_bytes)?;
             measured.trace = Traced { bursts: Some(bursts), remarks, ..Traced::default() };
             if batch.options.keep_capture {
                 trace::keep(&[(&file, "wire")], batch.directory, &cell.labels, repetition)?;

@@ -99,6 +99,9 @@ impl<'a> Trace<'a> {
     }
 }
 
+/// Of IPv4 and TCP, without options.
+const HEADER_BYTES: u32 = 40;
+
 /// A capture beyond the first sender's host, of flows that come and go.
 pub struct Wire {
     capture: Capture,
@@ -114,7 +117,7 @@ impl Wire {
     }
 
     /// Ends the capture: how the flows that this address sent filled the wire, what the reader must know, and the file.
-    pub fn finish(self, sender: Ipv4Addr) -> Result<(Bursts, Vec<String>, PathBuf), LabError> {
+    pub fn finish(self, sender: Ipv4Addr, mtu_bytes: u32) -> Result<(Bursts, Vec<String>, PathBuf), LabError> {
         let summary = self.capture.stop().map_err(not_captured)?;
         let packets = packets::read(&self.file).map_err(not_captured)?.packets;
         let mut remarks = summary.remarks;
@@ -126,7 +129,7 @@ impl Wire {
             // Those that began before the capture cannot be told from a flood.
             let first_byte = flow::first_byte(key, &packets)?;
             let opened = packets.iter().any(|p| p.src == key.sender && p.dst == key.receiver && p.flags.syn());
-            opened.then(|| bursts::of(&Flow::new(key, first_byte, &packets)))
+            opened.then(|| bursts::of(&Flow::new(key, first_byte, &packets), mtu_bytes.saturating_sub(HEADER_BYTES)))
         });
         Ok((bursts.reduce(Bursts::max).unwrap_or_default(), remarks, self.file))
     }

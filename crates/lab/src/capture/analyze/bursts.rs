@@ -5,7 +5,7 @@ use super::flow::{Event, Flow};
 /// The initial window of RFC 6928.
 pub const INITIAL_WINDOW_SEGMENTS: u64 = 10;
 
-/// What a capture beyond the sender's host shows of a flow. Segments are as long as the flow's longest.
+/// What a capture beyond the sender's host shows of a flow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bursts {
     /// Segments before the first ACK of data.
@@ -28,14 +28,14 @@ impl Bursts {
     }
 }
 
-/// The bursts of a flow.
+/// The bursts of a flow. Segments are as long as its longest packet, but no longer than `mss_bytes`: with segmentation offload, packets are.
 #[must_use]
-pub fn of(flow: &Flow) -> Bursts {
+pub fn of(flow: &Flow, mss_bytes: u32) -> Bursts {
     let data = flow.events.iter().filter_map(|event| match event {
         Event::Data(segment) => Some(segment.len),
         Event::Ack(_) => None,
     });
-    let mss = i64::from(data.max().unwrap_or(1).max(1));
+    let mss = i64::from(data.max().unwrap_or(1).min(mss_bytes).max(1));
     let segments = |bytes: i64| u64::try_from(bytes.max(0)).unwrap_or(0).div_ceil(mss.unsigned_abs());
     let mut bursts = Bursts::default();
     let (mut acked, mut since_ack) = (0, 0);
@@ -72,7 +72,7 @@ mod tests {
             let next = 10 + 2 * (n - 1);
             std::iter::once(ack(10 + n, n * 1000)).chain(window(10 + n, next, 2))
         }));
-        let found = of(&flow(events));
+        let found = of(&flow(events), 1460);
         assert_eq!(found, Bursts { first_segments: 10, longest_segments: 10, beyond_segments: 0 });
     }
 
@@ -81,7 +81,13 @@ mod tests {
         let mut events: Vec<_> = (0..100).map(|i| data(0, i * 1000, 1000)).collect();
         events.push(ack(5, 100_000));
         events.push(data(6, 100_000, 400));
-        let found = of(&flow(events));
+        let found = of(&flow(events), 1460);
         assert_eq!(found, Bursts { first_segments: 100, longest_segments: 100, beyond_segments: 90 });
+    }
+
+    #[test]
+    fn a_packet_of_many_segments_is_many() {
+        let found = of(&flow([data(0, 0, 14_000), ack(5, 14_000)]), 1400);
+        assert_eq!(found.first_segments, 10);
     }
 }
