@@ -171,7 +171,7 @@ per_host = 2
 host = "vm"
 proboscis = { mode = "enforce" }
 [vms.receiver]
-hypervisor = false
+proboscis = { mode = "enforce" }
 [workload]
 kind = "transfers"
 from = "sender"
@@ -181,7 +181,7 @@ bytes = 100000
 tcp_info_period_ms = 0
 "#;
 
-/// A driver domain has two VMs' ports, the real agent on them, and its packets reach a machine at the switch.
+/// A driver domain has two VMs' ports and the real agent on them; what they send passes to a VM whose host is this machine, and its agent.
 #[test]
 fn a_driver_domain_carries_its_vms_traffic_and_runs_the_agent() {
     let _machine = machine();
@@ -198,6 +198,7 @@ fn a_driver_domain_carries_its_vms_traffic_and_runs_the_agent() {
         let syns = record.counters[sender]["ProboscisSynsFromVm"];
         assert!(syns >= arrived.len() as i64, "{syns} SYNs for {} transfers", arrived.len());
     }
+    assert!(record.counters["receiver-0"]["ProboscisProbesSeen"] > 0, "{:?}", record.counters);
     assert!(
         record.metrics["probes_sent"] >= 10.0 && record.metrics["throughput_p50_mbit"] > 0.1,
         "{:?}",
