@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// One file per attach point; together they share their maps.
-const PROGRAMS: [&str; 4] = ["to_vm", "from_vm", "inject", "sweep"];
+const PROGRAMS: [&str; 5] = ["to_vm", "from_vm", "inject", "sweep", "room"];
 
 fn main() {
     let top = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../..");

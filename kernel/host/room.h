@@ -11,8 +11,8 @@
 #ifndef EVENKEEL_HOST_ROOM_H
 #define EVENKEEL_HOST_ROOM_H
 
-#include "intf.h"
 #include "kernel.h"
+#include "intf.h"
 
 /* Of a tap, and of a device; which one a packet takes is decided after the program. */
 #define ROOM_MAX_QUEUES 8

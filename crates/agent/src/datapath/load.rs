@@ -323,15 +323,30 @@ impl Datapath {
     pub fn sweep_snoops(&mut self, idle: Duration) -> Result<u32, DatapathError> {
         let mut context = SkbContext::default();
         context.cb[0] = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
-        let mut context = as_bytes(&context).to_vec();
-        // It takes no frame, but a test run does.
+        self.ask("sweep", &context)
+    }
+
+    /// Whether a tap's queue has so many places free now, and if not, why.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn place(&mut self, ifindex: u32, segments: u32) -> Result<intf::ek_place, DatapathError> {
+        let mut context = SkbContext { ifindex, ..SkbContext::default() };
+        context.cb[0] = segments;
+        self.ask("room", &context)
+    }
+
+    /// What a program without a packet of its own says.
+    fn ask(&mut self, name: &str, context: &SkbContext) -> Result<u32, DatapathError> {
+        let mut context = as_bytes(context).to_vec();
+        // A test run wants a frame.
         let frame = [0; 64];
         let input =
             libbpf_rs::ProgramInput { context_in: Some(&mut context), data_in: Some(&frame), ..Default::default() };
         let output = self
-            .program_mut("sweep")?
+            .program_mut(name)?
             .test_run(input)
-            .map_err(|error| DatapathError::bpf("cannot forget old connections", &error))?;
+            .map_err(|error| DatapathError::bpf(format!("cannot run {name}"), &error))?;
         Ok(output.return_value)
     }
 

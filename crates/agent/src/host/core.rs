@@ -16,6 +16,7 @@ use super::links::{Kind, Link};
 use super::metrics::AGENT_COUNTERS;
 use super::resend::{Facts, Resend, Send};
 use super::state::{HostState, QueueAction};
+use super::vsnoop::{Place, VsnoopFlow, VsnoopPort};
 use crate::channel::Channels;
 use crate::datapath::{COUNTERS, Datapath, intf};
 
@@ -51,6 +52,23 @@ struct Port {
     error: Option<String>,
     /// Somebody else has set its queue while we ran: theirs stays.
     queue_is_theirs: bool,
+}
+
+impl Port {
+    fn vsnoop(&self, datapath: &mut Datapath) -> Result<VsnoopPort, HostError> {
+        let own = self.settings.vsnoop_to_intf(&self.link);
+        let ifindex = self.link.ifindex;
+        let place = match self.link.kind {
+            Kind::Tap => Place::of(datapath.place(ifindex, own.reserve_segments.saturating_add(1))?),
+            Kind::Macvtap | Kind::Other => Place::NoTap,
+        };
+        Ok(VsnoopPort {
+            mode: self.settings.vsnoop.mode,
+            budget_segments: own.settings.budget_segments,
+            outstanding_segments: datapath.snoop_port(ifindex)?.vm.outstanding,
+            place,
+        })
+    }
 }
 
 /// The agent.
@@ -420,7 +438,7 @@ impl Core {
     ///
     /// # Errors
     /// [`HostError::Datapath`] if its maps cannot be read.
-    pub fn status(&self) -> Result<Status, HostError> {
+    pub fn status(&mut self) -> Result<Status, HostError> {
         let mut counters: BTreeMap<String, u64> = COUNTERS.iter().map(|(name, _)| ((*name).to_owned(), 0)).collect();
         let view = self.cera.as_ref().map(cera::Controller::view);
         let mut ports = Vec::new();
@@ -429,7 +447,12 @@ impl Core {
             for (name, value) in &own {
                 *counters.entry(name.clone()).or_default() += value;
             }
+            let vsnoop = match port.settings.vsnoop.mode {
+                Mode::Off => None,
+                _ => Some(port.vsnoop(&mut self.datapath)?),
+            };
             ports.push(proto::Port {
+                vsnoop,
                 name: port.link.name.clone(),
                 ifindex: *ifindex,
                 mode: port.settings.proboscis.mode,
@@ -484,7 +507,9 @@ impl Core {
     pub fn flows(&self, tuple: Option<Tuple>, limit: Option<usize>) -> Result<Vec<Response>, HostError> {
         let now_ns = now_ns();
         let view = self.cera.as_ref().map(cera::Controller::view);
-        let mut flows: Vec<(Flow, Proboscis, Option<cera::PortReport>)> = Vec::new();
+        let snoops: HashMap<_, _> =
+            self.datapath.snoops()?.iter().map(|(key, entry)| (*key, VsnoopFlow::of(entry))).collect();
+        let mut flows: Vec<(Flow, Proboscis, Option<cera::PortReport>, Option<VsnoopFlow>)> = Vec::new();
         for (key, entry) in self.datapath.flows()? {
             if tuple.is_some_and(|wanted| !wanted.is_same(&Tuple::of(&key))) {
                 continue;
@@ -495,14 +520,16 @@ impl Core {
             let off = || Proboscis { mode: Mode::Off, ..Proboscis::default() };
             let proboscis = port.map_or_else(off, |port| port.settings.proboscis.clone());
             let cera = port.map(|port| cera::report_port(&port.settings.cera, view.as_ref(), key.ifindex));
-            flows.push((Flow::of(&key, &entry, &name, &proboscis, now_ns), proboscis, cera));
+            let flow = Flow::of(&key, &entry, &name, &proboscis, now_ns);
+            flows.push((flow, proboscis, cera, snoops.get(&key).copied()));
         }
         let total = flows.len() as u64;
         flows.sort_unstable_by_key(|(flow, ..)| std::cmp::Reverse(flow.bytes()));
         flows.truncate(limit.unwrap_or(usize::MAX));
-        let lines = flows.into_iter().map(|(flow, proboscis, cera)| {
-            let words = if tuple.is_some() { flow.explain(&proboscis, cera.as_ref()) } else { Vec::new() };
-            Response::Flow(Box::new(ExplainedFlow { flow, words }))
+        let lines = flows.into_iter().map(|(flow, proboscis, cera, vsnoop)| {
+            let mut words = if tuple.is_some() { flow.explain(&proboscis, cera.as_ref()) } else { Vec::new() };
+            words.extend(vsnoop.filter(|_| tuple.is_some()).map(|vsnoop| vsnoop.explain()));
+            Response::Flow(Box::new(ExplainedFlow { flow, vsnoop, words }))
         });
         Ok(lines.chain([Response::End { total }]).collect())
     }

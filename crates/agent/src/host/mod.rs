@@ -16,6 +16,7 @@ mod metrics;
 mod resend;
 mod state;
 mod supervisor;
+mod vsnoop;
 
 pub use cera::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
 pub use config::{
@@ -29,3 +30,4 @@ pub use error::{ConfigError, HostError};
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;
 pub use supervisor::{Options, run, stop};
+pub use vsnoop::{Place, VsnoopFlow, VsnoopPort, VsnoopState};

@@ -148,7 +148,7 @@ impl Service for Desk {
     async fn answer(&self, ask: Ask) -> Box<dyn Iterator<Item = Response>> {
         let refused = |error: HostError| Response::Refused { why: format!("could not do it: {error}") };
         let lines = match ask {
-            Ask::Status => match self.core.borrow().status() {
+            Ask::Status => match self.core.borrow_mut().status() {
                 Ok(status) => vec![Response::Status(Box::new(status))],
                 Err(error) => vec![refused(error)],
             },
@@ -272,7 +272,7 @@ fn serve_control(
 fn serve_metrics(listener: TcpListener, core: &Rc<RefCell<Core>>) -> JoinHandle<()> {
     let core = Rc::clone(core);
     let text = move || {
-        let status = core.borrow().status()?;
+        let status = core.borrow_mut().status()?;
         metrics::text(status).map_err(|error| HostError::io("cannot write metrics", std::io::Error::other(error)))
     };
     tokio::task::spawn_local(http::serve(listener, Rc::new(text)))

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use evenkeel_agent::datapath::COUNTERS;
-use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Mode, Status};
+use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Mode, Status, VsnoopPort};
 
 use crate::cli;
 use crate::cmd::flows::amount;
@@ -57,6 +57,9 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
         writeln!(text, "(none; `ports` of the configuration has the patterns)")?;
     }
     for port in &status.ports {
+        if let Some(vsnoop) = &port.vsnoop {
+            writeln!(text, "vSnoop on {}: {}", port.name, early_acks(vsnoop))?;
+        }
         if let Some(channel) = &port.channel {
             writeln!(text, "channel of {} at {}: {}", port.name, channel.address, guest(channel))?;
         }
@@ -124,6 +127,12 @@ fn counters(
         writeln!(text, "  {name:<18} {value:>14}  {help}")?;
     }
     Ok(())
+}
+
+fn early_acks(vsnoop: &VsnoopPort) -> String {
+    let VsnoopPort { mode, budget_segments, outstanding_segments, place } = vsnoop;
+    let room = place.obstacle().map_or_else(String::new, |why| format!("; NO early ACKs: {why}"));
+    format!("{mode}, {outstanding_segments} of {budget_segments} segments are promised{room}")
 }
 
 /// Who is at the other end of a channel, in words.

@@ -332,6 +332,7 @@ mod tests {
                 mode: Mode::Observe,
                 cera: CeraPortReport::default(),
                 channel: None,
+                vsnoop: None,
                 error: None,
                 queue_segments: 4000,
                 queue_before_segments: Some(1000),

@@ -13,6 +13,7 @@ use crate::channel::wire::Capabilities;
 use crate::host::cera;
 use crate::host::config::Mode;
 pub use crate::host::flow::{Flow, Tuple};
+pub use crate::host::vsnoop::{VsnoopFlow, VsnoopPort};
 
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
@@ -74,6 +75,9 @@ pub struct ExplainedFlow {
     /// The connection.
     #[serde(flatten)]
     pub flow: Flow,
+    /// vSnoop on it, if it knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vsnoop: Option<VsnoopFlow>,
     /// Which mechanism set its window, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
@@ -128,6 +132,8 @@ pub struct Port {
     pub cera: cera::PortReport,
     /// Why the datapath is not on it.
     pub error: Option<String>,
+    /// vSnoop there, if it is not off.
+    pub vsnoop: Option<VsnoopPort>,
     /// The channel to its guest's agent, if the configuration names one.
     pub channel: Option<Channel>,
     /// Length of its queue, in packets.

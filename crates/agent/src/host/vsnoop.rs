@@ -1,0 +1,212 @@
+//! vSnoop as users see it: why a port has early ACKs or none, and what of a connection was acknowledged.
+
+use serde::{Deserialize, Serialize};
+
+use super::config::Mode;
+use crate::datapath::intf;
+
+/// vSnoop on a port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VsnoopPort {
+    /// What it may do.
+    pub mode: Mode,
+    /// What may be acknowledged early and wait at the port.
+    pub budget_segments: u32,
+    /// What was, or may be, and waits there now.
+    pub outstanding_segments: u32,
+    /// Whether the port's queue would take a packet now.
+    pub place: Place,
+}
+
+/// What is known of the place of a packet in a port's queue. Only with [`Place::Free`] is data acknowledged early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// There is one.
+    Free,
+    /// Too little is free just now.
+    Full,
+    /// Packets wait before the queue just now.
+    Waiting,
+    /// The root qdisc may drop what it likes.
+    Qdisc,
+    /// The tap has a filter, which may drop.
+    Filtered,
+    /// Nobody has the tap open: the VM does not run.
+    Detached,
+    /// The device has more queues than are looked at.
+    Queues,
+    /// This kernel does not say.
+    Unreadable,
+    /// The port is no tap.
+    NoTap,
+}
+
+impl Place {
+    pub(super) fn of(place: intf::ek_place) -> Self {
+        match place {
+            intf::EK_PLACE_FREE => Self::Free,
+            intf::EK_PLACE_FULL => Self::Full,
+            intf::EK_PLACE_WAITING => Self::Waiting,
+            intf::EK_PLACE_QDISC => Self::Qdisc,
+            intf::EK_PLACE_FILTERED => Self::Filtered,
+            intf::EK_PLACE_DETACHED => Self::Detached,
+            intf::EK_PLACE_QUEUES => Self::Queues,
+            _ => Self::Unreadable,
+        }
+    }
+
+    /// Why nothing is acknowledged early; `None` if it is.
+    pub fn obstacle(self) -> Option<&'static str> {
+        match self {
+            Self::Free => None,
+            Self::Full => Some("the queue is nearly full just now"),
+            Self::Waiting => Some("packets wait before the queue just now"),
+            Self::Qdisc => Some(
+                "its root qdisc may drop packets; noqueue, pfifo, pfifo_fast and fq_codel do not while they are empty",
+            ),
+            Self::Filtered => Some("the tap has a filter, which may drop packets"),
+            Self::Detached => Some("nobody has the tap open"),
+            Self::Queues => Some("it has more than 8 queues"),
+            Self::Unreadable => Some("this kernel has no types (BTF) of its tun driver, or others than are known"),
+            Self::NoTap => Some("it is no tap, and nobody can know what its queue takes"),
+        }
+    }
+}
+
+/// vSnoop on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VsnoopFlow {
+    /// Where it stands.
+    pub state: VsnoopState,
+    /// Times that data was acknowledged early (observe: would have been).
+    pub early_acks: u32,
+    /// Data of the VM that took such a number along.
+    pub on_data: u32,
+    /// ACKs of the VM that said nothing new.
+    pub dropped_acks: u32,
+    /// Bytes that were acknowledged and that the VM has not acknowledged itself.
+    pub ahead_bytes: u32,
+    /// What the VM's last window leaves beyond that.
+    pub window_bytes: u32,
+    /// Segments at the port that were, or may be, acknowledged early.
+    pub outstanding_segments: u32,
+}
+
+/// A connection's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VsnoopState {
+    /// In-order data is acknowledged early.
+    Active,
+    /// Not now: the VM's window or the port's budget is used up.
+    NoBuffer,
+    /// Not before the VM has caught up: data is missing, or its place was not certain.
+    UnexpectedSequence,
+    /// Not before the VM has acknowledged something itself.
+    Unconfirmed,
+    /// Not any more: the other end has closed.
+    Closing,
+}
+
+impl VsnoopFlow {
+    pub(super) fn of(entry: &intf::ek_snoop) -> Self {
+        let flow = &entry.flow;
+        let has = |flag: u32| flow.flags & flag != 0;
+        let state = if has(intf::VSNOOP_CLOSING) {
+            VsnoopState::Closing
+        } else if flow.flags & intf::VSNOOP_SEEN_BOTH != intf::VSNOOP_SEEN_BOTH || !has(intf::VSNOOP_SCALED) {
+            VsnoopState::Unconfirmed
+        } else {
+            match u32::from(flow.state) {
+                intf::VSNOOP_NO_BUFFER => VsnoopState::NoBuffer,
+                intf::VSNOOP_UNEXPECTED_SEQUENCE => VsnoopState::UnexpectedSequence,
+                _ => VsnoopState::Active,
+            }
+        };
+        // Sequence numbers wrap; nothing is further ahead than a window.
+        let ahead = |end: u32, start: u32| {
+            let bytes = end.wrapping_sub(start);
+            if bytes < 1 << 31 { bytes } else { 0 }
+        };
+        Self {
+            state,
+            early_acks: entry.early_acks,
+            on_data: entry.rode,
+            dropped_acks: entry.dropped,
+            ahead_bytes: ahead(flow.told, flow.vm_ack),
+            window_bytes: ahead(flow.vm_edge, flow.told),
+            outstanding_segments: flow.outstanding,
+        }
+    }
+
+    /// In words.
+    pub(super) fn explain(&self) -> String {
+        let Self { early_acks, on_data, dropped_acks, ahead_bytes, window_bytes, .. } = self;
+        let state = match self.state {
+            VsnoopState::Active => "data in order is acknowledged early",
+            VsnoopState::NoBuffer => {
+                "data is the VM's to acknowledge now, because its window or the port's budget is used up"
+            }
+            VsnoopState::UnexpectedSequence => {
+                "data is the VM's to acknowledge until it has caught up: some is missing, or its place in the queue was not certain"
+            }
+            VsnoopState::Unconfirmed => {
+                "data is the VM's to acknowledge until it has done so once: a handshake alone is no promise"
+            }
+            VsnoopState::Closing => "the other end has closed, and what is left is the VM's to acknowledge",
+        };
+        format!(
+            "vSnoop: {state}. {early_acks} early ACKs so far, {on_data} on the VM's own data; {dropped_acks} ACKs of the VM said nothing new; \
+             {ahead_bytes} bytes are promised that the VM has not acknowledged, and its window leaves {window_bytes} more."
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(flags: u32, state: u32) -> intf::ek_snoop {
+        intf::ek_snoop {
+            early_acks: 4,
+            rode: 1,
+            dropped: 3,
+            flow: intf::vsnoop_flow {
+                told: 1000,
+                vm_ack: u32::MAX - 499,
+                vm_edge: 6000,
+                flags,
+                state: state as u8,
+                ..Default::default()
+            },
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn states_follow_from_what_was_seen() {
+        let known = intf::VSNOOP_SEEN_BOTH | intf::VSNOOP_SCALED;
+        for (flags, state, expected) in [
+            (known, intf::VSNOOP_ACTIVE, VsnoopState::Active),
+            (known, intf::VSNOOP_NO_BUFFER, VsnoopState::NoBuffer),
+            (known, intf::VSNOOP_UNEXPECTED_SEQUENCE, VsnoopState::UnexpectedSequence),
+            (known | intf::VSNOOP_CLOSING, intf::VSNOOP_ACTIVE, VsnoopState::Closing),
+            (intf::VSNOOP_SEEN_PEER | intf::VSNOOP_SCALED, intf::VSNOOP_ACTIVE, VsnoopState::Unconfirmed),
+        ] {
+            assert_eq!(VsnoopFlow::of(&entry(flags, state)).state, expected);
+        }
+    }
+
+    #[test]
+    fn bytes_are_counted_across_the_wrap() {
+        let flow = VsnoopFlow::of(&entry(intf::VSNOOP_SEEN_BOTH | intf::VSNOOP_SCALED, intf::VSNOOP_ACTIVE));
+        assert_eq!((flow.ahead_bytes, flow.window_bytes), (1500, 5000));
+        assert!(flow.explain().contains("1500 bytes are promised"));
+        let idle = intf::ek_snoop {
+            flow: intf::vsnoop_flow { vm_ack: 7, told: 5, ..Default::default() },
+            ..Default::default()
+        };
+        assert_eq!(VsnoopFlow::of(&idle).ahead_bytes, 0);
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Whether a tap's queue has so many places free, and if not, why. User space runs
+ * it by BPF_PROG_TEST_RUN, which gives it the port and, in cb[0], the places.
+ */
+#include "room.h"
+
+/* Return: enum ek_place */
+SEC("tc")
+int room(struct __sk_buff *skb)
+{
+	return port_place(skb, skb->cb[0]);
+}
+
+char LICENSE[] SEC("license") = "GPL";
