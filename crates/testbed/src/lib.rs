@@ -13,3 +13,5 @@ pub mod program;
 pub mod tap;
 #[cfg(feature = "host")]
 pub mod vm;
+#[cfg(feature = "host")]
+pub mod watch;

@@ -2,6 +2,7 @@
 //!
 //! Each test runs in network and mount namespaces of its own, of which nothing is left.
 
+mod descheduled;
 mod handshake;
 mod marks;
 mod noise;
