@@ -154,14 +154,13 @@ fn judge(seen: &[Seen], port: u32, wire: u32) -> Proof {
             }
             let start = flow.offset(p.seq);
             flow.deliver(start, start + p.payload_bytes + fin);
+        } else if *device == port && p.flags & SYN != 0 {
+            let flow = flows.entry(from_vm).or_default();
+            flow.scale = wscale.unwrap_or(0);
+            flow.vm_edge = u32::from(p.window);
         } else if *device == port && p.flags & ACK != 0 && flows.contains_key(&from_vm) {
             // The VM's own; a copy that is to become an early ACK still has the sender's addresses.
             let flow = flows.entry(from_vm).or_default();
-            if p.flags & SYN != 0 {
-                flow.scale = wscale.unwrap_or(0);
-                flow.vm_edge = u32::from(p.window);
-                continue;
-            }
             flow.vm_ack = flow.vm_ack.max(flow.offset(p.ack));
             flow.vm_edge = flow.vm_edge.max(flow.offset(p.ack) + (u32::from(p.window) << flow.scale));
         } else if *device == wire && *is_leaving && p.flags & ACK != 0 && p.flags & SYN == 0 {

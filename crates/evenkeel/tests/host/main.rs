@@ -10,3 +10,4 @@ mod cera;
 mod flood;
 mod late;
 mod others;
+mod snoop;

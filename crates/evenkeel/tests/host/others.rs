@@ -29,7 +29,7 @@ use crate::bed::{BYTES, Host, LIMIT, METRICS, counter, pattern, wait_until};
 /// Connections of each case.
 const CONNECTIONS: usize = 20;
 /// Where guests serve files.
-const WEB: u16 = 8001;
+pub const WEB: u16 = 8001;
 
 /// How long connecting took, and how many segments were sent again.
 fn connections(vm: &Vm, server: Ipv4Addr, port: u16) -> (Vec<Duration>, u64) {
@@ -69,7 +69,7 @@ fn spread((times, retransmitted): &(Vec<Duration>, u64)) -> String {
 }
 
 /// Answers each connection's request with [`BYTES`] and closes: what `wget` and [`connections`] ask for.
-fn serve_web(vm: &Vm) {
+pub fn serve_web(vm: &Vm) {
     let address = vm.address;
     let (ready, is_ready) = mpsc::channel();
     vm.spawn(move || {
@@ -98,7 +98,7 @@ fn add_tap(name: &str, more: &str) {
     ip(&format!("link set {name} master br0 up"));
 }
 
-fn boot(image: &GuestImage, tap: &str, number: u8, directory: &Path, interrupt: &Interrupt) -> Machine {
+pub fn boot(image: &GuestImage, tap: &str, number: u8, directory: &Path, interrupt: &Interrupt) -> Machine {
     add_tap(tap, "vnet_hdr");
     let spec = VmSpec {
         name: format!("{tap}-{}", image.series),
@@ -128,7 +128,7 @@ fn troubles(machine: &Machine) -> (Vec<i64>, i64) {
 }
 
 /// The guest fetches from `server` so many times, and compares.
-fn fetch(machine: &Machine, server: Ipv4Addr) {
+pub fn fetch(machine: &Machine, server: Ipv4Addr) {
     machine
         .shell(&format!(
             "for i in $(seq {CONNECTIONS}); do wget -q -T 60 -O /tmp/got http://{server}:{WEB}/data && cmp /tmp/got /tmp/data || exit 1; done"
@@ -139,7 +139,10 @@ fn fetch(machine: &Machine, server: Ipv4Addr) {
 /// The guest's own kernel takes the programs, as a host's would, or says in one line why not.
 fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     machine
-        .shell("ip link add vp0 type veth peer name vm0; printf 'ports = [\"vp*\"]\\n[metrics]\\nenabled = false\\n' > /tmp/host.toml")
+        .shell(
+            "ip link add vp0 type veth peer name vm0; modprobe tun; ip tuntap add dev vp1 mode tap; \
+             printf 'ports = [\"vp*\"]\\n[vsnoop]\\nmode = \"enforce\"\\n[metrics]\\nenabled = false\\n' > /tmp/host.toml",
+        )
         .unwrap();
     if image.series == KernelSeries::V6_1 {
         let said = machine.shell("evenkeel host --config /tmp/host.toml 2>&1 || echo code $?").unwrap();
@@ -154,7 +157,11 @@ fn takes_the_programs(machine: &Machine, image: &GuestImage) {
         )
         .unwrap();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
-    assert_eq!((&status["ports"][0]["name"], &status["ports"][0]["error"]), (&"vp0".into(), &serde_json::Value::Null));
+    let ports = status["ports"].as_array().unwrap();
+    for (port, name, place) in [(&ports[0], "vp0", "no_tap"), (&ports[1], "vp1", "detached")] {
+        assert_eq!((&port["name"], &port["error"]), (&name.into(), &serde_json::Value::Null));
+        assert_eq!(port["vsnoop"]["place"], place, "{}: {port}", image.release);
+    }
     println!("{} takes the programs", image.release);
 }
 

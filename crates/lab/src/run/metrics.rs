@@ -291,6 +291,9 @@ fn of_agent(agent: &Counted, set: &mut impl FnMut(&str, Option<f64>)) {
         ("first_windows_scaled", "synacks_scaled"),
         ("first_windows_one_mss", "synacks_one_mss"),
         ("windows_limited", "windows_limited"),
+        ("vsnoop_early_acks", "vsnoop_early_acks"),
+        ("vsnoop_on_data", "vsnoop_on_data"),
+        ("vsnoop_dropped", "vsnoop_dropped"),
     ] {
         set(metric, Some(ports(counter)));
     }

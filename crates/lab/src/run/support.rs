@@ -149,8 +149,8 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     if group.vflood != default.vflood {
         return Some(("vflood", "the lab does not run vFlood yet; leave it out (the simulator has it)"));
     }
-    if group.vsnoop != default.vsnoop {
-        return Some(("vsnoop", "the lab does not run vSnoop yet; leave it out (the simulator has it)"));
+    if group.vsnoop.mode != Mode::Off && group.host == HostKind::Vm {
+        return Some(("vsnoop.mode", "vSnoop needs taps, which VMs of a driver domain do not have; leave `host` out"));
     }
     if group.far_count > 0 {
         return Some(("far_count", "the lab cannot delay packets; leave it at 0 (the simulator can)"));
@@ -280,7 +280,7 @@ mod tests {
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
             ("cera = { mode = \"enforce\" }", "vms.b.cera"),
             ("nic_queue = { discipline = \"codel\" }", "vms.b.nic_queue"),
-            ("vsnoop = { mode = \"enforce\" }", "vms.b.vsnoop"),
+            ("host = \"vm\"\nvsnoop = { mode = \"enforce\" }", "vms.b.vsnoop.mode"),
             ("count = 2\nfar_count = 1\nfar_delay_us = 9", "vms.b.far_count"),
             ("read_cost_ns = 500", "vms.b.read_cost_ns"),
             ("nic_queue_segments = 100", "vms.b.nic_queue_segments"),
