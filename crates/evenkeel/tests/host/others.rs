@@ -137,7 +137,7 @@ pub fn fetch(machine: &Machine, server: Ipv4Addr) {
 }
 
 /// The guest's own kernel takes the programs, as a host's would, or says in one line why not.
-fn takes_the_programs(machine: &Machine, image: &GuestImage) {
+pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     machine
         .shell(
             "ip link add vp0 type veth peer name vm0; modprobe tun; ip tuntap add dev vp1 mode tap; \

@@ -16,7 +16,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::bed::{Host, METRICS, counter, wait_until};
-use crate::others::{WEB, boot, fetch, serve_web};
+use crate::others::{WEB, boot, fetch, serve_web, takes_the_programs};
 
 const VSNOOP: &str = "[vsnoop]\nmode = \"enforce\"";
 
@@ -71,6 +71,7 @@ fn guests_that_are_stopped_get_all_that_was_promised() {
         );
         assert!(proof.early > 0, "nothing was acknowledged early");
         assert_eq!(counter(&status, "vp5", "vsnoop_failed"), 0);
+        takes_the_programs(&machine, image);
         drop(machine);
         evenkeel_testbed::place::ip("link del vp5");
         wait_until("the port to go", || !host.ports().contains(&"vp5".to_owned()));
