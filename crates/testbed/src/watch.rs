@@ -89,7 +89,7 @@ fn tcp(frame: &[u8], address: &LinkAddr) -> Option<Seen> {
     match packet::parse(frame) {
         Kind::Tcp(packet, options) => Some(Seen {
             device: raw.sll_ifindex as u32,
-            is_leaving: raw.sll_pkttype == libc::PACKET_OUTGOING as u8,
+            is_leaving: raw.sll_pkttype == libc::PACKET_OUTGOING,
             packet,
             wscale: options.and_then(|o| o.wscale),
         }),
