@@ -217,9 +217,10 @@ static inline u32 proboscis_sent(struct proboscis_sender *s, u32 end)
  * end would let slow start double once more.
  */
 static inline void proboscis_cut(struct proboscis_sender *s,
-				 const struct proboscis_settings *set, u32 mss)
+				 const struct proboscis_settings *set, u32 mss, u8 scale)
 {
-	u32 least = RENO_MIN_CWND * mss;
+	/* Rounded down to the scale it must still be two segments: with less, one waits. */
+	u32 least = window_with_room(RENO_MIN_CWND * mss, scale);
 	u32 base = s->peak_bytes;
 
 	if (s->limit_bytes && s->limit_bytes < base)
@@ -268,12 +269,13 @@ static inline void proboscis_window_end(struct proboscis_sender *s,
 /**
  * proboscis_acked() - an ACK for what the VM has sent
  * @echo: it carries the receiver's host's echo of marks
+ * @scale: of the window that the VM is told
  *
  * Return: the limit to the VM's window, 0 if there is none.
  */
 static inline u32 proboscis_acked(struct proboscis_sender *s,
 				  const struct proboscis_settings *set, u32 ack, bool echo,
-				  u32 mss)
+				  u32 mss, u8 scale)
 {
 	/* Beyond what was seen to be sent: a forgery, or packets took another way. */
 	if (seq_after(ack, s->snd_nxt) || !seq_after(ack, s->snd_una))
@@ -283,7 +285,7 @@ static inline u32 proboscis_acked(struct proboscis_sender *s,
 	if (!seq_before(ack, s->cut_end))
 		s->cutting = 0;
 	if (echo)
-		proboscis_cut(s, set, mss);
+		proboscis_cut(s, set, mss, scale);
 	if (!seq_before(ack, s->window_end))
 		proboscis_window_end(s, set, mss);
 	return s->limit_bytes;

@@ -175,3 +175,64 @@ fn judge(seen: &[Seen], port: u32, wire: u32) -> Proof {
     }
     proof
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORT: u32 = 1;
+    const WIRE: u32 = 2;
+
+    fn seen(device: u32, is_leaving: bool, to_vm: bool, flags: u8, numbers: (u32, u32, u32), window: u16) -> Seen {
+        let (seq, ack, payload_bytes) = numbers;
+        let (sender, vm) = (([1; 16], 10), ([2; 16], 20));
+        let ((source, source_port), (destination, destination_port)) = if to_vm { (sender, vm) } else { (vm, sender) };
+        let packet = Packet {
+            source,
+            destination,
+            source_port,
+            destination_port,
+            seq,
+            ack,
+            payload_bytes,
+            window,
+            l3: 14,
+            l4: 34,
+            tcp_bytes: 20,
+            flags,
+            ecn: 0,
+            version: 4,
+        };
+        Seen { device, is_leaving, packet, wscale: Some(0) }
+    }
+
+    /// A handshake, the VM's offer of 1000 bytes and `delivered` bytes at its port; then an ACK for the sender.
+    fn judged(delivered: u32, ack: u32, window: u16) -> Proof {
+        let all = [
+            seen(PORT, true, true, SYN, (99, 0, 0), 500),
+            seen(PORT, false, false, SYN | ACK, (7, 100, 0), 500),
+            seen(PORT, false, false, ACK, (8, 100, 0), 1000),
+            seen(WIRE, true, false, ACK, (8, ack, 0), window),
+            seen(PORT, true, true, ACK, (100, 8, delivered), 500),
+        ];
+        judge(&all, PORT, WIRE)
+    }
+
+    #[test]
+    fn a_promise_that_was_kept() {
+        assert_eq!(judged(300, 400, 700), Proof { acks: 1, early: 1 });
+        assert_eq!(judged(300, 100, 1000), Proof { acks: 1, early: 0 });
+    }
+
+    #[test]
+    #[should_panic(expected = "301 acknowledged, 300 delivered")]
+    fn data_that_the_port_never_had() {
+        judged(300, 401, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a window to 1001")]
+    fn a_window_beyond_the_vms() {
+        judged(300, 400, 701);
+    }
+}

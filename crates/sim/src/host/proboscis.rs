@@ -380,7 +380,7 @@ impl Proboscis {
             .sender
             .as_mut()
             .filter(|_| ours)
-            .and_then(|sender| sender.acked(&spec.sender, segment.ack, echo, spec.mss_bytes))
+            .and_then(|sender| sender.acked(&spec.sender, segment.ack, echo, spec.mss_bytes, flow.scale))
             .filter(|_| !flow.is_elephant);
         let (field, by) = window::arbitrate(
             window::Offers { proboscis_bytes: limit, ..Default::default() },
