@@ -217,10 +217,9 @@ static inline u32 proboscis_sent(struct proboscis_sender *s, u32 end)
  * end would let slow start double once more.
  */
 static inline void proboscis_cut(struct proboscis_sender *s,
-				 const struct proboscis_settings *set, u32 mss, u8 scale)
+				 const struct proboscis_settings *set, u32 mss)
 {
-	/* Rounded down to the scale it must still be two segments: with less, one waits. */
-	u32 least = window_with_room(RENO_MIN_CWND * mss, scale);
+	u32 least = RENO_MIN_CWND * mss;
 	u32 base = s->peak_bytes;
 
 	if (s->limit_bytes && s->limit_bytes < base)
@@ -269,13 +268,12 @@ static inline void proboscis_window_end(struct proboscis_sender *s,
 /**
  * proboscis_acked() - an ACK for what the VM has sent
  * @echo: it carries the receiver's host's echo of marks
- * @scale: of the window that the VM is told
  *
  * Return: the limit to the VM's window, 0 if there is none.
  */
 static inline u32 proboscis_acked(struct proboscis_sender *s,
 				  const struct proboscis_settings *set, u32 ack, bool echo,
-				  u32 mss, u8 scale)
+				  u32 mss)
 {
 	/* Beyond what was seen to be sent: a forgery, or packets took another way. */
 	if (seq_after(ack, s->snd_nxt) || !seq_after(ack, s->snd_una))
@@ -285,10 +283,21 @@ static inline u32 proboscis_acked(struct proboscis_sender *s,
 	if (!seq_before(ack, s->cut_end))
 		s->cutting = 0;
 	if (echo)
-		proboscis_cut(s, set, mss, scale);
+		proboscis_cut(s, set, mss);
 	if (!seq_before(ack, s->window_end))
 		proboscis_window_end(s, set, mss);
 	return s->limit_bytes;
+}
+
+/*
+ * A limit that is still two segments when it is rounded down to the scale of the
+ * window in which the VM is told: with less, it sends one and waits.
+ */
+static inline u32 proboscis_limit(u32 limit_bytes, u32 mss, u8 scale)
+{
+	u32 least = window_with_room(RENO_MIN_CWND * mss, scale);
+
+	return !limit_bytes || limit_bytes >= least ? limit_bytes : least;
 }
 
 /* ---- The receiver's host: Algorithm 2 ---------------------------------- */

@@ -149,9 +149,10 @@ static __always_inline void ack_to_vm(struct __sk_buff *skb, struct context *c,
 	if (echo)
 		count(c->count, EK_COUNT_ECE_SEEN, 1);
 	if (ours)
-		limits.bytes[WINDOW_BY_PROBOSCIS] = proboscis_acked(&f->sender,
-								    &c->port->proboscis, p->ack,
-								    echo, mss, scale);
+		limits.bytes[WINDOW_BY_PROBOSCIS] =
+			proboscis_limit(proboscis_acked(&f->sender, &c->port->proboscis, p->ack,
+							echo, mss),
+					mss, scale);
 	if (f->flags & EK_FLOW_ELEPHANT)
 		limits.bytes[WINDOW_BY_PROBOSCIS] = 0;
 	limits.bytes[WINDOW_BY_CERA] = share_limit(c, f, scale, mss);

@@ -92,7 +92,9 @@ impl Sender {
     pub fn acked(&mut self, settings: &SenderSettings, ack: u32, echo: bool, mss: u32, scale: u8) -> Option<u32> {
         let settings = sys::proboscis_settings { k1_permille: settings.k1_permille, ..Default::default() };
         // SAFETY: as in `Budget::take`.
-        let limit = unsafe { sys::proboscis_acked(&mut self.0, &settings, ack, echo, mss, scale) };
+        let limit = unsafe { sys::proboscis_acked(&mut self.0, &settings, ack, echo, mss) };
+        // SAFETY: it takes values only.
+        let limit = unsafe { sys::proboscis_limit(limit, mss, scale) };
         (limit != 0).then_some(limit)
     }
 }
