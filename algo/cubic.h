@@ -28,19 +28,26 @@ struct cubic {
 	u32 w_est; /* what Reno would have */
 };
 
-/* Integer cube root, rounded down. */
+/*
+ * Integer cube root, rounded down. Without a branch in the loop: the
+ * kernel's verifier would follow each way through all of its turns.
+ */
 static inline u32 cubic_root(u64 x)
 {
-	u64 root = 0, step;
+	u64 root = 0, step, short_of;
 	int shift;
 
 	for (shift = 63; shift >= 0; shift -= 3) {
 		root <<= 1;
 		step = 3 * root * (root + 1) + 1;
-		if ((x >> shift) >= step) {
-			x -= step << shift;
-			root++;
-		}
+		/* All ones where x has less than the step. */
+		short_of = (u64)((s64)((x >> shift) - step) >> 63);
+#if defined(__bpf__)
+		/* Or the compiler would make branches of it again. */
+		__asm__ volatile("" : "+r"(short_of));
+#endif
+		x -= (step << shift) & ~short_of;
+		root += 1 + short_of;
 	}
 	return (u32)root;
 }

@@ -1,4 +1,4 @@
-//! Compiles the eBPF programs of kernel/host and makes Rust declarations of their boundary with user space.
+//! Compiles the eBPF programs of kernel/host and kernel/guest and makes Rust declarations of their boundaries with user space.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,46 +6,40 @@ use std::{env, fs};
 
 /// One file per attach point; together they share their maps.
 const PROGRAMS: [&str; 5] = ["to_vm", "from_vm", "inject", "sweep", "room"];
+/// One object per mechanism: a guest may take one and not the other.
+const GUEST_PROGRAMS: [&str; 2] = ["vflood", "cera"];
 
 fn main() {
     let top = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../..");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
-    let (host, algo) = (top.join("kernel/host"), top.join("algo"));
-    for path in [&host, &algo] {
+    let (host, guest, algo) = (top.join("kernel/host"), top.join("kernel/guest"), top.join("algo"));
+    for path in [&host, &guest, &algo] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-env-changed=CLANG");
 
     compile(&host, &algo, &out);
-    let intf = host.join("intf.h");
-    declare(&intf, &algo, &out.join("intf.rs"));
-    fs::write(out.join("counters.rs"), counters(&fs::read_to_string(&intf).expect("intf.h is readable")))
-        .expect("OUT_DIR is writable");
+    for name in GUEST_PROGRAMS {
+        compile_one(&guest.join(format!("{name}.bpf.c")), &algo, &out.join(format!("guest-{name}.bpf.o")));
+    }
+    for (directory, prefix, to, counted) in [
+        (&host, "EK_COUNT_", "intf.rs", "counters.rs"),
+        (&guest, "EK_GUEST_COUNT_", "guest-intf.rs", "guest-counters.rs"),
+    ] {
+        let intf = directory.join("intf.h");
+        declare(&intf, &algo, &out.join(to));
+        let text = fs::read_to_string(&intf).expect("intf.h is readable");
+        fs::write(out.join(counted), counters(&text, prefix)).expect("OUT_DIR is writable");
+    }
 }
 
 /// Compiles each program, links them into one object and writes its skeleton.
 fn compile(host: &Path, algo: &Path, out: &Path) {
-    let clang = env::var_os("CLANG").unwrap_or_else(|| "clang-19".into());
-    let libbpf = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys names its headers");
     let linked = out.join("host.bpf.o");
     let mut linker = libbpf_rs::Linker::new(&linked).expect("OUT_DIR is writable");
     for name in PROGRAMS {
         let object = out.join(format!("{name}.bpf.o"));
-        libbpf_cargo::SkeletonBuilder::new()
-            .source(host.join(format!("{name}.bpf.c")))
-            .obj(&object)
-            .clang(&clang)
-            .clang_args([
-                "-I".as_ref(),
-                algo.as_os_str(),
-                "-isystem".as_ref(),
-                libbpf.as_os_str(),
-                "-std=gnu11".as_ref(),
-                "-Wall".as_ref(),
-                "-Werror".as_ref(),
-            ])
-            .build()
-            .unwrap_or_else(|e| panic!("{name}.bpf.c does not compile (is clang-19 installed?): {e:?}"));
+        compile_one(&host.join(format!("{name}.bpf.c")), algo, &object);
         linker.add_file(&object).expect("the object that was just compiled can be linked");
     }
     linker.link().expect("the programs agree on their maps");
@@ -55,11 +49,32 @@ fn compile(host: &Path, algo: &Path, out: &Path) {
         .expect("a linked object has a skeleton");
 }
 
+/// Compiles one program.
+fn compile_one(source: &Path, algo: &Path, object: &Path) {
+    let clang = env::var_os("CLANG").unwrap_or_else(|| "clang-19".into());
+    let libbpf = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys names its headers");
+    libbpf_cargo::SkeletonBuilder::new()
+        .source(source)
+        .obj(object)
+        .clang(&clang)
+        .clang_args([
+            "-I".as_ref(),
+            algo.as_os_str(),
+            "-isystem".as_ref(),
+            libbpf.as_os_str(),
+            "-std=gnu11".as_ref(),
+            "-Wall".as_ref(),
+            "-Werror".as_ref(),
+        ])
+        .build()
+        .unwrap_or_else(|e| panic!("{} does not compile (is clang-19 installed?): {e:?}", source.display()));
+}
+
 fn declare(intf: &Path, algo: &Path, to: &Path) {
     bindgen::Builder::default()
         .header(intf.to_str().expect("the path of the sources is UTF-8"))
         .clang_arg(format!("-I{}", algo.display()))
-        .allowlist_item("(ek|EK|cera|CERA|proboscis|PROBOSCIS|vsnoop|VSNOOP|window|WINDOW)_.*")
+        .allowlist_item("(ek|EK|cera|CERA|congestion|CONGESTION|proboscis|PROBOSCIS|vsnoop|VSNOOP|window|WINDOW)_.*")
         .blocklist_function(".*")
         .derive_default(true)
         .derive_eq(true)
@@ -73,10 +88,10 @@ fn declare(intf: &Path, algo: &Path, to: &Path) {
         .expect("OUT_DIR is writable");
 }
 
-/// Names and help texts of the counters, out of the lines `EK_COUNT_NAME, /* Help */`.
-fn counters(intf: &str) -> String {
+/// Names and help texts of the counters, out of the lines `PREFIX_NAME, /* Help */`.
+fn counters(intf: &str, prefix: &str) -> String {
     let mut list = String::from("[\n");
-    for line in intf.lines().filter_map(|l| l.trim().strip_prefix("EK_COUNT_")) {
+    for line in intf.lines().filter_map(|l| l.trim().strip_prefix(prefix)) {
         let (name, help) = line.split_once(", /* ").expect("a counter has a comment on its line");
         let help = help.strip_suffix(" */").expect("a counter's comment ends on its line");
         writeln!(list, "    ({:?}, {help:?}),", name.to_lowercase()).expect("a string takes all");

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use evenkeel_agent::guest::agent;
 use evenkeel_agent::host;
 use evenkeel_lab::prepare::KernelSeries;
 
@@ -12,7 +13,7 @@ use crate::exit;
 /// Keeps TCP between virtual machines on an even keel.
 ///
 /// TCP between VMs is slow for reasons that TCP cannot see: the VM was off its core, or a queue was full of a neighbour's packets. evenkeel
-/// says what hurts on a machine (doctor), cures it (host, guest pvtcp), and proves that with real VMs (lab) and in simulation (sim).
+/// says what hurts on a machine (doctor), cures it (host, guest, guest pvtcp), and proves that with real VMs (lab) and in simulation (sim).
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, after_help = exit::HELP, max_term_width = 100)]
 pub struct Cli {
@@ -34,7 +35,6 @@ pub enum Command {
     Status(Status),
     Flows(Flows),
     Top(Top),
-    #[command(subcommand)]
     Guest(Guest),
     Report(Report),
     Completions(Completions),
@@ -300,9 +300,56 @@ pub struct Top {
     pub count: Option<u64>,
 }
 
-/// Mechanisms inside a guest.
+/// Run the guest agent: vFlood's congestion control and CERA's client, as the host says over a virtio-serial port.
+///
+/// Registers the congestion control `vflood`, which floods the host only while the host's agent attests that it holds this guest's packets, and
+/// sets the windows of flows to their shares of what the host has for this guest. Runs in the foreground until SIGTERM or Ctrl-C: then TCP is plain
+/// at once, as it is within three heartbeats when the agent, the channel or the host's agent dies. Only --stop takes the congestion control and the
+/// settings back. SIGHUP reads the configuration again. Needs Linux 6.1 with type information (BTF), root or CAP_BPF, CAP_NET_ADMIN,
+/// CAP_PERFMON and CAP_DAC_OVERRIDE; `evenkeel doctor` says what is missing.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Guest {
+    /// Or one of these.
+    #[command(subcommand)]
+    pub command: Option<GuestCommand>,
+    /// The agent.
+    #[command(flatten)]
+    pub agent: GuestAgent,
+}
+
+/// Arguments of the guest agent.
+#[derive(Debug, Args)]
+pub struct GuestAgent {
+    /// The configuration file [default: /etc/evenkeel/guest.toml, or its defaults if that is not there].
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// End a running agent, unregister the congestion control, and put settings, windows and connections back.
+    #[arg(long, conflicts_with_all = ["config", "check", "print_config", "status"])]
+    pub stop: bool,
+    /// Show what is registered, attested, changed and counted, and end.
+    #[arg(long, conflicts_with_all = ["config", "check", "print_config"])]
+    pub status: bool,
+    /// Check the configuration file and end.
+    #[arg(long, conflicts_with = "print_config")]
+    pub check: bool,
+    /// Print a commented configuration with every key at its default, and end.
+    #[arg(long, conflicts_with = "config")]
+    pub print_config: bool,
+    /// Where the lock and the notes on what was changed are kept.
+    #[arg(long, value_name = "DIR", default_value = agent::DEFAULT_RUN_DIR)]
+    pub run_dir: PathBuf,
+    /// Where maps are pinned: a directory in a bpf file system.
+    #[arg(long, value_name = "DIR", default_value = agent::DEFAULT_PIN_DIR)]
+    pub pin_dir: PathBuf,
+    /// Print what --stop, --status and --check have to say as JSON.
+    #[arg(long, conflicts_with = "print_config")]
+    pub json: bool,
+}
+
+/// What there is inside a guest beside the agent.
 #[derive(Debug, Subcommand)]
-pub enum Guest {
+pub enum GuestCommand {
     /// PVTCP: TCP that does not take being off the core for congestion.
     #[command(subcommand)]
     Pvtcp(Pvtcp),

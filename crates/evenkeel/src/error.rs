@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use evenkeel_agent::datapath::DatapathError;
+use evenkeel_agent::guest::agent::GuestError;
 use evenkeel_agent::guest::pvtcp::PvtcpError;
 use evenkeel_agent::host::HostError;
 use evenkeel_lab::LabError;
@@ -115,6 +116,17 @@ impl From<PvtcpError> for CliError {
                 Exit::Usage
             }
             PvtcpError::Missing { .. } => Exit::Missing,
+            _ => Exit::Failed,
+        };
+        Self { what: error.to_string(), help: error.help().map(str::to_owned), exit }
+    }
+}
+
+impl From<GuestError> for CliError {
+    fn from(error: GuestError) -> Self {
+        let exit = match &error {
+            GuestError::Config(_) => Exit::Usage,
+            GuestError::Missing { .. } => Exit::Missing,
             _ => Exit::Failed,
         };
         Self { what: error.to_string(), help: error.help().map(str::to_owned), exit }

@@ -67,6 +67,11 @@ impl GuestEnd {
         self.peer.there()
     }
 
+    /// Until when it counts as there, should it say nothing more.
+    pub fn alive_until(&self) -> Option<Instant> {
+        self.peer.alive_until()
+    }
+
     /// What was counted.
     pub fn counts(&self) -> Counts {
         self.peer.counts()

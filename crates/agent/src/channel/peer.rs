@@ -178,7 +178,6 @@ impl Peer {
 
     /// Bytes came.
     pub fn received(&mut self, bytes: &[u8], now: Instant, news: &mut Vec<News>) {
-        news.extend(self.expire(now));
         let mut items = Vec::new();
         self.decoder.decode(bytes, &mut items);
         for item in items {
@@ -207,6 +206,8 @@ impl Peer {
                 self.message(message, now, news);
             }
         }
+        // Only now: what an end has not read yet is not silence.
+        news.extend(self.expire(now));
     }
 
     fn message(&mut self, message: Message, now: Instant, news: &mut Vec<News>) {
@@ -228,7 +229,8 @@ impl Peer {
                 // Its hello has not come; it says it again with each heartbeat until it has heard ours.
                 let Some(theirs) = self.theirs else { return };
                 self.heard = beat.number;
-                let recent = self.own.heartbeat().max(theirs.heartbeat()) * MISSED_HEARTBEATS;
+                // An end that is off its core may be late itself.
+                let recent = self.own.heartbeat().max(theirs.heartbeat()) * (2 * MISSED_HEARTBEATS);
                 let is_fresh = self
                     .sent
                     .iter()

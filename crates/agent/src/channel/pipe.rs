@@ -108,6 +108,29 @@ impl Pipe {
         }
     }
 
+    /// Writes as much as fits now; `None` if nothing does.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        match nix::unistd::write(self.0.get_ref(), bytes) {
+            Ok(written) => Ok(Some(written)),
+            Err(Errno::EAGAIN) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Waits until something can be written, or somebody has to find out that nothing can.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn writable(&self) -> io::Result<()> {
+        let mut ready = self.0.writable().await?;
+        // Readiness is only forgotten where a write has found none.
+        ready.clear_ready();
+        Ok(())
+    }
+
     /// Writes without waiting, for a last word.
     pub fn write_now(&self, bytes: &[u8]) {
         // Whoever does not hear it finds out by the silence.

@@ -5,6 +5,7 @@
 mod datapath;
 mod evidence;
 mod finding;
+mod guest;
 mod host;
 mod kernel;
 mod place;
@@ -25,6 +26,7 @@ pub fn judge(readings: &Readings, kvm: &Kvm) -> Report {
     findings.extend(place::steal(readings, &place));
     findings.push(kernel::release(readings));
     findings.push(kernel::pvtcp(readings, &place));
+    findings.extend(guest::findings(readings, &place));
     findings.extend(timer::findings(readings, &place));
     findings.extend(tcp::findings(readings, &place));
     findings.extend(evidence::findings(readings, &place));

@@ -10,14 +10,24 @@ use std::time::{Duration, Instant};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::time::ClockId;
 
+use crate::guest::agent::KernelReading;
+
 /// How long the processor's time is watched.
 const SAMPLE: Duration = Duration::from_secs(1);
 /// How often a sleeper looks at the clock meanwhile.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Settings of TCP that the doctor judges.
-const SYSCTLS: &[&str] =
-    &["tcp_dsack", "tcp_early_retrans", "tcp_frto", "tcp_recovery", "tcp_rto_min_us", "tcp_sack", "tcp_timestamps"];
+const SYSCTLS: &[&str] = &[
+    "tcp_available_congestion_control",
+    "tcp_dsack",
+    "tcp_early_retrans",
+    "tcp_frto",
+    "tcp_recovery",
+    "tcp_rto_min_us",
+    "tcp_sack",
+    "tcp_timestamps",
+];
 
 /// What was read; `None` is what is not there or may not be read.
 #[derive(Debug, Clone, Default)]
@@ -74,6 +84,10 @@ pub struct Readings {
     pub bpf_jit: Option<String>,
     /// Offloads of the devices that lead out of this machine.
     pub offloads: Vec<OffloadReading>,
+    /// What the kernel has of what the guest agent needs.
+    pub guest_kernel: KernelReading,
+    /// Names of this machine's virtio-serial ports.
+    pub virtio_ports: Vec<String>,
     /// First line of QEMU's version; `None` if it is not installed.
     pub qemu: Option<String>,
 }
@@ -137,6 +151,8 @@ impl Readings {
             has_bpffs: statfs("/sys/fs/bpf").is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC),
             bpf_jit: read("/proc/sys/net/core/bpf_jit_enable"),
             offloads: ethtool::offloads(Path::new("/sys/class/net")),
+            guest_kernel: KernelReading::take(),
+            virtio_ports: virtio_ports(Path::new("/sys/class/virtio-ports")),
             qemu: output("qemu-system-x86_64", &["--version"]).and_then(|text| Some(text.lines().next()?.to_owned())),
             release,
         }
@@ -146,6 +162,11 @@ impl Readings {
 fn read(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim_end_matches('\n').to_owned())
+}
+
+fn virtio_ports(directory: &Path) -> Vec<String> {
+    let ports = fs::read_dir(directory).into_iter().flatten().flatten();
+    ports.filter_map(|port| read(port.path().join("name"))).collect()
 }
 
 fn is_pvtcp_installed(release: &str) -> bool {

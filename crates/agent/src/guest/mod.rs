@@ -1,3 +1,4 @@
 //! What evenkeel does inside a guest.
 
+pub mod agent;
 pub mod pvtcp;

@@ -1,7 +1,7 @@
 //! One agent at a time: a lock that the kernel lets go when its holder ends, however it ends.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -25,29 +25,62 @@ impl Lock {
     /// [`HostError::Running`] if another process has it.
     pub fn take(run_dir: &Path) -> Result<Self, HostError> {
         let path = run_dir.join(FILE);
-        let failed = |error| HostError::io(format!("cannot lock {}", path.display()), error);
-        fs::create_dir_all(run_dir).map_err(failed)?;
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        Self::of(&path).map_err(|why| match why {
+            NotTaken::Held(pid) => HostError::Running { pid, lock: path },
+            NotTaken::Failed(error) => HostError::io(format!("cannot lock {}", path.display()), error),
+        })
+    }
+
+    /// As [`take`](Self::take), of any lock file.
+    pub(crate) fn of(path: &Path) -> Result<Self, NotTaken> {
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
-                // Only for the message that another agent gives.
-                let note = |file: &mut File| {
-                    file.set_len(0)?;
-                    file.rewind()?;
-                    write!(file, "{}", std::process::id())
-                };
-                note(&mut file).map_err(failed)?;
+                // For the message that another agent gives, and for whoever is to end this one.
+                file.set_len(0)?;
+                file.rewind()?;
+                write!(file, "{}", std::process::id())?;
                 Ok(Self { _file: file })
             }
             Err((mut file, Errno::EWOULDBLOCK)) => {
                 let mut pid = String::new();
-                // Without the number the message is still true.
+                // Without the number it is still true that somebody has it.
                 let _ = file.read_to_string(&mut pid);
-                Err(HostError::Running { pid: pid.trim().parse().ok(), lock: path })
+                Err(NotTaken::Held(pid.trim().parse().ok()))
             }
-            Err((_, errno)) => Err(failed(errno.into())),
+            Err((_, errno)) => Err(NotTaken::Failed(errno.into())),
         }
+    }
+}
+
+/// Whether somebody holds a lock file, and who, if they said so. Looking takes a moment in which nobody else can take it.
+pub(crate) fn holder(path: &Path) -> io::Result<Option<Option<u32>>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Ok(_) => Ok(None),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(Some(fs::read_to_string(path)?.trim().parse().ok())),
+        Err((_, errno)) => Err(errno.into()),
+    }
+}
+
+/// Why a lock could not be taken.
+#[derive(Debug)]
+pub(crate) enum NotTaken {
+    /// A process has it: which, if it said so.
+    Held(Option<u32>),
+    /// The system's answer.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for NotTaken {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
     }
 }
 

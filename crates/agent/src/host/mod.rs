@@ -11,16 +11,18 @@ mod flow;
 mod http;
 mod keys;
 mod links;
-mod lock;
+pub(crate) mod lock;
 mod metrics;
 mod resend;
 mod state;
 mod supervisor;
 mod vsnoop;
 
+pub(crate) use self::core::now_ns;
 pub use cera::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
+pub(crate) use config::parse;
 pub use config::{
-    Cera, CeraOverride, CeraPort, Channel as ChannelConfig, ChannelAddress, Config, Control, DEFAULT_FILE,
+    Bounded, Cera, CeraOverride, CeraPort, Channel as ChannelConfig, ChannelAddress, Config, Control, DEFAULT_FILE,
     DEFAULT_PIN_DIR, DEFAULT_RUN_DIR, DEFAULT_SOCKET, EXAMPLE, Metrics, Mode, Pattern, PortOverride, PortSettings,
     Proboscis, ProboscisOverride, Shares,
 };

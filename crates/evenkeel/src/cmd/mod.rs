@@ -3,6 +3,7 @@
 mod completions;
 mod doctor;
 mod flows;
+mod guest;
 mod host;
 mod kvm;
 mod lab;
@@ -14,7 +15,7 @@ mod sim;
 mod status;
 mod top;
 
-use crate::cli::{Command, Guest};
+use crate::cli::{Command, GuestCommand};
 use crate::error::CliError;
 
 /// Does what was asked.
@@ -32,7 +33,10 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Status(arguments) => status::run(&arguments),
         Command::Flows(arguments) => flows::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
-        Command::Guest(Guest::Pvtcp(arguments)) => pvtcp::run(arguments),
+        Command::Guest(arguments) => match arguments.command {
+            Some(GuestCommand::Pvtcp(arguments)) => pvtcp::run(arguments),
+            None => guest::run(arguments.agent),
+        },
         Command::Report(arguments) => report::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     }

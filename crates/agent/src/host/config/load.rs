@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::{Config, Mode, Proboscis};
 use crate::channel::PORT_WORD;
@@ -24,21 +24,13 @@ impl Config {
     /// # Errors
     /// [`ConfigError::Invalid`]
     pub fn parse(text: &str, file: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let config: Self = parse(text, file.as_ref())?;
         let invalid = |line, key: String, message: String| ConfigError::Invalid {
             file: file.as_ref().to_owned(),
             line,
             key,
             message,
         };
-        let mut track = serde_path_to_error::Track::new();
-        let deserializer = toml::Deserializer::new(text);
-        let read = Self::deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
-        let config = read.map_err(|error| {
-            let line = error.span().map(|span| line_at(text, span.start));
-            let path = track.path().to_string();
-            let key = if path == "." { String::new() } else { path };
-            invalid(line, key, error.message().trim().replace('\n', "; "))
-        })?;
         config.check().map_err(|(key, message)| invalid(line_of(text, &key), key, message))?;
         Ok(config)
     }
@@ -84,6 +76,25 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Reads the text of a configuration file, key by key. `file` is what errors call it.
+///
+/// # Errors
+/// [`ConfigError::Invalid`]
+pub(crate) fn parse<T: DeserializeOwned>(text: &str, file: &Path) -> Result<T, ConfigError> {
+    let mut track = serde_path_to_error::Track::new();
+    let deserializer = toml::Deserializer::new(text);
+    let read = T::deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
+    read.map_err(|error| {
+        let path = track.path().to_string();
+        ConfigError::Invalid {
+            file: file.to_owned(),
+            line: error.span().map(|span| line_at(text, span.start)),
+            key: if path == "." { String::new() } else { path },
+            message: error.message().trim().replace('\n', "; "),
+        }
+    })
 }
 
 /// Timeouts that only make sense in their order.

@@ -12,6 +12,7 @@ use evenkeel_algo::proboscis::DEFAULTS;
 use serde::{Deserialize, Serialize};
 
 pub use cera::{Cera, CeraOverride, CeraPort, Shares};
+pub(crate) use load::parse;
 pub use values::{Bounded, ChannelAddress, Mode, Pattern};
 pub use vsnoop::{Vsnoop, VsnoopOverride};
 

@@ -1,0 +1,86 @@
+//! What can go wrong with the guest agent, each with what to do next.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::host::ConfigError;
+
+/// Why the agent could not start, run or be stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Another agent runs.
+    #[error("another evenkeel guest agent runs{}", pid.map(|p| format!(" (process {p})")).unwrap_or_default())]
+    Running {
+        /// Its process, if it said so.
+        pid: Option<u32>,
+    },
+    /// The file that says what was changed in this guest cannot be used.
+    #[error("cannot use {}: {why}", file.display())]
+    State {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// This kernel or process lacks something.
+    #[error("{what}")]
+    Missing {
+        /// What is missing.
+        what: String,
+        /// What to do next.
+        help: String,
+    },
+    /// The kernel refused something about the programs.
+    #[error("{context}: {source}")]
+    Bpf {
+        /// What was tried.
+        context: String,
+        /// The kernel's answer.
+        source: libbpf_rs::Error,
+    },
+    /// An operation of the system failed.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was tried.
+        context: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl GuestError {
+    pub(super) fn io(context: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Io { context: context.into(), source: source.into() }
+    }
+
+    pub(super) fn bpf(context: impl Into<String>, source: libbpf_rs::Error) -> Self {
+        Self::Bpf { context: context.into(), source }
+    }
+
+    /// What to do next, where that is known.
+    pub fn help(&self) -> Option<&str> {
+        const PRINT: &str = "`evenkeel guest --print-config` prints a commented one with all keys and their bounds";
+        match self {
+            Self::Config(ConfigError::Read { source, .. }) if source.kind() != io::ErrorKind::NotFound => None,
+            Self::Config(_) => Some(PRINT),
+            Self::Running { .. } => Some(
+                "`evenkeel guest --status` shows what it does, `evenkeel guest --stop` ends it and undoes everything",
+            ),
+            Self::State { .. } => {
+                Some("it says which settings to put back; put them back by hand (sysctl NAME=VALUE), then remove it")
+            }
+            Self::Missing { help, .. } => Some(help),
+            Self::Bpf { source, .. } if source.kind() == libbpf_rs::ErrorKind::PermissionDenied => Some(CAPABILITIES),
+            Self::Bpf { .. } => {
+                Some("EVENKEEL_LOG=trace shows the kernel's own words; `evenkeel doctor` says what this kernel lacks")
+            }
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Some(CAPABILITIES),
+            Self::Io { .. } => None,
+        }
+    }
+}
+
+const CAPABILITIES: &str = "run it as root, or with the capabilities of the systemd unit: CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_DAC_OVERRIDE";

@@ -1,0 +1,325 @@
+//! The guest agent's life: start, wait for what happens, end, and undo.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sd_notify::NotifyState;
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::config::{self, Config};
+use super::error::GuestError;
+use super::kernel::KernelReading;
+use super::line::Line;
+use super::programs::{self, Cera};
+use super::state::State;
+use super::work::{Work, congestion};
+use crate::channel::{Effect, GuestEnd, Pipe, REST};
+use crate::host::lock::{Lock, NotTaken};
+
+/// The lock's name in the run directory.
+pub(super) const LOCK: &str = "guest.lock";
+/// How long `--stop` waits for an agent to end.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a look at who has the lock may take.
+const LOOK: Duration = Duration::from_millis(300);
+/// Of this process: what the host says is worth nothing when it is read late.
+const NICE: i32 = -10;
+/// Read at once.
+const CHUNK: usize = 4096;
+/// Between two looks where nothing is due.
+const IDLE: Duration = Duration::from_secs(1);
+/// Before a connection that nobody is at the other end of is tried again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Where the agent finds and keeps things.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The configuration file; without one the usual place, or defaults if there is nothing.
+    pub config: Option<PathBuf>,
+    /// The directory of lock and state.
+    pub run_dir: PathBuf,
+    /// The directory of pins, in a bpf file system.
+    pub pin_dir: PathBuf,
+}
+
+/// What was undone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Stopped {
+    /// Congestion controls that were unregistered.
+    pub unregistered: Vec<String>,
+    /// Connections that were taken from vFlood's congestion control.
+    pub connections: u32,
+    /// Settings that were put back, with what they are now.
+    pub settings: BTreeMap<String, String>,
+    /// Settings that somebody else has changed since: they stay.
+    pub left: Vec<String>,
+}
+
+/// Runs the agent until it is told to end.
+///
+/// # Errors
+/// [`GuestError`], with what to do next.
+pub fn run(options: &Options) -> Result<(), GuestError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| GuestError::io("cannot start the event loop", error))?;
+    runtime.block_on(agent(options))
+}
+
+/// Undoes everything that an agent has done in this guest, ending it if it runs.
+///
+/// # Errors
+/// [`GuestError`] if something could not be removed or put back: then it can be tried again.
+pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, GuestError> {
+    let _lock = end_running(run_dir)?;
+    let mut state = State::load(run_dir)?;
+    let mut stopped = Stopped::default();
+    // First what would give new connections what is about to go.
+    for name in state.changed().into_keys() {
+        match state.put_back(&name)? {
+            Some(value) => drop(stopped.settings.insert(name, value)),
+            None => stopped.left.push(name),
+        }
+    }
+    stopped.unregistered = programs::registered(pin_dir).into_iter().map(str::to_owned).collect();
+    if !stopped.unregistered.is_empty() && KernelReading::take().lacking().is_none() {
+        let shadow = programs::read_control(pin_dir).map_or(congestion(config::Shadow::Cubic), |c| c.congestion);
+        let mut cera = Cera::load(pin_dir)?;
+        stopped.connections = cera.evict(shadow)?.evicted;
+        cera.unload()?;
+    }
+    programs::remove(pin_dir)?;
+    Ok(stopped)
+}
+
+/// The lock, once an agent that had it has ended.
+fn end_running(run_dir: &Path) -> Result<Lock, GuestError> {
+    let path = run_dir.join(LOCK);
+    let deadline = Instant::now() + STOP_PATIENCE;
+    let mut is_told = false;
+    loop {
+        match Lock::of(&path) {
+            Ok(lock) => return Ok(lock),
+            Err(NotTaken::Failed(error)) => {
+                return Err(GuestError::io(format!("cannot lock {}", path.display()), error));
+            }
+            Err(NotTaken::Held(pid)) if Instant::now() >= deadline => return Err(GuestError::Running { pid }),
+            Err(NotTaken::Held(pid)) => {
+                if let (Some(pid), false) = (pid.and_then(|pid| i32::try_from(pid).ok()), is_told) {
+                    kill(Pid::from_raw(pid), Signal::SIGTERM)
+                        .map_err(|errno| GuestError::io(format!("cannot end the agent (process {pid})"), errno))?;
+                    is_told = true;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// The lock, for an agent. Whoever only looks who has it has it for a moment.
+fn take_lock(run_dir: &Path) -> Result<Lock, GuestError> {
+    let path = run_dir.join(LOCK);
+    let deadline = Instant::now() + LOOK;
+    loop {
+        match Lock::of(&path) {
+            Ok(lock) => return Ok(lock),
+            Err(NotTaken::Held(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+            Err(NotTaken::Held(pid)) => return Err(GuestError::Running { pid }),
+            Err(NotTaken::Failed(error)) => {
+                return Err(GuestError::io(format!("cannot lock {}", path.display()), error));
+            }
+        }
+    }
+}
+
+fn load(options: &Options) -> Result<Config, GuestError> {
+    let file = options.config.clone().unwrap_or_else(|| config::DEFAULT_FILE.into());
+    let is_absent = options.config.is_none() && !file.exists();
+    if is_absent { Ok(Config::default()) } else { Ok(Config::load(&file)?) }
+}
+
+/// Tells systemd, if it asked to be told.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(false, states) {
+        tracing::debug!(%error, "cannot notify systemd");
+    }
+}
+
+/// The agent's connection and its end of the channel.
+struct Talk {
+    line: Line,
+    end: GuestEnd,
+    pipe: Option<Pipe>,
+    /// What did not fit the last time.
+    unsent: Vec<u8>,
+    /// Nothing is read before.
+    deaf_until: Option<Instant>,
+}
+
+impl Talk {
+    fn new(work: &Work) -> Result<Self, GuestError> {
+        Ok(Self {
+            line: Line::new(work.config().channel.address.0.clone()),
+            end: work.end()?,
+            pipe: None,
+            unsent: Vec::new(),
+            deaf_until: None,
+        })
+    }
+
+    fn connected(&mut self, pipe: Pipe) -> Vec<Effect> {
+        let effects = if self.pipe.is_some() { self.disconnected() } else { Vec::new() };
+        tracing::debug!(channel = %self.line.address(), "connected");
+        self.pipe = Some(pipe);
+        self.end.connected(Instant::now());
+        effects
+    }
+
+    fn disconnected(&mut self) -> Vec<Effect> {
+        self.pipe = None;
+        self.unsent.clear();
+        self.end.disconnected()
+    }
+
+    /// Sends what is due, as far as it fits; the rest is sent when it does.
+    fn speak(&mut self) -> io::Result<()> {
+        let Some(pipe) = &self.pipe else { return Ok(()) };
+        if self.unsent.is_empty() {
+            self.end.outgoing(Instant::now(), &mut self.unsent);
+        }
+        while !self.unsent.is_empty() {
+            match pipe.try_write(&self.unsent)? {
+                Some(written) => drop(self.unsent.drain(..written)),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn goodbye(&mut self) {
+        if let (Some(pipe), true) = (&self.pipe, self.unsent.is_empty()) {
+            let mut last = Vec::new();
+            self.end.goodbye(&mut last);
+            pipe.write_now(&last);
+        }
+    }
+}
+
+/// Reads from a connection; never, without one.
+async fn read(pipe: Option<&Pipe>, buffer: &mut [u8]) -> io::Result<usize> {
+    match pipe {
+        Some(pipe) => pipe.read(buffer).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until what did not fit can be written.
+async fn drained(pipe: Option<&Pipe>, has_more: bool) -> io::Result<()> {
+    match pipe {
+        Some(pipe) if has_more => pipe.writable().await,
+        _ => std::future::pending().await,
+    }
+}
+
+async fn agent(options: &Options) -> Result<(), GuestError> {
+    let config = load(options)?;
+    let _lock = take_lock(&options.run_dir)?;
+    let listen = |kind| signal(kind).map_err(|error| GuestError::io("cannot wait for signals", error));
+    // Signals first: one that comes during the start is not lost.
+    let mut hangup = listen(SignalKind::hangup())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut work = Work::begin(config, &options.run_dir, &options.pin_dir)?;
+    let mut talk = Talk::new(&work)?;
+    // SAFETY: it only changes this process's own priority. Without the right to do so the agent runs as others do.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } != 0 {
+        tracing::debug!("runs at the priority that it was started with");
+    }
+    notify(&[NotifyState::Ready]);
+    tracing::info!(channel = %talk.line.address(), vflood = %work.config().vflood.mode, cera = %work.config().cera.mode, "ready");
+
+    let mut buffer = [0; CHUNK];
+    loop {
+        let mut effects = Vec::new();
+        if let Err(error) = talk.speak() {
+            tracing::debug!(%error, "cannot send");
+            effects.extend(talk.disconnected());
+        }
+        let now = Instant::now();
+        let due = [talk.end.due(), work.pass_at()].into_iter().flatten().min().unwrap_or(now + IDLE);
+        let has_pipe = talk.pipe.is_some();
+        let is_deaf = talk.deaf_until.is_some_and(|until| now < until);
+        let deaf_until = talk.deaf_until.filter(|_| is_deaf).unwrap_or(now + IDLE);
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => reload(options, &mut work, &mut talk),
+            pipe = talk.line.next(has_pipe) => effects.extend(talk.connected(pipe)),
+            length = read(talk.pipe.as_ref(), &mut buffer), if !is_deaf => match length {
+                Ok(length) if length > 0 => effects.extend(talk.end.received(&buffer[..length], Instant::now())),
+                ended => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "cannot read");
+                    }
+                    if talk.end.host().is_some() {
+                        tracing::info!("nobody is at the other end of the channel");
+                    }
+                    effects.extend(talk.disconnected());
+                    talk.deaf_until = Some(Instant::now() + RETRY);
+                    tokio::time::sleep(RETRY).await;
+                }
+            },
+            _ = drained(talk.pipe.as_ref(), !talk.unsent.is_empty()) => {}
+            () = tokio::time::sleep_until(due.min(deaf_until).into()) => {}
+        }
+        effects.extend(talk.end.expire(Instant::now()));
+        for effect in effects {
+            if effect == Effect::Rest {
+                talk.deaf_until = Some(Instant::now() + REST);
+            }
+            if work.obey(effect, talk.end.alive_until())? {
+                talk.end.report_soon(Instant::now());
+            }
+        }
+        if work.pass_at().is_some_and(|at| at <= Instant::now()) {
+            work.pass()?;
+        }
+    }
+    notify(&[NotifyState::Stopping]);
+    talk.goodbye();
+    work.farewell()?;
+    tracing::info!("ends; vFlood's congestion control stays as plain TCP (`evenkeel guest --stop` removes it)");
+    Ok(())
+}
+
+/// Reads the configuration again. One that cannot be used is reported, and the settings before it stay.
+fn reload(options: &Options, work: &mut Work, talk: &mut Talk) {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(_) => notify(&[NotifyState::Reloading]),
+    }
+    let before = work.config().clone();
+    let outcome = load(options).and_then(|config| {
+        work.adopt(config)?;
+        if *work.config() != before {
+            // The host learns by a new session what this guest can do now.
+            talk.goodbye();
+            let effects = talk.disconnected();
+            for effect in effects {
+                work.obey(effect, None)?;
+            }
+            *talk = Talk::new(work)?;
+        }
+        Ok(())
+    });
+    match outcome {
+        Ok(()) => tracing::info!("configuration read again"),
+        Err(error) => tracing::error!("the configuration is refused, the settings before it stay: {error}"),
+    }
+    notify(&[NotifyState::Ready]);
+}

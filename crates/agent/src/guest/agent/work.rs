@@ -1,0 +1,246 @@
+//! What the guest's agent has loaded and changed, and what it does when the host has said something.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::config::{Config, Shadow};
+use super::error::GuestError;
+use super::intf;
+use super::kernel::KernelReading;
+use super::programs::{self, Cera, Passed, Vflood};
+use super::state::State;
+use crate::channel::wire::Capabilities;
+use crate::channel::{Effect, GuestEnd, session};
+use crate::host::{Mode, now_ns};
+
+/// F-RTO takes what the host lets out for the ACKs of data that it took for lost.
+const F_RTO: &str = "net.ipv4.tcp_frto";
+/// What connections get that choose nothing.
+const DEFAULT_CONTROL: &str = "net.ipv4.tcp_congestion_control";
+
+/// The agent, without its connection.
+pub(super) struct Work {
+    config: Config,
+    pin_dir: PathBuf,
+    kernel: KernelReading,
+    state: State,
+    vflood: Option<Vflood>,
+    cera: Option<Cera>,
+    attested_until: Option<Instant>,
+    flood_segments: u32,
+    /// What is to be shared out: 0 ends limits.
+    window: Option<u32>,
+    /// A pass before this would take more of a core than it may.
+    pass_at: Instant,
+}
+
+fn mode(mode: Mode) -> u32 {
+    match mode {
+        Mode::Off => intf::EK_GUEST_OFF,
+        Mode::Observe => intf::EK_GUEST_OBSERVE,
+        Mode::Enforce => intf::EK_GUEST_ENFORCE,
+    }
+}
+
+/// The algorithm of the shadow window, as the programs have it.
+pub(super) fn congestion(shadow: Shadow) -> u32 {
+    match shadow {
+        Shadow::Reno => intf::CONGESTION_RENO,
+        Shadow::Cubic => intf::CONGESTION_CUBIC,
+    }
+}
+
+impl Work {
+    /// Loads what the configuration asks for.
+    ///
+    /// # Errors
+    /// [`GuestError`], with what to do next.
+    pub fn begin(config: Config, run_dir: &Path, pin_dir: &Path) -> Result<Self, GuestError> {
+        let kernel = KernelReading::take();
+        if let Some(lacking) = kernel.lacking() {
+            return Err(GuestError::Missing {
+                what: lacking.to_owned(),
+                help: "boot a distribution's kernel of 6.1 or newer; without an agent the host limits this guest by itself".to_owned(),
+            });
+        }
+        programs::make_pin_dir(pin_dir)?;
+        let mut work = Self {
+            config: Config::default(),
+            pin_dir: pin_dir.to_owned(),
+            kernel,
+            state: State::load(run_dir)?,
+            vflood: None,
+            cera: None,
+            attested_until: None,
+            flood_segments: 0,
+            window: None,
+            pass_at: Instant::now(),
+        };
+        work.adopt(config)?;
+        Ok(work)
+    }
+
+    /// A configuration holds from now on.
+    ///
+    /// # Errors
+    /// [`GuestError`]: what was there before is there in part.
+    pub fn adopt(&mut self, config: Config) -> Result<(), GuestError> {
+        match (config.vflood.mode, self.vflood.take()) {
+            (Mode::Off, loaded) => {
+                // Nothing may get an algorithm that is about to go.
+                self.state.put_back(DEFAULT_CONTROL)?;
+                if let Some(vflood) = loaded {
+                    vflood.unload()?;
+                }
+            }
+            (_, Some(vflood)) => self.vflood = Some(vflood),
+            (_, None) => self.vflood = Some(Vflood::load(&self.pin_dir, &self.kernel)?),
+        }
+        match (config.cera.mode, self.cera.take()) {
+            (Mode::Off, Some(cera)) => cera.unload()?,
+            (Mode::Off, None) => {}
+            (_, Some(cera)) => self.cera = Some(cera),
+            (_, None) => self.cera = Some(Cera::load(&self.pin_dir)?),
+        }
+        self.config = config;
+        self.tell_vflood(None)?;
+        let vflood = &self.config.vflood;
+        let floods = vflood.mode == Mode::Enforce;
+        for (name, value, wanted) in
+            [(F_RTO, "0", floods && vflood.disable_f_rto), (DEFAULT_CONTROL, "vflood", vflood.default)]
+        {
+            if wanted {
+                self.state.set(name, value)?;
+            } else {
+                self.state.put_back(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What holds.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The guest's end of the channel, as this configuration has it.
+    ///
+    /// # Errors
+    /// If no number can be drawn for the session.
+    pub fn end(&self) -> Result<GuestEnd, GuestError> {
+        let mut capabilities = Capabilities::default();
+        // A guest that only counts is for the host one that cannot do it.
+        if self.config.vflood.mode == Mode::Enforce {
+            capabilities = capabilities.with(Capabilities::VFLOOD);
+        }
+        if self.config.cera.mode == Mode::Enforce {
+            capabilities = capabilities.with(Capabilities::CERA);
+        }
+        let session = session().map_err(|error| GuestError::io("cannot draw a number for the session", error))?;
+        Ok(GuestEnd::new(self.config.channel.heartbeat_ms.get() as u16, capabilities, session, Instant::now()))
+    }
+
+    /// Does what the host has said. Whether the host is to hear of it at once.
+    ///
+    /// # Errors
+    /// [`GuestError`]
+    pub fn obey(&mut self, effect: Effect, host_until: Option<Instant>) -> Result<bool, GuestError> {
+        match effect {
+            Effect::Up(hello) => {
+                tracing::info!(heartbeat_ms = hello.heartbeat_ms, "the host's agent is there");
+                self.tell_vflood(host_until)?;
+            }
+            Effect::Down(why) => {
+                tracing::info!("the host's agent is gone, TCP is plain: {why}");
+                self.tell_vflood(None)?;
+            }
+            Effect::Attested { until, flood_segments } => {
+                let is_new = self.attested_until.is_none() || self.flood_segments != flood_segments;
+                self.attested_until = Some(until);
+                self.flood_segments = flood_segments;
+                self.tell_vflood(host_until)?;
+                return Ok(is_new);
+            }
+            Effect::Retracted => {
+                self.attested_until = None;
+                self.tell_vflood(host_until)?;
+                return Ok(true);
+            }
+            Effect::Share(window) => self.window = Some(window.segments),
+            Effect::Released => self.window = Some(0),
+            Effect::Rest => tracing::warn!("the host sends garbage: not listened to for a second"),
+        }
+        Ok(false)
+    }
+
+    /// Writes what holds where the programs see it.
+    fn tell_vflood(&self, host_until: Option<Instant>) -> Result<(), GuestError> {
+        let Some(vflood) = &self.vflood else { return Ok(()) };
+        let ns = |until: Option<Instant>| {
+            let left =
+                until.map(|until| until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
+            left.map_or(0, |left| now_ns() + left.as_nanos() as u64)
+        };
+        vflood.set(&intf::ek_guest_control {
+            attested_until_ns: ns(self.attested_until),
+            host_until_ns: ns(host_until),
+            version: intf::EK_GUEST_VERSION,
+            mode: mode(self.config.vflood.mode),
+            congestion: congestion(self.config.vflood.congestion_control),
+            flood_segments: self.flood_segments,
+        })
+    }
+
+    /// When a window is to be shared out, if one is.
+    pub fn pass_at(&self) -> Option<Instant> {
+        self.window.and(self.cera.as_ref()).map(|_| self.pass_at)
+    }
+
+    /// Shares the window out.
+    ///
+    /// # Errors
+    /// [`GuestError`]
+    pub fn pass(&mut self) -> Result<(), GuestError> {
+        let (Some(cera), Some(window)) = (&mut self.cera, self.window.take()) else { return Ok(()) };
+        let passed = cera.share(window, mode(self.config.cera.mode))?;
+        let Passed { flows, lowered, foreign, failed, .. } = passed;
+        tracing::debug!(window, flows, lowered, foreign, failed, took_us = passed.took.as_micros(), "shared out");
+        if failed > 0 {
+            tracing::warn!(failed, "windows could not be set");
+        }
+        self.pass_at = Instant::now() + rest(passed.took, self.config.cera.max_core_percent.get());
+        Ok(())
+    }
+
+    /// The agent ends: nothing is attested, and limits end. What is registered and set stays for the next one.
+    ///
+    /// # Errors
+    /// [`GuestError`]
+    pub fn farewell(&mut self) -> Result<(), GuestError> {
+        self.attested_until = None;
+        self.tell_vflood(None)?;
+        if let Some(cera) = self.cera.take() {
+            cera.unload()?;
+        }
+        Ok(())
+    }
+}
+
+/// How long to rest after a pass, so that passes take no more than so much of a core.
+fn rest(took: Duration, percent: u32) -> Duration {
+    took * (100 - percent) / percent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_take_no_more_than_their_share() {
+        for percent in 1..=100 {
+            let took = Duration::from_micros(500);
+            let share = took.as_secs_f64() / (took + rest(took, percent)).as_secs_f64();
+            assert!((share * 100.0 - f64::from(percent)).abs() < 0.01, "{percent}: {share}");
+        }
+    }
+}

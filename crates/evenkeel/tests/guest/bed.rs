@@ -1,0 +1,182 @@
+//! A VM with a channel, a peer for its connections, and the host's end of the channel.
+
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use evenkeel_agent::channel::{Channels, HostAddress, PORT_NAME};
+use evenkeel_lab::host::vm::{Accelerator, Channel, Nic, Vm as Machine, VmSpec};
+use evenkeel_lab::interrupt::Interrupt;
+use evenkeel_lab::prepare::GuestImage;
+use evenkeel_testbed::place::ip;
+use evenkeel_testbed::vm::{Vm, bridge};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use serde_json::Value;
+
+use crate::relay::Relay;
+
+/// How long anything may take. Nothing is judged by time: this only ends a test that hangs.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// The VM's port, as far as the channels are concerned.
+pub const PORT: u32 = 7;
+/// The host's heartbeat.
+pub const HEARTBEAT_MS: u16 = 200;
+const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
+const PEER: &str = "10.9.0.2";
+
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < LIMIT, "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    begin.elapsed()
+}
+
+/// A connection of the guest's, as `ss` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Socket {
+    pub algorithm: String,
+    pub cwnd: u32,
+    pub ssthresh: Option<u32>,
+}
+
+/// A guest with everything around it.
+pub struct Bed {
+    pub machine: Machine,
+    pub channels: Channels,
+    pub relay: Relay,
+    _peer: Vm,
+    servers: Vec<Child>,
+    _directory: tempfile::TempDir,
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for server in &mut self.servers {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+impl Bed {
+    /// Takes this thread into namespaces of its own.
+    pub fn leave() {
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).expect("this test needs root");
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+        ip("link set lo up");
+        bridge();
+    }
+
+    pub fn new(image: &GuestImage, interrupt: &Interrupt) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        ip("tuntap add dev guest mode tap vnet_hdr");
+        ip("link set guest master br0 up");
+        let socket = directory.path().join("channel");
+        let spec = VmSpec {
+            name: format!("guest-{}", image.series),
+            group: "guest".into(),
+            number: 0,
+            image: image.clone(),
+            vcpus: 1,
+            vcpu_threads: 1,
+            memory_mib: 512,
+            nics: vec![Nic { tap: "guest".into(), mac: "52:54:00:00:00:05".into() }],
+            address: GUEST,
+            channels: vec![Channel { name: PORT_NAME.into(), socket: socket.clone(), listens: true }],
+            segmentation_offload: true,
+            accelerator: Accelerator::Tcg,
+        };
+        let machine = Machine::spawn(spec, directory.path(), interrupt.clone()).unwrap();
+        machine.wait_ready(LIMIT * 3).unwrap();
+        machine.shell(&format!("ip addr add {GUEST}/24 dev eth0 && ip link set eth0 up")).unwrap();
+        let relay = Relay::new(directory.path(), &socket);
+        let channels = Channels::start().unwrap();
+        channels.set(PORT, "guest", Some(&HostAddress::Path(relay.path.clone())), HEARTBEAT_MS).unwrap();
+        let peer = Vm::new("peer", "", PEER);
+        let servers = [5201, 5202, 5203]
+            .map(|port| {
+                let (sender, server) = mpsc::channel();
+                peer.spawn(move || {
+                    let server = Command::new("iperf3")
+                        .args(["-s", "-p", &port.to_string()])
+                        .stdout(Stdio::null())
+                        .stderr(Stdio::null())
+                        .spawn()
+                        .expect("iperf3 is installed");
+                    sender.send(server).unwrap();
+                })
+                .join()
+                .unwrap();
+                server.recv().unwrap()
+            })
+            .into();
+        Self { machine, channels, relay, _peer: peer, servers, _directory: directory }
+    }
+
+    pub fn shell(&self, script: &str) -> String {
+        self.machine.shell(script).unwrap_or_else(|error| panic!("{error}\n{}", self.machine.console()))
+    }
+
+    /// Starts the agent, and waits until it says that it is ready.
+    pub fn start_agent(&self, config: &str) {
+        self.shell(&format!("cat > /tmp/guest.toml <<'X'\n{config}\nX"));
+        self.shell(
+            "EVENKEEL_LOG=info setsid evenkeel guest --config /tmp/guest.toml >>/tmp/guest.log 2>&1 </dev/null &",
+        );
+        wait_until("the agent", || {
+            let log = self.shell("cat /tmp/guest.log");
+            assert!(!log.contains("error:"), "{log}");
+            self.status()["is_running"] == true && self.registered("vflood")
+        });
+    }
+
+    /// `evenkeel guest --status`.
+    pub fn status(&self) -> Value {
+        serde_json::from_str(&self.shell("evenkeel guest --status --json")).unwrap()
+    }
+
+    pub fn counter(&self, name: &str) -> u64 {
+        self.status()["counters"][name].as_u64().unwrap()
+    }
+
+    pub fn sysctl(&self, name: &str) -> String {
+        self.shell(&format!("cat /proc/sys/net/ipv4/{name}")).trim().to_owned()
+    }
+
+    /// Whether the kernel has a congestion control of this name.
+    pub fn registered(&self, name: &str) -> bool {
+        self.sysctl("tcp_available_congestion_control").split(' ').any(|other| other == name)
+    }
+
+    /// Sends data to the peer until it is killed. `more` is said to iperf3.
+    pub fn send(&self, port: u16, more: &str) {
+        self.shell(&format!(
+            "setsid iperf3 -c {PEER} -p {port} -t 3600 {more} >/tmp/iperf{port}.log 2>&1 </dev/null &"
+        ));
+        wait_until("connections", || !self.sockets(port).is_empty());
+    }
+
+    /// The guest's connections to one of the peer's servers that have sent more than a control connection does.
+    pub fn sockets(&self, port: u16) -> Vec<Socket> {
+        let text = self.shell(&format!("ss -tinOH state established dst {PEER}:{port}"));
+        let field = |line: &str, name: &str| {
+            line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix(':')?.parse::<u64>().ok())
+        };
+        text.lines()
+            .filter(|line| field(line, "bytes_sent").is_some_and(|bytes| bytes > 20_000))
+            .map(|line| Socket {
+                algorithm: ["vflood", "cubic", "reno", "bbr", "ek_cera"]
+                    .into_iter()
+                    .find(|name| line.split_whitespace().any(|word| word == *name))
+                    .unwrap_or_else(|| panic!("no algorithm in `{line}`"))
+                    .to_owned(),
+                cwnd: field(line, "cwnd").unwrap_or_else(|| panic!("no cwnd in `{line}`")) as u32,
+                ssthresh: field(line, "ssthresh").map(|segments| segments as u32),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,195 @@
+//! A guest's agent from its start to its end, on each kernel.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use evenkeel_lab::interrupt::Interrupt;
+use evenkeel_lab::prepare::{self, KernelSeries};
+use evenkeel_testbed::place::ip;
+
+use crate::bed::{Bed, HEARTBEAT_MS, PORT, Socket, wait_until};
+
+/// More than any window grows to that is not flooded here.
+const FLOOD: u32 = 4000;
+const CONFIG: &str = "[vflood]\ndefault = true\n";
+
+fn flood_of(sockets: &[Socket]) -> bool {
+    !sockets.is_empty() && sockets.iter().all(|socket| socket.cwnd >= FLOOD)
+}
+
+fn plain(sockets: &[Socket]) -> bool {
+    !sockets.is_empty() && sockets.iter().all(|socket| socket.cwnd < FLOOD / 4)
+}
+
+/// Sockets flood while a host attests, and only then.
+fn floods(bed: &Bed) {
+    // Slow enough that a window that is not flooded stays small. One connection has the default, one chooses.
+    bed.send(5201, "-b 8M");
+    bed.send(5202, "-b 8M -C vflood");
+    let both = || [bed.sockets(5201), bed.sockets(5202)].concat();
+    wait_until("connections", || both().len() == 2);
+    assert!(both().iter().all(|socket| socket.algorithm == "vflood"), "{:?}", both());
+    assert!(plain(&both()), "nobody attests: {:?}", both());
+    assert!(bed.channels.attest(PORT, Some(FLOOD)));
+    let took = wait_until("the flood", || flood_of(&both()));
+    assert!(bed.channels.is_obeyed(PORT) && bed.channels.guest(PORT).unwrap().is_flooding);
+    println!("flooding {took:?} after the host's word: {:?}", both());
+    bed.channels.attest(PORT, None);
+    wait_until("plain windows", || plain(&both()));
+    bed.channels.attest(PORT, Some(FLOOD));
+    wait_until("the flood again", || flood_of(&both()));
+
+    // The channel is cut without a word.
+    bed.relay.freeze(true);
+    let took = wait_until("plain windows without a host", || plain(&both()));
+    println!("plain {took:?} after the channel was cut (three heartbeats: {} ms)", 3 * HEARTBEAT_MS);
+    assert_eq!(bed.status()["has_host"], false);
+    wait_until("the guest to be missed", || bed.channels.guest(PORT).is_none());
+    bed.relay.freeze(false);
+    wait_until("the flood again", || flood_of(&both()));
+
+    // Noise ends nothing but, for a second, the channel.
+    bed.relay.noise(200_000);
+    wait_until("the noise to be heard", || bed.channels.status(PORT).unwrap().counts.rests > 0);
+    wait_until("the flood after the noise", || bed.channels.guest(PORT).is_some() && flood_of(&both()));
+
+    // The agent is killed: nobody has to act.
+    bed.shell("kill -9 $(cat /run/evenkeel/guest.lock)");
+    let took = wait_until("plain windows without an agent", || plain(&both()));
+    println!("plain {took:?} after the agent was killed");
+    assert!(bed.registered("vflood") && bed.sysctl("tcp_congestion_control") == "vflood");
+    bed.start_agent(CONFIG);
+    wait_until("the flood of old connections under a new agent", || flood_of(&both()));
+    // And is told to end.
+    bed.shell("kill $(cat /run/evenkeel/guest.lock)");
+    wait_until("the agent to end", || bed.status()["is_running"] == false);
+    wait_until("plain windows after the agent", || plain(&both()));
+    bed.start_agent(CONFIG);
+    wait_until("the flood once more", || flood_of(&both()));
+
+    // A loss: the shadow window takes over, and the flood goes on afterwards.
+    let before = bed.counter("handovers");
+    bed.shell("tc qdisc add dev eth0 root netem limit 100000 loss 2%");
+    wait_until("handovers", || bed.counter("handovers") > before + 3);
+    bed.shell("tc qdisc del dev eth0 root");
+    wait_until("the flood after losses", || flood_of(&both()));
+    assert!(bed.counter("retracts") > 0);
+    bed.shell("killall iperf3 || true");
+}
+
+/// A controller with a window for the guest in each epoch.
+struct Controller {
+    is_on: Arc<AtomicBool>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl Controller {
+    fn start(bed: &Bed, window: u32) -> Self {
+        let (is_on, channels) = (Arc::new(AtomicBool::new(true)), bed.channels.clone());
+        let goes_on = Arc::clone(&is_on);
+        let thread = std::thread::spawn(move || {
+            let mut epoch = 0;
+            while goes_on.load(Ordering::SeqCst) {
+                epoch += 1;
+                channels.window(PORT, epoch, window);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            epoch
+        });
+        Self { is_on, thread: Some(thread) }
+    }
+
+    /// Its last epoch.
+    fn stop(mut self) -> u64 {
+        self.is_on.store(false, Ordering::SeqCst);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+/// Windows are set on live sockets whose algorithms go on.
+fn shares(bed: &Bed, algorithm: &str) {
+    const WINDOW: u32 = 200;
+    let flows = 4;
+    bed.send(5203, &format!("-P {flows} -C {algorithm}"));
+    let sockets = || bed.sockets(5203);
+    let all = |wanted: &dyn Fn(&Socket) -> bool| {
+        let sockets = sockets();
+        sockets.len() == flows && sockets.iter().all(wanted)
+    };
+    wait_until("large windows", || all(&|socket| socket.cwnd > WINDOW));
+    for cut in [false, true] {
+        let back = bed.counter("windows_back");
+        let controller = Controller::start(bed, WINDOW);
+        // Between two words each grows by a segment in an RTT at most, in which it sends them all.
+        wait_until("small windows", || all(&|socket| socket.cwnd <= 2 * WINDOW / flows as u32));
+        println!("{algorithm}, shares of {WINDOW}: {:?}", sockets());
+        assert!(all(&|socket| socket.algorithm == algorithm), "{:?}", sockets());
+        if cut {
+            bed.relay.freeze(true);
+            controller.stop();
+        } else {
+            let epoch = controller.stop();
+            wait_until("the epoch to be told", || bed.channels.guest(PORT).is_some_and(|guest| guest.epoch == epoch));
+            bed.channels.window(PORT, epoch + 1, 0);
+        }
+        let took = wait_until("windows to grow", || all(&|socket| socket.cwnd > 2 * WINDOW));
+        println!("windows above {} {took:?} after the limit's end (channel cut: {cut})", 2 * WINDOW);
+        wait_until("thresholds to be put back", || bed.counter("windows_back") >= back + flows as u64);
+        assert!(all(&|socket| socket.algorithm == algorithm), "{:?}", sockets());
+        bed.relay.freeze(false);
+        wait_until("the guest", || bed.channels.has_client(PORT));
+    }
+    bed.shell("killall iperf3 || true");
+    wait_until("no connections", || sockets().is_empty());
+}
+
+#[test]
+fn on_kernels_of_three_ages() {
+    let interrupt = Interrupt::install().unwrap();
+    let all = [KernelSeries::V6_1, KernelSeries::V6_12, KernelSeries::Newest];
+    let only = std::env::var("EVENKEEL_KERNEL").ok();
+    let series: Vec<_> = all.into_iter().filter(|s| only.as_ref().is_none_or(|only| s.to_string() == *only)).collect();
+    let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
+    let images = prepare::prepare(&series, binary, &|line| println!("{line}")).unwrap();
+    Bed::leave();
+    for image in &images {
+        println!("--- {}", image.release);
+        let bed = Bed::new(image, &interrupt);
+        let settings =
+            || ["tcp_congestion_control", "tcp_frto", "tcp_available_congestion_control"].map(|name| bed.sysctl(name));
+        let before = settings();
+        assert!(bed.channels.guest(PORT).is_none());
+        bed.start_agent(CONFIG);
+        wait_until("the guest", || bed.channels.has_client(PORT));
+        assert_eq!((bed.sysctl("tcp_congestion_control"), bed.sysctl("tcp_frto")), ("vflood".into(), "0".into()));
+        // A second one is refused in words.
+        let second = bed.shell("evenkeel guest 2>&1 || true");
+        assert!(second.contains("another evenkeel guest agent runs (process "), "{second}");
+        floods(&bed);
+        shares(&bed, "cubic");
+        shares(&bed, "reno");
+
+        bed.send(5201, "-b 8M");
+        wait_until("a connection", || bed.sockets(5201).len() == 1);
+        let stopped = bed.shell("evenkeel guest --stop --json");
+        let stopped: serde_json::Value = serde_json::from_str(&stopped).unwrap();
+        assert!(
+            stopped["connections"].as_u64().unwrap() >= 1 && stopped["settings"]["net.ipv4.tcp_frto"] == before[1],
+            "{stopped}"
+        );
+        assert_eq!(settings(), before, "not everything is put back");
+        wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
+        // The connection goes on by the algorithm of its shadow window.
+        assert!(bed.sockets(5201).iter().all(|socket| socket.algorithm == "cubic"), "{:?}", bed.sockets(5201));
+        assert_eq!(bed.shell("ls /sys/fs/bpf /run/evenkeel").matches("guest-state").count(), 0);
+        let again = bed.shell("evenkeel guest --stop");
+        assert!(again.contains("nothing was there to undo"), "{again}");
+        println!("{}", bed.shell("cat /tmp/guest.log"));
+        drop(bed);
+        ip("link del guest");
+        ip("link del peer");
+    }
+}
