@@ -74,6 +74,9 @@ struct packet_options {
 	u8 wscale; /* 0xff: none */
 	bool has_timestamps;
 	u16 experiment; /* offset of the first option of kind 254, 0: none */
+	u16 timestamps; /* offset of the option, 0: none */
+	u16 sack; /* offset of the blocks, 0: none */
+	u16 sack_bytes;
 };
 
 static inline u8 packet_u8(const struct packet_head *h, u32 offset)
@@ -253,6 +256,9 @@ static inline bool packet_parse_options(const struct packet_head *h, const struc
 	o->wscale = 0xff;
 	o->has_timestamps = false;
 	o->experiment = 0;
+	o->timestamps = 0;
+	o->sack = 0;
+	o->sack_bytes = 0;
 	if (at >= end)
 		return true;
 	for (i = 0; i < 60 - PACKET_TCP_BYTES; i++) {
@@ -267,20 +273,44 @@ static inline bool packet_parse_options(const struct packet_head *h, const struc
 			if (bytes < 2 || at + bytes > end)
 				return false;
 		}
-		if (kind == 2 && bytes == 4)
+		if (kind == 2 && bytes == 4) {
 			o->mss = packet_u16(h, at + 2);
-		else if (kind == 3 && bytes == 3)
+		} else if (kind == 3 && bytes == 3) {
 			o->wscale = packet_u8(h, at + 2);
-		else if (kind == 8 && bytes == 10)
+		} else if (kind == 8 && bytes == 10) {
 			o->has_timestamps = true;
-		else if (kind == 254 && !o->experiment)
+			o->timestamps = (u16)at;
+		} else if (kind == 5 && !o->sack) {
+			o->sack = (u16)(at + 2);
+			o->sack_bytes = (u16)(bytes - 2);
+		} else if (kind == 254 && !o->experiment) {
 			o->experiment = (u16)at;
+		}
 		if (at + bytes >= end)
 			return true;
 		/* Changes nothing, and lets the BPF verifier see that all turns are alike. */
 		at = (at + bytes) & (PACKET_HEAD_BYTES - 1);
 	}
 	return true;
+}
+
+/* The highest right edge of the SACK blocks (RFC 2018), as far above @ack as may be. */
+static inline u32 packet_sacked_end(const struct packet_head *h, const struct packet_options *o,
+				    u32 ack)
+{
+	u32 highest = 0;
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		u32 above;
+
+		if ((i + 1) * 8 > o->sack_bytes)
+			break;
+		above = packet_u32(h, (u32)o->sack + i * 8 + 4) - ack;
+		if (above < 0x80000000u && above > highest)
+			highest = above;
+	}
+	return ack + highest;
 }
 
 #endif /* EVENKEEL_PACKET_H */

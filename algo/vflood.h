@@ -313,8 +313,10 @@ static inline bool vflood_may_send(struct vflood_flow *f, const struct vflood_se
 		return false;
 	if (is_idle && f->burst_segments < s->initial_window)
 		f->burst_segments = s->initial_window;
-	/* A packet that is larger than any window goes when nothing else is out, or never. */
-	if (is_idle && seq == f->snd_nxt && segments > f->congestion.window.cwnd)
+	/* A packet that is larger than the window or the burst goes when nothing else is out,
+	 * or never. */
+	if (is_idle && seq == f->snd_nxt &&
+	    (segments > f->congestion.window.cwnd || segments > f->burst_segments))
 		return true;
 	if (vflood_pipe(f, end) > f->congestion.window.cwnd) {
 		f->flags |= VFLOOD_LIMITED;
@@ -520,6 +522,27 @@ static inline void vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	}
 }
 
+/* The first packet of the flow's queue is taken out. */
+static inline void vflood_taken_out(struct vflood_flow *f, struct vflood_vm *vm, u32 bytes)
+{
+	u32 segments = vflood_segments(f, bytes);
+
+	f->held_segments -= segments < f->held_segments ? segments : f->held_segments;
+	vm->held_segments -= segments < vm->held_segments ? segments : vm->held_segments;
+}
+
+/**
+ * vflood_drained() - the first packet of the flow's queue leaves, whatever the window says
+ * @end: the end of its data
+ */
+static inline void vflood_drained(struct vflood_flow *f, struct vflood_vm *vm, u32 seq, u32 end,
+				  u64 now_us)
+{
+	vflood_taken_out(f, vm, end - seq);
+	if (seq_after(end, f->snd_nxt))
+		vflood_sent(f, end, now_us);
+}
+
 /**
  * vflood_release() - may the first packet of the flow's queue leave?
  * @seq: its first byte
@@ -533,13 +556,11 @@ static inline enum vflood_verdict vflood_release(struct vflood_flow *f, struct v
 						 u32 bytes, u64 now_us)
 {
 	u32 end = seq + bytes;
-	u32 segments = vflood_segments(f, bytes);
 	bool has_arrived = !seq_after(end, f->snd_una);
 
 	if (!has_arrived && !vflood_may_send(f, s, seq, end))
 		return VFLOOD_HOLD;
-	f->held_segments -= segments < f->held_segments ? segments : f->held_segments;
-	vm->held_segments -= segments < vm->held_segments ? segments : vm->held_segments;
+	vflood_taken_out(f, vm, bytes);
 	if (has_arrived)
 		return VFLOOD_DROP;
 	vflood_sent(f, end, now_us);
@@ -557,18 +578,19 @@ static inline u32 vflood_bare_seq(const struct vflood_flow *f, u32 seq)
 	return vflood_is_managed(f) && seq_after(seq, f->snd_nxt) ? f->snd_nxt : seq;
 }
 
-/* An ACK of the VM's goes out, alone or with data. */
-static inline void vflood_ack_out(struct vflood_flow *f, u32 ack)
-{
-	if (!(f->flags & VFLOOD_ACK_SENT) || seq_after(ack, f->ack_sent))
-		f->ack_sent = ack;
-	f->flags |= VFLOOD_ACK_SENT;
-}
-
 /* Data with this ACK is held: must the ACK go out alone? */
 static inline bool vflood_ack_is_due(const struct vflood_flow *f, u32 ack)
 {
 	return !(f->flags & VFLOOD_ACK_SENT) || seq_after(ack, f->ack_sent);
+}
+
+/* An ACK of the VM's goes out, alone or with data. */
+static inline void vflood_ack_out(struct vflood_flow *f, u32 ack)
+{
+	if (!vflood_ack_is_due(f, ack))
+		return;
+	f->ack_sent = ack;
+	f->flags |= VFLOOD_ACK_SENT;
 }
 
 /* The flow is over; the caller drops what is held. */

@@ -6,6 +6,8 @@ use std::{env, fs};
 
 /// One file per attach point; together they share their maps.
 const PROGRAMS: [&str; 5] = ["to_vm", "from_vm", "inject", "sweep", "room"];
+/// An object of its own: only newer kernels take it.
+const HOLD: &str = "hold";
 /// One object per mechanism: a guest may take one and not the other.
 const GUEST_PROGRAMS: [&str; 2] = ["vflood", "cera"];
 
@@ -19,6 +21,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
 
     compile(&host, &algo, &out);
+    compile_one(&host.join(format!("{HOLD}.bpf.c")), &algo, &out.join(format!("{HOLD}.bpf.o")));
     for name in GUEST_PROGRAMS {
         compile_one(&guest.join(format!("{name}.bpf.c")), &algo, &out.join(format!("guest-{name}.bpf.o")));
     }
@@ -74,7 +77,9 @@ fn declare(intf: &Path, algo: &Path, to: &Path) {
     bindgen::Builder::default()
         .header(intf.to_str().expect("the path of the sources is UTF-8"))
         .clang_arg(format!("-I{}", algo.display()))
-        .allowlist_item("(ek|EK|cera|CERA|congestion|CONGESTION|proboscis|PROBOSCIS|vsnoop|VSNOOP|window|WINDOW)_.*")
+        .allowlist_item(
+            "(ek|EK|cera|CERA|congestion|CONGESTION|proboscis|PROBOSCIS|vflood|VFLOOD|vsnoop|VSNOOP|window|WINDOW)_.*",
+        )
         .blocklist_function(".*")
         .derive_default(true)
         .derive_eq(true)

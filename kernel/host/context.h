@@ -41,10 +41,11 @@ struct context {
 	u64 now_ns;
 };
 
-/* Some mechanism is on. */
+/* Some mechanism is on, or has something to let out. */
 static __always_inline bool port_acts(const struct ek_port *port)
 {
-	return (port->mode | port->cera.mode | port->vsnoop.mode) != EK_MODE_OFF;
+	return (port->mode | port->cera.mode | port->vsnoop.mode | port->vflood.mode |
+		port->vflood.hold_ifindex) != EK_MODE_OFF;
 }
 
 /* Return: false if this port is not to be treated. */

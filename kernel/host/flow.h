@@ -112,27 +112,17 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 	return bpf_map_lookup_elem(&flows, c->key);
 }
 
-/*
- * Ends a flow when both ends have closed it, or one has given it up.
- *
- * Return: true if it has left the table.
- */
-static __always_inline bool flow_close(struct context *c, struct ek_flow *f, bool from_vm)
+/* A flow is over when both ends have closed it, or one has given it up. */
+static __always_inline bool flow_is_over(struct context *c, struct ek_flow *f, bool from_vm)
 {
 	const struct packet *p = c->packet;
 	u32 both = EK_FLOW_VM_FIN | EK_FLOW_REMOTE_FIN;
 
-	if (p->flags & PACKET_RST) {
-		/* One from the network may be forged: only what the VM could take counts. */
-		if (!from_vm && p->seq - f->echo.acked >= (1u << 30))
-			return false;
-		bpf_map_delete_elem(&flows, c->key);
+	/* One from the network may be forged: only what the VM could take counts. */
+	if (p->flags & PACKET_RST)
+		return from_vm || p->seq - f->echo.acked < (1u << 30);
+	if ((f->flags & both) == both && !p->payload_bytes && !(p->flags & PACKET_FIN))
 		return true;
-	}
-	if ((f->flags & both) == both && !p->payload_bytes && !(p->flags & PACKET_FIN)) {
-		bpf_map_delete_elem(&flows, c->key);
-		return true;
-	}
 	if (p->flags & PACKET_FIN)
 		f->flags |= from_vm ? EK_FLOW_VM_FIN : EK_FLOW_REMOTE_FIN;
 	return false;

@@ -11,6 +11,7 @@
  */
 #include "ect.h"
 #include "flow.h"
+#include "hold_data.h"
 #include "probe.h"
 #include "snoop_ack.h"
 #include "share.h"
@@ -188,6 +189,7 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 	}
 	if (snoop_is_on(c))
 		snoop_open(c, f, f->iss);
+	hold_open(c, f, true);
 	c->train->iss = c->packet->ack - 1;
 	known = bpf_map_lookup_elem(&trains, c->train);
 	if (!known || !host_settings || !probes_are_on(c))
@@ -272,6 +274,7 @@ int from_vm(struct __sk_buff *skb)
 	struct context c;
 	struct ek_flow *f;
 	u32 mark = skb->mark;
+	int verdict;
 	bool ours;
 
 	if (mark == EK_MARK_PROBE || mark == EK_MARK_PASS) {
@@ -311,9 +314,10 @@ int from_vm(struct __sk_buff *skb)
 	if (c.packet->flags & PACKET_ACK)
 		ack_from_vm(skb, &c, f, ours);
 	account(skb, &c, f);
-	if (flow_close(&c, f, true) && snoop_is_on(&c))
+	verdict = hold_from_vm(skb, &c, f);
+	if (flow_is_over(&c, f, true) && hold_close(skb, &c, f) && snoop_is_on(&c))
 		snoop_close(&c);
-	return TCX_NEXT;
+	return verdict;
 }
 
 char LICENSE[] SEC("license") = "GPL";

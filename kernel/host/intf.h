@@ -19,6 +19,9 @@
  *   shares      array     struct ek_share [slot of the port], mapped into user space
  *   snoops      hash      struct ek_flow_key -> struct ek_snoop
  *   snoop_ports array     struct ek_snoop_port [slot of the port]
+ *   vflood_flows  array   struct ek_vflood_flow [place]
+ *   vflood_vms    array   struct ek_vflood_vm [slot of the port]; with the qdisc only
+ *   hold_devices  hash    u32 ifindex -> struct ek_hold_device; with the qdisc only
  * A port without settings is passed over.
  */
 #ifndef EVENKEEL_HOST_INTF_H
@@ -27,6 +30,7 @@
 #include "cera.h"
 #include "proboscis.h"
 #include "vsnoop.h"
+#include "vflood.h"
 #include "window.h"
 
 #define EK_INTF_VERSION 3 /* of all layouts below: pins of another are not taken over */
@@ -38,6 +42,13 @@
 #define EK_DEFAULT_PEERS 16384
 #define EK_DEFAULT_SNOOPS 65536
 #define EK_EVENTS_BYTES (1u << 20)
+#define EK_VFLOOD_FLOWS 16384 /* that vFlood manages at a time; a power of two */
+#define EK_VFLOOD_WAYS 8 /* places where a flow may be */
+
+/* Nothing is held for longer after the agent was last heard of: what is held drains. */
+#define EK_HOLD_PATIENCE_NS 3000000000ull
+/* A flow without any packet for so long is no longer managed. */
+#define EK_HOLD_SILENCE_NS 600000000000ull
 
 /* Largest SYN or SYN-ACK that can be sent again or held. */
 #define EK_MAX_FRAME 128
@@ -45,10 +56,11 @@
 /* Packets that a program has put on their way itself and must not treat again. */
 enum ek_mark {
 	EK_MARK_PROBE = 0xe7ee1001, /* a probe or report on its way out */
-	EK_MARK_PASS = 0xe7ee1002, /* a SYN behind its probes */
+	EK_MARK_PASS = 0xe7ee1002, /* a SYN behind its probes, or what was held */
 	EK_MARK_RELEASED = 0xe7ee1003, /* a SYN-ACK that was held */
 	EK_MARK_EARLY_ACK = 0xe7ee1004, /* a copy of data, to become the ACK for it */
 	EK_MARK_EARLY_AGAIN = 0xe7ee1005, /* the same, for data that came again */
+	EK_MARK_TOLD = 0xe7ee1010, /* a SYN-ACK ahead of its window update */
 };
 
 enum ek_mode {
@@ -84,6 +96,14 @@ struct ek_vsnoop_port {
 	u32 pad;
 };
 
+/* vFlood on a port. */
+struct ek_vflood_port {
+	u32 mode; /* enum ek_mode */
+	u32 hold_ifindex; /* the device whose qdisc holds the VM's packets, 0: there is none */
+	u32 split_ifindex; /* its other end, which splits GSO packets */
+	struct vflood_settings settings;
+};
+
 /* A port's settings: the agent resolves defaults and overrides. */
 struct ek_port {
 	u32 mode; /* enum ek_mode of ProBoSCIS */
@@ -94,6 +114,7 @@ struct ek_port {
 	u32 pad;
 	struct ek_cera_port cera;
 	struct ek_vsnoop_port vsnoop;
+	struct ek_vflood_port vflood;
 };
 
 /*
@@ -212,6 +233,8 @@ struct ek_flow {
 	u32 cera_position; /* its place among the VM's flows */
 	struct proboscis_sender sender; /* the VM sends */
 	struct proboscis_echo echo; /* the VM receives */
+	u32 vflood_place; /* in vflood_flows */
+	u32 vflood_owner; /* what stands there if it is this flow's, 0: none */
 };
 
 /* A flow as vSnoop knows it; the port's lock guards it. */
@@ -238,6 +261,74 @@ struct ek_snoop_port {
 	u32 place; /* enum ek_place that the last data met */
 	u32 pad;
 };
+
+/* What the VM has last said to the other end: what waits leaves with it. */
+struct ek_vflood_last {
+	u32 ack;
+	u32 ts_val;
+	u32 ts_ecr;
+	u16 window;
+	u8 has_timestamps; /* both of them stand in 12 bytes of options before all others */
+	u8 pad;
+};
+
+/*
+ * A flow that vFlood manages. The lock of its port's qdisc is over all that changes, but for
+ * @last and @owner on its way from 0.
+ */
+struct ek_vflood_flow {
+	struct vflood_flow flow;
+	struct ek_flow_key key;
+	struct ek_vflood_last last;
+	u64 owner; /* 0: free; the same in one place only after 2^32 flows */
+	u64 seen_ns;
+	u32 generation; /* the last owner */
+	u32 hold_ifindex; /* as the port had it when the flow began */
+	u32 slot; /* of the port */
+	u32 is_enforced; /* 0: it is only observed */
+	u32 is_closing; /* what is held drains, and then it is over */
+	u32 is_listed; /* among those of its port that hold something */
+	u32 next; /* in that list: place + 1, 0: the last */
+	u32 packets; /* in its queue */
+};
+
+/* What holds for all flows of a port. */
+struct ek_vflood_vm {
+	struct vflood_vm vm;
+	u32 first; /* flows that hold something: place + 1, 0: none */
+	u32 ready; /* packets that wait for the device */
+	u32 hand; /* where to look next for flows that are silent */
+	u32 pad;
+	u64 tick_ns; /* when to look after what is held */
+};
+
+/* A device that holds packets, for the qdisc to know whose they are. */
+struct ek_hold_device {
+	u32 port_ifindex;
+	u32 slot;
+};
+
+/* What is to be done with an skb that comes to such a device, in cb[0..4]. */
+#define EK_HOLD_QDISC "evenkeel" /* what the kernel calls it */
+#define EK_HOLD_MAGIC 0xe7ee0f1du /* cb[0]; what is without it passes */
+
+enum ek_hold_kind {
+	EK_HOLD_DATA, /* data of the VM: cb[2] seq, cb[3] end, cb[4] owner */
+	EK_HOLD_SEEN, /* the same, a copy to be counted and dropped */
+	EK_HOLD_BARE, /* a copy of data whose ACK has to go out alone */
+	EK_HOLD_ACK, /* a copy of an ACK to the VM: cb[2] ack, cb[3] sacked end, cb[4] window,
+			enum ek_hold_ack << 16 */
+	EK_HOLD_GRANT, /* a copy of a SYN-ACK to the VM: it is to be told a window */
+	EK_HOLD_CLOSE, /* a copy of what ends the flow: what is held drains */
+	EK_HOLD_RESET, /* the same, and what is held is dropped */
+};
+
+enum ek_hold_ack {
+	EK_HOLD_ACK_PURE = 1 << 0,
+	EK_HOLD_ACK_SACK = 1 << 1,
+};
+
+/* cb[1]: place | kind << 16 | offset of the TCP header << 24. */
 
 /* Observe counts what enforce would do. The build makes help texts of these comments. */
 enum ek_counter {
@@ -279,6 +370,19 @@ enum ek_counter {
 	EK_COUNT_VSNOOP_UNEXPECTED_SEQUENCE, /* Times that data might be missing */
 	EK_COUNT_VSNOOP_FAILED, /* Early ACKs that could not be made or sent */
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
+	EK_COUNT_VFLOOD_FLOWS, /* Flows that vFlood manages or observes */
+	EK_COUNT_VFLOOD_NO_PLACE, /* Flows that vFlood left alone because its table was full */
+	EK_COUNT_VFLOOD_HELD, /* Packets of the VM that were held */
+	EK_COUNT_VFLOOD_HELD_US, /* How long all of them together were held, in microseconds */
+	EK_COUNT_VFLOOD_GRANTS, /* ACKs that told the VM how much it may hand over */
+	EK_COUNT_VFLOOD_UPDATES, /* Window updates made after handshakes */
+	EK_COUNT_VFLOOD_LOSSES, /* Losses that vFlood saw */
+	EK_COUNT_VFLOOD_NO_BUFFER, /* Times that a flow had used up its share of the buffer */
+	EK_COUNT_VFLOOD_REFUSED, /* Packets dropped because the VM's buffer was full */
+	EK_COUNT_VFLOOD_NEEDLESS, /* Packets dropped that were held already or had arrived */
+	EK_COUNT_VFLOOD_BARE_ACKS, /* ACKs sent alone because their data was held */
+	EK_COUNT_VFLOOD_DRAINED, /* Packets let go without an ACK that allowed it */
+	EK_COUNT_VFLOOD_SPLIT, /* GSO packets that were split before they were held */
 	EK_COUNTER_MAX,
 };
 

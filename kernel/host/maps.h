@@ -59,6 +59,13 @@ struct {
 } peers SEC(".maps") __weak;
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, EK_VFLOOD_FLOWS);
+	__type(key, u32);
+	__type(value, struct ek_vflood_flow);
+} vflood_flows SEC(".maps") __weak;
+
+struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, EK_EVENTS_BYTES);
 } events SEC(".maps") __weak;

@@ -15,6 +15,7 @@
 #include <bpf/bpf_helpers.h>
 #include "packet.h"
 
+#define TCP_OFFSET_SEQ 4
 #define TCP_OFFSET_ACK 8
 #define TCP_OFFSET_FLAGS 12 /* with the data offset, as a 16-bit word */
 #define TCP_OFFSET_WINDOW 14
@@ -58,6 +59,17 @@ static __always_inline bool skb_set_window(struct __sk_buff *skb, const struct p
 	if (bpf_l4_csum_replace(skb, l4 + TCP_OFFSET_CHECK, old_word, new_word, 2))
 		return false;
 	return !bpf_skb_store_bytes(skb, l4 + TCP_OFFSET_WINDOW, &new_word, 2, 0);
+}
+
+static __always_inline bool skb_set_seq(struct __sk_buff *skb, const struct packet *p, u32 seq)
+{
+	u32 l4 = p->l4;
+	__be32 old_word = bpf_htonl(p->seq);
+	__be32 new_word = bpf_htonl(seq);
+
+	if (bpf_l4_csum_replace(skb, l4 + TCP_OFFSET_CHECK, old_word, new_word, 4))
+		return false;
+	return !bpf_skb_store_bytes(skb, l4 + TCP_OFFSET_SEQ, &new_word, 4, 0);
 }
 
 /* @first_byte: what comes before the flags, with the data offset. */

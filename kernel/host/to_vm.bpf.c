@@ -6,6 +6,7 @@
  * congestion marks, and writes the window that the VM is told.
  */
 #include "flow.h"
+#include "hold_ack.h"
 #include "share.h"
 #include "snoop_data.h"
 #include "take.h"
@@ -85,6 +86,7 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 		f->flags |= EK_FLOW_LOCAL;
 	if (snoop_is_on(c))
 		snoop_open(c, f, c->packet->seq);
+	hold_open(c, f, false);
 	if (!f->probes_sent || f->flags & EK_FLOW_PEER)
 		return;
 	peer = bpf_map_lookup_elem(&peers, &c->key->remote);
@@ -156,16 +158,21 @@ static __always_inline void ack_to_vm(struct __sk_buff *skb, struct context *c,
 	if (f->flags & EK_FLOW_ELEPHANT)
 		limits.bytes[WINDOW_BY_PROBOSCIS] = 0;
 	limits.bytes[WINDOW_BY_CERA] = share_limit(c, f, scale, mss);
+	limits.bytes[WINDOW_BY_VFLOOD] = hold_ack_to_vm(skb, c, f);
 	by = window_arbitrate(&limits, p->window, scale, mss, &field);
 	f->window_by = by;
 	f->window_offered_bytes = (u32)p->window << scale;
 	f->window_set_bytes = (u32)field << scale;
 	if (by != WINDOW_BY_RECEIVER) {
-		f->windows_limited++;
-		count(c->count,
-		      by == WINDOW_BY_CERA ? EK_COUNT_CERA_WINDOWS_LIMITED :
-					     EK_COUNT_WINDOWS_LIMITED,
-		      1);
+		if (by == WINDOW_BY_VFLOOD) {
+			count(c->count, EK_COUNT_VFLOOD_GRANTS, 1);
+		} else {
+			f->windows_limited++;
+			count(c->count,
+			      by == WINDOW_BY_CERA ? EK_COUNT_CERA_WINDOWS_LIMITED :
+						     EK_COUNT_WINDOWS_LIMITED,
+			      1);
+		}
 		limits_enforced(c, &limits);
 		window_arbitrate(&limits, p->window, scale, mss, &field);
 		if (field != p->window && !skb_set_window(skb, p, field))
@@ -188,6 +195,10 @@ int to_vm(struct __sk_buff *skb)
 	struct ek_flow *f;
 	bool ours;
 
+	if (skb->mark == EK_MARK_TOLD) {
+		skb->mark = 0;
+		return TCX_NEXT;
+	}
 	if (!context_open(&c, skb->ifindex, SCRATCH_TO_VM))
 		return TCX_NEXT;
 	count(c.count, EK_COUNT_PACKETS_TO_VM, 1);
@@ -204,7 +215,7 @@ int to_vm(struct __sk_buff *skb)
 		if (snoop_is_on(&c))
 			snoop_syn_to_vm(&c);
 		handshake_hide_ecn(skb, &c);
-		return TCX_NEXT;
+		return c.packet->flags & PACKET_ACK ? hold_synack_to_vm(skb, &c) : TCX_NEXT;
 	}
 	f = bpf_map_lookup_elem(&flows, c.key);
 	if (!f) {
@@ -220,7 +231,7 @@ int to_vm(struct __sk_buff *skb)
 		ack_to_vm(skb, &c, f, ours);
 	if (snoop_is_on(&c))
 		snoop_to_vm(skb, &c, f);
-	if (flow_close(&c, f, false) && snoop_is_on(&c))
+	if (flow_is_over(&c, f, false) && hold_close(skb, &c, f) && snoop_is_on(&c))
 		snoop_close(&c);
 	return TCX_NEXT;
 }

@@ -22,6 +22,12 @@ pub enum DatapathError {
         /// As `uname -r`.
         release: String,
     },
+    /// vFlood is asked for, and this kernel cannot hold packets.
+    #[error("this kernel cannot hold packets for vFlood: it has no {lacks}")]
+    CannotHold {
+        /// What is missing.
+        lacks: &'static str,
+    },
     /// No bpf file system to pin to.
     #[error("{} is not in a bpf file system", dir.display())]
     NoBpfFs {
@@ -59,6 +65,9 @@ impl DatapathError {
         match self {
             Self::NoBpfFs { .. } => Some("mount -t bpf bpf /sys/fs/bpf"),
             Self::OtherVersion { .. } => Some("`evenkeel host --stop` removes it; then start again"),
+            Self::CannotHold { .. } => Some(
+                "set vflood.mode = \"off\", or boot Linux 6.16 or newer with these options; all else works without",
+            ),
             Self::OldKernel { .. } => Some("boot a newer kernel; mechanisms inside of guests work with 6.1"),
             Self::Bpf { is_denied: true, .. } => Some(
                 "run it as root, or with the capabilities of the systemd unit: CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON",

@@ -1,7 +1,7 @@
 //! Loads, attaches and pins the programs; takes over what an agent before this one has pinned.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,19 +12,21 @@ use std::time::Duration;
 
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut, RingBuffer, RingBufferBuilder,
+    AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut, RingBuffer,
+    RingBufferBuilder,
 };
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
+use super::hold::{self, Hold};
 use super::intf;
 use super::shares::Shares;
 use super::trial::SkbContext;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
 /// Below the directory of pins: links, by device index and program.
-const LINKS: &str = "links";
+pub(super) const LINKS: &str = "links";
 /// Programs of a port.
 const PROGRAMS: [&str; 2] = ["to_vm", "from_vm"];
 /// Flows that are read with one call.
@@ -46,6 +48,9 @@ pub struct Datapath {
     trains: MapHandle,
     snoops: MapHandle,
     snoop_ports: MapHandle,
+    vflood_flows: MapHandle,
+    hold: Option<Hold>,
+    cannot_hold: BTreeMap<u32, DatapathError>,
     ring: RingBuffer<'static>,
     events: Rc<RefCell<Vec<intf::ek_event>>>,
 }
@@ -110,6 +115,9 @@ impl Datapath {
             trains: map("trains")?,
             snoops: map("snoops")?,
             snoop_ports: map("snoop_ports")?,
+            vflood_flows: map("vflood_flows")?,
+            hold: None,
+            cannot_hold: BTreeMap::new(),
             ring,
             events,
         })
@@ -155,8 +163,10 @@ impl Datapath {
                 share.clear();
             }
         }
+        let mut settings = intf::ek_port { slot, ..*settings };
+        self.hold_packets(ifindex, &mut settings)?;
         self.ports
-            .update(&key, as_bytes(&intf::ek_port { slot, ..*settings }), MapFlags::ANY)
+            .update(&key, as_bytes(&settings), MapFlags::ANY)
             .map_err(|error| failed("cannot set a port's settings", error))?;
         if has_turned && !snoop(settings.vsnoop.mode) {
             self.forget_snoops(ifindex, slot)?;
@@ -165,6 +175,96 @@ impl Datapath {
             self.put(ifindex, name)?;
         }
         Ok(())
+    }
+
+    /// Sees to the devices that hold a port's packets, if it is to have them. Where they cannot be had, vFlood is off there.
+    fn hold_packets(&mut self, ifindex: u32, settings: &mut intf::ek_port) -> Result<(), DatapathError> {
+        let before = self.port(&ifindex.to_ne_bytes())?.map(|port| port.vflood).unwrap_or_default();
+        if settings.vflood.mode == intf::EK_MODE_OFF {
+            // What is held leaves first; see `let_go`.
+            settings.vflood = intf::ek_vflood_port { mode: intf::EK_MODE_OFF, ..before };
+            return Ok(());
+        }
+        let outcome = match &mut self.hold {
+            Some(hold) => Ok(hold),
+            none => Hold::open(&self.pin_dir).map(|hold| none.insert(hold)),
+        };
+        match outcome.and_then(|hold| hold.attach(ifindex, settings.slot, &mut settings.vflood)) {
+            Ok(()) => {
+                self.cannot_hold.remove(&ifindex);
+            }
+            Err(error) => {
+                settings.vflood = intf::ek_vflood_port::default();
+                self.cannot_hold.insert(ifindex, error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a port that was to have vFlood has not.
+    pub fn cannot_hold(&self, ifindex: u32) -> Option<&DatapathError> {
+        self.cannot_hold.get(&ifindex)
+    }
+
+    /// Whether vFlood acts on a port: its packets are held.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn holds(&self, ifindex: u32) -> Result<bool, DatapathError> {
+        let port = self.port(&ifindex.to_ne_bytes())?;
+        Ok(port.is_some_and(|port| port.vflood.mode == intf::EK_MODE_ENFORCE && port.vflood.hold_ifindex != 0))
+    }
+
+    /// What is held for a port, if it has the devices for it.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn held(&self, ifindex: u32) -> Result<Option<intf::ek_vflood_vm>, DatapathError> {
+        let port = self.port(&ifindex.to_ne_bytes())?.filter(|port| port.vflood.hold_ifindex != 0);
+        match (port, &self.hold) {
+            (Some(port), Some(hold)) => hold.vm(port.slot).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still something to let out.
+    ///
+    /// # Errors
+    /// [`DatapathError`]
+    pub fn let_go(&mut self) -> Result<bool, DatapathError> {
+        let mut waits = false;
+        let Some(hold) = &mut self.hold else { return Ok(false) };
+        for key in self.ports.keys() {
+            let Some(mut port) = lookup_bytes(&self.ports, &key)?.as_deref().and_then(from_bytes::<intf::ek_port>)
+            else {
+                continue;
+            };
+            if port.vflood.mode != intf::EK_MODE_OFF || port.vflood.hold_ifindex == 0 {
+                continue;
+            }
+            let vm = hold.vm(port.slot)?;
+            if vm.first != 0 || vm.ready != 0 {
+                waits = true;
+                continue;
+            }
+            port.vflood = intf::ek_vflood_port::default();
+            self.ports
+                .update(&key, as_bytes(&port), MapFlags::ANY)
+                .map_err(|error| DatapathError::bpf("cannot set a port's settings", &error))?;
+            if let Some(ifindex) = from_bytes(&key) {
+                hold.detach(ifindex)?;
+            }
+        }
+        Ok(waits)
+    }
+
+    /// What vFlood knows of a flow, if it manages it.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn vflood(&self, flow: &intf::ek_flow) -> Result<Option<intf::ek_vflood_flow>, DatapathError> {
+        let found: Option<intf::ek_vflood_flow> = lookup(&self.vflood_flows, &flow.vflood_place)?;
+        Ok(found.filter(|found| flow.vflood_owner != 0 && found.owner == u64::from(flow.vflood_owner)))
     }
 
     fn port(&self, key: &[u8]) -> Result<Option<intf::ek_port>, DatapathError> {
@@ -233,7 +333,7 @@ impl Datapath {
             }
             _ => {}
         }
-        let mut link = attach_tcx(&program, ifindex)
+        let mut link = attach_tcx(program.as_libbpf_object(), ifindex)
             .map_err(|error| DatapathError::io(format!("cannot attach {name} (tcx, Linux 6.6)"), error))?;
         link.pin(&path).map_err(|error| DatapathError::bpf(format!("cannot pin {}", path.display()), &error))
     }
@@ -245,6 +345,11 @@ impl Datapath {
     pub fn detach(&mut self, ifindex: u32) -> Result<(), DatapathError> {
         for name in PROGRAMS {
             remove_file(&self.path(ifindex, name))?;
+        }
+        self.cannot_hold.remove(&ifindex);
+        match &mut self.hold {
+            Some(hold) => hold.detach(ifindex)?,
+            None => hold::remove(ifindex)?,
         }
         // Not there is as good as removed.
         let _ = self.ports.delete(&ifindex.to_ne_bytes());
@@ -434,6 +539,7 @@ impl Datapath {
             return Ok(Vec::new());
         }
         let ports = pinned_ports(pin_dir)?;
+        hold::remove_all(pin_dir)?;
         fs::remove_dir_all(pin_dir)
             .map_err(|error| DatapathError::io(format!("cannot remove {}", pin_dir.display()), error))?;
         Ok(ports)
@@ -527,7 +633,7 @@ fn pinned_ports(pin_dir: &Path) -> Result<Vec<u32>, DatapathError> {
     Ok(ports)
 }
 
-fn remove_file(path: &Path) -> Result<(), DatapathError> {
+pub(super) fn remove_file(path: &Path) -> Result<(), DatapathError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(DatapathError::io(format!("cannot remove {}", path.display()), error))
@@ -537,12 +643,10 @@ fn remove_file(path: &Path) -> Result<(), DatapathError> {
 }
 
 /// libbpf-rs has no function for tcx yet.
-fn attach_tcx(program: &Program<'_>, ifindex: u32) -> io::Result<Link> {
-    use libbpf_rs::AsRawLibbpf;
+pub(super) fn attach_tcx(program: NonNull<libbpf_sys::bpf_program>, ifindex: u32) -> io::Result<Link> {
     let index = i32::try_from(ifindex).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: the program is loaded and alive; no options.
-    let link =
-        unsafe { libbpf_sys::bpf_program__attach_tcx(program.as_libbpf_object().as_ptr(), index, std::ptr::null()) };
+    let link = unsafe { libbpf_sys::bpf_program__attach_tcx(program.as_ptr(), index, std::ptr::null()) };
     match NonNull::new(link) {
         // SAFETY: the link was just made and is nobody else's.
         Some(link) => Ok(unsafe { Link::from_ptr(link) }),

@@ -7,11 +7,13 @@ pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/count
 
 pub(crate) mod bytes;
 mod error;
+mod hold;
 mod load;
 mod shares;
 mod trial;
 
 pub use error::DatapathError;
+pub use hold::{is_own_device, lacks as lacks_to_hold};
 pub use load::Datapath;
 pub use shares::{Limit, Share, Shares};
 pub use trial::Outcome;

@@ -83,6 +83,8 @@ pub struct Core {
     state: HostState,
     counts: HashMap<&'static str, u64>,
     config_refused: Option<String>,
+    /// A port had vFlood, and may still hold packets.
+    lets_go: bool,
     started: Instant,
     swept: Instant,
     /// vSnoop's entries after the last sweep.
@@ -111,6 +113,7 @@ impl Core {
             state,
             counts: HashMap::new(),
             config_refused: None,
+            lets_go: true,
             started: Instant::now(),
             swept: Instant::now(),
             snoops: 0,
@@ -140,10 +143,11 @@ impl Core {
 
     /// Whether some port acts, so that the datapath must know that somebody is here.
     pub fn acts(&self) -> bool {
-        self.ports.values().any(|port| {
-            let PortSettings { proboscis, vsnoop, .. } = &port.settings;
-            proboscis.mode == Mode::Enforce || vsnoop.mode != Mode::Off
-        })
+        let acts = |port: &Port| {
+            let PortSettings { proboscis, vsnoop, vflood, .. } = &port.settings;
+            proboscis.mode == Mode::Enforce || vsnoop.mode != Mode::Off || vflood.mode == Mode::Enforce
+        };
+        self.lets_go || self.ports.values().any(acts)
     }
 
     /// vSnoop's table takes no connection in the place of another: those that ended unseen have to go.
@@ -156,6 +160,17 @@ impl Core {
         match self.datapath.sweep_snoops(idle) {
             Ok(left) => self.snoops = left,
             Err(error) => tracing::warn!(%error, "vSnoop's table is not kept"),
+        }
+    }
+
+    /// Ports that are to hold packets no more have let out what they held, or not yet.
+    pub fn let_go(&mut self) {
+        if !self.lets_go {
+            return;
+        }
+        match self.datapath.let_go() {
+            Ok(waits) => self.lets_go = waits,
+            Err(error) => tracing::warn!(%error, "cannot remove the devices that held packets"),
         }
     }
 
@@ -278,6 +293,11 @@ impl Core {
                 error = Some(failure.to_string());
             } else if is_new {
                 tracing::info!(port = link.name, mode = %settings.proboscis.mode, "port");
+            }
+            self.lets_go = true;
+            if let Some(why) = self.datapath.cannot_hold(link.ifindex) {
+                let help = why.help().unwrap_or_default();
+                tracing::error!(port = link.name, "vFlood is off on this port: {why}; {help}");
             }
         }
         if is_new {
@@ -564,6 +584,7 @@ impl PortSettings {
                 ..Default::default()
             },
             cera: intf::ek_cera_port { mode: self.cera.mode.to_intf(), ..Default::default() },
+            vflood: self.vflood.to_intf(),
             // The budget begins anew, and where its counters are is the datapath's affair.
             ..Default::default()
         }

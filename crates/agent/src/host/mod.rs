@@ -22,9 +22,9 @@ pub(crate) use self::core::now_ns;
 pub use cera::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
 pub(crate) use config::parse;
 pub use config::{
-    Bounded, Cera, CeraOverride, CeraPort, Channel as ChannelConfig, ChannelAddress, Config, Control, DEFAULT_FILE,
-    DEFAULT_PIN_DIR, DEFAULT_RUN_DIR, DEFAULT_SOCKET, EXAMPLE, Metrics, Mode, Pattern, PortOverride, PortSettings,
-    Proboscis, ProboscisOverride, Shares,
+    Alpha, Bounded, BufferPolicy, Cera, CeraOverride, CeraPort, Channel as ChannelConfig, ChannelAddress, Config,
+    Control, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR, DEFAULT_SOCKET, EXAMPLE, HostCongestion, Metrics, Mode,
+    Pattern, PortOverride, PortSettings, Proboscis, ProboscisOverride, Shares, Vflood, VfloodOverride,
 };
 pub use control::client::Client;
 pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Port, RestoredQueue, Status, Stopped};

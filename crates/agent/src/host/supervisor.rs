@@ -223,7 +223,11 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 ready.clear_ready();
             }
             () = timer.expired() => core.borrow_mut().expire(),
-            _ = heartbeat.tick(), if acts => core.borrow_mut().heartbeat(),
+            _ = heartbeat.tick(), if acts => {
+                let mut core = core.borrow_mut();
+                core.heartbeat();
+                core.let_go();
+            }
             _ = hangup.recv() => reload(options, &core, &links, &mut faces, &stop_sender).await?,
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,

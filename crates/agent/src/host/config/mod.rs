@@ -3,6 +3,7 @@
 mod cera;
 mod load;
 mod values;
+mod vflood;
 mod vsnoop;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,10 +15,11 @@ use serde::{Deserialize, Serialize};
 pub use cera::{Cera, CeraOverride, CeraPort, Shares};
 pub(crate) use load::parse;
 pub use values::{Bounded, ChannelAddress, Mode, Pattern};
+pub use vflood::{Alpha, BufferPolicy, HostCongestion, Vflood, VfloodOverride};
 pub use vsnoop::{Vsnoop, VsnoopOverride};
 
 use crate::channel::wire;
-use crate::datapath::intf;
+use crate::datapath::{intf, is_own_device};
 
 /// Where the configuration is unless something else is said.
 pub const DEFAULT_FILE: &str = "/etc/evenkeel/host.toml";
@@ -71,6 +73,8 @@ pub struct Config {
     pub vsnoop: Vsnoop,
     /// CERA.
     pub cera: Cera,
+    /// vFlood on every port that has nothing else said.
+    pub vflood: Vflood,
     /// The control socket.
     pub control: Control,
     /// Metrics.
@@ -168,6 +172,9 @@ pub struct PortOverride {
     /// As the table of the same name for all ports; what is not named stays.
     #[serde(default)]
     pub cera: CeraOverride,
+    /// The same for vFlood.
+    #[serde(default)]
+    pub vflood: VfloodOverride,
 }
 
 /// Keys of [`Proboscis`] that are otherwise on some ports.
@@ -204,6 +211,8 @@ pub struct PortSettings {
     pub vsnoop: Vsnoop,
     /// CERA on it.
     pub cera: CeraPort,
+    /// vFlood on it.
+    pub vflood: Vflood,
 }
 
 impl Default for Config {
@@ -215,6 +224,7 @@ impl Default for Config {
             proboscis: Proboscis::default(),
             vsnoop: Vsnoop::default(),
             cera: Cera::default(),
+            vflood: Vflood::default(),
             control: Control::default(),
             metrics: Metrics::default(),
             channel: Channel::default(),
@@ -267,7 +277,7 @@ impl Default for Metrics {
 impl Config {
     /// Whether a device of this name is a port.
     pub fn is_port(&self, name: &str) -> bool {
-        self.ports.iter().any(|pattern| pattern.matches(name))
+        !is_own_device(name) && self.ports.iter().any(|pattern| pattern.matches(name))
     }
 
     /// What holds on the port of this name.
@@ -278,6 +288,7 @@ impl Config {
             proboscis: self.proboscis.clone(),
             vsnoop: self.vsnoop.clone(),
             cera: self.cera.port(),
+            vflood: self.vflood.clone(),
         };
         self.overrides.iter().filter(|over| over.pattern.matches(name)).fold(own, |settings, over| PortSettings {
             port_queue_segments: over.port_queue_segments.unwrap_or(settings.port_queue_segments),
@@ -285,6 +296,7 @@ impl Config {
             proboscis: over.proboscis.over(settings.proboscis),
             vsnoop: over.vsnoop.over(settings.vsnoop),
             cera: over.cera.over(settings.cera),
+            vflood: over.vflood.over(settings.vflood),
         })
     }
 }

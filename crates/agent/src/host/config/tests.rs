@@ -63,7 +63,7 @@ fn the_example_names_every_key_and_its_bounds() {
         }
         comment.clear();
     }
-    assert_eq!(checked, 18);
+    assert_eq!(checked, 20);
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use crate::datapath::intf;
 use globset::{Glob, GlobMatcher};
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::channel::{HostAddress, PORT_WORD};
-use crate::datapath::intf;
 
 /// A whole number that is refused outside `MIN..=MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,0 +1,242 @@
+//! What holds a VM's packets (vFlood): the qdisc, and the devices that each port has for it.
+//!
+//! Loaded when the first port asks for it, because it takes a newer kernel than everything else.
+
+mod devices;
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut};
+
+use super::bytes::{as_bytes, from_bytes};
+use super::error::DatapathError;
+use super::intf;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hold.bpf.o"));
+/// The map of the qdisc's functions, and its pin.
+const QDISC: &str = "evenkeel_hold";
+/// Programs of a pair.
+const PROGRAMS: [(&str, &str); 3] = [("released", "hold-released"), ("split", "hold-split"), ("back", "hold-back")];
+/// The one of them that is no netkit program: it sees what comes in at the second device.
+const BACK: &str = "back";
+/// Maps that are kept for the next agent.
+const PINNED: [&str; 4] = ["queues", "ready", "vflood_vms", "hold_devices"];
+/// Maps that are those of the other programs.
+const SHARED: [&str; 4] = ["ports", "counters", "host", "vflood_flows"];
+/// How long what is held may take to leave before it is removed.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The loaded qdisc.
+pub(super) struct Hold {
+    object: Object,
+    pin_dir: PathBuf,
+    vms: MapHandle,
+    hold_devices: MapHandle,
+}
+
+/// What this kernel lacks, in words; nothing if it can hold packets.
+pub fn lacks() -> Option<&'static str> {
+    // SAFETY: the handle is checked, used here only, and freed; names are strings of C.
+    unsafe {
+        let btf = libbpf_sys::btf__load_vmlinux_btf();
+        if btf.is_null() {
+            return Some("BTF (CONFIG_DEBUG_INFO_BTF)");
+        }
+        let has = |name: &str, kind: u32| {
+            CString::new(name).is_ok_and(|name| libbpf_sys::btf__find_by_name_kind(btf, name.as_ptr(), kind) > 0)
+        };
+        let lacks = if !has("bpf_qdisc_watchdog_schedule", libbpf_sys::BTF_KIND_FUNC) {
+            Some("qdiscs in BPF (Linux 6.16 with CONFIG_NET_SCH_BPF)")
+        } else if !has("netkit_link", libbpf_sys::BTF_KIND_STRUCT) {
+            Some("netkit devices (CONFIG_NETKIT)")
+        } else {
+            None
+        };
+        libbpf_sys::btf__free(btf);
+        lacks
+    }
+}
+
+/// Whether a device of this name is one that holds packets, and so no port.
+pub fn is_own_device(name: &str) -> bool {
+    let number = ["ekh", "eks"].iter().find_map(|prefix| name.strip_prefix(prefix));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+impl Hold {
+    /// Loads the qdisc, or takes over the one that is pinned.
+    pub(super) fn open(pin_dir: &Path) -> Result<Self, DatapathError> {
+        let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
+        if let Some(lacks) = lacks() {
+            return Err(DatapathError::CannotHold { lacks });
+        }
+        let mut open = ObjectBuilder::default()
+            .name("evenkeel_hold")
+            .and_then(|builder| builder.open_memory(OBJECT))
+            .map_err(|error| failed("cannot read the programs that hold packets", error))?;
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if PINNED.contains(&name.as_str()) || SHARED.contains(&name.as_str()) {
+                map.set_pin_path(pin_dir.join(&name)).map_err(|error| failed("cannot name a pin", error))?;
+            }
+        }
+        let mut object =
+            open.load().map_err(|error| failed("the kernel does not take the programs that hold packets", error))?;
+        let pin = pin_dir.join(QDISC);
+        // The functions of one that is there stay: it may hold packets.
+        if !pin.exists() {
+            let mut map = object
+                .maps_mut()
+                .find(|map| map.name() == QDISC)
+                .ok_or_else(|| DatapathError::io(format!("no map {QDISC}"), io::ErrorKind::NotFound.into()))?;
+            let mut link =
+                map.attach_struct_ops().map_err(|error| failed("the kernel does not take the qdisc", error))?;
+            link.pin(&pin).map_err(|error| failed("cannot pin the qdisc", error))?;
+        }
+        let map = |name: &str| {
+            MapHandle::from_pinned_path(pin_dir.join(name))
+                .map_err(|error| DatapathError::bpf(format!("cannot open the map {name}"), &error))
+        };
+        let (vms, hold_devices) = (map("vflood_vms")?, map("hold_devices")?);
+        Ok(Self { object, pin_dir: pin_dir.to_owned(), vms, hold_devices })
+    }
+
+    /// Makes a port's devices, or finds them, and puts the programs on them. Their indices go into `settings`.
+    pub(super) fn attach(
+        &mut self,
+        port: u32,
+        slot: u32,
+        settings: &mut intf::ek_vflood_port,
+    ) -> Result<(), DatapathError> {
+        let port_name = nix::net::if_::if_indextoname(port)
+            .map(|name| name.to_string_lossy().into_owned())
+            .map_err(|errno| DatapathError::io(format!("cannot name device {port}"), errno.into()))?;
+        let failed =
+            |error| DatapathError::io(format!("cannot make the devices that hold packets of {port_name}"), error);
+        let is_new = devices::find(port).is_none();
+        if is_new {
+            self.vms
+                .update(&slot.to_ne_bytes(), as_bytes(&intf::ek_vflood_vm::default()), MapFlags::ANY)
+                .map_err(|error| DatapathError::bpf("cannot clear a port's buffer", &error))?;
+        }
+        let qdisc = std::str::from_utf8(&intf::EK_HOLD_QDISC[..intf::EK_HOLD_QDISC.len() - 1]).unwrap_or_default();
+        let made = devices::make(port, &port_name, qdisc).map_err(failed)?;
+        let device = intf::ek_hold_device { port_ifindex: port, slot };
+        self.hold_devices
+            .update(&made.hold.to_ne_bytes(), as_bytes(&device), MapFlags::ANY)
+            .map_err(|error| DatapathError::bpf("cannot note a device that holds packets", &error))?;
+        for (program, pin) in PROGRAMS {
+            self.put(port, if program == BACK { made.split } else { made.hold }, program, pin)?;
+        }
+        settings.hold_ifindex = made.hold;
+        settings.split_ifindex = made.split;
+        Ok(())
+    }
+
+    fn put(&mut self, port: u32, device: u32, name: &str, pin: &str) -> Result<(), DatapathError> {
+        let path = self.pin_dir.join(super::load::LINKS).join(format!("{port}-{pin}"));
+        let program = self
+            .object
+            .progs_mut()
+            .find(|program| program.name() == name)
+            .ok_or_else(|| DatapathError::io(format!("no program {name}"), io::ErrorKind::NotFound.into()))?;
+        // A link whose device is gone takes no program.
+        let old = path.exists().then(|| Link::open(&path).ok()).flatten();
+        if old.is_some_and(|mut link| link.update_prog(&program).is_ok()) {
+            return Ok(());
+        }
+        super::load::remove_file(&path)?;
+        let attached = if name == BACK {
+            super::load::attach_tcx(program.as_libbpf_object(), device)
+        } else {
+            attach_netkit(&program, device)
+        };
+        let mut link = attached.map_err(|error| DatapathError::io(format!("cannot attach {name}"), error))?;
+        link.pin(&path).map_err(|error| DatapathError::bpf(format!("cannot pin {}", path.display()), &error))
+    }
+
+    /// What is held for a port.
+    pub(super) fn vm(&self, slot: u32) -> Result<intf::ek_vflood_vm, DatapathError> {
+        let bytes = self
+            .vms
+            .lookup(&slot.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| DatapathError::bpf("cannot read a port's buffer", &error))?;
+        Ok(bytes.as_deref().and_then(from_bytes).unwrap_or_default())
+    }
+
+    /// Removes a port's devices, with what they hold.
+    pub(super) fn detach(&mut self, port: u32) -> Result<(), DatapathError> {
+        let found = devices::find(port);
+        devices::remove(port)
+            .map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))?;
+        if let Some(found) = found {
+            // Not there is as good as removed.
+            let _ = self.hold_devices.delete(&found.hold.to_ne_bytes());
+        }
+        for (_, pin) in PROGRAMS {
+            super::load::remove_file(&self.pin_dir.join(super::load::LINKS).join(format!("{port}-{pin}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes a port's devices that were made by an agent before this one.
+pub(super) fn remove(port: u32) -> Result<(), DatapathError> {
+    devices::remove(port).map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))
+}
+
+/// Lets out what is held on all ports, and removes their devices. The pins stay for whoever removes them all.
+pub(super) fn remove_all(pin_dir: &Path) -> Result<(), DatapathError> {
+    let open = |name: &str| MapHandle::from_pinned_path(pin_dir.join(name)).ok();
+    let (Some(hold_devices), Some(ports), Some(vms)) = (open("hold_devices"), open("ports"), open("vflood_vms")) else {
+        return Ok(());
+    };
+    let held: Vec<intf::ek_hold_device> =
+        hold_devices.keys().filter_map(|key| from_bytes(&hold_devices.lookup(&key, MapFlags::ANY).ok()??)).collect();
+    for device in &held {
+        let key = device.port_ifindex.to_ne_bytes();
+        let Ok(Some(bytes)) = ports.lookup(&key, MapFlags::ANY) else { continue };
+        let Some(mut port) = from_bytes::<intf::ek_port>(&bytes) else { continue };
+        port.vflood.mode = intf::EK_MODE_OFF;
+        ports
+            .update(&key, as_bytes(&port), MapFlags::ANY)
+            .map_err(|error| DatapathError::bpf("cannot tell a port to let out what it holds", &error))?;
+    }
+    let is_empty = |slot: u32| {
+        let bytes = vms.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        bytes.as_deref().and_then(from_bytes::<intf::ek_vflood_vm>).is_none_or(|vm| vm.first == 0 && vm.ready == 0)
+    };
+    let deadline = Instant::now() + DRAIN_PATIENCE;
+    while !held.iter().all(|device| is_empty(device.slot)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for device in &held {
+        devices::remove(device.port_ifindex)
+            .map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))?;
+    }
+    // The qdisc's functions are let go of with the pin.
+    match fs::remove_file(pin_dir.join(QDISC)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(DatapathError::io("cannot remove the qdisc", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// libbpf-rs has no function for netkit yet.
+fn attach_netkit(program: &ProgramMut<'_>, device: u32) -> io::Result<Link> {
+    let index = i32::try_from(device).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: the program is loaded and alive; no options.
+    let link =
+        unsafe { libbpf_sys::bpf_program__attach_netkit(program.as_libbpf_object().as_ptr(), index, std::ptr::null()) };
+    match NonNull::new(link) {
+        // SAFETY: the link was just made and is nobody else's.
+        Some(link) => Ok(unsafe { Link::from_ptr(link) }),
+        None => Err(io::Error::last_os_error()),
+    }
+}

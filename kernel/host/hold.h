@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * vFlood at a port: which packets go by way of the device that holds them, and what the VM is
+ * told. What is held and what leaves is decided under the lock of that device's qdisc
+ * (hold.bpf.c); from here it gets orders in the cb of packets and of copies.
+ */
+#ifndef EVENKEEL_HOST_HOLD_H
+#define EVENKEEL_HOST_HOLD_H
+
+#include "flow.h"
+
+/* NOP, NOP, timestamps: what Linux and others put before all other options. */
+#define HOLD_TIMESTAMPS 0x0101080au
+#define HOLD_TIMESTAMPS_BYTES 12
+
+/* The state of a flow that vFlood manages here, or NULL. */
+static __always_inline struct ek_vflood_flow *hold_flow(const struct context *c,
+							const struct ek_flow *f)
+{
+	u32 place = f->vflood_place;
+	struct ek_vflood_flow *e;
+
+	if (!f->vflood_owner)
+		return NULL;
+	e = bpf_map_lookup_elem(&vflood_flows, &place);
+	if (!e || e->owner != f->vflood_owner ||
+	    e->hold_ifindex != c->port->vflood.hold_ifindex)
+		return NULL;
+	return e;
+}
+
+static __always_inline u32 hold_hash(const struct ek_flow_key *k)
+{
+	const u32 *word = (const u32 *)k;
+	u32 hash = 0;
+	u32 i;
+
+	for (i = 0; i < sizeof(*k) / 4; i++) {
+		hash = (hash ^ word[i]) * 0x9e3779b1u;
+		hash ^= hash >> 15;
+	}
+	return hash;
+}
+
+/* Takes one of the places where a flow may be. */
+static __always_inline struct ek_vflood_flow *hold_claim(const struct ek_flow_key *k,
+							 u32 *place)
+{
+	u32 first = hold_hash(k);
+	struct ek_vflood_flow *e;
+	u32 i;
+
+	for (i = 0; i < EK_VFLOOD_WAYS; i++) {
+		*place = (first + i) & (EK_VFLOOD_FLOWS - 1);
+		e = bpf_map_lookup_elem(&vflood_flows, place);
+		if (e && !e->owner && !e->is_listed &&
+		    !__sync_val_compare_and_swap(&e->owner, 0, ~0ull))
+			return e;
+	}
+	return NULL;
+}
+
+/* What the packet at hand, or a copy of it, is sent to the holding device for. */
+static __always_inline void hold_order(struct __sk_buff *skb, const struct context *c,
+				       u32 place, enum ek_hold_kind kind, u32 a, u32 b, u32 d)
+{
+	skb->cb[0] = EK_HOLD_MAGIC;
+	skb->cb[1] = place | kind << 16 | (u32)c->packet->l4 << 24;
+	skb->cb[2] = a;
+	skb->cb[3] = b;
+	skb->cb[4] = d;
+}
+
+/* The SYN-ACK has passed: both ends have said what is needed to manage the flow. */
+static __noinline void hold_open(struct context *c, struct ek_flow *f, bool synack_from_vm)
+{
+	const struct vflood_settings *set = &c->port->vflood.settings;
+	const struct packet *p = c->packet;
+	struct ek_vflood_flow *e;
+	u64 now_us = c->now_ns / 1000;
+	u32 place = 0;
+
+	if (c->port->vflood.mode == EK_MODE_OFF || !c->port->vflood.hold_ifindex)
+		return;
+	/* Sent again. */
+	if (hold_flow(c, f))
+		return;
+	e = hold_claim(c->key, &place);
+	if (!e) {
+		count(c->count, EK_COUNT_VFLOOD_NO_PLACE, 1);
+		return;
+	}
+	__builtin_memset(&e->flow, 0, sizeof(e->flow));
+	__builtin_memset(&e->last, 0, sizeof(e->last));
+	e->key = *c->key;
+	e->hold_ifindex = c->port->vflood.hold_ifindex;
+	e->is_closing = 0;
+	e->slot = c->port->slot;
+	e->is_enforced = c->port->vflood.mode == EK_MODE_ENFORCE;
+	e->seen_ns = c->now_ns;
+	if (synack_from_vm) {
+		/* The window comes with the first ACK, before any data can. */
+		vflood_peer_syn(&e->flow, 0, flow_scale(f, &f->remote), flow_segment_bytes(f),
+				now_us);
+		vflood_vm_syn(&e->flow, set, p->seq, now_us);
+		vflood_ack_out(&e->flow, p->ack);
+	} else {
+		vflood_vm_syn(&e->flow, set, p->ack - 1, f->first_ns / 1000);
+		vflood_peer_syn(&e->flow, p->window, flow_scale(f, &f->remote),
+				flow_segment_bytes(f), now_us);
+		vflood_ack_out(&e->flow, p->seq + 1);
+	}
+	/* Nothing is older than this. */
+	e->last.ack = e->flow.ack_sent;
+	if (!++e->generation)
+		e->generation = 1;
+	f->vflood_place = place;
+	f->vflood_owner = e->generation;
+	__sync_lock_test_and_set(&e->owner, (u64)e->generation);
+	count(c->count, EK_COUNT_VFLOOD_FLOWS, 1);
+}
+
+/*
+ * The flow is over as far as its packets say. Ends it, unless something is still held.
+ *
+ * Return: whether it has left the table.
+ */
+static __noinline bool hold_close(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
+{
+	struct ek_vflood_flow *e = hold_flow(c, f);
+	bool is_reset = c->packet->flags & PACKET_RST;
+
+	if (e && e->packets && !is_reset)
+		return false;
+	if (e) {
+		hold_order(skb, c, f->vflood_place, is_reset ? EK_HOLD_RESET : EK_HOLD_CLOSE, 0,
+			   0, e->owner);
+		bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+	}
+	bpf_map_delete_elem(&flows, c->key);
+	return true;
+}
+
+#endif /* EVENKEEL_HOST_HOLD_H */

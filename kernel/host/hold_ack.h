@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * vFlood: what the VM gets lets out what is held, and tells it how much it may hand over.
+ */
+#ifndef EVENKEEL_HOST_HOLD_ACK_H
+#define EVENKEEL_HOST_HOLD_ACK_H
+
+#include "hold.h"
+
+/* What the VM may be told beyond @ack, 0: what the receiver says. */
+static __always_inline u32 hold_grant(const struct ek_vflood_flow *e, u32 ack)
+{
+	return e->is_enforced && e->owner && seq_after(e->flow.granted, ack) ?
+		       e->flow.granted - ack :
+		       0;
+}
+
+/*
+ * An ACK to the VM lets out what is held. Return: the window that the VM may be told, 0: the
+ * receiver's.
+ */
+static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
+				     struct ek_flow *f)
+{
+	const struct packet *p = c->packet;
+	struct ek_vflood_flow *e = hold_flow(c, f);
+	u32 options = (u32)p->l4 + PACKET_TCP_BYTES;
+	struct packet_options o;
+	u32 sacked_end = p->ack;
+	u32 flags = 0;
+
+	if (!e)
+		return 0;
+	if (!p->payload_bytes && !(p->flags & PACKET_FIN))
+		flags |= EK_HOLD_ACK_PURE;
+	/* Timestamps alone are what most have. */
+	if (p->tcp_bytes > PACKET_TCP_BYTES &&
+	    (p->tcp_bytes != PACKET_TCP_BYTES + HOLD_TIMESTAMPS_BYTES ||
+	     packet_u32(c->head, options) != HOLD_TIMESTAMPS) &&
+	    head_options(c->head, p, &o) && o.sack) {
+		flags |= EK_HOLD_ACK_SACK;
+		sacked_end = packet_sacked_end(c->head, &o, p->ack);
+	}
+	hold_order(skb, c, f->vflood_place, EK_HOLD_ACK, p->ack, sacked_end,
+		   p->window | flags << 16);
+	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+	return hold_grant(e, p->ack);
+}
+
+/* Makes a SYN-ACK the ACK that would follow it, without other options than timestamps. */
+static __always_inline bool hold_update(struct __sk_buff *skb, struct context *c, u16 window)
+{
+	const struct packet *p = c->packet;
+	u32 check = (u32)p->l4 + TCP_OFFSET_CHECK;
+	struct packet_options o;
+	u32 i, j, at;
+
+	if (!head_options(c->head, p, &o))
+		return false;
+	for (i = PACKET_TCP_BYTES; i < 60; i += 4) {
+		u32 word = 0;
+		__be32 from, to;
+
+		if (i >= p->tcp_bytes)
+			break;
+		for (j = 0; j < 4; j++) {
+			at = (u32)p->l4 + i + j;
+			word = word << 8 | (o.timestamps && at - o.timestamps < 10 ?
+						    packet_u8(c->head, at) :
+						    1);
+		}
+		from = bpf_htonl(packet_u32(c->head, (u32)p->l4 + i));
+		to = bpf_htonl(word);
+		if (from != to && (bpf_l4_csum_replace(skb, check, from, to, 4) ||
+				   bpf_skb_store_bytes(skb, (u32)p->l4 + i, &to, 4, 0)))
+			return false;
+	}
+	return skb_set_seq(skb, p, p->seq + 1) &&
+	       skb_set_flags(skb, p, packet_u8(c->head, (u32)p->l4 + TCP_OFFSET_FLAGS),
+			     PACKET_ACK) &&
+	       skb_set_window(skb, p, window);
+}
+
+/*
+ * A SYN-ACK to the VM. Its window is not scaled and ends at 64 KB: what is granted beyond
+ * stands in an ACK right behind it. Return: what the program is to answer.
+ */
+static __noinline int hold_synack_to_vm(struct __sk_buff *skb, struct context *c)
+{
+	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
+	struct window_limits limits = {};
+	struct packet *p = c->packet;
+	struct ek_vflood_flow *e;
+	u32 mss;
+	u16 field;
+
+	if (!f)
+		return TCX_NEXT;
+	e = hold_flow(c, f);
+	if (!e || !e->is_enforced)
+		return TCX_NEXT;
+	hold_order(skb, c, f->vflood_place, EK_HOLD_GRANT, 0, 0, (u32)e->owner);
+	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+	limits.bytes[WINDOW_BY_VFLOOD] = hold_grant(e, p->ack);
+	if (!limits.bytes[WINDOW_BY_VFLOOD])
+		return TCX_NEXT;
+	mss = flow_segment_bytes(f);
+	window_arbitrate(&limits, p->window, 0, mss, &field);
+	if (!skb_set_window(skb, p, field)) {
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+		return TCX_NEXT;
+	}
+	p->window = field;
+	count(c->count, EK_COUNT_VFLOOD_GRANTS, 1);
+	if (limits.bytes[WINDOW_BY_VFLOOD] <= 65535)
+		return TCX_NEXT;
+	window_arbitrate(&limits, 0, flow_scale(f, &f->remote), mss, &field);
+	/* The copy goes first, as it is; the packet at hand follows it. */
+	skb->mark = EK_MARK_TOLD;
+	if (bpf_clone_redirect(skb, skb->ifindex, 0) < 0) {
+		skb->mark = 0;
+		return TCX_NEXT;
+	}
+	skb->mark = 0;
+	if (!hold_update(skb, c, field)) {
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+		return TCX_DROP;
+	}
+	count(c->count, EK_COUNT_VFLOOD_UPDATES, 1);
+	return TCX_NEXT;
+}
+
+#endif /* EVENKEEL_HOST_HOLD_ACK_H */

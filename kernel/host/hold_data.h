@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * vFlood: what the VM sends goes by way of the device that holds it.
+ */
+#ifndef EVENKEEL_HOST_HOLD_DATA_H
+#define EVENKEEL_HOST_HOLD_DATA_H
+
+#include "hold.h"
+
+/* Notes what the VM says to the other end: what is held leaves with the newest of it. */
+static __always_inline void hold_note(const struct context *c, struct ek_vflood_flow *e)
+{
+	const struct packet *p = c->packet;
+	u32 options = (u32)p->l4 + PACKET_TCP_BYTES;
+
+	if (!(p->flags & PACKET_ACK) || seq_before(p->ack, e->last.ack))
+		return;
+	e->last.ack = p->ack;
+	e->last.window = p->window;
+	e->last.has_timestamps = p->tcp_bytes >= PACKET_TCP_BYTES + HOLD_TIMESTAMPS_BYTES &&
+				 packet_u32(c->head, options) == HOLD_TIMESTAMPS;
+	if (e->last.has_timestamps) {
+		e->last.ts_val = packet_u32(c->head, options + 4);
+		e->last.ts_ecr = packet_u32(c->head, options + 8);
+	}
+}
+
+/* Return: what the program is to answer. */
+static __noinline int hold_from_vm(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
+{
+	const struct packet *p = c->packet;
+	u32 end = p->seq + p->payload_bytes + !!(p->flags & PACKET_FIN);
+	struct ek_vflood_flow *e = hold_flow(c, f);
+	u32 hold = c->port->vflood.hold_ifindex;
+	u32 place = f->vflood_place;
+	u32 seq;
+
+	if (!e)
+		return TCX_NEXT;
+	hold_note(c, e);
+	if (end == p->seq || p->flags & PACKET_RST) {
+		seq = vflood_bare_seq(&e->flow, p->seq);
+		if (e->is_enforced && seq != p->seq && !skb_set_seq(skb, p, seq))
+			count(c->count, EK_COUNT_WRITE_FAILED, 1);
+		vflood_ack_out(&e->flow, p->ack);
+		return TCX_NEXT;
+	}
+	if (!e->is_enforced) {
+		hold_order(skb, c, place, EK_HOLD_SEEN, p->seq, end, (u32)e->owner);
+		bpf_clone_redirect(skb, hold, 0);
+		return TCX_NEXT;
+	}
+	if (vflood_ack_is_due(&e->flow, p->ack) &&
+	    vflood_direct(&e->flow) < vflood_segments(&e->flow, end - p->seq)) {
+		hold_order(skb, c, place, EK_HOLD_BARE, p->seq, end, (u32)e->owner);
+		bpf_clone_redirect(skb, hold, 0);
+		vflood_ack_out(&e->flow, p->ack);
+		count(c->count, EK_COUNT_VFLOOD_BARE_ACKS, 1);
+	}
+	hold_order(skb, c, place, EK_HOLD_DATA, p->seq, end, (u32)e->owner);
+	if (!skb->gso_size)
+		return bpf_redirect(hold, 0);
+	count(c->count, EK_COUNT_VFLOOD_SPLIT, 1);
+	return bpf_redirect(c->port->vflood.split_ifindex, 0);
+}
+
+#endif /* EVENKEEL_HOST_HOLD_DATA_H */
