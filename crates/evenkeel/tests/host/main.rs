@@ -8,6 +8,7 @@ mod agent;
 mod bed;
 mod cera;
 mod flood;
+mod hold;
 mod late;
 mod others;
 mod snoop;
