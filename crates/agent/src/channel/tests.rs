@@ -352,6 +352,12 @@ struct Qemu {
 }
 
 impl Qemu {
+    fn accept(&self) -> UnixStream {
+        let stream = self.listener.accept().unwrap().0;
+        stream.set_read_timeout(Some(5 * MS)).unwrap();
+        stream
+    }
+
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("channel");
@@ -359,9 +365,8 @@ impl Qemu {
     }
 }
 
-/// Runs a guest's end on a connection until `done`.
-fn guest_until(stream: &mut UnixStream, end: &mut GuestEnd, mut done: impl FnMut(&[Effect]) -> bool) {
-    stream.set_read_timeout(Some(5 * MS)).unwrap();
+/// Runs a guest's end on a connection until `done`. Reading must give up after a short while.
+fn guest_until(stream: &mut (impl Read + Write), end: &mut GuestEnd, mut done: impl FnMut(&[Effect]) -> bool) {
     let (deadline, mut buffer, mut seen) = (Instant::now() + Duration::from_secs(20), [0; 4096], Vec::new());
     while !done(&seen) {
         assert!(Instant::now() < deadline, "waited in vain; so far {seen:?}");
@@ -399,7 +404,7 @@ fn a_host_finds_its_guests_again() {
     channels.set(4, "vnet4", Some(&other.address), HEARTBEAT_MS).unwrap();
     assert!(!channels.attest(3, Some(512)), "nobody is there yet");
     for _ in 0..2 {
-        let (mut stream, mut end) = (qemu.listener.accept().unwrap().0, guest_end());
+        let (mut stream, mut end) = (qemu.accept(), guest_end());
         guest_until(&mut stream, &mut end, |seen| {
             seen.iter().any(|effect| matches!(effect, Effect::Attested { flood_segments: 512, .. }))
         });
@@ -415,7 +420,7 @@ fn a_host_finds_its_guests_again() {
         wait_until("the guest to be missed", || channels.guest(3).is_none());
     }
     // The agent ends.
-    let (mut stream, mut end) = (qemu.listener.accept().unwrap().0, guest_end());
+    let (mut stream, mut end) = (qemu.accept(), guest_end());
     guest_until(&mut stream, &mut end, |seen| seen.iter().any(|effect| matches!(effect, Effect::Up(_))));
     channels.end();
     guest_until(&mut stream, &mut end, |seen| seen.contains(&Effect::Down(Why::Goodbye)));
@@ -427,7 +432,7 @@ fn garbage_costs_its_sender_and_nobody_else() {
     let channels = Channels::start().unwrap();
     channels.set(3, "vnet3", Some(&qemu.address), HEARTBEAT_MS).unwrap();
     channels.set(4, "vnet4", Some(&other.address), HEARTBEAT_MS).unwrap();
-    let (mut noisy, mut good) = (qemu.listener.accept().unwrap().0, other.listener.accept().unwrap().0);
+    let (mut noisy, mut good) = (qemu.accept(), other.accept());
     let noise = std::thread::spawn(move || {
         let begin = Instant::now();
         let mut sent = 0;
@@ -456,4 +461,70 @@ fn a_path_that_is_no_channel_is_named() {
     assert!(trouble.contains("neither a Unix socket nor a character device"), "{trouble}");
     channels.set(3, "vnet3", None, HEARTBEAT_MS).unwrap();
     assert_eq!(channels.status(3), None);
+}
+
+/// A host meets a guest's end on `guest`, which is found at `address`.
+fn they_meet(address: HostAddress, accept: impl FnOnce() -> Box<dyn ReadWrite>) {
+    let channels = Channels::start().unwrap();
+    channels.set(3, "vnet3", Some(&address), HEARTBEAT_MS).unwrap();
+    channels.attest(3, Some(512));
+    let (mut guest, mut end) = (accept(), guest_end());
+    guest_until(&mut guest, &mut end, |seen| {
+        channels.is_obeyed(3) && seen.iter().any(|effect| matches!(effect, Effect::Attested { .. }))
+    });
+    assert!(channels.window(3, 1, 0x0a0d_1104), "bytes that a terminal would read as its own");
+    let share = Effect::Share(Window { epoch: 1, segments: 0x0a0d_1104 });
+    guest_until(&mut guest, &mut end, |seen| seen.contains(&share));
+}
+
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
+
+#[test]
+fn a_channel_over_tcp() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    they_meet(HostAddress::Tcp(listener.local_addr().unwrap()), || {
+        let stream = listener.accept().unwrap().0;
+        stream.set_read_timeout(Some(5 * MS)).unwrap();
+        Box::new(stream)
+    });
+}
+
+/// A character device, as a hypervisor that is a VM itself has for its guests.
+#[test]
+fn a_channel_over_a_character_device() {
+    use std::os::fd::FromRawFd;
+
+    let mut name = [0 as libc::c_char; 64];
+    // SAFETY: the name is written into an array that is long enough, and the descriptor is nobody else's.
+    let (master, path) = unsafe {
+        let fd = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_NONBLOCK);
+        assert!(fd >= 0 && libc::grantpt(fd) == 0 && libc::unlockpt(fd) == 0);
+        assert_eq!(libc::ptsname_r(fd, name.as_mut_ptr(), name.len()), 0);
+        (std::fs::File::from_raw_fd(fd), std::ffi::CStr::from_ptr(name.as_ptr()).to_str().unwrap().to_owned())
+    };
+    they_meet(HostAddress::Path(path.into()), || Box::new(Unhurried(master)));
+}
+
+/// Nothing to read yet is no reason to go round at full speed.
+struct Unhurried(std::fs::File);
+
+impl Read for Unhurried {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.0.read(buffer);
+        if read.is_err() {
+            std::thread::sleep(5 * MS);
+        }
+        read
+    }
+}
+
+impl Write for Unhurried {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        self.0.write(buffer)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
