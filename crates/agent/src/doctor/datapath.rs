@@ -30,6 +30,12 @@ fn obstacles(readings: &Readings) -> Vec<String> {
     if !readings.has_bpffs {
         lacking.push("no bpf file system at /sys/fs/bpf, so nothing can be pinned there".to_owned());
     }
+    if !readings.has_btf {
+        lacking.push(
+            "this kernel does not tell its types (CONFIG_DEBUG_INFO_BTF), by which the programs are fitted to it"
+                .to_owned(),
+        );
+    }
     let confidential = readings.lockdown.as_deref().is_some_and(|l| l.contains("[confidentiality]"));
     if confidential {
         lacking.push("kernel lockdown forbids programs that read kernel memory".to_owned());
@@ -137,6 +143,7 @@ mod tests {
         Readings {
             release: Some("6.12.107+deb13-cloud-amd64".into()),
             has_bpffs: true,
+            has_btf: true,
             ports: vec![PortReading { name: "vnet0".into(), ..PortReading::default() }],
             ..Readings::default()
         }
@@ -154,6 +161,8 @@ mod tests {
         assert!(old.fact.contains("Linux 6.1 has no tcx"), "{}", old.fact);
         let unmounted = datapath(&Readings { has_bpffs: false, ..able() });
         assert_eq!(unmounted.next.as_deref(), Some("mount -t bpf bpf /sys/fs/bpf"));
+        let typeless = datapath(&Readings { has_btf: false, ..able() });
+        assert!(typeless.fact.contains("CONFIG_DEBUG_INFO_BTF"), "{}", typeless.fact);
         let locked = datapath(&Readings { lockdown: Some("none integrity [confidentiality]".into()), ..able() });
         assert!(locked.fact.contains("lockdown"), "{}", locked.fact);
     }

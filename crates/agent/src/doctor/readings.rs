@@ -80,6 +80,8 @@ pub struct Readings {
     pub ports: Vec<PortReading>,
     /// Whether a bpf file system is where pins go.
     pub has_bpffs: bool,
+    /// Whether the kernel tells its types (BTF).
+    pub has_btf: bool,
     /// `/proc/sys/net/core/bpf_jit_enable`; only root may read it.
     pub bpf_jit: Option<String>,
     /// Offloads of the devices that lead out of this machine.
@@ -149,6 +151,7 @@ impl Readings {
             netstat: read("/proc/net/netstat").map(|text| text + "\n" + &read("/proc/net/snmp").unwrap_or_default()),
             ports: ports(Path::new("/sys/class/net")),
             has_bpffs: statfs("/sys/fs/bpf").is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC),
+            has_btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
             bpf_jit: read("/proc/sys/net/core/bpf_jit_enable"),
             offloads: ethtool::offloads(Path::new("/sys/class/net")),
             guest_kernel: KernelReading::take(),

@@ -29,8 +29,10 @@ const SWEEP_IDLE: Duration = Duration::from_secs(3600);
 /// or for so long, while the table is more than half full.
 const SWEEP_IDLE_CROWDED: Duration = Duration::from_secs(30);
 
+/// How long a queue is not shortened because a VM that is off its core leaves packets in it.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(1);
 /// Why a macvtap is no port.
-const MACVTAP: &str = "packets for the VM do not pass a macvtap's egress: they come to it by its lower device. \
+const MACVTAP: &str = "packets for the VM come in at a macvtap and those of the VM go out, so that what the host sends would go the wrong way. \
                        Give the VM a tap on a bridge";
 
 /// A configuration with everything that it names.
@@ -339,6 +341,9 @@ impl Core {
                 port.queue_is_theirs = true;
             }
         }
+        if let QueueAction::Set(segments) = action {
+            self.settle(link, segments);
+        }
         if self.state != before {
             if let Err(error) = self.state.store(&self.run_dir) {
                 self.state = before;
@@ -346,6 +351,28 @@ impl Core {
             }
         }
         Ok(action)
+    }
+
+    /// Before a tap's queue is made shorter, which drops what does not fit any more: nothing is promised from now on, and what was has a place in
+    /// what is left. The port's settings hold again when its new length is seen.
+    fn settle(&mut self, link: &Link, segments: u32) {
+        if link.kind != Kind::Tap || segments >= link.queue_segments {
+            return;
+        }
+        let promising = |port: &&Port| port.settings.vsnoop.mode == Mode::Enforce && port.error.is_none();
+        if let Some(port) = self.ports.get(&link.ifindex).filter(promising) {
+            let mut settings = port.settings.to_intf(link);
+            settings.vsnoop.mode = intf::EK_MODE_OFF;
+            if let Err(error) = self.datapath.attach(link.ifindex, &settings) {
+                tracing::warn!(port = link.name, %error, "vSnoop cannot be stopped before the queue is shortened");
+            }
+        }
+        let end = Instant::now() + SETTLE_PATIENCE;
+        let free = link.queue_segments - segments;
+        let is_in_use = |place| matches!(place, Ok(intf::EK_PLACE_FULL | intf::EK_PLACE_WAITING));
+        while is_in_use(self.datapath.place(link.ifindex, free)) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// A device is gone.
@@ -373,6 +400,13 @@ impl Core {
     pub fn dismantle(&mut self) -> Result<(Vec<String>, HostState), HostError> {
         let ports = self.ports.values().filter(|p| p.error.is_none()).map(|p| p.link.name.clone()).collect();
         self.cera = None;
+        let queues = &self.state.queues;
+        let before = |link: &Link| queues.get(&link.ifindex).map(|change| change.before_segments);
+        let links = self.ports.values().map(|port| port.link.clone());
+        let shorter: Vec<_> = links.filter_map(|link| Some((before(&link)?, link))).collect();
+        for (segments, link) in shorter {
+            self.settle(&link, segments);
+        }
         self.datapath.remove()?;
         self.ports.clear();
         Ok((ports, self.state.clone()))

@@ -33,7 +33,7 @@ pub struct Link {
 pub enum Kind {
     /// A tap: packets wait in its ring for QEMU or vhost.
     Tap,
-    /// A macvtap (or ipvtap): packets for the VM come by its lower device, and pass no egress of its own.
+    /// A macvtap (or ipvtap): packets for the VM come in, and those of the VM go out.
     Macvtap,
     /// A veth, or anything else.
     #[default]

@@ -1,21 +1,24 @@
 //! vSnoop and real guests: kernels of two ages behind a tap, their QEMU stopped again and again while they fetch files. Every file comes
 //! whole, and no promise was made that the port and the guest had not given.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, KernelSeries};
 use evenkeel_testbed::noise::Random;
-use evenkeel_testbed::place::index;
+use evenkeel_testbed::place::{index, ip};
+use evenkeel_testbed::tap::TapVm;
 use evenkeel_testbed::vm::Vm;
 use evenkeel_testbed::watch::Watch;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::bed::{Host, METRICS, counter, wait_until};
+use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, wait_until};
 use crate::others::{WEB, boot, fetch, serve_web, takes_the_programs};
 
 const VSNOOP: &str = "[vsnoop]\nmode = \"enforce\"";
@@ -73,7 +76,53 @@ fn guests_that_are_stopped_get_all_that_was_promised() {
         assert_eq!(counter(&status, "vp5", "vsnoop_failed"), 0);
         takes_the_programs(&machine, image);
         drop(machine);
-        evenkeel_testbed::place::ip("link del vp5");
+        ip("link del vp5");
         wait_until("the port to go", || !host.ports().contains(&"vp5".to_owned()));
     }
+}
+
+/// Its queue was raised; what was promised of it must fit into what it was.
+#[test]
+fn stopping_the_agent_keeps_its_promises() {
+    const QUEUE: usize = 10;
+    let mut host = Host::new();
+    host.configure("off", METRICS, VSNOOP);
+    let vm = TapVm::new("vp1", false, "10.9.0.1");
+    ip(&format!("link set vp1 txqueuelen {QUEUE}"));
+    let server = Vm::new("plain", "", "10.9.0.2");
+    host.start();
+    wait_until("the port's queue", || host.status()["ports"][0]["queue_segments"] == 4000);
+
+    let listener = vm.vm.spawn(|| TcpListener::bind(("10.9.0.1", SERVER)).unwrap()).join().unwrap();
+    let receiver = vm.vm.spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut data = Vec::new();
+        stream.read_to_end(&mut data).expect("data that was acknowledged did not come");
+        assert!(data.iter().enumerate().all(|(i, byte)| *byte == pattern(i)), "a transfer came damaged");
+        data.len()
+    });
+    let (go, may_go) = mpsc::channel();
+    let sender = server.spawn(move || {
+        let mut stream = TcpStream::connect(("10.9.0.1", SERVER)).unwrap();
+        let data: Vec<u8> = (0..2 * BYTES).map(pattern).collect();
+        // The VM's window has grown by then.
+        stream.write_all(&data[..BYTES]).unwrap();
+        may_go.recv().unwrap();
+        stream.write_all(&data[BYTES..]).unwrap();
+    });
+    let acked = || host.status()["ports"][0]["vsnoop"]["outstanding_segments"].as_u64().unwrap();
+    wait_until("the first half", || counter(&host.status(), "vp1", "vsnoop_early_acks") > 0 && acked() == 0);
+    vm.run(false);
+    go.send(()).unwrap();
+    wait_until("more promises than the old queue holds", || acked() > 2 * QUEUE as u64);
+    std::thread::scope(|scope| {
+        let stop = scope.spawn(|| host.stop());
+        // The VM gets its core back while the agent is about to stop.
+        std::thread::sleep(Duration::from_millis(100));
+        vm.run(true);
+        stop.join().unwrap();
+    });
+    sender.join().unwrap();
+    assert_eq!(receiver.join().unwrap(), 2 * BYTES);
 }
