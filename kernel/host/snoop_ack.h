@@ -147,6 +147,9 @@ static __noinline bool snoop_ack_fill(struct context *c, struct ek_flow *f, bool
 	a->seq = s->flow.vm_seq;
 	a->ts_val = s->flow.ts_val;
 	bpf_spin_unlock(&port->lock);
+	/* What vFlood holds back may lie beyond the other end's window. */
+	if (a->seq - p->ack > f->window_offered_bytes)
+		a->seq = p->ack;
 	a->ack = said.told;
 	a->window = vsnoop_window(&said);
 	a->flags = PACKET_ACK;
