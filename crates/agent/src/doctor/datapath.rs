@@ -12,6 +12,7 @@ const ENOUGH_PACKETS: u64 = 1000;
 /// All of them.
 pub(super) fn findings(readings: &Readings) -> Vec<Finding> {
     let mut findings = vec![datapath(readings)];
+    findings.push(holding(crate::datapath::lacks_to_hold()));
     findings.extend(jit(readings));
     findings.extend(offloads(&readings.offloads));
     findings.extend(ecn(readings));
@@ -66,6 +67,21 @@ fn datapath(readings: &Readings) -> Finding {
         return finding.next("mount -t bpf bpf /sys/fs/bpf");
     }
     finding.next("boot a kernel of 6.6 or newer")
+}
+
+/// Whether vFlood can hold packets here.
+fn holding(lacks: Option<&str>) -> Finding {
+    const TOPIC: &str = "vFlood on hosts";
+    match lacks {
+        None => Finding::new(TOPIC, Level::Ok, "this kernel can hold packets: qdiscs in BPF and netkit are there", ""),
+        Some(lacks) => Finding::new(
+            TOPIC,
+            Level::Note,
+            format!("this kernel cannot hold packets: it has no {lacks}"),
+            "vFlood stays off on this host: transfers of VMs that wait for a core go no faster. All else works.",
+        )
+        .next("boot Linux 6.16 or newer with CONFIG_NET_SCH_BPF and CONFIG_NETKIT (Debian's 7.2 has both)"),
+    }
 }
 
 fn jit(readings: &Readings) -> Option<Finding> {

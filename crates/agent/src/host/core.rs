@@ -16,6 +16,7 @@ use super::links::{Kind, Link};
 use super::metrics::AGENT_COUNTERS;
 use super::resend::{Facts, Resend, Send};
 use super::state::{HostState, QueueAction};
+use super::vflood::{VfloodFlow, VfloodPort};
 use super::vsnoop::{Place, VsnoopFlow, VsnoopPort};
 use crate::channel::Channels;
 use crate::datapath::{COUNTERS, Datapath, intf};
@@ -57,6 +58,23 @@ struct Port {
 }
 
 impl Port {
+    fn vflood(&self, ifindex: u32, datapath: &Datapath) -> Result<Option<VfloodPort>, HostError> {
+        let settings = &self.settings.vflood;
+        let held = datapath.held(ifindex)?;
+        // Off, and nothing waits to be let out.
+        if settings.mode == Mode::Off && held.is_none() {
+            return Ok(None);
+        }
+        let vm = held.unwrap_or_default().vm;
+        Ok(Some(VfloodPort {
+            mode: settings.mode,
+            trouble: datapath.cannot_hold(ifindex).map(ToString::to_string),
+            held_segments: vm.held_segments,
+            promised_segments: vm.promised_segments,
+            buffer_segments: settings.buffer_segments.get(),
+        }))
+    }
+
     fn vsnoop(&self, datapath: &mut Datapath) -> Result<VsnoopPort, HostError> {
         let own = self.settings.vsnoop_to_intf(&self.link);
         let ifindex = self.link.ifindex;
@@ -306,6 +324,9 @@ impl Core {
             self.count("ports_seen");
         }
         self.open_channel(link, settings.channel.as_ref());
+        // The guest may flood only where its packets are held.
+        let holds = self.datapath.holds(link.ifindex)?;
+        self.channels.attest(link.ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
         let wanted = settings.port_queue_segments.get();
         self.ports.insert(link.ifindex, Port { link: link.clone(), settings, error, queue_is_theirs });
         self.arrange_cera();
@@ -507,6 +528,7 @@ impl Core {
             };
             ports.push(proto::Port {
                 vsnoop,
+                vflood: port.vflood(*ifindex, &self.datapath)?,
                 name: port.link.name.clone(),
                 ifindex: *ifindex,
                 mode: port.settings.proboscis.mode,
@@ -563,7 +585,7 @@ impl Core {
         let view = self.cera.as_ref().map(cera::Controller::view);
         let snoops: HashMap<_, _> =
             self.datapath.snoops()?.iter().map(|(key, entry)| (*key, VsnoopFlow::of(entry))).collect();
-        let mut flows: Vec<(Flow, Proboscis, Option<cera::PortReport>, Option<VsnoopFlow>)> = Vec::new();
+        let mut flows = Vec::new();
         for (key, entry) in self.datapath.flows()? {
             if tuple.is_some_and(|wanted| !wanted.is_same(&Tuple::of(&key))) {
                 continue;
@@ -575,15 +597,17 @@ impl Core {
             let proboscis = port.map_or_else(off, |port| port.settings.proboscis.clone());
             let cera = port.map(|port| cera::report_port(&port.settings.cera, view.as_ref(), key.ifindex));
             let flow = Flow::of(&key, &entry, &name, &proboscis, now_ns);
-            flows.push((flow, proboscis, cera, snoops.get(&key).copied()));
+            let vflood = self.datapath.vflood(&entry)?.map(|entry| VfloodFlow::of(&entry));
+            flows.push((flow, proboscis, cera, snoops.get(&key).copied(), vflood));
         }
         let total = flows.len() as u64;
         flows.sort_unstable_by_key(|(flow, ..)| std::cmp::Reverse(flow.bytes()));
         flows.truncate(limit.unwrap_or(usize::MAX));
-        let lines = flows.into_iter().map(|(flow, proboscis, cera, vsnoop)| {
+        let lines = flows.into_iter().map(|(flow, proboscis, cera, vsnoop, vflood)| {
             let mut words = if tuple.is_some() { flow.explain(&proboscis, cera.as_ref()) } else { Vec::new() };
             words.extend(vsnoop.filter(|_| tuple.is_some()).map(|vsnoop| vsnoop.explain()));
-            Response::Flow(Box::new(ExplainedFlow { flow, vsnoop, words }))
+            words.extend(vflood.filter(|_| tuple.is_some()).map(|vflood| vflood.explain()));
+            Response::Flow(Box::new(ExplainedFlow { flow, vsnoop, vflood, words }))
         });
         Ok(lines.chain([Response::End { total }]).collect())
     }

@@ -160,6 +160,8 @@ pub enum SetBy {
     Proboscis,
     /// CERA.
     Cera,
+    /// vFlood: what the host takes from the VM.
+    Vflood,
     /// A mechanism that this evenkeel does not know: the datapath is newer.
     Unknown,
 }
@@ -170,6 +172,7 @@ impl fmt::Display for SetBy {
             Self::Receiver => "receiver",
             Self::Proboscis => "proboscis",
             Self::Cera => "cera",
+            Self::Vflood => "vflood",
             Self::Unknown => "unknown",
         })
     }
@@ -207,6 +210,7 @@ impl Flow {
                     intf::WINDOW_BY_RECEIVER => SetBy::Receiver,
                     intf::WINDOW_BY_PROBOSCIS => SetBy::Proboscis,
                     intf::WINDOW_BY_CERA => SetBy::Cera,
+                    intf::WINDOW_BY_VFLOOD => SetBy::Vflood,
                     _ => SetBy::Unknown,
                 },
                 offered_bytes: flow.window_offered_bytes,
@@ -277,6 +281,10 @@ impl Flow {
             SetBy::Receiver if self.mode == Mode::Off && cera.is_none_or(|cera| cera.mode == Mode::Off) => {
                 "The window is the receiver's own: every mechanism is off on this port.".to_owned()
             }
+            SetBy::Vflood => format!(
+                "vFlood told the VM {set_bytes} bytes, the receiver offered {offered_bytes}: the host holds what the VM hands over, and keeps to \
+                 the receiver's window itself."
+            ),
             SetBy::Cera => format!(
                 "CERA set the window to {set_bytes} bytes, the receiver offered {offered_bytes}: it is this connection's part of its VM's share of \
                  the uplink. {acks} limited."

@@ -16,6 +16,7 @@ mod metrics;
 mod resend;
 mod state;
 mod supervisor;
+mod vflood;
 mod vsnoop;
 
 pub(crate) use self::core::now_ns;
@@ -32,4 +33,5 @@ pub use error::{ConfigError, HostError};
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;
 pub use supervisor::{Options, run, stop};
+pub use vflood::{VfloodFlow, VfloodPort, VfloodState};
 pub use vsnoop::{Place, VsnoopFlow, VsnoopPort, VsnoopState};

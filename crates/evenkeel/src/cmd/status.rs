@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use evenkeel_agent::datapath::COUNTERS;
-use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Mode, Status, VsnoopPort};
+use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Mode, Status, VfloodPort, VsnoopPort};
 
 use crate::cli;
 use crate::cmd::flows::amount;
@@ -59,6 +59,9 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
     for port in &status.ports {
         if let Some(vsnoop) = &port.vsnoop {
             writeln!(text, "vSnoop on {}: {}", port.name, early_acks(vsnoop))?;
+        }
+        if let Some(vflood) = &port.vflood {
+            writeln!(text, "vFlood on {}: {}", port.name, held(vflood))?;
         }
         if let Some(channel) = &port.channel {
             writeln!(text, "channel of {} at {}: {}", port.name, channel.address, guest(channel))?;
@@ -133,6 +136,18 @@ fn early_acks(vsnoop: &VsnoopPort) -> String {
     let VsnoopPort { mode, budget_segments, outstanding_segments, place } = vsnoop;
     let room = place.obstacle().map_or_else(String::new, |why| format!("; NO early ACKs: {why}"));
     format!("{mode}, {outstanding_segments} of {budget_segments} segments are promised{room}")
+}
+
+fn held(vflood: &VfloodPort) -> String {
+    let VfloodPort { mode, trouble, held_segments, promised_segments, buffer_segments } = vflood;
+    match trouble {
+        Some(why) => format!("{mode}, but OFF: {why}"),
+        None => {
+            format!(
+                "{mode}, {held_segments} of {buffer_segments} segments are held, {promised_segments} more are promised"
+            )
+        }
+    }
 }
 
 /// Who is at the other end of a channel, in words.

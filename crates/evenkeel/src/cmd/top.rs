@@ -333,6 +333,7 @@ mod tests {
                 cera: CeraPortReport::default(),
                 channel: None,
                 vsnoop: None,
+                vflood: None,
                 error: None,
                 queue_segments: 4000,
                 queue_before_segments: Some(1000),

@@ -96,7 +96,9 @@ pub(super) fn make(port: u32, port_name: &str, qdisc: &str) -> io::Result<Device
         }
     };
     no_segmentation_offload(&names(port)[1])?;
-    one_cpu_for_a_flow(&names(port)[1])?;
+    if let Err(error) = one_cpu_for_a_flow(&names(port)[1]) {
+        tracing::warn!(%error, port = port_name, "what is held may leave in another order where several CPUs let it out");
+    }
     let mut message = TcMessage::with_index(devices.hold as i32);
     message.header.parent = TcHandle::ROOT;
     message.header.handle = HANDLE;

@@ -13,6 +13,7 @@ use crate::channel::wire::Capabilities;
 use crate::host::cera;
 use crate::host::config::Mode;
 pub use crate::host::flow::{Flow, Tuple};
+pub use crate::host::vflood::{VfloodFlow, VfloodPort};
 pub use crate::host::vsnoop::{VsnoopFlow, VsnoopPort};
 
 /// Version of the protocol.
@@ -78,6 +79,9 @@ pub struct ExplainedFlow {
     /// vSnoop on it, if it knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vsnoop: Option<VsnoopFlow>,
+    /// vFlood on it, if it manages it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vflood: Option<VfloodFlow>,
     /// Which mechanism set its window, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
@@ -134,6 +138,8 @@ pub struct Port {
     pub error: Option<String>,
     /// vSnoop there, if it is not off.
     pub vsnoop: Option<VsnoopPort>,
+    /// vFlood there, if it is not off.
+    pub vflood: Option<VfloodPort>,
     /// The channel to its guest's agent, if the configuration names one.
     pub channel: Option<Channel>,
     /// Length of its queue, in packets.
