@@ -294,9 +294,15 @@ fn of_agent(agent: &Counted, set: &mut impl FnMut(&str, Option<f64>)) {
         ("vsnoop_early_acks", "vsnoop_early_acks"),
         ("vsnoop_on_data", "vsnoop_on_data"),
         ("vsnoop_dropped", "vsnoop_dropped"),
+        ("vflood_held", "vflood_held"),
+        ("vflood_grants", "vflood_grants"),
+        ("vflood_losses", "vflood_losses"),
+        ("vflood_no_buffer", "vflood_no_buffer"),
+        ("vflood_refused", "vflood_refused"),
     ] {
         set(metric, Some(ports(counter)));
     }
+    set("vflood_held_mean_us", Some(ports("vflood_held_us") / ports("vflood_held")));
     set("syns_repeated", agent.agent.get("syns_resent").map(|n| *n as f64));
 }
 
