@@ -146,9 +146,6 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
             "with vFlood, `reno` or `cubic` goes on in the background; leave it out, or set one of them",
         ));
     }
-    if group.vflood != default.vflood {
-        return Some(("vflood", "the lab does not run vFlood yet; leave it out (the simulator has it)"));
-    }
     if group.vsnoop.mode != Mode::Off && group.host == HostKind::Vm {
         return Some(("vsnoop.mode", "vSnoop needs taps, which VMs of a driver domain do not have; leave `host` out"));
     }
@@ -292,6 +289,11 @@ mod tests {
             assert_eq!(group(line), key, "{line}");
         }
         assert_eq!(refused("[vms.a]", "[vms.a]\nvflood = { mode = \"enforce\" }"), "vms.a.vflood.mode");
+        assert_eq!(refused("[vms.a]", "[vms.a]\nhost = \"vm\"\nvflood = { mode = \"enforce\" }"), "");
+        assert_eq!(
+            refused("[vms.a]", "[vms.a]\nhost = \"vm\"\nvflood.mode = \"enforce\"\ntcp.congestion_control = \"bbr\""),
+            "vms.a.tcp.congestion_control"
+        );
         let sender = |line: &str| refused("[vms.a]", &format!("[record]\nsender_nic = true\n[vms.a]\n{line}"));
         assert_eq!(sender("nic_queue_segments = 100\nper_host = 2"), "");
         assert_eq!(sender("host = \"vm\"\nnic_queue = { discipline = \"fq-codel\" }"), "");
