@@ -7,8 +7,11 @@
 #
 #   cera.sh EVENKEEL MEMCACHED_LOAD RATE_MBIT SECONDS SCHEME:FLOWS ...
 #
+# Epochs are 1 ms at 1000 Mbit/s and as much longer as the rate is lower, so that as much is sent in one.
+#
 # Schemes: alone (memcached without the others), fifo, bbr (fifo, with BBR in the VMs), htb (a class for each VM), cera60, cera25 (T_u),
-# weights (T_u 240; iperf3 in all four, weights 1, 2, 3, 4), kill (cera60, and the agent is killed in the middle). FLOWS: in each VM.
+# weights (T_u 240; iperf3 in all four, weights 1, 2, 3, 4), kill (cera60, and the agent is killed by SIGKILL: how long until the window that
+# VM 2 is offered is its receiver's own, and what the flows carry second by second). FLOWS: in each VM.
 set -eu
 
 evenkeel=$(realpath "$1") load=$(realpath "$2") rate=$3 seconds=$4
@@ -109,7 +112,7 @@ start_agent() {
     esac
     {
         printf 'ports = ["vnet*"]\nprobe_key_file = "%s/key"\n[metrics]\nenabled = false\n[proboscis]\nmode = "off"\n' "$work"
-        printf '[cera]\nmode = "%s"\nuplinks = ["eth0"]\nhigh_segments = %s\n' "$mode" "$high"
+        printf '[cera]\nmode = "%s"\nuplinks = ["eth0"]\nhigh_segments = %s\nepoch_us = %s\n' "$mode" "$high" "$((1000000 / rate))"
         vm=0
         for weight in $weights; do
             vm=$((vm + 1))
@@ -141,8 +144,6 @@ bulk() {
     in_ns "app$vm" iperf3 --client 10.9.0.100 --port "520$vm" --parallel "$flows" --time "$((seconds + warmup + 2))" --omit "$warmup" \
         --json > "$work/iperf$vm" 2>&1 &
 }
-
-sent_bytes() { in_ns host cat /sys/class/net/eth0/statistics/tx_bytes 2> /dev/null || in_ns host ip -j -s link show eth0 | jq '.[0].stats64.tx.bytes'; }
 
 run() {
     scheme=$1 flows=$2 control=cubic
@@ -188,5 +189,37 @@ run() {
          cpu_percent: (($after[0].cera.cpu_us - $before[0].cera.cpu_us) / $epochs / 10)}'
 }
 
+# The window that VM 2's flow number $1 is offered, in the order of windows.
+widest() { in_ns app2 ss -tinH state established | grep -o 'snd_wnd:[0-9]*' | cut -d: -f2 | sort -n | sed -n "$1p"; }
+
+run_kill() {
+    flows=$1
+    shape fifo
+    for vm in $vms; do in_ns "app$vm" ip route replace default via "10.8.$vm.1" congctl cubic; done
+    start_agent kill
+    for vm in 2 3 4; do bulk "$vm" "$flows"; done
+    sleep "$((warmup + 2))"
+    limited=$(widest "$flows")
+    kill -KILL "$agent"
+    began=$(date +%s%N)
+    while [ "$(widest "$flows")" -le "$((limited * 4))" ]; do sleep 0.01; done
+    ms=$((($(date +%s%N) - began) / 1000000))
+    free=$(widest "$flows")
+    stop_agent
+    while ip netns pids ekc-app2 | grep -q .; do sleep 0.1; done
+    for vm in 2 3 4; do
+        while ip netns pids "ekc-app$vm" | grep -q .; do sleep 0.1; done
+    done
+    seconds_mbit=$(jq -s -c '[[.[].intervals | map(.sum.bits_per_second / 1e6)] | transpose[] | add | round]' "$work/iperf2" "$work/iperf3" "$work/iperf4")
+    rm -f "$work"/iperf?
+    printf '{"scheme": "kill", "flows": %s, "rate_mbit": %s, "window_limited_bytes": %s, "window_free_bytes": %s, "free_after_ms": %s, "mbit_by_second": %s}\n' \
+        "$flows" "$rate" "$limited" "$free" "$ms" "$seconds_mbit"
+}
+
 build
-for one in "$@"; do run "${one%%:*}" "${one##*:}"; done
+for one in "$@"; do
+    case $one in
+    kill:*) run_kill "${one##*:}" ;;
+    *) run "${one%%:*}" "${one##*:}" ;;
+    esac
+done

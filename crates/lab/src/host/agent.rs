@@ -65,6 +65,8 @@ pub struct Port {
     channel: Option<PathBuf>,
     /// A table for each mechanism, by its name.
     mechanisms: Table,
+    /// CERA's settings of the port's whole host, if it is on there.
+    cera: Option<Table>,
 }
 
 impl Port {
@@ -75,13 +77,14 @@ impl Port {
         for (name, mode, table) in [
             ("vsnoop", group.vsnoop.mode, settings(&group.vsnoop)?),
             ("vflood", group.vflood.mode, settings(&group.vflood)?),
-            ("cera", group.cera.mode, cera(&group.cera, number)?),
+            ("cera", group.cera.mode, cera_of_port(&group.cera, number)),
         ] {
             if mode != Mode::Off {
                 mechanisms.insert(name.to_owned(), table);
             }
         }
-        Ok(Self { device: device.to_owned(), uplink: uplink.to_owned(), channel: None, mechanisms })
+        let cera = if group.cera.mode == Mode::Off { None } else { Some(cera_of_host(&group.cera)?) };
+        Ok(Self { device: device.to_owned(), uplink: uplink.to_owned(), channel: None, mechanisms, cera })
     }
 
     /// With the guest's channel: a socket or a character device.
@@ -102,14 +105,25 @@ fn settings(table: &impl Serialize) -> Result<toml::Value, LabError> {
     toml::Value::try_from(table).map_err(not_written)
 }
 
-/// A group has weights by number, and a port its own; which guests have a client is not the host's to know.
-fn cera(group: &Cera, number: u32) -> Result<toml::Value, LabError> {
-    let alike = Cera { weights: Vec::new(), clients: None, client_delay_us: None, ..group.clone() };
-    let mut table = settings(&alike)?;
-    let weight = group.weights.iter().cycle().nth(number as usize);
-    if let (Some(weight), Some(table)) = (weight, table.as_table_mut()) {
+/// What holds on one port. A group has weights by number, and a port its own.
+fn cera_of_port(group: &Cera, number: u32) -> toml::Value {
+    let mode = match group.mode {
+        Mode::Off => "off",
+        Mode::Observe => "observe",
+        Mode::Enforce => "enforce",
+    };
+    let mut table = Table::from_iter([("mode".to_owned(), mode.into())]);
+    if let Some(weight) = group.weights.iter().cycle().nth(number as usize) {
         table.insert("weight".to_owned(), i64::from(*weight).into());
     }
+    table.into()
+}
+
+/// What holds on a whole host. Which guests have a client is not its to know.
+fn cera_of_host(group: &Cera) -> Result<Table, LabError> {
+    let alike = Cera { weights: Vec::new(), clients: None, client_delay_us: None, ..group.clone() };
+    let mut table = Table::try_from(&alike).map_err(not_written)?;
+    table.remove("mode");
     Ok(table)
 }
 
@@ -264,8 +278,10 @@ fn config(directory: &Path, ports: &[Port]) -> Result<String, LabError> {
     let mut uplinks: Vec<&str> =
         ports.iter().filter(|port| port.mechanisms.contains_key("cera")).map(|port| port.uplink.as_str()).collect();
     uplinks.dedup();
-    if !uplinks.is_empty() {
-        config.insert("cera".to_owned(), table(vec![("uplinks", uplinks.into())]).into());
+    // One agent plays all hosts, and has one controller.
+    if let Some(mut cera) = ports.iter().find_map(|port| port.cera.clone()) {
+        cera.insert("uplinks".to_owned(), uplinks.into());
+        config.insert("cera".to_owned(), cera.into());
     }
     toml::to_string(&config).map_err(not_written)
 }
@@ -283,7 +299,13 @@ fn counted(status: &Value) -> Option<Counted> {
     };
     let port = |port: &Value| Some((port["name"].as_str()?.to_owned(), counts(&port["counters"])?));
     let ports = status["ports"].as_array()?.iter().map(port).collect::<Option<_>>()?;
-    Some(Counted { ports, agent: counts(&status["agent"])? })
+    let mut agent = counts(&status["agent"])?;
+    for name in ["cuts", "epochs", "epochs_missed", "cpu_us"] {
+        if let Some(count) = status["cera"][name].as_i64() {
+            agent.insert(format!("cera_{name}"), count);
+        }
+    }
+    Some(Counted { ports, agent })
 }
 
 #[cfg(test)]
@@ -320,7 +342,13 @@ mod tests {
         let group = VmGroup {
             vsnoop: Vsnoop { mode: Mode::Observe, budget_segments: Some(9) },
             vflood: Vflood { mode: Mode::Enforce, policy: BufferPolicy::Priority, ..Vflood::default() },
-            cera: Cera { mode: Mode::Enforce, weights: vec![1, 3], clients: Some(1), ..Cera::default() },
+            cera: Cera {
+                mode: Mode::Enforce,
+                weights: vec![1, 3],
+                clients: Some(1),
+                high_segments: Some(25),
+                ..Cera::default()
+            },
             ..VmGroup::default()
         };
         let config = config_of(&[group.clone(), group.clone(), group]);
@@ -329,6 +357,9 @@ mod tests {
         assert_eq!(port["vflood"]["policy"].as_str(), Some("priority"));
         assert_eq!(port["cera"]["weight"].as_integer(), Some(3));
         assert_eq!(config["cera"]["uplinks"], toml::Value::from(vec!["nic1"]));
+        assert_eq!(config["cera"]["high_segments"].as_integer(), Some(25));
+        assert!(config["cera"].get("mode").is_none() && config["cera"].get("weights").is_none(), "{config}");
+        assert!(port["cera"].get("high_segments").is_none(), "{port}");
         assert_eq!(config["port"][2]["cera"]["weight"].as_integer(), Some(1), "they begin anew");
         assert!(port["cera"].get("weights").or(port["cera"].get("clients")).is_none(), "{port}");
     }

@@ -50,6 +50,12 @@ fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
                 );
             }
         }
+        if group.cera.mode != Mode::Off && group.host == HostKind::Native && group.count > group.per_host {
+            return refuse(
+                "per_host",
+                "one agent with one controller of CERA plays all hosts of this machine; put the VMs on one, or set `host = \"vm\"`",
+            );
+        }
         if is_bottleneck && !group.hypervisor {
             return refuse("hypervisor", "the network card that is the bottleneck (record.sender_nic) is a host's");
         }
@@ -131,8 +137,8 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     if group.host_delay_us.is_some() {
         return Some(("host_delay_us", "the lab's host takes the time that it takes; leave it out"));
     }
-    if group.cera != default.cera {
-        return Some(("cera", "the lab does not run CERA yet; leave it out (the simulator has it)"));
+    if group.cera.client_delay_us.is_some() {
+        return Some(("cera.client_delay_us", "the lab's channels take the time that they take; leave it out"));
     }
     if group.vflood.mode != Mode::Off && group.host != HostKind::Vm {
         return Some((
@@ -275,7 +281,7 @@ mod tests {
             ("hz = 1000", "vms.b.hz"),
             ("host_delay_us = 50", "vms.b.host_delay_us"),
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
-            ("cera = { mode = \"enforce\" }", "vms.b.cera"),
+            ("cera = { mode = \"enforce\", client_delay_us = 5 }", "vms.b.cera.client_delay_us"),
             ("nic_queue = { discipline = \"codel\" }", "vms.b.nic_queue"),
             ("host = \"vm\"\nvsnoop = { mode = \"enforce\" }", "vms.b.vsnoop.mode"),
             ("count = 2\nfar_count = 1\nfar_delay_us = 9", "vms.b.far_count"),
