@@ -186,7 +186,7 @@ run() {
         {queue_segments: ($queue / 1514), queue_ms: ($queue * 8 / $rate / 1000), bulk_mbit: ([$bulk[0][].mbit] | add), bulk: $bulk[0],
          cuts: ($after[0].cera.cuts - $before[0].cera.cuts), epochs: $epochs, missed: ($after[0].cera.epochs_missed - $before[0].cera.epochs_missed),
          window: $after[0].cera.window_segments, rtt_us: $after[0].cera.rtt_us,
-         cpu_percent: (($after[0].cera.cpu_us - $before[0].cera.cpu_us) / $epochs / 10)}'
+         cpu_us_per_epoch: (($after[0].cera.cpu_us - $before[0].cera.cpu_us) / $epochs)}'
 }
 
 # The window that VM 2's flow number $1 is offered, in the order of windows.

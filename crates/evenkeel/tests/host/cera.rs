@@ -167,6 +167,46 @@ fn a_long_queue_is_cut_whoever_the_controller_is_and_nobody_is_limited_without_o
     loads.into_iter().for_each(Load::end);
 }
 
+fn mac_of(vm: &Vm) -> String {
+    let list = vm.spawn(|| ip("-j link show eth0")).join().unwrap();
+    let list: Value = serde_json::from_str(&list).unwrap();
+    list[0]["address"].as_str().unwrap().to_owned()
+}
+
+fn knows(vm: &Vm, other: &Vm) {
+    let (address, mac) = (other.address, mac_of(other));
+    vm.spawn(move || ip(&format!("neigh add {address} lladdr {mac} dev eth0"))).join().unwrap();
+}
+
+/// No bridge: packets are handed from device to device, as Open vSwitch and offloaded switches do.
+#[test]
+fn ports_that_are_joined_to_the_uplink_by_redirects_are_limited_too() {
+    let mut host = Host::new();
+    let far = host.add_vm(9);
+    ip("link set vp9 down");
+    ip("link set vp9 nomaster name up9");
+    ip("link set up9 up");
+    tc("qdisc add dev up9 root tbf rate 100mbit burst 10k limit 1m");
+    tc("qdisc add dev up9 clsact");
+    let vm = host.add_vm(1);
+    ip("link set vp1 nomaster");
+    tc("qdisc add dev vp1 clsact");
+    tc("filter add dev vp1 ingress protocol all u32 match u32 0 0 action mirred egress redirect dev up9");
+    tc("filter add dev up9 ingress protocol all u32 match u32 0 0 action mirred egress redirect dev vp1");
+    knows(&vm, &far);
+    knows(&far, &vm);
+    sink(&far);
+    host.configure("off", METRICS, &config("enforce"));
+    host.start();
+    wait_until("the port", || host.ports() == ["vp1"]);
+    let load = Load::new(&vm, far.address);
+    wait_until("limits", || host.status()["cera"]["cuts"].as_u64() > Some(0) && widest_window(&vm) < 100_000);
+    let status = host.status();
+    assert_eq!(status["cera"]["uplinks"][0]["qdisc"], "tbf", "{status}");
+    assert!(status["ports"][0]["counters"]["cera_windows_limited"].as_u64() > Some(0), "{status}");
+    load.end();
+}
+
 #[test]
 fn an_uplink_that_is_missing_is_named_and_found_when_it_comes() {
     let mut host = Host::new();
