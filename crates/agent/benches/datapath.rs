@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use evenkeel_agent::datapath::intf;
+use evenkeel_agent::datapath::{Limit, intf};
 use evenkeel_testbed::conversation::{MSS, ack, connect, data, syn, synack};
 use evenkeel_testbed::frames::{ACK, RST, Segment};
 use evenkeel_testbed::place::{Place, index, ip, settings};
@@ -98,6 +98,25 @@ fn early_acks(place: &mut Place) {
     }
 }
 
+/// The same with CERA on, and a limit that is lower than what the receiver offers. A flow that has sent nothing has none.
+fn with_cera(place: &mut Place, settings: &intf::ek_port) {
+    let port =
+        intf::ek_port { cera: intf::ek_cera_port { mode: intf::EK_MODE_ENFORCE, ..Default::default() }, ..*settings };
+    let pa = place.pa;
+    place.datapath.attach(pa, &port).expect("it was there before");
+    let slot = place.datapath.slot_of(pa).expect("its settings are there").expect("it is a port");
+    let mut shares = place.datapath.shares().expect("the map can be mapped");
+    let limit = Limit { window_segments: 4, flows: 1, next: 0, until_ns: u64::MAX };
+    shares.get(slot).expect("a slot of a port").limit(limit);
+    for (what, name, frame) in
+        [("from_vm, data, CERA", "from_vm", data(0).frame()), ("to_vm, an ACK, CERA", "to_vm", ack(0, 0).frame())]
+    {
+        let times = rounds(|| place.datapath.trial(name, pa, 0, &frame, RUNS).expect("root, and Linux 6.6").duration);
+        println!("{what:<58} {times}");
+    }
+    place.datapath.attach(pa, settings).expect("it was there before");
+}
+
 fn nft(rules: &str) {
     let mut nft = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().expect("nft was there before");
     nft.stdin.take().expect("it was piped").write_all(rules.as_bytes()).expect("nft reads");
@@ -176,5 +195,6 @@ fn main() {
     connect(&mut place);
     programs(&mut place);
     early_acks(&mut place);
+    with_cera(&mut place, &port);
     received(&mut place, &port);
 }
