@@ -20,9 +20,11 @@ vms="1 2 3 4"
 warmup=3
 work=$(mktemp -d)
 agent=
+mounts=
 
 clean() {
     [ -z "$agent" ] || kill "$agent" 2>/dev/null || true
+    [ -z "$mounts" ] || kill "$mounts" 2>/dev/null || true
     for name in host peer $(for vm in $vms; do echo "vm$vm app$vm"; done); do
         ip netns pids "ekc-$name" 2>/dev/null | xargs -r kill 2>/dev/null || true
         ip netns del "ekc-$name" 2>/dev/null || true
@@ -48,6 +50,9 @@ add_ns() {
 build() {
     add_ns host
     add_ns peer
+    # /run and bpffs of its own, so that a host's agent is not disturbed. They outlive an agent that is killed, as a host's do.
+    ip netns exec ekc-host unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && exec sleep infinity" &
+    mounts=$!
     in_ns host ip link add br0 type bridge
     in_ns host ip link set br0 up
     ip link add eth0 netns ekc-host type veth peer name eth0 netns ekc-peer
@@ -85,7 +90,7 @@ shape() {
     case $1 in
     htb)
         in_ns host tc qdisc add dev eth0 root handle 1: htb default 9
-        in_ns host tc class add dev eth0 parent 1: classid 1:1 htb rate "${rate}mbit" burst 3k cburst 3k
+        in_ns host tc class add dev eth0 parent 1: classid 1:1 htb rate "${rate}mbit" burst 3k cburst 3k quantum 1514
         for vm in $vms 9; do
             in_ns host tc class add dev eth0 parent 1:1 classid "1:1$vm" htb rate "$((rate / 5))mbit" ceil "${rate}mbit" burst 3k cburst 3k quantum 1514
             in_ns host tc qdisc add dev eth0 parent "1:1$vm" pfifo limit 1000
@@ -102,7 +107,6 @@ shape() {
     esac
 }
 
-# With /run and bpffs of its own: a host's agent is not disturbed.
 start_agent() {
     mode=observe high=60 weights="1 1 1 1"
     case $1 in
@@ -119,8 +123,7 @@ start_agent() {
             printf '[[port]]\nmatch = "vnet%s"\n[port.cera]\nweight = %s\n' "$vm" "$weight"
         done
     } > "$work/host.toml"
-    ip netns exec ekc-host unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && exec '$evenkeel' host --config '$work/host.toml'" \
-        2> "$work/agent.log" &
+    nsenter --target "$mounts" --mount --net "$evenkeel" host --config "$work/host.toml" 2> "$work/agent.log" &
     agent=$!
     for _ in $(seq 100); do
         ask 2> /dev/null > "$work/status" || true
@@ -131,10 +134,10 @@ start_agent() {
     exit 1
 }
 
-ask() { nsenter --target "$agent" --mount --net "$evenkeel" status --json; }
+ask() { nsenter --target "$mounts" --mount --net "$evenkeel" status --json; }
 
 stop_agent() {
-    kill "$agent" 2> /dev/null || true
+    nsenter --target "$mounts" --mount --net "$evenkeel" host --stop > /dev/null
     wait "$agent" 2> /dev/null || true
     agent=
 }
@@ -144,6 +147,9 @@ bulk() {
     in_ns "app$vm" iperf3 --client 10.9.0.100 --port "520$vm" --parallel "$flows" --time "$((seconds + warmup + 2))" --omit "$warmup" \
         --json > "$work/iperf$vm" 2>&1 &
 }
+
+# What has left by the uplink, headers and all.
+left_bytes() { in_ns host tc -s -j qdisc show dev eth0 root | jq '.[0].bytes'; }
 
 run() {
     scheme=$1 flows=$2 control=cubic
@@ -160,15 +166,18 @@ run() {
     if [ "$scheme" = weights ]; then
         echo '{}' > "$work/load"
         sleep "$warmup"
+        sent=$(left_bytes)
         ask > "$work/before"
         sleep "$seconds"
     else
         in_ns app1 "$load" 10.9.0.100:11211 32 "$warmup" "$seconds" > "$work/load" &
         asker=$!
         sleep "$warmup"
+        sent=$(left_bytes)
         ask > "$work/before"
         wait "$asker"
     fi
+    sent=$(($(left_bytes) - sent))
     ask > "$work/after"
     for vm in $vms; do
         if [ -e "$work/iperf$vm" ]; then
@@ -178,12 +187,13 @@ run() {
         fi
     done | jq -s . > "$work/bulk"
     stop_agent
-    jq -c -n --arg scheme "$scheme" --argjson flows "$flows" --argjson rate "$rate" --slurpfile load "$work/load" --slurpfile bulk "$work/bulk" \
+    jq -c -n --arg scheme "$scheme" --argjson flows "$flows" --argjson rate "$rate" --argjson sent "$sent" \
+        --argjson seconds "$seconds" --slurpfile load "$work/load" --slurpfile bulk "$work/bulk" \
         --slurpfile before "$work/before" --slurpfile after "$work/after" '
         ($after[0].cera.epochs - $before[0].cera.epochs) as $epochs |
         (($after[0].cera.queue_bytes_sum - $before[0].cera.queue_bytes_sum) / $epochs) as $queue |
         {scheme: $scheme, flows: $flows, rate_mbit: $rate} + $load[0] +
-        {queue_segments: ($queue / 1514), queue_ms: ($queue * 8 / $rate / 1000), bulk_mbit: ([$bulk[0][].mbit] | add), bulk: $bulk[0],
+        {queue_segments: ($queue / 1514), queue_ms: ($queue * 8 / $rate / 1000), bulk_mbit: ([$bulk[0][].mbit] | add), uplink_mbit: ($sent * 8 / $seconds / 1e6), bulk: $bulk[0],
          cuts: ($after[0].cera.cuts - $before[0].cera.cuts), epochs: $epochs, missed: ($after[0].cera.epochs_missed - $before[0].cera.epochs_missed),
          window: $after[0].cera.window_segments, rtt_us: $after[0].cera.rtt_us,
          cpu_us_per_epoch: (($after[0].cera.cpu_us - $before[0].cera.cpu_us) / $epochs)}'
