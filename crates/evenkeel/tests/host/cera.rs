@@ -2,11 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use evenkeel_agent::channel::wire::Capabilities;
+use evenkeel_agent::channel::{Effect, GuestEnd};
 use evenkeel_testbed::place::ip;
 use evenkeel_testbed::vm::Vm;
 use nix::sys::signal::Signal;
@@ -226,4 +231,118 @@ fn an_uplink_that_is_missing_is_named_and_found_when_it_comes() {
     wait_until("the uplink", || host.status()["cera"]["uplinks"][0]["bytes_per_s"] == 6_250_000);
     wait_until("no error", || host.status()["cera"]["error"].is_null());
     wait_until("epochs", || host.status()["cera"]["epochs"].as_u64() > Some(0));
+}
+
+/// A guest's agent at its end of the channel: it takes windows, and does to the channel what it is told to.
+struct Agent {
+    manners: Arc<AtomicU32>,
+    told: Arc<AtomicU32>,
+    thread: Option<JoinHandle<()>>,
+}
+
+const POLITE: u32 = 0;
+const SILENT: u32 = 1;
+const BABBLING: u32 = 2;
+const GONE: u32 = 3;
+
+impl Agent {
+    /// Listens as QEMU does.
+    fn new(path: &Path) -> Self {
+        let listener = UnixListener::bind(path).unwrap();
+        let (manners, told) = (Arc::new(AtomicU32::new(POLITE)), Arc::new(AtomicU32::new(0)));
+        let (mine, window) = (Arc::clone(&manners), Arc::clone(&told));
+        let thread = std::thread::spawn(move || {
+            while mine.load(Ordering::Relaxed) != GONE {
+                let (stream, _) = listener.accept().unwrap();
+                talk(stream, &mine, &window);
+            }
+        });
+        Self { manners, told, thread: Some(thread) }
+    }
+
+    fn is(&self, manners: u32) {
+        self.manners.store(manners, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.is(GONE);
+        if let Some(thread) = self.thread.take().filter(|_| !std::thread::panicking()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One connection, until it ends or the agent is gone.
+fn talk(mut stream: UnixStream, manners: &AtomicU32, window: &AtomicU32) {
+    stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(5))).unwrap();
+    let mut end = GuestEnd::new(200, Capabilities::CERA, 7, Instant::now());
+    end.connected(Instant::now());
+    let (mut bytes, mut out) = ([0; 4096], Vec::new());
+    loop {
+        match manners.load(Ordering::Relaxed) {
+            POLITE => {}
+            SILENT => {
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            }
+            BABBLING => {
+                let _ = stream.write(&[0xe7; 4096]);
+                continue;
+            }
+            _ => return,
+        }
+        out.clear();
+        end.outgoing(Instant::now(), &mut out);
+        if stream.write_all(&out).is_err() {
+            return;
+        }
+        let effects = match stream.read(&mut bytes) {
+            Ok(0) => return,
+            Ok(length) => end.received(&bytes[..length], Instant::now()),
+            Err(_) => end.expire(Instant::now()),
+        };
+        for effect in effects {
+            match effect {
+                Effect::Share(share) => window.store(share.segments, Ordering::Relaxed),
+                Effect::Released | Effect::Down(_) => window.store(0, Ordering::Relaxed),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// With a client in the VM its windows are the client's affair; whatever becomes of that, the host sees to them itself, and to nobody else's.
+#[test]
+fn a_guest_whose_agent_falls_silent_babbles_or_goes_is_limited_by_its_host() {
+    let mut host = Host::new();
+    let far = host.add_vm(9);
+    ip("link set vp9 down");
+    ip("link set vp9 name up9");
+    ip("link set up9 up");
+    tc("qdisc add dev up9 root tbf rate 100mbit burst 10k limit 1m");
+    let vm = host.add_vm(1);
+    sink(&far);
+    let agent = Agent::new(&host.path("vp1.channel"));
+    let channel = format!("[[port]]\nmatch = \"vp1\"\nchannel = \"{}\"\n", host.text("vp1.channel"));
+    host.configure("off", METRICS, &format!("{}\n{channel}", config("enforce")));
+    host.start();
+    let has_client = |has: bool| port(&host.status(), "vp1")["has_client"] == has;
+    wait_until("the client", || has_client(true));
+    let load = Load::new(&vm, far.address);
+    wait_until("a window for the client", || agent.told.load(Ordering::Relaxed) > 0);
+    wait_until("windows that are not the host's", || widest_window(&vm) > 200_000);
+    let limited = || widest_window(&vm) < 100_000;
+    for (what, manners) in [("silence", SILENT), ("garbage", BABBLING)] {
+        agent.is(manners);
+        wait_until(what, || has_client(false) && limited());
+        agent.is(POLITE);
+        wait_until("the client again", || has_client(true) && widest_window(&vm) > 200_000);
+    }
+    drop(agent);
+    wait_until("nobody at the other end", || has_client(false) && limited());
+    assert_eq!(host.status()["cera"]["error"], Value::Null);
+    load.end();
 }
