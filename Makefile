@@ -29,7 +29,7 @@ RESULTS := $(addprefix pvtcp/,fig4-rtt table1-one-sender fig6-rto-response fig8-
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml)))
 
-.PHONY: help demo build test lint lint-full audit fmt bench bench-host fuzz noise flood validate results results-sim deps deps-test deps-peers clean
+.PHONY: help demo build test lint lint-full audit fmt bench bench-host bench-cera fuzz noise flood validate results results-sim deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -41,6 +41,7 @@ help:
 	@echo 'make fmt        format the code'
 	@echo 'make bench      the simulator: its speed, beside that of ns-3 (installs ns-3)'
 	@echo 'make bench-host the host agent: ns per packet, and iperf3 with and without it (as root; needs iperf3, nft)'
+	@echo 'make bench-cera CERA: memcached beside iperf3 on one uplink, and what the controller costs (as root; installs memcached)'
 	@echo 'make noise      ten million random packets through the parsers and the eBPF programs (as root; minutes)'
 	@echo 'make fuzz       the parsers under a fuzzer, FUZZ_SECONDS (60) for each target'
 	@echo 'make flood      a million SYNs from one VM through the host agent (as root)'
@@ -98,6 +99,16 @@ bench: deps-peers
 bench-host: build
 	$(CARGO) bench --locked --package evenkeel-agent --bench datapath
 	bench/host/throughput.sh $(EVENKEEL)
+
+# At a tenth of the paper's rate, and so with epochs ten times as long.
+bench-cera: build
+	sh packaging/deps.sh --with-cera
+	$(CARGO) build --release --locked --package evenkeel-testbed --example memcached_load
+	bench/host/cera-cost.sh $(EVENKEEL)
+	mkdir -p results
+	bench/host/cera.sh $(EVENKEEL) target/$(TARGET)/release/examples/memcached_load 100 8 alone:0 fifo:8 cera60:8 cera25:8 bbr:8 htb:8 fifo:1 \
+	    cera60:1 cera25:1 fifo:16 cera60:16 weights:2 weights:4 kill:8 | tee results/cera-host.jsonl
+	bench/host/cera-page.sh results/cera-host.jsonl
 
 # NOISE packets through the parsers with sanitizers in the C code, and through the programs in the kernel.
 NOISE := 10000000
