@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Mode;
 
 /// CERA on the hosts of these VMs: one window for a host, divided among its VMs and the flows of each, whenever too much waits at its network
-/// card. What is left out is as the agent has it. Only the simulator runs it so far.
+/// card. What is left out is as the agent has it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cera {
