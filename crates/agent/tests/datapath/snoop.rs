@@ -1,7 +1,9 @@
 //! vSnoop: which data is acknowledged early, what the ACK says, and what of the VM's own ACKs passes.
 
 use evenkeel_agent::datapath::{Datapath, intf};
+use evenkeel_algo::packet::{self, Kind};
 use evenkeel_testbed::frames::{ACK, ECE, FIN, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS, assert_sound};
+use evenkeel_testbed::noise::{self, Random};
 use evenkeel_testbed::place::{A, B, DROP, NEXT, Tap, index, ip, leave};
 use evenkeel_testbed::tap::TapFile;
 
@@ -462,4 +464,53 @@ fn turned_off_it_forgets_and_idle_connections_are_forgotten() {
         assert!(place.datapath.snoops().unwrap().is_empty());
     }
     assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
+}
+
+/// Random and mutated packets, both ways: what cannot be read passes unchanged, and the port's total stays a number of segments.
+#[test]
+fn packets_of_noise_through_vsnoop() {
+    const SEED: u64 = 2;
+    let packets = noise::count(100_000);
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let v6 = Ends { sender: ("fd00::1", 40000), vm: ("fd00::2", 80), ..V4 };
+    let mut seeds = Vec::new();
+    for ends in [V4, v6] {
+        place.connect(&ends);
+        seeds.extend((0..4).map(|i| ends.data(i * BYTES).frame()));
+        seeds.extend((0..4).map(|i| ends.ack(i * BYTES).frame()));
+        seeds.push(Segment { payload: 30, ..ends.ack(BYTES) }.frame());
+    }
+    let mut random = Random::new(SEED);
+    let mut unreadable = 0;
+    for i in 0..packets {
+        // BPF_PROG_TEST_RUN takes no shorter frames that claim to be IPv6.
+        let frame = noise::packet(&seeds, 54, &mut random);
+        let (name, mark) = match i % 8 {
+            0 => ("from_vm", intf::EK_MARK_EARLY_ACK),
+            1 => ("from_vm", intf::EK_MARK_EARLY_AGAIN),
+            2..5 => ("from_vm", 0),
+            _ => ("to_vm", 0),
+        };
+        let outcome = place.datapath.trial(name, place.port, mark, &frame, 1).unwrap();
+        assert!([NEXT, DROP].contains(&outcome.verdict), "packet {i} of seed {SEED}: {frame:02x?}");
+        if mark == 0 && !matches!(packet::parse(&frame), Kind::Tcp(..)) {
+            unreadable += 1;
+            assert_eq!((outcome.verdict, &outcome.frame), (NEXT, &frame), "packet {i} of seed {SEED}");
+        }
+        if mark != 0 && outcome.verdict == NEXT {
+            assert_sound(&outcome.frame);
+        }
+        if i % 1000 == 0 {
+            // Somebody takes them, and connections that were reset begin anew.
+            while place.vm.as_ref().unwrap().take().is_some() {}
+            place.datapath.sweep_snoops(std::time::Duration::ZERO).unwrap();
+            assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0, "packet {i} of seed {SEED}");
+            for ends in [V4, v6] {
+                place.connect(&ends);
+            }
+        }
+    }
+    assert!(unreadable > packets / 20, "{unreadable}");
+    assert!(place.early() > 0, "nothing was acknowledged early");
+    println!("{packets} packets, {unreadable} unreadable, {} acknowledged early", place.early());
 }
