@@ -123,6 +123,24 @@ fn pvtcp_that_is_not_loaded_has_a_status() {
 }
 
 #[test]
+fn the_guest_agents_configuration_is_printed_and_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("guest.toml");
+    let name = file.to_str().unwrap();
+    let (code, text, _) = run(&["guest", "--print-config"]);
+    assert_eq!(code, 0);
+    std::fs::write(&file, text).unwrap();
+    assert_eq!(run(&["guest", "--check", "--config", name]), (0, format!("{name}: valid\n"), String::new()));
+    std::fs::write(&file, "[cera]\nmax_core_percent = 0\n").unwrap();
+    let (code, out, err) = run(&["guest", "--check", "--config", name]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    let what = format!(
+        "error: {name}:2: cera.max_core_percent: invalid value: integer `0`, expected a whole number from 1 to 100\nhelp: "
+    );
+    assert!(err.starts_with(&what), "{err}");
+}
+
+#[test]
 fn a_directory_without_results_is_a_usage_error() {
     let directory = tempfile::tempdir().unwrap();
     let (code, _, err) = run(&["report", directory.path().to_str().unwrap()]);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use evenkeel_agent::channel::PORT_NAME;
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, KernelSeries};
 use evenkeel_testbed::place::ip;
@@ -165,6 +166,8 @@ fn on_kernels_of_three_ages() {
         bed.start_agent(CONFIG);
         wait_until("the guest", || bed.channels.has_client(PORT));
         assert_eq!((bed.sysctl("tcp_congestion_control"), bed.sysctl("tcp_frto")), ("vflood".into(), "0".into()));
+        let doctor = bed.shell("evenkeel doctor");
+        assert!(doctor.contains("this kernel takes it: BTF, struct_ops") && doctor.contains(PORT_NAME), "{doctor}");
         // A second one is refused in words.
         let second = bed.shell("evenkeel guest 2>&1 || true");
         assert!(second.contains("another evenkeel guest agent runs (process "), "{second}");
