@@ -307,12 +307,16 @@ static inline bool vflood_may_send(struct vflood_flow *f, const struct vflood_se
 				   u32 seq, u32 end)
 {
 	u32 segments = vflood_segments(f, end - seq);
+	u32 cwnd = f->congestion.window.cwnd;
+	u32 burst = cwnd > s->initial_window ? cwnd : s->initial_window;
 	bool is_idle = f->snd_nxt == f->snd_una;
 
 	if (seq_after(end, f->edge))
 		return false;
-	if (is_idle && f->burst_segments < s->initial_window)
-		f->burst_segments = s->initial_window;
+	/* A sender that was idle for less than a timeout begins with its whole window (RFC
+	 * 5681, section 4.1); vflood_data() has made it smaller after a longer time. */
+	if (is_idle)
+		f->burst_segments = burst;
 	/* A packet that is larger than the window or the burst goes when nothing else is out,
 	 * or never. */
 	if (is_idle && seq == f->snd_nxt &&

@@ -116,7 +116,8 @@ impl Connection {
     fn check_sent(&mut self, settings: &Settings, dup_acks: u32, segment: u32) {
         self.burst += 1;
         if self.out() == 1 {
-            self.burst_limit = self.burst_limit.max(self.burst - 1 + settings.initial_window);
+            let first = settings.initial_window.max(self.flow.cwnd());
+            self.burst_limit = self.burst_limit.max(self.burst - 1 + first);
         }
         assert!(self.burst <= self.burst_limit, "{} at once, {} may be", self.burst, self.burst_limit);
         // RFC 3042 allows two segments beyond the window on the first duplicate ACKs.

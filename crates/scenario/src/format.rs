@@ -22,7 +22,7 @@ pub use network::{Discipline, Network, Queue, Topology};
 pub use proboscis::Proboscis;
 pub use pvtcp::Pvtcp;
 pub use vflood::{BufferPolicy, HostCongestion, Vflood, Vsnoop};
-pub use workload::{FlowSizes, FlowSizesWord, Workload};
+pub use workload::{FlowSizes, FlowSizesWord, OBJECT_REQUEST_BYTES, Operation, Store, StoreCall, Workload};
 
 /// One scenario: a topology, guests, a workload, axes to sweep and the figures a paper reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -46,6 +46,7 @@ metrics! {
     "blocks", "requests", "", Higher, 0, "Strobe requests completed.";
     "flows", "flows", "", Higher, 0, "Flows that began in the measured time and ended.";
     "flows_unfinished", "unfinished", "", Lower, 0, "Flows that began in the measured time and had not ended when the run did.";
+    "operations_per_s", "operations", "1/s", Higher, 1, "Operations of a web application that began in the measured time and ended, over that time.";
     "missed_deadlines", "missed deadlines", "", Lower, 0, "Flows of at most 100 KB that took longer than their deadline, ended or not.";
     "fct_mean_ms", "FCT mean", "ms", Lower, 3, "Mean of the time from the start of a flow, or from a request, to its last byte.";
     "fct_p50_ms", "FCT p50", "ms", Lower, 3, "Median of the time from the start of a flow, or from a request, to its last byte.";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::check::{join, or_list, segment};
 use crate::error::Problem;
-use crate::format::{Axis, Plot, Scenario, Workload};
+use crate::format::{Axis, Plot, Scenario, Store, Workload};
 use crate::sweep::{MAX_CELLS, covers};
 
 mod combination;
@@ -56,6 +56,11 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Problem> {
         Workload::Strobe { block_kib, .. } if u64::from(block_kib) * 1024 < u64::from(senders) => {
             problems
                 .push(Problem::at("workload.block_kib", format!("too small to give each of {senders} senders a byte")));
+        }
+        Workload::ThreeTier { .. } if senders != Store::SERVERS => {
+            let message =
+                format!("must be {}, not {senders}: web front, database, cache and file store", Store::SERVERS);
+            problems.push(Problem::at(format!("vms.{from}.count"), message));
         }
         _ => {}
     }
@@ -171,5 +176,6 @@ fn kind(workload: &Workload) -> &'static str {
         Workload::RequestResponse { .. } => "request and response",
         Workload::Memcached { .. } => "key-value store",
         Workload::Transfers { .. } => "series of transfers",
+        Workload::ThreeTier { .. } => "web application",
     }
 }

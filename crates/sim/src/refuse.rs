@@ -70,6 +70,8 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
             (count(from) * u64::from(*flows) + u64::from(*outstanding), "workload.flows")
         }
         Workload::Transfers { concurrent, .. } => (count(from) * u64::from(*concurrent), "workload.concurrent"),
+        // Each user has a connection, and at most one of the web front's is used for it.
+        Workload::ThreeTier { users, .. } => (2 * u64::from(*users), "workload.users"),
         Workload::Ping { .. } | Workload::Strobe { .. } | Workload::Poisson { .. } => return None,
     };
     (connections > MAX_CONNECTIONS).then_some((key, "more than 1,000,000 connections in all; ask for fewer"))

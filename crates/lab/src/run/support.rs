@@ -210,6 +210,7 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::Memcached { .. } if scenario.record.capture => {
             Some(("record.capture", "captures are analysed for flows that last; leave it at false"))
         }
+        Workload::ThreeTier { .. } => Some(("workload.kind", "only the simulator runs `three-tier`")),
         Workload::Strobe { from, block_kib, .. } => {
             let servers = scenario.vms.get(from).map_or(1, |g| g.count);
             (u64::from(*block_kib) * 1024 < u64::from(servers))

@@ -120,7 +120,7 @@ impl Running {
                 }
             }
             // Refused before anything is started: see `plan::check_supported`.
-            Workload::RequestResponse { .. } => {}
+            Workload::RequestResponse { .. } | Workload::ThreeTier { .. } => {}
         }
         Ok(running)
     }

@@ -165,6 +165,97 @@ pub enum Workload {
         #[schemars(range(min = 0, max = 10_000_000))]
         transfers: u32,
     },
+    /// A web application of three tiers (paper 003, Table 1). Users ask a web front for pages and, one after the other, for the objects on them; the web
+    /// front calls a database, a cache and a file store for each, one call after the other. The servers' own work takes no time. Only the
+    /// simulator runs it.
+    ThreeTier {
+        /// Group of the four servers, in this order: web front, database, cache, file store.
+        from: String,
+        /// Group in which the users are, in turn.
+        to: String,
+        /// Users, each with one operation at a time and a connection of its own.
+        #[schemars(range(min = 1, max = 100_000))]
+        users: u32,
+        /// Mean time between a response and the user's next request; the times are distributed exponentially.
+        #[schemars(range(min = 1, max = 600_000))]
+        think_time_ms: u32,
+        /// Whether users, and the web front, use their connections again. `false`: a connection for each request, with a handshake and slow start.
+        #[serde(default = "default_keep_alive")]
+        keep_alive: bool,
+        /// What users do.
+        #[schemars(length(min = 1, max = 100))]
+        operations: Vec<Operation>,
+    },
+}
+
+/// Something that users of a web application do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Operation {
+    /// Its name.
+    #[schemars(length(min = 1))]
+    pub name: String,
+    /// How often users do it, beside the weights of the others.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub weight: u32,
+    /// Size of the request for its page, with what is uploaded.
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    pub request_bytes: u32,
+    /// What the web front asks of the stores for the page.
+    #[serde(default)]
+    #[schemars(length(max = 100))]
+    pub calls: Vec<StoreCall>,
+    /// Size of the page.
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    pub response_bytes: u32,
+    /// Objects on the page, which the user asks for one after the other with 400 bytes, and the web front the file store.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1000))]
+    pub objects: u32,
+    /// Size of each.
+    #[serde(default = "default_object_bytes")]
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    pub object_bytes: u32,
+}
+
+/// Size of the request for an object.
+pub const OBJECT_REQUEST_BYTES: u32 = 400;
+
+/// Requests to a store, one after the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoreCall {
+    /// Which store.
+    pub store: Store,
+    /// How many requests.
+    #[serde(default = "default_flows")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub times: u32,
+    /// Size of a request.
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    pub request_bytes: u32,
+    /// Size of a response.
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    pub response_bytes: u32,
+}
+
+/// What stands behind a web front: its place among the VMs of `workload.from`, whose first is the web front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Store {
+    /// The database.
+    Database = 1,
+    /// The cache.
+    Cache = 2,
+    /// The file store.
+    Files = 3,
+}
+
+impl Store {
+    /// The web front's place.
+    pub const WEB: usize = 0;
+    /// How many servers there are, the web front among them.
+    pub const SERVERS: u32 = 4;
 }
 
 impl Workload {
@@ -177,7 +268,8 @@ impl Workload {
             | Self::Iperf3 { from, to, .. }
             | Self::RequestResponse { from, to, .. }
             | Self::Memcached { from, to, .. }
-            | Self::Transfers { from, to, .. } => (from, to),
+            | Self::Transfers { from, to, .. }
+            | Self::ThreeTier { from, to, .. } => (from, to),
             Self::Poisson { from, to, .. } => (from, to.as_ref().unwrap_or(from)),
         }
     }
@@ -223,6 +315,14 @@ fn default_flows() -> u32 {
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+fn default_keep_alive() -> bool {
+    true
+}
+
+fn default_object_bytes() -> u32 {
+    10_000
 }
 
 /// memaslap's value size, and the paper's load.

@@ -185,7 +185,10 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
         Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. } | Workload::Transfers { .. }
     );
     // Requests can be as large as responses.
-    let asymmetric = !matches!(scenario.workload, Workload::RequestResponse { .. } | Workload::Memcached { .. });
+    let asymmetric = !matches!(
+        scenario.workload,
+        Workload::RequestResponse { .. } | Workload::Memcached { .. } | Workload::ThreeTier { .. }
+    );
     match *key {
         ["core", "slice_ms" | "slice_jitter" | "load" | "idle_us"] if group.core.vms_per_core == 1 => {
             Some("the VMs have their core to themselves (core.vms_per_core = 1)")
@@ -294,6 +297,8 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
             scenario.vms.get(to).is_none_or(|g| g.far_count == 0).then_some("no VM of `workload.to` is far (far_count)")
         }),
         "throughput_p50_mbit" => why_no_flows(scenario),
+        "operations_per_s" => (!matches!(scenario.workload, Workload::ThreeTier { .. }))
+            .then_some("only the users of a web application have operations (workload.kind = \"three-tier\")"),
         vflood if vflood.starts_with("vflood_") => {
             scenario.vms.values().all(|g| g.vflood.mode == Mode::Off).then_some("vFlood is off in all groups")
         }
@@ -318,6 +323,7 @@ fn why_no_flows(scenario: &Scenario) -> Option<&'static str> {
             | Workload::RequestResponse { .. }
             | Workload::Memcached { .. }
             | Workload::Transfers { .. }
+            | Workload::ThreeTier { .. }
     );
     (!flows).then_some("only a Poisson process, transfers, and requests and responses have flows that end")
 }

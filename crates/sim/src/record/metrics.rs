@@ -102,7 +102,7 @@ pub fn record(
 /// VMs whose data it is: where requests are as good as responses, or all send to each other, these are both groups.
 fn group<'a>(measured: &'a Measured, scenario: &Scenario, sends: bool) -> Vec<&'a VmMeasured> {
     let (from, to) = scenario.workload.roles();
-    let both = matches!(scenario.workload, Workload::RequestResponse { .. });
+    let both = matches!(scenario.workload, Workload::RequestResponse { .. } | Workload::ThreeTier { .. });
     let wanted = if sends { from } else { to };
     measured.vms.iter().filter(|vm| both || vm.group == wanted).collect()
 }
@@ -136,7 +136,11 @@ fn of_processes(metrics: &mut Metrics, scenario: &Scenario, measured: &Measured)
             | Workload::RequestResponse { .. }
             | Workload::Memcached { .. }
             | Workload::Transfers { .. }
+            | Workload::ThreeTier { .. }
     ) {
+        if let Workload::ThreeTier { .. } = scenario.workload {
+            metrics.set("operations_per_s", Some(recording.flows.len() as f64 / measured.duration.as_s_f64()));
+        }
         metrics.set("flows", Some(recording.flows.len() as f64));
         metrics.set("flows_unfinished", Some(recording.flows_unfinished as f64));
         metrics.set("missed_deadlines", recording.missed_deadlines.map(|n| n as f64));

@@ -342,7 +342,7 @@ pub fn far(scenario: &Scenario, place: &Place) -> Option<PortSpec> {
 /// The side of a connection that sends the workload's data.
 pub fn data_side(workload: &Workload) -> Side {
     match workload {
-        Workload::Strobe { .. } | Workload::RequestResponse { .. } => Side::Acceptor,
+        Workload::Strobe { .. } | Workload::RequestResponse { .. } | Workload::ThreeTier { .. } => Side::Acceptor,
         Workload::Ping { .. }
         | Workload::Bulk { .. }
         | Workload::Iperf3 { .. }

@@ -11,6 +11,7 @@ mod random;
 mod recording;
 mod request_response;
 mod strobe;
+mod three_tier;
 mod transfers;
 
 pub use random::Random;
@@ -105,6 +106,7 @@ enum Kind {
     RequestResponse(request_response::RequestResponse),
     Memcached(memcached::Memcached),
     Transfers(transfers::Transfers),
+    ThreeTier(three_tier::ThreeTier),
 }
 
 /// Draws of when VMs start are from this long, because nothing starts VMs at the same picosecond.
@@ -167,6 +169,17 @@ impl Workload {
                     },
                 ))
             }
+            format::Workload::ThreeTier { users, think_time_ms, keep_alive, operations, .. } => {
+                Kind::ThreeTier(three_tier::ThreeTier::new(
+                    &members,
+                    three_tier::Settings {
+                        users: *users,
+                        think_time: Duration::from_ms(u64::from(*think_time_ms)),
+                        keep_alive: *keep_alive,
+                        operations: operations.iter().map(three_tier::Operation::from).collect(),
+                    },
+                ))
+            }
             format::Workload::Iperf3 { .. } => return None,
         };
         Some(Self { kind, recording: Recording::default() })
@@ -182,6 +195,7 @@ impl Workload {
             Kind::RequestResponse(requests) => requests.start(system),
             Kind::Memcached(memcached) => memcached.start(system),
             Kind::Transfers(transfers) => transfers.start(system),
+            Kind::ThreeTier(application) => application.start(system),
         }
     }
 
@@ -191,7 +205,12 @@ impl Workload {
         match &mut self.kind {
             Kind::Strobe(strobe) => strobe.mark(system),
             Kind::Poisson(poisson) => poisson.mark(),
-            Kind::Ping(_) | Kind::Bulk(_) | Kind::RequestResponse(_) | Kind::Memcached(_) | Kind::Transfers(_) => {}
+            Kind::Ping(_)
+            | Kind::Bulk(_)
+            | Kind::RequestResponse(_)
+            | Kind::Memcached(_)
+            | Kind::Transfers(_)
+            | Kind::ThreeTier(_) => {}
         }
     }
 
@@ -214,6 +233,9 @@ impl Workload {
         if let Kind::Transfers(transfers) = &self.kind {
             transfers.count_unfinished(&mut self.recording);
         }
+        if let Kind::ThreeTier(application) = &self.kind {
+            application.count_unfinished(&mut self.recording);
+        }
         std::mem::take(&mut self.recording)
     }
 
@@ -227,6 +249,7 @@ impl Workload {
             Kind::RequestResponse(requests) => requests.on_established(system, flow),
             Kind::Memcached(memcached) => memcached.on_established(system, flow),
             Kind::Transfers(transfers) => transfers.on_established(system, flow),
+            Kind::ThreeTier(application) => application.on_established(system, flow),
         }
     }
 
@@ -239,6 +262,7 @@ impl Workload {
             Kind::RequestResponse(requests) => requests.on_delivered(system, &mut self.recording, flow, side),
             Kind::Memcached(memcached) => memcached.on_delivered(system, &mut self.recording, flow, side),
             Kind::Transfers(transfers) => transfers.on_delivered(system, &mut self.recording, flow),
+            Kind::ThreeTier(application) => application.on_delivered(system, &mut self.recording, flow, side),
         }
     }
 
@@ -252,6 +276,7 @@ impl Workload {
             Kind::RequestResponse(requests) => requests.on_call(system, tag),
             Kind::Memcached(memcached) => memcached.on_call(system, tag),
             Kind::Transfers(transfers) => transfers.on_call(system, tag),
+            Kind::ThreeTier(application) => application.on_call(system, tag),
         }
     }
 

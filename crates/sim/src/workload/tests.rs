@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_scenario::format::{FlowSizes, FlowSizesWord, Workload as Spec};
+use evenkeel_scenario::format::{FlowSizes, FlowSizesWord, Operation, Store, StoreCall, Workload as Spec};
 
 use super::*;
 
@@ -328,6 +328,38 @@ fn requests_follow_responses() {
     );
     assert!(recording.flows_unfinished <= 2);
     assert_eq!(machines.flows.len(), 2);
+}
+
+#[test]
+fn a_page_is_put_together_from_the_stores() {
+    let call = |store, times| StoreCall { store, times, request_bytes: 100, response_bytes: 2000 };
+    let page = Operation {
+        name: "page".to_owned(),
+        weight: 1,
+        request_bytes: 500,
+        calls: vec![call(Store::Cache, 1), call(Store::Database, 2)],
+        response_bytes: 9000,
+        objects: 2,
+        object_bytes: 30_000,
+    };
+    for keep_alive in [true, false] {
+        let (from, to) = ends();
+        let operations = vec![page.clone()];
+        let spec = Spec::ThreeTier { from, to, users: 2, think_time_ms: 60_000, keep_alive, operations };
+        let (mut machines, mut workload) = started(&spec, members(4, 1));
+        workload.mark(&mut machines);
+        machines.run(&mut workload, at_ms(120_000));
+        let flows = workload.collect(machines.now).flows;
+        assert!(flows.len() >= 2, "{}", flows.len());
+        let (web, user) = (GuestId(0), GuestId(4));
+        assert!(flows.iter().all(|flow| (flow.from, flow.to, flow.bytes) == (web, user, 69_000)), "{flows:?}");
+        // The page, its three calls, two objects and their files: two ways each, and without keep-alive a handshake.
+        let exchanges = 1 + 3 + 2 * 2;
+        let each = if keep_alive { 2 } else { 3 };
+        assert!(flows.iter().any(|flow| flow.took == LATENCY * (each * exchanges)), "{flows:?}");
+        // Two users, and three stores that both may be asking.
+        assert_eq!(machines.flows.len() <= 2 + 3 * 2, keep_alive, "{}", machines.flows.len());
+    }
 }
 
 #[test]
