@@ -21,6 +21,7 @@ pub(crate) const KEYWORDS: &[&str] = &[
     "propertyNames",
     "items",
     "minItems",
+    "maxItems",
     "uniqueItems",
     "enum",
     "const",
@@ -233,6 +234,9 @@ fn check_name(names: &Json, key: &str, path: &str, problems: &mut Vec<Problem>) 
 fn check_array(schema: &Json, items: &[Value], path: &str, problems: &mut Vec<Problem>) {
     if (items.len() as u64) < schema.get("minItems").and_then(Json::as_u64).unwrap_or(0) {
         problems.push(Problem::at(path, "must not be empty"));
+    }
+    if let Some(most) = schema.get("maxItems").and_then(Json::as_u64).filter(|most| items.len() as u64 > *most) {
+        problems.push(Problem::at(path, format!("at most {most} are allowed, not {}", items.len())));
     }
     for (index, item) in items.iter().enumerate() {
         let here = format!("{path}[{index}]");

@@ -22,6 +22,8 @@ to = "receiver"
 block_kib = 64
 "#;
 
+const THREE_TIER: &str = "users = 1\nthink_time_ms = 1\noperations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
+
 fn errors(text: &str) -> String {
     match Scenario::from_str(text, "case.toml") {
         Ok(_) => "no error".to_owned(),
@@ -61,6 +63,8 @@ cases! {
     unknown_key_in_workload: with("block_kib = 64", "block_kib = 64\nflows = 2");
     unknown_workload: with("\"strobe\"", "\"strobes\"");
     workload_without_kind: with("kind = \"strobe\"\n", "");
+    web_application_without_its_four_servers: errors(&VALID.replace("\"strobe\"", "\"three-tier\"").replace("block_kib = 64", THREE_TIER));
+    web_application_with_nothing_to_do: errors(&VALID.replace("\"strobe\"", "\"three-tier\"").replace("block_kib = 64", "users = 1\nthink_time_ms = 1\noperations = []"));
     workload_lacks_a_key: with("block_kib = 64\n", "");
     number_out_of_bounds: with("rate_mbit = 100", "rate_mbit = 400001\nmtu_bytes = 68");
     number_is_negative: with("duration_ms = 5000", "duration_ms = -1");

@@ -318,5 +318,7 @@ mod tests {
             refused("\"bulk\"", "\"request-response\"\nrequest_bytes = 8\nresponse_bytes = 1000"),
             "workload.kind"
         );
+        let application = "\"three-tier\"\nusers = 1\nthink_time_ms = 1\noperations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
+        assert_eq!(refused("\"bulk\"", application), "workload.kind");
     }
 }
