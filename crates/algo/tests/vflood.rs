@@ -113,9 +113,9 @@ impl Connection {
     }
 
     /// New data has just been let out.
-    fn check_sent(&mut self, settings: &Settings, dup_acks: u32, segment: u32) {
+    fn check_sent(&mut self, settings: &Settings, dup_acks: u32, segment: u32, before: u32) {
         self.burst += 1;
-        if self.out() == 1 {
+        if before == self.flow.snd_una() {
             let first = settings.initial_window.max(self.flow.cwnd());
             self.burst_limit = self.burst_limit.max(self.burst - 1 + first);
         }
@@ -162,7 +162,7 @@ impl World {
         let (seq, before) = (c.seq(segment), c.flow.snd_nxt());
         match c.flow.data(&mut self.vm, &self.host, seq, MSS, self.now_us) {
             Verdict::Pass if c.flow.snd_nxt() == before => c.wire.push_back(segment),
-            Verdict::Pass => c.check_sent(&self.settings, self.dups[index], segment),
+            Verdict::Pass => c.check_sent(&self.settings, self.dups[index], segment, before),
             Verdict::Hold => c.queue.push_back(seq),
             Verdict::Drop => {
                 let needless = c.queue.contains(&seq) || segment < c.delivered;
@@ -177,12 +177,13 @@ impl World {
         let c = &mut self.connections[index];
         while let Some(&seq) = c.queue.front() {
             let segment = seq.wrapping_sub(c.seq(0)) / MSS;
+            let before = c.flow.snd_nxt();
             match c.flow.release(&mut self.vm, &self.host, seq, MSS, self.now_us) {
                 Verdict::Hold => break,
                 Verdict::Drop => assert!(segment < c.delivered, "dropped from the queue and not delivered"),
                 Verdict::Pass => {
                     c.queue.pop_front();
-                    c.check_sent(&self.settings, self.dups[index], segment);
+                    c.check_sent(&self.settings, self.dups[index], segment, before);
                     continue;
                 }
             }
