@@ -206,6 +206,25 @@ fn a_driver_domain_carries_its_vms_traffic_and_runs_the_agent() {
     );
 }
 
+/// The guest's agent floods, the driver domain's holds, and transfers arrive whole.
+#[test]
+fn vflood_holds_what_a_guest_floods() {
+    let _machine = machine();
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("vflood.toml");
+    let text = DOMAIN
+        .replace("count = 2\nper_host = 2\n", "")
+        .replacen("proboscis = { mode = \"enforce\" }", "vflood = { mode = \"enforce\" }", 1)
+        .replacen("proboscis = { mode = \"enforce\" }", "hypervisor = false", 1);
+    std::fs::write(&scenario, text).unwrap();
+    let record = &run(&scenario, &[])[0];
+    assert!(record.remarks.is_empty(), "{:?}", record.remarks);
+    assert!(record.metrics["flows"] > 0.0 && record.metrics["vflood_held"] > 0.0, "{:?}", record.metrics);
+    assert!(record.flows.iter().all(|flow| flow.bytes == 100_000), "{:?}", record.flows);
+    let counted = &record.counters["sender-0"];
+    assert!(counted["VfloodGrants"] > 0 && counted["VfloodUpdates"] > 0, "{counted:?}");
+}
+
 const MEMCACHED: &str = r#"
 schema = 1
 name = "memcached"
