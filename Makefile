@@ -25,11 +25,11 @@ export CARGO_TERM_COLOR ?= auto
 RESULTS := $(addprefix pvtcp/,fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack \
              s14-rto-runs s17-detection s18-ack-cost s31-port-queue) \
            $(addprefix proboscis/,incast one-to-all all-to-all) \
-           $(addprefix vflood/,fig6 with-vsnoop)
+           $(addprefix vflood/,fig6 with-vsnoop) vsnoop/receiver
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml)))
 
-.PHONY: help demo build test lint lint-full audit fmt bench bench-host bench-cera fuzz noise flood validate results results-sim deps deps-test deps-peers clean
+.PHONY: help demo build test lint lint-full audit fmt bench bench-host bench-hold bench-cera fuzz noise flood validate results results-sim deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -41,6 +41,7 @@ help:
 	@echo 'make fmt        format the code'
 	@echo 'make bench      the simulator: its speed, beside that of ns-3 (installs ns-3)'
 	@echo 'make bench-host the host agent: ns per packet, and iperf3 with and without it (as root; needs iperf3, nft)'
+	@echo 'make bench-hold what it costs to hold packets (vFlood), in a VM with the newest kernel (as root)'
 	@echo 'make bench-cera CERA: memcached beside iperf3 on one uplink, and what the controller costs (as root; installs memcached)'
 	@echo 'make noise      ten million random packets through the parsers and the eBPF programs (as root; minutes)'
 	@echo 'make fuzz       the parsers under a fuzzer, FUZZ_SECONDS (60) for each target'
@@ -99,6 +100,9 @@ bench: deps-peers
 bench-host: build
 	$(CARGO) bench --locked --package evenkeel-agent --bench datapath
 	bench/host/throughput.sh $(EVENKEEL)
+
+bench-hold:
+	$(CARGO) test --release --locked --package evenkeel --test host what_holding_costs -- --ignored --nocapture
 
 # At a tenth of the paper's rate, and so with epochs ten times as long.
 bench-cera: build

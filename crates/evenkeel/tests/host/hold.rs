@@ -11,6 +11,7 @@ use crate::bed::Host;
 use crate::others::boot;
 
 const BED: &str = include_str!("hold.sh");
+const COST: &str = include_str!("hold_cost.sh");
 /// What a segment carries, with timestamps.
 const MSS_BYTES: u64 = 1448;
 /// RFC 6928
@@ -118,6 +119,24 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
     let left =
         machine.shell("ip -br link | grep ek || true; tc qdisc | grep evenkeel || true; ls /sys/fs/bpf").unwrap();
     assert_eq!(left.trim(), "", "left: {left}");
+}
+
+#[test]
+#[ignore = "a measurement: `make bench-hold`"]
+fn what_holding_costs() {
+    let interrupt = Interrupt::install().unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
+    let images = prepare::prepare(&[KernelSeries::Newest], binary, &|line| println!("{line}")).unwrap();
+    let _host = Host::new();
+    let directory = tempfile::tempdir().unwrap();
+    let machine = boot(&images[0], "hold", 40, directory.path(), &interrupt);
+    machine.shell(BED).unwrap();
+    configure(&machine, "enforce", "");
+    start(&machine);
+    let said = machine.shell(&format!("exec 2>&1; {COST}")).unwrap();
+    println!("{said}");
+    assert_eq!(said.matches("bits/sec").count(), 20, "a run failed");
+    assert!(count(&machine, "vflood_held") > 1000);
 }
 
 #[test]
