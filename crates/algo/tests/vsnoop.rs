@@ -213,11 +213,12 @@ impl World {
         if let Some(ack) = early {
             assert!(has_place || ack.ack == told, "acknowledged, and then dropped by the queue");
             self.early += 1;
-            self.tell(index, &ack);
+            self.tell(index, &ack, told);
         }
     }
 
-    fn tell(&mut self, index: usize, early: &EarlyAck) {
+    /// `told` was promised before; to say it again promises nothing.
+    fn tell(&mut self, index: usize, early: &EarlyAck, told: u32) {
         let c = &mut self.connections[index];
         let ack = c.offset(early.ack);
         assert!(ack <= c.delivered(), "{ack} acknowledged, {} delivered to the port", c.delivered());
@@ -225,7 +226,7 @@ impl World {
         assert!(ack <= c.vm_edge && edge <= c.vm_edge, "a window to {edge}, the VM's is to {}", c.vm_edge);
         assert!(early.ts_val <= c.clock, "ahead of the VM's clock");
         let share = self.settings.budget_segments;
-        assert!(ack <= c.acked || self.vm.outstanding() <= share, "more than the queue's share");
+        assert!(early.ack == told || self.vm.outstanding() <= share, "more than the queue's share");
         if !self.acks_are_lost {
             c.acked = c.acked.max(ack);
             c.edge = c.edge.max(edge);

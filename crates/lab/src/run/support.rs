@@ -247,7 +247,11 @@ mod tests {
 
     fn refused(from: &str, to: &str) -> String {
         assert!(TEXT.contains(from), "{from}");
-        let loaded = Scenario::from_str(&TEXT.replace(from, to), "t.toml").unwrap_or_else(|e| panic!("{e}"));
+        refused_text(&TEXT.replace(from, to))
+    }
+
+    fn refused_text(text: &str) -> String {
+        let loaded = Scenario::from_str(text, "t.toml").unwrap_or_else(|e| panic!("{e}"));
         why_unsupported(&loaded.scenario).map(|(key, _)| key).unwrap_or_default()
     }
 
@@ -319,6 +323,7 @@ mod tests {
             "workload.kind"
         );
         let application = "\"three-tier\"\nusers = 1\nthink_time_ms = 1\noperations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
-        assert_eq!(refused("\"bulk\"", application), "workload.kind");
+        let tiers = TEXT.replace("[vms.a]", "[vms.a]\n        count = 4").replace("\"bulk\"", application);
+        assert_eq!(refused_text(&tiers), "workload.kind");
     }
 }
