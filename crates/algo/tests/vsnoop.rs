@@ -169,6 +169,8 @@ struct World {
     queue: VecDeque<Queued>,
     early: usize,
     acks_are_lost: bool,
+    /// A window that a lost ACK told is not said again unless it is asked for, by any TCP.
+    acks_were_lost: bool,
 }
 
 impl World {
@@ -176,7 +178,16 @@ impl World {
         let mut vm = Vm::default();
         let connections = [3, u32::MAX - 20_000].map(|irs| Connection::new(&mut vm, irs)).into();
         let settings = Settings { budget_segments: limit as u32 / 2 };
-        Self { settings, vm, limit, connections, queue: VecDeque::new(), early: 0, acks_are_lost: false }
+        Self {
+            settings,
+            vm,
+            limit,
+            connections,
+            queue: VecDeque::new(),
+            early: 0,
+            acks_are_lost: false,
+            acks_were_lost: false,
+        }
     }
 
     fn send(&mut self, index: usize, back: u32, bytes: u32) {
@@ -302,14 +313,17 @@ impl World {
                 }
             }
             Step::Ask { flow } => self.ask(flow),
-            Step::Acks { lost } => self.acks_are_lost = lost,
+            Step::Acks { lost } => {
+                self.acks_are_lost = lost;
+                self.acks_were_lost |= lost;
+            }
             Step::Wake { packets, read_bytes } => self.wake(packets, read_bytes),
         }
     }
 
     /// The sender repairs everything, and in the end it knows what the VM has, and the VM's window.
     fn drain(&mut self) {
-        let were_lost = std::mem::take(&mut self.acks_are_lost);
+        self.acks_are_lost = false;
         for index in 0..FLOWS {
             self.wake(usize::MAX, u32::MAX);
             while !self.connections[index].wire.is_empty() {
@@ -325,7 +339,7 @@ impl World {
                 self.network(index, false, 0);
                 self.wake(usize::MAX, u32::MAX);
             }
-            if were_lost && self.connections[index].edge < self.connections[index].vm_edge {
+            if self.acks_were_lost && self.connections[index].edge < self.connections[index].vm_edge {
                 self.ask(index);
                 self.wake(usize::MAX, u32::MAX);
             }
