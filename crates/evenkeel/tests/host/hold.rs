@@ -6,6 +6,7 @@ use std::path::Path;
 use evenkeel_lab::host::vm::Vm as Machine;
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, KernelSeries};
+use tempfile::TempDir;
 
 use crate::bed::Host;
 use crate::others::boot;
@@ -37,6 +38,19 @@ fn start(machine: &Machine) {
 fn count(machine: &Machine, name: &str) -> u64 {
     let status: serde_json::Value = serde_json::from_str(&machine.shell("evenkeel status --json").unwrap()).unwrap();
     status["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
+}
+
+/// A guest with a VM in it, whose agent has vFlood on.
+fn bed(series: KernelSeries, interrupt: &Interrupt) -> (Host, TempDir, Machine) {
+    let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
+    let images = prepare::prepare(&[series], binary, &|line| println!("{line}")).unwrap();
+    let host = Host::new();
+    let directory = tempfile::tempdir().unwrap();
+    let machine = boot(&images[0], "hold", 40, directory.path(), interrupt);
+    machine.shell(BED).unwrap();
+    configure(&machine, "enforce", "");
+    start(&machine);
+    (host, directory, machine)
 }
 
 /// The other end fetches from the VM and compares; `meanwhile` happens while it does.
@@ -78,14 +92,7 @@ fn slow_start(capture: &str) -> u64 {
 #[test]
 fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
     let interrupt = Interrupt::install().unwrap();
-    let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
-    let images = prepare::prepare(&[KernelSeries::Newest], binary, &|line| println!("{line}")).unwrap();
-    let _host = Host::new();
-    let directory = tempfile::tempdir().unwrap();
-    let machine = boot(&images[0], "hold", 40, directory.path(), &interrupt);
-    machine.shell(BED).unwrap();
-    configure(&machine, "enforce", "");
-    start(&machine);
+    let (_host, _directory, machine) = bed(KernelSeries::Newest, &interrupt);
 
     for offload in ["on", "off"] {
         machine
@@ -131,14 +138,7 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
 #[ignore = "a measurement: `make bench-hold`"]
 fn what_holding_costs() {
     let interrupt = Interrupt::install().unwrap();
-    let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
-    let images = prepare::prepare(&[KernelSeries::Newest], binary, &|line| println!("{line}")).unwrap();
-    let _host = Host::new();
-    let directory = tempfile::tempdir().unwrap();
-    let machine = boot(&images[0], "hold", 40, directory.path(), &interrupt);
-    machine.shell(BED).unwrap();
-    configure(&machine, "enforce", "");
-    start(&machine);
+    let (_host, _directory, machine) = bed(KernelSeries::Newest, &interrupt);
     let said = machine.shell(&format!("exec 2>&1; {COST}")).unwrap();
     println!("{said}");
     assert_eq!(said.matches("bits/sec").count(), 20, "a run failed");
@@ -148,14 +148,7 @@ fn what_holding_costs() {
 #[test]
 fn a_kernel_that_cannot_hold_is_told_in_one_line_and_the_rest_runs() {
     let interrupt = Interrupt::install().unwrap();
-    let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
-    let images = prepare::prepare(&[KernelSeries::V6_12], binary, &|line| println!("{line}")).unwrap();
-    let _host = Host::new();
-    let directory = tempfile::tempdir().unwrap();
-    let machine = boot(&images[0], "hold", 40, directory.path(), &interrupt);
-    machine.shell(BED).unwrap();
-    configure(&machine, "enforce", "");
-    start(&machine);
+    let (_host, _directory, machine) = bed(KernelSeries::V6_12, &interrupt);
     let log = machine.shell("grep -c 'vFlood is off on this port.*6.16.*CONFIG_NET_SCH_BPF' /tmp/host.log").unwrap();
     assert_eq!(log.trim(), "1");
     fetch(&machine, "true");
