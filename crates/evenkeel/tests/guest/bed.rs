@@ -121,9 +121,19 @@ impl Bed {
         self.machine.shell(script).unwrap_or_else(|error| panic!("{error}\n{}", self.machine.console()))
     }
 
+    fn configure(&self, config: &str) {
+        self.shell(&format!("cat > /tmp/guest.toml <<'X'\n{config}\nX"));
+    }
+
+    /// Has the agent read another configuration.
+    pub fn reload(&self, config: &str) {
+        self.configure(config);
+        self.shell("kill -HUP $(cat /run/evenkeel/guest.lock)");
+    }
+
     /// Starts the agent, and waits until it says that it is ready.
     pub fn start_agent(&self, config: &str) {
-        self.shell(&format!("cat > /tmp/guest.toml <<'X'\n{config}\nX"));
+        self.configure(config);
         self.shell(
             "EVENKEEL_LOG=info setsid evenkeel guest --config /tmp/guest.toml >>/tmp/guest.log 2>&1 </dev/null &",
         );

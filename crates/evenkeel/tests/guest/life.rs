@@ -71,6 +71,17 @@ fn floods(bed: &Bed) {
     bed.start_agent(CONFIG);
     wait_until("the flood once more", || flood_of(&both()));
 
+    // Told to watch only, and then something that cannot be meant.
+    bed.reload("[vflood]\nmode = \"observe\"\n");
+    wait_until("plain windows of a guest that observes", || bed.status()["vflood_mode"] == 1 && plain(&both()));
+    bed.reload("[vflood]\nmode = \"on\"\n");
+    wait_until("the refusal", || {
+        bed.shell("cat /tmp/guest.log").contains("guest.toml:2: vflood.mode: unknown variant `on`")
+    });
+    assert_eq!(bed.status()["vflood_mode"], 1);
+    bed.reload(CONFIG);
+    wait_until("the flood of a guest that enforces again", || bed.status()["vflood_mode"] == 2 && flood_of(&both()));
+
     // A loss: the shadow window takes over, and the flood goes on afterwards.
     let before = bed.counter("handovers");
     bed.shell("tc qdisc add dev eth0 root netem limit 100000 loss 2%");

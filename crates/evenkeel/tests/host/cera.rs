@@ -135,16 +135,16 @@ fn a_long_queue_is_cut_whoever_the_controller_is_and_nobody_is_limited_without_o
     host.configure("off", METRICS, &config("enforce"));
     host.signal(Signal::SIGHUP);
     wait_until("limits", || fits(&vms[0]) && fits(&vms[1]));
-    wait_until("a flow that CERA limits", || {
+    let mut one = Value::Null;
+    wait_until("a flow of each VM that CERA limits", || {
         let flows = host.ask(&["flows"]).unwrap();
         let of = |name: &str| {
             let mut all = flows["flows"].as_array().unwrap().iter();
-            all.any(|f| f["port"] == name && f["window"]["set_by"] == "cera")
+            all.find(|flow| flow["port"] == name && flow["window"]["set_by"] == "cera").cloned()
         };
-        of("vp1") && of("vp2")
+        one = of("vp1").unwrap_or_default();
+        one.is_object() && of("vp2").is_some()
     });
-    let flows = host.ask(&["flows"]).unwrap();
-    let one = flows["flows"].as_array().unwrap().iter().find(|f| f["window"]["set_by"] == "cera").unwrap();
     let explained = host.ask(&["flows", "--explain", one["tuple"].as_str().unwrap()]).unwrap();
     let words = explained["flows"][0]["words"].to_string();
     assert!(words.contains("CERA: the VM has") && words.contains("in the ACKs that pass"), "{words}");
