@@ -41,7 +41,7 @@ enum packet_ecn {
 
 struct packet_head {
 	_Alignas(8) u8 bytes[PACKET_HEAD_BYTES];
-	u32 valid; /* how many of them are of the frame; the rest are zeros */
+	u32 valid; /* how many of them are of the frame; the rest mean nothing */
 	u32 frame_bytes; /* length of the whole frame */
 };
 
@@ -102,6 +102,23 @@ static inline u32 packet_u32(const struct packet_head *h, u32 offset)
 	return (u32)packet_u16(h, offset) << 16 | packet_u16(h, offset + 2);
 }
 
+/* At an even offset that is a constant: read whole. */
+static inline u16 packet_word(const struct packet_head *h, u32 offset)
+{
+	u16 word;
+
+	__builtin_memcpy(&word, h->bytes + offset, sizeof(word));
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	word = __builtin_bswap16(word);
+#endif
+	return word;
+}
+
+static inline u32 packet_words(const struct packet_head *h, u32 offset)
+{
+	return (u32)packet_word(h, offset) << 16 | packet_word(h, offset + 2);
+}
+
 static inline void packet_copy(u8 *to, const struct packet_head *h, u32 offset, u32 bytes)
 {
 	u32 i;
@@ -138,7 +155,7 @@ static inline enum packet_kind packet_parse_tcp(const struct packet_head *h, u32
 }
 
 /* By whole words, as the structure is aligned to. */
-static inline void packet_map_v4(struct packet *p, const struct packet_head *h)
+static inline void packet_map_v4_prefix(struct packet *p)
 {
 	__builtin_memset(p->source, 0, 12);
 	__builtin_memset(p->destination, 0, 12);
@@ -146,6 +163,11 @@ static inline void packet_map_v4(struct packet *p, const struct packet_head *h)
 	p->source[11] = 0xff;
 	p->destination[10] = 0xff;
 	p->destination[11] = 0xff;
+}
+
+static inline void packet_map_v4(struct packet *p, const struct packet_head *h)
+{
+	packet_map_v4_prefix(p);
 	packet_copy(p->source + 12, h, (u32)p->l3 + 12, 4);
 	packet_copy(p->destination + 12, h, (u32)p->l3 + 16, 4);
 }
@@ -212,8 +234,49 @@ static inline enum packet_kind packet_parse_v6(const struct packet_head *h, stru
 	return packet_parse_tcp(h, l4, bytes, p);
 }
 
+#define PACKET_USUAL_L4 (PACKET_ETHER_BYTES + 20)
+
+/**
+ * packet_parse_usual() - what nearly all packets are: TCP in IPv4 without options or tags
+ *
+ * Every offset is a constant there. Return: false if it is something else, which
+ * packet_parse_any() knows.
+ */
+static inline bool packet_parse_usual(const struct packet_head *h, struct packet *p)
+{
+	u32 bytes = packet_word(h, PACKET_ETHER_BYTES + 2);
+	u32 tcp_bytes = (u32)(packet_u8(h, PACKET_USUAL_L4 + 12) >> 4) * 4;
+
+	if (h->valid > PACKET_HEAD_BYTES || h->valid > h->frame_bytes ||
+	    h->valid < PACKET_USUAL_L4 + PACKET_TCP_BYTES)
+		return false;
+	if (packet_word(h, 12) != 0x0800 || packet_u8(h, PACKET_ETHER_BYTES) != 0x45 ||
+	    packet_u8(h, PACKET_ETHER_BYTES + 9) != 6 ||
+	    packet_word(h, PACKET_ETHER_BYTES + 6) & 0x3fff)
+		return false;
+	if (tcp_bytes < PACKET_TCP_BYTES || PACKET_USUAL_L4 + tcp_bytes > h->valid ||
+	    bytes < 20 + tcp_bytes || bytes > h->frame_bytes - PACKET_ETHER_BYTES)
+		return false;
+	packet_map_v4_prefix(p);
+	__builtin_memcpy(p->source + 12, h->bytes + PACKET_ETHER_BYTES + 12, 4);
+	__builtin_memcpy(p->destination + 12, h->bytes + PACKET_ETHER_BYTES + 16, 4);
+	p->source_port = packet_word(h, PACKET_USUAL_L4);
+	p->destination_port = packet_word(h, PACKET_USUAL_L4 + 2);
+	p->seq = packet_words(h, PACKET_USUAL_L4 + 4);
+	p->ack = packet_words(h, PACKET_USUAL_L4 + 8);
+	p->payload_bytes = bytes - 20 - tcp_bytes;
+	p->window = packet_word(h, PACKET_USUAL_L4 + 14);
+	p->l3 = PACKET_ETHER_BYTES;
+	p->l4 = PACKET_USUAL_L4;
+	p->tcp_bytes = (u8)tcp_bytes;
+	p->flags = packet_u8(h, PACKET_USUAL_L4 + 13);
+	p->ecn = packet_u8(h, PACKET_ETHER_BYTES + 1) & PACKET_CE;
+	p->version = 4;
+	return true;
+}
+
 /* Only if it says PACKET_TCP may @p be used. */
-static inline enum packet_kind packet_parse(const struct packet_head *h, struct packet *p)
+static inline enum packet_kind packet_parse_any(const struct packet_head *h, struct packet *p)
 {
 	u32 type = packet_u16(h, 12);
 	u32 i;
@@ -236,6 +299,11 @@ static inline enum packet_kind packet_parse(const struct packet_head *h, struct 
 	if (type == 0x86dd)
 		return packet_parse_v6(h, p);
 	return PACKET_OTHER;
+}
+
+static inline enum packet_kind packet_parse(const struct packet_head *h, struct packet *p)
+{
+	return packet_parse_usual(h, p) ? PACKET_TCP : packet_parse_any(h, p);
 }
 
 /**

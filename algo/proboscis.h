@@ -271,9 +271,9 @@ static inline void proboscis_window_end(struct proboscis_sender *s,
  *
  * Return: the limit to the VM's window, 0 if there is none.
  */
-static inline u32 proboscis_acked(struct proboscis_sender *s,
-				  const struct proboscis_settings *set, u32 ack, bool echo,
-				  u32 mss)
+static __always_inline u32 proboscis_acked(struct proboscis_sender *s,
+					   const struct proboscis_settings *set, u32 ack,
+					   bool echo, u32 mss)
 {
 	/* Beyond what was seen to be sent: a forgery, or packets took another way. */
 	if (seq_after(ack, s->snd_nxt) || !seq_after(ack, s->snd_una))

@@ -20,4 +20,8 @@ typedef int32_t s32;
 typedef int64_t s64;
 #endif
 
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
 #endif /* EVENKEEL_TYPES_H */

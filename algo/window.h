@@ -49,6 +49,13 @@ static inline u32 window_with_room(u32 bytes, u8 scale)
 	return bytes <= ~below ? bytes + below : bytes;
 }
 
+/* Does any mechanism offer anything? If none does, the window is the receiver's own. */
+static inline bool window_is_limited(const struct window_limits *limits)
+{
+	return limits->bytes[WINDOW_BY_PROBOSCIS] | limits->bytes[WINDOW_BY_CERA] |
+	       limits->bytes[WINDOW_BY_VFLOOD];
+}
+
 /**
  * window_arbitrate() - the window field of an ACK
  * @limits: what the mechanisms offer

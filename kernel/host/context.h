@@ -13,6 +13,8 @@ struct scratch {
 	struct packet_head head;
 	struct packet packet;
 	struct ek_train_key train;
+	u64 jiffies; /* when @now_ns was read */
+	u64 now_ns;
 };
 
 /* No program is interrupted by itself: all run with bottom halves off. */
@@ -38,6 +40,7 @@ struct context {
 	struct packet *packet;
 	struct ek_flow_key *key; /* part of @train */
 	struct ek_train_key *train; /* without its iss, until somebody sets that */
+	struct scratch *scratch;
 	u64 now_ns;
 };
 
@@ -59,6 +62,7 @@ static __always_inline bool context_open(struct context *c, u32 ifindex, enum sc
 	c->count = bpf_map_lookup_elem(&counters, &c->port->slot);
 	if (!c->count)
 		return false;
+	c->scratch = s;
 	c->head = &s->head;
 	c->packet = &s->packet;
 	c->key = &s->train.flow;
@@ -105,11 +109,11 @@ static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_v
 /* A global function: the verifier looks at those once, not in each of its callers' states. */
 __weak __noinline int head_parse(const struct packet_head *h, struct packet *p)
 {
-	return h && p ? (int)packet_parse(h, p) : PACKET_BROKEN;
+	return h && p ? (int)packet_parse_any(h, p) : PACKET_BROKEN;
 }
 
-/* Reads the packet. Return: false if it is to pass as it is. */
-static __always_inline bool context_read(struct __sk_buff *skb, struct context *c, bool from_vm)
+/* Reads any packet. Return: false if it is to pass as it is. */
+static __noinline bool context_read_any(struct __sk_buff *skb, struct context *c)
 {
 	enum packet_kind kind;
 
@@ -131,11 +135,41 @@ static __always_inline bool context_read(struct __sk_buff *skb, struct context *
 		count(c->count, EK_COUNT_UNPARSABLE, 1);
 		return false;
 	}
+	return true;
+}
+
+/*
+ * Most packets need no call: here each costs as much as 30 instructions, and more where CPUs
+ * must not guess where a function returns to.
+ */
+static __always_inline bool context_read_plain(struct __sk_buff *skb, struct context *c)
+{
+	return skb_head_plain(skb, c->head) && packet_parse_usual(c->head, c->packet) &&
+	       !(c->packet->flags & (PACKET_SYN | PACKET_RST));
+}
+
+/* The coarse clock ticks with the jiffies, and takes ten times as long to read. */
+static __always_inline u64 context_coarse_ns(struct context *c)
+{
+	struct scratch *s = c->scratch;
+	u64 jiffies = bpf_jiffies64();
+
+	if (s->jiffies != jiffies) {
+		s->jiffies = jiffies;
+		s->now_ns = bpf_ktime_get_coarse_ns();
+	}
+	return s->now_ns;
+}
+
+/* Reads the packet. Return: false if it is to pass as it is. */
+static __always_inline bool context_read(struct __sk_buff *skb, struct context *c, bool from_vm)
+{
+	if (!context_read_plain(skb, c) && !context_read_any(skb, c))
+		return false;
 	flow_key(c, skb->ifindex, from_vm);
-	/* What has to be exact is about handshakes. The other clock costs a tenth, and ticks in
-	 * ms. */
+	/* What has to be exact is about handshakes. */
 	c->now_ns = c->packet->flags & (PACKET_SYN | PACKET_RST) ? bpf_ktime_get_ns() :
-								   bpf_ktime_get_coarse_ns();
+								   context_coarse_ns(c);
 	return true;
 }
 

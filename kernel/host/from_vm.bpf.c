@@ -241,7 +241,7 @@ static __always_inline void data_from_vm(struct __sk_buff *skb, struct context *
 	 */
 	if (!ours || p->ecn != PACKET_NOT_ECT || f->flags & EK_FLOW_ELEPHANT)
 		return;
-	if (enforces(c) && !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_ECT_0))
+	if (enforces(c) && !head_set_ecn(skb, c->head, p, PACKET_ECT_0))
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
 	else
 		count(c->count, EK_COUNT_ECT_SET, skb_segments(skb));
@@ -263,9 +263,16 @@ static __always_inline void ack_from_vm(struct __sk_buff *skb, struct context *c
 }
 
 /* Not inlined: the stack of what calls it is nearly full. */
-static __noinline void account(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
+static __noinline void share_account(struct __sk_buff *skb, struct context *c,
+				     struct ek_flow *f)
 {
 	share_sent(skb, c, f);
+}
+
+static __always_inline void account(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
+{
+	if (c->port->cera.mode != EK_MODE_OFF)
+		share_account(skb, c, f);
 }
 
 SEC("tcx/ingress")
@@ -314,7 +321,7 @@ int from_vm(struct __sk_buff *skb)
 	if (c.packet->flags & PACKET_ACK)
 		ack_from_vm(skb, &c, f, ours);
 	account(skb, &c, f);
-	verdict = hold_from_vm(skb, &c, f);
+	verdict = f->vflood_owner ? hold_from_vm(skb, &c, f) : TCX_NEXT;
 	if (flow_is_over(&c, f, true) && hold_close(skb, &c, f) && snoop_is_on(&c))
 		snoop_close(&c);
 	return verdict;

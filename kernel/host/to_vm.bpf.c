@@ -121,7 +121,7 @@ static __always_inline void marks_to_vm(struct __sk_buff *skb, struct context *c
 	if (p->payload_bytes)
 		proboscis_marked(&f->echo, p->payload_bytes);
 	/* ECT(0), as its neighbours are: GRO joins only segments that are alike. */
-	if (enforces(c) && !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_ECT_0))
+	if (enforces(c) && !head_set_ecn(skb, c->head, p, PACKET_ECT_0))
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
 	else
 		count(c->count, EK_COUNT_CE_HIDDEN, skb_segments(skb));
@@ -158,8 +158,14 @@ static __always_inline void ack_to_vm(struct __sk_buff *skb, struct context *c,
 	if (f->flags & EK_FLOW_ELEPHANT)
 		limits.bytes[WINDOW_BY_PROBOSCIS] = 0;
 	limits.bytes[WINDOW_BY_CERA] = share_limit(c, f, scale, mss);
-	limits.bytes[WINDOW_BY_VFLOOD] = hold_ack_to_vm(skb, c, f);
-	by = window_arbitrate(&limits, p->window, scale, mss, &field);
+	if (f->vflood_owner)
+		limits.bytes[WINDOW_BY_VFLOOD] = hold_ack_to_vm(skb, c, f);
+	if (window_is_limited(&limits)) {
+		by = window_arbitrate(&limits, p->window, scale, mss, &field);
+	} else {
+		by = WINDOW_BY_RECEIVER;
+		field = p->window;
+	}
 	f->window_by = by;
 	f->window_offered_bytes = (u32)p->window << scale;
 	f->window_set_bytes = (u32)field << scale;

@@ -47,6 +47,23 @@ fn check(frame: &[u8]) -> (bool, bool) {
     (true, true)
 }
 
+/// The most usual headers are read in a way of their own; behind a tag they are not, and say the same.
+fn check_tagged(frame: &[u8]) {
+    if frame.len() < 15 || frame[12..15] != [8, 0, 0x45] {
+        return;
+    }
+    let mut tagged = frame.to_vec();
+    tagged.splice(12..12, [0x81, 0, 0, 7]);
+    let moved = match packet::parse(frame) {
+        Kind::Tcp(packet, options) => {
+            let options = options.map(|o| packet::Options { experiment: o.experiment.map(|at| at + 4), ..o });
+            Kind::Tcp(packet::Packet { l3: packet.l3 + 4, l4: packet.l4 + 4, ..packet }, options)
+        }
+        other => other,
+    };
+    assert_eq!(moved, packet::parse(&tagged), "{frame:02x?}");
+}
+
 #[test]
 fn every_seed_is_tcp() {
     for frame in seeds() {
@@ -62,6 +79,7 @@ fn packets_of_noise() {
     for _ in 0..packets {
         let frame = noise::packet(&seeds, 0, &mut random);
         let (is_tcp, is_probe) = check(&frame);
+        check_tagged(&frame);
         tcp += u64::from(is_tcp);
         probes += u64::from(is_probe);
         // The same bytes at the head of a longer frame, as a GSO packet's are.
