@@ -99,10 +99,11 @@ bench: deps-peers
 
 bench-host: build
 	$(CARGO) bench --locked --package evenkeel-agent --bench datapath
-	bench/host/throughput.sh $(EVENKEEL)
+	bench/host/throughput.sh $(EVENKEEL) 40 1 0,0
+	bench/host/throughput.sh $(EVENKEEL) 40 1
 
 bench-hold:
-	$(CARGO) test --release --locked --package evenkeel --test host what_holding_costs -- --ignored --nocapture
+	$(CARGO) bench --locked --package evenkeel --bench hold
 
 # At a tenth of the paper's rate, and so with epochs ten times as long.
 bench-cera: build

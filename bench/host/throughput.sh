@@ -1,39 +1,25 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# What the host agent costs a transfer: iperf3 between two network namespaces over a bridge, in turns without and with `evenkeel host` in
-# enforce mode on both ports. Prints both medians and their ratio, and that of the pairs. As root; needs iperf3.
+# What the host agent costs a transfer: iperf3 between two network namespaces over a bridge, with `evenkeel host` (ProBoSCIS in enforce mode on
+# both ports) and without, in turns; without it twice in each turn, to know what the machine makes of two runs that do not differ. Prints a
+# table in Markdown: Mbit/s, and Mbit for each second of CPU time that both ends took, which heeds other processes less. As root; needs
+# iperf3, jq.
 #
-#   throughput.sh EVENKEEL [ROUNDS] [SECONDS]
+#   throughput.sh EVENKEEL [ROUNDS] [SECONDS] [SENDER,RECEIVER]
+#
+# SENDER,RECEIVER: the CPUs of both ends. On one CPU all that a packet costs is taken from the throughput, and little disturbs it.
 set -eu
 
 evenkeel=$(realpath "$1")
 rounds=${2-21}
 seconds=${3-1}
-work=$(mktemp -d)
-agent=
+cpus=${4-}
+prefix=ekb
+. "$(dirname "$0")/namespaces.sh"
 
-clean() {
-    [ -z "$agent" ] || kill "$agent" 2>/dev/null || true
-    for name in host a b; do
-        ip netns pids "ekb-$name" 2>/dev/null | xargs -r kill 2>/dev/null || true
-        ip netns del "ekb-$name" 2>/dev/null || true
-    done
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 130' INT TERM
-
-in_ns() {
-    ns=$1
-    shift
-    ip netns exec "ekb-$ns" "$@"
-}
-
-for name in host a b; do
-    ip netns add "ekb-$name"
-    in_ns "$name" ip link set lo up
-done
+for name in host a b; do add_ns "$name"; done
+add_mounts
 in_ns host ip link add br0 type bridge
 in_ns host ip link set br0 up
 for name in a b; do
@@ -44,7 +30,7 @@ done
 in_ns a ip address add 10.9.0.1/24 dev eth0
 in_ns b ip address add 10.9.0.2/24 dev eth0
 
-cat > "$work/host.toml" <<CONFIG
+cat > "$work/host.toml" << CONFIG
 ports = ["vnet-*"]
 probe_key_file = "$work/key"
 [proboscis]
@@ -52,57 +38,49 @@ mode = "enforce"
 [metrics]
 enabled = false
 CONFIG
-(umask 077; echo 00112233445566778899aabbccddeeff > "$work/key")
+(
+    umask 077
+    echo 00112233445566778899aabbccddeeff > "$work/key"
+)
 
-# With /run and bpffs of its own: a host's agent is not disturbed. Ready when it has both ports.
-start_agent() {
-    ip netns exec ekb-host unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && exec '$evenkeel' host --config '$work/host.toml'" \
-        2> "$work/agent.log" &
-    agent=$!
-    for _ in $(seq 100); do
-        ports=$(nsenter --target "$agent" --mount --net "$evenkeel" status --json 2>/dev/null | grep -o '"vnet-[ab]"' | sort -u | wc -l)
-        [ "$ports" != 2 ] || return 0
-        sleep 0.1
-    done
-    cat "$work/agent.log" >&2
-    exit 1
-}
-
-stop_agent() {
-    kill "$agent"
-    wait "$agent" 2>/dev/null || true
-    agent=
-}
-
-mbit() {
+iperf() {
     in_ns b iperf3 --server --one-off --daemon
     sleep 0.3
-    in_ns a iperf3 --client 10.9.0.2 --time "$seconds" --json |
-        sed -n '/"sum_received"/,/}/s/.*"bits_per_second":[[:space:]]*\([0-9.e+]*\).*/\1/p' | awk '{printf "%.0f\n", $1 / 1e6}'
+    in_ns a iperf3 --client 10.9.0.2 --time "$seconds" ${cpus:+--affinity "$cpus"} --json > "$work/iperf"
+    jq '.end.sum_received.bits_per_second / 1e6 | round' "$work/iperf" >> "$work/$1.mbit"
+    jq '.end | .sum_received.bits_per_second / 1e4 / (.cpu_utilization_percent | .host_total + .remote_total) | round' "$work/iperf" >> "$work/$1.cpu"
 }
 
-median() { sort -n "$1" | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
-spread() { sort -n "$1" | awk 'NR == 1 {least = $1} {most = $1} END {print least " to " most}'; }
-
-measure_with() {
-    start_agent
-    mbit >> "$work/with"
-    stop_agent
+measure() {
+    [ "$1" != with ] || start_agent 2
+    # What an agent before this left to be freed.
+    sleep 0.3
+    iperf "$1"
+    [ "$1" != with ] || stop_agent
 }
 
-# Now one is first and now the other: what drifts hits both.
+# Each is first, second and third as often as the others: what drifts hits all.
 for round in $(seq "$rounds"); do
-    if [ $((round % 2)) = 0 ]; then
-        measure_with
-        mbit >> "$work/without"
-    else
-        mbit >> "$work/without"
-        measure_with
-    fi
+    case $((round % 3)) in
+    0) order="without with again" ;;
+    1) order="again without with" ;;
+    *) order="with again without" ;;
+    esac
+    for series in $order; do measure "$series"; done
 done
-paste "$work/with" "$work/without" | awk '{printf "%.3f\n", $1 / $2}' > "$work/pairs"
-without=$(median "$work/without") with=$(median "$work/with")
-echo "without: $without Mbit/s ($(spread "$work/without"))"
-echo "with:    $with Mbit/s ($(spread "$work/with"))"
-awk -v a="$with" -v b="$without" 'BEGIN {printf "ratio:   %.3f\n", a / b}'
-echo "pairs:   $(median "$work/pairs") ($(spread "$work/pairs"))"
+
+quarters() { sort -n | awk -v form="$1" '{v[NR] = $1} function at(share) {return v[1 + int((NR - 1) * share + 0.5)]} END {printf form " (" form " to " form ")", at(0.5), at(0.25), at(0.75)}'; }
+median() { sort -n "$work/$1" | awk '{v[NR] = $1} END {print v[1 + int((NR - 1) / 2 + 0.5)]}'; }
+ratio() { awk -v a="$(median "$1.$2")" -v b="$(median "without.$2")" 'BEGIN {printf "%.3f", a / b}'; }
+pairs() { paste "$work/$1.$2" "$work/without.$2" | awk '{print $1 / $2}' | quarters %.3f; }
+
+echo "CPUs of sender and receiver: ${cpus:-any}; $rounds rounds of $seconds s; medians (and the middle half)"
+echo
+echo "| | without | without, again | with | again / without: of medians | of pairs | with / without: of medians | of pairs |"
+echo "|---|---|---|---|---|---|---|---|"
+for what in mbit cpu; do
+    printf '| %s |' "$([ $what = mbit ] && echo "Mbit/s" || echo "Mbit per CPU second")"
+    for series in without again with; do printf ' %s |' "$(quarters %.0f < "$work/$series.$what")"; done
+    for series in again with; do printf ' %s | %s |' "$(ratio "$series" "$what")" "$(pairs "$series" "$what")"; done
+    echo
+done

@@ -1,5 +1,4 @@
-# In a guest, after hold.sh and with the agent on: what holding costs. One flow of the VM's, held, not held, and past fq without vFlood,
-# in turn; then how long after an ACK at the uplink the first segment that it lets out is there; then what each run of a program took.
+# In a guest, after tests/host/hold.sh and with the agent on: what holding costs. Prints tables in Markdown.
 modprobe sch_fq
 agent=$(cat /tmp/agent.pid)
 
@@ -9,43 +8,91 @@ mode() {
     sleep 0.7
 }
 
-run() {
+bulk() {
     ip netns exec peer iperf3 -s -D -1 >/dev/null
     sleep 0.5
-    ip netns exec vm iperf3 -c 10.8.0.2 -t 3 | awk -v name="$1" '/sender/ { print name ":", $7, $8 }'
+    ip netns exec vm iperf3 -c 10.8.0.2 -t 3 -f m | awk '/sender/ { print $7 }'
 }
 
+middle() { sort -n | awk '{ v[NR] = $1 } END { printf "%s (%s to %s)", v[int((NR + 1) / 2)], v[1], v[NR] }'; }
+
+echo "One flow of the VM's (Mbit/s, median of three runs, least and most), in turn:"
+echo
+echo "| segmentation offload in the VM | held | vFlood off | vFlood off, fq at the uplink | held / fq |"
+echo "|---|---|---|---|---|"
 tc -n peer qdisc del dev eth1 root
-for round in 1 2 3; do
-    for offload in on off; do
-        ip netns exec vm ethtool -K eth1 tso $offload gso $offload
+for offload in on off; do
+    ip netns exec vm ethtool -K eth1 tso $offload gso $offload
+    for round in 1 2 3; do
         mode enforce
-        run "round $round, segmentation offload $offload, held"
+        bulk >>/tmp/held.$offload
         mode off
-        run "round $round, segmentation offload $offload, vFlood off"
+        bulk >>/tmp/off.$offload
         tc qdisc add dev up0 root fq
-        run "round $round, segmentation offload $offload, vFlood off, fq"
+        bulk >>/tmp/fq.$offload
         tc qdisc del dev up0 root
     done
+    share=$(paste /tmp/held.$offload /tmp/fq.$offload | awk '{ printf "%.3f\n", $1 / $2 }' | middle)
+    echo "| $offload | $(middle </tmp/held.$offload) | $(middle </tmp/off.$offload) | $(middle </tmp/fq.$offload) | $share |"
 done
 
-mode enforce
+# An ACK as it comes to the uplink and leaves for the VM, and the next data as it comes (back) to the VM's port and to the uplink. Bridged packets
+# are for other hosts: what does not go out comes in.
 tc -n peer qdisc add dev eth1 root netem delay 20ms limit 10000
-tcpdump -s 80 -ttni up0 -U -w /tmp/cap tcp 2>/dev/null &
-tcpdump=$!
-sleep 1
-run "20 ms away, held"
-kill $tcpdump
-sleep 0.5
-tcpdump -ttnr /tmp/cap 2>/dev/null |
-    awk '/10.8.0.2.5201 >/ { ack = $1; was = 1; next } / > 10.8.0.2.5201/ && was && $NF > 0 { printf "%d\n", ($1 - ack) * 1e6; was = 0 }' |
-    sort -n |
-    awk '{ us[NR] = $1 } END { print "ACK to the segment it lets out, us:", NR, "samples, p10", us[int(NR / 10) + 1], "median", us[int(NR / 2) + 1], "p90", us[int(NR * 9 / 10) + 1] }'
+stages() {
+    rm -f /tmp/us.*
+    tcpdump -i any -s 100 -B 16384 -tt -n -U -w /tmp/any tcp port 8001 2>/tmp/tcpdump.log &
+    tcpdump=$!
+    sleep 1
+    "$2"
+    sleep 0.5
+    kill $tcpdump
+    sleep 0.5
+    tcpdump -ttnr /tmp/any 2>/dev/null >/tmp/any.txt
+    awk -v us=/tmp/us. '
+        $2 == "up0" && $3 != "Out" { ack = $1; told = 0; back = 0 }
+        $2 == "vp0" && $3 == "Out" && ack && !told { told = $1; printf "%d\n", (told - ack) * 1e6 >(us "told") }
+        $2 == "vp0" && $3 != "Out" && $NF > 0 && told && !back { back = $1; printf "%d\n", (back - ack) * 1e6 >(us "back") }
+        $2 == "up0" && $3 == "Out" && $NF > 0 && back { printf "%d\n", ($1 - ack) * 1e6 >(us "out"); ack = 0; told = 0; back = 0 }' /tmp/any.txt
+    [ -e /tmp/us.out ] || { cat /tmp/tcpdump.log; head -50 /tmp/any.txt; exit 1; }
+    printf '| %s, %s transfers |' "$1" "$2"
+    for stage in told back out; do
+        sort -n "/tmp/us.$stage" | awk '{ us[NR] = $1 } END { printf " %d, %d, %d |", us[int(NR / 10) + 1], us[int(NR / 2) + 1], us[int(NR * 9 / 10) + 1] }'
+    done
+    echo " $(wc -l </tmp/us.out) |"
+}
+small() {
+    for transfer in $(seq 40); do
+        ip netns exec peer wget -q -O /dev/null http://10.8.0.1:8001/small
+    done
+}
+large() { ip netns exec peer wget -q -O /dev/null http://10.8.0.1:8001/data; }
 
+head -c 100000 /tmp/data >/tmp/small
+echo
+echo "From an ACK's arrival at the uplink (us: p10, median, p90; 20 ms away; 100 KB forty times, 2 MB once):"
+echo
+echo "| | the ACK leaves for the VM | the next segment is at the VM's port | and at the uplink | samples |"
+echo "|---|---|---|---|---|"
+mode enforce
+stages held small
+stages held large
+mode off
+stages "vFlood off" small
+stages "vFlood off" large
+mode enforce
+
+# Of each program, by its tag in the kernel's list of symbols.
 echo 1 >/proc/sys/kernel/bpf_stats_enabled
 tc -n peer qdisc del dev eth1 root
-run "with statistics of the programs, held"
-# Numbers grow in the order in which programs are in their objects: to_vm, from_vm, then what else runs; those of hold.bpf.c last.
+bulk >/dev/null
+echo
+echo "Each run of a program, meanwhile:"
+echo
+echo "| program | runs | ns |"
+echo "|---|---|---|"
 for info in /proc/"$agent"/fdinfo/*; do
-    awk '/prog_id/ { id = $2 } /run_time_ns/ { ns = $2 } /run_cnt/ { runs = $2 } END { if (runs) printf "program %d: %d runs, %.0f ns each\n", id, runs, ns / runs }' "$info" 2>/dev/null
-done | sort -u
+    awk '/prog_tag/ { tag = $2 } /run_time_ns/ { ns = $2 } /run_cnt/ { runs = $2 } END { if (runs) printf "%s %d %.0f\n", tag, runs, ns / runs }' "$info" 2>/dev/null
+done | sort -u | while read -r tag runs ns; do
+    echo "| $(sed -n "s/.*bpf_prog_${tag}_\([a-z_]*\).*/\1/p" /proc/kallsyms | head -1) | $runs | $ns |"
+done

@@ -12,7 +12,6 @@ use crate::bed::Host;
 use crate::others::boot;
 
 const BED: &str = include_str!("hold.sh");
-const COST: &str = include_str!("hold_cost.sh");
 /// What a segment carries, with timestamps.
 const MSS_BYTES: u64 = 1448;
 /// RFC 6928
@@ -132,17 +131,6 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
     let left =
         machine.shell("ip -br link | grep ek || true; tc qdisc | grep evenkeel || true; ls /sys/fs/bpf").unwrap();
     assert_eq!(left.trim(), "", "left: {left}");
-}
-
-#[test]
-#[ignore = "a measurement: `make bench-hold`"]
-fn what_holding_costs() {
-    let interrupt = Interrupt::install().unwrap();
-    let (_host, _directory, machine) = bed(KernelSeries::Newest, &interrupt);
-    let said = machine.shell(&format!("exec 2>&1; {COST}")).unwrap();
-    println!("{said}");
-    assert_eq!(said.matches("bits/sec").count(), 20, "a run failed");
-    assert!(count(&machine, "vflood_held") > 1000);
 }
 
 #[test]
