@@ -32,6 +32,9 @@
 #define PROBOSCIS_MAX_TIME_US 60000
 #define PROBOSCIS_ICWND_SEGMENTS 10
 
+/* A train of a burst of connections has no fewer, unless g is less. */
+#define PROBOSCIS_LEAST_PROBES 2
+
 /* How often it is looked whether a held SYN-ACK's probes are in. */
 #define PROBOSCIS_HELD_POLL_US 250
 
@@ -74,6 +77,36 @@ static inline u64 proboscis_budget(const struct proboscis_settings *set, u64 sta
 	return spent_ns - now_ns <= burst_ns ? spent_ns : 0;
 }
 
+/**
+ * proboscis_train_length() - how many probes of a train to send
+ * @state_ns: the VM's, 0 at first; time until which its trains are on their way
+ * @probes: as many as are wanted
+ *
+ * Ports count packets: a burst of connections would fill one with its probes, and lose the
+ * SYNs behind them. So the trains of the last b1, for which probes are waited for, share two
+ * full ones: each has half of what is left.
+ */
+static inline u32 proboscis_train_length(const struct proboscis_settings *set, u64 *state_ns,
+					 u64 now_ns, u32 probes)
+{
+	u64 share = 2ull * set->probes;
+	u64 span_ns = set->b1_us * 1000ull;
+	u64 until_ns = *state_ns > now_ns ? *state_ns : now_ns;
+	u64 under_way, most;
+
+	if (!share || !span_ns)
+		return probes;
+	under_way = (until_ns - now_ns) * share / span_ns;
+	most = under_way < share ? (share - under_way) / 2 : 0;
+	if (most < PROBOSCIS_LEAST_PROBES)
+		most = PROBOSCIS_LEAST_PROBES;
+	if (probes > most)
+		probes = (u32)most;
+	until_ns += probes * span_ns / share;
+	*state_ns = until_ns < now_ns + span_ns ? until_ns : now_ns + span_ns;
+	return probes;
+}
+
 /* What a remote host has made of probes so far. */
 struct proboscis_peer {
 	u32 unanswered; /* handshakes since the last answer */
@@ -110,6 +143,8 @@ struct proboscis_pending {
 	u64 last_syn_us; /* when the SYN was last sent */
 	u32 probe_retries;
 	u32 syn_retries;
+	u32 is_stranger; /* the peer was never heard of: it may be far, and without evenkeel */
+	u32 pad;
 };
 
 enum proboscis_resend {
@@ -119,13 +154,16 @@ enum proboscis_resend {
 	PROBOSCIS_GIVE_UP,
 };
 
-static inline void proboscis_pending_init(struct proboscis_pending *p, u64 now_us)
+static inline void proboscis_pending_init(struct proboscis_pending *p, u64 now_us,
+					  bool is_stranger)
 {
 	p->syn_us = now_us;
 	p->probes_us = now_us;
 	p->last_syn_us = now_us;
 	p->probe_retries = 0;
 	p->syn_retries = 0;
+	p->is_stranger = is_stranger;
+	p->pad = 0;
 }
 
 /**
@@ -133,7 +171,8 @@ static inline void proboscis_pending_init(struct proboscis_pending *p, u64 now_u
  * @probes: how many to send
  *
  * Printed, b2 is tested only if b1 has not passed, which with b1 < b2 it always
- * has: the SYN would never be sent again. Here b2 is tested first.
+ * has: the SYN would never be sent again. Here b2 is tested first. A stranger is sent both
+ * once more, after b2, and nothing else.
  */
 static inline enum proboscis_resend proboscis_expire(struct proboscis_pending *p,
 						     const struct proboscis_settings *set,
@@ -142,9 +181,9 @@ static inline enum proboscis_resend proboscis_expire(struct proboscis_pending *p
 	bool syn_due = now_us >= p->last_syn_us + set->b2_us;
 
 	*probes = 0;
-	if (now_us > p->syn_us + set->max_time_us)
+	if (now_us > p->syn_us + set->max_time_us || (p->is_stranger && p->syn_retries))
 		return PROBOSCIS_GIVE_UP;
-	if (!syn_due && now_us < p->probes_us + set->b1_us)
+	if (!syn_due && (p->is_stranger || now_us < p->probes_us + set->b1_us))
 		return PROBOSCIS_WAIT;
 	p->probe_retries++;
 	p->probes_us = now_us;
@@ -165,7 +204,7 @@ static inline u64 proboscis_due_us(const struct proboscis_pending *p,
 	u64 probes_us = p->probes_us + set->b1_us;
 	u64 syn_us = p->last_syn_us + set->b2_us;
 	u64 end_us = p->syn_us + set->max_time_us + 1;
-	u64 due_us = probes_us < syn_us ? probes_us : syn_us;
+	u64 due_us = probes_us < syn_us && !p->is_stranger ? probes_us : syn_us;
 
 	return due_us < end_us ? due_us : end_us;
 }

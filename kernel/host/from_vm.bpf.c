@@ -35,6 +35,7 @@ static __always_inline u32 probes_for(struct context *c)
 		count(c->count, EK_COUNT_PROBES_SPARED, 1);
 		return 0;
 	}
+	probes = train_length(c, probes);
 	if (!budget_take(c, probes)) {
 		count(c->count, EK_COUNT_PROBES_REFUSED, 1);
 		return 0;
@@ -71,7 +72,7 @@ static __noinline bool event_send(struct __sk_buff *skb, struct context *c,
 	e->frame_bytes = bytes;
 	e->now_ns = c->now_ns;
 	e->flow = *c->key;
-	e->iss = type == EK_EVENT_SYN_PROBED ? c->packet->seq : c->packet->ack - 1;
+	e->iss = type == EK_EVENT_SYNACK_HELD ? c->packet->ack - 1 : c->packet->seq;
 	e->vlan_tci = skb->vlan_present ? (u16)skb->vlan_tci : 0;
 	e->vlan_proto = skb->vlan_present ? bpf_ntohs((u16)skb->vlan_proto) : 0;
 	__builtin_memcpy(e->frame, c->head->bytes, sizeof(e->frame));
@@ -79,12 +80,18 @@ static __noinline bool event_send(struct __sk_buff *skb, struct context *c,
 	return true;
 }
 
-/* Is it known that the peer's host has evenkeel? Only then is sending again worth while. */
-static __always_inline bool peer_is_known(struct context *c)
+/*
+ * Probes and SYN have gone: they may have to be sent again. To a peer that has not answered
+ * probes before, they are not.
+ */
+static __always_inline void syn_probed(struct __sk_buff *skb, struct context *c)
 {
 	struct ek_peer *peer = bpf_map_lookup_elem(&peers, &c->key->remote);
 
-	return peer && peer->report_ns && !peer->state.unanswered;
+	if (!peer)
+		event_send(skb, c, EK_EVENT_SYN_STRANGER);
+	else if (peer->report_ns && !peer->state.unanswered)
+		event_send(skb, c, EK_EVENT_SYN_PROBED);
 }
 
 static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
@@ -138,8 +145,7 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 	known->trains++;
 	known->probes_sent += (u16)sent;
 	count(c->count, EK_COUNT_PROBES_SENT, sent);
-	if (peer_is_known(c))
-		event_send(skb, c, EK_EVENT_SYN_PROBED);
+	syn_probed(skb, c);
 	if (!known->asks_ecn)
 		handshake_set_ect(skb, c);
 	return send_behind(skb);

@@ -61,6 +61,8 @@ int inject(struct __sk_buff *skb)
 		return 1;
 	/* Sent again, probes are part of the same budget: a flood of SYNs may have been probed.
 	 */
+	if (probes)
+		probes = train_length(&c, probes);
 	if (probes && !budget_take(&c, probes)) {
 		count(c.count, EK_COUNT_PROBES_REFUSED, 1);
 		probes = 0;

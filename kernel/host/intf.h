@@ -110,6 +110,7 @@ struct ek_port {
 	u32 ecn_for_guests; /* 1: set ECT for guests without ECN, echo and hide marks */
 	struct proboscis_settings proboscis;
 	u64 budget_ns; /* state of the probe budget; user space writes 0 */
+	u64 trains_ns; /* of the trains under way, likewise */
 	u32 slot; /* of its counters: below EK_MAX_PORTS, and no other port's */
 	u32 pad;
 	struct ek_cera_port cera;
@@ -393,6 +394,7 @@ struct ek_counters {
 /* What needs a timer, and so user space. */
 enum ek_event_type {
 	EK_EVENT_SYN_PROBED, /* probes and SYN went out: send them again after b1 and b2 */
+	EK_EVENT_SYN_STRANGER, /* the same, for a peer that was never heard of */
 	EK_EVENT_SYNACK_HELD, /* was taken off the path: inject it after b3 or when its train is
 				 in */
 };

@@ -50,6 +50,13 @@ static __always_inline bool budget_take(struct context *c, u32 probes)
 	return false;
 }
 
+/* How many of these probes to send now. Several CPUs may ask at once: then it is a few more. */
+static __always_inline u32 train_length(struct context *c, u32 probes)
+{
+	return proboscis_train_length(&c->port->proboscis, &c->port->trains_ns, c->now_ns,
+				      probes);
+}
+
 /* Begins the tag of what goes the way of this packet. */
 static __noinline void probe_tag_start(struct siphash *start, const struct siphash_key *key,
 				       const struct packet *p, u32 iss)

@@ -7,7 +7,7 @@ mod wire;
 use crate::sys;
 
 pub use receiver::{Echo, Train, Verdict, WindowSettings};
-pub use sender::{Budget, Peer, Sender, SenderSettings};
+pub use sender::{Budget, Peer, Sender, SenderSettings, Trains};
 pub use wire::{OPTION_BYTES, ProbeOption, TCP_BYTES};
 
 /// How often it is looked whether a held SYN-ACK's probes are in.
@@ -99,10 +99,10 @@ pub enum Resend {
 
 impl Pending {
     /// The SYN was just sent, with its probes.
-    pub fn new(now_us: u64) -> Self {
+    pub fn new(now_us: u64, is_stranger: bool) -> Self {
         let mut state = sys::proboscis_pending::default();
         // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
-        unsafe { sys::proboscis_pending_init(&mut state, now_us) }
+        unsafe { sys::proboscis_pending_init(&mut state, now_us, is_stranger) }
         Self(state)
     }
 

@@ -1,7 +1,9 @@
 //! ProBoSCIS, the window arbiter and the tag's hash, by what must hold of them.
 
 use evenkeel_algo::dctcp;
-use evenkeel_algo::proboscis::{Budget, Echo, Peer, Sender, SenderSettings, Train, Verdict, WindowSettings};
+use evenkeel_algo::proboscis::{
+    Budget, Echo, Peer, Pending, Resend, Sender, SenderSettings, Settings, Train, Trains, Verdict, WindowSettings,
+};
 use evenkeel_algo::siphash::{self, Key};
 use evenkeel_algo::window::{self, By};
 use proptest::prelude::*;
@@ -199,6 +201,43 @@ proptest! {
             // Ten: each time in nanoseconds is rounded down.
             prop_assert!(u128::from(sent) <= allowed + 10, "{sent} {allowed}");
         }
+    }
+
+    #[test]
+    fn trains_share_what_is_under_way(gaps_ns in prop::collection::vec(0u64..1_000_000, 1..200), probes in 1u32..=64, b1_us in 1u32..20_000) {
+        let settings = Settings { probes, b1_us, ..Settings::default() };
+        let (mut trains, mut now_ns) = (Trains::default(), 1_000_000_000u64);
+        let mut sent: Vec<(u64, u32)> = Vec::new();
+        for gap_ns in gaps_ns {
+            now_ns += gap_ns;
+            let length = trains.length(&settings, now_ns, probes);
+            prop_assert!(length <= probes && length >= probes.min(2));
+            // Within b1, those that are longer than the least.
+            let since_ns = now_ns.saturating_sub(u64::from(b1_us) * 1000);
+            let before: u32 = sent.iter().filter(|(at_ns, length)| *at_ns > since_ns && *length > 2).map(|(_, length)| length).sum();
+            if length > 2 {
+                prop_assert!(before + length <= 4 * probes, "{before} and {length}");
+            }
+            sent.push((now_ns, length));
+        }
+        now_ns += u64::from(b1_us) * 1000;
+        prop_assert_eq!(trains.length(&settings, now_ns, probes), probes, "all that was on its way has come");
+    }
+
+    #[test]
+    fn a_stranger_is_sent_its_syn_once_more(steps_us in prop::collection::vec(0u64..30_000, 1..50)) {
+        let settings = Settings { probes: 10, b1_us: 4000, b2_us: 20_000, b3_us: 1000, max_time_us: 60_000 };
+        let (mut pending, mut now_us, mut sent) = (Pending::new(0, true), 0, Vec::new());
+        for step_us in steps_us {
+            now_us += step_us;
+            match pending.expire(&settings, now_us) {
+                Resend::Wait => prop_assert!(pending.due_us(&settings) > now_us),
+                Resend::GiveUp => break,
+                other => sent.push((now_us, other)),
+            }
+        }
+        prop_assert!(sent.len() <= 1);
+        prop_assert!(sent.iter().all(|(at_us, what)| *at_us >= 20_000 && *what == Resend::Both(10)), "{:?}", sent);
     }
 
     #[test]

@@ -98,13 +98,13 @@ impl Resend {
         let settings = facts.settings(event.flow.ifindex);
         let is_full = self.waiting.len() >= MAX_WAITING;
         match event.type_ {
-            intf::EK_EVENT_SYN_PROBED => {
+            intf::EK_EVENT_SYN_PROBED | intf::EK_EVENT_SYN_STRANGER => {
                 let settings = settings?;
                 if is_full {
                     self.counts.overflows += 1;
                     return None;
                 }
-                let pending = Pending::new(now_us);
+                let pending = Pending::new(now_us, event.type_ == intf::EK_EVENT_SYN_STRANGER);
                 let due_us = pending.due_us(&settings);
                 self.insert(id, due_us, Waiting::Syn { event, pending });
                 None

@@ -87,6 +87,38 @@ fn a_flood_of_syns_gets_probes_within_its_budget() {
     assert_eq!(place.run_from_vm(place.pb, &other.frame()).verdict, REDIRECT);
 }
 
+#[test]
+fn connections_of_one_moment_share_their_probes() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut port = settings(intf::EK_MODE_ENFORCE);
+    // More than an hour: what this takes is nothing beside it.
+    port.proboscis.b1_us = u32::MAX;
+    place.datapath.attach(place.pa, &port).unwrap();
+    let mut syns = (0..6u16).map(|i| Segment { source: (A.parse().unwrap(), 2000 + i), ..syn() });
+    let trains: Vec<usize> = syns.by_ref().map(|syn| probes_of(&mut place, &syn).len()).collect();
+    assert_eq!(trains[..2], [10, 5]);
+    // Half of five, and a little more once some time has passed.
+    assert!([2, 3].contains(&trains[2]) && trains[3..] == [2; 3], "{trains:?}");
+}
+
+/// The agent is told of SYNs to send again: to peers that have answered probes, and to those that never had any.
+#[test]
+fn a_syn_to_a_stranger_is_told_as_such() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut host =
+        intf::ek_host { version: intf::EK_INTF_VERSION, keys: 1, agent_until_ns: u64::MAX, ..Default::default() };
+    host.key[0] = KEY;
+    place.datapath.set_host(&host).unwrap();
+    place.run_from_vm(place.pa, &syn().frame());
+    let event = place.datapath.events().unwrap().remove(0);
+    assert_eq!((event.type_, event.iss), (intf::EK_EVENT_SYN_STRANGER, syn().seq));
+    // It answers, and its host leaves the probes unanswered: nothing is sent again from now on.
+    place.run_to_vm(place.pa, &synack().frame());
+    let second = Segment { source: (A.parse().unwrap(), 40001), ..syn() };
+    place.run_from_vm(place.pa, &second.frame());
+    assert!(place.datapath.events().unwrap().is_empty());
+}
+
 /// Lets `seen` probes of ten come to `pb`, `marked` of them with a mark, then a SYN and its SYN-ACK. The SYN-ACK's window.
 fn first_window(place: &mut Place, seen: usize, marked: usize) -> u16 {
     let mut probes = probes_of(place, &syn());

@@ -1,5 +1,6 @@
-//! The sender's host: the budget of probes, whom to probe, and DCTCP by receive window.
+//! The sender's host: how many probes, whom to probe, and DCTCP by receive window.
 
+use super::Settings;
 use crate::sys;
 
 /// How many probes a VM's host may send for it.
@@ -30,6 +31,20 @@ impl Budget {
                 true
             }
         }
+    }
+}
+
+/// A VM's trains of probes that are on their way.
+#[derive(Debug, Clone, Default)]
+pub struct Trains {
+    state_ns: u64,
+}
+
+impl Trains {
+    /// How many probes of a train that should have so many are sent now.
+    pub fn length(&mut self, settings: &Settings, now_ns: u64, probes: u32) -> u32 {
+        // SAFETY: as in `Budget::take`.
+        unsafe { sys::proboscis_train_length(&settings.sys(), &mut self.state_ns, now_ns, probes) }
     }
 }
 

@@ -8,7 +8,7 @@ mod peers;
 use std::collections::HashMap;
 
 use evenkeel_algo::proboscis::{
-    Echo, HELD_POLL_US, Pending, Resend, Sender, SenderSettings, Settings as TimerSettings, TCP_BYTES, Train,
+    Echo, HELD_POLL_US, Pending, Resend, Sender, SenderSettings, Settings as TimerSettings, TCP_BYTES, Train, Trains,
     Verdict as Probed, WindowSettings,
 };
 use evenkeel_algo::{seq, window};
@@ -98,6 +98,7 @@ pub struct Proboscis {
     spec: Spec,
     guest: GuestId,
     peers: Peers,
+    trains: Trains,
     flows: HashMap<u32, Flow>,
     /// Flows that wait for something, in the order in which they began to.
     timed: Vec<ConnId>,
@@ -118,6 +119,7 @@ impl Proboscis {
             spec,
             guest,
             peers,
+            trains: Trains::default(),
             flows: HashMap::new(),
             timed: Vec::new(),
             probes_sent: 0,
@@ -167,9 +169,11 @@ impl Proboscis {
     fn syn_from_vm(&mut self, now: Instant, end: ConnId, packet: &Packet, segment: &Segment, effects: &mut Effects) {
         let timers = self.spec.timers;
         let (remote, from) = (packet.guest, self.guest);
-        let probes = timers.probes.min(u32::from(u8::MAX)) as u8;
-        let is_probed = probes > 0 && self.peers.probe(remote);
-        let sends_again = self.enforces() && self.peers.is_known(remote);
+        let is_probed = timers.probes > 0 && self.peers.probe(remote);
+        let probes = if is_probed { self.trains.length(&timers, now.us() * 1000, timers.probes) } else { 0 };
+        let probes = probes.min(u32::from(u8::MAX)) as u8;
+        let is_stranger = self.peers.is_stranger(remote);
+        let sends_again = self.enforces() && (is_stranger || self.peers.is_known(remote));
         let ecn_for_guests = self.spec.ecn_for_guests;
         let flow = self.flow(now, end);
         flow.offered_ecn = segment.flags.has(Flags::ECE.with(Flags::CWR));
@@ -181,7 +185,7 @@ impl Proboscis {
         }
         let train = flow.trains;
         flow.trains = train.saturating_add(1);
-        let pending = Pending::new(now.us());
+        let pending = Pending::new(now.us(), is_stranger);
         let due = Instant::START + Duration::from_us(pending.due_us(&timers));
         if sends_again {
             let mut syn = *packet;
@@ -223,7 +227,7 @@ impl Proboscis {
                 return None;
             }
         };
-        let probes = probes.min(u32::from(u8::MAX)) as u8;
+        let probes = self.trains.length(&timers, now.us() * 1000, probes).min(u32::from(u8::MAX)) as u8;
         let train = flow.trains;
         effects.to_network.extend((0..probes).map(|index| probe(&waiting.syn, from, train, index, probes)));
         flow.trains = train.saturating_add(u8::from(probes > 0));

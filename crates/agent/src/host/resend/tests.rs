@@ -65,6 +65,15 @@ fn probes_come_again_after_b1_and_the_syn_after_b2_up_to_max_time() {
     assert_eq!(resend.waiting(), (0, 0));
 }
 
+/// A peer that was never heard of may be far, and without evenkeel.
+#[test]
+fn a_stranger_is_sent_the_syn_once_more() {
+    let mut resend = Resend::default();
+    resend.event(event(intf::EK_EVENT_SYN_STRANGER, 1), 0, &host());
+    assert_eq!(all(&mut resend, &host()), [(20_000, 10, true)]);
+    assert_eq!((resend.counts().syns_resent, resend.counts().syns_given_up), (1, 1));
+}
+
 #[test]
 fn an_answered_syn_is_left_alone() {
     let mut resend = Resend::default();
@@ -146,7 +155,8 @@ proptest! {
             let mut sends = Vec::new();
             match step {
                 Step::Event { is_syn, iss } => {
-                    let type_ = if is_syn { intf::EK_EVENT_SYN_PROBED } else { intf::EK_EVENT_SYNACK_HELD };
+                    let syn = if iss % 2 == 0 { intf::EK_EVENT_SYN_PROBED } else { intf::EK_EVENT_SYN_STRANGER };
+                    let type_ = if is_syn { syn } else { intf::EK_EVENT_SYNACK_HELD };
                     if is_syn { held.remove(&iss); } else { held.insert(iss, now_us); }
                     sends.extend(resend.event(event(type_, iss), now_us, &host));
                 }

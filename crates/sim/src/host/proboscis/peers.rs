@@ -44,7 +44,12 @@ impl Peers {
         self.entries().get_mut(&remote).is_none_or(|entry| entry.state.probe())
     }
 
-    /// Whether it is known to have ProBoSCIS. Only then is sending again worth while.
+    /// Whether nothing is known of it.
+    pub(super) fn is_stranger(&self, remote: GuestId) -> bool {
+        !self.entries().contains_key(&remote)
+    }
+
+    /// Whether it is known to have ProBoSCIS.
     pub(super) fn is_known(&self, remote: GuestId) -> bool {
         self.entries().get(&remote).is_some_and(|entry| entry.is_known)
     }
