@@ -57,15 +57,6 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         }
         Workload::Bulk { flows, .. } => (count(from) * u64::from(*flows), "workload.flows"),
         Workload::RequestResponse { outstanding, .. } => (count(to) * u64::from(*outstanding), "workload.outstanding"),
-        Workload::Poisson { burst_flows: 2.., .. } => {
-            return Some(("workload.burst_flows", "only the lab has bursts; leave it at 1"));
-        }
-        Workload::Poisson { background_flows: 1.., .. } => {
-            return Some((
-                "workload.background_flows",
-                "iperf3 is a program that only the lab can run; `background_mesh_flows` is its like",
-            ));
-        }
         Workload::Memcached { flows, outstanding, .. } => {
             (count(from) * u64::from(*flows) + u64::from(*outstanding), "workload.flows")
         }
@@ -152,8 +143,6 @@ mod tests {
             ("rate_mbit = 100", "rate_mbit = 100\nsegmentation_offload = true", "network.segmentation_offload: "),
             ("\"bulk\"", "\"iperf3\"", "workload.kind: "),
             ("\"bulk\"", "\"bulk\"\nflows = 1000", "workload.flows: "),
-            ("\"bulk\"", "\"poisson\"\nload = 0.5\nsizes = 1000\nburst_flows = 2", "workload.burst_flows: "),
-            ("\"bulk\"", "\"poisson\"\nload = 0.5\nsizes = 1000\nbackground_flows = 1", "workload.background_flows: "),
             ("[vms.b]", "[vms.b]\nhost = \"vm\"", "vms.b.host: "),
             ("[vms.b]", "[vms.b]\nkernel = \"6.1\"", "vms.b.kernel: "),
             (

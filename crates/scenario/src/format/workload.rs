@@ -79,11 +79,11 @@ pub enum Workload {
         /// Whether flows of one pair of VMs use an idle connection again rather than open another. Only the simulator can.
         #[serde(default)]
         persistent: bool,
-        /// Flows that begin at the same time, towards one receiver, from all senders in turn. Only the lab has bursts.
+        /// Flows that begin at the same time, towards one receiver, from all senders in turn.
         #[serde(default = "default_flows")]
         #[schemars(range(min = 1, max = 1000))]
         burst_flows: u32,
-        /// Long-lived flows (iperf3) from every sender to every receiver meanwhile, not among the flows that are measured. Only the lab has them.
+        /// Long-lived flows (in the lab iperf3's) from every sender to every receiver meanwhile, not among the flows that are measured.
         #[serde(default)]
         #[schemars(range(min = 0, max = 16))]
         background_flows: u32,
@@ -166,8 +166,8 @@ pub enum Workload {
         transfers: u32,
     },
     /// A web application of three tiers (paper 003, Table 1). Users ask a web front for pages and, one after the other, for the objects on them; the web
-    /// front calls a database, a cache and a file store for each, one call after the other. The servers' own work takes no time. Only the
-    /// simulator runs it.
+    /// front calls a database, a cache and a file store for each, one call after the other. Only the simulator
+    /// runs it.
     ThreeTier {
         /// Group of the four servers, in this order: web front, database, cache, file store.
         from: String,
@@ -208,6 +208,10 @@ pub struct Operation {
     /// Size of the page.
     #[schemars(range(min = 1, max = 1_073_741_824))]
     pub response_bytes: u32,
+    /// How long the web front's virtual CPU works on the page, after the calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub work_us: u32,
     /// Objects on the page, which the user asks for one after the other with 400 bytes, and the web front the file store.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1000))]
@@ -237,6 +241,10 @@ pub struct StoreCall {
     /// Size of a response.
     #[schemars(range(min = 1, max = 1_073_741_824))]
     pub response_bytes: u32,
+    /// How long the store's virtual CPU works on each.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub work_us: u32,
 }
 
 /// What stands behind a web front: its place among the VMs of `workload.from`, whose first is the web front.

@@ -195,7 +195,10 @@ fn of_tcp(metrics: &mut Metrics, scenario: &Scenario, measured: &mut Measured) {
     let retransmitted = sent("TcpRetransSegs");
     let needless = (retransmitted - measured.dropped as f64).max(0.0);
     metrics.set("goodput_mbit", Some(sum(&receivers, "SimDeliveredBytes") * 8.0 / 1e6 / seconds));
-    let has_background = matches!(scenario.workload, Workload::Poisson { background_mesh_flows: 1.., .. });
+    let has_background = matches!(
+        scenario.workload,
+        Workload::Poisson { background_flows: 1.., .. } | Workload::Poisson { background_mesh_flows: 1.., .. }
+    );
     let background_mbit = measured.background_bytes as f64 * 8.0 / 1e6 / seconds;
     metrics.set("background_goodput_mbit", has_background.then_some(background_mbit));
     metrics.set("timeouts", Some(timeouts));

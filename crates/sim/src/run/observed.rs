@@ -2,7 +2,7 @@
 
 use crate::packet::GuestId;
 use crate::record::Shared;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Side, System, Workload};
 use crate::world::Application;
 
@@ -51,6 +51,10 @@ impl<S: System> System for Overheard<'_, S> {
 
     fn call_in(&mut self, guest: GuestId, at: Instant, tag: u32) {
         self.system.call_in(guest, at, tag);
+    }
+
+    fn work(&mut self, guest: GuestId, time: Duration) {
+        self.system.work(guest, time);
     }
 
     fn ping(&mut self, from: GuestId, to: GuestId, number: u32) {

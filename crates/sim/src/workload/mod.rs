@@ -61,6 +61,9 @@ pub trait System {
     /// Calls [`Workload::on_call`] inside a guest: at an instant, or when its virtual CPU next runs and has dealt with what had waited.
     fn call_in(&mut self, guest: GuestId, at: Instant, tag: u32);
 
+    /// Keeps a guest's virtual CPU, which must have its core, busy for so long.
+    fn work(&mut self, guest: GuestId, time: Duration);
+
     /// Sends an ICMP echo request of 64 bytes; [`Workload::on_echo`] tells of the reply.
     fn ping(&mut self, from: GuestId, to: GuestId, number: u32);
 
@@ -124,7 +127,15 @@ impl Workload {
                 Kind::Strobe(strobe::Strobe::new(members, u64::from(*block_kib) * 1024, *requests))
             }
             format::Workload::Poisson {
-                load, sizes, flows, deadline_ms, persistent, background_mesh_flows, ..
+                load,
+                sizes,
+                flows,
+                deadline_ms,
+                persistent,
+                burst_flows,
+                background_flows,
+                background_mesh_flows,
+                ..
             } => Kind::Poisson(poisson::Poisson::new(
                 members,
                 &poisson::Settings {
@@ -133,7 +144,9 @@ impl Workload {
                     flows: *flows,
                     deadline: Duration::from_ms(u64::from(*deadline_ms)),
                     persistent: *persistent,
+                    burst: *burst_flows,
                     background: *background_mesh_flows,
+                    background_pairs: *background_flows,
                 },
             )),
             format::Workload::RequestResponse { request_bytes, response_bytes, outstanding, think_time_us, .. } => {

@@ -27,8 +27,11 @@ pub(super) struct Settings {
     /// Of small flows; zero: none.
     pub deadline: Duration,
     pub persistent: bool,
-    /// Long-lived flows from each VM.
+    /// Flows that begin at once, towards one receiver.
+    pub burst: u32,
+    /// Long-lived flows from each VM, and from every sender to every receiver.
     pub background: u32,
+    pub background_pairs: u32,
 }
 
 #[derive(Debug)]
@@ -37,6 +40,7 @@ pub(super) struct Poisson {
     random: Random,
     sizes: SizeDistribution,
     mean_gap_ps: f64,
+    burst: u32,
     limit: u32,
     deadline: Duration,
     persistent: bool,
@@ -85,12 +89,15 @@ impl Poisson {
     pub(super) fn new(members: Members, settings: &Settings) -> Self {
         let sizes = SizeDistribution::new(settings.sizes);
         let flows_per_s = settings.load * members.capacity_bps as f64 / 8.0 / sizes.mean_bytes();
-        let background_due = background(&members, settings.background);
+        let burst = settings.burst.max(1);
+        let mut background_due = background(&members, settings.background);
+        background_due.extend(pairs(&members, settings.background_pairs));
         Self {
             random: Random::new(members.seed, 1),
             members,
             sizes,
-            mean_gap_ps: 1e12 / flows_per_s,
+            mean_gap_ps: 1e12 / flows_per_s * f64::from(burst),
+            burst,
             limit: settings.flows,
             deadline: settings.deadline,
             persistent: settings.persistent,
@@ -133,13 +140,14 @@ impl Poisson {
 
     pub(super) fn on_call(&mut self, system: &mut impl System, tag: u32) {
         if tag == ARRIVAL {
-            let arrived = self.draw();
-            let tag = self.free.pop().unwrap_or_else(|| {
-                self.arrived.push(None);
-                self.arrived.len() as u32 - 1
-            });
-            self.arrived[tag as usize] = Some(arrived);
-            system.call_in(arrived.from, system.now(), tag);
+            let first = self.draw();
+            self.arrive(system, first);
+            let mut from = first.from;
+            for _ in 1..self.burst {
+                from = self.next_sender(from, first.to);
+                let bytes = self.sizes.quantile_bytes(self.random.unit());
+                self.arrive(system, Arrived { from, bytes, ..first });
+            }
             // As simulations of these workloads usually end: with the last measured flow begun, the network empties.
             if self.limit == 0 || self.measured < self.limit {
                 self.next_arrival(system);
@@ -152,6 +160,23 @@ impl Poisson {
             self.free.push(tag);
             self.begin(system, arrived);
         }
+    }
+
+    fn arrive(&mut self, system: &mut impl System, arrived: Arrived) {
+        let tag = self.free.pop().unwrap_or_else(|| {
+            self.arrived.push(None);
+            self.arrived.len() as u32 - 1
+        });
+        self.arrived[tag as usize] = Some(arrived);
+        system.call_in(arrived.from, system.now(), tag);
+    }
+
+    /// Who sends after a VM in a burst: the next one that is not on the receiver's host.
+    fn next_sender(&self, from: GuestId, to: GuestId) -> GuestId {
+        let receiver = self.members.to.iter().find(|member| member.guest == to).map(|member| member.host);
+        let place = self.members.from.iter().position(|member| member.guest == from).unwrap_or(0);
+        let mut others = self.members.from.iter().cycle().skip(place + 1).take(self.members.from.len());
+        others.find(|member| Some(member.host) != receiver).map_or(from, |member| member.guest)
     }
 
     /// A flow between two VMs on different hosts.
@@ -247,6 +272,17 @@ fn background(members: &Members, each: u32) -> Vec<(GuestId, GuestId)> {
     let mut flows = Vec::new();
     for _ in 0..each {
         flows.extend(all.iter().map(|member| (member.guest, elsewhere(&mut random, &all, member.host))));
+    }
+    flows
+}
+
+/// Both ends of each long-lived flow from every sender to every receiver of another host.
+fn pairs(members: &Members, each: u32) -> Vec<(GuestId, GuestId)> {
+    let mut flows = Vec::new();
+    for from in &members.from {
+        for to in members.to.iter().filter(|to| to.host != from.host) {
+            flows.extend((0..each).map(|_| (from.guest, to.guest)));
+        }
     }
     flows
 }

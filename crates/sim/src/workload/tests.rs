@@ -32,6 +32,7 @@ struct Machines {
     number: u64,
     flows: Vec<Flow>,
     off: BTreeMap<GuestId, (Instant, Instant)>,
+    busy: BTreeMap<GuestId, Instant>,
     pings: Vec<(Instant, GuestId)>,
     written: Vec<(Instant, FlowId, Side, u64)>,
     lost_pings: bool,
@@ -105,7 +106,13 @@ impl System for Machines {
 
     fn call_in(&mut self, guest: GuestId, at: Instant, tag: u32) {
         let off = self.off.get(&guest).filter(|(start, end)| (*start..*end).contains(&at));
-        self.push(off.map_or(at, |(_, end)| *end), Happens::Call(tag));
+        let at = off.map_or(at, |(_, end)| *end);
+        self.push(self.busy.get(&guest).map_or(at, |until| at.max(*until)), Happens::Call(tag));
+    }
+
+    fn work(&mut self, guest: GuestId, time: Duration) {
+        let until = self.busy.get(&guest).map_or(self.now, |until| self.now.max(*until)) + time;
+        self.busy.insert(guest, until);
     }
 
     fn ping(&mut self, from: GuestId, _: GuestId, number: u32) {
@@ -332,12 +339,13 @@ fn requests_follow_responses() {
 
 #[test]
 fn a_page_is_put_together_from_the_stores() {
-    let call = |store, times| StoreCall { store, times, request_bytes: 100, response_bytes: 2000 };
+    let call = |store, times| StoreCall { store, times, request_bytes: 100, response_bytes: 2000, work_us: 0 };
     let page = Operation {
         name: "page".to_owned(),
         weight: 1,
         request_bytes: 500,
         calls: vec![call(Store::Cache, 1), call(Store::Database, 2)],
+        work_us: 0,
         response_bytes: 9000,
         objects: 2,
         object_bytes: 30_000,
@@ -366,4 +374,53 @@ fn a_page_is_put_together_from_the_stores() {
 fn iperf3_is_not_simulated() {
     let (from, to) = ends();
     assert!(Workload::new(&Spec::Iperf3 { from, to, flows: 1 }, members(1, 1)).is_none());
+}
+
+#[test]
+fn a_burst_goes_to_one_receiver_from_all_senders_in_turn() {
+    let mut spec = poisson(60, 0, false);
+    let Spec::Poisson { to, burst_flows, background_flows, .. } = &mut spec else { unreachable!() };
+    (*to, *burst_flows, *background_flows) = (Some("b".to_owned()), 6, 2);
+    let (mut machines, mut workload) = started(&spec, members(3, 2));
+    workload.mark(&mut machines);
+    machines.run(&mut workload, at_ms(1_000_000));
+    let flows = workload.collect(machines.now).flows;
+    assert_eq!(flows.len(), 60);
+    for burst in flows.chunks(6) {
+        assert!(burst.iter().all(|flow| (flow.start, flow.to) == (burst[0].start, burst[0].to)), "{burst:?}");
+        let each = |sender| burst.iter().filter(|flow| flow.from == GuestId(sender)).count();
+        assert_eq!([each(0), each(1), each(2)], [2; 3]);
+    }
+    let mut endless: Vec<(GuestId, GuestId)> = (0..machines.flows.len())
+        .filter(|flow| workload.is_background(FlowId(*flow as u32)))
+        .map(|flow| machines.flows[flow].ends)
+        .collect();
+    endless.sort_unstable();
+    let pairs = (0..3).flat_map(|from| [3, 3, 4, 4].map(|to| (GuestId(from), GuestId(to))));
+    assert_eq!(endless, pairs.collect::<Vec<_>>());
+}
+
+#[test]
+fn servers_work_on_what_they_answer() {
+    let calls =
+        vec![StoreCall { store: Store::Database, times: 2, request_bytes: 100, response_bytes: 2000, work_us: 1500 }];
+    let page = Operation {
+        name: "page".to_owned(),
+        weight: 1,
+        request_bytes: 500,
+        calls,
+        work_us: 4000,
+        response_bytes: 9000,
+        objects: 0,
+        object_bytes: 1,
+    };
+    let (from, to) = ends();
+    let spec = Spec::ThreeTier { from, to, users: 1, think_time_ms: 60_000, keep_alive: true, operations: vec![page] };
+    let (mut machines, mut workload) = started(&spec, members(4, 1));
+    workload.mark(&mut machines);
+    machines.run(&mut workload, at_ms(300_000));
+    let flows = workload.collect(machines.now).flows;
+    let handshakes = [LATENCY * 2, LATENCY, Duration::ZERO];
+    let times = handshakes.map(|extra| LATENCY * 6 + Duration::from_us(2 * 1500 + 4000) + extra);
+    assert!(!flows.is_empty() && flows.iter().all(|flow| times.contains(&flow.took)), "{flows:?}");
 }

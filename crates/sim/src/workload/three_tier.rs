@@ -12,6 +12,9 @@ use super::{FlowDone, FlowId, Members, Random, Recording, Side, System};
 use crate::packet::GuestId;
 use crate::time::{Duration, Instant};
 
+/// How long a server computes before it looks at what has come.
+const QUANTUM: Duration = Duration::from_us(100);
+
 /// Who asks, and how often.
 #[derive(Debug)]
 pub(super) struct Settings {
@@ -33,6 +36,7 @@ pub(super) struct Operation {
 struct Exchange {
     request_bytes: u64,
     calls: Vec<Call>,
+    work: Duration,
     response_bytes: u64,
 }
 
@@ -42,6 +46,7 @@ struct Call {
     /// Its place among the servers.
     store: usize,
     request_bytes: u64,
+    work: Duration,
     response_bytes: u64,
 }
 
@@ -50,6 +55,7 @@ impl From<&format::Operation> for Operation {
         let call = |call: &format::StoreCall| Call {
             store: call.store as usize,
             request_bytes: u64::from(call.request_bytes),
+            work: Duration::from_us(u64::from(call.work_us)),
             response_bytes: u64::from(call.response_bytes),
         };
         let calls = |calls: &[format::StoreCall]| -> Vec<Call> {
@@ -58,16 +64,18 @@ impl From<&format::Operation> for Operation {
         let page = Exchange {
             request_bytes: u64::from(spec.request_bytes),
             calls: calls(&spec.calls),
+            work: Duration::from_us(u64::from(spec.work_us)),
             response_bytes: u64::from(spec.response_bytes),
         };
         let object = |object_bytes: u32| {
             let read = Call {
                 store: format::Store::Files as usize,
                 request_bytes: u64::from(format::OBJECT_REQUEST_BYTES),
+                work: Duration::ZERO,
                 response_bytes: u64::from(object_bytes),
             };
             let request_bytes = u64::from(format::OBJECT_REQUEST_BYTES);
-            Exchange { request_bytes, calls: vec![read], response_bytes: u64::from(object_bytes) }
+            Exchange { request_bytes, calls: vec![read], work: Duration::ZERO, response_bytes: u64::from(object_bytes) }
         };
         let objects = (0..spec.objects).map(|_| object(spec.object_bytes));
         Self { weight: spec.weight, exchanges: std::iter::once(page).chain(objects).collect() }
@@ -80,9 +88,20 @@ pub(super) struct ThreeTier {
     servers: Vec<GuestId>,
     users: Vec<User>,
     links: Vec<Link>,
+    /// By user: what a server computes for the request. Its tag is the user's after those of all users.
+    jobs: Vec<Option<Job>>,
     /// Of each server, the connections to it that nobody uses.
     idle: Vec<Vec<usize>>,
     by_flow: BTreeMap<FlowId, End>,
+}
+
+/// What a server computes, and who answers then.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    server: GuestId,
+    left: Duration,
+    answers: FlowId,
+    response_bytes: u64,
 }
 
 /// Whose connection it is.
@@ -134,6 +153,7 @@ impl ThreeTier {
         });
         Self {
             users: users.collect(),
+            jobs: vec![None; settings.users as usize],
             idle: vec![Vec::new(); servers.len()],
             servers,
             settings,
@@ -149,14 +169,36 @@ impl ThreeTier {
         }
     }
 
-    /// A user has thought enough.
+    /// A user has thought enough, or a server has computed for a while.
     pub(super) fn on_call(&mut self, system: &mut impl System, tag: u32) {
         let number = tag as usize;
-        let Some(user) = self.users.get_mut(number) else { return };
+        let Some(user) = self.users.get_mut(number) else {
+            return self.compute(system, number - self.users.len());
+        };
         user.operation = draw(&mut user.random, &self.settings.operations);
         user.exchange = 0;
         user.began = Some(system.now());
         self.begin_exchange(system, number);
+    }
+
+    /// A server begins to work on a user's request, or answers at once.
+    fn work(&mut self, system: &mut impl System, number: usize, job: Job) {
+        self.jobs[number] = Some(job);
+        self.compute(system, number);
+    }
+
+    /// The next quantum of a server's work. In between, packets and others' work have their turns.
+    fn compute(&mut self, system: &mut impl System, number: usize) {
+        let Some(job) = self.jobs.get_mut(number).and_then(Option::as_mut) else { return };
+        if job.left == Duration::ZERO {
+            let Job { answers, response_bytes, .. } = *job;
+            self.jobs[number] = None;
+            return system.write(answers, Side::Acceptor, response_bytes);
+        }
+        let quantum = job.left.min(QUANTUM);
+        job.left = job.left - quantum;
+        system.work(job.server, quantum);
+        system.call_in(job.server, system.now(), (self.users.len() + number) as u32);
     }
 
     fn begin_exchange(&mut self, system: &mut impl System, number: usize) {
@@ -202,7 +244,10 @@ impl ThreeTier {
             }
             (Some(&End::User(number)), Side::Opener) => self.answered(system, recording, number, flow),
             (Some(&End::Link(number)), Side::Acceptor) => {
-                system.write(flow, Side::Acceptor, self.links[number].call.response_bytes);
+                let Link { user, call, .. } = self.links[number];
+                let server = self.servers[call.store];
+                let job = Job { server, left: call.work, answers: flow, response_bytes: call.response_bytes };
+                self.work(system, user, job);
             }
             (Some(&End::Link(number)), Side::Opener) => {
                 let Link { store, user, .. } = self.links[number];
@@ -233,10 +278,11 @@ impl ThreeTier {
     /// The web front makes its next call, or answers.
     fn serve(&mut self, system: &mut impl System, number: usize) {
         let exchange = self.exchange(number);
-        let response_bytes = exchange.response_bytes;
+        let (left, response_bytes) = (exchange.work, exchange.response_bytes);
         let Some(call) = exchange.calls.get(self.users[number].call).copied() else {
-            if let Some(flow) = self.users[number].flow {
-                system.write(flow, Side::Acceptor, response_bytes);
+            if let Some(answers) = self.users[number].flow {
+                let server = self.servers[format::Store::WEB];
+                self.work(system, number, Job { server, left, answers, response_bytes });
             }
             return;
         };

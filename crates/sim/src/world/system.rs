@@ -6,7 +6,7 @@ use super::{Call, Core, Recorder};
 use crate::event::Event;
 use crate::guest::Task;
 use crate::packet::{ConnId, GuestId};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Side, System};
 
 impl<R: Recorder> Core<R> {
@@ -116,6 +116,10 @@ impl<R: Recorder> System for Core<R> {
 
     fn call_in(&mut self, guest: GuestId, at: Instant, tag: u32) {
         self.call_later(at, Call::In(guest, tag));
+    }
+
+    fn work(&mut self, guest: GuestId, time: Duration) {
+        self.guests[guest.0 as usize].vcpu.work(self.now, time);
     }
 
     fn ping(&mut self, from: GuestId, to: GuestId, number: u32) {
