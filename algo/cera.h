@@ -29,6 +29,8 @@
 #define CERA_LOW_SEGMENTS 30
 #define CERA_EPOCH_US 1000
 #define CERA_EPOCHS 4
+#define CERA_USUAL_BYTES 125000ull
+#define CERA_LONGEST_EPOCH_US 1000000u
 #define CERA_WEIGHT 1
 
 /*
@@ -40,6 +42,10 @@
 /* Nothing is limited any more when windows have grown to so many times eq. 1. */
 #define CERA_RELEASE 4
 
+/* Remainders of VMs' windows, in parts of a segment. */
+#define CERA_PHASES (1u << 20)
+#define CERA_PHASE_STEP 648055u
+
 /* The least RTT is of the last 10 to 20 s. */
 #define CERA_RTT_WINDOW_US 10000000ull
 
@@ -50,6 +56,22 @@ struct cera_settings {
 	u32 segment_bytes; /* S */
 	u32 printed; /* shares as eq. 2 has them, not by what VMs need */
 };
+
+/**
+ * cera_usual_epoch_us() - Delta where none is given
+ *
+ * As much is sent in it as in 1 ms at 1 Gbit/s, 83 segments, because what VMs send in
+ * less is chance. No shorter than that, and no longer than a second. @bytes_per_s may be
+ * 0, not known.
+ */
+static inline u32 cera_usual_epoch_us(u64 bytes_per_s)
+{
+	u64 us = CERA_USUAL_BYTES * 1000000 / (bytes_per_s ? bytes_per_s : CERA_MAX_RATE);
+
+	if (us < CERA_EPOCH_US)
+		return CERA_EPOCH_US;
+	return us < CERA_LONGEST_EPOCH_US ? (u32)us : CERA_LONGEST_EPOCH_US;
+}
 
 /* ---- One window for the host: eq. 1 ------------------------------------- */
 
@@ -86,8 +108,25 @@ struct cera_controller {
 	u32 extra; /* segments by which limits have grown since the last cut */
 	u32 per_rtt; /* by how many they may grow in an RTT, from cera_divide() */
 	u32 engaged; /* there was a cut, and limits have not outgrown it */
-	u32 pad;
+	u32 phase; /* where the VMs' remainders go on, in 2^20ths of a segment */
+	u32 since_us; /* since remainders have gone on */
+	u32 turned; /* remainders go on in this epoch */
 };
+
+/*
+ * Remainders go on once in an RTT. A flow's next ACK is as far away, and one that had a
+ * segment more between two of them would not have had it.
+ */
+static inline void cera_phase(struct cera_controller *c, u32 epoch_us, u32 rtt_us)
+{
+	u64 since = (u64)c->since_us + epoch_us;
+
+	c->turned = since >= rtt_us;
+	c->since_us = c->turned ? 0 : (u32)since;
+	/* The golden section: any few phases in a row are far from each other. */
+	if (c->turned)
+		c->phase = (c->phase + CERA_PHASE_STEP) & (CERA_PHASES - 1);
+}
 
 /**
  * cera_epoch() - an epoch has ended
@@ -108,6 +147,7 @@ static inline enum cera_verdict cera_epoch(struct cera_controller *c,
 	u64 high_bytes = (u64)set->high_segments * set->segment_bytes;
 	u64 grown, room, step;
 
+	cera_phase(c, set->epoch_us, rtt_us);
 	if (queue_bytes > high_bytes) {
 		c->engaged = 1;
 		c->extra = 0;
@@ -144,7 +184,7 @@ struct cera_vm {
 	u32 flows; /* active ones */
 	u32 fresh; /* it has been silent until now, so n_k does not say what it needs */
 	u32 window; /* w_k, in segments; of a silent one: what it would have if it woke up */
-	u32 pad;
+	u32 client; /* one in the VM sets its windows */
 };
 
 static inline u64 cera_sent(const struct cera_vm *vm)
@@ -157,6 +197,11 @@ static inline u32 cera_weight(const struct cera_vm *vm)
 	if (!vm->weight)
 		return 1;
 	return vm->weight < CERA_MAX_WEIGHT ? vm->weight : CERA_MAX_WEIGHT;
+}
+
+static inline u64 cera_flows(const struct cera_vm *vm)
+{
+	return vm->flows < CERA_MAX_FLOWS ? vm->flows : CERA_MAX_FLOWS;
 }
 
 /* n_k of the sum of all, in 2^20ths: at least one, at most all. */
@@ -212,7 +257,7 @@ static inline u32 cera_growth(const struct cera_vm *vms, u32 count, u64 parts)
 	for (i = 0; i < count; i++) {
 		if (!vms[i].part)
 			continue;
-		flows = vms[i].flows < CERA_MAX_FLOWS ? vms[i].flows : CERA_MAX_FLOWS;
+		flows = cera_flows(&vms[i]);
 		all += flows;
 		growth = flows * parts / vms[i].part;
 		if (growth && vms[i].part == (u64)cera_weight(&vms[i]) << 16 &&
@@ -231,7 +276,12 @@ static inline u32 cera_growth(const struct cera_vm *vms, u32 count, u64 parts)
  *
  * Parts are parts of the link's rate, so a VM with a longer RTT gets a larger
  * window for the same part: eq. 1 with its own d. Where all have the same d, the
- * windows' sum is at most W, but for the least window that every flow has.
+ * windows' sum is W, but for two things. Every flow has a least window. And it has
+ * half a segment more, because receivers acknowledge every other segment: half a segment
+ * of each flow is neither on its way nor in a queue, and would be missed most where
+ * windows are small. With a client they grow by about as much between two of its
+ * passes. Eq. 2 drops what is no whole segment, which also takes most from the
+ * lightest VM; here the next VM has it, and the first of them another time.
  *
  * Silent VMs take nothing from the others. Should one wake up before the next
  * epoch, its flows must not go on with windows of better times.
@@ -242,6 +292,7 @@ static inline u32 cera_divide(struct cera_controller *c, const struct cera_setti
 			      struct cera_vm *vms, u32 count, u64 bytes_per_s)
 {
 	u64 sent = 0, weights = 0, parts = 0, part, window, least;
+	u64 remainder = set->printed ? 0 : c->phase;
 	u32 active = 0;
 	u32 i;
 
@@ -265,13 +316,19 @@ static inline u32 cera_divide(struct cera_controller *c, const struct cera_setti
 	for (i = 0; i < count; i++) {
 		window = (u64)cera_window(set, bytes_per_s, vms[i].rtt_us) + c->extra;
 		part = (u64)cera_weight(&vms[i]) << 16;
-		if (vms[i].part)
-			window = vms[i].part * window / parts;
-		else if (set->printed)
+		if (vms[i].part) {
+			window *= vms[i].part;
+			if (!set->printed)
+				remainder += (window % parts << 20) / parts;
+			if (!set->printed && !vms[i].client)
+				remainder += cera_flows(&vms[i]) * (CERA_PHASES / 2);
+			window = window / parts + remainder / CERA_PHASES;
+			remainder %= CERA_PHASES;
+		} else if (set->printed)
 			window = 0;
 		else
 			window = part * window / (parts + part);
-		least = vms[i].flows < CERA_MAX_FLOWS ? vms[i].flows : CERA_MAX_FLOWS;
+		least = cera_flows(&vms[i]);
 		least = (least ? least : 1) * CERA_LEAST_SEGMENTS;
 		vms[i].window = (u32)(window > least ? window : least);
 	}

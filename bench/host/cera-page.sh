@@ -1,25 +1,35 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# The lines of cera.sh as tables in Markdown.
+# The lines of cera.sh and cera-events.sh as tables in Markdown.
 #
-#   cera-page.sh FILE
+#   cera-page.sh FILE...
 set -eu
 
-ms='def ms: if . == null then "" else (. / 1000 | if . < 10 then (. * 100 | round / 100) else (. * 10 | round / 10) end | tostring) end; def one: if . == null then "" else (. * 10 | round / 10 | tostring) end;'
+functions='def ms: if . == null then "" else (. / 1000 | if . < 10 then (. * 100 | round / 100) else (. * 10 | round / 10) end | tostring) end;
+    def one: if . == null then "" else (. * 10 | round / 10 | tostring) end;
+    def three: . * 1000 | round / 1000 | tostring;'
 
-echo "| scheme | flows | request mean (ms) | p50 | p90 | p99 | max | requests | queue, mean (packets) | iperf3 (Mbit/s) | uplink (Mbit/s) | cuts of epochs |"
-echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
-jq -r "$ms"'select(.scheme != "kill" and .scheme != "weights") |
-    "| \(.scheme) | \(.flows * 3) | \(.mean_us | ms) | \(.p50_us | ms) | \(.p90_us | ms) | \(.p99_us | ms) | \(.max_us | ms) | \(.requests) | \(.queue_segments | one) | \(.bulk_mbit | one) | \(.uplink_mbit | one) | \(.cuts) of \(.epochs) |"' "$1"
+# $1: which lines, $2 and $3: the table's head, $4: a row. Nothing without lines.
+table() {
+    jq -r -n --arg head "$2" --arg rule "$3" "$functions"'[inputs | select('"$1"')] | if length > 0 then ($head, $rule, (.[] | '"$4"'), "") else empty end' $files
+}
 
-echo
-echo "| weights, flows in each VM | Mbit/s of VMs 1, 2, 3, 4 | share, by weight 1 would be 1 | queue, mean (packets) |"
-echo "|---|---|---|---|"
-jq -r "$ms"'select(.scheme == "weights") | ([.bulk[].mbit] | add / 10) as $unit |
-    "| 1:2:3:4, \(.flows) | \([.bulk[].mbit | one] | join(", ")) | \([.bulk[] | .mbit / $unit / .vm | . * 1000 | round / 1000 | tostring] | join(", ")) | \(.queue_segments | one) |"' "$1"
-
-echo
-echo "| killed, flows in each of three VMs | window of a flow before (bytes) | after | free after (ms) | Mbit/s of all, second by second |"
-echo "|---|---|---|---|---|"
-jq -r 'select(.scheme == "kill") | "| \(.flows) | \(.window_limited_bytes) | \(.window_free_bytes) | \(.free_after_ms) | \(.mbit_by_second | map(tostring) | join(", ")) |"' "$1"
+files=$*
+table '.scheme and (.scheme | startswith("weights") | not)' \
+    '| scheme | flows | waiting, all packets: mean (ms) | p50 | p99 | bulk: mean | latency: mean | p99 | request: mean (ms) | p99 | requests | queue, mean (packets) | iperf3 (Mbit/s) | uplink (Mbit/s) |' \
+    '|---|---|---|---|---|---|---|---|---|---|---|---|---|---|' \
+    '"| \(.scheme) | \(.flows) | \(.delay.all.mean_us | ms) | \(.delay.all.p50_us | ms) | \(.delay.all.p99_us | ms) | \(.delay.bulk.mean_us | ms) | \(.delay.latency.mean_us | ms) | \(.delay.latency.p99_us | ms) | \(.mean_us | ms) | \(.p99_us | ms) | \(.requests) | \(.queue_segments | one) | \(.bulk_mbit | one) | \(.uplink_mbit | one) |"'
+table '.scheme and (.scheme | startswith("weights"))' \
+    '| weights 1:2:3:4 | flows in each VM | Mbit/s of VMs 1, 2, 3, 4 | share, by weight 1 would be 1 | queue, mean (packets) |' \
+    '|---|---|---|---|---|' \
+    '([.bulk[].mbit] | add / 10) as $unit | "| \(if .scheme == "weights" then "no agents" else "agents" end) | \(.flows) | \([.bulk[].mbit | one] | join(", ")) | \([.bulk[] | .mbit / $unit / .vm | three] | join(", ")) | \(.queue_segments | one) |"'
+table '.event and (.event | startswith("wake"))' \
+    '| woke up | flows in each VM | its share from epoch | missing after 100 epochs (epochs of its share) | at most | share after 50 epochs | shares in the first 20 epochs |' \
+    '|---|---|---|---|---|---|---|' \
+    '"| \(if .event == "wake" then "no agents" else "agents" end) | \(.flows) | \(.share_from_epoch) | \(.missing_epochs) | \(.most_missing_epochs) | \(.share_later) | \(.first_epochs | map(tostring) | join(", ")) |"'
+table '.event == "uneven"' '| flows of VMs 2, 3, 4 | Mbit/s |' '|---|---|' '"| 1, \(.flows), \(.flows * 2) | \(.mbit | map(tostring) | join(", ")) |"'
+table '.event and .before_mbit' \
+    '| failure | flows in each VM | uplink before (Mbit/s) | in the first second | in the four after | least in a tenth of the first three | queue before (packets) | after 1 s | after 4 s | agents then, limited by the host then |' \
+    '|---|---|---|---|---|---|---|---|---|---|' \
+    '"| \(.event) | \(.flows) | \(.before_mbit) | \(.first_second_mbit) | \(.later_mbit) | \(.worst_tenth_mbit) | \(.queue_before) | \(.queue_1s) | \(.queue_4s) | \(if .who.clients == null then "" else "\(.who.clients), \(.who.limited)" end) |"'

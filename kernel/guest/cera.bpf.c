@@ -20,8 +20,14 @@ extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
 extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
 extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 
-#define SETTER "ek_cera"
 #define RECENT_JIFFIES 2
+
+/*
+ * Algorithms have one name in all network namespaces: the agent puts its own namespace's behind
+ * this, here and below, before it loads.
+ */
+#define SETTER "ek_cera"
+const volatile char setter_name[TCP_CA_NAME_MAX] = SETTER;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -139,11 +145,10 @@ static __always_inline bool change(struct tcp_sock *tp, bool to_reno)
 static __always_inline bool set(struct tcp_sock *tp, struct ek_guest_share *s, u32 cwnd,
 				u32 ssthresh, bool is_reno)
 {
-	char setter_name[TCP_CA_NAME_MAX] = SETTER;
-
 	s->pending_cwnd = cwnd;
 	s->pending_ssthresh = ssthresh;
-	return !bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, setter_name, sizeof(SETTER) - 1) &&
+	return !bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, (void *)setter_name,
+			       TCP_CA_NAME_MAX - 1) &&
 	       change(tp, is_reno);
 }
 

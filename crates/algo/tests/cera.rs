@@ -11,7 +11,7 @@ use proptest::prelude::*;
 const RATE: u64 = 125_000_000;
 
 fn vm(sent_bytes: u64, weight: u32) -> Vm {
-    Vm { sent_bytes, weight, rtt_us: 400, flows: 1, is_fresh: false, window: 0 }
+    Vm { sent_bytes, weight, rtt_us: 400, flows: 1, is_fresh: false, has_client: false, window: 0 }
 }
 
 fn windows(settings: &Settings, vms: &[Vm]) -> Vec<u32> {
@@ -47,7 +47,7 @@ fn silent_vms_take_nothing_and_light_ones_what_they_need() {
     let settings = Settings { low_segments: 68, ..DEFAULTS };
     // The second needs twice its twentieth: 0.05 * 2 * 3 VMs = 0.3 of a weight; of 2.3 in all.
     // The first would have a share of 1 of 3.3.
-    assert_eq!(windows(&settings, &[vm(0, 1), vm(5_000, 1), vm(47_500, 1), vm(47_500, 1)]), [30, 13, 43, 43]);
+    assert_eq!(windows(&settings, &[vm(0, 1), vm(5_000, 1), vm(47_500, 1), vm(47_500, 1)]), [30, 13, 44, 44]);
 }
 
 /// The paper's rule feeds back: rates follow windows, and windows follow rates times weights.
@@ -62,7 +62,15 @@ fn shares_settle_at_the_weights_and_the_printed_ones_do_not() {
         vms.map(|vm| vm.window)
     };
     let settings = Settings { low_segments: 768, ..DEFAULTS };
-    assert_eq!(settle(&settings), [100, 200, 500]);
+    // And half a segment for the flow of each; a client's grow by themselves.
+    assert_eq!(
+        windows(
+            &settings,
+            &[Vm { has_client: true, flows: 8, ..vm(1_000_000, 1) }, Vm { flows: 8, ..vm(1_000_000, 1) }]
+        ),
+        [400, 404]
+    );
+    assert_eq!(settle(&settings), [100, 201, 500]);
     let printed = settle(&Settings { printed: true, ..settings });
     assert!(printed[0] <= LEAST_SEGMENTS && printed[1] <= LEAST_SEGMENTS && printed[2] > 790, "{printed:?}");
 }
@@ -216,20 +224,31 @@ fn any_settings() -> impl Strategy<Value = Settings> {
 
 fn any_vm() -> impl Strategy<Value = Vm> {
     (any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>()).prop_map(
-        |(sent_bytes, weight, rtt_us, flows, is_fresh)| Vm { sent_bytes, weight, rtt_us, flows, is_fresh, window: 0 },
+        |(sent_bytes, weight, rtt_us, flows, is_fresh)| Vm {
+            sent_bytes,
+            weight,
+            rtt_us,
+            flows,
+            is_fresh,
+            has_client: false,
+            window: 0,
+        },
     )
 }
 
 /// What a host can have: weights from 1 to 100, flows up to 50.
 fn real_vm() -> impl Strategy<Value = Vm> {
-    (0..50_000_000_u64, 1..100_u32, 1..50_u32, any::<bool>()).prop_map(|(sent_bytes, weight, flows, is_fresh)| Vm {
-        sent_bytes,
-        weight,
-        rtt_us: 300,
-        flows,
-        is_fresh,
-        window: 0,
-    })
+    (0..50_000_000_u64, 1..100_u32, 1..50_u32, any::<bool>(), any::<bool>()).prop_map(
+        |(sent_bytes, weight, flows, is_fresh, has_client)| Vm {
+            sent_bytes,
+            weight,
+            rtt_us: 300,
+            flows,
+            is_fresh,
+            has_client,
+            window: 0,
+        },
+    )
 }
 
 proptest! {
@@ -255,7 +274,7 @@ proptest! {
         }
     }
 
-    /// The sum of all windows is at most W, but for what the least window of every flow takes.
+    /// The sum of all windows is at most W and half a segment for each flow of VMs without a client, but for what the least window of every flow takes.
     #[test]
     fn shares_do_not_exceed_the_window(
         vms in prop::collection::vec(real_vm(), 1..64),
@@ -271,6 +290,8 @@ proptest! {
             prop_assert!(window >= least(vm), "no VM starves");
             if window > least(vm) { shares += u64::from(window) } else { floors += u64::from(window) }
         }
+        let flows: u32 = vms.iter().filter(|vm| vm.sent_bytes > 0 && !vm.has_client).map(|vm| vm.flows).sum();
+        let whole = whole + if printed { 0 } else { u64::from(flows).div_ceil(2) };
         prop_assert!(shares <= whole);
         prop_assert!(floors == 0 || shares + floors <= whole + floors);
         if floors == 0 && shares > 0 {
@@ -290,9 +311,32 @@ proptest! {
         let whole = f64::from(settings.window(RATE, 400));
         let all = f64::from(weights.iter().sum::<u32>());
         for (window, weight) in windows(&settings, &vms).into_iter().zip(&weights) {
-            let share = whole * f64::from(*weight) / all;
+            let share = whole * f64::from(*weight) / all + 0.5;
             let least = f64::from(LEAST_SEGMENTS);
-            prop_assert!(f64::from(window) <= share.max(least) && f64::from(window) > share - 1.0, "{window} {share}");
+            prop_assert!(f64::from(window) < (share + 1.0).max(least + 0.1) && f64::from(window) > share - 1.0, "{window} {share}");
+        }
+    }
+
+    /// What is no whole segment goes from VM to VM, so that over some RTTs none is worse off than another.
+    #[test]
+    fn remainders_go_round(weights in prop::collection::vec(1..10_u32, 2..8), low in 300..400_u32) {
+        let settings = Settings { low_segments: low, ..DEFAULTS };
+        let mut controller = Controller::default();
+        let mut vms: Vec<Vm> = weights.iter().map(|&weight| vm(u64::from(weight) * 10_000, weight)).collect();
+        let (mut sums, rounds) = (vec![0; vms.len()], 1_000);
+        for _ in 0..rounds {
+            // Two epochs are an RTT.
+            for turns in [false, true] {
+                controller.epoch(&settings, u64::MAX, 2 * settings.epoch_us, 0);
+                prop_assert_eq!(controller.has_turned(), turns);
+                controller.divide(&settings, &mut vms, RATE);
+            }
+            sums.iter_mut().zip(&vms).for_each(|(sum, vm)| *sum += vm.window);
+        }
+        let (whole, all) = (f64::from(settings.window(RATE, 400)), f64::from(weights.iter().sum::<u32>()));
+        for (sum, weight) in sums.into_iter().zip(&weights) {
+            let (mean, share) = (f64::from(sum) / f64::from(rounds), whole * f64::from(*weight) / all + 0.5);
+            prop_assert!((mean - share).abs() < 0.02, "{mean} {share}");
         }
     }
 

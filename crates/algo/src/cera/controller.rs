@@ -31,6 +31,8 @@ pub struct Vm {
     pub flows: u32,
     /// It has been silent until now.
     pub is_fresh: bool,
+    /// A client in it sets its windows.
+    pub has_client: bool,
     /// w_k, in segments: what [`Controller::divide`] has found; of a silent one, what it would have if it woke up.
     pub window: u32,
 }
@@ -51,6 +53,11 @@ impl Controller {
         self.0.per_rtt
     }
 
+    /// Whether what is left over of a division goes to others from this epoch on: so it is once in an RTT.
+    pub fn has_turned(&self) -> bool {
+        self.0.turned > 0
+    }
+
     /// Segments by which limits have grown since the last cut.
     pub fn extra(&self) -> u32 {
         self.0.extra
@@ -67,6 +74,7 @@ impl Controller {
                 rtt_us: vm.rtt_us,
                 flows: vm.flows,
                 fresh: u32::from(vm.is_fresh),
+                client: u32::from(vm.has_client),
                 ..sys::cera_vm::default()
             })
             .collect();

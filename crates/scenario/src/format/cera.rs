@@ -20,7 +20,7 @@ pub struct Cera {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub low_segments: Option<u32>,
-    /// Delta: how often the network card's queue is looked at. Left out: 1000.
+    /// Delta: how often the network card's queue is looked at. Left out: 1000, and at less than 1 Gbit/s as much longer as the rate is lower.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 1_000_000))]
     pub epoch_us: Option<u32>,

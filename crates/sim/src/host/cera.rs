@@ -77,6 +77,7 @@ impl Host {
                 rtt_us: LeastRtt::of_vm(shared_us, own_us(tap)),
                 flows: tap.traffic.flows,
                 is_fresh: tap.traffic.is_fresh,
+                has_client: tap.has_client,
                 window: 0,
             })
             .collect();
@@ -92,6 +93,11 @@ impl Host {
             Word::Cut => Order::Cut(vm.window),
         };
         vms.iter().map(order).collect()
+    }
+
+    /// Whether what is left over of a division goes to others from this epoch on.
+    pub fn has_turned(&self) -> bool {
+        self.controller.has_turned()
     }
 
     /// How long the link takes to send so much.
@@ -207,8 +213,8 @@ impl Tap {
         Report { traffic, rtt_us, own_rtt_us, has_client: self.has_client }
     }
 
-    /// Takes the controller's order; the window that the VM's client is to be told of.
-    pub fn obey(&mut self, order: Order) -> Option<u32> {
+    /// Takes the controller's order; the window that the VM's client is to be told of. `turned`: what is left over goes to other flows.
+    pub fn obey(&mut self, order: Order, turned: bool) -> Option<u32> {
         let window = match order {
             Order::Free => None,
             Order::Grow(window) | Order::Cut(window) => Some(window),
@@ -218,7 +224,7 @@ impl Tap {
         if self.has_client {
             return window;
         }
-        if let Some((window, flows)) = self.limit {
+        if let Some((window, flows)) = self.limit.filter(|_| turned) {
             self.next = cera::next(window, flows, self.next);
         }
         self.limit = window.map(|window| (window, self.active.max(1)));

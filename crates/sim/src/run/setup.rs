@@ -274,17 +274,18 @@ pub fn proboscis(group: &VmGroup, mtu_bytes: u32) -> Option<proboscis::Spec> {
 pub fn cera(scenario: &Scenario, group: &VmGroup) -> Option<cera::Spec> {
     let (set, default) = (&group.cera, cera_algo::DEFAULTS);
     let high_segments = set.high_segments.unwrap_or(default.high_segments);
+    let bytes_per_s = u64::from(scenario.network.host_rate_mbit()) * 125_000;
     (set.mode != Mode::Off).then(|| cera::Spec {
         mode: set.mode,
         settings: cera_algo::Settings {
             high_segments,
             low_segments: set.low_segments.unwrap_or(high_segments / 2),
-            epoch_us: set.epoch_us.unwrap_or(default.epoch_us),
+            epoch_us: set.epoch_us.unwrap_or_else(|| cera_algo::usual_epoch_us(bytes_per_s)),
             epochs: set.epochs.unwrap_or(default.epochs),
             segment_bytes: scenario.network.mtu_bytes + FRAME_OVERHEAD_BYTES,
             printed: set.shares == Shares::Printed,
         },
-        bytes_per_s: u64::from(scenario.network.host_rate_mbit()) * 125_000,
+        bytes_per_s,
         rtt_us: set.rtt_us,
         mss_bytes: tcp(group, scenario.network.mtu_bytes).mss_bytes,
         client_delay: Duration::from_us(u64::from(set.client_delay_us.unwrap_or(CLIENT_DELAY_US))),

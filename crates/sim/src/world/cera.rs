@@ -47,9 +47,10 @@ impl<R: Recorder> Core<R> {
         }
         let orders = host.epoch(queue_bytes, &reports);
         let (enforces, delay) = (host.spec.mode == Mode::Enforce, host.spec.client_delay);
+        let turned = host.has_turned();
         for ((guest, _), order) in host.guests.iter().zip(orders) {
             let one = &mut self.guests[guest.0 as usize];
-            let word = one.port.as_mut().and_then(|port| port.shims.cera()).and_then(|tap| tap.obey(order));
+            let word = one.port.as_mut().and_then(|port| port.shims.cera()).and_then(|tap| tap.obey(order, turned));
             if let (Some(window), Some(client), true) = (word, &mut one.cera, enforces) {
                 // What is under way already says the newer thing when it arrives.
                 if client.word.replace(window).is_none() {

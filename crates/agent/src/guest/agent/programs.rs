@@ -5,10 +5,11 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::time::{ClockId, clock_gettime};
 
@@ -28,6 +29,8 @@ const MAPS: [&str; 4] = [CONTROL, COUNTERS, "share", "limited"];
 const VFLOOD: &str = "vflood";
 const SETTER: &str = "setter";
 const REGISTRATIONS: [&str; 2] = [VFLOOD, SETTER];
+/// What the algorithm behind [`SETTER`] is called in its object, zeros included.
+const SETTER_NAME: &[u8; 16] = b"ek_cera\0\0\0\0\0\0\0\0\0";
 /// The one entry of maps that have one.
 const ONLY: [u8; 4] = 0u32.to_ne_bytes();
 
@@ -135,6 +138,9 @@ fn load(bytes: &[u8], pin_dir: &Path, name: &str, map_name: &str) -> Result<(Obj
             map.set_autocreate(false).map_err(|error| failed("cannot choose among the congestion controls", error))?;
         }
     }
+    if name == SETTER {
+        name_setter(&mut open)?;
+    }
     let mut object = open.load().map_err(|error| failed("the kernel does not take the programs", error))?;
     // What an agent before this one has registered; connections that have it go on with it and with the same maps.
     unregister(pin_dir, name)?;
@@ -146,6 +152,21 @@ fn load(bytes: &[u8], pin_dir: &Path, name: &str, map_name: &str) -> Result<(Obj
         .map_err(|error| failed("the kernel does not register the congestion control", error))?;
     map.pin(pin_dir.join(name)).map_err(|error| failed("cannot pin the congestion control", error))?;
     Ok((object, link))
+}
+
+/// Gives the algorithm that sets windows a name of this network namespace's own: names are the whole kernel's, agents are a namespace's.
+fn name_setter(open: &mut OpenObject) -> Result<(), GuestError> {
+    let namespace = fs::metadata("/proc/self/ns/net")
+        .map_err(|error| GuestError::io("cannot look at this network namespace", error))?;
+    let mut name = format!("ek_cera{:08x}", namespace.ino() as u32).into_bytes();
+    name.resize(SETTER_NAME.len(), 0);
+    for mut map in open.maps_mut() {
+        let Some(value) = map.initial_value_mut() else { continue };
+        if let Some(at) = value.windows(SETTER_NAME.len()).position(|bytes| bytes == SETTER_NAME) {
+            value[at..at + SETTER_NAME.len()].copy_from_slice(&name);
+        }
+    }
+    Ok(())
 }
 
 /// libbpf's own words: what the verifier says is among them.

@@ -122,6 +122,11 @@ impl Epochs {
         self.given_rtt_us = given_rtt_us;
     }
 
+    /// The settings that hold.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// These are the ports. Those that are no longer among them are let go.
     pub fn seat(&mut self, members: &[Member], shares: &mut Shares, clients: &impl Clients) {
         let (old, mut seats) = (std::mem::take(&mut self.seats), Vec::with_capacity(members.len()));
@@ -193,7 +198,7 @@ impl Epochs {
                 } else {
                     clients.is_there(seat.member.ifindex)
                 };
-            let next = if seat.limit.window_segments > 0 {
+            let next = if seat.limit.window_segments > 0 && self.controller.has_turned() {
                 cera::next(seat.limit.window_segments, seat.limit.flows, seat.limit.next)
             } else {
                 seat.limit.next
@@ -240,6 +245,7 @@ impl Epochs {
                 rtt_us: own_us,
                 flows: traffic.flows,
                 is_fresh: traffic.is_fresh,
+                has_client: seat.share.has_client,
                 window: 0,
             });
         }
@@ -343,7 +349,8 @@ mod tests {
         bed.epoch(&[0, 1], 61);
         // d is 1000 us until there is a handshake: 8 segments, and T_l.
         assert_eq!(bed.epochs.look().window_segments, 38);
-        assert_eq!((bed.window(0), bed.window(1)), (12, 25));
+        // A third and two thirds, and half a segment for each flow; 39 in all.
+        assert_eq!((bed.window(0), bed.window(1)), (13, 26));
         let limit = bed.limit(0);
         assert_eq!((limit.flows, limit.until_ns), (1, bed.now_ns + HOLD_NS));
         assert!(bed.window(2) > 0, "a silent one may wake up");
@@ -351,7 +358,7 @@ mod tests {
         bed.shares.get(1).unwrap().handshake(100);
         bed.epoch(&[0, 1], 61);
         assert_eq!((bed.epochs.look().rtt_us, bed.epochs.look().window_segments), (100, 30));
-        assert_eq!((bed.window(0), bed.window(1)), (10, 20));
+        assert_eq!((bed.window(0), bed.window(1)), (10, 21));
         // They grow from there, and one day mean nothing any more.
         let mut largest = 0;
         for _ in 0..1000 {

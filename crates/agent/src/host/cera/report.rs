@@ -22,6 +22,8 @@ pub struct Report {
     pub window_segments: u32,
     /// d.
     pub rtt_us: u32,
+    /// Delta.
+    pub epoch_us: u32,
     /// Epochs at whose end the queue was looked at.
     pub epochs: u64,
     /// Epochs that ended without a look, because the controller was late.
@@ -83,6 +85,7 @@ pub fn report(view: Option<&View>, error: Option<&str>) -> Option<Report> {
         queue_segments: view.look.queue_bytes / u64::from(view.segment_bytes.max(1)),
         window_segments: view.look.window_segments,
         rtt_us: view.look.rtt_us,
+        epoch_us: view.epoch_us,
         epochs: view.look.epochs,
         epochs_missed: view.look.missed,
         cuts: view.look.cuts,

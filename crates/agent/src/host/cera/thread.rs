@@ -46,6 +46,8 @@ pub struct View {
     pub uplinks: Vec<Uplink>,
     /// S.
     pub segment_bytes: u32,
+    /// Delta.
+    pub epoch_us: u32,
     /// Why it does nothing.
     pub error: Option<String>,
     /// Time that the thread has used.
@@ -77,9 +79,11 @@ impl Controller {
             setup: Mutex::new((setup.clone(), true)),
             view: Mutex::default(),
         });
-        let settings = setup.config.settings(uplinks.segment_bytes());
+        let settings = setup.config.settings(uplinks.segment_bytes(), uplinks.bytes_per_s());
         let epochs = Epochs::new(settings, setup.config.rtt_us.map(Bounded::get));
-        let worker = Worker { shared: Arc::clone(&shared), shares, clients, is_port, uplinks, timer, epochs, setup };
+        let epoch_us = 0;
+        let worker =
+            Worker { shared: Arc::clone(&shared), shares, clients, is_port, uplinks, timer, epoch_us, epochs, setup };
         let thread = std::thread::Builder::new().name("cera".into()).spawn(move || worker.run()).map_err(failed)?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -115,6 +119,8 @@ struct Worker<C, P> {
     is_port: P,
     uplinks: Uplinks,
     timer: TimerFd,
+    /// What the timer is set to.
+    epoch_us: u32,
     epochs: Epochs,
     setup: Setup,
 }
@@ -135,15 +141,15 @@ impl<C: Clients, P: Fn(&str) -> bool> Worker<C, P> {
                 if is_other {
                     is_first = false;
                     looked = None;
-                    if let Err(error) = self.begin() {
-                        self.fail(format!("its timer cannot be set: {error}"));
-                        break;
-                    }
                 }
             }
             if looked.is_none_or(|at| at.elapsed() >= LOOK_AROUND) {
                 looked = Some(Instant::now());
                 self.look_around();
+                if let Err(error) = self.set_timer() {
+                    self.fail(format!("its timer cannot be set: {error}"));
+                    break;
+                }
             }
             match self.wait() {
                 Ok(ended) => {
@@ -160,11 +166,15 @@ impl<C: Clients, P: Fn(&str) -> bool> Worker<C, P> {
         self.epochs.release(&mut self.shares, &self.clients);
     }
 
-    /// Epochs begin.
-    fn begin(&self) -> io::Result<()> {
-        let epoch = Duration::from_micros(self.setup.config.epoch_us.get().into());
-        let times = Expiration::Interval(TimeSpec::from_duration(epoch));
-        self.timer.set(times, TimerSetTimeFlags::empty())?;
+    /// Epochs are as long as the settings have them from now on.
+    fn set_timer(&mut self) -> io::Result<()> {
+        let epoch_us = self.epochs.settings().epoch_us;
+        if self.epoch_us != epoch_us {
+            let epoch = Duration::from_micros(epoch_us.into());
+            let times = Expiration::Interval(TimeSpec::from_duration(epoch));
+            self.timer.set(times, TimerSetTimeFlags::empty())?;
+            self.epoch_us = epoch_us;
+        }
         Ok(())
     }
 
@@ -183,7 +193,7 @@ impl<C: Clients, P: Fn(&str) -> bool> Worker<C, P> {
     fn look_around(&mut self) {
         match self.uplinks.find(&self.setup.config, &self.is_port) {
             Ok(_) => {
-                let settings = self.setup.config.settings(self.uplinks.segment_bytes());
+                let settings = self.setup.config.settings(self.uplinks.segment_bytes(), self.uplinks.bytes_per_s());
                 self.epochs.adopt(settings, self.setup.config.rtt_us.map(Bounded::get));
                 lock(&self.shared.view).error = None;
             }
@@ -204,6 +214,7 @@ impl<C: Clients, P: Fn(&str) -> bool> Worker<C, P> {
             view.uplinks = self.uplinks.found().to_vec();
         }
         view.segment_bytes = self.uplinks.segment_bytes();
+        view.epoch_us = self.epochs.settings().epoch_us;
         view.cpu = clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
     }
 

@@ -1,6 +1,6 @@
 //! CERA's keys (design: section 4.5).
 
-use evenkeel_algo::cera::{DEFAULTS, Settings};
+use evenkeel_algo::cera::{DEFAULTS, Settings, usual_epoch_us};
 use serde::{Deserialize, Serialize};
 
 use super::values::{Bounded, Mode, Pattern};
@@ -36,8 +36,9 @@ pub struct Cera {
     /// T_l: what is to wait then; without it half of T_u.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_segments: Option<LowSegments>,
-    /// Delta: how often the queue is looked at.
-    pub epoch_us: EpochUs,
+    /// Delta: how often the queue is looked at; without it 1 ms, and on links below 1 Gbit/s as much longer as they are slower.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch_us: Option<EpochUs>,
     /// M: a VM's traffic is what it has sent in so many epochs.
     pub epochs: Epochs,
     /// d: round-trip time without the time in the queue; without it the least that handshakes have shown.
@@ -86,7 +87,7 @@ impl Default for Cera {
             rate_mbit: None,
             high_segments: Bounded::new(DEFAULTS.high_segments),
             low_segments: None,
-            epoch_us: Bounded::new(DEFAULTS.epoch_us),
+            epoch_us: None,
             epochs: Bounded::new(DEFAULTS.epochs),
             rtt_us: None,
             shares: Shares::Need,
@@ -101,13 +102,13 @@ impl Cera {
         CeraPort { mode: self.mode, weight: self.weight }
     }
 
-    /// As the logic has them. A segment has so many bytes.
-    pub fn settings(&self, segment_bytes: u32) -> Settings {
+    /// As the logic has them. A segment has so many bytes, and the uplinks carry so many in a second.
+    pub fn settings(&self, segment_bytes: u32, bytes_per_s: u64) -> Settings {
         let high_segments = self.high_segments.get();
         Settings {
             high_segments,
             low_segments: self.low_segments.map_or(high_segments / 2, Bounded::get),
-            epoch_us: self.epoch_us.get(),
+            epoch_us: self.epoch_us.map_or_else(|| usual_epoch_us(bytes_per_s), Bounded::get),
             epochs: self.epochs.get(),
             segment_bytes,
             printed: self.shares == Shares::Printed,
@@ -129,5 +130,19 @@ impl Cera {
 impl CeraOverride {
     pub(super) fn over(&self, base: CeraPort) -> CeraPort {
         CeraPort { mode: self.mode.unwrap_or(base.mode), weight: self.weight.unwrap_or(base.weight) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_are_longer_on_slow_links_unless_they_are_given() {
+        let epoch_us = |bytes_per_s| Cera::default().settings(1514, bytes_per_s).epoch_us;
+        assert_eq!([1_250_000_000, 125_000_000, 12_500_000, 1_250_000].map(epoch_us), [1000, 1000, 10_000, 100_000]);
+        assert_eq!([1, 0].map(epoch_us), [1_000_000, 1000], "bounded; and not known");
+        let given = Cera { epoch_us: Some(Bounded::new(2000)), ..Cera::default() };
+        assert_eq!(given.settings(1514, 1_250_000).epoch_us, 2000);
     }
 }

@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# cera.sh in a VM with the newest kernel, which has the qdiscs that this machine's may not have: the VMs are network namespaces in it.
+#
+#   cera-in-vm.sh IN_VM EVENKEEL MEMCACHED_LOAD RATE_MBIT SECONDS SCHEME:FLOWS ...
+set -eu
+
+in_vm=$1 evenkeel=$2 load=$3 rate=$4 seconds=$5
+shift 5
+here=$(dirname "$(realpath "$0")")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+cp "$here"/cera.sh "$here"/cera-bed.sh "$(command -v jq)" "$folder"
+strip -o "$folder/memcached_load" "$load"
+# jq is not in the VM, and neither are its libraries, other than libc's.
+ldd "$(command -v jq)" | awk '$3 ~ /lib(jq|onig)/ { print $3 }' | xargs cp -L -t "$folder"
+clang-19 -O2 -g -target bpf "-I/usr/include/$(uname -m)-linux-gnu" -c "$here/demote.bpf.c" -o "$folder/demote.o"
+for one in "$@"; do
+    set -- "$@" "PATH=/bench:\$PATH LD_LIBRARY_PATH=/bench sh /bench/cera.sh /bin/evenkeel /bench/memcached_load $rate $seconds $one"
+    shift
+done
+"$in_vm" "$evenkeel" "$folder" 2 1024 "$@"
