@@ -11,11 +11,15 @@ agent=
 mounts=
 clients=
 bulks=
+keepers=
+with_agent=
 # What the agent finds by itself: 1 ms at 1 Gbit/s, and as much longer as the rate is lower.
 epoch_us=$((1000000 / rate))
 
 clean() {
-    for pid in $agent $mounts $clients $bulks; do kill "$pid" 2>/dev/null || true; done
+    # Killed agents leave their congestion control in the kernel.
+    for vm in $with_agent; do (in_guest "$vm" --stop) > /dev/null 2>&1 || true; done
+    for pid in $agent $mounts $keepers $clients $bulks; do kill "$pid" 2>/dev/null || true; done
     for name in host peer $(for vm in $vms; do echo "vm$vm app$vm"; done); do
         ip netns pids "ekc-$name" 2>/dev/null | xargs -r kill 2>/dev/null || true
         ip netns del "ekc-$name" 2>/dev/null || true
@@ -25,6 +29,7 @@ clean() {
 trap clean EXIT
 trap 'exit 130' INT TERM
 
+# Not for what is to be killed: in the background it is a shell's child.
 in_ns() {
     ns=$1
     shift
@@ -121,6 +126,23 @@ shape() {
     in_ns host tc filter add dev eth0 parent 1: protocol all prio 2 u32 match u32 0 0 flowid 1:11
 }
 
+# /run and bpffs for the VMs' agents: as the host's.
+make_guests() {
+    for vm in $vms; do
+        ip netns exec "ekc-app$vm" unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && echo \$\$ > '$work/keeper$vm' && exec sleep 100000" &
+        keepers="$keepers $!"
+        while [ ! -s "$work/keeper$vm" ]; do sleep 0.1; done
+    done
+    with_agent=$vms
+}
+
+# `evenkeel guest` in a VM, in place of this shell.
+in_guest() {
+    vm=$1
+    shift
+    exec nsenter --target "$(cat "$work/keeper$vm")" --mount --net "$evenkeel" guest "$@"
+}
+
 # MODE T_U WEIGHTS, and the VMs that have an agent.
 start_agent() {
     mode=$1 high=$2 weights=$3 with_client=$4
@@ -136,10 +158,10 @@ start_agent() {
         done
     } > "$work/host.toml"
     clients=
+    [ -z "$with_client" ] || [ -n "$with_agent" ] || make_guests
     for vm in $with_client; do
         printf '[channel]\naddress = "tcp:10.8.%s.2:7777,from=10.9.0.200"\n[vflood]\nmode = "off"\n' "$vm" > "$work/guest$vm.toml"
-        ip netns exec "ekc-app$vm" unshare --mount sh -c \
-            "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && exec '$evenkeel' guest --config '$work/guest$vm.toml'" 2> "$work/guest$vm.log" &
+        in_guest "$vm" --config "$work/guest$vm.toml" 2> "$work/guest$vm.log" &
         clients="$clients $!"
     done
     restart_agent

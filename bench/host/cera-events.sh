@@ -32,7 +32,7 @@ run_wake() {
     prepare "$event"
     for vm in 2 3; do bulk "app$vm" "$vm" "$flows" 9 0; done
     sleep 4
-    in_ns host tcpdump -i eth0 -tt -n -s 64 -B 16384 -w "$work/cap" 'src net 10.8.0.0/16 and greater 200' 2> /dev/null &
+    ip netns exec ekc-host tcpdump -i eth0 -tt -n -s 64 -B 16384 -w "$work/cap" 'src net 10.8.0.0/16 and greater 200' 2> /dev/null &
     watcher=$!
     sleep 0.5
     bulk app4 4 "$flows" 4 0
@@ -73,7 +73,7 @@ run_uneven() {
 
 # The uplink's bytes and packets that wait, ten times a second.
 sample() {
-    in_ns host sh -c 'while :; do
+    ip netns exec ekc-host sh -c 'while :; do
         echo "$(cut -d " " -f 1 /proc/uptime) $(cat /sys/class/net/eth0/statistics/tx_bytes) $(tc -s qdisc show dev eth0 root | sed -n "s/.*backlog [^ ]* \([0-9]*\)p.*/\1/p")"
         sleep 0.1
     done' > "$work/samples" &
@@ -96,10 +96,10 @@ run_failure() {
     stop) kill -STOP "$agent" ;;
     guests-killed) for pid in $clients; do kill -KILL "$pid"; done ;;
     guests-stopped) for pid in $clients; do kill -STOP "$pid"; done ;;
-    cut) in_ns host ip addr del 10.9.0.200/24 dev br0 ;;
+    cut) for vm in $vms; do in_ns host ip route del "10.8.$vm.0/24"; done ;;
     garbage)
         kill -KILL "$(echo $clients | cut -d ' ' -f 2)"
-        in_ns app2 python3 -c '
+        ip netns exec ekc-app2 python3 -c '
 import os, socket
 server = socket.create_server(("10.8.2.2", 7777))
 while True:
@@ -117,7 +117,7 @@ while True:
     case $event in
     stop) kill -CONT "$agent" ;;
     guests-stopped) for pid in $clients; do kill -CONT "$pid"; done ;;
-    cut) in_ns host ip addr add 10.9.0.200/24 dev br0 ;;
+    cut) for vm in $vms; do in_ns host ip route add "10.8.$vm.0/24" via "10.9.0.$vm"; done ;;
     esac
     stop_agent
     bulk_ended

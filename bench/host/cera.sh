@@ -24,7 +24,7 @@ work=$(mktemp -d)
 
 # One packet of eight on its way through the host, at the VM's port and behind the uplink's queue: how long it was between them, in us.
 watch() {
-    in_ns host tcpdump -i any -tt -n -s 64 -B 8192 -w "$work/cap" 'ip dst 10.9.0.100 and ip[5] & 7 = 0' 2> /dev/null &
+    ip netns exec ekc-host tcpdump -i any -tt -n -s 64 -B 8192 -w "$work/cap" 'ip dst 10.9.0.100 and ip[5] & 7 = 0' 2> /dev/null &
     watcher=$!
 }
 
