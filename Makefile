@@ -29,7 +29,7 @@ RESULTS := $(addprefix pvtcp/,fig4-rtt table1-one-sender fig6-rto-response fig8-
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml)))
 
-.PHONY: help demo build test lint lint-full audit fmt bench bench-host bench-hold bench-cera fuzz noise flood validate results results-sim deps deps-test deps-peers clean
+.PHONY: help demo build test lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood validate results results-sim deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -43,6 +43,7 @@ help:
 	@echo 'make bench-host the host agent: ns per packet, and iperf3 with and without it (as root; needs iperf3, nft)'
 	@echo 'make bench-hold what it costs to hold packets (vFlood), in a VM with the newest kernel (as root)'
 	@echo 'make bench-cera CERA: memcached beside iperf3 on one uplink, and what the controller costs (as root; installs memcached)'
+	@echo 'make bench-cera-peers  the same beside CoDel, FQ-CoDel, DCTCP, fq and MLFQ, in a VM with the newest kernel (as root)'
 	@echo 'make noise      ten million random packets through the parsers and the eBPF programs (as root; minutes)'
 	@echo 'make fuzz       the parsers under a fuzzer, FUZZ_SECONDS (60) for each target'
 	@echo 'make flood      a million SYNs from one VM through the host agent (as root)'
@@ -105,15 +106,31 @@ bench-host: build
 bench-hold:
 	$(CARGO) bench --locked --package evenkeel --bench hold
 
-# At a tenth of the paper's rate, and so with epochs ten times as long.
+LOAD = target/$(TARGET)/release/examples/memcached_load
+
+# At a tenth of the paper's rate, and so with epochs ten times as long. Nine minutes.
 bench-cera: build
 	sh packaging/deps.sh --with-cera
 	$(CARGO) build --release --locked --package evenkeel-testbed --example memcached_load
 	bench/host/cera-cost.sh $(EVENKEEL)
 	mkdir -p results
-	bench/host/cera.sh $(EVENKEEL) target/$(TARGET)/release/examples/memcached_load 100 8 alone:0 fifo:8 cera60:8 cera25:8 bbr:8 htb:8 fifo:1 \
-	    cera60:1 cera25:1 fifo:16 cera60:16 weights:2 weights:4 kill:8 | tee results/cera-host.jsonl
-	bench/host/cera-page.sh results/cera-host.jsonl
+	bench/host/cera.sh $(EVENKEEL) $(LOAD) 100 5 alone:0 fifo:24 tsq:24 bbr:24 limit:24 htb:24 cera60:24 cera25:24 cera60-clients:24 cera25-clients:24 \
+	    cera60-mixed:24 fifo:1 cera60:1 cera25:1 fifo:3 cera60:3 fifo:48 cera60:48 cera60-clients:48 \
+	    weights:1 weights:2 weights:4 weights-clients:1 weights-clients:2 weights-clients:4 | tee results/cera-host.jsonl
+	bench/host/cera-events.sh $(EVENKEEL) $(LOAD) 100 wake:4 wake-clients:4 uneven:8 kill:8 kill-clients:8 stop:8 guests-killed:8 guests-stopped:8 \
+	    cut:8 garbage:8 | tee results/cera-events.jsonl
+	bench/host/cera-page.sh results/cera-host.jsonl results/cera-events.jsonl
+
+# The same beside the queues of current Linux, in a VM with the newest kernel, at a fortieth of the paper's rate.
+bench-cera-peers: build
+	sh packaging/deps.sh --with-cera
+	$(CARGO) build --release --locked --package evenkeel-testbed --example memcached_load
+	$(CARGO) build --release --locked --package evenkeel-lab --example in_vm
+	mkdir -p results
+	bench/host/cera-in-vm.sh target/$(TARGET)/release/examples/in_vm $(EVENKEEL) $(LOAD) 25 6 alone:0 fifo:24 tsq:24 bbr:24 limit:24 htb:24 fq:24 codel:24 \
+	    codel-scaled:24 fq_codel:24 mlfq:24 dctcp:24 cera60:24 cera25:24 cera60-clients:24 cera60-mixed:24 \
+	    $(foreach flows,1 3 6 12 48,$(addsuffix :$(flows),fifo dctcp fq_codel cera60 cera25)) | tee results/cera-peers.jsonl
+	bench/host/cera-page.sh results/cera-peers.jsonl
 
 # NOISE packets through the parsers with sanitizers in the C code, and through the programs in the kernel.
 NOISE := 10000000

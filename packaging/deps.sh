@@ -6,7 +6,7 @@
 #   deps.sh [--with-tests | --with-peers | --with-cera]
 #
 # --with-peers: ns-3, which `make bench` and `make validate` compare the simulator with.
-# --with-cera: what `make bench-cera` runs beside the agent.
+# --with-cera: what `make bench-cera` and `bench-cera-peers` run beside the agent.
 #
 # Nothing is done when all is there. Rust comes from PATH if it is new enough, else from apt, else (Debian 12) from the
 # trixie root in evenkeel's cache, see cargo.sh.
@@ -25,7 +25,7 @@ packages="$packages gcc libc6-dev make libclang-19-dev clang-19 pkg-config libel
 case "${1-}" in
 --with-tests) packages="$packages chromium fonts-liberation clang-format-19 procps" ;;
 --with-peers) packages="$packages g++ libns3-dev" ;;
---with-cera) packages="$packages iperf3 jq memcached" ;;
+--with-cera) packages="$packages iperf3 jq memcached python3 tcpdump" ;;
 esac
 
 missing() {

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# The bed of cera.sh and cera-events.sh, which set evenkeel, load, rate and work: four VMs of a host behind ports of a bridge, an uplink
+# The bed of cera.sh and cera-events.sh, which set here, evenkeel, load and rate: four VMs of a host behind ports of a bridge, an uplink
 # that is the bottleneck, another machine behind it. VMs and machines are network namespaces, on this machine or in a VM (in_vm).
 #
 # A VM is two namespaces: its applications, and a hop behind them, at which packets leave their sockets as a VM's packets do. Otherwise
 # each socket would see to it that it has little in the host's queue (TSQ).
 
+prefix=ekc
+. "$here/namespaces.sh"
+
 vms="1 2 3 4"
-agent=
-mounts=
 clients=
 bulks=
 keepers=
@@ -16,38 +17,19 @@ with_agent=
 # What the agent finds by itself: 1 ms at 1 Gbit/s, and as much longer as the rate is lower.
 epoch_us=$((1000000 / rate))
 
-clean() {
+clean_bed() {
     # Killed agents leave their congestion control in the kernel.
     for vm in $with_agent; do (in_guest "$vm" --stop) > /dev/null 2>&1 || true; done
-    for pid in $agent $mounts $keepers $clients $bulks; do kill "$pid" 2>/dev/null || true; done
-    for name in host peer $(for vm in $vms; do echo "vm$vm app$vm"; done); do
-        ip netns pids "ekc-$name" 2>/dev/null | xargs -r kill 2>/dev/null || true
-        ip netns del "ekc-$name" 2>/dev/null || true
-    done
-    rm -rf "$work"
+    for pid in $keepers $clients $bulks; do kill "$pid" 2> /dev/null || true; done
+    clean
 }
-trap clean EXIT
-trap 'exit 130' INT TERM
-
-# Not for what is to be killed: in the background it is a shell's child.
-in_ns() {
-    ns=$1
-    shift
-    ip netns exec "ekc-$ns" "$@"
-}
-
-add_ns() {
-    ip netns add "ekc-$1"
-    in_ns "$1" ip link set lo up
-}
+trap clean_bed EXIT
 
 build() {
     modprobe -qa bridge veth sch_htb sch_codel sch_fq_codel sch_fq sch_prio cls_u32 cls_bpf tcp_dctcp tcp_bbr 2>/dev/null || true
     add_ns host
     add_ns peer
-    # /run and bpffs of its own, so that a host's agent is not disturbed. They outlive an agent that is killed, as a host's do.
-    ip netns exec ekc-host unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && exec sleep 100000" &
-    mounts=$!
+    add_mounts
     in_ns host ip link add br0 type bridge
     # Channels of guests' agents do not pass the uplink.
     in_ns host ip addr add 10.9.0.200/24 dev br0
@@ -144,7 +126,7 @@ in_guest() {
 }
 
 # MODE T_U WEIGHTS, and the VMs that have an agent.
-start_agent() {
+start_agents() {
     mode=$1 high=$2 weights=$3 with_client=$4
     {
         printf 'ports = ["vnet*"]\nprobe_key_file = "%s/key"\n[metrics]\nenabled = false\n[proboscis]\nmode = "off"\n' "$work"
@@ -164,34 +146,17 @@ start_agent() {
         in_guest "$vm" --config "$work/guest$vm.toml" 2> "$work/guest$vm.log" &
         clients="$clients $!"
     done
-    restart_agent
+    start_agent 4
     for _ in $(seq 300); do
-        [ "$(jq '[.ports[] | select(.cera.has_client)] | length' "$work/status")" != "$(echo $with_client | wc -w)" ] || return 0
+        [ "$(ask | jq '[.ports[] | select(.cera.has_client)] | length')" != "$(echo $with_client | wc -w)" ] || return 0
         sleep 0.1
-        ask > "$work/status"
     done
     cat "$work/agent.log" "$work"/guest*.log >&2
     exit 1
 }
 
-restart_agent() {
-    nsenter --target "$mounts" --mount --net "$evenkeel" host --config "$work/host.toml" 2> "$work/agent.log" &
-    agent=$!
-    for _ in $(seq 300); do
-        ask 2> /dev/null > "$work/status" || true
-        [ "$(jq '[.ports[].name] | length' "$work/status" 2> /dev/null)" != 4 ] || return 0
-        sleep 0.1
-    done
-    cat "$work/agent.log" >&2
-    exit 1
-}
-
-ask() { nsenter --target "$mounts" --mount --net "$evenkeel" status --json; }
-
-stop_agent() {
-    nsenter --target "$mounts" --mount --net "$evenkeel" host --stop > /dev/null
-    wait "$agent" 2> /dev/null || true
-    agent=
+stop_agents() {
+    stop_agent
     for pid in $clients; do kill "$pid" 2> /dev/null || true; done
     for pid in $clients; do wait "$pid" 2> /dev/null || true; done
     clients=

@@ -15,15 +15,14 @@ set -eu
 evenkeel=$(realpath "$1") load=$(realpath "$2") rate=$3
 here=$(dirname "$(realpath "$0")")
 shift 3
-work=$(mktemp -d)
 . "$here/cera-bed.sh"
 
 prepare() {
     control cubic
     shape fifo
     case $1 in
-    *-clients | guests-* | cut | garbage) start_agent enforce 60 "1 1 1 1" "1 2 3 4" ;;
-    *) start_agent enforce 60 "1 1 1 1" "" ;;
+    *-clients | guests-* | cut | garbage) start_agents enforce 60 "1 1 1 1" "1 2 3 4" ;;
+    *) start_agents enforce 60 "1 1 1 1" "" ;;
     esac
 }
 
@@ -40,7 +39,7 @@ run_wake() {
     kill "$watcher"
     wait "$watcher" 2> /dev/null || true
     bulk_ended
-    stop_agent
+    stop_agents
     in_ns host tcpdump -r "$work/cap" -tt -n 2> /dev/null | awk -v epoch="$epoch_us" -v event="$event" -v flows="$flows" '
         { split($3, a, "."); vm = a[3]; if (vm == 4 && !since) since = $1 }
         since { e = int(($1 - since) * 1000000 / epoch); all[e]++; own[e] += vm == 4; if (e > last) last = e }
@@ -66,7 +65,7 @@ run_uneven() {
     bulk app3 3 "$1" 9 3
     bulk app4 4 $(($1 * 2)) 9 3
     bulk_ended
-    stop_agent
+    stop_agents
     for vm in 2 3 4; do jq '.end.sum_received.bits_per_second / 1e6 * 10 | round / 10' "$work/iperf$vm"; done |
         jq -s -c "{event: \"uneven\", flows: $1, mbit: .}"
 }
@@ -86,14 +85,15 @@ who() { ask 2> /dev/null | jq -c '{clients: ([.ports[] | select(.cera.has_client
 run_failure() {
     event=$1 flows=$2
     prepare "$event"
-    for vm in 2 3 4; do bulk "app$vm" "$vm" "$flows" 16 0; done
-    sleep 5
+    for vm in 2 3 4; do bulk "app$vm" "$vm" "$flows" 12 0; done
+    sleep 3
     sample
     sleep 2
+    process=$(ask | jq .pid)
     at=$(now_s) flood=
     case $event in
-    kill | kill-clients) kill -KILL "$agent" ;;
-    stop) kill -STOP "$agent" ;;
+    kill | kill-clients) kill -KILL "$process" ;;
+    stop) kill -STOP "$process" ;;
     guests-killed) for pid in $clients; do kill -KILL "$pid"; done ;;
     guests-stopped) for pid in $clients; do kill -STOP "$pid"; done ;;
     cut) for vm in $vms; do in_ns host ip route del "10.8.$vm.0/24"; done ;;
@@ -115,11 +115,11 @@ while True:
     kill "$sampler" $flood
     wait "$sampler" $flood 2> /dev/null || true
     case $event in
-    stop) kill -CONT "$agent" ;;
+    stop) kill -CONT "$process" ;;
     guests-stopped) for pid in $clients; do kill -CONT "$pid"; done ;;
     cut) for vm in $vms; do in_ns host ip route add "10.8.$vm.0/24" via "10.9.0.$vm"; done ;;
     esac
-    stop_agent
+    stop_agents
     bulk_ended
     awk -v at="$at" -v event="$event" -v flows="$flows" -v who="$(cat "$work/who")" '
         function mbit(from, to,   i, first, last) {

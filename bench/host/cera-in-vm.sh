@@ -12,7 +12,7 @@ here=$(dirname "$(realpath "$0")")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-cp "$here"/cera.sh "$here"/cera-bed.sh "$(command -v jq)" "$folder"
+cp "$here"/cera.sh "$here"/cera-bed.sh "$here"/namespaces.sh "$(command -v jq)" "$folder"
 strip -o "$folder/memcached_load" "$load"
 # jq is not in the VM, and neither are its libraries, other than libc's.
 ldd "$(command -v jq)" | awk '$3 ~ /lib(jq|onig)/ { print $3 }' | xargs cp -L -t "$folder"

@@ -19,7 +19,6 @@ here=$(dirname "$(realpath "$0")")
 shift 4
 # A slow link takes longer to be as it stays.
 warmup=$((3 + 30 / rate))
-work=$(mktemp -d)
 . "$here/cera-bed.sh"
 
 # One packet of eight on its way through the host, at the VM's port and behind the uplink's queue: how long it was between them, in us.
@@ -55,14 +54,14 @@ run() {
     case $scheme in bbr | dctcp) control "$scheme" ;; *) control cubic ;; esac
     shape "$scheme"
     case $scheme in
-    cera60) start_agent enforce 60 "1 1 1 1" "" ;;
-    cera25) start_agent enforce 25 "1 1 1 1" "" ;;
-    cera60-clients) start_agent enforce 60 "1 1 1 1" "1 2 3 4" ;;
-    cera25-clients) start_agent enforce 25 "1 1 1 1" "1 2 3 4" ;;
-    cera60-mixed) start_agent enforce 60 "1 1 1 1" "1 2" ;;
-    weights) start_agent enforce 240 "1 2 3 4" "" ;;
-    weights-clients) start_agent enforce 240 "1 2 3 4" "1 2 3 4" ;;
-    *) start_agent observe 60 "1 1 1 1" "" ;;
+    cera60) start_agents enforce 60 "1 1 1 1" "" ;;
+    cera25) start_agents enforce 25 "1 1 1 1" "" ;;
+    cera60-clients) start_agents enforce 60 "1 1 1 1" "1 2 3 4" ;;
+    cera25-clients) start_agents enforce 25 "1 1 1 1" "1 2 3 4" ;;
+    cera60-mixed) start_agents enforce 60 "1 1 1 1" "1 2" ;;
+    weights) start_agents enforce 240 "1 2 3 4" "" ;;
+    weights-clients) start_agents enforce 240 "1 2 3 4" "1 2 3 4" ;;
+    *) start_agents observe 60 "1 1 1 1" "" ;;
     esac
     ns=app
     [ "$scheme" != tsq ] || ns=vm
@@ -98,7 +97,7 @@ run() {
             rm "$work/iperf$vm"
         fi
     done | jq -s . > "$work/bulk"
-    stop_agent
+    stop_agents
     jq -c -n --arg scheme "$scheme" --argjson flows "$flows" --argjson rate "$rate" --argjson sent "$sent" \
         --argjson began "$began" --argjson ended "$ended" --slurpfile load "$work/load" --slurpfile bulk "$work/bulk" \
         --slurpfile before "$work/before" --slurpfile after "$work/after" --slurpfile delay "$work/delay" '

@@ -39,7 +39,7 @@ add_ns() {
 
 # The mounts outlive an agent that is killed, as a host's do.
 add_mounts() {
-    ip netns exec "$prefix-host" unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && exec sleep infinity" &
+    ip netns exec "$prefix-host" unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && exec sleep 100000" &
     mounts=$!
 }
 

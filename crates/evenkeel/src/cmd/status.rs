@@ -94,8 +94,8 @@ fn write_cera(text: &mut String, status: &Status, cera: &CeraReport) -> std::fmt
     let seconds = cera.cpu_us as f64 / 1e6;
     writeln!(
         text,
-        "{} cuts in {} epochs, {} epochs missed, {seconds:.1} s of a CPU",
-        cera.cuts, cera.epochs, cera.epochs_missed
+        "{} cuts in {} epochs of {} us, {} epochs missed, {seconds:.1} s of a CPU",
+        cera.cuts, cera.epochs, cera.epoch_us, cera.epochs_missed
     )?;
     writeln!(
         text,
