@@ -15,7 +15,7 @@
 
 #include "congestion.h"
 
-#define EK_GUEST_VERSION 1 /* of all layouts below: pins of another are not taken over */
+#define EK_GUEST_VERSION 2 /* of all layouts below: pins of another are not taken over */
 
 #define EK_GUEST_MAX_LIMITED 16384
 
@@ -34,6 +34,11 @@ struct ek_guest_control {
 	u32 mode; /* enum ek_guest_mode */
 	u32 congestion; /* enum congestion_kind: how the shadow window grows */
 	u32 flood_segments; /* window where nothing was granted; 0: the mechanism's own */
+	u32 host; /* the session of the host's agent that attested last */
+	u32 serial; /* and the number of its word */
+	u32 epoch; /* goes up with each new word: the host does not hold connections that are
+		    * older, so they do not flood */
+	u32 padding;
 };
 
 /* A pass of CERA's client over all sockets. */

@@ -26,6 +26,7 @@ struct guest_flow {
 	u32 before_cwnd; /* shadow window before the last loss */
 	u32 before_ssthresh;
 	u32 set; /* the window that was set last */
+	u32 epoch; /* that of the agent's control when it began */
 	u16 initial;
 	u8 state; /* enum tcp_ca_state */
 	u8 is_flooding;
@@ -86,7 +87,8 @@ static __always_inline void settle(struct tcp_sock *tp, struct guest_flow *f)
 {
 	u32 zero = 0;
 	struct ek_guest_control *c = bpf_map_lookup_elem(&control, &zero);
-	bool is_online = c && c->mode && bpf_ktime_get_ns() < c->attested_until_ns;
+	bool is_online = c && c->mode && c->epoch == f->epoch &&
+			 bpf_ktime_get_ns() < c->attested_until_ns;
 	bool is_loss = is_repairing(tp, f);
 	bool floods = is_online && !is_loss;
 	u32 cwnd;
@@ -119,6 +121,7 @@ void BPF_PROG(flood_init, struct sock *sk)
 	f->before_cwnd = 0;
 	f->before_ssthresh = 0;
 	f->set = tp->snd_cwnd;
+	f->epoch = c ? c->epoch : 0;
 	f->initial = tp->snd_cwnd < 10 ? 10 : (tp->snd_cwnd < 1000 ? tp->snd_cwnd : 1000);
 	f->state = ca_state(tp);
 	f->is_flooding = 0;

@@ -34,6 +34,8 @@ pub enum Command {
     Host(Host),
     Status(Status),
     Flows(Flows),
+    #[command(subcommand)]
+    Port(Port),
     Top(Top),
     Guest(Guest),
     Report(Report),
@@ -281,6 +283,41 @@ pub struct Flows {
     pub limit: Option<usize>,
 }
 
+/// Take a VM's port offline before the VM moves to another host, or online again.
+#[derive(Debug, Subcommand)]
+pub enum Port {
+    Offline(PortOffline),
+    Online(PortOnline),
+}
+
+/// Make a port ready for its VM to leave, and wait until it is.
+///
+/// vFlood lets out what it holds and the guest goes back to plain TCP, vSnoop acknowledges nothing more for the VM, CERA's limit ends. Connections go
+/// on. The port stays offline until it goes away, `evenkeel port online`, or the agent's end.
+#[derive(Debug, Args)]
+pub struct PortOffline {
+    /// The port, as in `evenkeel status`.
+    pub port: String,
+    /// Wait so many seconds at most until nothing is held or promised; 0 does not wait.
+    #[arg(long, value_name = "S", default_value_t = 30.0, value_parser = patience)]
+    pub wait: f64,
+    /// Where the agent answers.
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
+/// Give a port back what it had, after a migration that was called off.
+///
+/// New connections have vFlood; those that were there while the port was offline go on without.
+#[derive(Debug, Args)]
+pub struct PortOnline {
+    /// The port, as in `evenkeel status`.
+    pub port: String,
+    /// Where the agent answers.
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
 /// Watch ports and connections.
 ///
 /// q or Esc ends it, s sorts the connections by another column.
@@ -465,6 +502,11 @@ fn axis_label(text: &str) -> Result<(String, String), String> {
 fn interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted, as in 0.5".to_owned())?;
     if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 3600 seconds are allowed".to_owned()) }
+}
+
+fn patience(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted, as in 10".to_owned())?;
+    if (0.0..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0 to 3600 seconds are allowed".to_owned()) }
 }
 
 fn kernel(text: &str) -> Result<KernelSeries, String> {

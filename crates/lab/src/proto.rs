@@ -296,6 +296,10 @@ pub struct Arrived {
     pub bytes: u64,
     /// When the last of them was read, by the receiver's CLOCK_MONOTONIC.
     pub end_ns: u64,
+    /// The longest time between two of them.
+    pub longest_stall_ns: u64,
+    /// Whether one was not what was sent.
+    pub is_damaged: bool,
 }
 
 /// One request of the load generator.

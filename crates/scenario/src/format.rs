@@ -152,6 +152,11 @@ pub struct VmGroup {
     /// VMs of this group that share one host and its network card.
     #[schemars(range(min = 1, max = 64))]
     pub per_host: u32,
+    /// So long after the measured time has begun, the VM moves to another host by live migration: its port goes offline, what is held leaves, and its
+    /// new host takes over. Left out: it stays. Only the lab can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 600_000))]
+    pub migrate_at_ms: Option<u32>,
     /// TCP settings in the guest.
     pub tcp: GuestTcp,
     /// PVTCP in the guest.
@@ -190,6 +195,7 @@ impl Default for VmGroup {
             nic_queue_segments: 1000,
             nic_queue: Queue::default(),
             per_host: 1,
+            migrate_at_ms: None,
             tcp: GuestTcp::default(),
             pvtcp: Pvtcp::default(),
             proboscis: Proboscis::default(),

@@ -142,6 +142,13 @@ metrics! {
     "vsnoop_early_acks", "early ACKs", "", Neutral, 0, "ACKs that hosts sent for their VMs (vSnoop).";
     "vsnoop_on_data", "on data", "", Neutral, 0, "Data packets of VMs that an early ACK rode on.";
     "vsnoop_dropped", "ACKs dropped", "", Neutral, 0, "ACKs of VMs that said nothing new after early ones.";
+    "longest_stall_ms", "longest stall", "ms", Lower, 0, "Longest time for which nothing arrived of a transfer that was under way and ended.";
+    "damaged", "damaged", "", Lower, 0, "Transfers of which a byte arrived that was not the one that was sent.";
+    "resets", "resets", "", Lower, 0, "Connections reset, in all VMs (TcpOutRsts and TcpEstabResets).";
+    "migration_offline_ms", "offline in", "ms", Lower, 0, "From the word that the VM is to leave until its host held nothing of it and its guest was plain TCP.";
+    "migration_ms", "migration", "ms", Lower, 0, "Live migration, without the time before (QEMU's total-time).";
+    "migration_downtime_ms", "downtime", "ms", Lower, 0, "For so long the VM stood still while it was moved (QEMU's downtime).";
+    "migration_online_ms", "online in", "ms", Lower, 0, "From the VM's start on its new host until that attested that it holds its packets.";
     "pvtcp_reloads", "reloads", "", Neutral, 0, "Times that PVTCP was unloaded and loaded again while the workload ran, all VMs.";
     "kernel_complaints", "kernel complaints", "", Lower, 0, "Warnings, bugs and stalls in the guests' kernel logs.";
 }

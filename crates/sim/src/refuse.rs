@@ -86,6 +86,9 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
     if group.memory_mib != default.memory_mib {
         return owned("memory_mib", "the simulator's VMs have no memory that could run out; leave it at 256");
     }
+    if group.migrate_at_ms.is_some() {
+        return owned("migrate_at_ms", "the simulator's VMs stay where they are; leave it out (the lab's can move)");
+    }
     if group.pvtcp.reloads > 0 {
         return owned("pvtcp.reloads", "the simulator has no modules to load; leave it at 0 (the lab has)");
     }

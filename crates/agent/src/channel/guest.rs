@@ -21,6 +21,8 @@ pub enum Effect {
         until: Instant,
         /// The window where nothing was granted; 0: the mechanism's own.
         flood_segments: u32,
+        /// Whose word it is.
+        word: Word,
     },
     /// Sockets may not flood.
     Retracted,
@@ -30,6 +32,15 @@ pub enum Effect {
     Released,
     /// The host is not to be read from for [`REST`](super::peer::REST).
     Rest,
+}
+
+/// A host's word that it holds a guest's packets. Another one is about other connections: those that begin after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word {
+    /// The session of the host's agent.
+    pub host: u32,
+    /// The word's number.
+    pub serial: u32,
 }
 
 /// The guest's end.
@@ -98,7 +109,8 @@ impl GuestEnd {
     }
 
     fn attested(&self) -> Option<Effect> {
-        Some(Effect::Attested { until: self.peer.alive_until()?, flood_segments: self.online? })
+        let word = Word { host: self.peer.there()?.session, serial: self.report.vflood_serial };
+        Some(Effect::Attested { until: self.peer.alive_until()?, flood_segments: self.online?, word })
     }
 
     /// Time has passed.

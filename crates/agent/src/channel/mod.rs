@@ -12,7 +12,7 @@ mod switchboard;
 pub mod wire;
 
 pub use address::{GuestAddress, HostAddress, PORT_NAME, PORT_WORD};
-pub use guest::{Effect, GuestEnd};
+pub use guest::{Effect, GuestEnd, Word};
 pub use host::{Change, Guest, HostEnd};
 pub use peer::{Counts, MISSED_HEARTBEATS, REST, Why};
 pub use pipe::{Pipe, open_device};

@@ -54,7 +54,7 @@ impl Pair {
     fn obey(&mut self, effects: Vec<Effect>) {
         for effect in &effects {
             match effect {
-                Effect::Attested { until, flood_segments } => self.attested = Some((*until, *flood_segments)),
+                Effect::Attested { until, flood_segments, .. } => self.attested = Some((*until, *flood_segments)),
                 Effect::Retracted => self.attested = None,
                 Effect::Share(window) => self.limit = window.segments,
                 Effect::Released => self.limit = 0,
@@ -119,6 +119,36 @@ fn two_ends_meet_within_a_few_messages() {
     pair.run(50 * MS);
     assert!(!pair.floods() && pair.host.is_obeyed());
     assert_eq!(pair.limit, 0);
+}
+
+/// Which connections a host holds, its word says: those from before another word are not among them.
+#[test]
+fn a_word_is_the_same_until_the_host_says_another() {
+    let mut pair = Pair::new();
+    let word = |pair: &Pair| {
+        let words = pair.effects.iter().filter_map(|effect| match effect {
+            Effect::Attested { word, .. } => Some(*word),
+            _ => None,
+        });
+        words.last().expect("it has attested")
+    };
+    pair.host.attest(Some(512));
+    pair.run(SILENCE);
+    let first = word(&pair);
+    // Nobody is heard for a while.
+    let end = pair.now + 4 * SILENCE;
+    while pair.now < end {
+        pair.now += 10 * MS;
+        let (now, _) = (pair.now, pair.guest.expire(pair.now));
+        pair.host.expire(now);
+    }
+    pair.run(4 * SILENCE);
+    assert!(pair.floods());
+    assert_eq!(word(&pair), first, "it holds what it held");
+    pair.host.attest(None);
+    pair.host.attest(Some(512));
+    pair.run(SILENCE);
+    assert!(pair.floods() && word(&pair) != first, "it let go in between");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the agent knows and does at once: ports, settings, timers. Whatever has to wait is the supervisor's.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,8 @@ struct Port {
     error: Option<String>,
     /// Somebody else has set its queue while we ran: theirs stays.
     queue_is_theirs: bool,
+    /// Its VM is about to leave.
+    is_offline: bool,
 }
 
 impl Port {
@@ -105,6 +107,8 @@ pub struct Core {
     config_refused: Option<String>,
     /// A port had vFlood, and may still hold packets.
     lets_go: bool,
+    /// Ports whose VMs are about to leave.
+    offline: BTreeSet<u32>,
     started: Instant,
     swept: Instant,
     /// vSnoop's entries after the last sweep.
@@ -134,6 +138,7 @@ impl Core {
             counts: HashMap::new(),
             config_refused: None,
             lets_go: true,
+            offline: BTreeSet::new(),
             started: Instant::now(),
             swept: Instant::now(),
             snoops: 0,
@@ -290,11 +295,15 @@ impl Core {
             // Raised by an agent with another configuration, or before it was renamed.
             return self.plan_queue(link, 0);
         }
-        let settings = self.loaded.config.settings(&link.name);
+        let is_offline = self.offline.contains(&link.ifindex);
+        let settings = self.loaded.config.settings(&link.name).while_offline(is_offline);
         let known = self.ports.get(&link.ifindex).filter(|port| port.link.name == link.name);
         let is_new = known.is_none();
         let is_settled = known.is_some_and(|port| {
-            port.settings == settings && port.error.is_none() && port.link.queue_segments == link.queue_segments
+            port.settings == settings
+                && port.error.is_none()
+                && port.link.queue_segments == link.queue_segments
+                && port.is_offline == is_offline
         });
         let queue_is_theirs = known.is_some_and(|port| {
             port.queue_is_theirs && port.settings.port_queue_segments == settings.port_queue_segments
@@ -307,7 +316,12 @@ impl Core {
                 self.count("ports_failed");
             }
         } else if !is_settled {
-            if let Err(failure) = self.datapath.attach(link.ifindex, &settings.to_intf(link)) {
+            let mut own = settings.to_intf(link);
+            if is_offline {
+                // What was promised is still followed to its end.
+                own.vsnoop.settings.budget_segments = 0;
+            }
+            if let Err(failure) = self.datapath.attach(link.ifindex, &own) {
                 tracing::error!(port = link.name, error = %failure, "the datapath cannot be put on this port");
                 self.count("ports_failed");
                 error = Some(failure.to_string());
@@ -328,7 +342,7 @@ impl Core {
         let holds = self.datapath.holds(link.ifindex)?;
         self.channels.attest(link.ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
         let wanted = settings.port_queue_segments.get();
-        self.ports.insert(link.ifindex, Port { link: link.clone(), settings, error, queue_is_theirs });
+        self.ports.insert(link.ifindex, Port { link: link.clone(), settings, error, queue_is_theirs, is_offline });
         self.arrange_cera();
         if queue_is_theirs { Ok(QueueAction::Leave) } else { self.plan_queue(link, wanted) }
     }
@@ -401,6 +415,7 @@ impl Core {
     /// # Errors
     /// [`HostError::Io`] if that cannot be noted.
     pub fn gone(&mut self, ifindex: u32) -> Result<(), HostError> {
+        self.offline.remove(&ifindex);
         if let Some(port) = self.ports.remove(&ifindex) {
             tracing::info!(port = port.link.name, "port gone");
             self.open_channel(&port.link, None);
@@ -509,6 +524,37 @@ impl Core {
         }
     }
 
+    /// Takes a port offline before its VM leaves this host, or online again: vFlood lets out what it holds and the guest goes back to plain TCP,
+    /// vSnoop promises nothing more, CERA's limit ends. False if there is no port of this name.
+    ///
+    /// # Errors
+    /// [`HostError`] if the datapath does not take it.
+    pub fn switch(&mut self, name: &str, online: bool) -> Result<bool, HostError> {
+        let Some(link) = self.ports.values().find(|port| port.link.name == name).map(|port| port.link.clone()) else {
+            return Ok(false);
+        };
+        let is_changed =
+            if online { self.offline.remove(&link.ifindex) } else { self.offline.insert(link.ifindex) };
+        if is_changed {
+            tracing::info!(port = name, "{}", if online { "online again" } else { "offline" });
+            // Its queue is as it is to be.
+            self.seen(&link)?;
+        }
+        Ok(true)
+    }
+
+    /// What is left to wait for on a port that is offline.
+    fn left(&self, ifindex: u32) -> Result<proto::Left, HostError> {
+        let held = self.datapath.held(ifindex)?.map_or(0, |held| held.vm.held_segments);
+        let is_promised = |(key, entry): &(intf::ek_flow_key, intf::ek_snoop)| {
+            key.ifindex == ifindex && (entry.flow.told.wrapping_sub(entry.flow.vm_ack) as i32) > 0
+        };
+        let promised = self.datapath.snoops()?.iter().filter(|entry| is_promised(entry)).count();
+        // A guest whose agent is silent is plain after three heartbeats, and counts as gone then.
+        let is_plain = self.channels.guest(ifindex).is_none() || self.channels.is_obeyed(ifindex);
+        Ok(proto::Left { held_segments: held, promised_connections: promised as u64, guest_floods: !is_plain })
+    }
+
     /// What the agent does.
     ///
     /// # Errors
@@ -527,6 +573,7 @@ impl Core {
                 _ => Some(port.vsnoop(&mut self.datapath)?),
             };
             ports.push(proto::Port {
+                offline: port.is_offline.then(|| self.left(*ifindex)).transpose()?,
                 vsnoop,
                 vflood: port.vflood(*ifindex, &self.datapath)?,
                 name: port.link.name.clone(),
@@ -619,6 +666,15 @@ fn named(counters: &intf::ek_counters) -> BTreeMap<String, u64> {
 }
 
 impl PortSettings {
+    /// With what has to rest on a port whose VM is about to leave.
+    fn while_offline(mut self, is_offline: bool) -> Self {
+        if is_offline {
+            self.vflood.mode = Mode::Off;
+            self.cera.mode = Mode::Off;
+        }
+        self
+    }
+
     /// As the datapath has them.
     fn to_intf(&self, link: &Link) -> intf::ek_port {
         let p = &self.proboscis;

@@ -28,7 +28,7 @@ pub use config::{
     Pattern, PortOverride, PortSettings, Proboscis, ProboscisOverride, Shares, Vflood, VfloodOverride,
 };
 pub use control::client::Client;
-pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Port, RestoredQueue, Status, Stopped};
+pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Left, Port, RestoredQueue, Status, Stopped};
 pub use error::{ConfigError, HostError};
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;

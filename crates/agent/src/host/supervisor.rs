@@ -155,6 +155,13 @@ impl Service for Desk {
             Ask::Flows { tuple, limit } => {
                 self.core.borrow().flows(tuple, limit).unwrap_or_else(|error| vec![refused(error)])
             }
+            Ask::Switch { port, online } => match self.core.borrow_mut().switch(&port, online) {
+                Ok(true) => vec![Response::Done],
+                Ok(false) => vec![Response::Refused {
+                    why: format!("has no port {port}; `evenkeel status` lists those it has"),
+                }],
+                Err(error) => vec![refused(error)],
+            },
             Ask::Stop => {
                 let (reply, answer) = oneshot::channel();
                 let is_heard = self.stop.send(reply).await.is_ok();

@@ -8,6 +8,7 @@ mod host;
 mod kvm;
 mod lab;
 mod lab_guest;
+mod port;
 mod pvtcp;
 mod report;
 mod scenario;
@@ -32,6 +33,7 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Host(arguments) => host::run(arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Flows(arguments) => flows::run(&arguments),
+        Command::Port(arguments) => port::run(arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Guest(arguments) => match arguments.command {
             Some(GuestCommand::Pvtcp(arguments)) => pvtcp::run(arguments),

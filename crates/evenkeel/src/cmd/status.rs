@@ -7,6 +7,7 @@ use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Mode, St
 
 use crate::cli;
 use crate::cmd::flows::amount;
+use crate::cmd::port::words;
 use crate::error::CliError;
 use crate::output;
 
@@ -57,6 +58,9 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
         writeln!(text, "(none; `ports` of the configuration has the patterns)")?;
     }
     for port in &status.ports {
+        if let Some(left) = &port.offline {
+            writeln!(text, "{} is OFFLINE: {}", port.name, words(left))?;
+        }
         if let Some(vsnoop) = &port.vsnoop {
             writeln!(text, "vSnoop on {}: {}", port.name, early_acks(vsnoop))?;
         }

@@ -25,23 +25,37 @@ fn plain(sockets: &[Socket]) -> bool {
     !sockets.is_empty() && sockets.iter().all(|socket| socket.cwnd < FLOOD / 4)
 }
 
-/// Sockets flood while a host attests, and only then.
+/// Two connections in the place of those that are there, slow enough that a window that is not flooded stays small. One has the default, one
+/// chooses.
+fn connect(bed: &Bed) {
+    bed.shell("killall iperf3 || true");
+    wait_until("no connections", || bed.shell("pidof iperf3 || true").trim().is_empty());
+    for (port, more) in [(5201, "-b 8M"), (5202, "-b 8M -C vflood")] {
+        bed.send(port, more);
+    }
+}
+
+/// Sockets flood while a host attests, and only then, if they began under its word.
 fn floods(bed: &Bed) {
-    // Slow enough that a window that is not flooded stays small. One connection has the default, one chooses.
-    bed.send(5201, "-b 8M");
-    bed.send(5202, "-b 8M -C vflood");
+    connect(bed);
     let both = || [bed.sockets(5201), bed.sockets(5202)].concat();
     wait_until("connections", || both().len() == 2);
     assert!(both().iter().all(|socket| socket.algorithm == "vflood"), "{:?}", both());
     assert!(plain(&both()), "nobody attests: {:?}", both());
     assert!(bed.channels.attest(PORT, Some(FLOOD)));
-    let took = wait_until("the flood", || flood_of(&both()));
+    wait_until("the host's word to be heard", || bed.channels.is_obeyed(PORT));
+    assert!(plain(&both()), "the host saw no handshake of theirs: {:?}", both());
+    connect(bed);
+    let took = wait_until("the flood", || both().len() == 2 && flood_of(&both()));
     assert!(bed.channels.is_obeyed(PORT) && bed.channels.guest(PORT).unwrap().is_flooding);
-    println!("flooding {took:?} after the host's word: {:?}", both());
+    println!("flooding {took:?} after they began: {:?}", both());
     bed.channels.attest(PORT, None);
     wait_until("plain windows", || plain(&both()));
     bed.channels.attest(PORT, Some(FLOOD));
-    wait_until("the flood again", || flood_of(&both()));
+    wait_until("the host's word to be heard again", || bed.channels.is_obeyed(PORT));
+    assert!(plain(&both()), "the host let go of them: {:?}", both());
+    connect(bed);
+    wait_until("the flood again", || both().len() == 2 && flood_of(&both()));
 
     // The channel is cut without a word.
     bed.relay.freeze(true);

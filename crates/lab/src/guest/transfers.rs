@@ -14,12 +14,42 @@ use anyhow::Context;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
-use super::block_server::ZEROS;
 use super::recording::Recording;
 use super::sink::READ_BYTES;
 use super::{serve, socket};
 use crate::host::cores::monotonic_ns;
 use crate::proto::{Arrived, Sent, SocketSettings};
+
+/// What transfers consist of repeats after so many bytes, a prime, so that data in a wrong place shows.
+const PERIOD: usize = 251;
+/// Bytes of one write.
+const PIECE_BYTES: usize = 64 * 1024;
+/// What transfers consist of, from any byte of a period on.
+static PATTERN: [u8; PIECE_BYTES + PERIOD] = {
+    let mut pattern = [0; PIECE_BYTES + PERIOD];
+    let mut at = 0;
+    while at < pattern.len() {
+        pattern[at] = (at % PERIOD) as u8;
+        at += 1;
+    }
+    pattern
+};
+
+/// What comes in a transfer after so many bytes; a piece of it.
+fn pattern_at(offset: u64) -> &'static [u8] {
+    let at = (offset % PERIOD as u64) as usize;
+    &PATTERN[at..at + PIECE_BYTES]
+}
+
+/// Whether these are the bytes of a transfer after so many.
+fn is_pattern(bytes: &[u8], offset: u64) -> bool {
+    let mut at = offset;
+    bytes.chunks(PIECE_BYTES).all(|piece| {
+        let wanted = &pattern_at(at)[..piece.len()];
+        at += piece.len() as u64;
+        piece == wanted
+    })
+}
 
 /// How often it is looked whether the workload ends.
 const LOOK: Duration = Duration::from_millis(100);
@@ -56,6 +86,8 @@ struct Incoming {
     peer: SocketAddr,
     bytes: u64,
     last_ns: u64,
+    longest_stall_ns: u64,
+    is_damaged: bool,
 }
 
 fn receive(recording: &Recording, listener: &TcpListener) -> anyhow::Result<()> {
@@ -67,14 +99,16 @@ fn receive(recording: &Recording, listener: &TcpListener) -> anyhow::Result<()> 
         for index in (0..active.len()).rev().filter(|index| !ready[*index].is_empty()) {
             if active[index].read(&mut buffer).with_context(|| format!("reading from {}", active[index].peer))? {
                 // Closed here, which tells the sender that all has arrived.
-                let Incoming { peer, bytes, last_ns, .. } = active.swap_remove(index);
-                recording.arrived(Arrived { from: peer.ip().to_string(), port: peer.port(), bytes, end_ns: last_ns });
+                let Incoming { peer, bytes, last_ns, longest_stall_ns, is_damaged, .. } = active.swap_remove(index);
+                let (from, port) = (peer.ip().to_string(), peer.port());
+                recording.arrived(Arrived { from, port, bytes, end_ns: last_ns, longest_stall_ns, is_damaged });
             }
         }
         if ready.last().is_some_and(|events| !events.is_empty()) {
             while let Some((stream, peer)) = accepted(listener)? {
                 stream.set_nonblocking(true).context("O_NONBLOCK")?;
-                active.push(Incoming { stream, peer, bytes: 0, last_ns: 0 });
+                let last_ns = monotonic_ns();
+                active.push(Incoming { stream, peer, bytes: 0, last_ns, longest_stall_ns: 0, is_damaged: false });
             }
         }
     }
@@ -102,8 +136,11 @@ impl Incoming {
             match self.stream.read(buffer) {
                 Ok(0) => return Ok(true),
                 Ok(n) => {
+                    self.is_damaged |= !is_pattern(&buffer[..n], self.bytes);
                     self.bytes += n as u64;
-                    self.last_ns = monotonic_ns();
+                    let now_ns = monotonic_ns();
+                    self.longest_stall_ns = self.longest_stall_ns.max(now_ns.saturating_sub(self.last_ns));
+                    self.last_ns = now_ns;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -123,6 +160,7 @@ pub fn start(recording: &Arc<Recording>, plan: Plan, settings: SocketSettings) -
 /// A connection at the sender.
 struct Outgoing {
     stream: TcpStream,
+    sent: u64,
     left: u64,
 }
 
@@ -135,7 +173,7 @@ fn send(recording: &Recording, plan: &Plan, settings: SocketSettings) -> anyhow:
             let stream = socket::begin_connect(*to, settings)?;
             let port = stream.local_addr().context("no local address")?.port();
             recording.sent(Sent { to: to.ip().to_string(), port, bytes: plan.bytes, start_ns });
-            active.push(Outgoing { stream, left: plan.bytes });
+            active.push(Outgoing { stream, sent: 0, left: plan.bytes });
         }
         while !active.is_empty() && !recording.stopping() {
             let sockets = active.iter().map(|a| (a.stream.as_fd(), a.interest()));
@@ -166,9 +204,12 @@ impl Outgoing {
     /// Writes what fits; whether the receiver has closed after all of it.
     fn go_on(&mut self) -> anyhow::Result<bool> {
         while self.left > 0 {
-            let piece = &ZEROS[..ZEROS.len().min(usize::try_from(self.left).unwrap_or(usize::MAX))];
-            match self.stream.write(piece) {
-                Ok(n) => self.left -= n as u64,
+            let piece = usize::try_from(self.left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+            match self.stream.write(&pattern_at(self.sent)[..piece]) {
+                Ok(n) => {
+                    self.sent += n as u64;
+                    self.left -= n as u64;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("sending"),
@@ -207,6 +248,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_byte_that_is_missing_shows() {
+        let sent: Vec<u8> = pattern_at(0).iter().chain(pattern_at(PIECE_BYTES as u64)).copied().collect();
+        assert!(is_pattern(&sent, 0) && is_pattern(&sent[1000..], 1000) && is_pattern(&sent[70_000..], 70_000));
+        let short: Vec<u8> = sent[..5000].iter().chain(&sent[5001..]).copied().collect();
+        assert!(!is_pattern(&short, 0));
+    }
+
+    #[test]
     fn every_transfer_that_ends_has_a_start_and_an_arrival() {
         const BYTES: u64 = 300_000;
         let (near, far) = (Arc::new(Recording::new()), Arc::new(Recording::new()));
@@ -230,6 +279,7 @@ mod tests {
             let start = sent.iter().find(|sent| sent.port == end.port).expect("it was sent");
             assert_eq!((start.bytes, end.bytes), (BYTES, BYTES));
             assert!(start.start_ns < end.end_ns, "one clock here");
+            assert!(!end.is_damaged);
         }
     }
 }

@@ -139,14 +139,15 @@ fn path_value(path: &Path) -> toml::Value {
 #[derive(Debug)]
 pub struct Agent<'a> {
     seat: Box<dyn Seat + 'a>,
-    ports: usize,
+    ports: Vec<String>,
     runs: bool,
 }
 
 impl<'a> Agent<'a> {
     /// Starts the agent on these ports, each with its settings; comes back when the datapath is on all of them.
     pub fn start(seat: Box<dyn Seat + 'a>, ports: &[Port], interrupt: &Interrupt) -> Result<Self, LabError> {
-        let mut agent = Self { seat, ports: ports.len(), runs: false };
+        let names = ports.iter().map(|port| port.device.clone()).collect();
+        let mut agent = Self { seat, ports: names, runs: false };
         agent.seat.write("probe.key", PROBE_KEY)?;
         agent.seat.write("host.toml", &config(agent.seat.directory(), ports)?)?;
         let state = agent.state();
@@ -197,8 +198,20 @@ impl<'a> Agent<'a> {
     fn is_on_all_ports(&self) -> bool {
         self.status().is_ok_and(|status| {
             let ports = status["ports"].as_array();
-            ports.is_some_and(|ports| ports.len() == self.ports && ports.iter().all(|port| port["error"].is_null()))
+            ports.is_some_and(|ports| ports.len() == self.ports.len() && ports.iter().all(|port| port["error"].is_null()))
         })
+    }
+
+    /// Whether it is on this port.
+    pub fn has(&self, port: &str) -> bool {
+        self.ports.iter().any(|own| own == port)
+    }
+
+    /// Takes a port offline, because its VM is about to leave; comes back when nothing is held for it.
+    pub fn take_offline(&mut self, port: &str) -> Result<(), LabError> {
+        self.check_alive()?;
+        let ended = self.seat.run(&["port", "offline", port, "--json", "--socket", "host.sock"])?;
+        answer(&ended).map(drop).map_err(|why| self.failure(why))
     }
 
     /// What it has counted so far.
@@ -213,9 +226,10 @@ impl<'a> Agent<'a> {
         self.check_alive()?;
         let said = self.stop_command()?;
         let removed = said["ports"].as_array().map_or(0, Vec::len);
-        if removed != self.ports {
+        if removed != self.ports.len() {
+            let ports = self.ports.join(", ");
             return Err(
-                self.failure(format!("it was on {} ports, but `--stop` removed it from {removed}: {said}", self.ports))
+                self.failure(format!("it was on {ports}, but `--stop` removed it from {removed} ports: {said}"))
             );
         }
         self.reap()?;

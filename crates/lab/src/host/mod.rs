@@ -7,6 +7,7 @@ pub mod marking;
 pub mod net;
 pub mod preflight;
 pub mod qdisc;
+pub mod qmp;
 pub mod schedule;
 pub mod seat;
 pub mod vm;

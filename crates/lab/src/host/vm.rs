@@ -10,7 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::cores::{self, CoreId, Policy};
+use super::qmp::Qmp;
 use crate::error::LabError;
 use crate::interrupt::Interrupt;
 use crate::prepare::GuestImage;
@@ -26,6 +29,11 @@ const DOMAIN_VCPU_PRIORITY: i32 = 19;
 const CONSOLE_LINES: usize = 8;
 /// QEMU 7.2's flags after CMPXCHG16B are sometimes a register's value, which the kernel's allocator does not survive under load.
 const TCG_PROCESSOR: &str = "max,-cx16";
+/// A VM's memory goes at this rate to its new place: the core that copies it has the driver domains' packets to do as well.
+const MIGRATION_BYTES_PER_S: u64 = 64 << 20;
+/// QEMU stops the VM when the rest can be copied in so long.
+const MIGRATION_DOWNTIME_MS: u64 = 300;
+const MIGRATION_LIMIT: Duration = Duration::from_secs(60);
 /// What a kernel says whose CPU goes round without end: waiting for it is of no use.
 const HUNG: &str = "soft lockup - CPU#";
 
@@ -106,6 +114,8 @@ pub struct Vm {
     pub spec: VmSpec,
     child: Mutex<Child>,
     control: Mutex<Option<Control>>,
+    /// What its sockets and logs are named by: another name after it has moved.
+    stem: Mutex<String>,
     directory: PathBuf,
     interrupt: Interrupt,
 }
@@ -117,76 +127,113 @@ struct Control {
     next_id: u64,
 }
 
+impl Control {
+    fn new(stream: UnixStream, next_id: u64) -> Result<Self, LabError> {
+        let writer = stream.try_clone().map_err(|e| LabError::io("sharing a control socket", e))?;
+        let limit = Some(Duration::from_millis(500));
+        stream.set_read_timeout(limit).map_err(|e| LabError::io("setting a time limit", e))?;
+        Ok(Self { reader: BufReader::new(stream), writer, next_id })
+    }
+}
+
+/// What a live migration took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Migrated {
+    /// For so long the VM stood still, as QEMU says.
+    pub downtime_ms: u64,
+    /// From the order to the end.
+    pub total_ms: u64,
+    /// Memory that was copied.
+    pub ram_bytes: u64,
+    /// When it went on in its new place, CLOCK_MONOTONIC.
+    pub done_ns: u64,
+}
+
+/// The QEMU that a VM is to move to; killed if it does not.
+struct Moving(Option<Child>);
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 impl Vm {
     /// Starts QEMU in the calling thread's network namespace. `directory` takes its sockets and console log.
     pub fn spawn(spec: VmSpec, directory: &Path, interrupt: Interrupt) -> Result<Self, LabError> {
-        let console = directory.join(format!("{}.console", spec.name));
-        let socket = directory.join(format!("{}.control", spec.name));
-        let (accelerator, processor) = match spec.accelerator {
-            Accelerator::Kvm => ("kvm", "max"),
-            Accelerator::Tcg if spec.vcpu_threads < spec.vcpus => ("tcg,thread=single", TCG_PROCESSOR),
-            Accelerator::Tcg => ("tcg,thread=multi", TCG_PROCESSOR),
-        };
-        let offload = if spec.segmentation_offload { "on" } else { "off" };
-        let offloads = [
-            "gso",
-            "host_tso4",
-            "host_tso6",
-            "host_ecn",
-            "host_ufo",
-            "guest_tso4",
-            "guest_tso6",
-            "guest_ecn",
-            "guest_ufo",
-        ]
-        .map(|name| format!("{name}={offload}"))
-        .join(",");
-        let mut command = Command::new("qemu-system-x86_64");
-        command
-            .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
-            .args(["-name", &format!("{},debug-threads=on", spec.name)])
-            .args(["-machine", "q35", "-accel", accelerator, "-cpu", processor])
-            .args(["-smp", &spec.vcpus.to_string(), "-m", &spec.memory_mib.to_string()])
-            .arg("-kernel")
-            .arg(&spec.image.vmlinuz)
-            .arg("-initrd")
-            .arg(&spec.image.initramfs)
-            .args(["-append", &command_line(spec.accelerator)])
-            .arg("-serial")
-            .arg(format!("file:{}", console.display()))
-            .args(["-device", "virtio-rng-pci"])
-            .arg("-chardev")
-            .arg(format!("socket,id=control,path={},server=on,wait=off", socket.display()))
-            .args([
-                "-device",
-                "virtio-serial-pci",
-                "-device",
-                &format!("virtserialport,chardev=control,name={CONTROL_PORT}"),
-            ])
-            .args(devices(&spec, &offloads))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(
-                std::fs::File::create(directory.join(format!("{}.stderr", spec.name)))
-                    .map_err(|e| LabError::io("making a log file", e))?,
-            );
-        // SAFETY: prctl and setpgid are async-signal-safe. The VM dies with the lab, whatever ends that; a Ctrl-C in the terminal goes to
-        // the lab alone, which then ends its VMs in order.
-        unsafe {
-            command.pre_exec(|| {
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::setpgid(0, 0) != 0 {
-                    return Err(std::io::Error::last_os_error());
-                }
-                Ok(())
-            });
-        }
-        let child = command.spawn().map_err(|e| LabError::io("starting qemu-system-x86_64", e))?;
+        let child = start(&spec, directory, &spec.name, &[])?;
         Ok(Self {
-            spec,
             child: Mutex::new(child),
             control: Mutex::new(None),
+            stem: Mutex::new(spec.name.clone()),
+            spec,
             directory: directory.to_owned(),
             interrupt,
+        })
+    }
+
+    fn stem(&self) -> String {
+        self.stem.lock().unwrap_or_else(|p| p.into_inner()).clone()
+    }
+
+    fn socket(&self, kind: &str) -> PathBuf {
+        self.directory.join(format!("{}.{kind}", self.stem()))
+    }
+
+    /// Moves the running VM to another QEMU by live migration, whose network cards and channels are these. `place` is called as soon as that has
+    /// its threads.
+    pub fn migrate(
+        &self,
+        nics: Vec<Nic>,
+        channels: Vec<Channel>,
+        place: impl FnOnce(&Self, u32) -> Result<(), LabError>,
+    ) -> Result<Migrated, LabError> {
+        // Nobody may ask the guest anything meanwhile: the answer would go to a QEMU that is no more.
+        let mut control = self.control.lock().unwrap_or_else(|p| p.into_inner());
+        let stem = format!("{}-moved", self.spec.name);
+        let address = format!("unix:{}", self.directory.join(format!("{stem}.ram")).display());
+        let spec = VmSpec { nics, channels, ..self.spec.clone() };
+        let mut target = Moving(Some(start(&spec, &self.directory, &stem, &["-incoming", &address])?));
+        let mut qmp = Qmp::connect(&self.socket("qmp"), &self.spec.name)?;
+        // It listens on its sockets by now, so that the guest finds its host connected when it goes on.
+        drop(Qmp::connect(&self.directory.join(format!("{stem}.qmp")), &stem)?);
+        let stream = UnixStream::connect(self.directory.join(format!("{stem}.control")))
+            .map_err(|e| LabError::io(format!("connecting to {stem}'s control port"), e))?;
+        place(self, target.0.as_ref().map_or(0, Child::id))?;
+        qmp.execute(
+            "migrate-set-parameters",
+            json!({ "max-bandwidth": MIGRATION_BYTES_PER_S, "downtime-limit": MIGRATION_DOWNTIME_MS }),
+        )?;
+        qmp.execute("migrate", json!({ "uri": address }))?;
+        let end = Instant::now() + MIGRATION_LIMIT;
+        let info = loop {
+            let info = qmp.execute("query-migrate", json!({}))?;
+            match info["status"].as_str() {
+                Some("completed") => break info,
+                Some("failed" | "cancelled") => return Err(self.failure(format!("it could not be moved: {info}"))),
+                _ if Instant::now() > end => return Err(self.failure(format!("it was not moved in time: {info}"))),
+                _ => self.interrupt.sleep(Duration::from_millis(5), || Ok(()))?,
+            }
+        };
+        let done_ns = cores::monotonic_ns();
+        if let Some(moved) = target.0.take() {
+            let mut left = std::mem::replace(&mut *self.child.lock().unwrap_or_else(|p| p.into_inner()), moved);
+            // It stands still since, and holds the taps.
+            let _ = left.kill();
+            let _ = left.wait();
+        }
+        *self.stem.lock().unwrap_or_else(|p| p.into_inner()) = stem;
+        let next_id = control.as_ref().map_or(0, |control| control.next_id);
+        *control = Some(Control::new(stream, next_id)?);
+        let ms = |key: &str| info[key].as_u64().unwrap_or_default();
+        Ok(Migrated {
+            downtime_ms: ms("downtime"),
+            total_ms: ms("total-time"),
+            ram_bytes: info["ram"]["transferred"].as_u64().unwrap_or_default(),
+            done_ns,
         })
     }
 
@@ -216,7 +263,7 @@ impl Vm {
 
     /// The guest kernel's console so far.
     pub fn console(&self) -> String {
-        let bytes = std::fs::read(self.directory.join(format!("{}.console", self.spec.name))).unwrap_or_default();
+        let bytes = std::fs::read(self.socket("console")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -225,8 +272,7 @@ impl Vm {
             let lines: VecDeque<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
             lines.iter().rev().take(CONSOLE_LINES).rev().map(|l| l.trim()).collect::<Vec<_>>().join(" | ")
         };
-        let stderr =
-            std::fs::read_to_string(self.directory.join(format!("{}.stderr", self.spec.name))).unwrap_or_default();
+        let stderr = std::fs::read_to_string(self.socket("stderr")).unwrap_or_default();
         let words = [tail(&stderr), tail(&self.console())].join(" ");
         if words.trim().is_empty() { "it said nothing".to_owned() } else { format!("it said: {}", words.trim()) }
     }
@@ -234,7 +280,7 @@ impl Vm {
     /// Waits until the guest's runner answers; its kernel release and HZ.
     pub fn wait_ready(&self, timeout: Duration) -> Result<(String, u32), LabError> {
         let deadline = Instant::now() + timeout;
-        let socket = self.directory.join(format!("{}.control", self.spec.name));
+        let socket = self.socket("control");
         let stream = loop {
             self.check_alive()?;
             match UnixStream::connect(&socket) {
@@ -243,12 +289,7 @@ impl Vm {
                 Err(e) => return Err(LabError::io(format!("connecting to {}'s control port", self.spec.name), e)),
             }
         };
-        let writer = stream.try_clone().map_err(|e| LabError::io("sharing a control socket", e))?;
-        stream
-            .set_read_timeout(Some(Duration::from_millis(500)))
-            .map_err(|e| LabError::io("setting a time limit", e))?;
-        *self.control.lock().unwrap_or_else(|p| p.into_inner()) =
-            Some(Control { reader: BufReader::new(stream), writer, next_id: 0 });
+        *self.control.lock().unwrap_or_else(|p| p.into_inner()) = Some(Control::new(stream, 0)?);
         // What is written before the guest opens its port is kept by QEMU, so one Hello is enough.
         match self.call_until(Op::Hello, deadline)? {
             Answer::Hello { release, hz } => Ok((release, hz)),
@@ -359,7 +400,12 @@ impl Vm {
     /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's, where they go before any vCPU that runs there too: in the
     /// papers that domain has a core to itself.
     pub fn pin(&self, vcpu_cores: &[CoreId], driver_domain: CoreId) -> Result<(), LabError> {
-        for (tid, name) in self.threads()? {
+        self.pin_process(self.pid(), vcpu_cores, driver_domain)
+    }
+
+    /// The same of a QEMU that the VM is to move to.
+    pub fn pin_process(&self, pid: u32, vcpu_cores: &[CoreId], driver_domain: CoreId) -> Result<(), LabError> {
+        for (tid, name) in threads(pid)? {
             let vcpu_core = vcpu_index(&name).and_then(|i| vcpu_cores.get(i as usize)).copied();
             let policy = if vcpu_core.is_some() { Policy::Other } else { Policy::RoundRobin(DRIVER_DOMAIN_PRIORITY) };
             let set = cores::pin(tid, vcpu_core.unwrap_or(driver_domain)).and_then(|()| cores::set_policy(tid, policy));
@@ -380,19 +426,89 @@ impl Vm {
         vcpus.into_iter().try_for_each(|tid| cores::set_policy(tid, Policy::RoundRobin(DOMAIN_VCPU_PRIORITY)))
     }
 
-    fn threads(&self) -> Result<Vec<(i32, String)>, LabError> {
-        let pid = self.child.lock().unwrap_or_else(|p| p.into_inner()).id();
-        let directory = format!("/proc/{pid}/task");
-        let entries = std::fs::read_dir(&directory).map_err(|e| LabError::io(format!("reading {directory}"), e))?;
-        Ok(entries
-            .flatten()
-            .filter_map(|entry| {
-                let tid = entry.file_name().to_str()?.parse().ok()?;
-                let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
-                Some((tid, name.trim().to_owned()))
-            })
-            .collect())
+    fn pid(&self) -> u32 {
+        self.child.lock().unwrap_or_else(|p| p.into_inner()).id()
     }
+
+    fn threads(&self) -> Result<Vec<(i32, String)>, LabError> {
+        threads(self.pid())
+    }
+}
+
+/// Starts QEMU for a VM; `stem` names its sockets and logs.
+fn start(spec: &VmSpec, directory: &Path, stem: &str, more: &[&str]) -> Result<Child, LabError> {
+    let console = directory.join(format!("{stem}.console"));
+    let socket = directory.join(format!("{stem}.control"));
+    let (accelerator, processor) = match spec.accelerator {
+        Accelerator::Kvm => ("kvm", "max"),
+        Accelerator::Tcg if spec.vcpu_threads < spec.vcpus => ("tcg,thread=single", TCG_PROCESSOR),
+        Accelerator::Tcg => ("tcg,thread=multi", TCG_PROCESSOR),
+    };
+    let offload = if spec.segmentation_offload { "on" } else { "off" };
+    let offloads =
+        ["gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"]
+            .map(|name| format!("{name}={offload}"))
+            .join(",");
+    let mut command = Command::new("qemu-system-x86_64");
+    command
+        .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+        .args(["-name", &format!("{},debug-threads=on", spec.name)])
+        .args(["-machine", "q35", "-accel", accelerator, "-cpu", processor])
+        .args(["-smp", &spec.vcpus.to_string(), "-m", &spec.memory_mib.to_string()])
+        .arg("-kernel")
+        .arg(&spec.image.vmlinuz)
+        .arg("-initrd")
+        .arg(&spec.image.initramfs)
+        .args(["-append", &command_line(spec.accelerator)])
+        .arg("-serial")
+        .arg(format!("file:{}", console.display()))
+        .args(["-device", "virtio-rng-pci"])
+        .arg("-chardev")
+        .arg(format!("socket,id=control,path={},server=on,wait=off", socket.display()))
+        .args([
+            "-device",
+            "virtio-serial-pci",
+            "-device",
+            &format!("virtserialport,chardev=control,name={CONTROL_PORT}"),
+        ])
+        .args([
+            "-chardev",
+            &format!("socket,id=qmp,path={},server=on,wait=off", directory.join(format!("{stem}.qmp")).display()),
+        ])
+        .args(["-mon", "chardev=qmp,mode=control"])
+        .args(devices(spec, &offloads))
+        .args(more)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(
+            std::fs::File::create(directory.join(format!("{stem}.stderr")))
+                .map_err(|e| LabError::io("making a log file", e))?,
+        );
+    // SAFETY: prctl and setpgid are async-signal-safe. The VM dies with the lab, whatever ends that; a Ctrl-C in the terminal goes to
+    // the lab alone, which then ends its VMs in order.
+    unsafe {
+        command.pre_exec(|| {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::setpgid(0, 0) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+    command.spawn().map_err(|e| LabError::io("starting qemu-system-x86_64", e))
+}
+
+/// Threads of a process and their names.
+fn threads(pid: u32) -> Result<Vec<(i32, String)>, LabError> {
+    let directory = format!("/proc/{pid}/task");
+    let entries = std::fs::read_dir(&directory).map_err(|e| LabError::io(format!("reading {directory}"), e))?;
+    Ok(entries
+        .flatten()
+        .filter_map(|entry| {
+            let tid = entry.file_name().to_str()?.parse().ok()?;
+            let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+            Some((tid, name.trim().to_owned()))
+        })
+        .collect())
 }
 
 /// Arguments for network cards and for ports beside the control port.

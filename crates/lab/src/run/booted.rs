@@ -14,7 +14,7 @@ use super::guest_agent::{self, GuestAgent};
 use super::metrics::{self, Counters, Measured};
 use super::settings::{self, Neighbour};
 use super::trace::{self, Trace, Traced, Wire};
-use super::transfers::{self, clock_offset_ns};
+use super::transfers::{self, Clock, clock_offset_ns};
 use super::workload::{Roles, Running};
 use crate::error::LabError;
 use crate::host::agent::{Agent, Port};
@@ -24,7 +24,7 @@ use crate::host::net::{self, Host, Place, Shaping};
 use crate::host::qdisc::BacklogSampler;
 use crate::host::schedule::{Schedule, ScheduledVcpu};
 use crate::host::seat::{Here, InDomain};
-use crate::host::vm::{Channel, Nic, Vm, VmSpec};
+use crate::host::vm::{Channel, Migrated, Nic, Vm, VmSpec};
 use crate::host::{agent, domain};
 use crate::proto::{Answer, Op, Recorded};
 
@@ -42,6 +42,8 @@ pub struct BootedLab {
     vms: Vec<Vm>,
     /// Where each of them is.
     places: Vec<Place>,
+    /// Where those will be that move.
+    destinations: BTreeMap<usize, Place>,
     hosts: Vec<BootedHost>,
     /// Ticks per second of the guests' kernels: all of Debian's have the same.
     hz: u32,
@@ -54,6 +56,8 @@ struct BootedHost {
     host: Host,
     /// Positions of its VMs.
     vms: Vec<usize>,
+    /// Of one that will move here.
+    awaits: Option<usize>,
     /// The VM that it is, if it is one, and where its VMs' channels are in it.
     domain: Option<(Vm, BTreeMap<String, PathBuf>)>,
 }
@@ -75,7 +79,14 @@ impl BootedLab {
         let specs = specs(scenario, batch, directory.path());
         let domains = hosts.iter().filter(|h| h.host.in_vm).count();
         batch.progress.boot(specs.len() + domains);
-        let mut lab = Self { vms: Vec::new(), places: Vec::new(), hosts: Vec::new(), hz: 0, directory };
+        let mut lab = Self {
+            vms: Vec::new(),
+            places: Vec::new(),
+            destinations: BTreeMap::new(),
+            hosts: Vec::new(),
+            hz: 0,
+            directory,
+        };
         for host in hosts {
             host.host.make()?;
             lab.hosts.push(host);
@@ -85,6 +96,12 @@ impl BootedLab {
             place.make()?;
             lab.places.push(place);
             lab.vms.push(Vm::spawn(spec, lab.directory.path(), batch.interrupt.clone())?);
+        }
+        let awaiting: Vec<_> = lab.hosts.iter().filter_map(|h| Some((h.awaits?, h.host.clone()))).collect();
+        for (number, (vm, host)) in (lab.vms.len() + 1..).zip(awaiting) {
+            let place = Place::new(u8::try_from(number).unwrap_or(u8::MAX), Some(&host));
+            place.make()?;
+            lab.destinations.insert(vm, place);
         }
         for index in 0..lab.hosts.len() {
             if lab.hosts[index].host.in_vm {
@@ -112,20 +129,35 @@ impl BootedLab {
 
     fn domain_shape<'a>(&'a self, index: usize, scenario: &Scenario, batch: &Batch) -> domain::Shape<'a> {
         let host = &self.hosts[index];
-        let vms =
-            host.vms.iter().map(|vm| (&self.places[*vm], channel_of(&self.vms[*vm].spec.name, self.directory.path())));
+        let ports = self.ports_of(host).into_iter();
         domain::Shape {
             host: &host.host,
-            vms: vms.collect(),
+            vms: ports.map(|(vm, place)| (place, self.channel_at(vm, place))).collect(),
             image: batch.images[&Kernel::Newest].clone(),
             segmentation_offload: scenario.network.segmentation_offload,
             accelerator: batch.options.accelerator,
         }
     }
 
+    /// A host's VMs and the one that will move there, with their places on it.
+    fn ports_of(&self, host: &BootedHost) -> Vec<(usize, &Place)> {
+        ports_of(host, &self.places, &self.destinations)
+    }
+
+    /// Where QEMU has a VM's channel while the VM is in this place.
+    fn channel_at(&self, vm: usize, place: &Place) -> PathBuf {
+        let (name, directory) = (&self.vms[vm].spec.name, self.directory.path());
+        if self.places[vm] == *place {
+            channel_of(name, directory)
+        } else {
+            channel_of(&format!("{name}-moved"), directory)
+        }
+    }
+
     fn set_up_domains(&mut self, network: &Network) -> Result<(), LabError> {
         for host in &mut self.hosts {
-            let places: Vec<&Place> = host.vms.iter().map(|vm| &self.places[*vm]).collect();
+            let ports = ports_of(host, &self.places, &self.destinations);
+            let places: Vec<&Place> = ports.into_iter().map(|(_, place)| place).collect();
             if let Some((vm, channels)) = &mut host.domain {
                 let (release, _) = vm.wait_ready(BOOT_TIMEOUT)?;
                 tracing::debug!(vm = vm.spec.name, release, "up");
@@ -191,7 +223,8 @@ impl BootedLab {
         let mut agents = self.start_agents(scenario, batch)?;
         let guests = self.start_guest_agents(scenario, batch)?;
         let bottleneck = bottlenecks.first().map(String::as_str);
-        let outcome = self.measure(scenario, &roles, bottleneck, seed, marking.as_ref(), &mut agents, batch);
+        let mut control = Control { placement: &placement, agents: &mut agents, guests: &guests, batch };
+        let outcome = self.measure(scenario, &roles, bottleneck, seed, marking.as_ref(), &mut control);
         let off = schedule.stop();
         // Whatever failed, the next run must not meet this one's tasks.
         let stopped = self.in_all(|vm| vm.call(Op::Stop));
@@ -285,13 +318,15 @@ impl BootedLab {
     ) -> Result<Option<MarkingPorts>, LabError> {
         let network = &scenario.network;
         let queue_segments = |vm: usize| self.group(scenario, vm).port_queue_segments;
-        for (index, place) in self.places.iter().enumerate() {
+        let destinations = self.destinations.iter().map(|(vm, place)| (*vm, place));
+        for (index, place) in self.places.iter().enumerate().chain(destinations) {
             place.configure(queue_segments(index), network.mtu_bytes)?;
         }
         for host in &self.hosts {
             host.host.configure(network.mtu_bytes)?;
             if let Some(domain) = host.domain() {
-                let queues: Vec<_> = host.vms.iter().map(|vm| (&self.places[*vm], queue_segments(*vm))).collect();
+                let ports = self.ports_of(host).into_iter();
+                let queues: Vec<_> = ports.map(|(vm, place)| (place, queue_segments(vm))).collect();
                 domain::configure(domain, &host.host, &queues, network)?;
             }
         }
@@ -317,16 +352,16 @@ impl BootedLab {
 
     /// Starts the host agents: one for all hosts that are this machine's, one in each driver domain. Those that no group wants are not started.
     fn start_agents(&self, scenario: &Scenario, batch: &Batch) -> Result<Vec<Agent<'_>>, LabError> {
-        let wanted = |vms: &[usize]| vms.iter().any(|vm| wants_agent(self.group(scenario, *vm)));
+        let wanted =
+            |host: &&BootedHost| self.ports_of(host).iter().any(|(vm, _)| wants_agent(self.group(scenario, *vm)));
         let (domains, native): (Vec<_>, Vec<_>) = self.hosts.iter().partition(|host| host.domain.is_some());
-        let vms: Vec<usize> = native.iter().flat_map(|host| host.vms.iter().copied()).collect();
         let mut agents = Vec::new();
-        if wanted(&vms) {
+        if native.iter().any(wanted) {
             let ports = self.agent_ports(scenario, &native)?;
             let seat = Here::new(&batch.options.evenkeel, &self.directory.path().join("agent"))?;
             agents.push(Agent::start(Box::new(seat), &ports, batch.interrupt)?);
         }
-        for host in domains.into_iter().filter(|host| wanted(&host.vms)) {
+        for host in domains.into_iter().filter(wanted) {
             if let Some(domain) = host.domain() {
                 let ports = self.agent_ports(scenario, &[host])?;
                 agents.push(Agent::start(Box::new(InDomain::new(domain)?), &ports, batch.interrupt)?);
@@ -343,19 +378,19 @@ impl BootedLab {
 
     fn agent_ports(&self, scenario: &Scenario, hosts: &[&BootedHost]) -> Result<Vec<agent::Port>, LabError> {
         let on_host = |host: &&BootedHost| {
-            let port = |vm: &usize| {
-                let (spec, group) = (&self.vms[*vm].spec, self.group(scenario, *vm));
-                let port = Port::of(spec.port(), &host.host.uplink, group, spec.number)?;
+            let port = |(vm, place): (usize, &Place)| {
+                let (spec, group) = (&self.vms[vm].spec, self.group(scenario, vm));
+                let port = Port::of(&place.tap, &host.host.uplink, group, spec.number)?;
                 if !guest_agent::is_wanted(group, spec.number) {
                     return Ok(port);
                 }
                 let channel = match &host.domain {
-                    None => channel_of(&spec.name, self.directory.path()),
-                    Some((_, channels)) => channels.get(spec.port()).cloned().unwrap_or_default(),
+                    None => self.channel_at(vm, place),
+                    Some((_, channels)) => channels.get(&place.tap).cloned().unwrap_or_default(),
                 };
                 Ok(port.with_channel(channel))
             };
-            host.vms.iter().map(port).collect::<Vec<_>>()
+            self.ports_of(host).into_iter().map(port).collect::<Vec<_>>()
         };
         hosts.iter().flat_map(on_host).collect()
     }
@@ -401,7 +436,6 @@ impl BootedLab {
     }
 
     /// Starts the workload, lets it warm up, and measures.
-    #[expect(clippy::too_many_arguments, reason = "what a run consists of")]
     fn measure(
         &self,
         scenario: &Scenario,
@@ -409,11 +443,11 @@ impl BootedLab {
         bottleneck: Option<&str>,
         seed: u64,
         marking: Option<&MarkingPorts>,
-        agents: &mut [Agent<'_>],
-        batch: &Batch,
+        control: &mut Control<'_, '_>,
     ) -> Result<Measured, LabError> {
-        let clocks = match scenario.workload {
-            Workload::Transfers { .. } => self.in_all(clock_offset_ns)?,
+        let batch = control.batch;
+        let mut clocks = match scenario.workload {
+            Workload::Transfers { .. } => self.in_all(Clock::of)?,
             _ => Vec::new(),
         };
         let running = Running::start(scenario, roles, seed, &self.vms)?;
@@ -422,7 +456,7 @@ impl BootedLab {
         let before = self.in_all(counters)?;
         let drops_before = self.drops()?;
         let marks_before = marking.map(MarkingPorts::read).transpose()?;
-        let counted_before = read(agents)?;
+        let counted_before = read(control.agents)?;
         let backlog = match (scenario.record.queue_period_ms, bottleneck) {
             (1.., Some(device)) => Some(BacklogSampler::start(device, "pfifo", scenario.record.queue_period_ms)?),
             _ => None,
@@ -434,7 +468,8 @@ impl BootedLab {
         let (mark_monotonic_ns, mark_realtime_ns) = (cores::monotonic_ns(), cores::realtime_ns());
         let began = Instant::now();
         let reloads = self.start_reloads(scenario)?;
-        self.wait_for_end(scenario, roles, batch)?;
+        let moved = self.migrate(scenario, began, control)?;
+        self.wait_for_end(scenario, roles, began, batch)?;
         let reloaded = finish_reloads(scenario, reloads)?;
         let duration = began.elapsed();
         let mut recorded: Vec<Recorded> = self.in_all(|vm| match vm.call(Op::Collect)? {
@@ -444,8 +479,14 @@ impl BootedLab {
                 why: format!("unexpected answer to collect: {other:?}"),
             }),
         })?;
-        for (vm, recorded) in self.vms.iter().zip(&recorded) {
-            check_clock(vm, recorded, duration, before_mark.elapsed())?;
+        for (index, (vm, recorded)) in self.vms.iter().zip(&recorded).enumerate() {
+            let stood_still = moved.iter().filter(|moved| moved.vm == index).map(Moved::downtime).sum();
+            check_clock(vm, recorded, duration, before_mark.elapsed(), stood_still)?;
+        }
+        for moved in &moved {
+            if let Some(clock) = clocks.get_mut(moved.vm) {
+                clock.later = Some((moved.stopped_ns(), clock_offset_ns(&self.vms[moved.vm])?));
+            }
         }
         if let Workload::Transfers { transfers, .. } = scenario.workload {
             let addresses: Vec<Ipv4Addr> = self.vms.iter().map(|vm| vm.spec.address).collect();
@@ -454,7 +495,7 @@ impl BootedLab {
         let after = self.in_all(counters)?;
         let drops_after = self.drops()?;
         let marks_after = marking.map(MarkingPorts::read).transpose()?;
-        let counted_after = read(agents)?;
+        let counted_after = read(control.agents)?;
         let iperf3 = running.finish(&self.vms)?;
         let vms = self
             .vms
@@ -483,7 +524,42 @@ impl BootedLab {
             reloaded,
             complaints: Vec::new(),
             trace: Traced::default(),
+            moved,
         })
+    }
+
+    /// Moves those VMs that are to move, each at its time, as an operator would: their ports go offline, they move, and their new hosts take over.
+    fn migrate(
+        &self,
+        scenario: &Scenario,
+        began: Instant,
+        control: &mut Control<'_, '_>,
+    ) -> Result<Vec<Moved>, LabError> {
+        let batch = control.batch;
+        let mut moved = Vec::new();
+        for (index, place) in &self.destinations {
+            let vm = &self.vms[*index];
+            let Some(at_ms) = self.group(scenario, *index).migrate_at_ms else { continue };
+            let left = (began + Duration::from_millis(at_ms.into())).saturating_duration_since(Instant::now());
+            batch.interrupt.sleep(left, || self.check_alive())?;
+            let start = Instant::now();
+            let agent = control.agents.iter_mut().find(|agent| agent.has(vm.spec.port()));
+            let offline = agent.map(|agent| agent.take_offline(vm.spec.port()).map(|()| start.elapsed())).transpose()?;
+            let nic = Nic { tap: place.tap.clone(), mac: vm.spec.mac().to_owned() };
+            let socket = self.channel_at(*index, place);
+            let channel = Channel { name: CHANNEL.to_owned(), socket, listens: true };
+            let before: usize = self.vms[..*index].iter().map(|vm| vm.spec.vcpu_threads as usize).sum();
+            let cores = &control.placement.vcpus[before..before + vm.spec.vcpu_threads as usize];
+            let driver_domain = control.placement.driver_domain;
+            let migrated =
+                vm.migrate(vec![nic], vec![channel], |vm, pid| vm.pin_process(pid, cores, driver_domain))?;
+            let start = Instant::now();
+            let guest = control.guests.iter().find(|guest| guest.vm().spec.name == vm.spec.name);
+            let online = guest.map(|guest| guest.wait_ready(batch.interrupt).map(|()| start.elapsed())).transpose()?;
+            let (name, port) = (vm.spec.name.clone(), place.tap.clone());
+            moved.push(Moved { vm: *index, name, port, offline, migrated, online });
+        }
+        Ok(moved)
     }
 
     /// Starts to unload and load PVTCP in the VMs that shall do so: the VM and its task.
@@ -500,8 +576,15 @@ impl BootedLab {
         Ok(tasks)
     }
 
-    fn wait_for_end(&self, scenario: &Scenario, roles: &Roles, batch: &Batch) -> Result<(), LabError> {
-        let limit = Duration::from_millis(scenario.duration_ms);
+    fn wait_for_end(
+        &self,
+        scenario: &Scenario,
+        roles: &Roles,
+        began: Instant,
+        batch: &Batch,
+    ) -> Result<(), LabError> {
+        let end = began + Duration::from_millis(scenario.duration_ms);
+        let limit = end.saturating_duration_since(Instant::now());
         // Who can be done before the time is up, and with how much.
         let (clients, enough) = match scenario.workload {
             Workload::Strobe { requests: 1.., .. } => (vec![self.first(roles.to)?], u32::MAX),
@@ -510,7 +593,6 @@ impl BootedLab {
             }
             _ => return batch.interrupt.sleep(limit, || self.check_alive()),
         };
-        let end = Instant::now() + limit;
         while Instant::now() < end {
             batch.interrupt.sleep(Duration::from_millis(200), || self.check_alive())?;
             let mut done = true;
@@ -531,7 +613,7 @@ impl BootedLab {
     }
 
     fn drops(&self) -> Result<u64, LabError> {
-        let at_places = self.places.iter().map(Place::drops).sum::<Result<u64, _>>()?;
+        let at_places = self.places.iter().chain(self.destinations.values()).map(Place::drops).sum::<Result<u64, _>>()?;
         let at_hosts = self.hosts.iter().map(|host| host.host.drops()).sum::<Result<u64, _>>()?;
         Ok(at_places + at_hosts)
     }
@@ -543,7 +625,8 @@ impl Drop for BootedLab {
         for host in &mut self.hosts {
             host.domain = None;
         }
-        for place in self.places.drain(..) {
+        let destinations = std::mem::take(&mut self.destinations);
+        for place in self.places.drain(..).chain(destinations.into_values()) {
             if let Err(error) = place.remove() {
                 tracing::debug!(?place, %error, "the namespace takes it along");
             }
@@ -555,6 +638,51 @@ impl Drop for BootedLab {
         }
         tracing::debug!(directory = %self.directory.path().display(), "torn down");
     }
+}
+
+/// What is started for a run, beside its workload.
+struct Control<'a, 'b> {
+    placement: &'a Placement,
+    agents: &'a mut [Agent<'b>],
+    guests: &'a [GuestAgent<'b>],
+    batch: &'a Batch<'a>,
+}
+
+/// A VM that was moved.
+#[derive(Debug)]
+pub struct Moved {
+    vm: usize,
+    /// As in `sender-0`.
+    pub name: String,
+    /// Its port on the new host.
+    pub port: String,
+    /// How long it took until its old host held nothing of it, if that has an agent.
+    pub offline: Option<Duration>,
+    /// What the migration took.
+    pub migrated: Migrated,
+    /// How long it took until its new host's agent had it.
+    pub online: Option<Duration>,
+}
+
+impl Moved {
+    fn downtime(&self) -> Duration {
+        Duration::from_millis(self.migrated.downtime_ms)
+    }
+
+    /// When it stood still, CLOCK_MONOTONIC of this machine.
+    fn stopped_ns(&self) -> u64 {
+        self.migrated.done_ns.saturating_sub(self.downtime().as_nanos() as u64)
+    }
+}
+
+/// A host's VMs and the one that will move there, with their places on it.
+fn ports_of<'a>(
+    host: &BootedHost,
+    places: &'a [Place],
+    destinations: &'a BTreeMap<usize, Place>,
+) -> Vec<(usize, &'a Place)> {
+    let coming = host.awaits.and_then(|vm| Some((vm, destinations.get(&vm)?)));
+    host.vms.iter().map(|vm| (*vm, &places[*vm])).chain(coming).collect()
 }
 
 /// Whether a group's hosts need the agent.
@@ -580,10 +708,12 @@ fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
         if !own_hosts || !group.hypervisor {
             continue;
         }
-        for vms in vms.chunks(group.per_host as usize) {
+        let one_to_move_to = group.migrate_at_ms.and(vms.first()).map(|vm| (Vec::new(), Some(*vm)));
+        let own = vms.chunks(group.per_host as usize).map(|vms| (vms.to_vec(), None));
+        for (vms, awaits) in own.chain(one_to_move_to) {
             let number = u8::try_from(hosts.len() + 1).unwrap_or(u8::MAX);
             let host = Host::new(number, group.host == HostKind::Vm);
-            hosts.push(BootedHost { host, vms: vms.to_vec(), domain: None });
+            hosts.push(BootedHost { host, vms, awaits, domain: None });
         }
     }
     hosts
@@ -601,8 +731,15 @@ fn read(agents: &mut [Agent<'_>]) -> Result<Option<agent::Counted>, LabError> {
 }
 
 /// An error if a guest's clock does not keep time with ours: every time it measured would be wrong. It must have counted at least the
-/// time between the calls that began and ended the measurement, and at most the time with them.
-fn check_clock(vm: &Vm, recorded: &Recorded, between: Duration, with_calls: Duration) -> Result<(), LabError> {
+/// time between the calls that began and ended the measurement, but for the time that the VM stood still, and at most the time with them.
+fn check_clock(
+    vm: &Vm,
+    recorded: &Recorded,
+    between: Duration,
+    with_calls: Duration,
+    stood_still: Duration,
+) -> Result<(), LabError> {
+    let between = between.saturating_sub(stood_still);
     let guest = Duration::from_micros(recorded.measured_us);
     if guest >= between.mul_f64(0.99) && guest <= with_calls.mul_f64(1.01) {
         return Ok(());

@@ -30,6 +30,7 @@ fn has_client(cera: &Cera, number: u32) -> bool {
 pub struct GuestAgent<'a> {
     vm: &'a Vm,
     task: u64,
+    floods: bool,
 }
 
 impl<'a> GuestAgent<'a> {
@@ -38,16 +39,27 @@ impl<'a> GuestAgent<'a> {
         vm.call(Op::WriteFile { path: CONFIG.to_owned(), text: config(group, vm.spec.number) })?;
         let line = format!("exec evenkeel guest --config {CONFIG} 2>{LOG}");
         let argv = ["/bin/sh", "-c", &line].map(str::to_owned).to_vec();
-        let agent = Self { vm, task: started(vm, Op::Spawn { argv })? };
-        let end = Instant::now() + LIMIT;
-        while !agent.is_ready(group.vflood.mode == Mode::Enforce)? {
-            if Instant::now() > end {
-                let said = vm.shell(&format!("cat {LOG}"))?;
-                return Err(agent.failure(format!("`evenkeel guest` was not ready in time; it said: {}", said.trim())));
-            }
-            interrupt.sleep(Duration::from_millis(100), || vm.check_alive())?;
-        }
+        let agent = Self { vm, task: started(vm, Op::Spawn { argv })?, floods: group.vflood.mode == Mode::Enforce };
+        agent.wait_ready(interrupt)?;
         Ok(agent)
+    }
+
+    /// The VM that it is in.
+    pub fn vm(&self) -> &Vm {
+        self.vm
+    }
+
+    /// Waits until the host's agent is there and, with vFlood, has attested that it holds the VM's packets.
+    pub fn wait_ready(&self, interrupt: &Interrupt) -> Result<(), LabError> {
+        let end = Instant::now() + LIMIT;
+        while !self.is_ready()? {
+            if Instant::now() > end {
+                let said = self.vm.shell(&format!("cat {LOG}"))?;
+                return Err(self.failure(format!("`evenkeel guest` was not ready in time; it said: {}", said.trim())));
+            }
+            interrupt.sleep(Duration::from_millis(100), || self.vm.check_alive())?;
+        }
+        Ok(())
     }
 
     fn failure(&self, why: String) -> LabError {
@@ -63,10 +75,10 @@ impl<'a> GuestAgent<'a> {
         }
     }
 
-    fn is_ready(&self, floods: bool) -> Result<bool, LabError> {
+    fn is_ready(&self) -> Result<bool, LabError> {
         let status = self.evenkeel("--status")?;
         let attested = status["attested_ms"].as_u64().is_some_and(|left| left > 0);
-        Ok(status["has_host"] == true && (attested || !floods))
+        Ok(status["has_host"] == true && (attested || !self.floods))
     }
 
     /// Ends it, with all that it changed put back.

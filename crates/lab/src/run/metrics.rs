@@ -10,6 +10,7 @@ use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
 use evenkeel_scenario::stats::quantile;
 use evenkeel_scenario::sweep::Cell;
 
+use super::booted::Moved;
 use super::trace::Traced;
 use super::workload::Roles;
 use crate::host::agent::{Counted, Counts};
@@ -83,6 +84,8 @@ pub struct Measured {
     pub complaints: Vec<String>,
     /// What the captures show.
     pub trace: Traced,
+    /// VMs that were moved.
+    pub moved: Vec<Moved>,
 }
 
 /// Reads PVTCP's counters from `name:value` lines.
@@ -219,6 +222,19 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
         set("pvtcp_quick_acks", Some(sum(&everyone, "PvtcpJitAcks")));
     }
 
+    let arrived = || everyone.iter().flat_map(|vm| &vm.recorded.arrived);
+    if arrived().next().is_some() {
+        set("longest_stall_ms", arrived().map(|transfer| transfer.longest_stall_ns).max().map(|ns| ns as f64 / 1e6));
+        set("damaged", Some(arrived().filter(|transfer| transfer.is_damaged).count() as f64));
+    }
+    set("resets", Some(sum(&everyone, "TcpOutRsts") + sum(&everyone, "TcpEstabResets")));
+    for moved in &measured.moved {
+        let ms = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e3);
+        set("migration_offline_ms", ms(moved.offline));
+        set("migration_ms", Some(moved.migrated.total_ms as f64));
+        set("migration_downtime_ms", Some(moved.migrated.downtime_ms as f64));
+        set("migration_online_ms", ms(moved.online));
+    }
     if let Some(agent) = &measured.agent {
         of_agent(agent, &mut set);
     }
@@ -317,6 +333,12 @@ fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
         for vm in &measured.vms {
             if let (Some(counters), Some(port)) = (all.get_mut(&vm.name), agent.ports.get(&vm.port)) {
                 counters.extend(port.iter().map(|(name, value)| (of_port(name), *value)));
+            }
+        }
+        for moved in &measured.moved {
+            if let Some(port) = agent.ports.get(&moved.port) {
+                let counters = port.iter().map(|(name, value)| (of_port(name), *value)).collect();
+                all.insert(format!("{}, moved", moved.name), counters);
             }
         }
         all.entry("host".to_owned()).or_default().extend(named("Agent", &agent.agent));

@@ -206,11 +206,19 @@ impl Batch<'_> {
         crate::host::net::enter_namespace()?;
         let mut records = Vec::new();
         for boot in boots {
-            let lab = booted::BootedLab::boot(&boot.cells[0].scenario, self)?;
+            let moves = plan::moves(&boot.cells[0].scenario);
+            let mut lab = booted::BootedLab::boot(&boot.cells[0].scenario, self)?;
+            let mut is_fresh = true;
             // Repetitions outermost: whatever else the machine does in the meantime is spread over all variants alike.
             for repetition in 0..self.repetitions {
                 for cell in &boot.cells {
                     self.interrupt.check()?;
+                    if moves && !is_fresh {
+                        // All VMs are to be where they belong. Its devices go first: the new ones have their names.
+                        drop(lab);
+                        lab = booted::BootedLab::boot(&boot.cells[0].scenario, self)?;
+                    }
+                    is_fresh = false;
                     self.progress.begin_run(&cell.labels, repetition);
                     let record = lab.run_cell(cell, repetition, self)?;
                     io::append_record(self.directory, &record).map_err(LabError::Scenario)?;

@@ -20,15 +20,15 @@ pub struct Boot {
 #[derive(PartialEq, Eq)]
 struct Shape {
     groups: Vec<(String, u32, Kernel, u32, u32)>,
-    /// Of each group: on which kind of host, if on any, and how many VMs of it.
-    hosts: Vec<(bool, HostKind, u32)>,
+    /// Of each group: on which kind of host, if on any, how many VMs of it, and whether they move to another one.
+    hosts: Vec<(bool, HostKind, u32, bool)>,
     segmentation_offload: bool,
 }
 
 fn shape(scenario: &Scenario) -> Shape {
     Shape {
         groups: scenario.vms.iter().map(|(name, g)| (name.clone(), g.count, g.kernel, g.vcpus, g.memory_mib)).collect(),
-        hosts: scenario.vms.values().map(|g| (g.hypervisor, g.host, g.per_host)).collect(),
+        hosts: scenario.vms.values().map(|g| (g.hypervisor, g.host, g.per_host, g.migrate_at_ms.is_some())).collect(),
         segmentation_offload: scenario.network.segmentation_offload,
     }
 }
@@ -55,7 +55,10 @@ pub fn check_supported(scenario: &Scenario, file: &Path) -> Result<(), LabError>
 
 fn memory_mib(scenario: &Scenario) -> u64 {
     let of_domains = scenario.vms.values().map(|g| domains(g) * u64::from(domain::MEMORY_MIB)).sum::<u64>();
-    of_domains + scenario.vms.values().map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum::<u64>()
+    // For a while it is in both places.
+    let twice = |g: &&VmGroup| g.migrate_at_ms.is_some();
+    let moving = scenario.vms.values().filter(twice).map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum::<u64>();
+    of_domains + moving + scenario.vms.values().map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum::<u64>()
 }
 
 fn vm_count(scenario: &Scenario) -> u64 {
@@ -64,7 +67,13 @@ fn vm_count(scenario: &Scenario) -> u64 {
 
 /// Hosts of a group that are VMs themselves.
 fn domains(group: &VmGroup) -> u64 {
-    if group.host == HostKind::Vm { u64::from(group.hosts()) } else { 0 }
+    let moves = group.migrate_at_ms.is_some();
+    if group.host == HostKind::Vm { u64::from(group.hosts()) + u64::from(moves) } else { 0 }
+}
+
+/// Whether VMs move in a scenario: they are not where they were afterwards.
+pub fn moves(scenario: &Scenario) -> bool {
+    scenario.vms.values().any(|group| group.migrate_at_ms.is_some())
 }
 
 /// Most guest memory that any cell needs at once.

@@ -155,6 +155,17 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     if group.vsnoop.mode != Mode::Off && group.host == HostKind::Vm {
         return Some(("vsnoop.mode", "vSnoop needs taps, which VMs of a driver domain do not have; leave `host` out"));
     }
+    if group.migrate_at_ms.is_some() {
+        if group.host != HostKind::Vm {
+            return Some(("migrate_at_ms", "on this machine all VMs are on one host; set `host = \"vm\"`"));
+        }
+        if group.count > 1 {
+            return Some(("migrate_at_ms", "a group's only VM can move; leave `count` at 1"));
+        }
+        if group.core.vms_per_core > 1 {
+            return Some(("migrate_at_ms", "a VM that moves has its core to itself; leave `core.vms_per_core` at 1"));
+        }
+    }
     if group.far_count > 0 {
         return Some(("far_count", "the lab cannot delay packets; leave it at 0 (the simulator can)"));
     }
@@ -187,7 +198,14 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
 }
 
 fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
+    let moves = scenario.vms.values().any(|group| group.migrate_at_ms.is_some());
     match &scenario.workload {
+        Workload::Transfers { .. } if moves && scenario.record.capture => {
+            Some(("record.capture", "a VM that moves (migrate_at_ms) is at no one port; leave it at false"))
+        }
+        workload if moves && !matches!(workload, Workload::Transfers { .. }) => {
+            Some(("workload.kind", "only VMs of `transfers` can move (migrate_at_ms)"))
+        }
         Workload::Poisson { flows: 1.., .. } => {
             Some(("workload.flows", "the lab measures for duration_ms; leave it at 0 (the simulator can count)"))
         }
@@ -299,6 +317,16 @@ mod tests {
         ] {
             assert_eq!(group(line), key, "{line}");
         }
+        let moves = |line: &str, workload: &str| {
+            let text = TEXT.replace("core = { vms_per_core = 2 }", &format!("migrate_at_ms = 500\n{line}"));
+            refused_text(&text.replace("\"bulk\"", workload))
+        };
+        const TRANSFERS: &str = "\"transfers\"\nbytes = 100000";
+        assert_eq!(moves("host = \"vm\"", TRANSFERS), "");
+        assert_eq!(moves("", TRANSFERS), "vms.a.migrate_at_ms");
+        assert_eq!(moves("host = \"vm\"\ncount = 2", TRANSFERS), "vms.a.migrate_at_ms");
+        assert_eq!(moves("host = \"vm\"\ncore = { vms_per_core = 2 }", TRANSFERS), "vms.a.migrate_at_ms");
+        assert_eq!(moves("host = \"vm\"", "\"bulk\""), "workload.kind");
         assert_eq!(refused("[vms.a]", "[vms.a]\nvflood = { mode = \"enforce\" }"), "vms.a.vflood.mode");
         assert_eq!(refused("[vms.a]", "[vms.a]\nhost = \"vm\"\nvflood = { mode = \"enforce\" }"), "");
         assert_eq!(

@@ -11,6 +11,30 @@ use crate::proto::{Answer, Op, Recorded, RequestTime};
 /// Readings of a guest's clock; the one with the least time around it counts.
 const CLOCK_READINGS: u32 = 16;
 
+/// A guest's clock, beside this machine's CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// What to add to this machine's to have the guest's.
+    pub offset_ns: i64,
+    /// From when on it is something else, by this machine's clock: it stood still while the VM was moved.
+    pub later: Option<(u64, i64)>,
+}
+
+impl Clock {
+    /// Of a guest, now.
+    pub fn of(vm: &Vm) -> Result<Self, LabError> {
+        Ok(Self { offset_ns: clock_offset_ns(vm)?, later: None })
+    }
+
+    fn by_host(&self, ns: u64) -> i64 {
+        let by_host = ns as i64 - self.offset_ns;
+        match self.later {
+            Some((from_ns, offset_ns)) if by_host >= from_ns as i64 => ns as i64 - offset_ns,
+            _ => by_host,
+        }
+    }
+}
+
 /// What to add to this machine's CLOCK_MONOTONIC to have the guest's.
 pub fn clock_offset_ns(vm: &Vm) -> Result<i64, LabError> {
     let mut best: Option<(u64, i64)> = None;
@@ -32,13 +56,13 @@ pub fn clock_offset_ns(vm: &Vm) -> Result<i64, LabError> {
 
 /// Makes requests of the senders out of what both ends have recorded: from the opening of the connection to the last byte at the receiver. Of
 /// each VM's transfers the first `limit` count; 0: all.
-pub fn complete(recorded: &mut [Recorded], addresses: &[Ipv4Addr], clocks_ns: &[i64], limit: u32) {
-    let by_host_clock = |ns: u64, vm: usize| ns as i64 - clocks_ns[vm];
+pub fn complete(recorded: &mut [Recorded], addresses: &[Ipv4Addr], clocks: &[Clock], limit: u32) {
+    let by_host_clock = |ns: u64, vm: usize| clocks[vm].by_host(ns);
     // A port can be used again: the arrival that counts is the first after the start.
     let mut ends: HashMap<(String, u16, String), Vec<(i64, u64)>> = HashMap::new();
     for (vm, part) in recorded.iter_mut().enumerate() {
-        for arrived in std::mem::take(&mut part.arrived) {
-            let key = (arrived.from, arrived.port, addresses[vm].to_string());
+        for arrived in &part.arrived {
+            let key = (arrived.from.clone(), arrived.port, addresses[vm].to_string());
             ends.entry(key).or_default().push((by_host_clock(arrived.end_ns, vm), arrived.bytes));
         }
     }
@@ -72,11 +96,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_clock_that_stood_still_is_read_in_two_parts() {
+        // 5 ms long, from 100 ms of the host's clock on.
+        let clock = Clock { offset_ns: 1_000_000, later: Some((100_000_000, -4_000_000)) };
+        assert_eq!(clock.by_host(100_500_000), 99_500_000);
+        assert_eq!(clock.by_host(101_000_000), 105_000_000);
+    }
+
+    #[test]
     fn a_transfers_time_is_between_two_clocks() {
         let sent = |port, start_ns| Sent { to: "10.0.0.2".into(), port, bytes: 100, start_ns };
-        let arrived = |port, bytes, end_ns| Arrived { from: "10.0.0.1".into(), port, bytes, end_ns };
+        let arrived = |port, bytes, end_ns| Arrived {
+            from: "10.0.0.1".into(),
+            port,
+            bytes,
+            end_ns,
+            longest_stall_ns: 0,
+            is_damaged: false,
+        };
         // The sender's clock is 1 ms ahead of the host's, the receiver's 2 ms behind.
-        let clocks_ns = [1_000_000, -2_000_000];
+        let clocks = [1_000_000, -2_000_000].map(|offset_ns| Clock { offset_ns, later: None });
         let sender = Recorded {
             sent: vec![sent(7, 11_000_000), sent(8, 21_000_000), sent(7, 31_000_000), sent(9, 41_000_000)],
             ..Recorded::default()
@@ -86,7 +125,7 @@ mod tests {
             ..Recorded::default()
         };
         let mut recorded = [sender, receiver];
-        complete(&mut recorded, &["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()], &clocks_ns, 3);
+        complete(&mut recorded, &["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()], &clocks, 3);
         let took: Vec<_> = recorded[0].requests.iter().map(|r| (r.start_us, r.took_us)).collect();
         assert_eq!(took, [(0, Some(5000)), (10_000, None), (20_000, Some(3000))]);
     }

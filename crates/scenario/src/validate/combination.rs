@@ -116,6 +116,9 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
             problem(key, "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
         }
     }
+    if group.migrate_at_ms.is_some() && !group.hypervisor {
+        problem("migrate_at_ms", "must be left out without a hypervisor (hypervisor = false)");
+    }
     if group.far_count > group.count {
         problem("far_count", "must not be larger than `count`: so many of these VMs are far away");
     }

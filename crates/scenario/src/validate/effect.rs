@@ -297,6 +297,12 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
             scenario.vms.get(to).is_none_or(|g| g.far_count == 0).then_some("no VM of `workload.to` is far (far_count)")
         }),
         "throughput_p50_mbit" => why_no_flows(scenario),
+        "longest_stall_ms" | "damaged" => {
+            (!matches!(scenario.workload, Workload::Transfers { .. })).then_some("only transfers have it")
+        }
+        migration if migration.starts_with("migration_") => {
+            scenario.vms.values().all(|g| g.migrate_at_ms.is_none()).then_some("no VM moves (migrate_at_ms)")
+        }
         "operations_per_s" => (!matches!(scenario.workload, Workload::ThreeTier { .. }))
             .then_some("only the users of a web application have operations (workload.kind = \"three-tier\")"),
         vflood if vflood.starts_with("vflood_") => {

@@ -10,7 +10,7 @@ use super::kernel::KernelReading;
 use super::programs::{self, Cera, Passed, Vflood};
 use super::state::State;
 use crate::channel::wire::Capabilities;
-use crate::channel::{Effect, GuestEnd, session};
+use crate::channel::{Effect, GuestEnd, Word, session};
 use crate::host::{Mode, now_ns};
 
 /// F-RTO takes what the host lets out for the ACKs of data that it took for lost.
@@ -28,6 +28,9 @@ pub(super) struct Work {
     cera: Option<Cera>,
     attested_until: Option<Instant>,
     flood_segments: u32,
+    /// The last word of a host that it holds this guest's packets, and how many there were: an agent before this one may have heard it.
+    word: Word,
+    epoch: u32,
     /// What is to be shared out: 0 ends limits.
     window: Option<u32>,
     /// A pass before this would take more of a core than it may.
@@ -64,6 +67,7 @@ impl Work {
             });
         }
         programs::make_pin_dir(pin_dir)?;
+        let before = programs::read_control(pin_dir).unwrap_or_default();
         let mut work = Self {
             config: Config::default(),
             pin_dir: pin_dir.to_owned(),
@@ -73,6 +77,8 @@ impl Work {
             cera: None,
             attested_until: None,
             flood_segments: 0,
+            word: Word { host: before.host, serial: before.serial },
+            epoch: before.epoch,
             window: None,
             pass_at: Instant::now(),
         };
@@ -154,7 +160,11 @@ impl Work {
                 tracing::info!("the host's agent is gone, TCP is plain: {why}");
                 self.tell_vflood(None)?;
             }
-            Effect::Attested { until, flood_segments } => {
+            Effect::Attested { until, flood_segments, word } => {
+                if self.word != word {
+                    self.word = word;
+                    self.epoch = self.epoch.wrapping_add(1).max(1);
+                }
                 let is_new = self.attested_until.is_none() || self.flood_segments != flood_segments;
                 self.attested_until = Some(until);
                 self.flood_segments = flood_segments;
@@ -188,6 +198,10 @@ impl Work {
             mode: mode(self.config.vflood.mode),
             congestion: congestion(self.config.vflood.congestion_control),
             flood_segments: self.flood_segments,
+            host: self.word.host,
+            serial: self.word.serial,
+            epoch: self.epoch,
+            ..Default::default()
         })
     }
 

@@ -63,6 +63,18 @@ impl Client {
         }
     }
 
+    /// Takes a port offline, or online again.
+    ///
+    /// # Errors
+    /// [`HostError::Answer`], also if there is no such port.
+    pub fn switch(&mut self, port: &str, online: bool) -> Result<(), HostError> {
+        self.ask(Ask::Switch { port: port.to_owned(), online })?;
+        match self.line()? {
+            Response::Done => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
     /// Ends the agent; it removes everything first.
     ///
     /// # Errors
@@ -99,6 +111,7 @@ impl Client {
         let name = match response {
             Response::Status(_) => "a status",
             Response::Flow(_) | Response::End { .. } => "flows",
+            Response::Done => "that it is done",
             Response::Stopped(_) => "that it stops",
             Response::Refused { .. } => "a refusal",
         };

@@ -44,6 +44,13 @@ pub enum Ask {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<usize>,
     },
+    /// To take a port offline before its VM leaves, or online again: one [`Response::Done`], at once; [`Port::offline`] says what is left to wait for.
+    Switch {
+        /// The port's name.
+        port: String,
+        /// Whether it is to be online.
+        online: bool,
+    },
     /// To remove everything and end: one [`Response::Stopped`].
     Stop,
 }
@@ -61,6 +68,8 @@ pub enum Response {
         /// How many there are in all.
         total: u64,
     },
+    /// Answer to [`Ask::Switch`].
+    Done,
     /// Answer to [`Ask::Stop`].
     Stopped(Stopped),
     /// It was not understood, or could not be done.
@@ -136,6 +145,9 @@ pub struct Port {
     pub cera: cera::PortReport,
     /// Why the datapath is not on it.
     pub error: Option<String>,
+    /// What is left to wait for, if it is offline.
+    #[serde(default)]
+    pub offline: Option<Left>,
     /// vSnoop there, if it is not off.
     pub vsnoop: Option<VsnoopPort>,
     /// vFlood there, if it is not off.
@@ -148,6 +160,24 @@ pub struct Port {
     pub queue_before_segments: Option<u32>,
     /// Its counters since the datapath was put on it.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// What a VM must not leave behind when it moves to another host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Segments that vFlood still holds.
+    pub held_segments: u32,
+    /// Connections with data that vSnoop has acknowledged and the VM has not.
+    pub promised_connections: u64,
+    /// Whether the guest has not yet said that it floods no more.
+    pub guest_floods: bool,
+}
+
+impl Left {
+    /// Whether the VM can go.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The channel to a guest's agent.
