@@ -4,7 +4,7 @@
 # Makes a small Debian trixie root: the compiler and dkms that build the guest module, and the programs that go into
 # the lab's guests. `evenkeel lab` carries this script inside; the Makefile runs it for `make deps`.
 #
-#   make-root.sh [--with-rust] ROOT_DIR    make ROOT_DIR, or do nothing when it is there already
+#   make-root.sh [--with-rust | --with-database] ROOT_DIR    make ROOT_DIR, or do nothing when it is there already
 #   make-root.sh --print-mirrors           the Debian archive on line 1, the security archive (or nothing) on line 2
 #
 # The archive is the one this machine's own apt uses, and the keys in debian-archive-keyring decide whether to believe
@@ -57,6 +57,7 @@ find_keyring() {
 }
 
 with_rust=
+with_database=
 case "${1-}" in
 --print-mirrors)
     find_mirrors
@@ -68,8 +69,12 @@ case "${1-}" in
     with_rust=yes
     shift
     ;;
+--with-database)
+    with_database=yes
+    shift
+    ;;
 esac
-[ $# = 1 ] || die "usage: make-root.sh [--with-rust] ROOT_DIR"
+[ $# = 1 ] || die "usage: make-root.sh [--with-rust | --with-database] ROOT_DIR"
 case $1 in
 /*) root=$1 ;;
 *) root=$PWD/$1 ;;
@@ -150,5 +155,6 @@ add() {
 }
 
 add memcached memcached
+[ -z "$with_database" ] || add database postgresql-17
 # shellcheck disable=SC2086 # a list of words
 [ -z "$with_rust" ] || add rust $rust_packages

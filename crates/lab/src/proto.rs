@@ -15,6 +15,10 @@ pub const WORKLOAD_PORT: u16 = 5001;
 pub const MEMCACHED_PORT: u16 = 11211;
 /// TCP port of nginx.
 pub const HTTP_PORT: u16 = 80;
+/// TCP port of PostgreSQL.
+pub const POSTGRES_PORT: u16 = 5432;
+/// TCP port of the web application behind nginx, in its VM only.
+pub const APPLICATION_PORT: u16 = 8080;
 /// Most bytes one [`Op::ReadFile`] returns.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
@@ -146,6 +150,35 @@ pub enum Op {
         /// Socket settings.
         sockets: SocketSettings,
     },
+    /// Fill a web application's stores, and answer the requests for pages that nginx passes on to [`APPLICATION_PORT`], until [`Op::Stop`]. Answered by
+    /// [`Answer::Started`].
+    Web {
+        /// IPv4 address of the database.
+        database: String,
+        /// Of the cache.
+        cache: String,
+        /// Of the file store.
+        files: String,
+        /// Whether connections to them are used again.
+        keep_alive: bool,
+        /// What users can ask for.
+        operations: Vec<WebOperation>,
+    },
+    /// Use a web application in a closed loop until [`Op::Stop`]. Answered by [`Answer::Started`].
+    Users {
+        /// IPv4 address of the web front.
+        to: String,
+        /// How many, each with one request at a time.
+        users: u32,
+        /// Mean time between a response and the next request.
+        think_time_ms: u32,
+        /// Whether they use their connections again.
+        keep_alive: bool,
+        /// What they do.
+        operations: Vec<WebOperation>,
+        /// Of the draws.
+        seed: u64,
+    },
     /// Send ICMP echo requests until [`Op::Stop`]. Answered by [`Answer::Started`].
     Ping {
         /// IPv4 address.
@@ -167,6 +200,48 @@ pub enum Op {
     Stop,
     /// Switch the VM off. Not answered.
     PowerOff,
+}
+
+/// Something that users of a web application do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebOperation {
+    /// How often, beside the weights of the others.
+    pub weight: u32,
+    /// Body of the request for the page.
+    pub request_bytes: u64,
+    /// What the page is made with.
+    pub calls: Vec<WebCall>,
+    /// Size of the page.
+    pub response_bytes: u64,
+    /// Objects on it.
+    pub objects: u32,
+    /// Size of each.
+    pub object_bytes: u64,
+}
+
+/// Calls of a store, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebCall {
+    /// Which.
+    pub store: WebStore,
+    /// How many.
+    pub times: u32,
+    /// Size of the query, or of the upload.
+    pub request_bytes: u64,
+    /// Size of what comes back.
+    pub response_bytes: u64,
+}
+
+/// What stands behind a web front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WebStore {
+    /// PostgreSQL.
+    Database,
+    /// memcached.
+    Cache,
+    /// nginx with files.
+    Files,
 }
 
 /// What a server does with a connection.

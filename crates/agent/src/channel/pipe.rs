@@ -19,6 +19,9 @@ use super::address::HostAddress;
 /// How long connecting over a network may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A virtio-serial port without anybody at its other end counts as ready at all times, and takes nothing.
+const CLOSED_PAUSE: Duration = Duration::from_millis(100);
+
 /// An open connection.
 #[derive(Debug)]
 pub struct Pipe(AsyncFd<OwnedFd>);
@@ -87,9 +90,13 @@ impl Pipe {
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.0.readable().await?;
+            let is_closed = ready.ready().is_read_closed();
             let outcome = ready.try_io(|fd| Ok(nix::unistd::read(fd.as_raw_fd(), buffer)?));
             if let Ok(outcome) = outcome {
                 return outcome;
+            }
+            if is_closed {
+                tokio::time::sleep(CLOSED_PAUSE).await;
             }
         }
     }
@@ -101,9 +108,13 @@ impl Pipe {
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.0.writable().await?;
+            let is_closed = ready.ready().is_write_closed();
             let outcome = ready.try_io(|fd| Ok(nix::unistd::write(fd, bytes)?));
             if let Ok(outcome) = outcome {
                 return outcome;
+            }
+            if is_closed {
+                tokio::time::sleep(CLOSED_PAUSE).await;
             }
         }
     }

@@ -533,8 +533,7 @@ impl Core {
         let Some(link) = self.ports.values().find(|port| port.link.name == name).map(|port| port.link.clone()) else {
             return Ok(false);
         };
-        let is_changed =
-            if online { self.offline.remove(&link.ifindex) } else { self.offline.insert(link.ifindex) };
+        let is_changed = if online { self.offline.remove(&link.ifindex) } else { self.offline.insert(link.ifindex) };
         if is_changed {
             tracing::info!(port = name, "{}", if online { "online again" } else { "offline" });
             // Its queue is as it is to be.

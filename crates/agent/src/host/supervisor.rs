@@ -157,9 +157,9 @@ impl Service for Desk {
             }
             Ask::Switch { port, online } => match self.core.borrow_mut().switch(&port, online) {
                 Ok(true) => vec![Response::Done],
-                Ok(false) => vec![Response::Refused {
-                    why: format!("has no port {port}; `evenkeel status` lists those it has"),
-                }],
+                Ok(false) => {
+                    vec![Response::Refused { why: format!("has no port {port}; `evenkeel status` lists those it has") }]
+                }
                 Err(error) => vec![refused(error)],
             },
             Ask::Stop => {

@@ -45,7 +45,9 @@ fn offline(arguments: &PortOffline) -> Result<(), CliError> {
         return output::print_json(&json!({ "port": port, "online": false, "left": left, "took_ms": took_ms }));
     }
     output::print(&match left.is_nothing() {
-        true => format!("{port} is offline: nothing is held or promised, and its guest's TCP is plain; the VM can go\n"),
+        true => {
+            format!("{port} is offline: nothing is held or promised, and its guest's TCP is plain; the VM can go\n")
+        }
         false => format!("{port} is offline; {}\n", words(&left)),
     })
 }

@@ -5,9 +5,11 @@
 mod block_server;
 mod bulk;
 mod counters;
+mod http;
 mod keyvalue;
 mod lines;
 mod ping;
+mod postgres;
 mod program;
 mod recording;
 mod requests;
@@ -21,6 +23,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod transfers;
+mod web;
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};

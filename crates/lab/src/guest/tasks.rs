@@ -12,9 +12,9 @@ use anyhow::Context;
 use super::program::Program;
 use super::recording::Recording;
 use super::sampler::Sampler;
-use super::{bulk, counters, keyvalue, ping, requests, serve, strobe, system, transfers};
+use super::{bulk, counters, keyvalue, ping, requests, serve, strobe, system, transfers, web};
 use crate::host::cores::monotonic_ns;
-use crate::proto::{Answer, HTTP_PORT, MEMCACHED_PORT, Op, ServeRole, SocketSettings};
+use crate::proto::{APPLICATION_PORT, Answer, HTTP_PORT, MEMCACHED_PORT, Op, POSTGRES_PORT, ServeRole, SocketSettings};
 
 /// All tasks between two [`Op::Stop`].
 #[derive(Debug)]
@@ -109,6 +109,25 @@ impl Tasks {
                 let (servers, value_bytes) = (addresses(&servers, MEMCACHED_PORT)?, value_bytes as usize);
                 let plan = keyvalue::Plan { servers, outstanding, gets_permille, value_bytes };
                 self.workload.threads.push(keyvalue::start(&self.workload.recording, plan, sockets)?);
+                Ok(Answer::Started { task: self.number() })
+            }
+            Op::Web { database, cache, files, keep_alive, operations } => {
+                let at = |text: &str, port| Ok::<_, anyhow::Error>(SocketAddr::new(address(text)?, port));
+                let stores = web::Stores {
+                    database: at(&database, POSTGRES_PORT)?,
+                    cache: at(&cache, MEMCACHED_PORT)?,
+                    files: at(&files, HTTP_PORT)?,
+                };
+                let own = SocketAddr::from((Ipv4Addr::LOCALHOST, APPLICATION_PORT));
+                let (_, thread) = web::serve(&self.workload.recording, own, stores, keep_alive, operations)?;
+                self.workload.threads.push(thread);
+                Ok(Answer::Started { task: self.number() })
+            }
+            Op::Users { to, users, think_time_ms, keep_alive, operations, seed } => {
+                let server = SocketAddr::new(address(&to)?, HTTP_PORT);
+                let think_time = Duration::from_millis(think_time_ms.into());
+                let plan = web::Plan { server, users, think_time, keep_alive, operations, seed };
+                self.workload.threads.extend(web::start(&self.workload.recording, &plan)?);
                 Ok(Answer::Started { task: self.number() })
             }
             Op::Ping { to, interval_ms } => {

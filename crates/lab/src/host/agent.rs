@@ -35,12 +35,18 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// With what another agent has counted, on other ports.
+    /// With what another agent has counted.
     pub fn and(mut self, other: Self) -> Self {
-        self.ports.extend(other.ports);
-        for (name, count) in other.agent {
-            *self.agent.entry(name).or_default() += count;
+        let add = |to: &mut Counts, counts: Counts| {
+            for (name, count) in counts {
+                *to.entry(name).or_default() += count;
+            }
+        };
+        // A VM's port has the same name on this machine and in its driver domain.
+        for (port, counts) in other.ports {
+            add(self.ports.entry(port).or_default(), counts);
         }
+        add(&mut self.agent, other.agent);
         self
     }
 
@@ -85,6 +91,21 @@ impl Port {
         }
         let cera = if group.cera.mode == Mode::Off { None } else { Some(cera_of_host(&group.cera)?) };
         Ok(Self { device: device.to_owned(), uplink: uplink.to_owned(), channel: None, mechanisms, cera })
+    }
+
+    /// With one of the mechanisms only.
+    pub fn with_only(mut self, mechanism: &str) -> Self {
+        self.mechanisms.retain(|name, _| name == mechanism);
+        let off = Table::from_iter([("mode".to_owned(), "off".into())]);
+        self.mechanisms.insert("proboscis".to_owned(), off.into());
+        self.cera = None;
+        self
+    }
+
+    /// Without one of the mechanisms.
+    pub fn without(mut self, mechanism: &str) -> Self {
+        self.mechanisms.remove(mechanism);
+        self
     }
 
     /// With the guest's channel: a socket or a character device.
@@ -198,7 +219,9 @@ impl<'a> Agent<'a> {
     fn is_on_all_ports(&self) -> bool {
         self.status().is_ok_and(|status| {
             let ports = status["ports"].as_array();
-            ports.is_some_and(|ports| ports.len() == self.ports.len() && ports.iter().all(|port| port["error"].is_null()))
+            ports.is_some_and(|ports| {
+                ports.len() == self.ports.len() && ports.iter().all(|port| port["error"].is_null())
+            })
         })
     }
 

@@ -153,6 +153,69 @@ pub(super) fn build(
     Ok(image)
 }
 
+/// The initramfs with PostgreSQL and a cluster in `/var/lib/postgres` behind it, made if need be.
+pub(super) fn with_database(
+    cache: &Cache,
+    root: &Root,
+    initramfs: &Path,
+    progress: &dyn Fn(&str),
+) -> Result<PathBuf, PrepareError> {
+    let key = cache::key([root.key()?.as_bytes(), DATABASE.as_bytes(), format!("{FORMAT}").as_bytes()]);
+    let database = cache.path("bases").join(format!("database-{key}.cpio"));
+    let of_image = cache::key([initramfs.as_os_str().as_encoded_bytes(), key.as_bytes()]);
+    let image = cache.path("images").join(format!("database-{of_image}.cpio"));
+    if image.exists() {
+        cache::touch(&database);
+        cache::touch(&image);
+        return Ok(image);
+    }
+    progress("building the initramfs of the database");
+    let scratch = cache.scratch("database")?;
+    if database.exists() {
+        cache::touch(&database);
+    } else {
+        let made = scratch.join("archive");
+        cache::write(&made, build_database(&scratch, root)?)?;
+        cache.publish(&made, &database)?;
+    }
+    let mut bytes = cache::read(initramfs)?;
+    bytes.extend(cache::read(&database)?);
+    let made = scratch.join("image");
+    cache::write(&made, bytes)?;
+    cache.publish(&made, &image)?;
+    Ok(image)
+}
+
+/// Makes an empty cluster that trusts its users, and says which files belong to the server.
+const DATABASE: &str = "
+    bin=$(ls -d /usr/lib/postgresql/*/bin)
+    chown postgres /mnt
+    setpriv --reuid=postgres --regid=postgres --clear-groups $bin/initdb -D /mnt/cluster -A trust --no-locale -E UTF8 -N \
+        --wal-segsize=1 >/dev/null
+    chmod -R a+rX /mnt/cluster
+    echo $bin/postgres
+    command -v setpriv
+    ldd $bin/postgres $(command -v setpriv) | sed -n 's|^[^/]*\\(/[^ ]*\\) (.*|\\1|p' | sort -u
+    find /usr/share/postgresql/*/timezonesets -type f";
+
+fn build_database(scratch: &Path, root: &Root) -> Result<Vec<u8>, PrepareError> {
+    let mounts = [(scratch.to_path_buf(), "/mnt".to_owned())];
+    let listed = root.shell(DATABASE, &mounts, &[], "make a PostgreSQL cluster")?;
+    let mut archive = Archive::default();
+    // In a guest, /usr/lib is /lib and so on; paths beside the server's own are looked for from where it is.
+    archive.link("share", "/usr/share");
+    for path in listed.lines().map(str::trim).filter(|path| path.starts_with('/')) {
+        let bytes = cache::read(&root.dir().join(path.trim_start_matches('/')))?;
+        let place = ["/usr/lib/", "/usr/bin/", "/bin/"]
+            .iter()
+            .find_map(|start| Some(format!("{}{}", start.strip_prefix("/usr")?, path.strip_prefix(start)?)))
+            .unwrap_or_else(|| path.to_owned());
+        archive.file(place.trim_start_matches('/'), 0o755, &bytes);
+    }
+    add_tree(&mut archive, &scratch.join("cluster"), "var/lib/postgres")?;
+    Ok(archive.finish())
+}
+
 /// The binary without its debug information.
 fn stripped(scratch: &Path, root: &Root, evenkeel: &Path) -> Result<Vec<u8>, PrepareError> {
     let copy = scratch.join("evenkeel");
@@ -336,8 +399,9 @@ fn parse_dependencies(module: &[u8]) -> Vec<String> {
     names
 }
 
-/// All files under `dir` as `name/...`.
+/// All files and folders under `dir` as `name/...`.
 fn add_tree(archive: &mut Archive, dir: &Path, name: &str) -> Result<(), PrepareError> {
+    archive.folder(name, 0o755);
     let entries = fs::read_dir(dir).trying(|| format!("read the folder {}", dir.display()))?;
     let paths: BTreeSet<_> = entries.flatten().map(|entry| entry.path()).collect();
     for path in paths {

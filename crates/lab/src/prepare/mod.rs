@@ -130,3 +130,15 @@ pub fn prepare(
     cache.prune();
     Ok(images)
 }
+
+/// The same image with PostgreSQL in it. The first time this takes a minute and the network.
+///
+/// # Errors
+/// [`PrepareError`], with what to do next.
+pub fn with_database(image: &GuestImage, progress: &dyn Fn(&str)) -> Result<GuestImage, PrepareError> {
+    let cache = Cache::open(progress)?;
+    let root = Root::new(&cache)?;
+    root.add_database()?;
+    let initramfs = initramfs::with_database(&cache, &root, &image.initramfs, progress)?;
+    Ok(GuestImage { initramfs, ..image.clone() })
+}

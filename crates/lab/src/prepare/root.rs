@@ -49,6 +49,12 @@ impl Root {
         Run::new("sh", "make the build root").arg(&self.make_script).arg(&self.dir).output(&self.log).map(drop)
     }
 
+    /// Adds PostgreSQL to it unless it is there.
+    pub(super) fn add_database(&self) -> Result<(), PrepareError> {
+        let run = Run::new("sh", "add PostgreSQL to the build root").arg(&self.make_script);
+        run.arg("--with-database").arg(&self.dir).output(&self.log).map(drop)
+    }
+
     /// A shell command inside, with folders of this machine mounted at paths inside, and empty folders.
     pub(super) fn shell(
         &self,

@@ -5,17 +5,17 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use evenkeel_scenario::format::{HostKind, Kernel, Mode, Network, Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{HostKind, Kernel, Mode, Network, Scenario, Store, VmGroup, Vsnoop, Workload};
 use evenkeel_scenario::result::RunRecord;
 use evenkeel_scenario::sweep::{self, Cell};
 
-use super::Batch;
 use super::guest_agent::{self, GuestAgent};
 use super::metrics::{self, Counters, Measured};
 use super::settings::{self, Neighbour};
 use super::trace::{self, Trace, Traced, Wire};
 use super::transfers::{self, Clock, clock_offset_ns};
 use super::workload::{Roles, Running};
+use super::{Batch, plan};
 use crate::error::LabError;
 use crate::host::agent::{Agent, Port};
 use crate::host::cores::{self, Placement, ToPlace};
@@ -356,11 +356,23 @@ impl BootedLab {
             |host: &&BootedHost| self.ports_of(host).iter().any(|(vm, _)| wants_agent(self.group(scenario, *vm)));
         let (domains, native): (Vec<_>, Vec<_>) = self.hosts.iter().partition(|host| host.domain.is_some());
         let mut agents = Vec::new();
-        if native.iter().any(wanted) {
-            let ports = self.agent_ports(scenario, &native)?;
+        let mut ports = if native.iter().any(wanted) { self.agent_ports(scenario, &native)? } else { Vec::new() };
+        // vSnoop needs the VM's own port, which is a tap of this machine: it stands between the VM and its driver domain.
+        for (vm, place) in domains.iter().flat_map(|host| self.ports_of(host)) {
+            let (group, spec) = (self.group(scenario, vm), &self.vms[vm].spec);
+            if group.vsnoop.mode != Mode::Off {
+                ports.push(Port::of(&place.tap, "", group, spec.number)?.with_only("vsnoop"));
+            }
+        }
+        if !ports.is_empty() {
             let seat = Here::new(&batch.options.evenkeel, &self.directory.path().join("agent"))?;
             agents.push(Agent::start(Box::new(seat), &ports, batch.interrupt)?);
         }
+        let only_vsnoop = |vm: usize| {
+            let group = self.group(scenario, vm);
+            !wants_agent(&VmGroup { vsnoop: Vsnoop::default(), ..group.clone() })
+        };
+        let wanted = |host: &&BootedHost| wanted(host) && !self.ports_of(host).iter().all(|(vm, _)| only_vsnoop(*vm));
         for host in domains.into_iter().filter(wanted) {
             if let Some(domain) = host.domain() {
                 let ports = self.agent_ports(scenario, &[host])?;
@@ -381,6 +393,7 @@ impl BootedLab {
             let port = |(vm, place): (usize, &Place)| {
                 let (spec, group) = (&self.vms[vm].spec, self.group(scenario, vm));
                 let port = Port::of(&place.tap, &host.host.uplink, group, spec.number)?;
+                let port = if host.domain.is_some() { port.without("vsnoop") } else { port };
                 if !guest_agent::is_wanted(group, spec.number) {
                     return Ok(port);
                 }
@@ -543,16 +556,18 @@ impl BootedLab {
             let left = (began + Duration::from_millis(at_ms.into())).saturating_duration_since(Instant::now());
             batch.interrupt.sleep(left, || self.check_alive())?;
             let start = Instant::now();
-            let agent = control.agents.iter_mut().find(|agent| agent.has(vm.spec.port()));
-            let offline = agent.map(|agent| agent.take_offline(vm.spec.port()).map(|()| start.elapsed())).transpose()?;
+            let mut offline = None;
+            for agent in control.agents.iter_mut().filter(|agent| agent.has(vm.spec.port())) {
+                agent.take_offline(vm.spec.port())?;
+                offline = Some(start.elapsed());
+            }
             let nic = Nic { tap: place.tap.clone(), mac: vm.spec.mac().to_owned() };
             let socket = self.channel_at(*index, place);
             let channel = Channel { name: CHANNEL.to_owned(), socket, listens: true };
             let before: usize = self.vms[..*index].iter().map(|vm| vm.spec.vcpu_threads as usize).sum();
             let cores = &control.placement.vcpus[before..before + vm.spec.vcpu_threads as usize];
             let driver_domain = control.placement.driver_domain;
-            let migrated =
-                vm.migrate(vec![nic], vec![channel], |vm, pid| vm.pin_process(pid, cores, driver_domain))?;
+            let migrated = vm.migrate(vec![nic], vec![channel], |vm, pid| vm.pin_process(pid, cores, driver_domain))?;
             let start = Instant::now();
             let guest = control.guests.iter().find(|guest| guest.vm().spec.name == vm.spec.name);
             let online = guest.map(|guest| guest.wait_ready(batch.interrupt).map(|()| start.elapsed())).transpose()?;
@@ -576,13 +591,7 @@ impl BootedLab {
         Ok(tasks)
     }
 
-    fn wait_for_end(
-        &self,
-        scenario: &Scenario,
-        roles: &Roles,
-        began: Instant,
-        batch: &Batch,
-    ) -> Result<(), LabError> {
+    fn wait_for_end(&self, scenario: &Scenario, roles: &Roles, began: Instant, batch: &Batch) -> Result<(), LabError> {
         let end = began + Duration::from_millis(scenario.duration_ms);
         let limit = end.saturating_duration_since(Instant::now());
         // Who can be done before the time is up, and with how much.
@@ -613,7 +622,8 @@ impl BootedLab {
     }
 
     fn drops(&self) -> Result<u64, LabError> {
-        let at_places = self.places.iter().chain(self.destinations.values()).map(Place::drops).sum::<Result<u64, _>>()?;
+        let at_places =
+            self.places.iter().chain(self.destinations.values()).map(Place::drops).sum::<Result<u64, _>>()?;
         let at_hosts = self.hosts.iter().map(|host| host.host.drops()).sum::<Result<u64, _>>()?;
         Ok(at_places + at_hosts)
     }
@@ -789,11 +799,14 @@ fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec<VmSpec> {
             number += 1;
             let name = format!("{group}-{index}");
             let channel = Channel { name: CHANNEL.to_owned(), socket: channel_of(&name, directory), listens: true };
+            let is_database =
+                plan::has_database(scenario) && group == scenario.workload.roles().0 && index == Store::Database as u32;
+            let images = if is_database { batch.database_images } else { batch.images };
             specs.push(VmSpec {
                 name,
                 group: group.clone(),
                 number: index,
-                image: batch.images[kernel].clone(),
+                image: images[kernel].clone(),
                 vcpus: *vcpus,
                 vcpu_threads: batch.vcpu_threads(*vcpus),
                 memory_mib: *memory_mib,

@@ -18,9 +18,28 @@ const LEAD_NS: u64 = 1_500_000_000;
 const SLACK_US: u64 = 3_000_000;
 /// Where nginx's configuration goes in a VM.
 const CONFIG: &str = "/run/nginx/nginx.conf";
+/// What it serves.
+pub const FILES: &str = "/run/nginx/files";
 
-/// nginx takes what clients upload into one file in memory, which each upload replaces. Its answer comes when it has all of it.
-fn config(tcp: &GuestTcp) -> String {
+/// What differs from one nginx to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// Servers behind it, and what holds for them.
+    pub upstreams: String,
+    /// What it does with which path.
+    pub locations: String,
+}
+
+impl Site {
+    /// nginx takes what clients upload into one file in memory, which each upload replaces. Its answer comes when it has all of it.
+    fn files() -> Self {
+        Self { upstreams: String::new(), locations: "location / {\n            dav_methods PUT;\n        }".to_owned() }
+    }
+}
+
+/// nginx's configuration.
+pub fn config(tcp: &GuestTcp, site: &Site) -> String {
+    let Site { upstreams, locations } = site;
     let mut listen = format!("{HTTP_PORT} backlog=4096");
     // The kernel doubles what is set. Writing to a String cannot fail.
     if let Some(bytes) = tcp.receive_buffer_bytes {
@@ -32,16 +51,20 @@ fn config(tcp: &GuestTcp) -> String {
     format!(
         "user root;\nworker_processes 1;\nworker_rlimit_nofile 8192;\npid /run/nginx/pid;\nerror_log stderr error;\n\
          events {{\n    worker_connections 4096;\n}}\n\
-         http {{\n    access_log off;\n    client_max_body_size 0;\n    client_body_timeout 600;\n{temporary}    \
-         server {{\n        listen {listen};\n        root /run/nginx/files;\n        \
-         location / {{\n            dav_methods PUT;\n        }}\n    }}\n}}\n"
+         http {{\n    access_log off;\n    client_max_body_size 0;\n    client_body_timeout 600;\n{temporary}    {upstreams}    \
+         server {{\n        listen {listen};\n        root {FILES};\n        {locations}\n    }}\n}}\n"
     )
 }
 
-/// Starts nginx in a VM; its task.
+/// Starts nginx with files in a VM; its task.
 pub fn start_server(vm: &Vm, tcp: &GuestTcp) -> Result<u64, LabError> {
-    vm.shell("mkdir -p /run/nginx/files /var/log/nginx /var/lib/nginx")?;
-    vm.call(Op::WriteFile { path: CONFIG.to_owned(), text: config(tcp) })?;
+    start_nginx(vm, &config(tcp, &Site::files()))
+}
+
+/// Starts nginx with this configuration in a VM; its task.
+pub fn start_nginx(vm: &Vm, config: &str) -> Result<u64, LabError> {
+    vm.shell(&format!("mkdir -p {FILES} /var/log/nginx /var/lib/nginx"))?;
+    vm.call(Op::WriteFile { path: CONFIG.to_owned(), text: config.to_owned() })?;
     let argv = ["nginx", "-e", "stderr", "-c", CONFIG, "-g", "daemon off;"].map(str::to_owned).to_vec();
     let task = started(vm, Op::Spawn { argv })?;
     vm.shell(&format!(
@@ -107,6 +130,7 @@ mod tests {
 
     #[test]
     fn nginx_gets_the_groups_receive_buffer() {
+        let config = |tcp: &GuestTcp| config(tcp, &Site::files());
         assert!(config(&GuestTcp::default()).contains("listen 80 backlog=4096;"));
         let tcp = GuestTcp { receive_buffer_bytes: Some(65_536), ..GuestTcp::default() };
         assert!(config(&tcp).contains("listen 80 backlog=4096 rcvbuf=32768;"));

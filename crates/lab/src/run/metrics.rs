@@ -134,13 +134,20 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
     let transfers = receivers.iter().any(|vm| !vm.recorded.received.is_empty());
     let open_loop = matches!(cell.scenario.workload, Workload::Poisson { .. });
     let iperf3_mbit = measured.iperf3.map(|bits| bits / 1e6);
-    if matches!(cell.scenario.workload, Workload::Transfers { .. } | Workload::Memcached { .. }) {
+    if matches!(
+        cell.scenario.workload,
+        Workload::Transfers { .. } | Workload::Memcached { .. } | Workload::ThreeTier { .. }
+    ) {
         of_requests(&cell.scenario.workload, &measured.vms, &mut set);
+    }
+    if let Workload::ThreeTier { .. } = cell.scenario.workload {
+        let requests = measured.vms.iter().flat_map(|vm| &vm.recorded.requests);
+        set("operations_per_s", Some(requests.filter(|r| r.took_us.is_some()).count() as f64 / seconds));
     }
     if open_loop {
         set("background_goodput_mbit", iperf3_mbit);
         of_requests(&cell.scenario.workload, &measured.vms, &mut set);
-    } else if !matches!(cell.scenario.workload, Workload::Transfers { .. }) {
+    } else if !matches!(cell.scenario.workload, Workload::Transfers { .. } | Workload::ThreeTier { .. }) {
         set("goodput_mbit", iperf3_mbit.or_else(|| transfers.then(|| receivers.iter().map(mbit).sum())));
     }
     set("time_s", Some(seconds));

@@ -10,9 +10,10 @@ mod settings;
 mod support;
 mod trace;
 mod transfers;
+mod web;
 mod workload;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use evenkeel_scenario::format::{HostKind, Kernel, Scenario};
@@ -78,6 +79,7 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     let machine = preflight::check(plan::largest_memory_mib(&cells), plan::largest_vm_count(&cells))?;
     let progress = progress::Progress::new(options.progress, &loaded.scenario.name);
     let images = prepare_images(&cells, options, &progress)?;
+    let database_images = prepare_database_images(&cells, &images, &progress)?;
     interrupt.check()?;
 
     let directory = options.out.clone().unwrap_or_else(|| Path::new("results").join(&loaded.scenario.name));
@@ -95,6 +97,7 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
         options,
         machine: &machine,
         images: &images,
+        database_images: &database_images,
         repetitions,
         own_hosts,
         directory: &directory,
@@ -144,6 +147,19 @@ fn prepare_images(
     Ok(kernels.into_iter().zip(images).collect())
 }
 
+/// Those of databases of web applications.
+fn prepare_database_images(
+    cells: &[Cell],
+    images: &BTreeMap<Kernel, GuestImage>,
+    progress: &progress::Progress,
+) -> Result<BTreeMap<Kernel, GuestImage>, LabError> {
+    let applications = cells.iter().filter(|cell| plan::has_database(&cell.scenario));
+    let kernels: BTreeSet<Kernel> =
+        applications.map(|cell| cell.scenario.vms[cell.scenario.workload.roles().0].kernel).collect();
+    let image = |kernel| Ok((kernel, prepare::with_database(&images[&kernel], &|step| progress.prepare(step))?));
+    kernels.into_iter().map(image).collect()
+}
+
 fn run_set(
     loaded: &LoadedScenario,
     cells: &[Cell],
@@ -187,6 +203,8 @@ struct Batch<'a> {
     options: &'a LabOptions,
     machine: &'a Machine,
     images: &'a BTreeMap<Kernel, GuestImage>,
+    /// The same with a database, where a cell has one.
+    database_images: &'a BTreeMap<Kernel, GuestImage>,
     repetitions: u32,
     /// Whether each VM is on a host of its own.
     own_hosts: bool,

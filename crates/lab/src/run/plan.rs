@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_scenario::format::{HostKind, Kernel, Scenario, VmGroup};
+use evenkeel_scenario::format::{HostKind, Kernel, Scenario, VmGroup, Workload};
 use evenkeel_scenario::sweep::Cell;
 
 use super::support;
@@ -23,6 +23,7 @@ struct Shape {
     /// Of each group: on which kind of host, if on any, how many VMs of it, and whether they move to another one.
     hosts: Vec<(bool, HostKind, u32, bool)>,
     segmentation_offload: bool,
+    has_database: bool,
 }
 
 fn shape(scenario: &Scenario) -> Shape {
@@ -30,6 +31,7 @@ fn shape(scenario: &Scenario) -> Shape {
         groups: scenario.vms.iter().map(|(name, g)| (name.clone(), g.count, g.kernel, g.vcpus, g.memory_mib)).collect(),
         hosts: scenario.vms.values().map(|g| (g.hypervisor, g.host, g.per_host, g.migrate_at_ms.is_some())).collect(),
         segmentation_offload: scenario.network.segmentation_offload,
+        has_database: has_database(scenario),
     }
 }
 
@@ -69,6 +71,11 @@ fn vm_count(scenario: &Scenario) -> u64 {
 fn domains(group: &VmGroup) -> u64 {
     let moves = group.migrate_at_ms.is_some();
     if group.host == HostKind::Vm { u64::from(group.hosts()) + u64::from(moves) } else { 0 }
+}
+
+/// Whether one of the VMs is a database.
+pub fn has_database(scenario: &Scenario) -> bool {
+    matches!(scenario.workload, Workload::ThreeTier { .. })
 }
 
 /// Whether VMs move in a scenario: they are not where they were afterwards.

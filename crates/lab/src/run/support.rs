@@ -152,9 +152,6 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
             "with vFlood, `reno` or `cubic` goes on in the background; leave it out, or set one of them",
         ));
     }
-    if group.vsnoop.mode != Mode::Off && group.host == HostKind::Vm {
-        return Some(("vsnoop.mode", "vSnoop needs taps, which VMs of a driver domain do not have; leave `host` out"));
-    }
     if group.migrate_at_ms.is_some() {
         if group.host != HostKind::Vm {
             return Some(("migrate_at_ms", "on this machine all VMs are on one host; set `host = \"vm\"`"));
@@ -228,7 +225,9 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::Memcached { .. } if scenario.record.capture => {
             Some(("record.capture", "captures are analysed for flows that last; leave it at false"))
         }
-        Workload::ThreeTier { .. } => Some(("workload.kind", "only the simulator runs `three-tier`")),
+        Workload::ThreeTier { .. } if scenario.record.capture => {
+            Some(("record.capture", "captures are analysed for flows that last; leave it at false"))
+        }
         Workload::Strobe { from, block_kib, .. } => {
             let servers = scenario.vms.get(from).map_or(1, |g| g.count);
             (u64::from(*block_kib) * 1024 < u64::from(servers))
@@ -239,6 +238,7 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         | Workload::Iperf3 { .. }
         | Workload::Poisson { .. }
         | Workload::Memcached { .. }
+        | Workload::ThreeTier { .. }
         | Workload::Transfers { .. } => None,
     }
 }
@@ -306,7 +306,6 @@ mod tests {
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
             ("cera = { mode = \"enforce\", client_delay_us = 5 }", "vms.b.cera.client_delay_us"),
             ("nic_queue = { discipline = \"codel\" }", "vms.b.nic_queue"),
-            ("host = \"vm\"\nvsnoop = { mode = \"enforce\" }", "vms.b.vsnoop.mode"),
             ("count = 2\nfar_count = 1\nfar_delay_us = 9", "vms.b.far_count"),
             ("read_cost_ns = 500", "vms.b.read_cost_ns"),
             ("nic_queue_segments = 100", "vms.b.nic_queue_segments"),

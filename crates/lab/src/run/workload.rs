@@ -2,7 +2,7 @@
 
 use evenkeel_scenario::format::{Scenario, Workload};
 
-use super::http;
+use super::{http, web};
 use crate::error::LabError;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, MEMCACHED_PORT, Op, ServeRole, SocketSettings};
@@ -119,8 +119,9 @@ impl Running {
                     started(vm, Op::Bulk { to, flows: *flows, sockets: sockets(vm) })?;
                 }
             }
+            Workload::ThreeTier { .. } => running.servers = web::start(scenario, roles, seed, &from, &to)?,
             // Refused before anything is started: see `plan::check_supported`.
-            Workload::RequestResponse { .. } | Workload::ThreeTier { .. } => {}
+            Workload::RequestResponse { .. } => {}
         }
         Ok(running)
     }
@@ -150,7 +151,7 @@ impl Running {
 }
 
 /// Starts memcached in a VM; its task.
-fn start_memcached(vm: &Vm) -> Result<u64, LabError> {
+pub fn start_memcached(vm: &Vm) -> Result<u64, LabError> {
     let argv = ["memcached", "-u", "root", "-m", "32", "-t", "1", "-U", "0", "-p", &MEMCACHED_PORT.to_string()];
     let task = started(vm, Op::Spawn { argv: argv.map(str::to_owned).to_vec() })?;
     vm.shell(&format!(

@@ -1,0 +1,149 @@
+//! The web application of three tiers: nginx and the application in the first VM of `from`, then PostgreSQL, memcached, nginx with files; users in
+//! the VMs of `to`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use evenkeel_scenario::format::{Operation, Scenario, Store, Workload};
+
+use super::http;
+use super::workload::{Roles, start_memcached, started};
+use crate::error::LabError;
+use crate::host::vm::Vm;
+use crate::proto::{APPLICATION_PORT, HTTP_PORT, Op, POSTGRES_PORT, WebCall, WebOperation, WebStore};
+
+/// How long the application may take to fill the stores.
+const FILL_LIMIT: Duration = Duration::from_secs(120);
+
+/// Starts all of it, the users last; the servers' positions and tasks.
+pub fn start(
+    scenario: &Scenario,
+    roles: &Roles,
+    seed: u64,
+    from: &[(usize, &Vm)],
+    to: &[(usize, &Vm)],
+) -> Result<Vec<(usize, u64)>, LabError> {
+    let Workload::ThreeTier { users, think_time_ms, keep_alive, operations, .. } = &scenario.workload else {
+        return Ok(Vec::new());
+    };
+    // `validate` sees to it that there are as many.
+    let [(web_index, web), (database_index, database), (cache_index, cache), (files_index, files)] = from else {
+        return Err(LabError::Vm { name: roles.from.to_owned(), why: "a web application has four servers".into() });
+    };
+    let tcp = &scenario.vms[roles.from].tcp;
+    let address = |vm: &Vm| vm.spec.address.to_string();
+    make_files(files, operations)?;
+    let mut servers = vec![
+        (*database_index, start_postgres(database)?),
+        (*cache_index, start_memcached(cache)?),
+        (*files_index, http::start_server(files, tcp)?),
+    ];
+    let web_operations: Vec<WebOperation> = operations.iter().map(web_operation).collect();
+    let application = Op::Web {
+        database: address(database),
+        cache: address(cache),
+        files: address(files),
+        keep_alive: *keep_alive,
+        operations: web_operations.clone(),
+    };
+    web.call_within(application, FILL_LIMIT)?;
+    servers.push((*web_index, http::start_nginx(web, &http::config(tcp, &front(&address(files), *keep_alive)))?));
+    for (position, (_, vm)) in to.iter().enumerate() {
+        let (all, vms, position) = (*users, to.len() as u32, position as u32);
+        let own = all / vms + u32::from(position < all % vms);
+        let op = Op::Users {
+            to: address(web),
+            users: own,
+            think_time_ms: *think_time_ms,
+            keep_alive: *keep_alive,
+            operations: web_operations.clone(),
+            seed: seed.wrapping_add(u64::from(position) << 32),
+        };
+        started(vm, op)?;
+    }
+    Ok(servers)
+}
+
+fn web_operation(operation: &Operation) -> WebOperation {
+    let call = |call: &evenkeel_scenario::format::StoreCall| WebCall {
+        store: match call.store {
+            Store::Database => WebStore::Database,
+            Store::Cache => WebStore::Cache,
+            Store::Files => WebStore::Files,
+        },
+        times: call.times,
+        request_bytes: call.request_bytes.into(),
+        response_bytes: call.response_bytes.into(),
+    };
+    WebOperation {
+        weight: operation.weight,
+        request_bytes: operation.request_bytes.into(),
+        calls: operation.calls.iter().map(call).collect(),
+        response_bytes: operation.response_bytes.into(),
+        objects: operation.objects,
+        object_bytes: operation.object_bytes.into(),
+    }
+}
+
+/// nginx before the application: pages are the application's, and what is on them comes from the file store.
+fn front(files: &str, keep_alive: bool) -> http::Site {
+    let kept = if keep_alive { "keepalive 64; " } else { "" };
+    let (version, connection) = if keep_alive { ("1.1", "\"\"") } else { ("1.0", "close") };
+    http::Site {
+        upstreams: format!(
+            "upstream application {{ server 127.0.0.1:{APPLICATION_PORT}; {kept}}}\n    \
+             upstream files {{ server {files}:{HTTP_PORT}; {kept}}}\n    \
+             proxy_http_version {version};\n    proxy_set_header Connection {connection};\n    \
+             proxy_buffers 16 16k;\n    client_body_buffer_size 512k;\n"
+        ),
+        locations: "location /operation/ { proxy_pass http://application; }\n        \
+                    location /object/ { proxy_pass http://files; }"
+            .to_owned(),
+    }
+}
+
+/// Objects of all sizes that are asked for.
+fn make_files(vm: &Vm, operations: &[Operation]) -> Result<(), LabError> {
+    let of_calls = operations.iter().flat_map(|operation| &operation.calls).filter(|call| call.store == Store::Files);
+    let sizes: BTreeSet<u32> = operations
+        .iter()
+        .map(|operation| operation.object_bytes)
+        .chain(of_calls.map(|call| call.response_bytes))
+        .collect();
+    let directory = format!("{}/object", http::FILES);
+    let files = sizes.iter().map(|bytes| format!("head -c {bytes} /dev/zero >{directory}/{bytes}\n"));
+    vm.shell(&format!("mkdir -p {directory}\n{}", files.collect::<String>())).map(drop)
+}
+
+/// Starts PostgreSQL on a fresh copy of the cluster that the image has; its task.
+fn start_postgres(vm: &Vm) -> Result<u64, LabError> {
+    vm.shell(
+        "rm -rf /run/postgres\ncp -a /var/lib/postgres /run/postgres\necho 'host all all 10.0.0.0/8 trust' >>/run/postgres/pg_hba.conf\n\
+         chown -R 101:101 /run/postgres\nchmod 700 /run/postgres",
+    )?;
+    let settings = ["listen_addresses=*", "unix_socket_directories=", "timezone=GMT", "log_timezone=GMT"]
+        .map(|setting| format!(" -c '{setting}'"))
+        .concat();
+    let line = format!(
+        "exec setpriv --reuid=101 --regid=101 --clear-groups /usr/lib/postgresql/*/bin/postgres -D /run/postgres{settings}"
+    );
+    let task = started(vm, Op::Spawn { argv: ["/bin/sh", "-c", &line].map(str::to_owned).to_vec() })?;
+    vm.shell(&format!(
+        "i=0; until ss -Hltn sport = :{POSTGRES_PORT} | grep -q .; do i=$((i+1)); [ $i -lt 400 ]; sleep 0.05; done"
+    ))?;
+    Ok(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_kept_only_where_that_is_asked_for() {
+        let (kept, single) = (front("10.0.0.4", true), front("10.0.0.4", false));
+        assert!(
+            kept.upstreams.contains("server 10.0.0.4:80; keepalive 64; }") && kept.upstreams.contains("version 1.1")
+        );
+        assert!(!single.upstreams.contains("keepalive") && single.upstreams.contains("Connection close"));
+    }
+}
