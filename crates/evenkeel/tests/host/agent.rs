@@ -106,6 +106,23 @@ fn from_the_first_port_to_the_last_pin() {
     ip("link del other4");
     wait_until("the others alone", || host.ports() == ["vp1", "vp2"]);
 
+    // A port whose VM is about to leave.
+    let left = host.ask(&["port", "offline", "vp2"]).unwrap();
+    assert_eq!((&left["online"], &left["left"]["held_segments"]), (&Value::Bool(false), &Value::from(0)), "{left}");
+    let offline = |name: &str| {
+        let status = host.status();
+        let port = status["ports"].as_array().unwrap().iter().find(|port| port["name"] == name).cloned();
+        !port.unwrap()["offline"].is_null()
+    };
+    assert!(offline("vp2") && !offline("vp1"));
+    host.signal(Signal::SIGHUP);
+    wait_until("the configuration again", || host.status()["agent"]["reloads"].as_u64().unwrap() >= 3);
+    assert!(offline("vp2"), "a configuration that is read again does not end it");
+    host.ask(&["port", "online", "vp2"]).unwrap();
+    assert!(!offline("vp2"));
+    let error = host.ask(&["port", "offline", "vp9"]).unwrap_err();
+    assert!(error.contains("has no port vp9"), "{error}");
+
     // SIGTERM ends the agent and leaves the datapath; the next one finds its flows.
     host.signal(Signal::SIGTERM);
     assert_eq!(host.ended(), Some(0));

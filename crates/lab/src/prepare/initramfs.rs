@@ -190,10 +190,11 @@ pub(super) fn with_database(
 const DATABASE: &str = "
     bin=$(ls -d /usr/lib/postgresql/*/bin)
     chown postgres /mnt
-    setpriv --reuid=postgres --regid=postgres --clear-groups $bin/initdb -D /mnt/cluster -A trust --no-locale -E UTF8 -N \
+    TZ=GMT setpriv --reuid=postgres --regid=postgres --clear-groups $bin/initdb -D /mnt/cluster -A trust --no-locale -E UTF8 -N \
         --wal-segsize=1 >/dev/null
     chmod -R a+rX /mnt/cluster
     echo $bin/postgres
+    ls ${bin%/bin}/lib/plpgsql.so
     command -v setpriv
     ldd $bin/postgres $(command -v setpriv) | sed -n 's|^[^/]*\\(/[^ ]*\\) (.*|\\1|p' | sort -u
     find /usr/share/postgresql/*/timezonesets -type f";

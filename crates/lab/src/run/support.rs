@@ -351,6 +351,7 @@ mod tests {
         );
         let application = "\"three-tier\"\nusers = 1\nthink_time_ms = 1\noperations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
         let tiers = TEXT.replace("[vms.a]", "[vms.a]\n        count = 4").replace("\"bulk\"", application);
-        assert_eq!(refused_text(&tiers), "workload.kind");
+        assert_eq!(refused_text(&tiers), "");
+        assert_eq!(refused_text(&tiers.replace("[vms.b]", "[record]\ncapture = true\n[vms.b]")), "record.capture");
     }
 }

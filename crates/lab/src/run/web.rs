@@ -121,9 +121,8 @@ fn start_postgres(vm: &Vm) -> Result<u64, LabError> {
         "rm -rf /run/postgres\ncp -a /var/lib/postgres /run/postgres\necho 'host all all 10.0.0.0/8 trust' >>/run/postgres/pg_hba.conf\n\
          chown -R 101:101 /run/postgres\nchmod 700 /run/postgres",
     )?;
-    let settings = ["listen_addresses=*", "unix_socket_directories=", "timezone=GMT", "log_timezone=GMT"]
-        .map(|setting| format!(" -c '{setting}'"))
-        .concat();
+    let settings =
+        ["listen_addresses=*", "unix_socket_directories="].map(|setting| format!(" -c '{setting}'")).concat();
     let line = format!(
         "exec setpriv --reuid=101 --regid=101 --clear-groups /usr/lib/postgresql/*/bin/postgres -D /run/postgres{settings}"
     );

@@ -166,8 +166,8 @@ pub enum Workload {
         transfers: u32,
     },
     /// A web application of three tiers (paper 003, Table 1). Users ask a web front for pages and, one after the other, for the objects on them; the web
-    /// front calls a database, a cache and a file store for each, one call after the other. Only the simulator
-    /// runs it.
+    /// front calls a database, a cache and a file store for each, one call after the other. In the lab they are nginx with an
+    /// application, PostgreSQL, memcached, and nginx with files.
     ThreeTier {
         /// Group of the four servers, in this order: web front, database, cache, file store.
         from: String,
