@@ -126,11 +126,11 @@ fn two_ends_meet_within_a_few_messages() {
 fn a_word_is_the_same_until_the_host_says_another() {
     let mut pair = Pair::new();
     let word = |pair: &Pair| {
-        let words = pair.effects.iter().filter_map(|effect| match effect {
+        let mut words = pair.effects.iter().filter_map(|effect| match effect {
             Effect::Attested { word, .. } => Some(*word),
             _ => None,
         });
-        words.last().expect("it has attested")
+        words.next_back().expect("it has attested")
     };
     pair.host.attest(Some(512));
     pair.run(SILENCE);

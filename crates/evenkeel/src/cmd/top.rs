@@ -335,6 +335,7 @@ mod tests {
                 vsnoop: None,
                 vflood: None,
                 error: None,
+                offline: None,
                 queue_segments: 4000,
                 queue_before_segments: Some(1000),
                 counters: counters.clone(),
