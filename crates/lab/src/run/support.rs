@@ -228,6 +228,11 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::ThreeTier { .. } if scenario.record.capture => {
             Some(("record.capture", "captures are analysed for flows that last; leave it at false"))
         }
+        Workload::ThreeTier { operations, .. }
+            if operations.iter().any(|o| o.work_us > 0 || o.calls.iter().any(|call| call.work_us > 0)) =>
+        {
+            Some(("workload.operations", "real servers take the time that they take; leave `work_us` out"))
+        }
         Workload::Strobe { from, block_kib, .. } => {
             let servers = scenario.vms.get(from).map_or(1, |g| g.count);
             (u64::from(*block_kib) * 1024 < u64::from(servers))
@@ -352,6 +357,7 @@ mod tests {
         let application = "\"three-tier\"\nusers = 1\nthink_time_ms = 1\noperations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
         let tiers = TEXT.replace("[vms.a]", "[vms.a]\n        count = 4").replace("\"bulk\"", application);
         assert_eq!(refused_text(&tiers), "");
+        assert_eq!(refused_text(&tiers.replace("weight = 1", "weight = 1, work_us = 5")), "workload.operations");
         assert_eq!(refused_text(&tiers.replace("[vms.b]", "[record]\ncapture = true\n[vms.b]")), "record.capture");
     }
 }
