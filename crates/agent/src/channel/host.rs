@@ -38,6 +38,9 @@ pub struct HostEnd {
     peer: Peer,
     vflood: Vflood,
     vflood_due: bool,
+    /// What was attested last, which holds while somebody vouches for it.
+    attested: Option<u32>,
+    vouched_until: Option<Instant>,
     window: Window,
     window_due: bool,
     guest: Option<Guest>,
@@ -52,6 +55,8 @@ impl HostEnd {
             peer: Peer::new(own, now),
             vflood: Vflood { serial: 1, is_online: false, flood_segments: 0 },
             vflood_due: false,
+            attested: None,
+            vouched_until: None,
             window: Window { epoch: 0, segments: 0 },
             window_due: false,
             guest: None,
@@ -80,14 +85,27 @@ impl HostEnd {
     }
 
     /// Attests that the host holds the guest's packets, or no longer; `None` is offline. False if no guest is there that could be told.
-    pub fn attest(&mut self, flood_segments: Option<u32>) -> bool {
+    pub fn attest(&mut self, flood_segments: Option<u32>, now: Instant) -> bool {
+        self.attested = flood_segments;
+        self.settle(now);
+        self.guest.is_some_and(|guest| guest.capabilities.has(Capabilities::VFLOOD))
+    }
+
+    /// What is attested holds until then, and no longer unless this is said again.
+    pub fn vouch(&mut self, until: Instant, now: Instant) {
+        self.vouched_until = Some(until);
+        self.settle(now);
+    }
+
+    fn settle(&mut self, now: Instant) {
+        let is_vouched = self.vouched_until.is_none_or(|until| now < until);
+        let flood_segments = self.attested.filter(|_| is_vouched);
         let (is_online, flood_segments) = (flood_segments.is_some(), flood_segments.unwrap_or_default());
         if (self.vflood.is_online, self.vflood.flood_segments) != (is_online, flood_segments) {
             let serial = self.vflood.serial.wrapping_add(1).max(1);
             self.vflood = Vflood { serial, is_online, flood_segments };
             self.vflood_due = true;
         }
-        self.guest.is_some_and(|guest| guest.capabilities.has(Capabilities::VFLOOD))
     }
 
     /// The number of what was attested last.
@@ -117,6 +135,7 @@ impl HostEnd {
 
     /// Time has passed.
     pub fn expire(&mut self, now: Instant) -> Option<Change> {
+        self.settle(now);
         let news = self.peer.expire(now);
         self.turn(news)
     }
@@ -151,7 +170,8 @@ impl HostEnd {
 
     /// When [`expire`](Self::expire) or [`outgoing`](Self::outgoing) have something to do.
     pub fn due(&self) -> Option<Instant> {
-        self.peer.due()
+        let vouched = self.vouched_until.filter(|_| self.vflood.is_online);
+        self.peer.due().into_iter().chain(vouched).min()
     }
 
     /// What is to be sent now: at most one message of each kind, so that what cannot be sent at once does not pile up.

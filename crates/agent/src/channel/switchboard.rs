@@ -122,13 +122,26 @@ impl Channels {
     pub fn attest(&self, ifindex: u32, flood_segments: Option<u32>) -> bool {
         self.with(ifindex, |line| {
             let before = line.end.serial();
-            let is_there = line.end.attest(flood_segments);
+            let is_there = line.end.attest(flood_segments, Instant::now());
             if before != line.end.serial() {
                 line.wake.notify_one();
             }
             is_there
         })
         .unwrap_or(false)
+    }
+
+    /// What was attested to all guests holds until then: the datapath holds packets only as long as it hears of the agent, and this thread
+    /// would go on if the one that tells it does not.
+    pub fn vouch(&self, until: Instant) {
+        let now = Instant::now();
+        for line in lock(&self.shared).values_mut() {
+            let before = line.end.serial();
+            line.end.vouch(until, now);
+            if before != line.end.serial() {
+                line.wake.notify_one();
+            }
+        }
     }
 
     /// Whether a port's guest has said that it does what was attested last.

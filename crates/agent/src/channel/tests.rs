@@ -101,7 +101,7 @@ impl Pair {
 #[test]
 fn two_ends_meet_within_a_few_messages() {
     let mut pair = Pair::new();
-    pair.host.attest(Some(512));
+    pair.host.attest(Some(512), pair.now);
     for _ in 0..4 {
         pair.turn(true, true);
     }
@@ -114,7 +114,7 @@ fn two_ends_meet_within_a_few_messages() {
     assert!(pair.floods());
     assert_eq!(pair.host.guest().unwrap().epoch, 3);
     assert_eq!(pair.effects.iter().filter(|effect| matches!(effect, Effect::Up(_))).count(), 1);
-    pair.host.attest(None);
+    pair.host.attest(None, pair.now);
     pair.host.window(4, 0);
     pair.run(50 * MS);
     assert!(!pair.floods() && pair.host.is_obeyed());
@@ -132,7 +132,7 @@ fn a_word_is_the_same_until_the_host_says_another() {
         });
         words.next_back().expect("it has attested")
     };
-    pair.host.attest(Some(512));
+    pair.host.attest(Some(512), pair.now);
     pair.run(SILENCE);
     let first = word(&pair);
     // Nobody is heard for a while.
@@ -145,8 +145,8 @@ fn a_word_is_the_same_until_the_host_says_another() {
     pair.run(4 * SILENCE);
     assert!(pair.floods());
     assert_eq!(word(&pair), first, "it holds what it held");
-    pair.host.attest(None);
-    pair.host.attest(Some(512));
+    pair.host.attest(None, pair.now);
+    pair.host.attest(Some(512), pair.now);
     pair.run(SILENCE);
     assert!(pair.floods() && word(&pair) != first, "it let go in between");
 }
@@ -154,7 +154,7 @@ fn a_word_is_the_same_until_the_host_says_another() {
 #[test]
 fn goodbyes_end_it_at_once() {
     let mut pair = Pair::new();
-    pair.host.attest(Some(512));
+    pair.host.attest(Some(512), pair.now);
     pair.host.window(1, 40);
     pair.run(SILENCE);
     assert!(pair.floods() && pair.limit == 40);
@@ -164,11 +164,28 @@ fn goodbyes_end_it_at_once() {
     assert_eq!(pair.limit, 0);
 }
 
+/// The thread of the channels goes on where the one that keeps the datapath holding packets does not.
+#[test]
+fn what_nobody_vouches_for_any_more_is_taken_back() {
+    let mut pair = Pair::new();
+    pair.host.attest(Some(512), pair.now);
+    for _ in 0..5 {
+        pair.host.vouch(pair.now + SILENCE, pair.now);
+        pair.run(SILENCE / 2);
+        assert!(pair.floods() && pair.host.is_obeyed());
+    }
+    pair.run(SILENCE);
+    assert!(!pair.floods() && pair.host.is_obeyed() && pair.host.guest().is_some());
+    pair.host.vouch(pair.now + SILENCE, pair.now);
+    pair.run(50 * MS);
+    assert!(pair.floods(), "it is vouched for again");
+}
+
 /// A guest's agent that comes back finds what the host said while it was away, which is no longer true.
 #[test]
 fn what_waited_in_a_buffer_attests_nothing() {
     let mut pair = Pair::new();
-    pair.host.attest(Some(512));
+    pair.host.attest(Some(512), pair.now);
     pair.host.window(1, 40);
     pair.run(SILENCE);
     // Nobody reads for a while: the host hears nothing, and its words pile up.
@@ -193,7 +210,7 @@ fn what_waited_in_a_buffer_attests_nothing() {
 #[test]
 fn an_agent_that_was_started_anew_is_told_everything() {
     let mut pair = Pair::new();
-    pair.host.attest(Some(256));
+    pair.host.attest(Some(256), pair.now);
     pair.host.window(1, 40);
     pair.run(SILENCE);
     (pair.attested, pair.limit) = (None, 0);
@@ -206,7 +223,7 @@ fn an_agent_that_was_started_anew_is_told_everything() {
     pair.host.connected(pair.now);
     pair.run(50 * MS);
     assert!(!pair.floods() && pair.limit == 0, "the new host has attested nothing");
-    pair.host.attest(Some(128));
+    pair.host.attest(Some(128), pair.now);
     pair.run(50 * MS);
     assert!(pair.floods() && pair.attested.unwrap().1 == 128);
 }
@@ -216,9 +233,9 @@ fn a_guest_without_a_mechanism_is_not_told_of_it() {
     let mut pair = Pair::new();
     pair.guest = GuestEnd::new(HEARTBEAT_MS, Capabilities::CERA, 9, pair.now);
     pair.guest.connected(pair.now);
-    assert!(!pair.host.attest(Some(512)));
+    assert!(!pair.host.attest(Some(512), pair.now));
     pair.run(SILENCE);
-    assert!(!pair.host.attest(Some(511)) && pair.host.window(1, 10));
+    assert!(!pair.host.attest(Some(511), pair.now) && pair.host.window(1, 10));
     pair.run(SILENCE);
     assert!(pair.attested.is_none() && pair.limit == 10);
 }
@@ -327,7 +344,7 @@ proptest! {
                 Fate::Noise { to_guest: true, bytes } => pair.to_guest.extend(bytes),
                 Fate::Noise { to_guest: false, bytes } => pair.to_host.extend(bytes),
                 Fate::Attest(segments) => {
-                    pair.host.attest(segments);
+                    pair.host.attest(segments, pair.now);
                     wanted = segments;
                 }
                 Fate::Window(segments) => {

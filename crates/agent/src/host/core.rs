@@ -23,6 +23,9 @@ use crate::datapath::{COUNTERS, Datapath, intf};
 
 /// SYN-ACKs may be held so long after the agent was last heard of; a crash costs no more than those of this while.
 pub const HEARTBEAT_ROOM: Duration = Duration::from_millis(150);
+/// How long guests may flood after the datapath was last told that the agent is here. It holds packets for `EK_HOLD_PATIENCE_NS` from
+/// then on, and a guest that is told nothing any more floods for three heartbeats.
+const ATTESTED_FOR: Duration = Duration::from_secs(1);
 /// How often vSnoop's entries are looked through for old ones.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Connections that were idle for so long are forgotten by vSnoop,
@@ -212,6 +215,8 @@ impl Core {
         }
         if let Err(error) = self.datapath.set_host(&host) {
             tracing::warn!(%error, "cannot tell the datapath that the agent is here");
+        } else {
+            self.channels.vouch(Instant::now() + ATTESTED_FOR);
         }
         if self.ports.values().any(|port| port.settings.vsnoop.mode != Mode::Off) {
             self.sweep();
