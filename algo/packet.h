@@ -19,6 +19,7 @@
 
 #define PACKET_ETHER_BYTES 14
 #define PACKET_TCP_BYTES 20
+#define PACKET_OPTIONS_BYTES 40 /* of TCP, at most */
 
 enum packet_tcp_flag {
 	PACKET_FIN = 1 << 0,
@@ -379,6 +380,48 @@ static inline u32 packet_sacked_end(const struct packet_head *h, const struct pa
 			highest = above;
 	}
 	return ack + highest;
+}
+
+/**
+ * packet_hide_sack() - writes NOPs over the SACK blocks (RFC 2018) among TCP's options
+ * @options: PACKET_OPTIONS_BYTES of room
+ * @bytes: how many of them there are
+ *
+ * Return: whether there were any.
+ */
+static inline bool packet_hide_sack(u8 *options, u32 bytes)
+{
+	bool is_length = false;
+	bool is_sack = false;
+	bool is_hidden = false;
+	u32 left = 0; /* of the option at hand */
+	u32 i;
+
+	for (i = 0; i < PACKET_OPTIONS_BYTES; i++) {
+		if (i >= bytes)
+			break;
+		if (is_length) {
+			is_length = false;
+			left = options[i];
+			if (left < 2)
+				break;
+			left -= 2;
+		} else if (left) {
+			left--;
+		} else if (!options[i]) {
+			break;
+		} else if (options[i] == 1) {
+			continue;
+		} else {
+			is_length = true;
+			is_sack = options[i] == 5;
+		}
+		if (is_sack) {
+			options[i] = 1;
+			is_hidden = true;
+		}
+	}
+	return is_hidden;
 }
 
 #endif /* EVENKEEL_PACKET_H */

@@ -113,3 +113,14 @@ pub fn parse_head(head: &[u8], frame_bytes: usize) -> Kind {
         options,
     )
 }
+
+/// Writes NOPs over the SACK blocks (RFC 2018) among TCP's options, no more than 40 bytes. Whether there were any.
+pub fn hide_sack(options: &mut [u8]) -> bool {
+    let mut room = [0; sys::PACKET_OPTIONS_BYTES as usize];
+    let length = options.len().min(room.len());
+    room[..length].copy_from_slice(&options[..length]);
+    // SAFETY: the room is as large as the C code says, and it is told how much of it counts.
+    let is_hidden = unsafe { sys::packet_hide_sack(room.as_mut_ptr(), length as u32) };
+    options[..length].copy_from_slice(&room[..length]);
+    is_hidden
+}

@@ -66,6 +66,20 @@ fn fragments_and_other_protocols_are_not_tcp() {
     assert_eq!(packet::parse(&[0; 13]), Kind::Broken);
 }
 
+#[test]
+fn sack_blocks_are_hidden_and_nothing_else_changes() {
+    let mut options = [1, 1, 8, 10, 0, 0, 5, 5, 0, 5, 10, 5, 1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 9, 2, 4, 5, 180];
+    let before = options;
+    assert!(packet::hide_sack(&mut options));
+    assert_eq!((&options[..14], &options[24..]), (&before[..14], &before[24..]));
+    assert_eq!(options[14..24], [1; 10]);
+    assert!(!packet::hide_sack(&mut options));
+    // SACK permitted is another option; behind the end of the list there is none.
+    let mut others = [4, 2, 0, 5, 10];
+    assert!(!packet::hide_sack(&mut others));
+    assert_eq!(others, [4, 2, 0, 5, 10]);
+}
+
 /// What must hold of any answer.
 fn check(frame: &[u8]) -> Result<(), TestCaseError> {
     if let Kind::Tcp(packet, options) = packet::parse(frame) {
@@ -99,6 +113,27 @@ proptest! {
     #[test]
     fn noise(frame in prop::collection::vec(any::<u8>(), 0..300)) {
         check(&frame)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    /// Options that can be read say the same afterwards, but for the blocks.
+    #[test]
+    fn options_without_their_sack_blocks(mut options in prop::collection::vec(prop_oneof![Just(1u8), Just(5), Just(10), any::<u8>()], 0..=40)) {
+        let elements = |options: &[u8]| {
+            etherparse::TcpOptionsIterator::from_slice(options)
+                .collect::<Result<Vec<_>, _>>()
+                .map(|all| all.into_iter().filter(|e| !matches!(e, TcpOptionElement::Noop | TcpOptionElement::SelectiveAcknowledgement(..))).collect::<Vec<_>>())
+        };
+        let before = elements(&options);
+        let had = etherparse::TcpOptionsIterator::from_slice(&options).any(|e| matches!(e, Ok(TcpOptionElement::SelectiveAcknowledgement(..))));
+        let hidden = packet::hide_sack(&mut options);
+        if let Ok(before) = before {
+            prop_assert_eq!(hidden, had);
+            prop_assert_eq!(elements(&options), Ok(before));
+        }
     }
 }
 

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What is held without leave to stay: it drains, when there is no agent, no mode or no VM any
+ * more, or is dropped with its flow.
+ */
+#ifndef EVENKEEL_HOST_HOLD_DRAIN_H
+#define EVENKEEL_HOST_HOLD_DRAIN_H
+
+#include "hold_queue.h"
+
+#define HOLD_TICK_NS 50000000ull /* how often what is held is looked after */
+#define HOLD_DRAIN_TICK_NS 1000000ull
+#define HOLD_DRAIN_PACKETS 10 /* of each flow at each tick */
+#define HOLD_ALL_PACKETS (1 << 20) /* more than a buffer has segments */
+#define HOLD_SWEEP_PLACES 16 /* that a tick looks at for flows that are silent */
+
+/* Lets out some of what is held, whatever the windows say. */
+static __noinline void queue_drain(struct place *at, struct ek_vflood_flow *e, u32 place,
+				   u32 packets)
+{
+	struct queue *q = bpf_map_lookup_elem(&queues, &place);
+	struct held *h;
+	int i;
+
+	if (!q)
+		return;
+	bpf_for(i, 0, HOLD_RELEASE_PACKETS)
+	{
+		if (!e->packets || i >= packets)
+			break;
+		h = queue_pop(q);
+		if (!h) {
+			e->packets = 0;
+			break;
+		}
+		e->packets--;
+		vflood_drained(&e->flow, &at->vm->vm, (u32)h->range, (u32)(h->range >> 32),
+			       at->now_ns / 1000);
+		count(at->count, EK_COUNT_VFLOOD_DRAINED, held_out(at, h));
+	}
+}
+
+/* Drops what is held. */
+static __noinline void queue_drop(struct place *at, struct ek_vflood_flow *e, u32 place)
+{
+	struct queue *q = bpf_map_lookup_elem(&queues, &place);
+	struct held *h;
+	int i;
+
+	if (!q)
+		return;
+	bpf_for(i, 0, HOLD_ALL_PACKETS)
+	{
+		h = queue_pop(q);
+		if (!h)
+			break;
+		held_free(at, h);
+	}
+	e->packets = 0;
+}
+
+/* A flow that holds something is looked after. Return: whether it still holds something. */
+static __always_inline bool flow_tick(struct place *at, struct ek_vflood_flow *e, u32 place)
+{
+	bool is_silent = at->now_ns - e->seen_ns > EK_HOLD_SILENCE_NS;
+	bool drains = e->is_enforced ? !at->may_hold : !at->port;
+
+	if (drains || is_silent || e->is_closing) {
+		queue_drain(at, e, place, HOLD_DRAIN_PACKETS);
+		at->drains = true;
+		if (!e->packets)
+			flow_forget(at, e);
+	}
+	return e->packets;
+}
+
+/* Flows that are silent are forgotten, a few places at a time. */
+static __always_inline void sweep(struct place *at, u32 ifindex)
+{
+	struct ek_vflood_flow *e;
+	u32 place;
+	int i;
+
+	bpf_for(i, 0, HOLD_SWEEP_PLACES)
+	{
+		place = at->vm->hand++ & (EK_VFLOOD_FLOWS - 1);
+		e = bpf_map_lookup_elem(&vflood_flows, &place);
+		if (e && e->owner && e->hold_ifindex == ifindex && !e->packets &&
+		    at->now_ns - e->seen_ns > EK_HOLD_SILENCE_NS)
+			flow_forget(at, e);
+	}
+}
+
+/* Looks after all flows that hold something. */
+static __noinline void tick(struct place *at)
+{
+	u32 next = at->vm->first;
+	struct ek_vflood_flow *e;
+	u32 place;
+	int i;
+
+	at->drains = false;
+	at->vm->first = 0;
+	bpf_for(i, 0, EK_VFLOOD_FLOWS)
+	{
+		if (!next)
+			break;
+		place = next - 1;
+		e = bpf_map_lookup_elem(&vflood_flows, &place);
+		if (!e)
+			break;
+		next = e->next;
+		e->is_listed = 0;
+		if (flow_tick(at, e, place))
+			flow_list(at, e, place);
+	}
+	at->vm->tick_ns = at->now_ns + (at->drains ? HOLD_DRAIN_TICK_NS : HOLD_TICK_NS);
+}
+
+#endif /* EVENKEEL_HOST_HOLD_DRAIN_H */

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the qdisc that holds packets keeps (hold.bpf.c): each flow's packets, and those that may
+ * leave, with what algo/vflood.h decides of them.
+ */
+#ifndef EVENKEEL_HOST_HOLD_QUEUE_H
+#define EVENKEEL_HOST_HOLD_QUEUE_H
+
+#include "qdisc.h"
+#include "maps.h"
+
+#define HOLD_RELEASE_PACKETS 4096 /* with one ACK at most */
+
+struct held {
+	struct sk_buff __kptr *skb;
+	u64 bytes; /* of the skb; 0: there is none, vFlood only observes */
+	u64 since_ns;
+	u64 range; /* of sequence numbers, see range() */
+	struct bpf_list_node node;
+};
+
+struct queue {
+	struct bpf_spin_lock lock; /* the verifier wants one; nobody waits for it */
+	struct bpf_list_head packets list_of(held, node);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, EK_VFLOOD_FLOWS);
+	__type(key, u32);
+	__type(value, struct queue);
+} queues SEC(".maps");
+
+/* What may leave, by slot of the port. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, EK_MAX_PORTS);
+	__type(key, u32);
+	__type(value, struct queue);
+} ready SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, EK_MAX_PORTS);
+	__type(key, u32);
+	__type(value, struct ek_vflood_vm);
+} vflood_vms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, EK_MAX_PORTS);
+	__type(key, u32);
+	__type(value, struct ek_hold_device);
+} hold_devices SEC(".maps");
+
+/* A port, as its qdisc sees it. */
+struct place {
+	struct ek_port *port;
+	struct ek_counters *count;
+	struct ek_vflood_vm *vm;
+	u32 slot;
+	bool may_hold; /* enforced, and the agent is there */
+	bool drains; /* something is let out because it may not be held */
+	u32 gone_packets; /* freed without having left */
+	u32 gone_bytes;
+	u64 now_ns;
+};
+
+static __always_inline bool place_open(struct place *at, struct Qdisc *sch)
+{
+	u32 ifindex = (u32)sch->dev_queue->dev->ifindex;
+	struct ek_hold_device *d = bpf_map_lookup_elem(&hold_devices, &ifindex);
+	u32 zero = 0;
+	struct ek_host *h = bpf_map_lookup_elem(&host, &zero);
+
+	if (!d || !h)
+		return false;
+	at->slot = d->slot;
+	at->port = bpf_map_lookup_elem(&ports, &d->port_ifindex);
+	at->count = bpf_map_lookup_elem(&counters, &at->slot);
+	at->vm = bpf_map_lookup_elem(&vflood_vms, &at->slot);
+	if (!at->count || !at->vm)
+		return false;
+	at->now_ns = bpf_ktime_get_ns();
+	at->may_hold = at->port && at->port->vflood.mode == EK_MODE_ENFORCE &&
+		       h->agent_until_ns + EK_HOLD_PATIENCE_NS > at->now_ns;
+	return true;
+}
+
+/* Both sequence numbers in one word: the verifier takes no access across two members. */
+static __always_inline u64 range(u32 seq, u32 end)
+{
+	return (u64)end << 32 | seq;
+}
+
+static __always_inline struct held *held_new(u64 range, u64 bytes, u64 now_ns)
+{
+	struct held *h = object_new(struct held);
+
+	if (!h)
+		return NULL;
+	h->since_ns = now_ns;
+	h->range = range;
+	h->bytes = bytes;
+	return h;
+}
+
+static __always_inline void queue_push(struct queue *q, struct held *h)
+{
+	bpf_spin_lock(&q->lock);
+	bpf_list_push_back_impl(&q->packets, &h->node, NULL, 0);
+	bpf_spin_unlock(&q->lock);
+}
+
+static __always_inline struct held *queue_pop(struct queue *q)
+{
+	struct bpf_list_node *node;
+
+	bpf_spin_lock(&q->lock);
+	node = bpf_list_pop_front(&q->packets);
+	bpf_spin_unlock(&q->lock);
+	return node ? object_of(node, struct held, node) : NULL;
+}
+
+static __always_inline bool queue_first(struct queue *q, u64 *range)
+{
+	struct bpf_list_node *node;
+	bool is_there = false;
+
+	bpf_spin_lock(&q->lock);
+	node = bpf_list_front(&q->packets);
+	if (node) {
+		*range = object_of(node, struct held, node)->range;
+		is_there = true;
+	}
+	bpf_spin_unlock(&q->lock);
+	return is_there;
+}
+
+/* Frees a packet, and its skb if it has one. */
+static __always_inline void held_free(struct place *at, struct held *h)
+{
+	struct sk_buff *skb = bpf_kptr_xchg(&h->skb, NULL);
+	u32 bytes = (u32)h->bytes;
+
+	object_drop(h);
+	if (!skb)
+		return;
+	at->gone_packets++;
+	at->gone_bytes += bytes;
+	bpf_kfree_skb(skb);
+}
+
+/* The logic: global functions, which the verifier looks at once. */
+
+__weak __noinline int flow_data(struct vflood_flow *f, struct vflood_vm *vm,
+				const struct vflood_settings *s, u64 range, u64 now_us)
+{
+	u32 seq = (u32)range;
+
+	if (!f || !vm || !s)
+		return VFLOOD_PASS;
+	return vflood_data(f, vm, s, seq, (u32)(range >> 32) - seq, now_us);
+}
+
+__weak __noinline int flow_release(struct vflood_flow *f, struct vflood_vm *vm,
+				   const struct vflood_settings *s, u64 range, u64 now_us)
+{
+	u32 seq = (u32)range;
+
+	if (!f || !vm || !s)
+		return VFLOOD_HOLD;
+	return vflood_release(f, vm, s, seq, (u32)(range >> 32) - seq, now_us);
+}
+
+__weak __noinline int flow_acked(struct vflood_flow *f, const struct vflood_settings *s,
+				 u64 ack_and_sacked_end, u32 window_and_flags, u64 now_us)
+{
+	u32 flags = window_and_flags >> 16;
+
+	if (!f || !s)
+		return 0;
+	vflood_acked(f, s, (u32)ack_and_sacked_end, (u16)window_and_flags,
+		     flags & EK_HOLD_ACK_PURE, flags & EK_HOLD_ACK_SACK,
+		     (u32)(ack_and_sacked_end >> 32), now_us);
+	return 0;
+}
+
+__weak __noinline int flow_grant(struct vflood_flow *f, struct vflood_vm *vm,
+				 const struct vflood_settings *s)
+{
+	if (f && vm && s && vflood_is_managed(f))
+		vflood_grant(f, vm, s);
+	return 0;
+}
+
+/* Counts what became of a flow's state. */
+static __always_inline void count_state(const struct place *at, const struct vflood_flow *f,
+					u8 before)
+{
+	if (f->state == before)
+		return;
+	if (f->state == VFLOOD_PACKET_LOSS)
+		count(at->count, EK_COUNT_VFLOOD_LOSSES, 1);
+	else if (f->state == VFLOOD_NO_BUFFER)
+		count(at->count, EK_COUNT_VFLOOD_NO_BUFFER, 1);
+}
+
+static __always_inline void flow_list(struct place *at, struct ek_vflood_flow *e, u32 place)
+{
+	if (e->is_listed)
+		return;
+	e->is_listed = 1;
+	e->next = at->vm->first;
+	at->vm->first = place + 1;
+}
+
+/* The flow is no longer managed. What it holds must be out. */
+static __always_inline void flow_forget(struct place *at, struct ek_vflood_flow *e)
+{
+	vflood_close(&e->flow, &at->vm->vm);
+	e->owner = 0;
+}
+
+/* What was held goes to what may leave. Return: 1 if it does, 0 if it was only observed. */
+static __always_inline u32 held_out(struct place *at, struct held *h)
+{
+	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
+
+	count(at->count, EK_COUNT_VFLOOD_HELD_US, (at->now_ns - h->since_ns) / 1000);
+	if (!r || !h->bytes) {
+		held_free(at, h);
+		return 0;
+	}
+	queue_push(r, h);
+	at->vm->ready++;
+	return 1;
+}
+
+/* Lets out what the windows allow. */
+static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e, u32 place)
+{
+	struct queue *q = bpf_map_lookup_elem(&queues, &place);
+	u64 first = 0;
+	int verdict, i;
+	struct held *h;
+
+	if (!q || !at->port)
+		return;
+	bpf_for(i, 0, HOLD_RELEASE_PACKETS)
+	{
+		if (!e->packets || !queue_first(q, &first))
+			break;
+		verdict = flow_release(&e->flow, &at->vm->vm, &at->port->vflood.settings, first,
+				       at->now_ns / 1000);
+		if (verdict == VFLOOD_HOLD)
+			break;
+		h = queue_pop(q);
+		if (!h)
+			break;
+		e->packets--;
+		if (verdict == VFLOOD_PASS)
+			held_out(at, h);
+		else
+			held_free(at, h);
+	}
+}
+
+#endif /* EVENKEEL_HOST_HOLD_QUEUE_H */
