@@ -44,6 +44,7 @@ struct vsnoop_vm {
 #define VSNOOP_SCALED 4u /* f->scale is known */
 #define VSNOOP_CLOSING 8u /* a FIN was seen: the VM's own ACKs end the connection */
 #define VSNOOP_ASKED 16u /* the other end waits for an ACK, even one without news */
+#define VSNOOP_RODE 32u /* f->rode is known */
 
 struct vsnoop_flow {
 	u32 next; /* end of what was delivered in order */
@@ -56,6 +57,7 @@ struct vsnoop_flow {
 	u32 vm_seq; /* end of what the VM has sent */
 	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early */
 	u32 mss; /* payload of a full segment, or more */
+	u32 rode; /* highest ACK that data of the VM's took along */
 	u32 flags;
 	u8 scale; /* of the VM's windows */
 	u8 state; /* enum vsnoop_state */
@@ -159,6 +161,9 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 		return VSNOOP_NONE;
 	}
 	f->state = VSNOOP_ACTIVE;
+	/* Before it is half of all numbers behind, and looks as if it were ahead. */
+	if (end - f->rode >= 1u << 30)
+		f->flags &= ~VSNOOP_RODE;
 	f->told = end;
 	f->told_edge = seq_max(f->told_edge, f->vm_edge);
 	return VSNOOP_ACK;
@@ -232,6 +237,28 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 	    (f->state == VSNOOP_UNEXPECTED_SEQUENCE && ack == f->told))
 		return VSNOOP_ACK_PASS;
 	return VSNOOP_ACK_DROP;
+}
+
+/**
+ * vsnoop_ride() - data of the VM's goes out
+ * @ack: its number
+ *
+ * Return: whether it takes along f->told and vsnoop_window(), which is more than it says by
+ * itself. Early ACKs up to there are then needless.
+ */
+static inline bool vsnoop_ride(struct vsnoop_flow *f, u32 ack)
+{
+	if (!vsnoop_is_managed(f) || !seq_after(f->told, ack))
+		return false;
+	f->rode = f->told;
+	f->flags |= VSNOOP_RODE;
+	return true;
+}
+
+/* An early ACK of this number need not go out alone: data has taken it along. */
+static inline bool vsnoop_has_ridden(const struct vsnoop_flow *f, u32 ack)
+{
+	return f->flags & VSNOOP_RODE && !seq_after(ack, f->rode);
 }
 
 /* The flow is over. */

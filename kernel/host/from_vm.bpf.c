@@ -292,6 +292,8 @@ int from_vm(struct __sk_buff *skb)
 
 	if (mark == EK_MARK_PROBE || mark == EK_MARK_PASS) {
 		skb->mark = 0;
+		if (mark == EK_MARK_PASS)
+			snoop_released(skb);
 		return TCX_NEXT;
 	}
 	if (mark == EK_MARK_EARLY_ACK || mark == EK_MARK_EARLY_AGAIN)

@@ -245,6 +245,8 @@ struct ek_snoop {
 	u32 early_acks; /* data that was acknowledged early */
 	u32 rode; /* data of the VM's that took the number along */
 	u32 dropped; /* ACKs of the VM that said nothing new */
+	u32 told_ts; /* timestamp of the last data that was acknowledged early, 0: none */
+	u32 pad;
 	struct vsnoop_flow flow;
 };
 

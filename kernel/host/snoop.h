@@ -52,6 +52,13 @@ static __always_inline u32 snoop_timestamp(const struct context *c)
 	return packet_u32(c->head, at + 4);
 }
 
+/* Neither other options nor SACK blocks, which go with the number that they were made for. */
+static __always_inline bool snoop_is_plain(const struct context *c)
+{
+	return c->packet->tcp_bytes ==
+	       PACKET_TCP_BYTES + (snoop_timestamp(c) ? SNOOP_TIMESTAMP_BYTES : 0);
+}
+
 /* Can an ACK be made out of this packet by snoop_ack.h? */
 static __always_inline bool snoop_is_usual(const struct context *c, const struct ek_flow *f)
 {

@@ -139,7 +139,8 @@ static __noinline bool snoop_ack_fill(struct context *c, struct ek_flow *f, bool
 	if (!s || !port)
 		return false;
 	bpf_spin_lock(&port->lock);
-	is_true = vsnoop_is_managed(&s->flow) && !seq_after(end, s->flow.told);
+	is_true = vsnoop_is_managed(&s->flow) && !seq_after(end, s->flow.told) &&
+		  (is_again || !vsnoop_has_ridden(&s->flow, end));
 	/* Each packet's own number: the same one again would look like a duplicate ACK. */
 	said.told = is_again ? s->flow.told : end;
 	said.vm_edge = s->flow.vm_edge;
@@ -214,22 +215,90 @@ static __noinline int snoop_ack(struct __sk_buff *skb, u32 mark)
 	return TCX_NEXT;
 }
 
-/* Data of the VM's takes along what it does not know to be acknowledged. */
-static __noinline void snoop_ride(struct __sk_buff *skb, struct context *c, u32 told,
-				  u16 window)
+static __always_inline bool snoop_set_word(struct __sk_buff *skb, const struct packet *p,
+					   u32 offset, u32 from, u32 to)
+{
+	__be32 old_word = bpf_htonl(from);
+	__be32 word = bpf_htonl(to);
+
+	return !bpf_l4_csum_replace(skb, (u32)p->l4 + TCP_OFFSET_CHECK, old_word, word, 4) &&
+	       !bpf_skb_store_bytes(skb, (u32)p->l4 + offset, &word, 4, 0);
+}
+
+/* What data of the VM's takes along: what it does not know to be acknowledged. */
+struct snoop_ride {
+	u32 told;
+	u32 ts_ecr; /* 0: none */
+	u16 window;
+};
+
+/* To be called with the port's lock. */
+static __always_inline struct snoop_ride snoop_says(const struct ek_snoop *s)
+{
+	return (struct snoop_ride){
+		.told = s->flow.told,
+		.ts_ecr = s->told_ts,
+		.window = vsnoop_window(&s->flow),
+	};
+}
+
+static __noinline void snoop_ride(struct __sk_buff *skb, struct context *c,
+				  const struct snoop_ride *r)
 {
 	struct packet *p = c->packet;
-	u32 at = (u32)p->l4 + TCP_OFFSET_ACK;
-	__be32 old_number = bpf_htonl(p->ack);
-	__be32 number = bpf_htonl(told);
+	u32 echo = PACKET_TCP_BYTES + 8;
+	u32 ts_ecr = packet_u32(c->head, (u32)p->l4 + echo);
+	bool is_written = snoop_set_word(skb, p, TCP_OFFSET_ACK, p->ack, r->told) &&
+			  skb_set_window(skb, p, r->window);
 
-	if (bpf_l4_csum_replace(skb, (u32)p->l4 + TCP_OFFSET_CHECK, old_number, number, 4) ||
-	    bpf_skb_store_bytes(skb, at, &number, 4, 0) || !skb_set_window(skb, p, window)) {
+	/* The other end would take an older echo for the round trip of what it says. */
+	if (is_written && r->ts_ecr && snoop_timestamp(c) && seq_after(r->ts_ecr, ts_ecr))
+		is_written = snoop_set_word(skb, p, echo, ts_ecr, r->ts_ecr);
+	if (!is_written) {
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
 		return;
 	}
-	p->ack = told;
-	p->window = window;
+	p->ack = r->told;
+	p->window = r->window;
+}
+
+/**
+ * snoop_released() - data that was held goes out at its VM's port
+ *
+ * Its early ACK, whose own packet comes behind, rides on it.
+ */
+static __noinline void snoop_released(struct __sk_buff *skb)
+{
+	struct ek_snoop_port *port;
+	struct snoop_ride r;
+	struct ek_snoop *s;
+	struct context c;
+	bool rides;
+
+	if (!context_open(&c, skb->ifindex, SCRATCH_FROM_VM) || !snoop_enforces(&c) ||
+	    !context_read(skb, &c, true))
+		return;
+	s = bpf_map_lookup_elem(&snoops, c.key);
+	port = snoop_port(&c);
+	if (!s || !port || !c.packet->payload_bytes || !snoop_is_plain(&c))
+		return;
+	bpf_spin_lock(&port->lock);
+	rides = vsnoop_ride(&s->flow, c.packet->ack);
+	r = snoop_says(s);
+	bpf_spin_unlock(&port->lock);
+	if (!rides)
+		return;
+	count(c.count, EK_COUNT_VSNOOP_ON_DATA, 1);
+	s->rode++;
+	snoop_ride(skb, &c, &r);
+}
+
+/* Early ACKs are needless only once the data is out: where it is held, its ACK goes first. */
+static __always_inline bool snoop_may_ride(const struct context *c, struct ek_snoop *s, u32 ack)
+{
+	if (!c->port->vflood.hold_ifindex && snoop_enforces(c))
+		return vsnoop_ride(&s->flow, ack);
+	return vsnoop_is_managed(&s->flow) && seq_after(s->flow.told, ack);
 }
 
 /**
@@ -244,12 +313,10 @@ static __noinline bool snoop_from_vm(struct __sk_buff *skb, struct context *c)
 	const struct packet *p = c->packet;
 	u32 bytes = p->payload_bytes + !!(p->flags & PACKET_FIN);
 	u32 ts_val = snoop_timestamp(c);
-	u32 plain_bytes = PACKET_TCP_BYTES + (ts_val ? SNOOP_TIMESTAMP_BYTES : 0);
-	bool is_plain = p->tcp_bytes == plain_bytes;
+	bool is_plain = snoop_is_plain(c);
 	enum vsnoop_ack verdict;
-	bool is_managed;
-	u16 window;
-	u32 told;
+	struct snoop_ride r;
+	bool rides;
 
 	if (!s || !port || (p->flags & (PACKET_ACK | PACKET_RST)) != PACKET_ACK)
 		return false;
@@ -257,22 +324,20 @@ static __noinline bool snoop_from_vm(struct __sk_buff *skb, struct context *c)
 	bpf_spin_lock(&port->lock);
 	verdict = vsnoop_vm_ack(&s->flow, &port->vm, p->seq, bytes, p->ack, p->window, ts_val,
 				is_plain && !p->payload_bytes && p->flags == PACKET_ACK);
-	told = s->flow.told;
-	window = vsnoop_window(&s->flow);
-	is_managed = vsnoop_is_managed(&s->flow);
+	rides = p->payload_bytes && is_plain && snoop_may_ride(c, s, p->ack);
+	r = snoop_says(s);
 	bpf_spin_unlock(&port->lock);
 	if (verdict == VSNOOP_ACK_DROP) {
 		count(c->count, EK_COUNT_VSNOOP_DROPPED, 1);
 		s->dropped++;
 		return snoop_enforces(c);
 	}
-	/* SACK blocks go with the number that they were made for. */
-	if (!p->payload_bytes || !is_plain || !is_managed || !seq_after(told, p->ack))
+	if (!rides)
 		return false;
 	count(c->count, EK_COUNT_VSNOOP_ON_DATA, 1);
 	s->rode++;
 	if (snoop_enforces(c))
-		snoop_ride(skb, c, told, window);
+		snoop_ride(skb, c, &r);
 	return false;
 }
 

@@ -112,6 +112,8 @@ static __noinline void snoop_to_vm(struct __sk_buff *skb, struct context *c,
 	o.verdict = vsnoop_data(&s->flow, &port->vm, &c->port->vsnoop.settings, p->seq,
 				p->payload_bytes, segments, is_fin, has_place);
 	o.state = s->flow.state;
+	if (s->flow.told != o.was_told)
+		s->told_ts = has_timestamps(f) ? snoop_timestamp(c) : 0;
 	bpf_spin_unlock(&port->lock);
 	o.is_repeated = !seq_after(p->seq + p->payload_bytes, next);
 	snoop_count(c, &o, segments);

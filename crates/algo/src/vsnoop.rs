@@ -128,6 +128,18 @@ impl Flow {
         verdict == sys::vsnoop_ack::VSNOOP_ACK_PASS
     }
 
+    /// Data of the VM's with the number `ack` goes out: what it takes along, if that is more than it says by itself.
+    pub fn ride(&mut self, ack: u32) -> Option<EarlyAck> {
+        // SAFETY: as in `peer_syn`.
+        unsafe { sys::vsnoop_ride(&mut self.0, ack) }.then(|| self.early_ack())
+    }
+
+    /// Whether data has taken an early ACK of this number along, so that it need not go out alone.
+    pub fn has_ridden(&self, ack: u32) -> bool {
+        // SAFETY: as in `peer_syn`.
+        unsafe { sys::vsnoop_has_ridden(&self.0, ack) }
+    }
+
     /// The flow is over.
     pub fn close(&mut self, vm: &mut Vm) {
         // SAFETY: as in `peer_syn`.

@@ -19,6 +19,10 @@ enum Step {
     Others { packets: u32 },
     /// The sender wants to know whether somebody is there: a keepalive, or a window probe.
     Ask { flow: usize },
+    /// Data of the VM's goes out, with the VM's own number on it.
+    Ride { flow: usize },
+    /// Early ACKs that wait to go out do so.
+    Backlog,
     /// The network loses all ACKs from now on, or none any more.
     Acks { lost: bool },
     /// The VM runs: it takes so many packets out, and its applications read so much.
@@ -33,7 +37,9 @@ fn step() -> impl Strategy<Value = Step> {
         10 => (flow.clone(), proptest::bool::weighted(0.05), prop_oneof![8 => Just(0usize), 1 => 1..4usize])
             .prop_map(|(flow, lost, overtaken)| Step::Network { flow, lost, overtaken }),
         1 => (1..8u32).prop_map(|packets| Step::Others { packets }),
-        1 => flow.prop_map(|flow| Step::Ask { flow }),
+        1 => flow.clone().prop_map(|flow| Step::Ask { flow }),
+        2 => flow.prop_map(|flow| Step::Ride { flow }),
+        6 => Just(Step::Backlog),
         1 => proptest::bool::weighted(0.3).prop_map(|lost| Step::Acks { lost }),
         2 => (0..40usize, 0..30_000u32).prop_map(|(packets, read_bytes)| Step::Wake { packets, read_bytes }),
     ]
@@ -73,6 +79,9 @@ struct Connection {
     edge: u32,
     /// No ACK went out since it asked.
     waits: bool,
+    /// Early ACKs on their way out, with what was told before each, and the highest that data has taken along.
+    backlog: VecDeque<(EarlyAck, u32)>,
+    rode: Option<u32>,
 }
 
 /// What is in the port's queue.
@@ -103,6 +112,8 @@ impl Connection {
             acked: 0,
             edge: 20_000,
             waits: false,
+            backlog: VecDeque::new(),
+            rode: None,
         };
         let first = new.vm_ack(false);
         assert!(new.flow.vm_ack(vm, &first));
@@ -223,21 +234,44 @@ impl World {
         }
         if let Some(ack) = early {
             assert!(has_place || ack.ack == told, "acknowledged, and then dropped by the queue");
+            let share = self.settings.budget_segments;
+            assert!(ack.ack == told || self.vm.outstanding() <= share, "more than the queue's share");
             self.early += 1;
-            self.tell(index, &ack, told);
+            self.connections[index].backlog.push_back((ack, told));
         }
     }
 
-    /// `told` was promised before; to say it again promises nothing.
-    fn tell(&mut self, index: usize, early: &EarlyAck, told: u32) {
+    /// Early ACKs go out, but for those that data has taken along; what was told already goes out again.
+    fn backlog(&mut self) {
+        for index in 0..FLOWS {
+            while let Some((ack, told)) = self.connections[index].backlog.pop_front() {
+                let c = &self.connections[index];
+                if ack.ack != told && c.flow.has_ridden(ack.ack) {
+                    assert!(c.rode >= Some(c.offset(ack.ack)), "nothing has taken it along");
+                } else {
+                    self.tell(index, &ack);
+                }
+            }
+        }
+    }
+
+    fn ride(&mut self, index: usize) {
+        let c = &mut self.connections[index];
+        let number = c.irs.wrapping_add(1).wrapping_add(c.vm_next);
+        if let Some(ack) = c.flow.ride(number) {
+            assert!(c.offset(ack.ack) > c.vm_next, "it says less than the VM");
+            c.rode = c.rode.max(Some(c.offset(ack.ack)));
+            self.tell(index, &ack);
+        }
+    }
+
+    fn tell(&mut self, index: usize, early: &EarlyAck) {
         let c = &mut self.connections[index];
         let ack = c.offset(early.ack);
         assert!(ack <= c.delivered(), "{ack} acknowledged, {} delivered to the port", c.delivered());
         let edge = ack + (u32::from(early.window) << SCALE);
         assert!(ack <= c.vm_edge && edge <= c.vm_edge, "a window to {edge}, the VM's is to {}", c.vm_edge);
         assert!(early.ts_val <= c.clock, "ahead of the VM's clock");
-        let share = self.settings.budget_segments;
-        assert!(early.ack == told || self.vm.outstanding() <= share, "more than the queue's share");
         if !self.acks_are_lost {
             c.acked = c.acked.max(ack);
             c.edge = c.edge.max(edge);
@@ -255,6 +289,7 @@ impl World {
     }
 
     fn wake(&mut self, packets: usize, read_bytes: u32) {
+        self.backlog();
         for _ in 0..packets {
             let Some(packet) = self.queue.pop_front() else { break };
             match packet {
@@ -313,6 +348,8 @@ impl World {
                 }
             }
             Step::Ask { flow } => self.ask(flow),
+            Step::Ride { flow } => self.ride(flow),
+            Step::Backlog => self.backlog(),
             Step::Acks { lost } => {
                 self.acks_are_lost = lost;
                 self.acks_were_lost |= lost;
@@ -374,6 +411,7 @@ fn receive(world: &mut World, segments: u32) {
     for _ in 0..segments {
         world.send(0, 0, MSS);
         world.network(0, false, 0);
+        world.backlog();
     }
 }
 
@@ -492,4 +530,24 @@ fn a_joined_packet_counts_as_its_segments() {
     let ack = VmAck { seq: 900, bytes: 0, ack: 4 + 4 * MSS, window: 2000, ts_val: 9, is_bare: true };
     world.connections[0].flow.vm_ack(&mut world.vm, &ack);
     assert_eq!(world.vm.outstanding(), 4);
+}
+
+#[test]
+fn what_rode_is_forgotten_before_numbers_wrap() {
+    let mut world = World::new(40);
+    receive(&mut world, 1);
+    world.ride(0);
+    let (c, vm) = (&mut world.connections[0], &mut world.vm);
+    assert!(c.flow.has_ridden(c.flow.told()));
+    let ack = VmAck { seq: 900, bytes: 0, ack: c.flow.told(), window: 8000, ts_val: 9, is_bare: true };
+    c.flow.vm_ack(vm, &ack);
+    // Two gigabytes, none of which rides.
+    for _ in 0..40_000 {
+        let seq = c.flow.told();
+        let data = vsnoop::Data { seq, bytes: 60_000, segments: 1, is_fin: false };
+        let early = c.flow.data(vm, world.settings, data, true).expect("it fits");
+        assert!(!c.flow.has_ridden(early.ack));
+        let ack = VmAck { seq: 900, bytes: 0, ack: early.ack, window: 8000, ts_val: 9, is_bare: true };
+        c.flow.vm_ack(vm, &ack);
+    }
 }

@@ -314,7 +314,10 @@ fn data_of_the_vm_takes_the_told_number_along() {
     }
     let own = Segment { payload: 100, ..V4.ack(2 * BYTES) };
     let window = ((500u32 << SCALE) - 2 * BYTES) >> SCALE;
-    let carries = Segment { ack: ISS + 1 + 4 * BYTES, window: window as u16, ..own.clone() }.frame();
+    // With the data's clock, or the other end would take its round trip for as long as the VM was off its core.
+    let carries =
+        Segment { ack: ISS + 1 + 4 * BYTES, window: window as u16, options: V4.options(31, 700), ..own.clone() }
+            .frame();
     let (verdict, frame) = place.send_from_vm(&own);
     assert_sound(&frame);
     assert_eq!((verdict, frame), (NEXT, carries));
@@ -324,6 +327,49 @@ fn data_of_the_vm_takes_the_told_number_along() {
     assert_eq!(ack[38..42], (VM_ISS + 1 + 100).to_be_bytes());
     let ack = place.early_ack(&Segment { window: 0, ..V4.data(5 * BYTES) });
     assert_eq!(ack[38..42], (VM_ISS + 1).to_be_bytes());
+}
+
+#[test]
+fn what_was_held_takes_the_early_ack_along_which_then_does_not_go_alone() {
+    for ends in [V4, Ends { sender: ("fd00::1", 40000), vm: ("fd00::2", 80), has_timestamps: false, ..V4 }] {
+        std::thread::spawn(move || early_acks_ride_on_what_was_held(ends)).join().unwrap();
+    }
+}
+
+fn early_acks_ride_on_what_was_held(ends: Ends) {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    place.connect(&ends);
+    for i in 1..4 {
+        place.early_ack(&ends.data(i * BYTES));
+    }
+    let port = place.port;
+    let mut run = |mark: u32, segment: &Segment| {
+        let outcome = place.datapath.trial("from_vm", port, mark, &segment.frame(), 1).unwrap();
+        assert_eq!(outcome.mark, 0);
+        (outcome.verdict, outcome.frame)
+    };
+    let held = Segment { payload: 100, ..ends.ack(BYTES) };
+    let newest = ends.data(3 * BYTES);
+    assert_eq!(run(intf::EK_MARK_EARLY_ACK, &newest).0, NEXT, "nothing has taken it along");
+    // Blocks go with the number that they were made for, and a bare ACK is not what is to ride on.
+    let mut sack = held.options.clone();
+    sack.extend([1, 1, 5, 10, 0, 0, 0x20, 0, 0, 0, 0x30, 0]);
+    for other in [Segment { options: sack, ..held.clone() }, Segment { payload: 0, ..held.clone() }] {
+        let frame = other.frame();
+        assert_eq!(run(intf::EK_MARK_PASS, &other), (NEXT, frame));
+    }
+    assert_eq!(run(intf::EK_MARK_EARLY_ACK, &newest).0, NEXT, "still nothing");
+    let window = ((500u32 << SCALE) - 3 * BYTES) >> SCALE;
+    let carries =
+        Segment { ack: ISS + 1 + 4 * BYTES, window: window as u16, options: ends.options(31, 700), ..held.clone() };
+    let (verdict, frame) = run(intf::EK_MARK_PASS, &held);
+    assert_sound(&frame);
+    assert_eq!((verdict, frame), (NEXT, carries.frame()));
+    assert_eq!(run(intf::EK_MARK_EARLY_ACK, &newest).0, DROP, "it has gone");
+    assert_eq!(run(intf::EK_MARK_EARLY_AGAIN, &newest).0, NEXT, "who sends again may not have it");
+    assert_eq!(place.count(intf::EK_COUNT_VSNOOP_ON_DATA), 1);
+    // What is new goes out as ever.
+    place.early_ack(&ends.data(4 * BYTES));
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use evenkeel_algo::seq;
 use evenkeel_algo::vsnoop::{self, Data, EarlyAck, Settings, State, Vm, VmAck};
 use evenkeel_scenario::format::Mode;
 
@@ -29,10 +28,8 @@ struct Flow {
     flow: vsnoop::Flow,
     /// The last packet from the VM, whose addresses an early ACK has.
     from_vm: Option<Packet>,
-    /// An early ACK that is about to go out.
-    pending: Option<u32>,
-    /// The last that has gone out on data.
-    rode: Option<u32>,
+    /// An early ACK with news is about to go out.
+    is_pending: bool,
 }
 
 /// vSnoop on a VM's port.
@@ -86,10 +83,7 @@ impl Vsnoop {
         let early = flow.flow.data(&mut vm, settings, data, has_place);
         let after = flow.flow.state();
         if let Some((ack, like)) = early.zip(flow.from_vm.as_ref()).filter(|_| enforces) {
-            if ack.ack == told {
-                flow.rode = None;
-            }
-            flow.pending = Some(ack.ack);
+            flow.is_pending = ack.ack != told;
             effects.from_vm.push((FromVm::AckFilter, early_ack(like, &ack, segment.ts_val)));
         }
         self.vm = vm;
@@ -121,15 +115,13 @@ impl Vsnoop {
     fn ride(&mut self, end: ConnId, segment: &mut Segment) -> Verdict {
         let flow = self.flow(end);
         if segment.payload_bytes == 0 {
-            let is_early = flow.pending.take().is_some();
-            return if is_early && flow.rode == Some(segment.ack) { Verdict::Drop } else { Verdict::Pass };
+            let is_early = std::mem::take(&mut flow.is_pending);
+            return if is_early && flow.flow.has_ridden(segment.ack) { Verdict::Drop } else { Verdict::Pass };
         }
-        let told = flow.flow.early_ack();
-        if flow.flow.is_managed() && seq::after(told.ack, segment.ack) {
+        if let Some(told) = flow.flow.ride(segment.ack) {
             segment.ack = told.ack;
             segment.window = told.window;
             segment.sack = SackBlocks::default();
-            flow.rode = Some(told.ack);
             self.on_data += 1;
         }
         Verdict::Pass
