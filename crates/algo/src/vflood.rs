@@ -167,6 +167,13 @@ impl Flow {
         unsafe { sys::vflood_release(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
     }
 
+    /// The first packet of the flow's queue leaves, whatever the windows say: its packets may no longer be held.
+    pub fn drained(&mut self, vm: &mut Vm, seq: u32, bytes: u32, now_us: u64) {
+        let end = seq.wrapping_add(bytes);
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_drained(&mut self.0, &mut vm.0, seq, end, now_us) }
+    }
+
     /// The window that the VM is told, in bytes beyond [`Flow::snd_una`]; `None` for flows that are left alone.
     pub fn grant(&mut self, vm: &mut Vm, host: &Host) -> Option<u32> {
         // SAFETY: as in `vm_syn`.

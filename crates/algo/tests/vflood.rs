@@ -23,6 +23,8 @@ enum Step {
     Acks { flow: usize, count: usize },
     /// The receiver's application changes its window, in segments.
     Window { flow: usize, segments: u32 },
+    /// The host may hold nothing for a moment, and lets some of it go.
+    Drain { flow: usize, packets: usize },
     /// Time passes.
     Wait { us: u64 },
 }
@@ -38,6 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (flow.clone(), proptest::collection::vec(proptest::bool::weighted(0.05), 1..20))
             .prop_map(|(flow, lost)| Step::Arrive { flow, lost }),
         6 => (flow.clone(), 1..10usize).prop_map(|(flow, count)| Step::Acks { flow, count }),
+        1 => (flow.clone(), 1..20usize).prop_map(|(flow, packets)| Step::Drain { flow, packets }),
         1 => (flow, 0..300u32).prop_map(|(flow, segments)| Step::Window { flow, segments }),
         1 => (1..300_000u64).prop_map(|us| Step::Wait { us }),
     ]
@@ -191,6 +194,17 @@ impl World {
         }
     }
 
+    /// What goes now goes beyond the windows; what goes after it does not.
+    fn let_go(&mut self, index: usize, packets: usize) {
+        let c = &mut self.connections[index];
+        for _ in 0..packets {
+            let Some(seq) = c.queue.pop_front() else { break };
+            let segment = seq.wrapping_sub(c.seq(0)) / MSS;
+            c.flow.drained(&mut self.vm, seq, MSS, self.now_us);
+            c.wire.push_back(segment);
+        }
+    }
+
     fn arrive(&mut self, index: usize, lost: bool) {
         let c = &mut self.connections[index];
         let Some(segment) = c.wire.pop_front() else { return };
@@ -270,6 +284,7 @@ impl World {
                 self.connections[flow].window = segments.min(65);
                 self.acknowledge(flow);
             }
+            Step::Drain { flow, packets } => self.let_go(flow, packets),
             Step::Wait { us } => self.now_us += us,
         }
         self.check();
