@@ -9,7 +9,7 @@ use evenkeel_lab::prepare::{self, KernelSeries};
 use tempfile::TempDir;
 
 use crate::bed::Host;
-use crate::others::boot;
+use crate::others::boot_with;
 
 const BED: &str = include_str!("hold.sh");
 /// What a segment carries, with timestamps.
@@ -39,14 +39,16 @@ fn count(machine: &Machine, name: &str) -> u64 {
     status["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// A guest with a VM in it, whose agent has vFlood on.
+/// A guest of two processors with a VM in it, whose agent has vFlood on.
 fn bed(series: KernelSeries, interrupt: &Interrupt) -> (Host, TempDir, Machine) {
     let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
     let images = prepare::prepare(&[series], binary, &|line| println!("{line}")).unwrap();
     let host = Host::new();
     let directory = tempfile::tempdir().unwrap();
-    let machine = boot(&images[0], "hold", 40, directory.path(), interrupt);
+    let machine = boot_with(&images[0], "hold", 40, 2, directory.path(), interrupt);
     machine.shell(BED).unwrap();
+    // As a VM's, packets leave their sockets' accounts with the device, or these would wait for what the host holds.
+    machine.shell("tc -n vm qdisc add dev eth1 root netem delay 10us limit 10000").unwrap();
     configure(&machine, "enforce", "");
     start(&machine);
     (host, directory, machine)
@@ -54,38 +56,126 @@ fn bed(series: KernelSeries, interrupt: &Interrupt) -> (Host, TempDir, Machine) 
 
 /// The other end fetches from the VM and compares; `meanwhile` happens while it does.
 fn fetch(machine: &Machine, meanwhile: &str) {
+    fetch_from(machine, "10.8.0.1", "data", meanwhile);
+}
+
+/// The same from this address of the VM's.
+fn fetch_from(machine: &Machine, address: &str, file: &str, meanwhile: &str) {
     machine
         .shell(&format!(
-            "rm -f /tmp/got; ip netns exec peer wget -q -T 50 -O /tmp/got http://10.8.0.1:8001/data & pid=$!; \
-             sleep 0.3; {meanwhile}; wait $pid; cmp /tmp/got /tmp/data"
+            "rm -f /tmp/got; ip netns exec peer wget -q -T 50 -O /tmp/got http://{address}:8001/{file} & pid=$!; \
+             sleep 0.3; {meanwhile}; wait $pid; cmp /tmp/got /tmp/{file}"
         ))
         .unwrap();
+}
+
+/// What the other end sees while it fetches.
+fn captured(machine: &Machine) -> String {
+    machine
+        .shell(
+            "ip netns exec peer tcpdump -s 96 -B 16384 -U -ni eth1 -w /tmp/cap 'tcp port 8001' 2>/dev/null & \
+             echo $! >/tmp/tcpdump.pid; sleep 2",
+        )
+        .unwrap();
+    fetch(machine, "true");
+    machine.shell("sleep 1; kill $(cat /tmp/tcpdump.pid); tcpdump -nr /tmp/cap 2>/dev/null").unwrap()
+}
+
+/// What a line of tcpdump's says of a connection to port 8001.
+enum Line {
+    Data { end: u64, bytes: u64 },
+    Ack(u64),
+}
+
+fn lines(capture: &str) -> impl Iterator<Item = Line> {
+    capture.lines().filter_map(|line| {
+        let word =
+            |name: &str| line.split_once(name).map(|(_, rest)| rest.split([',', ' ']).next().unwrap_or_default());
+        if line.contains("8001 > ") {
+            let (_, end) = word("seq ")?.split_once(':')?;
+            Some(Line::Data { end: end.parse().unwrap(), bytes: word("length ").unwrap().parse().unwrap() })
+        } else {
+            Some(Line::Ack(word("ack ")?.parse().unwrap()))
+        }
+    })
 }
 
 /// Slow start at the other end: beyond what is acknowledged never more than the initial window and a segment for each that was acknowledged,
 /// however short (as Linux counts; RFC 5681, section 3.1 lets no ACK add more). How many segments came.
 fn slow_start(capture: &str) -> u64 {
     let (mut acked, mut sent, mut ends) = (0, 0, Vec::new());
-    for line in capture.lines() {
-        let word =
-            |name: &str| line.split_once(name).map(|(_, rest)| rest.split([',', ' ']).next().unwrap_or_default());
-        if line.contains("8001 > ") {
-            let Some((_, end)) = word("seq ").and_then(|range| range.split_once(':')) else { continue };
-            let end = end.parse::<u64>().unwrap();
-            sent = sent.max(end);
-            ends.push(end);
-            let acked_segments = ends.iter().filter(|end| **end <= acked).count() as u64;
-            let window = acked + (INITIAL_WINDOW_SEGMENTS + 1 + acked_segments) * MSS_BYTES;
-            assert!(
-                sent <= window,
-                "{sent} bytes after {acked} in {acked_segments} segments were acknowledged:\n{capture}"
-            );
-            assert!(word("length ").unwrap().parse::<u64>().unwrap() <= MSS_BYTES, "{line}");
-        } else if let Some(ack) = word("ack ") {
-            acked = acked.max(ack.parse().unwrap());
+    for line in lines(capture) {
+        match line {
+            Line::Data { end, bytes } => {
+                sent = sent.max(end);
+                ends.push(end);
+                let acked_segments = ends.iter().filter(|end| **end <= acked).count() as u64;
+                let window = acked + (INITIAL_WINDOW_SEGMENTS + 1 + acked_segments) * MSS_BYTES;
+                assert!(
+                    sent <= window,
+                    "{sent} bytes after {acked} in {acked_segments} segments were acknowledged:\n{capture}"
+                );
+                assert!(bytes <= MSS_BYTES, "{bytes} bytes in one packet:\n{capture}");
+            }
+            Line::Ack(ack) => acked = acked.max(ack),
         }
     }
     ends.len() as u64
+}
+
+/// A loss that is repaired: the window is half of what it was, and grows by a segment in a round trip (RFC 5681, sections 3.1 and 3.2).
+struct Halved {
+    window: u64,
+    /// It is repaired when this is acknowledged.
+    recover: u64,
+    is_repaired: bool,
+    /// A round trip ends when this is acknowledged.
+    round_end: u64,
+    rounds: u64,
+}
+
+/// Halving on loss at the other end: once a loss that duplicate ACKs told of is repaired, no more is out than half of what had been sent
+/// before the guest's repair (and an eighth, for what had not come by), and a segment for each round trip since. How many losses could tell.
+fn halvings(capture: &str) -> u32 {
+    /// A smaller window is not half of itself with the two segments of RFC 3042 and one that is on its way between host and capture.
+    const TELLING_SEGMENTS: u64 = 16;
+    let (mut acked, mut sent, mut duplicates, mut told) = (0, 0, 0, 0);
+    let mut halved: Option<Halved> = None;
+    for line in lines(capture) {
+        match line {
+            Line::Ack(ack) if ack > acked => {
+                (acked, duplicates) = (ack, 0);
+                let Some(h) = &mut halved else { continue };
+                if !h.is_repaired && acked >= h.recover {
+                    h.is_repaired = true;
+                    told += u32::from(h.window >= TELLING_SEGMENTS);
+                    h.round_end = sent;
+                } else if h.is_repaired && acked >= h.round_end {
+                    h.rounds += 1;
+                    h.round_end = sent;
+                }
+            }
+            Line::Ack(ack) => duplicates += u32::from(ack == acked && sent > acked),
+            Line::Data { end, bytes } => {
+                sent = sent.max(end);
+                let out = sent.saturating_sub(acked).div_ceil(MSS_BYTES);
+                let is_head_again = end - bytes == acked && end < sent;
+                if is_head_again && duplicates > 0 && halved.as_ref().is_none_or(|h| h.is_repaired) {
+                    halved = Some(Halved { window: out, recover: sent, is_repaired: false, round_end: 0, rounds: 0 });
+                }
+                if let Some(h) = halved.as_ref().filter(|h| h.is_repaired && duplicates == 0) {
+                    // Some of what the host has let out may not have come by when the guest repairs.
+                    let window = h.window.max(4) * 5 / 8 + 3 + h.rounds;
+                    let before = h.window;
+                    assert!(
+                        out <= window,
+                        "{out} segments out after {acked}, where {before} were before the loss:\n{capture}"
+                    );
+                }
+            }
+        }
+    }
+    told
 }
 
 #[test]
@@ -94,18 +184,25 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
     let (_host, _directory, machine) = bed(KernelSeries::Newest, &interrupt);
 
     for offload in ["on", "off"] {
-        machine
-            .shell(&format!(
-                "ip netns exec vm ethtool -K eth1 tso {offload} gso {offload}; \
-                 ip netns exec peer tcpdump -s 96 -U -ni eth1 -w /tmp/cap 'tcp port 8001' 2>/dev/null & echo $! >/tmp/tcpdump.pid; sleep 2"
-            ))
-            .unwrap();
-        fetch(&machine, "true");
-        let capture = machine.shell("sleep 1; kill $(cat /tmp/tcpdump.pid); tcpdump -nr /tmp/cap 2>/dev/null").unwrap();
-        let segments = slow_start(&capture);
+        machine.shell(&format!("ip netns exec vm ethtool -K eth1 tso {offload} gso {offload}")).unwrap();
+        let segments = slow_start(&captured(&machine));
         assert!(segments >= 2_000_000 / MSS_BYTES, "{segments} segments");
     }
     assert!(count(&machine, "vflood_held") > 100 && count(&machine, "vflood_split") > 0);
+
+    for address in ["[fd00:8::1]", "10.7.0.1"] {
+        for offload in ["on", "off"] {
+            let before = count(&machine, "vflood_held");
+            fetch_from(
+                &machine,
+                address,
+                "data",
+                &format!("ip netns exec vm ethtool -K eth1 tso {offload} gso {offload}"),
+            );
+            assert!(count(&machine, "vflood_held") > before + 100, "{address}, offload {offload}");
+        }
+    }
+    outlives_the_vm(&machine);
 
     let reload = "kill -HUP $(cat /tmp/agent.pid)";
     for (mode, more) in [
@@ -120,8 +217,9 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
         fetch(&machine, reload);
     }
     // Losses on the way: the guest repairs them, the host's window halves.
-    machine.shell("tc qdisc add dev up0 root netem loss 1% limit 10000").unwrap();
-    fetch(&machine, "true");
+    machine.shell("tc qdisc add dev up0 root netem loss 0.5% limit 10000").unwrap();
+    let told = (0..3).map(|_| halvings(&captured(&machine))).sum::<u32>();
+    assert!(told > 0, "no loss at a window that tells");
     machine.shell("tc qdisc del dev up0 root").unwrap();
     assert!(count(&machine, "vflood_losses") > 0);
 
@@ -131,6 +229,32 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
     let left =
         machine.shell("ip -br link | grep ek || true; tc qdisc | grep evenkeel || true; ls /sys/fs/bpf").unwrap();
     assert_eq!(left.trim(), "", "left: {left}");
+}
+
+/// The VM is gone once it has handed everything over; the other end gets it all.
+fn outlives_the_vm(machine: &Machine) {
+    let before = count(machine, "vflood_held");
+    machine
+        .shell(
+            "ip -n peer neigh replace 10.8.0.1 lladdr $(ip netns exec vm cat /sys/class/net/eth1/address) dev eth1 nud permanent; \
+             tc -n peer qdisc change dev eth1 root netem delay 400ms limit 10000",
+        )
+        .unwrap();
+    let handed_over = format!(
+        "for i in $(seq 60); do \
+             [ $(evenkeel status --json | grep -o 'vflood_held\": *[0-9]*' | grep -o '[0-9]*$' | sort -n | tail -n 1) -ge {} ] && break; \
+             sleep 0.05; \
+         done; \
+         ip -4 -n vm addr flush dev eth1",
+        before + 100
+    );
+    fetch_from(machine, "10.8.0.1", "small", &handed_over);
+    machine
+        .shell(
+            "ip -n vm addr add 10.8.0.1/24 dev eth1; sh -e /tmp/flood.sh; ip -n peer neigh del 10.8.0.1 dev eth1; \
+             tc -n peer qdisc change dev eth1 root netem delay 20ms limit 10000",
+        )
+        .unwrap();
 }
 
 #[test]

@@ -99,14 +99,26 @@ fn add_tap(name: &str, more: &str) {
 }
 
 pub fn boot(image: &GuestImage, tap: &str, number: u8, directory: &Path, interrupt: &Interrupt) -> Machine {
+    boot_with(image, tap, number, 1, directory, interrupt)
+}
+
+/// With so many processors.
+pub fn boot_with(
+    image: &GuestImage,
+    tap: &str,
+    number: u8,
+    vcpus: u32,
+    directory: &Path,
+    interrupt: &Interrupt,
+) -> Machine {
     add_tap(tap, "vnet_hdr");
     let spec = VmSpec {
         name: format!("{tap}-{}", image.series),
         group: "guest".into(),
         number: 0,
         image: image.clone(),
-        vcpus: 1,
-        vcpu_threads: 1,
+        vcpus,
+        vcpu_threads: vcpus,
         memory_mib: 512,
         nics: vec![Nic { tap: tap.into(), mac: format!("52:54:00:00:00:{number:02x}") }],
         address: Ipv4Addr::new(10, 9, 0, number),

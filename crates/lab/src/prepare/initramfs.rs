@@ -50,7 +50,7 @@ const LIBRARIES: [&str; 1] = ["/lib/x86_64-linux-gnu/libgcc_s.so.1"];
 const KMOD_NAMES: [&str; 6] = ["modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"];
 
 /// Kernel modules to bring with those they depend on. A kernel has each as a module, built in, or not at all.
-const MODULES: [&str; 27] = [
+const MODULES: [&str; 28] = [
     // devices
     "virtio_pci",
     "virtio_console",
@@ -81,6 +81,7 @@ const MODULES: [&str; 27] = [
     "tun",
     "ifb",
     "veth",
+    "8021q",
     "dummy",
 ];
 
