@@ -88,6 +88,8 @@ struct vflood_flow {
 	u32 refused_start; /* data for which there was no room */
 	u32 refused_end;
 	u32 recover; /* the loss is repaired when this is acknowledged */
+	u32 sacked_end; /* highest right edge of SACK blocks, or snd_una */
+	u32 again_segments; /* sent again while a loss is repaired, and not acknowledged */
 	u32 head;
 	u32 round_end; /* a round trip ends when this is acknowledged */
 	u32 mss; /* payload of a full segment */
@@ -154,6 +156,7 @@ static inline void vflood_vm_syn(struct vflood_flow *f, const struct vflood_sett
 	f->vm_end = seq + 1;
 	f->granted = seq + 1;
 	f->round_end = seq + 1;
+	f->sacked_end = seq + 1;
 	f->edge = seq + 1 + f->syn_window;
 	f->burst_segments = f->congestion.window.cwnd;
 	f->timed_us = now_us;
@@ -290,16 +293,25 @@ static inline u32 vflood_grant(struct vflood_flow *f, struct vflood_vm *vm,
 
 /*
  * Segments in the network, as far as the host knows: each duplicate ACK says that one has
- * left. The first two let new data out even before there is a loss (RFC 3042).
+ * left. The first two let new data out even before there is a loss (RFC 3042). Of a window
+ * with many losses that is too much, because nothing tells of the lost ones: with SACK, what
+ * is not beyond the highest block has arrived, is lost, or was sent again (FACK, Mathis and
+ * Mahdavi, SIGCOMM 1996).
  */
 static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 {
 	u32 out = vflood_segments(f, end - f->snd_una);
 	u32 left = f->dup_acks;
+	u32 pipe, beyond;
 
 	if (f->state != VFLOOD_PACKET_LOSS && left >= VFLOOD_DUP_ACKS)
 		left = VFLOOD_DUP_ACKS - 1;
-	return out > left ? out - left : 0;
+	pipe = out > left ? out - left : 0;
+	if (f->state != VFLOOD_PACKET_LOSS || f->flags & VFLOOD_TIMED_OUT ||
+	    !seq_after(f->sacked_end, f->snd_una))
+		return pipe;
+	beyond = vflood_segments(f, end - f->sacked_end) + f->again_segments;
+	return beyond < pipe ? beyond : pipe;
 }
 
 /* May data from @seq to @end be let out? */
@@ -355,6 +367,7 @@ static inline void vflood_enter_loss(struct vflood_flow *f, bool timed_out)
 		f->flags &= ~VFLOOD_TIMED_OUT;
 	}
 	f->state = VFLOOD_PACKET_LOSS;
+	f->again_segments = 0;
 	f->flags |= VFLOOD_LOSSY;
 	f->recover = f->snd_nxt;
 	/* Karn: an ACK may be for either copy. */
@@ -379,6 +392,8 @@ static inline void vflood_sent_again(struct vflood_flow *f, u32 seq, u32 end)
 	} else if (f->state != VFLOOD_PACKET_LOSS && is_head) {
 		vflood_enter_loss(f, !f->dup_acks && !is_known && vflood_out_segments(f) > 1);
 	}
+	if (f->state == VFLOOD_PACKET_LOSS)
+		f->again_segments += vflood_segments(f, end - seq);
 	/* What is not the head is a tail-loss probe, or a guess: ACKs will tell. */
 	if (is_head) {
 		f->flags |= VFLOOD_HEAD_AGAIN;
@@ -467,6 +482,8 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 		f->flags &= ~VFLOOD_LIMITED;
 	}
 	if (f->state == VFLOOD_PACKET_LOSS) {
+		f->again_segments -= segments < f->again_segments ? segments :
+								    f->again_segments;
 		/* Duplicate ACKs have told of most of them already. */
 		known = segments < f->dup_acks ? segments : f->dup_acks;
 		segments -= known;
@@ -512,6 +529,10 @@ static inline void vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	f->flags &= ~VFLOOD_SACKED;
 	if (is_gap)
 		f->flags |= VFLOOD_SACKED;
+	/* Nobody can have what has not left. */
+	if (is_gap && !seq_after(sacked_end, f->snd_nxt))
+		f->sacked_end = seq_max(f->sacked_end, sacked_end);
+	f->sacked_end = seq_max(f->sacked_end, ack);
 	f->edge = edge;
 	/* Both of what was let out and passed on as a probe or after a refusal. */
 	if (seq_after(ack, f->snd_nxt))

@@ -64,7 +64,8 @@ struct Connection {
     isn: u32,
     /// Held packets, by sequence number.
     queue: VecDeque<u32>,
-    wire: VecDeque<u32>,
+    /// On their way, and whether they were sent again.
+    wire: VecDeque<(u32, bool)>,
     /// ACK number, window field, and the end of the SACK blocks.
     acks: VecDeque<(u32, u16, Option<u32>)>,
     /// Segments, counted from the first.
@@ -125,9 +126,17 @@ impl Connection {
         assert!(self.burst <= self.burst_limit, "{} at once, {} may be", self.burst, self.burst_limit);
         // RFC 3042 allows two segments beyond the window on the first duplicate ACKs.
         let credit = if self.flow.state() == State::PacketLoss { dup_acks } else { dup_acks.min(2) };
-        assert!(self.out() <= self.flow.cwnd() + credit, "{} out, window {}", self.out(), self.flow.cwnd());
+        // Beyond that only what was lost may be out.
+        let on_wire = 1 + self.wire.iter().filter(|(_, again)| !again).count() as u32;
+        let is_repairing = self.flow.state() == State::PacketLoss;
+        assert!(
+            self.out() <= self.flow.cwnd() + credit || (is_repairing && on_wire <= self.flow.cwnd()),
+            "{} out, {on_wire} on the wire, window {}",
+            self.out(),
+            self.flow.cwnd()
+        );
         assert!(segment < self.told_edge, "segment {segment} beyond the receiver's {}", self.told_edge);
-        self.wire.push_back(segment);
+        self.wire.push_back((segment, false));
     }
 }
 
@@ -164,7 +173,7 @@ impl World {
         let c = &mut self.connections[index];
         let (seq, before) = (c.seq(segment), c.flow.snd_nxt());
         match c.flow.data(&mut self.vm, &self.host, seq, MSS, self.now_us) {
-            Verdict::Pass if c.flow.snd_nxt() == before => c.wire.push_back(segment),
+            Verdict::Pass if c.flow.snd_nxt() == before => c.wire.push_back((segment, true)),
             Verdict::Pass => c.check_sent(&self.settings, self.dups[index], segment, before),
             Verdict::Hold => c.queue.push_back(seq),
             Verdict::Drop => {
@@ -201,13 +210,13 @@ impl World {
             let Some(seq) = c.queue.pop_front() else { break };
             let segment = seq.wrapping_sub(c.seq(0)) / MSS;
             c.flow.drained(&mut self.vm, seq, MSS, self.now_us);
-            c.wire.push_back(segment);
+            c.wire.push_back((segment, false));
         }
     }
 
     fn arrive(&mut self, index: usize, lost: bool) {
         let c = &mut self.connections[index];
-        let Some(segment) = c.wire.pop_front() else { return };
+        let Some((segment, _)) = c.wire.pop_front() else { return };
         if lost {
             return;
         }
@@ -440,6 +449,23 @@ fn three_duplicates_halve_the_window_and_the_repair_brings_the_flow_back() {
     world.apply(&Step::Arrive { flow: 0, lost: vec![false; 10] });
     world.apply(&Step::Acks { flow: 0, count: 10 });
     assert_eq!(world.connections[0].flow.state(), State::Active);
+}
+
+#[test]
+fn lost_segments_are_not_in_the_network() {
+    let mut world = flooded(DEFAULTS);
+    // Half of the window is lost, and half of the data is held: as the rest arrives, new data leaves in its place.
+    let lost = [true, true, true, true, true, false, false, false, false, false];
+    world.apply(&Step::Arrive { flow: 0, lost: lost.into() });
+    world.apply(&Step::Acks { flow: 0, count: 5 });
+    let c = &world.connections[0];
+    assert_eq!((c.flow.state(), c.flow.cwnd(), c.out()), (State::PacketLoss, 5, 15));
+    // Each that is sent again takes a place.
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    world.apply(&Step::Arrive { flow: 0, lost: vec![false] });
+    world.apply(&Step::Acks { flow: 0, count: 1 });
+    let c = &world.connections[0];
+    assert_eq!((c.out(), c.wire.len()), (15, 5));
 }
 
 #[test]
