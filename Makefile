@@ -105,6 +105,7 @@ bench-host: build
 
 bench-hold:
 	$(CARGO) bench --locked --package evenkeel --bench hold
+	$(CARGO) bench --locked --package evenkeel --bench hold -- policies
 
 LOAD = target/$(TARGET)/release/examples/memcached_load
 

@@ -1,6 +1,6 @@
 //! What it costs to hold packets (vFlood): throughput beside `fq`, how soon an ACK lets data out, and each program's time. In a guest with the
 //! newest kernel, because hosts' kernels may have no qdiscs in BPF: under TCG, so that times are many times as long as on a machine.
-//! `make bench-hold`, as root.
+//! `make bench-hold`, as root. With the argument `policies`: what flows of low and of high RTT get under each policy instead.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -13,6 +13,7 @@ use evenkeel_lab::proto::{Answer, Op};
 
 const BED: &str = include_str!("../tests/host/hold.sh");
 const COST: &str = include_str!("hold_cost.sh");
+const POLICIES: &str = include_str!("hold_policies.sh");
 const START: &str = r#"
 cat >/tmp/host.toml <<'END'
 ports = ["vp*"]
@@ -56,7 +57,8 @@ fn main() {
     machine.wait_ready(LIMIT).expect("it is ready");
     machine.shell(BED).expect("namespaces for a VM and its peer");
     machine.shell(START).expect("the agent starts");
-    let argv = ["/bin/sh", "-e", "-c", COST].map(str::to_owned).to_vec();
+    let script = if std::env::args().any(|argument| argument == "policies") { POLICIES } else { COST };
+    let argv = ["/bin/sh", "-e", "-c", script].map(str::to_owned).to_vec();
     match machine.call_within(Op::Exec { argv }, LIMIT).expect("the guest answers") {
         Answer::Exec { status: 0, stdout, .. } => println!("{stdout}"),
         other => panic!("the measurement failed: {other:?}"),
