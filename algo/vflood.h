@@ -302,16 +302,13 @@ static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 {
 	u32 out = vflood_segments(f, end - f->snd_una);
 	u32 left = f->dup_acks;
-	u32 pipe, beyond;
 
+	if (f->state == VFLOOD_PACKET_LOSS && !(f->flags & VFLOOD_TIMED_OUT) &&
+	    seq_after(f->sacked_end, f->snd_una))
+		return vflood_segments(f, end - f->sacked_end) + f->again_segments;
 	if (f->state != VFLOOD_PACKET_LOSS && left >= VFLOOD_DUP_ACKS)
 		left = VFLOOD_DUP_ACKS - 1;
-	pipe = out > left ? out - left : 0;
-	if (f->state != VFLOOD_PACKET_LOSS || f->flags & VFLOOD_TIMED_OUT ||
-	    !seq_after(f->sacked_end, f->snd_una))
-		return pipe;
-	beyond = vflood_segments(f, end - f->sacked_end) + f->again_segments;
-	return beyond < pipe ? beyond : pipe;
+	return out > left ? out - left : 0;
 }
 
 /* May data from @seq to @end be let out? */
@@ -502,10 +499,27 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 }
 
 /**
+ * vflood_is_dsack() - do an ACK's SACK blocks report data that came twice (RFC 2883)?
+ * @first_start: of the first block, which does if anything does
+ * @second_start: of the second; the first's again if there is none
+ *
+ * The guest has sent it needlessly: nothing that the host knows of has left the network.
+ */
+static inline bool vflood_is_dsack(u32 ack, u32 first_start, u32 first_end, u32 second_start,
+				   u32 second_end)
+{
+	bool is_within = !seq_before(first_start, second_start) &&
+			 !seq_after(first_end, second_end);
+	bool is_other = first_start != second_start || first_end != second_end;
+
+	return !seq_after(first_end, ack) || (is_other && is_within);
+}
+
+/**
  * vflood_acked() - an ACK from the receiver
  * @ack: its number
  * @window: its window field
- * @is_pure: it carries no data
+ * @is_pure: it carries no data, and does not report data that came twice (vflood_is_dsack())
  * @has_sack: it carries SACK blocks
  * @sacked_end: the highest right edge of these
  *

@@ -15,6 +15,16 @@ static __always_inline u32 hold_grant(const struct ek_vflood_flow *e, u32 ack)
 		       0;
 }
 
+static __noinline bool hold_is_dsack(const struct context *c, const struct packet_options *o)
+{
+	u32 second = o->sack_bytes >= 16 ? (u32)o->sack + 8 : o->sack;
+
+	return o->sack_bytes >= 8 &&
+	       vflood_is_dsack(c->packet->ack, packet_u32(c->head, o->sack),
+			       packet_u32(c->head, (u32)o->sack + 4),
+			       packet_u32(c->head, second), packet_u32(c->head, second + 4));
+}
+
 /*
  * An ACK to the VM lets out what is held. Return: the window that the VM may be told, 0: the
  * receiver's.
@@ -40,6 +50,8 @@ static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 	    head_options(c->head, p, &o) && o.sack) {
 		flags |= EK_HOLD_ACK_SACK;
 		sacked_end = packet_sacked_end(c->head, &o, p->ack);
+		if (hold_is_dsack(c, &o))
+			flags &= ~(u32)EK_HOLD_ACK_PURE;
 	}
 	hold_order(skb, c, f->vflood_place, EK_HOLD_ACK, p->ack, sacked_end,
 		   p->window | flags << 16);

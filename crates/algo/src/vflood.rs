@@ -153,7 +153,7 @@ impl Flow {
         unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
     }
 
-    /// An ACK from the receiver; `is_pure`: without data; `sacked_end`: the highest
+    /// An ACK from the receiver; `is_pure`: without data, and no [report of data that came twice](is_dsack); `sacked_end`: the highest
     /// right edge of its SACK blocks.
     pub fn acked(&mut self, host: &Host, ack: u32, window: u16, is_pure: bool, sacked_end: Option<u32>, now_us: u64) {
         let (has_sack, end) = (sacked_end.is_some(), sacked_end.unwrap_or(0));
@@ -280,6 +280,14 @@ impl Guest {
             sys::vflood_guest_cwnd(self.is_online, self.is_repairing, self.shadow, granted, self.held, self.in_flight)
         }
     }
+}
+
+/// Whether an ACK's SACK blocks, from their first bytes to their ends, report data that came twice (RFC 2883).
+pub fn is_dsack(ack: u32, blocks: &[(u32, u32)]) -> bool {
+    let Some(&first) = blocks.first() else { return false };
+    let second = blocks.get(1).copied().unwrap_or(first);
+    // SAFETY: the C function is pure.
+    unsafe { sys::vflood_is_dsack(ack, first.0, first.1, second.0, second.1) }
 }
 
 /// What the host still holds, as far as the guest can tell by what is out, what of it was SACKed, and its shadow window.

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use evenkeel_algo::congestion::{Congestion, Kind};
 use evenkeel_algo::reno::MIN_CWND;
-use evenkeel_algo::vflood::{ALPHA_ONE, DEFAULTS, Flow, Guest, Host, Policy, Settings, State, Verdict, Vm, guest_held};
+use evenkeel_algo::vflood::{
+    self, ALPHA_ONE, DEFAULTS, Flow, Guest, Host, Policy, Settings, State, Verdict, Vm, guest_held,
+};
 use evenkeel_algo::window::{self, By};
 use proptest::prelude::*;
 
@@ -466,6 +468,16 @@ fn lost_segments_are_not_in_the_network() {
     world.apply(&Step::Acks { flow: 0, count: 1 });
     let c = &world.connections[0];
     assert_eq!((c.out(), c.wire.len()), (15, 5));
+}
+
+#[test]
+fn data_that_came_twice_is_told_from_a_gap() {
+    let is_dsack = |blocks: &[(u32, u32)]| vflood::is_dsack(1000, blocks);
+    assert!(!is_dsack(&[]) && !is_dsack(&[(1100, 1200)]) && !is_dsack(&[(1300, 1400), (1100, 1200)]));
+    assert!(!is_dsack(&[(1100, 1400), (1100, 1200)]), "a block that has grown");
+    assert!(is_dsack(&[(900, 1000)]) && is_dsack(&[(800, 900), (1100, 1200)]));
+    assert!(is_dsack(&[(1150, 1200), (1100, 1300)]) && is_dsack(&[(1100, 1200), (1100, 1300)]));
+    assert!(vflood::is_dsack(5, &[(u32::MAX - 9, 2)]), "numbers wrap");
 }
 
 #[test]

@@ -133,9 +133,9 @@ impl Vflood {
         let enforces = self.enforces();
         let held_us = self.with(now, end, |flow, vm, host| {
             let mut held_us = 0;
-            let ends = segment.sack.blocks[..usize::from(segment.sack.count)].iter().map(|block| block.1);
-            let sacked_end = ends.reduce(seq::max);
-            let is_pure = segment.payload_bytes == 0;
+            let blocks = &segment.sack.blocks[..usize::from(segment.sack.count)];
+            let sacked_end = blocks.iter().map(|block| block.1).reduce(seq::max);
+            let is_pure = segment.payload_bytes == 0 && !vflood::is_dsack(segment.ack, blocks);
             flow.flow.acked(host, segment.ack, segment.window, is_pure, sacked_end, now.us());
             while let Some((since, packet)) = flow.queue.front() {
                 let Payload::Tcp(_, held) = packet.payload else { break };
