@@ -25,7 +25,7 @@ use crate::datapath::{COUNTERS, Datapath, intf};
 pub const HEARTBEAT_ROOM: Duration = Duration::from_millis(150);
 /// How long guests may flood after the datapath was last told that the agent is here. It holds packets for `EK_HOLD_PATIENCE_NS` from
 /// then on, and a guest that is told nothing any more floods for three heartbeats.
-const ATTESTED_FOR: Duration = Duration::from_secs(1);
+const ATTESTED_FOR: Duration = Duration::from_secs(2);
 /// How often vSnoop's entries are looked through for old ones.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Connections that were idle for so long are forgotten by vSnoop,
