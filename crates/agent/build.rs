@@ -15,7 +15,7 @@ fn main() {
     let top = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../..");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
     let (host, guest, algo) = (top.join("kernel/host"), top.join("kernel/guest"), top.join("algo"));
-    for path in [&host, &guest, &algo] {
+    for path in [&host, &guest, &algo, &top.join("kernel/vmlinux.h")] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-env-changed=CLANG");
@@ -56,6 +56,8 @@ fn compile(host: &Path, algo: &Path, out: &Path) {
 fn compile_one(source: &Path, algo: &Path, object: &Path) {
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang-19".into());
     let libbpf = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys names its headers");
+    // What host and guest share.
+    let kernel = algo.join("../kernel");
     libbpf_cargo::SkeletonBuilder::new()
         .source(source)
         .obj(object)
@@ -63,6 +65,8 @@ fn compile_one(source: &Path, algo: &Path, object: &Path) {
         .clang_args([
             "-I".as_ref(),
             algo.as_os_str(),
+            "-I".as_ref(),
+            kernel.as_os_str(),
             "-isystem".as_ref(),
             libbpf.as_os_str(),
             "-std=gnu11".as_ref(),

@@ -26,7 +26,7 @@ fn main() {
 /// Compiles the marking port's program.
 fn compile_port(top: &Path) {
     let source = top.join("kernel/lab/port.bpf.c");
-    let declarations = top.join("kernel/host");
+    let declarations = top.join("kernel");
     println!("cargo::rerun-if-changed={}", source.display());
     println!("cargo::rerun-if-changed={}", declarations.join("vmlinux.h").display());
     println!("cargo::rerun-if-env-changed=CLANG");

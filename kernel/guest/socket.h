@@ -5,7 +5,7 @@
 #ifndef EVENKEEL_GUEST_SOCKET_H
 #define EVENKEEL_GUEST_SOCKET_H
 
-#include "vmlinux.h"
+#include "kernel.h"
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>

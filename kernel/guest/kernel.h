@@ -4,42 +4,10 @@
  * structures and members count: libbpf looks up where they are in the kernel that
  * the program is loaded into, so the same object fits all of them.
  */
-#ifndef __VMLINUX_H__
-#define __VMLINUX_H__
+#ifndef EVENKEEL_GUEST_KERNEL_H
+#define EVENKEEL_GUEST_KERNEL_H
 
-typedef unsigned char __u8;
-typedef signed char __s8;
-typedef unsigned short __u16;
-typedef short __s16;
-typedef unsigned int __u32;
-typedef int __s32;
-typedef unsigned long long __u64;
-typedef long long __s64;
-typedef __u8 u8;
-typedef __u16 u16;
-typedef __u32 u32;
-typedef __s32 s32;
-typedef __u64 u64;
-typedef __s64 s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u32 __wsum;
-typedef _Bool bool;
-
-enum {
-	false = 0,
-	true = 1,
-};
-
-enum bpf_map_type {
-	BPF_MAP_TYPE_ARRAY = 2,
-	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
-	BPF_MAP_TYPE_LRU_HASH = 9,
-};
-
-enum {
-	BPF_ANY = 0,
-};
+#include "vmlinux.h"
 
 enum tcp_ca_event {
 	CA_EVENT_TX_START = 0,
@@ -160,4 +128,4 @@ struct bpf_iter__tcp {
 
 #pragma clang attribute pop
 
-#endif /* __VMLINUX_H__ */
+#endif /* EVENKEEL_GUEST_KERNEL_H */

@@ -1,15 +1,12 @@
 //! The report in a real browser: every plot draws something, nothing overlaps or is cut off, and the page fits a phone.
 
-#[path = "common/browser.rs"]
-mod browser;
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use browser::{Page, problems, problems_of};
-use common::Sample;
 use evenkeel_report::{render_html, render_text};
 use evenkeel_scenario::Scenario;
+
+use crate::common::browser::{Page, problems, problems_of};
+use crate::common::{self, Sample};
 
 const DESKTOP: u32 = 1200;
 const PHONE: u32 = 360;

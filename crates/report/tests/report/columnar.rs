@@ -1,12 +1,9 @@
 //! Parquet tables hold what JSON lines hold.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 
-use common::Sample;
 use evenkeel_report::columnar::{ColumnFormat, Kind, TABLES};
 use evenkeel_report::{ReportError, load, write_parquet};
 use evenkeel_scenario::metric::METRICS;
@@ -18,6 +15,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
+
+use crate::common::Sample;
 
 /// The records of a directory with JSON lines and of one with tables.
 fn both(sample: &Sample) -> (Vec<RunRecord>, Vec<RunRecord>) {
@@ -337,7 +336,7 @@ fn the_format_in_the_docs_is_current() {
     let there = fs::read_to_string(&file).unwrap();
     assert!(
         there == current,
-        "{} is out of date: run `UPDATE_GENERATED=1 cargo test -p evenkeel-report --test columnar`",
+        "{} is out of date: run `UPDATE_GENERATED=1 cargo test -p evenkeel-report --test report columnar`",
         file.display()
     );
 }

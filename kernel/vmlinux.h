@@ -2,7 +2,7 @@
 /*
  * The few declarations of user-space ABI (include/uapi/linux/bpf.h) that the
  * programs need, so that no kernel's BTF is needed to build. What they read of
- * the kernel's own structures is in kernel.h.
+ * the kernel's own structures is in the kernel.h of each side.
  */
 #ifndef __VMLINUX_H__
 #define __VMLINUX_H__

@@ -1,10 +1,9 @@
 //! How the report is built, without a browser.
 
-mod common;
-
-use common::Sample;
 use evenkeel_report::{REPORT_FILE, ReportError, load, write_report};
 use evenkeel_scenario::format::Plot;
+
+use crate::common::{self, Sample};
 
 /// The opening tags of the page's plots.
 fn plots(html: &str) -> Vec<&str> {

@@ -1,9 +1,8 @@
 //! The table for a terminal and the one for the docs.
 
-mod common;
-
-use common::Sample;
 use evenkeel_report::{render_markdown, render_text};
+
+use crate::common::Sample;
 
 #[test]
 fn text_of_everything() {
