@@ -1,5 +1,6 @@
 //! What a packet costs: each program by BPF_PROG_TEST_RUN beside one that does nothing, and, as packets that really come in at a
-//! device, `from_vm` beside that and nf_conntrack. Needs root and, for nf_conntrack, nft. `cargo bench -p evenkeel-agent --bench datapath`
+//! device, `from_vm` beside that and nf_conntrack; vFlood's decisions by themselves. Tables in Markdown. Needs root and, for nf_conntrack,
+//! nft. `cargo bench -p evenkeel-agent --bench datapath`
 
 use std::fs;
 use std::io::Write;
@@ -8,9 +9,10 @@ use std::process::{Command, Stdio};
 use evenkeel_agent::datapath::{Limit, intf};
 use evenkeel_testbed::conversation::{MSS, ack, connect, data, syn, synack};
 use evenkeel_testbed::frames::{ACK, RST, Segment};
-use evenkeel_testbed::place::{Place, index, ip, settings};
+use evenkeel_testbed::place::{Place, REDIRECT, index, ip, settings};
 use evenkeel_testbed::program::Program;
 use evenkeel_testbed::tap::TapFile;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 const ROUNDS: usize = 15;
 const RUNS: u32 = 300_000;
@@ -20,12 +22,37 @@ const LO: u32 = 1;
 /// Nanoseconds: the median of some rounds, and between which two of them the middle half lies.
 struct Times(Vec<f64>);
 
-impl std::fmt::Display for Times {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Times {
+    fn at(&self, quarter: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
-        let at = |share: usize| sorted[(sorted.len() - 1) * share / 4];
-        write!(f, "{:>6.0} ns ({:.0} to {:.0})", at(2), at(1), at(3))
+        sorted[(sorted.len() - 1) * quarter / 4]
+    }
+
+    fn less(&self, other: &Self) -> Self {
+        Self(self.0.iter().zip(&other.0).map(|(a, b)| a - b).collect())
+    }
+}
+
+/// Prints tables; cycles are those of the clock that the kernel knows the CPU by.
+struct Table {
+    mhz: f64,
+}
+
+impl Table {
+    fn new() -> Self {
+        let text = fs::read_to_string("/proc/cpuinfo").expect("procfs");
+        let mhz = text.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split(':').nth(1)?.trim().parse().ok());
+        Self { mhz: mhz.expect("the kernel knows its CPU's clock") }
+    }
+
+    fn head(&self, what: &str) {
+        println!("\n| {what} | ns | middle half | cycles at {:.0} MHz |\n|---|---:|---:|---:|", self.mhz);
+    }
+
+    fn row(&self, what: &str, times: &Times) {
+        let (median, least, most) = (times.at(2), times.at(1), times.at(3));
+        println!("| {what} | {median:.0} | {least:.0} to {most:.0} | {:.0} |", median * self.mhz / 1000.0);
     }
 }
 
@@ -34,13 +61,14 @@ fn rounds(mut measure: impl FnMut() -> std::time::Duration) -> Times {
 }
 
 /// Single programs on single frames.
-fn programs(place: &mut Place) {
+fn programs(place: &mut Place, table: &Table) {
     let (pa, pb) = (place.pa, place.pb);
     let (data, ack) = (data(0).frame(), ack(0, 0).frame());
     let mut other = data.clone();
     other[23] = 17;
     let empty = Program::empty();
-    println!("{:<58} {}", "a program that does nothing", rounds(|| empty.run(&ack, RUNS)));
+    table.head("one run of a program, ProBoSCIS enforced");
+    table.row("a program that does nothing", &rounds(|| empty.run(&ack, RUNS)));
     let nobody = index("vm-pa");
     let (syn, synack) = (syn().frame(), synack().frame());
     let cases: [(_, _, _, &[u8], _); 10] = [
@@ -59,17 +87,17 @@ fn programs(place: &mut Place) {
     for (what, name, port, frame, repeat) in cases {
         let times =
             rounds(|| place.datapath.trial(name, port, 0, frame, repeat).expect("root, and Linux 6.6").duration);
-        println!("{what:<58} {times}");
+        table.row(what, &times);
     }
 }
 
 /// vSnoop on a tap that nobody reads: data that comes again, so that each run does the same, and the VM's ACK, which says nothing new.
-fn early_acks(place: &mut Place) {
+fn early_acks(place: &mut Place, table: &Table) {
     const MANY: u32 = 20_000;
     let _vm = TapFile::new("vnet0", false);
     ip("link set vnet0 txqueuelen 4000 up");
     let tap = index("vnet0");
-    println!();
+    table.head("vSnoop, ProBoSCIS observed");
     for (mode, what) in [
         (intf::EK_MODE_OFF, "vSnoop off"),
         (intf::EK_MODE_OBSERVE, "vSnoop observed"),
@@ -91,30 +119,121 @@ fn early_acks(place: &mut Place) {
         run("to_vm", &data(0), 1);
         run("from_vm", &ack(MSS, 0), 1);
         run("to_vm", &data(MSS), 1);
-        println!("{:<58} {}", format!("to_vm, data, {what}"), rounds(|| run("to_vm", &data(MSS), MANY)));
-        println!("{:<58} {}", format!("from_vm, an ACK, {what}"), rounds(|| run("from_vm", &ack(MSS, 0), MANY)));
+        table.row(&format!("to_vm, data, {what}"), &rounds(|| run("to_vm", &data(MSS), MANY)));
+        table.row(&format!("from_vm, an ACK, {what}"), &rounds(|| run("from_vm", &ack(MSS, 0), MANY)));
         // The next mode begins with a handshake of its own.
         run("from_vm", &Segment { flags: RST | ACK, ..ack(MSS, 0) }, 1);
     }
 }
 
-/// The same with CERA on, and a limit that is lower than what the receiver offers. A flow that has sent nothing has none.
-fn with_cera(place: &mut Place, settings: &intf::ek_port) {
+/// Mean time of runs that each have a frame of their own: what is written into a packet is written each time. What it takes to begin a run is
+/// part of it.
+fn single(place: &mut Place, name: &str, port: u32, frame: &[u8]) -> std::time::Duration {
+    const MANY: u32 = 3000;
+    let mut run = || place.datapath.trial(name, port, 0, frame, 1).expect("root, and Linux 6.6").duration;
+    (0..MANY).map(|_| run()).sum::<std::time::Duration>() / MANY
+}
+
+/// CERA beside ProBoSCIS, and a limit that is lower than what the receiver offers. A flow that has sent nothing has none.
+fn with_cera(place: &mut Place, settings: &intf::ek_port, table: &Table) {
+    let pa = place.pa;
+    let (data, ack) = (data(0).frame(), ack(0, 0).frame());
+    table.head("CERA enforced beside ProBoSCIS");
+    let before = rounds(|| single(place, "to_vm", pa, &ack));
     let port =
         intf::ek_port { cera: intf::ek_cera_port { mode: intf::EK_MODE_ENFORCE, ..Default::default() }, ..*settings };
-    let pa = place.pa;
     place.datapath.attach(pa, &port).expect("it was there before");
+    let mut run =
+        |name, frame: &[u8]| place.datapath.trial(name, pa, 0, frame, RUNS).expect("root, and Linux 6.6").duration;
+    table.row("from_vm, data counted", &rounds(|| run("from_vm", &data)));
+    table.row("to_vm, an ACK, no limit", &rounds(|| run("to_vm", &ack)));
     let slot = place.datapath.slot_of(pa).expect("its settings are there").expect("it is a port");
     let mut shares = place.datapath.shares().expect("the map can be mapped");
     let limit = Limit { window_segments: 4, flows: 1, next: 0, until_ns: u64::MAX };
     shares.get(slot).expect("a slot of a port").limit(limit);
-    for (what, name, frame) in
-        [("from_vm, data, CERA", "from_vm", data(0).frame()), ("to_vm, an ACK, CERA", "to_vm", ack(0, 0).frame())]
-    {
-        let times = rounds(|| place.datapath.trial(name, pa, 0, &frame, RUNS).expect("root, and Linux 6.6").duration);
-        println!("{what:<58} {times}");
-    }
+    let limited = rounds(|| single(place, "to_vm", pa, &ack));
+    table.row("to_vm, an ACK: what CERA with a window that is written adds to ProBoSCIS", &limited.less(&before));
     place.datapath.attach(pa, settings).expect("it was there before");
+}
+
+/// vFlood's part in `from_vm` and `to_vm`. The device that would hold packets is one that drops them: what its qdisc does is not measured here.
+fn with_vflood(place: &mut Place, table: &Table) {
+    // A bridge without ports.
+    ip("link add drops type bridge");
+    ip("link set drops up");
+    let (drops, port) = (index("drops"), index("vm-pb"));
+    let ports = MapHandle::from_pinned_path(place.pins().join("ports")).expect("it is pinned");
+    table.head("vFlood, ProBoSCIS off");
+    let copy = Program::copy_to(drops);
+    let ack_frame = ack(0, 0).frame();
+    table.row("a program that sends a copy of an ACK to that device", &rounds(|| copy.run(&ack_frame, RUNS)));
+    let off = settings(intf::EK_MODE_OFF);
+    place.datapath.attach(port, &off).expect("a veth takes the programs");
+    let slot = place.datapath.slot_of(port).expect("its settings are there").expect("it is a port");
+    for (mode, what) in [(intf::EK_MODE_OBSERVE, "observed"), (intf::EK_MODE_ENFORCE, "enforced")] {
+        let vflood = intf::ek_vflood_port {
+            mode,
+            hold_ifindex: drops,
+            split_ifindex: drops,
+            settings: intf::vflood_settings { buffer_segments: 2048, initial_window: 10, ..Default::default() },
+        };
+        let with = intf::ek_port { slot, vflood, ..off };
+        // SAFETY: the settings are a plain structure without padding, as user space writes it.
+        let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(&with).cast::<u8>(), size_of_val(&with)) };
+        ports.update(&port.to_ne_bytes(), bytes, MapFlags::ANY).expect("the port is there");
+        let mut run = |name: &str, segment: &Segment, repeat| {
+            place.datapath.trial(name, port, 0, &segment.frame(), repeat).expect("root, and Linux 6.6")
+        };
+        run("from_vm", &syn(), 1);
+        run("to_vm", &synack(), 1);
+        if mode == intf::EK_MODE_ENFORCE {
+            assert_eq!(run("from_vm", &data(0), 1).verdict, REDIRECT, "it is not held");
+        }
+        table.row(&format!("from_vm, data, vFlood {what}"), &rounds(|| run("from_vm", &data(0), RUNS).duration));
+        table.row(&format!("to_vm, an ACK, vFlood {what}"), &rounds(|| run("to_vm", &ack(0, 0), RUNS).duration));
+        // The next mode begins with a handshake of its own.
+        run("from_vm", &Segment { flags: RST | ACK, ..data(0) }, 1);
+    }
+    place.datapath.detach(port).expect("it was attached");
+}
+
+/// What vFlood decides for a segment, in steady state: it is held, an ACK comes, it is let out, and room is granted. In the C that the
+/// programs are made of.
+fn decisions(table: &Table) {
+    use evenkeel_algo::vflood::{DEFAULTS, Flow, Host, Verdict, Vm};
+    const SEGMENTS: u32 = 200_000;
+    /// What the receiver takes, and what waits behind that.
+    const WINDOW: u32 = 10;
+    let window = (WINDOW * MSS) as u16;
+    let host = Host::new(&DEFAULTS);
+    let times = rounds(|| {
+        let (mut flow, mut vm) = (Flow::default(), Vm::default());
+        flow.vm_syn(&host, 1000, 0);
+        flow.peer_syn(window, 0, MSS, 0);
+        flow.acked(&host, 1001, window, true, None, 0);
+        let seq = |segment: u32| 1001u32.wrapping_add(segment.wrapping_mul(MSS));
+        let mut held = 0;
+        let mut out = 0;
+        let begin = std::time::Instant::now();
+        for segment in 0..SEGMENTS {
+            let now_us = u64::from(segment) * 10;
+            if flow.data(&mut vm, &host, seq(segment), MSS, now_us) == Verdict::Pass {
+                out = segment + 1;
+                continue;
+            }
+            held += 1;
+            flow.acked(&host, seq(segment.saturating_sub(2 * WINDOW)), window, true, None, now_us);
+            while out <= segment && flow.release(&mut vm, &host, seq(out), MSS, now_us) == Verdict::Pass {
+                out += 1;
+            }
+            flow.grant(&mut vm, &host);
+        }
+        let took = begin.elapsed() / SEGMENTS;
+        assert!(held > SEGMENTS / 2, "{held} of {SEGMENTS} were held");
+        took
+    });
+    table.head("vFlood's decisions (algo/vflood.h) for a segment, without packets");
+    table.row("held, an ACK, let out, room granted", &times);
 }
 
 fn nft(rules: &str) {
@@ -134,7 +253,7 @@ fn track(is_on: bool) {
 
 /// Packets come in at `lo` and end behind nf_conntrack's place, at `prerouting`. What is measured is one variant's time less the
 /// others' in the same round.
-fn received(place: &mut Place, settings: &intf::ek_port) {
+fn received(place: &mut Place, settings: &intf::ek_port, table: &Table) {
     if !Command::new("nft").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
         println!("not measured beside nf_conntrack: no nft");
         return;
@@ -160,7 +279,7 @@ fn received(place: &mut Place, settings: &intf::ek_port) {
     assert!(entries.contains("ESTABLISHED"), "nf_conntrack does not know the connection: {entries}");
     track(false);
     nft("table ip end {\n chain prerouting {\n type filter hook prerouting priority -150\n drop\n }\n }");
-    println!();
+    table.head("packets that come in at a device, ProBoSCIS enforced; each after the first is what it adds to that");
     for (what, frame) in [("data", local(data(0))), ("an ACK", local(Segment { payload: 0, ..data(0) }))] {
         let mut times = [(); 4].map(|()| Times(Vec::new()));
         for _ in 0..ROUNDS {
@@ -177,11 +296,11 @@ fn received(place: &mut Place, settings: &intf::ek_port) {
             times[3].0.push(run() - nothing);
             track(false);
         }
-        let [nothing, empty, from_vm, conntrack] = times;
-        println!("{:<58} {nothing}", format!("{what}, received and dropped"));
-        println!("{:<58} {empty}", "  and a program that does nothing");
-        println!("{:<58} {from_vm}", "  and from_vm");
-        println!("{:<58} {conntrack}", "  and nf_conntrack");
+        for (which, times) in
+            ["received and dropped", "a program that does nothing", "from_vm", "nf_conntrack"].iter().zip(&times)
+        {
+            table.row(&format!("{what}, {which}"), times);
+        }
     }
 }
 
@@ -193,8 +312,11 @@ fn main() {
     place.pa = LO;
     place.datapath.attach(LO, &port).expect("lo is there");
     connect(&mut place);
-    programs(&mut place);
-    early_acks(&mut place);
-    with_cera(&mut place, &port);
-    received(&mut place, &port);
+    let table = Table::new();
+    programs(&mut place, &table);
+    with_cera(&mut place, &port, &table);
+    early_acks(&mut place, &table);
+    with_vflood(&mut place, &table);
+    decisions(&table);
+    received(&mut place, &port, &table);
 }

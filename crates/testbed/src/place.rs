@@ -1,7 +1,7 @@
 //! Two ports in a network namespace of the test's own, and what comes out of them.
 
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use evenkeel_agent::datapath::{Datapath, Outcome, intf};
@@ -24,6 +24,9 @@ pub const A: &str = "10.0.0.1";
 pub const B: &str = "10.0.0.2";
 /// Signs the probes.
 pub const KEY: intf::siphash_key = intf::siphash_key { k0: 0x0706_0504_0302_0100, k1: 0x0f0e_0d0c_0b0a_0908 };
+
+/// Below the place's directory.
+const PINS: &str = "evenkeel";
 
 /// Runs `ip`, and gives what it prints.
 pub fn ip(arguments: &str) -> String {
@@ -78,7 +81,7 @@ pub struct Place {
     pub pa: u32,
     /// Index of the other.
     pub pb: u32,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Place {
@@ -91,14 +94,19 @@ impl Place {
             ip(&format!("link set {port} up"));
             ip(&format!("link set vm-{port} up"));
         }
-        let mut datapath = Datapath::open(&directory.path().join("evenkeel")).unwrap();
+        let mut datapath = Datapath::open(&directory.path().join(PINS)).unwrap();
         let (pa, pb) = (index("pa"), index("pb"));
         datapath.attach(pa, &settings(mode)).unwrap();
         datapath.attach(pb, &settings(mode)).unwrap();
         let mut host = intf::ek_host { version: intf::EK_INTF_VERSION, keys: 1, ..Default::default() };
         host.key[0] = KEY;
         datapath.set_host(&host).unwrap();
-        Self { datapath, pa, pb, _directory: directory }
+        Self { datapath, pa, pb, directory }
+    }
+
+    /// Where the datapath's maps are pinned.
+    pub fn pins(&self) -> PathBuf {
+        self.directory.path().join(PINS)
     }
 
     /// What the program makes of a frame that the VM sends.

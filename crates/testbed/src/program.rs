@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use libbpf_sys::{
-    BPF_F_TEST_XDP_LIVE_FRAMES, BPF_FUNC_skb_ecn_set_ce, BPF_PROG_TYPE_SCHED_CLS, BPF_PROG_TYPE_XDP, bpf_insn, xdp_md,
+    BPF_F_TEST_XDP_LIVE_FRAMES, BPF_FUNC_clone_redirect, BPF_FUNC_skb_ecn_set_ce, BPF_PROG_TYPE_SCHED_CLS,
+    BPF_PROG_TYPE_XDP, bpf_insn, xdp_md,
 };
 
 /// A loaded program.
@@ -52,6 +53,19 @@ impl Program {
             c"mark_all",
             &[instruction(0x85, BPF_FUNC_skb_ecn_set_ce as i32), value, exit],
         )
+    }
+
+    /// For tcx: sends a copy of every packet to a device, and it passes.
+    pub fn copy_to(device: u32) -> Self {
+        let argument = |register, value| {
+            let mut load = instruction(0xb7, value);
+            load.set_dst_reg(register);
+            load
+        };
+        let [value, exit] = answer(-1);
+        let copy = instruction(0x85, BPF_FUNC_clone_redirect as i32);
+        let program = [argument(2, device as i32), argument(3, 0), copy, value, exit];
+        Self::load(BPF_PROG_TYPE_SCHED_CLS, c"copy_to", &program)
     }
 
     /// For tcx: drops a probe, by its train and index, in IPv4 without options or VLAN tags; all else passes.
