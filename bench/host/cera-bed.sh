@@ -97,7 +97,7 @@ shape() {
         in_ns host tc class add dev eth0 parent 1:1 classid 1:11 htb rate "${rate}mbit" burst 3k cburst 3k quantum 1514
         in_ns host tc qdisc add dev eth0 parent 1:11 handle 2: prio bands 3
         for band in 1 2 3; do in_ns host tc qdisc add dev eth0 parent "2:$band" pfifo limit 1000; done
-        in_ns host tc filter add dev eth0 parent 2: protocol ip prio 1 bpf obj "$(dirname "$load")/demote.o" sec classifier direct-action
+        in_ns host tc filter add dev eth0 parent 2: protocol ip prio 1 bpf obj "$(dirname "$load")/demote.o" sec classifier
         in_ns host tc filter add dev eth0 parent 1: protocol all prio 2 u32 match u32 0 0 flowid 1:11
         return
         ;;
