@@ -113,24 +113,24 @@ LOAD = target/$(TARGET)/release/examples/memcached_load
 bench-cera: build
 	sh packaging/deps.sh --with-cera
 	$(CARGO) build --release --locked --package evenkeel-testbed --example memcached_load
-	bench/host/cera-cost.sh $(EVENKEEL)
+	bench/host/cera-cost.sh $(EVENKEEL) 1000 5 4 32 128
 	mkdir -p results
-	bench/host/cera.sh $(EVENKEEL) $(LOAD) 100 5 alone:0 fifo:24 tsq:24 bbr:24 limit:24 htb:24 cera60:24 cera25:24 cera60-clients:24 cera25-clients:24 \
-	    cera60-mixed:24 fifo:1 cera60:1 cera25:1 fifo:3 cera60:3 fifo:48 cera60:48 cera60-clients:48 \
-	    weights:1 weights:2 weights:4 weights-clients:1 weights-clients:2 weights-clients:4 | tee results/cera-host.jsonl
+	bench/host/cera.sh $(EVENKEEL) $(LOAD) 100 5 alone:0 fifo:24 tsq:24 bbr:24 limit:24 htb:24 cera60:24 cera25:24 cera60-clients:24 cera60-mixed:24 \
+	    fifo:1 cera60:1 cera25:1 fifo:3 cera60:3 fifo:48 cera60:48 weights:1 weights:2 weights:4 weights-clients:1 weights-clients:2 \
+	    weights-clients:4 | tee results/cera-host.jsonl
 	bench/host/cera-events.sh $(EVENKEEL) $(LOAD) 100 wake:4 wake-clients:4 uneven:8 kill:8 kill-clients:8 stop:8 guests-killed:8 guests-stopped:8 \
 	    cut:8 garbage:8 | tee results/cera-events.jsonl
 	bench/host/cera-page.sh results/cera-host.jsonl results/cera-events.jsonl
 
-# The same beside the queues of current Linux, in a VM with the newest kernel, at a fortieth of the paper's rate.
+# The same beside the queues of current Linux, in a VM with the newest kernel, at a fortieth of the paper's rate. Seven minutes.
 bench-cera-peers: build
 	sh packaging/deps.sh --with-cera
 	$(CARGO) build --release --locked --package evenkeel-testbed --example memcached_load
 	$(CARGO) build --release --locked --package evenkeel-lab --example in_vm
 	mkdir -p results
-	bench/host/cera-in-vm.sh target/$(TARGET)/release/examples/in_vm $(EVENKEEL) $(LOAD) 25 6 alone:0 fifo:24 tsq:24 bbr:24 limit:24 htb:24 fq:24 codel:24 \
-	    codel-scaled:24 fq_codel:24 mlfq:24 dctcp:24 cera60:24 cera25:24 cera60-clients:24 cera60-mixed:24 \
-	    $(foreach flows,1 3 6 12 48,$(addsuffix :$(flows),fifo dctcp fq_codel cera60 cera25)) | tee results/cera-peers.jsonl
+	bench/host/cera-in-vm.sh target/$(TARGET)/release/examples/in_vm $(EVENKEEL) $(LOAD) 25 5 alone:0 fifo:24 tsq:24 bbr:24 limit:24 fq:24 codel:24 \
+	    codel-scaled:24 fq_codel:24 mlfq:24 dctcp:24 cera60:24 cera25:24 cera60-clients:24 \
+	    $(foreach flows,1 6 48,$(addsuffix :$(flows),fifo dctcp fq_codel cera60)) | tee results/cera-peers.jsonl
 	bench/host/cera-page.sh results/cera-peers.jsonl
 
 # NOISE packets through the parsers with sanitizers in the C code, and through the programs in the kernel.
