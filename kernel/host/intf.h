@@ -133,7 +133,8 @@ struct ek_share {
 	u32 window; /* of the VM, in segments; 0: no limit */
 	u32 flows; /* active ones, which have it in equal parts */
 	u32 next; /* where the remainder goes on */
-	u32 pad[13];
+	u32 held_only; /* the VM has a client: the limit is of flows that vFlood holds */
+	u32 pad[12];
 };
 
 /* Of the whole host. */

@@ -97,6 +97,9 @@ static __always_inline u32 share_limit(const struct context *c, const struct ek_
 	s = share_of(c);
 	if (!s || !s->window || s->until_ns <= c->now_ns)
 		return 0;
+	/* A client leaves these alone: their congestion window is the host's. */
+	if (s->held_only && !f->vflood_owner)
+		return 0;
 	bytes = (u64)cera_flow_window(s->window, s->flows, f->cera_position, s->next) * mss;
 	/* More than any window field can say. */
 	if (bytes >= 65535u << WINDOW_MAX_SCALE)

@@ -124,7 +124,7 @@ fn the_vms_window_is_divided_among_its_flows_with_the_remainder_one_by_one() {
     for port in 40000..40002 {
         send(&mut place, port, 0);
     }
-    let limit = Limit { window_segments: 9, flows: 2, next: 1, until_ns: LATER };
+    let limit = Limit { window_segments: 9, flows: 2, next: 1, until_ns: LATER, held_only: false };
     shares.get(slot).unwrap().limit(limit);
     let windows = [40000, 40001].map(|port| acked(&mut place, port, MSS));
     // Rounded up to the scale, so that there is room for the last segment.
@@ -147,10 +147,12 @@ fn a_limit_ends_by_itself() {
     let slot = slot(&place);
     open(&mut place, 40000);
     send(&mut place, 40000, 0);
-    let limit = Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER };
+    let limit = Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER, held_only: false };
     shares.get(slot).unwrap().limit(limit);
     assert!(acked(&mut place, 40000, MSS) < 8000 << 7);
-    for over in [Limit { until_ns: 1, ..limit }, Limit { window_segments: 0, ..limit }, Limit::default()] {
+    let over = [Limit { until_ns: 1, ..limit }, Limit { window_segments: 0, ..limit }, Limit::default()];
+    // And one that is of held flows is not this one's.
+    for over in over.into_iter().chain([Limit { held_only: true, ..limit }]) {
         shares.get(slot).unwrap().limit(over);
         assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7, "{over:?}");
     }
@@ -162,7 +164,7 @@ fn observing_writes_nothing_and_counts() {
     let slot = slot(&place);
     open(&mut place, 40000);
     send(&mut place, 40000, 0);
-    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER, held_only: false });
     assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
     assert_eq!(place.count(place.pa, intf::EK_COUNT_CERA_WINDOWS_LIMITED), 1);
 }
@@ -177,7 +179,7 @@ fn a_limit_that_is_only_observed_hides_no_other() {
         place.run_from_vm(place.pa, &data(i * MSS).frame());
     }
     place.run_to_vm(place.pa, &ack(MSS, 0).frame());
-    shares.get(slot).unwrap().limit(Limit { window_segments: 8, flows: 1, next: 0, until_ns: LATER });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 8, flows: 1, next: 0, until_ns: LATER, held_only: false });
     let marked = Segment { flags: ACK | ECE, ..ack(10 * MSS, 0) };
     let of = |outcome: Outcome| u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])) << 7;
     let enforced = of(place.run_to_vm(place.pa, &marked.frame()));
@@ -202,7 +204,7 @@ fn what_stays_on_the_host_is_neither_counted_nor_limited() {
     assert_eq!(share.take_handshake(), None, "the RTT of a neighbour is not the network's");
     let before = share.turn(16, 1).bytes;
     send(&mut place, 40000, 0);
-    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER, held_only: false });
     assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
     assert_eq!(shares.get(slot).unwrap().turn(16, 1).bytes, before);
 }

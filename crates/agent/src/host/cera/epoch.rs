@@ -203,8 +203,8 @@ impl Epochs {
             } else {
                 seat.limit.next
             };
-            let window_segments = if seat.share.has_client { 0 } else { window };
-            seat.limit = Limit { window_segments, flows: vm.flows.max(1), next, until_ns };
+            let (flows, held_only) = (vm.flows.max(1), seat.share.has_client);
+            seat.limit = Limit { window_segments: window, flows, next, until_ns, held_only };
             if let Some(mut share) = shares.get(seat.member.slot) {
                 share.limit(seat.limit);
             }
@@ -375,17 +375,17 @@ mod tests {
         let mut bed = Bed::new(&[member(0, 1, Mode::Enforce), member(1, 1, Mode::Observe)]);
         bed.clients.0.borrow_mut().extend([(10, None), (11, None)]);
         bed.epoch(&[0, 1], 100);
-        assert_eq!(bed.window(0), 0);
+        assert!(bed.limit(0).held_only && !bed.limit(1).held_only);
         let told = bed.clients.0.borrow().clone();
         assert!(told[&10].is_some_and(|window| window > 0));
         assert_eq!(told[&11], None, "where CERA only observes nobody is told");
         assert!(bed.window(1) > 0, "what the datapath counts, and does not write");
         bed.clients.0.borrow_mut().remove(&10);
         bed.epoch(&[0, 1], 100);
-        assert!(bed.window(0) > 0);
+        assert!(bed.window(0) > 0 && !bed.limit(0).held_only);
         bed.clients.0.borrow_mut().insert(10, None);
         bed.epoch(&[0, 1], 100);
-        assert_eq!(bed.window(0), 0);
+        assert!(bed.limit(0).held_only);
         bed.epochs.release(&mut bed.shares, &bed.clients);
         assert_eq!(bed.clients.0.borrow()[&10], Some(0));
         assert_eq!(bed.limit(1), Limit::default());
