@@ -115,8 +115,8 @@ bench-cera: build
 	$(CARGO) build --release --locked --package evenkeel-testbed --example memcached_load
 	bench/host/cera-cost.sh $(EVENKEEL) 1000 5 4 32 128
 	mkdir -p results
-	bench/host/cera.sh $(EVENKEEL) $(LOAD) 100 5 alone:0 fifo:24 tsq:24 bbr:24 limit:24 htb:24 cera60:24 cera25:24 cera60-clients:24 cera60-mixed:24 \
-	    fifo:1 cera60:1 cera25:1 fifo:3 cera60:3 fifo:48 cera60:48 weights:1 weights:2 weights:4 weights-clients:1 weights-clients:2 \
+	bench/host/cera.sh $(EVENKEEL) $(LOAD) 100 5 alone:0 fifo:24 bbr:24 htb:24 cera60:24 cera25:24 cera60-clients:24 cera60-mixed:24 \
+	    fifo:1 cera60:1 cera25:1 fifo:48 cera60:48 weights:1 weights:2 weights:4 weights-clients:1 weights-clients:2 \
 	    weights-clients:4 | tee results/cera-host.jsonl
 	bench/host/cera-events.sh $(EVENKEEL) $(LOAD) 100 wake:4 wake-clients:4 uneven:8 kill:8 kill-clients:8 stop:8 guests-killed:8 guests-stopped:8 \
 	    cut:8 garbage:8 | tee results/cera-events.jsonl
