@@ -109,7 +109,7 @@ bench-hold:
 
 LOAD = target/$(TARGET)/release/examples/memcached_load
 
-# At a tenth of the paper's rate, and so with epochs ten times as long. Nine minutes.
+# At a tenth of the paper's rate, and so with epochs ten times as long. Seven minutes.
 bench-cera: build
 	sh packaging/deps.sh --with-cera
 	$(CARGO) build --release --locked --package evenkeel-testbed --example memcached_load
