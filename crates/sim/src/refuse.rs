@@ -89,6 +89,9 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
     if group.migrate_at_ms.is_some() {
         return owned("migrate_at_ms", "the simulator's VMs stay where they are; leave it out (the lab's can move)");
     }
+    if group.vflood.clients.is_some() {
+        return owned("vflood.clients", "all VMs of a group have vFlood in the simulator, or none; leave it out");
+    }
     if group.pvtcp.reloads > 0 {
         return owned("pvtcp.reloads", "the simulator has no modules to load; leave it at 0 (the lab has)");
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use evenkeel_scenario::format::{Cera, Mode, VmGroup};
+use evenkeel_scenario::format::{Cera, Mode, Vflood, VmGroup};
 use serde::Serialize;
 use serde_json::Value;
 use toml::Table;
@@ -80,9 +80,10 @@ impl Port {
     pub fn of(device: &str, uplink: &str, group: &VmGroup, number: u32) -> Result<Self, LabError> {
         // The agent observes with ProBoSCIS unless told otherwise; all else is off in it, too.
         let mut mechanisms = Table::from_iter([("proboscis".to_owned(), settings(&group.proboscis)?)]);
+        let vflood = Vflood { clients: None, ..group.vflood.clone() };
         for (name, mode, table) in [
             ("vsnoop", group.vsnoop.mode, settings(&group.vsnoop)?),
-            ("vflood", group.vflood.mode, settings(&group.vflood)?),
+            ("vflood", group.vflood.mode_of(number), settings(&vflood)?),
             ("cera", group.cera.mode, cera_of_port(&group.cera, number)),
         ] {
             if mode != Mode::Off {

@@ -18,7 +18,7 @@ const LOG: &str = "/run/evenkeel-guest.log";
 
 /// Whether a group's VM with this number has the agent: vFlood has a part in guests, and CERA in those that it has clients in.
 pub fn is_wanted(group: &VmGroup, number: u32) -> bool {
-    group.vflood.mode != Mode::Off || has_client(&group.cera, number)
+    group.vflood.mode_of(number) != Mode::Off || has_client(&group.cera, number)
 }
 
 fn has_client(cera: &Cera, number: u32) -> bool {
@@ -39,7 +39,11 @@ impl<'a> GuestAgent<'a> {
         vm.call(Op::WriteFile { path: CONFIG.to_owned(), text: config(group, vm.spec.number) })?;
         let line = format!("exec evenkeel guest --config {CONFIG} 2>{LOG}");
         let argv = ["/bin/sh", "-c", &line].map(str::to_owned).to_vec();
-        let agent = Self { vm, task: started(vm, Op::Spawn { argv })?, floods: group.vflood.mode == Mode::Enforce };
+        let agent = Self {
+            vm,
+            task: started(vm, Op::Spawn { argv })?,
+            floods: group.vflood.mode_of(vm.spec.number) == Mode::Enforce,
+        };
         agent.wait_ready(interrupt)?;
         Ok(agent)
     }
@@ -96,7 +100,8 @@ fn config(group: &VmGroup, number: u32) -> String {
         Mode::Enforce => "enforce",
     };
     let cera = if has_client(&group.cera, number) { group.cera.mode } else { Mode::Off };
-    let (vflood, flooding) = (group.vflood.mode, group.vflood.mode != Mode::Off);
+    let vflood = group.vflood.mode_of(number);
+    let flooding = vflood != Mode::Off;
     format!(
         "[vflood]\nmode = \"{}\"\ndefault = {flooding}\ncongestion_control = \"{}\"\n[cera]\nmode = \"{}\"\n",
         word(vflood),
@@ -129,5 +134,12 @@ mod tests {
         let group = VmGroup { cera, ..VmGroup::default() };
         assert_eq!([0, 1].map(|number| is_wanted(&group, number)), [true, false]);
         assert!(config(&group, 0).ends_with("[cera]\nmode = \"enforce\"\n"));
+    }
+
+    #[test]
+    fn so_many_of_a_group_have_vflood() {
+        let vflood = Vflood { mode: Mode::Enforce, clients: Some(1), ..Vflood::default() };
+        let group = VmGroup { vflood, count: 2, ..VmGroup::default() };
+        assert_eq!([0, 1].map(|number| is_wanted(&group, number)), [true, false]);
     }
 }

@@ -150,6 +150,7 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
     } else if !matches!(cell.scenario.workload, Workload::Transfers { .. } | Workload::ThreeTier { .. }) {
         set("goodput_mbit", iperf3_mbit.or_else(|| transfers.then(|| receivers.iter().map(mbit).sum())));
     }
+    set("vflood_share", share_of_clients(cell, roles, &senders, &receivers));
     set("time_s", Some(seconds));
 
     let blocks_ms: Vec<f64> =
@@ -270,6 +271,22 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
         packets: measured.trace.packets,
         remarks,
     }
+}
+
+/// What the senders with vFlood have of the goodput, in percent of an equal share.
+fn share_of_clients(cell: &Cell, roles: &Roles, senders: &[&VmMeasured], receivers: &[&VmMeasured]) -> Option<f64> {
+    let group = &cell.scenario.vms[roles.from];
+    let clients = group.vflood.clients? as usize;
+    let bytes = |of: &[&VmMeasured]| -> u64 {
+        let is_of = |peer: &str| {
+            let address = peer.parse::<SocketAddr>().ok().map(|peer| peer.ip());
+            of.iter().any(|vm| address == Some(vm.address.into()))
+        };
+        let received = receivers.iter().flat_map(|vm| &vm.recorded.received);
+        received.filter(|(peer, _)| is_of(peer)).map(|(_, bytes)| bytes).sum()
+    };
+    let (own, all) = (bytes(&senders[..clients.min(senders.len())]), bytes(senders));
+    (all > 0).then(|| 100.0 * own as f64 / all as f64 * f64::from(group.count) / clients as f64)
 }
 
 /// Completion times by size, and how many flows were too slow.

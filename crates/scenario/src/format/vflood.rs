@@ -12,6 +12,10 @@ use super::Mode;
 pub struct Vflood {
     /// Off, observe or enforce.
     pub mode: Mode,
+    /// So many VMs of the group, the first ones, have it, and the others are plain. Left out: all. Only the lab can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub clients: Option<u32>,
     /// Who may hold how much of a VM's buffer.
     pub policy: BufferPolicy,
     /// B: what is held for a VM at most. Left out: 2048.
@@ -32,6 +36,13 @@ pub struct Vflood {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0625, max = 64))]
     pub alpha_low_rtt: Option<f64>,
+}
+
+impl Vflood {
+    /// The mode in the group's VM with this number, counted from 0.
+    pub fn mode_of(&self, number: u32) -> Mode {
+        if self.clients.is_none_or(|clients| number < clients) { self.mode } else { Mode::Off }
+    }
 }
 
 /// How a VM's buffer is shared by its flows.

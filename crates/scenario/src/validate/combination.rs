@@ -119,6 +119,9 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
     if group.migrate_at_ms.is_some() && !group.hypervisor {
         problem("migrate_at_ms", "must be left out without a hypervisor (hypervisor = false)");
     }
+    if group.vflood.clients.is_some_and(|clients| clients > group.count) {
+        problem("vflood.clients", "must not be larger than `count`: so many of these VMs have it");
+    }
     if group.far_count > group.count {
         problem("far_count", "must not be larger than `count`: so many of these VMs are far away");
     }

@@ -305,6 +305,11 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
         }
         "operations_per_s" => (!matches!(scenario.workload, Workload::ThreeTier { .. }))
             .then_some("only the users of a web application have operations (workload.kind = \"three-tier\")"),
+        "vflood_share" => scenario
+            .vms
+            .values()
+            .all(|g| g.vflood.clients.is_none())
+            .then_some("no group has VMs with vFlood beside others (vflood.clients)"),
         vflood if vflood.starts_with("vflood_") => {
             scenario.vms.values().all(|g| g.vflood.mode == Mode::Off).then_some("vFlood is off in all groups")
         }
