@@ -138,6 +138,7 @@ metrics! {
     "vflood_grants", "grants", "", Neutral, 0, "ACKs in which the VM was told a window by vFlood.";
     "vflood_losses", "losses", "", Lower, 0, "Times that a flow of vFlood went to PACKET_LOSS.";
     "vflood_no_buffer", "no buffer", "", Lower, 0, "Times that a flow of vFlood went to NO_BUFFER.";
+    "domain_cpu", "domain CPU", "%", Lower, 1, "Busy share of the driver domains' virtual CPUs (`host = \"vm\"`), by their own clocks.";
     "vflood_share", "share", "%", Neutral, 1, "Goodput of the VMs that have vFlood (`vflood.clients`, whatever its mode), as a share of what they would have if all senders had the same.";
     "vflood_refused", "refused", "", Lower, 0, "Packets for which the VM's buffer had no room.";
     "vsnoop_early_acks", "early ACKs", "", Neutral, 0, "ACKs that hosts sent for their VMs (vSnoop).";

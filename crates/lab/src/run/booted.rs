@@ -467,6 +467,7 @@ impl BootedLab {
         batch.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
         let period_ms = scenario.record.tcp_info_period_ms;
         let before = self.in_all(counters)?;
+        let domains_before = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
         let drops_before = self.drops()?;
         let marks_before = marking.map(MarkingPorts::read).transpose()?;
         let counted_before = read(control.agents)?;
@@ -506,6 +507,7 @@ impl BootedLab {
             transfers::complete(&mut recorded, &addresses, &clocks, transfers);
         }
         let after = self.in_all(counters)?;
+        let domains_after = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
         let drops_after = self.drops()?;
         let marks_after = marking.map(MarkingPorts::read).transpose()?;
         let counted_after = read(control.agents)?;
@@ -524,7 +526,9 @@ impl BootedLab {
                 counters: after.since(&before),
             })
             .collect();
+        let domains = self.domains().zip(domains_before.iter().zip(domains_after));
         Ok(Measured {
+            domains: domains.map(|(vm, (before, after))| (vm.spec.name.clone(), after.since(before))).collect(),
             duration,
             mark_monotonic_ns,
             mark_realtime_ns,

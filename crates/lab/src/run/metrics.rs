@@ -64,6 +64,8 @@ pub struct Measured {
     pub duration: Duration,
     /// All VMs.
     pub vms: Vec<VmMeasured>,
+    /// The driver domains' counters' increase, by their names.
+    pub domains: Vec<(String, Counters)>,
     /// Packets dropped at ports.
     pub dropped: u64,
     /// What ports that mark did, if there are any.
@@ -213,6 +215,9 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
     };
     set("sender_cpu", busy(&senders));
     set("receiver_cpu", busy(&receivers));
+    let of_domains = |name: &str| measured.domains.iter().map(|(_, counters)| counters.get(name)).sum::<f64>();
+    let (busy_us, idle_us) = (of_domains("CpuBusyUs"), of_domains("CpuIdleUs"));
+    set("domain_cpu", (busy_us + idle_us > 0.0).then(|| 100.0 * busy_us / (busy_us + idle_us)));
     if !measured.backlog.is_empty() {
         let segments: Vec<f64> = measured.backlog.iter().map(|(_, segments)| f64::from(*segments)).collect();
         set("queue_mean_segments", Some(segments.iter().sum::<f64>() / segments.len() as f64));
@@ -353,6 +358,7 @@ fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
     };
     let mut all: BTreeMap<String, BTreeMap<String, i64>> =
         measured.vms.iter().map(|vm| (vm.name.clone(), vm.counters.0.clone())).collect();
+    all.extend(measured.domains.iter().map(|(name, counters)| (name.clone(), counters.0.clone())));
     if let Some(agent) = &measured.agent {
         for vm in &measured.vms {
             if let (Some(counters), Some(port)) = (all.get_mut(&vm.name), agent.ports.get(&vm.port)) {

@@ -5,8 +5,8 @@ use toml::{Table, Value};
 use crate::check::join;
 use crate::error::Problem;
 use crate::format::{
-    Axis, BufferPolicy, DelayedAck, Discipline, FlowSizes, Mode, Network, Plot, Record, Scenario, Topology, VmGroup,
-    Workload,
+    Axis, BufferPolicy, DelayedAck, Discipline, FlowSizes, HostKind, Mode, Network, Plot, Record, Scenario, Topology,
+    VmGroup, Workload,
 };
 use crate::metric::SizeClass;
 use crate::sweep::{Cell, Point, VARIABLE, covers};
@@ -305,6 +305,9 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
         }
         "operations_per_s" => (!matches!(scenario.workload, Workload::ThreeTier { .. }))
             .then_some("only the users of a web application have operations (workload.kind = \"three-tier\")"),
+        "domain_cpu" => {
+            scenario.vms.values().all(|g| g.host != HostKind::Vm).then_some("no host is a VM (host = \"vm\")")
+        }
         "vflood_share" => scenario
             .vms
             .values()
