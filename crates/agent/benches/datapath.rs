@@ -71,11 +71,13 @@ fn programs(place: &mut Place, table: &Table) {
     table.row("a program that does nothing", &rounds(|| empty.run(&ack, RUNS)));
     let nobody = index("vm-pa");
     let (syn, synack) = (syn().frame(), synack().frame());
-    let cases: [(_, _, _, &[u8], _); 10] = [
+    let v6 = Segment::new(("fd00::1", 40000), ("fd00::2", 80), ACK).frame();
+    let cases: [(_, _, _, &[u8], _); 11] = [
         ("to_vm, a port without settings", "to_vm", nobody, &ack, RUNS),
         ("from_vm, a port without settings", "from_vm", nobody, &data, RUNS),
         ("to_vm, not TCP", "to_vm", pa, &other, RUNS),
         ("to_vm, an unknown flow", "to_vm", pb, &ack, RUNS),
+        ("to_vm, an unknown flow over IPv6", "to_vm", pb, &v6, RUNS),
         ("to_vm, an ACK", "to_vm", pa, &ack, RUNS),
         ("to_vm, data", "to_vm", pb, &data, RUNS),
         // After the first run the frame is ECN-capable already.
