@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use evenkeel_algo::congestion::{Congestion, Kind};
 use evenkeel_algo::reno::MIN_CWND;
+use evenkeel_algo::seq;
 use evenkeel_algo::vflood::{
     self, ALPHA_ONE, DEFAULTS, Flow, Guest, Host, Policy, Settings, State, Verdict, Vm, guest_held,
 };
@@ -60,6 +61,14 @@ fn settings() -> impl Strategy<Value = Settings> {
     })
 }
 
+/// Of the receiver.
+struct Ack {
+    number: u32,
+    window: u16,
+    /// SACK blocks, of data that came twice first.
+    blocks: Vec<(u32, u32)>,
+}
+
 /// One end to end connection around a flow.
 struct Connection {
     flow: Flow,
@@ -68,8 +77,7 @@ struct Connection {
     queue: VecDeque<u32>,
     /// On their way, and whether they were sent again.
     wire: VecDeque<(u32, bool)>,
-    /// ACK number, window field, and the end of the SACK blocks.
-    acks: VecDeque<(u32, u16, Option<u32>)>,
+    acks: VecDeque<Ack>,
     /// Segments, counted from the first.
     guest_end: u32,
     guest_acked: u32,
@@ -225,30 +233,37 @@ impl World {
         if c.received.len() <= segment as usize {
             c.received.resize(segment as usize + 1, false);
         }
-        c.received[segment as usize] = true;
+        let came_twice = std::mem::replace(&mut c.received[segment as usize], true);
         while c.received.get(c.delivered as usize) == Some(&true) {
             c.delivered += 1;
         }
-        self.acknowledge(index);
+        self.acknowledge(index, came_twice.then_some(segment));
     }
 
-    fn acknowledge(&mut self, index: usize) {
+    fn acknowledge(&mut self, index: usize, twice: Option<u32>) {
         let c = &mut self.connections[index];
-        let end = (c.received.len() > c.delivered as usize).then(|| c.seq(c.received.len() as u32));
-        c.acks.push_back((c.seq(c.delivered), ((c.window * MSS) >> SCALE) as u16, end));
+        let mut blocks: Vec<_> = twice.map(|segment| (c.seq(segment), c.seq(segment + 1))).into_iter().collect();
+        // The highest range that has arrived.
+        if let Some(gap) = c.received.iter().rposition(|received| !received) {
+            blocks.push((c.seq(gap as u32 + 1), c.seq(c.received.len() as u32)));
+        }
+        let window = ((c.window * MSS) >> SCALE) as u16;
+        c.acks.push_back(Ack { number: c.seq(c.delivered), window, blocks });
     }
 
     fn ack(&mut self, index: usize) {
         let c = &mut self.connections[index];
-        let Some((ack, window, sacked_end)) = c.acks.pop_front() else { return };
+        let Some(Ack { number: ack, window, blocks }) = c.acks.pop_front() else { return };
+        let sacked_end = blocks.iter().map(|block| block.1).reduce(seq::max);
+        let is_dsack = vflood::is_dsack(ack, &blocks);
         let (cwnd, state, una, edge) = (c.flow.cwnd(), c.flow.state(), c.flow.snd_una(), c.flow.edge());
         self.now_us += 10;
-        c.flow.acked(&self.host, ack, window, true, sacked_end, self.now_us);
+        c.flow.acked(&self.host, ack, window, !is_dsack, sacked_end, self.now_us);
         let acked = ack.wrapping_sub(una) / MSS;
         (c.burst, c.burst_limit) = (0, self.settings.initial_window.max(2 * acked));
         if acked > 0 {
             self.dups[index] = if c.flow.state() == State::PacketLoss { self.dups[index] } else { 0 };
-        } else if edge == c.flow.edge() {
+        } else if edge == c.flow.edge() && !is_dsack {
             self.dups[index] += 1;
         }
         if state != State::PacketLoss && c.flow.state() == State::PacketLoss {
@@ -293,7 +308,7 @@ impl World {
             Step::Acks { flow, count } => (0..count).for_each(|_| self.ack(flow)),
             Step::Window { flow, segments } => {
                 self.connections[flow].window = segments.min(65);
-                self.acknowledge(flow);
+                self.acknowledge(flow, None);
             }
             Step::Drain { flow, packets } => self.let_go(flow, packets),
             Step::Wait { us } => self.now_us += us,
@@ -305,7 +320,7 @@ impl World {
     fn drain(&mut self) {
         for index in 0..FLOWS {
             self.connections[index].window = 65;
-            self.acknowledge(index);
+            self.acknowledge(index, None);
             let mut rounds = 0;
             while self.connections[index].guest_acked < self.connections[index].guest_end {
                 rounds += 1;
