@@ -302,8 +302,11 @@ static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 {
 	u32 out = vflood_segments(f, end - f->snd_una);
 	u32 left = f->dup_acks;
+	/* Data that was refused overtakes what is held when it comes again. */
+	bool is_in_order = !(f->flags & VFLOOD_REFUSED) ||
+			   !seq_after(f->refused_end, f->snd_una);
 
-	if (f->state == VFLOOD_PACKET_LOSS && !(f->flags & VFLOOD_TIMED_OUT) &&
+	if (f->state == VFLOOD_PACKET_LOSS && !(f->flags & VFLOOD_TIMED_OUT) && is_in_order &&
 	    seq_after(f->sacked_end, f->snd_una))
 		return vflood_segments(f, end - f->sacked_end) + f->again_segments;
 	if (f->state != VFLOOD_PACKET_LOSS && left >= VFLOOD_DUP_ACKS)
