@@ -7,9 +7,9 @@ use serde_json::Value;
 /// The tables that both have, and the keys that only scenarios have.
 const MECHANISMS: [(&str, &[&str]); 4] = [
     ("proboscis", &[]),
-    ("vflood", &[]),
-    ("vsnoop", &[]),
     // Which VMs have a client is for the guests to say, and how long words take for the channel.
+    ("vflood", &["clients"]),
+    ("vsnoop", &[]),
     ("cera", &["clients", "client_delay_us"]),
 ];
 
