@@ -296,7 +296,8 @@ static inline u32 vflood_grant(struct vflood_flow *f, struct vflood_vm *vm,
  * left. The first two let new data out even before there is a loss (RFC 3042). Of a window
  * with many losses that is too much, because nothing tells of the lost ones: with SACK, what
  * is not beyond the highest block has arrived, is lost, or was sent again (FACK, Mathis and
- * Mahdavi, SIGCOMM 1996).
+ * Mahdavi, SIGCOMM 1996). Reno's and Vegas's senders have no SACK (RFC 6582): what they do
+ * not send while a VM off its core cannot repair keeps its retransmissions from being lost.
  */
 static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 {
@@ -306,7 +307,8 @@ static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 	bool is_in_order = !(f->flags & VFLOOD_REFUSED) ||
 			   !seq_after(f->refused_end, f->snd_una);
 
-	if (f->state == VFLOOD_PACKET_LOSS && !(f->flags & VFLOOD_TIMED_OUT) && is_in_order &&
+	if (f->congestion.kind == CONGESTION_CUBIC && f->state == VFLOOD_PACKET_LOSS &&
+	    !(f->flags & VFLOOD_TIMED_OUT) && is_in_order &&
 	    seq_after(f->sacked_end, f->snd_una))
 		return vflood_segments(f, end - f->sacked_end) + f->again_segments;
 	if (f->state != VFLOOD_PACKET_LOSS && left >= VFLOOD_DUP_ACKS)

@@ -469,20 +469,28 @@ fn three_duplicates_halve_the_window_and_the_repair_brings_the_flow_back() {
 }
 
 #[test]
-fn lost_segments_are_not_in_the_network() {
-    let mut world = flooded(DEFAULTS);
+fn lost_segments_are_not_in_cubics_network() {
     // Half of the window is lost, and half of the data is held: as the rest arrives, new data leaves in its place.
     let lost = [true, true, true, true, true, false, false, false, false, false];
-    world.apply(&Step::Arrive { flow: 0, lost: lost.into() });
-    world.apply(&Step::Acks { flow: 0, count: 5 });
-    let c = &world.connections[0];
-    assert_eq!((c.flow.state(), c.flow.cwnd(), c.out()), (State::PacketLoss, 5, 15));
+    let half = |congestion| {
+        let mut world = flooded(Settings { congestion, ..DEFAULTS });
+        world.apply(&Step::Arrive { flow: 0, lost: lost.into() });
+        world.apply(&Step::Acks { flow: 0, count: 5 });
+        let c = &world.connections[0];
+        assert_eq!(c.flow.state(), State::PacketLoss);
+        (world.connections[0].flow.cwnd(), c.out(), world)
+    };
+    let (cwnd, out, mut world) = half(Kind::Cubic);
+    assert_eq!((cwnd, out), (7, 17));
     // Each that is sent again takes a place.
     world.apply(&Step::Again { flow: 0, later: 0 });
     world.apply(&Step::Arrive { flow: 0, lost: vec![false] });
     world.apply(&Step::Acks { flow: 0, count: 1 });
     let c = &world.connections[0];
-    assert_eq!((c.out(), c.wire.len()), (15, 5));
+    assert_eq!((c.out(), c.wire.len()), (17, 7));
+    // Reno knows only of those that have left: two for the first duplicate ACKs (RFC 3042), and none since.
+    let (cwnd, out, _) = half(Kind::Reno);
+    assert_eq!((cwnd, out), (5, 12));
 }
 
 #[test]
