@@ -102,7 +102,7 @@ pub fn boot(image: &GuestImage, tap: &str, number: u8, directory: &Path, interru
     boot_with(image, tap, number, 1, directory, interrupt)
 }
 
-/// With so many processors.
+/// With so many processors. One thread runs them all: before QEMU 8.1 a change of code is lost on one that another is translating.
 pub fn boot_with(
     image: &GuestImage,
     tap: &str,
@@ -118,7 +118,7 @@ pub fn boot_with(
         number: 0,
         image: image.clone(),
         vcpus,
-        vcpu_threads: vcpus,
+        vcpu_threads: 1,
         memory_mib: 512,
         nics: vec![Nic { tap: tap.into(), mac: format!("52:54:00:00:00:{number:02x}") }],
         address: Ipv4Addr::new(10, 9, 0, number),
