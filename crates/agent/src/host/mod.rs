@@ -13,6 +13,7 @@ mod keys;
 mod links;
 pub(crate) mod lock;
 mod metrics;
+mod port;
 mod resend;
 mod state;
 mod supervisor;

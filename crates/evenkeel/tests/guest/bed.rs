@@ -179,9 +179,10 @@ impl Bed {
         text.lines()
             .filter(|line| field(line, "bytes_sent").is_some_and(|bytes| bytes > 20_000))
             .map(|line| Socket {
-                algorithm: ["vflood", "cubic", "reno", "bbr", "ek_cera"]
-                    .into_iter()
-                    .find(|name| line.split_whitespace().any(|word| word == *name))
+                // The client's own has the number of the namespace behind its name.
+                algorithm: line
+                    .split_whitespace()
+                    .find(|word| ["vflood", "cubic", "reno", "bbr"].contains(word) || word.starts_with("ek_cera"))
                     .unwrap_or_else(|| panic!("no algorithm in `{line}`"))
                     .to_owned(),
                 cwnd: field(line, "cwnd").unwrap_or_else(|| panic!("no cwnd in `{line}`")) as u32,

@@ -1,21 +1,29 @@
 //! Booted VMs, and one run in them from settings to record.
 
+mod migration;
+mod reloads;
+mod shape;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use evenkeel_scenario::format::{HostKind, Kernel, Mode, Network, Scenario, Store, VmGroup, Vsnoop, Workload};
+use evenkeel_scenario::format::{Kernel, Mode, Network, Scenario, VmGroup, Vsnoop, Workload};
 use evenkeel_scenario::result::RunRecord;
 use evenkeel_scenario::sweep::{self, Cell};
 
+pub use self::migration::Moved;
+use self::reloads::finish_reloads;
+pub use self::shape::needs_own_hosts;
+use self::shape::{hosts, specs, wants_agent};
+use super::Batch;
 use super::guest_agent::{self, GuestAgent};
 use super::metrics::{self, Counters, Measured};
 use super::settings::{self, Neighbour};
 use super::trace::{self, Trace, Traced, Wire};
 use super::transfers::{self, Clock, clock_offset_ns};
 use super::workload::{Roles, Running};
-use super::{Batch, plan};
 use crate::error::LabError;
 use crate::host::agent::{Agent, Port};
 use crate::host::cores::{self, Placement, ToPlace};
@@ -24,15 +32,12 @@ use crate::host::net::{self, Host, Place, Shaping};
 use crate::host::qdisc::BacklogSampler;
 use crate::host::schedule::{Schedule, ScheduledVcpu};
 use crate::host::seat::{Here, InDomain};
-use crate::host::vm::{Channel, Migrated, Nic, Vm, VmSpec};
+use crate::host::vm::Vm;
 use crate::host::{agent, domain};
 use crate::proto::{Answer, Op, Recorded};
 
 /// How long a VM may take to boot; on a busy machine, TCG needs a while for nine at once.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
-
-/// Loading takes a second in a VM without hardware help that is off its core half of the time.
-const RELOADS_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// The name of a guest's channel to the host agent.
 const CHANNEL: &str = "org.evenkeel.0";
@@ -545,56 +550,6 @@ impl BootedLab {
         })
     }
 
-    /// Moves those VMs that are to move, each at its time, as an operator would: their ports go offline, they move, and their new hosts take over.
-    fn migrate(
-        &self,
-        scenario: &Scenario,
-        began: Instant,
-        control: &mut Control<'_, '_>,
-    ) -> Result<Vec<Moved>, LabError> {
-        let batch = control.batch;
-        let mut moved = Vec::new();
-        for (index, place) in &self.destinations {
-            let vm = &self.vms[*index];
-            let Some(at_ms) = self.group(scenario, *index).migrate_at_ms else { continue };
-            let left = (began + Duration::from_millis(at_ms.into())).saturating_duration_since(Instant::now());
-            batch.interrupt.sleep(left, || self.check_alive())?;
-            let start = Instant::now();
-            let mut offline = None;
-            for agent in control.agents.iter_mut().filter(|agent| agent.has(vm.spec.port())) {
-                agent.take_offline(vm.spec.port())?;
-                offline = Some(start.elapsed());
-            }
-            let nic = Nic { tap: place.tap.clone(), mac: vm.spec.mac().to_owned() };
-            let socket = self.channel_at(*index, place);
-            let channel = Channel { name: CHANNEL.to_owned(), socket, listens: true };
-            let before: usize = self.vms[..*index].iter().map(|vm| vm.spec.vcpu_threads as usize).sum();
-            let cores = &control.placement.vcpus[before..before + vm.spec.vcpu_threads as usize];
-            let driver_domain = control.placement.driver_domain;
-            let migrated = vm.migrate(vec![nic], vec![channel], |vm, pid| vm.pin_process(pid, cores, driver_domain))?;
-            let start = Instant::now();
-            let guest = control.guests.iter().find(|guest| guest.vm().spec.name == vm.spec.name);
-            let online = guest.map(|guest| guest.wait_ready(batch.interrupt).map(|()| start.elapsed())).transpose()?;
-            let (name, port) = (vm.spec.name.clone(), place.tap.clone());
-            moved.push(Moved { vm: *index, name, port, offline, migrated, online });
-        }
-        Ok(moved)
-    }
-
-    /// Starts to unload and load PVTCP in the VMs that shall do so: the VM and its task.
-    fn start_reloads(&self, scenario: &Scenario) -> Result<Vec<(&Vm, u64)>, LabError> {
-        let mut tasks = Vec::new();
-        for vm in &self.vms {
-            if let Some(script) = settings::pvtcp_reload_script(&scenario.vms[&vm.spec.group].pvtcp) {
-                let argv = ["/bin/sh", "-e", "-c", &script].map(str::to_owned).to_vec();
-                if let Answer::Started { task } = vm.call(Op::Spawn { argv })? {
-                    tasks.push((vm, task));
-                }
-            }
-        }
-        Ok(tasks)
-    }
-
     fn wait_for_end(&self, scenario: &Scenario, roles: &Roles, began: Instant, batch: &Batch) -> Result<(), LabError> {
         let end = began + Duration::from_millis(scenario.duration_ms);
         let limit = end.saturating_duration_since(Instant::now());
@@ -662,33 +617,6 @@ struct Control<'a, 'b> {
     batch: &'a Batch<'a>,
 }
 
-/// A VM that was moved.
-#[derive(Debug)]
-pub struct Moved {
-    vm: usize,
-    /// As in `sender-0`.
-    pub name: String,
-    /// Its port on the new host.
-    pub port: String,
-    /// How long it took until its old host held nothing of it, if that has an agent.
-    pub offline: Option<Duration>,
-    /// What the migration took.
-    pub migrated: Migrated,
-    /// How long it took until its new host's agent had it.
-    pub online: Option<Duration>,
-}
-
-impl Moved {
-    fn downtime(&self) -> Duration {
-        Duration::from_millis(self.migrated.downtime_ms)
-    }
-
-    /// When it stood still, CLOCK_MONOTONIC of this machine.
-    fn stopped_ns(&self) -> u64 {
-        self.migrated.done_ns.saturating_sub(self.downtime().as_nanos() as u64)
-    }
-}
-
 /// A host's VMs and the one that will move there, with their places on it.
 fn ports_of<'a>(
     host: &BootedHost,
@@ -697,40 +625,6 @@ fn ports_of<'a>(
 ) -> Vec<(usize, &'a Place)> {
     let coming = host.awaits.and_then(|vm| Some((vm, destinations.get(&vm)?)));
     host.vms.iter().map(|vm| (*vm, &places[*vm])).chain(coming).collect()
-}
-
-/// Whether a group's hosts need the agent.
-fn wants_agent(group: &VmGroup) -> bool {
-    [group.proboscis.mode, group.vsnoop.mode, group.vflood.mode, group.cera.mode].iter().any(|m| *m != Mode::Off)
-}
-
-/// Whether a cell needs VMs to be on hosts: where ports mark, or there is something on hosts.
-pub fn needs_own_hosts(scenario: &Scenario) -> bool {
-    let on_host = |group: &VmGroup| wants_agent(group) || group.host == HostKind::Vm || group.per_host > 1;
-    scenario.vms.values().any(on_host)
-        || scenario.record.sender_nic
-        || scenario.network.queue.ecn_threshold_segments.is_some()
-}
-
-/// The hosts of a scenario, none of them booted.
-fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
-    let mut hosts: Vec<BootedHost> = Vec::new();
-    let mut first = 0;
-    for group in scenario.vms.values() {
-        let vms: Vec<usize> = (first..first + group.count as usize).collect();
-        first += vms.len();
-        if !own_hosts || !group.hypervisor {
-            continue;
-        }
-        let one_to_move_to = group.migrate_at_ms.and(vms.first()).map(|vm| (Vec::new(), Some(*vm)));
-        let own = vms.chunks(group.per_host as usize).map(|vms| (vms.to_vec(), None));
-        for (vms, awaits) in own.chain(one_to_move_to) {
-            let number = u8::try_from(hosts.len() + 1).unwrap_or(u8::MAX);
-            let host = Host::new(number, group.host == HostKind::Vm);
-            hosts.push(BootedHost { host, vms, awaits, domain: None });
-        }
-    }
-    hosts
 }
 
 /// Where QEMU has a VM's channel.
@@ -763,23 +657,6 @@ fn check_clock(
     Err(LabError::Vm { name: vm.spec.name.clone(), why })
 }
 
-/// Waits for the reloads to be done; how many there were.
-fn finish_reloads(scenario: &Scenario, tasks: Vec<(&Vm, u64)>) -> Result<u32, LabError> {
-    let mut reloaded = 0;
-    for (vm, task) in tasks {
-        match vm.call_within(Op::Wait { task }, RELOADS_TIMEOUT)? {
-            Answer::Exec { status: 0, .. } => reloaded += scenario.vms[&vm.spec.group].pvtcp.reloads,
-            other => {
-                return Err(LabError::Vm {
-                    name: vm.spec.name.clone(),
-                    why: format!("reloading PVTCP failed: {other:?}"),
-                });
-            }
-        }
-    }
-    Ok(reloaded)
-}
-
 fn counters(vm: &Vm) -> Result<Counters, LabError> {
     let mut values = match vm.call(Op::Counters)? {
         Answer::Counters { values } => values,
@@ -793,34 +670,4 @@ fn counters(vm: &Vm) -> Result<Counters, LabError> {
     let pvtcp = vm.shell(settings::PVTCP_COUNTERS_SCRIPT)?;
     values.extend(metrics::parse_pvtcp_counters(&pvtcp));
     Ok(Counters(values))
-}
-
-fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec<VmSpec> {
-    let mut number: u8 = 0;
-    let mut specs = Vec::new();
-    for (group, VmGroup { count, kernel, vcpus, memory_mib, .. }) in &scenario.vms {
-        for index in 0..*count {
-            number += 1;
-            let name = format!("{group}-{index}");
-            let channel = Channel { name: CHANNEL.to_owned(), socket: channel_of(&name, directory), listens: true };
-            let is_database =
-                plan::has_database(scenario) && group == scenario.workload.roles().0 && index == Store::Database as u32;
-            let images = if is_database { batch.database_images } else { batch.images };
-            specs.push(VmSpec {
-                name,
-                group: group.clone(),
-                number: index,
-                image: images[kernel].clone(),
-                vcpus: *vcpus,
-                vcpu_threads: batch.vcpu_threads(*vcpus),
-                memory_mib: *memory_mib,
-                nics: vec![Nic { tap: Place::new(number, None).tap, mac: format!("52:54:00:00:00:{number:02x}") }],
-                address: Ipv4Addr::new(10, 0, 0, number),
-                channels: vec![channel],
-                segmentation_offload: scenario.network.segmentation_offload,
-                accelerator: batch.options.accelerator,
-            });
-        }
-    }
-    specs
 }

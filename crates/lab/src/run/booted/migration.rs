@@ -1,0 +1,74 @@
+//! A VM moves to another host during a run.
+
+use std::time::{Duration, Instant};
+
+use evenkeel_scenario::format::Scenario;
+
+use super::{BootedLab, CHANNEL, Control};
+use crate::error::LabError;
+use crate::host::vm::{Channel, Migrated, Nic};
+
+/// A VM that was moved.
+#[derive(Debug)]
+pub struct Moved {
+    pub(super) vm: usize,
+    /// As in `sender-0`.
+    pub name: String,
+    /// Its port on the new host.
+    pub port: String,
+    /// How long it took until its old host held nothing of it, if that has an agent.
+    pub offline: Option<Duration>,
+    /// What the migration took.
+    pub migrated: Migrated,
+    /// How long it took until its new host's agent had it.
+    pub online: Option<Duration>,
+}
+
+impl Moved {
+    pub(super) fn downtime(&self) -> Duration {
+        Duration::from_millis(self.migrated.downtime_ms)
+    }
+
+    /// When it stood still, CLOCK_MONOTONIC of this machine.
+    pub(super) fn stopped_ns(&self) -> u64 {
+        self.migrated.done_ns.saturating_sub(self.downtime().as_nanos() as u64)
+    }
+}
+
+impl BootedLab {
+    /// Moves those VMs that are to move, each at its time, as an operator would: their ports go offline, they move, and their new hosts take over.
+    pub(super) fn migrate(
+        &self,
+        scenario: &Scenario,
+        began: Instant,
+        control: &mut Control<'_, '_>,
+    ) -> Result<Vec<Moved>, LabError> {
+        let batch = control.batch;
+        let mut moved = Vec::new();
+        for (index, place) in &self.destinations {
+            let vm = &self.vms[*index];
+            let Some(at_ms) = self.group(scenario, *index).migrate_at_ms else { continue };
+            let left = (began + Duration::from_millis(at_ms.into())).saturating_duration_since(Instant::now());
+            batch.interrupt.sleep(left, || self.check_alive())?;
+            let start = Instant::now();
+            let mut offline = None;
+            for agent in control.agents.iter_mut().filter(|agent| agent.has(vm.spec.port())) {
+                agent.take_offline(vm.spec.port())?;
+                offline = Some(start.elapsed());
+            }
+            let nic = Nic { tap: place.tap.clone(), mac: vm.spec.mac().to_owned() };
+            let socket = self.channel_at(*index, place);
+            let channel = Channel { name: CHANNEL.to_owned(), socket, listens: true };
+            let before: usize = self.vms[..*index].iter().map(|vm| vm.spec.vcpu_threads as usize).sum();
+            let cores = &control.placement.vcpus[before..before + vm.spec.vcpu_threads as usize];
+            let driver_domain = control.placement.driver_domain;
+            let migrated = vm.migrate(vec![nic], vec![channel], |vm, pid| vm.pin_process(pid, cores, driver_domain))?;
+            let start = Instant::now();
+            let guest = control.guests.iter().find(|guest| guest.vm().spec.name == vm.spec.name);
+            let online = guest.map(|guest| guest.wait_ready(batch.interrupt).map(|()| start.elapsed())).transpose()?;
+            let (name, port) = (vm.spec.name.clone(), place.tap.clone());
+            moved.push(Moved { vm: *index, name, port, offline, migrated, online });
+        }
+        Ok(moved)
+    }
+}

@@ -1,0 +1,76 @@
+//! The hosts and VMs that a scenario asks for.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use evenkeel_scenario::format::{HostKind, Mode, Scenario, Store, VmGroup};
+
+use super::{BootedHost, CHANNEL, channel_of};
+use crate::host::net::{Host, Place};
+use crate::host::vm::{Channel, Nic, VmSpec};
+use crate::run::{Batch, plan};
+
+/// Whether a group's hosts need the agent.
+pub(super) fn wants_agent(group: &VmGroup) -> bool {
+    [group.proboscis.mode, group.vsnoop.mode, group.vflood.mode, group.cera.mode].iter().any(|m| *m != Mode::Off)
+}
+
+/// Whether a cell needs VMs to be on hosts: where ports mark, or there is something on hosts.
+pub fn needs_own_hosts(scenario: &Scenario) -> bool {
+    let on_host = |group: &VmGroup| wants_agent(group) || group.host == HostKind::Vm || group.per_host > 1;
+    scenario.vms.values().any(on_host)
+        || scenario.record.sender_nic
+        || scenario.network.queue.ecn_threshold_segments.is_some()
+}
+
+/// The hosts of a scenario, none of them booted.
+pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
+    let mut hosts: Vec<BootedHost> = Vec::new();
+    let mut first = 0;
+    for group in scenario.vms.values() {
+        let vms: Vec<usize> = (first..first + group.count as usize).collect();
+        first += vms.len();
+        if !own_hosts || !group.hypervisor {
+            continue;
+        }
+        let one_to_move_to = group.migrate_at_ms.and(vms.first()).map(|vm| (Vec::new(), Some(*vm)));
+        let own = vms.chunks(group.per_host as usize).map(|vms| (vms.to_vec(), None));
+        for (vms, awaits) in own.chain(one_to_move_to) {
+            let number = u8::try_from(hosts.len() + 1).unwrap_or(u8::MAX);
+            let host = Host::new(number, group.host == HostKind::Vm);
+            hosts.push(BootedHost { host, vms, awaits, domain: None });
+        }
+    }
+    hosts
+}
+
+/// Its VMs, none of them booted.
+pub(super) fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec<VmSpec> {
+    let mut number: u8 = 0;
+    let mut specs = Vec::new();
+    for (group, VmGroup { count, kernel, vcpus, memory_mib, .. }) in &scenario.vms {
+        for index in 0..*count {
+            number += 1;
+            let name = format!("{group}-{index}");
+            let channel = Channel { name: CHANNEL.to_owned(), socket: channel_of(&name, directory), listens: true };
+            let is_database =
+                plan::has_database(scenario) && group == scenario.workload.roles().0 && index == Store::Database as u32;
+            let images = if is_database { batch.database_images } else { batch.images };
+            specs.push(VmSpec {
+                name,
+                group: group.clone(),
+                number: index,
+                image: images[kernel].clone(),
+                vcpus: *vcpus,
+                vcpu_threads: batch.vcpu_threads(*vcpus),
+                memory_mib: *memory_mib,
+                nics: vec![Nic { tap: Place::new(number, None).tap, mac: format!("52:54:00:00:00:{number:02x}") }],
+                address: Ipv4Addr::new(10, 0, 0, number),
+                channels: vec![channel],
+                segmentation_offload: scenario.network.segmentation_offload,
+                accelerator: batch.options.accelerator,
+            });
+        }
+    }
+    specs
+}
