@@ -20,6 +20,10 @@ use serde_json::Value;
 use crate::bed::{Host, LIMIT, METRICS, SERVER, wait_until};
 
 const FLOWS: usize = 6;
+/// Less than any receiver offers here, whether it has let its window grow or not.
+const PLAIN_BYTES: u64 = 60_000;
+/// More than CERA leaves a flow.
+const LIMITED_BYTES: u64 = 40_000;
 
 fn tc(arguments: &str) {
     let output = Command::new("tc").args(arguments.split_whitespace()).output().unwrap();
@@ -127,11 +131,10 @@ fn a_long_queue_is_cut_whoever_the_controller_is_and_nobody_is_limited_without_o
     let observed = host.evenkeel(&["status", "--socket", &host.text("host.sock")]);
     let observed = String::from_utf8(observed.stdout).unwrap();
     assert!(observed.contains("uplink up9 (htb), 100 Mbit/s (shaper)"), "{observed}");
-    // Receivers let their windows grow at their own pace.
-    wait_until("windows as wide as receivers make them", || widest_window(&vms[0]) > 200_000);
+    wait_until("windows as wide as receivers make them", || widest_window(&vms[0]) > PLAIN_BYTES);
 
     // Enforced: the VMs' own windows are what CERA writes.
-    let fits = |vm: &Vm| widest_window(vm) < 100_000;
+    let fits = |vm: &Vm| widest_window(vm) < LIMITED_BYTES;
     host.configure("off", METRICS, &config("enforce"));
     host.signal(Signal::SIGHUP);
     wait_until("limits", || fits(&vms[0]) && fits(&vms[1]));
@@ -156,7 +159,7 @@ fn a_long_queue_is_cut_whoever_the_controller_is_and_nobody_is_limited_without_o
     // Killed: limits end by themselves, while the datapath stays.
     host.signal(Signal::SIGKILL);
     host.ended();
-    wait_until("plain TCP", || widest_window(&vms[0]) > 200_000 && widest_window(&vms[1]) > 200_000);
+    wait_until("plain TCP", || widest_window(&vms[0]) > PLAIN_BYTES && widest_window(&vms[1]) > PLAIN_BYTES);
     // Another one takes over.
     host.start();
     assert_eq!(host.status()["took_over"], true);
@@ -164,12 +167,12 @@ fn a_long_queue_is_cut_whoever_the_controller_is_and_nobody_is_limited_without_o
     // One that ends in good order lets go, too; and --stop leaves nothing.
     host.signal(Signal::SIGTERM);
     assert_eq!(host.ended(), Some(0));
-    wait_until("plain TCP", || widest_window(&vms[0]) > 200_000);
+    wait_until("plain TCP", || widest_window(&vms[0]) > PLAIN_BYTES);
     host.start();
     wait_until("limits", || fits(&vms[0]));
     host.stop();
     assert_eq!(host.ended(), Some(0));
-    wait_until("plain TCP", || widest_window(&vms[0]) > 200_000);
+    wait_until("plain TCP", || widest_window(&vms[0]) > PLAIN_BYTES);
     loads.into_iter().for_each(Load::end);
 }
 
@@ -206,7 +209,7 @@ fn ports_that_are_joined_to_the_uplink_by_redirects_are_limited_too() {
     host.start();
     wait_until("the port", || host.ports() == ["vp1"]);
     let load = Load::new(&vm, far.address);
-    wait_until("limits", || host.status()["cera"]["cuts"].as_u64() > Some(0) && widest_window(&vm) < 100_000);
+    wait_until("limits", || host.status()["cera"]["cuts"].as_u64() > Some(0) && widest_window(&vm) < LIMITED_BYTES);
     let status = host.status();
     assert_eq!(status["cera"]["uplinks"][0]["qdisc"], "tbf", "{status}");
     assert!(status["ports"][0]["counters"]["cera_windows_limited"].as_u64() > Some(0), "{status}");
@@ -334,13 +337,13 @@ fn a_guest_whose_agent_falls_silent_babbles_or_goes_is_limited_by_its_host() {
     wait_until("the client", || has_client(true));
     let load = Load::new(&vm, far.address);
     wait_until("a window for the client", || agent.told.load(Ordering::Relaxed) > 0);
-    wait_until("windows that are not the host's", || widest_window(&vm) > 200_000);
-    let limited = || widest_window(&vm) < 100_000;
+    wait_until("windows that are not the host's", || widest_window(&vm) > PLAIN_BYTES);
+    let limited = || widest_window(&vm) < LIMITED_BYTES;
     for (what, manners) in [("silence", SILENT), ("garbage", BABBLING)] {
         agent.is(manners);
         wait_until(what, || has_client(false) && limited());
         agent.is(POLITE);
-        wait_until("the client again", || has_client(true) && widest_window(&vm) > 200_000);
+        wait_until("the client again", || has_client(true) && widest_window(&vm) > PLAIN_BYTES);
     }
     drop(agent);
     wait_until("nobody at the other end", || has_client(false) && limited());
