@@ -136,9 +136,9 @@ impl Connection {
         assert!(self.burst <= self.burst_limit, "{} at once, {} may be", self.burst, self.burst_limit);
         // RFC 3042 allows two segments beyond the window on the first duplicate ACKs.
         let credit = if self.flow.state() == State::PacketLoss { dup_acks } else { dup_acks.min(2) };
-        // Beyond that only what was lost may be out.
+        // Beyond that only what was lost may be out, and only CUBIC's host knows it.
         let on_wire = 1 + self.wire.iter().filter(|(_, again)| !again).count() as u32;
-        let is_repairing = self.flow.state() == State::PacketLoss;
+        let is_repairing = settings.congestion == Kind::Cubic && self.flow.state() == State::PacketLoss;
         assert!(
             self.out() <= self.flow.cwnd() + credit || (is_repairing && on_wire <= self.flow.cwnd()),
             "{} out, {on_wire} on the wire, window {}",
