@@ -6,9 +6,10 @@
  *
  * Maps, all pinned:
  *   control     array[1]   struct ek_guest_control, written by the agent
- *   share       array[1]   struct ek_guest_share, written by the agent before a pass of CERA's
- * client and by the pass counters    per-CPU    struct ek_guest_counters limited     sockets
- * struct ek_guest_limited, of those whose window was lowered
+ *   share       array[1]   struct ek_guest_share, written by the agent before a pass of
+ *                          CERA's client, and by the pass
+ *   counters    per-CPU    struct ek_guest_counters
+ *   limited     sockets    struct ek_guest_limited, of those whose window was lowered
  */
 #ifndef EVENKEEL_GUEST_INTF_H
 #define EVENKEEL_GUEST_INTF_H
@@ -25,7 +26,10 @@ enum ek_guest_mode {
 	EK_GUEST_ENFORCE,
 };
 
-/* vFlood in this guest. */
+/*
+ * What holds in this guest: for vFlood's programs, and for whoever asks what is there. The
+ * agent makes the map, so that it is there without vFlood.
+ */
 struct ek_guest_control {
 	u64 host_until_ns; /* a host's agent counts as there until then: to be shown */
 	u64 attested_until_ns; /* a host holds this guest's packets until then (CLOCK_MONOTONIC)

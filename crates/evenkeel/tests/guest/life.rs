@@ -17,6 +17,7 @@ use crate::bed::{Bed, HEARTBEAT_MS, PORT, Socket, wait_until};
 /// More than any window grows to that is not flooded here.
 const FLOOD: u32 = 4000;
 const CONFIG: &str = "[vflood]\ndefault = true\n";
+const CERA_ALONE: &str = "[vflood]\nmode = \"off\"\n";
 
 fn flood_of(sockets: &[Socket]) -> bool {
     !sockets.is_empty() && sockets.iter().all(|socket| socket.cwnd >= FLOOD)
@@ -176,6 +177,30 @@ fn shares(bed: &Bed, algorithm: &str) {
     wait_until("no connections", || sockets().is_empty());
 }
 
+/// CERA's client needs nothing of vFlood's, and whoever asks is told that the host is there.
+fn without_vflood(bed: &Bed) {
+    bed.start_agent(CERA_ALONE);
+    wait_until("the guest", || bed.channels.has_client(PORT));
+    wait_until("the host", || bed.status()["has_host"] == true);
+    assert!(!bed.registered("vflood") && bed.status()["vflood_mode"] == 0, "{}", bed.status());
+    // Not the host's first word alone: it counts as there for as long as its heartbeats come.
+    std::thread::sleep(Duration::from_millis(4 * u64::from(HEARTBEAT_MS)));
+    wait_until("the host's heartbeats", || bed.status()["has_host"] == true);
+    shares(bed, "cubic");
+    bed.relay.freeze(true);
+    wait_until("the host to be missed", || bed.status()["has_host"] == false);
+    bed.relay.freeze(false);
+    wait_until("the host again", || bed.status()["has_host"] == true);
+    bed.reload(CONFIG);
+    wait_until("vFlood", || bed.registered("vflood") && bed.status()["vflood_mode"] == 2);
+    bed.reload(CERA_ALONE);
+    wait_until("no vFlood", || !bed.registered("vflood") && bed.status()["vflood_mode"] == 0);
+    wait_until("the host of another session", || bed.status()["has_host"] == true);
+    bed.shell("evenkeel guest --stop");
+    assert_eq!(bed.status()["has_host"], false);
+    assert_eq!(bed.shell("ls -d /sys/fs/bpf/evenkeel-guest 2>/dev/null || true"), "");
+}
+
 #[test]
 fn on_kernels_of_three_ages() {
     let interrupt = Interrupt::install().unwrap();
@@ -192,6 +217,8 @@ fn on_kernels_of_three_ages() {
             || ["tcp_congestion_control", "tcp_frto", "tcp_available_congestion_control"].map(|name| bed.sysctl(name));
         let before = settings();
         assert!(bed.channels.guest(PORT).is_none());
+        without_vflood(&bed);
+        wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
         bed.start_agent(CONFIG);
         wait_until("the guest", || bed.channels.has_client(PORT));
         assert_eq!((bed.sysctl("tcp_congestion_control"), bed.sysctl("tcp_frto")), ("vflood".into(), "0".into()));
@@ -201,7 +228,6 @@ fn on_kernels_of_three_ages() {
         let second = bed.shell("evenkeel guest 2>&1 || true");
         assert!(second.contains("another evenkeel guest agent runs (process "), "{second}");
         floods(&bed);
-        shares(&bed, "cubic");
         shares(&bed, "reno");
 
         bed.send(5201, "-b 8M");

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, libbpf_sys};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::time::{ClockId, clock_gettime};
 
@@ -179,11 +179,47 @@ fn log(level: libbpf_rs::PrintLevel, text: String) {
     }
 }
 
+/// What holds in this guest, for vFlood's programs and for whoever asks what is there. It is there with vFlood or without.
+pub(super) struct Control(MapHandle);
+
+impl Control {
+    /// The pinned one, or a new one.
+    ///
+    /// # Errors
+    /// [`GuestError::Bpf`]
+    pub fn open(pin_dir: &Path) -> Result<Self, GuestError> {
+        let path = pin_dir.join(CONTROL);
+        if path.exists() {
+            return MapHandle::from_pinned_path(&path)
+                .map(Self)
+                .map_err(|error| GuestError::bpf(format!("cannot open {}", path.display()), error));
+        }
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            ..Default::default()
+        };
+        let size = size_of::<intf::ek_guest_control>() as u32;
+        let mut map = MapHandle::create(MapType::Array, Some(CONTROL), ONLY.len() as u32, size, 1, &options)
+            .map_err(|error| GuestError::bpf("cannot make the map control", error))?;
+        map.pin(&path).map_err(|error| GuestError::bpf(format!("cannot make {}", path.display()), error))?;
+        Ok(Self(map))
+    }
+
+    /// Says what holds.
+    ///
+    /// # Errors
+    /// [`GuestError::Bpf`]
+    pub fn set(&self, control: &intf::ek_guest_control) -> Result<(), GuestError> {
+        self.0
+            .update(&ONLY, as_bytes(control), MapFlags::ANY)
+            .map_err(|error| GuestError::bpf("cannot set what holds in this guest", error))
+    }
+}
+
 /// vFlood's congestion control.
 pub(super) struct Vflood {
     _object: Object,
     pin_dir: PathBuf,
-    control: MapHandle,
 }
 
 impl Vflood {
@@ -196,27 +232,15 @@ impl Vflood {
         let (object, mut link) = load(VFLOOD_OBJECT, pin_dir, VFLOOD, map)?;
         // It is not to go with this process.
         link.disconnect();
-        let control = MapHandle::from_pinned_path(pin_dir.join(CONTROL))
-            .map_err(|error| GuestError::bpf("cannot open the map control", error))?;
-        Ok(Self { _object: object, pin_dir: pin_dir.to_owned(), control })
+        Ok(Self { _object: object, pin_dir: pin_dir.to_owned() })
     }
 
-    /// Says what holds.
-    ///
-    /// # Errors
-    /// [`GuestError::Bpf`]
-    pub fn set(&self, control: &intf::ek_guest_control) -> Result<(), GuestError> {
-        self.control
-            .update(&ONLY, as_bytes(control), MapFlags::ANY)
-            .map_err(|error| GuestError::bpf("cannot set what holds for vFlood", error))
-    }
-
-    /// Unregisters it.
+    /// Makes it plain TCP and unregisters it.
     ///
     /// # Errors
     /// [`GuestError`]
-    pub fn unload(self) -> Result<(), GuestError> {
-        self.set(&intf::ek_guest_control { version: intf::EK_GUEST_VERSION, ..Default::default() })?;
+    pub fn unload(self, control: &Control) -> Result<(), GuestError> {
+        control.set(&intf::ek_guest_control { version: intf::EK_GUEST_VERSION, ..Default::default() })?;
         unregister(&self.pin_dir, VFLOOD)
     }
 }

@@ -278,11 +278,12 @@ async fn agent(options: &Options) -> Result<(), GuestError> {
             () = tokio::time::sleep_until(due.min(deaf_until).into()) => {}
         }
         effects.extend(talk.end.expire(Instant::now()));
+        work.expect_host(talk.end.alive_until())?;
         for effect in effects {
             if effect == Effect::Rest {
                 talk.deaf_until = Some(Instant::now() + REST);
             }
-            if work.obey(effect, talk.end.alive_until())? {
+            if work.obey(effect)? {
                 talk.end.report_soon(Instant::now());
             }
         }
@@ -311,7 +312,7 @@ fn reload(options: &Options, work: &mut Work, talk: &mut Talk) {
             talk.goodbye();
             let effects = talk.disconnected();
             for effect in effects {
-                work.obey(effect, None)?;
+                work.obey(effect)?;
             }
             *talk = Talk::new(work)?;
         }

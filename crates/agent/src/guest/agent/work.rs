@@ -7,7 +7,7 @@ use super::config::{Config, Shadow};
 use super::error::GuestError;
 use super::intf;
 use super::kernel::KernelReading;
-use super::programs::{self, Cera, Passed, Vflood};
+use super::programs::{self, Cera, Control, Passed, Vflood};
 use super::state::State;
 use crate::channel::wire::Capabilities;
 use crate::channel::{Effect, GuestEnd, Word, session};
@@ -24,8 +24,11 @@ pub(super) struct Work {
     pin_dir: PathBuf,
     kernel: KernelReading,
     state: State,
+    control: Control,
     vflood: Option<Vflood>,
     cera: Option<Cera>,
+    /// Until when a host's agent counts as there.
+    host_until: Option<Instant>,
     attested_until: Option<Instant>,
     flood_segments: u32,
     /// The last word of a host that it holds this guest's packets, and how many there were: an agent before this one may have heard it.
@@ -68,13 +71,16 @@ impl Work {
         }
         programs::make_pin_dir(pin_dir)?;
         let before = programs::read_control(pin_dir).unwrap_or_default();
+        let control = Control::open(pin_dir)?;
         let mut work = Self {
             config: Config::default(),
             pin_dir: pin_dir.to_owned(),
             kernel,
             state: State::load(run_dir)?,
+            control,
             vflood: None,
             cera: None,
+            host_until: None,
             attested_until: None,
             flood_segments: 0,
             word: Word { host: before.host, serial: before.serial },
@@ -96,7 +102,7 @@ impl Work {
                 // Nothing may get an algorithm that is about to go.
                 self.state.put_back(DEFAULT_CONTROL)?;
                 if let Some(vflood) = loaded {
-                    vflood.unload()?;
+                    vflood.unload(&self.control)?;
                 }
             }
             (_, Some(vflood)) => self.vflood = Some(vflood),
@@ -109,7 +115,7 @@ impl Work {
             (_, None) => self.cera = Some(Cera::load(&self.pin_dir)?),
         }
         self.config = config;
-        self.tell_vflood(None)?;
+        self.tell()?;
         let vflood = &self.config.vflood;
         let floods = vflood.mode == Mode::Enforce;
         for (name, value, wanted) in
@@ -146,20 +152,26 @@ impl Work {
         Ok(GuestEnd::new(self.config.channel.heartbeat_ms.get() as u16, capabilities, session, Instant::now()))
     }
 
+    /// Until when a host's agent counts as there, should it say nothing more.
+    ///
+    /// # Errors
+    /// [`GuestError`]
+    pub fn expect_host(&mut self, until: Option<Instant>) -> Result<(), GuestError> {
+        if self.host_until == until {
+            return Ok(());
+        }
+        self.host_until = until;
+        self.tell()
+    }
+
     /// Does what the host has said. Whether the host is to hear of it at once.
     ///
     /// # Errors
     /// [`GuestError`]
-    pub fn obey(&mut self, effect: Effect, host_until: Option<Instant>) -> Result<bool, GuestError> {
+    pub fn obey(&mut self, effect: Effect) -> Result<bool, GuestError> {
         match effect {
-            Effect::Up(hello) => {
-                tracing::info!(heartbeat_ms = hello.heartbeat_ms, "the host's agent is there");
-                self.tell_vflood(host_until)?;
-            }
-            Effect::Down(why) => {
-                tracing::info!("the host's agent is gone, TCP is plain: {why}");
-                self.tell_vflood(None)?;
-            }
+            Effect::Up(hello) => tracing::info!(heartbeat_ms = hello.heartbeat_ms, "the host's agent is there"),
+            Effect::Down(why) => tracing::info!("the host's agent is gone, TCP is plain: {why}"),
             Effect::Attested { until, flood_segments, word } => {
                 if self.word != word {
                     self.word = word;
@@ -168,12 +180,12 @@ impl Work {
                 let is_new = self.attested_until.is_none() || self.flood_segments != flood_segments;
                 self.attested_until = Some(until);
                 self.flood_segments = flood_segments;
-                self.tell_vflood(host_until)?;
+                self.tell()?;
                 return Ok(is_new);
             }
             Effect::Retracted => {
                 self.attested_until = None;
-                self.tell_vflood(host_until)?;
+                self.tell()?;
                 return Ok(true);
             }
             Effect::Share(window) => self.window = Some(window.segments),
@@ -183,17 +195,16 @@ impl Work {
         Ok(false)
     }
 
-    /// Writes what holds where the programs see it.
-    fn tell_vflood(&self, host_until: Option<Instant>) -> Result<(), GuestError> {
-        let Some(vflood) = &self.vflood else { return Ok(()) };
+    /// Writes what holds where the programs see it, and whoever asks what is there, with vFlood or without.
+    fn tell(&self) -> Result<(), GuestError> {
         let ns = |until: Option<Instant>| {
             let left =
                 until.map(|until| until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
             left.map_or(0, |left| now_ns() + left.as_nanos() as u64)
         };
-        vflood.set(&intf::ek_guest_control {
+        self.control.set(&intf::ek_guest_control {
             attested_until_ns: ns(self.attested_until),
-            host_until_ns: ns(host_until),
+            host_until_ns: ns(self.host_until),
             version: intf::EK_GUEST_VERSION,
             mode: mode(self.config.vflood.mode),
             congestion: congestion(self.config.vflood.congestion_control),
@@ -231,8 +242,8 @@ impl Work {
     /// # Errors
     /// [`GuestError`]
     pub fn farewell(&mut self) -> Result<(), GuestError> {
-        self.attested_until = None;
-        self.tell_vflood(None)?;
+        (self.host_until, self.attested_until) = (None, None);
+        self.tell()?;
         if let Some(cera) = self.cera.take() {
             cera.unload()?;
         }
