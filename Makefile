@@ -83,14 +83,14 @@ fmt:
 results: build
 	for name in $(RESULTS); do \
 	    $(EVENKEEL) lab scenarios/$$name.toml && \
-	    $(EVENKEEL) report results/$$name --markdown > docs/results/$$(echo $$name | tr / -).md || exit 1; \
+	    $(EVENKEEL) report results/$$name --page docs/results/$$(echo $$name | tr / -).md || exit 1; \
 	done
 
 # Every simulation of docs/results: half an hour on two cores.
 results-sim: build
 	for name in $(SIMULATIONS); do \
 	    $(EVENKEEL) sweep scenarios/sim/$$name.toml && \
-	    $(EVENKEEL) report results/sim/$$name --markdown > docs/results/sim-$$(echo $$name | tr / -).md || exit 1; \
+	    $(EVENKEEL) report results/sim/$$name --page docs/results/sim-$$(echo $$name | tr / -).md || exit 1; \
 	done
 
 # Built as the release is. NS3_PEER is what the simulator is compared with; without it, it is measured alone.

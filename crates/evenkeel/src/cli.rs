@@ -480,8 +480,11 @@ pub struct Report {
     /// Print the table as Markdown, and write nothing.
     #[arg(long)]
     pub markdown: bool,
+    /// Write the table as Markdown to this file, and plots of the kind `plane` as SVG files beside it.
+    #[arg(long, value_name = "FILE", conflicts_with = "markdown")]
+    pub page: Option<PathBuf>,
     /// Print the results as JSON.
-    #[arg(long, conflicts_with = "markdown")]
+    #[arg(long, conflicts_with_all = ["markdown", "page"])]
     pub json: bool,
 }
 

@@ -11,12 +11,14 @@ mod load;
 mod markdown;
 mod number;
 mod plot;
+mod svg;
 mod text;
 mod view;
 
 use std::path::{Path, PathBuf};
 
 use evenkeel_scenario::Scenario;
+use evenkeel_scenario::format::Plot;
 use evenkeel_scenario::result::{RunRecord, RunSet};
 
 pub use columnar::write_parquet;
@@ -39,6 +41,37 @@ pub fn render_markdown(set: &RunSet, scenario: &Scenario, records: &[RunRecord])
 /// The report: one HTML file without scripts or outside requests.
 pub fn render_html(set: &RunSet, scenario: &Scenario, records: &[RunRecord]) -> String {
     html::render(&view::View::new(set, scenario, records))
+}
+
+/// A plot of the scenario as an SVG file of its own; `number` counts from 1. Nothing if there are not so many.
+pub fn render_svg(set: &RunSet, scenario: &Scenario, records: &[RunRecord], number: usize) -> Option<String> {
+    let position = number.checked_sub(1)?;
+    let plot = scenario.report.plots.get(position)?;
+    Some(svg::render(&plot::figure(&view::View::new(set, scenario, records), position, plot)))
+}
+
+/// Writes the table as Markdown to `file`, and a picture of each plot of the kind `plane` beside it; the paths of all.
+///
+/// # Errors
+/// [`ReportError::Write`]
+pub fn write_page(results: &Results, file: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    let Results { set, scenario, records } = results;
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let mut page = render_markdown(set, scenario, records);
+    let mut files = Vec::new();
+    for (position, plot) in scenario.report.plots.iter().enumerate() {
+        let Plot::Plane { title, .. } = plot else { continue };
+        let name = format!("{stem}-{}.svg", position + 1);
+        let svg = render_svg(set, scenario, records, position + 1).unwrap_or_default();
+        files.push((file.with_file_name(&name), svg));
+        page.push_str(&format!("\n![{}]({name})\n", markdown::escape(title)));
+    }
+    files.push((file.to_owned(), page));
+    let write = |(path, text): (PathBuf, String)| match std::fs::write(&path, text) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(ReportError::Write { file: path, source }),
+    };
+    files.into_iter().map(write).collect()
 }
 
 /// Reads `results_dir`, writes [`REPORT_FILE`] into it and returns its path.

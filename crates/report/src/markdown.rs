@@ -71,7 +71,7 @@ fn entry(view: &View<'_>, cell: &Cell<'_>, column: &Column) -> String {
 }
 
 /// Text that Markdown shows as it is.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in clean(text, false).chars() {
         if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#') {

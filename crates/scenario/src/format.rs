@@ -609,6 +609,26 @@ pub enum Plot {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         series: Option<String>,
     },
+    /// One metric over another, as throughput over delay: a mark per cell, a line through those of one label of `series`, one panel per
+    /// combination of the axes that are neither `series` nor `along`. Medians, with ranges as thin lines.
+    Plane {
+        /// Heading.
+        title: String,
+        /// Metric of the abscissa.
+        #[schemars(schema_with = "schema::metric_name")]
+        x_metric: String,
+        /// Metric of the ordinate.
+        #[schemars(schema_with = "schema::metric_name")]
+        y_metric: String,
+        /// Axis shown by colour.
+        series: String,
+        /// Axis along the lines; marks grow with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        along: Option<String>,
+        /// Logarithmic abscissa.
+        #[serde(default)]
+        log: bool,
+    },
     /// Recorded series over time: one panel per cell (first repetition).
     Series {
         /// Heading.

@@ -136,15 +136,21 @@ pub(crate) fn report(scenario: &Scenario) -> Vec<Problem> {
         _ => format!("no axis is called `{name}`; must be {}", or_list(&names)),
     };
     for (index, plot) in scenario.report.plots.iter().enumerate() {
-        let (Plot::Bars { x, series, .. } | Plot::Lines { x, series, .. }) = plot else { continue };
+        let [one, other] = match plot {
+            Plot::Bars { x, series, .. } | Plot::Lines { x, series, .. } => {
+                [("x", Some(x)), ("series", series.as_ref())]
+            }
+            Plot::Plane { series, along, .. } => [("series", Some(series)), ("along", along.as_ref())],
+            Plot::Series { .. } | Plot::Cdf { .. } | Plot::Sequence { .. } => continue,
+        };
         let path = format!("report.plots[{index}]");
-        for (key, axis) in [("x", Some(x)), ("series", series.as_ref())] {
+        for (key, axis) in [one, other] {
             if let Some(axis) = axis.filter(|axis| !names.contains(&axis.as_str())) {
                 problems.push(Problem::at(format!("{path}.{key}"), no_axis(axis)));
             }
         }
-        if series.as_ref() == Some(x) {
-            problems.push(Problem::at(format!("{path}.series"), "must be another axis than `x`"));
+        if one.1 == other.1 {
+            problems.push(Problem::at(format!("{path}.{}", other.0), format!("must be another axis than `{}`", one.0)));
         }
     }
     for (index, figures) in scenario.paper.iter().enumerate() {

@@ -127,6 +127,7 @@ cases! {
     empty_column: plus("[report]\ncolumns = [\"rtt_p50_ms\", \"queue_max_segments\", \"rto_runs_1\"]");
     unknown_plot: plus("[[report.plots]]\nkind = \"pie\"\ntitle = \"Pie\"");
     plot_of_an_unknown_axis: plus("[[report.plots]]\nkind = \"bars\"\ntitle = \"Bars\"\nmetric = \"blocks\"\nx = \"rto\"");
+    plane_along_its_series: plus("[[axes]]\nname = \"b\"\nkey = \"workload.block_kib\"\nvalues = [1, 2]\n[[report.plots]]\nkind = \"plane\"\ntitle = \"P\"\nx_metric = \"block_p50_ms\"\ny_metric = \"queue_max_segments\"\nseries = \"b\"\nalong = \"b\"");
     empty_plot: plus("[[report.plots]]\nkind = \"series\"\ntitle = \"Series\"\nseries = [\"meas_rtt_ms\"]");
     paper_names_no_axis: plus("[[paper]]\nsource = \"Table I\"\ncell = { rto = \"1 ms\" }\nvalues = { timeouts = 3 }");
     paper_names_no_metric: plus("[[paper]]\nsource = \"Table I\"\nvalues = { timeout = 3 }");

@@ -15,6 +15,11 @@ pub fn run(arguments: &Report) -> Result<(), CliError> {
         let results = evenkeel_report::load(&arguments.directory)?;
         return output::print(&evenkeel_report::render_markdown(&results.set, &results.scenario, &results.records));
     }
+    if let Some(file) = &arguments.page {
+        let files = evenkeel_report::write_page(&evenkeel_report::load(&arguments.directory)?, file)?;
+        let lines: Vec<String> = files.iter().map(|file| format!("{}\n", file.display())).collect();
+        return output::print(&lines.concat());
+    }
     show(&arguments.directory, arguments.json)
 }
 

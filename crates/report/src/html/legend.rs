@@ -18,7 +18,7 @@ pub(super) fn legend(out: &mut String, keys: &[Key]) {
 }
 
 /// A small picture of how a series is drawn; its label says the rest, so it is hidden from screen readers.
-fn swatch(swatch: Swatch) -> String {
+pub(crate) fn swatch(swatch: Swatch) -> String {
     let (class, body) = match swatch {
         Swatch::Box(look) => {
             (look.class(), format!("<rect x=\"6\" y=\"2\" width=\"16\" height=\"12\" fill=\"{}\"/>", look.hex()))

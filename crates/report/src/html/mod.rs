@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use evenkeel_scenario::result::Engine;
 
 pub(crate) use escape::escape;
+pub(crate) use legend::swatch;
 
 use crate::plot::{self, Figure};
 use crate::view::View;

@@ -38,10 +38,12 @@ impl Canvas {
     /// A frame with these axes. Tick labels of `x` that are long (names of categories) are broken into lines; where there is no room for all
     /// of them, some are left out.
     pub fn new(wide: bool, mut x: Scale, y: Scale) -> Self {
-        let (width, height) = if wide { WIDE } else { NARROW };
+        let (width, height) = panel_size(wide);
         let labels = y.ticks.iter().map(|(_, label)| text_width(label)).max().unwrap_or(0);
         let left = (labels + 12).max(34);
-        let right = 14;
+        // A label at the very end stands half beyond it.
+        let at_end = x.ticks.iter().filter(|(at, _)| *at >= x.range.1).map(|(_, label)| text_width(label) / 2 + 2);
+        let right = at_end.max().unwrap_or(0).max(14);
         x.thin(f64::from(label_room(&x)) / f64::from(width - left - right));
         let spacing = tick_spacing(&x, width - left - right);
         let x_labels: Vec<Vec<String>> = x.ticks.iter().map(|(_, label)| wrap(label, spacing - 6)).collect();
@@ -145,9 +147,14 @@ impl Canvas {
     }
 }
 
+/// Width and height of a panel, in CSS pixels.
+pub(crate) fn panel_size(wide: bool) -> (i32, i32) {
+    if wide { WIDE } else { NARROW }
+}
+
 /// A panel that says that there is nothing to draw.
 pub(crate) fn no_data(wide: bool, about: &About<'_>) -> String {
-    let (width, height) = if wide { WIDE } else { NARROW };
+    let (width, height) = panel_size(wide);
     empty((width * UNIT, height * UNIT), about)
 }
 

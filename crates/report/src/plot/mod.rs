@@ -6,6 +6,7 @@ mod cdf;
 mod decimate;
 mod grid;
 mod lines;
+mod plane;
 mod scale;
 mod sequence;
 mod series;
@@ -13,6 +14,7 @@ mod style;
 
 use evenkeel_scenario::format::Plot;
 
+pub(crate) use canvas::panel_size;
 pub(crate) use style::{Key, Shape, Swatch};
 
 use crate::view::View;
@@ -54,6 +56,10 @@ pub(crate) fn figure(view: &View<'_>, position: usize, plot: &Plot) -> Figure {
     match plot {
         Plot::Bars { title, metric, x, series } => bars::figure(view, position, title, metric, x, series.as_deref()),
         Plot::Lines { title, metric, x, series } => lines::figure(view, position, title, metric, x, series.as_deref()),
+        Plot::Plane { title, x_metric, y_metric, series, along, log } => {
+            let along = along.as_deref();
+            plane::figure(view, position, &plane::Spec { title, x_metric, y_metric, series, along, log: *log })
+        }
         Plot::Series { title, series, log } => series::figure(view, position, title, series, *log),
         Plot::Cdf { title, series } => cdf::figure(view, position, title, series),
         Plot::Sequence { title } => sequence::figure(view, position, title),

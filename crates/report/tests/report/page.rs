@@ -20,10 +20,10 @@ fn every_plot_has_its_panels_and_points() {
     let html = Sample::everything().html();
     let kinds: Vec<&str> = plots(&html).iter().map(|tag| attribute(tag, "data-kind").unwrap()).collect();
     let count = |kind: &str| kinds.iter().filter(|known| **known == kind).count();
-    // Panels: goodput by era; timeouts by RTO min and PVTCP; block time by era; the rest by cell, the CDF six cells at most.
+    // Panels: goodput by era; timeouts by RTO min and PVTCP; block time, and goodput over it, by era; the rest by cell, the CDF six cells at most.
     assert_eq!(
-        [count("bars"), count("lines"), count("series"), count("cdf"), count("sequence")],
-        [2 + 4, 2, 8, 2, 8],
+        [count("bars"), count("lines"), count("plane"), count("series"), count("cdf"), count("sequence")],
+        [2 + 4, 2, 2, 8, 2, 8],
         "{kinds:?}"
     );
     for tag in plots(&html) {
@@ -32,6 +32,53 @@ fn every_plot_has_its_panels_and_points() {
         assert!(points > 0, "{tag}");
         assert!(!tag.contains("data-empty"), "{tag}");
     }
+}
+
+#[test]
+fn a_plane_has_a_mark_per_cell_where_its_metrics_are() {
+    let sample = Sample::everything();
+    let html = sample.html();
+    let tag = html.find("data-kind=\"plane\"").unwrap();
+    let panel = &html[tag..tag + html[tag..].find("</svg>").unwrap()];
+    assert!(panel.contains("data-points=\"4\""), "two axes of two labels each");
+    let middle = |metric: &str| {
+        let run = |record: &&evenkeel_scenario::result::RunRecord| record.cell[..] == sample.records[0].cell[..];
+        let mut values: Vec<f64> = sample.records.iter().filter(run).map(|record| record.metrics[metric]).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let figures = format!("smallest: {:.1} at {:.1}", middle("goodput_mbit"), middle("block_p99_ms"));
+    assert!(panel.contains(&figures), "{figures} in {panel}");
+    assert!(html.contains("Better is up and to the left. Marks grow along RTO min: smallest, 200 ms."));
+}
+
+#[test]
+fn plots_can_stand_alone() {
+    let sample = Sample::everything();
+    let count = sample.scenario.report.plots.len();
+    for number in 1..=count {
+        let svg = evenkeel_report::render_svg(&sample.set, &sample.scenario, &sample.records, number).unwrap();
+        assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+        assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
+        assert!(svg.contains("data-points=") && !svg.contains("data-empty"), "{number}");
+    }
+    for number in [0, count + 1] {
+        assert!(evenkeel_report::render_svg(&sample.set, &sample.scenario, &sample.records, number).is_none());
+    }
+}
+
+#[test]
+fn a_page_has_its_pictures_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    Sample::everything().write(dir.path());
+    let (results, page) = (load(dir.path()).unwrap(), dir.path().join("page.md"));
+    let files = evenkeel_report::write_page(&results, &page).unwrap();
+    assert_eq!(files, [dir.path().join("page-4.svg"), page.clone()]);
+    let text = std::fs::read_to_string(&page).unwrap();
+    let table = evenkeel_report::render_markdown(&results.set, &results.scenario, &results.records);
+    assert_eq!(text, table + "\n![Goodput over block time](page-4.svg)\n");
+    let error = evenkeel_report::write_page(&results, &dir.path().join("none/page.md")).unwrap_err();
+    assert!(matches!(error, ReportError::Write { .. }), "{error}");
 }
 
 #[test]

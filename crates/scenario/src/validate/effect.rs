@@ -67,6 +67,11 @@ pub(crate) fn empty_results(scenario: &Scenario, cells: &[Cell]) -> Vec<Problem>
             Plot::Bars { metric, .. } | Plot::Lines { metric, .. } => {
                 judge(format!("{path}.metric"), &format!("the plot of `{metric}`"), &|s| why_no_metric(metric, s));
             }
+            Plot::Plane { x_metric, y_metric, .. } => {
+                for (key, metric) in [("x_metric", x_metric), ("y_metric", y_metric)] {
+                    judge(format!("{path}.{key}"), &format!("the plot of `{metric}`"), &|s| why_no_metric(metric, s));
+                }
+            }
             Plot::Series { series, .. } => {
                 for name in series {
                     judge(format!("{path}.series"), &format!("series `{name}`"), &|s| why_no_series(name, s));
