@@ -23,17 +23,18 @@
 static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u32 place,
 				   u32 seq, u32 end)
 {
+	bool is_cut_off = e->is_closing || !at->port;
 	u8 before = e->flow.state;
 	u32 vm_end = e->flow.vm_end;
 	int verdict;
 
 	e->seen_ns = at->now_ns;
-	if (e->is_closing || !at->port || (e->is_enforced && !at->may_hold)) {
+	if (!e->packets && (is_cut_off || (e->is_enforced && !at->may_hold))) {
+		flow_forget(at, e);
+		return VFLOOD_PASS;
+	}
+	if (is_cut_off) {
 		/* Behind what is held until that is out. */
-		if (!e->packets) {
-			flow_forget(at, e);
-			return VFLOOD_PASS;
-		}
 		verdict = VFLOOD_HOLD;
 		e->flow.held_segments += vflood_segments(&e->flow, end - seq);
 		at->vm->vm.held_segments += vflood_segments(&e->flow, end - seq);
@@ -85,6 +86,7 @@ static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
 	set = &at->port->vflood.settings;
 	e->seen_ns = at->now_ns;
 	if (o->kind == EK_HOLD_ACK) {
+		e->acked_ns = at->now_ns;
 		flow_acked(&e->flow, set, (u64)o->word[1] << 32 | o->word[0], o->word[2],
 			   at->now_ns / 1000);
 		count_state(at, &e->flow, before);

@@ -98,6 +98,7 @@ static __noinline void hold_open(struct context *c, struct ek_flow *f, bool syna
 	e->slot = c->port->slot;
 	e->is_enforced = c->port->vflood.mode == EK_MODE_ENFORCE;
 	e->seen_ns = c->now_ns;
+	e->acked_ns = c->now_ns;
 	if (synack_from_vm) {
 		/* The window comes with the first ACK, before any data can. */
 		vflood_peer_syn(&e->flow, 0, flow_scale(f, &f->remote), flow_segment_bytes(f),

@@ -11,6 +11,7 @@
 #define HOLD_TICK_NS 50000000ull /* how often what is held is looked after */
 #define HOLD_DRAIN_TICK_NS 1000000ull
 #define HOLD_DRAIN_PACKETS 10 /* of each flow at each tick */
+#define HOLD_DRAIN_PATIENCE_NS 3000000000ull /* that what drains waits for an ACK */
 #define HOLD_ALL_PACKETS (1 << 20) /* more than a buffer has segments */
 #define HOLD_SWEEP_PLACES 16 /* that a tick looks at for flows that are silent */
 
@@ -63,10 +64,14 @@ static __noinline void queue_drop(struct place *at, struct ek_vflood_flow *e, u3
 static __always_inline bool flow_tick(struct place *at, struct ek_vflood_flow *e, u32 place)
 {
 	bool is_silent = at->now_ns - e->seen_ns > EK_HOLD_SILENCE_NS;
-	bool drains = e->is_enforced ? !at->may_hold : !at->port;
+	bool is_cut_off = !at->port || e->is_closing; /* from ACKs */
+	bool drains = e->is_enforced && !at->may_hold;
 
-	if (drains || is_silent || e->is_closing) {
+	/* ACKs let it out, as ever: beyond its windows the network or the receiver drops it. */
+	if (is_cut_off || is_silent ||
+	    (drains && at->now_ns - e->acked_ns > HOLD_DRAIN_PATIENCE_NS))
 		queue_drain(at, e, place, HOLD_DRAIN_PACKETS);
+	if (is_cut_off || is_silent || drains) {
 		at->drains = true;
 		if (!e->packets)
 			flow_forget(at, e);

@@ -286,6 +286,7 @@ struct ek_vflood_flow {
 	struct ek_vflood_last last;
 	u64 owner; /* 0: free; the same in one place only after 2^32 flows */
 	u64 seen_ns;
+	u64 acked_ns; /* when the other end last sent an ACK */
 	u32 generation; /* the last owner */
 	u32 hold_ifindex; /* as the port had it when the flow began */
 	u32 slot; /* of the port */

@@ -34,13 +34,13 @@ fn start(machine: &Machine) {
         .unwrap();
 }
 
-fn count(machine: &Machine, name: &str) -> u64 {
+pub fn count(machine: &Machine, name: &str) -> u64 {
     let status: serde_json::Value = serde_json::from_str(&machine.shell("evenkeel status --json").unwrap()).unwrap();
     status["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
 }
 
 /// A guest of two processors with a VM in it, whose agent has vFlood on.
-fn bed(series: KernelSeries, interrupt: &Interrupt) -> (Host, TempDir, Machine) {
+pub fn bed(series: KernelSeries, interrupt: &Interrupt) -> (Host, TempDir, Machine) {
     let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
     let images = prepare::prepare(&[series], binary, &|line| println!("{line}")).unwrap();
     let host = Host::new();
@@ -55,12 +55,12 @@ fn bed(series: KernelSeries, interrupt: &Interrupt) -> (Host, TempDir, Machine) 
 }
 
 /// The other end fetches from the VM and compares; `meanwhile` happens while it does.
-fn fetch(machine: &Machine, meanwhile: &str) {
+pub fn fetch(machine: &Machine, meanwhile: &str) {
     fetch_from(machine, "10.8.0.1", "data", meanwhile);
 }
 
 /// The same from this address of the VM's.
-fn fetch_from(machine: &Machine, address: &str, file: &str, meanwhile: &str) {
+pub fn fetch_from(machine: &Machine, address: &str, file: &str, meanwhile: &str) {
     machine
         .shell(&format!(
             "rm -f /tmp/got; ip netns exec peer wget -q -T 50 -O /tmp/got http://{address}:8001/{file} & pid=$!; \
@@ -102,7 +102,7 @@ fn lines(capture: &str) -> impl Iterator<Item = Line> {
 
 /// Slow start at the other end: beyond what is acknowledged never more than the initial window and a segment for each that was acknowledged,
 /// however short (as Linux counts; RFC 5681, section 3.1 lets no ACK add more). How many segments came.
-fn slow_start(capture: &str) -> u64 {
+pub fn slow_start(capture: &str) -> u64 {
     let (mut acked, mut sent, mut ends) = (0, 0, Vec::new());
     for line in lines(capture) {
         match line {

@@ -10,5 +10,6 @@ mod cera;
 mod flood;
 mod hold;
 mod late;
+mod offline;
 mod others;
 mod snoop;

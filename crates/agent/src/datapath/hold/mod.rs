@@ -211,9 +211,19 @@ pub(super) fn remove_all(pin_dir: &Path) -> Result<(), DatapathError> {
         let bytes = vms.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok().flatten();
         bytes.as_deref().and_then(from_bytes::<intf::ek_vflood_vm>).is_none_or(|vm| vm.first == 0 && vm.ready == 0)
     };
-    let deadline = Instant::now() + DRAIN_PATIENCE;
-    while !held.iter().all(|device| is_empty(device.slot)) && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
+    let waits = || {
+        let deadline = Instant::now() + DRAIN_PATIENCE;
+        while !held.iter().all(|device| is_empty(device.slot)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        !held.iter().all(|device| is_empty(device.slot))
+    };
+    if waits() {
+        // Without its port's settings, what is left goes without waiting for ACKs.
+        for device in &held {
+            let _ = ports.delete(&device.port_ifindex.to_ne_bytes());
+        }
+        waits();
     }
     for device in &held {
         devices::remove(device.port_ifindex)
