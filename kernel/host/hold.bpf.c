@@ -5,8 +5,10 @@
  *
  *   port -> from_vm -> [split] -> qdisc -> released -> ifb -> port
  *
- * from_vm sends a managed flow's data to the holding device, GSO packets by way of its other
- * end, which splits them. What leaves the qdisc gets the newest ACK and timestamps of the VM:
+ * from_vm sends a managed flow's data to the holding device. GSO packets are held as they are,
+ * and leave so if the window has room for them; otherwise they go through the pair's other end,
+ * which splits them, and come back. What leaves the qdisc gets the newest ACK and timestamps of
+ * the VM:
  * an ifb alone would let no program do that. The ifb brings it back to where it came in, in
  * order on whatever CPU it was let out (a redirect into the port would not), and past from_vm.
  * Orders come in the cb of packets (intf.h, EK_HOLD_MAGIC). One lock, the qdisc's, is over a
@@ -47,7 +49,7 @@ static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u
 	if (verdict == VFLOOD_HOLD) {
 		flow_list(at, e, place);
 		e->packets++;
-		count(at->count, EK_COUNT_VFLOOD_HELD, 1);
+		count(at->count, EK_COUNT_VFLOOD_HELD, vflood_segments(&e->flow, end - seq));
 	} else if (verdict == VFLOOD_DROP) {
 		count(at->count,
 		      seq_after(end, vm_end) ? EK_COUNT_VFLOOD_REFUSED :
@@ -62,6 +64,7 @@ struct order {
 	u32 place;
 	u32 kind;
 	u32 word[3];
+	u32 queue; /* in which it is held */
 };
 
 static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
@@ -96,9 +99,38 @@ static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
 		flow_grant(&e->flow, &at->vm->vm, set);
 }
 
+/* A segment of what was held in one packet, and counts with its flow until all have come. */
+static __noinline void piece_held(struct place *at, struct ek_vflood_flow *e, u32 place,
+				  u32 seq, u32 end)
+{
+	u32 segments = vflood_segments(&e->flow, end - seq);
+
+	e->flow.held_segments += segments;
+	at->vm->vm.held_segments += segments;
+	e->packets++;
+	e->pieces++;
+	flow_list(at, e, place);
+}
+
+/* The packet that the last call has let go to be split has come back as segments. */
+static __noinline void split_done(struct place *at)
+{
+	u32 place = at->vm->splitting - 1;
+	struct ek_vflood_flow *e = bpf_map_lookup_elem(&vflood_flows, &place);
+
+	at->vm->splitting = 0;
+	if (!e || !e->is_splitting)
+		return;
+	e->is_splitting = 0;
+	if (e->packets)
+		e->packets--;
+	flow_taken_out(&e->flow, &at->vm->vm, at->vm->splitting_range);
+	queue_release(at, e, place);
+}
+
 /* Puts an skb where it may leave. */
-static __always_inline int ready_push(struct place *at, struct sk_buff *skb, struct Qdisc *sch,
-				      struct bpf_sk_buff_ptr *to_free)
+static __always_inline int ready_push(struct place *at, struct sk_buff *skb, u32 kind,
+				      struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
 {
 	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
 	u32 bytes = ((struct qdisc_cb *)skb->cb)->pkt_len;
@@ -106,7 +138,7 @@ static __always_inline int ready_push(struct place *at, struct sk_buff *skb, str
 
 	if (!r || at->vm->ready >= HOLD_READY_PACKETS)
 		goto drop;
-	h = held_new(0, bytes, at->now_ns);
+	h = held_new(0, bytes, kind, at->now_ns);
 	if (!h)
 		goto drop;
 	skb = bpf_kptr_xchg(&h->skb, skb);
@@ -131,8 +163,10 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		.place = cb->data[1] & (EK_VFLOOD_FLOWS - 1),
 		.kind = cb->data[1] >> 16 & 0xff,
 		.word = { cb->data[2], cb->data[3], cb->data[4] },
+		.queue = cb->data[1] & (EK_VFLOOD_FLOWS - 1),
 	};
-	bool is_copy = o.kind != EK_HOLD_DATA && o.kind != EK_HOLD_BARE;
+	bool is_data = o.kind == EK_HOLD_DATA || o.kind == EK_HOLD_WHOLE;
+	bool is_copy = !is_data && o.kind != EK_HOLD_BARE && o.kind != EK_HOLD_PIECE;
 	u32 bytes = cb->pkt_len;
 	struct place at = {};
 	struct ek_vflood_flow *e;
@@ -148,28 +182,40 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	    (o.kind != EK_HOLD_ACK && e->owner != o.word[2])) {
 		if (is_copy)
 			goto drop;
-		return ready_push(&at, skb, sch, to_free);
+		return ready_push(&at, skb, o.kind, sch, to_free);
 	}
 	if (o.kind == EK_HOLD_BARE)
-		return ready_push(&at, skb, sch, to_free);
+		return ready_push(&at, skb, o.kind, sch, to_free);
 	if (is_copy && o.kind != EK_HOLD_SEEN) {
 		order_run(&at, e, &o);
 		sch->q.qlen -= at.gone_packets;
 		sch->qstats.backlog -= at.gone_bytes;
 		goto drop;
 	}
-	q = bpf_map_lookup_elem(&queues, &o.place);
-	if (!q)
+	if (o.kind == EK_HOLD_PIECE) {
+		o.queue = o.place + EK_VFLOOD_FLOWS;
+		piece_held(&at, e, o.place, o.word[0], o.word[1]);
+		verdict = VFLOOD_HOLD;
+	} else {
+		if (o.kind == EK_HOLD_WHOLE &&
+		    !flow_takes_whole(&e->flow, &at.vm->vm, settings_of(&at),
+				      range(o.word[0], o.word[1]))) {
+			count(at.count, EK_COUNT_VFLOOD_SPLIT, 1);
+			return ready_push(&at, skb, EK_HOLD_ANEW, sch, to_free);
+		}
+		verdict = data_verdict(&at, e, o.place, o.word[0], o.word[1]);
+	}
+	q = bpf_map_lookup_elem(&queues, &o.queue);
+	if (verdict == VFLOOD_PASS && is_data)
+		return ready_push(&at, skb, o.kind, sch, to_free);
+	if (verdict != VFLOOD_HOLD || !q)
 		goto drop;
-	verdict = data_verdict(&at, e, o.place, o.word[0], o.word[1]);
-	if (verdict == VFLOOD_PASS && o.kind == EK_HOLD_DATA)
-		return ready_push(&at, skb, sch, to_free);
-	if (verdict != VFLOOD_HOLD)
-		goto drop;
-	h = held_new(range(o.word[0], o.word[1]), o.kind == EK_HOLD_SEEN ? 0 : bytes,
+	h = held_new(range(o.word[0], o.word[1]), o.kind == EK_HOLD_SEEN ? 0 : bytes, o.kind,
 		     at.now_ns);
 	if (!h) {
 		e->packets--;
+		if (o.kind == EK_HOLD_PIECE)
+			e->pieces--;
 		goto drop;
 	}
 	if (o.kind == EK_HOLD_SEEN) {
@@ -193,8 +239,10 @@ struct sk_buff *BPF_PROG(hold_dequeue, struct Qdisc *sch)
 {
 	struct sk_buff *skb = NULL;
 	struct place at = {};
+	struct qdisc_cb *cb;
 	struct queue *r;
 	struct held *h;
+	u64 kind, held;
 
 	if (!place_open(&at, sch))
 		return NULL;
@@ -205,6 +253,11 @@ struct sk_buff *BPF_PROG(hold_dequeue, struct Qdisc *sch)
 		tick(&at);
 		sweep(&at, (u32)sch->dev_queue->dev->ifindex);
 	}
+	if (at.vm->splitting) {
+		split_done(&at);
+		sch->q.qlen -= at.gone_packets;
+		sch->qstats.backlog -= at.gone_bytes;
+	}
 	h = queue_pop(r);
 	if (!h) {
 		if (at.vm->first)
@@ -212,12 +265,20 @@ struct sk_buff *BPF_PROG(hold_dequeue, struct Qdisc *sch)
 		return NULL;
 	}
 	at.vm->ready--;
+	kind = h->kind;
+	held = h->range;
 	skb = bpf_kptr_xchg(&h->skb, skb);
 	object_drop(h);
 	if (!skb)
 		return NULL;
+	cb = (struct qdisc_cb *)skb->cb;
+	if (kind == EK_HOLD_SPLIT) {
+		at.vm->splitting = (cb->data[1] & (EK_VFLOOD_FLOWS - 1)) + 1;
+		at.vm->splitting_range = held;
+	}
+	cb->data[1] = (cb->data[1] & ~0xff0000u) | kind << 16;
 	sch->q.qlen--;
-	sch->qstats.backlog -= ((struct qdisc_cb *)skb->cb)->pkt_len;
+	sch->qstats.backlog -= cb->pkt_len;
 	bpf_qdisc_bstats_update(sch, skb);
 	return skb;
 }
@@ -267,6 +328,7 @@ void BPF_PROG(hold_reset, struct Qdisc *sch)
 		held_free(&at, h);
 	}
 	at.vm->ready = 0;
+	at.vm->splitting = 0;
 }
 
 SEC("struct_ops/hold_destroy")
@@ -289,6 +351,7 @@ SEC("netkit/peer")
 int split(struct __sk_buff *skb)
 {
 	u32 place = skb->cb[1] & (EK_VFLOOD_FLOWS - 1);
+	u32 kind = skb->cb[1] >> 16 & 0xff;
 	u32 l4 = skb->cb[1] >> 24;
 	struct ek_vflood_flow *e;
 	u8 head[PACKET_TCP_BYTES];
@@ -303,6 +366,8 @@ int split(struct __sk_buff *skb)
 	bytes = (u32)(head[TCP_OFFSET_FLAGS] >> 4) * 4 + l4;
 	if (skb->len < bytes)
 		return TCX_DROP;
+	skb->cb[1] = place | (kind == EK_HOLD_SPLIT ? EK_HOLD_PIECE : EK_HOLD_DATA) << 16 |
+		     l4 << 24;
 	skb->cb[2] = seq;
 	skb->cb[3] = seq + skb->len - bytes + !!(head[TCP_OFFSET_FLAGS + 1] & PACKET_FIN);
 	return bpf_redirect(e->hold_ifindex, 0);
@@ -321,6 +386,9 @@ int released(struct __sk_buff *skb)
 	e = bpf_map_lookup_elem(&vflood_flows, &place);
 	if (!e)
 		return TCX_DROP;
+	/* Here the packet is the other end's already. */
+	if (kind == EK_HOLD_SPLIT || kind == EK_HOLD_ANEW)
+		return bpf_redirect(skb->ifindex, 0);
 	if (kind == EK_HOLD_BARE) {
 		if (!make_bare(skb, e, l4))
 			return TCX_DROP;

@@ -25,6 +25,22 @@ static __always_inline void hold_note(const struct context *c, struct ek_vflood_
 	}
 }
 
+/*
+ * May a GSO packet be held as it is? New data in full segments, unless it is the next to leave
+ * and not all of it may: then it would be split at once.
+ */
+static __always_inline bool hold_is_whole(const struct __sk_buff *skb,
+					  const struct ek_vflood_flow *e, u32 seq, u32 end)
+{
+	const struct vflood_flow *f = &e->flow;
+	u32 segments = vflood_segments(f, end - seq);
+	bool is_idle = f->snd_nxt == f->snd_una;
+
+	return skb->gso_size >= f->mss && !seq_before(seq, f->vm_end) &&
+	       (e->packets ||
+		segments <= (is_idle ? f->congestion.window.cwnd : vflood_direct(f)));
+}
+
 /* Return: what the program is to answer. */
 static __noinline int hold_from_vm(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
 {
@@ -56,6 +72,10 @@ static __noinline int hold_from_vm(struct __sk_buff *skb, struct context *c, str
 		bpf_clone_redirect(skb, hold, 0);
 		vflood_ack_out(&e->flow, p->ack);
 		count(c->count, EK_COUNT_VFLOOD_BARE_ACKS, 1);
+	}
+	if (skb->gso_size && hold_is_whole(skb, e, p->seq, end)) {
+		hold_order(skb, c, place, EK_HOLD_WHOLE, p->seq, end, (u32)e->owner);
+		return bpf_redirect(hold, 0);
 	}
 	hold_order(skb, c, place, EK_HOLD_DATA, p->seq, end, (u32)e->owner);
 	if (!skb->gso_size)

@@ -10,54 +10,54 @@
 
 #define HOLD_TICK_NS 50000000ull /* how often what is held is looked after */
 #define HOLD_DRAIN_TICK_NS 1000000ull
-#define HOLD_DRAIN_PACKETS 10 /* of each flow at each tick */
+#define HOLD_DRAIN_SEGMENTS 10 /* of each flow at each tick */
 #define HOLD_DRAIN_PATIENCE_NS 3000000000ull /* that what drains waits for an ACK */
 #define HOLD_ALL_PACKETS (1 << 20) /* more than a buffer has segments */
 #define HOLD_SWEEP_PLACES 16 /* that a tick looks at for flows that are silent */
 
 /* Lets out some of what is held, whatever the windows say. */
 static __noinline void queue_drain(struct place *at, struct ek_vflood_flow *e, u32 place,
-				   u32 packets)
+				   u32 segments)
 {
-	struct queue *q = bpf_map_lookup_elem(&queues, &place);
 	struct held *h;
+	u32 bytes;
 	int i;
 
-	if (!q)
+	if (e->is_splitting)
 		return;
 	bpf_for(i, 0, HOLD_RELEASE_PACKETS)
 	{
-		if (!e->packets || i >= packets)
+		if (!e->packets || !segments)
 			break;
-		h = queue_pop(q);
-		if (!h) {
-			e->packets = 0;
+		h = flow_pop(e, place);
+		if (!h)
 			break;
-		}
-		e->packets--;
+		bytes = (u32)(h->range >> 32) - (u32)h->range;
 		vflood_drained(&e->flow, &at->vm->vm, (u32)h->range, (u32)(h->range >> 32),
 			       at->now_ns / 1000);
-		count(at->count, EK_COUNT_VFLOOD_DRAINED, held_out(at, h));
+		segments -= vflood_segments(&e->flow, bytes) < segments ?
+				    vflood_segments(&e->flow, bytes) :
+				    segments;
+		count(at->count, EK_COUNT_VFLOOD_DRAINED, held_out(at, e, h));
 	}
 }
 
 /* Drops what is held. */
 static __noinline void queue_drop(struct place *at, struct ek_vflood_flow *e, u32 place)
 {
-	struct queue *q = bpf_map_lookup_elem(&queues, &place);
 	struct held *h;
 	int i;
 
-	if (!q)
-		return;
 	bpf_for(i, 0, HOLD_ALL_PACKETS)
 	{
-		h = queue_pop(q);
-		if (!h)
+		if (!e->packets)
 			break;
-		held_free(at, h);
+		h = flow_pop(e, place);
+		if (h)
+			held_free(at, h);
 	}
 	e->packets = 0;
+	e->is_splitting = 0;
 }
 
 /* A flow that holds something is looked after. Return: whether it still holds something. */
@@ -70,7 +70,7 @@ static __always_inline bool flow_tick(struct place *at, struct ek_vflood_flow *e
 	/* ACKs let it out, as ever: beyond its windows the network or the receiver drops it. */
 	if (is_cut_off || is_silent ||
 	    (drains && at->now_ns - e->acked_ns > HOLD_DRAIN_PATIENCE_NS))
-		queue_drain(at, e, place, HOLD_DRAIN_PACKETS);
+		queue_drain(at, e, place, HOLD_DRAIN_SEGMENTS);
 	if (is_cut_off || is_silent || drains) {
 		at->drains = true;
 		if (!e->packets)

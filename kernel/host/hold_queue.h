@@ -16,6 +16,7 @@ struct held {
 	u64 bytes; /* of the skb; 0: there is none, vFlood only observes */
 	u64 since_ns;
 	u64 range; /* of sequence numbers, see range() */
+	u64 kind; /* enum ek_hold_kind, as it is to leave */
 	struct bpf_list_node node;
 };
 
@@ -24,9 +25,10 @@ struct queue {
 	struct bpf_list_head packets list_of(held, node);
 };
 
+/* By place; EK_VFLOOD_FLOWS further, what the flow's first packet was split into. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, EK_VFLOOD_FLOWS);
+	__uint(max_entries, 2 * EK_VFLOOD_FLOWS);
 	__type(key, u32);
 	__type(value, struct queue);
 } queues SEC(".maps");
@@ -87,13 +89,18 @@ static __always_inline bool place_open(struct place *at, struct Qdisc *sch)
 	return true;
 }
 
+static __always_inline struct vflood_settings *settings_of(struct place *at)
+{
+	return at->port ? &at->port->vflood.settings : NULL;
+}
+
 /* Both sequence numbers in one word: the verifier takes no access across two members. */
 static __always_inline u64 range(u32 seq, u32 end)
 {
 	return (u64)end << 32 | seq;
 }
 
-static __always_inline struct held *held_new(u64 range, u64 bytes, u64 now_ns)
+static __always_inline struct held *held_new(u64 range, u64 bytes, u64 kind, u64 now_ns)
 {
 	struct held *h = object_new(struct held);
 
@@ -102,6 +109,7 @@ static __always_inline struct held *held_new(u64 range, u64 bytes, u64 now_ns)
 	h->since_ns = now_ns;
 	h->range = range;
 	h->bytes = bytes;
+	h->kind = kind;
 	return h;
 }
 
@@ -122,7 +130,7 @@ static __always_inline struct held *queue_pop(struct queue *q)
 	return node ? object_of(node, struct held, node) : NULL;
 }
 
-static __always_inline bool queue_first(struct queue *q, u64 *range)
+static __always_inline bool queue_first(struct queue *q, u64 *range, u64 *kind)
 {
 	struct bpf_list_node *node;
 	bool is_there = false;
@@ -131,10 +139,42 @@ static __always_inline bool queue_first(struct queue *q, u64 *range)
 	node = bpf_list_front(&q->packets);
 	if (node) {
 		*range = object_of(node, struct held, node)->range;
+		*kind = object_of(node, struct held, node)->kind;
 		is_there = true;
 	}
 	bpf_spin_unlock(&q->lock);
 	return is_there;
+}
+
+/* The queue that the flow's next packet stands in: pieces of an earlier one go first. */
+static __always_inline struct queue *queue_next(const struct ek_vflood_flow *e, u32 place)
+{
+	if (e->pieces)
+		place += EK_VFLOOD_FLOWS;
+	return bpf_map_lookup_elem(&queues, &place);
+}
+
+/* Takes the flow's next packet out. */
+static __noinline struct held *flow_pop(struct ek_vflood_flow *e, u32 place)
+{
+	struct queue *q = queue_next(e, place);
+	struct held *h;
+
+	if (!q)
+		return NULL;
+	h = queue_pop(q);
+	if (!h) {
+		/* What was counted and is not there. */
+		if (!e->pieces)
+			e->packets = 0;
+		e->pieces = 0;
+		return NULL;
+	}
+	if (e->pieces)
+		e->pieces--;
+	if (e->packets)
+		e->packets--;
+	return h;
 }
 
 /* Frees a packet, and its skb if it has one. */
@@ -194,6 +234,38 @@ __weak __noinline int flow_grant(struct vflood_flow *f, struct vflood_vm *vm,
 	return 0;
 }
 
+/* May the first segment from @seq leave, where not all of its packet may? */
+__weak __noinline int flow_may_split(struct vflood_flow *f, const struct vflood_settings *s,
+				     u32 seq)
+{
+	return f && s && vflood_may_send(f, s, seq, seq + f->mss);
+}
+
+__weak __noinline int flow_taken_out(struct vflood_flow *f, struct vflood_vm *vm, u64 range)
+{
+	if (f && vm)
+		vflood_taken_out(f, vm, (u32)(range >> 32) - (u32)range);
+	return 0;
+}
+
+/*
+ * May new data of several segments be held, or leave, as it is? Not if there is room for a part
+ * of it only, and not if it is the next and larger than the window: the algorithm would let it
+ * go, because it knows of no splitting.
+ */
+__weak __noinline int flow_takes_whole(struct vflood_flow *f, struct vflood_vm *vm,
+				       const struct vflood_settings *s, u64 range)
+{
+	u32 seq = (u32)range;
+	u32 segments;
+
+	if (!f || !vm || !s || !vflood_is_managed(f) || seq_before(seq, f->vm_end))
+		return false;
+	segments = vflood_segments(f, (u32)(range >> 32) - seq);
+	return vm->held_segments + segments <= s->buffer_segments &&
+	       (f->held_segments || segments <= f->congestion.window.cwnd);
+}
+
 /* Counts what became of a flow's state. */
 static __always_inline void count_state(const struct place *at, const struct vflood_flow *f,
 					u8 before)
@@ -219,15 +291,27 @@ static __always_inline void flow_list(struct place *at, struct ek_vflood_flow *e
 static __always_inline void flow_forget(struct place *at, struct ek_vflood_flow *e)
 {
 	vflood_close(&e->flow, &at->vm->vm);
+	e->is_splitting = 0;
 	e->owner = 0;
 }
 
+/* Counts how long a packet's segments have waited. */
+static __always_inline void count_waited(struct place *at, const struct ek_vflood_flow *e,
+					 const struct held *h)
+{
+	u32 bytes = (u32)(h->range >> 32) - (u32)h->range;
+
+	count(at->count, EK_COUNT_VFLOOD_HELD_US,
+	      (at->now_ns - h->since_ns) / 1000 * vflood_segments(&e->flow, bytes));
+}
+
 /* What was held goes to what may leave. Return: 1 if it does, 0 if it was only observed. */
-static __always_inline u32 held_out(struct place *at, struct held *h)
+static __always_inline u32 held_out(struct place *at, const struct ek_vflood_flow *e,
+				    struct held *h)
 {
 	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
 
-	count(at->count, EK_COUNT_VFLOOD_HELD_US, (at->now_ns - h->since_ns) / 1000);
+	count_waited(at, e, h);
 	if (!r || !h->bytes) {
 		held_free(at, h);
 		return 0;
@@ -237,30 +321,74 @@ static __always_inline u32 held_out(struct place *at, struct held *h)
 	return 1;
 }
 
+/*
+ * May the flow's next packet leave? One of several segments leaves as it is only if the window
+ * has room for all of it.
+ */
+static __always_inline int next_verdict(struct place *at, struct ek_vflood_flow *e, u64 first,
+					u64 kind)
+{
+	struct vflood_settings *set = &at->port->vflood.settings;
+	u32 seq = (u32)first;
+
+	if (kind != EK_HOLD_WHOLE || vflood_segments(&e->flow, (u32)(first >> 32) - seq) <=
+					     e->flow.congestion.window.cwnd)
+		return flow_release(&e->flow, &at->vm->vm, set, first, at->now_ns / 1000);
+	return VFLOOD_HOLD;
+}
+
+/*
+ * Sends the flow's first packet to be split. Nothing of the flow leaves until its segments have
+ * come back, into a queue of their own.
+ */
+static __noinline void queue_split(struct place *at, struct ek_vflood_flow *e, u32 place)
+{
+	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
+	struct queue *q = bpf_map_lookup_elem(&queues, &place);
+	struct held *h;
+
+	if (!r || !q)
+		return;
+	h = queue_pop(q);
+	if (!h)
+		return;
+	count_waited(at, e, h);
+	h->kind = EK_HOLD_SPLIT;
+	e->is_splitting = 1;
+	queue_push(r, h);
+	at->vm->ready++;
+	count(at->count, EK_COUNT_VFLOOD_SPLIT, 1);
+}
+
 /* Lets out what the windows allow. */
 static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e, u32 place)
 {
-	struct queue *q = bpf_map_lookup_elem(&queues, &place);
-	u64 first = 0;
-	int verdict, i;
+	u64 first = 0, kind = 0;
+	struct queue *q;
 	struct held *h;
+	int verdict, i;
 
-	if (!q || !at->port)
+	if (!at->port)
 		return;
 	bpf_for(i, 0, HOLD_RELEASE_PACKETS)
 	{
-		if (!e->packets || !queue_first(q, &first))
+		if (!e->packets || e->is_splitting)
 			break;
-		verdict = flow_release(&e->flow, &at->vm->vm, &at->port->vflood.settings, first,
-				       at->now_ns / 1000);
-		if (verdict == VFLOOD_HOLD)
+		q = queue_next(e, place);
+		if (!q || !queue_first(q, &first, &kind))
 			break;
-		h = queue_pop(q);
+		verdict = next_verdict(at, e, first, kind);
+		if (verdict == VFLOOD_HOLD) {
+			if (kind == EK_HOLD_WHOLE &&
+			    flow_may_split(&e->flow, &at->port->vflood.settings, (u32)first))
+				queue_split(at, e, place);
+			break;
+		}
+		h = flow_pop(e, place);
 		if (!h)
 			break;
-		e->packets--;
 		if (verdict == VFLOOD_PASS)
-			held_out(at, h);
+			held_out(at, e, h);
 		else
 			held_free(at, h);
 	}

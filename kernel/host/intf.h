@@ -294,7 +294,9 @@ struct ek_vflood_flow {
 	u32 is_closing; /* what is held drains, and then it is over */
 	u32 is_listed; /* among those of its port that hold something */
 	u32 next; /* in that list: place + 1, 0: the last */
-	u32 packets; /* in its queue */
+	u32 packets; /* in its queues, one that is being split among them */
+	u32 pieces; /* in the queue of its pieces, which goes first */
+	u32 is_splitting; /* the first packet is on its way to be split */
 };
 
 /* What holds for all flows of a port. */
@@ -303,8 +305,9 @@ struct ek_vflood_vm {
 	u32 first; /* flows that hold something: place + 1, 0: none */
 	u32 ready; /* packets that wait for the device */
 	u32 hand; /* where to look next for flows that are silent */
-	u32 pad;
+	u32 splitting; /* the flow whose packet is being split: place + 1, 0: none */
 	u64 tick_ns; /* when to look after what is held */
+	u64 splitting_range; /* what is being split */
 };
 
 /* A device that holds packets, for the qdisc to know whose they are. */
@@ -326,6 +329,10 @@ enum ek_hold_kind {
 	EK_HOLD_GRANT, /* a copy of a SYN-ACK to the VM: it is to be told a window */
 	EK_HOLD_CLOSE, /* a copy of what ends the flow: what is held drains */
 	EK_HOLD_RESET, /* the same, and what is held is dropped */
+	EK_HOLD_WHOLE, /* new data of several segments, which may be held and leave as it is */
+	EK_HOLD_SPLIT, /* to be split behind the queue, because not all of it may leave */
+	EK_HOLD_PIECE, /* a segment of that */
+	EK_HOLD_ANEW, /* to be split; each segment is then EK_HOLD_DATA */
 };
 
 enum ek_hold_ack {
@@ -377,7 +384,7 @@ enum ek_counter {
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
 	EK_COUNT_VFLOOD_FLOWS, /* Flows that vFlood manages or observes */
 	EK_COUNT_VFLOOD_NO_PLACE, /* Flows that vFlood left alone because its table was full */
-	EK_COUNT_VFLOOD_HELD, /* Packets of the VM that were held */
+	EK_COUNT_VFLOOD_HELD, /* Segments of the VM that were held */
 	EK_COUNT_VFLOOD_HELD_US, /* How long all of them together were held, in microseconds */
 	EK_COUNT_VFLOOD_GRANTS, /* ACKs that told the VM how much it may hand over */
 	EK_COUNT_VFLOOD_UPDATES, /* Window updates made after handshakes */
@@ -387,7 +394,7 @@ enum ek_counter {
 	EK_COUNT_VFLOOD_NEEDLESS, /* Packets dropped that were held already or had arrived */
 	EK_COUNT_VFLOOD_BARE_ACKS, /* ACKs sent alone because their data was held */
 	EK_COUNT_VFLOOD_DRAINED, /* Packets let go without an ACK that allowed it */
-	EK_COUNT_VFLOOD_SPLIT, /* GSO packets that were split before they were held */
+	EK_COUNT_VFLOOD_SPLIT, /* GSO packets split because not all of them might leave */
 	EK_COUNTER_MAX,
 };
 

@@ -49,6 +49,8 @@ pub fn bed(series: KernelSeries, interrupt: &Interrupt) -> (Host, TempDir, Machi
     machine.shell(BED).unwrap();
     // As a VM's, packets leave their sockets' accounts with the device, or these would wait for what the host holds.
     machine.shell("tc -n vm qdisc add dev eth1 root netem delay 10us limit 10000").unwrap();
+    // What the other end captures is the wire's: segments, however many leave the host in one packet.
+    machine.shell("ethtool -K up0 tso off gso off").unwrap();
     configure(&machine, "enforce", "");
     start(&machine);
     (host, directory, machine)
@@ -183,6 +185,7 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
         assert!(segments >= 2_000_000 / MSS_BYTES, "{segments} segments");
     }
     assert!(count(&machine, "vflood_held") > 100 && count(&machine, "vflood_split") > 0);
+    leaves_whole(&machine);
 
     for address in ["[fd00:8::1]", "10.7.0.1"] {
         for offload in ["on", "off"] {
@@ -222,6 +225,20 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
     let left =
         machine.shell("ip -br link | grep ek || true; tc qdisc | grep evenkeel || true; ls /sys/fs/bpf").unwrap();
     assert_eq!(left.trim(), "", "left: {left}");
+}
+
+/// What fits the window leaves in the packet in which the VM handed it over.
+fn leaves_whole(machine: &Machine) {
+    const BYTES: u64 = 4 * MSS_BYTES;
+    let packets =
+        || machine.shell("cat /sys/class/net/eks*/statistics/rx_packets").unwrap().trim().parse::<u64>().unwrap();
+    machine
+        .shell(&format!("head -c {BYTES} /tmp/data >/tmp/four; ip netns exec vm ethtool -K eth1 tso on gso on"))
+        .unwrap();
+    let before = packets();
+    fetch_from(machine, "10.8.0.1", "four", "true");
+    let packets = packets() - before;
+    assert!(packets < BYTES / MSS_BYTES, "{packets} packets, one of them the answer's head, of {BYTES} bytes");
 }
 
 /// The VM is gone once it has handed everything over; the other end gets it all.

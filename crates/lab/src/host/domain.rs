@@ -97,14 +97,25 @@ pub fn set_up(domain: &Vm, host: &Host, places: &[&Place], network: &Network) ->
     domain.shell(&format!("{script}/bin/ip -batch - <<END\n{batch}END\n{offloads}")).map(drop)
 }
 
-/// Sets the queues of its ports, and the MTU.
-pub fn configure(domain: &Vm, host: &Host, queues: &[(&Place, u32)], network: &Network) -> Result<(), LabError> {
+/// Sets the queues of its ports, and the MTU, and whether segments that come from a VM are joined (GRO), as a host gets them from one that leaves
+/// their segmentation to it.
+pub fn configure(
+    domain: &Vm,
+    host: &Host,
+    queues: &[(&Place, u32)],
+    network: &Network,
+    joins: bool,
+) -> Result<(), LabError> {
     let mtu_bytes = network.mtu_bytes;
+    let gro = if joins || network.segmentation_offload { "on" } else { "off" };
     let mut batch = format!("link set {} mtu {mtu_bytes}\n", host.uplink);
+    let mut offloads = String::new();
     for (place, queue_segments) in queues {
+        // Writing to a String cannot fail.
         let _ = writeln!(batch, "link set {} txqueuelen {queue_segments} mtu {mtu_bytes}", place.tap);
+        let _ = writeln!(offloads, "ethtool -K {} gro {gro}", place.tap);
     }
-    domain.shell(&format!("/bin/ip -batch - <<END\n{batch}END\n")).map(drop)
+    domain.shell(&format!("/bin/ip -batch - <<END\n{batch}END\n{offloads}")).map(drop)
 }
 
 /// Gives a device of the domain its queue.

@@ -332,7 +332,8 @@ impl BootedLab {
             if let Some(domain) = host.domain() {
                 let ports = self.ports_of(host).into_iter();
                 let queues: Vec<_> = ports.map(|(vm, place)| (place, queue_segments(vm))).collect();
-                domain::configure(domain, &host.host, &queues, network)?;
+                // At a network card with a queue packets are counted, and are segments.
+                domain::configure(domain, &host.host, &queues, network, !scenario.record.sender_nic)?;
             }
         }
         let sender = &scenario.vms[roles.from];
