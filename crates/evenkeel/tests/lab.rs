@@ -266,6 +266,9 @@ fn memcached_shares_a_network_card_with_bulk_flows() {
     assert!(metric("goodput_mbit") > 5.0 && metric("goodput_mbit") < 20.0, "{:?}", record.metrics);
     assert!(metric("queue_max_segments") > 10.0 && metric("queue_max_segments") <= 20.0, "{:?}", record.metrics);
     assert!(metric("port_drops") > 0.0, "{:?}", record.metrics);
+    // Twenty packets at the rate of the goodput that there was at least.
+    assert!(metric("queue_delay_mean_ms") > 0.0 && metric("queue_delay_mean_ms") < 60.0, "{:?}", record.metrics);
+    assert!(metric("uplink_use") > 25.0 && metric("uplink_use") < 110.0, "{:?}", record.metrics);
 }
 
 /// Ctrl-C while the agent runs takes it along.

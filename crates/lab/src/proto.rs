@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::qdisc::Backlog;
+
 /// Name of the virtio-serial port.
 pub const CONTROL_PORT: &str = "evenkeel.control";
 /// TCP port that workloads listen on.
@@ -194,6 +196,17 @@ pub enum Op {
     },
     /// End the measured time: stop the sampler, fetch what was recorded since [`Op::Mark`]. Tasks go on. Answered by [`Answer::Recorded`].
     Collect,
+    /// Watch the queue of this kind at one of this VM's devices until [`Op::Queue`]. Answered by [`Answer::Done`].
+    WatchQueue {
+        /// The device.
+        device: String,
+        /// As `tc` calls it.
+        kind: String,
+        /// Time between two looks.
+        period_ms: u32,
+    },
+    /// What was seen since [`Op::WatchQueue`]. Answered by [`Answer::Queue`].
+    Queue,
     /// Whether a [`Op::Strobe`] with `requests` is done, and how many strobes or transfers are, counted since [`Op::Mark`]. Answered by [`Answer::Progress`].
     Progress,
     /// End all workload tasks and close their sockets. Answered by [`Answer::Done`].
@@ -320,6 +333,8 @@ pub enum Answer {
     },
     /// What was recorded.
     Recorded(Recorded),
+    /// What a queue did.
+    Queue(Backlog),
 }
 
 /// What a VM recorded between [`Op::Mark`] and [`Op::Collect`].

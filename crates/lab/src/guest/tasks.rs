@@ -14,6 +14,7 @@ use super::recording::Recording;
 use super::sampler::Sampler;
 use super::{bulk, counters, keyvalue, ping, requests, serve, strobe, system, transfers, web};
 use crate::host::cores::monotonic_ns;
+use crate::host::qdisc::BacklogSampler;
 use crate::proto::{APPLICATION_PORT, Answer, HTTP_PORT, MEMCACHED_PORT, Op, POSTGRES_PORT, ServeRole, SocketSettings};
 
 /// All tasks between two [`Op::Stop`].
@@ -49,13 +50,14 @@ pub struct Tasks {
     port: u16,
     numbered: u64,
     programs: BTreeMap<u64, Arc<Program>>,
+    queue: Option<BacklogSampler>,
     workload: Workload,
 }
 
 impl Tasks {
     /// None running. `port` is the workload's; 0 takes a free one at the first [`Op::Serve`].
     pub fn new(port: u16) -> Self {
-        Self { port, numbered: 0, programs: BTreeMap::new(), workload: Workload::new() }
+        Self { port, numbered: 0, programs: BTreeMap::new(), queue: None, workload: Workload::new() }
     }
 
     /// Does what is asked. [`Op::Wait`] and [`Op::PowerOff`] are the loop's.
@@ -137,6 +139,11 @@ impl Tasks {
             }
             Op::Mark { tcp_info_period_ms } => self.mark(Duration::from_millis(tcp_info_period_ms.into())),
             Op::Collect => self.collect(),
+            Op::WatchQueue { device, kind, period_ms } => {
+                self.queue = Some(BacklogSampler::start(&device, &kind, period_ms)?);
+                Ok(Answer::Done)
+            }
+            Op::Queue => Ok(Answer::Queue(self.queue.take().context("no queue is watched")?.stop())),
             Op::Progress => Ok(self.progress()),
             Op::Stop => {
                 std::mem::replace(&mut self.workload, Workload::new()).stop();

@@ -239,17 +239,23 @@ impl Shaping<'_> {
         lines
     }
 
+    /// What `tc` calls the queue.
+    pub fn kind(&self) -> &'static str {
+        match self.queue.discipline {
+            Discipline::Codel => "codel",
+            Discipline::FqCodel => "fq_codel",
+            Discipline::DropTail | Discipline::Red | Discipline::Priority | Discipline::Pfabric => "pfifo",
+        }
+    }
+
     /// The queue itself. Ports that mark have a program of the lab's before a drop-tail queue.
     fn leaf(&self) -> String {
         let limit = self.segments;
         let time = |name: &str, us: Option<u32>| us.map_or_else(String::new, |us| format!(" {name} {us}us"));
         let times = || time("target", self.queue.codel_target_us) + &time("interval", self.queue.codel_interval_us);
-        match self.queue.discipline {
-            Discipline::Codel => format!("codel limit {limit} ecn{}", times()),
-            Discipline::FqCodel => format!("fq_codel limit {limit} ecn{}", times()),
-            Discipline::DropTail | Discipline::Red | Discipline::Priority | Discipline::Pfabric => {
-                format!("pfifo limit {limit}")
-            }
+        match self.kind() {
+            kind @ ("codel" | "fq_codel") => format!("{kind} limit {limit} ecn{}", times()),
+            kind => format!("{kind} limit {limit}"),
         }
     }
 }

@@ -10,11 +10,44 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcMessage, TcStats2};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+use serde::{Deserialize, Serialize};
+
 use super::cores;
 use crate::error::LabError;
 
-/// Backlog samples: CLOCK_MONOTONIC and segments.
-pub type Backlog = Vec<(u64, u32)>;
+/// What waited in a qdisc, and what went through it meanwhile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backlog {
+    /// CLOCK_MONOTONIC of each sample, and what waits, in packets.
+    pub samples: Vec<(u64, u32)>,
+    /// All samples of what waits, in bytes, added up.
+    pub waiting_bytes: u64,
+    /// Bytes that were sent between the first sample and the last.
+    pub sent_bytes: u64,
+}
+
+impl Backlog {
+    /// From the first sample to the last.
+    pub fn duration(&self) -> Duration {
+        let ends = self.samples.first().zip(self.samples.last());
+        ends.map_or(Duration::ZERO, |((first, _), (last, _))| Duration::from_nanos(last.saturating_sub(*first)))
+    }
+
+    /// How long a byte waited, in the mean: by Little's law, from what waits and the rate at which it is sent.
+    pub fn mean_wait(&self) -> Option<Duration> {
+        let waiting_bytes = self.waiting_bytes as f64 / self.samples.len() as f64;
+        let wait_s = waiting_bytes * self.duration().as_secs_f64() / self.sent_bytes as f64;
+        Duration::try_from_secs_f64(wait_s).ok()
+    }
+}
+
+/// One look.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    packets: u32,
+    bytes: u32,
+    sent_bytes: u64,
+}
 
 /// A sampler that runs until it is stopped.
 #[derive(Debug)]
@@ -25,25 +58,28 @@ pub struct BacklogSampler {
 
 impl BacklogSampler {
     /// Samples the qdisc of this kind on an interface of the calling thread's network namespace.
-    pub fn start(interface: &str, kind: &'static str, period_ms: u32) -> Result<Self, LabError> {
+    pub fn start(interface: &str, kind: &str, period_ms: u32) -> Result<Self, LabError> {
         let index =
             nix::net::if_::if_nametoindex(interface).map_err(|e| LabError::io(format!("looking up {interface}"), e))?;
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(|e| LabError::io("opening a netlink socket", e))?;
         socket.bind_auto().map_err(|e| LabError::io("binding a netlink socket", e))?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(|e| LabError::io("connecting a netlink socket", e))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stop);
+        let (seen, kind) = (Arc::clone(&stop), kind.to_owned());
         let thread = std::thread::Builder::new()
             .name("ek-backlog".into())
             .spawn(move || {
-                let mut samples = Backlog::new();
+                let mut backlog = Backlog::default();
+                let mut first = None;
                 while !seen.load(Ordering::Relaxed) {
-                    if let Ok(Some(segments)) = read(&socket, index, kind) {
-                        samples.push((cores::monotonic_ns(), segments));
+                    if let Ok(Some(look)) = read(&socket, index, &kind) {
+                        backlog.samples.push((cores::monotonic_ns(), look.packets));
+                        backlog.waiting_bytes += u64::from(look.bytes);
+                        backlog.sent_bytes = look.sent_bytes.saturating_sub(*first.get_or_insert(look.sent_bytes));
                     }
                     std::thread::sleep(Duration::from_millis(u64::from(period_ms)));
                 }
-                samples
+                backlog
             })
             .map_err(|e| LabError::io("starting the backlog sampler", e))?;
         Ok(Self { stop, thread: Some(thread) })
@@ -63,7 +99,7 @@ impl Drop for BacklogSampler {
 }
 
 /// RTM_GETQDISC answers a single request only with NLM_F_ECHO; a dump of the few qdiscs of the lab costs no more.
-fn read(socket: &Socket, index: u32, kind: &str) -> std::io::Result<Option<u32>> {
+fn read(socket: &Socket, index: u32, kind: &str) -> std::io::Result<Option<Look>> {
     let mut message = TcMessage::default();
     message.header.index = index as i32;
     let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetQueueDiscipline(message));
@@ -84,7 +120,7 @@ fn read(socket: &Socket, index: u32, kind: &str) -> std::io::Result<Option<u32>>
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewQueueDiscipline(qdisc))
                     if qdisc.header.index == index as i32 && is_kind(&qdisc, kind) =>
                 {
-                    backlog = segments(&qdisc).or(backlog);
+                    backlog = look(&qdisc).or(backlog);
                 }
                 _ => {}
             }
@@ -97,12 +133,35 @@ fn is_kind(qdisc: &TcMessage, kind: &str) -> bool {
     qdisc.attributes.iter().any(|attribute| matches!(attribute, TcAttribute::Kind(k) if k == kind))
 }
 
-fn segments(qdisc: &TcMessage) -> Option<u32> {
-    qdisc.attributes.iter().find_map(|attribute| match attribute {
-        TcAttribute::Stats2(stats) => stats.iter().find_map(|s| match s {
-            TcStats2::Queue(queue) => Some(queue.qlen),
-            _ => None,
-        }),
+fn look(qdisc: &TcMessage) -> Option<Look> {
+    let stats = qdisc.attributes.iter().find_map(|attribute| match attribute {
+        TcAttribute::Stats2(stats) => Some(stats),
         _ => None,
-    })
+    })?;
+    let queue = stats.iter().find_map(|stat| match stat {
+        TcStats2::Queue(queue) => Some(*queue),
+        _ => None,
+    })?;
+    let basic = stats.iter().find_map(|stat| match stat {
+        TcStats2::Basic(basic) => Some(*basic),
+        _ => None,
+    })?;
+    Some(Look { packets: queue.qlen, bytes: queue.backlog, sent_bytes: basic.bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_what_waits_by_the_rate() {
+        // 30,000 bytes in the mean, 100,000 bytes a second.
+        let samples = vec![(1_000_000_000, 20), (2_000_000_000, 10), (3_000_000_000, 30)];
+        let backlog = Backlog { samples, waiting_bytes: 90_000, sent_bytes: 200_000 };
+        assert_eq!(backlog.duration(), Duration::from_secs(2));
+        assert_eq!(backlog.mean_wait(), Some(Duration::from_millis(300)));
+        assert_eq!(Backlog::default().mean_wait(), None, "nothing was seen");
+        let silent = Backlog { sent_bytes: 0, ..backlog };
+        assert_eq!(silent.mean_wait(), None, "nothing was sent");
+    }
 }

@@ -29,7 +29,7 @@ use crate::host::agent::{Agent, Port};
 use crate::host::cores::{self, Placement, ToPlace};
 use crate::host::marking::MarkingPorts;
 use crate::host::net::{self, Host, Place, Shaping};
-use crate::host::qdisc::BacklogSampler;
+use crate::host::qdisc::{Backlog, BacklogSampler};
 use crate::host::schedule::{Schedule, ScheduledVcpu};
 use crate::host::seat::{Here, InDomain};
 use crate::host::vm::Vm;
@@ -336,12 +336,7 @@ impl BootedLab {
                 domain::configure(domain, &host.host, &queues, network, !scenario.record.sender_nic)?;
             }
         }
-        let sender = &scenario.vms[roles.from];
-        let (rate_mbit, mtu_bytes) = (network.rate_mbit, network.mtu_bytes);
-        let shaping = match scenario.record.sender_nic {
-            true => Shaping { rate_mbit, segments: sender.nic_queue_segments, queue: &sender.nic_queue, mtu_bytes },
-            false => Shaping { rate_mbit, segments: network.buffer_segments, queue: &network.queue, mtu_bytes },
-        };
+        let shaping = shaping(scenario, roles);
         for device in bottlenecks {
             net::shape(device, shaping)?;
         }
@@ -477,10 +472,7 @@ impl BootedLab {
         let drops_before = self.drops()?;
         let marks_before = marking.map(MarkingPorts::read).transpose()?;
         let counted_before = read(control.agents)?;
-        let backlog = match (scenario.record.queue_period_ms, bottleneck) {
-            (1.., Some(device)) => Some(BacklogSampler::start(device, "pfifo", scenario.record.queue_period_ms)?),
-            _ => None,
-        };
+        let watched = self.watch_queue(scenario, roles, bottleneck)?;
         let before_mark = Instant::now();
         self.in_all(|vm| {
             vm.call(Op::Mark { tcp_info_period_ms: if vm.spec.group == roles.from { period_ms } else { 0 } })
@@ -542,13 +534,36 @@ impl BootedLab {
             dropped: drops_after.saturating_sub(drops_before),
             marks: marks_after.zip(marks_before).map(|(after, before)| after.since(before)),
             agent: counted_after.zip(counted_before).map(|(after, before)| after.since(&before)),
-            backlog: backlog.map(BacklogSampler::stop).unwrap_or_default(),
+            backlog: watched.map(Watched::stop).transpose()?.unwrap_or_default(),
             iperf3,
             reloaded,
             complaints: Vec::new(),
             trace: Traced::default(),
             moved,
         })
+    }
+
+    /// Watches the bottleneck's queue, if that is wanted: here, or in the driver domain that it is in.
+    fn watch_queue(
+        &self,
+        scenario: &Scenario,
+        roles: &Roles,
+        bottleneck: Option<&str>,
+    ) -> Result<Option<Watched<'_>>, LabError> {
+        let period_ms = scenario.record.queue_period_ms;
+        if period_ms == 0 {
+            return Ok(None);
+        }
+        let kind = shaping(scenario, roles).kind();
+        if let Some(device) = bottleneck {
+            return BacklogSampler::start(device, kind, period_ms).map(|sampler| Some(Watched::Here(sampler)));
+        }
+        let Some((host, domain)) = self.sending_hosts(roles).find_map(|host| Some((host, host.domain()?))) else {
+            return Ok(None);
+        };
+        let (device, kind) = (host.host.uplink.clone(), kind.to_owned());
+        domain.call(Op::WatchQueue { device, kind, period_ms })?;
+        Ok(Some(Watched::In(domain)))
     }
 
     fn wait_for_end(&self, scenario: &Scenario, roles: &Roles, began: Instant, batch: &Batch) -> Result<(), LabError> {
@@ -586,6 +601,44 @@ impl BootedLab {
             self.places.iter().chain(self.destinations.values()).map(Place::drops).sum::<Result<u64, _>>()?;
         let at_hosts = self.hosts.iter().map(|host| host.host.drops()).sum::<Result<u64, _>>()?;
         Ok(at_places + at_hosts)
+    }
+}
+
+/// The queue at the bottleneck.
+fn shaping<'s>(scenario: &'s Scenario, roles: &Roles) -> Shaping<'s> {
+    let (network, sender) = (&scenario.network, &scenario.vms[roles.from]);
+    let (rate_mbit, mtu_bytes) = (network.rate_mbit, network.mtu_bytes);
+    match scenario.record.sender_nic {
+        true => Shaping { rate_mbit, segments: sender.nic_queue_segments, queue: &sender.nic_queue, mtu_bytes },
+        false => Shaping { rate_mbit, segments: network.buffer_segments, queue: &network.queue, mtu_bytes },
+    }
+}
+
+/// A queue that is watched.
+enum Watched<'a> {
+    /// In a namespace of this machine.
+    Here(BacklogSampler),
+    /// In a driver domain.
+    In(&'a Vm),
+}
+
+impl Watched<'_> {
+    fn stop(self) -> Result<Backlog, LabError> {
+        let domain = match self {
+            Self::Here(sampler) => return Ok(sampler.stop()),
+            Self::In(domain) => domain,
+        };
+        let offset_ns = clock_offset_ns(domain)?;
+        match domain.call(Op::Queue)? {
+            Answer::Queue(mut backlog) => {
+                backlog.samples.iter_mut().for_each(|(at, _)| *at = at.saturating_add_signed(-offset_ns));
+                Ok(backlog)
+            }
+            other => Err(LabError::Vm {
+                name: domain.spec.name.clone(),
+                why: format!("unexpected answer to queue: {other:?}"),
+            }),
+        }
     }
 }
 

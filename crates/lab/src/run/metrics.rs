@@ -218,10 +218,16 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
     let of_domains = |name: &str| measured.domains.iter().map(|(_, counters)| counters.get(name)).sum::<f64>();
     let (busy_us, idle_us) = (of_domains("CpuBusyUs"), of_domains("CpuIdleUs"));
     set("domain_cpu", (busy_us + idle_us > 0.0).then(|| 100.0 * busy_us / (busy_us + idle_us)));
-    if !measured.backlog.is_empty() {
-        let segments: Vec<f64> = measured.backlog.iter().map(|(_, segments)| f64::from(*segments)).collect();
+    if !measured.backlog.samples.is_empty() {
+        let segments: Vec<f64> = measured.backlog.samples.iter().map(|(_, segments)| f64::from(*segments)).collect();
         set("queue_mean_segments", Some(segments.iter().sum::<f64>() / segments.len() as f64));
         set("queue_max_segments", segments.iter().copied().reduce(f64::max));
+        if cell.scenario.record.sender_nic {
+            let (backlog, rate_mbit) = (&measured.backlog, cell.scenario.network.rate_mbit);
+            let could_bits = f64::from(rate_mbit) * 1e6 * backlog.duration().as_secs_f64();
+            set("queue_delay_mean_ms", backlog.mean_wait().map(|wait| wait.as_secs_f64() * 1e3));
+            set("uplink_use", Some(100.0 * backlog.sent_bytes as f64 * 8.0 / could_bits));
+        }
     }
     let everyone: Vec<&VmMeasured> = measured.vms.iter().collect();
     if everyone.iter().any(|vm| vm.counters.0.contains_key("PvtcpWakeups")) {
@@ -339,6 +345,7 @@ fn of_agent(agent: &Counted, set: &mut impl FnMut(&str, Option<f64>)) {
         ("vsnoop_early_acks", "vsnoop_early_acks"),
         ("vsnoop_on_data", "vsnoop_on_data"),
         ("vsnoop_dropped", "vsnoop_dropped"),
+        ("cera_windows_limited", "cera_windows_limited"),
         ("vflood_held", "vflood_held"),
         ("vflood_grants", "vflood_grants"),
         ("vflood_losses", "vflood_losses"),
@@ -466,6 +473,7 @@ fn series(measured: &Measured) -> Vec<Series> {
         "bottleneck",
         measured
             .backlog
+            .samples
             .iter()
             .map(|(t, n)| ((*t as i64 - measured.mark_monotonic_ns as i64) / 1000, f64::from(*n)))
             .collect(),

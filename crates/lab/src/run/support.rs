@@ -68,9 +68,6 @@ fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
         if scenario.network.queue.discipline != Discipline::DropTail {
             return refuse("network.queue.discipline", "the network card is the bottleneck (record.sender_nic)");
         }
-        if scenario.record.queue_period_ms > 0 && scenario.vms[from].host == HostKind::Vm {
-            return refuse("record.queue_period_ms", "the queue is in a driver domain (host = \"vm\"); leave it at 0");
-        }
     }
     None
 }
