@@ -234,11 +234,14 @@ static inline u64 vflood_threshold(const struct vflood_flow *f, const struct vfl
 
 /*
  * phi of eq. 2, such that T_i still allows it when all that was promised has come: Q grows by
- * that. A flow with nothing to send is promised half, or a few idle ones would have all.
+ * that. A flow with nothing to send is promised half, or a few idle ones would have all; no
+ * more than the paper's 512, and nothing for its priority: of many that begin at once, the
+ * first ones would leave little to the others.
  */
 static inline u32 vflood_room(const struct vflood_flow *f, const struct vflood_vm *vm,
 			      const struct vflood_settings *s, bool is_idle)
 {
+	u32 alpha = is_idle ? s->alpha : vflood_alpha(f, s);
 	u32 used = vm->held_segments;
 	u32 unused, room;
 	u64 threshold;
@@ -250,12 +253,15 @@ static inline u32 vflood_room(const struct vflood_flow *f, const struct vflood_v
 	unused = used < s->buffer_segments ? s->buffer_segments - used : 0;
 	if (s->policy == VFLOOD_POLICY_NONE)
 		return unused;
-	threshold = (u64)vflood_alpha(f, s) * unused / VFLOOD_ALPHA_ONE;
+	threshold = (u64)alpha * unused / VFLOOD_ALPHA_ONE;
 	if (threshold <= f->held_segments)
 		return 0;
 	room = (u32)((threshold - f->held_segments) * VFLOOD_ALPHA_ONE /
-		     (VFLOOD_ALPHA_ONE + vflood_alpha(f, s)));
-	return is_idle ? (room + 1) / 2 : room;
+		     (VFLOOD_ALPHA_ONE + alpha));
+	if (!is_idle)
+		return room;
+	room = (room + 1) / 2;
+	return room < VFLOOD_FLOOD_SEGMENTS ? room : VFLOOD_FLOOD_SEGMENTS;
 }
 
 /**

@@ -425,17 +425,22 @@ fn one_flow_has_half_of_the_buffer_and_two_have_a_third_each() {
 
 #[test]
 fn flows_of_low_rtt_may_hold_more_where_they_have_priority() {
+    // Before the first data, and when a segment is out.
     let granted = |settings: Settings, rtt_us: u64| {
         let host = Host::new(&settings);
         let (mut vm, mut flow) = (Vm::default(), Flow::default());
         flow.vm_syn(&host, 7, 1);
         flow.peer_syn(64_000, SCALE, MSS, 1 + rtt_us);
-        flow.grant(&mut vm, &host).unwrap() / MSS - DEFAULTS.initial_window
+        let first = flow.grant(&mut vm, &host).unwrap();
+        assert_eq!(flow.data(&mut vm, &host, 8, MSS, 2 + rtt_us), Verdict::Pass);
+        [first, flow.grant(&mut vm, &host).unwrap()].map(|bytes| bytes / MSS - DEFAULTS.initial_window)
     };
     let priority = Settings { policy: Policy::Priority, alpha: ALPHA_ONE / 2, ..DEFAULTS };
-    // Alpha of 1/2 leaves two thirds to others, alpha of 4 a fifth; half of the rest before the first data.
-    assert_eq!((granted(priority, 60_000), granted(priority, 300)), (341, 819));
-    assert_eq!((granted(DEFAULTS, 60_000), granted(DEFAULTS, 300)), (512, 512));
+    // Alpha of 1/2 leaves two thirds to others, alpha of 4 a fifth. Who has sent nothing gets half of what any flow gets, whatever its RTT.
+    assert_eq!((granted(priority, 60_000), granted(priority, 300)), ([341, 682], [341, 1638]));
+    assert_eq!((granted(DEFAULTS, 60_000), granted(DEFAULTS, 300)), ([512, 1024], [512, 1024]));
+    // Nor more than a VM may flood where nothing is said.
+    assert_eq!(granted(Settings { buffer_segments: 8192, ..DEFAULTS }, 300), [512, 4096]);
 }
 
 #[test]
