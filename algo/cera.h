@@ -39,6 +39,9 @@
  */
 #define CERA_LEAST_SEGMENTS 2
 
+/* What a client leaves a flow above its share. */
+#define CERA_CLIENT_SLACK 1
+
 /* Nothing is limited any more when windows have grown to so many times eq. 1. */
 #define CERA_RELEASE 4
 
@@ -184,7 +187,6 @@ struct cera_vm {
 	u32 flows; /* active ones */
 	u32 fresh; /* it has been silent until now, so n_k does not say what it needs */
 	u32 window; /* w_k, in segments; of a silent one: what it would have if it woke up */
-	u32 client; /* one in the VM sets its windows */
 };
 
 static inline u64 cera_sent(const struct cera_vm *vm)
@@ -279,9 +281,8 @@ static inline u32 cera_growth(const struct cera_vm *vms, u32 count, u64 parts)
  * windows' sum is W, but for two things. Every flow has a least window. And it has
  * half a segment more, because receivers acknowledge every other segment: half a segment
  * of each flow is neither on its way nor in a queue, and would be missed most where
- * windows are small. With a client they grow by about as much between two of its
- * passes. Eq. 2 drops what is no whole segment, which also takes most from the
- * lightest VM; here the next VM has it, and the first of them another time.
+ * windows are small. Eq. 2 drops what is no whole segment, which also takes most from
+ * the lightest VM; here the next VM has it, and the first of them another time.
  *
  * Silent VMs take nothing from the others. Should one wake up before the next
  * epoch, its flows must not go on with windows of better times.
@@ -319,9 +320,8 @@ static inline u32 cera_divide(struct cera_controller *c, const struct cera_setti
 		if (vms[i].part) {
 			window *= vms[i].part;
 			if (!set->printed)
-				remainder += (window % parts << 20) / parts;
-			if (!set->printed && !vms[i].client)
-				remainder += cera_flows(&vms[i]) * (CERA_PHASES / 2);
+				remainder += ((window % parts << 20) / parts) +
+					     cera_flows(&vms[i]) * (CERA_PHASES / 2);
 			window = window / parts + remainder / CERA_PHASES;
 			remainder %= CERA_PHASES;
 		} else if (set->printed)
@@ -370,6 +370,35 @@ static inline u32 cera_next(u32 window, u32 flows, u32 next)
 static inline u32 cera_next_without(u32 next, u32 position)
 {
 	return next > position ? next - 1 : next;
+}
+
+/**
+ * cera_client_window() - what a client sets the window of one of its flows to
+ *
+ * A segment more than the flow's share. The share itself is in the flow's ACKs, where the
+ * host writes it for every VM: a client's rounds of the remainder are not the host's, and
+ * whole segments that it takes and gives by itself would be missed by small windows.
+ */
+static inline u32 cera_client_window(u32 window, u32 flows, u32 position, u32 next)
+{
+	return cera_flow_window(window, flows, position, next) + CERA_CLIENT_SLACK;
+}
+
+/**
+ * cera_client_sets() - whether a client sets a flow's window
+ * @cwnd: what it is
+ * @window: cera_client_window()'s
+ * @unscathed: the threshold is what a client has set it to, so nothing was lost since
+ * @limited: the flow uses all of its window
+ *
+ * A window below its share is lowered by the flow's own algorithm, for a bottleneck that
+ * CERA does not see: it stays. But what a client has lowered grows with the share.
+ * Algorithms are slower than that: CUBIC's small windows grow by half a segment in an RTT,
+ * so the flows of heavy VMs, whose shares grow by more, would fall behind.
+ */
+static inline u32 cera_client_sets(u32 cwnd, u32 window, u32 unscathed, u32 limited)
+{
+	return cwnd > window || (cwnd < window && unscathed && limited);
 }
 
 /* ---- What is measured ---------------------------------------------------- */

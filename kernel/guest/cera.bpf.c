@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * CERA's client: a pass over all TCP sockets that lowers the windows of those that
- * send to their shares of what the host has for this guest.
+ * CERA's client: a pass over all TCP sockets that sets the windows of those that send by
+ * their shares of what the host has for this guest.
  *
  * Nothing but a congestion control can set a window. So a socket is given one that
  * does nothing else, and at once its own again, all under the socket's lock: its
@@ -118,6 +118,13 @@ static __always_inline bool has_peer_here(const struct sock_common *skc)
 	       skc->skc_v6_daddr.in6_u.u6_addr32[3] == skc->skc_v6_rcv_saddr.in6_u.u6_addr32[3];
 }
 
+/* The host's words would take a flow's part from all others each time. */
+static __always_inline bool is_channel(const struct sock_common *skc,
+				       const struct ek_guest_share *s)
+{
+	return s->channel_port && skc->skc_num == s->channel_port;
+}
+
 static __always_inline bool may_send(u8 state)
 {
 	return state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT || state == TCP_FIN_WAIT1 ||
@@ -153,18 +160,25 @@ static __always_inline bool set(struct tcp_sock *tp, struct ek_guest_share *s, u
 }
 
 /* In recovery and after a timeout the window is theirs, and is only lowered. */
-static __always_inline void lower(struct tcp_sock *tp, struct ek_guest_share *s, u32 window,
-				  bool is_reno)
+static __always_inline void adjust(struct tcp_sock *tp, struct ek_guest_share *s, u32 window,
+				   bool is_reno)
 {
 	u32 ssthresh = tp->snd_ssthresh;
-	u32 threshold = ca_state(tp) > TCP_CA_Disorder && ssthresh < window ? ssthresh : window;
+	bool is_theirs = ca_state(tp) > TCP_CA_Disorder;
+	u32 threshold = is_theirs && ssthresh < window ? ssthresh : window;
 	u64 cookie = bpf_get_socket_cookie(tp);
 	struct ek_guest_limited new = { .before = ssthresh, .set = threshold };
 	struct ek_guest_limited *l = bpf_map_lookup_elem(&limited, &cookie);
-
 	/* Another threshold than the one that was set is the socket's own, from a loss since.
 	 */
-	if (l && l->set == ssthresh)
+	bool is_set = l && l->set == ssthresh;
+
+	if (!cera_client_sets(tp->snd_cwnd, window, is_set && !is_theirs, uses_window(tp)))
+		return;
+	s->changed++;
+	if (s->mode != EK_GUEST_ENFORCE)
+		return;
+	if (is_set)
 		new.before = l->before;
 	bpf_map_update_elem(&limited, &cookie, &new, BPF_ANY);
 	if (set(tp, s, window, threshold, is_reno))
@@ -220,18 +234,13 @@ int pass(struct bpf_iter__tcp *ctx)
 			put_back(tp, s, is_reno);
 		return 0;
 	}
-	if (!is_active(tp) || has_peer_here(skc))
+	if (!is_active(tp) || has_peer_here(skc) || is_channel(skc, s))
 		return 0;
-	window = cera_flow_window(s->window, s->flows, s->seen, s->next);
+	window = cera_client_window(s->window, s->flows, s->seen, s->next);
 	s->seen++;
-	if (!is_own) {
+	if (is_own)
+		adjust(tp, s, window, is_reno);
+	else
 		s->foreign++;
-		return 0;
-	}
-	if (tp->snd_cwnd <= window)
-		return 0;
-	s->lowered++;
-	if (s->mode == EK_GUEST_ENFORCE)
-		lower(tp, s, window, is_reno);
 	return 0;
 }

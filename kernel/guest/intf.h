@@ -52,16 +52,18 @@ struct ek_guest_share {
 	u32 next; /* the place at which the remainder goes on */
 	u32 mode; /* enum ek_guest_mode */
 	u32 seen; /* active ones of this pass */
-	u32 lowered; /* windows that this pass has lowered, or would have */
+	u32 changed; /* windows that this pass has set, or would have */
 	u32 foreign; /* active ones with an algorithm whose window is not set */
 	u32 failed; /* sockets that could not be set */
 	u32 pending_cwnd; /* for the socket at hand: its window; 0: its own stays */
 	u32 pending_ssthresh; /* and its threshold */
 	u32 evict; /* 1 + enum congestion_kind: that for sockets under vFlood; 0: they stay */
 	u32 evicted; /* how many were */
+	u32 channel_port; /* of the agent's channel over TCP, whose flow has no part; 0: none */
+	u32 padding;
 };
 
-/* A socket whose window was lowered. */
+/* A socket whose window was set. */
 struct ek_guest_limited {
 	u32 before; /* its threshold until then */
 	u32 set; /* the one that was set */
@@ -73,7 +75,7 @@ enum ek_guest_count {
 	EK_GUEST_COUNT_FLOODS, /* Times that one began to flood, or would have */
 	EK_GUEST_COUNT_HANDOVERS, /* Floods that ended at a sign of loss */
 	EK_GUEST_COUNT_RETRACTS, /* Floods that ended because nobody attested */
-	EK_GUEST_COUNT_WINDOWS_SET, /* Windows that CERA's client has lowered */
+	EK_GUEST_COUNT_WINDOWS_SET, /* Windows that CERA's client has set */
 	EK_GUEST_COUNT_WINDOWS_BACK, /* Thresholds that it has put back */
 	EK_GUEST_COUNTERS,
 };

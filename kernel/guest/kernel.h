@@ -47,6 +47,7 @@ struct in6_addr {
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
+	u16 skc_num;
 	u16 skc_family;
 	volatile u8 skc_state;
 	struct in6_addr skc_v6_daddr;
@@ -86,6 +87,7 @@ struct tcp_sock {
 	u32 lost_out;
 	u32 sacked_out;
 	u32 write_seq;
+	u8 is_cwnd_limited : 1;
 };
 
 struct tcp_congestion_ops {

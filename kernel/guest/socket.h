@@ -41,4 +41,10 @@ static __always_inline u8 ca_state(struct tcp_sock *tp)
 	return BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
 }
 
+/* Nothing else bounds it: not the application, and not its peer's window. */
+static __always_inline bool uses_window(struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);
+}
+
 #endif /* EVENKEEL_GUEST_SOCKET_H */

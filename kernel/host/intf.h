@@ -133,8 +133,7 @@ struct ek_share {
 	u32 window; /* of the VM, in segments; 0: no limit */
 	u32 flows; /* active ones, which have it in equal parts */
 	u32 next; /* where the remainder goes on */
-	u32 held_only; /* the VM has a client: the limit is of flows that vFlood holds */
-	u32 pad[12];
+	u32 pad[13];
 };
 
 /* Of the whole host. */
@@ -179,7 +178,7 @@ struct ek_handshake {
 	u8 trains; /* trains of probes sent before them */
 	u16 probes_sent; /* with all trains */
 	u8 reported; /* the other host answered the probes */
-	u8 is_local; /* the other end is a VM of this host */
+	u8 is_local; /* the other end is a VM of this host, or the host itself */
 };
 
 /* Probes of one SYN, at the receiver. */
@@ -207,7 +206,7 @@ enum ek_flow_flag {
 	EK_FLOW_VM_FIN = 1 << 4,
 	EK_FLOW_REMOTE_FIN = 1 << 5,
 	EK_FLOW_SYNACK_HELD = 1 << 6,
-	EK_FLOW_LOCAL = 1 << 7, /* the other end is a VM of this host */
+	EK_FLOW_LOCAL = 1 << 7, /* the other end is a VM of this host, or the host itself */
 	EK_FLOW_TIMED = 1 << 8, /* its handshake's third segment ends a measurement */
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * CERA at a VM's port: counts what the VM sends to the uplink, times handshakes,
- * and has the limit of a flow of a VM without a client.
+ * and has the limit of a flow, whether or not there is a client in the VM: what one does is
+ * the VM's word alone.
  *
  * The agent writes the limit every epoch and says until when it holds: should
  * the agent die, it is gone soon after.
@@ -96,9 +97,6 @@ static __always_inline u32 share_limit(const struct context *c, const struct ek_
 		return 0;
 	s = share_of(c);
 	if (!s || !s->window || s->until_ns <= c->now_ns)
-		return 0;
-	/* A client leaves these alone: their congestion window is the host's. */
-	if (s->held_only && !f->vflood_owner)
 		return 0;
 	bytes = (u64)cera_flow_window(s->window, s->flows, f->cera_position, s->next) * mss;
 	/* More than any window field can say. */

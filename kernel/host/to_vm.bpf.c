@@ -18,12 +18,12 @@ static __always_inline bool looks_like_probe(const struct packet *p)
 	       p->tcp_bytes == PROBOSCIS_TCP_BYTES;
 }
 
-/* Has the packet come from another VM of this host? */
+/* Has the packet come from another VM of this host, or from the host itself? */
 static __always_inline bool is_local(const struct __sk_buff *skb)
 {
 	u32 from = skb->ingress_ifindex;
 
-	return from && bpf_map_lookup_elem(&ports, &from);
+	return !from || bpf_map_lookup_elem(&ports, &from);
 }
 
 static __always_inline void syn_to_vm(struct __sk_buff *skb, struct context *c)

@@ -151,7 +151,7 @@ fn with_cera(place: &mut Place, settings: &intf::ek_port, table: &Table) {
     table.row("to_vm, an ACK, no limit", &rounds(|| run("to_vm", &ack)));
     let slot = place.datapath.slot_of(pa).expect("its settings are there").expect("it is a port");
     let mut shares = place.datapath.shares().expect("the map can be mapped");
-    let limit = Limit { window_segments: 4, flows: 1, next: 0, until_ns: u64::MAX, held_only: false };
+    let limit = Limit { window_segments: 4, flows: 1, next: 0, until_ns: u64::MAX };
     shares.get(slot).expect("a slot of a port").limit(limit);
     let limited = rounds(|| single(place, "to_vm", pa, &ack));
     table.row("to_vm, an ACK: what CERA with a window that is written adds to ProBoSCIS", &limited.less(&before));

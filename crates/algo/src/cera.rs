@@ -5,11 +5,13 @@ mod controller;
 
 use crate::sys;
 
-pub use client::{Client, flow_window, next};
+pub use client::{Client, client_sets, flow_window, next};
 pub use controller::{Controller, LeastRtt, Meter, Traffic, Verdict, Vm};
 
 /// Least window of a flow, in segments.
 pub const LEAST_SEGMENTS: u32 = sys::CERA_LEAST_SEGMENTS;
+/// What a client leaves a flow above its share, in segments.
+pub const CLIENT_SLACK: u32 = sys::CERA_CLIENT_SLACK;
 /// Most epochs over which traffic is counted.
 pub const MAX_EPOCHS: u32 = sys::CERA_MAX_EPOCHS;
 /// Largest weight.

@@ -1,8 +1,8 @@
 //! CERA, by what must hold of it.
 
 use evenkeel_algo::cera::{
-    Client, Controller, DEFAULTS, LEAST_SEGMENTS, LeastRtt, MAX_EPOCHS, MAX_VMS, MAX_WINDOW, Meter, Settings, Traffic,
-    Verdict, Vm,
+    CLIENT_SLACK, Client, Controller, DEFAULTS, LEAST_SEGMENTS, LeastRtt, MAX_EPOCHS, MAX_VMS, MAX_WINDOW, Meter,
+    Settings, Traffic, Verdict, Vm, client_sets,
 };
 use evenkeel_algo::window::{self, By};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 const RATE: u64 = 125_000_000;
 
 fn vm(sent_bytes: u64, weight: u32) -> Vm {
-    Vm { sent_bytes, weight, rtt_us: 400, flows: 1, is_fresh: false, has_client: false, window: 0 }
+    Vm { sent_bytes, weight, rtt_us: 400, flows: 1, is_fresh: false, window: 0 }
 }
 
 fn windows(settings: &Settings, vms: &[Vm]) -> Vec<u32> {
@@ -62,14 +62,8 @@ fn shares_settle_at_the_weights_and_the_printed_ones_do_not() {
         vms.map(|vm| vm.window)
     };
     let settings = Settings { low_segments: 768, ..DEFAULTS };
-    // And half a segment for the flow of each; a client's grow by themselves.
-    assert_eq!(
-        windows(
-            &settings,
-            &[Vm { has_client: true, flows: 8, ..vm(1_000_000, 1) }, Vm { flows: 8, ..vm(1_000_000, 1) }]
-        ),
-        [400, 404]
-    );
+    // And half a segment for the flow of each.
+    assert_eq!(windows(&settings, &[Vm { flows: 8, ..vm(1_000_000, 1) }, vm(1_000_000, 1)]), [404, 400]);
     assert_eq!(settle(&settings), [100, 201, 500]);
     let printed = settle(&Settings { printed: true, ..settings });
     assert!(printed[0] <= LEAST_SEGMENTS && printed[1] <= LEAST_SEGMENTS && printed[2] > 790, "{printed:?}");
@@ -196,6 +190,15 @@ fn a_vms_own_rtt_counts_where_it_is_longer() {
 }
 
 #[test]
+fn a_client_sets_what_it_has_lowered_and_nothing_was_lost_of() {
+    assert!(client_sets(11, 10, false, false), "too large");
+    assert!(!client_sets(10, 10, true, true));
+    assert!(client_sets(9, 10, true, true), "its share has grown");
+    assert!(!client_sets(9, 10, false, true), "its own algorithm has lowered it");
+    assert!(!client_sets(9, 10, true, false), "it has no use for more");
+}
+
+#[test]
 fn limits_can_leave_room_for_whole_segments() {
     assert_eq!(arbitrate(Some(2896), 500, 7, 1448).0, 22, "2,816 bytes: one segment and a part");
     assert_eq!(arbitrate(Some(window::with_room(2896, 7)), 500, 7, 1448).0, 23);
@@ -224,31 +227,20 @@ fn any_settings() -> impl Strategy<Value = Settings> {
 
 fn any_vm() -> impl Strategy<Value = Vm> {
     (any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>()).prop_map(
-        |(sent_bytes, weight, rtt_us, flows, is_fresh)| Vm {
-            sent_bytes,
-            weight,
-            rtt_us,
-            flows,
-            is_fresh,
-            has_client: false,
-            window: 0,
-        },
+        |(sent_bytes, weight, rtt_us, flows, is_fresh)| Vm { sent_bytes, weight, rtt_us, flows, is_fresh, window: 0 },
     )
 }
 
 /// What a host can have: weights from 1 to 100, flows up to 50.
 fn real_vm() -> impl Strategy<Value = Vm> {
-    (0..50_000_000_u64, 1..100_u32, 1..50_u32, any::<bool>(), any::<bool>()).prop_map(
-        |(sent_bytes, weight, flows, is_fresh, has_client)| Vm {
-            sent_bytes,
-            weight,
-            rtt_us: 300,
-            flows,
-            is_fresh,
-            has_client,
-            window: 0,
-        },
-    )
+    (0..50_000_000_u64, 1..100_u32, 1..50_u32, any::<bool>()).prop_map(|(sent_bytes, weight, flows, is_fresh)| Vm {
+        sent_bytes,
+        weight,
+        rtt_us: 300,
+        flows,
+        is_fresh,
+        window: 0,
+    })
 }
 
 proptest! {
@@ -274,7 +266,7 @@ proptest! {
         }
     }
 
-    /// The sum of all windows is at most W and half a segment for each flow of VMs without a client, but for what the least window of every flow takes.
+    /// The sum of all windows is at most W and half a segment for each flow, but for what the least window of every flow takes.
     #[test]
     fn shares_do_not_exceed_the_window(
         vms in prop::collection::vec(real_vm(), 1..64),
@@ -290,7 +282,7 @@ proptest! {
             prop_assert!(window >= least(vm), "no VM starves");
             if window > least(vm) { shares += u64::from(window) } else { floors += u64::from(window) }
         }
-        let flows: u32 = vms.iter().filter(|vm| vm.sent_bytes > 0 && !vm.has_client).map(|vm| vm.flows).sum();
+        let flows: u32 = vms.iter().filter(|vm| vm.sent_bytes > 0).map(|vm| vm.flows).sum();
         let whole = whole + if printed { 0 } else { u64::from(flows).div_ceil(2) };
         prop_assert!(shares <= whole);
         prop_assert!(floors == 0 || shares + floors <= whole + floors);
@@ -380,7 +372,7 @@ proptest! {
         let mut client = Client::default();
         let active: Vec<u32> = (0..flows).map(|place| 3 * place).collect();
         for _ in 0..rounds {
-            let shares: Vec<u32> = client.share(window, &active).collect();
+            let shares: Vec<u32> = client.share(window, &active).map(|share| share - CLIENT_SLACK).collect();
             prop_assert_eq!(shares.len(), flows as usize);
             prop_assert!(shares.iter().all(|&share| share >= LEAST_SEGMENTS));
             if window / flows >= LEAST_SEGMENTS {
@@ -398,7 +390,7 @@ proptest! {
         let active: Vec<u32> = (0..flows).map(|place| 2 * place + 1).collect();
         for _ in 0..epochs {
             for (sum, share) in had.iter_mut().zip(client.share(window, &active)) {
-                *sum += share - window / flows;
+                *sum += share - CLIENT_SLACK - window / flows;
             }
         }
         prop_assume!(window / flows >= LEAST_SEGMENTS);

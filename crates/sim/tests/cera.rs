@@ -68,7 +68,7 @@ fn the_queue_is_short_and_the_link_is_full() {
         assert!(kept.metrics["fct_mean_ms"] < plain.metrics["fct_mean_ms"] / 6.3, "{cera}: {:?}", kept.metrics);
         assert_eq!(kept.metrics["port_drops"], 0.0, "{cera}");
         assert_eq!(sum(&kept, "CeraWindowsSet") > 0, cera != AGENTLESS, "{cera}");
-        assert_eq!(sum(&kept, "CeraWindowsLimited") > 0, cera != CLIENTS, "{cera}");
+        assert!(sum(&kept, "CeraWindowsLimited") > 0, "{cera}");
     }
 }
 
@@ -119,13 +119,13 @@ fn a_run_twice_is_the_same_to_the_byte() {
     assert!(written() == written());
 }
 
-/// Where W has enough for all flows of the lightest VM: below two segments each it does not go.
+/// Where W has enough for all flows of the lightest VM: below two segments each it does not go. Whoever has an agent, and whoever has none.
 #[test]
 fn rates_follow_weights() {
-    for clients in ["", ", clients = 0", ", clients = 2"] {
+    for (clients, flows) in [("", 2), ("", 8), (", clients = 0", 2), (", clients = 2", 2), (", clients = 2", 8)] {
         let cera = format!("{{ mode = \"enforce\", weights = [1, 1, 2, 3], high_segments = 240{clients} }}");
-        let record = host(&cera, "flows = 2");
-        assert!(record.metrics["weight_error"] < 5.0, "{clients}: {:?}", record.metrics);
+        let record = host(&cera, &format!("flows = {flows}"));
+        assert!(record.metrics["weight_error"] < 5.0, "{clients} {flows}: {:?}", record.metrics);
     }
 }
 

@@ -46,8 +46,6 @@ pub struct Limit {
     pub next: u32,
     /// CLOCK_MONOTONIC; nothing is limited later.
     pub until_ns: u64,
-    /// Of flows that vFlood holds alone: the VM's client sets the windows of the others.
-    pub held_only: bool,
 }
 
 impl Shares {
@@ -116,7 +114,6 @@ impl Share<'_> {
         unsafe {
             AtomicU32::from_ptr(&raw mut (*share).flows).store(limit.flows, Ordering::Relaxed);
             AtomicU32::from_ptr(&raw mut (*share).next).store(limit.next, Ordering::Relaxed);
-            AtomicU32::from_ptr(&raw mut (*share).held_only).store(limit.held_only.into(), Ordering::Relaxed);
             AtomicU32::from_ptr(&raw mut (*share).window).store(limit.window_segments, Ordering::Relaxed);
             AtomicU64::from_ptr(&raw mut (*share).until_ns).store(limit.until_ns, Ordering::Release);
         }
@@ -156,13 +153,7 @@ mod fake {
         pub fn limit_set(&self) -> Limit {
             // SAFETY: within the mapping, and nobody else writes.
             let share = unsafe { &*self.share.as_ptr() };
-            Limit {
-                window_segments: share.window,
-                flows: share.flows,
-                next: share.next,
-                until_ns: share.until_ns,
-                held_only: share.held_only > 0,
-            }
+            Limit { window_segments: share.window, flows: share.flows, next: share.next, until_ns: share.until_ns }
         }
     }
 }

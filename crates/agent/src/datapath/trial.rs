@@ -20,6 +20,9 @@ pub(super) struct SkbContext {
     pub(super) cb: [u32; 5],
 }
 
+/// In every network namespace.
+const LOOPBACK: u32 = 1;
+
 /// What a program did with a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
@@ -34,7 +37,7 @@ pub struct Outcome {
 }
 
 impl Datapath {
-    /// Runs `to_vm` or `from_vm` on a frame as if it passed the device with this index. Copies that the program sends are really sent.
+    /// Runs `to_vm` or `from_vm` on a frame as if it passed the device with this index, come in at one that is no port. Copies that the program sends are really sent.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -46,10 +49,10 @@ impl Datapath {
         frame: &[u8],
         repeat: u32,
     ) -> Result<Outcome, DatapathError> {
-        self.run(name, SkbContext { mark, ifindex, ..SkbContext::default() }, frame, repeat)
+        self.run(name, SkbContext { mark, ifindex, ingress_ifindex: LOOPBACK, ..SkbContext::default() }, frame, repeat)
     }
 
-    /// As [`trial`](Self::trial), once, of a frame that has come in at another device of this host.
+    /// As [`trial`](Self::trial), once, of a frame that has come in at another device of this host; 0: it is the host's own.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]

@@ -98,7 +98,7 @@ pub struct Flow {
     pub peer_has_evenkeel: bool,
     /// Whether it sent so much that it is left alone.
     pub is_elephant: bool,
-    /// Whether the other end is a VM of this host.
+    /// Whether the other end is a VM of this host, or the host itself.
     pub is_local: bool,
     /// Probes before its SYN.
     pub probes: Probes,
@@ -259,13 +259,13 @@ impl Flow {
         let PortReport { weight, window_segments, flows, rtt_us, .. } = cera;
         let does = if cera.mode == Mode::Observe { "would have" } else { "has" };
         if self.is_local {
-            return "CERA: the other end is a VM of this host, so this connection does not pass the uplink and has no part in its window.".to_owned();
+            return "CERA: the other end is on this host, so this connection does not pass the uplink and has no part in its window.".to_owned();
         }
         if *window_segments == 0 {
             return "CERA: the VM has no limit, because less than T_u (high_segments) waits at the uplink.".to_owned();
         }
         let how = if cera.has_client {
-            "its agent divides it among them"
+            "its agent divides it among them, and the host limits each in the ACKs that pass"
         } else {
             "the host limits each in the ACKs that pass"
         };

@@ -124,7 +124,7 @@ fn the_vms_window_is_divided_among_its_flows_with_the_remainder_one_by_one() {
     for port in 40000..40002 {
         send(&mut place, port, 0);
     }
-    let limit = Limit { window_segments: 9, flows: 2, next: 1, until_ns: LATER, held_only: false };
+    let limit = Limit { window_segments: 9, flows: 2, next: 1, until_ns: LATER };
     shares.get(slot).unwrap().limit(limit);
     let windows = [40000, 40001].map(|port| acked(&mut place, port, MSS));
     // Rounded up to the scale, so that there is room for the last segment.
@@ -147,12 +147,11 @@ fn a_limit_ends_by_itself() {
     let slot = slot(&place);
     open(&mut place, 40000);
     send(&mut place, 40000, 0);
-    let limit = Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER, held_only: false };
+    let limit = Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER };
     shares.get(slot).unwrap().limit(limit);
     assert!(acked(&mut place, 40000, MSS) < 8000 << 7);
     let over = [Limit { until_ns: 1, ..limit }, Limit { window_segments: 0, ..limit }, Limit::default()];
-    // And one that is of held flows is not this one's.
-    for over in over.into_iter().chain([Limit { held_only: true, ..limit }]) {
+    for over in over {
         shares.get(slot).unwrap().limit(over);
         assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7, "{over:?}");
     }
@@ -164,7 +163,7 @@ fn observing_writes_nothing_and_counts() {
     let slot = slot(&place);
     open(&mut place, 40000);
     send(&mut place, 40000, 0);
-    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER, held_only: false });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
     assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
     assert_eq!(place.count(place.pa, intf::EK_COUNT_CERA_WINDOWS_LIMITED), 1);
 }
@@ -179,7 +178,7 @@ fn a_limit_that_is_only_observed_hides_no_other() {
         place.run_from_vm(place.pa, &data(i * MSS).frame());
     }
     place.run_to_vm(place.pa, &ack(MSS, 0).frame());
-    shares.get(slot).unwrap().limit(Limit { window_segments: 8, flows: 1, next: 0, until_ns: LATER, held_only: false });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 8, flows: 1, next: 0, until_ns: LATER });
     let marked = Segment { flags: ACK | ECE, ..ack(10 * MSS, 0) };
     let of = |outcome: Outcome| u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])) << 7;
     let enforced = of(place.run_to_vm(place.pa, &marked.frame()));
@@ -191,20 +190,27 @@ fn a_limit_that_is_only_observed_hides_no_other() {
     assert_eq!(u32::from(place.only_flow(place.pa).window_by), intf::WINDOW_BY_PROBOSCIS, "what would have been");
 }
 
-/// Two VMs of one host: what they say to each other does not pass the uplink.
+/// What two VMs of a host say to each other does not pass the uplink, nor does what a VM says to the host: its agent's words are no flow of the VM's.
 #[test]
 fn what_stays_on_the_host_is_neither_counted_nor_limited() {
+    const HOST: u32 = 0;
+    stays(|place| place.pb);
+    stays(|_| HOST);
+}
+
+fn stays(from: impl Fn(&Place) -> u32) {
     let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
     let slot = slot(&place);
     place.run_from_vm(place.pa, &syn().frame());
-    place.datapath.trial_from("to_vm", place.pa, place.pb, &synack().frame()).unwrap();
+    let from = from(&place);
+    place.datapath.trial_from("to_vm", place.pa, from, &synack().frame()).unwrap();
     place.run_from_vm(place.pa, &Segment { payload: 0, ..data(0) }.frame());
     assert_ne!(place.only_flow(place.pa).flags & intf::EK_FLOW_LOCAL, 0);
     let mut share = shares.get(slot).unwrap();
     assert_eq!(share.take_handshake(), None, "the RTT of a neighbour is not the network's");
     let before = share.turn(16, 1).bytes;
     send(&mut place, 40000, 0);
-    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER, held_only: false });
+    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
     assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
     assert_eq!(shares.get(slot).unwrap().turn(16, 1).bytes, before);
 }

@@ -8,6 +8,13 @@ pub fn flow_window(window: u32, flows: u32, position: u32, next: u32) -> u32 {
     unsafe { sys::cera_flow_window(window, flows, position, next) }
 }
 
+/// Whether a client sets a flow's window, which is `cwnd`, to `window`. `is_unscathed`: its threshold is what a client has set it to, so nothing was
+/// lost since. `is_limited`: it uses all of its window.
+pub fn client_sets(cwnd: u32, window: u32, is_unscathed: bool, is_limited: bool) -> bool {
+    // SAFETY: the C function is pure.
+    unsafe { sys::cera_client_sets(cwnd, window, is_unscathed.into(), is_limited.into()) != 0 }
+}
+
 /// Where the remainder goes on after a window was shared out.
 pub fn next(window: u32, flows: u32, next: u32) -> u32 {
     // SAFETY: the C function is pure.
@@ -22,15 +29,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// The windows of the active flows. `active` are their places in the list of all flows, in ascending order. The remainder goes on where it
-    /// stopped last time.
+    /// What the windows of the active flows are set to: [`CLIENT_SLACK`](super::CLIENT_SLACK) more than their shares, which the host has in their ACKs.
+    /// `active` are their places in the list of all flows, in ascending order. The remainder goes on where it stopped last time.
     pub fn share(&mut self, window: u32, active: &[u32]) -> impl Iterator<Item = u32> + use<> {
         let flows = active.len() as u32;
         let from = active.partition_point(|&place| place < self.next) as u32;
         if let Some(&place) = active.get(next(window, flows, from) as usize) {
             self.next = place;
         }
-        (0..flows).map(move |position| flow_window(window, flows, position, from))
+        // SAFETY: the C function is pure.
+        (0..flows).map(move |position| unsafe { sys::cera_client_window(window, flows, position, from) })
     }
 
     /// The flow at that place has ended: those behind it move up.

@@ -31,8 +31,6 @@ pub struct Vm {
     pub flows: u32,
     /// It has been silent until now.
     pub is_fresh: bool,
-    /// A client in it sets its windows.
-    pub has_client: bool,
     /// w_k, in segments: what [`Controller::divide`] has found; of a silent one, what it would have if it woke up.
     pub window: u32,
 }
@@ -74,7 +72,6 @@ impl Controller {
                 rtt_us: vm.rtt_us,
                 flows: vm.flows,
                 fresh: u32::from(vm.is_fresh),
-                client: u32::from(vm.has_client),
                 ..sys::cera_vm::default()
             })
             .collect();

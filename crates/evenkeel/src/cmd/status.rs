@@ -109,7 +109,7 @@ fn write_cera(text: &mut String, status: &Status, cera: &CeraReport) -> std::fmt
     for port in status.ports.iter().filter(|port| port.cera.mode != Mode::Off) {
         let own = &port.cera;
         let window = if own.window_segments > 0 { own.window_segments.to_string() } else { "-".to_owned() };
-        let by = if own.has_client { "its agent" } else { "this host" };
+        let by = if own.has_client { "its agent, this host" } else { "this host" };
         writeln!(
             text,
             "{:<16} {:<8} {:>6} {window:>8} {:>6} {:>8} {:>8}  {by}",

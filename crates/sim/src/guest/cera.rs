@@ -29,7 +29,7 @@ impl Client {
         }
     }
 
-    /// A window for each active flow.
+    /// What each active flow's window is set to.
     pub fn share(&mut self, window: u32, is_active: impl Fn(ConnId) -> bool) -> Vec<(ConnId, u32)> {
         let places = (0..self.flows.len() as u32).filter(|place| is_active(self.flows[*place as usize]));
         let active: Vec<u32> = places.collect();

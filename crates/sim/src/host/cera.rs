@@ -77,7 +77,6 @@ impl Host {
                 rtt_us: LeastRtt::of_vm(shared_us, own_us(tap)),
                 flows: tap.traffic.flows,
                 is_fresh: tap.traffic.is_fresh,
-                has_client: tap.has_client,
                 window: 0,
             })
             .collect();
@@ -126,8 +125,6 @@ pub struct Report {
     pub rtt_us: Option<u32>,
     /// The same without the time in the queue.
     pub own_rtt_us: Option<u32>,
-    /// The VM has CERA's client.
-    pub has_client: bool,
 }
 
 #[derive(Debug)]
@@ -210,7 +207,7 @@ impl Tap {
             self.own_rtt.sample(now.us(), LeastRtt::without(us, longest_us));
         }
         let (rtt_us, own_rtt_us) = (self.rtt.get(), self.own_rtt.get());
-        Report { traffic, rtt_us, own_rtt_us, has_client: self.has_client }
+        Report { traffic, rtt_us, own_rtt_us }
     }
 
     /// Takes the controller's order; the window that the VM's client is to be told of. `turned`: what is left over goes to other flows.
@@ -221,14 +218,11 @@ impl Tap {
         };
         self.share = window.unwrap_or(0);
         self.cuts += u64::from(matches!(order, Order::Cut(_)));
-        if self.has_client {
-            return window;
-        }
         if let Some((window, flows)) = self.limit.filter(|_| turned) {
             self.next = cera::next(window, flows, self.next);
         }
         self.limit = window.map(|window| (window, self.active.max(1)));
-        None
+        window.filter(|_| self.has_client)
     }
 
     /// The window that the VM has, in segments; 0: none.

@@ -1,5 +1,6 @@
 //! One end of a connection: what the world calls, and the handshake.
 
+use evenkeel_algo::cera;
 use evenkeel_algo::reno::Window;
 
 use super::config::{EcnMode, TcpConfig};
@@ -180,22 +181,26 @@ impl Connection {
         self.is_established() && self.remaining() > 0
     }
 
-    /// Lowers the congestion window to so many segments, as CERA's client does from outside. The algorithm goes on from there as after a reduction of
-    /// its own: in congestion avoidance, and with ACKs of what is sent from now on. Whether the window is now the lower one.
-    pub fn lower_window(&mut self, segments: u32) -> bool {
-        if segments >= self.window.cwnd() {
+    /// Sets the congestion window to so many segments, as CERA's client does from outside, if it is larger, or smaller because it was set and has lost
+    /// nothing since. The algorithm goes on from there as after a reduction of its own: in congestion avoidance, and with ACKs of what is sent from
+    /// now on. Whether it was set.
+    pub fn adjust_window(&mut self, segments: u32) -> bool {
+        let is_theirs = !matches!(self.state, State::Open | State::Disorder);
+        let (cwnd, ssthresh) = (self.window.cwnd(), self.window.ssthresh());
+        let is_unscathed = !is_theirs && self.snd.adjusted == Some(ssthresh);
+        if !cera::client_sets(cwnd, segments, is_unscathed, self.snd.cwnd_limited) {
             return false;
         }
-        let ssthresh = match self.state {
-            State::Open | State::Disorder => segments,
-            // What recovery has decided on may be lower.
-            State::Cwr | State::Recovery | State::Loss => self.window.ssthresh().min(segments),
-        };
+        // What recovery has decided on may be lower.
+        let ssthresh = if is_theirs { ssthresh.min(segments) } else { segments };
+        self.snd.adjusted = Some(ssthresh);
         self.window.set_ssthresh(ssthresh);
         self.window.set_cwnd(segments);
         self.window.set_credit(0);
         self.control.set_window();
-        self.snd.lowered_end = self.snd.nxt;
+        if segments < cwnd {
+            self.snd.lowered_end = self.snd.nxt;
+        }
         true
     }
 

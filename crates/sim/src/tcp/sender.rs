@@ -95,6 +95,8 @@ pub(super) struct Sender {
     pub last_send: Instant,
     /// The window does not grow before this is acknowledged: it was lowered from outside.
     pub lowered_end: u64,
+    /// The threshold that was set with it.
+    pub adjusted: Option<u32>,
     /// SACK blocks of the last ACK.
     pub known: [(u64, u64); crate::packet::MAX_SACK_BLOCKS],
     /// Bytes of the send buffer were short when the application last wrote.

@@ -74,7 +74,7 @@ impl<R: Recorder> Core<R> {
         let Some(client) = &mut self.guests[id.0 as usize].cera else { return };
         let slots = &mut self.conns.slots;
         for (conn, window) in client.share(window, |conn| slots[conn.index as usize].conn.is_sending()) {
-            client.set += u64::from(slots[conn.index as usize].conn.lower_window(window));
+            client.set += u64::from(slots[conn.index as usize].conn.adjust_window(window));
         }
     }
 

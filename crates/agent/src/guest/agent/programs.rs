@@ -16,6 +16,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::error::GuestError;
 use super::intf;
 use super::kernel::KernelReading;
+use crate::channel::GuestAddress;
 use crate::datapath::bytes::{as_bytes, from_bytes};
 
 const VFLOOD_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-vflood.bpf.o"));
@@ -256,8 +257,8 @@ fn core_time() -> Result<Duration, GuestError> {
 pub(super) struct Passed {
     /// Active flows.
     pub flows: u32,
-    /// Windows lowered.
-    pub lowered: u32,
+    /// Windows set.
+    pub changed: u32,
     /// Active flows with an algorithm whose window is not set.
     pub foreign: u32,
     /// Sockets that could not be set.
@@ -274,6 +275,8 @@ pub(super) struct Cera {
     pin_dir: PathBuf,
     share: MapHandle,
     pass: Link,
+    /// Of the channel, if that is over TCP.
+    channel_port: u32,
     flows: u32,
     next: u32,
 }
@@ -294,7 +297,15 @@ impl Cera {
             .map_err(|error| GuestError::bpf("cannot go over the TCP sockets", error))?;
         let share = MapHandle::from_pinned_path(pin_dir.join("share"))
             .map_err(|error| GuestError::bpf("cannot open the map share", error))?;
-        Ok(Self { _object: object, pin_dir: pin_dir.to_owned(), share, pass, flows: 0, next: 0 })
+        Ok(Self { _object: object, pin_dir: pin_dir.to_owned(), share, pass, channel_port: 0, flows: 0, next: 0 })
+    }
+
+    /// The agent's channel is there: its flow, if it is one, has no part.
+    pub fn leave_out(&mut self, channel: &GuestAddress) {
+        self.channel_port = match channel {
+            GuestAddress::Tcp { listen, .. } => u32::from(listen.port()),
+            GuestAddress::VirtioSerial(_) | GuestAddress::Vsock { .. } => 0,
+        };
     }
 
     /// Shares a window out over the active flows; 0 ends all limits. Once more, if there turn out to be more flows than the last time.
@@ -306,7 +317,7 @@ impl Cera {
         if window > 0 && passed.flows > self.flows {
             self.flows = passed.flows;
             let again = self.pass(window, mode, 0)?;
-            passed = Passed { lowered: passed.lowered.max(again.lowered), took: passed.took + again.took, ..again };
+            passed = Passed { changed: passed.changed.max(again.changed), took: passed.took + again.took, ..again };
         }
         if window > 0 {
             self.next = evenkeel_algo::cera::next(window, self.flows, self.next);
@@ -325,8 +336,15 @@ impl Cera {
 
     fn pass(&self, window: u32, mode: u32, evict: u32) -> Result<Passed, GuestError> {
         let begin = core_time()?;
-        let share =
-            intf::ek_guest_share { window, mode, evict, flows: self.flows, next: self.next, ..Default::default() };
+        let share = intf::ek_guest_share {
+            window,
+            mode,
+            evict,
+            flows: self.flows,
+            next: self.next,
+            channel_port: self.channel_port,
+            ..Default::default()
+        };
         self.share
             .update(&ONLY, as_bytes(&share), MapFlags::ANY)
             .map_err(|error| GuestError::bpf("cannot set what is to be shared out", error))?;
@@ -349,7 +367,7 @@ impl Cera {
         let done: intf::ek_guest_share = bytes.as_deref().and_then(from_bytes).unwrap_or_default();
         Ok(Passed {
             flows: done.seen,
-            lowered: done.lowered,
+            changed: done.changed,
             foreign: done.foreign,
             failed: done.failed,
             evicted: done.evicted,

@@ -114,6 +114,9 @@ impl Work {
             (_, Some(cera)) => self.cera = Some(cera),
             (_, None) => self.cera = Some(Cera::load(&self.pin_dir)?),
         }
+        if let Some(cera) = &mut self.cera {
+            cera.leave_out(&config.channel.address.0);
+        }
         self.config = config;
         self.tell()?;
         let vflood = &self.config.vflood;
@@ -228,8 +231,8 @@ impl Work {
     pub fn pass(&mut self) -> Result<(), GuestError> {
         let (Some(cera), Some(window)) = (&mut self.cera, self.window.take()) else { return Ok(()) };
         let passed = cera.share(window, mode(self.config.cera.mode))?;
-        let Passed { flows, lowered, foreign, failed, .. } = passed;
-        tracing::debug!(window, flows, lowered, foreign, failed, took_us = passed.took.as_micros(), "shared out");
+        let Passed { flows, changed, foreign, failed, .. } = passed;
+        tracing::debug!(window, flows, changed, foreign, failed, took_us = passed.took.as_micros(), "shared out");
         if failed > 0 {
             tracing::warn!(failed, "windows could not be set");
         }
