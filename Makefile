@@ -122,15 +122,16 @@ bench-cera: build
 	    cut:8 garbage:8 | tee results/cera-events.jsonl
 	bench/host/cera-page.sh results/cera-host.jsonl results/cera-events.jsonl
 
-# The same beside the queues of current Linux, in a VM with the newest kernel, at a fortieth of the paper's rate. Seven minutes.
+PEERS := fifo tsq bbr limit fq codel codel-scaled fq_codel mlfq dctcp cera60 cera25 cera60-clients
+
+# The same beside the queues of current Linux, in a VM with the newest kernel, at a fortieth of the paper's rate. Half an hour.
 bench-cera-peers: build
 	sh packaging/deps.sh --with-cera
 	$(CARGO) build --release --locked --package evenkeel-testbed --example memcached_load
 	$(CARGO) build --release --locked --package evenkeel-lab --example in_vm
 	mkdir -p results
-	bench/host/cera-in-vm.sh target/$(TARGET)/release/examples/in_vm $(EVENKEEL) $(LOAD) 25 5 alone:0 fifo:24 tsq:24 bbr:24 limit:24 fq:24 codel:24 \
-	    codel-scaled:24 fq_codel:24 mlfq:24 dctcp:24 cera60:24 cera25:24 cera60-clients:24 \
-	    $(foreach flows,1 6 48,$(addsuffix :$(flows),fifo dctcp fq_codel cera60)) | tee results/cera-peers.jsonl
+	bench/host/cera-in-vm.sh target/$(TARGET)/release/examples/in_vm $(EVENKEEL) $(LOAD) 25 5 alone:0 \
+	    $(foreach flows,1 6 24 48,"$(addsuffix :$(flows),$(PEERS))") > results/cera-peers.jsonl
 	bench/host/cera-page.sh results/cera-peers.jsonl
 
 # NOISE packets through the parsers with sanitizers in the C code, and through the programs in the kernel.

@@ -14,6 +14,7 @@ clients=
 bulks=
 keepers=
 with_agent=
+mode=
 # What the agent finds by itself: 1 ms at 1 Gbit/s, and as much longer as the rate is lower.
 epoch_us=$((1000000 / rate))
 
@@ -125,8 +126,10 @@ in_guest() {
     exec nsenter --target "$(cat "$work/keeper$vm")" --mount --net "$evenkeel" guest "$@"
 }
 
-# MODE T_U WEIGHTS, and the VMs that have an agent.
+# MODE T_U WEIGHTS, and the VMs that have an agent. One that only observes goes on from the run before.
 start_agents() {
+    [ "$mode $1" != "observe observe" ] || [ -z "$agent" ] || return 0
+    stop_agents
     mode=$1 high=$2 weights=$3 with_client=$4
     {
         printf 'ports = ["vnet*"]\nprobe_key_file = "%s/key"\n[metrics]\nenabled = false\n[proboscis]\nmode = "off"\n' "$work"
@@ -156,7 +159,7 @@ start_agents() {
 }
 
 stop_agents() {
-    stop_agent
+    [ -z "$agent" ] || stop_agent
     for pid in $clients; do kill "$pid" 2> /dev/null || true; done
     for pid in $clients; do wait "$pid" 2> /dev/null || true; done
     clients=

@@ -3,7 +3,9 @@
 #
 # cera.sh in a VM with the newest kernel, which has the qdiscs that this machine's may not have: the VMs are network namespaces in it.
 #
-#   cera-in-vm.sh IN_VM EVENKEEL MEMCACHED_LOAD RATE_MBIT SECONDS SCHEME:FLOWS ...
+#   cera-in-vm.sh IN_VM EVENKEEL MEMCACHED_LOAD RATE_MBIT SECONDS "SCHEME:FLOWS ..." ...
+#
+# What an argument has runs in one bed, and is printed when all of it has run.
 set -eu
 
 in_vm=$1 evenkeel=$2 load=$3 rate=$4 seconds=$5

@@ -97,7 +97,6 @@ run() {
             rm "$work/iperf$vm"
         fi
     done | jq -s . > "$work/bulk"
-    stop_agents
     jq -c -n --arg scheme "$scheme" --argjson flows "$flows" --argjson rate "$rate" --argjson sent "$sent" \
         --argjson began "$began" --argjson ended "$ended" --slurpfile load "$work/load" --slurpfile bulk "$work/bulk" \
         --slurpfile before "$work/before" --slurpfile after "$work/after" --slurpfile delay "$work/delay" '
@@ -113,3 +112,4 @@ run() {
 
 build
 for one in "$@"; do run "${one%%:*}" "${one##*:}"; done
+stop_agents

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         number: 0,
         image,
         vcpus,
-        vcpu_threads: vcpus,
+        vcpu_threads: 1,
         memory_mib,
         nics: Vec::new(),
         address: Ipv4Addr::UNSPECIFIED,
