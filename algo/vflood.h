@@ -20,6 +20,7 @@
 #include "window.h"
 
 #define VFLOOD_DUP_ACKS 3 /* RFC 5681, section 3.2 */
+#define VFLOOD_PATIENCE 4 /* times a packet that waits to leave whole, on their way */
 #define VFLOOD_AFTER_LOSS 2 /* windows that a flow may hold once it has had a loss */
 #define VFLOOD_ALPHA_ONE 16 /* alpha is in sixteenths */
 #define VFLOOD_IDLE_US 200000 /* Linux's least timeout, for a window that was not used */
@@ -615,6 +616,27 @@ static inline enum vflood_verdict vflood_release(struct vflood_flow *f, struct v
 		return VFLOOD_DROP;
 	vflood_sent(f, end, now_us);
 	return VFLOOD_PASS;
+}
+
+/**
+ * vflood_splits() - is a packet of several segments that may not leave as it is to be split?
+ * @seq: its first byte
+ * @bytes: its length
+ *
+ * If a part of it may leave now; unless only the congestion window is short of room for all of
+ * it, and so much is on its way that ACKs will soon make that (tcp_tso_should_defer() in
+ * Linux).
+ */
+static inline bool vflood_splits(struct vflood_flow *f, const struct vflood_settings *s,
+				 u32 seq, u32 bytes)
+{
+	u32 segments = vflood_segments(f, bytes);
+	bool is_short = vflood_pipe(f, seq + bytes) > f->congestion.window.cwnd;
+
+	if (f->state != VFLOOD_PACKET_LOSS && is_short &&
+	    vflood_out_segments(f) / VFLOOD_PATIENCE >= segments)
+		return false;
+	return vflood_may_send(f, s, seq, seq + f->mss);
 }
 
 /**

@@ -234,11 +234,12 @@ __weak __noinline int flow_grant(struct vflood_flow *f, struct vflood_vm *vm,
 	return 0;
 }
 
-/* May the first segment from @seq leave, where not all of its packet may? */
-__weak __noinline int flow_may_split(struct vflood_flow *f, const struct vflood_settings *s,
-				     u32 seq)
+__weak __noinline int flow_splits(struct vflood_flow *f, const struct vflood_settings *s,
+				  u64 range)
 {
-	return f && s && vflood_may_send(f, s, seq, seq + f->mss);
+	u32 seq = (u32)range;
+
+	return f && s && vflood_splits(f, s, seq, (u32)(range >> 32) - seq);
 }
 
 __weak __noinline int flow_taken_out(struct vflood_flow *f, struct vflood_vm *vm, u64 range)
@@ -380,7 +381,7 @@ static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e,
 		verdict = next_verdict(at, e, first, kind);
 		if (verdict == VFLOOD_HOLD) {
 			if (kind == EK_HOLD_WHOLE &&
-			    flow_may_split(&e->flow, &at->port->vflood.settings, (u32)first))
+			    flow_splits(&e->flow, &at->port->vflood.settings, first))
 				queue_split(at, e, place);
 			break;
 		}

@@ -167,6 +167,12 @@ impl Flow {
         unsafe { sys::vflood_release(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
     }
 
+    /// Whether the first packet of the flow's queue, of several segments and not to leave as it is, is to be split.
+    pub fn splits(&mut self, host: &Host, seq: u32, bytes: u32) -> bool {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_splits(&mut self.0, &host.0, seq, bytes) }
+    }
+
     /// The first packet of the flow's queue leaves, whatever the windows say: its packets may no longer be held.
     pub fn drained(&mut self, vm: &mut Vm, seq: u32, bytes: u32, now_us: u64) {
         let end = seq.wrapping_add(bytes);

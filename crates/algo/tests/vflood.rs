@@ -444,6 +444,37 @@ fn flows_of_low_rtt_may_hold_more_where_they_have_priority() {
 }
 
 #[test]
+fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_otherwise() {
+    const OUT: u32 = 40;
+    let host = Host::new(&Settings { initial_window: OUT, ..DEFAULTS });
+    let (mut vm, mut flow) = (Vm::default(), Flow::default());
+    flow.vm_syn(&host, 7, 1);
+    flow.peer_syn(64_000, SCALE, MSS, 200);
+    for segment in 0..OUT {
+        assert_eq!(flow.data(&mut vm, &host, 8 + segment * MSS, MSS, 300), Verdict::Pass);
+    }
+    let next = 8 + OUT * MSS;
+    for segments in [1, 10, 40] {
+        assert!(!flow.splits(&host, next, segments * MSS), "none of {segments} segments may leave");
+    }
+    // Two have arrived, which makes room for four.
+    flow.acked(&host, 8 + 2 * MSS, 64_000, true, None, 400);
+    assert!(!flow.splits(&host, next, 9 * MSS), "38 that are on their way will make room for nine");
+    assert!(flow.splits(&host, next, 10 * MSS), "ten are too many");
+    flow.acked(&host, 8 + 5 * MSS, 64_000, true, None, 500);
+    assert_eq!(flow.data(&mut vm, &host, next, 9 * MSS, 500), Verdict::Pass);
+    // A loss is repaired: what leaves then leaves for each duplicate ACK.
+    for _ in 0..3 {
+        flow.acked(&host, 8 + 5 * MSS, 64_000, true, Some(next), 600);
+    }
+    assert_eq!((flow.state(), flow.cwnd()), (State::PacketLoss, 22));
+    for _ in 0..30 {
+        flow.acked(&host, 8 + 5 * MSS, 64_000, true, Some(next), 600);
+    }
+    assert!(flow.splits(&host, next + 9 * MSS, 11 * MSS));
+}
+
+#[test]
 fn a_full_buffer_takes_the_flow_offline_and_free_room_brings_it_back() {
     let mut world = World::new(Settings { buffer_segments: 50, policy: Policy::None, ..DEFAULTS });
     world.apply(&Step::Flood { flow: 0, segments: 70, obedient: false });
