@@ -382,6 +382,26 @@ static inline u32 packet_sacked_end(const struct packet_head *h, const struct pa
 	return ack + highest;
 }
 
+/* Bytes above @ack that the SACK blocks from @first on tell of. */
+static inline u32 packet_sacked_bytes(const struct packet_head *h,
+				      const struct packet_options *o, u32 first, u32 ack)
+{
+	u32 bytes = 0;
+	u32 i;
+
+	for (i = first; i < 4; i++) {
+		u32 start, end;
+
+		if ((i + 1) * 8 > o->sack_bytes)
+			break;
+		start = packet_u32(h, (u32)o->sack + i * 8) - ack;
+		end = packet_u32(h, (u32)o->sack + i * 8 + 4) - ack;
+		if (start < end && end < 0x80000000u)
+			bytes += end - start;
+	}
+	return bytes;
+}
+
 /**
  * packet_hide_sack() - writes NOPs over the SACK blocks (RFC 2018) among TCP's options
  * @options: PACKET_OPTIONS_BYTES of room

@@ -62,6 +62,17 @@ struct vflood_vm {
 	u32 promised_segments; /* granted to its flows, and not yet come */
 };
 
+/* What an ACK from the receiver says. */
+struct vflood_ack {
+	u32 ack;
+	u32 sacked_end; /* the highest right edge of its SACK blocks */
+	u32 sacked_segments; /* that these tell of, beyond the ACK's number */
+	u16 window; /* the field */
+	bool is_pure; /* it carries no data, and does not report data that came twice
+		       * (vflood_is_dsack()) */
+	bool has_sack;
+};
+
 #define VFLOOD_SEEN_VM 1u /* the VM's SYN */
 #define VFLOOD_SEEN_PEER 2u /* the other end's */
 #define VFLOOD_SEEN_BOTH 3u
@@ -79,6 +90,9 @@ struct vflood_flow {
 	struct congestion congestion; /* cong_win_drv */
 	u64 timed_us; /* when the timed segment was sent */
 	u64 sent_us; /* when anything last was */
+	u64 needless_us; /* when data that had arrived last passed again */
+	u64 fresh_us[2]; /* what begins at fresh_start was let out then or later */
+	u64 again_us; /* when again_segments[1] began to be counted */
 	u32 timed_end;
 	u32 snd_una; /* highest ACK of the receiver */
 	u32 snd_nxt; /* end of what was let out */
@@ -90,7 +104,11 @@ struct vflood_flow {
 	u32 refused_end;
 	u32 recover; /* the loss is repaired when this is acknowledged */
 	u32 sacked_end; /* highest right edge of SACK blocks, or snd_una */
-	u32 again_segments; /* sent again while a loss is repaired, and not acknowledged */
+	u32 sacked_segments; /* that the last ACK's SACK blocks tell of */
+	u32 fresh_start[2];
+	/* Sent again while a loss is repaired, and not acknowledged: in the round trip before,
+	 * and in this one. */
+	u32 again_segments[2];
 	u32 head;
 	u32 round_end; /* a round trip ends when this is acknowledged */
 	u32 mss; /* payload of a full segment */
@@ -310,14 +328,18 @@ static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 {
 	u32 out = vflood_segments(f, end - f->snd_una);
 	u32 left = f->dup_acks;
+	bool is_timed_out = f->state == VFLOOD_PACKET_LOSS && f->flags & VFLOOD_TIMED_OUT;
 	/* Data that was refused overtakes what is held when it comes again. */
 	bool is_in_order = !(f->flags & VFLOOD_REFUSED) ||
 			   !seq_after(f->refused_end, f->snd_una);
 
 	if (f->congestion.kind == CONGESTION_CUBIC && f->state == VFLOOD_PACKET_LOSS &&
-	    !(f->flags & VFLOOD_TIMED_OUT) && is_in_order &&
-	    seq_after(f->sacked_end, f->snd_una))
-		return vflood_segments(f, end - f->sacked_end) + f->again_segments;
+	    !is_timed_out && is_in_order && seq_after(f->sacked_end, f->snd_una))
+		return vflood_segments(f, end - f->sacked_end) + f->again_segments[0] +
+		       f->again_segments[1];
+	/* Linux's receivers send fewer duplicate ACKs than segments come (tcp_comp_sack_nr). */
+	if (!is_timed_out && f->sacked_segments > left)
+		left = f->sacked_segments;
 	if (f->state != VFLOOD_PACKET_LOSS && left >= VFLOOD_DUP_ACKS)
 		left = VFLOOD_DUP_ACKS - 1;
 	return out > left ? out - left : 0;
@@ -350,10 +372,27 @@ static inline bool vflood_may_send(struct vflood_flow *f, const struct vflood_se
 	return segments <= f->burst_segments;
 }
 
+/*
+ * Was the data from @seq on let out less than the least RTT ago? Then nobody can know yet
+ * whether it has arrived.
+ */
+static inline bool vflood_is_fresh(const struct vflood_flow *f, u32 seq, u64 now_us)
+{
+	return (now_us - f->fresh_us[0] < f->min_rtt_us &&
+		!seq_before(seq, f->fresh_start[0])) ||
+	       (now_us - f->fresh_us[1] < f->min_rtt_us && !seq_before(seq, f->fresh_start[1]));
+}
+
 static inline void vflood_sent(struct vflood_flow *f, u32 end, u64 now_us)
 {
 	u32 segments = vflood_segments(f, end - f->snd_nxt);
 
+	if (now_us - f->fresh_us[1] >= f->min_rtt_us / 2) {
+		f->fresh_us[0] = f->fresh_us[1];
+		f->fresh_start[0] = f->fresh_start[1];
+		f->fresh_us[1] = now_us;
+		f->fresh_start[1] = f->snd_nxt;
+	}
 	f->burst_segments -= segments < f->burst_segments ? segments : f->burst_segments;
 	f->snd_nxt = end;
 	f->sent_us = now_us;
@@ -376,22 +415,48 @@ static inline void vflood_enter_loss(struct vflood_flow *f, bool timed_out)
 		f->flags &= ~VFLOOD_TIMED_OUT;
 	}
 	f->state = VFLOOD_PACKET_LOSS;
-	f->again_segments = 0;
+	f->again_segments[0] = 0;
+	f->again_segments[1] = 0;
 	f->flags |= VFLOOD_LOSSY;
 	f->recover = f->snd_nxt;
 	/* Karn: an ACK may be for either copy. */
 	f->flags &= ~VFLOOD_TIMING;
 }
 
-/* The VM sends again what was let out before: it passes, and tells of a loss. */
-static inline void vflood_sent_again(struct vflood_flow *f, u32 seq, u32 end)
+/* What was sent again more than a round trip ago has arrived, or is lost. */
+static inline void vflood_again_ages(struct vflood_flow *f, u64 now_us)
+{
+	u64 age_us = now_us - f->again_us;
+
+	if (age_us < f->srtt_us)
+		return;
+	f->again_segments[0] = age_us < 2 * (u64)f->srtt_us ? f->again_segments[1] : 0;
+	f->again_segments[1] = 0;
+	f->again_us = now_us;
+}
+
+/*
+ * The VM sends again what was let out before: it passes, and tells of a loss. A VM off its
+ * core runs its timers before it reads ACKs, and one that has handed over more than its window
+ * takes all of that for lost when what it then sent again is acknowledged (RACK, RFC 8985):
+ * what is needless for certain is dropped, and tells nothing.
+ */
+static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 seq, u32 end,
+						    u64 now_us)
 {
 	bool is_known = f->flags & VFLOOD_SACKED;
 	bool is_head = !seq_after(seq, f->snd_una);
 
-	/* It has arrived: the VM woke up and ran its timer before it read the ACK. */
-	if (!seq_after(end, f->snd_una))
-		return;
+	/* It has arrived. The ACK may not have reached the VM: one in a round trip gets
+	 * another. */
+	if (!seq_after(end, f->snd_una)) {
+		if (f->needless_us && now_us - f->needless_us < f->srtt_us)
+			return VFLOOD_DROP;
+		f->needless_us = now_us;
+		return VFLOOD_PASS;
+	}
+	if (vflood_is_fresh(f, seq, now_us))
+		return VFLOOD_DROP;
 	f->flags &= ~VFLOOD_TIMING;
 	if (f->state == VFLOOD_PACKET_LOSS && seq_before(seq, f->recover)) {
 		/* The head once more: what was sent again was lost, and only a timer tells. */
@@ -401,13 +466,16 @@ static inline void vflood_sent_again(struct vflood_flow *f, u32 seq, u32 end)
 	} else if (f->state != VFLOOD_PACKET_LOSS && is_head) {
 		vflood_enter_loss(f, !f->dup_acks && !is_known && vflood_out_segments(f) > 1);
 	}
-	if (f->state == VFLOOD_PACKET_LOSS)
-		f->again_segments += vflood_segments(f, end - seq);
+	if (f->state == VFLOOD_PACKET_LOSS) {
+		vflood_again_ages(f, now_us);
+		f->again_segments[1] += vflood_segments(f, end - seq);
+	}
 	/* What is not the head is a tail-loss probe, or a guess: ACKs will tell. */
 	if (is_head) {
 		f->flags |= VFLOOD_HEAD_AGAIN;
 		f->head = f->snd_una;
 	}
+	return VFLOOD_PASS;
 }
 
 /**
@@ -426,8 +494,7 @@ static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflo
 		return VFLOOD_PASS;
 	if (seq_before(seq, f->snd_nxt)) {
 		f->vm_end = seq_max(f->vm_end, end);
-		vflood_sent_again(f, seq, end);
-		return VFLOOD_PASS;
+		return vflood_sent_again(f, seq, end, now_us);
 	}
 	if (!seq_after(end, f->vm_end)) {
 		if (f->flags & VFLOOD_REFUSED &&
@@ -479,7 +546,7 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 	bool limited = f->flags & VFLOOD_LIMITED || out >= cwnd ||
 		       (slow_start && cwnd < 2 * out);
 	bool round_over = !seq_before(ack, f->round_end);
-	u32 known;
+	u32 known, again;
 
 	if (f->flags & VFLOOD_TIMING && !seq_before(ack, f->timed_end)) {
 		vflood_rtt(f, now_us > f->timed_us ? now_us - f->timed_us : 1);
@@ -491,8 +558,11 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 		f->flags &= ~VFLOOD_LIMITED;
 	}
 	if (f->state == VFLOOD_PACKET_LOSS) {
-		f->again_segments -= segments < f->again_segments ? segments :
-								    f->again_segments;
+		again = segments < f->again_segments[0] ? segments : f->again_segments[0];
+		f->again_segments[0] -= again;
+		again = segments - again < f->again_segments[1] ? segments - again :
+								  f->again_segments[1];
+		f->again_segments[1] -= again;
 		/* Duplicate ACKs have told of most of them already. */
 		known = segments < f->dup_acks ? segments : f->dup_acks;
 		segments -= known;
@@ -513,7 +583,7 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 /**
  * vflood_is_dsack() - do an ACK's SACK blocks report data that came twice (RFC 2883)?
  * @first_start: of the first block, which does if anything does
- * @second_start: of the second; the first's again if there is none
+ * @second_start: of the second, which is empty if there is none
  *
  * The guest has sent it needlessly: nothing that the host knows of has left the network.
  */
@@ -522,30 +592,25 @@ static inline bool vflood_is_dsack(u32 ack, u32 first_start, u32 first_end, u32 
 {
 	bool is_within = !seq_before(first_start, second_start) &&
 			 !seq_after(first_end, second_end);
-	bool is_other = first_start != second_start || first_end != second_end;
+	bool is_there = second_start != second_end;
 
-	return !seq_after(first_end, ack) || (is_other && is_within);
+	return !seq_after(first_end, ack) || (is_there && is_within);
 }
 
 /**
  * vflood_acked() - an ACK from the receiver
- * @ack: its number
- * @window: its window field
- * @is_pure: it carries no data, and does not report data that came twice (vflood_is_dsack())
- * @has_sack: it carries SACK blocks
- * @sacked_end: the highest right edge of these
  *
  * What is held is then to be offered to vflood_release(), and the VM to be told
  * vflood_grant().
  */
-static inline void vflood_acked(struct vflood_flow *f, const struct vflood_settings *s, u32 ack,
-				u16 window, bool is_pure, bool has_sack, u32 sacked_end,
-				u64 now_us)
+static inline void vflood_acked(struct vflood_flow *f, const struct vflood_settings *s,
+				const struct vflood_ack *a, u64 now_us)
 {
-	u32 edge = ack + ((u32)window << f->scale);
+	u32 ack = a->ack;
+	u32 edge = ack + ((u32)a->window << f->scale);
 	bool is_update = edge != f->edge;
 	/* A DSACK (RFC 2883) tells of data that came twice, and not of a gap. */
-	bool is_gap = has_sack && seq_after(sacked_end, ack);
+	bool is_gap = a->has_sack && seq_after(a->sacked_end, ack);
 
 	/* Old, or for data that the VM has not sent: it means nothing, and the VM drops it too.
 	 */
@@ -553,22 +618,27 @@ static inline void vflood_acked(struct vflood_flow *f, const struct vflood_setti
 		return;
 	f->flags |= VFLOOD_SCALED;
 	f->flags &= ~VFLOOD_SACKED;
+	f->sacked_segments = 0;
+	/* Nobody can have what has not left. */
+	if (is_gap && !seq_after(a->sacked_end, f->snd_nxt)) {
+		f->sacked_end = seq_max(f->sacked_end, a->sacked_end);
+		f->sacked_segments = a->sacked_segments;
+	}
 	if (is_gap)
 		f->flags |= VFLOOD_SACKED;
-	/* Nobody can have what has not left. */
-	if (is_gap && !seq_after(sacked_end, f->snd_nxt))
-		f->sacked_end = seq_max(f->sacked_end, sacked_end);
 	f->sacked_end = seq_max(f->sacked_end, ack);
 	f->edge = edge;
 	/* Both of what was let out and passed on as a probe or after a refusal. */
 	if (seq_after(ack, f->snd_nxt))
 		f->snd_nxt = ack;
 	f->burst_segments = s->initial_window;
+	vflood_again_ages(f, now_us);
 	if (ack != f->snd_una) {
 		vflood_acked_new(f, ack, now_us);
-	} else if (is_pure && !is_update && (is_gap || !has_sack) && f->snd_nxt != ack) {
+	} else if (a->is_pure && !is_update && (is_gap || !a->has_sack) && f->snd_nxt != ack) {
 		f->dup_acks++;
-		if (f->dup_acks == VFLOOD_DUP_ACKS && f->state != VFLOOD_PACKET_LOSS)
+		if ((f->dup_acks >= VFLOOD_DUP_ACKS || f->sacked_segments >= VFLOOD_DUP_ACKS) &&
+		    f->state != VFLOOD_PACKET_LOSS)
 			vflood_enter_loss(f, false);
 	}
 }

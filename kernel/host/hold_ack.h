@@ -7,6 +7,8 @@
 
 #include "hold.h"
 
+#define HOLD_SACKED_MOST ((1u << (32 - EK_HOLD_SACKED_SHIFT)) - 1)
+
 /* What the VM may be told beyond @ack, 0: what the receiver says. */
 static __always_inline u32 hold_grant(const struct ek_vflood_flow *e, u32 ack)
 {
@@ -17,12 +19,17 @@ static __always_inline u32 hold_grant(const struct ek_vflood_flow *e, u32 ack)
 
 static __noinline bool hold_is_dsack(const struct context *c, const struct packet_options *o)
 {
-	u32 second = o->sack_bytes >= 16 ? (u32)o->sack + 8 : o->sack;
+	u32 second = (u32)o->sack + 8;
+	u32 start = 0, end = 0;
 
-	return o->sack_bytes >= 8 &&
-	       vflood_is_dsack(c->packet->ack, packet_u32(c->head, o->sack),
-			       packet_u32(c->head, (u32)o->sack + 4),
-			       packet_u32(c->head, second), packet_u32(c->head, second + 4));
+	if (o->sack_bytes < 8)
+		return false;
+	if (o->sack_bytes >= 16) {
+		start = packet_u32(c->head, second);
+		end = packet_u32(c->head, second + 4);
+	}
+	return vflood_is_dsack(c->packet->ack, packet_u32(c->head, o->sack),
+			       packet_u32(c->head, (u32)o->sack + 4), start, end);
 }
 
 /*
@@ -37,6 +44,8 @@ static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 	u32 options = (u32)p->l4 + PACKET_TCP_BYTES;
 	struct packet_options o;
 	u32 sacked_end = p->ack;
+	u32 sacked_segments = 0;
+	bool is_dsack;
 	u32 flags = 0;
 
 	if (!e)
@@ -50,11 +59,17 @@ static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 	    head_options(c->head, p, &o) && o.sack) {
 		flags |= EK_HOLD_ACK_SACK;
 		sacked_end = packet_sacked_end(c->head, &o, p->ack);
-		if (hold_is_dsack(c, &o))
+		is_dsack = hold_is_dsack(c, &o);
+		if (is_dsack)
 			flags &= ~(u32)EK_HOLD_ACK_PURE;
+		if (e->flow.mss)
+			sacked_segments = packet_sacked_bytes(c->head, &o, is_dsack, p->ack) /
+					  e->flow.mss;
+		if (sacked_segments > HOLD_SACKED_MOST)
+			sacked_segments = HOLD_SACKED_MOST;
 	}
 	hold_order(skb, c, f->vflood_place, EK_HOLD_ACK, p->ack, sacked_end,
-		   p->window | flags << 16);
+		   p->window | flags << 16 | sacked_segments << EK_HOLD_SACKED_SHIFT);
 	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
 	return hold_grant(e, p->ack);
 }

@@ -214,15 +214,19 @@ __weak __noinline int flow_release(struct vflood_flow *f, struct vflood_vm *vm,
 }
 
 __weak __noinline int flow_acked(struct vflood_flow *f, const struct vflood_settings *s,
-				 u64 ack_and_sacked_end, u32 window_and_flags, u64 now_us)
+				 u64 ack_and_sacked_end, u32 word, u64 now_us)
 {
-	u32 flags = window_and_flags >> 16;
+	struct vflood_ack a = {
+		.ack = (u32)ack_and_sacked_end,
+		.sacked_end = (u32)(ack_and_sacked_end >> 32),
+		.sacked_segments = word >> EK_HOLD_SACKED_SHIFT,
+		.window = (u16)word,
+		.is_pure = word >> 16 & EK_HOLD_ACK_PURE,
+		.has_sack = word >> 16 & EK_HOLD_ACK_SACK,
+	};
 
-	if (!f || !s)
-		return 0;
-	vflood_acked(f, s, (u32)ack_and_sacked_end, (u16)window_and_flags,
-		     flags & EK_HOLD_ACK_PURE, flags & EK_HOLD_ACK_SACK,
-		     (u32)(ack_and_sacked_end >> 32), now_us);
+	if (f && s)
+		vflood_acked(f, s, &a, now_us);
 	return 0;
 }
 

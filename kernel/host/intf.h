@@ -324,7 +324,7 @@ enum ek_hold_kind {
 	EK_HOLD_SEEN, /* the same, a copy to be counted and dropped */
 	EK_HOLD_BARE, /* a copy of data whose ACK has to go out alone */
 	EK_HOLD_ACK, /* a copy of an ACK to the VM: cb[2] ack, cb[3] sacked end, cb[4] window,
-			enum ek_hold_ack << 16 */
+			enum ek_hold_ack << 16, sacked segments << EK_HOLD_SACKED_SHIFT */
 	EK_HOLD_GRANT, /* a copy of a SYN-ACK to the VM: it is to be told a window */
 	EK_HOLD_CLOSE, /* a copy of what ends the flow: what is held drains */
 	EK_HOLD_RESET, /* the same, and what is held is dropped */
@@ -333,6 +333,8 @@ enum ek_hold_kind {
 	EK_HOLD_PIECE, /* a segment of that */
 	EK_HOLD_ANEW, /* to be split; each segment is then EK_HOLD_DATA */
 };
+
+#define EK_HOLD_SACKED_SHIFT 18
 
 enum ek_hold_ack {
 	EK_HOLD_ACK_PURE = 1 << 0,

@@ -124,6 +124,41 @@ impl From<sys::vflood_verdict> for Verdict {
     }
 }
 
+/// What an ACK from the receiver says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ack {
+    /// Its number.
+    pub number: u32,
+    /// The window field, unscaled.
+    pub window: u16,
+    /// It carries no data, and no [report of data that came twice](is_dsack).
+    pub is_pure: bool,
+    /// Its SACK blocks, if it has any.
+    pub sacked: Option<Sacked>,
+}
+
+/// What SACK blocks say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sacked {
+    /// The highest right edge.
+    pub end: u32,
+    /// How many segments they tell of.
+    pub segments: u32,
+}
+
+impl Sacked {
+    /// What these blocks, from their first bytes to their ends, say beside this acknowledgement of segments of `mss` bytes.
+    pub fn of(ack: u32, blocks: &[(u32, u32)], mss: u32) -> Option<Self> {
+        let end = blocks.iter().map(|block| block.1).reduce(|a, b| if b.wrapping_sub(a) as i32 > 0 { b } else { a })?;
+        let skipped = usize::from(is_dsack(ack, blocks));
+        let above = |&(start, end): &(u32, u32)| {
+            let is_above = start.wrapping_sub(ack) as i32 >= 0;
+            if is_above { end.wrapping_sub(start) } else { 0 }
+        };
+        Some(Self { end, segments: blocks[skipped..].iter().map(above).sum::<u32>() / mss })
+    }
+}
+
 /// A flow of a VM.
 #[derive(Debug, Clone, Default)]
 pub struct Flow(sys::vflood_flow);
@@ -153,12 +188,19 @@ impl Flow {
         unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
     }
 
-    /// An ACK from the receiver; `is_pure`: without data, and no [report of data that came twice](is_dsack); `sacked_end`: the highest
-    /// right edge of its SACK blocks.
-    pub fn acked(&mut self, host: &Host, ack: u32, window: u16, is_pure: bool, sacked_end: Option<u32>, now_us: u64) {
-        let (has_sack, end) = (sacked_end.is_some(), sacked_end.unwrap_or(0));
+    /// An ACK from the receiver.
+    pub fn acked(&mut self, host: &Host, ack: &Ack, now_us: u64) {
+        let (has_sack, sacked) = (ack.sacked.is_some(), ack.sacked.unwrap_or_default());
+        let ack = sys::vflood_ack {
+            ack: ack.number,
+            sacked_end: sacked.end,
+            sacked_segments: sacked.segments,
+            window: ack.window,
+            is_pure: ack.is_pure,
+            has_sack,
+        };
         // SAFETY: as in `vm_syn`.
-        unsafe { sys::vflood_acked(&mut self.0, &host.0, ack, window, is_pure, has_sack, end, now_us) }
+        unsafe { sys::vflood_acked(&mut self.0, &host.0, &ack, now_us) }
     }
 
     /// Whether the first packet of the flow's queue may leave it: to the network, or, if its data has arrived, for good.
@@ -291,7 +333,7 @@ impl Guest {
 /// Whether an ACK's SACK blocks, from their first bytes to their ends, report data that came twice (RFC 2883).
 pub fn is_dsack(ack: u32, blocks: &[(u32, u32)]) -> bool {
     let Some(&first) = blocks.first() else { return false };
-    let second = blocks.get(1).copied().unwrap_or(first);
+    let second = blocks.get(1).copied().unwrap_or_default();
     // SAFETY: the C function is pure.
     unsafe { sys::vflood_is_dsack(ack, first.0, first.1, second.0, second.1) }
 }

@@ -6,13 +6,14 @@ use evenkeel_algo::congestion::{Congestion, Kind};
 use evenkeel_algo::reno::MIN_CWND;
 use evenkeel_algo::seq;
 use evenkeel_algo::vflood::{
-    self, ALPHA_ONE, DEFAULTS, Flow, Guest, Host, Policy, Settings, State, Verdict, Vm, guest_held,
+    self, ALPHA_ONE, DEFAULTS, Flow, Guest, Host, Policy, Sacked, Settings, State, Verdict, Vm, guest_held,
 };
 use evenkeel_algo::window::{self, By};
 use proptest::prelude::*;
 
 const MSS: u32 = 1000;
 const SCALE: u8 = 2;
+const HANDSHAKE_RTT_US: u64 = 199;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -91,13 +92,15 @@ struct Connection {
     burst: u32,
     burst_limit: u32,
     drops_wrongly: u32,
+    /// When each segment was let out, as far as they were.
+    left_us: Vec<u64>,
 }
 
 impl Connection {
     fn new(host: &Host, vm: &mut Vm, isn: u32, settings: &Settings) -> Self {
         let mut flow = Flow::default();
         flow.vm_syn(host, isn, 1);
-        flow.peer_syn(64_000, SCALE, MSS, 200);
+        flow.peer_syn(64_000, SCALE, MSS, 1 + HANDSHAKE_RTT_US);
         let guest_edge = flow.grant(vm, host).unwrap() / MSS;
         Self {
             flow,
@@ -115,7 +118,20 @@ impl Connection {
             burst: 0,
             burst_limit: settings.initial_window,
             drops_wrongly: 0,
+            left_us: Vec::new(),
         }
+    }
+
+    /// Segments that the receiver has, and the host takes for out.
+    fn arrived(&self) -> u32 {
+        let acked = self.flow.snd_una().wrapping_sub(self.seq(0)) / MSS;
+        self.received.iter().skip(acked as usize).filter(|received| **received).count() as u32
+    }
+
+    /// A segment leaves for the first time.
+    fn leaves(&mut self, segment: u32, now_us: u64) {
+        self.left_us.resize(self.left_us.len().max(segment as usize + 1), now_us);
+        self.wire.push_back((segment, false));
     }
 
     fn seq(&self, segment: u32) -> u32 {
@@ -127,7 +143,7 @@ impl Connection {
     }
 
     /// New data has just been let out.
-    fn check_sent(&mut self, settings: &Settings, dup_acks: u32, segment: u32, before: u32) {
+    fn check_sent(&mut self, settings: &Settings, dup_acks: u32, segment: u32, before: u32, now_us: u64) {
         self.burst += 1;
         if before == self.flow.snd_una() {
             let first = settings.initial_window.max(self.flow.cwnd());
@@ -135,6 +151,7 @@ impl Connection {
         }
         assert!(self.burst <= self.burst_limit, "{} at once, {} may be", self.burst, self.burst_limit);
         // RFC 3042 allows two segments beyond the window on the first duplicate ACKs.
+        let dup_acks = dup_acks.max(self.arrived());
         let credit = if self.flow.state() == State::PacketLoss { dup_acks } else { dup_acks.min(2) };
         // Beyond that only what was lost may be out, and only CUBIC's host knows it.
         let on_wire = 1 + self.wire.iter().filter(|(_, again)| !again).count() as u32;
@@ -146,7 +163,7 @@ impl Connection {
             self.flow.cwnd()
         );
         assert!(segment < self.told_edge, "segment {segment} beyond the receiver's {}", self.told_edge);
-        self.wire.push_back((segment, false));
+        self.leaves(segment, now_us);
     }
 }
 
@@ -184,10 +201,12 @@ impl World {
         let (seq, before) = (c.seq(segment), c.flow.snd_nxt());
         match c.flow.data(&mut self.vm, &self.host, seq, MSS, self.now_us) {
             Verdict::Pass if c.flow.snd_nxt() == before => c.wire.push_back((segment, true)),
-            Verdict::Pass => c.check_sent(&self.settings, self.dups[index], segment, before),
+            Verdict::Pass => c.check_sent(&self.settings, self.dups[index], segment, before, self.now_us),
             Verdict::Hold => c.queue.push_back(seq),
             Verdict::Drop => {
-                let needless = c.queue.contains(&seq) || segment < c.delivered;
+                let is_fresh =
+                    c.left_us.get(segment as usize).is_some_and(|left| self.now_us - left < HANDSHAKE_RTT_US);
+                let needless = c.queue.contains(&seq) || segment < c.delivered || is_fresh;
                 let full = self.vm.held_segments() + 1 > self.settings.buffer_segments;
                 c.drops_wrongly += u32::from(!needless && !full);
             }
@@ -205,7 +224,7 @@ impl World {
                 Verdict::Drop => assert!(segment < c.delivered, "dropped from the queue and not delivered"),
                 Verdict::Pass => {
                     c.queue.pop_front();
-                    c.check_sent(&self.settings, self.dups[index], segment, before);
+                    c.check_sent(&self.settings, self.dups[index], segment, before, self.now_us);
                     continue;
                 }
             }
@@ -220,7 +239,7 @@ impl World {
             let Some(seq) = c.queue.pop_front() else { break };
             let segment = seq.wrapping_sub(c.seq(0)) / MSS;
             c.flow.drained(&mut self.vm, seq, MSS, self.now_us);
-            c.wire.push_back((segment, false));
+            c.leaves(segment, self.now_us);
         }
     }
 
@@ -254,11 +273,11 @@ impl World {
     fn ack(&mut self, index: usize) {
         let c = &mut self.connections[index];
         let Some(Ack { number: ack, window, blocks }) = c.acks.pop_front() else { return };
-        let sacked_end = blocks.iter().map(|block| block.1).reduce(seq::max);
+        let sacked = Sacked::of(ack, &blocks, MSS);
         let is_dsack = vflood::is_dsack(ack, &blocks);
         let (cwnd, state, una, edge) = (c.flow.cwnd(), c.flow.state(), c.flow.snd_una(), c.flow.edge());
         self.now_us += 10;
-        c.flow.acked(&self.host, ack, window, !is_dsack, sacked_end, self.now_us);
+        c.flow.acked(&self.host, &vflood::Ack { number: ack, window, is_pure: !is_dsack, sacked }, self.now_us);
         let acked = ack.wrapping_sub(una) / MSS;
         (c.burst, c.burst_limit) = (0, self.settings.initial_window.max(2 * acked));
         if acked > 0 {
@@ -497,6 +516,7 @@ fn three_duplicates_halve_the_window_and_the_repair_brings_the_flow_back() {
     world.apply(&Step::Acks { flow: 0, count: 3 });
     let c = &world.connections[0];
     assert_eq!((c.flow.state(), c.flow.cwnd()), (State::PacketLoss, 5));
+    world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
     world.apply(&Step::Again { flow: 0, later: 0 });
     assert_eq!(world.connections[0].flow.cwnd(), 5, "it was counted already");
     world.apply(&Step::Arrive { flow: 0, lost: vec![false; 10] });
@@ -519,6 +539,7 @@ fn lost_segments_are_not_in_cubics_network() {
     let (cwnd, out, mut world) = half(Kind::Cubic);
     assert_eq!((cwnd, out), (7, 17));
     // Each that is sent again takes a place.
+    world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
     world.apply(&Step::Again { flow: 0, later: 0 });
     world.apply(&Step::Arrive { flow: 0, lost: vec![false] });
     world.apply(&Step::Acks { flow: 0, count: 1 });
@@ -530,11 +551,47 @@ fn lost_segments_are_not_in_cubics_network() {
 }
 
 #[test]
+fn fewer_duplicate_acks_than_segments_do_not_slow_the_flow_down() {
+    // Linux's receivers send one for many (`tcp_comp_sack_nr`): their blocks tell of the others.
+    let mut world = flooded(DEFAULTS);
+    let lost: Vec<bool> = (0..10).map(|segment| segment == 0).collect();
+    world.apply(&Step::Arrive { flow: 0, lost });
+    let c = &mut world.connections[0];
+    c.acks = c.acks.pop_back().into_iter().collect();
+    world.apply(&Step::Acks { flow: 0, count: 1 });
+    let c = &world.connections[0];
+    assert_eq!((c.flow.state(), c.flow.cwnd(), c.out()), (State::PacketLoss, 5, 9 + 5));
+}
+
+#[test]
+fn what_was_sent_again_and_lost_leaves_cubics_network_in_time() {
+    let mut world = flooded(Settings { congestion: Kind::Cubic, ..DEFAULTS });
+    let lost = (0..10).map(|segment| segment == 0).collect();
+    world.apply(&Step::Arrive { flow: 0, lost });
+    world.apply(&Step::Acks { flow: 0, count: 9 });
+    world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
+    let on_wire = |world: &World| world.connections[0].wire.len() as u32;
+    assert_eq!(on_wire(&world), world.connections[0].flow.cwnd());
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    world.connections[0].wire.pop_back();
+    let mut next = |world: &mut World| {
+        world.apply(&Step::Arrive { flow: 0, lost: vec![false] });
+        world.apply(&Step::Acks { flow: 0, count: 1 });
+        on_wire(world)
+    };
+    let cwnd = world.connections[0].flow.cwnd();
+    assert_eq!(next(&mut world), cwnd - 1, "it may be on its way");
+    world.apply(&Step::Wait { us: 2 * HANDSHAKE_RTT_US });
+    assert_eq!(next(&mut world), cwnd, "it cannot be");
+}
+
+#[test]
 fn data_that_came_twice_is_told_from_a_gap() {
     let is_dsack = |blocks: &[(u32, u32)]| vflood::is_dsack(1000, blocks);
     assert!(!is_dsack(&[]) && !is_dsack(&[(1100, 1200)]) && !is_dsack(&[(1300, 1400), (1100, 1200)]));
     assert!(!is_dsack(&[(1100, 1400), (1100, 1200)]), "a block that has grown");
     assert!(is_dsack(&[(900, 1000)]) && is_dsack(&[(800, 900), (1100, 1200)]));
+    assert!(is_dsack(&[(1100, 1200), (1100, 1200)]), "all that came out of order came twice");
     assert!(is_dsack(&[(1150, 1200), (1100, 1300)]) && is_dsack(&[(1100, 1200), (1100, 1300)]));
     assert!(vflood::is_dsack(5, &[(u32::MAX - 9, 2)]), "numbers wrap");
 }
@@ -542,6 +599,10 @@ fn data_that_came_twice_is_told_from_a_gap() {
 #[test]
 fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
     let mut world = flooded(DEFAULTS);
+    // Nobody can know yet.
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    assert_eq!((world.connections[0].flow.state(), world.connections[0].wire.len()), (State::Active, 10));
+    world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
     world.apply(&Step::Again { flow: 0, later: 0 });
     let c = &world.connections[0];
     assert_eq!((c.flow.state(), c.flow.cwnd()), (State::PacketLoss, 1));
@@ -549,6 +610,7 @@ fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
     let mut world = flooded(DEFAULTS);
     world.apply(&Step::Arrive { flow: 0, lost: vec![true, false] });
     world.apply(&Step::Acks { flow: 0, count: 1 });
+    world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
     world.apply(&Step::Again { flow: 0, later: 0 });
     assert_eq!((world.connections[0].flow.state(), world.connections[0].flow.cwnd()), (State::PacketLoss, 5));
     world.apply(&Step::Again { flow: 0, later: 0 });
@@ -558,8 +620,12 @@ fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
     world.apply(&Step::Acks { flow: 0, count: 5 });
     // The VM has not read these ACKs when its timer runs.
     world.connections[0].guest_acked = 0;
+    let before = world.connections[0].wire.len();
     world.apply(&Step::Again { flow: 0, later: 0 });
     assert_eq!(world.connections[0].flow.state(), State::Active);
+    // One gets an ACK once more, in case that was lost; the others do not leave.
+    world.apply(&Step::Again { flow: 0, later: 1 });
+    assert_eq!(world.connections[0].wire.len(), before + 1);
 }
 
 #[test]
@@ -568,7 +634,7 @@ fn an_ack_for_what_was_never_sent_means_nothing() {
     let before = world.connections[0].flow.clone();
     let c = &mut world.connections[0];
     let beyond = c.seq(c.guest_end + 1);
-    c.flow.acked(&world.host, beyond, 1000, true, None, 2000);
+    c.flow.acked(&world.host, &vflood::Ack { number: beyond, window: 1000, is_pure: true, sacked: None }, 2000);
     assert_eq!((c.flow.snd_una(), c.flow.snd_nxt()), (before.snd_una(), before.snd_nxt()));
 }
 

@@ -134,9 +134,10 @@ impl Vflood {
         let held_us = self.with(now, end, |flow, vm, host| {
             let mut held_us = 0;
             let blocks = &segment.sack.blocks[..usize::from(segment.sack.count)];
-            let sacked_end = blocks.iter().map(|block| block.1).reduce(seq::max);
             let is_pure = segment.payload_bytes == 0 && !vflood::is_dsack(segment.ack, blocks);
-            flow.flow.acked(host, segment.ack, segment.window, is_pure, sacked_end, now.us());
+            let sacked = vflood::Sacked::of(segment.ack, blocks, flow.flow.mss());
+            let ack = vflood::Ack { number: segment.ack, window: segment.window, is_pure, sacked };
+            flow.flow.acked(host, &ack, now.us());
             while let Some((since, packet)) = flow.queue.front() {
                 let Payload::Tcp(_, held) = packet.payload else { break };
                 let fate = flow.flow.release(vm, host, held.seq, held.payload_bytes, now.us());
