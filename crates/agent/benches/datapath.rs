@@ -202,17 +202,18 @@ fn with_vflood(place: &mut Place, table: &Table) {
 /// What vFlood decides for a segment, in steady state: it is held, an ACK comes, it is let out, and room is granted. In the C that the
 /// programs are made of.
 fn decisions(table: &Table) {
-    use evenkeel_algo::vflood::{DEFAULTS, Flow, Host, Verdict, Vm};
+    use evenkeel_algo::vflood::{Ack, DEFAULTS, Flow, Host, Verdict, Vm};
     const SEGMENTS: u32 = 200_000;
     /// What the receiver takes, and what waits behind that.
     const WINDOW: u32 = 10;
     let window = (WINDOW * MSS) as u16;
     let host = Host::new(&DEFAULTS);
+    let acked = |number| Ack { number, window, is_pure: true, sacked: None };
     let times = rounds(|| {
         let (mut flow, mut vm) = (Flow::default(), Vm::default());
         flow.vm_syn(&host, 1000, 0);
         flow.peer_syn(window, 0, MSS, 0);
-        flow.acked(&host, 1001, window, true, None, 0);
+        flow.acked(&host, &acked(1001), 0);
         let seq = |segment: u32| 1001u32.wrapping_add(segment.wrapping_mul(MSS));
         let mut held = 0;
         let mut out = 0;
@@ -224,7 +225,7 @@ fn decisions(table: &Table) {
                 continue;
             }
             held += 1;
-            flow.acked(&host, seq(segment.saturating_sub(2 * WINDOW)), window, true, None, now_us);
+            flow.acked(&host, &acked(seq(segment.saturating_sub(2 * WINDOW))), now_us);
             while out <= segment && flow.release(&mut vm, &host, seq(out), MSS, now_us) == Verdict::Pass {
                 out += 1;
             }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use evenkeel_algo::congestion::{Congestion, Kind};
 use evenkeel_algo::reno::MIN_CWND;
-use evenkeel_algo::seq;
 use evenkeel_algo::vflood::{
     self, ALPHA_ONE, DEFAULTS, Flow, Guest, Host, Policy, Sacked, Settings, State, Verdict, Vm, guest_held,
 };
@@ -477,18 +476,24 @@ fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_other
         assert!(!flow.splits(&host, next, segments * MSS), "none of {segments} segments may leave");
     }
     // Two have arrived, which makes room for four.
-    flow.acked(&host, 8 + 2 * MSS, 64_000, true, None, 400);
+    flow.acked(&host, &vflood::Ack { number: 8 + 2 * MSS, window: 64_000, is_pure: true, sacked: None }, 400);
     assert!(!flow.splits(&host, next, 9 * MSS), "38 that are on their way will make room for nine");
     assert!(flow.splits(&host, next, 10 * MSS), "ten are too many");
-    flow.acked(&host, 8 + 5 * MSS, 64_000, true, None, 500);
+    flow.acked(&host, &vflood::Ack { number: 8 + 5 * MSS, window: 64_000, is_pure: true, sacked: None }, 500);
     assert_eq!(flow.data(&mut vm, &host, next, 9 * MSS, 500), Verdict::Pass);
+    let duplicate = vflood::Ack {
+        number: 8 + 5 * MSS,
+        window: 64_000,
+        is_pure: true,
+        sacked: Sacked::of(8 + 5 * MSS, &[(next - MSS, next)], MSS),
+    };
     // A loss is repaired: what leaves then leaves for each duplicate ACK.
     for _ in 0..3 {
-        flow.acked(&host, 8 + 5 * MSS, 64_000, true, Some(next), 600);
+        flow.acked(&host, &duplicate, 600);
     }
     assert_eq!((flow.state(), flow.cwnd()), (State::PacketLoss, 22));
     for _ in 0..30 {
-        flow.acked(&host, 8 + 5 * MSS, 64_000, true, Some(next), 600);
+        flow.acked(&host, &duplicate, 600);
     }
     assert!(flow.splits(&host, next + 9 * MSS, 11 * MSS));
 }
@@ -574,7 +579,7 @@ fn what_was_sent_again_and_lost_leaves_cubics_network_in_time() {
     assert_eq!(on_wire(&world), world.connections[0].flow.cwnd());
     world.apply(&Step::Again { flow: 0, later: 0 });
     world.connections[0].wire.pop_back();
-    let mut next = |world: &mut World| {
+    let next = |world: &mut World| {
         world.apply(&Step::Arrive { flow: 0, lost: vec![false] });
         world.apply(&Step::Acks { flow: 0, count: 1 });
         on_wire(world)

@@ -1,6 +1,7 @@
 //! vFlood's queue, on kernels that have qdiscs in BPF: in a guest of its own, with namespaces for VMs. What a VM floods leaves as a
 //! standard TCP sender's, and all of it arrives, whatever happens to the agent meanwhile.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -88,8 +89,23 @@ fn captured(machine: &Machine) -> String {
 
 /// What a line of tcpdump's says of a connection to port 8001.
 enum Line {
-    Data { end: u64, bytes: u64 },
-    Ack(u64),
+    Data {
+        end: u64,
+        bytes: u64,
+    },
+    /// `is_gap`: it tells of data beyond a gap, and not of data that came twice (RFC 2883).
+    Ack {
+        ack: u64,
+        is_gap: bool,
+    },
+}
+
+/// Whether SACK blocks beside this acknowledgement tell of a gap. The first may tell of data that came twice: that is acknowledged, or within
+/// the second.
+fn is_gap(ack: u64, blocks: &[Range<u64>]) -> bool {
+    let Some(first) = blocks.first() else { return false };
+    let is_within = blocks.get(1).is_some_and(|second| first.start >= second.start && first.end <= second.end);
+    first.end > ack && !is_within
 }
 
 fn lines(capture: &str) -> impl Iterator<Item = Line> {
@@ -100,7 +116,12 @@ fn lines(capture: &str) -> impl Iterator<Item = Line> {
             let (_, end) = word("seq ")?.split_once(':')?;
             Some(Line::Data { end: end.parse().unwrap(), bytes: word("length ").unwrap().parse().unwrap() })
         } else {
-            Some(Line::Ack(word("ack ")?.parse().unwrap()))
+            let ack = word("ack ")?.parse().unwrap();
+            let blocks = line.split_once("sack ").map_or("", |(_, rest)| rest).split('{').skip(1).map(|block| {
+                let (start, end) = block.split_once('}').unwrap().0.split_once(':').unwrap();
+                start.parse().unwrap()..end.parse().unwrap()
+            });
+            Some(Line::Ack { ack, is_gap: is_gap(ack, &blocks.collect::<Vec<_>>()) })
         }
     })
 }
@@ -122,7 +143,7 @@ pub fn slow_start(capture: &str) -> u64 {
                 );
                 assert!(bytes <= MSS_BYTES, "{bytes} bytes in one packet:\n{capture}");
             }
-            Line::Ack(ack) => acked = acked.max(ack),
+            Line::Ack { ack, .. } => acked = acked.max(ack),
         }
     }
     ends.len() as u64
@@ -141,7 +162,7 @@ fn halvings(capture: &str) -> u32 {
     let mut is_slow_start = true;
     for line in lines(capture) {
         match line {
-            Line::Ack(ack) if ack > acked => {
+            Line::Ack { ack, .. } if ack > acked => {
                 (acked, duplicates) = (ack, 0);
                 if is_slow_start {
                     window = INITIAL_WINDOW_SEGMENTS + acked.div_ceil(MSS_BYTES) + short_segments;
@@ -154,7 +175,7 @@ fn halvings(capture: &str) -> u32 {
                     window += u64::from(!is_slow_start);
                 }
             }
-            Line::Ack(ack) => duplicates += u32::from(ack == acked && sent > acked),
+            Line::Ack { ack, is_gap } => duplicates += u32::from(ack == acked && is_gap),
             Line::Data { end, bytes } => {
                 let is_head_again = end - bytes == acked && end < sent;
                 short_segments += u64::from(end > sent && bytes < MSS_BYTES);
