@@ -103,6 +103,7 @@ struct vflood_flow {
 	u32 refused_start; /* data for which there was no room */
 	u32 refused_end;
 	u32 recover; /* the loss is repaired when this is acknowledged */
+	u32 vm_recover; /* for the VM, which takes what is held for sent */
 	u32 sacked_end; /* highest right edge of SACK blocks, or snd_una */
 	u32 sacked_segments; /* that the last ACK's SACK blocks tell of */
 	u32 fresh_start[2];
@@ -114,7 +115,7 @@ struct vflood_flow {
 	u32 mss; /* payload of a full segment */
 	u32 held_segments; /* Q_i */
 	u32 promised_segments;
-	u32 dup_acks;
+	u32 dup_acks; /* segments that duplicate ACKs tell of */
 	u32 burst_segments; /* may leave before the next ACK */
 	u32 srtt_us;
 	u32 min_rtt_us; /* 0: none yet */
@@ -328,18 +329,15 @@ static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 {
 	u32 out = vflood_segments(f, end - f->snd_una);
 	u32 left = f->dup_acks;
-	bool is_timed_out = f->state == VFLOOD_PACKET_LOSS && f->flags & VFLOOD_TIMED_OUT;
 	/* Data that was refused overtakes what is held when it comes again. */
 	bool is_in_order = !(f->flags & VFLOOD_REFUSED) ||
 			   !seq_after(f->refused_end, f->snd_una);
 
 	if (f->congestion.kind == CONGESTION_CUBIC && f->state == VFLOOD_PACKET_LOSS &&
-	    !is_timed_out && is_in_order && seq_after(f->sacked_end, f->snd_una))
+	    !(f->flags & VFLOOD_TIMED_OUT) && is_in_order &&
+	    seq_after(f->sacked_end, f->snd_una))
 		return vflood_segments(f, end - f->sacked_end) + f->again_segments[0] +
 		       f->again_segments[1];
-	/* Linux's receivers send fewer duplicate ACKs than segments come (tcp_comp_sack_nr). */
-	if (!is_timed_out && f->sacked_segments > left)
-		left = f->sacked_segments;
 	if (f->state != VFLOOD_PACKET_LOSS && left >= VFLOOD_DUP_ACKS)
 		left = VFLOOD_DUP_ACKS - 1;
 	return out > left ? out - left : 0;
@@ -419,6 +417,7 @@ static inline void vflood_enter_loss(struct vflood_flow *f, bool timed_out)
 	f->again_segments[1] = 0;
 	f->flags |= VFLOOD_LOSSY;
 	f->recover = f->snd_nxt;
+	f->vm_recover = f->vm_end;
 	/* Karn: an ACK may be for either copy. */
 	f->flags &= ~VFLOOD_TIMING;
 }
@@ -455,8 +454,11 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 		f->needless_us = now_us;
 		return VFLOOD_PASS;
 	}
-	if (vflood_is_fresh(f, seq, now_us))
-		return VFLOOD_DROP;
+	/* Nobody can know whether it has: the VM's guess. After a timeout a VM without RACK
+	 * would not send it once more. */
+	if (f->flags & VFLOOD_LOSSY && !(f->flags & VFLOOD_TIMED_OUT) &&
+	    seq_before(f->snd_una, f->vm_recover) && vflood_is_fresh(f, seq, now_us))
+		return is_head ? VFLOOD_PASS : VFLOOD_DROP;
 	f->flags &= ~VFLOOD_TIMING;
 	if (f->state == VFLOOD_PACKET_LOSS && seq_before(seq, f->recover)) {
 		/* The head once more: what was sent again was lost, and only a timer tells. */
@@ -611,6 +613,7 @@ static inline void vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	bool is_update = edge != f->edge;
 	/* A DSACK (RFC 2883) tells of data that came twice, and not of a gap. */
 	bool is_gap = a->has_sack && seq_after(a->sacked_end, ack);
+	u32 sacked = 0, more;
 
 	/* Old, or for data that the VM has not sent: it means nothing, and the VM drops it too.
 	 */
@@ -618,14 +621,15 @@ static inline void vflood_acked(struct vflood_flow *f, const struct vflood_setti
 		return;
 	f->flags |= VFLOOD_SCALED;
 	f->flags &= ~VFLOOD_SACKED;
-	f->sacked_segments = 0;
+	if (is_gap)
+		f->flags |= VFLOOD_SACKED;
 	/* Nobody can have what has not left. */
 	if (is_gap && !seq_after(a->sacked_end, f->snd_nxt)) {
 		f->sacked_end = seq_max(f->sacked_end, a->sacked_end);
-		f->sacked_segments = a->sacked_segments;
+		sacked = a->sacked_segments;
 	}
-	if (is_gap)
-		f->flags |= VFLOOD_SACKED;
+	more = sacked > f->sacked_segments ? sacked - f->sacked_segments : 0;
+	f->sacked_segments = sacked;
 	f->sacked_end = seq_max(f->sacked_end, ack);
 	f->edge = edge;
 	/* Both of what was let out and passed on as a probe or after a refusal. */
@@ -636,9 +640,13 @@ static inline void vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	if (ack != f->snd_una) {
 		vflood_acked_new(f, ack, now_us);
 	} else if (a->is_pure && !is_update && (is_gap || !a->has_sack) && f->snd_nxt != ack) {
-		f->dup_acks++;
-		if ((f->dup_acks >= VFLOOD_DUP_ACKS || f->sacked_segments >= VFLOOD_DUP_ACKS) &&
-		    f->state != VFLOOD_PACKET_LOSS)
+		/* Linux's receivers send one for many segments (tcp_comp_sack_nr). */
+		if (more > 1 && sacked > f->dup_acks)
+			f->dup_acks += more < sacked - f->dup_acks ? more :
+								     sacked - f->dup_acks;
+		else
+			f->dup_acks++;
+		if (f->dup_acks >= VFLOOD_DUP_ACKS && f->state != VFLOOD_PACKET_LOSS)
 			vflood_enter_loss(f, false);
 	}
 }

@@ -569,6 +569,24 @@ fn fewer_duplicate_acks_than_segments_do_not_slow_the_flow_down() {
 }
 
 #[test]
+fn a_guess_of_the_guests_does_not_leave_before_anybody_can_know() {
+    let mut world = flooded(DEFAULTS);
+    let lost = (0..10).map(|segment| segment == 0).collect();
+    world.apply(&Step::Arrive { flow: 0, lost });
+    world.apply(&Step::Acks { flow: 0, count: 9 });
+    assert_eq!(world.connections[0].flow.state(), State::PacketLoss);
+    let sent = |world: &mut World, later| {
+        let before = world.connections[0].wire.len();
+        world.apply(&Step::Again { flow: 0, later });
+        world.connections[0].wire.len() - before
+    };
+    let last = world.connections[0].out() - 1;
+    assert_eq!((sent(&mut world, last), sent(&mut world, 0)), (0, 1), "the loss is known");
+    world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
+    assert_eq!(sent(&mut world, last), 1);
+}
+
+#[test]
 fn what_was_sent_again_and_lost_leaves_cubics_network_in_time() {
     let mut world = flooded(Settings { congestion: Kind::Cubic, ..DEFAULTS });
     let lost = (0..10).map(|segment| segment == 0).collect();
@@ -604,10 +622,6 @@ fn data_that_came_twice_is_told_from_a_gap() {
 #[test]
 fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
     let mut world = flooded(DEFAULTS);
-    // Nobody can know yet.
-    world.apply(&Step::Again { flow: 0, later: 0 });
-    assert_eq!((world.connections[0].flow.state(), world.connections[0].wire.len()), (State::Active, 10));
-    world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
     world.apply(&Step::Again { flow: 0, later: 0 });
     let c = &world.connections[0];
     assert_eq!((c.flow.state(), c.flow.cwnd()), (State::PacketLoss, 1));
