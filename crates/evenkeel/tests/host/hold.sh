@@ -7,6 +7,8 @@ ip netns add peer
 ip link add vp0 type veth peer name eth1 netns vm
 ip link add up0 type veth peer name eth1 netns peer
 ip link set vp0 master br0 up
+# A VM's queue hands a flow over in order; a veth that two processors send by does not.
+echo 1 >/sys/class/net/vp0/queues/rx-0/rps_cpus
 ip link set up0 master br0 up
 ip -n vm addr add 10.8.0.1/24 dev eth1
 ip -n peer addr add 10.8.0.2/24 dev eth1
