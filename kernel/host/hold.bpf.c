@@ -112,22 +112,6 @@ static __noinline void piece_held(struct place *at, struct ek_vflood_flow *e, u3
 	flow_list(at, e, place);
 }
 
-/* The packet that the last call has let go to be split has come back as segments. */
-static __noinline void split_done(struct place *at)
-{
-	u32 place = at->vm->splitting - 1;
-	struct ek_vflood_flow *e = bpf_map_lookup_elem(&vflood_flows, &place);
-
-	at->vm->splitting = 0;
-	if (!e || !e->is_splitting)
-		return;
-	e->is_splitting = 0;
-	if (e->packets)
-		e->packets--;
-	flow_taken_out(&e->flow, &at->vm->vm, at->vm->splitting_range);
-	queue_release(at, e, place);
-}
-
 /* Puts an skb where it may leave. */
 static __always_inline int ready_push(struct place *at, struct sk_buff *skb, u32 kind,
 				      struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
@@ -184,7 +168,8 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 			goto drop;
 		return ready_push(&at, skb, o.kind, sch, to_free);
 	}
-	if (o.kind == EK_HOLD_BARE)
+	/* A segment that was given up: later data has left. */
+	if (o.kind == EK_HOLD_BARE || (o.kind == EK_HOLD_PIECE && !e->splitting))
 		return ready_push(&at, skb, o.kind, sch, to_free);
 	if (is_copy && o.kind != EK_HOLD_SEEN) {
 		order_run(&at, e, &o);
@@ -228,6 +213,11 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	queue_push(q, h);
 	sch->q.qlen++;
 	sch->qstats.backlog += bytes;
+	if (o.kind == EK_HOLD_PIECE && o.word[1] == (u32)(e->splitting >> 32)) {
+		split_done(&at, e, o.place);
+		sch->q.qlen -= at.gone_packets;
+		sch->qstats.backlog -= at.gone_bytes;
+	}
 	return NET_XMIT_SUCCESS;
 drop:
 	bpf_qdisc_skb_drop(skb, to_free);
@@ -242,7 +232,7 @@ struct sk_buff *BPF_PROG(hold_dequeue, struct Qdisc *sch)
 	struct qdisc_cb *cb;
 	struct queue *r;
 	struct held *h;
-	u64 kind, held;
+	u64 kind;
 
 	if (!place_open(&at, sch))
 		return NULL;
@@ -252,9 +242,6 @@ struct sk_buff *BPF_PROG(hold_dequeue, struct Qdisc *sch)
 	if (at.now_ns >= at.vm->tick_ns) {
 		tick(&at);
 		sweep(&at, (u32)sch->dev_queue->dev->ifindex);
-	}
-	if (at.vm->splitting) {
-		split_done(&at);
 		sch->q.qlen -= at.gone_packets;
 		sch->qstats.backlog -= at.gone_bytes;
 	}
@@ -266,16 +253,11 @@ struct sk_buff *BPF_PROG(hold_dequeue, struct Qdisc *sch)
 	}
 	at.vm->ready--;
 	kind = h->kind;
-	held = h->range;
 	skb = bpf_kptr_xchg(&h->skb, skb);
 	object_drop(h);
 	if (!skb)
 		return NULL;
 	cb = (struct qdisc_cb *)skb->cb;
-	if (kind == EK_HOLD_SPLIT) {
-		at.vm->splitting = (cb->data[1] & (EK_VFLOOD_FLOWS - 1)) + 1;
-		at.vm->splitting_range = held;
-	}
 	cb->data[1] = (cb->data[1] & ~0xff0000u) | kind << 16;
 	sch->q.qlen--;
 	sch->qstats.backlog -= cb->pkt_len;
@@ -328,7 +310,6 @@ void BPF_PROG(hold_reset, struct Qdisc *sch)
 		held_free(&at, h);
 	}
 	at.vm->ready = 0;
-	at.vm->splitting = 0;
 }
 
 SEC("struct_ops/hold_destroy")

@@ -13,6 +13,7 @@
 #define HOLD_DRAIN_SEGMENTS 10 /* of each flow at each tick */
 #define HOLD_DRAIN_PATIENCE_NS 3000000000ull /* that what drains waits for an ACK */
 #define HOLD_ALL_PACKETS (1 << 20) /* more than a buffer has segments */
+#define HOLD_SPLIT_NS 10000000ull /* longer than that no packet takes to be split */
 #define HOLD_SWEEP_PLACES 16 /* that a tick looks at for flows that are silent */
 
 /* Lets out some of what is held, whatever the windows say. */
@@ -23,7 +24,7 @@ static __noinline void queue_drain(struct place *at, struct ek_vflood_flow *e, u
 	u32 bytes;
 	int i;
 
-	if (e->is_splitting)
+	if (e->splitting)
 		return;
 	bpf_for(i, 0, HOLD_RELEASE_PACKETS)
 	{
@@ -57,7 +58,7 @@ static __noinline void queue_drop(struct place *at, struct ek_vflood_flow *e, u3
 			held_free(at, h);
 	}
 	e->packets = 0;
-	e->is_splitting = 0;
+	e->splitting = 0;
 }
 
 /* A flow that holds something is looked after. Return: whether it still holds something. */
@@ -67,6 +68,9 @@ static __always_inline bool flow_tick(struct place *at, struct ek_vflood_flow *e
 	bool is_cut_off = !at->port || e->is_closing; /* from ACKs */
 	bool drains = e->is_enforced && !at->may_hold;
 
+	/* Its last segment was lost on the way. */
+	if (e->splitting && at->now_ns - e->splitting_ns > HOLD_SPLIT_NS)
+		split_done(at, e, place);
 	/* ACKs let it out, as ever: beyond its windows the network or the receiver drops it. */
 	if (is_cut_off || is_silent ||
 	    (drains && at->now_ns - e->acked_ns > HOLD_DRAIN_PATIENCE_NS))

@@ -296,7 +296,7 @@ static __always_inline void flow_list(struct place *at, struct ek_vflood_flow *e
 static __always_inline void flow_forget(struct place *at, struct ek_vflood_flow *e)
 {
 	vflood_close(&e->flow, &at->vm->vm);
-	e->is_splitting = 0;
+	e->splitting = 0;
 	e->owner = 0;
 }
 
@@ -359,7 +359,8 @@ static __noinline void queue_split(struct place *at, struct ek_vflood_flow *e, u
 		return;
 	count_waited(at, e, h);
 	h->kind = EK_HOLD_SPLIT;
-	e->is_splitting = 1;
+	e->splitting = h->range;
+	e->splitting_ns = at->now_ns;
 	queue_push(r, h);
 	at->vm->ready++;
 	count(at->count, EK_COUNT_VFLOOD_SPLIT, 1);
@@ -377,7 +378,7 @@ static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e,
 		return;
 	bpf_for(i, 0, HOLD_RELEASE_PACKETS)
 	{
-		if (!e->packets || e->is_splitting)
+		if (!e->packets || e->splitting)
 			break;
 		q = queue_next(e, place);
 		if (!q || !queue_first(q, &first, &kind))
@@ -397,6 +398,16 @@ static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e,
 		else
 			held_free(at, h);
 	}
+}
+
+/* The packet that was sent to be split has come back as segments. */
+static __noinline void split_done(struct place *at, struct ek_vflood_flow *e, u32 place)
+{
+	flow_taken_out(&e->flow, &at->vm->vm, e->splitting);
+	e->splitting = 0;
+	if (e->packets)
+		e->packets--;
+	queue_release(at, e, place);
 }
 
 #endif /* EVENKEEL_HOST_HOLD_QUEUE_H */

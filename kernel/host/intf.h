@@ -295,7 +295,9 @@ struct ek_vflood_flow {
 	u32 next; /* in that list: place + 1, 0: the last */
 	u32 packets; /* in its queues, one that is being split among them */
 	u32 pieces; /* in the queue of its pieces, which goes first */
-	u32 is_splitting; /* the first packet is on its way to be split */
+	u64 splitting; /* the range of the first packet, which is on its way to be split, 0:
+			  none */
+	u64 splitting_ns; /* since when */
 };
 
 /* What holds for all flows of a port. */
@@ -304,9 +306,8 @@ struct ek_vflood_vm {
 	u32 first; /* flows that hold something: place + 1, 0: none */
 	u32 ready; /* packets that wait for the device */
 	u32 hand; /* where to look next for flows that are silent */
-	u32 splitting; /* the flow whose packet is being split: place + 1, 0: none */
+	u32 pad;
 	u64 tick_ns; /* when to look after what is held */
-	u64 splitting_range; /* what is being split */
 };
 
 /* A device that holds packets, for the qdisc to know whose they are. */
