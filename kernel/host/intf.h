@@ -295,6 +295,7 @@ struct ek_vflood_flow {
 	u32 next; /* in that list: place + 1, 0: the last */
 	u32 packets; /* in its queues, one that is being split among them */
 	u32 pieces; /* in the queue of its pieces, which goes first */
+	u32 pad;
 	u64 splitting; /* the range of the first packet, which is on its way to be split, 0:
 			  none */
 	u64 splitting_ns; /* since when */
