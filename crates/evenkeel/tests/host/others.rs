@@ -34,9 +34,10 @@ pub const WEB: u16 = 8001;
 /// How long connecting took, and how many segments were sent again.
 fn connections(vm: &Vm, server: Ipv4Addr, port: u16) -> (Vec<Duration>, u64) {
     vm.spawn(move || {
-        let resets = || (tcp_counter("EstabResets"), tcp_counter("AttemptFails"));
-        let before = resets();
-        let (answered, retransmitted) = (tcp_counter("OutRsts"), tcp_counter("RetransSegs"));
+        let resets = || (tcp_counter("OutRsts"), tcp_counter("EstabResets"), tcp_counter("AttemptFails"));
+        let (before, retransmitted) = (resets(), tcp_counter("RetransSegs"));
+        // Open until the end: what a busy machine's guest sends again late would find its connection closed, and be answered by a reset.
+        let mut streams = Vec::new();
         let times = (0..CONNECTIONS)
             .map(|_| {
                 let start = Instant::now();
@@ -49,13 +50,11 @@ fn connections(vm: &Vm, server: Ipv4Addr, port: u16) -> (Vec<Duration>, u64) {
                 assert!(answer.len() >= BYTES, "{} bytes came", answer.len());
                 let data = &answer[answer.len() - BYTES..];
                 assert!(data.iter().enumerate().all(|(i, byte)| *byte == pattern(i)), "a transfer came damaged");
+                streams.push(stream);
                 took
             })
             .collect();
         assert_eq!(resets(), before, "a connection was reset, or failed");
-        // What a busy machine's guest sends again late finds its connection closed. What evenkeel sent would find all of them so.
-        let answered = tcp_counter("OutRsts") - answered;
-        assert!(answered < CONNECTIONS as u64 / 2, "{answered} segments were answered by a reset");
         // It sends a SYN and a request for each. What stalls a SYN stalls all of them; a busy machine stalls one or the other.
         let retransmitted = tcp_counter("RetransSegs") - retransmitted;
         assert!(retransmitted < CONNECTIONS as u64 / 2, "{retransmitted} segments sent again");
