@@ -1,0 +1,189 @@
+//! The measured time of a run: counters before and after, and what was recorded meanwhile.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use evenkeel_scenario::format::{Scenario, Workload};
+
+use super::agents::read;
+use super::migration::Moved;
+use super::ports::Watched;
+use super::reloads::finish_reloads;
+use super::{BootedLab, Control};
+use crate::error::LabError;
+use crate::host::cores;
+use crate::host::marking::MarkingPorts;
+use crate::host::vm::Vm;
+use crate::proto::{Answer, Op, Recorded};
+use crate::run::Batch;
+use crate::run::metrics::{self, Counters, Measured};
+use crate::run::settings;
+use crate::run::trace::Traced;
+use crate::run::transfers::{self, Clock, clock_offset_ns};
+use crate::run::workload::{Roles, Running};
+
+impl BootedLab {
+    /// Starts the workload, lets it warm up, and measures.
+    pub(super) fn measure(
+        &self,
+        scenario: &Scenario,
+        roles: &Roles,
+        bottleneck: Option<&str>,
+        seed: u64,
+        marking: Option<&MarkingPorts>,
+        control: &mut Control<'_, '_>,
+    ) -> Result<Measured, LabError> {
+        let batch = control.batch;
+        let mut clocks = match scenario.workload {
+            Workload::Transfers { .. } => self.in_all(Clock::of)?,
+            _ => Vec::new(),
+        };
+        let running = Running::start(scenario, roles, seed, &self.vms)?;
+        batch.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
+        let period_ms = scenario.record.tcp_info_period_ms;
+        let before = self.in_all(counters)?;
+        let domains_before = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
+        let drops_before = self.drops()?;
+        let marks_before = marking.map(MarkingPorts::read).transpose()?;
+        let counted_before = read(control.agents)?;
+        let watched = self.watch_queue(scenario, roles, bottleneck)?;
+        let before_mark = Instant::now();
+        self.in_all(|vm| {
+            vm.call(Op::Mark { tcp_info_period_ms: if vm.spec.group == roles.from { period_ms } else { 0 } })
+        })?;
+        let (mark_monotonic_ns, mark_realtime_ns) = (cores::monotonic_ns(), cores::realtime_ns());
+        let began = Instant::now();
+        let reloads = self.start_reloads(scenario)?;
+        let moved = self.migrate(scenario, began, control)?;
+        self.wait_for_end(scenario, roles, began, batch)?;
+        let reloaded = finish_reloads(scenario, reloads)?;
+        let duration = began.elapsed();
+        let mut recorded: Vec<Recorded> = self.in_all(|vm| match vm.call(Op::Collect)? {
+            Answer::Recorded(recorded) => Ok(recorded),
+            other => Err(LabError::Vm {
+                name: vm.spec.name.clone(),
+                why: format!("unexpected answer to collect: {other:?}"),
+            }),
+        })?;
+        for (index, (vm, recorded)) in self.vms.iter().zip(&recorded).enumerate() {
+            let stood_still = moved.iter().filter(|moved| moved.vm == index).map(Moved::downtime).sum();
+            check_clock(vm, recorded, duration, before_mark.elapsed(), stood_still)?;
+        }
+        for moved in &moved {
+            if let Some(clock) = clocks.get_mut(moved.vm) {
+                clock.later = Some((moved.stopped_ns(), clock_offset_ns(&self.vms[moved.vm])?));
+            }
+        }
+        if let Workload::Transfers { transfers, .. } = scenario.workload {
+            let addresses: Vec<Ipv4Addr> = self.vms.iter().map(|vm| vm.spec.address).collect();
+            transfers::complete(&mut recorded, &addresses, &clocks, transfers);
+        }
+        let after = self.in_all(counters)?;
+        let domains_after = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
+        let drops_after = self.drops()?;
+        let marks_after = marking.map(MarkingPorts::read).transpose()?;
+        let counted_after = read(control.agents)?;
+        let iperf3 = running.finish(&self.vms)?;
+        let vms = self
+            .vms
+            .iter()
+            .zip(recorded)
+            .zip(before.into_iter().zip(after))
+            .map(|((vm, recorded), (before, after))| metrics::VmMeasured {
+                name: vm.spec.name.clone(),
+                group: vm.spec.group.clone(),
+                address: vm.spec.address,
+                port: vm.spec.port().to_owned(),
+                recorded,
+                counters: after.since(&before),
+            })
+            .collect();
+        let domains = self.domains().zip(domains_before.iter().zip(domains_after));
+        Ok(Measured {
+            domains: domains.map(|(vm, (before, after))| (vm.spec.name.clone(), after.since(before))).collect(),
+            duration,
+            mark_monotonic_ns,
+            mark_realtime_ns,
+            vms,
+            dropped: drops_after.saturating_sub(drops_before),
+            marks: marks_after.zip(marks_before).map(|(after, before)| after.since(before)),
+            agent: counted_after.zip(counted_before).map(|(after, before)| after.since(&before)),
+            backlog: watched.map(Watched::stop).transpose()?.unwrap_or_default(),
+            iperf3,
+            reloaded,
+            complaints: Vec::new(),
+            trace: Traced::default(),
+            moved,
+        })
+    }
+
+    fn wait_for_end(
+        &self,
+        scenario: &Scenario,
+        roles: &Roles,
+        began: Instant,
+        batch: &Batch,
+    ) -> Result<(), LabError> {
+        let end = began + Duration::from_millis(scenario.duration_ms);
+        let limit = end.saturating_duration_since(Instant::now());
+        // Who can be done before the time is up, and with how much.
+        let (clients, enough) = match scenario.workload {
+            Workload::Strobe { requests: 1.., .. } => (vec![self.first(roles.to)?], u32::MAX),
+            Workload::Transfers { transfers: enough @ 1.., .. } => {
+                (self.vms.iter().filter(|vm| vm.spec.group == roles.from).collect(), enough)
+            }
+            _ => return batch.interrupt.sleep(limit, || self.check_alive()),
+        };
+        while Instant::now() < end {
+            batch.interrupt.sleep(Duration::from_millis(200), || self.check_alive())?;
+            let mut done = true;
+            for client in &clients {
+                match client.call(Op::Progress)? {
+                    Answer::Progress { error: Some(why), .. } => {
+                        return Err(LabError::Vm { name: client.spec.name.clone(), why });
+                    }
+                    Answer::Progress { requests, ended, .. } => done &= ended || requests >= enough,
+                    _ => done = false,
+                }
+            }
+            if done {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An error if a guest's clock does not keep time with ours: every time it measured would be wrong. It must have counted at least the
+/// time between the calls that began and ended the measurement, but for the time that the VM stood still, and at most the time with them.
+fn check_clock(
+    vm: &Vm,
+    recorded: &Recorded,
+    between: Duration,
+    with_calls: Duration,
+    stood_still: Duration,
+) -> Result<(), LabError> {
+    let between = between.saturating_sub(stood_still);
+    let guest = Duration::from_micros(recorded.measured_us);
+    if guest >= between.mul_f64(0.99) && guest <= with_calls.mul_f64(1.01) {
+        return Ok(());
+    }
+    let why =
+        format!("its clock counted {guest:.2?} in {between:.2?}: it is wrong, and so is every time measured by it");
+    Err(LabError::Vm { name: vm.spec.name.clone(), why })
+}
+
+fn counters(vm: &Vm) -> Result<Counters, LabError> {
+    let mut values = match vm.call(Op::Counters)? {
+        Answer::Counters { values } => values,
+        other => {
+            return Err(LabError::Vm {
+                name: vm.spec.name.clone(),
+                why: format!("unexpected answer to counters: {other:?}"),
+            });
+        }
+    };
+    let pvtcp = vm.shell(settings::PVTCP_COUNTERS_SCRIPT)?;
+    values.extend(metrics::parse_pvtcp_counters(&pvtcp));
+    Ok(Counters(values))
+}

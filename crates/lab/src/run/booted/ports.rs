@@ -1,0 +1,140 @@
+//! The ports of a run: which are shaped, what they drop, and the queue that is watched.
+
+use evenkeel_scenario::format::{Scenario, Workload};
+
+use super::{BootedHost, BootedLab};
+use crate::error::LabError;
+use crate::host::domain;
+use crate::host::marking::MarkingPorts;
+use crate::host::net::{self, Place, Shaping};
+use crate::host::qdisc::{Backlog, BacklogSampler};
+use crate::host::vm::Vm;
+use crate::proto::{Answer, Op};
+use crate::run::transfers::clock_offset_ns;
+use crate::run::workload::Roles;
+
+impl BootedLab {
+    /// The devices of the lab's namespace that are shaped: network cards of the hosts that send, if those are the bottleneck; else the switch's
+    /// port towards the receiver, or those towards all that receive in an open loop.
+    pub(super) fn bottlenecks(&self, scenario: &Scenario, roles: &Roles) -> Vec<String> {
+        if scenario.record.sender_nic {
+            let native = self.sending_hosts(roles).filter(|host| host.domain.is_none());
+            return native.map(|host| host.host.uplink.clone()).collect();
+        }
+        let receivers = self.vms.iter().zip(&self.places).filter(|(vm, _)| vm.spec.group == roles.to);
+        let ports = receivers.map(|(_, place)| place.switch_port.clone());
+        match scenario.workload {
+            Workload::Poisson { .. } => ports.collect(),
+            _ => ports.take(1).collect(),
+        }
+    }
+
+    fn sending_hosts(&self, roles: &Roles) -> impl Iterator<Item = &BootedHost> {
+        self.hosts.iter().filter(|host| host.vms.iter().any(|vm| self.vms[*vm].spec.group == roles.from))
+    }
+
+    /// Sets queues, MTU, rates; what marks at the bottlenecks, if they mark.
+    pub(super) fn set_up_ports(
+        &self,
+        scenario: &Scenario,
+        roles: &Roles,
+        bottlenecks: &[String],
+    ) -> Result<Option<MarkingPorts>, LabError> {
+        let network = &scenario.network;
+        let queue_segments = |vm: usize| self.group(scenario, vm).port_queue_segments;
+        let destinations = self.destinations.iter().map(|(vm, place)| (*vm, place));
+        for (index, place) in self.places.iter().enumerate().chain(destinations) {
+            place.configure(queue_segments(index), network.mtu_bytes)?;
+        }
+        for host in &self.hosts {
+            host.host.configure(network.mtu_bytes)?;
+            if let Some(domain) = host.domain() {
+                let ports = self.ports_of(host).into_iter();
+                let queues: Vec<_> = ports.map(|(vm, place)| (place, queue_segments(vm))).collect();
+                // At a network card with a queue packets are counted, and are segments.
+                domain::configure(domain, &host.host, &queues, network, !scenario.record.sender_nic)?;
+            }
+        }
+        let shaping = shaping(scenario, roles);
+        for device in bottlenecks {
+            net::shape(device, shaping)?;
+        }
+        if scenario.record.sender_nic {
+            for host in self.sending_hosts(roles) {
+                if let Some(domain) = host.domain() {
+                    domain::shape(domain, &host.host.uplink, shaping)?;
+                }
+            }
+        }
+        let threshold = network.queue.ecn_threshold_segments;
+        threshold.map(|segments| MarkingPorts::start(bottlenecks, segments)).transpose()
+    }
+
+    /// Watches the bottleneck's queue, if that is wanted: here, or in the driver domain that it is in.
+    pub(super) fn watch_queue(
+        &self,
+        scenario: &Scenario,
+        roles: &Roles,
+        bottleneck: Option<&str>,
+    ) -> Result<Option<Watched<'_>>, LabError> {
+        let period_ms = scenario.record.queue_period_ms;
+        if period_ms == 0 {
+            return Ok(None);
+        }
+        let kind = shaping(scenario, roles).kind();
+        if let Some(device) = bottleneck {
+            return BacklogSampler::start(device, kind, period_ms).map(|sampler| Some(Watched::Here(sampler)));
+        }
+        let Some((host, domain)) = self.sending_hosts(roles).find_map(|host| Some((host, host.domain()?))) else {
+            return Ok(None);
+        };
+        let (device, kind) = (host.host.uplink.clone(), kind.to_owned());
+        domain.call(Op::WatchQueue { device, kind, period_ms })?;
+        Ok(Some(Watched::In(domain)))
+    }
+
+    pub(super) fn drops(&self) -> Result<u64, LabError> {
+        let at_places =
+            self.places.iter().chain(self.destinations.values()).map(Place::drops).sum::<Result<u64, _>>()?;
+        let at_hosts = self.hosts.iter().map(|host| host.host.drops()).sum::<Result<u64, _>>()?;
+        Ok(at_places + at_hosts)
+    }
+}
+
+/// The queue at the bottleneck.
+pub(super) fn shaping<'s>(scenario: &'s Scenario, roles: &Roles) -> Shaping<'s> {
+    let (network, sender) = (&scenario.network, &scenario.vms[roles.from]);
+    let (rate_mbit, mtu_bytes) = (network.rate_mbit, network.mtu_bytes);
+    match scenario.record.sender_nic {
+        true => Shaping { rate_mbit, segments: sender.nic_queue_segments, queue: &sender.nic_queue, mtu_bytes },
+        false => Shaping { rate_mbit, segments: network.buffer_segments, queue: &network.queue, mtu_bytes },
+    }
+}
+
+/// A queue that is watched.
+pub(super) enum Watched<'a> {
+    /// In a namespace of this machine.
+    Here(BacklogSampler),
+    /// In a driver domain.
+    In(&'a Vm),
+}
+
+impl Watched<'_> {
+    pub(super) fn stop(self) -> Result<Backlog, LabError> {
+        let domain = match self {
+            Self::Here(sampler) => return Ok(sampler.stop()),
+            Self::In(domain) => domain,
+        };
+        let offset_ns = clock_offset_ns(domain)?;
+        match domain.call(Op::Queue)? {
+            Answer::Queue(mut backlog) => {
+                backlog.samples.iter_mut().for_each(|(at, _)| *at = at.saturating_add_signed(-offset_ns));
+                Ok(backlog)
+            }
+            other => Err(LabError::Vm {
+                name: domain.spec.name.clone(),
+                why: format!("unexpected answer to queue: {other:?}"),
+            }),
+        }
+    }
+}
