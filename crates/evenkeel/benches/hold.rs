@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_lab::host::vm::{Accelerator, Vm, VmSpec};
+use evenkeel_lab::host::vm::{Accelerator, System, Vm, VmSpec};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, KernelSeries};
 use evenkeel_lab::proto::{Answer, Op};
@@ -43,7 +43,7 @@ fn main() {
         name: "hold".into(),
         group: "guest".into(),
         number: 0,
-        image: images[0].clone(),
+        system: System::Booted(images[0].clone()),
         vcpus: 1,
         vcpu_threads: 1,
         memory_mib: 512,

@@ -185,9 +185,12 @@ pub struct Prepare {
 /// The runner inside a lab's VM.
 #[derive(Debug, Args)]
 pub struct LabGuest {
-    /// The virtio port to the lab.
+    /// The virtio port to the lab; with --root, a Unix socket to listen at.
     #[arg(long, value_name = "PATH")]
     pub control: PathBuf,
+    /// Run in a network namespace of this machine, with this root.
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
 }
 
 /// Check scenario files, or print their schema.

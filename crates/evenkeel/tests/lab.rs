@@ -206,7 +206,7 @@ fn a_driver_domain_carries_its_vms_traffic_and_runs_the_agent() {
     );
 }
 
-/// The guest's agent floods, the driver domain's holds, and transfers arrive whole.
+/// The guest's agent floods, the driver domain's holds, and transfers arrive whole in a network namespace.
 #[test]
 fn vflood_holds_what_a_guest_floods() {
     let _machine = machine();
@@ -215,15 +215,24 @@ fn vflood_holds_what_a_guest_floods() {
     let text = DOMAIN
         .replace("count = 2\nper_host = 2\n", "")
         .replacen("proboscis = { mode = \"enforce\" }", "vflood = { mode = \"enforce\" }", 1)
-        .replacen("proboscis = { mode = \"enforce\" }", "hypervisor = false", 1);
+        .replacen("proboscis = { mode = \"enforce\" }", NAMESPACE, 1);
     std::fs::write(&scenario, text).unwrap();
     let record = &run(&scenario, &[])[0];
     assert!(record.remarks.is_empty(), "{:?}", record.remarks);
     assert!(record.metrics["flows"] > 0.0 && record.metrics["vflood_held"] > 0.0, "{:?}", record.metrics);
     assert!(record.flows.iter().all(|flow| flow.bytes == 100_000), "{:?}", record.flows);
+    assert_eq!(record.metrics["damaged"], 0.0);
+    // Its own counters, and none of this machine's; on its port packets are segments.
+    let receiver = &record.counters["receiver-0"];
+    let (packets, bytes) = (receiver["EthRxPackets"], receiver["EthRxBytes"]);
+    assert!(packets > 0 && bytes / packets <= 1514, "{bytes} bytes in {packets} packets");
+    assert!(!receiver.contains_key("CpuBusyUs") && !record.metrics.contains_key("receiver_cpu"), "{receiver:?}");
     let counted = &record.counters["sender-0"];
     assert!(counted["VfloodGrants"] > 0 && counted["VfloodUpdates"] > 0, "{counted:?}");
 }
+
+/// Makes a group a machine of its own, under this machine's kernel.
+const NAMESPACE: &str = "hypervisor = false\nmachine = \"namespace\"\ntcp.congestion_control = \"reno\"";
 
 const MEMCACHED: &str = r#"
 schema = 1
@@ -257,7 +266,8 @@ fn memcached_shares_a_network_card_with_bulk_flows() {
     let _machine = machine();
     let scratch = tempfile::tempdir().unwrap();
     let scenario = scratch.path().join("memcached.toml");
-    std::fs::write(&scenario, MEMCACHED).unwrap();
+    // The server's programs are those that guests have.
+    std::fs::write(&scenario, MEMCACHED.replace("hypervisor = false", NAMESPACE)).unwrap();
     let records = run(&scenario, &[]);
     let record = &records[0];
     assert!(record.remarks.is_empty(), "{:?}", record.remarks);
@@ -344,21 +354,39 @@ fn an_interrupted_lab_leaves_nothing_and_another_goes_on() {
     assert!(records.iter().all(|r| r.metrics["goodput_mbit"] > 1.0));
 }
 
-/// A lab that is killed outright takes its VMs along.
+/// Runners of network namespaces of labs whose temporary directory is below `directory`.
+fn namespaces_below(directory: &Path) -> usize {
+    let directory = directory.to_str().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|p| std::fs::read(p.path().join("cmdline")).ok())
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .filter(|line| line.contains("\0lab-guest\0") && line.contains(directory))
+        .count()
+}
+
+/// A lab that is killed outright takes its VMs and namespaces along.
 #[test]
-fn a_killed_lab_takes_its_vms_along() {
+fn a_killed_lab_takes_its_machines_along() {
     let _machine = machine();
     let scratch = tempfile::tempdir().unwrap();
-    let mut child = lab(&workspace().join("scenarios/smoke.toml"), &scratch.path().join("out"), &[])
+    let smoke = std::fs::read_to_string(workspace().join("scenarios/smoke.toml")).unwrap();
+    let scenario = scratch.path().join("smoke.toml");
+    std::fs::write(&scenario, smoke.replace("tcp = { receive_buffer_bytes = 131072 }", NAMESPACE)).unwrap();
+    let mut child = lab(&scenario, &scratch.path().join("out"), &[])
         .env("TMPDIR", scratch.path())
         .stderr(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("VMs to start", Duration::from_secs(300), || vms_below(scratch.path()) >= 2);
+    wait_until("machines to start", Duration::from_secs(300), || {
+        (vms_below(scratch.path()), namespaces_below(scratch.path())) == (1, 1)
+    });
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_until("VMs to end", Duration::from_secs(5), || vms_below(scratch.path()) == 0);
+    wait_until("machines to end", Duration::from_secs(5), || {
+        (vms_below(scratch.path()), namespaces_below(scratch.path())) == (0, 0)
+    });
 }
 
 fn assert_left_clean(scratch: &Path) {

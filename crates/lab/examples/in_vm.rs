@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use base64::Engine;
-use evenkeel_lab::host::vm::{Accelerator, Vm, VmSpec};
+use evenkeel_lab::host::vm::{Accelerator, System, Vm, VmSpec};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{KernelSeries, prepare};
 use evenkeel_lab::proto::{Answer, Op};
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         name: "bench".into(),
         group: String::new(),
         number: 0,
-        image,
+        system: System::Booted(image),
         vcpus,
         vcpu_threads: 1,
         memory_mib,

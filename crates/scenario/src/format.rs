@@ -131,6 +131,8 @@ pub struct VmGroup {
     /// Whether these are VMs behind a driver domain. `false`: machines of their own, without a hypervisor; in the lab, VMs at the switch
     /// that share no core.
     pub hypervisor: bool,
+    /// What plays these machines in the lab. Without a hypervisor there is a choice.
+    pub machine: MachineKind,
     /// What runs their hosts' bridges, queues and agent, in the lab. The simulator's hosts are its own.
     pub host: HostKind,
     /// What the host takes to hand a packet from the network card to a VM, or back. Left out: 50.
@@ -188,6 +190,7 @@ impl Default for VmGroup {
             port_queue_segments: 1000,
             hz: None,
             hypervisor: true,
+            machine: MachineKind::default(),
             host: HostKind::default(),
             host_delay_us: None,
             packet_cost_ns: 0,
@@ -233,6 +236,17 @@ impl VmGroup {
     pub fn hosts(&self) -> u32 {
         self.count.div_ceil(self.per_host.max(1))
     }
+}
+
+/// What a machine is in the lab.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineKind {
+    /// A VM with its own kernel.
+    #[default]
+    Vm,
+    /// A network namespace of the machine that runs the lab, under its kernel: its code is never translated. For machines that are not under test.
+    Namespace,
 }
 
 /// What runs a host's bridge, its queues and the host agent.

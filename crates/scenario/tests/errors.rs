@@ -108,6 +108,9 @@ cases! {
     priority_without_thresholds: with("rate_mbit = 100", "rate_mbit = 100\nqueue = { discipline = \"priority\" }");
     priority_with_falling_thresholds: with("rate_mbit = 100", "rate_mbit = 100\nqueue = { discipline = \"priority\", thresholds_bytes = [2000, 1000] }");
     priority_with_a_threshold_of_nothing: with("rate_mbit = 100", "rate_mbit = 100\nqueue = { discipline = \"priority\", thresholds_bytes = [0, 1000] }");
+    namespace_behind_a_hypervisor: with("[vms.receiver]", "[vms.receiver]\nmachine = \"namespace\"");
+    setting_without_effect_in_a_namespace: with("[vms.receiver]", "[vms.receiver]\nhypervisor = false\nmachine = \"namespace\"\nkernel = \"6.1\"\nvcpus = 2\nmemory_mib = 512\nhz = 250\n[report]\ncolumns = [\"receiver_cpu\"]");
+    pvtcp_in_a_namespace: with("[vms.receiver]", "[vms.receiver]\nhypervisor = false\nmachine = \"namespace\"\npvtcp = { mode = \"observe\" }");
     shared_core_without_a_hypervisor: with("core = {", "hypervisor = false\nper_host = 2\ncore = {");
     pvtcp_without_ticks: with("[vms.receiver]", "hz = 0\npvtcp = { mode = \"enforce\" }\n[vms.receiver]");
     dctcp_without_ecn: with("[vms.receiver]", "tcp = { congestion_control = \"dctcp\", ecn = \"off\" }\n[vms.receiver]");

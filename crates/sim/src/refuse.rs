@@ -1,6 +1,6 @@
 //! What a scenario can ask for that the simulator cannot give.
 
-use evenkeel_scenario::format::{HostKind, Kernel, Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup, Workload};
 
 /// Congestion controls that the simulator has.
 pub const CONGESTION_CONTROLS: [&str; 4] = ["reno", "cubic", "dctcp", "lldct"];
@@ -73,6 +73,9 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
     let default = VmGroup::default();
     if group.host != HostKind::Native {
         return owned("host", "the simulator's hosts are its own; leave it out (the lab has a choice)");
+    }
+    if group.machine != MachineKind::Vm {
+        return owned("machine", "the simulator's machines are its own; leave it out (the lab has a choice)");
     }
     if group.kernel != Kernel::Newest {
         return owned(
@@ -151,6 +154,7 @@ mod tests {
             ("\"bulk\"", "\"bulk\"\nflows = 1000", "workload.flows: "),
             ("[vms.b]", "[vms.b]\nhost = \"vm\"", "vms.b.host: "),
             ("[vms.b]", "[vms.b]\nkernel = \"6.1\"", "vms.b.kernel: "),
+            ("[vms.b]", "[vms.b]\nhypervisor = false\nmachine = \"namespace\"", "vms.b.machine: "),
             (
                 "[vms.b]",
                 "[record]\ncapture = true\n[vms.b]\ncore = { vms_per_core = 2, idle_us = 9 }",

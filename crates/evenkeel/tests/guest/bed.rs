@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use evenkeel_agent::channel::{Channels, HostAddress, PORT_NAME};
-use evenkeel_lab::host::vm::{Accelerator, Channel, Nic, Vm as Machine, VmSpec};
+use evenkeel_lab::host::vm::{Accelerator, Channel, Nic, System, Vm as Machine, VmSpec};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::GuestImage;
 use evenkeel_testbed::place::ip;
@@ -80,7 +80,7 @@ impl Bed {
             name: format!("guest-{}", image.series),
             group: "guest".into(),
             number: 0,
-            image: image.clone(),
+            system: System::Booted(image.clone()),
             vcpus: 1,
             vcpu_threads: 1,
             memory_mib: 512,

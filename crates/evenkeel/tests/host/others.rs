@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use evenkeel_algo::packet::{self, Kind};
-use evenkeel_lab::host::vm::{Accelerator, Nic, Vm as Machine, VmSpec};
+use evenkeel_lab::host::vm::{Accelerator, Nic, System, Vm as Machine, VmSpec};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, GuestImage, KernelSeries};
 use evenkeel_lab::proto::{Answer, Op};
@@ -119,7 +119,7 @@ pub fn boot_with(
         name: format!("{tap}-{}", image.series),
         group: "guest".into(),
         number: 0,
-        image: image.clone(),
+        system: System::Booted(image.clone()),
         vcpus,
         vcpu_threads: 1,
         memory_mib: 512,

@@ -1,4 +1,4 @@
-//! The runner inside a VM: takes [`crate::proto`] calls, runs programs and workloads, samples sockets.
+//! The runner inside a VM or a network namespace: takes [`crate::proto`] calls, runs programs and workloads, samples sockets.
 //!
 //! Everything is blocking threads: a VM has one slow virtual CPU, and a thread that sleeps in the kernel costs it nothing.
 
@@ -8,6 +8,7 @@ mod counters;
 mod http;
 mod keyvalue;
 mod lines;
+mod namespace;
 mod ping;
 mod postgres;
 mod program;
@@ -27,6 +28,7 @@ mod web;
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +50,6 @@ enum AtEof {
     /// A virtio port whose other end nobody holds: look again later.
     Retry,
     /// The peer is gone for good.
-    #[cfg(test)]
     End,
 }
 
@@ -74,6 +75,19 @@ pub fn run(control: &Path) -> anyhow::Result<()> {
         End::PowerOff => system::power_off(),
         End::Closed => Ok(()),
     }
+}
+
+/// The same in a network namespace of the lab's machine: listens at the Unix socket `control` for the lab, with `root` for a root. Comes back when
+/// the lab has gone.
+///
+/// # Errors
+/// When the socket or the root cannot be made, or the connection breaks.
+pub fn run_in_namespace(control: &Path, root: &Path) -> anyhow::Result<()> {
+    let listener = UnixListener::bind(control).with_context(|| format!("cannot listen at {}", control.display()))?;
+    namespace::enter(root)?;
+    let (stream, _) = listener.accept().context("cannot accept the lab")?;
+    let writer = stream.try_clone().context("cannot duplicate the connection")?;
+    answer(stream, writer, WORKLOAD_PORT, AtEof::End).map(drop)
 }
 
 /// The loop behind [`run`], over any pair of byte streams. `port` is the workload's TCP port; 0 takes a free one at the first

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_scenario::format::Network;
 
 use super::net::{Host, Place, Shaping};
-use super::vm::{Accelerator, Channel, Nic, Vm, VmSpec};
+use super::vm::{Accelerator, Channel, Nic, System, Vm, VmSpec};
 use crate::error::LabError;
 use crate::prepare::GuestImage;
 
@@ -50,7 +50,7 @@ pub fn spec(shape: &Shape) -> VmSpec {
         name: format!("domain-{number}"),
         group: String::new(),
         number: 0,
-        image: shape.image.clone(),
+        system: System::Booted(shape.image.clone()),
         vcpus: 1,
         vcpu_threads: 1,
         memory_mib: MEMORY_MIB,

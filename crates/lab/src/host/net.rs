@@ -1,4 +1,4 @@
-//! The lab's network: a namespace of its own, a bridge, a tap per VM, the shaped port.
+//! The lab's network: a namespace of its own, a bridge, a tap per VM, a veth per machine that is a namespace, the shaped port.
 //!
 //! Where ports mark or the host agent runs, VMs are on hosts: a bridge with the VM's tap (`vm1`) and an uplink (`nic1`), whose other end is
 //! the switch's port (`up1`). What the switch marks and drops is then between two hosts, as in a network, and the agent's programs at the
@@ -119,7 +119,7 @@ impl Host {
 pub struct Place {
     /// The VM's number, from 1.
     pub number: u8,
-    /// The VM's port.
+    /// The VM's port: a tap, or the end of a veth.
     pub tap: String,
     /// Where its host is a VM: the tap of that VM's network card for it.
     pub inner: String,
@@ -143,6 +143,13 @@ impl Place {
         };
         let switch_port = host.map_or_else(|| tap.clone(), |host| host.switch_port.clone());
         Self { number, tap, inner, switch_port, bridge, is_link }
+    }
+
+    /// Makes its device as a veth whose other end is `eth0` in the network namespace of this process.
+    pub fn make_towards(&self, pid: u32, mac: &str) -> Result<(), LabError> {
+        let (port, bridge) = (&self.tap, &self.bridge);
+        ip(&format!("link add {port} type veth peer name eth0 address {mac} netns {pid}"))?;
+        ip(&format!("link set {port} master {bridge} up"))
     }
 
     /// Makes its devices.

@@ -72,6 +72,12 @@ pub fn check(guest_memory_mib: u64, vms: u64) -> Result<Machine, LabError> {
     Ok(Machine { cores, qemu, translates_in_parallel, kernel, processor })
 }
 
+/// The congestion controls that network namespaces may have: those that this machine's kernel lets anybody use.
+pub fn namespace_congestion_controls() -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
 /// Major and minor version, of `QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)`.
 fn qemu_version(line: &str) -> Option<(u32, u32)> {
     let mut numbers = line.split_whitespace().skip_while(|word| *word != "version").nth(1)?.split('.');

@@ -1,23 +1,30 @@
-//! One VM: its QEMU process, its control port, its threads.
+//! One machine of the lab: its process, its control port, its threads. It is a VM in QEMU, or a network namespace of this machine.
+
+mod control;
+mod migration;
+mod namespace;
+mod qemu;
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{BufRead, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use nix::sched::{CloneFlags, unshare};
 
+use self::control::Control;
+pub use self::migration::Migrated;
 use super::cores::{self, CoreId, Policy};
-use super::qmp::Qmp;
 use crate::error::LabError;
 use crate::interrupt::Interrupt;
 use crate::prepare::GuestImage;
-use crate::proto::{Answer, CONTROL_PORT, Call, Op, Reply};
+use crate::proto::{Answer, Call, Op, Reply};
 
 /// The slowest answer that is still an answer: a guest that is off its core most of the time, under TCG.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,15 +32,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 const DRIVER_DOMAIN_PRIORITY: i32 = 20;
 /// Of the virtual CPUs of VMs that are driver domains.
 const DOMAIN_VCPU_PRIORITY: i32 = 19;
+/// Of network namespaces: their packets wait for what brings them, but not for VMs that share the core. They stand for machines of their own.
+const NAMESPACE_PRIORITY: i32 = 18;
 /// How much of the console is quoted in errors.
 const CONSOLE_LINES: usize = 8;
-/// QEMU 7.2's flags after CMPXCHG16B are sometimes a register's value, which the kernel's allocator does not survive under load.
-const TCG_PROCESSOR: &str = "max,-cx16";
-/// A VM's memory goes at this rate to its new place: the core that copies it has the driver domains' packets to do as well.
-const MIGRATION_BYTES_PER_S: u64 = 64 << 20;
-/// QEMU stops the VM when the rest can be copied in so long.
-const MIGRATION_DOWNTIME_MS: u64 = 300;
-const MIGRATION_LIMIT: Duration = Duration::from_secs(60);
 /// What a kernel says whose CPU goes round without end: waiting for it is of no use.
 const HUNG: &str = "soft lockup - CPU#";
 
@@ -46,7 +48,25 @@ pub enum Accelerator {
     Tcg,
 }
 
-/// What a VM is made of.
+/// What a machine runs.
+#[derive(Debug, Clone)]
+pub enum System {
+    /// A kernel of its own, in QEMU.
+    Booted(GuestImage),
+    /// This machine's kernel, in a network namespace.
+    Namespace(Userland),
+}
+
+/// The programs of a namespace.
+#[derive(Debug, Clone)]
+pub struct Userland {
+    /// The binary that is its runner.
+    pub evenkeel: PathBuf,
+    /// What it has for a root.
+    pub root: PathBuf,
+}
+
+/// What a machine is made of.
 #[derive(Debug, Clone)]
 pub struct VmSpec {
     /// As in `sender-0`.
@@ -55,11 +75,11 @@ pub struct VmSpec {
     pub group: String,
     /// Its number in the group, from 0.
     pub number: u32,
-    /// Kernel and initramfs.
-    pub image: GuestImage,
+    /// Kernel and programs.
+    pub system: System,
     /// Number of virtual CPUs.
     pub vcpus: u32,
-    /// Threads that run them: one each, or a single one for all in turn.
+    /// Threads that run them: one each, or a single one for all in turn. A namespace has none.
     pub vcpu_threads: u32,
     /// Memory.
     pub memory_mib: u32,
@@ -76,6 +96,11 @@ pub struct VmSpec {
 }
 
 impl VmSpec {
+    /// Whether it is a network namespace of this machine.
+    pub fn is_namespace(&self) -> bool {
+        matches!(self.system, System::Namespace(_))
+    }
+
     /// Its first network card's port on the host.
     pub fn port(&self) -> &str {
         self.nics.first().map_or("", |nic| &nic.tap)
@@ -107,7 +132,7 @@ pub struct Channel {
     pub listens: bool,
 }
 
-/// A running VM; killed when dropped.
+/// A running machine; killed when dropped.
 #[derive(Debug)]
 pub struct Vm {
     /// What it is made of.
@@ -120,51 +145,13 @@ pub struct Vm {
     interrupt: Interrupt,
 }
 
-#[derive(Debug)]
-struct Control {
-    reader: BufReader<UnixStream>,
-    writer: UnixStream,
-    next_id: u64,
-}
-
-impl Control {
-    fn new(stream: UnixStream, next_id: u64) -> Result<Self, LabError> {
-        let writer = stream.try_clone().map_err(|e| LabError::io("sharing a control socket", e))?;
-        let limit = Some(Duration::from_millis(500));
-        stream.set_read_timeout(limit).map_err(|e| LabError::io("setting a time limit", e))?;
-        Ok(Self { reader: BufReader::new(stream), writer, next_id })
-    }
-}
-
-/// What a live migration took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Migrated {
-    /// For so long the VM stood still, as QEMU says.
-    pub downtime_ms: u64,
-    /// From the order to the end.
-    pub total_ms: u64,
-    /// Memory that was copied.
-    pub ram_bytes: u64,
-    /// When it went on in its new place, CLOCK_MONOTONIC.
-    pub done_ns: u64,
-}
-
-/// The QEMU that a VM is to move to; killed if it does not.
-struct Moving(Option<Child>);
-
-impl Drop for Moving {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 impl Vm {
-    /// Starts QEMU in the calling thread's network namespace. `directory` takes its sockets and console log.
+    /// Starts QEMU in the calling thread's network namespace, or a namespace of its own. `directory` takes its sockets and console log.
     pub fn spawn(spec: VmSpec, directory: &Path, interrupt: Interrupt) -> Result<Self, LabError> {
-        let child = start(&spec, directory, &spec.name, &[])?;
+        let child = match &spec.system {
+            System::Booted(image) => qemu::start(&spec, image, directory, &spec.name, &[]),
+            System::Namespace(userland) => namespace::start(userland, directory, &spec.name),
+        }?;
         Ok(Self {
             child: Mutex::new(child),
             control: Mutex::new(None),
@@ -183,60 +170,6 @@ impl Vm {
         self.directory.join(format!("{}.{kind}", self.stem()))
     }
 
-    /// Moves the running VM to another QEMU by live migration, whose network cards and channels are these. `place` is called as soon as that has
-    /// its threads.
-    pub fn migrate(
-        &self,
-        nics: Vec<Nic>,
-        channels: Vec<Channel>,
-        place: impl FnOnce(&Self, u32) -> Result<(), LabError>,
-    ) -> Result<Migrated, LabError> {
-        // Nobody may ask the guest anything meanwhile: the answer would go to a QEMU that is no more.
-        let mut control = self.control.lock().unwrap_or_else(|p| p.into_inner());
-        let stem = format!("{}-moved", self.spec.name);
-        let address = format!("unix:{}", self.directory.join(format!("{stem}.ram")).display());
-        let spec = VmSpec { nics, channels, ..self.spec.clone() };
-        let mut target = Moving(Some(start(&spec, &self.directory, &stem, &["-incoming", &address])?));
-        let mut qmp = Qmp::connect(&self.socket("qmp"), &self.spec.name)?;
-        // It listens on its sockets by now, so that the guest finds its host connected when it goes on.
-        drop(Qmp::connect(&self.directory.join(format!("{stem}.qmp")), &stem)?);
-        let stream = UnixStream::connect(self.directory.join(format!("{stem}.control")))
-            .map_err(|e| LabError::io(format!("connecting to {stem}'s control port"), e))?;
-        place(self, target.0.as_ref().map_or(0, Child::id))?;
-        qmp.execute(
-            "migrate-set-parameters",
-            json!({ "max-bandwidth": MIGRATION_BYTES_PER_S, "downtime-limit": MIGRATION_DOWNTIME_MS }),
-        )?;
-        qmp.execute("migrate", json!({ "uri": address }))?;
-        let end = Instant::now() + MIGRATION_LIMIT;
-        let info = loop {
-            let info = qmp.execute("query-migrate", json!({}))?;
-            match info["status"].as_str() {
-                Some("completed") => break info,
-                Some("failed" | "cancelled") => return Err(self.failure(format!("it could not be moved: {info}"))),
-                _ if Instant::now() > end => return Err(self.failure(format!("it was not moved in time: {info}"))),
-                _ => self.interrupt.sleep(Duration::from_millis(5), || Ok(()))?,
-            }
-        };
-        let done_ns = cores::monotonic_ns();
-        if let Some(moved) = target.0.take() {
-            let mut left = std::mem::replace(&mut *self.child.lock().unwrap_or_else(|p| p.into_inner()), moved);
-            // It stands still since, and holds the taps.
-            let _ = left.kill();
-            let _ = left.wait();
-        }
-        *self.stem.lock().unwrap_or_else(|p| p.into_inner()) = stem;
-        let next_id = control.as_ref().map_or(0, |control| control.next_id);
-        *control = Some(Control::new(stream, next_id)?);
-        let ms = |key: &str| info[key].as_u64().unwrap_or_default();
-        Ok(Migrated {
-            downtime_ms: ms("downtime"),
-            total_ms: ms("total-time"),
-            ram_bytes: info["ram"]["transferred"].as_u64().unwrap_or_default(),
-            done_ns,
-        })
-    }
-
     fn failure(&self, why: impl Into<String>) -> LabError {
         LabError::Vm { name: self.spec.name.clone(), why: why.into() }
     }
@@ -250,10 +183,11 @@ impl Vm {
                 None => Ok(()),
             },
             Ok(Some(status)) => {
+                let what = if self.spec.is_namespace() { "its runner" } else { "QEMU" };
                 let how = match (status.code(), status.signal()) {
-                    (Some(code), _) => format!("QEMU ended with exit code {code}"),
-                    (None, Some(signal)) => format!("QEMU was ended by signal {signal}"),
-                    (None, None) => "QEMU ended".to_owned(),
+                    (Some(code), _) => format!("{what} ended with exit code {code}"),
+                    (None, Some(signal)) => format!("{what} was ended by signal {signal}"),
+                    (None, None) => format!("{what} ended"),
                 };
                 Err(self.failure(format!("{how}; {}", self.last_words())))
             }
@@ -324,7 +258,7 @@ impl Vm {
         loop {
             match control.reader.read_until(b'\n', &mut answer) {
                 Ok(0) => {
-                    // QEMU closed the socket: give it a moment to be reaped, so that the reason can be told.
+                    // The socket was closed: give it a moment to be reaped, so that the reason can be told.
                     std::thread::sleep(Duration::from_millis(100));
                     self.check_alive()?;
                     return Err(self.failure(format!("the control port closed; {}", self.last_words())));
@@ -388,7 +322,7 @@ impl Vm {
     /// Threads that run its virtual CPUs, in order.
     pub fn vcpu_threads(&self) -> Result<Vec<i32>, LabError> {
         let mut vcpus: Vec<(u32, i32)> =
-            self.threads()?.into_iter().filter_map(|(tid, name)| Some((vcpu_index(&name)?, tid))).collect();
+            self.threads()?.into_iter().filter_map(|(tid, name)| Some((qemu::vcpu_index(&name)?, tid))).collect();
         vcpus.sort_unstable();
         if vcpus.len() == self.spec.vcpu_threads as usize {
             Ok(vcpus.into_iter().map(|(_, tid)| tid).collect())
@@ -398,7 +332,7 @@ impl Vm {
     }
 
     /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's, where they go before any vCPU that runs there too: in the
-    /// papers that domain has a core to itself.
+    /// papers that domain has a core to itself. So go all threads of a namespace, after them.
     pub fn pin(&self, vcpu_cores: &[CoreId], driver_domain: CoreId) -> Result<(), LabError> {
         self.pin_process(self.pid(), vcpu_cores, driver_domain)
     }
@@ -406,8 +340,12 @@ impl Vm {
     /// The same of a QEMU that the VM is to move to.
     pub fn pin_process(&self, pid: u32, vcpu_cores: &[CoreId], driver_domain: CoreId) -> Result<(), LabError> {
         for (tid, name) in threads(pid)? {
-            let vcpu_core = vcpu_index(&name).and_then(|i| vcpu_cores.get(i as usize)).copied();
-            let policy = if vcpu_core.is_some() { Policy::Other } else { Policy::RoundRobin(DRIVER_DOMAIN_PRIORITY) };
+            let vcpu_core = qemu::vcpu_index(&name).and_then(|i| vcpu_cores.get(i as usize)).copied();
+            let policy = match vcpu_core {
+                Some(_) => Policy::Other,
+                None if self.spec.is_namespace() => Policy::RoundRobin(NAMESPACE_PRIORITY),
+                None => Policy::RoundRobin(DRIVER_DOMAIN_PRIORITY),
+            };
             let set = cores::pin(tid, vcpu_core.unwrap_or(driver_domain)).and_then(|()| cores::set_policy(tid, policy));
             match set {
                 // A worker thread may end between being listed and being pinned.
@@ -426,7 +364,8 @@ impl Vm {
         vcpus.into_iter().try_for_each(|tid| cores::set_policy(tid, Policy::RoundRobin(DOMAIN_VCPU_PRIORITY)))
     }
 
-    fn pid(&self) -> u32 {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
         self.child.lock().unwrap_or_else(|p| p.into_inner()).id()
     }
 
@@ -435,66 +374,23 @@ impl Vm {
     }
 }
 
-/// Starts QEMU for a VM; `stem` names its sockets and logs.
-fn start(spec: &VmSpec, directory: &Path, stem: &str, more: &[&str]) -> Result<Child, LabError> {
-    let console = directory.join(format!("{stem}.console"));
-    let socket = directory.join(format!("{stem}.control"));
-    let (accelerator, processor) = match spec.accelerator {
-        Accelerator::Kvm => ("kvm", "max"),
-        Accelerator::Tcg if spec.vcpu_threads < spec.vcpus => ("tcg,thread=single", TCG_PROCESSOR),
-        Accelerator::Tcg => ("tcg,thread=multi", TCG_PROCESSOR),
-    };
-    let offload = if spec.segmentation_offload { "on" } else { "off" };
-    let offloads =
-        ["gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"]
-            .map(|name| format!("{name}={offload}"))
-            .join(",");
-    let mut command = Command::new("qemu-system-x86_64");
-    command
-        .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
-        .args(["-name", &format!("{},debug-threads=on", spec.name)])
-        .args(["-machine", "q35", "-accel", accelerator, "-cpu", processor])
-        .args(["-smp", &spec.vcpus.to_string(), "-m", &spec.memory_mib.to_string()])
-        .arg("-kernel")
-        .arg(&spec.image.vmlinuz)
-        .arg("-initrd")
-        .arg(&spec.image.initramfs)
-        .args(["-append", &command_line(spec.accelerator)])
-        .arg("-serial")
-        .arg(format!("file:{}", console.display()))
-        .args(["-device", "virtio-rng-pci"])
-        .arg("-chardev")
-        .arg(format!("socket,id=control,path={},server=on,wait=off", socket.display()))
-        .args([
-            "-device",
-            "virtio-serial-pci",
-            "-device",
-            &format!("virtserialport,chardev=control,name={CONTROL_PORT}"),
-        ])
-        .args([
-            "-chardev",
-            &format!("socket,id=qmp,path={},server=on,wait=off", directory.join(format!("{stem}.qmp")).display()),
-        ])
-        .args(["-mon", "chardev=qmp,mode=control"])
-        .args(devices(spec, &offloads))
-        .args(more)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(
-            std::fs::File::create(directory.join(format!("{stem}.stderr")))
-                .map_err(|e| LabError::io("making a log file", e))?,
-        );
-    // SAFETY: prctl and setpgid are async-signal-safe. The VM dies with the lab, whatever ends that; a Ctrl-C in the terminal goes to
-    // the lab alone, which then ends its VMs in order.
+/// Where a machine's process says what went wrong.
+fn log_file(directory: &Path, stem: &str) -> Result<File, LabError> {
+    File::create(directory.join(format!("{stem}.stderr"))).map_err(|e| LabError::io("making a log file", e))
+}
+
+/// Has a machine end with the lab, whatever ends that; a Ctrl-C in the terminal goes to the lab alone, which then ends its machines in order.
+/// The machine gets namespaces of its own of these kinds.
+fn ends_with_the_lab(command: &mut Command, namespaces: CloneFlags) {
+    // SAFETY: prctl, setpgid and unshare are async-signal-safe.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::setpgid(0, 0) != 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            Ok(())
+            unshare(namespaces).map_err(Into::into)
         });
     }
-    command.spawn().map_err(|e| LabError::io("starting qemu-system-x86_64", e))
 }
 
 /// Threads of a process and their names.
@@ -511,50 +407,6 @@ fn threads(pid: u32) -> Result<Vec<(i32, String)>, LabError> {
         .collect())
 }
 
-/// Arguments for network cards and for ports beside the control port.
-fn devices(spec: &VmSpec, offloads: &str) -> Vec<String> {
-    let nics = spec.nics.iter().enumerate().flat_map(|(index, Nic { tap, mac })| {
-        [
-            "-netdev".to_owned(),
-            format!("tap,id=net{index},ifname={tap},script=no,downscript=no,vhost=off"),
-            "-device".to_owned(),
-            format!("virtio-net-pci,netdev=net{index},mac={mac},romfile=,{offloads}"),
-        ]
-    });
-    let channels = spec.channels.iter().enumerate().flat_map(|(index, Channel { name, socket, listens })| {
-        // One that connects may come before the other end, and goes on when that comes anew.
-        let how = if *listens { "server=on,wait=off" } else { "server=off,reconnect=1" };
-        [
-            "-chardev".to_owned(),
-            format!("socket,id=channel{index},path={},{how}", socket.display()),
-            "-device".to_owned(),
-            format!("virtserialport,chardev=channel{index},name={name}"),
-        ]
-    });
-    nics.chain(channels).collect()
-}
-
-/// The guest kernel's command line.
-fn command_line(accelerator: Accelerator) -> String {
-    // A ramfs, because a tmpfs would take half of the memory that is free beside the archive, and the archive must fit.
-    let common =
-        "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off no_timer_check random.trust_cpu=on rootfstype=ramfs";
-    match accelerator {
-        Accelerator::Kvm => common.to_owned(),
-        // The guest reads this machine's TSC, but cannot measure its rate while it shares a core: guest clocks ran ten times too fast. A
-        // waiting vCPU would also make the TSC look unstable to the clock watchdog, which then falls back to a slow clock.
-        Accelerator::Tcg => format!("{common} tsc=reliable tsc_early_khz={}", cores::tsc_khz()),
-    }
-}
-
-/// QEMU names a vCPU's thread `CPU 0/TCG` or `CPU 0/KVM`, and `ALL CPUs/TCG` the one that runs them all.
-fn vcpu_index(thread_name: &str) -> Option<u32> {
-    if thread_name == "ALL CPUs/TCG" {
-        return Some(0);
-    }
-    thread_name.strip_prefix("CPU ")?.split('/').next()?.parse().ok()
-}
-
 impl Drop for Vm {
     fn drop(&mut self) {
         let child = self.child.get_mut().unwrap_or_else(|p| p.into_inner());
@@ -564,19 +416,5 @@ impl Drop for Vm {
         if tracing::enabled!(tracing::Level::DEBUG) {
             tracing::debug!(vm = self.spec.name, console = self.console(), "console");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::vcpu_index;
-
-    #[test]
-    fn names_of_vcpu_threads() {
-        assert_eq!(vcpu_index("CPU 0/TCG"), Some(0));
-        assert_eq!(vcpu_index("ALL CPUs/TCG"), Some(0));
-        assert_eq!(vcpu_index("CPU 11/KVM"), Some(11));
-        assert_eq!(vcpu_index("sender-0"), None);
-        assert_eq!(vcpu_index("CPU x/TCG"), None);
     }
 }

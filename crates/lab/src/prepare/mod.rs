@@ -26,6 +26,9 @@ pub use error::PrepareError;
 use cache::Cache;
 use root::Root;
 
+/// The build root in the cache.
+const ROOT: &str = "root";
+
 /// Which of Debian's kernels to boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelSeries {
@@ -129,6 +132,11 @@ pub fn prepare(
     }
     cache.prune();
     Ok(images)
+}
+
+/// The root that the programs of guests come from, which [`prepare`] makes.
+pub fn root_dir() -> PathBuf {
+    cache_dir().join(ROOT)
 }
 
 /// The same image with PostgreSQL in it. The first time this takes a minute and the network.

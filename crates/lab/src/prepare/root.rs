@@ -27,7 +27,7 @@ impl Root {
             cache::write(&path, text).map(|()| path)
         };
         Ok(Self {
-            dir: cache.path("root"),
+            dir: cache.path(super::ROOT),
             make_script: place("make-root.sh", MAKE_ROOT)?,
             enter_script: place("in-root.sh", IN_ROOT)?,
             log: cache.log(),

@@ -96,9 +96,15 @@ impl BootedLab {
         }
         for (index, spec) in specs.into_iter().enumerate() {
             let place = lab.place_of(index);
-            place.make()?;
+            if !spec.is_namespace() {
+                place.make()?;
+            }
+            let vm = Vm::spawn(spec, lab.directory.path(), batch.interrupt.clone())?;
+            if vm.spec.is_namespace() {
+                place.make_towards(vm.pid(), vm.spec.mac())?;
+            }
             lab.places.push(place);
-            lab.vms.push(Vm::spawn(spec, lab.directory.path(), batch.interrupt.clone())?);
+            lab.vms.push(vm);
         }
         let awaiting: Vec<_> = lab.hosts.iter().filter_map(|h| Some((h.awaits?, h.host.clone()))).collect();
         for (number, (vm, host)) in (lab.vms.len() + 1..).zip(awaiting) {
@@ -116,7 +122,9 @@ impl BootedLab {
         for vm in &lab.vms {
             let (release, hz) = vm.wait_ready(BOOT_TIMEOUT)?;
             tracing::debug!(vm = vm.spec.name, release, hz, "up");
-            lab.hz = hz;
+            if !vm.spec.is_namespace() {
+                lab.hz = hz;
+            }
         }
         lab.set_up_domains(&scenario.network)?;
         lab.set_up_network()?;
@@ -263,7 +271,8 @@ impl BootedLab {
 
     /// Lines in the guests' kernel logs that no healthy kernel writes, each log read once.
     fn kernel_complaints(&self) -> Result<Vec<String>, LabError> {
-        let vms: Vec<&Vm> = self.vms.iter().chain(self.domains()).collect();
+        let booted = self.vms.iter().filter(|vm| !vm.spec.is_namespace());
+        let vms: Vec<&Vm> = booted.chain(self.domains()).collect();
         let logs = vms.iter().map(|vm| vm.shell("dmesg -c")).collect::<Result<Vec<_>, _>>()?;
         Ok(vms
             .into_iter()
@@ -279,7 +288,11 @@ impl BootedLab {
             self.vms.iter().map(|vm| Neighbour { address: vm.spec.address, mac: vm.spec.mac().to_owned() }).collect();
         self.in_all(|vm| {
             let others: Vec<Neighbour> = neighbours.iter().filter(|n| n.address != vm.spec.address).cloned().collect();
-            vm.shell(&settings::boot_script(vm.spec.address, &others))
+            vm.shell(&settings::boot_script(vm.spec.address, &others))?;
+            if vm.spec.is_namespace() && !vm.spec.segmentation_offload {
+                vm.shell(settings::NO_OFFLOAD_SCRIPT)?;
+            }
+            Ok(())
         })
         .map(drop)
     }
@@ -288,7 +301,8 @@ impl BootedLab {
         self.in_all(|vm| {
             let group = &scenario.vms[&vm.spec.group];
             let tcp = settings::tcp_script(vm.spec.address, &group.tcp, &scenario.network);
-            vm.shell(&format!("{tcp}{}", settings::pvtcp_script(&group.pvtcp)))
+            let pvtcp = if vm.spec.is_namespace() { String::new() } else { settings::pvtcp_script(&group.pvtcp) };
+            vm.shell(&format!("{tcp}{pvtcp}"))
         })
         .map(drop)
     }

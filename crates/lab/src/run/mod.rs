@@ -16,14 +16,14 @@ mod workload;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use evenkeel_scenario::format::{HostKind, Kernel, Scenario};
+use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario};
 use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
 use evenkeel_scenario::sweep::{self, Cell};
 use evenkeel_scenario::{LoadedScenario, io, select};
 
 use crate::error::LabError;
 use crate::host::preflight::{self, Machine};
-use crate::host::vm::Accelerator;
+use crate::host::vm::{Accelerator, Userland};
 use crate::interrupt::Interrupt;
 use crate::prepare::{self, GuestImage, KernelSeries};
 
@@ -74,6 +74,7 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     let cells = select::select(sweep::cells(&loaded)?, &options.only, &loaded)?;
     for cell in &cells {
         plan::check_supported(&cell.scenario, &loaded.file)?;
+        plan::check_namespaces(&cell.scenario, &loaded.file, &preflight::namespace_congestion_controls())?;
     }
     let repetitions = options.repetitions.unwrap_or(loaded.scenario.repetitions);
     let machine = preflight::check(plan::largest_memory_mib(&cells), plan::largest_vm_count(&cells))?;
@@ -137,7 +138,7 @@ fn prepare_images(
     progress: &progress::Progress,
 ) -> Result<BTreeMap<Kernel, GuestImage>, LabError> {
     let groups = || cells.iter().flat_map(|c| c.scenario.vms.values());
-    let mut kernels: Vec<Kernel> = groups().map(|g| g.kernel).collect();
+    let mut kernels: Vec<Kernel> = groups().filter(|g| g.machine == MachineKind::Vm).map(|g| g.kernel).collect();
     if groups().any(|g| g.host == HostKind::Vm) {
         kernels.push(Kernel::Newest);
     }
@@ -184,6 +185,15 @@ fn run_set(
             remarks.push("The virtual CPUs of a VM ran by turns in one thread: this QEMU (before 8.1) cannot run them side by side while a kernel changes its own code.".to_owned());
         }
     }
+    let is_namespace = |name: &&String| {
+        cells.iter().any(|cell| cell.scenario.vms.get(*name).is_some_and(|g| g.machine == MachineKind::Namespace))
+    };
+    for name in loaded.scenario.vms.keys().filter(is_namespace) {
+        remarks.push(format!(
+            "`{name}` in network namespaces of this machine, under its kernel ({}) and in its own code.",
+            machine.kernel
+        ));
+    }
     RunSet {
         schema: 1,
         engine: Engine::Lab,
@@ -218,6 +228,11 @@ impl Batch<'_> {
     fn vcpu_threads(&self, vcpus: u32) -> u32 {
         let parallel = self.options.accelerator == Accelerator::Kvm || self.machine.translates_in_parallel;
         if parallel { vcpus } else { 1 }
+    }
+
+    /// The programs of machines that are network namespaces.
+    fn userland(&self) -> Userland {
+        Userland { evenkeel: self.options.evenkeel.clone(), root: prepare::root_dir() }
     }
 
     fn run_all(&self, boots: &[plan::Boot]) -> Result<Vec<RunRecord>, LabError> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_scenario::format::{HostKind, Kernel, Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup, Workload};
 use evenkeel_scenario::sweep::Cell;
 
 use super::support;
@@ -19,7 +19,7 @@ pub struct Boot {
 /// What can only be set when VMs are started.
 #[derive(PartialEq, Eq)]
 struct Shape {
-    groups: Vec<(String, u32, Kernel, u32, u32)>,
+    groups: Vec<(String, u32, Kernel, u32, u32, MachineKind)>,
     /// Of each group: on which kind of host, if on any, how many VMs of it, and whether they move to another one.
     hosts: Vec<(bool, HostKind, u32, bool)>,
     segmentation_offload: bool,
@@ -28,7 +28,11 @@ struct Shape {
 
 fn shape(scenario: &Scenario) -> Shape {
     Shape {
-        groups: scenario.vms.iter().map(|(name, g)| (name.clone(), g.count, g.kernel, g.vcpus, g.memory_mib)).collect(),
+        groups: scenario
+            .vms
+            .iter()
+            .map(|(name, g)| (name.clone(), g.count, g.kernel, g.vcpus, g.memory_mib, g.machine))
+            .collect(),
         hosts: scenario.vms.values().map(|g| (g.hypervisor, g.host, g.per_host, g.migrate_at_ms.is_some())).collect(),
         segmentation_offload: scenario.network.segmentation_offload,
         has_database: has_database(scenario),
@@ -55,16 +59,39 @@ pub fn check_supported(scenario: &Scenario, file: &Path) -> Result<(), LabError>
     }
 }
 
+/// An error if a network namespace cannot have the congestion control that it is to have: this machine's kernel lets namespaces have `allowed`.
+pub fn check_namespaces(scenario: &Scenario, file: &Path, allowed: &[String]) -> Result<(), LabError> {
+    for (name, group) in scenario.vms.iter().filter(|(_, group)| group.machine == MachineKind::Namespace) {
+        let asked = group.tcp.congestion_control();
+        if !allowed.iter().any(|allowed| allowed == asked) {
+            return Err(LabError::Unsupported {
+                file: file.to_owned(),
+                key: format!("vms.{name}.tcp.congestion_control"),
+                why: format!(
+                    "a network namespace of this machine can have `{}`, not `{asked}`: set one of these, or add it to the machine's net.ipv4.tcp_allowed_congestion_control",
+                    allowed.join("`, `")
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
 fn memory_mib(scenario: &Scenario) -> u64 {
     let of_domains = scenario.vms.values().map(|g| domains(g) * u64::from(domain::MEMORY_MIB)).sum::<u64>();
     // For a while it is in both places.
     let twice = |g: &&VmGroup| g.migrate_at_ms.is_some();
     let moving = scenario.vms.values().filter(twice).map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum::<u64>();
-    of_domains + moving + scenario.vms.values().map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum::<u64>()
+    of_domains + moving + booted(scenario).map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum::<u64>()
 }
 
 fn vm_count(scenario: &Scenario) -> u64 {
-    scenario.vms.values().map(|g| u64::from(g.count) + domains(g)).sum()
+    booted(scenario).map(|g| u64::from(g.count) + domains(g)).sum()
+}
+
+/// Groups of VMs, which take memory.
+fn booted(scenario: &Scenario) -> impl Iterator<Item = &VmGroup> {
+    scenario.vms.values().filter(|group| group.machine == MachineKind::Vm)
 }
 
 /// Hosts of a group that are VMs themselves.
@@ -133,6 +160,23 @@ mod tests {
     fn kernels_need_boots_of_their_own_and_tcp_settings_do_not() {
         let boots = by_boot(sweep::cells(&loaded()).unwrap());
         assert_eq!(boots.iter().map(|b| b.cells.len()).collect::<Vec<_>>(), [2, 2]);
+    }
+
+    #[test]
+    fn a_namespace_can_have_what_this_machine_allows() {
+        let text = TEXT.replace("[vms.b]", "[vms.b]\nhypervisor = false\nmachine = \"namespace\"");
+        let scenario = Scenario::from_str(&text, "t.toml").unwrap().scenario;
+        let allowed = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            check_namespaces(&scenario, Path::new("t.toml"), &names)
+        };
+        assert!(allowed(&["reno", "cubic"]).is_ok());
+        let error = allowed(&["reno", "bbr"]).unwrap_err().to_string();
+        assert!(
+            error.starts_with("t.toml: vms.b.tcp.congestion_control:") && error.contains("`reno`, `bbr`"),
+            "{error}"
+        );
+        assert_eq!((vm_count(&scenario), memory_mib(&scenario)), (1, 256));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a scenario can ask for that real VMs on one machine cannot give.
 
 use evenkeel_scenario::format::{
-    Discipline, HostKind, Mode, Network, Scenario, SpuriousResponse, Topology, VmGroup, Workload,
+    Discipline, HostKind, MachineKind, Mode, Network, Scenario, SpuriousResponse, Topology, VmGroup, Workload,
 };
 
 /// Most VMs that the lab starts.
@@ -21,6 +21,7 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
         .or_else(|| too_many(scenario))
         .or(of_groups)
         .or_else(|| in_workload(scenario).map(owned))
+        .or_else(|| in_namespaces(scenario))
         .or_else(|| at_network_cards(scenario))
 }
 
@@ -70,6 +71,27 @@ fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
         }
     }
     None
+}
+
+/// What machines that are namespaces cannot do.
+fn in_namespaces(scenario: &Scenario) -> Option<(String, String)> {
+    let (from, _) = scenario.workload.roles();
+    if scenario.vms.get(from)?.machine != MachineKind::Namespace {
+        return None;
+    }
+    let refuse = |key: String, why: &str| Some((key, why.to_owned()));
+    match &scenario.workload {
+        Workload::ThreeTier { .. } => refuse(
+            format!("vms.{from}.machine"),
+            "the servers of a web application are VMs: one has PostgreSQL in its image",
+        ),
+        Workload::Transfers { .. } => None,
+        _ if scenario.record.capture => refuse(
+            "record.capture".to_owned(),
+            "captures are analysed by the clock of the sender's kernel, which must be a VM's (machine)",
+        ),
+        _ => None,
+    }
 }
 
 const NO_NETWORK_CARD: &str =
@@ -334,6 +356,10 @@ mod tests {
             refused("[vms.a]", "[vms.a]\nhost = \"vm\"\nvflood.mode = \"enforce\"\ntcp.congestion_control = \"bbr\""),
             "vms.a.tcp.congestion_control"
         );
+        let namespace = "[vms.a]\nhypervisor = false\nmachine = \"namespace\"";
+        let alone = TEXT.replace("core = { vms_per_core = 2 }", "").replace("[vms.a]", namespace);
+        assert_eq!(refused_text(&alone), "");
+        assert_eq!(refused_text(&alone.replace("[vms.b]", "[record]\ncapture = true\n[vms.b]")), "record.capture");
         let sender = |line: &str| refused("[vms.a]", &format!("[record]\nsender_nic = true\n[vms.a]\n{line}"));
         assert_eq!(sender("nic_queue_segments = 100\nper_host = 2"), "");
         assert_eq!(sender("host = \"vm\"\nnic_queue = { discipline = \"fq-codel\" }"), "");
@@ -354,6 +380,8 @@ mod tests {
         let application = "\"three-tier\"\nusers = 1\nthink_time_ms = 1\noperations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
         let tiers = TEXT.replace("[vms.a]", "[vms.a]\n        count = 4").replace("\"bulk\"", application);
         assert_eq!(refused_text(&tiers), "");
+        let in_namespaces = tiers.replace("core = { vms_per_core = 2 }", "").replace("[vms.a]", namespace);
+        assert_eq!(refused_text(&in_namespaces), "vms.a.machine");
         assert_eq!(refused_text(&tiers.replace("weight = 1", "weight = 1, work_us = 5")), "workload.operations");
         assert_eq!(refused_text(&tiers.replace("[vms.b]", "[record]\ncapture = true\n[vms.b]")), "record.capture");
     }

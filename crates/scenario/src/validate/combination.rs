@@ -2,7 +2,7 @@
 
 use crate::check::join;
 use crate::error::Problem;
-use crate::format::{Discipline, HostKind, Mode, Network, Queue, Scenario, Topology, VmGroup, Workload};
+use crate::format::{Discipline, HostKind, MachineKind, Mode, Network, Queue, Scenario, Topology, VmGroup, Workload};
 
 /// Settings that exclude each other or lack one another.
 pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
@@ -92,6 +92,14 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
         }
         if group.per_host > 1 {
             problem("per_host", "must be 1 without a hypervisor (hypervisor = false)");
+        }
+    }
+    if group.machine == MachineKind::Namespace {
+        if group.hypervisor {
+            problem("machine", "must be \"vm\" behind a hypervisor, or set `hypervisor = false`");
+        }
+        if group.pvtcp.mode != Mode::Off {
+            problem("pvtcp.mode", "must be \"off\" in a namespace, which has no kernel of its own to load it into");
         }
     }
     if group.host == HostKind::Vm && !group.hypervisor {

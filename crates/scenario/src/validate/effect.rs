@@ -5,8 +5,8 @@ use toml::{Table, Value};
 use crate::check::join;
 use crate::error::Problem;
 use crate::format::{
-    Axis, BufferPolicy, DelayedAck, Discipline, FlowSizes, HostKind, Mode, Network, Plot, Record, Scenario, Topology,
-    VmGroup, Workload,
+    Axis, BufferPolicy, DelayedAck, Discipline, FlowSizes, HostKind, MachineKind, Mode, Network, Plot, Record,
+    Scenario, Topology, VmGroup, Workload,
 };
 use crate::metric::SizeClass;
 use crate::sweep::{Cell, Point, VARIABLE, covers};
@@ -201,6 +201,9 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
         ["port_queue_segments" | "host_delay_us"] if !group.hypervisor => {
             Some("there is no driver domain between these machines and the network (hypervisor = false)")
         }
+        ["kernel" | "vcpus" | "memory_mib" | "hz"] if group.machine == MachineKind::Namespace => {
+            Some("a namespace has the kernel, the processors, the memory and the clock of its machine (machine)")
+        }
         ["pvtcp", switch] if switch != "mode" && group.pvtcp.mode == Mode::Off => {
             Some("PVTCP is off (pvtcp.mode = \"off\")")
         }
@@ -296,7 +299,12 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
         "uplink_use" => (!scenario.record.sender_nic).then_some("it needs record.sender_nic = true"),
         cera if cera.starts_with("cera_") => why_no_cera(scenario),
         "weight_error" => why_no_cera(scenario),
-        "time_s" | "sender_cpu" | "receiver_cpu" | "kernel_complaints" => None,
+        "time_s" | "kernel_complaints" => None,
+        "sender_cpu" | "receiver_cpu" => {
+            let (from, to) = scenario.workload.roles();
+            let group = scenario.vms.get(if metric == "sender_cpu" { from } else { to })?;
+            (group.machine == MachineKind::Namespace).then_some("a namespace has no virtual CPU (machine)")
+        }
         "throughput_near_p50_mbit" | "throughput_far_p50_mbit" => why_no_flows(scenario).or_else(|| {
             let (_, to) = scenario.workload.roles();
             scenario.vms.get(to).is_none_or(|g| g.far_count == 0).then_some("no VM of `workload.to` is far (far_count)")

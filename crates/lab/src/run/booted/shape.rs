@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use evenkeel_scenario::format::{HostKind, Mode, Scenario, Store, VmGroup};
+use evenkeel_scenario::format::{HostKind, MachineKind, Mode, Scenario, Store, VmGroup};
 
 use super::{BootedHost, CHANNEL, channel_of};
 use crate::host::net::{Host, Place};
-use crate::host::vm::{Channel, Nic, VmSpec};
+use crate::host::vm::{Channel, Nic, System, VmSpec};
 use crate::run::{Batch, plan};
 
 /// Whether a group's hosts need the agent.
@@ -48,7 +48,7 @@ pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
 pub(super) fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec<VmSpec> {
     let mut number: u8 = 0;
     let mut specs = Vec::new();
-    for (group, VmGroup { count, kernel, vcpus, memory_mib, .. }) in &scenario.vms {
+    for (group, VmGroup { count, kernel, vcpus, memory_mib, machine, .. }) in &scenario.vms {
         for index in 0..*count {
             number += 1;
             let name = format!("{group}-{index}");
@@ -56,13 +56,17 @@ pub(super) fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec
             let is_database =
                 plan::has_database(scenario) && group == scenario.workload.roles().0 && index == Store::Database as u32;
             let images = if is_database { batch.database_images } else { batch.images };
+            let (system, vcpu_threads) = match machine {
+                MachineKind::Vm => (System::Booted(images[kernel].clone()), batch.vcpu_threads(*vcpus)),
+                MachineKind::Namespace => (System::Namespace(batch.userland()), 0),
+            };
             specs.push(VmSpec {
                 name,
                 group: group.clone(),
                 number: index,
-                image: images[kernel].clone(),
+                system,
                 vcpus: *vcpus,
-                vcpu_threads: batch.vcpu_threads(*vcpus),
+                vcpu_threads,
                 memory_mib: *memory_mib,
                 nics: vec![Nic { tap: Place::new(number, None).tap, mac: format!("52:54:00:00:00:{number:02x}") }],
                 address: Ipv4Addr::new(10, 0, 0, number),
