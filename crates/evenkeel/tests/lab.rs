@@ -44,15 +44,20 @@ fn labelled<'a>(records: &'a [RunRecord], axis: &str, label: &str) -> Vec<&'a Ru
     found
 }
 
-/// VMs of labs whose temporary directory is below `directory`.
-fn vms_below(directory: &Path) -> usize {
+/// Such processes with a path below `directory` on their command lines, whose arguments end in zeros.
+fn processes_below(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> usize {
     let directory = directory.to_str().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
         .filter_map(|p| std::fs::read(p.path().join("cmdline")).ok())
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .filter(|line| line.starts_with("qemu-system") && line.contains(directory))
+        .filter(|line| is_wanted(line) && line.contains(directory))
         .count()
+}
+
+/// VMs of labs whose temporary directory is below `directory`.
+fn vms_below(directory: &Path) -> usize {
+    processes_below(directory, |line| line.starts_with("qemu-system"))
 }
 
 fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
@@ -120,13 +125,7 @@ variants = [
 
 /// Agents of labs whose temporary directory is below `directory`.
 fn agents_below(directory: &Path) -> usize {
-    let directory = directory.to_str().unwrap();
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes
-        .filter_map(|p| std::fs::read(p.path().join("cmdline")).ok())
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .filter(|line| line.contains("\0host\0") && line.contains(directory))
-        .count()
+    processes_below(directory, |line| line.contains("\0host\0"))
 }
 
 /// The host agent probes for real requests over a port that marks, and the lab, which fails if the agent leaves anything on its ports, ends well.
@@ -356,13 +355,7 @@ fn an_interrupted_lab_leaves_nothing_and_another_goes_on() {
 
 /// Runners of network namespaces of labs whose temporary directory is below `directory`.
 fn namespaces_below(directory: &Path) -> usize {
-    let directory = directory.to_str().unwrap();
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes
-        .filter_map(|p| std::fs::read(p.path().join("cmdline")).ok())
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .filter(|line| line.contains("\0lab-guest\0") && line.contains(directory))
-        .count()
+    processes_below(directory, |line| line.contains("\0lab-guest\0"))
 }
 
 /// A lab that is killed outright takes its VMs and namespaces along.
