@@ -123,16 +123,19 @@ bench-cera: build
 	    cut:8 garbage:8 | tee results/cera-events.jsonl
 	bench/host/cera-page.sh results/cera-host.jsonl results/cera-events.jsonl
 
-PEERS := fifo tsq bbr limit fq codel codel-scaled fq_codel mlfq dctcp cera60 cera25 cera60-clients
+PEERS := fifo tsq bbr limit fq codel codel-scaled fq_codel fq_codel-scaled mlfq dctcp cera60 cera25 cera60-clients
+PEER_FLOWS := 1 6 24 48
+PEER_SECONDS := 5
 
-# The same beside the queues of current Linux, in a VM with the newest kernel, at 1.5% of the paper's rate: translated code can do no more. Half an hour.
+# The same beside the queues of current Linux, in a VM with the newest kernel, at 1.5% of the paper's rate: translated code can do no more. Half an hour; with
+# PEERS="fifo cera60" PEER_FLOWS=24 a minute.
 bench-cera-peers: build
 	sh packaging/deps.sh --with-cera
 	$(CARGO) build --release --locked --package evenkeel-testbed --example memcached_load
 	$(CARGO) build --release --locked --package evenkeel-lab --example in_vm
 	mkdir -p results
-	bench/host/cera-in-vm.sh target/$(TARGET)/release/examples/in_vm $(EVENKEEL) $(LOAD) 15 5 alone:0 \
-	    $(foreach flows,1 6 24 48,"$(addsuffix :$(flows),$(PEERS))") > results/cera-peers.jsonl
+	bench/host/cera-in-vm.sh target/$(TARGET)/release/examples/in_vm $(EVENKEEL) $(LOAD) 15 $(PEER_SECONDS) alone:0 \
+	    $(foreach flows,$(PEER_FLOWS),"$(addsuffix :$(flows),$(PEERS))") > results/cera-peers.jsonl
 	bench/host/cera-page.sh results/cera-peers.jsonl
 
 # NOISE packets through the parsers with sanitizers in the C code, and through the programs in the kernel.

@@ -72,6 +72,24 @@ fn the_queue_is_short_and_the_link_is_full() {
     }
 }
 
+/// vFlood's host holds what its guests flood; CERA limits what that host is told of the receiver's window, as any VM's.
+#[test]
+fn flows_that_vflood_holds_are_limited_too() {
+    let with_vflood = |cera: &str| host(&format!("{cera}\nvflood = {{ mode = \"enforce\" }}"), "flows = 8");
+    let (flooded, kept) = (with_vflood(OFF), with_vflood(CLIENTS));
+    assert!(
+        flooded.metrics["vflood_held"] > 0.0 && flooded.metrics["queue_delay_mean_ms"] > 6.0,
+        "{:?}",
+        flooded.metrics
+    );
+    for metric in ["queue_delay_mean_ms", "fct_mean_ms"] {
+        assert!(kept.metrics[metric] < flooded.metrics[metric] / 6.3, "{metric}: {:?}", kept.metrics);
+    }
+    assert!(kept.metrics["goodput_mbit"] > flooded.metrics["goodput_mbit"] * 0.97, "{:?}", kept.metrics);
+    assert_eq!((kept.metrics["port_drops"], kept.metrics["timeouts"]), (0.0, 0.0));
+    assert!(sum(&kept, "CeraWindowsLimited") > 0);
+}
+
 /// Little's law: what waits on average is what comes in a second, times how long each waits.
 #[test]
 fn waiting_times_are_those_of_the_queue() {

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -248,6 +248,10 @@ const POLITE: u32 = 0;
 const SILENT: u32 = 1;
 const BABBLING: u32 = 2;
 const GONE: u32 = 3;
+/// How long an agent waits for a word of its host before it looks how it is to behave.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// Between an agent's heartbeats: the shortest that there is.
+const HEARTBEAT_MS: u16 = 50;
 
 impl Agent {
     /// Listens as QEMU does.
@@ -258,9 +262,32 @@ impl Agent {
         let thread = std::thread::spawn(move || {
             while mine.load(Ordering::Relaxed) != GONE {
                 let (stream, _) = listener.accept().unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_write_timeout(Some(PATIENCE)).unwrap();
                 talk(stream, &mine, &window);
             }
         });
+        Self { manners, told, thread: Some(thread) }
+    }
+
+    /// Listens in a VM that has no virtio-serial port.
+    fn over_tcp(vm: &Vm, port: u16) -> Self {
+        let address = vm.address;
+        let (manners, told) = (Arc::new(AtomicU32::new(POLITE)), Arc::new(AtomicU32::new(0)));
+        let (mine, window) = (Arc::clone(&manners), Arc::clone(&told));
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = vm.spawn(move || {
+            let listener = TcpListener::bind((address, port)).unwrap();
+            ready.send(()).unwrap();
+            while mine.load(Ordering::Relaxed) != GONE {
+                let (stream, _) = listener.accept().unwrap();
+                stream.set_nodelay(true).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                talk(stream, &mine, &window);
+            }
+        });
+        is_ready.recv().unwrap();
         Self { manners, told, thread: Some(thread) }
     }
 
@@ -279,10 +306,8 @@ impl Drop for Agent {
 }
 
 /// One connection, until it ends or the agent is gone.
-fn talk(mut stream: UnixStream, manners: &AtomicU32, window: &AtomicU32) {
-    stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-    stream.set_write_timeout(Some(Duration::from_millis(5))).unwrap();
-    let mut end = GuestEnd::new(200, Capabilities::CERA, 7, Instant::now());
+fn talk(mut stream: impl Read + Write, manners: &AtomicU32, window: &AtomicU32) {
+    let mut end = GuestEnd::new(HEARTBEAT_MS, Capabilities::CERA, 7, Instant::now());
     end.connected(Instant::now());
     let (mut bytes, mut out) = ([0; 4096], Vec::new());
     loop {
@@ -348,5 +373,54 @@ fn a_guest_whose_agent_does_nothing_falls_silent_babbles_or_goes_is_limited_by_i
     drop(agent);
     wait_until("nobody at the other end", || has_client(false) && limited());
     assert_eq!(host.status()["cera"]["error"], Value::Null);
+    load.end();
+}
+
+/// A channel over TCP is a connection through the VM's port, and stays on the host: its heartbeats are no flow that has a part of the uplink.
+#[test]
+fn a_channel_over_tcp_is_no_flow_of_the_vms() {
+    const PORT: u16 = 9465;
+    /// Ten heartbeats long: one that counted would be a flow in each of them.
+    const EPOCHS: &str = "epoch_us = 500000\n[[port]]";
+    let mut host = Host::new();
+    let far = host.add_vm(9);
+    ip("link set vp9 down");
+    ip("link set vp9 name up9");
+    ip("link set up9 up");
+    ip("addr add 10.9.0.200/24 dev br0");
+    tc("qdisc add dev up9 root tbf rate 100mbit burst 10k limit 1m");
+    let vm = host.add_vm(1);
+    sink(&far);
+    let _agent = Agent::over_tcp(&vm, PORT);
+    let channel = format!("[[port]]\nmatch = \"vp1\"\nchannel = \"tcp:{}:{PORT}\"\n", vm.address);
+    host.configure("off", METRICS, &format!("{}\n{channel}", config("enforce").replacen("[[port]]", EPOCHS, 1)));
+    host.start();
+    wait_until("the client", || port(&host.status(), "vp1")["has_client"] == true);
+
+    let most_flows_in_five_epochs = || {
+        let epochs = |status: &Value| status["cera"]["epochs"].as_u64().unwrap();
+        let end = epochs(&host.status()) + 5;
+        let mut most = 0;
+        wait_until("epochs", || {
+            let status = host.status();
+            most = most.max(port(&status, "vp1")["flows"].as_u64().unwrap());
+            epochs(&status) >= end
+        });
+        most
+    };
+    let messages = || host.status()["ports"][0]["channel"]["messages"].as_u64().unwrap();
+    let before = messages();
+    assert_eq!(most_flows_in_five_epochs(), 0);
+    wait_until("words on the channel", || messages() > before);
+    let load = Load::new(&vm, far.address);
+    wait_until("flows", || port(&host.status(), "vp1")["flows"] == FLOWS);
+    let most = most_flows_in_five_epochs();
+    assert!(most <= FLOWS as u64, "{most} flows");
+    let flows = host.ask(&["flows"]).unwrap();
+    let channel = format!(":{PORT}");
+    let of_channel = |flow: &&Value| flow["tuple"].as_str().is_some_and(|tuple| tuple.contains(&channel));
+    let flows = flows["flows"].as_array().unwrap();
+    let of_channel: Vec<_> = flows.iter().filter(of_channel).map(|flow| &flow["window"]["set_by"]).collect();
+    assert!(!of_channel.is_empty() && of_channel.iter().all(|by| *by == "receiver"), "{flows:?}");
     load.end();
 }
