@@ -126,6 +126,7 @@ bench-cera: build
 PEERS := fifo tsq bbr limit fq codel codel-scaled fq_codel fq_codel-scaled mlfq dctcp cera60 cera25 cera60-clients
 PEER_FLOWS := 1 6 24 48
 PEER_SECONDS := 5
+PEER_RUNS := 1
 
 # The same beside the queues of current Linux, in a VM with the newest kernel, at 1.5% of the paper's rate: translated code can do no more. Half an hour; with
 # PEERS="fifo cera60" PEER_FLOWS=24 a minute.
@@ -135,7 +136,7 @@ bench-cera-peers: build
 	$(CARGO) build --release --locked --package evenkeel-lab --example in_vm
 	mkdir -p results
 	bench/host/cera-in-vm.sh target/$(TARGET)/release/examples/in_vm $(EVENKEEL) $(LOAD) 15 $(PEER_SECONDS) alone:0 \
-	    $(foreach flows,$(PEER_FLOWS),"$(addsuffix :$(flows),$(PEERS))") > results/cera-peers.jsonl
+	    $(foreach run,$(shell seq $(PEER_RUNS)),$(foreach flows,$(PEER_FLOWS),"$(addsuffix :$(flows),$(PEERS))")) > results/cera-peers.jsonl
 	bench/host/cera-page.sh results/cera-peers.jsonl
 
 # NOISE packets through the parsers with sanitizers in the C code, and through the programs in the kernel.

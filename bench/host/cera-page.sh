@@ -1,25 +1,29 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# The lines of cera.sh and cera-events.sh as tables in Markdown.
+# The lines of cera.sh and cera-events.sh as tables in Markdown. Of several runs of a scheme with as many flows: the median (least to most).
 #
 #   cera-page.sh FILE...
 set -eu
 
 functions='def ms: if . == null then "" else (. / 1000 | if . < 10 then (. * 100 | round / 100) else (. * 10 | round / 10) end | tostring) end;
     def one: if . == null then "" else (. * 10 | round / 10 | tostring) end;
-    def three: . * 1000 | round / 1000 | tostring;'
+    def three: . * 1000 | round / 1000 | tostring;
+    def runs(value; text): map(value | select(. != null)) | sort | if length < 2 then (.[0] | text) else
+        "\((.[(length - 1) / 2 | floor] + .[length / 2 | floor]) / 2 | text) (\(.[0] | text) to \(.[-1] | text))" end;
+    def together: reduce .[] as $run ([]; (map(.[0] | .scheme == $run.scheme and .flows == $run.flows) | index(true)) as $at |
+        if $at then .[$at] += [$run] else . + [[$run]] end);'
 
-# $1: which lines, $2 and $3: the table's head, $4: a row. Nothing without lines.
+# $1: which lines, $2 and $3: the table's head, $4: a row, $5: what is done with the lines before. Nothing without lines.
 table() {
-    jq -r -n --arg head "$2" --arg rule "$3" "$functions"'[inputs | select('"$1"')] | if length > 0 then ($head, $rule, (.[] | '"$4"'), "") else empty end' $files
+    jq -r -n --arg head "$2" --arg rule "$3" "$functions"'[inputs | select('"$1"')] | '"${5-.}"' | if length > 0 then ($head, $rule, (.[] | '"$4"'), "") else empty end' $files
 }
 
 files=$*
 table '.scheme and (.scheme | startswith("weights") | not)' \
     '| scheme | flows | waiting, all packets: mean (ms) | p50 | p99 | bulk: mean | latency: mean | p99 | request: mean (ms) | p99 | requests | queue, mean (packets) | iperf3 (Mbit/s) | uplink (Mbit/s) |' \
     '|---|---|---|---|---|---|---|---|---|---|---|---|---|---|' \
-    '"| \(.scheme) | \(.flows) | \(.delay.all.mean_us | ms) | \(.delay.all.p50_us | ms) | \(.delay.all.p99_us | ms) | \(.delay.bulk.mean_us | ms) | \(.delay.latency.mean_us | ms) | \(.delay.latency.p99_us | ms) | \(.mean_us | ms) | \(.p99_us | ms) | \(.requests) | \(.queue_segments | one) | \(.bulk_mbit | one) | \(.uplink_mbit | one) |"'
+    '"| \(.[0].scheme) | \(.[0].flows) | \(runs(.delay.all.mean_us; ms)) | \(runs(.delay.all.p50_us; ms)) | \(runs(.delay.all.p99_us; ms)) | \(runs(.delay.bulk.mean_us; ms)) | \(runs(.delay.latency.mean_us; ms)) | \(runs(.delay.latency.p99_us; ms)) | \(runs(.mean_us; ms)) | \(runs(.p99_us; ms)) | \(runs(.requests; tostring)) | \(runs(.queue_segments; one)) | \(runs(.bulk_mbit; one)) | \(runs(.uplink_mbit; one)) |"' together
 table '.scheme and (.scheme | startswith("weights"))' \
     '| weights 1:2:3:4 | flows in each VM | Mbit/s of VMs 1, 2, 3, 4 | share, by weight 1 would be 1 | queue, mean (packets) |' \
     '|---|---|---|---|---|' \
