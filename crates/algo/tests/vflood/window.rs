@@ -1,0 +1,112 @@
+//! What leaves, and when.
+
+use evenkeel_algo::congestion::{Congestion, Kind};
+use evenkeel_algo::vflood::{self, DEFAULTS, Flow, Host, Sacked, Settings, State, Verdict, Vm};
+
+use crate::world::{MSS, SCALE, Step, flooded};
+
+#[test]
+fn slow_start_goes_on_without_the_vm() {
+    let mut world = flooded(DEFAULTS);
+    let mut flights = Vec::new();
+    for _ in 0..6 {
+        let flight = world.connections[0].wire.len();
+        flights.push(flight);
+        // One ACK for each, and no word from the VM.
+        world.apply(&Step::Arrive { flow: 0, lost: vec![false; flight] });
+        world.apply(&Step::Acks { flow: 0, count: flight });
+        world.connections[0].window = 65;
+    }
+    assert_eq!(flights, [10, 20, 40, 65, 65, 65], "doubled up to the receiver's window");
+}
+
+#[test]
+fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_otherwise() {
+    const OUT: u32 = 40;
+    let host = Host::new(&Settings { initial_window: OUT, ..DEFAULTS });
+    let (mut vm, mut flow) = (Vm::default(), Flow::default());
+    flow.vm_syn(&host, 7, 1);
+    flow.peer_syn(64_000, SCALE, MSS, 200);
+    for segment in 0..OUT {
+        assert_eq!(flow.data(&mut vm, &host, 8 + segment * MSS, MSS, 300), Verdict::Pass);
+    }
+    let next = 8 + OUT * MSS;
+    for segments in [1, 10, 40] {
+        assert!(!flow.splits(&host, next, segments * MSS), "none of {segments} segments may leave");
+    }
+    // Two have arrived, which makes room for four.
+    flow.acked(&host, &vflood::Ack { number: 8 + 2 * MSS, window: 64_000, is_pure: true, sacked: None }, 400);
+    assert!(!flow.splits(&host, next, 9 * MSS), "38 that are on their way will make room for nine");
+    assert!(flow.splits(&host, next, 10 * MSS), "ten are too many");
+    flow.acked(&host, &vflood::Ack { number: 8 + 5 * MSS, window: 64_000, is_pure: true, sacked: None }, 500);
+    assert_eq!(flow.data(&mut vm, &host, next, 9 * MSS, 500), Verdict::Pass);
+    let duplicate = vflood::Ack {
+        number: 8 + 5 * MSS,
+        window: 64_000,
+        is_pure: true,
+        sacked: Sacked::of(8 + 5 * MSS, &[(next - MSS, next)], MSS),
+    };
+    // A loss is repaired: what leaves then leaves for each duplicate ACK.
+    for _ in 0..3 {
+        flow.acked(&host, &duplicate, 600);
+    }
+    assert_eq!((flow.state(), flow.cwnd()), (State::PacketLoss, 22));
+    for _ in 0..30 {
+        flow.acked(&host, &duplicate, 600);
+    }
+    assert!(flow.splits(&host, next + 9 * MSS, 11 * MSS));
+}
+
+#[test]
+fn an_ack_for_what_was_never_sent_means_nothing() {
+    let mut world = flooded(DEFAULTS);
+    let before = world.connections[0].flow.clone();
+    let c = &mut world.connections[0];
+    let beyond = c.seq(c.guest_end + 1);
+    c.flow.acked(&world.host, &vflood::Ack { number: beyond, window: 1000, is_pure: true, sacked: None }, 2000);
+    assert_eq!((c.flow.snd_una(), c.flow.snd_nxt()), (before.snd_una(), before.snd_nxt()));
+}
+
+#[test]
+fn bare_acks_stay_inside_the_receivers_window_and_held_ones_go_ahead() {
+    let mut world = flooded(DEFAULTS);
+    let c = &mut world.connections[0];
+    assert_eq!(c.flow.bare_seq(c.seq(c.guest_end)), c.flow.snd_nxt());
+    assert!(c.flow.ack_is_due(77));
+    c.flow.ack_out(77);
+    assert!(!c.flow.ack_is_due(77) && !c.flow.ack_is_due(76) && c.flow.ack_is_due(78));
+}
+
+#[test]
+fn vegas_keeps_a_few_segments_in_the_queue() {
+    // A path of 10 segments a millisecond and 1 ms: its window is 10, and what is more waits.
+    let mut vegas = Congestion::new(Kind::Vegas, 2);
+    for round in 0..200u64 {
+        let rtt_us = 1000 + 100 * vegas.cwnd().saturating_sub(10);
+        vegas.rtt(rtt_us);
+        let acked = vegas.cwnd();
+        vegas.acked(acked, round * 1000, 1000, true);
+    }
+    assert!((12..=14).contains(&vegas.cwnd()), "{}", vegas.cwnd());
+    assert!(vegas.ssthresh() < u32::MAX, "it left slow start before any loss");
+    vegas.lost();
+    assert!((6..=7).contains(&vegas.cwnd()));
+    vegas.timed_out();
+    assert_eq!(vegas.cwnd(), 1);
+}
+
+#[test]
+fn an_idle_window_begins_anew() {
+    for kind in [Kind::Reno, Kind::Cubic, Kind::Vegas] {
+        let mut window = Congestion::new(kind, 10);
+        window.rtt(100);
+        window.acked(90, 1000, 100, false);
+        assert_eq!(window.cwnd(), 100, "{kind:?}");
+        window.lost();
+        let before = window.cwnd();
+        window.idle(300_000, 200_000, 10);
+        assert_eq!((window.cwnd(), window.ssthresh()), (before / 2, before), "{kind:?}");
+        window.idle(1_000_000, 200_000, 10);
+        assert_eq!((window.cwnd(), window.ssthresh()), (10, before), "{kind:?}");
+    }
+}
