@@ -78,6 +78,29 @@ static inline void congestion_timed_out(struct congestion *c)
 		cubic_reset(&c->cubic);
 }
 
+/* What a reduction takes away. */
+struct congestion_before {
+	struct cubic cubic;
+	struct reno_window window;
+};
+
+static inline void congestion_keep(const struct congestion *c, struct congestion_before *b)
+{
+	b->cubic = c->cubic;
+	b->window = c->window;
+}
+
+/* A reduction was for nothing (RFC 4015; RFC 9438, section 4.9). */
+static inline void congestion_undo(struct congestion *c, const struct congestion_before *b)
+{
+	if (c->window.cwnd < b->window.cwnd) {
+		c->window.cwnd = b->window.cwnd;
+		c->cubic = b->cubic;
+	}
+	if (c->window.ssthresh < b->window.ssthresh)
+		c->window.ssthresh = b->window.ssthresh;
+}
+
 /*
  * Nothing was sent for longer than a timeout (RFC 5681, section 4.1). As in Linux the window
  * halves for each, down to the initial one.

@@ -74,6 +74,7 @@ struct packet_options {
 	u16 mss; /* 0: none */
 	u8 wscale; /* 0xff: none */
 	bool has_timestamps;
+	bool permits_sack;
 	u16 experiment; /* offset of the first option of kind 254, 0: none */
 	u16 timestamps; /* offset of the option, 0: none */
 	u16 sack; /* offset of the blocks, 0: none */
@@ -324,6 +325,7 @@ static inline bool packet_parse_options(const struct packet_head *h, const struc
 	o->mss = 0;
 	o->wscale = 0xff;
 	o->has_timestamps = false;
+	o->permits_sack = false;
 	o->experiment = 0;
 	o->timestamps = 0;
 	o->sack = 0;
@@ -349,6 +351,8 @@ static inline bool packet_parse_options(const struct packet_head *h, const struc
 		} else if (kind == 8 && bytes == 10) {
 			o->has_timestamps = true;
 			o->timestamps = (u16)at;
+		} else if (kind == 4 && bytes == 2) {
+			o->permits_sack = true;
 		} else if (kind == 5 && !o->sack) {
 			o->sack = (u16)(at + 2);
 			o->sack_bytes = (u16)(bytes - 2);

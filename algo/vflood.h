@@ -107,12 +107,15 @@ static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflo
 		return vflood_sent_again(f, seq, end, now_us);
 	}
 	if (!seq_after(end, f->vm_end)) {
-		if (f->flags & VFLOOD_REFUSED &&
-		    seq_within(seq, f->refused_start, f->refused_end))
-			return VFLOOD_PASS;
+		bool is_refused = f->flags & VFLOOD_REFUSED &&
+				  seq_within(seq, f->refused_start, f->refused_end);
+
 		/* The timer of a VM whose receiver has closed its window: a window probe. */
-		return seq == f->snd_nxt && f->snd_nxt == f->snd_una ? VFLOOD_PASS :
-								       VFLOOD_DROP;
+		if (!is_refused && (seq != f->snd_nxt || f->snd_nxt != f->snd_una))
+			return VFLOOD_DROP;
+		/* It may come twice, which then says nothing of a loss. */
+		f->unproven_segments += vflood_segments(f, bytes);
+		return VFLOOD_PASS;
 	}
 	if (f->snd_nxt == f->snd_una && !f->held_segments && f->sent_us &&
 	    now_us - f->sent_us > VFLOOD_IDLE_US)
@@ -163,6 +166,7 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 		f->flags &= ~VFLOOD_TIMING;
 	}
 	f->snd_una = ack;
+	f->advanced_us = now_us;
 	if (round_over) {
 		f->round_end = f->snd_nxt;
 		f->flags &= ~VFLOOD_LIMITED;
@@ -195,8 +199,10 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
  *
  * What is held is then to be offered to vflood_release(), and the VM to be told
  * vflood_grant().
+ *
+ * Return: whether the last loss was found to be none, and the window given back.
  */
-static inline void vflood_acked(struct vflood_flow *f, const struct vflood_settings *s,
+static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_settings *s,
 				const struct vflood_ack *a, u64 now_us)
 {
 	u32 ack = a->ack;
@@ -204,12 +210,15 @@ static inline void vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	bool is_update = edge != f->edge;
 	/* A DSACK (RFC 2883) tells of data that came twice, and not of a gap. */
 	bool is_gap = a->has_sack && seq_after(a->sacked_end, ack);
+	bool had_gap = f->flags & VFLOOD_SACKED;
+	bool advanced = ack != f->snd_una;
 	u32 sacked = 0, more;
+	bool is_undone;
 
 	/* Old, or for data that the VM has not sent: it means nothing, and the VM drops it too.
 	 */
 	if (!vflood_is_managed(f) || seq_before(ack, f->snd_una) || seq_after(ack, f->vm_end))
-		return;
+		return false;
 	f->flags |= VFLOOD_SCALED;
 	f->flags &= ~VFLOOD_SACKED;
 	if (is_gap)
@@ -228,7 +237,7 @@ static inline void vflood_acked(struct vflood_flow *f, const struct vflood_setti
 		f->snd_nxt = ack;
 	f->burst_segments = s->initial_window;
 	vflood_again_ages(f, now_us);
-	if (ack != f->snd_una) {
+	if (advanced) {
 		vflood_acked_new(f, ack, now_us);
 	} else if (a->is_pure && !is_update && (is_gap || !a->has_sack) && f->snd_nxt != ack) {
 		/* Linux's receivers send one for many segments (tcp_comp_sack_nr). */
@@ -240,6 +249,16 @@ static inline void vflood_acked(struct vflood_flow *f, const struct vflood_setti
 		if (f->dup_acks >= VFLOOD_DUP_ACKS && f->state != VFLOOD_PACKET_LOSS)
 			vflood_enter_loss(f, false);
 	}
+	is_undone = f->flags & VFLOOD_MAY_UNDO &&
+		    vflood_is_needless(f, a, advanced, had_gap, now_us);
+	if (is_undone)
+		vflood_undo(f);
+	if (f->flags & VFLOOD_AGAIN && !(f->flags & VFLOOD_DOUBT) &&
+	    !seq_before(ack, f->again_end))
+		f->flags &= ~VFLOOD_AGAIN;
+	if (f->flags & VFLOOD_UNDONE && !seq_before(ack, f->recover))
+		f->flags &= ~VFLOOD_UNDONE;
+	return is_undone;
 }
 
 /* The first packet of the flow's queue is taken out. */

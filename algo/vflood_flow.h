@@ -64,6 +64,8 @@ struct vflood_ack {
 	bool is_pure; /* it carries no data, and does not report data that came twice
 		       * (vflood_is_dsack()) */
 	bool has_sack;
+	bool is_older; /* vflood_is_older() */
+	u32 came_twice_segments; /* vflood_came_twice() */
 };
 
 #define VFLOOD_SEEN_VM 1u /* the VM's SYN */
@@ -78,14 +80,28 @@ struct vflood_ack {
 #define VFLOOD_SACKED 256u /* the last ACK had SACK blocks: something is missing */
 #define VFLOOD_HEAD_AGAIN 512u /* the VM has sent the segment at f->head again */
 #define VFLOOD_LOSSY 1024u /* there was a loss */
+#define VFLOOD_LOSSY_BEFORE 2048u /* before the last one too */
+#define VFLOOD_HAS_SACK 4096u /* both ends have permitted SACK */
+#define VFLOOD_STAMPED 8192u /* ts_val is known */
+#define VFLOOD_AGAIN                                                                           \
+	16384u /* something was sent again and is not acknowledged, see again_end */
+#define VFLOOD_AGAIN_STAMPED 32768u /* again_ts is known */
+#define VFLOOD_DOUBT 65536u /* no ACK has told yet whether the loss was one */
+#define VFLOOD_MAY_UNDO                                                                        \
+	131072u /* what the last loss took from the window can be given back                   \
+		 */
+#define VFLOOD_UNDONE 262144u /* it was, and not all that was out then is acknowledged */
 
 struct vflood_flow {
 	struct congestion congestion; /* cong_win_drv */
+	struct congestion_before before; /* before the last loss, with VFLOOD_MAY_UNDO */
 	u64 timed_us; /* when the timed segment was sent */
 	u64 sent_us; /* when anything last was */
 	u64 needless_us; /* when data that had arrived last passed again */
 	u64 fresh_us[2]; /* what begins at fresh_start was let out then or later */
 	u64 again_us; /* when again_segments[1] began to be counted */
+	u64 again_more_us; /* when something beyond again_first_end was first sent again */
+	u64 advanced_us; /* when new data was last acknowledged */
 	u32 timed_end;
 	u32 snd_una; /* highest ACK of the receiver */
 	u32 snd_nxt; /* end of what was let out */
@@ -104,6 +120,12 @@ struct vflood_flow {
 	 * and in this one. */
 	u32 again_segments[2];
 	u32 head;
+	u32 ts_val; /* newest timestamp of the VM's, with which all leaves */
+	u32 again_ts; /* of what was sent again first, and is not acknowledged */
+	u32 again_first_end; /* end of that */
+	u32 again_end; /* end of all that was sent again and is not acknowledged */
+	u32 undo_start; /* snd_una when the last loss was judged */
+	u32 unproven_segments; /* sent again since, and not reported to have come twice */
 	u32 round_end; /* a round trip ends when this is acknowledged */
 	u32 mss; /* payload of a full segment */
 	u32 held_segments; /* Q_i */

@@ -23,6 +23,17 @@ static inline bool vflood_is_fresh(const struct vflood_flow *f, u32 seq, u64 now
 
 static inline void vflood_enter_loss(struct vflood_flow *f, bool timed_out)
 {
+	if (f->state != VFLOOD_PACKET_LOSS) {
+		congestion_keep(&f->congestion, &f->before);
+		f->undo_start = f->snd_una;
+		f->flags &= ~(VFLOOD_UNDONE | VFLOOD_LOSSY_BEFORE);
+		f->flags |= VFLOOD_MAY_UNDO | VFLOOD_DOUBT;
+		if (f->flags & VFLOOD_LOSSY)
+			f->flags |= VFLOOD_LOSSY_BEFORE;
+		/* A tail-loss probe's, if one is on its way, counts too. */
+		if (!(f->flags & VFLOOD_AGAIN))
+			f->unproven_segments = 0;
+	}
 	if (timed_out) {
 		congestion_timed_out(&f->congestion);
 		/* Nothing new before the hole is filled. */
@@ -40,6 +51,120 @@ static inline void vflood_enter_loss(struct vflood_flow *f, bool timed_out)
 	f->vm_recover = f->vm_end;
 	/* Karn: an ACK may be for either copy. */
 	f->flags &= ~VFLOOD_TIMING;
+}
+
+/* A loss was none: all is as it was before (RFC 4015). */
+static inline void vflood_undo(struct vflood_flow *f)
+{
+	congestion_undo(&f->congestion, &f->before);
+	if (f->state == VFLOOD_PACKET_LOSS)
+		f->state = VFLOOD_ACTIVE;
+	f->dup_acks = 0;
+	f->flags &= ~(VFLOOD_MAY_UNDO | VFLOOD_DOUBT | VFLOOD_TIMED_OUT);
+	if (!(f->flags & VFLOOD_LOSSY_BEFORE))
+		f->flags &= ~VFLOOD_LOSSY;
+	if (seq_before(f->snd_una, f->recover))
+		f->flags |= VFLOOD_UNDONE;
+}
+
+/* With this timestamp leaves what the VM sends now. */
+static inline void vflood_stamp(struct vflood_flow *f, u32 ts_val)
+{
+	f->ts_val = ts_val;
+	f->flags |= VFLOOD_STAMPED;
+}
+
+/**
+ * vflood_is_older() - does an ACK echo a timestamp from before what was sent again?
+ * @ts_ecr: the timestamp, 0: it has none
+ *
+ * Then it is for what was sent first (RFC 3522).
+ */
+static inline bool vflood_is_older(const struct vflood_flow *f, u32 ts_ecr)
+{
+	return f->flags & VFLOOD_AGAIN && f->flags & VFLOOD_AGAIN_STAMPED && ts_ecr &&
+	       seq_before(ts_ecr, f->again_ts);
+}
+
+/**
+ * vflood_came_twice() - segments that an ACK reports to have come twice
+ * @start: of the first of its SACK blocks, which does so (vflood_is_dsack())
+ *
+ * Return: how many of what was sent again since the last loss.
+ */
+static inline u32 vflood_came_twice(const struct vflood_flow *f, u32 start, u32 end)
+{
+	if (!(f->flags & VFLOOD_MAY_UNDO) || !seq_before(start, end) ||
+	    seq_before(start, f->undo_start) || seq_after(end, f->snd_nxt))
+		return 0;
+	return vflood_segments(f, end - start);
+}
+
+/*
+ * Is an ACK beyond what a timeout sent again for what was sent first (F-RTO, RFC 5682, with
+ * SACK)? SACK blocks would have told of it before, had it come beyond a gap, and what the VM
+ * has sent again in the meantime cannot have been acknowledged yet.
+ */
+static inline bool vflood_is_beyond(const struct vflood_flow *f, u32 ack, bool had_gap,
+				    u64 now_us)
+{
+	return f->flags & VFLOOD_TIMED_OUT && f->flags & VFLOOD_HAS_SACK && !had_gap &&
+	       seq_after(ack, f->again_first_end) &&
+	       (f->again_end == f->again_first_end ||
+		now_us - f->again_more_us < f->min_rtt_us / 2);
+}
+
+/*
+ * Was the last loss none? All that was sent again has come twice (RFC 3708); or the first ACK
+ * for more data is for what was sent first, because nothing was sent again yet or because its
+ * timestamp says so (RFC 3522).
+ *
+ * @advanced: the ACK is for more data
+ * @had_gap: SACK blocks had told of data beyond a gap
+ */
+static inline bool vflood_is_needless(struct vflood_flow *f, const struct vflood_ack *a,
+				      bool advanced, bool had_gap, u64 now_us)
+{
+	u32 came_twice = a->came_twice_segments;
+
+	if (came_twice && f->unproven_segments) {
+		f->unproven_segments -=
+			came_twice < f->unproven_segments ? came_twice : f->unproven_segments;
+		if (!f->unproven_segments && seq_after(f->snd_una, f->undo_start))
+			return true;
+	}
+	if (!advanced || !(f->flags & VFLOOD_DOUBT))
+		return false;
+	if (!(f->flags & VFLOOD_AGAIN) || f->flags & VFLOOD_AGAIN_STAMPED) {
+		f->flags &= ~VFLOOD_DOUBT;
+		return !(f->flags & VFLOOD_AGAIN) || a->is_older;
+	}
+	/* Without timestamps the ACK for what a timeout sent again tells nothing: the next one
+	 * may. */
+	if (!(f->flags & VFLOOD_TIMED_OUT) || seq_after(a->ack, f->again_first_end) ||
+	    !seq_before(a->ack, f->recover))
+		f->flags &= ~VFLOOD_DOUBT;
+	return vflood_is_beyond(f, a->ack, had_gap, now_us);
+}
+
+/* Data that was let out before is let out again. */
+static inline void vflood_goes_again(struct vflood_flow *f, u32 seq, u32 end, u64 now_us)
+{
+	f->unproven_segments += vflood_segments(f, end - seq);
+	if (!seq_after(end, f->snd_una))
+		return;
+	if (!(f->flags & VFLOOD_AGAIN)) {
+		f->flags |= VFLOOD_AGAIN;
+		f->flags &= ~VFLOOD_AGAIN_STAMPED;
+		if (f->flags & VFLOOD_STAMPED)
+			f->flags |= VFLOOD_AGAIN_STAMPED;
+		f->again_ts = f->ts_val;
+		f->again_first_end = end;
+		f->again_end = end;
+	}
+	if (f->again_end == f->again_first_end)
+		f->again_more_us = now_us;
+	f->again_end = seq_max(f->again_end, end);
 }
 
 /* What was sent again more than a round trip ago has arrived, or is lost. */
@@ -72,13 +197,22 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 		if (f->needless_us && now_us - f->needless_us < f->srtt_us)
 			return VFLOOD_DROP;
 		f->needless_us = now_us;
+		if (!seq_before(seq, f->undo_start))
+			vflood_goes_again(f, seq, end, now_us);
 		return VFLOOD_PASS;
 	}
+	/* A timeout was found needless, and what was out then still arrives. */
+	if (f->flags & VFLOOD_UNDONE && seq_before(seq, f->recover) && !is_known &&
+	    !f->dup_acks && now_us - f->advanced_us < f->srtt_us)
+		return VFLOOD_DROP;
 	/* Nobody can know whether it has: the VM's guess. After a timeout a VM without RACK
 	 * would not send it once more. */
 	if (f->flags & VFLOOD_LOSSY && !(f->flags & VFLOOD_TIMED_OUT) &&
-	    seq_before(f->snd_una, f->vm_recover) && vflood_is_fresh(f, seq, now_us))
+	    seq_before(f->snd_una, f->vm_recover) && vflood_is_fresh(f, seq, now_us)) {
+		if (is_head)
+			vflood_goes_again(f, seq, end, now_us);
 		return is_head ? VFLOOD_PASS : VFLOOD_DROP;
+	}
 	f->flags &= ~VFLOOD_TIMING;
 	if (f->state == VFLOOD_PACKET_LOSS && seq_before(seq, f->recover)) {
 		/* The head once more: what was sent again was lost, and only a timer tells. */
@@ -97,6 +231,7 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 		f->flags |= VFLOOD_HEAD_AGAIN;
 		f->head = f->snd_una;
 	}
+	vflood_goes_again(f, seq, end, now_us);
 	return VFLOOD_PASS;
 }
 

@@ -42,6 +42,8 @@ static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u
 		at->vm->vm.held_segments += vflood_segments(&e->flow, end - seq);
 		e->flow.vm_end = seq_max(vm_end, end);
 	} else {
+		if (e->last.has_timestamps)
+			vflood_stamp(&e->flow, e->last.ts_val);
 		verdict = flow_data(&e->flow, &at->vm->vm, &at->port->vflood.settings,
 				    range(seq, end), at->now_ns / 1000);
 	}
@@ -65,6 +67,7 @@ struct order {
 	u32 kind;
 	u32 word[3];
 	u32 queue; /* in which it is held */
+	u32 came_twice; /* segments, with an ACK */
 };
 
 static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
@@ -90,8 +93,9 @@ static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
 	e->seen_ns = at->now_ns;
 	if (o->kind == EK_HOLD_ACK) {
 		e->acked_ns = at->now_ns;
-		flow_acked(&e->flow, set, (u64)o->word[1] << 32 | o->word[0], o->word[2],
-			   at->now_ns / 1000);
+		if (flow_acked(&e->flow, set, (u64)o->word[1] << 32 | o->word[0],
+			       (u64)o->came_twice << 56 | o->word[2], at->now_ns / 1000))
+			count(at->count, EK_COUNT_VFLOOD_UNDONE, 1);
 		count_state(at, &e->flow, before);
 		queue_release(at, e, o->place);
 	}
@@ -148,6 +152,7 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		.kind = cb->data[1] >> 16 & 0xff,
 		.word = { cb->data[2], cb->data[3], cb->data[4] },
 		.queue = cb->data[1] & (EK_VFLOOD_FLOWS - 1),
+		.came_twice = cb->data[1] >> 24,
 	};
 	bool is_data = o.kind == EK_HOLD_DATA || o.kind == EK_HOLD_WHOLE;
 	bool is_copy = !is_data && o.kind != EK_HOLD_BARE && o.kind != EK_HOLD_PIECE;

@@ -78,6 +78,7 @@ static __noinline void hold_open(struct context *c, struct ek_flow *f, bool syna
 	const struct packet *p = c->packet;
 	struct ek_vflood_flow *e;
 	u64 now_us = c->now_ns / 1000;
+	struct packet_options o;
 	u32 place = 0;
 
 	if (c->port->vflood.mode == EK_MODE_OFF || !c->port->vflood.hold_ifindex)
@@ -99,6 +100,8 @@ static __noinline void hold_open(struct context *c, struct ek_flow *f, bool syna
 	e->is_enforced = c->port->vflood.mode == EK_MODE_ENFORCE;
 	e->seen_ns = c->now_ns;
 	e->acked_ns = c->now_ns;
+	if (head_options(c->head, p, &o) && o.permits_sack)
+		e->flow.flags |= VFLOOD_HAS_SACK;
 	if (synack_from_vm) {
 		/* The window comes with the first ACK, before any data can. */
 		vflood_peer_syn(&e->flow, 0, flow_scale(f, &f->remote), flow_segment_bytes(f),

@@ -17,19 +17,28 @@ static __always_inline u32 hold_grant(const struct ek_vflood_flow *e, u32 ack)
 		       0;
 }
 
-static __noinline bool hold_is_dsack(const struct context *c, const struct packet_options *o)
+/* Do the SACK blocks report data that came twice? @segments: how many since the last loss. */
+static __noinline bool hold_is_dsack(const struct context *c, const struct packet_options *o,
+				     const struct ek_vflood_flow *e, u32 *segments)
 {
 	u32 second = (u32)o->sack + 8;
 	u32 start = 0, end = 0;
+	u32 first_start, first_end;
 
+	*segments = 0;
 	if (o->sack_bytes < 8)
 		return false;
+	first_start = packet_u32(c->head, o->sack);
+	first_end = packet_u32(c->head, (u32)o->sack + 4);
 	if (o->sack_bytes >= 16) {
 		start = packet_u32(c->head, second);
 		end = packet_u32(c->head, second + 4);
 	}
-	return vflood_is_dsack(c->packet->ack, packet_u32(c->head, o->sack),
-			       packet_u32(c->head, (u32)o->sack + 4), start, end);
+	if (!vflood_is_dsack(c->packet->ack, first_start, first_end, start, end))
+		return false;
+	if (e->flow.mss)
+		*segments = vflood_came_twice(&e->flow, first_start, first_end);
+	return true;
 }
 
 /*
@@ -42,9 +51,13 @@ static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 	const struct packet *p = c->packet;
 	struct ek_vflood_flow *e = hold_flow(c, f);
 	u32 options = (u32)p->l4 + PACKET_TCP_BYTES;
+	bool has_options = p->tcp_bytes > PACKET_TCP_BYTES;
+	bool is_stamped = p->tcp_bytes >= PACKET_TCP_BYTES + HOLD_TIMESTAMPS_BYTES &&
+			  packet_u32(c->head, options) == HOLD_TIMESTAMPS;
 	struct packet_options o;
 	u32 sacked_end = p->ack;
 	u32 sacked_segments = 0;
+	u32 came_twice = 0;
 	bool is_dsack;
 	u32 flags = 0;
 
@@ -52,14 +65,15 @@ static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 		return 0;
 	if (!p->payload_bytes && !(p->flags & PACKET_FIN))
 		flags |= EK_HOLD_ACK_PURE;
+	if (is_stamped && vflood_is_older(&e->flow, packet_u32(c->head, options + 8)))
+		flags |= EK_HOLD_ACK_OLDER;
 	/* Timestamps alone are what most have. */
-	if (p->tcp_bytes > PACKET_TCP_BYTES &&
-	    (p->tcp_bytes != PACKET_TCP_BYTES + HOLD_TIMESTAMPS_BYTES ||
-	     packet_u32(c->head, options) != HOLD_TIMESTAMPS) &&
+	if (has_options &&
+	    !(is_stamped && p->tcp_bytes == PACKET_TCP_BYTES + HOLD_TIMESTAMPS_BYTES) &&
 	    head_options(c->head, p, &o) && o.sack) {
 		flags |= EK_HOLD_ACK_SACK;
 		sacked_end = packet_sacked_end(c->head, &o, p->ack);
-		is_dsack = hold_is_dsack(c, &o);
+		is_dsack = hold_is_dsack(c, &o, e, &came_twice);
 		if (is_dsack)
 			flags &= ~(u32)EK_HOLD_ACK_PURE;
 		if (e->flow.mss)
@@ -70,6 +84,9 @@ static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 	}
 	hold_order(skb, c, f->vflood_place, EK_HOLD_ACK, p->ack, sacked_end,
 		   p->window | flags << 16 | sacked_segments << EK_HOLD_SACKED_SHIFT);
+	/* Nobody looks for the header of what is only an order. */
+	skb->cb[1] = f->vflood_place | EK_HOLD_ACK << 16 |
+		     (came_twice < 255 ? came_twice : 255) << 24;
 	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
 	return hold_grant(e, p->ack);
 }

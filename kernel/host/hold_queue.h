@@ -213,21 +213,22 @@ __weak __noinline int flow_release(struct vflood_flow *f, struct vflood_vm *vm,
 	return vflood_release(f, vm, s, seq, (u32)(range >> 32) - seq, now_us);
 }
 
+/* @word: cb[4] and, above it, cb[1] of EK_HOLD_ACK (intf.h) */
 __weak __noinline int flow_acked(struct vflood_flow *f, const struct vflood_settings *s,
-				 u64 ack_and_sacked_end, u32 word, u64 now_us)
+				 u64 ack_and_sacked_end, u64 word, u64 now_us)
 {
 	struct vflood_ack a = {
 		.ack = (u32)ack_and_sacked_end,
 		.sacked_end = (u32)(ack_and_sacked_end >> 32),
-		.sacked_segments = word >> EK_HOLD_SACKED_SHIFT,
+		.sacked_segments = (u32)word >> EK_HOLD_SACKED_SHIFT,
 		.window = (u16)word,
 		.is_pure = word >> 16 & EK_HOLD_ACK_PURE,
 		.has_sack = word >> 16 & EK_HOLD_ACK_SACK,
+		.is_older = word >> 16 & EK_HOLD_ACK_OLDER,
+		.came_twice_segments = (u32)(word >> 56),
 	};
 
-	if (f && s)
-		vflood_acked(f, s, &a, now_us);
-	return 0;
+	return f && s && vflood_acked(f, s, &a, now_us);
 }
 
 __weak __noinline int flow_grant(struct vflood_flow *f, struct vflood_vm *vm,

@@ -326,7 +326,8 @@ enum ek_hold_kind {
 	EK_HOLD_SEEN, /* the same, a copy to be counted and dropped */
 	EK_HOLD_BARE, /* a copy of data whose ACK has to go out alone */
 	EK_HOLD_ACK, /* a copy of an ACK to the VM: cb[2] ack, cb[3] sacked end, cb[4] window,
-			enum ek_hold_ack << 16, sacked segments << EK_HOLD_SACKED_SHIFT */
+			enum ek_hold_ack << 16, sacked segments << EK_HOLD_SACKED_SHIFT;
+			cb[1] >> 24: segments that came twice */
 	EK_HOLD_GRANT, /* a copy of a SYN-ACK to the VM: it is to be told a window */
 	EK_HOLD_CLOSE, /* a copy of what ends the flow: what is held drains */
 	EK_HOLD_RESET, /* the same, and what is held is dropped */
@@ -336,11 +337,12 @@ enum ek_hold_kind {
 	EK_HOLD_ANEW, /* to be split; each segment is then EK_HOLD_DATA */
 };
 
-#define EK_HOLD_SACKED_SHIFT 18
+#define EK_HOLD_SACKED_SHIFT 19
 
 enum ek_hold_ack {
 	EK_HOLD_ACK_PURE = 1 << 0,
 	EK_HOLD_ACK_SACK = 1 << 1,
+	EK_HOLD_ACK_OLDER = 1 << 2, /* vflood_is_older() */
 };
 
 /* cb[1]: place | kind << 16 | offset of the TCP header << 24. */
@@ -394,6 +396,7 @@ enum ek_counter {
 	EK_COUNT_VFLOOD_LOSSES, /* Losses that vFlood saw */
 	EK_COUNT_VFLOOD_NO_BUFFER, /* Times that a flow had used up its share of the buffer */
 	EK_COUNT_VFLOOD_REFUSED, /* Packets dropped because the VM's buffer was full */
+	EK_COUNT_VFLOOD_UNDONE, /* Losses found to be none: windows given back */
 	EK_COUNT_VFLOOD_NEEDLESS, /* Packets dropped that were held already or had arrived */
 	EK_COUNT_VFLOOD_BARE_ACKS, /* ACKs sent alone because their data was held */
 	EK_COUNT_VFLOOD_DRAINED, /* Packets let go without an ACK that allowed it */

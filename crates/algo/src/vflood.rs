@@ -125,7 +125,7 @@ impl From<sys::vflood_verdict> for Verdict {
 }
 
 /// What an ACK from the receiver says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ack {
     /// Its number.
     pub number: u32,
@@ -135,6 +135,10 @@ pub struct Ack {
     pub is_pure: bool,
     /// Its SACK blocks, if it has any.
     pub sacked: Option<Sacked>,
+    /// The timestamp that it echoes; 0 without timestamps.
+    pub ts_ecr: u32,
+    /// The data that it [reports to have come twice](is_dsack), from its first byte to its end.
+    pub came_twice: Option<(u32, u32)>,
 }
 
 /// What SACK blocks say.
@@ -182,15 +186,31 @@ impl Flow {
         unsafe { sys::vflood_is_managed(&self.0) }
     }
 
+    /// Both SYNs have permitted SACK (RFC 2018).
+    pub fn permit_sack(&mut self) {
+        self.0.flags |= sys::VFLOOD_HAS_SACK;
+    }
+
+    /// The VM's newest timestamp, with which what it sends now leaves.
+    pub fn stamp(&mut self, ts_val: u32) {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_stamp(&mut self.0, ts_val) }
+    }
+
     /// Data from the VM. None becomes of a packet without any.
     pub fn data(&mut self, vm: &mut Vm, host: &Host, seq: u32, bytes: u32, now_us: u64) -> Verdict {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
     }
 
-    /// An ACK from the receiver.
-    pub fn acked(&mut self, host: &Host, ack: &Ack, now_us: u64) {
+    /// An ACK from the receiver. Whether the last loss was found to be none, and the window given back.
+    pub fn acked(&mut self, host: &Host, ack: &Ack, now_us: u64) -> bool {
         let (has_sack, sacked) = (ack.sacked.is_some(), ack.sacked.unwrap_or_default());
+        // SAFETY: as in `vm_syn`.
+        let (is_older, came_twice_segments) = unsafe {
+            let came_twice = |(start, end)| sys::vflood_came_twice(&self.0, start, end);
+            (sys::vflood_is_older(&self.0, ack.ts_ecr), ack.came_twice.map_or(0, came_twice))
+        };
         let ack = sys::vflood_ack {
             ack: ack.number,
             sacked_end: sacked.end,
@@ -198,6 +218,8 @@ impl Flow {
             window: ack.window,
             is_pure: ack.is_pure,
             has_sack,
+            is_older,
+            came_twice_segments,
         };
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_acked(&mut self.0, &host.0, &ack, now_us) }

@@ -3,7 +3,7 @@
 use evenkeel_algo::congestion::Kind;
 use evenkeel_algo::vflood::{self, DEFAULTS, Settings, State};
 
-use crate::world::{HANDSHAKE_RTT_US, Step, World, flooded};
+use crate::world::{Ends, HANDSHAKE_RTT_US, Step, World, flooded};
 
 #[test]
 fn three_duplicates_halve_the_window_and_the_repair_brings_the_flow_back() {
@@ -136,4 +136,125 @@ fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
     // One gets an ACK once more, in case that was lost; the others do not leave.
     world.apply(&Step::Again { flow: 0, later: 1 });
     assert_eq!(world.connections[0].wire.len(), before + 1);
+}
+
+const PLAIN: Ends = Ends { timestamps: false, sack: false };
+const TIMESTAMPS: Ends = Ends { timestamps: true, sack: false };
+const SACK: Ends = Ends { timestamps: false, sack: true };
+const BOTH: Ends = Ends { timestamps: true, sack: true };
+
+/// Forty segments are out, none of them lost, and the VM's timer runs out all the same. What the window was.
+pub fn needless_timeout(ends: Ends, congestion: Kind) -> (World, u32) {
+    let mut world = World::with(Settings { congestion, ..DEFAULTS }, ends);
+    world.apply(&Step::Flood { flow: 0, segments: 5000, obedient: true });
+    for flight in [10, 20] {
+        world.apply(&Step::Arrive { flow: 0, lost: vec![false; flight] });
+        world.apply(&Step::Wait { us: 2 * HANDSHAKE_RTT_US });
+        world.apply(&Step::Acks { flow: 0, count: flight });
+    }
+    let cwnd = world.connections[0].flow.cwnd();
+    world.apply(&Step::Wait { us: 250_000 });
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    let c = &world.connections[0];
+    assert_eq!((c.flow.state(), c.flow.cwnd()), (State::PacketLoss, 1));
+    (world, cwnd)
+}
+
+fn arrive(world: &mut World, lost: &[bool]) {
+    world.apply(&Step::Arrive { flow: 0, lost: lost.into() });
+    world.apply(&Step::Acks { flow: 0, count: lost.len() });
+}
+
+#[test]
+fn a_needless_timeout_is_taken_back_with_the_first_ack_that_tells() {
+    for congestion in [Kind::Reno, Kind::Cubic, Kind::Vegas] {
+        // An echoed timestamp tells at once; without, an ACK for more than was sent again.
+        for (ends, first) in [(TIMESTAMPS, 1), (BOTH, 1), (SACK, 2)] {
+            let (mut world, cwnd) = needless_timeout(ends, congestion);
+            let granted = world.connections[0].guest_edge;
+            arrive(&mut world, &vec![false; first]);
+            let c = &world.connections[0];
+            assert_eq!((c.flow.state(), c.undone), (State::Active, 1), "{ends:?}");
+            assert!(c.flow.cwnd() >= cwnd);
+            arrive(&mut world, &[false; 20]);
+            assert!(world.connections[0].guest_edge > granted, "the VM may flood again");
+        }
+        let (mut world, _) = needless_timeout(PLAIN, congestion);
+        arrive(&mut world, &[false; 40]);
+        assert_eq!(world.connections[0].undone, 0, "nothing can tell");
+    }
+}
+
+#[test]
+fn what_the_vm_sends_again_after_a_needless_timeout_does_not_leave() {
+    let (mut world, cwnd) = needless_timeout(SACK, Kind::Reno);
+    arrive(&mut world, &[false]);
+    // It takes the next for lost before it can know.
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    arrive(&mut world, &[false]);
+    let c = &world.connections[0];
+    assert_eq!((c.flow.state(), c.undone), (State::Active, 1));
+    let before = c.wire.len();
+    for later in [0, 1, 5] {
+        world.apply(&Step::Again { flow: 0, later });
+    }
+    let c = &world.connections[0];
+    assert_eq!((c.flow.state(), c.wire.len()), (State::Active, before));
+    assert!(c.flow.cwnd() >= cwnd);
+    // Unless nothing has arrived for a round trip: then it is another timeout.
+    world.apply(&Step::Wait { us: 250_000 });
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    assert_eq!(world.connections[0].wire.len(), before + 1);
+    assert_eq!(world.connections[0].flow.state(), State::PacketLoss);
+}
+
+#[test]
+fn a_timeout_with_a_loss_stays_one() {
+    for ends in [PLAIN, TIMESTAMPS, SACK, BOTH] {
+        // All that was out was lost.
+        let (mut world, _) = needless_timeout(ends, Kind::Reno);
+        let out = world.connections[0].wire.len() - 1;
+        arrive(&mut world, &[vec![true; out], vec![false]].concat());
+        for _ in 0..5 {
+            world.apply(&Step::Again { flow: 0, later: 0 });
+            world.apply(&Step::Again { flow: 0, later: 1 });
+            world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
+            arrive(&mut world, &[false; 2]);
+        }
+        let c = &world.connections[0];
+        assert_eq!((c.flow.state(), c.undone), (State::PacketLoss, 0), "{ends:?}");
+    }
+}
+
+#[test]
+fn reordering_is_found_to_be_none_when_it_shows() {
+    let late_head = |ends| {
+        let mut world = World::with(DEFAULTS, ends);
+        world.apply(&Step::Flood { flow: 0, segments: 5000, obedient: true });
+        let c = &mut world.connections[0];
+        let head = c.wire.pop_front().unwrap();
+        c.wire.insert(5, head);
+        arrive(&mut world, &[false; 5]);
+        assert_eq!(world.connections[0].flow.state(), State::PacketLoss);
+        world
+    };
+    // The VM has sent nothing again yet.
+    for ends in [PLAIN, BOTH] {
+        let mut world = late_head(ends);
+        arrive(&mut world, &[false]);
+        let c = &world.connections[0];
+        assert_eq!((c.flow.state(), c.undone), (State::Active, 1), "{ends:?}");
+    }
+    // It has: an older timestamp tells, or that all of it comes twice.
+    for (ends, first) in [(TIMESTAMPS, 1), (BOTH, 1), (SACK, 0)] {
+        let mut world = late_head(ends);
+        world.apply(&Step::Wait { us: 5000 });
+        world.apply(&Step::Again { flow: 0, later: 0 });
+        arrive(&mut world, &[false]);
+        assert_eq!(world.connections[0].undone, first, "{ends:?}");
+        let rest = world.connections[0].wire.len();
+        arrive(&mut world, &vec![false; rest]);
+        assert_eq!(world.connections[0].undone, 1, "{ends:?}");
+        assert!(world.connections[0].flow.cwnd() >= 10);
+    }
 }

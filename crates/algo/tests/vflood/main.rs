@@ -5,10 +5,12 @@ mod loss;
 mod window;
 mod world;
 
-use evenkeel_algo::vflood::{DEFAULTS, Policy, Settings};
+use evenkeel_algo::congestion::Kind;
+use evenkeel_algo::vflood::{DEFAULTS, Policy, Settings, State};
 use proptest::prelude::*;
 
-use world::{FLOWS, Step, World, settings, step};
+use loss::needless_timeout;
+use world::{FLOWS, Step, World, ends, settings, step};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
@@ -16,13 +18,34 @@ proptest! {
     #[test]
     fn on_the_wire_it_is_a_standard_sender_and_nothing_that_is_held_is_lost(
         settings in settings(),
+        ends in ends(),
         steps in proptest::collection::vec(step(), 1..150),
     ) {
-        let mut world = World::new(settings);
+        let mut world = World::with(settings, ends);
         for step in &steps {
             world.apply(step);
         }
         world.drain();
+    }
+
+    #[test]
+    fn a_timeout_that_lost_nothing_is_taken_back(
+        congestion in prop_oneof![Just(Kind::Reno), Just(Kind::Cubic), Just(Kind::Vegas)],
+        ends in ends().prop_filter("something that tells", |ends| ends.timestamps || ends.sack),
+        chunks in proptest::collection::vec((2..20usize, 0..4u32), 1..10),
+    ) {
+        let (mut world, cwnd) = needless_timeout(ends, congestion);
+        for (count, again) in chunks {
+            world.apply(&Step::Arrive { flow: 0, lost: vec![false; count] });
+            world.apply(&Step::Acks { flow: 0, count });
+            // What it has sent again meanwhile is for nothing too.
+            let c = &world.connections[0];
+            for later in 0..again.min(c.lost_end.saturating_sub(c.guest_acked)) {
+                world.apply(&Step::Again { flow: 0, later });
+            }
+            let c = &world.connections[0];
+            prop_assert!(c.undone > 0 && c.flow.cwnd() >= cwnd && c.flow.state() == State::Active);
+        }
     }
 
     #[test]

@@ -35,16 +35,17 @@ fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_other
         assert!(!flow.splits(&host, next, segments * MSS), "none of {segments} segments may leave");
     }
     // Two have arrived, which makes room for four.
-    flow.acked(&host, &vflood::Ack { number: 8 + 2 * MSS, window: 64_000, is_pure: true, sacked: None }, 400);
+    flow.acked(&host, &vflood::Ack { number: 8 + 2 * MSS, window: 64_000, is_pure: true, ..Default::default() }, 400);
     assert!(!flow.splits(&host, next, 9 * MSS), "38 that are on their way will make room for nine");
     assert!(flow.splits(&host, next, 10 * MSS), "ten are too many");
-    flow.acked(&host, &vflood::Ack { number: 8 + 5 * MSS, window: 64_000, is_pure: true, sacked: None }, 500);
+    flow.acked(&host, &vflood::Ack { number: 8 + 5 * MSS, window: 64_000, is_pure: true, ..Default::default() }, 500);
     assert_eq!(flow.data(&mut vm, &host, next, 9 * MSS, 500), Verdict::Pass);
     let duplicate = vflood::Ack {
         number: 8 + 5 * MSS,
         window: 64_000,
         is_pure: true,
         sacked: Sacked::of(8 + 5 * MSS, &[(next - MSS, next)], MSS),
+        ..Default::default()
     };
     // A loss is repaired: what leaves then leaves for each duplicate ACK.
     for _ in 0..3 {
@@ -63,7 +64,7 @@ fn an_ack_for_what_was_never_sent_means_nothing() {
     let before = world.connections[0].flow.clone();
     let c = &mut world.connections[0];
     let beyond = c.seq(c.guest_end + 1);
-    c.flow.acked(&world.host, &vflood::Ack { number: beyond, window: 1000, is_pure: true, sacked: None }, 2000);
+    c.flow.acked(&world.host, &vflood::Ack { number: beyond, window: 1000, is_pure: true, ..Default::default() }, 2000);
     assert_eq!((c.flow.snd_una(), c.flow.snd_nxt()), (before.snd_una(), before.snd_nxt()));
 }
 

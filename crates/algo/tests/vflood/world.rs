@@ -1,6 +1,6 @@
 //! A VM that floods, the network and the receiver around the host, for all tests of vFlood.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use evenkeel_algo::congestion::Kind;
 use evenkeel_algo::reno::MIN_CWND;
@@ -64,6 +64,15 @@ pub struct Ack {
     pub window: u16,
     /// SACK blocks, of data that came twice first.
     pub blocks: Vec<(u32, u32)>,
+    pub ts_ecr: u32,
+}
+
+/// A segment on its way.
+pub struct Sent {
+    pub segment: u32,
+    pub again: bool,
+    pub is_first: bool,
+    pub ts_val: u32,
 }
 
 /// One end to end connection around a flow.
@@ -72,8 +81,7 @@ pub struct Connection {
     pub isn: u32,
     /// Held packets, by sequence number.
     pub queue: VecDeque<u32>,
-    /// On their way, and whether they were sent again.
-    pub wire: VecDeque<(u32, bool)>,
+    pub wire: VecDeque<Sent>,
     pub acks: VecDeque<Ack>,
     /// Segments, counted from the first.
     pub guest_end: u32,
@@ -90,6 +98,18 @@ pub struct Connection {
     pub drops_wrongly: u32,
     /// When each segment was let out, as far as they were.
     pub left_us: Vec<u64>,
+    /// The VM's newest timestamp, and the one that the receiver echoes; 0 without timestamps.
+    pub ts_val: u32,
+    pub ts_recent: u32,
+    /// Which segments have left at all, and of which the first copy has arrived.
+    pub has_left: HashSet<u32>,
+    pub first_arrived: HashSet<u32>,
+    /// The first segment that was not acknowledged when the last loss was judged.
+    pub lost_head: u32,
+    /// What was out then ends here, and the window was this.
+    pub lost_end: u32,
+    pub kept_cwnd: u32,
+    pub undone: u32,
 }
 
 impl Connection {
@@ -115,6 +135,14 @@ impl Connection {
             burst_limit: settings.initial_window,
             drops_wrongly: 0,
             left_us: Vec::new(),
+            ts_val: 0,
+            ts_recent: 0,
+            has_left: HashSet::new(),
+            first_arrived: HashSet::new(),
+            lost_head: 0,
+            lost_end: 0,
+            kept_cwnd: 0,
+            undone: 0,
         }
     }
 
@@ -127,7 +155,18 @@ impl Connection {
     /// A segment leaves for the first time.
     pub fn leaves(&mut self, segment: u32, now_us: u64) {
         self.left_us.resize(self.left_us.len().max(segment as usize + 1), now_us);
-        self.wire.push_back((segment, false));
+        self.put_on_wire(segment, false);
+    }
+
+    pub fn note_loss(&mut self, una: u32, cwnd: u32) {
+        self.lost_head = una.wrapping_sub(self.seq(0)) / MSS;
+        self.lost_end = self.flow.snd_nxt().wrapping_sub(self.seq(0)) / MSS;
+        self.kept_cwnd = cwnd;
+    }
+
+    pub fn put_on_wire(&mut self, segment: u32, again: bool) {
+        let is_first = self.has_left.insert(segment);
+        self.wire.push_back(Sent { segment, again, is_first, ts_val: self.ts_val });
     }
 
     pub fn seq(&self, segment: u32) -> u32 {
@@ -150,7 +189,7 @@ impl Connection {
         let dup_acks = dup_acks.max(self.arrived());
         let credit = if self.flow.state() == State::PacketLoss { dup_acks } else { dup_acks.min(2) };
         // Beyond that only what was lost may be out, and only CUBIC's host knows it.
-        let on_wire = 1 + self.wire.iter().filter(|(_, again)| !again).count() as u32;
+        let on_wire = 1 + self.wire.iter().filter(|sent| !sent.again).count() as u32;
         let is_repairing = settings.congestion == Kind::Cubic && self.flow.state() == State::PacketLoss;
         assert!(
             self.out() <= self.flow.cwnd() + credit || (is_repairing && on_wire <= self.flow.cwnd()),
@@ -163,7 +202,19 @@ impl Connection {
     }
 }
 
+/// What both ends of all connections have.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends {
+    pub timestamps: bool,
+    pub sack: bool,
+}
+
+pub fn ends() -> impl Strategy<Value = Ends> {
+    (any::<bool>(), any::<bool>()).prop_map(|(timestamps, sack)| Ends { timestamps, sack })
+}
+
 pub struct World {
+    pub ends: Ends,
     pub settings: Settings,
     pub host: Host,
     pub vm: Vm,
@@ -175,11 +226,18 @@ pub struct World {
 
 impl World {
     pub fn new(settings: Settings) -> Self {
+        Self::with(settings, Ends { timestamps: true, sack: true })
+    }
+
+    pub fn with(settings: Settings, ends: Ends) -> Self {
         let host = Host::new(&settings);
         let isns = [0, u32::MAX - 40_000, 1 << 31];
         let mut vm = Vm::default();
-        let connections = isns.map(|isn| Connection::new(&host, &mut vm, isn, &settings)).into();
-        Self { settings, host, vm, now_us: 1000, connections, dups: vec![0; FLOWS] }
+        let mut connections: Vec<_> = isns.map(|isn| Connection::new(&host, &mut vm, isn, &settings)).into();
+        if ends.sack {
+            connections.iter_mut().for_each(|c| c.flow.permit_sack());
+        }
+        Self { ends, settings, host, vm, now_us: 1000, connections, dups: vec![0; FLOWS] }
     }
 
     pub fn check(&self) {
@@ -194,18 +252,28 @@ impl World {
 
     pub fn send(&mut self, index: usize, segment: u32) {
         let c = &mut self.connections[index];
-        let (seq, before) = (c.seq(segment), c.flow.snd_nxt());
+        let (seq, before, state, cwnd) = (c.seq(segment), c.flow.snd_nxt(), c.flow.state(), c.flow.cwnd());
+        if self.ends.timestamps {
+            // As 1 ms.
+            c.ts_val = 1 + (self.now_us / 1000) as u32;
+            c.flow.stamp(c.ts_val);
+        }
         match c.flow.data(&mut self.vm, &self.host, seq, MSS, self.now_us) {
-            Verdict::Pass if c.flow.snd_nxt() == before => c.wire.push_back((segment, true)),
+            Verdict::Pass if c.flow.snd_nxt() == before => c.put_on_wire(segment, true),
             Verdict::Pass => c.check_sent(&self.settings, self.dups[index], segment, before, self.now_us),
             Verdict::Hold => c.queue.push_back(seq),
             Verdict::Drop => {
                 let is_fresh =
                     c.left_us.get(segment as usize).is_some_and(|left| self.now_us - left < HANDSHAKE_RTT_US);
-                let needless = c.queue.contains(&seq) || segment < c.delivered || is_fresh;
+                // What was out when a loss was found to be none is still on its way.
+                let is_undone = c.undone > 0 && segment < c.lost_end;
+                let needless = c.queue.contains(&seq) || segment < c.delivered || is_fresh || is_undone;
                 let full = self.vm.held_segments() + 1 > self.settings.buffer_segments;
                 c.drops_wrongly += u32::from(!needless && !full);
             }
+        }
+        if state != State::PacketLoss && c.flow.state() == State::PacketLoss {
+            c.note_loss(c.flow.snd_una(), cwnd);
         }
         assert_eq!(c.drops_wrongly, 0, "dropped although it is not held and there is room");
     }
@@ -241,9 +309,16 @@ impl World {
 
     pub fn arrive(&mut self, index: usize, lost: bool) {
         let c = &mut self.connections[index];
-        let Some((segment, _)) = c.wire.pop_front() else { return };
+        let Some(Sent { segment, is_first, ts_val, .. }) = c.wire.pop_front() else { return };
         if lost {
             return;
+        }
+        if is_first {
+            c.first_arrived.insert(segment);
+        }
+        // Each segment is acknowledged at once.
+        if segment <= c.delivered && ts_val.wrapping_sub(c.ts_recent) < 1 << 31 {
+            c.ts_recent = ts_val;
         }
         if c.received.len() <= segment as usize {
             c.received.resize(segment as usize + 1, false);
@@ -257,23 +332,26 @@ impl World {
 
     pub fn acknowledge(&mut self, index: usize, twice: Option<u32>) {
         let c = &mut self.connections[index];
+        let twice = twice.filter(|_| self.ends.sack);
         let mut blocks: Vec<_> = twice.map(|segment| (c.seq(segment), c.seq(segment + 1))).into_iter().collect();
         // The highest range that has arrived.
-        if let Some(gap) = c.received.iter().rposition(|received| !received) {
+        if let Some(gap) = c.received.iter().rposition(|received| !received).filter(|_| self.ends.sack) {
             blocks.push((c.seq(gap as u32 + 1), c.seq(c.received.len() as u32)));
         }
         let window = ((c.window * MSS) >> SCALE) as u16;
-        c.acks.push_back(Ack { number: c.seq(c.delivered), window, blocks });
+        c.acks.push_back(Ack { number: c.seq(c.delivered), window, blocks, ts_ecr: c.ts_recent });
     }
 
     pub fn ack(&mut self, index: usize) {
         let c = &mut self.connections[index];
-        let Some(Ack { number: ack, window, blocks }) = c.acks.pop_front() else { return };
+        let Some(Ack { number: ack, window, blocks, ts_ecr }) = c.acks.pop_front() else { return };
         let sacked = Sacked::of(ack, &blocks, MSS);
         let is_dsack = vflood::is_dsack(ack, &blocks);
         let (cwnd, state, una, edge) = (c.flow.cwnd(), c.flow.state(), c.flow.snd_una(), c.flow.edge());
         self.now_us += 10;
-        c.flow.acked(&self.host, &vflood::Ack { number: ack, window, is_pure: !is_dsack, sacked }, self.now_us);
+        let came_twice = blocks.first().copied().filter(|_| is_dsack);
+        let ack_is = vflood::Ack { number: ack, window, is_pure: !is_dsack, sacked, ts_ecr, came_twice };
+        let is_undone = c.flow.acked(&self.host, &ack_is, self.now_us);
         let acked = ack.wrapping_sub(una) / MSS;
         (c.burst, c.burst_limit) = (0, self.settings.initial_window.max(2 * acked));
         if acked > 0 {
@@ -281,7 +359,13 @@ impl World {
         } else if edge == c.flow.edge() && !is_dsack {
             self.dups[index] += 1;
         }
+        if is_undone {
+            c.undone += 1;
+            assert!(c.first_arrived.contains(&c.lost_head), "{} was lost, and its loss found to be none", c.lost_head);
+            assert!(c.flow.cwnd() >= c.kept_cwnd, "the window was {}", c.kept_cwnd);
+        }
         if state != State::PacketLoss && c.flow.state() == State::PacketLoss {
+            c.note_loss(una, cwnd);
             let most = if self.settings.congestion == Kind::Cubic { cwnd * 7 / 10 + 1 } else { cwnd / 2 };
             assert!(c.flow.cwnd() <= most.max(MIN_CWND), "{} after a loss at {cwnd}", c.flow.cwnd());
         }

@@ -13,6 +13,9 @@ use crate::time::Instant;
 /// A bare ACK: headers, and timestamps.
 const ACK_BYTES: u32 = FRAME_OVERHEAD_BYTES + HEADER_BYTES + 12;
 
+/// A SYN-ACK permits SACK only if the SYN has.
+const PERMITS_SACK: Flags = Flags::ACK.with(Flags::SACK_PERMITTED);
+
 /// How vFlood is set up on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
@@ -53,6 +56,7 @@ pub struct Vflood {
     no_buffer: u64,
     refused: u64,
     needless: u64,
+    undone: u64,
     bare_acks: u64,
 }
 
@@ -89,6 +93,7 @@ impl Vflood {
             no_buffer: 0,
             refused: 0,
             needless: 0,
+            undone: 0,
             bare_acks: 0,
         }
     }
@@ -131,13 +136,15 @@ impl Vflood {
     /// An ACK clocks out what is held.
     fn ack_to_vm(&mut self, now: Instant, end: ConnId, segment: &Segment, effects: &mut Effects) {
         let enforces = self.enforces();
-        let held_us = self.with(now, end, |flow, vm, host| {
+        let done = self.with(now, end, |flow, vm, host| {
             let mut held_us = 0;
             let blocks = &segment.sack.blocks[..usize::from(segment.sack.count)];
-            let is_pure = segment.payload_bytes == 0 && !vflood::is_dsack(segment.ack, blocks);
+            let came_twice = blocks.first().copied().filter(|_| vflood::is_dsack(segment.ack, blocks));
+            let is_pure = segment.payload_bytes == 0 && came_twice.is_none();
             let sacked = vflood::Sacked::of(segment.ack, blocks, flow.flow.mss());
-            let ack = vflood::Ack { number: segment.ack, window: segment.window, is_pure, sacked };
-            flow.flow.acked(host, &ack, now.us());
+            let (number, window, ts_ecr) = (segment.ack, segment.window, segment.ts_ecr);
+            let ack = vflood::Ack { number, window, is_pure, sacked, ts_ecr, came_twice };
+            let is_undone = flow.flow.acked(host, &ack, now.us());
             while let Some((since, packet)) = flow.queue.front() {
                 let Payload::Tcp(_, held) = packet.payload else { break };
                 let fate = flow.flow.release(vm, host, held.seq, held.payload_bytes, now.us());
@@ -150,9 +157,11 @@ impl Vflood {
                     flow.flow.ack_out(flow.last.ack);
                 }
             }
-            held_us
+            (held_us, is_undone)
         });
-        self.held_us += held_us.unwrap_or(0);
+        let (held_us, is_undone) = done.unwrap_or_default();
+        self.held_us += held_us;
+        self.undone += u64::from(is_undone);
     }
 
     fn grant(&mut self, now: Instant, end: ConnId, scaled: bool, packet: &mut Packet) -> Option<u16> {
@@ -184,6 +193,9 @@ impl Vflood {
                 }
                 flow.flow.ack_out(segment.ack);
                 return (Fate::Pass, false, false);
+            }
+            if flow.last.ts_val != 0 {
+                flow.flow.stamp(flow.last.ts_val);
             }
             let fate = flow.flow.data(vm, host, segment.seq, segment.payload_bytes, now.us());
             let is_new = match flow.queue.back().map(|(_, packet)| &packet.payload) {
@@ -258,7 +270,11 @@ impl Shim for Vflood {
         match place {
             ToVm::AckClock if syn => {
                 let mss = self.spec.mss_bytes;
-                self.begin(end).flow.peer_syn(segment.window, segment.window_scale, mss, now.us());
+                let flow = &mut self.begin(end).flow;
+                flow.peer_syn(segment.window, segment.window_scale, mss, now.us());
+                if segment.flags.has(PERMITS_SACK) {
+                    flow.permit_sack();
+                }
             }
             ToVm::AckClock if ack => self.ack_to_vm(now, end, &segment, effects),
             ToVm::Window if syn && ack => {
@@ -293,7 +309,12 @@ impl Shim for Vflood {
         let (Some(end), Payload::Tcp(_, segment)) = (end, packet.payload) else { return Verdict::Pass };
         if segment.flags.has(Flags::SYN) {
             self.begin(end);
-            self.with(now, end, |flow, _, host| flow.flow.vm_syn(host, segment.seq, now.us()));
+            self.with(now, end, |flow, _, host| {
+                flow.flow.vm_syn(host, segment.seq, now.us());
+                if segment.flags.has(PERMITS_SACK) {
+                    flow.flow.permit_sack();
+                }
+            });
             return Verdict::Pass;
         }
         self.data_from_vm(now, end, packet, effects)
@@ -317,6 +338,7 @@ impl Shim for Vflood {
             ("VfloodNoBuffer", self.no_buffer),
             ("VfloodRefused", self.refused),
             ("VfloodNeedless", self.needless),
+            ("VfloodUndone", self.undone),
             ("VfloodBareAcks", self.bare_acks),
         ]
     }
