@@ -256,7 +256,7 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	if (f->flags & VFLOOD_AGAIN && !(f->flags & VFLOOD_DOUBT) &&
 	    !seq_before(ack, f->again_end))
 		f->flags &= ~VFLOOD_AGAIN;
-	if (f->flags & VFLOOD_UNDONE && !seq_before(ack, f->recover))
+	if (f->flags & VFLOOD_UNDONE && !seq_before(ack, f->vm_recover))
 		f->flags &= ~VFLOOD_UNDONE;
 	return is_undone;
 }

@@ -68,29 +68,26 @@ struct vflood_ack {
 	u32 came_twice_segments; /* vflood_came_twice() */
 };
 
-#define VFLOOD_SEEN_VM 1u /* the VM's SYN */
-#define VFLOOD_SEEN_PEER 2u /* the other end's */
-#define VFLOOD_SEEN_BOTH 3u
-#define VFLOOD_SCALED 4u /* an ACK after the handshake has come: windows are scaled */
-#define VFLOOD_LIMITED 8u /* the congestion window kept something back */
-#define VFLOOD_TIMED_OUT 16u /* the guest's timeout, and not duplicate ACKs, told of a loss */
-#define VFLOOD_TIMING 32u /* a segment's RTT is being measured */
-#define VFLOOD_REFUSED 64u /* data was refused, see refused_start */
-#define VFLOOD_ACK_SENT 128u /* ack_sent is known */
-#define VFLOOD_SACKED 256u /* the last ACK had SACK blocks: something is missing */
-#define VFLOOD_HEAD_AGAIN 512u /* the VM has sent the segment at f->head again */
-#define VFLOOD_LOSSY 1024u /* there was a loss */
-#define VFLOOD_LOSSY_BEFORE 2048u /* before the last one too */
-#define VFLOOD_HAS_SACK 4096u /* both ends have permitted SACK */
-#define VFLOOD_STAMPED 8192u /* ts_val is known */
-#define VFLOOD_AGAIN                                                                           \
-	16384u /* something was sent again and is not acknowledged, see again_end */
-#define VFLOOD_AGAIN_STAMPED 32768u /* again_ts is known */
-#define VFLOOD_DOUBT 65536u /* no ACK has told yet whether the loss was one */
-#define VFLOOD_MAY_UNDO                                                                        \
-	131072u /* what the last loss took from the window can be given back                   \
-		 */
-#define VFLOOD_UNDONE 262144u /* it was, and not all that was out then is acknowledged */
+#define VFLOOD_SEEN_VM (1u << 0) /* the VM's SYN */
+#define VFLOOD_SEEN_PEER (1u << 1) /* the other end's */
+#define VFLOOD_SEEN_BOTH (VFLOOD_SEEN_VM | VFLOOD_SEEN_PEER)
+#define VFLOOD_SCALED (1u << 2) /* an ACK after the handshake has come: windows are scaled */
+#define VFLOOD_LIMITED (1u << 3) /* the congestion window kept something back */
+#define VFLOOD_TIMED_OUT (1u << 4) /* a timeout, not duplicate ACKs, told of the loss */
+#define VFLOOD_TIMING (1u << 5) /* a segment's RTT is being measured */
+#define VFLOOD_REFUSED (1u << 6) /* data was refused, see refused_start */
+#define VFLOOD_ACK_SENT (1u << 7) /* ack_sent is known */
+#define VFLOOD_SACKED (1u << 8) /* the last ACK had SACK blocks: something is missing */
+#define VFLOOD_HEAD_AGAIN (1u << 9) /* the VM has sent the segment at f->head again */
+#define VFLOOD_LOSSY (1u << 10) /* there was a loss */
+#define VFLOOD_LOSSY_BEFORE (1u << 11) /* before the last one too */
+#define VFLOOD_HAS_SACK (1u << 12) /* both ends have permitted SACK */
+#define VFLOOD_STAMPED (1u << 13) /* ts_val is known */
+#define VFLOOD_AGAIN (1u << 14) /* sent again and not acknowledged, see again_end */
+#define VFLOOD_AGAIN_STAMPED (1u << 15) /* again_ts is known */
+#define VFLOOD_DOUBT (1u << 16) /* no ACK has told yet whether the loss was one */
+#define VFLOOD_MAY_UNDO (1u << 17) /* the last loss's window can be given back */
+#define VFLOOD_UNDONE (1u << 18) /* it was, and vm_recover is not acknowledged */
 
 struct vflood_flow {
 	struct congestion congestion; /* cong_win_drv */

@@ -63,11 +63,14 @@ static inline void vflood_undo(struct vflood_flow *f)
 	f->flags &= ~(VFLOOD_MAY_UNDO | VFLOOD_DOUBT | VFLOOD_TIMED_OUT);
 	if (!(f->flags & VFLOOD_LOSSY_BEFORE))
 		f->flags &= ~VFLOOD_LOSSY;
-	if (seq_before(f->snd_una, f->recover))
+	if (seq_before(f->snd_una, f->vm_recover))
 		f->flags |= VFLOOD_UNDONE;
 }
 
-/* With this timestamp leaves what the VM sends now. */
+/*
+ * With this timestamp leaves what the VM sends now. One that is made up keeps the VM its own
+ * window, as a sender's own would.
+ */
 static inline void vflood_stamp(struct vflood_flow *f, u32 ts_val)
 {
 	f->ts_val = ts_val;
@@ -201,8 +204,8 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 			vflood_goes_again(f, seq, end, now_us);
 		return VFLOOD_PASS;
 	}
-	/* A timeout was found needless, and what was out then still arrives. */
-	if (f->flags & VFLOOD_UNDONE && seq_before(seq, f->recover) && !is_known &&
+	/* A loss was none, and all arrives: what the VM took for lost with it is not. */
+	if (f->flags & VFLOOD_UNDONE && seq_before(seq, f->vm_recover) && !is_known &&
 	    !f->dup_acks && now_us - f->advanced_us < f->srtt_us)
 		return VFLOOD_DROP;
 	/* Nobody can know whether it has: the VM's guess. After a timeout a VM without RACK

@@ -71,6 +71,27 @@ fn a_loss_takes_the_flow_offline() {
 }
 
 #[test]
+fn a_receiver_off_its_core_for_longer_than_the_timeout_costs_nobody_a_window() {
+    let away = |era| {
+        format!(
+            "core = {{ vms_per_core = 10, load = 0.8, slice_jitter = 0.5 }}\ntcp = {{ era = \"{era}\", receive_buffer_bytes = 262144 }}"
+        )
+    };
+    // Without timestamps and with them.
+    for era in ["paper", "current"] {
+        let sender = format!("tcp = {{ era = \"{era}\", tail_loss_probe = false }}\nvflood = {{ mode = \"enforce\" }}");
+        let bulk = "kind = \"transfers\"\nbytes = 10000000\ntransfers = 5\npause_ms = 50";
+        let record = simulate("", &sender, &away(era), bulk);
+        let metric = |name: &str| record.metrics[name];
+        assert!(metric("timeouts") > 0.0 && metric("port_drops") == 0.0, "{era}");
+        let (losses, undone) = (sum(&record, "VfloodLosses"), sum(&record, "VfloodUndone"));
+        assert!(undone > 0 && undone == losses, "{era}: {undone} of {losses} taken back");
+        // What the guest without timestamps sends again all the same stays on the host.
+        assert!(metric("dsacks") <= metric("retransmitted").max(50.0) / 10.0, "{era}: {:?}", record.metrics);
+    }
+}
+
+#[test]
 fn the_same_run_twice_is_the_same() {
     let once = || transfers(SHALLOW, "mode = \"enforce\", policy = \"priority\"");
     assert_eq!(once(), once());

@@ -35,7 +35,12 @@ proptest! {
         chunks in proptest::collection::vec((2..20usize, 0..4u32), 1..10),
     ) {
         let (mut world, cwnd) = needless_timeout(ends, congestion);
+        let (mut arrived, out) = (0, world.connections[0].wire.len() - 1);
         for (count, again) in chunks {
+            arrived += count;
+            if arrived >= out {
+                break;
+            }
             world.apply(&Step::Arrive { flow: 0, lost: vec![false; count] });
             world.apply(&Step::Acks { flow: 0, count });
             // What it has sent again meanwhile is for nothing too.
@@ -44,7 +49,8 @@ proptest! {
                 world.apply(&Step::Again { flow: 0, later });
             }
             let c = &world.connections[0];
-            prop_assert!(c.undone > 0 && c.flow.cwnd() >= cwnd && c.flow.state() == State::Active);
+            prop_assert!(c.undone > 0 && c.flow.state() == State::Active, "{:?}", c.flow);
+            prop_assert!(congestion == Kind::Vegas || c.flow.cwnd() >= cwnd);
         }
     }
 

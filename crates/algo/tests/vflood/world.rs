@@ -106,7 +106,7 @@ pub struct Connection {
     pub first_arrived: HashSet<u32>,
     /// The first segment that was not acknowledged when the last loss was judged.
     pub lost_head: u32,
-    /// What was out then ends here, and the window was this.
+    /// What the VM had handed over then ends here, and the window was this.
     pub lost_end: u32,
     pub kept_cwnd: u32,
     pub undone: u32,
@@ -160,7 +160,7 @@ impl Connection {
 
     pub fn note_loss(&mut self, una: u32, cwnd: u32) {
         self.lost_head = una.wrapping_sub(self.seq(0)) / MSS;
-        self.lost_end = self.flow.snd_nxt().wrapping_sub(self.seq(0)) / MSS;
+        self.lost_end = self.guest_end;
         self.kept_cwnd = cwnd;
     }
 
@@ -265,7 +265,7 @@ impl World {
             Verdict::Drop => {
                 let is_fresh =
                     c.left_us.get(segment as usize).is_some_and(|left| self.now_us - left < HANDSHAKE_RTT_US);
-                // What was out when a loss was found to be none is still on its way.
+                // What the VM took for lost, and was not.
                 let is_undone = c.undone > 0 && segment < c.lost_end;
                 let needless = c.queue.contains(&seq) || segment < c.delivered || is_fresh || is_undone;
                 let full = self.vm.held_segments() + 1 > self.settings.buffer_segments;
