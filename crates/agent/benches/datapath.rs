@@ -208,7 +208,7 @@ fn decisions(table: &Table) {
     const WINDOW: u32 = 10;
     let window = (WINDOW * MSS) as u16;
     let host = Host::new(&DEFAULTS);
-    let acked = |number| Ack { number, window, is_pure: true, sacked: None };
+    let acked = |number| Ack { number, window, is_pure: true, ..Ack::default() };
     let times = rounds(|| {
         let (mut flow, mut vm) = (Flow::default(), Vm::default());
         flow.vm_syn(&host, 1000, 0);
