@@ -32,8 +32,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 const DRIVER_DOMAIN_PRIORITY: i32 = 20;
 /// Of the virtual CPUs of VMs that are driver domains.
 const DOMAIN_VCPU_PRIORITY: i32 = 19;
-/// Of network namespaces: their packets wait for what brings them, but not for VMs that share the core. They stand for machines of their own.
-const NAMESPACE_PRIORITY: i32 = 18;
+/// Of network namespaces: they stand for machines of their own. Behind the driver domain a receiver read nothing before its transfer's end.
+const NAMESPACE_PRIORITY: i32 = 21;
 /// How much of the console is quoted in errors.
 const CONSOLE_LINES: usize = 8;
 /// What a kernel says whose CPU goes round without end: waiting for it is of no use.
@@ -332,7 +332,7 @@ impl Vm {
     }
 
     /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's, where they go before any vCPU that runs there too: in the
-    /// papers that domain has a core to itself. So go all threads of a namespace, after them.
+    /// papers that domain has a core to itself. All threads of a namespace go before them.
     pub fn pin(&self, vcpu_cores: &[CoreId], driver_domain: CoreId) -> Result<(), LabError> {
         self.pin_process(self.pid(), vcpu_cores, driver_domain)
     }
