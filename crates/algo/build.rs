@@ -23,13 +23,14 @@ fn main() {
         "congestion.h",
         "vflood.h",
         "vsnoop.h",
+        "ack_filter.h",
     ]
     .map(|name| algo.join(name).to_str().expect("the path of the sources is UTF-8").to_owned());
     bindgen::Builder::default()
         .headers(headers)
         .allowlist_item(
             "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|seq|reno|RENO|cubic|dctcp|DCTCP\
-             |cera|CERA|congestion|CONGESTION|vegas|vflood|VFLOOD|vsnoop|VSNOOP)_.*",
+             |cera|CERA|congestion|CONGESTION|vegas|vflood|VFLOOD|vsnoop|VSNOOP|ack_filter|ACK_FILTER)_.*",
         )
         .rustified_enum("(pvtcp_timer|packet_kind|dctcp_ack|vflood_verdict|vsnoop_verdict|vsnoop_ack)")
         .wrap_static_fns(true)

@@ -31,6 +31,8 @@ static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u
 	int verdict;
 
 	e->seen_ns = at->now_ns;
+	if (at->port && !at->port->vflood.free_places)
+		ack_filter_reads(&at->port->vflood.filter);
 	if (!e->packets && (is_cut_off || (e->is_enforced && !at->may_hold))) {
 		flow_forget(at, e);
 		return VFLOOD_PASS;
@@ -61,6 +63,21 @@ static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u
 	return verdict;
 }
 
+/* Notes whether the VM need not have an ACK that has let out what it may. */
+static __always_inline void filter_ack(struct place *at, struct ek_vflood_flow *e, u32 una,
+				       u32 ack, u32 word)
+{
+	bool is_plain = (word >> 16 & (EK_HOLD_ACK_PURE | EK_HOLD_ACK_SACK)) ==
+			EK_HOLD_ACK_PURE;
+	bool is_needless = ack_filter_is_needless(&e->flow, una, is_plain);
+
+	e->filtered = 0;
+	if (e->is_enforced && at->may_hold && !e->is_closing &&
+	    ack_filter_drops(&e->filter, &at->port->vflood.filter, at->port->vflood.unread_acks,
+			     is_needless, at->now_ns / 1000))
+		e->filtered = 1ull << 32 | ack;
+}
+
 /* An order that comes with a copy: cb[] as intf.h has it. */
 struct order {
 	u32 place;
@@ -75,6 +92,7 @@ static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
 {
 	struct vflood_settings *set;
 	u8 before = e->flow.state;
+	u32 una = e->flow.snd_una;
 
 	if (o->kind == EK_HOLD_RESET) {
 		queue_drop(at, e, o->place);
@@ -98,6 +116,7 @@ static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
 			count(at->count, EK_COUNT_VFLOOD_UNDONE, 1);
 		count_state(at, &e->flow, before);
 		queue_release(at, e, o->place);
+		filter_ack(at, e, una, o->word[0], o->word[2]);
 	}
 	if (!e->is_closing && (at->may_hold || !e->is_enforced))
 		flow_grant(&e->flow, &at->vm->vm, set);

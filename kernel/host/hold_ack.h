@@ -6,6 +6,7 @@
 #define EVENKEEL_HOST_HOLD_ACK_H
 
 #include "hold.h"
+#include "room.h"
 
 #define HOLD_SACKED_MOST ((1u << (32 - EK_HOLD_SACKED_SHIFT)) - 1)
 
@@ -41,12 +42,25 @@ static __noinline bool hold_is_dsack(const struct context *c, const struct packe
 	return true;
 }
 
+/* Looks at the VM's port now and then. What cannot be read is no cause to keep ACKs from it. */
+static __always_inline void hold_look(struct __sk_buff *skb, struct context *c)
+{
+	struct ek_vflood_port *v = &c->port->vflood;
+	enum ek_place place;
+
+	if (!v->free_places || !ack_filter_is_crowded(&v->filter, v->unread_acks))
+		return;
+	place = port_place(skb, v->free_places);
+	if (place != EK_PLACE_FULL && place != EK_PLACE_WAITING)
+		ack_filter_reads(&v->filter);
+}
+
 /*
  * An ACK to the VM lets out what is held. Return: the window that the VM may be told, 0: the
- * receiver's.
+ * receiver's. @is_needless: the VM need not have it (algo/ack_filter.h).
  */
 static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
-				     struct ek_flow *f)
+				     struct ek_flow *f, bool *is_needless)
 {
 	const struct packet *p = c->packet;
 	struct ek_vflood_flow *e = hold_flow(c, f);
@@ -63,6 +77,7 @@ static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 
 	if (!e)
 		return 0;
+	hold_look(skb, c);
 	if (!p->payload_bytes && !(p->flags & PACKET_FIN))
 		flags |= EK_HOLD_ACK_PURE;
 	if (is_stamped && vflood_is_older(&e->flow, packet_u32(c->head, options + 8)))
@@ -88,6 +103,8 @@ static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 	skb->cb[1] = f->vflood_place | EK_HOLD_ACK << 16 |
 		     (came_twice < 255 ? came_twice : 255) << 24;
 	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+	/* Where another CPU has the qdisc, it may still stand there of an earlier one. */
+	*is_needless = p->flags == PACKET_ACK && e->filtered == (1ull << 32 | p->ack);
 	return hold_grant(e, p->ack);
 }
 

@@ -27,13 +27,14 @@
 #ifndef EVENKEEL_HOST_INTF_H
 #define EVENKEEL_HOST_INTF_H
 
+#include "ack_filter.h"
 #include "cera.h"
 #include "proboscis.h"
 #include "vsnoop.h"
 #include "vflood.h"
 #include "window.h"
 
-#define EK_INTF_VERSION 3 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 4 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -102,6 +103,10 @@ struct ek_vflood_port {
 	u32 hold_ifindex; /* the device whose qdisc holds the VM's packets, 0: there is none */
 	u32 split_ifindex; /* its other end, which splits GSO packets */
 	struct vflood_settings settings;
+	u32 unread_acks; /* that may wait for the VM (algo/ack_filter.h) */
+	u32 free_places; /* of a tap's queue when it reads them, 0: nobody can look at that */
+	struct ack_filter_vm filter; /* user space writes 0 */
+	u32 pad;
 };
 
 /* A port's settings: the agent resolves defaults and overrides. */
@@ -299,6 +304,8 @@ struct ek_vflood_flow {
 	u64 splitting; /* the range of the first packet, which is on its way to be split, 0:
 			  none */
 	u64 splitting_ns; /* since when */
+	struct ack_filter_flow filter;
+	u64 filtered; /* 1 << 32 | the last ACK's number if the VM need not have it, or 0 */
 };
 
 /* What holds for all flows of a port. */
@@ -401,6 +408,7 @@ enum ek_counter {
 	EK_COUNT_VFLOOD_BARE_ACKS, /* ACKs sent alone because their data was held */
 	EK_COUNT_VFLOOD_DRAINED, /* Packets let go without an ACK that allowed it */
 	EK_COUNT_VFLOOD_SPLIT, /* GSO packets split because not all of them might leave */
+	EK_COUNT_VFLOOD_FILTERED_ACKS, /* ACKs kept from a VM that reads none now */
 	EK_COUNTER_MAX,
 };
 

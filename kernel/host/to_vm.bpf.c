@@ -137,7 +137,8 @@ static __always_inline void limits_enforced(const struct context *c,
 		limits->bytes[WINDOW_BY_CERA] = 0;
 }
 
-static __always_inline void ack_to_vm(struct __sk_buff *skb, struct context *c,
+/* Return: whether the VM need not have it. */
+static __always_inline bool ack_to_vm(struct __sk_buff *skb, struct context *c,
 				      struct ek_flow *f, bool ours)
 {
 	struct packet *p = c->packet;
@@ -145,6 +146,7 @@ static __always_inline void ack_to_vm(struct __sk_buff *skb, struct context *c,
 	u8 scale = flow_scale(f, &f->remote);
 	struct window_limits limits = {};
 	bool echo = p->flags & PACKET_ECE;
+	bool is_needless = false;
 	enum window_by by;
 	u16 field;
 
@@ -159,7 +161,7 @@ static __always_inline void ack_to_vm(struct __sk_buff *skb, struct context *c,
 		limits.bytes[WINDOW_BY_PROBOSCIS] = 0;
 	limits.bytes[WINDOW_BY_CERA] = share_limit(c, f, scale, mss);
 	if (f->vflood_owner)
-		limits.bytes[WINDOW_BY_VFLOOD] = hold_ack_to_vm(skb, c, f);
+		limits.bytes[WINDOW_BY_VFLOOD] = hold_ack_to_vm(skb, c, f, &is_needless);
 	if (window_is_limited(&limits)) {
 		by = window_arbitrate(&limits, p->window, scale, mss, &field);
 	} else {
@@ -185,19 +187,21 @@ static __always_inline void ack_to_vm(struct __sk_buff *skb, struct context *c,
 			count(c->count, EK_COUNT_WRITE_FAILED, 1);
 	}
 	if (!echo || !ours)
-		return;
+		return is_needless;
 	/* The VM agreed to no ECN, so its TCP would take this bit for nothing, or for noise. */
 	count(c->count, EK_COUNT_ECE_HIDDEN, 1);
 	if (enforces(c) &&
 	    !skb_set_flags(skb, p, packet_u8(c->head, (u32)p->l4 + TCP_OFFSET_FLAGS),
 			   p->flags & ~PACKET_ECE))
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+	return false;
 }
 
 SEC("tcx/egress")
 int to_vm(struct __sk_buff *skb)
 {
 	struct context c;
+	bool is_needless = false;
 	struct ek_flow *f;
 	bool ours;
 
@@ -234,12 +238,15 @@ int to_vm(struct __sk_buff *skb)
 	marks_to_vm(skb, &c, f, ours);
 	share_received(&c, f);
 	if (c.packet->flags & PACKET_ACK)
-		ack_to_vm(skb, &c, f, ours);
+		is_needless = ack_to_vm(skb, &c, f, ours);
 	if (snoop_is_on(&c))
 		snoop_to_vm(skb, &c, f);
 	if (flow_is_over(&c, f, false) && hold_close(skb, &c, f) && snoop_is_on(&c))
 		snoop_close(&c);
-	return TCX_NEXT;
+	if (!is_needless)
+		return TCX_NEXT;
+	count(c.count, EK_COUNT_VFLOOD_FILTERED_ACKS, 1);
+	return TCX_DROP;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -1,6 +1,7 @@
 //! The mechanisms' decisions, as the kernel module and the eBPF programs make them: this crate compiles the C headers
 //! in `algo/` and gives them a safe Rust face.
 
+pub mod ack_filter;
 pub mod cera;
 pub mod congestion;
 pub mod cubic;

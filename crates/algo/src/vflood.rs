@@ -165,7 +165,7 @@ impl Sacked {
 
 /// A flow of a VM.
 #[derive(Debug, Clone, Default)]
-pub struct Flow(sys::vflood_flow);
+pub struct Flow(pub(crate) sys::vflood_flow);
 
 impl Flow {
     /// The VM sends a SYN or SYN-ACK with this sequence number.

@@ -6,6 +6,9 @@ use super::config::{Mode, PortSettings};
 use super::links::{Kind, Link};
 use crate::datapath::intf;
 
+/// Of a port's queue, what ACKs may fill before later ones are kept from the VM.
+const ACK_FILTER_PART: u32 = 4;
+
 impl PortSettings {
     /// With what has to rest on a port whose VM is about to leave.
     pub(super) fn while_offline(mut self, is_offline: bool) -> Self {
@@ -39,15 +42,27 @@ impl PortSettings {
                 ..Default::default()
             },
             cera: intf::ek_cera_port { mode: self.cera.mode.to_intf(), ..Default::default() },
-            vflood: self.vflood.to_intf(),
+            vflood: self.vflood_to_intf(link),
             // The budget begins anew, and where its counters are is the datapath's affair.
             ..Default::default()
         }
     }
 
+    fn vflood_to_intf(&self, link: &Link) -> intf::ek_vflood_port {
+        let queue_segments = self.queue_segments(link);
+        let unread_acks = (queue_segments / ACK_FILTER_PART).max(1);
+        let free_places = if link.kind == Kind::Tap { queue_segments.saturating_sub(unread_acks).max(1) } else { 0 };
+        intf::ek_vflood_port { unread_acks, free_places, ..self.vflood.to_intf() }
+    }
+
+    /// What the port's queue takes.
+    fn queue_segments(&self, link: &Link) -> u32 {
+        self.port_queue_segments.get().max(link.queue_segments)
+    }
+
     /// Off on what is no tap: nobody knows what room there is in its queue.
     pub(super) fn vsnoop_to_intf(&self, link: &Link) -> intf::ek_vsnoop_port {
-        let queue_segments = self.port_queue_segments.get().max(link.queue_segments);
+        let queue_segments = self.queue_segments(link);
         let cpus = libbpf_rs::num_possible_cpus().map_or(1, |cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
         intf::ek_vsnoop_port {
             mode: if link.kind == Kind::Tap { self.vsnoop.mode.to_intf() } else { intf::EK_MODE_OFF },

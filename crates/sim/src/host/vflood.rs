@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use evenkeel_algo::ack_filter;
 use evenkeel_algo::vflood::{self, Host, Settings, State, Verdict as Fate, Vm};
 use evenkeel_algo::{seq, window};
 use evenkeel_scenario::format::Mode;
@@ -15,6 +16,8 @@ const ACK_BYTES: u32 = FRAME_OVERHEAD_BYTES + HEADER_BYTES + 12;
 
 /// A SYN-ACK permits SACK only if the SYN has.
 const PERMITS_SACK: Flags = Flags::ACK.with(Flags::SACK_PERMITTED);
+/// Of a port's queue, what ACKs may fill before later ones are kept from the VM.
+const ACK_FILTER_PART: u32 = 4;
 
 /// How vFlood is set up on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub struct Spec {
     pub settings: Settings,
     /// Payload of a full segment.
     pub mss_bytes: u32,
+    /// Packets that may wait for the VM at its port.
+    pub port_queue_segments: u32,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +37,9 @@ struct Flow {
     /// Tells the user of a connection's slot from the one before.
     generation: u32,
     flow: vflood::Flow,
+    filter: ack_filter::Flow,
+    /// The ACK at hand need not reach the VM.
+    is_filtered: bool,
     /// Whether it was last counted among those of low RTT, and with how much.
     counted: (bool, u32),
     /// With the time at which each came. Where nothing is enforced, they have gone on and only their numbers wait.
@@ -46,6 +54,7 @@ pub struct Vflood {
     spec: Spec,
     host: Host,
     vm: Vm,
+    filter: ack_filter::Vm,
     flows: HashMap<u32, Flow>,
     low_rtt: Occupancy,
     high_rtt: Occupancy,
@@ -58,6 +67,7 @@ pub struct Vflood {
     needless: u64,
     undone: u64,
     bare_acks: u64,
+    filtered_acks: u64,
 }
 
 /// Segments in a class of flows, and their sum over time.
@@ -83,6 +93,7 @@ impl Vflood {
             spec,
             host: Host::new(&spec.settings),
             vm: Vm::default(),
+            filter: ack_filter::Vm::default(),
             flows: HashMap::new(),
             low_rtt: Occupancy::default(),
             high_rtt: Occupancy::default(),
@@ -95,6 +106,7 @@ impl Vflood {
             needless: 0,
             undone: 0,
             bare_acks: 0,
+            filtered_acks: 0,
         }
     }
 
@@ -136,8 +148,15 @@ impl Vflood {
     /// An ACK clocks out what is held.
     fn ack_to_vm(&mut self, now: Instant, end: ConnId, segment: &Segment, effects: &mut Effects) {
         let enforces = self.enforces();
+        let queue_segments = self.spec.port_queue_segments;
+        let limit = (queue_segments / ACK_FILTER_PART).max(1);
+        let mut filter = std::mem::take(&mut self.filter);
+        if filter.is_crowded(limit) && effects.port_room >= (queue_segments - limit) as usize {
+            filter.reads();
+        }
         let done = self.with(now, end, |flow, vm, host| {
             let mut held_us = 0;
+            let una = flow.flow.snd_una();
             let blocks = &segment.sack.blocks[..usize::from(segment.sack.count)];
             let came_twice = blocks.first().copied().filter(|_| vflood::is_dsack(segment.ack, blocks));
             let is_pure = segment.payload_bytes == 0 && came_twice.is_none();
@@ -157,8 +176,12 @@ impl Vflood {
                     flow.flow.ack_out(flow.last.ack);
                 }
             }
+            let is_plain = segment.payload_bytes == 0 && segment.sack.count == 0 && segment.flags == Flags::ACK;
+            let is_needless = ack_filter::is_needless(&flow.flow, una, is_plain);
+            flow.is_filtered = enforces && flow.filter.drops(&mut filter, limit, is_needless, now.us());
             (held_us, is_undone)
         });
+        self.filter = filter;
         let (held_us, is_undone) = done.unwrap_or_default();
         self.held_us += held_us;
         self.undone += u64::from(is_undone);
@@ -292,6 +315,11 @@ impl Shim for Vflood {
             }
             ToVm::Window if ack && !syn => {
                 self.grant(now, end, true, packet);
+                let is_filtered = self.with(now, end, |flow, _, _| std::mem::take(&mut flow.is_filtered));
+                if is_filtered == Some(true) {
+                    self.filtered_acks += 1;
+                    return Verdict::Drop;
+                }
             }
             _ => {}
         }
@@ -340,6 +368,7 @@ impl Shim for Vflood {
             ("VfloodNeedless", self.needless),
             ("VfloodUndone", self.undone),
             ("VfloodBareAcks", self.bare_acks),
+            ("VfloodFilteredAcks", self.filtered_acks),
         ]
     }
 }

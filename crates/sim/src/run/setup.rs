@@ -317,6 +317,7 @@ pub fn vflood(group: &VmGroup, mtu_bytes: u32) -> Option<vflood::Spec> {
             },
         },
         mss_bytes: tcp.mss_bytes,
+        port_queue_segments: group.port_queue_segments,
     })
 }
 

@@ -1,0 +1,222 @@
+//! ACKs that are kept from a VM: its port does not fill with them, and it learns all that they say.
+
+use evenkeel_algo::ack_filter::{self, GAP_US};
+use evenkeel_algo::vflood::{Ack, DEFAULTS, Flow, Host, Sacked, Verdict, Vm};
+use proptest::prelude::*;
+
+const MSS: u32 = 1000;
+const FLOWS: usize = 4;
+const WINDOW: u16 = 65_535;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// The VM runs: it reads all that has come, and hands over so many segments.
+    Flood { flow: usize, segments: u32 },
+    /// The other end acknowledges so many of the segments that have left; plainly, or beside something else.
+    Ack { flow: usize, segments: u32, is_plain: bool },
+    /// It says again what it said before.
+    Duplicate { flow: usize, tells_of_a_gap: bool },
+    /// Time passes.
+    Wait { us: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let flow = 0..FLOWS;
+    prop_oneof![
+        1 => (flow.clone(), 1..120u32).prop_map(|(flow, segments)| Step::Flood { flow, segments }),
+        12 => (flow.clone(), 1..4u32, proptest::bool::weighted(0.95))
+            .prop_map(|(flow, segments, is_plain)| Step::Ack { flow, segments, is_plain }),
+        1 => (flow, any::<bool>()).prop_map(|(flow, tells_of_a_gap)| Step::Duplicate { flow, tells_of_a_gap }),
+        4 => (1..3_000u64).prop_map(|us| Step::Wait { us }),
+    ]
+}
+
+#[derive(Debug)]
+struct Connection {
+    flow: Flow,
+    filter: ack_filter::Flow,
+    isn: u32,
+    /// Offsets: what the VM has handed over, in segments that are held, and what was acknowledged, by the other end and as the VM knows it.
+    sent: u32,
+    held: std::collections::VecDeque<u32>,
+    acked: u32,
+    known: u32,
+    told_us: u64,
+}
+
+struct World {
+    host: Host,
+    vm: Vm,
+    port: ack_filter::Vm,
+    limit: u32,
+    connections: Vec<Connection>,
+    now_us: u64,
+    /// ACKs at the port that the VM has not read.
+    waiting: u32,
+    filtered: u32,
+}
+
+impl World {
+    fn new(limit: u32) -> Self {
+        let host = Host::new(&DEFAULTS);
+        let connection = |number: usize| {
+            let isn = [7, u32::MAX - 30_000][number % 2];
+            let mut flow = Flow::default();
+            flow.vm_syn(&host, isn, 1);
+            flow.peer_syn(WINDOW, 2, MSS, 100);
+            Connection {
+                flow,
+                filter: ack_filter::Flow::default(),
+                isn,
+                sent: 0,
+                held: std::collections::VecDeque::new(),
+                acked: 0,
+                known: 0,
+                told_us: 0,
+            }
+        };
+        let connections = (0..FLOWS).map(connection).collect();
+        let port = ack_filter::Vm::default();
+        Self { host, vm: Vm::default(), port, limit, connections, now_us: 100_000, waiting: 0, filtered: 0 }
+    }
+
+    fn flood(&mut self, index: usize, segments: u32) {
+        let c = &mut self.connections[index];
+        for _ in 0..segments {
+            let seq = c.isn.wrapping_add(1 + c.sent);
+            match c.flow.data(&mut self.vm, &self.host, seq, MSS, self.now_us) {
+                Verdict::Pass => {}
+                Verdict::Hold => c.held.push_back(c.sent),
+                Verdict::Drop => break,
+            }
+            c.sent += MSS;
+        }
+        self.port.reads();
+        self.waiting = 0;
+    }
+
+    /// An ACK comes. Whether the VM gets it.
+    fn ack(&mut self, index: usize, acked: u32, sacked: Option<Sacked>, is_plain: bool) -> bool {
+        let c = &mut self.connections[index];
+        let una = c.flow.snd_una();
+        let ack = Ack { number: c.isn.wrapping_add(1 + acked), window: WINDOW, is_pure: true, sacked };
+        c.flow.acked(&self.host, &ack, self.now_us);
+        while let Some(&first) = c.held.front() {
+            let seq = c.isn.wrapping_add(1 + first);
+            if c.flow.release(&mut self.vm, &self.host, seq, MSS, self.now_us) == Verdict::Hold {
+                break;
+            }
+            c.held.pop_front();
+        }
+        let is_news = acked > c.acked;
+        c.acked = acked;
+        let is_needless = ack_filter::is_needless(&c.flow, una, is_plain);
+        let is_dropped = c.filter.drops(&mut self.port, self.limit, is_needless, self.now_us);
+        if is_dropped {
+            assert!(is_plain && is_news, "a VM that repairs a loss, or is asked, needs it");
+            assert!(acked < c.sent, "nobody says it later");
+            assert!(self.waiting >= self.limit, "there was room");
+            assert!(self.now_us - c.told_us < GAP_US, "its timer may run out");
+            self.filtered += 1;
+        } else {
+            c.told_us = self.now_us;
+            c.known = acked;
+            self.waiting += 1;
+        }
+        !is_dropped
+    }
+
+    fn left(&self, index: usize) -> u32 {
+        let c = &self.connections[index];
+        c.flow.snd_nxt().wrapping_sub(c.isn).wrapping_sub(1)
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match *step {
+            Step::Flood { flow, segments } => self.flood(flow, segments),
+            Step::Ack { flow, segments, is_plain } => {
+                let acked = (self.connections[flow].acked + segments * MSS).min(self.left(flow));
+                let is_news = acked > self.connections[flow].acked;
+                let passes = self.ack(flow, acked, None, is_plain);
+                assert!(passes || (is_plain && is_news));
+            }
+            Step::Duplicate { flow, tells_of_a_gap } => {
+                let acked = self.connections[flow].acked;
+                let (end, left) = (acked + 2 * MSS, self.left(flow));
+                let end = self.connections[flow].isn.wrapping_add(1 + end);
+                let sacked = (tells_of_a_gap && acked + 2 * MSS <= left).then_some(Sacked { end, segments: 1 });
+                assert!(self.ack(flow, acked, sacked, sacked.is_none()), "a duplicate ACK tells of a loss");
+            }
+            Step::Wait { us } => self.now_us += us,
+        }
+    }
+
+    /// Everything that was sent is acknowledged, without the VM.
+    fn drain(&mut self) {
+        for index in 0..FLOWS {
+            while self.connections[index].acked < self.connections[index].sent {
+                let acked = self.connections[index].acked;
+                assert!(self.left(index) > acked, "nothing leaves any more");
+                self.ack(index, acked + MSS, None, true);
+            }
+            let c = &self.connections[index];
+            assert_eq!(c.known, c.sent, "the VM does not know what arrived");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_vm_learns_what_arrived_and_is_spared_only_what_is_said_again(
+        limit in 1..60u32,
+        steps in proptest::collection::vec(step(), 1..300),
+    ) {
+        let mut world = World::new(limit);
+        for step in &steps {
+            world.apply(step);
+        }
+        world.drain();
+    }
+}
+
+#[test]
+fn acks_of_a_vm_off_its_core_do_not_fill_its_port() {
+    let mut world = World::new(20);
+    for flow in 0..FLOWS {
+        world.flood(flow, 200);
+    }
+    let sent: u32 = world.connections.iter().map(|c| c.sent / MSS).sum();
+    world.drain();
+    assert_eq!(world.waiting + world.filtered, sent);
+    // One for each flow, the first and the last, because all came at once.
+    assert!(
+        world.waiting <= 20 + 2 * FLOWS as u32,
+        "{} wait, {} of {sent} were kept from it",
+        world.waiting,
+        world.filtered
+    );
+}
+
+#[test]
+fn a_vm_that_reads_gets_all() {
+    let mut world = World::new(20);
+    for _ in 0..20 {
+        world.flood(0, 15);
+        while world.connections[0].acked < world.left(0) {
+            assert!(world.ack(0, world.connections[0].acked + MSS, None, true));
+        }
+    }
+    assert_eq!(world.filtered, 0);
+}
+
+#[test]
+fn one_in_a_while_passes_all_the_same() {
+    let mut world = World::new(1);
+    world.flood(0, 100);
+    assert!(world.ack(0, MSS, None, true) && !world.ack(0, 2 * MSS, None, true));
+    world.now_us += GAP_US;
+    assert!(world.ack(0, 3 * MSS, None, true) && !world.ack(0, 4 * MSS, None, true));
+    assert!(world.ack(0, 5 * MSS, None, false), "with an echo, or another option");
+}
