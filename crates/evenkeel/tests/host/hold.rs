@@ -19,7 +19,7 @@ const MSS_BYTES: u64 = 1448;
 /// RFC 6928
 const INITIAL_WINDOW_SEGMENTS: u64 = 10;
 
-fn configure(machine: &Machine, mode: &str, more: &str) {
+pub fn configure(machine: &Machine, mode: &str, more: &str) {
     let text = format!(
         "ports = [\"vp*\"]\nport_queue_segments = 0\n[proboscis]\nmode = \"off\"\n[vflood]\nmode = \"{mode}\"\n{more}\n[metrics]\nenabled = false"
     );

@@ -1,5 +1,5 @@
 # In a guest: a "VM" (namespace vm) behind port vp0 of a bridge, the other end in namespace peer, 20 ms away. The VM serves /tmp.
-modprobe -a bridge veth 8021q sch_netem
+modprobe -a bridge veth 8021q sch_netem tun
 ip link add br0 type bridge
 ip link set br0 up
 ip netns add vm

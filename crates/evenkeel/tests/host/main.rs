@@ -6,6 +6,7 @@
 
 mod agent;
 mod bed;
+mod both;
 mod cera;
 mod flood;
 mod hold;
