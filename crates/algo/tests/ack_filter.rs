@@ -99,7 +99,14 @@ impl World {
     fn ack(&mut self, index: usize, acked: u32, sacked: Option<Sacked>, is_plain: bool) -> bool {
         let c = &mut self.connections[index];
         let una = c.flow.snd_una();
-        let ack = Ack { number: c.isn.wrapping_add(1 + acked), window: WINDOW, is_pure: true, sacked };
+        let ack = Ack {
+            number: c.isn.wrapping_add(1 + acked),
+            window: WINDOW,
+            is_pure: true,
+            sacked,
+            ts_ecr: 0,
+            came_twice: None,
+        };
         c.flow.acked(&self.host, &ack, self.now_us);
         while let Some(&first) = c.held.front() {
             let seq = c.isn.wrapping_add(1 + first);

@@ -164,7 +164,12 @@ fn share(kind: Kind, guest: TcpConfig) -> [u64; 2] {
     let workload = Workload::new(&spec, members).unwrap();
     let mut world = World::new(&topology, &guests, 3, workload, NoRecorder);
     let settings = Settings { congestion: kind, initial_window: guest.initial_window_segments, ..DEFAULTS };
-    let vflood = Vflood::new(VfloodSpec { mode: Mode::Enforce, settings, mss_bytes: guest.mss_bytes });
+    let vflood = Vflood::new(VfloodSpec {
+        mode: Mode::Enforce,
+        settings,
+        mss_bytes: guest.mss_bytes,
+        port_queue_segments: 1000,
+    });
     world.core.guest_mut(GuestId(0)).and_then(|guest| guest.port.as_mut()).unwrap().shims.add(Box::new(vflood));
     world.run(Instant::START + Duration::from_s(60), u64::MAX);
     let mut delivered = [0; 2];
