@@ -178,6 +178,8 @@ fn with_vflood(place: &mut Place, table: &Table) {
             hold_ifindex: drops,
             split_ifindex: drops,
             settings: intf::vflood_settings { buffer_segments: 2048, initial_window: 10, ..Default::default() },
+            unread_acks: 250,
+            ..Default::default()
         };
         let with = intf::ek_port { slot, vflood, ..off };
         // SAFETY: the settings are a plain structure without padding, as user space writes it.
