@@ -123,7 +123,7 @@ bench-cera: build
 	    cut:8 garbage:8 | tee results/cera-events.jsonl
 	bench/host/cera-page.sh results/cera-host.jsonl results/cera-events.jsonl
 
-PEERS := fifo tsq bbr limit fq codel codel-scaled fq_codel fq_codel-scaled mlfq dctcp cera60 cera25 cera60-clients
+PEERS := fifo tsq bbr limit fq codel codel-scaled fq_codel mlfq dctcp cera60 cera25 cera60-clients
 PEER_FLOWS := 1 6 24 48
 PEER_SECONDS := 5
 PEER_RUNS := 1

@@ -91,7 +91,6 @@ shape() {
     codel) set -- codel limit 1000 ;;
     codel-scaled) set -- codel limit 1000 target "$((5000000 / rate))us" interval "$((100000000 / rate))us" ;;
     fq_codel) set -- fq_codel limit 1000 ;;
-    fq_codel-scaled) set -- fq_codel limit 1000 target "$((5000000 / rate))us" interval "$((100000000 / rate))us" ;;
     fq) set -- fq limit 1000 ;;
     # Marks what has waited for longer than 65 packets take, and drops at the limit only.
     dctcp) set -- codel limit 1000 target 100s interval 1000s ecn ce_threshold "$(segments_us 65)us" ;;

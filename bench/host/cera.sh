@@ -8,10 +8,10 @@
 #   cera.sh EVENKEEL MEMCACHED_LOAD RATE_MBIT SECONDS SCHEME:FLOWS ...
 #
 # Schemes: alone (memcached without the others), fifo; bbr (fifo, with BBR in the VMs), tsq (fifo, and iperf3's sockets know of the host's
-# queue), codel, fq_codel, codel-scaled and fq_codel-scaled (times as much longer as the rate is lower), fq, dctcp (DCTCP in the VMs, marks
-# from 65 packets on), mlfq (strict priority by bytes sent), limit (each VM has a quarter of the rate), htb (each has a fifth, and may
-# borrow); cera60, cera25 (T_u), cera60-clients and cera25-clients (an agent in each VM), cera60-mixed (in two); weights, weights-clients
-# (T_u 240; iperf3 in all four, weights 1, 2, 3, 4). FLOWS: of all VMs; with weights, in each.
+# queue), codel, codel-scaled (its times as much longer as the rate is lower), fq_codel, fq, dctcp (DCTCP in the VMs, marks from 65 packets
+# on), mlfq (strict priority by bytes sent), limit (each VM has a quarter of the rate), htb (each has a fifth, and may borrow); cera60, cera25
+# (T_u), cera60-clients and cera25-clients (an agent in each VM), cera60-mixed (in two); weights, weights-clients (T_u 240; iperf3 in all four,
+# weights 1, 2, 3, 4). FLOWS: of all VMs; with weights, in each.
 set -eu
 
 evenkeel=$(realpath "$1") load=$(realpath "$2") rate=$3 seconds=$4
