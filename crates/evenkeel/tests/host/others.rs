@@ -384,7 +384,8 @@ fn run(
         let buffer = || tcp::SocketBuffer::new(vec![0; 64 << 10]);
         sockets.add(tcp::Socket::new(buffer(), buffer()))
     };
-    let mut servers: Vec<_> = (0..4).map(|_| (add(), 0)).collect();
+    // Clients keep their connections to the end.
+    let mut servers: Vec<_> = (0..CONNECTIONS + 4).map(|_| (add(), 0)).collect();
     let client = add();
     let answer: Vec<u8> = (0..BYTES).map(pattern).collect();
     let (mut port, mut order, mut fetch) = (50_000, None, None);
