@@ -113,8 +113,8 @@ static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflo
 		/* The timer of a VM whose receiver has closed its window: a window probe. */
 		if (!is_refused && (seq != f->snd_nxt || f->snd_nxt != f->snd_una))
 			return VFLOOD_DROP;
-		/* It may come twice, which then says nothing of a loss. */
-		f->unproven_segments += vflood_segments(f, bytes);
+		/* If it comes again, an ACK may be for either. */
+		vflood_goes_again(f, seq, end);
 		return VFLOOD_PASS;
 	}
 	if (f->snd_nxt == f->snd_una && !f->held_segments && f->sent_us &&
@@ -249,8 +249,7 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 		if (f->dup_acks >= VFLOOD_DUP_ACKS && f->state != VFLOOD_PACKET_LOSS)
 			vflood_enter_loss(f, false);
 	}
-	is_undone = f->flags & VFLOOD_MAY_UNDO &&
-		    vflood_is_needless(f, a, advanced, had_gap, now_us);
+	is_undone = f->flags & VFLOOD_MAY_UNDO && vflood_is_needless(f, a, advanced, had_gap);
 	if (is_undone)
 		vflood_undo(f);
 	if (f->flags & VFLOOD_AGAIN && !(f->flags & VFLOOD_DOUBT) &&

@@ -97,7 +97,6 @@ struct vflood_flow {
 	u64 needless_us; /* when data that had arrived last passed again */
 	u64 fresh_us[2]; /* what begins at fresh_start was let out then or later */
 	u64 again_us; /* when again_segments[1] began to be counted */
-	u64 again_more_us; /* when something beyond again_first_end was first sent again */
 	u64 advanced_us; /* when new data was last acknowledged */
 	u32 timed_end;
 	u32 snd_una; /* highest ACK of the receiver */

@@ -105,16 +105,13 @@ static inline u32 vflood_came_twice(const struct vflood_flow *f, u32 start, u32 
 
 /*
  * Is an ACK beyond what a timeout sent again for what was sent first (F-RTO, RFC 5682, with
- * SACK)? SACK blocks would have told of it before, had it come beyond a gap, and what the VM
- * has sent again in the meantime cannot have been acknowledged yet.
+ * SACK)? SACK blocks would have told of it before, had it come beyond a gap, and nothing else
+ * was sent again.
  */
-static inline bool vflood_is_beyond(const struct vflood_flow *f, u32 ack, bool had_gap,
-				    u64 now_us)
+static inline bool vflood_is_beyond(const struct vflood_flow *f, u32 ack, bool had_gap)
 {
 	return f->flags & VFLOOD_TIMED_OUT && f->flags & VFLOOD_HAS_SACK && !had_gap &&
-	       seq_after(ack, f->again_first_end) &&
-	       (f->again_end == f->again_first_end ||
-		now_us - f->again_more_us < f->min_rtt_us / 2);
+	       seq_after(ack, f->again_first_end) && f->again_end == f->again_first_end;
 }
 
 /*
@@ -126,7 +123,7 @@ static inline bool vflood_is_beyond(const struct vflood_flow *f, u32 ack, bool h
  * @had_gap: SACK blocks had told of data beyond a gap
  */
 static inline bool vflood_is_needless(struct vflood_flow *f, const struct vflood_ack *a,
-				      bool advanced, bool had_gap, u64 now_us)
+				      bool advanced, bool had_gap)
 {
 	u32 came_twice = a->came_twice_segments;
 
@@ -147,11 +144,11 @@ static inline bool vflood_is_needless(struct vflood_flow *f, const struct vflood
 	if (!(f->flags & VFLOOD_TIMED_OUT) || seq_after(a->ack, f->again_first_end) ||
 	    !seq_before(a->ack, f->recover))
 		f->flags &= ~VFLOOD_DOUBT;
-	return vflood_is_beyond(f, a->ack, had_gap, now_us);
+	return vflood_is_beyond(f, a->ack, had_gap);
 }
 
 /* Data that was let out before is let out again. */
-static inline void vflood_goes_again(struct vflood_flow *f, u32 seq, u32 end, u64 now_us)
+static inline void vflood_goes_again(struct vflood_flow *f, u32 seq, u32 end)
 {
 	f->unproven_segments += vflood_segments(f, end - seq);
 	if (!seq_after(end, f->snd_una))
@@ -165,8 +162,6 @@ static inline void vflood_goes_again(struct vflood_flow *f, u32 seq, u32 end, u6
 		f->again_first_end = end;
 		f->again_end = end;
 	}
-	if (f->again_end == f->again_first_end)
-		f->again_more_us = now_us;
 	f->again_end = seq_max(f->again_end, end);
 }
 
@@ -201,7 +196,7 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 			return VFLOOD_DROP;
 		f->needless_us = now_us;
 		if (!seq_before(seq, f->undo_start))
-			vflood_goes_again(f, seq, end, now_us);
+			vflood_goes_again(f, seq, end);
 		return VFLOOD_PASS;
 	}
 	/* A loss was none, and all arrives: what the VM took for lost with it is not. */
@@ -213,7 +208,7 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 	if (f->flags & VFLOOD_LOSSY && !(f->flags & VFLOOD_TIMED_OUT) &&
 	    seq_before(f->snd_una, f->vm_recover) && vflood_is_fresh(f, seq, now_us)) {
 		if (is_head)
-			vflood_goes_again(f, seq, end, now_us);
+			vflood_goes_again(f, seq, end);
 		return is_head ? VFLOOD_PASS : VFLOOD_DROP;
 	}
 	f->flags &= ~VFLOOD_TIMING;
@@ -234,7 +229,7 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 		f->flags |= VFLOOD_HEAD_AGAIN;
 		f->head = f->snd_una;
 	}
-	vflood_goes_again(f, seq, end, now_us);
+	vflood_goes_again(f, seq, end);
 	return VFLOOD_PASS;
 }
 
