@@ -1,6 +1,7 @@
 //! What it costs to hold packets (vFlood): throughput beside `fq`, how soon an ACK lets data out, and each program's time. In a guest with the
 //! newest kernel, because hosts' kernels may have no qdiscs in BPF: under TCG, so that times are many times as long as on a machine.
-//! `make bench-hold`, as root. With the argument `policies`: what flows of low and of high RTT get under each policy instead.
+//! `make bench-hold`, as root. With the argument `policies`: what flows of low and of high RTT get under each policy instead; with `throughput`,
+//! `release` or `programs`, only that.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -13,6 +14,8 @@ use evenkeel_lab::proto::{Answer, Op};
 
 const BED: &str = include_str!("../tests/host/hold.sh");
 const COST: &str = include_str!("hold_cost.sh");
+/// Of [`COST`], all.
+const PARTS: &str = "throughput release programs";
 const POLICIES: &str = include_str!("hold_policies.sh");
 const START: &str = r#"
 cat >/tmp/host.toml <<'END'
@@ -57,8 +60,10 @@ fn main() {
     machine.wait_ready(LIMIT).expect("it is ready");
     machine.shell(BED).expect("namespaces for a VM and its peer");
     machine.shell(START).expect("the agent starts");
-    let script = if std::env::args().any(|argument| argument == "policies") { POLICIES } else { COST };
-    let argv = ["/bin/sh", "-e", "-c", script].map(str::to_owned).to_vec();
+    let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let parts = if asked.is_empty() { PARTS.into() } else { asked.join(" ") };
+    let script = if parts == "policies" { POLICIES.into() } else { format!("parts='{parts}'\n{COST}") };
+    let argv = ["/bin/sh", "-e", "-c", &script].map(str::to_owned).to_vec();
     match machine.call_within(Op::Exec { argv }, LIMIT).expect("the guest answers") {
         Answer::Exec { status: 0, stdout, .. } => println!("{stdout}"),
         other => panic!("the measurement failed: {other:?}"),

@@ -1,4 +1,4 @@
-# In a guest, after tests/host/hold.sh and with the agent on: what holding costs. Prints tables in Markdown.
+# In a guest, after tests/host/hold.sh and with the agent on: what holding costs. Prints tables in Markdown, those of $parts.
 modprobe sch_fq
 agent=$(cat /tmp/agent.pid)
 
@@ -16,29 +16,30 @@ bulk() {
 
 middle() { sort -n | awk '{ v[NR] = $1 } END { printf "%s (%s to %s)", v[int((NR + 1) / 2)], v[1], v[NR] }'; }
 
-echo "One flow of the VM's (Mbit/s, median of three runs, least and most), in turn:"
-echo
-echo "| segmentation offload in the VM | held | vFlood off | vFlood off, fq at the uplink | held / fq |"
-echo "|---|---|---|---|---|"
-tc -n peer qdisc del dev eth1 root
-for offload in on off; do
-    ip netns exec vm ethtool -K eth1 tso $offload gso $offload
-    for round in 1 2 3; do
-        mode enforce
-        bulk >>/tmp/held.$offload
-        mode off
-        bulk >>/tmp/off.$offload
-        tc qdisc add dev up0 root fq
-        bulk >>/tmp/fq.$offload
-        tc qdisc del dev up0 root
+throughput() {
+    echo "One flow of the VM's (Mbit/s, median of three runs, least and most), in turn:"
+    echo
+    echo "| segmentation offload in the VM | held | vFlood off | vFlood off, fq at the uplink | held / fq |"
+    echo "|---|---|---|---|---|"
+    tc -n peer qdisc del dev eth1 root 2>/dev/null || true
+    for offload in on off; do
+        ip netns exec vm ethtool -K eth1 tso $offload gso $offload
+        for round in 1 2 3; do
+            mode enforce
+            bulk >>/tmp/held.$offload
+            mode off
+            bulk >>/tmp/off.$offload
+            tc qdisc add dev up0 root fq
+            bulk >>/tmp/fq.$offload
+            tc qdisc del dev up0 root
+        done
+        share=$(paste /tmp/held.$offload /tmp/fq.$offload | awk '{ printf "%.3f\n", $1 / $2 }' | middle)
+        echo "| $offload | $(middle </tmp/held.$offload) | $(middle </tmp/off.$offload) | $(middle </tmp/fq.$offload) | $share |"
     done
-    share=$(paste /tmp/held.$offload /tmp/fq.$offload | awk '{ printf "%.3f\n", $1 / $2 }' | middle)
-    echo "| $offload | $(middle </tmp/held.$offload) | $(middle </tmp/off.$offload) | $(middle </tmp/fq.$offload) | $share |"
-done
+}
 
 # An ACK as it comes to the uplink and leaves for the VM, and the next data as it comes (back) to the VM's port and to the uplink. Bridged packets
 # are for other hosts: what does not go out comes in.
-tc -n peer qdisc add dev eth1 root netem delay 20ms limit 10000
 stages() {
     rm -f /tmp/us.*
     tcpdump -i any -s 100 -B 16384 -tt -n -U -w /tmp/any tcp port 8001 2>/tmp/tcpdump.log &
@@ -67,32 +68,40 @@ small() {
     done
 }
 large() { ip netns exec peer wget -q -O /dev/null http://10.8.0.1:8001/data; }
-
-head -c 100000 /tmp/data >/tmp/small
-echo
-echo "From an ACK's arrival at the uplink (us: p10, median, p90; 20 ms away; 100 KB forty times, 2 MB once):"
-echo
-echo "| | the ACK leaves for the VM | the next segment is at the VM's port | and at the uplink | samples |"
-echo "|---|---|---|---|---|"
-mode enforce
-stages held small
-stages held large
-mode off
-stages "vFlood off" small
-stages "vFlood off" large
-mode enforce
+release() {
+    tc -n peer qdisc replace dev eth1 root netem delay 20ms limit 10000
+    head -c 100000 /tmp/data >/tmp/small
+    echo
+    echo "From an ACK's arrival at the uplink (us: p10, median, p90; 20 ms away; 100 KB forty times, 2 MB once):"
+    echo
+    echo "| | the ACK leaves for the VM | the next segment is at the VM's port | and at the uplink | samples |"
+    echo "|---|---|---|---|---|"
+    mode enforce
+    stages held small
+    stages held large
+    mode off
+    stages "vFlood off" small
+    stages "vFlood off" large
+    mode enforce
+}
 
 # Of each program, by its tag in the kernel's list of symbols.
-echo 1 >/proc/sys/kernel/bpf_stats_enabled
-tc -n peer qdisc del dev eth1 root
-bulk >/dev/null
-echo
-echo "Each run of a program, meanwhile:"
-echo
-echo "| program | runs | ns |"
-echo "|---|---|---|"
-for info in /proc/"$agent"/fdinfo/*; do
-    awk '/prog_tag/ { tag = $2 } /run_time_ns/ { ns = $2 } /run_cnt/ { runs = $2 } END { if (runs) printf "%s %d %.0f\n", tag, runs, ns / runs }' "$info" 2>/dev/null
-done | sort -u | while read -r tag runs ns; do
-    echo "| $(sed -n "s/.*bpf_prog_${tag}_\([a-z_]*\).*/\1/p" /proc/kallsyms | head -1) | $runs | $ns |"
+programs() {
+    echo 1 >/proc/sys/kernel/bpf_stats_enabled
+    tc -n peer qdisc del dev eth1 root 2>/dev/null || true
+    bulk >/dev/null
+    echo
+    echo "Each run of a program, meanwhile:"
+    echo
+    echo "| program | runs | ns |"
+    echo "|---|---|---|"
+    for info in /proc/"$agent"/fdinfo/*; do
+        awk '/prog_tag/ { tag = $2 } /run_time_ns/ { ns = $2 } /run_cnt/ { runs = $2 } END { if (runs) printf "%s %d %.0f\n", tag, runs, ns / runs }' "$info" 2>/dev/null
+    done | sort -u | while read -r tag runs ns; do
+        echo "| $(sed -n "s/.*bpf_prog_${tag}_\([a-z_]*\).*/\1/p" /proc/kallsyms | head -1) | $runs | $ns |"
+    done
+}
+
+for part in $parts; do
+    $part
 done
