@@ -45,11 +45,14 @@ static inline void ack_filter_reads(struct ack_filter_vm *vm)
  * @is_plain: it has a number and timestamps, and nothing else: no data, SACK blocks or echoes
  *
  * They will as long as data is on its way or held: it is acknowledged, or sent again. Not so
- * for an ACK without a higher number, nor while a loss is repaired, which may wait for any.
+ * for an ACK without a higher number, nor while a loss is repaired, which may wait for any. Nor
+ * for a VM whose TCP grows its window by the number of ACKs, as 2.6.32's does: those are what
+ * the host has Reno or Vegas for.
  */
 static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, bool is_plain)
 {
-	return is_plain && seq_after(v->snd_una, una) && v->snd_una != v->vm_end &&
+	return is_plain && v->congestion.kind == CONGESTION_CUBIC &&
+	       seq_after(v->snd_una, una) && v->snd_una != v->vm_end &&
 	       v->state != VFLOOD_PACKET_LOSS;
 }
 

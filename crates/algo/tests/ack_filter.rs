@@ -1,7 +1,8 @@
 //! ACKs that are kept from a VM: its port does not fill with them, and it learns all that they say.
 
 use evenkeel_algo::ack_filter::{self, GAP_US};
-use evenkeel_algo::vflood::{Ack, DEFAULTS, Flow, Host, Sacked, Verdict, Vm};
+use evenkeel_algo::congestion::Kind;
+use evenkeel_algo::vflood::{Ack, DEFAULTS, Flow, Host, Sacked, Settings, Verdict, Vm};
 use proptest::prelude::*;
 
 const MSS: u32 = 1000;
@@ -58,7 +59,11 @@ struct World {
 
 impl World {
     fn new(limit: u32) -> Self {
-        let host = Host::new(&DEFAULTS);
+        Self::with(limit, Kind::Cubic)
+    }
+
+    fn with(limit: u32, congestion: Kind) -> Self {
+        let host = Host::new(&Settings { congestion, ..DEFAULTS });
         let connection = |number: usize| {
             let isn = [7, u32::MAX - 30_000][number % 2];
             let mut flow = Flow::default();
@@ -204,6 +209,14 @@ fn acks_of_a_vm_off_its_core_do_not_fill_its_port() {
         world.waiting,
         world.filtered
     );
+}
+
+#[test]
+fn a_vm_that_counts_acks_gets_all() {
+    let mut world = World::with(20, Kind::Reno);
+    world.flood(0, 200);
+    world.drain();
+    assert_eq!(world.filtered, 0);
 }
 
 #[test]
