@@ -13,6 +13,7 @@
 #include "vflood.h"
 
 #define ACK_FILTER_GAP_US 10000 /* one passes all the same */
+#define ACK_FILTER_PART 4 /* of a port's places, what ACKs may fill: one in so many */
 
 /* A VM's port. */
 struct ack_filter_vm {
@@ -22,6 +23,12 @@ struct ack_filter_vm {
 struct ack_filter_flow {
 	u64 passed_us; /* when an ACK last passed */
 };
+
+/* ACKs that may wait at a port of so many places, before later ones are kept from the VM. */
+static inline u32 ack_filter_limit(u32 places)
+{
+	return places < ACK_FILTER_PART ? 1 : places / ACK_FILTER_PART;
+}
 
 /*
  * Are so many that it is time to look at the port's queue? Where nobody can, the VM's data

@@ -5,6 +5,12 @@ use crate::{sys, vflood};
 /// How long an ACK is kept from a VM at most after the last that was not, in us.
 pub const GAP_US: u64 = sys::ACK_FILTER_GAP_US as u64;
 
+/// ACKs that may wait at a port of so many places, before later ones are kept from the VM.
+pub fn limit(places: u32) -> u32 {
+    // SAFETY: the C code takes and gives numbers.
+    unsafe { sys::ack_filter_limit(places) }
+}
+
 /// A VM's port.
 #[derive(Debug, Clone, Default)]
 pub struct Vm(sys::ack_filter_vm);

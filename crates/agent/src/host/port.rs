@@ -1,13 +1,11 @@
 //! A port's settings as the datapath and the logic have them.
 
+use evenkeel_algo::ack_filter;
 use evenkeel_algo::proboscis::Settings;
 
 use super::config::{Mode, PortSettings};
 use super::links::{Kind, Link};
 use crate::datapath::intf;
-
-/// Of a port's queue, what ACKs may fill before later ones are kept from the VM.
-const ACK_FILTER_PART: u32 = 4;
 
 impl PortSettings {
     /// With what has to rest on a port whose VM is about to leave.
@@ -50,7 +48,7 @@ impl PortSettings {
 
     fn vflood_to_intf(&self, link: &Link) -> intf::ek_vflood_port {
         let queue_segments = self.queue_segments(link);
-        let unread_acks = (queue_segments / ACK_FILTER_PART).max(1);
+        let unread_acks = ack_filter::limit(queue_segments);
         let free_places = if link.kind == Kind::Tap { queue_segments.saturating_sub(unread_acks).max(1) } else { 0 };
         intf::ek_vflood_port { unread_acks, free_places, ..self.vflood.to_intf() }
     }

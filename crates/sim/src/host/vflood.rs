@@ -16,8 +16,6 @@ const ACK_BYTES: u32 = FRAME_OVERHEAD_BYTES + HEADER_BYTES + 12;
 
 /// A SYN-ACK permits SACK only if the SYN has.
 const PERMITS_SACK: Flags = Flags::ACK.with(Flags::SACK_PERMITTED);
-/// Of a port's queue, what ACKs may fill before later ones are kept from the VM.
-const ACK_FILTER_PART: u32 = 4;
 
 /// How vFlood is set up on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +147,7 @@ impl Vflood {
     fn ack_to_vm(&mut self, now: Instant, end: ConnId, segment: &Segment, effects: &mut Effects) {
         let enforces = self.enforces();
         let queue_segments = self.spec.port_queue_segments;
-        let limit = (queue_segments / ACK_FILTER_PART).max(1);
+        let limit = ack_filter::limit(queue_segments);
         let mut filter = std::mem::take(&mut self.filter);
         if filter.is_crowded(limit) && effects.port_room >= (queue_segments - limit) as usize {
             filter.reads();
