@@ -136,8 +136,8 @@ static __noinline void piece_held(struct place *at, struct ek_vflood_flow *e, u3
 }
 
 /* Puts an skb where it may leave. */
-static __always_inline int ready_push(struct place *at, struct sk_buff *skb, u32 kind,
-				      struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
+static __always_inline int ready_push(struct place *at, struct sk_buff *skb, struct Qdisc *sch,
+				      struct bpf_sk_buff_ptr *to_free)
 {
 	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
 	u32 bytes = ((struct qdisc_cb *)skb->cb)->pkt_len;
@@ -145,7 +145,7 @@ static __always_inline int ready_push(struct place *at, struct sk_buff *skb, u32
 
 	if (!r || at->vm->ready >= HOLD_READY_PACKETS)
 		goto drop;
-	h = held_new(0, bytes, kind, at->now_ns);
+	h = held_new(0, bytes, 0, at->now_ns);
 	if (!h)
 		goto drop;
 	skb = bpf_kptr_xchg(&h->skb, skb);
@@ -190,11 +190,11 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	    (o.kind != EK_HOLD_ACK && e->owner != o.word[2])) {
 		if (is_copy)
 			goto drop;
-		return ready_push(&at, skb, o.kind, sch, to_free);
+		return ready_push(&at, skb, sch, to_free);
 	}
 	/* A segment that was given up: later data has left. */
 	if (o.kind == EK_HOLD_BARE || (o.kind == EK_HOLD_PIECE && !e->splitting))
-		return ready_push(&at, skb, o.kind, sch, to_free);
+		return ready_push(&at, skb, sch, to_free);
 	if (is_copy && o.kind != EK_HOLD_SEEN) {
 		order_run(&at, e, &o);
 		sch->q.qlen -= at.gone_packets;
@@ -210,13 +210,14 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		    !flow_takes_whole(&e->flow, &at.vm->vm, settings_of(&at),
 				      range(o.word[0], o.word[1]))) {
 			count(at.count, EK_COUNT_VFLOOD_SPLIT, 1);
-			return ready_push(&at, skb, EK_HOLD_ANEW, sch, to_free);
+			skb->cb[QDISC_CB_KIND] = EK_HOLD_ANEW;
+			return ready_push(&at, skb, sch, to_free);
 		}
 		verdict = data_verdict(&at, e, o.place, o.word[0], o.word[1]);
 	}
 	q = bpf_map_lookup_elem(&queues, &o.queue);
 	if (verdict == VFLOOD_PASS && is_data)
-		return ready_push(&at, skb, o.kind, sch, to_free);
+		return ready_push(&at, skb, sch, to_free);
 	if (verdict != VFLOOD_HOLD || !q)
 		goto drop;
 	h = held_new(range(o.word[0], o.word[1]), o.kind == EK_HOLD_SEEN ? 0 : bytes, o.kind,
@@ -256,7 +257,6 @@ struct sk_buff *BPF_PROG(hold_dequeue, struct Qdisc *sch)
 	struct qdisc_cb *cb;
 	struct queue *r;
 	struct held *h;
-	u64 kind;
 
 	if (!place_open(&at, sch))
 		return NULL;
@@ -276,13 +276,11 @@ struct sk_buff *BPF_PROG(hold_dequeue, struct Qdisc *sch)
 		return NULL;
 	}
 	at.vm->ready--;
-	kind = h->kind;
 	skb = bpf_kptr_xchg(&h->skb, skb);
 	object_drop(h);
 	if (!skb)
 		return NULL;
 	cb = (struct qdisc_cb *)skb->cb;
-	cb->data[1] = (cb->data[1] & ~0xff0000u) | kind << 16;
 	sch->q.qlen--;
 	sch->qstats.backlog -= cb->pkt_len;
 	bpf_qdisc_bstats_update(sch, skb);
@@ -391,6 +389,11 @@ int released(struct __sk_buff *skb)
 	e = bpf_map_lookup_elem(&vflood_flows, &place);
 	if (!e)
 		return TCX_DROP;
+	/* A qdisc may not write to what it has held (Linux 7.3): the flow knows. */
+	if (kind == EK_HOLD_WHOLE && e->splitting == range(skb->cb[2], skb->cb[3])) {
+		kind = EK_HOLD_SPLIT;
+		skb->cb[1] = place | kind << 16 | l4 << 24;
+	}
 	/* Here the packet is the other end's already. */
 	if (kind == EK_HOLD_SPLIT || kind == EK_HOLD_ANEW)
 		return bpf_redirect(skb->ifindex, 0);

@@ -16,7 +16,7 @@ struct held {
 	u64 bytes; /* of the skb; 0: there is none, vFlood only observes */
 	u64 since_ns;
 	u64 range; /* of sequence numbers, see range() */
-	u64 kind; /* enum ek_hold_kind, as it is to leave */
+	u64 kind; /* enum ek_hold_kind, as it came */
 	struct bpf_list_node node;
 };
 
@@ -359,7 +359,6 @@ static __noinline void queue_split(struct place *at, struct ek_vflood_flow *e, u
 	if (!h)
 		return;
 	count_waited(at, e, h);
-	h->kind = EK_HOLD_SPLIT;
 	e->splitting = h->range;
 	e->splitting_ns = at->now_ns;
 	queue_push(r, h);

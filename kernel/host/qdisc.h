@@ -84,6 +84,13 @@ struct qdisc_cb {
 	__u32 data[5];
 };
 
+/* The byte of cb[] with the kind of an order. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define QDISC_CB_KIND (__builtin_offsetof(struct qdisc_cb, data[1]) + 2)
+#else
+#define QDISC_CB_KIND (__builtin_offsetof(struct qdisc_cb, data[1]) + 1)
+#endif
+
 extern void bpf_kfree_skb(struct sk_buff *skb) __ksym;
 extern void bpf_qdisc_skb_drop(struct sk_buff *skb, struct bpf_sk_buff_ptr *to_free) __ksym;
 extern void bpf_qdisc_watchdog_schedule(struct Qdisc *sch, __u64 expire, __u64 delta_ns) __ksym;
