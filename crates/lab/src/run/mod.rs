@@ -190,7 +190,7 @@ fn run_set(
     };
     for name in loaded.scenario.vms.keys().filter(is_namespace) {
         remarks.push(format!(
-            "`{name}` in network namespaces of this machine, under its kernel ({}) and in its own code.",
+            "\"{name}\" in network namespaces of this machine, under its kernel ({}) and in its own code.",
             machine.kernel
         ));
     }
