@@ -7,6 +7,7 @@
 #define EVENKEEL_CONGESTION_H
 
 #include "cubic.h"
+#include "hystart.h"
 #include "vegas.h"
 
 enum congestion_kind {
@@ -17,6 +18,7 @@ enum congestion_kind {
 
 struct congestion {
 	struct cubic cubic;
+	struct hystart hystart; /* CUBIC's slow start, as in Linux */
 	struct vegas vegas;
 	struct reno_window window;
 	u32 kind; /* enum congestion_kind */
@@ -35,19 +37,25 @@ static inline void congestion_rtt(struct congestion *c, u32 rtt_us)
 {
 	if (c->kind == CONGESTION_VEGAS)
 		vegas_rtt(&c->vegas, rtt_us);
+	if (c->kind == CONGESTION_CUBIC)
+		hystart_rtt(&c->hystart, rtt_us);
 }
 
 /**
  * congestion_acked() - new data was acknowledged while the window limited the sender
  * @acked: segments
  * @srtt_us: smoothed RTT
+ * @min_rtt_us: least RTT; 0: slow start goes on until there is a loss
  * @round_over: a round trip has passed since this was last true
  */
 static inline void congestion_acked(struct congestion *c, u32 acked, u64 now_us, u32 srtt_us,
-				    bool round_over)
+				    u32 min_rtt_us, bool round_over)
 {
 	switch (c->kind) {
 	case CONGESTION_CUBIC:
+		if (min_rtt_us && reno_in_slow_start(&c->window))
+			hystart_acked(&c->hystart, &c->window, now_us, srtt_us, min_rtt_us,
+				      round_over);
 		cubic_acked(&c->cubic, &c->window, acked, now_us, srtt_us);
 		break;
 	case CONGESTION_VEGAS:

@@ -189,7 +189,8 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 	if (f->state != VFLOOD_PACKET_LOSS)
 		f->dup_acks = 0;
 	if (limited)
-		congestion_acked(&f->congestion, segments, now_us, f->srtt_us, round_over);
+		congestion_acked(&f->congestion, segments, now_us, f->srtt_us, f->min_rtt_us,
+				 round_over);
 	if (2 * segments > f->burst_segments)
 		f->burst_segments = 2 * segments;
 }

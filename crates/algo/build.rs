@@ -14,6 +14,7 @@ fn main() {
         "seq.h",
         "reno.h",
         "cubic.h",
+        "hystart.h",
         "dctcp.h",
         "packet.h",
         "siphash.h",
@@ -29,7 +30,7 @@ fn main() {
     bindgen::Builder::default()
         .headers(headers)
         .allowlist_item(
-            "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|seq|reno|RENO|cubic|dctcp|DCTCP\
+            "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|seq|reno|RENO|cubic|hystart|dctcp|DCTCP\
              |cera|CERA|congestion|CONGESTION|vegas|vflood|VFLOOD|vsnoop|VSNOOP|ack_filter|ACK_FILTER)_.*",
         )
         .rustified_enum("(pvtcp_timer|packet_kind|dctcp_ack|vflood_verdict|vsnoop_verdict|vsnoop_ack)")

@@ -71,6 +71,14 @@ struct inet_connection_sock {
 	u64 icsk_ca_priv[13];
 };
 
+struct minmax_sample {
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 snd_una;
@@ -78,6 +86,7 @@ struct tcp_sock {
 	u32 snd_wnd;
 	u32 mss_cache;
 	u32 srtt_us;
+	struct minmax rtt_min;
 	u32 packets_out;
 	u32 retrans_out;
 	u32 snd_ssthresh;
@@ -87,7 +96,12 @@ struct tcp_sock {
 	u32 lost_out;
 	u32 sacked_out;
 	u32 write_seq;
+	u32 snd_nxt;
 	u8 is_cwnd_limited : 1;
+};
+
+struct ack_sample {
+	s32 rtt_us;
 };
 
 struct tcp_congestion_ops {
@@ -97,6 +111,7 @@ struct tcp_congestion_ops {
 	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event ev);
 	void (*in_ack_event)(struct sock *sk, u32 flags);
 	u32 (*undo_cwnd)(struct sock *sk);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	char name[TCP_CA_NAME_MAX];
 	u32 flags;
 	void (*init)(struct sock *sk);
@@ -111,6 +126,7 @@ struct tcp_congestion_ops___tx_start {
 	void (*cwnd_event_tx_start)(struct sock *sk);
 	void (*in_ack_event)(struct sock *sk, u32 flags);
 	u32 (*undo_cwnd)(struct sock *sk);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	char name[TCP_CA_NAME_MAX];
 	u32 flags;
 	void (*init)(struct sock *sk);

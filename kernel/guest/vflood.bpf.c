@@ -27,6 +27,7 @@ struct guest_flow {
 	u32 before_ssthresh;
 	u32 set; /* the window that was set last */
 	u32 epoch; /* that of the agent's control when it began */
+	u32 round_end; /* a round trip ends when this is acknowledged */
 	u16 initial;
 	u8 state; /* enum tcp_ca_state */
 	u8 is_flooding;
@@ -122,6 +123,7 @@ void BPF_PROG(flood_init, struct sock *sk)
 	f->before_ssthresh = 0;
 	f->set = tp->snd_cwnd;
 	f->epoch = c ? c->epoch : 0;
+	f->round_end = tp->snd_nxt;
 	f->initial = tp->snd_cwnd < 10 ? 10 : (tp->snd_cwnd < 1000 ? tp->snd_cwnd : 1000);
 	f->state = ca_state(tp);
 	f->is_flooding = 0;
@@ -217,14 +219,29 @@ void BPF_PROG(flood_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	struct guest_flow *f = flow_of(sk);
 	struct reno_window *w = &f->shadow.window;
 	u32 used = in_flight(tp) + acked;
+	bool round_over = !seq_before(ack, f->round_end);
+	/* What is held counts in the RTTs of one that floods: the host judges its own. */
+	u32 min_rtt_us = f->is_flooding ? 0 : tp->rtt_min.s[0].v;
 
+	if (round_over)
+		f->round_end = tp->snd_nxt;
 	take_over(tp, f);
 	f->acked_us = now_us();
 	/* Only a window that was used grows; in slow start, one that was used by half (RFC
 	 * 7661, as Linux has it). */
 	if (reno_in_slow_start(w) ? w->cwnd < 2 * used : w->cwnd <= used)
-		congestion_acked(&f->shadow, acked, f->acked_us, tp->srtt_us >> 3, false);
+		congestion_acked(&f->shadow, acked, f->acked_us, tp->srtt_us >> 3, min_rtt_us,
+				 round_over);
 	settle(tp, f);
+}
+
+SEC("struct_ops")
+void BPF_PROG(flood_pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct guest_flow *f = flow_of(sk);
+
+	if (!f->is_flooding && sample->rtt_us > 0)
+		congestion_rtt(&f->shadow, sample->rtt_us);
 }
 
 /* The first packet after a time without any. */
@@ -263,6 +280,7 @@ struct tcp_congestion_ops vflood = {
 	.release = (void *)flood_release,
 	.ssthresh = (void *)flood_ssthresh,
 	.undo_cwnd = (void *)flood_undo_cwnd,
+	.pkts_acked = (void *)flood_pkts_acked,
 	.set_state = (void *)flood_set_state,
 	.in_ack_event = (void *)flood_in_ack_event,
 	.cong_avoid = (void *)flood_cong_avoid,
@@ -278,6 +296,7 @@ struct tcp_congestion_ops___tx_start vflood_7_1 = {
 	.release = (void *)flood_release,
 	.ssthresh = (void *)flood_ssthresh,
 	.undo_cwnd = (void *)flood_undo_cwnd,
+	.pkts_acked = (void *)flood_pkts_acked,
 	.set_state = (void *)flood_set_state,
 	.in_ack_event = (void *)flood_in_ack_event,
 	.cong_avoid = (void *)flood_cong_avoid,

@@ -54,9 +54,9 @@ impl Congestion {
     }
 
     /// New data was acknowledged while the window limited the sender.
-    pub fn acked(&mut self, segments: u32, now_us: u64, srtt_us: u32, round_over: bool) {
+    pub fn acked(&mut self, segments: u32, now_us: u64, srtt_us: u32, min_rtt_us: u32, round_over: bool) {
         // SAFETY: as in `new`.
-        unsafe { sys::congestion_acked(&mut self.0, segments, now_us, srtt_us, round_over) }
+        unsafe { sys::congestion_acked(&mut self.0, segments, now_us, srtt_us, min_rtt_us, round_over) }
     }
 
     /// A segment was lost.

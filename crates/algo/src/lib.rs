@@ -6,6 +6,7 @@ pub mod cera;
 pub mod congestion;
 pub mod cubic;
 pub mod dctcp;
+pub mod hystart;
 pub mod packet;
 pub mod proboscis;
 pub mod pvtcp;

@@ -50,7 +50,7 @@ pub const DEFAULTS: Settings = Settings {
     alpha: ALPHA_ONE,
     alpha_low_rtt: 4 * ALPHA_ONE,
     policy: Policy::Fair,
-    congestion: Kind::Reno,
+    congestion: Kind::Cubic,
 };
 
 /// [`Settings`] as the C code has them.

@@ -2,6 +2,7 @@
 
 use evenkeel_algo::cubic::{self, Cubic};
 use evenkeel_algo::dctcp::{self, Dctcp};
+use evenkeel_algo::hystart::Hystart;
 use evenkeel_algo::reno::{self, MAX_CWND, MIN_CWND, Window};
 use evenkeel_algo::seq;
 use proptest::prelude::*;
@@ -47,6 +48,57 @@ fn cubic_is_back_at_its_old_window_after_k() {
     }
     assert!((955..=968).contains(&halfway), "300 / 8 below the plateau after half the time: {halfway}");
     assert!((995..=1003).contains(&window.cwnd()), "{}", window.cwnd());
+}
+
+/// Slow start over a path with this RTT whose bottleneck sends a segment each `segment_us`: the window at which HyStart ends it.
+fn slow_start_ends_at(base_rtt_us: u32, segment_us: u32, most: u32) -> Option<u32> {
+    let (mut hystart, mut window) = (Hystart::default(), Window::new(10));
+    let mut now_us = 1_000_000;
+    while window.cwnd() < most {
+        let segments = window.cwnd();
+        // What the path does not hold waits before the bottleneck.
+        let round_us = u64::from(base_rtt_us.max(segments * segment_us));
+        for n in 0..segments {
+            let at_us = now_us + u64::from((n + 1) * segment_us);
+            let rtt_us = base_rtt_us + u64::from(n * segment_us).min(round_us - u64::from(base_rtt_us)) as u32;
+            hystart.rtt(rtt_us);
+            hystart.acked(&mut window, at_us, rtt_us, base_rtt_us, n + 1 == segments);
+            if !window.in_slow_start() {
+                return Some(window.cwnd());
+            }
+            window.acked(1);
+        }
+        now_us += round_us;
+    }
+    None
+}
+
+#[test]
+fn hystart_ends_slow_start_where_the_acks_of_a_round_trip_fill_it() {
+    // 1 Gbit/s and 2 ms are 166 segments. Bursts may take 1 ms, so it is the round trip that begins with 160: 125 ACKs take (2 + 1) / 2 ms.
+    assert_eq!(slow_start_ends_at(2000, 12, 10_000), Some(272));
+    // A path that is never full.
+    assert_eq!(slow_start_ends_at(100_000, 1, 5000), None);
+    // What is below the least window goes on, however slow the path.
+    assert!(slow_start_ends_at(1000, 1000, 10_000).is_some_and(|window| (16..32).contains(&window)));
+}
+
+#[test]
+fn hystart_ends_slow_start_where_the_rtt_rises() {
+    let mut hystart = Hystart::default();
+    let mut window = Window::new(100);
+    let mut round = |hystart: &mut Hystart, now_us: u64, rtt_us: u32, samples: u32| {
+        // ACKs too far from each other for a train.
+        hystart.acked(&mut window, now_us, rtt_us, 40_000, true);
+        for n in 1..=samples {
+            hystart.rtt(rtt_us);
+            hystart.acked(&mut window, now_us + u64::from(n) * 3000, rtt_us, 40_000, false);
+        }
+        window.in_slow_start()
+    };
+    assert!(round(&mut hystart, 1_000_000, 44_000, 8), "4 ms are no rise, whatever chance brings");
+    assert!(round(&mut hystart, 1_100_000, 80_000, 7), "seven RTTs are too few");
+    assert!(!round(&mut hystart, 1_200_000, 40_000, 0), "but for a round trip that has no more");
 }
 
 #[test]

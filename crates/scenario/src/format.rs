@@ -220,6 +220,14 @@ impl VmGroup {
         })
     }
 
+    /// The host's congestion control (vFlood), with the guests' filled in.
+    pub fn host_congestion_control(&self) -> HostCongestion {
+        self.vflood.congestion_control.unwrap_or(match self.tcp.congestion_control() {
+            "reno" => HostCongestion::Reno,
+            _ => HostCongestion::Cubic,
+        })
+    }
+
     /// What the host takes for a packet. A ping between two VMs crosses four times what one between physical machines does not: in the
     /// PVTCP paper 227 us, so about 57 us each.
     pub fn host_delay_us(&self) -> u32 {
@@ -366,6 +374,9 @@ pub struct GuestTcp {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[a-z0-9_-]{1,15}$"))]
     pub congestion_control: Option<String>,
+    /// CUBIC's HyStart (the parameter `hystart` of `tcp_cubic`). Left out: on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hystart: Option<bool>,
     /// `tcp_early_retrans`: tail-loss probes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail_loss_probe: Option<bool>,
@@ -422,6 +433,7 @@ impl Default for GuestTcp {
             era: Era::Current,
             rto_min_us: RtoMin::Word(RtoMinWord::Default),
             congestion_control: None,
+            hystart: None,
             tail_loss_probe: None,
             rack: None,
             timestamps: None,

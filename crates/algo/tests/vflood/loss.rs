@@ -1,13 +1,13 @@
 //! Losses, and what the VM sends again.
 
 use evenkeel_algo::congestion::Kind;
-use evenkeel_algo::vflood::{self, DEFAULTS, Settings, State};
+use evenkeel_algo::vflood::{self, Settings, State};
 
-use crate::world::{Ends, HANDSHAKE_RTT_US, Step, World, flooded};
+use crate::world::{Ends, HANDSHAKE_RTT_US, RENO, Step, World, flooded};
 
 #[test]
 fn three_duplicates_halve_the_window_and_the_repair_brings_the_flow_back() {
-    let mut world = flooded(DEFAULTS);
+    let mut world = flooded(RENO);
     world.apply(&Step::Arrive { flow: 0, lost: vec![true, false, false, false] });
     world.apply(&Step::Acks { flow: 0, count: 3 });
     let c = &world.connections[0];
@@ -25,7 +25,7 @@ fn lost_segments_are_not_in_cubics_network() {
     // Half of the window is lost, and half of the data is held: as the rest arrives, new data leaves in its place.
     let lost = [true, true, true, true, true, false, false, false, false, false];
     let half = |congestion| {
-        let mut world = flooded(Settings { congestion, ..DEFAULTS });
+        let mut world = flooded(Settings { congestion, ..RENO });
         world.apply(&Step::Arrive { flow: 0, lost: lost.into() });
         world.apply(&Step::Acks { flow: 0, count: 5 });
         let c = &world.connections[0];
@@ -49,7 +49,7 @@ fn lost_segments_are_not_in_cubics_network() {
 #[test]
 fn fewer_duplicate_acks_than_segments_do_not_slow_the_flow_down() {
     // Linux's receivers send one for many (`tcp_comp_sack_nr`): their blocks tell of the others.
-    let mut world = flooded(DEFAULTS);
+    let mut world = flooded(RENO);
     let lost: Vec<bool> = (0..10).map(|segment| segment == 0).collect();
     world.apply(&Step::Arrive { flow: 0, lost });
     let c = &mut world.connections[0];
@@ -61,7 +61,7 @@ fn fewer_duplicate_acks_than_segments_do_not_slow_the_flow_down() {
 
 #[test]
 fn a_guess_of_the_guests_does_not_leave_before_anybody_can_know() {
-    let mut world = flooded(DEFAULTS);
+    let mut world = flooded(RENO);
     let lost = (0..10).map(|segment| segment == 0).collect();
     world.apply(&Step::Arrive { flow: 0, lost });
     world.apply(&Step::Acks { flow: 0, count: 9 });
@@ -79,7 +79,7 @@ fn a_guess_of_the_guests_does_not_leave_before_anybody_can_know() {
 
 #[test]
 fn what_was_sent_again_and_lost_leaves_cubics_network_in_time() {
-    let mut world = flooded(Settings { congestion: Kind::Cubic, ..DEFAULTS });
+    let mut world = flooded(Settings { congestion: Kind::Cubic, ..RENO });
     let lost = (0..10).map(|segment| segment == 0).collect();
     world.apply(&Step::Arrive { flow: 0, lost });
     world.apply(&Step::Acks { flow: 0, count: 9 });
@@ -112,12 +112,12 @@ fn data_that_came_twice_is_told_from_a_gap() {
 
 #[test]
 fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
-    let mut world = flooded(DEFAULTS);
+    let mut world = flooded(RENO);
     world.apply(&Step::Again { flow: 0, later: 0 });
     let c = &world.connections[0];
     assert_eq!((c.flow.state(), c.flow.cwnd()), (State::PacketLoss, 1));
     // Where SACK blocks told of the loss, it was no timeout; sent again once more, it is one.
-    let mut world = flooded(DEFAULTS);
+    let mut world = flooded(RENO);
     world.apply(&Step::Arrive { flow: 0, lost: vec![true, false] });
     world.apply(&Step::Acks { flow: 0, count: 1 });
     world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
@@ -125,7 +125,7 @@ fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
     assert_eq!((world.connections[0].flow.state(), world.connections[0].flow.cwnd()), (State::PacketLoss, 5));
     world.apply(&Step::Again { flow: 0, later: 0 });
     assert_eq!(world.connections[0].flow.cwnd(), 1);
-    let mut world = flooded(DEFAULTS);
+    let mut world = flooded(RENO);
     world.apply(&Step::Arrive { flow: 0, lost: vec![false; 5] });
     world.apply(&Step::Acks { flow: 0, count: 5 });
     // The VM has not read these ACKs when its timer runs.
@@ -145,7 +145,7 @@ const BOTH: Ends = Ends { timestamps: true, sack: true };
 
 /// Forty segments are out, none of them lost, and the VM's timer runs out all the same. What the window was.
 pub fn needless_timeout(ends: Ends, congestion: Kind) -> (World, u32) {
-    let mut world = World::with(Settings { congestion, ..DEFAULTS }, ends);
+    let mut world = World::with(Settings { congestion, ..RENO }, ends);
     world.apply(&Step::Flood { flow: 0, segments: 5000, obedient: true });
     for flight in [10, 20] {
         world.apply(&Step::Arrive { flow: 0, lost: vec![false; flight] });
@@ -226,7 +226,7 @@ fn a_timeout_with_a_loss_stays_one() {
 #[test]
 fn reordering_is_found_to_be_none_when_it_shows() {
     let late_head = |ends| {
-        let mut world = World::with(DEFAULTS, ends);
+        let mut world = World::with(RENO, ends);
         world.apply(&Step::Flood { flow: 0, segments: 5000, obedient: true });
         let c = &mut world.connections[0];
         let head = c.wire.pop_front().unwrap();

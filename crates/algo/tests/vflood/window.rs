@@ -1,13 +1,13 @@
 //! What leaves, and when.
 
 use evenkeel_algo::congestion::{Congestion, Kind};
-use evenkeel_algo::vflood::{self, DEFAULTS, Flow, Host, Sacked, Settings, State, Verdict, Vm};
+use evenkeel_algo::vflood::{self, Flow, Host, Sacked, Settings, State, Verdict, Vm};
 
-use crate::world::{MSS, SCALE, Step, flooded};
+use crate::world::{MSS, RENO, SCALE, Step, flooded};
 
 #[test]
 fn slow_start_goes_on_without_the_vm() {
-    let mut world = flooded(DEFAULTS);
+    let mut world = flooded(RENO);
     let mut flights = Vec::new();
     for _ in 0..6 {
         let flight = world.connections[0].wire.len();
@@ -23,7 +23,7 @@ fn slow_start_goes_on_without_the_vm() {
 #[test]
 fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_otherwise() {
     const OUT: u32 = 40;
-    let host = Host::new(&Settings { initial_window: OUT, ..DEFAULTS });
+    let host = Host::new(&Settings { initial_window: OUT, ..RENO });
     let (mut vm, mut flow) = (Vm::default(), Flow::default());
     flow.vm_syn(&host, 7, 1);
     flow.peer_syn(64_000, SCALE, MSS, 200);
@@ -60,7 +60,7 @@ fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_other
 
 #[test]
 fn an_ack_for_what_was_never_sent_means_nothing() {
-    let mut world = flooded(DEFAULTS);
+    let mut world = flooded(RENO);
     let before = world.connections[0].flow.clone();
     let c = &mut world.connections[0];
     let beyond = c.seq(c.guest_end + 1);
@@ -70,7 +70,7 @@ fn an_ack_for_what_was_never_sent_means_nothing() {
 
 #[test]
 fn bare_acks_stay_inside_the_receivers_window_and_held_ones_go_ahead() {
-    let mut world = flooded(DEFAULTS);
+    let mut world = flooded(RENO);
     let c = &mut world.connections[0];
     assert_eq!(c.flow.bare_seq(c.seq(c.guest_end)), c.flow.snd_nxt());
     assert!(c.flow.ack_is_due(77));
@@ -86,7 +86,7 @@ fn vegas_keeps_a_few_segments_in_the_queue() {
         let rtt_us = 1000 + 100 * vegas.cwnd().saturating_sub(10);
         vegas.rtt(rtt_us);
         let acked = vegas.cwnd();
-        vegas.acked(acked, round * 1000, 1000, true);
+        vegas.acked(acked, round * 1000, 1000, 1000, true);
     }
     assert!((12..=14).contains(&vegas.cwnd()), "{}", vegas.cwnd());
     assert!(vegas.ssthresh() < u32::MAX, "it left slow start before any loss");
@@ -101,7 +101,7 @@ fn an_idle_window_begins_anew() {
     for kind in [Kind::Reno, Kind::Cubic, Kind::Vegas] {
         let mut window = Congestion::new(kind, 10);
         window.rtt(100);
-        window.acked(90, 1000, 100, false);
+        window.acked(90, 1000, 100, 100, false);
         assert_eq!(window.cwnd(), 100, "{kind:?}");
         window.lost();
         let before = window.cwnd();

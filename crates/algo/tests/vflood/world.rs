@@ -7,6 +7,8 @@ use evenkeel_algo::reno::MIN_CWND;
 use evenkeel_algo::vflood::{self, DEFAULTS, Flow, Host, Policy, Sacked, Settings, State, Verdict, Vm};
 use proptest::prelude::*;
 
+/// With the paper's congestion control, whose windows are simple sums.
+pub const RENO: Settings = Settings { congestion: Kind::Reno, ..DEFAULTS };
 pub const MSS: u32 = 1000;
 pub const SCALE: u8 = 2;
 pub const HANDSHAKE_RTT_US: u64 = 199;

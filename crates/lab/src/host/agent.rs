@@ -80,7 +80,8 @@ impl Port {
     pub fn of(device: &str, uplink: &str, group: &VmGroup, number: u32) -> Result<Self, LabError> {
         // The agent observes with ProBoSCIS unless told otherwise; all else is off in it, too.
         let mut mechanisms = Table::from_iter([("proboscis".to_owned(), settings(&group.proboscis)?)]);
-        let vflood = Vflood { clients: None, ..group.vflood.clone() };
+        let congestion_control = Some(group.host_congestion_control());
+        let vflood = Vflood { clients: None, congestion_control, ..group.vflood.clone() };
         for (name, mode, table) in [
             ("vsnoop", group.vsnoop.mode, settings(&group.vsnoop)?),
             ("vflood", group.vflood.mode_of(number), settings(&vflood)?),

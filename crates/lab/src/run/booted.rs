@@ -301,8 +301,12 @@ impl BootedLab {
         self.in_all(|vm| {
             let group = &scenario.vms[&vm.spec.group];
             let tcp = settings::tcp_script(vm.spec.address, &group.tcp, &scenario.network);
-            let pvtcp = if vm.spec.is_namespace() { String::new() } else { settings::pvtcp_script(&group.pvtcp) };
-            vm.shell(&format!("{tcp}{pvtcp}"))
+            let kernel = if vm.spec.is_namespace() {
+                String::new()
+            } else {
+                format!("{}\n{}", settings::hystart_script(&group.tcp), settings::pvtcp_script(&group.pvtcp))
+            };
+            vm.shell(&format!("{tcp}{kernel}"))
         })
         .map(drop)
     }

@@ -43,6 +43,11 @@ pub fn tcp_script(address: Ipv4Addr, tcp: &GuestTcp, network: &Network) -> Strin
     script
 }
 
+/// The script that switches CUBIC's HyStart on or off: a parameter of the kernel's, which stays from run to run.
+pub fn hystart_script(tcp: &GuestTcp) -> String {
+    format!("echo {} > /sys/module/tcp_cubic/parameters/hystart", u8::from(tcp.hystart.unwrap_or(true)))
+}
+
 fn route_attributes(tcp: &GuestTcp) -> String {
     let mut attributes = String::new();
     match tcp.rto_min_us {
@@ -146,6 +151,12 @@ mod tests {
         };
         assert_eq!(value(&tcp, "tcp_timestamps"), "1");
         assert_eq!(value(&tcp, "tcp_congestion_control"), "cubic");
+    }
+
+    #[test]
+    fn hystart_is_on_unless_it_is_switched_off() {
+        let script = |hystart| hystart_script(&GuestTcp { hystart, ..GuestTcp::default() });
+        assert!(script(None).starts_with("echo 1 >") && script(Some(false)).starts_with("echo 0 >"));
     }
 
     #[test]

@@ -22,8 +22,9 @@ pub struct Vflood {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub buffer_segments: Option<u32>,
-    /// The host's congestion control.
-    pub congestion_control: HostCongestion,
+    /// The host's congestion control. Left out: `reno` where the guests have it (`tcp.congestion_control`), otherwise `cubic`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<HostCongestion>,
     /// Flows with a shorter RTT are of low RTT. Left out: 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -59,11 +60,10 @@ pub enum BufferPolicy {
 }
 
 /// Congestion control on the host.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostCongestion {
     /// Reno (RFC 5681), as the paper's prototype.
-    #[default]
     Reno,
     /// CUBIC (RFC 9438).
     Cubic,

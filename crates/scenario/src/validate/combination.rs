@@ -101,6 +101,9 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
         if group.pvtcp.mode != Mode::Off {
             problem("pvtcp.mode", "must be \"off\" in a namespace, which has no kernel of its own to load it into");
         }
+        if group.tcp.hystart.is_some() {
+            problem("tcp.hystart", "must be left out in a namespace: it is one parameter of the whole machine's");
+        }
     }
     if group.host == HostKind::Vm && !group.hypervisor {
         problem("host", "must be left out without a hypervisor (hypervisor = false)");

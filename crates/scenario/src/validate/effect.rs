@@ -231,6 +231,12 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
             Some("vSnoop is off (vsnoop.mode = \"off\")")
         }
         ["vsnoop", ..] if sends_only && one_way => Some("this group only sends; vSnoop acts on what VMs receive"),
+        ["tcp", "hystart"] if group.tcp.congestion_control() != "cubic" => {
+            Some("only CUBIC has it (tcp.congestion_control)")
+        }
+        ["tcp", "hystart"] if group.vflood.mode == Mode::Enforce => {
+            Some("slow start is the host's affair with vFlood (vflood.mode = \"enforce\")")
+        }
         ["tcp", "dsack"] if sack_off && group.tcp.dsack == Some(true) => Some("DSACK needs SACK, which is off"),
         ["tcp", "tail_loss_probe"] if sack_off && group.tcp.tail_loss_probe == Some(true) => {
             Some("tail-loss probes need SACK, which is off")

@@ -207,6 +207,8 @@ pub fn tcp(group: &VmGroup, mtu_bytes: u32) -> TcpConfig {
             "lldct" => CongestionControl::Lldct,
             _ => CongestionControl::Cubic,
         },
+        // With vFlood, what the guest sees of its round trips is when it reads.
+        hystart: tcp.hystart.unwrap_or(base.hystart) && group.vflood.mode != Mode::Enforce,
         delayed_ack: tcp.delayed_ack == DelayedAck::On,
         delayed_ack_min: if delayed_ack_max < base.delayed_ack_min { delayed_ack_max } else { base.delayed_ack_min },
         delayed_ack_max,
@@ -310,7 +312,7 @@ pub fn vflood(group: &VmGroup, mtu_bytes: u32) -> Option<vflood::Spec> {
                 BufferPolicy::Fair => Policy::Fair,
                 BufferPolicy::Priority => Policy::Priority,
             },
-            congestion: match set.congestion_control {
+            congestion: match group.host_congestion_control() {
                 HostCongestion::Reno => Kind::Reno,
                 HostCongestion::Cubic => Kind::Cubic,
                 HostCongestion::Vegas => Kind::Vegas,

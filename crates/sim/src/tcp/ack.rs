@@ -39,7 +39,7 @@ impl Connection {
         }
         self.note_reordering(&acked);
         self.measure(env, &acked);
-        self.control.count_marks(acked.delivered, acked.ece, self.snd.una, self.snd.nxt);
+        self.control.count(acked.delivered, acked.ece, self.snd.una, self.snd.nxt);
         if out_before == 0 {
             // Nothing was outstanding: at most the window has opened.
             if self.snd.edge > self.snd.nxt {
@@ -250,6 +250,7 @@ impl Connection {
         self.rtt.min_us = self.rtt.min_us.min(least.clamp(1, 1 << 30) as u32);
         let used = used.clamp(1, i64::from(u32::MAX)) as u32;
         self.rtt.sample(config, used, self.snd.una, self.snd.nxt);
+        self.control.rtt(used);
         env.notes.push(Note::RttSample {
             measured_us: sample.clamp(0, i64::from(u32::MAX)) as u32,
             used_us: used,
@@ -298,7 +299,7 @@ impl Connection {
         };
         if limited && segments > 0 && self.snd.una >= self.snd.lowered_end {
             let sent = self.snd.nxt - self.snd.start;
-            self.control.acked(&mut self.window, segments, env.now.us(), self.rtt.srtt_us(), sent);
+            self.control.acked(&mut self.window, segments, env.now.us(), &self.rtt, sent);
         }
     }
 

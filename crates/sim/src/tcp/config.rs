@@ -89,6 +89,8 @@ pub struct TcpConfig {
     pub ecn: EcnMode,
     /// Congestion control.
     pub congestion_control: CongestionControl,
+    /// CUBIC has HyStart (the parameter `hystart` of `tcp_cubic`).
+    pub hystart: bool,
     /// Off: every segment is acknowledged at once.
     pub delayed_ack: bool,
     /// Least that an ACK is delayed.
@@ -130,6 +132,7 @@ impl TcpConfig {
             rack: true,
             ecn: EcnMode::Off,
             congestion_control: CongestionControl::Cubic,
+            hystart: true,
             delayed_ack: true,
             delayed_ack_min: Duration::from_ms(40),
             delayed_ack_max: Duration::from_ms(200),

@@ -2,24 +2,34 @@
 
 use evenkeel_algo::cubic::Cubic;
 use evenkeel_algo::dctcp::{self, Dctcp};
+use evenkeel_algo::hystart::Hystart;
 use evenkeel_algo::reno::{self, Window};
 
 use super::config::{CongestionControl, TcpConfig};
+use super::rtt::Rtt;
 
 /// What an algorithm remembers beside the window.
 #[derive(Clone, Debug)]
 pub(super) enum Control {
     Reno,
-    Cubic(Cubic),
+    Cubic(Cubic, Option<SlowStart>),
     Dctcp(Dctcp, u64),
     Lldct(Dctcp, u64),
+}
+
+/// HyStart, and its round trips.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SlowStart {
+    hystart: Hystart,
+    round_end: u64,
+    is_round_over: bool,
 }
 
 impl Control {
     pub fn new(config: &TcpConfig) -> Self {
         match config.congestion_control {
             CongestionControl::Reno => Self::Reno,
-            CongestionControl::Cubic => Self::Cubic(Cubic::default()),
+            CongestionControl::Cubic => Self::Cubic(Cubic::default(), config.hystart.then(SlowStart::default)),
             CongestionControl::Dctcp => Self::Dctcp(Dctcp::default(), 0),
             CongestionControl::Lldct => Self::Lldct(Dctcp::default(), 0),
         }
@@ -28,7 +38,7 @@ impl Control {
     /// The threshold after congestion; `loss`: lost segments and not marks tell of it. `sent` are the flow's bytes so far.
     pub fn ssthresh(&mut self, cwnd: u32, loss: bool, sent: u64) -> u32 {
         match self {
-            Self::Cubic(cubic) => cubic.ssthresh(cwnd),
+            Self::Cubic(cubic, _) => cubic.ssthresh(cwnd),
             Self::Dctcp(dctcp, _) if !loss => dctcp.ssthresh(cwnd),
             Self::Lldct(dctcp, _) if !loss => lldct_ssthresh(dctcp.alpha(), sent, cwnd),
             Self::Reno | Self::Dctcp(..) | Self::Lldct(..) => reno::ssthresh(cwnd),
@@ -36,9 +46,15 @@ impl Control {
     }
 
     /// Lets the window grow.
-    pub fn acked(&mut self, window: &mut Window, segments: u32, now_us: u64, srtt_us: u32, sent: u64) {
+    pub fn acked(&mut self, window: &mut Window, segments: u32, now_us: u64, rtt: &Rtt, sent: u64) {
         match self {
-            Self::Cubic(cubic) => cubic.acked(window, segments, now_us, srtt_us),
+            Self::Cubic(cubic, slow_start) => {
+                if let Some(s) = slow_start.as_mut().filter(|_| window.in_slow_start()) {
+                    s.hystart.acked(window, now_us, rtt.srtt_us(), rtt.min_us, s.is_round_over);
+                    s.is_round_over = false;
+                }
+                cubic.acked(window, segments, now_us, rtt.srtt_us());
+            }
             Self::Lldct(..) if !window.in_slow_start() => {
                 let per = u64::from(window.cwnd()) * u64::from(WEIGHT_MAX) / u64::from(weight(sent));
                 window.grow(per.min(u64::from(u32::MAX)) as u32, segments);
@@ -47,14 +63,28 @@ impl Control {
         }
     }
 
-    /// Counts marks; a window of data ends when `una` passes what was `nxt` at its begin.
-    pub fn count_marks(&mut self, delivered: u32, echo: bool, una: u64, nxt: u64) {
-        if let Self::Dctcp(dctcp, window_end) | Self::Lldct(dctcp, window_end) = self {
-            dctcp.count(delivered, echo);
-            if una >= *window_end {
-                dctcp.window_end();
-                *window_end = nxt;
+    /// Counts marks and round trips: one ends when `una` passes what was `nxt` at its begin.
+    pub fn count(&mut self, delivered: u32, echo: bool, una: u64, nxt: u64) {
+        match self {
+            Self::Dctcp(dctcp, window_end) | Self::Lldct(dctcp, window_end) => {
+                dctcp.count(delivered, echo);
+                if una >= *window_end {
+                    dctcp.window_end();
+                    *window_end = nxt;
+                }
             }
+            Self::Cubic(_, Some(slow_start)) if una >= slow_start.round_end => {
+                slow_start.is_round_over = true;
+                slow_start.round_end = nxt;
+            }
+            Self::Cubic(..) | Self::Reno => {}
+        }
+    }
+
+    /// An RTT was measured.
+    pub fn rtt(&mut self, rtt_us: u32) {
+        if let Self::Cubic(_, Some(slow_start)) = self {
+            slow_start.hystart.rtt(rtt_us);
         }
     }
 
@@ -67,21 +97,21 @@ impl Control {
 
     /// A timeout was taken for real.
     pub fn timed_out(&mut self) {
-        if let Self::Cubic(cubic) = self {
+        if let Self::Cubic(cubic, _) = self {
             cubic.reset();
         }
     }
 
     /// The window was set from outside: growth begins anew.
     pub fn set_window(&mut self) {
-        if let Self::Cubic(cubic) = self {
+        if let Self::Cubic(cubic, _) = self {
             cubic.reset();
         }
     }
 
     /// Nothing was sent for this long.
     pub fn idle(&mut self, idle_us: u64) {
-        if let Self::Cubic(cubic) = self {
+        if let Self::Cubic(cubic, _) = self {
             cubic.idle(idle_us);
         }
     }
@@ -90,7 +120,7 @@ impl Control {
     pub fn alpha(&self) -> Option<u32> {
         match self {
             Self::Dctcp(dctcp, _) | Self::Lldct(dctcp, _) => Some(dctcp.alpha()),
-            Self::Reno | Self::Cubic(_) => None,
+            Self::Reno | Self::Cubic(..) => None,
         }
     }
 }

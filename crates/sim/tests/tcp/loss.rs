@@ -9,7 +9,9 @@ use crate::pair::{Fate, Pair, drop_data};
 const MSS: u64 = 1448;
 
 fn plain() -> TcpConfig {
-    TcpConfig { timestamps: false, eifel: false, rack: false, tail_loss_probe: false, ..TcpConfig::current(0) }
+    let old =
+        TcpConfig { timestamps: false, eifel: false, rack: false, tail_loss_probe: false, ..TcpConfig::current(0) };
+    TcpConfig { hystart: false, ..old }
 }
 
 #[test]

@@ -52,16 +52,19 @@ fn a_connection_is_small() {
 
 #[test]
 fn slow_start_doubles_each_round_trip() {
-    let config = TcpConfig { delayed_ack: false, tail_loss_probe: false, ..TcpConfig::current(0) };
-    let mut pair = Pair::established(config);
-    pair.delay = Duration::from_ms(20);
-    let begin = pair.now;
-    pair.write(0, 1_000 * MSS);
-    pair.run_for(Duration::from_ms(150));
-    let rounds: Vec<usize> = (0..4)
-        .map(|round| pair.sent[0].iter().filter(|(at, _)| at.since(begin).us() / 40_000 == round).count())
-        .collect();
-    assert_eq!(rounds, [10, 20, 40, 80]);
+    let segments = |hystart| {
+        let config = TcpConfig { delayed_ack: false, tail_loss_probe: false, hystart, ..TcpConfig::current(0) };
+        let mut pair = Pair::established(config);
+        pair.delay = Duration::from_ms(20);
+        let begin = pair.now;
+        pair.write(0, 1_000 * MSS);
+        pair.run_for(Duration::from_ms(150));
+        let of_round = |round| pair.sent[0].iter().filter(|(at, _)| at.since(begin).us() / 40_000 == round).count();
+        [0, 1, 2, 3].map(of_round)
+    };
+    assert_eq!(segments(false), [10, 20, 40, 80]);
+    // The path has become longer since the handshake: HyStart ends it with eight RTTs in a window of 16 or more.
+    assert_eq!(segments(true), [10, 18, 19, 20]);
 }
 
 #[test]

@@ -134,7 +134,9 @@ fn input(scenario: &Scenario, outcome: &Outcome) -> String {
         RtoMin::Word(RtoMinWord::Default) => line("rto_min_us", &200_000),
         RtoMin::Word(RtoMinWord::Smallest) => panic!("the peer knows no smallest RTO min"),
     }
-    // RFC 9438 leaves HyStart to others, and the simulator's CUBIC has none.
+    // Linux's HyStart and ns-3's are not the same: neither has it here.
+    let has_hystart = senders.tcp.congestion_control() == "cubic" && senders.tcp.hystart != Some(false);
+    assert!(!has_hystart, "{}: set `tcp.hystart = false`", scenario.name);
     line("hystart", &0);
     line("initial_window_segments", &senders.tcp.initial_window_segments.unwrap_or(10));
     line("delayed_ack_segments", &if receivers.tcp.delayed_ack == DelayedAck::Off { 1 } else { 2 });

@@ -125,7 +125,7 @@ impl Default for Vflood {
             mode: Mode::Off,
             policy: BufferPolicy::Fair,
             buffer_segments: Bounded::new(2048),
-            congestion_control: HostCongestion::Reno,
+            congestion_control: HostCongestion::Cubic,
             low_rtt_us: Bounded::new(1000),
             alpha: Alpha::new(1),
             alpha_low_rtt: Alpha::new(4),
