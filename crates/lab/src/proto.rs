@@ -373,6 +373,8 @@ pub struct Sent {
     pub bytes: u64,
     /// When the connection was opened, by the sender's CLOCK_MONOTONIC.
     pub start_ns: u64,
+    /// When the sender had the connection and began to write, by the same clock. None: not yet.
+    pub connected_ns: Option<u64>,
 }
 
 /// The end of a transfer, at the receiver.
@@ -403,6 +405,8 @@ pub struct RequestTime {
     pub start_us: u64,
     /// From then to the server's answer, which comes when it has all bytes. None: not yet.
     pub took_us: Option<u64>,
+    /// From when the sender had its connection to the last byte. None: not yet, or of the load generator.
+    pub connected_took_us: Option<u64>,
 }
 
 /// TCP_INFO over time of one socket.

@@ -72,6 +72,7 @@ metrics! {
     "fct_large_p99_ms", "FCT large p99", "ms", Lower, 3, "99th percentile of the completion time of flows of at least 10 MB.";
     "fct_large_p999_ms", "FCT large p99.9", "ms", Lower, 3, "99.9th percentile of the completion time of flows of at least 10 MB.";
     "fct_large_max_ms", "FCT large max", "ms", Lower, 3, "Longest completion time of flows of at least 10 MB.";
+    "fct_connected_p50_ms", "FCT p50, connected", "ms", Lower, 3, "Median over transfers of the time from when the sending application has its connection, and begins to write, to the last byte: without the handshake, which is in all other completion times.";
     "rtt_p50_ms", "RTT p50", "ms", Lower, 2, "Median ping round-trip time.";
     "rtt_p90_ms", "RTT p90", "ms", Lower, 2, "90th percentile of the ping round-trip time.";
     "rtt_mean_ms", "RTT mean", "ms", Lower, 2, "Mean ping round-trip time.";
@@ -128,6 +129,7 @@ metrics! {
     "throughput_p50_mbit", "throughput p50", "Mbit/s", Higher, 2, "Median over flows of their payload by their completion time.";
     "throughput_near_p50_mbit", "near p50", "Mbit/s", Higher, 2, "The same of flows to VMs that are near (`far_count`).";
     "throughput_far_p50_mbit", "far p50", "Mbit/s", Higher, 2, "The same of flows to VMs that are far away.";
+    "throughput_connected_p50_mbit", "throughput p50, connected", "Mbit/s", Higher, 2, "Median over transfers of their payload by the time from when the sending application has its connection to the last byte, as iperf counts: without the handshake, which is in throughput_p50_mbit.";
     "wire_first_segments", "first burst", "segments", Lower, 0, "Most segments that a flow of the first sender had on the wire before its first data was acknowledged (capture beyond the sender's host).";
     "wire_burst_segments", "longest burst", "segments", Lower, 0, "Most segments that a flow of the first sender sent between two ACKs (capture beyond the sender's host).";
     "wire_beyond_segments", "beyond slow start", "segments", Lower, 0, "Most segments that a flow of the first sender had sent beyond the standard initial window and two for each that was acknowledged (capture beyond the sender's host).";

@@ -126,6 +126,9 @@ cases! {
     columns_of_another_size: errors(
         &VALID.replace("\"strobe\"", "\"poisson\"").replace("block_kib = 64", "load = 0.5\nsizes = 1000\n[record]\ntcp_info_period_ms = 10\n[report]\ncolumns = [\"fct_large_p50_ms\", \"fct_small_p50_ms\", \"rto_ms\"]")
     );
+    columns_of_connections_for_requests: errors(
+        &VALID.replace("\"strobe\"", "\"request-response\"").replace("block_kib = 64", "[report]\ncolumns = [\"fct_p50_ms\", \"fct_connected_p50_ms\", \"throughput_connected_p50_mbit\"]")
+    );
     unknown_column: plus("[report]\ncolumns = [\"goodput\", \"blocks\", \"blocks\"]");
     empty_column: plus("[report]\ncolumns = [\"rtt_p50_ms\", \"queue_max_segments\", \"rto_runs_1\"]");
     unknown_plot: plus("[[report.plots]]\nkind = \"pie\"\ntitle = \"Pie\"");

@@ -55,6 +55,14 @@ fn transfers_no_longer_wait_for_the_vm_at_every_round_trip() {
     assert_eq!(with.metrics["flows"], 60.0);
 }
 
+/// With vFlood a transfer needs the VM's core twice: for the SYN-ACK, which it waits for, and for the data.
+#[test]
+fn the_wait_for_the_core_in_a_handshake_is_in_one_of_two_times() {
+    let record = transfers("", "mode = \"enforce\"");
+    let (opened_ms, connected_ms) = (record.metrics["fct_p50_ms"], record.metrics["fct_connected_p50_ms"]);
+    assert!(connected_ms > 0.8 && opened_ms > 2.0 * connected_ms, "{opened_ms} ms of it {connected_ms}");
+}
+
 #[test]
 fn every_byte_arrives_over_a_port_that_drops() {
     for extra in ["", ", congestion_control = \"cubic\"", ", congestion_control = \"vegas\"", ", policy = \"none\""] {

@@ -201,6 +201,14 @@ impl Recording {
         }
     }
 
+    /// A transfer has its connection, of the port and the start that it began with. The first word of that counts.
+    pub fn connected(&self, port: u16, start_ns: u64, connected_ns: u64) {
+        let mut state = self.state();
+        if let Some(sent) = state.sent.iter_mut().rfind(|sent| (sent.port, sent.start_ns) == (port, start_ns)) {
+            sent.connected_ns.get_or_insert(connected_ns);
+        }
+    }
+
     /// A transfer has arrived.
     pub fn arrived(&self, arrived: Arrived) {
         let mut state = self.state();
@@ -348,6 +356,7 @@ fn requests(state: &State) -> Vec<RequestTime> {
             bytes: request.bytes,
             start_us: micros(start),
             took_us: request.end.map(|end| micros(end.saturating_duration_since(request.start))),
+            connected_took_us: None,
         })
     };
     state.requests.iter().filter_map(since_mark).collect()
@@ -377,6 +386,24 @@ mod tests {
         assert_eq!((recorded.blocks, recorded.pings, recorded.pings_lost), (vec![(0, 2000)], vec![(3000, 3000)], 1));
         recording.block(mark, mark);
         assert!(recording.collect().is_none());
+    }
+
+    #[test]
+    fn a_connection_belongs_to_the_transfer_that_opened_it() {
+        let recording = Recording::new();
+        let sent = |port, start_ns| Sent { to: String::new(), port, bytes: 1, start_ns, connected_ns: None };
+        recording.mark();
+        // The first port is used again, and its first transfer is told of twice.
+        recording.sent(sent(7, 2));
+        recording.sent(sent(8, 2));
+        recording.sent(sent(7, 5));
+        // One from before the mark.
+        recording.connected(7, 1, 3);
+        recording.connected(7, 2, 4);
+        recording.connected(7, 2, 6);
+        let sent = recording.collect().expect("marked").sent;
+        let times: Vec<_> = sent.iter().map(|sent| (sent.port, sent.start_ns, sent.connected_ns)).collect();
+        assert_eq!(times, [(7, 2, Some(4)), (8, 2, None), (7, 5, None)]);
     }
 
     #[test]

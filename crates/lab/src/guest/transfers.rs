@@ -1,7 +1,8 @@
 //! Transfers one after the other: the end that sends, and the end that receives.
 //!
 //! A transfer's time is from the opening of the connection to the last byte at the receiver, so each end notes its part of it by its own
-//! clock: the sender may be off its core when the last byte arrives. Each end is one thread with all sockets.
+//! clock: the sender may be off its core when the last byte arrives. It also notes when it first could write, which is after it has had its
+//! core again for the SYN-ACK. Each end is one thread with all sockets.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -160,6 +161,8 @@ pub fn start(recording: &Arc<Recording>, plan: Plan, settings: SocketSettings) -
 /// A connection at the sender.
 struct Outgoing {
     stream: TcpStream,
+    port: u16,
+    start_ns: u64,
     sent: u64,
     left: u64,
 }
@@ -172,13 +175,17 @@ fn send(recording: &Recording, plan: &Plan, settings: SocketSettings) -> anyhow:
             let start_ns = monotonic_ns();
             let stream = socket::begin_connect(*to, settings)?;
             let port = stream.local_addr().context("no local address")?.port();
-            recording.sent(Sent { to: to.ip().to_string(), port, bytes: plan.bytes, start_ns });
-            active.push(Outgoing { stream, sent: 0, left: plan.bytes });
+            recording.sent(Sent { to: to.ip().to_string(), port, bytes: plan.bytes, start_ns, connected_ns: None });
+            active.push(Outgoing { stream, port, start_ns, sent: 0, left: plan.bytes });
         }
         while !active.is_empty() && !recording.stopping() {
             let sockets = active.iter().map(|a| (a.stream.as_fd(), a.interest()));
             let ready = wait(sockets, LOOK)?;
             for index in (0..active.len()).rev().filter(|index| !ready[*index].is_empty()) {
+                let Outgoing { port, start_ns, sent, .. } = active[index];
+                if sent == 0 {
+                    recording.connected(port, start_ns, monotonic_ns());
+                }
                 if active[index].go_on()? {
                     active.swap_remove(index);
                     recording.transfer_done();
@@ -278,7 +285,8 @@ mod tests {
         for end in &arrived[..9] {
             let start = sent.iter().find(|sent| sent.port == end.port).expect("it was sent");
             assert_eq!((start.bytes, end.bytes), (BYTES, BYTES));
-            assert!(start.start_ns < end.end_ns, "one clock here");
+            let connected_ns = start.connected_ns.expect("it had a connection");
+            assert!(start.start_ns < connected_ns && connected_ns < end.end_ns, "one clock here");
             assert!(!end.is_damaged);
         }
     }

@@ -322,6 +322,11 @@ fn of_requests(workload: &Workload, vms: &[VmMeasured], set: &mut impl FnMut(&st
     }
     let throughput = requests.iter().filter_map(|(_, r)| Some(r.bytes as f64 * 8.0 / r.took_us?.max(1) as f64));
     set("throughput_p50_mbit", quantile(&throughput.collect::<Vec<_>>(), 0.5));
+    let connected = || requests.iter().filter_map(|(_, r)| Some((r.bytes, r.connected_took_us?)));
+    let times_ms: Vec<f64> = connected().map(|(_, us)| us as f64 / 1e3).collect();
+    let mbit: Vec<f64> = connected().map(|(bytes, us)| bytes as f64 * 8.0 / us.max(1) as f64).collect();
+    set("fct_connected_p50_ms", quantile(&times_ms, 0.5));
+    set("throughput_connected_p50_mbit", quantile(&mbit, 0.5));
     let unfinished = requests.iter().filter(|(_, r)| r.took_us.is_none()).count();
     set("flows", Some((requests.len() - unfinished) as f64));
     set("flows_unfinished", Some(unfinished as f64));
@@ -505,17 +510,7 @@ mod tests {
         assert_eq!(parsed, [("PvtcpWakeups".to_owned(), 12), ("PvtcpHeldRto".to_owned(), 3)]);
     }
 
-    #[test]
-    fn completion_times_are_by_size_and_unfinished_flows_miss_their_deadline() {
-        let request = |bytes, start_us, took_us| RequestTime { to: "10.0.0.2".into(), bytes, start_us, took_us };
-        let requests = vec![
-            request(1_000, 0, Some(10_000)),
-            request(2_000, 5, Some(300_000)),
-            request(2_000, 5, None),
-            request(2_000, 900_000, None),
-            request(5_000_000, 5, Some(700_000)),
-        ];
-        let recorded = Recorded { measured_us: 1_000_000, requests, ..Recorded::default() };
+    fn metrics_of_requests(workload: &str, recorded: Recorded) -> BTreeMap<String, Option<f64>> {
         let vm = VmMeasured {
             name: "a-0".into(),
             group: "a".into(),
@@ -524,17 +519,61 @@ mod tests {
             recorded,
             counters: Counters::default(),
         };
-        let workload = "kind = \"poisson\"\nfrom = \"a\"\nload = 0.5\nsizes = 1000\ndeadline_ms = 200";
         let workload: Workload = toml::from_str(workload).expect("a workload");
         let mut found = BTreeMap::new();
         of_requests(&workload, &[vm], &mut |name, value| {
             found.insert(name.to_owned(), value);
         });
+        found
+    }
+
+    #[test]
+    fn completion_times_are_by_size_and_unfinished_flows_miss_their_deadline() {
+        let request = |bytes, start_us, took_us| RequestTime {
+            to: "10.0.0.2".into(),
+            bytes,
+            start_us,
+            took_us,
+            connected_took_us: None,
+        };
+        let requests = vec![
+            request(1_000, 0, Some(10_000)),
+            request(2_000, 5, Some(300_000)),
+            request(2_000, 5, None),
+            request(2_000, 900_000, None),
+            request(5_000_000, 5, Some(700_000)),
+        ];
+        let recorded = Recorded { measured_us: 1_000_000, requests, ..Recorded::default() };
+        let found = metrics_of_requests(
+            "kind = \"poisson\"\nfrom = \"a\"\nload = 0.5\nsizes = 1000\ndeadline_ms = 200",
+            recorded,
+        );
         let metric = |name: &str| found.get(name).copied().flatten();
         assert_eq!((metric("flows"), metric("flows_unfinished")), (Some(3.0), Some(2.0)));
         assert_eq!((metric("fct_small_mean_ms"), metric("fct_small_max_ms")), (Some(155.0), Some(300.0)));
         assert_eq!((metric("fct_medium_mean_ms"), metric("fct_large_mean_ms")), (Some(700.0), None));
         assert_eq!(metric("missed_deadlines"), Some(2.0), "the slow one, and one that has waited for longer");
+        assert_eq!((metric("fct_connected_p50_ms"), metric("throughput_connected_p50_mbit")), (None, None));
+    }
+
+    #[test]
+    fn transfers_have_a_time_with_the_handshake_and_one_without() {
+        let request = |took_us, connected_took_us| RequestTime {
+            to: "10.0.0.2".into(),
+            bytes: 100_000,
+            start_us: 0,
+            took_us,
+            connected_took_us,
+        };
+        let requests =
+            vec![request(Some(50_000), Some(20_000)), request(Some(40_000), Some(10_000)), request(None, None)];
+        let found = metrics_of_requests(
+            "kind = \"transfers\"\nfrom = \"a\"\nto = \"b\"\nbytes = 100000",
+            Recorded { measured_us: 1_000_000, requests, ..Recorded::default() },
+        );
+        let metric = |name: &str| found.get(name).copied().flatten();
+        assert_eq!((metric("fct_p50_ms"), metric("throughput_p50_mbit")), (Some(45.0), Some(18.0)));
+        assert_eq!((metric("fct_connected_p50_ms"), metric("throughput_connected_p50_mbit")), (Some(15.0), Some(60.0)));
     }
 
     #[test]

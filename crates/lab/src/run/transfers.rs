@@ -54,8 +54,8 @@ pub fn clock_offset_ns(vm: &Vm) -> Result<i64, LabError> {
     Ok(best.map_or(0, |(_, offset)| offset))
 }
 
-/// Makes requests of the senders out of what both ends have recorded: from the opening of the connection to the last byte at the receiver. Of
-/// each VM's transfers the first `limit` count; 0: all.
+/// Makes requests of the senders out of what both ends have recorded: from the opening of the connection to the last byte at the receiver, and
+/// from when the sender had it. Of each VM's transfers the first `limit` count; 0: all.
 pub fn complete(recorded: &mut [Recorded], addresses: &[Ipv4Addr], clocks: &[Clock], limit: u32) {
     let by_host_clock = |ns: u64, vm: usize| clocks[vm].by_host(ns);
     // A port can be used again: the arrival that counts is the first after the start.
@@ -78,11 +78,18 @@ pub fn complete(recorded: &mut [Recorded], addresses: &[Ipv4Addr], clocks: &[Clo
                 let end = ends.get(&key).and_then(|ends| ends.iter().find(|(end_ns, _)| *end_ns > start_ns));
                 // One that did not bring all was cut off by the end of the run.
                 let end = end.filter(|(_, bytes)| *bytes == sent.bytes);
+                let connected_ns = sent.connected_ns.map(|ns| by_host_clock(ns, vm));
+                // What the clocks' readings are off by can be more than a small transfer takes.
+                let since_connected = |(end_ns, connected_ns): (i64, i64)| (end_ns - connected_ns).max(0) as u64;
                 RequestTime {
                     to: sent.to,
                     bytes: sent.bytes,
                     start_us: (sent.start_ns - first_ns) / 1000,
                     took_us: end.map(|(end_ns, _)| end_ns.abs_diff(start_ns) / 1000),
+                    connected_took_us: end
+                        .map(|(end_ns, _)| *end_ns)
+                        .zip(connected_ns)
+                        .map(|times| since_connected(times) / 1000),
                 }
             })
             .collect();
@@ -105,7 +112,11 @@ mod tests {
 
     #[test]
     fn a_transfers_time_is_between_two_clocks() {
-        let sent = |port, start_ns| Sent { to: "10.0.0.2".into(), port, bytes: 100, start_ns };
+        // It has its connection 0.5 ms after it asked for it.
+        let sent = |port, start_ns| {
+            let connected_ns = Some(start_ns + 500_000);
+            Sent { to: "10.0.0.2".into(), port, bytes: 100, start_ns, connected_ns }
+        };
         let arrived = |port, bytes, end_ns| Arrived {
             from: "10.0.0.1".into(),
             port,
@@ -126,7 +137,28 @@ mod tests {
         };
         let mut recorded = [sender, receiver];
         complete(&mut recorded, &["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()], &clocks, 3);
-        let took: Vec<_> = recorded[0].requests.iter().map(|r| (r.start_us, r.took_us)).collect();
-        assert_eq!(took, [(0, Some(5000)), (10_000, None), (20_000, Some(3000))]);
+        let took: Vec<_> = recorded[0].requests.iter().map(|r| (r.start_us, r.took_us, r.connected_took_us)).collect();
+        assert_eq!(took, [(0, Some(5000), Some(4500)), (10_000, None, None), (20_000, Some(3000), Some(2500))]);
+    }
+
+    #[test]
+    fn a_transfer_that_ends_before_its_connection_by_clocks_that_differ_took_no_time() {
+        let sent = Sent { to: "10.0.0.2".into(), port: 7, bytes: 1, start_ns: 1000, connected_ns: Some(900_000) };
+        let arrived = Arrived {
+            from: "10.0.0.1".into(),
+            port: 7,
+            bytes: 1,
+            end_ns: 850_000,
+            longest_stall_ns: 0,
+            is_damaged: false,
+        };
+        let mut recorded = [
+            Recorded { sent: vec![sent], ..Recorded::default() },
+            Recorded { arrived: vec![arrived], ..Recorded::default() },
+        ];
+        let addresses = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
+        complete(&mut recorded, &addresses, &[Clock::default(); 2], 0);
+        let request = &recorded[0].requests[0];
+        assert_eq!((request.took_us, request.connected_took_us), (Some(849), Some(0)));
     }
 }

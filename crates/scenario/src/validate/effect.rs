@@ -290,6 +290,10 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
                 .all(nothing)
                 .then_some("this queue marks nothing (network.queue.discipline)")
         }
+        "fct_connected_p50_ms" | "throughput_connected_p50_mbit" => {
+            (!matches!(scenario.workload, Workload::Transfers { .. }))
+                .then_some("only transfers note when their sender has its connection")
+        }
         fct if fct.starts_with("fct_") => why_no_flows(scenario).or_else(|| why_none_of_size(fct, scenario)),
         "rtt_p50_ms" | "rtt_p90_ms" | "rtt_mean_ms" | "rtt_max_ms" => (!ping).then_some("only a ping measures it"),
         "block_p50_ms" | "block_p99_ms" | "blocks" => (!strobe).then_some("only a strobe has blocks"),

@@ -167,6 +167,12 @@ fn throughputs(metrics: &mut Metrics, scenario: &Scenario, measured: &Measured) 
         flows.map(|flow| flow.bytes as f64 * 8.0 / 1e6 / flow.took.as_s_f64()).collect()
     };
     metrics.set("throughput_p50_mbit", quantile(&mbit(None), 0.5));
+    let connected = || measured.recording.flows.iter().filter_map(|flow| Some((flow.bytes, flow.connected_took?)));
+    let times_ms: Vec<f64> = connected().map(|(_, took)| took.as_ms_f64()).collect();
+    let connected_mbit: Vec<f64> =
+        connected().map(|(bytes, took)| bytes as f64 * 8.0 / 1e6 / took.as_s_f64()).collect();
+    metrics.set("fct_connected_p50_ms", quantile(&times_ms, 0.5));
+    metrics.set("throughput_connected_p50_mbit", quantile(&connected_mbit, 0.5));
     if group.is_some() {
         metrics.set("throughput_near_p50_mbit", quantile(&mbit(Some(false)), 0.5));
         metrics.set("throughput_far_p50_mbit", quantile(&mbit(Some(true)), 0.5));
@@ -559,6 +565,7 @@ mod tests {
             bytes,
             start: measured.mark + Duration::from_ms(ms),
             took: Duration::from_ms(ms),
+            connected_took: None,
         };
         measured.recording.flows = vec![flow(100_000, 1), flow(2000, 3), flow(100_001, 20), flow(10_000_000, 400)];
         measured.recording.flows_unfinished = 2;
@@ -586,6 +593,30 @@ mod tests {
             assert_eq!(record.metrics.get(name), Some(&value), "{name}");
         }
         assert_eq!(record.flows[1].start_us, 1000);
+        assert!(!record.metrics.contains_key("fct_connected_p50_ms"));
+    }
+
+    #[test]
+    fn transfers_have_a_time_with_the_handshake_and_one_without() {
+        let mut measured = measured();
+        let flow = |ms, connected_ms| FlowDone {
+            from: GuestId(0),
+            to: GuestId(2),
+            bytes: 100_000,
+            start: measured.mark,
+            took: Duration::from_ms(ms),
+            connected_took: Some(Duration::from_ms(connected_ms)),
+        };
+        measured.recording.flows = vec![flow(50, 20), flow(20, 10), flow(25, 16)];
+        let record = record(&[], &scenario("kind = \"transfers\"\nbytes = 100000"), 0, 1, measured);
+        for (name, value) in [
+            ("fct_p50_ms", 25.0),
+            ("fct_connected_p50_ms", 16.0),
+            ("throughput_p50_mbit", 32.0),
+            ("throughput_connected_p50_mbit", 50.0),
+        ] {
+            assert_eq!(record.metrics.get(name), Some(&value), "{name}");
+        }
     }
 
     #[test]

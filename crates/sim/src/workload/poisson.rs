@@ -229,7 +229,7 @@ impl Poisson {
         }
         if measured {
             self.ended += 1;
-            recording.flow(FlowDone { from, to, bytes, start, took });
+            recording.flow(FlowDone { from, to, bytes, start, took, connected_took: None });
             self.judge(recording, bytes, took);
             if self.limit > 0 && self.ended == self.limit {
                 system.stop();

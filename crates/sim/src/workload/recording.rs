@@ -27,6 +27,8 @@ pub struct FlowDone {
     pub start: Instant,
     /// Until the last byte was received.
     pub took: Duration,
+    /// The part of that since the sending process had its connection; `None` where nobody notes it.
+    pub connected_took: Option<Duration>,
 }
 
 /// What was recorded in the measured time.

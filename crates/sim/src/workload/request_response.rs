@@ -151,7 +151,7 @@ impl RequestResponse {
         if let Some(start) = one.began.take() {
             let bytes = self.settings.sizes.of(u64::from(tag), one.asked - 1).1;
             let (from, to) = (one.answerer, one.asker);
-            recording.flow(FlowDone { from, to, bytes, start, took: now.since(start) });
+            recording.flow(FlowDone { from, to, bytes, start, took: now.since(start), connected_took: None });
         }
         if self.settings.think_time == Duration::ZERO {
             self.ask(system, tag, flow);

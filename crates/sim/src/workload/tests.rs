@@ -371,6 +371,19 @@ fn a_page_is_put_together_from_the_stores() {
 }
 
 #[test]
+fn the_handshake_of_a_transfer_is_in_one_of_its_times_only() {
+    let (from, to) = ends();
+    let spec = Spec::Transfers { from, to, bytes: 1000, concurrent: 2, pause_ms: 1, transfers: 0 };
+    let (mut machines, mut workload) = started(&spec, members(1, 1));
+    workload.mark(&mut machines);
+    machines.run(&mut workload, at_ms(20));
+    let flows = workload.collect(machines.now).flows;
+    assert!(flows.len() > 4, "{flows:?}");
+    let times = |flow: &FlowDone| (flow.took, flow.connected_took);
+    assert!(flows.iter().all(|flow| times(flow) == (LATENCY * 2, Some(LATENCY))), "{flows:?}");
+}
+
+#[test]
 fn iperf3_is_not_simulated() {
     let (from, to) = ends();
     assert!(Workload::new(&Spec::Iperf3 { from, to, flows: 1 }, members(1, 1)).is_none());

@@ -330,7 +330,14 @@ impl ThreeTier {
         let exchanges = &self.settings.operations[user.operation].exchanges;
         if let Some(start) = user.began.take() {
             let bytes = exchanges.iter().map(|exchange| exchange.response_bytes).sum();
-            recording.flow(FlowDone { from: web, to: user.guest, bytes, start, took: now.since(start) });
+            recording.flow(FlowDone {
+                from: web,
+                to: user.guest,
+                bytes,
+                start,
+                took: now.since(start),
+                connected_took: None,
+            });
         }
         let thought = user.random.gap(self.settings.think_time.ps() as f64);
         system.call_in(user.guest, now + thought, number as u32);

@@ -32,6 +32,8 @@ struct Transfer {
     sender: usize,
     to: GuestId,
     start: Instant,
+    /// When the sender's process had the connection.
+    connected: Option<Instant>,
 }
 
 impl Transfers {
@@ -55,21 +57,32 @@ impl Transfers {
             // Senders and their connections take the receivers in turn.
             let to = self.members.to[(sender + number) % self.members.to.len()].guest;
             let flow = system.open(from, to);
-            self.by_flow.insert(flow, Transfer { sender, to, start: system.now() });
+            self.by_flow.insert(flow, Transfer { sender, to, start: system.now(), connected: None });
         }
         self.under_way[sender] = self.settings.concurrent;
     }
 
-    pub(super) fn on_established(&self, system: &mut impl System, flow: FlowId) {
+    pub(super) fn on_established(&mut self, system: &mut impl System, flow: FlowId) {
+        if let Some(transfer) = self.by_flow.get_mut(&flow) {
+            transfer.connected = Some(system.now());
+        }
         system.expect(flow, Side::Acceptor, self.settings.bytes);
         system.write(flow, Side::Opener, self.settings.bytes);
     }
 
     pub(super) fn on_delivered(&mut self, system: &mut impl System, recording: &mut Recording, flow: FlowId) {
-        let Some(Transfer { sender, to, start }) = self.by_flow.remove(&flow) else { return };
+        let Some(Transfer { sender, to, start, connected }) = self.by_flow.remove(&flow) else { return };
         let now = system.now();
         let from = self.members.from[sender].guest;
-        recording.flow(FlowDone { from, to, bytes: self.settings.bytes, start, took: now.since(start) });
+        let connected_took = connected.map(|connected| now.since(connected));
+        recording.flow(FlowDone {
+            from,
+            to,
+            bytes: self.settings.bytes,
+            start,
+            took: now.since(start),
+            connected_took,
+        });
         system.close(flow);
         self.done += u32::from(recording.counts(start));
         if self.settings.transfers > 0 && self.done >= self.settings.transfers {
