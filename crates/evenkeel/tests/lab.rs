@@ -1,7 +1,8 @@
 //! The lab as a user meets it: the real binary boots real VMs. Needs root and what `make deps` installs.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,20 @@ fn lab(scenario: &Path, out: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     command.arg("lab").arg(scenario).arg("--out").arg(out).args(arguments).stdin(Stdio::null());
     command
+}
+
+/// A lab that runs, its results and temporary files below `scratch`.
+fn start(scenario: &Path, scratch: &Path, arguments: &[&str]) -> Child {
+    let mut command = lab(scenario, &scratch.join("out"), arguments);
+    command.env("TMPDIR", scratch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Ctrl-C, and the end with its exit code.
+fn interrupt(lab: Child) {
+    // SAFETY: kill takes plain numbers; the process is our child and not yet waited for.
+    assert_eq!(unsafe { libc::kill(lab.id() as i32, libc::SIGINT) }, 0);
+    let output = lab.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Runs a scenario; its records.
@@ -287,13 +302,9 @@ fn an_interrupted_lab_takes_its_agent_along() {
     let scratch = tempfile::tempdir().unwrap();
     let scenario = scratch.path().join("agent.toml");
     std::fs::write(&scenario, AGENT.replace("duration_ms = 4000", "duration_ms = 60000")).unwrap();
-    let mut command = lab(&scenario, &scratch.path().join("out"), &["--only", "host=agent"]);
-    let child = command.env("TMPDIR", scratch.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = start(&scenario, scratch.path(), &["--only", "host=agent"]);
     wait_until("the agent to start", Duration::from_secs(300), || agents_below(scratch.path()) == 1);
-    // SAFETY: kill takes plain numbers; the process is our child and not yet waited for.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    interrupt(child);
     assert_eq!((agents_below(scratch.path()), vms_below(scratch.path())), (0, 0));
     assert_left_clean(scratch.path());
 }
@@ -303,8 +314,7 @@ fn an_interrupted_lab_takes_its_agent_along() {
 fn a_killed_vm_ends_the_run_cleanly() {
     let _machine = machine();
     let scratch = tempfile::tempdir().unwrap();
-    let mut command = lab(&workspace().join("scenarios/smoke.toml"), &scratch.path().join("out"), &[]);
-    let child = command.env("TMPDIR", scratch.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = start(&workspace().join("scenarios/smoke.toml"), scratch.path(), &[]);
     wait_until("VMs to start", Duration::from_secs(300), || vms_below(scratch.path()) >= 2);
     std::thread::sleep(Duration::from_secs(1));
     let killed = Command::new("pkill")
@@ -326,24 +336,13 @@ fn an_interrupted_lab_leaves_nothing_and_another_goes_on() {
     let _machine = machine();
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let smoke = workspace().join("scenarios/smoke.toml");
-    let start = |scratch: &Path| {
-        lab(&smoke, &scratch.join("out"), &[])
-            .env("TMPDIR", scratch)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
-    let interrupted = start(first.path());
-    let other = start(second.path());
+    let interrupted = start(&smoke, first.path(), &[]);
+    let other = start(&smoke, second.path(), &[]);
     wait_until("both labs to boot", Duration::from_secs(300), || {
         vms_below(first.path()) >= 2 && vms_below(second.path()) >= 2
     });
-    // SAFETY: kill takes plain numbers; the process is our child and not yet waited for.
-    assert_eq!(unsafe { libc::kill(interrupted.id() as i32, libc::SIGINT) }, 0);
     let began = Instant::now();
-    let output = interrupted.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    interrupt(interrupted);
     assert!(began.elapsed() < Duration::from_secs(15), "took {:?}", began.elapsed());
     assert_eq!(vms_below(first.path()), 0);
     assert_left_clean(first.path());
@@ -356,6 +355,56 @@ fn an_interrupted_lab_leaves_nothing_and_another_goes_on() {
 /// Runners of network namespaces of labs whose temporary directory is below `directory`.
 fn namespaces_below(directory: &Path) -> usize {
     processes_below(directory, |line| line.contains("\0lab-guest\0"))
+}
+
+/// All threads' entries in /proc, each with its network namespace.
+fn threads() -> impl Iterator<Item = (PathBuf, PathBuf)> {
+    let entries = |directory: &Path| std::fs::read_dir(directory).into_iter().flatten().flatten().map(|e| e.path());
+    entries(Path::new("/proc"))
+        .flat_map(move |process| entries(&process.join("task")))
+        .filter_map(|thread| std::fs::read_link(thread.join("ns/net")).ok().map(|network| (thread, network)))
+}
+
+/// Network namespaces of labs whose temporary directory is below `directory`, and of their machines. As long as they are open nobody else's has
+/// their numbers.
+fn networks_below(directory: &Path) -> Vec<(PathBuf, File)> {
+    let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+    let is_below = |thread: &Path| {
+        let line = std::fs::read(thread.join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(directory.to_str().unwrap())
+    };
+    threads()
+        .filter(|(thread, network)| *network != own && is_below(thread))
+        .filter_map(|(thread, network)| Some((network, File::open(thread.join("ns/net")).ok()?)))
+        .collect()
+}
+
+/// Names of the threads in these network namespaces.
+fn threads_in(networks: &[(PathBuf, File)]) -> Vec<String> {
+    threads()
+        .filter(|(_, network)| networks.iter().any(|(known, _)| known == network))
+        .filter_map(|(thread, _)| std::fs::read_to_string(thread.join("comm")).ok())
+        .collect()
+}
+
+/// Ctrl-C ends machines that are namespaces with all that runs in them.
+#[test]
+fn an_interrupted_lab_takes_its_namespaces_along() {
+    let _machine = machine();
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("memcached.toml");
+    let text = MEMCACHED.replace("hypervisor = false", NAMESPACE).replace("duration_ms = 3000", "duration_ms = 60000");
+    std::fs::write(&scenario, text).unwrap();
+    let child = start(&scenario, scratch.path(), &[]);
+    let mut networks = Vec::new();
+    wait_until("memcached in its namespace", Duration::from_secs(300), || {
+        networks = networks_below(scratch.path());
+        threads_in(&networks).iter().any(|name| name.trim() == "memcached")
+    });
+    interrupt(child);
+    assert_eq!(threads_in(&networks), Vec::<String>::new());
+    assert_eq!((namespaces_below(scratch.path()), vms_below(scratch.path())), (0, 0));
+    assert_left_clean(scratch.path());
 }
 
 /// A lab that is killed outright takes its VMs and namespaces along.
