@@ -18,6 +18,8 @@ const BED: &str = include_str!("hold.sh");
 const MSS_BYTES: u64 = 1448;
 /// RFC 6928
 const INITIAL_WINDOW_SEGMENTS: u64 = 10;
+/// Beyond a window: RFC 3042 and what was on its way between host and capture.
+const MORE_SEGMENTS: u64 = 3;
 
 pub fn configure(machine: &Machine, mode: &str, more: &str) {
     let text = format!(
@@ -77,13 +79,18 @@ fn fetch_from(machine: &Machine, address: &str, file: &str, meanwhile: &str) {
 
 /// What the other end sees while it fetches.
 fn captured(machine: &Machine) -> String {
+    captured_with(machine, "data", "true")
+}
+
+/// The same of this file; `meanwhile` happens while it does.
+fn captured_with(machine: &Machine, file: &str, meanwhile: &str) -> String {
     machine
         .shell(
             "ip netns exec peer tcpdump -s 96 -B 16384 -U -ni eth1 -w /tmp/cap 'tcp port 8001' 2>/dev/null & \
              echo $! >/tmp/tcpdump.pid; sleep 2",
         )
         .unwrap();
-    fetch(machine, "true");
+    fetch_from(machine, "10.8.0.1", file, meanwhile);
     machine.shell("sleep 1; kill $(cat /tmp/tcpdump.pid); tcpdump -nr /tmp/cap 2>/dev/null").unwrap()
 }
 
@@ -153,8 +160,6 @@ pub fn slow_start(capture: &str) -> u64 {
 /// from the initial one by each segment that is acknowledged, is half when the guest has repaired what duplicate ACKs told of, and grows by a
 /// segment in a round trip from then on. How many losses showed it, because more was out before them.
 fn halvings(capture: &str) -> u32 {
-    /// RFC 3042 and what was on its way between host and capture.
-    const MORE_SEGMENTS: u64 = 3;
     let (mut acked, mut sent, mut short_segments, mut duplicates, mut told) = (0, 0, 0, 0, 0);
     let (mut window, mut most_out) = (INITIAL_WINDOW_SEGMENTS, 0);
     // When a loss is repaired and a round trip over; whether one was in this round trip, and whether it tells.
@@ -198,6 +203,42 @@ fn halvings(capture: &str) -> u32 {
     told
 }
 
+/// Segments about a timeout at the other end, if there was one.
+struct Timeout {
+    /// Out when the oldest data came again without a duplicate ACK before it.
+    out: u64,
+    /// The most that new data made of it until all that was out then was acknowledged.
+    out_with_new: u64,
+}
+
+fn timeout(capture: &str) -> Option<Timeout> {
+    let (mut acked, mut sent, mut has_duplicate) = (0, 0, false);
+    let mut recover = None;
+    let mut timeout = Timeout { out: 0, out_with_new: 0 };
+    for line in lines(capture) {
+        match line {
+            Line::Ack { ack, .. } if ack > acked => {
+                (acked, has_duplicate) = (ack, false);
+                if recover.is_some_and(|recover| acked >= recover) {
+                    return Some(timeout);
+                }
+            }
+            Line::Ack { ack, is_gap } => has_duplicate |= ack == acked && is_gap,
+            Line::Data { end, bytes } => {
+                let is_new = end > sent;
+                sent = sent.max(end);
+                let out = sent.saturating_sub(acked).div_ceil(MSS_BYTES);
+                if recover.is_some() && is_new {
+                    timeout.out_with_new = timeout.out_with_new.max(out);
+                } else if recover.is_none() && !is_new && end - bytes == acked && !has_duplicate {
+                    (recover, timeout.out) = (Some(sent), out);
+                }
+            }
+        }
+    }
+    None
+}
+
 #[test]
 fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
     let interrupt = Interrupt::install().unwrap();
@@ -224,6 +265,7 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
         }
     }
     outlives_the_vm(&machine);
+    assert!((0..5).any(|_| takes_back_a_loss_that_was_none(&machine)), "no timeout of the VM's");
 
     let reload = "kill -HUP $(cat /tmp/agent.pid)";
     for (mode, more) in [
@@ -289,6 +331,38 @@ fn outlives_the_vm(machine: &Machine) {
              tc -n peer qdisc change dev eth1 root netem delay 20ms limit 10000",
         )
         .unwrap();
+}
+
+/// ACKs are late, so that the VM's timer runs out and it sends its oldest data again: what its host sends on them is not a reduced sender's. Whether
+/// the timer ran out.
+fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
+    /// Of the third round trip, some.
+    const PACKETS: u64 = INITIAL_WINDOW_SEGMENTS * 4;
+    let before = count(machine, "vflood_undone");
+    let packets: u64 = machine
+        .shell(
+            "head -c 1000000 /tmp/data >/tmp/late; tc -n peer qdisc change dev eth1 root netem delay 200ms limit 10000; \
+             cat /sys/class/net/up0/statistics/tx_packets",
+        )
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let late = format!(
+        "for i in $(seq 500); do [ $(cat /sys/class/net/up0/statistics/tx_packets) -ge {} ] && break; sleep 0.02; done; \
+         tc -n peer qdisc change dev eth1 root netem delay 3s limit 10000",
+        packets + PACKETS
+    );
+    let capture = captured_with(machine, "late", &late);
+    machine.shell("tc -n peer qdisc change dev eth1 root netem delay 20ms limit 10000").unwrap();
+    let Some(timeout) = timeout(&capture) else { return false };
+    let undone = count(machine, "vflood_undone") - before;
+    assert!(undone > 0, "{} segments were out, and their loss stood:\n{capture}", timeout.out);
+    // A timeout leaves half of what was out as the threshold (RFC 5681, section 3.1).
+    let reduced = timeout.out / 2 + MORE_SEGMENTS;
+    let Timeout { out, out_with_new } = timeout;
+    assert!(out_with_new > reduced, "{out_with_new} segments out after {out}, as a reduced sender's:\n{capture}");
+    true
 }
 
 #[test]
