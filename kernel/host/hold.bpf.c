@@ -3,14 +3,13 @@
  * The qdisc that holds a VM's packets (vFlood), and the programs of the pair of netkit devices
  * that it sits on:
  *
- *   port -> from_vm -> [split] -> qdisc -> released -> ifb -> port
+ *   port -> from_vm -> [split] -> qdisc -> released -> back -> port
  *
  * from_vm sends a managed flow's data to the holding device. GSO packets are held as they are,
  * and leave so if the window has room for them; otherwise they go through the pair's other end,
  * which splits them, and come back. What leaves the qdisc gets the newest ACK and timestamps of
- * the VM:
- * an ifb alone would let no program do that. The ifb brings it back to where it came in, in
- * order on whatever CPU it was let out (a redirect into the port would not), and past from_vm.
+ * the VM, which behind an ifb's queue no program could write, and at the pair's other end goes
+ * back to where it came in, in order on whatever CPU it was let out, and past from_vm.
  * Orders come in the cb of packets (intf.h, EK_HOLD_MAGIC). One lock, the qdisc's, is over a
  * port's flows and its buffer.
  *
