@@ -80,7 +80,7 @@ fn holding(lacks: Option<&str>) -> Finding {
             format!("this kernel cannot hold packets: it has no {lacks}"),
             "vFlood stays off on this host: transfers of VMs that wait for a core go no faster. All else works.",
         )
-        .next("boot Linux 6.16 or newer with CONFIG_NET_SCH_BPF and CONFIG_NETKIT (Debian's 7.2 has both)"),
+        .next("boot Linux 6.16 or newer with CONFIG_NET_SCH_BPF and CONFIG_NETKIT (Debian's 7.3 has both)"),
     }
 }
 

@@ -6,7 +6,7 @@ use super::readings::Readings;
 
 /// Kernels that the lab has booted the module on: the oldest and the newest.
 const OLDEST: (u32, u32) = (6, 1);
-const NEWEST: (u32, u32) = (7, 2);
+const NEWEST: (u32, u32) = (7, 3);
 
 /// Major and minor version of a release like `6.12.107+deb13-cloud-amd64`.
 pub(super) fn version(release: &str) -> Option<(u32, u32)> {
@@ -24,10 +24,10 @@ pub(super) fn release(readings: &Readings) -> Finding {
         Some(v) if v < OLDEST => (Level::Problem, "Older than 6.1, the oldest kernel that evenkeel supports."),
         Some(v) if v > NEWEST => (
             Level::Note,
-            "Newer than 7.2, the newest kernel that evenkeel was tested on. Where a function does not fit, the guest module refuses to load and \
+            "Newer than 7.3, the newest kernel that evenkeel was tested on. Where a function does not fit, the guest module refuses to load and \
              leaves TCP as it is.",
         ),
-        Some(_) => (Level::Ok, "Between 6.1 and 7.2, the kernels that evenkeel was tested on."),
+        Some(_) => (Level::Ok, "Between 6.1 and 7.3, the kernels that evenkeel was tested on."),
         None => {
             (Level::Note, "Not a release that evenkeel can read, so it cannot tell whether this kernel was tested.")
         }
