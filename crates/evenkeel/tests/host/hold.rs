@@ -207,7 +207,7 @@ fn halvings(capture: &str) -> u32 {
 struct Timeout {
     /// Out when the oldest data came again without a duplicate ACK before it.
     out: u64,
-    /// The most that new data made of it until all that was out then was acknowledged.
+    /// The most that new data made of it until something beyond what was out then was acknowledged: one ACK may be for all of that.
     out_with_new: u64,
 }
 
@@ -219,7 +219,7 @@ fn timeout(capture: &str) -> Option<Timeout> {
         match line {
             Line::Ack { ack, .. } if ack > acked => {
                 (acked, has_duplicate) = (ack, false);
-                if recover.is_some_and(|recover| acked >= recover) {
+                if recover.is_some_and(|recover| acked > recover) {
                     return Some(timeout);
                 }
             }
