@@ -220,7 +220,7 @@ pub struct Doctor {
     pub json: bool,
 }
 
-/// Run the host agent: ProBoSCIS on the ports of this machine's VMs.
+/// Run the host agent: ProBoSCIS, vSnoop, vFlood and CERA on the ports of this machine's VMs.
 ///
 /// Finds the ports by name as they appear and go, puts eBPF programs on them and keeps their settings; sends again what was lost on the way
 /// to a connection; raises queues that are too short; answers `evenkeel status`, `flows` and `top`; serves metrics. Runs in the foreground
