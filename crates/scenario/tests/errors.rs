@@ -97,6 +97,7 @@ cases! {
     setting_without_effect_with_own_buffers: with("rate_mbit = 100", "rate_mbit = 100\nbuffer_alpha = 2");
     setting_without_effect_with_shared_buffers: with("rate_mbit = 100", "rate_mbit = 100\nshared_buffer_kib = 512\nbuffer_segments = 20");
     setting_without_effect_without_a_hypervisor: with("[vms.receiver]", "[vms.receiver]\nhypervisor = false\nhost_delay_us = 5\nport_queue_segments = 5");
+    setting_without_effect_on_slow_start: with("[vms.receiver]", "[vms.sender.tcp]\ncongestion_control = \"reno\"\nhystart = false\n\n[vms.receiver]\ntcp.hystart = false");
     setting_without_effect_on_acks_at_once: with("[vms.receiver]", "[vms.receiver]\ntcp = { delayed_ack = \"off\", delayed_ack_max_us = 500, timestamps = false, eifel = true }");
     unknown_topology: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leafspine\"");
     more_hosts_than_places: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leaf-spine\"\nhosts_per_leaf = 1\nleaves = 1\nspines = 1");
