@@ -41,6 +41,16 @@ static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 	return out > left ? out - left : 0;
 }
 
+/*
+ * A packet whose segmentation the VM has left to others (GSO) is one burst, as it is from
+ * Linux's own senders: where it is a quarter of the window at most, the first after an ACK
+ * leaves in one piece, whatever the ACK covers.
+ */
+static inline bool vflood_is_small(const struct vflood_flow *f, u32 segments)
+{
+	return segments <= f->congestion.window.cwnd / VFLOOD_PATIENCE;
+}
+
 /* May data from @seq to @end be let out? */
 static inline bool vflood_may_send(struct vflood_flow *f, const struct vflood_settings *s,
 				   u32 seq, u32 end)
@@ -65,7 +75,8 @@ static inline bool vflood_may_send(struct vflood_flow *f, const struct vflood_se
 		f->flags |= VFLOOD_LIMITED;
 		return false;
 	}
-	return segments <= f->burst_segments;
+	return segments <= f->burst_segments ||
+	       (!(f->flags & VFLOOD_LEFT) && vflood_is_small(f, segments));
 }
 
 static inline void vflood_sent(struct vflood_flow *f, u32 end, u64 now_us)
@@ -81,6 +92,7 @@ static inline void vflood_sent(struct vflood_flow *f, u32 end, u64 now_us)
 	f->burst_segments -= segments < f->burst_segments ? segments : f->burst_segments;
 	f->snd_nxt = end;
 	f->sent_us = now_us;
+	f->flags |= VFLOOD_LEFT;
 	if (!(f->flags & VFLOOD_TIMING)) {
 		f->flags |= VFLOOD_TIMING;
 		f->timed_us = now_us;
@@ -237,6 +249,7 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	if (seq_after(ack, f->snd_nxt))
 		f->snd_nxt = ack;
 	f->burst_segments = s->initial_window;
+	f->flags &= ~VFLOOD_LEFT;
 	vflood_again_ages(f, now_us);
 	if (advanced) {
 		vflood_acked_new(f, ack, now_us);
@@ -306,25 +319,35 @@ static inline enum vflood_verdict vflood_release(struct vflood_flow *f, struct v
 	return VFLOOD_PASS;
 }
 
+/*
+ * Is so much on its way that a packet of several segments that may not leave does better to
+ * wait for ACKs than to be split (tcp_tso_should_defer() in Linux)? Where the congestion window
+ * is short of room for it, four times as much; where something else has left since the last
+ * ACK, as much. A loss is repaired segment by segment.
+ */
+static inline bool vflood_is_awaited(const struct vflood_flow *f, u32 seq, u32 bytes)
+{
+	u32 segments = vflood_segments(f, bytes);
+	u32 out = vflood_out_segments(f);
+
+	if (f->state == VFLOOD_PACKET_LOSS)
+		return false;
+	if (vflood_pipe(f, seq + bytes) > f->congestion.window.cwnd)
+		return out / VFLOOD_PATIENCE >= segments;
+	return vflood_is_small(f, segments) && out >= segments;
+}
+
 /**
  * vflood_splits() - is a packet of several segments that may not leave as it is to be split?
  * @seq: its first byte
  * @bytes: its length
  *
- * If a part of it may leave now; unless only the congestion window is short of room for all of
- * it, and so much is on its way that ACKs will soon make that (tcp_tso_should_defer() in
- * Linux).
+ * If a part of it may leave now, and it had better not wait.
  */
 static inline bool vflood_splits(struct vflood_flow *f, const struct vflood_settings *s,
 				 u32 seq, u32 bytes)
 {
-	u32 segments = vflood_segments(f, bytes);
-	bool is_short = vflood_pipe(f, seq + bytes) > f->congestion.window.cwnd;
-
-	if (f->state != VFLOOD_PACKET_LOSS && is_short &&
-	    vflood_out_segments(f) / VFLOOD_PATIENCE >= segments)
-		return false;
-	return vflood_may_send(f, s, seq, seq + f->mss);
+	return !vflood_is_awaited(f, seq, bytes) && vflood_may_send(f, s, seq, seq + f->mss);
 }
 
 /**

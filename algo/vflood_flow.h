@@ -13,7 +13,7 @@
 #include "window.h"
 
 #define VFLOOD_DUP_ACKS 3 /* RFC 5681, section 3.2 */
-#define VFLOOD_PATIENCE 4 /* times a packet that waits to leave whole, on their way */
+#define VFLOOD_PATIENCE 4 /* windows of a packet that leaves whole, or of what it waits for */
 #define VFLOOD_AFTER_LOSS 2 /* windows that a flow may hold once it has had a loss */
 #define VFLOOD_ALPHA_ONE 16 /* alpha is in sixteenths */
 #define VFLOOD_IDLE_US 200000 /* Linux's least timeout, for a window that was not used */
@@ -88,6 +88,7 @@ struct vflood_ack {
 #define VFLOOD_DOUBT (1u << 16) /* no ACK has told yet whether the loss was one */
 #define VFLOOD_MAY_UNDO (1u << 17) /* the last loss's window can be given back */
 #define VFLOOD_UNDONE (1u << 18) /* it was, and vm_recover is not acknowledged */
+#define VFLOOD_LEFT (1u << 19) /* something has left since the last ACK */
 
 struct vflood_flow {
 	struct congestion congestion; /* cong_win_drv */

@@ -40,7 +40,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         nics: Vec::new(),
         address: Ipv4Addr::UNSPECIFIED,
         channels: Vec::new(),
-        segmentation_offload: true,
         accelerator: Accelerator::Tcg,
     };
     let directory = tempfile::tempdir()?;

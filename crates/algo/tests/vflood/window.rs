@@ -59,6 +59,35 @@ fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_other
 }
 
 #[test]
+fn one_packet_of_a_quarter_of_the_window_leaves_whole_after_each_ack() {
+    const OUT: u32 = 60;
+    let host = Host::new(&Settings { initial_window: OUT, ..RENO });
+    let few = Host::new(&Settings { initial_window: 3, ..RENO });
+    let (mut vm, mut flow) = (Vm::default(), Flow::default());
+    flow.vm_syn(&host, 7, 1);
+    flow.peer_syn(64_000, SCALE, MSS, 200);
+    for segment in 0..OUT {
+        assert_eq!(flow.data(&mut vm, &host, 8 + segment * MSS, MSS, 300), Verdict::Pass);
+    }
+    let acked =
+        |arrived: u32| vflood::Ack { number: 8 + arrived * MSS, window: 64_000, is_pure: true, ..Default::default() };
+    // All but twenty have arrived, and one ACK covers the last of them.
+    for arrived in 1..=40 {
+        flow.acked(&few, &acked(arrived), 400);
+    }
+    let mut next = 8 + OUT * MSS;
+    assert_eq!(flow.clone().data(&mut vm, &few, next, 36 * MSS, 500), Verdict::Hold, "more than a quarter");
+    assert!(flow.splits(&few, next, 36 * MSS));
+    assert_eq!(flow.data(&mut vm, &few, next, 20 * MSS, 500), Verdict::Pass);
+    next += 20 * MSS;
+    assert_eq!(flow.data(&mut vm, &few, next, 20 * MSS, 500), Verdict::Hold, "one after each ACK");
+    assert!(!flow.splits(&few, next, 20 * MSS), "the next ACK lets it out");
+    flow.acked(&few, &acked(41), 600);
+    assert_eq!(flow.release(&mut vm, &few, next, 20 * MSS, 600), Verdict::Pass);
+    assert_eq!(flow.release(&mut vm, &few, next + 20 * MSS, 3 * MSS, 600), Verdict::Hold);
+}
+
+#[test]
 fn an_ack_for_what_was_never_sent_means_nothing() {
     let mut world = flooded(RENO);
     let before = world.connections[0].flow.clone();

@@ -30,8 +30,10 @@ pub struct Shape<'a> {
     pub vms: Vec<(&'a Place, PathBuf)>,
     /// Kernel and initramfs.
     pub image: GuestImage,
-    /// Whether its network cards take and give segments larger than the MTU.
+    /// Whether its uplink takes and gives segments larger than the MTU.
     pub segmentation_offload: bool,
+    /// Whether its VMs leave segmentation to it.
+    pub segments_for_vms: bool,
     /// How its code is run.
     pub accelerator: Accelerator,
 }
@@ -39,8 +41,9 @@ pub struct Shape<'a> {
 /// The VM of a domain.
 pub fn spec(shape: &Shape) -> VmSpec {
     let number = shape.host.number;
-    let uplink = Nic { tap: shape.host.switch_port.clone(), mac: uplink_mac(number) };
-    let ports = shape.vms.iter().map(|(place, _)| Nic { tap: place.inner.clone(), mac: port_mac(place) });
+    let nic = |tap: &str, mac, segmentation_offload| Nic { tap: tap.to_owned(), mac, segmentation_offload };
+    let uplink = nic(&shape.host.switch_port, uplink_mac(number), shape.segmentation_offload);
+    let ports = shape.vms.iter().map(|(place, _)| nic(&place.inner, port_mac(place), shape.segments_for_vms));
     let channels = shape.vms.iter().map(|(place, socket)| Channel {
         name: channel_name(&place.tap),
         socket: socket.clone(),
@@ -57,7 +60,6 @@ pub fn spec(shape: &Shape) -> VmSpec {
         nics: std::iter::once(uplink).chain(ports).collect(),
         address: Ipv4Addr::UNSPECIFIED,
         channels: channels.collect(),
-        segmentation_offload: shape.segmentation_offload,
         accelerator: shape.accelerator,
     }
 }
@@ -107,7 +109,7 @@ pub fn configure(
     joins: bool,
 ) -> Result<(), LabError> {
     let mtu_bytes = network.mtu_bytes;
-    let gro = if joins || network.segmentation_offload { "on" } else { "off" };
+    let gro = if joins { "on" } else { "off" };
     let mut batch = format!("link set {} mtu {mtu_bytes}\n", host.uplink);
     let mut offloads = String::new();
     for (place, queue_segments) in queues {

@@ -89,8 +89,6 @@ pub struct VmSpec {
     pub address: Ipv4Addr,
     /// Its virtio-serial ports beside the control port.
     pub channels: Vec<Channel>,
-    /// Whether the network cards take and give segments larger than the MTU.
-    pub segmentation_offload: bool,
     /// How guest code is run.
     pub accelerator: Accelerator,
 }
@@ -119,6 +117,8 @@ pub struct Nic {
     pub tap: String,
     /// MAC address.
     pub mac: String,
+    /// Whether it takes and gives segments larger than the MTU.
+    pub segmentation_offload: bool,
 }
 
 /// A virtio-serial port.

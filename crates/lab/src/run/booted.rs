@@ -17,8 +17,8 @@ use evenkeel_scenario::result::RunRecord;
 use evenkeel_scenario::sweep::{self, Cell};
 
 pub use self::migration::Moved;
-pub use self::shape::needs_own_hosts;
 use self::shape::{hosts, specs};
+pub use self::shape::{needs_own_hosts, segments_for_vms};
 use super::Batch;
 use super::guest_agent::GuestAgent;
 use super::metrics;
@@ -146,6 +146,7 @@ impl BootedLab {
             vms: ports.map(|(vm, place)| (place, self.channel_at(vm, place))).collect(),
             image: batch.images[&Kernel::Newest].clone(),
             segmentation_offload: scenario.network.segmentation_offload,
+            segments_for_vms: segments_for_vms(scenario),
             accelerator: batch.options.accelerator,
         }
     }
@@ -289,7 +290,7 @@ impl BootedLab {
         self.in_all(|vm| {
             let others: Vec<Neighbour> = neighbours.iter().filter(|n| n.address != vm.spec.address).cloned().collect();
             vm.shell(&settings::boot_script(vm.spec.address, &others))?;
-            if vm.spec.is_namespace() && !vm.spec.segmentation_offload {
+            if vm.spec.is_namespace() && !vm.spec.nics[0].segmentation_offload {
                 vm.shell(settings::NO_OFFLOAD_SCRIPT)?;
             }
             Ok(())

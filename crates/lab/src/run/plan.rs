@@ -6,6 +6,7 @@ use std::time::Duration;
 use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup, Workload};
 use evenkeel_scenario::sweep::Cell;
 
+use super::booted::segments_for_vms;
 use super::support;
 use crate::error::LabError;
 use crate::host::domain;
@@ -23,6 +24,7 @@ struct Shape {
     /// Of each group: on which kind of host, if on any, how many VMs of it, and whether they move to another one.
     hosts: Vec<(bool, HostKind, u32, bool)>,
     segmentation_offload: bool,
+    segments_for_vms: bool,
     has_database: bool,
 }
 
@@ -35,6 +37,7 @@ fn shape(scenario: &Scenario) -> Shape {
             .collect(),
         hosts: scenario.vms.values().map(|g| (g.hypervisor, g.host, g.per_host, g.migrate_at_ms.is_some())).collect(),
         segmentation_offload: scenario.network.segmentation_offload,
+        segments_for_vms: segments_for_vms(scenario),
         has_database: has_database(scenario),
     }
 }

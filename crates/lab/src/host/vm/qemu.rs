@@ -14,6 +14,10 @@ use crate::proto::CONTROL_PORT;
 /// QEMU 7.2's flags after CMPXCHG16B are sometimes a register's value, which the kernel's allocator does not survive under load.
 const TCG_PROCESSOR: &str = "max,-cx16";
 
+/// What a network card can do with packets larger than the MTU.
+const OFFLOADS: [&str; 9] =
+    ["gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"];
+
 /// Starts QEMU for a VM; `stem` names its sockets and logs.
 pub(super) fn start(
     spec: &VmSpec,
@@ -29,11 +33,6 @@ pub(super) fn start(
         Accelerator::Tcg if spec.vcpu_threads < spec.vcpus => ("tcg,thread=single", TCG_PROCESSOR),
         Accelerator::Tcg => ("tcg,thread=multi", TCG_PROCESSOR),
     };
-    let offload = if spec.segmentation_offload { "on" } else { "off" };
-    let offloads =
-        ["gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"]
-            .map(|name| format!("{name}={offload}"))
-            .join(",");
     let mut command = Command::new("qemu-system-x86_64");
     command
         .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
@@ -61,7 +60,7 @@ pub(super) fn start(
             &format!("socket,id=qmp,path={},server=on,wait=off", directory.join(format!("{stem}.qmp")).display()),
         ])
         .args(["-mon", "chardev=qmp,mode=control"])
-        .args(devices(spec, &offloads))
+        .args(devices(spec))
         .args(more)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -71,13 +70,20 @@ pub(super) fn start(
 }
 
 /// Arguments for network cards and for ports beside the control port.
-fn devices(spec: &VmSpec, offloads: &str) -> Vec<String> {
-    let nics = spec.nics.iter().enumerate().flat_map(|(index, Nic { tap, mac })| {
+fn devices(spec: &VmSpec) -> Vec<String> {
+    // Without KVM an event is a thread's turn more for each packet.
+    let notified = match spec.accelerator {
+        Accelerator::Kvm => "",
+        Accelerator::Tcg => ",ioeventfd=off",
+    };
+    let nics = spec.nics.iter().enumerate().flat_map(|(index, Nic { tap, mac, segmentation_offload })| {
+        let offload = if *segmentation_offload { "on" } else { "off" };
+        let offloads = OFFLOADS.map(|name| format!("{name}={offload}")).join(",");
         [
             "-netdev".to_owned(),
             format!("tap,id=net{index},ifname={tap},script=no,downscript=no,vhost=off"),
             "-device".to_owned(),
-            format!("virtio-net-pci,netdev=net{index},mac={mac},romfile=,{offloads}"),
+            format!("virtio-net-pci,netdev=net{index},mac={mac},romfile=,{offloads}{notified}"),
         ]
     });
     let channels = spec.channels.iter().enumerate().flat_map(|(index, Channel { name, socket, listens })| {

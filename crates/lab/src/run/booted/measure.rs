@@ -41,11 +41,12 @@ impl BootedLab {
         let running = Running::start(scenario, roles, seed, &self.vms)?;
         batch.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
         let period_ms = scenario.record.tcp_info_period_ms;
+        // The agents' status takes a driver domain's processor, whose time is counted.
+        let counted_before = read(control.agents)?;
         let before = self.in_all(counters)?;
         let domains_before = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
         let drops_before = self.drops()?;
         let marks_before = marking.map(MarkingPorts::read).transpose()?;
-        let counted_before = read(control.agents)?;
         let watched = self.watch_queue(scenario, roles, bottleneck)?;
         let before_mark = Instant::now();
         self.in_all(|vm| {

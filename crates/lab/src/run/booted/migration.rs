@@ -56,7 +56,7 @@ impl BootedLab {
                 agent.take_offline(vm.spec.port())?;
                 offline = Some(start.elapsed());
             }
-            let nic = Nic { tap: place.tap.clone(), mac: vm.spec.mac().to_owned() };
+            let nic = Nic { tap: place.tap.clone(), ..vm.spec.nics[0].clone() };
             let socket = self.channel_at(*index, place);
             let channel = Channel { name: CHANNEL.to_owned(), socket, listens: true };
             let before: usize = self.vms[..*index].iter().map(|vm| vm.spec.vcpu_threads as usize).sum();

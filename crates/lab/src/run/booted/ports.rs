@@ -2,7 +2,7 @@
 
 use evenkeel_scenario::format::{Scenario, Workload};
 
-use super::{BootedHost, BootedLab};
+use super::{BootedHost, BootedLab, segments_for_vms};
 use crate::error::LabError;
 use crate::host::domain;
 use crate::host::marking::MarkingPorts;
@@ -51,8 +51,7 @@ impl BootedLab {
             if let Some(domain) = host.domain() {
                 let ports = self.ports_of(host).into_iter();
                 let queues: Vec<_> = ports.map(|(vm, place)| (place, queue_segments(vm))).collect();
-                // At a network card with a queue packets are counted, and are segments.
-                domain::configure(domain, &host.host, &queues, network, !scenario.record.sender_nic)?;
+                domain::configure(domain, &host.host, &queues, network, segments_for_vms(scenario))?;
             }
         }
         let shaping = shaping(scenario, roles);

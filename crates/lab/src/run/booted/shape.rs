@@ -23,6 +23,12 @@ pub fn needs_own_hosts(scenario: &Scenario) -> bool {
         || scenario.network.queue.ecn_threshold_segments.is_some()
 }
 
+/// Whether driver domains get what their VMs send in packets larger than the MTU, as hosts do. At a network card with a queue packets are counted,
+/// and are segments.
+pub fn segments_for_vms(scenario: &Scenario) -> bool {
+    scenario.network.segmentation_offload || !scenario.record.sender_nic
+}
+
 /// The hosts of a scenario, none of them booted.
 pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
     let mut hosts: Vec<BootedHost> = Vec::new();
@@ -48,7 +54,7 @@ pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
 pub(super) fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec<VmSpec> {
     let mut number: u8 = 0;
     let mut specs = Vec::new();
-    for (group, VmGroup { count, kernel, vcpus, memory_mib, machine, .. }) in &scenario.vms {
+    for (group, VmGroup { count, kernel, vcpus, memory_mib, machine, hypervisor, host, .. }) in &scenario.vms {
         for index in 0..*count {
             number += 1;
             let name = format!("{group}-{index}");
@@ -68,10 +74,16 @@ pub(super) fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec
                 vcpus: *vcpus,
                 vcpu_threads,
                 memory_mib: *memory_mib,
-                nics: vec![Nic { tap: Place::new(number, None).tap, mac: format!("52:54:00:00:00:{number:02x}") }],
+                nics: vec![Nic {
+                    tap: Place::new(number, None).tap,
+                    mac: format!("52:54:00:00:00:{number:02x}"),
+                    segmentation_offload: match *hypervisor && *host == HostKind::Vm {
+                        true => segments_for_vms(scenario),
+                        false => scenario.network.segmentation_offload,
+                    },
+                }],
                 address: Ipv4Addr::new(10, 0, 0, number),
                 channels: vec![channel],
-                segmentation_offload: scenario.network.segmentation_offload,
                 accelerator: batch.options.accelerator,
             });
         }
