@@ -84,10 +84,9 @@ impl Bed {
             vcpus: 1,
             vcpu_threads: 1,
             memory_mib: 512,
-            nics: vec![Nic { tap: "guest".into(), mac: "52:54:00:00:00:05".into() }],
+            nics: vec![Nic { tap: "guest".into(), mac: "52:54:00:00:00:05".into(), segmentation_offload: true }],
             address: GUEST,
             channels: vec![Channel { name: PORT_NAME.into(), socket: socket.clone(), listens: true }],
-            segmentation_offload: true,
             accelerator: Accelerator::Tcg,
         };
         let machine = Machine::spawn(spec, directory.path(), interrupt.clone()).unwrap();

@@ -123,10 +123,9 @@ pub fn boot_with(
         vcpus,
         vcpu_threads: 1,
         memory_mib: 512,
-        nics: vec![Nic { tap: tap.into(), mac: format!("52:54:00:00:00:{number:02x}") }],
+        nics: vec![Nic { tap: tap.into(), mac: format!("52:54:00:00:00:{number:02x}"), segmentation_offload: true }],
         address: Ipv4Addr::new(10, 9, 0, number),
         channels: Vec::new(),
-        segmentation_offload: true,
         accelerator: Accelerator::Tcg,
     };
     let machine = Machine::spawn(spec, directory, interrupt.clone()).unwrap();
