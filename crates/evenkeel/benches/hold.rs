@@ -53,7 +53,6 @@ fn main() {
         nics: Vec::new(),
         address: Ipv4Addr::LOCALHOST,
         channels: Vec::new(),
-        segmentation_offload: true,
         accelerator: Accelerator::Tcg,
     };
     let machine = Vm::spawn(spec, directory.path(), interrupt).expect("a guest boots");
