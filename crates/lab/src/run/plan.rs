@@ -166,6 +166,15 @@ mod tests {
     }
 
     #[test]
+    fn packets_are_segments_at_a_network_card_with_a_queue_and_in_vms_before_it() {
+        let (plain, mut at_card) = (loaded().scenario, loaded().scenario);
+        at_card.record.sender_nic = true;
+        assert!(shape(&plain).segments_for_vms && !shape(&at_card).segments_for_vms);
+        at_card.network.segmentation_offload = true;
+        assert!(shape(&at_card).segments_for_vms);
+    }
+
+    #[test]
     fn a_namespace_can_have_what_this_machine_allows() {
         let text = TEXT.replace("[vms.b]", "[vms.b]\nhypervisor = false\nmachine = \"namespace\"");
         let scenario = Scenario::from_str(&text, "t.toml").unwrap().scenario;
