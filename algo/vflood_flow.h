@@ -13,7 +13,7 @@
 #include "window.h"
 
 #define VFLOOD_DUP_ACKS 3 /* RFC 5681, section 3.2 */
-#define VFLOOD_PATIENCE 4 /* windows of a packet that leaves whole, or of what it waits for */
+#define VFLOOD_PATIENCE 4 /* a packet whole: its size in the window, or in what is out */
 #define VFLOOD_AFTER_LOSS 2 /* windows that a flow may hold once it has had a loss */
 #define VFLOOD_ALPHA_ONE 16 /* alpha is in sixteenths */
 #define VFLOOD_IDLE_US 200000 /* Linux's least timeout, for a window that was not used */
