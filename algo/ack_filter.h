@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * ACK filtering (RFC 3449, section 5.2.1) at the port of a VM that vFlood acts for.
+ * ACK filtering (RFC 3449, section 5.2.1) for a VM that vFlood acts for.
  *
- * What is held leaves on ACKs whether the VM runs or not, so the ACKs of one that is off its
- * core may fill its port, and SYNs and others' packets are dropped there. A port gives nothing
- * back: instead of an ACK that waits, the later one is kept from the VM, as long as still later
- * ones must come.
+ * What is held leaves on ACKs whether the VM runs or not, so the VM does not wait for them, and
+ * each costs it an interrupt and the host a packet. Those of a VM that is off its core may also
+ * fill its port, and SYNs and others' packets are dropped there. A port gives nothing back:
+ * instead of an ACK that waits, the later one is kept from the VM, as long as still later ones
+ * must come.
  */
 #ifndef EVENKEEL_ACK_FILTER_H
 #define EVENKEEL_ACK_FILTER_H
@@ -14,6 +15,9 @@
 
 #define ACK_FILTER_GAP_US 10000 /* one passes all the same */
 #define ACK_FILTER_PART 4 /* of a port's places, what ACKs may fill: one in so many */
+#define ACK_FILTER_UNTOLD 4 /* of what is held, what the VM need not know: one in so many */
+#define ACK_FILTER_UNTOLD_SEGMENTS 16 /* and no more: receivers with GRO tell of more at once  \
+				       */
 
 /* A VM's port. */
 struct ack_filter_vm {
@@ -22,6 +26,7 @@ struct ack_filter_vm {
 
 struct ack_filter_flow {
 	u64 passed_us; /* when an ACK last passed */
+	u32 passed; /* its number */
 };
 
 /* ACKs that may wait at a port of so many places, before later ones are kept from the VM. */
@@ -47,36 +52,57 @@ static inline void ack_filter_reads(struct ack_filter_vm *vm)
 
 /**
  * ack_filter_is_needless() - will later ACKs say all that this one does?
- * @v: the flow, after vflood_acked()
+ * @v: the flow, after what the ACK lets out has left
  * @una: its snd_una before
  * @is_plain: it has a number and timestamps, and nothing else: no data, SACK blocks or echoes
  *
- * They will as long as data is on its way or held: it is acknowledged, or sent again. Not so
- * for an ACK without a higher number, nor while a loss is repaired, which may wait for any. Nor
- * for a VM whose TCP grows its window by the number of ACKs, as 2.6.32's does: those are what
- * the host has Reno or Vegas for.
+ * They will as long as data is on its way: it is acknowledged, or sent again. Not so for an ACK
+ * without a higher number, nor where the VM has to send something again, which may wait for
+ * any: after a loss, or a refusal. Nor, once there was a loss, for a VM whose TCP grows its
+ * window by the number of ACKs, as 2.6.32's does: those are what the host has Reno or Vegas
+ * for.
  */
 static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, bool is_plain)
 {
-	return is_plain && v->congestion.kind == CONGESTION_CUBIC &&
-	       seq_after(v->snd_una, una) && v->snd_una != v->vm_end &&
-	       v->state != VFLOOD_PACKET_LOSS;
+	bool is_refused = v->flags & VFLOOD_REFUSED && seq_after(v->refused_end, v->snd_una);
+	bool is_counted = v->flags & VFLOOD_LOSSY && v->congestion.kind != CONGESTION_CUBIC;
+
+	return is_plain && seq_after(v->snd_una, una) && v->snd_una != v->snd_nxt &&
+	       v->state != VFLOOD_PACKET_LOSS && !is_refused && !is_counted;
 }
 
 /**
- * ack_filter_drops() - is an ACK to be kept from the VM?
+ * ack_filter_keeps() - is a needless ACK to be kept from the VM?
+ * @v: the flow, likewise
  * @limit: ACKs that may wait at the port
+ *
+ * If enough is held that the VM, which has had one within a round trip, has nothing to do for
+ * it; or if others fill its port, with CUBIC on the host, which loses little.
  */
-static inline bool ack_filter_drops(struct ack_filter_flow *f, struct ack_filter_vm *vm,
-				    u32 limit, bool is_needless, u64 now_us)
+static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
+				    const struct ack_filter_vm *vm, const struct vflood_flow *v,
+				    u32 limit, u64 now_us)
 {
-	if (is_needless && ack_filter_is_crowded(vm, limit) &&
-	    now_us - f->passed_us < ACK_FILTER_GAP_US)
+	u64 gap_us = now_us - f->passed_us;
+	u32 most = (v->vm_end - v->snd_nxt) / ACK_FILTER_UNTOLD;
+
+	if (gap_us >= ACK_FILTER_GAP_US)
+		return false;
+	if (most > ACK_FILTER_UNTOLD_SEGMENTS * v->mss)
+		most = ACK_FILTER_UNTOLD_SEGMENTS * v->mss;
+	if (gap_us < v->srtt_us && v->snd_una - f->passed <= most)
 		return true;
+	return v->congestion.kind == CONGESTION_CUBIC && ack_filter_is_crowded(vm, limit);
+}
+
+/* An ACK goes to the VM. */
+static inline void ack_filter_passes(struct ack_filter_flow *f, struct ack_filter_vm *vm,
+				     const struct vflood_flow *v, u32 limit, u64 now_us)
+{
 	f->passed_us = now_us;
+	f->passed = v->snd_una;
 	if (vm->unread < limit)
 		vm->unread++;
-	return false;
 }
 
 #endif /* EVENKEEL_ACK_FILTER_H */

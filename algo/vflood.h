@@ -51,6 +51,13 @@ static inline bool vflood_is_small(const struct vflood_flow *f, u32 segments)
 	return segments <= f->congestion.window.cwnd / VFLOOD_PATIENCE;
 }
 
+/* Does the bound on bursts allow so many at once? */
+static inline bool vflood_is_burst(const struct vflood_flow *f, u32 segments)
+{
+	return segments <= f->burst_segments ||
+	       (!(f->flags & VFLOOD_LEFT) && vflood_is_small(f, segments));
+}
+
 /* May data from @seq to @end be let out? */
 static inline bool vflood_may_send(struct vflood_flow *f, const struct vflood_settings *s,
 				   u32 seq, u32 end)
@@ -75,8 +82,7 @@ static inline bool vflood_may_send(struct vflood_flow *f, const struct vflood_se
 		f->flags |= VFLOOD_LIMITED;
 		return false;
 	}
-	return segments <= f->burst_segments ||
-	       (!(f->flags & VFLOOD_LEFT) && vflood_is_small(f, segments));
+	return vflood_is_burst(f, segments);
 }
 
 static inline void vflood_sent(struct vflood_flow *f, u32 end, u64 now_us)
@@ -348,6 +354,28 @@ static inline bool vflood_splits(struct vflood_flow *f, const struct vflood_sett
 				 u32 seq, u32 bytes)
 {
 	return !vflood_is_awaited(f, seq, bytes) && vflood_may_send(f, s, seq, seq + f->mss);
+}
+
+/**
+ * vflood_is_whole() - would new data in a packet of several segments be held, or leave, as it
+ * is?
+ * @seq: its first byte
+ * @bytes: its length
+ *
+ * If not, it would be split as soon as it is held.
+ */
+static inline bool vflood_is_whole(const struct vflood_flow *f, u32 seq, u32 bytes)
+{
+	u32 segments = vflood_segments(f, bytes);
+	u32 cwnd = f->congestion.window.cwnd;
+
+	if (f->held_segments)
+		return true;
+	if (f->snd_nxt == f->snd_una)
+		return segments <= cwnd;
+	return vflood_is_awaited(f, seq, bytes) ||
+	       (!seq_after(seq + bytes, f->edge) && vflood_pipe(f, seq + bytes) <= cwnd &&
+		vflood_is_burst(f, segments));
 }
 
 /**

@@ -18,6 +18,7 @@
 #define VFLOOD_ALPHA_ONE 16 /* alpha is in sixteenths */
 #define VFLOOD_IDLE_US 200000 /* Linux's least timeout, for a window that was not used */
 #define VFLOOD_FLOOD_SEGMENTS 512 /* the guest's window where nothing was granted */
+#define VFLOOD_LEAST_PACKET 2 /* segments: tcp_min_tso_segs in Linux */
 
 /* Fig. 3. */
 enum vflood_state {

@@ -47,4 +47,17 @@ static inline u32 vflood_guest_cwnd(bool is_online, bool is_repairing, u32 shado
 	return granted > shadow ? granted : shadow;
 }
 
+/**
+ * vflood_guest_packet() - segments in a packet that the guest leaves to others to segment (GSO)
+ * @shadow: the shadow window, which is about the host's
+ *
+ * Return: at least so many, if there is the data
+ */
+static inline u32 vflood_guest_packet(bool is_flooding, u32 shadow)
+{
+	u32 segments = is_flooding ? shadow / VFLOOD_PATIENCE : 0;
+
+	return segments > VFLOOD_LEAST_PACKET ? segments : VFLOOD_LEAST_PACKET;
+}
+
 #endif /* EVENKEEL_VFLOOD_GUEST_H */

@@ -111,6 +111,7 @@ struct tcp_congestion_ops {
 	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event ev);
 	void (*in_ack_event)(struct sock *sk, u32 flags);
 	u32 (*undo_cwnd)(struct sock *sk);
+	u32 (*min_tso_segs)(struct sock *sk);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	char name[TCP_CA_NAME_MAX];
 	u32 flags;
@@ -126,6 +127,7 @@ struct tcp_congestion_ops___tx_start {
 	void (*cwnd_event_tx_start)(struct sock *sk);
 	void (*in_ack_event)(struct sock *sk, u32 flags);
 	u32 (*undo_cwnd)(struct sock *sk);
+	u32 (*min_tso_segs)(struct sock *sk);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	char name[TCP_CA_NAME_MAX];
 	u32 flags;

@@ -274,6 +274,18 @@ void BPF_PROG(flood_tx_start, struct sock *sk)
 	begin_again(sk);
 }
 
+/*
+ * What is flooded is not paced by the VM, so its packets need not be sized by a pace: the host
+ * lets packets of this size leave in one piece.
+ */
+SEC("struct_ops")
+u32 BPF_PROG(flood_min_tso_segs, struct sock *sk)
+{
+	struct guest_flow *f = flow_of(sk);
+
+	return vflood_guest_packet(f->is_flooding, f->shadow.window.cwnd);
+}
+
 SEC(".struct_ops")
 struct tcp_congestion_ops vflood = {
 	.init = (void *)flood_init,
@@ -284,6 +296,7 @@ struct tcp_congestion_ops vflood = {
 	.set_state = (void *)flood_set_state,
 	.in_ack_event = (void *)flood_in_ack_event,
 	.cong_avoid = (void *)flood_cong_avoid,
+	.min_tso_segs = (void *)flood_min_tso_segs,
 	.cwnd_event = (void *)flood_cwnd_event,
 	.flags = TCP_CONG_NON_RESTRICTED,
 	.name = "vflood",
@@ -300,6 +313,7 @@ struct tcp_congestion_ops___tx_start vflood_7_1 = {
 	.set_state = (void *)flood_set_state,
 	.in_ack_event = (void *)flood_in_ack_event,
 	.cong_avoid = (void *)flood_cong_avoid,
+	.min_tso_segs = (void *)flood_min_tso_segs,
 	.cwnd_event_tx_start = (void *)flood_tx_start,
 	.flags = TCP_CONG_NON_RESTRICTED,
 	.name = "vflood",

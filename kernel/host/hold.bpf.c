@@ -68,13 +68,17 @@ static __always_inline void filter_ack(struct place *at, struct ek_vflood_flow *
 {
 	bool is_plain = (word >> 16 & (EK_HOLD_ACK_PURE | EK_HOLD_ACK_SACK)) ==
 			EK_HOLD_ACK_PURE;
-	bool is_needless = ack_filter_is_needless(&e->flow, una, is_plain);
+	struct ack_filter_vm *vm = &at->port->vflood.filter;
+	u32 limit = at->port->vflood.unread_acks;
+	u64 now_us = at->now_ns / 1000;
 
 	e->filtered = 0;
 	if (e->is_enforced && at->may_hold && !e->is_closing &&
-	    ack_filter_drops(&e->filter, &at->port->vflood.filter, at->port->vflood.unread_acks,
-			     is_needless, at->now_ns / 1000))
+	    ack_filter_is_needless(&e->flow, una, is_plain) &&
+	    ack_filter_keeps(&e->filter, vm, &e->flow, limit, now_us))
 		e->filtered = 1ull << 32 | ack;
+	else
+		ack_filter_passes(&e->filter, vm, &e->flow, limit, now_us);
 }
 
 /* An order that comes with a copy: cb[] as intf.h has it. */

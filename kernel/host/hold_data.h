@@ -25,21 +25,13 @@ static __always_inline void hold_note(const struct context *c, struct ek_vflood_
 	}
 }
 
-/*
- * May a GSO packet be held as it is? New data in full segments, unless it is the next to leave,
- * not all of it may, and it would not wait: then it would be split at once.
- */
+/* May a GSO packet be held as it is? New data in full segments, if it would not be split at
+ * once. */
 static __always_inline bool hold_is_whole(const struct __sk_buff *skb,
 					  const struct ek_vflood_flow *e, u32 seq, u32 end)
 {
-	const struct vflood_flow *f = &e->flow;
-	u32 segments = vflood_segments(f, end - seq);
-	bool is_idle = f->snd_nxt == f->snd_una;
-
-	return skb->gso_size >= f->mss && !seq_before(seq, f->vm_end) &&
-	       (e->packets ||
-		segments <= (is_idle ? f->congestion.window.cwnd : vflood_direct(f)) ||
-		vflood_is_awaited(f, seq, end - seq));
+	return skb->gso_size >= e->flow.mss && !seq_before(seq, e->flow.vm_end) &&
+	       (e->packets || vflood_is_whole(&e->flow, seq, end - seq));
 }
 
 /* Return: what the program is to answer. */

@@ -408,7 +408,7 @@ enum ek_counter {
 	EK_COUNT_VFLOOD_BARE_ACKS, /* ACKs sent alone because their data was held */
 	EK_COUNT_VFLOOD_DRAINED, /* Packets let go without an ACK that allowed it */
 	EK_COUNT_VFLOOD_SPLIT, /* GSO packets split because not all of them might leave */
-	EK_COUNT_VFLOOD_FILTERED_ACKS, /* ACKs kept from a VM that reads none now */
+	EK_COUNT_VFLOOD_FILTERED_ACKS, /* ACKs kept from a VM that need not have them */
 	EK_COUNTER_MAX,
 };
 

@@ -1,4 +1,4 @@
-//! ACK filtering: which ACKs of flows that vFlood holds data of need not fill the port of a VM that does not read them.
+//! ACK filtering: which ACKs a VM that vFlood holds data of need not have, and need not fill its port.
 
 use crate::{sys, vflood};
 
@@ -34,10 +34,17 @@ impl Vm {
 pub struct Flow(sys::ack_filter_flow);
 
 impl Flow {
-    /// Whether an ACK is to be kept from the VM. `limit`: how many may wait at the port; `is_needless`: see [`is_needless`].
-    pub fn drops(&mut self, vm: &mut Vm, limit: u32, is_needless: bool, now_us: u64) -> bool {
+    /// Whether an ACK that is needless (see [`is_needless`]) is to be kept from the VM, after [`vflood::Flow::acked`]. `limit`: how many may wait at
+    /// the port.
+    pub fn keeps(&self, vm: &Vm, flow: &vflood::Flow, limit: u32, now_us: u64) -> bool {
         // SAFETY: as in `is_crowded`.
-        unsafe { sys::ack_filter_drops(&mut self.0, &mut vm.0, limit, is_needless, now_us) }
+        unsafe { sys::ack_filter_keeps(&self.0, &vm.0, &flow.0, limit, now_us) }
+    }
+
+    /// An ACK goes to the VM.
+    pub fn passes(&mut self, vm: &mut Vm, flow: &vflood::Flow, limit: u32, now_us: u64) {
+        // SAFETY: as in `is_crowded`.
+        unsafe { sys::ack_filter_passes(&mut self.0, &mut vm.0, &flow.0, limit, now_us) }
     }
 }
 

@@ -237,6 +237,12 @@ impl Flow {
         unsafe { sys::vflood_splits(&mut self.0, &host.0, seq, bytes) }
     }
 
+    /// Whether new data in a packet of several segments would be held, or leave, as it is: otherwise it would be split as soon as it is held.
+    pub fn is_whole(&self, seq: u32, bytes: u32) -> bool {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_is_whole(&self.0, seq, bytes) }
+    }
+
     /// The first packet of the flow's queue leaves, whatever the windows say: its packets may no longer be held.
     pub fn drained(&mut self, vm: &mut Vm, seq: u32, bytes: u32, now_us: u64) {
         let end = seq.wrapping_add(bytes);
@@ -364,4 +370,10 @@ pub fn is_dsack(ack: u32, blocks: &[(u32, u32)]) -> bool {
 pub fn guest_held(out: u32, sacked: u32, shadow: u32) -> u32 {
     // SAFETY: the C function is pure.
     unsafe { sys::vflood_guest_held(out, sacked, shadow) }
+}
+
+/// Segments that a guest puts into a packet at least, if it has the data.
+pub fn guest_packet(is_flooding: bool, shadow: u32) -> u32 {
+    // SAFETY: the C code takes and gives numbers.
+    unsafe { sys::vflood_guest_packet(is_flooding, shadow) }
 }

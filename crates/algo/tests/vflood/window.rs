@@ -77,7 +77,8 @@ fn one_packet_of_a_quarter_of_the_window_leaves_whole_after_each_ack() {
     }
     let mut next = 8 + OUT * MSS;
     assert_eq!(flow.clone().data(&mut vm, &few, next, 36 * MSS, 500), Verdict::Hold, "more than a quarter");
-    assert!(flow.splits(&few, next, 36 * MSS));
+    assert!(flow.splits(&few, next, 36 * MSS) && !flow.is_whole(next, 36 * MSS));
+    assert!(flow.is_whole(next, 20 * MSS));
     assert_eq!(flow.data(&mut vm, &few, next, 20 * MSS, 500), Verdict::Pass);
     next += 20 * MSS;
     assert_eq!(flow.data(&mut vm, &few, next, 20 * MSS, 500), Verdict::Hold, "one after each ACK");
@@ -85,6 +86,26 @@ fn one_packet_of_a_quarter_of_the_window_leaves_whole_after_each_ack() {
     flow.acked(&few, &acked(41), 600);
     assert_eq!(flow.release(&mut vm, &few, next, 20 * MSS, 600), Verdict::Pass);
     assert_eq!(flow.release(&mut vm, &few, next + 20 * MSS, 3 * MSS, 600), Verdict::Hold);
+}
+
+#[test]
+fn what_a_guest_puts_into_a_packet_leaves_whole() {
+    for out in [8, 40, 60] {
+        let host = Host::new(&Settings { initial_window: out, ..RENO });
+        let (mut vm, mut flow) = (Vm::default(), Flow::default());
+        flow.vm_syn(&host, 7, 1);
+        flow.peer_syn(64_000, SCALE, MSS, 200);
+        for segment in 0..out {
+            assert_eq!(flow.data(&mut vm, &host, 8 + segment * MSS, MSS, 300), Verdict::Pass);
+        }
+        let next = 8 + out * MSS;
+        let bytes = vflood::guest_packet(true, out) * MSS;
+        assert_eq!(flow.data(&mut vm, &host, next, bytes, 300), Verdict::Hold);
+        let number = 8 + bytes;
+        flow.acked(&host, &vflood::Ack { number, window: 64_000, is_pure: true, ..Default::default() }, 400);
+        assert_eq!(flow.release(&mut vm, &host, next, bytes, 400), Verdict::Pass);
+    }
+    assert_eq!(vflood::guest_packet(false, 500), vflood::guest_packet(true, 1), "as Linux has it");
 }
 
 #[test]

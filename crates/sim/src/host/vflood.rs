@@ -176,7 +176,10 @@ impl Vflood {
             }
             let is_plain = segment.payload_bytes == 0 && segment.sack.count == 0 && segment.flags == Flags::ACK;
             let is_needless = ack_filter::is_needless(&flow.flow, una, is_plain);
-            flow.is_filtered = enforces && flow.filter.drops(&mut filter, limit, is_needless, now.us());
+            flow.is_filtered = enforces && is_needless && flow.filter.keeps(&filter, &flow.flow, limit, now.us());
+            if !flow.is_filtered {
+                flow.filter.passes(&mut filter, &flow.flow, limit, now.us());
+            }
             (held_us, is_undone)
         });
         self.filter = filter;
