@@ -16,8 +16,7 @@
 #define ACK_FILTER_GAP_US 10000 /* one passes all the same */
 #define ACK_FILTER_PART 4 /* of a port's places, what ACKs may fill: one in so many */
 #define ACK_FILTER_UNTOLD 4 /* of what is held, what the VM need not know: one in so many */
-#define ACK_FILTER_UNTOLD_SEGMENTS 16 /* and no more: receivers with GRO tell of more at once  \
-				       */
+#define ACK_FILTER_UNTOLD_SEGMENTS 16 /* nor more: receivers with GRO tell of as many */
 
 /* A VM's port. */
 struct ack_filter_vm {

@@ -20,16 +20,22 @@ fn slow_start_goes_on_without_the_vm() {
     assert_eq!(flights, [10, 20, 40, 65, 65, 65], "doubled up to the receiver's window");
 }
 
-#[test]
-fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_otherwise() {
-    const OUT: u32 = 40;
-    let host = Host::new(&Settings { initial_window: OUT, ..RENO });
+/// A flow that begins with so many segments in its window, all of them on their way.
+fn with_out(segments: u32) -> (Host, Vm, Flow) {
+    let host = Host::new(&Settings { initial_window: segments, ..RENO });
     let (mut vm, mut flow) = (Vm::default(), Flow::default());
     flow.vm_syn(&host, 7, 1);
     flow.peer_syn(64_000, SCALE, MSS, 200);
-    for segment in 0..OUT {
+    for segment in 0..segments {
         assert_eq!(flow.data(&mut vm, &host, 8 + segment * MSS, MSS, 300), Verdict::Pass);
     }
+    (host, vm, flow)
+}
+
+#[test]
+fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_otherwise() {
+    const OUT: u32 = 40;
+    let (host, mut vm, mut flow) = with_out(OUT);
     let next = 8 + OUT * MSS;
     for segments in [1, 10, 40] {
         assert!(!flow.splits(&host, next, segments * MSS), "none of {segments} segments may leave");
@@ -61,14 +67,8 @@ fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_other
 #[test]
 fn one_packet_of_a_quarter_of_the_window_leaves_whole_after_each_ack() {
     const OUT: u32 = 60;
-    let host = Host::new(&Settings { initial_window: OUT, ..RENO });
     let few = Host::new(&Settings { initial_window: 3, ..RENO });
-    let (mut vm, mut flow) = (Vm::default(), Flow::default());
-    flow.vm_syn(&host, 7, 1);
-    flow.peer_syn(64_000, SCALE, MSS, 200);
-    for segment in 0..OUT {
-        assert_eq!(flow.data(&mut vm, &host, 8 + segment * MSS, MSS, 300), Verdict::Pass);
-    }
+    let (_, mut vm, mut flow) = with_out(OUT);
     let acked =
         |arrived: u32| vflood::Ack { number: 8 + arrived * MSS, window: 64_000, is_pure: true, ..Default::default() };
     // All but twenty have arrived, and one ACK covers the last of them.
@@ -91,13 +91,7 @@ fn one_packet_of_a_quarter_of_the_window_leaves_whole_after_each_ack() {
 #[test]
 fn what_a_guest_puts_into_a_packet_leaves_whole() {
     for out in [8, 40, 60] {
-        let host = Host::new(&Settings { initial_window: out, ..RENO });
-        let (mut vm, mut flow) = (Vm::default(), Flow::default());
-        flow.vm_syn(&host, 7, 1);
-        flow.peer_syn(64_000, SCALE, MSS, 200);
-        for segment in 0..out {
-            assert_eq!(flow.data(&mut vm, &host, 8 + segment * MSS, MSS, 300), Verdict::Pass);
-        }
+        let (host, mut vm, mut flow) = with_out(out);
         let next = 8 + out * MSS;
         let bytes = vflood::guest_packet(true, out) * MSS;
         assert_eq!(flow.data(&mut vm, &host, next, bytes, 300), Verdict::Hold);
