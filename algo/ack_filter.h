@@ -56,18 +56,19 @@ static inline void ack_filter_reads(struct ack_filter_vm *vm)
  * @is_plain: it has a number and timestamps, and nothing else: no data, SACK blocks or echoes
  *
  * They will as long as data is on its way: it is acknowledged, or sent again. Not so for an ACK
- * without a higher number, nor where the VM has to send something again, which may wait for
- * any: after a loss, or a refusal. Nor, once there was a loss, for a VM whose TCP grows its
- * window by the number of ACKs, as 2.6.32's does: those are what the host has Reno or Vegas
- * for.
+ * without a higher number, nor where the VM has something to send again, or believes so, which
+ * may wait for any: after a loss, a loss that was none, or a refusal. Nor, once there was a
+ * loss, for a VM whose TCP grows its window by the number of ACKs, as 2.6.32's does: those are
+ * what the host has Reno or Vegas for.
  */
 static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, bool is_plain)
 {
 	bool is_refused = v->flags & VFLOOD_REFUSED && seq_after(v->refused_end, v->snd_una);
+	bool is_repairing = v->state == VFLOOD_PACKET_LOSS || v->flags & VFLOOD_UNDONE;
 	bool is_counted = v->flags & VFLOOD_LOSSY && v->congestion.kind != CONGESTION_CUBIC;
 
 	return is_plain && seq_after(v->snd_una, una) && v->snd_una != v->snd_nxt &&
-	       v->state != VFLOOD_PACKET_LOSS && !is_refused && !is_counted;
+	       !is_repairing && !is_refused && !is_counted;
 }
 
 /**

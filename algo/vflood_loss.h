@@ -190,8 +190,12 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 	bool is_head = !seq_after(seq, f->snd_una);
 
 	/* It has arrived. The ACK may not have reached the VM: one in a round trip gets
-	 * another. */
+	 * another. What the VM took for lost with it is not, either. */
 	if (!seq_after(end, f->snd_una)) {
+		if (f->state != VFLOOD_PACKET_LOSS && !(f->flags & VFLOOD_UNDONE)) {
+			f->flags |= VFLOOD_UNDONE;
+			f->vm_recover = f->vm_end;
+		}
 		if (f->needless_us && now_us - f->needless_us < f->srtt_us)
 			return VFLOOD_DROP;
 		f->needless_us = now_us;
