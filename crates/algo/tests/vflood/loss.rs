@@ -206,6 +206,26 @@ fn what_the_vm_sends_again_after_a_needless_timeout_does_not_leave() {
 }
 
 #[test]
+fn what_the_vm_sends_again_behind_what_has_arrived_does_not_leave() {
+    let mut world = flooded(RENO);
+    arrive(&mut world, &[false; 5]);
+    let c = &mut world.connections[0];
+    // The ACKs have not reached the VM.
+    c.guest_acked -= 5;
+    let before = c.wire.len();
+    for later in 0..8 {
+        world.apply(&Step::Again { flow: 0, later });
+    }
+    let c = &world.connections[0];
+    assert_eq!((c.flow.state(), c.wire.len()), (State::Active, before + 1), "one gets another ACK");
+    // Unless nothing has arrived for a round trip: then it may be lost.
+    world.apply(&Step::Wait { us: 2 * HANDSHAKE_RTT_US });
+    world.apply(&Step::Again { flow: 0, later: 5 });
+    let c = &world.connections[0];
+    assert_eq!((c.flow.state(), c.wire.len()), (State::PacketLoss, before + 2));
+}
+
+#[test]
 fn a_timeout_with_a_loss_stays_one() {
     for ends in [PLAIN, TIMESTAMPS, SACK, BOTH] {
         // All that was out was lost.
