@@ -88,7 +88,7 @@ struct vflood_ack {
 #define VFLOOD_AGAIN_STAMPED (1u << 15) /* again_ts is known */
 #define VFLOOD_DOUBT (1u << 16) /* no ACK has told yet whether the loss was one */
 #define VFLOOD_MAY_UNDO (1u << 17) /* the last loss's window can be given back */
-#define VFLOOD_UNDONE (1u << 18) /* it was, and vm_recover is not acknowledged */
+#define VFLOOD_UNDONE (1u << 18) /* the VM may take for lost what is not, to vm_recover */
 #define VFLOOD_LEFT (1u << 19) /* something has left since the last ACK */
 
 struct vflood_flow {

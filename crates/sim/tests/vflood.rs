@@ -94,6 +94,7 @@ fn a_receiver_off_its_core_for_longer_than_the_timeout_costs_nobody_a_window() {
         assert!(metric("timeouts") > 0.0 && metric("port_drops") == 0.0, "{era}");
         let (losses, undone) = (sum(&record, "VfloodLosses"), sum(&record, "VfloodUndone"));
         assert_eq!(undone, losses, "{era}: not all taken back");
+        assert!(metric("retransmitted") > 0.0, "{era}: nothing was sent again");
         // What the guest without timestamps sends again all the same stays on the host.
         assert!(metric("dsacks") <= metric("retransmitted").max(50.0) / 10.0, "{era}: {:?}", record.metrics);
     }
