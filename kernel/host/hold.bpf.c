@@ -16,6 +16,7 @@
  * Loaded only where some port has vFlood: Linux 6.16 with NET_SCH_BPF and NETKIT.
  */
 #include "hold_drain.h"
+#include "hold_join.h"
 #include "hold_leave.h"
 
 #define HOLD_READY_PACKETS 8192 /* that wait for the device at most */
@@ -360,22 +361,17 @@ int split(struct __sk_buff *skb)
 	u32 kind = skb->cb[1] >> 16 & 0xff;
 	u32 l4 = skb->cb[1] >> 24;
 	struct ek_vflood_flow *e;
-	u8 head[PACKET_TCP_BYTES];
-	u32 seq, bytes;
+	u32 seq, end;
 
 	if (skb->cb[0] != EK_HOLD_MAGIC)
 		return TCX_DROP;
 	e = bpf_map_lookup_elem(&vflood_flows, &place);
-	if (!e || bpf_skb_load_bytes(skb, l4, head, sizeof(head)))
-		return TCX_DROP;
-	seq = bpf_ntohl(*(__be32 *)(head + TCP_OFFSET_SEQ));
-	bytes = (u32)(head[TCP_OFFSET_FLAGS] >> 4) * 4 + l4;
-	if (skb->len < bytes)
+	if (!e || !skb_range(skb, l4, &seq, &end))
 		return TCX_DROP;
 	skb->cb[1] = place | (kind == EK_HOLD_SPLIT ? EK_HOLD_PIECE : EK_HOLD_DATA) << 16 |
 		     l4 << 24;
 	skb->cb[2] = seq;
-	skb->cb[3] = seq + skb->len - bytes + !!(head[TCP_OFFSET_FLAGS + 1] & PACKET_FIN);
+	skb->cb[3] = end;
 	return bpf_redirect(e->hold_ifindex, 0);
 }
 
@@ -413,13 +409,35 @@ SEC("tcx/ingress")
 int back(struct __sk_buff *skb)
 {
 	u32 place = skb->cb[1] & (EK_VFLOOD_FLOWS - 1);
+	u32 kind = skb->cb[1] >> 16 & 0xff;
+	u32 l4 = skb->cb[1] >> 24;
 	struct ek_vflood_flow *e;
+	u32 join;
 
 	if (skb->cb[0] != EK_HOLD_MAGIC)
 		return TCX_DROP;
 	e = bpf_map_lookup_elem(&vflood_flows, &place);
 	if (!e)
 		return TCX_DROP;
+	join = join_of(skb, e, kind);
+	if (join) {
+		/* GRO has cb[] for itself. */
+		skb->mark = place | l4 << HOLD_JOIN_L4_SHIFT;
+		return bpf_redirect(join, 0);
+	}
+	skb->mark = EK_MARK_PASS;
+	return bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
+}
+
+SEC("tcx/ingress")
+int joined(struct __sk_buff *skb)
+{
+	u32 place = skb->mark & (EK_VFLOOD_FLOWS - 1);
+	struct ek_vflood_flow *e = bpf_map_lookup_elem(&vflood_flows, &place);
+
+	if (!e)
+		return TCX_DROP;
+	join_back(skb, e);
 	skb->mark = EK_MARK_PASS;
 	return bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
 }

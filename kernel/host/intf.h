@@ -34,7 +34,7 @@
 #include "vflood.h"
 #include "window.h"
 
-#define EK_INTF_VERSION 4 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 5 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -306,6 +306,8 @@ struct ek_vflood_flow {
 	u64 splitting_ns; /* since when */
 	struct ack_filter_flow filter;
 	u64 filtered; /* 1 << 32 | the last ACK's number if the VM need not have it, or 0 */
+	u32 joining_end; /* of the last that went to be joined */
+	u32 joined_end; /* of the last that has come back; the same: none is on its way */
 };
 
 /* What holds for all flows of a port. */
@@ -322,6 +324,7 @@ struct ek_vflood_vm {
 struct ek_hold_device {
 	u32 port_ifindex;
 	u32 slot;
+	u32 join_ifindex; /* sends segments to where they are joined; 0: none does */
 };
 
 /* What is to be done with an skb that comes to such a device, in cb[0..4]. */

@@ -163,4 +163,20 @@ static __always_inline bool head_set_ecn(struct __sk_buff *skb, struct packet_he
 				    0);
 }
 
+/* The sequence numbers of a packet's data, a FIN counted. @l4: where its TCP header begins. */
+static __always_inline bool skb_range(struct __sk_buff *skb, u32 l4, u32 *seq, u32 *end)
+{
+	u8 head[PACKET_TCP_BYTES];
+	u32 bytes;
+
+	if (bpf_skb_load_bytes(skb, l4, head, sizeof(head)))
+		return false;
+	*seq = bpf_ntohl(*(__be32 *)(head + TCP_OFFSET_SEQ));
+	bytes = (u32)(head[TCP_OFFSET_FLAGS] >> 4) * 4 + l4;
+	if (skb->len < bytes)
+		return false;
+	*end = *seq + skb->len - bytes + !!(head[TCP_OFFSET_FLAGS + 1] & PACKET_FIN);
+	return true;
+}
+
 #endif /* EVENKEEL_HOST_SKB_H */

@@ -1,4 +1,5 @@
-//! The devices that hold packets: a pair of netkit devices for each port, and the qdisc on the first of them.
+//! The devices that hold packets: a pair of netkit devices for each port, with the qdisc on the first of them, and a pair of veths that
+//! joins segments that leave together.
 //!
 //! Requests are answered at once, so the socket blocks: the agent's event loop waits for the kernel, and for nobody else.
 
@@ -7,7 +8,7 @@ use std::io;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    AfSpecInet6, AfSpecUnspec, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -24,11 +25,16 @@ const NETKIT_DROP: u32 = 2;
 const SIZE_OF_IFINFOMSG: usize = 16;
 /// linux/ethtool.h
 const ETHTOOL_STSO: u32 = 0x1f;
+const ETHTOOL_SGRO: u32 = 0x2c;
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 /// linux/in6.h: none
 const ADDR_GEN_MODE_NONE: u8 = 1;
 /// Of the qdisc; any would do.
 const HANDLE: TcHandle = TcHandle { major: 1, minor: 0 };
+/// Of the veths, which would drop what is larger: linux/if_ether.h, ETH_MAX_MTU.
+const LARGEST_MTU: u32 = 65535;
+/// Packets that wait to be joined at most.
+const JOIN_QUEUE_PACKETS: u32 = 8192;
 
 /// Devices of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +43,25 @@ pub(super) struct Devices {
     pub(super) hold: u32,
     /// The other end of that one splits GSO packets, and is where what was held comes back.
     pub(super) split: u32,
+    /// `None`: the kernel has none, and segments leave as they are.
+    pub(super) joining: Option<Joining>,
 }
 
-/// Names of a port's devices, as in [`Devices`].
-fn names(port: u32) -> [String; 2] {
-    ["ekh", "eks"].map(|prefix| format!("{prefix}{port}"))
+/// Those of them that join segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Joining {
+    /// What goes in here
+    pub(super) entry: u32,
+    /// comes out here, joined where it is a sequence (GRO).
+    pub(super) exit: u32,
+}
+
+/// What the devices' names begin with, as in [`Devices`]; the port's index follows.
+pub(super) const PREFIXES: [&str; 4] = ["ekh", "eks", "ekj", "ekg"];
+
+/// Names of a port's devices.
+fn names(port: u32) -> [String; 4] {
+    PREFIXES.map(|prefix| format!("{prefix}{port}"))
 }
 
 /// Index of a device, if it is there.
@@ -51,8 +71,9 @@ fn index(name: &str) -> Option<u32> {
 
 /// A port's devices, if they are there.
 pub(super) fn find(port: u32) -> Option<Devices> {
-    let [hold, split] = names(port);
-    Some(Devices { hold: index(&hold)?, split: index(&split)? })
+    let [hold, split, entry, exit] = names(port);
+    let joining = index(&entry).zip(index(&exit)).map(|(entry, exit)| Joining { entry, exit });
+    Some(Devices { hold: index(&hold)?, split: index(&split)?, joining })
 }
 
 /// An attribute with its header, padded.
@@ -86,45 +107,77 @@ fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
     }
 }
 
-/// Makes a port's devices and the qdisc, or finds them; all are up then.
+/// Makes a port's devices and their qdiscs, or finds them; all are up then.
 pub(super) fn make(port: u32, port_name: &str, qdisc: &str) -> io::Result<Devices> {
-    let devices = match find(port) {
+    let mut devices = match find(port) {
         Some(devices) => devices,
         None => {
-            add(port, port_name)?;
+            add_holding(port, port_name)?;
             find(port).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?
         }
     };
-    no_segmentation_offload(&names(port)[1])?;
-    if let Err(error) = one_cpu_for_a_flow(&names(port)[1]) {
-        tracing::warn!(%error, port = port_name, "what is held may leave in another order where several CPUs let it out");
-    }
-    let mut message = TcMessage::with_index(devices.hold as i32);
-    message.header.parent = TcHandle::ROOT;
-    message.header.handle = HANDLE;
-    message.attributes.push(TcAttribute::Kind(qdisc.to_owned()));
-    match request(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_EXCL) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        other => other?,
-    }
-    for device in [devices.split, devices.hold] {
-        let mut message = LinkMessage::default();
-        message.header.index = device;
-        let no_address = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(ADDR_GEN_MODE_NONE)]);
-        message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![no_address])];
-        // For tidiness only: what the host says of itself there is dropped. Without IPv6 there is nothing to say.
-        let _ = request(RouteNetlinkMessage::SetLink(message), 0);
-        let mut message = LinkMessage::default();
-        message.header.index = device;
-        message.header.flags = LinkFlags::Up;
-        message.header.change_mask = LinkFlags::Up;
-        request(RouteNetlinkMessage::SetLink(message), 0)?;
-    }
+    let [_, split, ..] = names(port);
+    set_offload(&split, ETHTOOL_STSO, false)?;
+    choose_cpu_by_flow(&split, port_name);
+    put_qdisc(devices.hold, qdisc)?;
+    set_up(devices.split)?;
+    set_up(devices.hold)?;
+    devices.joining = make_joining(port, port_name, devices.joining)
+        .inspect_err(|error| {
+            tracing::warn!(%error, port = port_name, "without veth devices what is held leaves segment by segment, which takes more of the CPU");
+        })
+        .ok();
     Ok(devices)
 }
 
-fn add(port: u32, port_name: &str) -> io::Result<()> {
-    let [hold, split] = names(port);
+fn make_joining(port: u32, port_name: &str, found: Option<Joining>) -> io::Result<Joining> {
+    let [_, _, entry, exit] = names(port);
+    let joining = match found {
+        Some(joining) => joining,
+        None => {
+            add_joining(port, port_name)?;
+            let made = find(port).and_then(|devices| devices.joining);
+            made.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?
+        }
+    };
+    // A veth joins only what comes from one that sends segments.
+    set_offload(&entry, ETHTOOL_STSO, false)?;
+    set_offload(&exit, ETHTOOL_SGRO, true)?;
+    choose_cpu_by_flow(&exit, port_name);
+    // With a queue before it, a full veth makes it wait; without, it drops.
+    put_qdisc(joining.entry, "pfifo")?;
+    set_up(joining.exit)?;
+    set_up(joining.entry)?;
+    Ok(joining)
+}
+
+fn set_up(device: u32) -> io::Result<()> {
+    let mut message = LinkMessage::default();
+    message.header.index = device;
+    let no_address = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(ADDR_GEN_MODE_NONE)]);
+    message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![no_address])];
+    // For tidiness only: what the host says of itself there is dropped. Without IPv6 there is nothing to say.
+    let _ = request(RouteNetlinkMessage::SetLink(message), 0);
+    let mut message = LinkMessage::default();
+    message.header.index = device;
+    message.header.flags = LinkFlags::Up;
+    message.header.change_mask = LinkFlags::Up;
+    request(RouteNetlinkMessage::SetLink(message), 0)
+}
+
+fn put_qdisc(device: u32, kind: &str) -> io::Result<()> {
+    let mut message = TcMessage::with_index(device as i32);
+    message.header.parent = TcHandle::ROOT;
+    message.header.handle = HANDLE;
+    message.attributes.push(TcAttribute::Kind(kind.to_owned()));
+    match request(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_EXCL) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+fn add_holding(port: u32, port_name: &str) -> io::Result<()> {
+    let [hold, split, ..] = names(port);
     let name = |text: &str| [text.as_bytes(), &[0]].concat();
     let peer = [vec![0; SIZE_OF_IFINFOMSG], attribute(IFLA_IFNAME, &name(&split))].concat();
     // What no program sends on is nobody's.
@@ -146,19 +199,43 @@ fn add(port: u32, port_name: &str) -> io::Result<()> {
     request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
 }
 
+fn add_joining(port: u32, port_name: &str) -> io::Result<()> {
+    let [_, _, entry, exit] = names(port);
+    let mut peer = LinkMessage::default();
+    peer.attributes = vec![LinkAttribute::IfName(exit), LinkAttribute::Mtu(LARGEST_MTU)];
+    let mut message = LinkMessage::default();
+    message.attributes = vec![
+        LinkAttribute::IfName(entry),
+        LinkAttribute::Mtu(LARGEST_MTU),
+        LinkAttribute::TxQueueLen(JOIN_QUEUE_PACKETS),
+        LinkAttribute::IfAlias(format!("evenkeel: joins segments of {port_name} (vFlood)")),
+        LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+        ]),
+    ];
+    request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+}
+
 /// Removes a port's devices with what they hold; those that are gone are as good.
 pub(super) fn remove(port: u32) -> io::Result<()> {
-    let Some(hold) = index(&names(port)[0]) else { return Ok(()) };
-    let mut message = LinkMessage::default();
-    message.header.index = hold;
-    request(RouteNetlinkMessage::DelLink(message), 0)
+    let [hold, _, entry, _] = names(port);
+    // Nothing comes to the second pair any more when the first is gone.
+    for device in [hold, entry].iter().filter_map(|name| index(name)) {
+        let mut message = LinkMessage::default();
+        message.header.index = device;
+        request(RouteNetlinkMessage::DelLink(message), 0)?;
+    }
+    Ok(())
 }
 
 /// What comes in at this device is worked on by a CPU that the flow decides (RPS): it is let out on several, and is to stay in order.
-fn one_cpu_for_a_flow(device: &str) -> io::Result<()> {
+fn choose_cpu_by_flow(device: &str, port_name: &str) {
     let path = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
-    let online = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
-    std::fs::write(path, cpu_mask(online.trim()))
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
+    if let Err(error) = online.and_then(|online| std::fs::write(path, cpu_mask(online.trim()))) {
+        tracing::warn!(%error, port = port_name, "what is held may leave in another order where several CPUs let it out");
+    }
 }
 
 /// The mask of a list of CPUs, as in `0-3,8`: groups of 32 bits, the highest first.
@@ -177,14 +254,14 @@ fn cpu_mask(list: &str) -> String {
     words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",")
 }
 
-/// GSO packets are split before they get to this device.
-fn no_segmentation_offload(device: &str) -> io::Result<()> {
+/// Switches an offload of a device (linux/ethtool.h).
+fn set_offload(device: &str, command: u32, is_on: bool) -> io::Result<()> {
     #[repr(C)]
     struct Value {
         command: u32,
         data: u32,
     }
-    let mut value = Value { command: ETHTOOL_STSO, data: 0 };
+    let mut value = Value { command, data: is_on.into() };
     // SAFETY: all zeros are a valid request.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if device.len() >= request.ifr_name.len() {

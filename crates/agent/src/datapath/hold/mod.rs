@@ -20,10 +20,12 @@ use super::intf;
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hold.bpf.o"));
 /// The map of the qdisc's functions, and its pin.
 const QDISC: &str = "evenkeel_hold";
-/// Programs of a pair.
-const PROGRAMS: [(&str, &str); 3] = [("released", "hold-released"), ("split", "hold-split"), ("back", "hold-back")];
-/// The one of them that is no netkit program: it sees what comes in at the second device.
+/// Programs of a port's devices.
+const PROGRAMS: [(&str, &str); 4] =
+    [("released", "hold-released"), ("split", "hold-split"), ("joined", "hold-joined"), ("back", "hold-back")];
+/// Those of them that are no netkit programs see what comes in at a device.
 const BACK: &str = "back";
+const JOINED: &str = "joined";
 /// Maps that are kept for the next agent.
 const PINNED: [&str; 4] = ["queues", "ready", "vflood_vms", "hold_devices"];
 /// Maps that are those of the other programs.
@@ -64,7 +66,7 @@ pub fn lacks() -> Option<&'static str> {
 
 /// Whether a device of this name is one that holds packets, and so no port.
 pub fn is_own_device(name: &str) -> bool {
-    let number = ["ekh", "eks"].iter().find_map(|prefix| name.strip_prefix(prefix));
+    let number = devices::PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
@@ -126,12 +128,23 @@ impl Hold {
         }
         let qdisc = std::str::from_utf8(&intf::EK_HOLD_QDISC[..intf::EK_HOLD_QDISC.len() - 1]).unwrap_or_default();
         let made = devices::make(port, &port_name, qdisc).map_err(failed)?;
-        let device = intf::ek_hold_device { port_ifindex: port, slot };
+        let device = intf::ek_hold_device {
+            port_ifindex: port,
+            slot,
+            join_ifindex: made.joining.map_or(0, |joining| joining.entry),
+        };
         self.hold_devices
             .update(&made.hold.to_ne_bytes(), as_bytes(&device), MapFlags::ANY)
             .map_err(|error| DatapathError::bpf("cannot note a device that holds packets", &error))?;
         for (program, pin) in PROGRAMS {
-            self.put(port, if program == BACK { made.split } else { made.hold }, program, pin)?;
+            let device = match program {
+                BACK => Some(made.split),
+                JOINED => made.joining.map(|joining| joining.exit),
+                _ => Some(made.hold),
+            };
+            if let Some(device) = device {
+                self.put(port, device, program, pin)?;
+            }
         }
         settings.hold_ifindex = made.hold;
         settings.split_ifindex = made.split;
@@ -151,7 +164,7 @@ impl Hold {
             return Ok(());
         }
         super::load::remove_file(&path)?;
-        let attached = if name == BACK {
+        let attached = if matches!(name, BACK | JOINED) {
             super::load::attach_tcx(program.as_libbpf_object(), device)
         } else {
             attach_netkit(&program, device)

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Segments that leave one after the other are joined again, as a sender's own are (GSO): behind
+ * the queue they take a pair of veths whose far end does GRO. Each packet costs bridge, network
+ * card and receiver the same, however large it is.
+ */
+#ifndef EVENKEEL_HOST_HOLD_JOIN_H
+#define EVENKEEL_HOST_HOLD_JOIN_H
+
+#include "hold_queue.h"
+#include "skb.h"
+
+/* In the mark of what is being joined, since GRO has cb[] for itself: its place, and */
+#define HOLD_JOIN_L4_SHIFT 24 /* where its TCP header begins */
+
+/*
+ * The device by which a packet is to leave, or 0. Full segments go there, and what must not
+ * overtake them. They overtake nothing: one CPU works on a flow, before they go and after.
+ */
+static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood_flow *e,
+				   u32 kind)
+{
+	bool is_behind = e->joining_end != e->joined_end;
+	u32 hold_ifindex = e->hold_ifindex;
+	struct ek_hold_device *d;
+
+	if (kind == EK_HOLD_BARE ||
+	    (!is_behind && (skb->gso_size || skb->cb[3] - skb->cb[2] < e->flow.mss)))
+		return 0;
+	d = bpf_map_lookup_elem(&hold_devices, &hold_ifindex);
+	if (!d || !d->join_ifindex)
+		return 0;
+	e->joining_end = skb->cb[3];
+	return d->join_ifindex;
+}
+
+/* What has come back, of several segments or one. */
+static __always_inline void join_back(struct __sk_buff *skb, struct ek_vflood_flow *e)
+{
+	u32 l4 = skb->mark >> HOLD_JOIN_L4_SHIFT;
+	u32 seq, end;
+
+	if (skb_range(skb, l4, &seq, &end))
+		e->joined_end = end;
+}
+
+#endif /* EVENKEEL_HOST_HOLD_JOIN_H */
