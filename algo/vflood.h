@@ -27,12 +27,10 @@ static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 {
 	u32 out = vflood_segments(f, end - f->snd_una);
 	u32 left = f->dup_acks;
-	/* Data that was refused overtakes what is held when it comes again. */
-	bool is_in_order = !(f->flags & VFLOOD_REFUSED) ||
-			   !seq_after(f->refused_end, f->snd_una);
 
+	/* Data that was refused overtakes what is held when it comes again. */
 	if (f->congestion.kind == CONGESTION_CUBIC && f->state == VFLOOD_PACKET_LOSS &&
-	    !(f->flags & VFLOOD_TIMED_OUT) && is_in_order &&
+	    !(f->flags & VFLOOD_TIMED_OUT) && !vflood_lacks_refused(f) &&
 	    seq_after(f->sacked_end, f->snd_una))
 		return vflood_segments(f, end - f->sacked_end) + f->again_segments[0] +
 		       f->again_segments[1];
@@ -149,7 +147,7 @@ static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflo
 	if (vm->held_segments + segments > s->buffer_segments) {
 		if (f->state == VFLOOD_ACTIVE)
 			f->state = VFLOOD_NO_BUFFER;
-		if (!(f->flags & VFLOOD_REFUSED) || !seq_after(f->refused_end, f->snd_una)) {
+		if (!vflood_lacks_refused(f)) {
 			f->flags |= VFLOOD_REFUSED;
 			f->refused_start = seq;
 			f->refused_end = end;

@@ -150,6 +150,12 @@ static inline bool vflood_is_managed(const struct vflood_flow *f)
 	return (f->flags & VFLOOD_SEEN_BOTH) == VFLOOD_SEEN_BOTH;
 }
 
+/* Is data missing that was refused, which the VM has to send again? */
+static inline bool vflood_lacks_refused(const struct vflood_flow *f)
+{
+	return f->flags & VFLOOD_REFUSED && seq_after(f->refused_end, f->snd_una);
+}
+
 /* pkt_out_drv: let out and not acknowledged. */
 static inline u32 vflood_out_segments(const struct vflood_flow *f)
 {

@@ -304,6 +304,11 @@ impl Flow {
         self.0.snd_nxt
     }
 
+    /// End of what the VM has handed over, and was not refused.
+    pub fn vm_end(&self) -> u32 {
+        self.0.vm_end
+    }
+
     /// Right edge of the receiver's window.
     pub fn edge(&self) -> u32 {
         self.0.edge

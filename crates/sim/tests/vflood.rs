@@ -80,23 +80,26 @@ fn a_loss_takes_the_flow_offline() {
 
 #[test]
 fn a_receiver_off_its_core_for_longer_than_the_timeout_costs_nobody_a_window() {
+    const SMALL: &str = ", send_buffer_bytes = 131072";
     let away = |era| {
         format!(
             "core = {{ vms_per_core = 10, load = 0.8, slice_jitter = 0.5 }}\ntcp = {{ era = \"{era}\", receive_buffer_bytes = 262144 }}"
         )
     };
-    // Without timestamps and with them.
-    for era in ["paper", "current"] {
-        let sender = format!("tcp = {{ era = \"{era}\", tail_loss_probe = false }}\nvflood = {{ mode = \"enforce\" }}");
+    // Without timestamps and with them. A VM with a small send buffer has little held, and so gets its ACKs, and its timer runs out.
+    for (era, send_buffer) in [("paper", ""), ("current", ""), ("paper", SMALL), ("current", SMALL)] {
+        let sender = format!(
+            "tcp = {{ era = \"{era}\", tail_loss_probe = false{send_buffer} }}\nvflood = {{ mode = \"enforce\" }}"
+        );
         let bulk = "kind = \"transfers\"\nbytes = 10000000\ntransfers = 5\npause_ms = 50";
         let record = simulate("", &sender, &away(era), bulk);
         let metric = |name: &str| record.metrics[name];
-        assert!(metric("timeouts") > 0.0 && metric("port_drops") == 0.0, "{era}");
+        assert_eq!((metric("flows"), metric("port_drops")), (5.0, 0.0), "{era}{send_buffer}");
         let (losses, undone) = (sum(&record, "VfloodLosses"), sum(&record, "VfloodUndone"));
-        assert_eq!(undone, losses, "{era}: not all taken back");
-        assert!(metric("retransmitted") > 0.0, "{era}: nothing was sent again");
+        assert_eq!(undone, losses, "{era}{send_buffer}: not all taken back");
+        assert!(undone > 0 || send_buffer.is_empty(), "{era}: no timer ran out");
         // What the guest without timestamps sends again all the same stays on the host.
-        assert!(metric("dsacks") <= metric("retransmitted").max(50.0) / 10.0, "{era}: {:?}", record.metrics);
+        assert!(metric("dsacks") <= 3.0 * metric("timeouts"), "{era}{send_buffer}: {:?}", record.metrics);
     }
 }
 

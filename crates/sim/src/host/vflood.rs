@@ -221,12 +221,9 @@ impl Vflood {
             if flow.last.ts_val != 0 {
                 flow.flow.stamp(flow.last.ts_val);
             }
+            let is_new = seq::after(segment.seq.wrapping_add(segment.payload_bytes), flow.flow.vm_end());
             let fate = flow.flow.data(vm, host, segment.seq, segment.payload_bytes, now.us());
-            let is_new = match flow.queue.back().map(|(_, packet)| &packet.payload) {
-                Some(Payload::Tcp(_, last)) => seq::after(segment.seq, last.seq),
-                _ => true,
-            };
-            let is_full = fate == Fate::Drop && is_new;
+            let is_refused = fate == Fate::Drop && is_new;
             let bare = fate == Fate::Hold && flow.flow.ack_is_due(segment.ack);
             match fate {
                 Fate::Pass => flow.flow.ack_out(segment.ack),
@@ -238,12 +235,12 @@ impl Vflood {
                 flow.flow.ack_out(flow.last.ack);
                 effects.from_vm.push((FromVm::Hold, ack));
             }
-            (fate, is_full, bare)
+            (fate, is_refused, bare)
         });
-        let Some((fate, is_full, bare)) = fate else { return Verdict::Pass };
+        let Some((fate, is_refused, bare)) = fate else { return Verdict::Pass };
         self.held += u64::from(fate == Fate::Hold);
-        self.refused += u64::from(is_full);
-        self.needless += u64::from(fate == Fate::Drop && !is_full);
+        self.refused += u64::from(is_refused);
+        self.needless += u64::from(fate == Fate::Drop && !is_refused);
         self.bare_acks += u64::from(bare);
         if fate == Fate::Pass || !enforces { Verdict::Pass } else { Verdict::Drop }
     }
