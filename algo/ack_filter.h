@@ -15,8 +15,7 @@
 
 #define ACK_FILTER_GAP_US 10000 /* one passes all the same */
 #define ACK_FILTER_PART 4 /* of a port's places, what ACKs may fill: one in so many */
-#define ACK_FILTER_UNTOLD 4 /* of what is held, what the VM need not know: one in so many */
-#define ACK_FILTER_UNTOLD_SEGMENTS 16 /* nor more: receivers with GRO tell of as many */
+#define ACK_FILTER_UNTOLD 4 /* of what is not acknowledged, what it need not know: a part */
 
 /* A VM's port. */
 struct ack_filter_vm {
@@ -26,6 +25,7 @@ struct ack_filter_vm {
 struct ack_filter_flow {
 	u64 passed_us; /* when an ACK last passed */
 	u32 passed; /* its number */
+	u32 is_over; /* the VM has handed over its last data */
 };
 
 /* ACKs that may wait at a port of so many places, before later ones are kept from the VM. */
@@ -63,12 +63,11 @@ static inline void ack_filter_reads(struct ack_filter_vm *vm)
  */
 static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, bool is_plain)
 {
-	bool is_refused = v->flags & VFLOOD_REFUSED && seq_after(v->refused_end, v->snd_una);
 	bool is_repairing = v->state == VFLOOD_PACKET_LOSS || v->flags & VFLOOD_UNDONE;
 	bool is_counted = v->flags & VFLOOD_LOSSY && v->congestion.kind != CONGESTION_CUBIC;
 
 	return is_plain && seq_after(v->snd_una, una) && v->snd_una != v->snd_nxt &&
-	       !is_repairing && !is_refused && !is_counted;
+	       !is_repairing && !vflood_lacks_refused(v) && !is_counted;
 }
 
 /**
@@ -76,23 +75,31 @@ static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, 
  * @v: the flow, likewise
  * @limit: ACKs that may wait at the port
  *
- * If enough is held that the VM, which has had one within a round trip, has nothing to do for
- * it; or if others fill its port, with CUBIC on the host, which loses little.
+ * If the VM, which has had one within a round trip, has nothing to do for it: there is so much
+ * for the host to send, or it has ended the connection; or if others fill its port, with CUBIC
+ * on the host, which loses little.
  */
 static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
 				    const struct ack_filter_vm *vm, const struct vflood_flow *v,
 				    u32 limit, u64 now_us)
 {
 	u64 gap_us = now_us - f->passed_us;
-	u32 most = (v->vm_end - v->snd_nxt) / ACK_FILTER_UNTOLD;
+	u32 most = (v->vm_end - v->snd_una) / ACK_FILTER_UNTOLD;
+	u32 held = v->vm_end - v->snd_nxt;
 
 	if (gap_us >= ACK_FILTER_GAP_US)
 		return false;
-	if (most > ACK_FILTER_UNTOLD_SEGMENTS * v->mss)
-		most = ACK_FILTER_UNTOLD_SEGMENTS * v->mss;
+	if (most > held && !f->is_over)
+		most = held;
 	if (gap_us < v->srtt_us && v->snd_una - f->passed <= most)
 		return true;
 	return v->congestion.kind == CONGESTION_CUBIC && ack_filter_is_crowded(vm, limit);
+}
+
+/* The VM has sent its FIN. */
+static inline void ack_filter_ends(struct ack_filter_flow *f)
+{
+	f->is_over = 1;
 }
 
 /* An ACK goes to the VM. */

@@ -93,6 +93,8 @@ static __noinline void hold_open(struct context *c, struct ek_flow *f, bool syna
 	}
 	__builtin_memset(&e->flow, 0, sizeof(e->flow));
 	__builtin_memset(&e->last, 0, sizeof(e->last));
+	__builtin_memset(&e->filter, 0, sizeof(e->filter));
+	e->behind_ns = 0;
 	e->joining_end = 0;
 	e->joined_end = 0;
 	e->key = *c->key;

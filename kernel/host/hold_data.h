@@ -54,6 +54,8 @@ static __noinline int hold_from_vm(struct __sk_buff *skb, struct context *c, str
 		vflood_ack_out(&e->flow, p->ack);
 		return TCX_NEXT;
 	}
+	if (p->flags & PACKET_FIN)
+		ack_filter_ends(&e->filter);
 	if (!e->is_enforced) {
 		hold_order(skb, c, place, EK_HOLD_SEEN, p->seq, end, (u32)e->owner);
 		bpf_clone_redirect(skb, hold, 0);

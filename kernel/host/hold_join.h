@@ -16,17 +16,24 @@
 /*
  * The device by which a packet is to leave, or 0. Full segments go there, and what must not
  * overtake them. They overtake nothing: one CPU works on a flow, before they go and after.
+ * A large packet is split to stay behind, and joined again, which costs more than they save: so
+ * none goes there for a round trip after one.
  */
 static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood_flow *e,
 				   u32 kind)
 {
 	bool is_behind = e->joining_end != e->joined_end;
 	u32 hold_ifindex = e->hold_ifindex;
+	u64 now_ns = bpf_ktime_get_ns();
 	struct ek_hold_device *d;
 
-	if (kind == EK_HOLD_BARE ||
-	    (!is_behind && (skb->gso_size || skb->cb[3] - skb->cb[2] < e->flow.mss)))
+	if (kind == EK_HOLD_BARE)
 		return 0;
+	if (!is_behind && (skb->gso_size || skb->cb[3] - skb->cb[2] < e->flow.mss ||
+			   now_ns - e->behind_ns < e->flow.srtt_us * 1000ull))
+		return 0;
+	if (skb->gso_size)
+		e->behind_ns = now_ns;
 	d = bpf_map_lookup_elem(&hold_devices, &hold_ifindex);
 	if (!d || !d->join_ifindex)
 		return 0;

@@ -306,6 +306,7 @@ struct ek_vflood_flow {
 	u64 splitting_ns; /* since when */
 	struct ack_filter_flow filter;
 	u64 filtered; /* 1 << 32 | the last ACK's number if the VM need not have it, or 0 */
+	u64 behind_ns; /* when a large packet last had to stay behind such segments */
 	u32 joining_end; /* of the last that went to be joined */
 	u32 joined_end; /* of the last that has come back; the same: none is on its way */
 };

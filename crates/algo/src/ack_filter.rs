@@ -41,6 +41,12 @@ impl Flow {
         unsafe { sys::ack_filter_keeps(&self.0, &vm.0, &flow.0, limit, now_us) }
     }
 
+    /// The VM has sent its FIN.
+    pub fn ends(&mut self) {
+        // SAFETY: as in `is_crowded`.
+        unsafe { sys::ack_filter_ends(&mut self.0) }
+    }
+
     /// An ACK goes to the VM.
     pub fn passes(&mut self, vm: &mut Vm, flow: &vflood::Flow, limit: u32, now_us: u64) {
         // SAFETY: as in `is_crowded`.
