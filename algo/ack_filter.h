@@ -16,6 +16,7 @@
 #define ACK_FILTER_GAP_US 10000 /* one passes all the same */
 #define ACK_FILTER_PART 4 /* of a port's places, what ACKs may fill: one in so many */
 #define ACK_FILTER_UNTOLD 4 /* of what is not acknowledged, what it need not know: a part */
+#define ACK_FILTER_UNTOLD_SEGMENTS 16 /* nor more: receivers with GRO tell of as many */
 
 /* A VM's port. */
 struct ack_filter_vm {
@@ -89,6 +90,8 @@ static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
 
 	if (gap_us >= ACK_FILTER_GAP_US)
 		return false;
+	if (held > ACK_FILTER_UNTOLD_SEGMENTS * v->mss)
+		held = ACK_FILTER_UNTOLD_SEGMENTS * v->mss;
 	if (most > held && !f->is_over)
 		most = held;
 	if (gap_us < v->srtt_us && v->snd_una - f->passed <= most)

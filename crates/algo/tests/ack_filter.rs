@@ -144,7 +144,8 @@ impl World {
             assert!(is_plain && is_news, "a VM that repairs a loss, or is asked, needs it");
             assert!(acked < c.sent, "nobody says it later");
             assert!(
-                self.waiting >= self.limit || (4 * untold <= c.sent - acked && (untold <= held || c.is_over)),
+                self.waiting >= self.limit
+                    || (4 * untold <= c.sent - acked && (untold <= held.min(16 * MSS) || c.is_over)),
                 "the VM may have to do for it"
             );
             assert!(self.now_us - c.told_us < GAP_US, "its timer may run out");
