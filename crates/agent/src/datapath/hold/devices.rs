@@ -26,7 +26,6 @@ const SIZE_OF_IFINFOMSG: usize = 16;
 /// linux/ethtool.h
 const ETHTOOL_STSO: u32 = 0x1f;
 const ETHTOOL_SGRO: u32 = 0x2c;
-const SIOCETHTOOL: libc::c_ulong = 0x8946;
 /// linux/in6.h: none
 const ADDR_GEN_MODE_NONE: u8 = 1;
 /// Of the qdisc; any would do.
@@ -278,7 +277,7 @@ fn set_offload(device: &str, command: u32, is_on: bool) -> io::Result<()> {
         None,
     )?;
     // SAFETY: the request and what it points to outlive the call, and are of the form that the kernel reads.
-    let outcome = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), SIOCETHTOOL as _, &request) };
+    let outcome = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), libc::SIOCETHTOOL as _, &request) };
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
