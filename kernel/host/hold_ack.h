@@ -50,7 +50,7 @@ static __always_inline void hold_look(struct __sk_buff *skb, struct context *c)
 
 	if (!v->free_places || !ack_filter_is_crowded(&v->filter, v->unread_acks))
 		return;
-	place = port_place(skb, v->free_places);
+	place = port_place(skb, v->free_places, false);
 	if (place != EK_PLACE_FULL && place != EK_PLACE_WAITING)
 		ack_filter_reads(&v->filter);
 }

@@ -47,6 +47,7 @@ struct sk_buff {
 /* include/linux/ptr_ring.h */
 struct ptr_ring {
 	int producer;
+	int consumer_head; /* what lies behind was taken */
 	int consumer_tail; /* what lies behind is free; the rest of what was taken is so soon */
 	int size;
 	void **queue;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Whether a tap's queue has so many places free, and if not, why. User space runs
- * it by BPF_PROG_TEST_RUN, which gives it the port and, in cb[0], the places.
+ * it by BPF_PROG_TEST_RUN, which gives it the port and, in cb[0], the places; in cb[1]
+ * whether those count whose packet was taken out.
  */
 #include "room.h"
 
@@ -9,7 +10,7 @@
 SEC("tc")
 int room(struct __sk_buff *skb)
 {
-	return port_place(skb, skb->cb[0]);
+	return port_place(skb, skb->cb[0], skb->cb[1]);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -29,6 +29,7 @@ static __always_inline bool room_is_readable(void)
 	       bpf_core_field_exists(struct tun_struct, filter_prog) &&
 	       bpf_core_field_exists(struct tun_file, tx_ring) &&
 	       bpf_core_field_exists(struct ptr_ring, producer) &&
+	       bpf_core_field_exists(struct ptr_ring, consumer_head) &&
 	       bpf_core_field_exists(struct ptr_ring, consumer_tail) &&
 	       bpf_core_field_exists(struct ptr_ring, size) &&
 	       bpf_core_field_exists(struct ptr_ring, queue) &&
@@ -107,7 +108,8 @@ static __noinline enum ek_place qdisc_place(const struct netdev_queue *queue)
 	return EK_PLACE_FREE;
 }
 
-static __noinline enum ek_place ring_place(const struct tun_file *file, u32 wanted)
+static __noinline enum ek_place ring_place(const struct tun_file *file, u32 wanted,
+					   bool is_taken_free)
 {
 	void **queue;
 	void *entry;
@@ -117,7 +119,9 @@ static __noinline enum ek_place ring_place(const struct tun_file *file, u32 want
 	int size;
 
 	if (bpf_core_read(&producer, sizeof(producer), &file->tx_ring.producer) ||
-	    bpf_core_read(&tail, sizeof(tail), &file->tx_ring.consumer_tail) ||
+	    (is_taken_free ?
+		     bpf_core_read(&tail, sizeof(tail), &file->tx_ring.consumer_head) :
+		     bpf_core_read(&tail, sizeof(tail), &file->tx_ring.consumer_tail)) ||
 	    bpf_core_read(&size, sizeof(size), &file->tx_ring.size))
 		return EK_PLACE_UNREADABLE;
 	if (producer < 0 || producer >= size || tail < 0 || tail >= size)
@@ -162,8 +166,10 @@ static __always_inline enum ek_place tap_place(const struct tun_struct *tun, u32
 /**
  * port_place() - at the egress of a device that user space knows to be a tap
  * @wanted: places that must be free in each of its rings
+ * @is_taken_free: or hold what was taken out already
  */
-static __noinline enum ek_place port_place(struct __sk_buff *skb, u32 wanted)
+static __noinline enum ek_place port_place(struct __sk_buff *skb, u32 wanted,
+					   bool is_taken_free)
 {
 	struct sk_buff *kernel_skb = bpf_cast_to_kern_ctx(skb);
 	enum ek_place place;
@@ -199,7 +205,7 @@ static __noinline enum ek_place port_place(struct __sk_buff *skb, u32 wanted)
 			break;
 		if (bpf_core_read(&file, sizeof(file), &tun->tfiles[i]))
 			return EK_PLACE_UNREADABLE;
-		place = ring_place(file, wanted);
+		place = ring_place(file, wanted, is_taken_free);
 		if (place != EK_PLACE_FREE)
 			return place;
 	}

@@ -96,7 +96,7 @@ static __noinline void snoop_to_vm(struct __sk_buff *skb, struct context *c,
 		bpf_spin_unlock(&port->lock);
 		return;
 	}
-	place = port_place(skb, segments + c->port->vsnoop.reserve_segments);
+	place = port_place(skb, segments + c->port->vsnoop.reserve_segments, false);
 	port->place = place;
 	has_place = place == EK_PLACE_FREE;
 	if (!has_place)

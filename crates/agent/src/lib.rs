@@ -8,3 +8,4 @@ pub mod datapath;
 pub mod doctor;
 pub mod guest;
 pub mod host;
+mod netdevice;

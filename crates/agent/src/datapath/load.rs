@@ -51,6 +51,8 @@ pub struct Datapath {
     vflood_flows: MapHandle,
     hold: Option<Hold>,
     cannot_hold: BTreeMap<u32, DatapathError>,
+    /// Devices that are ports no more, and have their programs until what is held for them is out.
+    leaving: BTreeSet<u32>,
     ring: RingBuffer<'static>,
     events: Rc<RefCell<Vec<intf::ek_event>>>,
 }
@@ -103,6 +105,10 @@ impl Datapath {
             })
             .map_err(|error| failed("cannot read events", error))?;
         let ring = builder.build().map_err(|error| failed("cannot read events", error))?;
+        // What an agent before this one held is this one's to let out, whatever its ports are to have.
+        let hold = hold::is_pinned(pin_dir).then(|| Hold::open(pin_dir)).and_then(|opened| {
+            opened.inspect_err(|error| tracing::error!("what holds packets here is not taken over: {error}")).ok()
+        });
         Ok(Self {
             object,
             pin_dir: pin_dir.to_owned(),
@@ -116,8 +122,9 @@ impl Datapath {
             snoops: map("snoops")?,
             snoop_ports: map("snoop_ports")?,
             vflood_flows: map("vflood_flows")?,
-            hold: None,
+            hold,
             cannot_hold: BTreeMap::new(),
+            leaving: BTreeSet::new(),
             ring,
             events,
         })
@@ -163,6 +170,7 @@ impl Datapath {
                 share.clear();
             }
         }
+        self.leaving.remove(&ifindex);
         let mut settings = intf::ek_port { slot, ..*settings };
         self.hold_packets(ifindex, &mut settings)?;
         self.ports
@@ -232,7 +240,7 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError`]
     pub fn let_go(&mut self) -> Result<bool, DatapathError> {
-        let mut waits = false;
+        let (mut waits, mut left) = (false, Vec::new());
         let Some(hold) = &mut self.hold else { return Ok(false) };
         for key in self.ports.keys() {
             let Some(mut port) = lookup_bytes(&self.ports, &key)?.as_deref().and_then(from_bytes::<intf::ek_port>)
@@ -242,8 +250,7 @@ impl Datapath {
             if port.vflood.mode != intf::EK_MODE_OFF || port.vflood.hold_ifindex == 0 {
                 continue;
             }
-            let vm = hold.vm(port.slot)?;
-            if vm.first != 0 || vm.ready != 0 {
+            if hold::holds(&hold.vm(port.slot)?) {
                 waits = true;
                 continue;
             }
@@ -251,8 +258,13 @@ impl Datapath {
             self.ports
                 .update(&key, as_bytes(&port), MapFlags::ANY)
                 .map_err(|error| DatapathError::bpf("cannot set a port's settings", &error))?;
-            if let Some(ifindex) = from_bytes(&key) {
-                hold.detach(ifindex)?;
+            let Some(ifindex) = from_bytes(&key) else { continue };
+            hold.detach(ifindex)?;
+            left.push(ifindex);
+        }
+        for ifindex in left {
+            if self.leaving.contains(&ifindex) {
+                self.take_off(ifindex)?;
             }
         }
         Ok(waits)
@@ -338,15 +350,28 @@ impl Datapath {
         link.pin(&path).map_err(|error| DatapathError::bpf(format!("cannot pin {}", path.display()), &error))
     }
 
-    /// Takes the programs off a device, which may be gone already.
+    /// Takes the programs off a device, which may be gone already. Whether they stay until what is held for it is out: then it is for
+    /// [`let_go`](Self::let_go) to take them off.
     ///
     /// # Errors
-    /// [`DatapathError::Io`]
-    pub fn detach(&mut self, ifindex: u32) -> Result<(), DatapathError> {
+    /// [`DatapathError`]
+    pub fn detach(&mut self, ifindex: u32) -> Result<bool, DatapathError> {
+        let has_devices = self.port(&ifindex.to_ne_bytes())?.is_some_and(|port| port.vflood.hold_ifindex != 0);
+        if has_devices && self.hold.is_some() && nix::net::if_::if_indextoname(ifindex).is_ok() {
+            self.attach(ifindex, &intf::ek_port::default())?;
+            self.leaving.insert(ifindex);
+            return Ok(true);
+        }
+        self.take_off(ifindex)?;
+        Ok(false)
+    }
+
+    fn take_off(&mut self, ifindex: u32) -> Result<(), DatapathError> {
         for name in PROGRAMS {
             remove_file(&self.path(ifindex, name))?;
         }
         self.cannot_hold.remove(&ifindex);
+        self.leaving.remove(&ifindex);
         match &mut self.hold {
             Some(hold) => hold.detach(ifindex)?,
             None => hold::remove(ifindex)?,
@@ -439,6 +464,16 @@ impl Datapath {
         let mut context = SkbContext { ifindex, ..SkbContext::default() };
         context.cb[0] = segments;
         self.ask("room", &context)
+    }
+
+    /// Whether so much waits in a tap's queue that fewer than these places are left.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn waits(&mut self, ifindex: u32, segments: u32) -> Result<bool, DatapathError> {
+        let mut context = SkbContext { ifindex, ..SkbContext::default() };
+        context.cb[..2].copy_from_slice(&[segments, 1]);
+        Ok(matches!(self.ask("room", &context)?, intf::EK_PLACE_FULL | intf::EK_PLACE_WAITING))
     }
 
     /// What a program without a packet of its own says.

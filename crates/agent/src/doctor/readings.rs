@@ -11,6 +11,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::time::ClockId;
 
 use crate::guest::agent::KernelReading;
+use crate::netdevice::{NetDevices, Offload};
 
 /// How long the processor's time is watched.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -153,7 +154,7 @@ impl Readings {
             has_bpffs: statfs("/sys/fs/bpf").is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC),
             has_btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
             bpf_jit: read("/proc/sys/net/core/bpf_jit_enable"),
-            offloads: ethtool::offloads(Path::new("/sys/class/net")),
+            offloads: offloads(Path::new("/sys/class/net")),
             guest_kernel: KernelReading::take(),
             virtio_ports: virtio_ports(Path::new("/sys/class/virtio-ports")),
             qemu: output("qemu-system-x86_64", &["--version"]).and_then(|text| Some(text.lines().next()?.to_owned())),
@@ -226,54 +227,21 @@ fn ports(directory: &Path) -> Vec<PortReading> {
     ports
 }
 
-mod ethtool {
-    use std::fs;
-    use std::os::fd::{AsRawFd, OwnedFd};
-    use std::path::Path;
-
-    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-
-    use super::OffloadReading;
-
-    /// `ETHTOOL_GTSO` and `ETHTOOL_GGRO` of linux/ethtool.h.
-    const GET_TSO: u32 = 0x1e;
-    const GET_GRO: u32 = 0x2b;
-
-    /// `struct ethtool_value`.
-    #[repr(C)]
-    struct EthtoolValue {
-        command: u32,
-        data: u32,
-    }
-
-    /// Offloads of devices that have hardware below them.
-    pub(super) fn offloads(directory: &Path) -> Vec<OffloadReading> {
-        let asking = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
-        let Ok(asking) = asking else { return Vec::new() };
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        let cards = entries.filter(|entry| entry.path().join("device").exists());
-        let names = cards.filter_map(|entry| entry.file_name().into_string().ok());
-        let mut offloads: Vec<OffloadReading> = names
-            .map(|name| OffloadReading { gro: get(&asking, &name, GET_GRO), tso: get(&asking, &name, GET_TSO), name })
-            .collect();
-        offloads.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        offloads
-    }
-
-    fn get(asking: &OwnedFd, name: &str, command: u32) -> Option<bool> {
-        let mut value = EthtoolValue { command, data: 0 };
-        // SAFETY: all zeroes is a valid ifreq.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        // The last byte stays zero.
-        let room = request.ifr_name.len() - 1;
-        for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
-            *to = from as libc::c_char;
-        }
-        request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // SAFETY: the kernel reads the request and writes the value; both outlive the call.
-        let answer = unsafe { libc::ioctl(asking.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
-        (answer == 0).then_some(value.data != 0)
-    }
+/// Offloads of devices that have hardware below them.
+fn offloads(directory: &Path) -> Vec<OffloadReading> {
+    let Ok(devices) = NetDevices::new() else { return Vec::new() };
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let cards = entries.filter(|entry| entry.path().join("device").exists());
+    let names = cards.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut offloads: Vec<OffloadReading> = names
+        .map(|name| OffloadReading {
+            gro: devices.offload(&name, Offload::Gro).ok(),
+            tso: devices.offload(&name, Offload::Tso).ok(),
+            name,
+        })
+        .collect();
+    offloads.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    offloads
 }
 
 /// The hypervisor's name from CPUID's 12 bytes.

@@ -15,6 +15,7 @@ use super::flow::Flow;
 use super::links::{Kind, Link};
 use super::metrics::AGENT_COUNTERS;
 use super::resend::{Facts, Resend, Send};
+use super::settle;
 use super::state::{HostState, QueueAction};
 use super::vflood::{VfloodFlow, VfloodPort};
 use super::vsnoop::{Place, VsnoopFlow, VsnoopPort};
@@ -32,9 +33,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const SWEEP_IDLE: Duration = Duration::from_secs(3600);
 /// or for so long, while the table is more than half full.
 const SWEEP_IDLE_CROWDED: Duration = Duration::from_secs(30);
-
-/// How long a queue is not shortened because a VM that is off its core leaves packets in it.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is tried again to shorten a queue.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// Why a macvtap is no port.
 const MACVTAP: &str = "packets for the VM come in at a macvtap and those of the VM go out, so that what the host sends would go the wrong way. \
                        Give the VM a tap on a bridge";
@@ -112,6 +112,9 @@ pub struct Core {
     lets_go: bool,
     /// Ports whose VMs are about to leave.
     offline: BTreeSet<u32>,
+    /// Devices whose queues are to be shortened when what waits there has been read.
+    unsettled: BTreeSet<u32>,
+    retried: Instant,
     started: Instant,
     swept: Instant,
     /// vSnoop's entries after the last sweep.
@@ -142,6 +145,8 @@ impl Core {
             config_refused: None,
             lets_go: true,
             offline: BTreeSet::new(),
+            unsettled: BTreeSet::new(),
+            retried: Instant::now(),
             started: Instant::now(),
             swept: Instant::now(),
             snoops: 0,
@@ -175,7 +180,7 @@ impl Core {
             let PortSettings { proboscis, vsnoop, vflood, .. } = &port.settings;
             proboscis.mode == Mode::Enforce || vsnoop.mode != Mode::Off || vflood.mode == Mode::Enforce
         };
-        self.lets_go || self.ports.values().any(acts)
+        self.lets_go || !self.unsettled.is_empty() || self.ports.values().any(acts)
     }
 
     /// vSnoop's table takes no connection in the place of another: those that ended unseen have to go.
@@ -269,7 +274,7 @@ impl Core {
         for ifindex in self.datapath.ports()? {
             let name = links.iter().find(|l| l.ifindex == ifindex).map(|l| l.name.as_str());
             if !name.is_some_and(|name| self.loaded.config.is_port(name)) && !self.ports.contains_key(&ifindex) {
-                self.datapath.detach(ifindex)?;
+                self.lets_go |= self.datapath.detach(ifindex)?;
             }
         }
         let ports = &self.ports;
@@ -291,14 +296,15 @@ impl Core {
             }
         }
         if !self.loaded.config.is_port(&link.name) {
+            // Raised by an agent with another configuration, or before it was renamed. Its programs are there while it settles.
+            let action = self.plan_queue(link, 0)?;
             if self.ports.remove(&link.ifindex).is_some() {
                 tracing::info!(port = link.name, "no longer a port");
                 self.open_channel(link, None);
-                self.datapath.detach(link.ifindex)?;
+                self.lets_go |= self.datapath.detach(link.ifindex)?;
                 self.arrange_cera();
             }
-            // Raised by an agent with another configuration, or before it was renamed.
-            return self.plan_queue(link, 0);
+            return Ok(action);
         }
         let is_offline = self.offline.contains(&link.ifindex);
         let settings = self.loaded.config.settings(&link.name).while_offline(is_offline);
@@ -381,9 +387,11 @@ impl Core {
                 port.queue_is_theirs = true;
             }
         }
-        if let QueueAction::Set(segments) = action {
-            self.settle(link, segments);
+        if matches!(action, QueueAction::Set(segments) if !self.settle(link, segments)) {
+            self.state = before;
+            return Ok(QueueAction::Leave);
         }
+        self.unsettled.remove(&link.ifindex);
         if self.state != before {
             if let Err(error) = self.state.store(&self.run_dir) {
                 self.state = before;
@@ -393,26 +401,37 @@ impl Core {
         Ok(action)
     }
 
-    /// Before a tap's queue is made shorter, which drops what does not fit any more: nothing is promised from now on, and what was has a place in
-    /// what is left. The port's settings hold again when its new length is seen.
-    fn settle(&mut self, link: &Link, segments: u32) {
+    /// Whether nothing is dropped when a tap's queue is made shorter. Nothing is promised there from now on; the port's settings hold again when
+    /// its new length is seen. What has not settled is tried again.
+    fn settle(&mut self, link: &Link, segments: u32) -> bool {
         if link.kind != Kind::Tap || segments >= link.queue_segments {
-            return;
+            return true;
         }
         let promising = |port: &&Port| port.settings.vsnoop.mode == Mode::Enforce && port.error.is_none();
         if let Some(port) = self.ports.get(&link.ifindex).filter(promising) {
-            let mut settings = port.settings.to_intf(link);
-            settings.vsnoop.mode = intf::EK_MODE_OFF;
-            if let Err(error) = self.datapath.attach(link.ifindex, &settings) {
-                tracing::warn!(port = link.name, %error, "vSnoop cannot be stopped before the queue is shortened");
-            }
+            settle::end_promises(&mut self.datapath, link, &port.settings.to_intf(link));
         }
-        let end = Instant::now() + SETTLE_PATIENCE;
-        let free = link.queue_segments - segments;
-        let is_in_use = |place| matches!(place, Ok(intf::EK_PLACE_FULL | intf::EK_PLACE_WAITING));
-        while is_in_use(self.datapath.place(link.ifindex, free)) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(2));
+        let patience = if self.unsettled.contains(&link.ifindex) { Duration::ZERO } else { settle::PATIENCE };
+        let has_settled = settle::has_settled(&mut self.datapath, link, segments, patience);
+        if !has_settled && self.unsettled.insert(link.ifindex) {
+            let (now, then) = (link.queue_segments, segments);
+            tracing::warn!(
+                port = link.name,
+                now,
+                then,
+                "the queue is not shortened before the VM has read what waits in it"
+            );
         }
+        has_settled
+    }
+
+    /// Whether it is time to look again at queues that could not be shortened: devices are to be listed.
+    pub fn retries(&mut self) -> bool {
+        let retries = !self.unsettled.is_empty() && self.retried.elapsed() >= RETRY_EVERY;
+        if retries {
+            self.retried = Instant::now();
+        }
+        retries
     }
 
     /// A device is gone.
@@ -421,11 +440,12 @@ impl Core {
     /// [`HostError::Io`] if that cannot be noted.
     pub fn gone(&mut self, ifindex: u32) -> Result<(), HostError> {
         self.offline.remove(&ifindex);
+        self.unsettled.remove(&ifindex);
         if let Some(port) = self.ports.remove(&ifindex) {
             tracing::info!(port = port.link.name, "port gone");
             self.open_channel(&port.link, None);
             self.count("ports_gone");
-            self.datapath.detach(ifindex)?;
+            self.lets_go |= self.datapath.detach(ifindex)?;
             self.arrange_cera();
         }
         if self.state.queues.remove(&ifindex).is_some() {
@@ -434,23 +454,18 @@ impl Core {
         Ok(())
     }
 
-    /// Takes the programs off all ports and removes all pins. The names of the ports, and what the queues were.
+    /// Takes the programs off all ports and removes all pins. The names of the ports, what the queues were, and the devices whose queues must stay
+    /// because of what waits there.
     ///
     /// # Errors
     /// [`HostError::Datapath`]
-    pub fn dismantle(&mut self) -> Result<(Vec<String>, HostState), HostError> {
+    pub fn dismantle(&mut self, links: &[Link]) -> Result<(Vec<String>, HostState, BTreeSet<u32>), HostError> {
         let ports = self.ports.values().filter(|p| p.error.is_none()).map(|p| p.link.name.clone()).collect();
         self.cera = None;
-        let queues = &self.state.queues;
-        let before = |link: &Link| queues.get(&link.ifindex).map(|change| change.before_segments);
-        let links = self.ports.values().map(|port| port.link.clone());
-        let shorter: Vec<_> = links.filter_map(|link| Some((before(&link)?, link))).collect();
-        for (segments, link) in shorter {
-            self.settle(&link, segments);
-        }
+        let unsettled = settle::unsettled(&mut self.datapath, links, &self.state.queues);
         self.datapath.remove()?;
         self.ports.clear();
-        Ok((ports, self.state.clone()))
+        Ok((ports, self.state.clone(), unsettled))
     }
 
     /// CERA's controller is there if some port needs it, and knows those that do.

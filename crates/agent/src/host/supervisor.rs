@@ -1,6 +1,7 @@
 //! The agent's life: start, take over, wait for what happens, end, and undo.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ use super::error::{ConfigError, HostError};
 use super::links::{Link, LinkEvent, LinkWatch, Links};
 use super::lock::Lock;
 use super::state::{HostState, QueueAction};
-use super::{http, keys, metrics};
+use super::{http, keys, metrics, settle};
 use crate::channel::Channels;
 use crate::datapath::Datapath;
 
@@ -63,8 +64,14 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
             let links = Links::new()?;
             let names = links.list().await?;
             let name = |ifindex: &u32| names.iter().find(|l| l.ifindex == *ifindex).map(|l| l.name.clone());
+            // What an agent that is gone has promised is in the queues all the same.
+            let datapath = if state.queues.is_empty() { None } else { Some(Datapath::open(pin_dir)) };
+            let datapath = datapath.and_then(|opened| {
+                opened.inspect_err(|error| tracing::warn!("queues are put back whatever waits in them: {error}")).ok()
+            });
+            let unsettled = datapath.map(|mut datapath| settle::unsettled(&mut datapath, &names, &state.queues));
             let ports = Datapath::remove_pins(pin_dir)?.iter().filter_map(name).collect();
-            put_back(&links, ports, state, run_dir).await
+            put_back(&links, ports, state, unsettled.unwrap_or_default(), run_dir).await
         }),
         Err(running @ HostError::Running { .. }) => {
             // Between its lock and its socket an agent cannot be asked.
@@ -98,11 +105,19 @@ fn load(options: &Options) -> Result<Loaded, ConfigError> {
     Ok(Loaded { file, config, keys })
 }
 
+/// Removes all that the agent has put on ports.
+async fn dismantle(core: &Rc<RefCell<Core>>, links: &Links, run_dir: &Path) -> Result<Stopped, HostError> {
+    let list = links.list().await?;
+    let (ports, state, unsettled) = core.borrow_mut().dismantle(&list)?;
+    put_back(links, ports, state, unsettled, run_dir).await
+}
+
 /// Puts queues back, as far as nobody else has set them since, and forgets what was changed.
 async fn put_back(
     links: &Links,
     ports: Vec<String>,
     mut state: HostState,
+    unsettled: BTreeSet<u32>,
     run_dir: &Path,
 ) -> Result<Stopped, HostError> {
     let mut stopped = Stopped { ports, ..Stopped::default() };
@@ -112,6 +127,9 @@ async fn put_back(
             QueueAction::Theirs => stopped.left.push(link.name),
             // Noted, and never done.
             QueueAction::Set(segments) if segments == link.queue_segments => {}
+            QueueAction::Set(segments) if unsettled.contains(&link.ifindex) => {
+                stopped.waiting.push(RestoredQueue { port: link.name, segments });
+            }
             QueueAction::Set(segments) => match links.set_queue(link.ifindex, segments).await {
                 Ok(()) => stopped.queues.push(RestoredQueue { port: link.name, segments }),
                 Err(error) if error.is_gone() => {}
@@ -231,9 +249,15 @@ async fn agent(options: &Options) -> Result<(), HostError> {
             }
             () = timer.expired() => core.borrow_mut().expire(),
             _ = heartbeat.tick(), if acts => {
-                let mut core = core.borrow_mut();
-                core.heartbeat();
-                core.let_go();
+                let retries = {
+                    let mut core = core.borrow_mut();
+                    core.heartbeat();
+                    core.let_go();
+                    core.retries()
+                };
+                if retries {
+                    relist(&core, &links).await?;
+                }
             }
             _ = hangup.recv() => reload(options, &core, &links, &mut faces, &stop_sender).await?,
             _ = terminate.recv() => break,
@@ -243,11 +267,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 // Guests must be plain TCP before what holds their packets goes.
                 channels.end();
                 core.borrow_mut().farewell();
-                let dismantled = core.borrow_mut().dismantle();
-                let outcome = match dismantled {
-                    Ok((ports, state)) => put_back(&links, ports, state, &options.run_dir).await,
-                    Err(error) => Err(error),
-                };
+                let outcome = dismantle(&core, &links, &options.run_dir).await;
                 let is_done = outcome.is_ok();
                 // Whoever asked may have gone; what was asked is done all the same.
                 let _ = reply.send(outcome);

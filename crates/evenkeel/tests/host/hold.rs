@@ -266,6 +266,7 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
         }
     }
     outlives_the_vm(&machine);
+    outlives_the_port(&machine);
 
     // Reno's windows are simple sums.
     let reload = "kill -HUP $(cat /tmp/agent.pid)";
@@ -295,6 +296,10 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
 
     fetch(&machine, "kill -9 $(cat /tmp/agent.pid)");
     start(&machine);
+    // The agent that takes over holds, too.
+    let before = count(&machine, "vflood_held");
+    fetch(&machine, "true");
+    assert!(count(&machine, "vflood_held") > before + 100, "{}", machine.shell("cat /tmp/host.log").unwrap());
     fetch(&machine, "evenkeel host --stop >/tmp/stopped");
     let left =
         machine.shell("ip -br link | grep ek || true; tc qdisc | grep evenkeel || true; ls /sys/fs/bpf").unwrap();
@@ -351,6 +356,24 @@ fn outlives_the_vm(machine: &Machine) {
              tc -n peer qdisc change dev eth1 root netem delay 20ms limit 10000",
         )
         .unwrap();
+}
+
+/// The device is no port any more while data is held for it. It keeps its programs until that is out, and is plain then.
+fn outlives_the_port(machine: &Machine) {
+    let held = "ls -d /sys/class/net/ekh* /sys/fs/bpf/evenkeel/links/* 2>/dev/null";
+    let reload = "kill -HUP $(cat /tmp/agent.pid)";
+    let rename = format!("sed -i 's/vp\\*/none*/' /tmp/host.toml; {reload}; sleep 0.2; {held} >/tmp/left || true");
+    fetch(machine, &rename);
+    let left = machine.shell("cat /tmp/left").unwrap();
+    assert!(left.contains("ekh") && left.contains("to_vm"), "{left}");
+    assert!(machine.shell("evenkeel status --json").unwrap().contains("\"ports\": []"));
+    let end = Instant::now() + LIMIT;
+    while !machine.shell(&format!("{held} || true")).unwrap().is_empty() {
+        assert!(Instant::now() < end, "it still has {}", machine.shell(held).unwrap());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    fetch(machine, "true");
+    machine.shell(&format!("sed -i 's/none\\*/vp*/' /tmp/host.toml; {reload}; sleep 1")).unwrap();
 }
 
 /// ACKs are late, so that the VM's timer runs out and it sends its oldest data again: what its host sends on them is not a reduced sender's. The VM

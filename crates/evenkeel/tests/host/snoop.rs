@@ -17,8 +17,9 @@ use evenkeel_testbed::vm::Vm;
 use evenkeel_testbed::watch::Watch;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
-use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, wait_until};
+use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, queue_length, tcx_programs, wait_until};
 use crate::others::{WEB, boot, fetch, serve_web, takes_the_programs};
 
 const VSNOOP: &str = "[vsnoop]\nmode = \"enforce\"";
@@ -81,10 +82,44 @@ fn guests_that_are_stopped_get_all_that_was_promised() {
     }
 }
 
-/// Its queue was raised; what was promised of it must fit into what it was.
+const QUEUE: usize = 10;
+
 #[test]
 fn stopping_the_agent_keeps_its_promises() {
-    const QUEUE: usize = 10;
+    keeps_its_promises(Some(Duration::from_millis(100)), |host| {
+        assert_eq!(host.stop()["waiting"], Value::Array(Vec::new()));
+        assert_eq!(queue_length("vp1"), QUEUE as u64);
+    });
+}
+
+/// What no place would be left for stays where it is, however long the VM is off its core.
+#[test]
+fn a_queue_with_promises_in_it_is_not_shortened() {
+    keeps_its_promises(None, |host| {
+        assert_eq!(host.stop()["waiting"][0]["port"], "vp1");
+        assert_eq!(queue_length("vp1"), 4000);
+    });
+    keeps_its_promises(None, |host| {
+        host.signal(Signal::SIGKILL);
+        let stopped = host.stop();
+        assert_eq!(stopped["waiting"][0]["segments"], QUEUE, "{stopped}");
+        assert_eq!(queue_length("vp1"), 4000);
+    });
+}
+
+#[test]
+fn a_port_that_is_none_any_more_keeps_its_promises() {
+    keeps_its_promises(Some(Duration::from_secs(3)), |_| {
+        ip("link set vp1 name other1");
+        wait_until("its queue", || queue_length("other1") == QUEUE as u64);
+        assert_eq!(tcx_programs("other1"), 0);
+        ip("link set other1 name vp1");
+    });
+}
+
+/// A port's queue was raised and more was promised of it than it held before; the VM gets its core back after a while, or
+/// when the end is over.
+fn keeps_its_promises(absence: Option<Duration>, end: impl FnOnce(&Host) + Send) {
     let mut host = Host::new();
     host.configure("off", METRICS, VSNOOP);
     let vm = TapVm::new("vp1", false, "10.9.0.1");
@@ -117,11 +152,17 @@ fn stopping_the_agent_keeps_its_promises() {
     go.send(()).unwrap();
     wait_until("more promises than the old queue holds", || acked() > 2 * QUEUE as u64);
     std::thread::scope(|scope| {
-        let stop = scope.spawn(|| host.stop());
-        // The VM gets its core back while the agent is about to stop.
-        std::thread::sleep(Duration::from_millis(100));
+        let end = scope.spawn(|| end(&host));
+        match absence {
+            Some(absence) => std::thread::sleep(absence),
+            None => {
+                while !end.is_finished() {
+                    std::thread::sleep(Duration::from_millis(10))
+                }
+            }
+        }
         vm.run(true);
-        stop.join().unwrap();
+        end.join().unwrap();
     });
     sender.join().unwrap();
     assert_eq!(receiver.join().unwrap(), 2 * BYTES);

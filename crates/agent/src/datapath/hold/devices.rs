@@ -14,6 +14,8 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
+use crate::netdevice::{NetDevices, Offload};
+
 /// linux/if_link.h
 const IFLA_NETKIT_PEER_INFO: u16 = 1;
 const IFLA_NETKIT_POLICY: u16 = 3;
@@ -23,9 +25,6 @@ const IFLA_IFNAME: u16 = 3;
 const NETKIT_L2: u32 = 0;
 const NETKIT_DROP: u32 = 2;
 const SIZE_OF_IFINFOMSG: usize = 16;
-/// linux/ethtool.h
-const ETHTOOL_STSO: u32 = 0x1f;
-const ETHTOOL_SGRO: u32 = 0x2c;
 /// linux/in6.h: none
 const ADDR_GEN_MODE_NONE: u8 = 1;
 /// Of the qdisc; any would do.
@@ -116,7 +115,7 @@ pub(super) fn make(port: u32, port_name: &str, qdisc: &str) -> io::Result<Device
         }
     };
     let [_, split, ..] = names(port);
-    set_offload(&split, ETHTOOL_STSO, false)?;
+    NetDevices::new()?.set_offload(&split, Offload::Tso, false)?;
     choose_cpu_by_flow(&split, port_name);
     put_qdisc(devices.hold, qdisc)?;
     set_up(devices.split)?;
@@ -140,8 +139,9 @@ fn make_joining(port: u32, port_name: &str, found: Option<Joining>) -> io::Resul
         }
     };
     // A veth joins only what comes from one that sends segments.
-    set_offload(&entry, ETHTOOL_STSO, false)?;
-    set_offload(&exit, ETHTOOL_SGRO, true)?;
+    let settings = NetDevices::new()?;
+    settings.set_offload(&entry, Offload::Tso, false)?;
+    settings.set_offload(&exit, Offload::Gro, true)?;
     choose_cpu_by_flow(&exit, port_name);
     // With a queue before it, a full veth makes it wait; without, it drops.
     put_qdisc(joining.entry, "pfifo")?;
@@ -251,34 +251,6 @@ fn cpu_mask(list: &str) -> String {
         }
     }
     words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",")
-}
-
-/// Switches an offload of a device (linux/ethtool.h).
-fn set_offload(device: &str, command: u32, is_on: bool) -> io::Result<()> {
-    #[repr(C)]
-    struct Value {
-        command: u32,
-        data: u32,
-    }
-    let mut value = Value { command, data: is_on.into() };
-    // SAFETY: all zeros are a valid request.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if device.len() >= request.ifr_name.len() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut value).cast();
-    let socket = nix::sys::socket::socket(
-        nix::sys::socket::AddressFamily::Inet,
-        nix::sys::socket::SockType::Datagram,
-        nix::sys::socket::SockFlag::SOCK_CLOEXEC,
-        None,
-    )?;
-    // SAFETY: the request and what it points to outlive the call, and are of the form that the kernel reads.
-    let outcome = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), libc::SIOCETHTOOL as _, &request) };
-    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut};
+use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut, ProgramType};
 
 use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
@@ -27,11 +27,15 @@ const PROGRAMS: [(&str, &str); 4] =
 const BACK: &str = "back";
 const JOINED: &str = "joined";
 /// Maps that are kept for the next agent.
-const PINNED: [&str; 4] = ["queues", "ready", "vflood_vms", "hold_devices"];
+const PINNED: [&str; 4] = [LISTS[0], LISTS[1], "vflood_vms", "hold_devices"];
+/// Those of them that hold packets.
+const LISTS: [&str; 2] = ["queues", "ready"];
 /// Maps that are those of the other programs.
 const SHARED: [&str; 4] = ["ports", "counters", "host", "vflood_flows"];
 /// How long what is held may take to leave before it is removed.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
+/// What has left the queue is on its way through the other devices for less than that.
+const ON_ITS_WAY: Duration = Duration::from_millis(20);
 
 /// The loaded qdisc.
 pub(super) struct Hold {
@@ -64,6 +68,16 @@ pub fn lacks() -> Option<&'static str> {
     }
 }
 
+/// Whether an agent before this one has loaded the qdisc.
+pub(super) fn is_pinned(pin_dir: &Path) -> bool {
+    pin_dir.join(QDISC).exists()
+}
+
+/// Whether something is held, or is about to leave.
+pub(super) fn holds(vm: &intf::ek_vflood_vm) -> bool {
+    vm.first != 0 || vm.ready != 0
+}
+
 /// Whether a device of this name is one that holds packets, and so no port.
 pub fn is_own_device(name: &str) -> bool {
     let number = devices::PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
@@ -81,24 +95,39 @@ impl Hold {
             .name("evenkeel_hold")
             .and_then(|builder| builder.open_memory(OBJECT))
             .map_err(|error| failed("cannot read the programs that hold packets", error))?;
+        // The qdisc of one that is there stays: it may hold packets. Nor would its maps take these functions, because to the kernel what they
+        // hold is a type of the object that made them.
+        let is_there = is_pinned(pin_dir);
+        if !is_there {
+            // Of one that got no further.
+            for name in LISTS {
+                super::load::remove_file(&pin_dir.join(name))?;
+            }
+        }
+        for mut program in open.progs_mut() {
+            if is_there && program.prog_type() == ProgramType::StructOps {
+                program.set_autoload(false);
+            }
+        }
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
+            if is_there && name == QDISC {
+                map.set_autocreate(false).map_err(|error| failed("cannot leave the qdisc as it is", error))?;
+            }
             if PINNED.contains(&name.as_str()) || SHARED.contains(&name.as_str()) {
                 map.set_pin_path(pin_dir.join(&name)).map_err(|error| failed("cannot name a pin", error))?;
             }
         }
         let mut object =
             open.load().map_err(|error| failed("the kernel does not take the programs that hold packets", error))?;
-        let pin = pin_dir.join(QDISC);
-        // The functions of one that is there stay: it may hold packets.
-        if !pin.exists() {
+        if !is_there {
             let mut map = object
                 .maps_mut()
                 .find(|map| map.name() == QDISC)
                 .ok_or_else(|| DatapathError::io(format!("no map {QDISC}"), io::ErrorKind::NotFound.into()))?;
             let mut link =
                 map.attach_struct_ops().map_err(|error| failed("the kernel does not take the qdisc", error))?;
-            link.pin(&pin).map_err(|error| failed("cannot pin the qdisc", error))?;
+            link.pin(pin_dir.join(QDISC)).map_err(|error| failed("cannot pin the qdisc", error))?;
         }
         let map = |name: &str| {
             MapHandle::from_pinned_path(pin_dir.join(name))
@@ -185,6 +214,9 @@ impl Hold {
     /// Removes a port's devices, with what they hold.
     pub(super) fn detach(&mut self, port: u32) -> Result<(), DatapathError> {
         let found = devices::find(port);
+        if found.is_some() {
+            std::thread::sleep(ON_ITS_WAY);
+        }
         devices::remove(port)
             .map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))?;
         if let Some(found) = found {
@@ -222,7 +254,7 @@ pub(super) fn remove_all(pin_dir: &Path) -> Result<(), DatapathError> {
     }
     let is_empty = |slot: u32| {
         let bytes = vms.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-        bytes.as_deref().and_then(from_bytes::<intf::ek_vflood_vm>).is_none_or(|vm| vm.first == 0 && vm.ready == 0)
+        bytes.as_deref().and_then(from_bytes).is_none_or(|vm| !holds(&vm))
     };
     let waits = || {
         let deadline = Instant::now() + DRAIN_PATIENCE;
@@ -237,6 +269,9 @@ pub(super) fn remove_all(pin_dir: &Path) -> Result<(), DatapathError> {
             let _ = ports.delete(&device.port_ifindex.to_ne_bytes());
         }
         waits();
+    }
+    if !held.is_empty() {
+        std::thread::sleep(ON_ITS_WAY);
     }
     for device in &held {
         devices::remove(device.port_ifindex)

@@ -1,11 +1,5 @@
 //! C: what an uplink carries, by its shaper or its link.
 
-use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsRawFd, OwnedFd};
-
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-
 /// Where a rate was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateFrom {
@@ -35,8 +29,6 @@ const TCA_HTB_PARMS: u16 = 1;
 const TCA_HTB_CEIL64: u16 = 7;
 /// Of `struct tc_ratespec`, in which the rate is the last word.
 const RATESPEC_BYTES: usize = 12;
-/// linux/ethtool.h
-const SPEED_UNKNOWN: u32 = u32::MAX;
 
 /// The attributes of a netlink message: type and value. What is cut off or of no length ends them.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
@@ -78,88 +70,6 @@ pub fn of_htb_class(options: &[u8]) -> Option<u64> {
     attribute(options, TCA_HTB_CEIL64).and_then(u64_of).or(ceil)
 }
 
-/// What a device says of itself.
-#[derive(Debug)]
-pub struct Devices(OwnedFd);
-
-/// The beginning of `struct ethtool_link_settings` (linux/ethtool.h), with room for three bit maps.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct LinkSettings {
-    cmd: u32,
-    speed: u32,
-    bytes: [u8; 7],
-    /// Words of each bit map; the kernel answers a wrong number with the negative of the right one.
-    words: i8,
-    more: [u8; 32],
-    maps: [u32; 3 * 127],
-}
-
-const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
-
-impl Devices {
-    /// # Errors
-    /// The system's answer.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self(socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?))
-    }
-
-    fn request(name: &str) -> libc::ifreq {
-        // SAFETY: all zeros are a value.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        // The last byte stays zero.
-        let room = request.ifr_name.len() - 1;
-        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(room)) {
-            *to = from as libc::c_char;
-        }
-        request
-    }
-
-    /// The largest packet, without Ethernet's header.
-    ///
-    /// # Errors
-    /// The system's answer.
-    pub fn mtu_bytes(&self, name: &str) -> io::Result<u32> {
-        let mut request = Self::request(name);
-        // SAFETY: the request is a whole `struct ifreq`, of which the kernel writes its number.
-        let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) };
-        if answer < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: that member was just written.
-        Ok(u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
-    }
-
-    /// What the link carries, in bytes per second; none if the device does not know.
-    pub fn link_rate(&self, name: &str) -> Option<u64> {
-        let mut settings = LinkSettings {
-            cmd: ETHTOOL_GLINKSETTINGS,
-            speed: 0,
-            bytes: [0; 7],
-            words: 0,
-            more: [0; 32],
-            maps: [0; 3 * 127],
-        };
-        const { assert!(size_of::<LinkSettings>() == 48 + 3 * 127 * 4) };
-        for _ in 0..2 {
-            let mut request = Self::request(name);
-            request.ifr_ifru.ifru_data = (&raw mut settings).cast();
-            // SAFETY: the kernel writes no more than the structure and three maps of at most 127 words.
-            let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) };
-            if answer < 0 {
-                return None;
-            }
-            if settings.words > 0 {
-                let mbit = settings.speed;
-                return (mbit > 0 && mbit != SPEED_UNKNOWN).then_some(u64::from(mbit) * 125_000);
-            }
-            settings.cmd = ETHTOOL_GLINKSETTINGS;
-            settings.words = settings.words.checked_neg()?;
-        }
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -185,14 +95,6 @@ mod tests {
         assert_eq!(of_htb_class(&htb), Some(25_000_000));
         let fast = [htb, nla(TCA_HTB_CEIL64, &5_000_000_000u64.to_ne_bytes())].concat();
         assert_eq!(of_htb_class(&fast), Some(5_000_000_000));
-    }
-
-    #[test]
-    fn a_device_says_what_it_is() {
-        let devices = Devices::new().unwrap();
-        assert!(devices.mtu_bytes("lo").unwrap() > 1000);
-        assert_eq!(devices.link_rate("lo"), None);
-        assert!(devices.mtu_bytes("no-such-device").is_err());
     }
 
     proptest! {

@@ -10,8 +10,9 @@ use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
 use nix::sys::time::{TimeVal, TimeValLike};
 
-use super::rate::{self, Devices, RateFrom};
+use super::rate::{self, RateFrom};
 use crate::host::config::Cera;
+use crate::netdevice::NetDevices;
 
 // linux/rtnetlink.h and linux/gen_stats.h
 const TCA_KIND: u16 = 1;
@@ -47,7 +48,7 @@ pub struct Uplink {
 #[derive(Debug)]
 pub struct Uplinks {
     socket: Socket,
-    devices: Devices,
+    devices: NetDevices,
     buffer: Vec<u8>,
     seq: u32,
     found: Vec<Uplink>,
@@ -96,7 +97,7 @@ impl Uplinks {
         // SAFETY: the socket is open for as long as this borrow.
         let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
         setsockopt(&fd, ReceiveTimeout, &TimeVal::milliseconds(PATIENCE.as_millis() as i64))?;
-        Ok(Self { socket, devices: Devices::new()?, buffer: Vec::with_capacity(1 << 15), seq: 0, found: Vec::new() })
+        Ok(Self { socket, devices: NetDevices::new()?, buffer: Vec::with_capacity(1 << 15), seq: 0, found: Vec::new() })
     }
 
     fn send(&mut self, kind: u16, flags: u16, ifindex: u32, parent: u32) -> io::Result<()> {
