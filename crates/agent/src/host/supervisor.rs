@@ -33,6 +33,9 @@ use crate::datapath::Datapath;
 
 /// How long `--stop` waits for an agent that has said it stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// How long it waits for one that has taken its lock and does not answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(10);
 
 /// Where the agent finds and keeps things.
 #[derive(Debug, Clone)]
@@ -58,37 +61,47 @@ pub fn run(options: &Options) -> Result<(), HostError> {
 /// # Errors
 /// [`HostError`] if something could not be removed or put back: then it can be tried again.
 pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
-    let state = HostState::load(run_dir)?;
-    match Lock::take(run_dir) {
-        Ok(_lock) => block_on(async {
-            let links = Links::new()?;
-            let names = links.list().await?;
-            let name = |ifindex: &u32| names.iter().find(|l| l.ifindex == *ifindex).map(|l| l.name.clone());
-            // What an agent that is gone has promised is in the queues all the same.
-            let datapath = if state.queues.is_empty() { None } else { Some(Datapath::open(pin_dir)) };
-            let datapath = datapath.and_then(|opened| {
-                opened.inspect_err(|error| tracing::warn!("queues are put back whatever waits in them: {error}")).ok()
-            });
-            let unsettled = datapath.map(|mut datapath| settle::unsettled(&mut datapath, &names, &state.queues));
-            let ports = Datapath::remove_pins(pin_dir)?.iter().filter_map(name).collect();
-            put_back(&links, ports, state, unsettled.unwrap_or_default(), run_dir).await
-        }),
-        Err(running @ HostError::Running { .. }) => {
-            // Between its lock and its socket an agent cannot be asked.
-            let socket = state.socket.ok_or(running)?;
-            let stopped = Client::connect(&socket)?.stop()?;
-            let deadline = Instant::now() + STOP_PATIENCE;
-            loop {
-                match Lock::take(run_dir) {
-                    Err(HostError::Running { .. }) if Instant::now() < deadline => {
-                        std::thread::sleep(Duration::from_millis(10));
-                    }
-                    outcome => return outcome.map(|_| stopped),
-                }
-            }
+    let patience = Instant::now() + ANSWER_PATIENCE;
+    let (mut client, running) = loop {
+        let state = HostState::load(run_dir)?;
+        match Lock::take(run_dir) {
+            Ok(_lock) => return block_on(remove(state, run_dir, pin_dir)),
+            Err(running @ HostError::Running { .. }) => match state.socket.as_deref().map(Client::connect) {
+                Some(Ok(client)) => break (client, running),
+                // One that was just started, or killed.
+                _ if Instant::now() < patience => std::thread::sleep(STEP),
+                Some(Err(error)) => return Err(error),
+                None => return Err(running),
+            },
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
+    };
+    let stopped = client.stop()?;
+    let deadline = Instant::now() + STOP_PATIENCE;
+    while Instant::now() < deadline {
+        match Lock::take(run_dir) {
+            Err(HostError::Running { .. }) => std::thread::sleep(STEP),
+            outcome => return outcome.map(|_| stopped),
+        }
     }
+    Err(running)
+}
+
+/// Removes what an agent that is gone has put on this host.
+async fn remove(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
+    let links = Links::new()?;
+    let list = links.list().await?;
+    // What it has promised is in the queues all the same.
+    let mut unsettled = BTreeSet::new();
+    if !state.queues.is_empty() {
+        match Datapath::open(pin_dir) {
+            Ok(mut datapath) => unsettled = settle::unsettled(&mut datapath, &list, &state.queues),
+            Err(error) => tracing::warn!("queues are put back whatever waits in them: {error}"),
+        }
+    }
+    let name = |ifindex: &u32| list.iter().find(|l| l.ifindex == *ifindex).map(|l| l.name.clone());
+    let ports = Datapath::remove_pins(pin_dir)?.iter().filter_map(name).collect();
+    put_back(&links, ports, state, unsettled, run_dir).await
 }
 
 fn block_on<T>(future: impl Future<Output = Result<T, HostError>>) -> Result<T, HostError> {
