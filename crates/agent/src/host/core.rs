@@ -1,5 +1,7 @@
 //! What the agent knows and does at once: ports, settings, timers. Whatever has to wait is the supervisor's.
 
+mod answers;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,19 +10,14 @@ use evenkeel_algo::proboscis::Settings;
 use nix::time::{ClockId, clock_gettime};
 
 use super::cera;
-use super::config::{ChannelAddress, Config, Mode, PortSettings, Proboscis};
-use super::control::proto::{self, ExplainedFlow, Response, Status, Tuple};
+use super::config::{ChannelAddress, Config, Mode, PortSettings};
 use super::error::HostError;
-use super::flow::Flow;
 use super::links::{Kind, Link};
-use super::metrics::AGENT_COUNTERS;
 use super::resend::{Facts, Resend, Send};
 use super::settle;
 use super::state::{HostState, QueueAction};
-use super::vflood::{VfloodFlow, VfloodPort};
-use super::vsnoop::{Place, VsnoopFlow, VsnoopPort};
 use crate::channel::Channels;
-use crate::datapath::{COUNTERS, Datapath, intf};
+use crate::datapath::{Datapath, intf};
 
 /// SYN-ACKs may be held so long after the agent was last heard of; a crash costs no more than those of this while.
 pub const HEARTBEAT_ROOM: Duration = Duration::from_millis(150);
@@ -60,40 +57,6 @@ struct Port {
     queue_is_theirs: bool,
     /// Its VM is about to leave.
     is_offline: bool,
-}
-
-impl Port {
-    fn vflood(&self, ifindex: u32, datapath: &Datapath) -> Result<Option<VfloodPort>, HostError> {
-        let settings = &self.settings.vflood;
-        let held = datapath.held(ifindex)?;
-        // Off, and nothing waits to be let out.
-        if settings.mode == Mode::Off && held.is_none() {
-            return Ok(None);
-        }
-        let vm = held.unwrap_or_default().vm;
-        Ok(Some(VfloodPort {
-            mode: settings.mode,
-            trouble: datapath.cannot_hold(ifindex).map(ToString::to_string),
-            held_segments: vm.held_segments,
-            promised_segments: vm.promised_segments,
-            buffer_segments: settings.buffer_segments.get(),
-        }))
-    }
-
-    fn vsnoop(&self, datapath: &mut Datapath) -> Result<VsnoopPort, HostError> {
-        let own = self.settings.vsnoop_to_intf(&self.link);
-        let ifindex = self.link.ifindex;
-        let place = match self.link.kind {
-            Kind::Tap => Place::of(datapath.place(ifindex, own.reserve_segments.saturating_add(1))?),
-            Kind::Macvtap | Kind::Other => Place::NoTap,
-        };
-        Ok(VsnoopPort {
-            mode: self.settings.vsnoop.mode,
-            budget_segments: own.settings.budget_segments,
-            outstanding_segments: datapath.snoop_port(ifindex)?.vm.outstanding,
-            place,
-        })
-    }
 }
 
 /// The agent.
@@ -160,7 +123,7 @@ impl Core {
         &self.loaded.file
     }
 
-    /// One more of what `name`, of [`AGENT_COUNTERS`], counts.
+    /// One more of what `name`, of [`AGENT_COUNTERS`](super::metrics::AGENT_COUNTERS), counts.
     pub fn count(&mut self, name: &'static str) {
         *self.counts.entry(name).or_default() += 1;
     }
@@ -404,7 +367,7 @@ impl Core {
     /// Whether nothing is dropped when a tap's queue is made shorter. Nothing is promised there from now on; the port's settings hold again when
     /// its new length is seen. What has not settled is tried again.
     fn settle(&mut self, link: &Link, segments: u32) -> bool {
-        if link.kind != Kind::Tap || segments >= link.queue_segments {
+        if !settle::shortens(link, segments) {
             return true;
         }
         let promising = |port: &&Port| port.settings.vsnoop.mode == Mode::Enforce && port.error.is_none();
@@ -561,127 +524,6 @@ impl Core {
         }
         Ok(true)
     }
-
-    /// What is left to wait for on a port that is offline.
-    fn left(&self, ifindex: u32) -> Result<proto::Left, HostError> {
-        let held = self.datapath.held(ifindex)?.map_or(0, |held| held.vm.held_segments);
-        let is_promised = |(key, entry): &(intf::ek_flow_key, intf::ek_snoop)| {
-            key.ifindex == ifindex && (entry.flow.told.wrapping_sub(entry.flow.vm_ack) as i32) > 0
-        };
-        let promised = self.datapath.snoops()?.iter().filter(|entry| is_promised(entry)).count();
-        // A guest whose agent is silent is plain after three heartbeats, and counts as gone then.
-        let is_plain = self.channels.guest(ifindex).is_none() || self.channels.is_obeyed(ifindex);
-        Ok(proto::Left { held_segments: held, promised_connections: promised as u64, guest_floods: !is_plain })
-    }
-
-    /// What the agent does.
-    ///
-    /// # Errors
-    /// [`HostError::Datapath`] if its maps cannot be read.
-    pub fn status(&mut self) -> Result<Status, HostError> {
-        let mut counters: BTreeMap<String, u64> = COUNTERS.iter().map(|(name, _)| ((*name).to_owned(), 0)).collect();
-        let view = self.cera.as_ref().map(cera::Controller::view);
-        let mut ports = Vec::new();
-        for (ifindex, port) in &self.ports {
-            let own = if port.error.is_none() { named(&self.datapath.counters(*ifindex)?) } else { BTreeMap::new() };
-            for (name, value) in &own {
-                *counters.entry(name.clone()).or_default() += value;
-            }
-            let vsnoop = match port.settings.vsnoop.mode {
-                Mode::Off => None,
-                _ => Some(port.vsnoop(&mut self.datapath)?),
-            };
-            ports.push(proto::Port {
-                offline: port.is_offline.then(|| self.left(*ifindex)).transpose()?,
-                vsnoop,
-                vflood: port.vflood(*ifindex, &self.datapath)?,
-                name: port.link.name.clone(),
-                ifindex: *ifindex,
-                mode: port.settings.proboscis.mode,
-                cera: cera::report_port(&port.settings.cera, view.as_ref(), *ifindex),
-                error: port.error.clone(),
-                channel: self.channels.status(*ifindex).map(proto::Channel::from),
-                queue_segments: port.link.queue_segments,
-                queue_before_segments: self.state.queues.get(ifindex).map(|change| change.before_segments),
-                counters: own,
-            });
-        }
-        ports.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        let (syns_pending, synacks_held) = self.resend.waiting();
-        Ok(Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs(),
-            took_over: self.datapath.took_over(),
-            config: self.loaded.file.clone(),
-            config_refused: self.config_refused.clone(),
-            probe_keys: self.loaded.keys.len() as u32,
-            flows: self.datapath.flows()?.len() as u64,
-            flows_room: u64::from(intf::EK_DEFAULT_FLOWS),
-            syns_pending,
-            synacks_held,
-            cera: cera::report(view.as_ref(), self.cera_error.as_deref()),
-            ports,
-            counters,
-            agent: self.agent_counters(),
-        })
-    }
-
-    fn agent_counters(&self) -> BTreeMap<String, u64> {
-        let resend = self.resend.counts();
-        let own = |name: &'static str| self.counts.get(name).copied().unwrap_or(0);
-        let value = |name: &'static str| match name {
-            "probes_resent" => resend.probes_resent,
-            "syns_resent" => resend.syns_resent,
-            "syns_given_up" => resend.syns_given_up,
-            "synacks_in_time" => resend.synacks_in_time,
-            "synacks_late" => resend.synacks_late,
-            "timers_refused" => resend.overflows,
-            other => own(other),
-        };
-        AGENT_COUNTERS.iter().map(|(name, _)| ((*name).to_owned(), value(name))).collect()
-    }
-
-    /// Lines that answer what was asked about connections.
-    ///
-    /// # Errors
-    /// [`HostError::Datapath`] if its maps cannot be read.
-    pub fn flows(&self, tuple: Option<Tuple>, limit: Option<usize>) -> Result<Vec<Response>, HostError> {
-        let now_ns = now_ns();
-        let view = self.cera.as_ref().map(cera::Controller::view);
-        let snoops: HashMap<_, _> =
-            self.datapath.snoops()?.iter().map(|(key, entry)| (*key, VsnoopFlow::of(entry))).collect();
-        let mut flows = Vec::new();
-        for (key, entry) in self.datapath.flows()? {
-            if tuple.is_some_and(|wanted| !wanted.is_same(&Tuple::of(&key))) {
-                continue;
-            }
-            let port = self.ports.get(&key.ifindex);
-            let name = port.map_or_else(|| format!("#{}", key.ifindex), |port| port.link.name.clone());
-            // Of a port that is gone: nobody acts on it any more.
-            let off = || Proboscis { mode: Mode::Off, ..Proboscis::default() };
-            let proboscis = port.map_or_else(off, |port| port.settings.proboscis.clone());
-            let cera = port.map(|port| cera::report_port(&port.settings.cera, view.as_ref(), key.ifindex));
-            let flow = Flow::of(&key, &entry, &name, &proboscis, now_ns);
-            let vflood = self.datapath.vflood(&entry)?.map(|entry| VfloodFlow::of(&entry));
-            flows.push((flow, proboscis, cera, snoops.get(&key).copied(), vflood));
-        }
-        let total = flows.len() as u64;
-        flows.sort_unstable_by_key(|(flow, ..)| std::cmp::Reverse(flow.bytes()));
-        flows.truncate(limit.unwrap_or(usize::MAX));
-        let lines = flows.into_iter().map(|(flow, proboscis, cera, vsnoop, vflood)| {
-            let mut words = if tuple.is_some() { flow.explain(&proboscis, cera.as_ref()) } else { Vec::new() };
-            words.extend(vsnoop.filter(|_| tuple.is_some()).map(|vsnoop| vsnoop.explain()));
-            words.extend(vflood.filter(|_| tuple.is_some()).map(|vflood| vflood.explain()));
-            Response::Flow(Box::new(ExplainedFlow { flow, vsnoop, vflood, words }))
-        });
-        Ok(lines.chain([Response::End { total }]).collect())
-    }
-}
-
-/// Counters by name.
-fn named(counters: &intf::ek_counters) -> BTreeMap<String, u64> {
-    COUNTERS.iter().zip(counters.value).map(|((name, _), value)| ((*name).to_owned(), value)).collect()
 }
 
 /// What the timers ask about.

@@ -11,9 +11,14 @@ use crate::datapath::{Datapath, intf};
 pub const PATIENCE: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(2);
 
+/// Whether a queue of so many places is a shorter one for a tap; others lose nothing.
+pub fn shortens(link: &Link, segments: u32) -> bool {
+    link.kind == Kind::Tap && segments < link.queue_segments
+}
+
 /// Whether nothing is dropped if the queue of this port, for which nothing more is promised, has so many places. Waits for it.
 pub fn has_settled(datapath: &mut Datapath, link: &Link, segments: u32, patience: Duration) -> bool {
-    if link.kind != Kind::Tap || segments >= link.queue_segments {
+    if !shortens(link, segments) {
         return true;
     }
     let end = Instant::now() + patience;
@@ -33,8 +38,7 @@ pub fn unsettled(datapath: &mut Datapath, links: &[Link], queues: &BTreeMap<u32,
     let back = |link: &Link| queues.get(&link.ifindex).map(|change| change.before_segments);
     let shorter = links.iter().filter_map(|link| Some((back(link)?, link)));
     let mut unsettled = BTreeSet::new();
-    for (segments, link) in shorter.filter(|(segments, link)| link.kind == Kind::Tap && *segments < link.queue_segments)
-    {
+    for (segments, link) in shorter.filter(|(segments, link)| shortens(link, *segments)) {
         end_promises(datapath, link, &intf::ek_port::default());
         if !has_settled(datapath, link, segments, PATIENCE) {
             unsettled.insert(link.ifindex);
