@@ -149,7 +149,7 @@ static __always_inline int ready_push(struct place *at, struct sk_buff *skb, str
 
 	if (!r || at->vm->ready >= HOLD_READY_PACKETS)
 		goto drop;
-	h = held_new(0, bytes, 0, at->now_ns);
+	h = held_new(at, 0, bytes, 0);
 	if (!h)
 		goto drop;
 	skb = bpf_kptr_xchg(&h->skb, skb);
@@ -224,8 +224,8 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		return ready_push(&at, skb, sch, to_free);
 	if (verdict != VFLOOD_HOLD || !q)
 		goto drop;
-	h = held_new(range(o.word[0], o.word[1]), o.kind == EK_HOLD_SEEN ? 0 : bytes, o.kind,
-		     at.now_ns);
+	h = held_new(&at, range(o.word[0], o.word[1]), o.kind == EK_HOLD_SEEN ? 0 : bytes,
+		     o.kind);
 	if (!h) {
 		e->packets--;
 		if (o.kind == EK_HOLD_PIECE)
@@ -281,7 +281,7 @@ struct sk_buff *BPF_PROG(hold_dequeue, struct Qdisc *sch)
 	}
 	at.vm->ready--;
 	skb = bpf_kptr_xchg(&h->skb, skb);
-	object_drop(h);
+	held_put(&at, h);
 	if (!skb)
 		return NULL;
 	cb = (struct qdisc_cb *)skb->cb;
@@ -336,6 +336,17 @@ void BPF_PROG(hold_reset, struct Qdisc *sch)
 		held_free(&at, h);
 	}
 	at.vm->ready = 0;
+	r = spares_of(&at);
+	if (!r)
+		return;
+	bpf_for(i, 0, HOLD_SPARES)
+	{
+		h = queue_pop(r);
+		if (!h)
+			break;
+		object_drop(h);
+	}
+	at.vm->spares = 0;
 }
 
 SEC("struct_ops/hold_destroy")

@@ -10,6 +10,7 @@
 #include "maps.h"
 
 #define HOLD_RELEASE_PACKETS 4096 /* with one ACK at most */
+#define HOLD_SPARES 256 /* that a port keeps at most */
 
 struct held {
 	struct sk_buff __kptr *skb;
@@ -33,10 +34,13 @@ struct {
 	__type(value, struct queue);
 } queues SEC(".maps");
 
-/* What may leave, by slot of the port. */
+/*
+ * What may leave, by slot of the port; EK_MAX_PORTS further, entries without a packet for the
+ * next ones. Freed at once, every few dozen of them would cost the host a grace period of RCU.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, EK_MAX_PORTS);
+	__uint(max_entries, 2 * EK_MAX_PORTS);
 	__type(key, u32);
 	__type(value, struct queue);
 } ready SEC(".maps");
@@ -100,19 +104,6 @@ static __always_inline u64 range(u32 seq, u32 end)
 	return (u64)end << 32 | seq;
 }
 
-static __always_inline struct held *held_new(u64 range, u64 bytes, u64 kind, u64 now_ns)
-{
-	struct held *h = object_new(struct held);
-
-	if (!h)
-		return NULL;
-	h->since_ns = now_ns;
-	h->range = range;
-	h->bytes = bytes;
-	h->kind = kind;
-	return h;
-}
-
 static __always_inline void queue_push(struct queue *q, struct held *h)
 {
 	bpf_spin_lock(&q->lock);
@@ -127,7 +118,50 @@ static __always_inline struct held *queue_pop(struct queue *q)
 	bpf_spin_lock(&q->lock);
 	node = bpf_list_pop_front(&q->packets);
 	bpf_spin_unlock(&q->lock);
-	return node ? object_of(node, struct held, node) : NULL;
+	if (!node)
+		return NULL;
+	barrier_var(node); /* no arithmetic before that check */
+	return object_of(node, struct held, node);
+}
+
+static __always_inline struct queue *spares_of(const struct place *at)
+{
+	u32 place = at->slot + EK_MAX_PORTS;
+
+	return bpf_map_lookup_elem(&ready, &place);
+}
+
+static __always_inline struct held *held_new(struct place *at, u64 range, u64 bytes, u64 kind)
+{
+	struct queue *spares = at->vm->spares ? spares_of(at) : NULL;
+	struct held *h = NULL;
+
+	if (spares) {
+		h = queue_pop(spares);
+		at->vm->spares--;
+	}
+	if (!h)
+		h = object_new(struct held);
+	if (!h)
+		return NULL;
+	h->since_ns = at->now_ns;
+	h->range = range;
+	h->bytes = bytes;
+	h->kind = kind;
+	return h;
+}
+
+/* An entry that has no packet any more. */
+static __always_inline void held_put(struct place *at, struct held *h)
+{
+	struct queue *spares = at->vm->spares < HOLD_SPARES ? spares_of(at) : NULL;
+
+	if (!spares) {
+		object_drop(h);
+		return;
+	}
+	queue_push(spares, h);
+	at->vm->spares++;
 }
 
 static __always_inline bool queue_first(struct queue *q, u64 *range, u64 *kind)
@@ -183,7 +217,7 @@ static __always_inline void held_free(struct place *at, struct held *h)
 	struct sk_buff *skb = bpf_kptr_xchg(&h->skb, NULL);
 	u32 bytes = (u32)h->bytes;
 
-	object_drop(h);
+	held_put(at, h);
 	if (!skb)
 		return;
 	at->gone_packets++;

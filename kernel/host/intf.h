@@ -34,7 +34,7 @@
 #include "vflood.h"
 #include "window.h"
 
-#define EK_INTF_VERSION 5 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 6 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -317,7 +317,7 @@ struct ek_vflood_vm {
 	u32 first; /* flows that hold something: place + 1, 0: none */
 	u32 ready; /* packets that wait for the device */
 	u32 hand; /* where to look next for flows that are silent */
-	u32 pad;
+	u32 spares; /* entries for packets to come */
 	u64 tick_ns; /* when to look after what is held */
 };
 
