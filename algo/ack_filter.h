@@ -77,8 +77,9 @@ static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, 
  * @limit: ACKs that may wait at the port
  *
  * If the VM, which has had one within a round trip, has nothing to do for it: there is so much
- * for the host to send, or it has ended the connection; or if others fill its port, with CUBIC
- * on the host, which loses little.
+ * for the host to send, or it has ended the connection. Not so once there was a loss: little is
+ * held from then on, and the VM is to learn of room at once. Or if others fill its port, with
+ * CUBIC on the host, which loses little.
  */
 static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
 				    const struct ack_filter_vm *vm, const struct vflood_flow *v,
@@ -94,7 +95,7 @@ static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
 		held = ACK_FILTER_UNTOLD_SEGMENTS * v->mss;
 	if (most > held && !f->is_over)
 		most = held;
-	if (gap_us < v->srtt_us && v->snd_una - f->passed <= most)
+	if (!(v->flags & VFLOOD_LOSSY) && gap_us < v->srtt_us && v->snd_una - f->passed <= most)
 		return true;
 	return v->congestion.kind == CONGESTION_CUBIC && ack_filter_is_crowded(vm, limit);
 }

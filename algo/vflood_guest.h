@@ -22,7 +22,8 @@ static inline u32 vflood_guest_held(u32 out, u32 sacked, u32 shadow)
 /**
  * vflood_guest_cwnd() - the guest's congestion window
  * @is_online: the host says that it is there
- * @is_repairing: the guest's TCP has seen a loss, or signs of one
+ * @is_repairing: the guest's TCP has seen a loss, or signs of one; where its window in recovery
+ * counts what is out, only while it has something to send again, or after a timeout
  * @shadow: cong_win_vm', which a standard algorithm grows and shrinks all the time
  * @granted: segments that the host grants; 0 if it has said nothing yet
  * @held: vflood_guest_held(); 0 after a timeout, when the guest takes all for lost, and where

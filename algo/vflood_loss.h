@@ -188,6 +188,7 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 {
 	bool is_known = f->flags & VFLOOD_SACKED;
 	bool is_head = !seq_after(seq, f->snd_una);
+	bool has_sign = is_known || f->dup_acks;
 
 	/* It has arrived. The ACK may not have reached the VM: one in a round trip gets
 	 * another. What the VM took for lost with it is not, either. */
@@ -221,8 +222,11 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 		if (is_head && f->flags & VFLOOD_HEAD_AGAIN && f->head == f->snd_una &&
 		    !(f->flags & VFLOOD_TIMED_OUT))
 			vflood_enter_loss(f, true);
-	} else if (f->state != VFLOOD_PACKET_LOSS && is_head) {
-		vflood_enter_loss(f, !f->dup_acks && !is_known && vflood_out_segments(f) > 1);
+	} else if (f->state != VFLOOD_PACKET_LOSS && is_head &&
+		   (has_sign || now_us - f->advanced_us >= f->srtt_us)) {
+		/* Without a sign from the receiver it is a timer's, none of which runs out
+		 * within a round trip of an ACK, or a guess, which says nothing. */
+		vflood_enter_loss(f, !has_sign && vflood_out_segments(f) > 1);
 	}
 	if (f->state == VFLOOD_PACKET_LOSS) {
 		vflood_again_ages(f, now_us);

@@ -340,7 +340,7 @@ impl Flow {
 pub struct Guest {
     /// The host says that it is there.
     pub is_online: bool,
-    /// TCP has seen a loss, or signs of one.
+    /// TCP has seen a loss, or signs of one; where its window in recovery counts what is out (2.6.32), only while it has something to send again, or after a timeout.
     pub is_repairing: bool,
     /// The window that a standard algorithm grows and shrinks all the time.
     pub shadow: u32,

@@ -234,8 +234,16 @@ fn acks_of_a_vm_off_its_core_do_not_fill_its_port() {
 }
 
 #[test]
-fn a_vm_that_counts_acks_gets_all_after_a_loss() {
-    let mut world = World::with(20, Settings { congestion: Kind::Reno, ..DEFAULTS });
+fn after_a_loss_a_vm_gets_all() {
+    for congestion in [Kind::Reno, Kind::Cubic] {
+        gets_all_after_a_loss(congestion, 1000);
+    }
+    // Whatever others leave of its port, where its TCP counts ACKs.
+    gets_all_after_a_loss(Kind::Reno, 20);
+}
+
+fn gets_all_after_a_loss(congestion: Kind, limit: u32) {
+    let mut world = World::with(limit, Settings { congestion, ..DEFAULTS });
     world.flood(0, 200);
     assert!(world.ack(0, MSS, None, true) && !world.ack(0, 2 * MSS, None, true));
     let seq = world.connections[0].isn.wrapping_add(1 + 2 * MSS);

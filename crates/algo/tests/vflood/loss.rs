@@ -138,6 +138,28 @@ fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
     assert_eq!(world.connections[0].wire.len(), before + 1);
 }
 
+#[test]
+fn a_guess_of_the_guests_is_no_loss_without_a_sign_of_the_receivers() {
+    // It passes, in case it is right.
+    let mut world = flooded(RENO);
+    world.apply(&Step::Arrive { flow: 0, lost: vec![false] });
+    world.apply(&Step::Acks { flow: 0, count: 1 });
+    let (cwnd, before) = (world.connections[0].flow.cwnd(), world.connections[0].wire.len());
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    let c = &world.connections[0];
+    assert_eq!((c.flow.state(), c.flow.cwnd(), c.wire.len()), (State::Active, cwnd, before + 1));
+    // A timer may have run out.
+    world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    assert_eq!((world.connections[0].flow.state(), world.connections[0].flow.cwnd()), (State::PacketLoss, 1));
+    // Its own guess comes before the third duplicate ACK.
+    let mut world = flooded(RENO);
+    world.apply(&Step::Arrive { flow: 0, lost: vec![false, true, false] });
+    world.apply(&Step::Acks { flow: 0, count: 2 });
+    world.apply(&Step::Again { flow: 0, later: 0 });
+    assert_eq!((world.connections[0].flow.state(), world.connections[0].flow.cwnd()), (State::PacketLoss, 5));
+}
+
 const PLAIN: Ends = Ends { timestamps: false, sack: false };
 const TIMESTAMPS: Ends = Ends { timestamps: true, sack: false };
 const SACK: Ends = Ends { timestamps: false, sack: true };

@@ -98,12 +98,14 @@ impl Connection {
         let granted = (self.snd.edge.saturating_sub(self.snd.una) / u64::from(self.mss)).min(u64::from(MAX_CWND));
         let board = &self.snd.board;
         let held = vflood::guest_held(board.out(), board.sacked, shadow);
+        let current = env.config.generation == Generation::Current;
+        let may_resend = current || self.state == State::Loss || board.lost > board.retransmitted;
         let guest = vflood::Guest {
             is_online: true,
-            is_repairing: self.state != State::Open,
+            is_repairing: self.state != State::Open && may_resend,
             shadow,
             granted_segments: Some(granted as u32),
-            held: if self.state == State::Loss || env.config.generation == Generation::Current { 0 } else { held },
+            held: if current || self.state == State::Loss { 0 } else { held },
             in_flight: board.in_flight(),
         };
         guest.cwnd()
