@@ -58,17 +58,14 @@ static inline void ack_filter_reads(struct ack_filter_vm *vm)
  *
  * They will as long as data is on its way: it is acknowledged, or sent again. Not so for an ACK
  * without a higher number, nor where the VM has something to send again, or believes so, which
- * may wait for any: after a loss, a loss that was none, or a refusal. Nor, once there was a
- * loss, for a VM whose TCP grows its window by the number of ACKs, as 2.6.32's does: those are
- * what the host has Reno or Vegas for.
+ * may wait for any: after a loss, a loss that was none, or a refusal.
  */
 static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, bool is_plain)
 {
 	bool is_repairing = v->state == VFLOOD_PACKET_LOSS || v->flags & VFLOOD_UNDONE;
-	bool is_counted = v->flags & VFLOOD_LOSSY && v->congestion.kind != CONGESTION_CUBIC;
 
 	return is_plain && seq_after(v->snd_una, una) && v->snd_una != v->snd_nxt &&
-	       !is_repairing && !vflood_lacks_refused(v) && !is_counted;
+	       !is_repairing && !vflood_lacks_refused(v);
 }
 
 /**
@@ -79,7 +76,8 @@ static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, 
  * If the VM, which has had one within a round trip, has nothing to do for it: there is so much
  * for the host to send, or it has ended the connection. Not so once there was a loss: little is
  * held from then on, and the VM is to learn of room at once. Or if others fill its port, with
- * CUBIC on the host, which loses little.
+ * CUBIC on the host, which loses little; Reno and Vegas are for VMs like 2.6.32's, whose TCP
+ * grows its window by the number of ACKs.
  */
 static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
 				    const struct ack_filter_vm *vm, const struct vflood_flow *v,

@@ -191,7 +191,7 @@ fn share(kind: Kind, guest: TcpConfig) -> [u64; 2] {
     delivered
 }
 
-/// Repeated losses cost it no more than a plain sender, and the plain one no more than usual.
+/// Repeated losses cost neither more than a tenth of its share.
 #[test]
 fn beside_a_plain_sender_it_has_its_share() {
     let reno = TcpConfig { congestion_control: CongestionControl::Reno, ..TcpConfig::current(250) };
