@@ -360,10 +360,19 @@ fn outlives_the_vm(machine: &Machine) {
 
 /// The device is no port any more while data is held for it. It keeps its programs until that is out, and is plain then.
 fn outlives_the_port(machine: &Machine) {
+    let delay = |ms: u32| {
+        machine.shell(&format!("tc -n peer qdisc change dev eth1 root netem delay {ms}ms limit 10000")).unwrap();
+    };
     let held = "ls -d /sys/class/net/ekh* /sys/fs/bpf/evenkeel/links/* 2>/dev/null";
     let reload = "kill -HUP $(cat /tmp/agent.pid)";
-    let rename = format!("sed -i 's/vp\\*/none*/' /tmp/host.toml; {reload}; sleep 0.2; {held} >/tmp/left || true");
+    let held_some =
+        "for i in $(seq 60); do evenkeel status --json | grep -q 'held_segments\": *[1-9]' && break; sleep 0.05; done";
+    let rename =
+        format!("{held_some}; sed -i 's/vp\\*/none*/' /tmp/host.toml; {reload}; sleep 0.2; {held} >/tmp/left || true");
+    // So that what is held takes some round trips more.
+    delay(400);
     fetch(machine, &rename);
+    delay(20);
     let left = machine.shell("cat /tmp/left").unwrap();
     assert!(left.contains("ekh") && left.contains("to_vm"), "{left}");
     assert!(machine.shell("evenkeel status --json").unwrap().contains("\"ports\": []"));
