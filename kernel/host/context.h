@@ -51,6 +51,13 @@ static __always_inline bool port_acts(const struct ek_port *port)
 		port->vflood.hold_ifindex) != EK_MODE_OFF;
 }
 
+/* vFlood rests, and nothing else is on: nobody asks for connections that begin. */
+static __always_inline bool port_rests(const struct ek_port *port)
+{
+	return port->vflood.passes_over &&
+	       (port->mode | port->cera.mode | port->vsnoop.mode) == EK_MODE_OFF;
+}
+
 /* Return: false if this port is not to be treated. */
 static __always_inline bool context_open(struct context *c, u32 ifindex, enum scratch_of which)
 {

@@ -310,6 +310,8 @@ int from_vm(struct __sk_buff *skb)
 	}
 
 	if (c.packet->flags & PACKET_SYN) {
+		if (port_rests(c.port))
+			return TCX_NEXT;
 		if (c.packet->flags & PACKET_ACK)
 			return synack_from_vm(skb, &c, mark == EK_MARK_RELEASED);
 		return syn_from_vm(skb, &c);

@@ -81,7 +81,8 @@ static __noinline void hold_open(struct context *c, struct ek_flow *f, bool syna
 	struct packet_options o;
 	u32 place = 0;
 
-	if (c->port->vflood.mode == EK_MODE_OFF || !c->port->vflood.hold_ifindex)
+	if (c->port->vflood.mode == EK_MODE_OFF || !c->port->vflood.hold_ifindex ||
+	    c->port->vflood.passes_over)
 		return;
 	/* Sent again. */
 	if (hold_flow(c, f))

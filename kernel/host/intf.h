@@ -106,7 +106,7 @@ struct ek_vflood_port {
 	u32 unread_acks; /* that may wait for the VM (algo/ack_filter.h) */
 	u32 free_places; /* of a tap's queue when it reads them, 0: nobody can look at that */
 	struct ack_filter_vm filter; /* user space writes 0 */
-	u32 pad;
+	u32 passes_over; /* 1: connections that begin are not managed */
 };
 
 /* A port's settings: the agent resolves defaults and overrides. */

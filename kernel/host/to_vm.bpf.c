@@ -218,6 +218,8 @@ int to_vm(struct __sk_buff *skb)
 	if (looks_like_probe(c.packet) && probes_are_on(&c) && probe_take(&c))
 		return TCX_DROP;
 	if (c.packet->flags & PACKET_SYN) {
+		if (port_rests(c.port))
+			return TCX_NEXT;
 		if (c.packet->flags & PACKET_ACK)
 			synack_to_vm(skb, &c);
 		else

@@ -95,6 +95,12 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
     if group.vflood.clients.is_some() {
         return owned("vflood.clients", "all VMs of a group have vFlood in the simulator, or none; leave it out");
     }
+    if group.vflood.off_core_percent.is_some() {
+        return owned(
+            "vflood.off_core_percent",
+            "the simulator's vFlood always acts; leave it out (the lab's can rest)",
+        );
+    }
     if group.pvtcp.reloads > 0 {
         return owned("pvtcp.reloads", "the simulator has no modules to load; leave it at 0 (the lab has)");
     }
@@ -163,6 +169,11 @@ mod tests {
             ("[vms.b]", "[vms.b]\nvcpus = 2", "vms.b.vcpus: "),
             ("[vms.b]", "[vms.b]\nmemory_mib = 512", "vms.b.memory_mib: "),
             ("[vms.b]", "[vms.b]\npvtcp = { mode = \"enforce\", reloads = 3 }", "vms.b.pvtcp.reloads: "),
+            (
+                "count = 1001",
+                "count = 1\nvflood = { mode = \"enforce\", off_core_percent = 0 }",
+                "vms.a.vflood.off_core_percent: ",
+            ),
             ("[vms.b]", "[vms.b]\ntcp = { congestion_control = \"bbr\" }", "vms.b.tcp.congestion_control: "),
         ] {
             let message = refused(from, to);

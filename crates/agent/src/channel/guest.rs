@@ -50,13 +50,20 @@ pub struct GuestEnd {
     report: Heartbeat,
     online: Option<u32>,
     is_limited: bool,
+    off_core_permille: Option<u16>,
 }
 
 impl GuestEnd {
     /// An end without a connection.
     pub fn new(heartbeat_ms: u16, capabilities: Capabilities, session: u32, now: Instant) -> Self {
         let own = Own { role: Role::Guest, heartbeat_ms, capabilities, session, messages: MESSAGES };
-        Self { peer: Peer::new(own, now), report: Heartbeat::default(), online: None, is_limited: false }
+        Self {
+            peer: Peer::new(own, now),
+            report: Heartbeat::default(),
+            online: None,
+            is_limited: false,
+            off_core_permille: None,
+        }
     }
 
     /// There is a connection.
@@ -160,6 +167,11 @@ impl GuestEnd {
         }
     }
 
+    /// For how much of the last seconds this guest had no core; the host hears of it with the next heartbeat.
+    pub fn off_core(&mut self, permille: Option<u16>) {
+        self.off_core_permille = permille;
+    }
+
     /// What was ordered is done: the host is to hear of it at once.
     pub fn report_soon(&mut self, now: Instant) {
         self.peer.beat_soon(now);
@@ -172,7 +184,8 @@ impl GuestEnd {
 
     /// What is to be sent now.
     pub fn outgoing(&mut self, now: Instant, out: &mut Vec<u8>) {
-        self.peer.outgoing(now, self.report, out);
+        let report = Heartbeat { off_core_permille: self.off_core_permille, ..self.report };
+        self.peer.outgoing(now, report, out);
     }
 
     /// The agent is going.

@@ -19,6 +19,8 @@ pub struct Guest {
     pub is_flooding: bool,
     /// The last epoch of CERA whose window was shared out; 0: none.
     pub epoch: u64,
+    /// For how much of the last seconds it had no core; nothing where it does not know.
+    pub off_core_permille: Option<u16>,
 }
 
 /// What has become of the guest.
@@ -143,8 +145,13 @@ impl HostEnd {
     fn turn(&mut self, news: Option<News>) -> Option<Change> {
         match news? {
             News::Up(hello) => {
-                self.guest =
-                    Some(Guest { capabilities: hello.capabilities, vflood_serial: 0, is_flooding: false, epoch: 0 });
+                self.guest = Some(Guest {
+                    capabilities: hello.capabilities,
+                    vflood_serial: 0,
+                    is_flooding: false,
+                    epoch: 0,
+                    off_core_permille: None,
+                });
                 self.vflood_due = true;
                 self.window_due = self.window.segments > 0;
                 Some(Change::Up(hello))
@@ -158,6 +165,7 @@ impl HostEnd {
                     guest.vflood_serial = beat.vflood_serial;
                     guest.is_flooding = beat.is_flooding;
                     guest.epoch = beat.epoch;
+                    guest.off_core_permille = beat.off_core_permille;
                     self.vflood_due |= beat.vflood_serial != self.vflood.serial;
                 }
                 None

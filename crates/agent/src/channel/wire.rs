@@ -94,6 +94,8 @@ pub struct Heartbeat {
     pub is_flooding: bool,
     /// From a guest: the last epoch whose window was shared out; 0: none.
     pub epoch: u64,
+    /// From a guest: for how much of the last seconds it had no core, 0 to 1000; nothing where it does not know.
+    pub off_core_permille: Option<u16>,
 }
 
 /// What holds for vFlood in the guest; from the host.
@@ -131,6 +133,9 @@ pub enum Message {
     Goodbye,
 }
 
+/// A share of time that is not known, on the wire.
+const UNKNOWN_PERMILLE: u16 = u16::MAX;
+
 const KIND_HELLO: u8 = 1;
 const KIND_HEARTBEAT: u8 = 2;
 const KIND_VFLOOD: u8 = 3;
@@ -156,6 +161,7 @@ impl Message {
                 out.extend(beat.vflood_serial.to_be_bytes());
                 out.extend(u32::from(beat.is_flooding).to_be_bytes());
                 out.extend(beat.epoch.to_be_bytes());
+                out.extend(beat.off_core_permille.unwrap_or(UNKNOWN_PERMILLE).to_be_bytes());
             }
             Self::Vflood(vflood) => {
                 out.extend(vflood.serial.to_be_bytes());
@@ -212,6 +218,8 @@ impl Message {
                 vflood_serial: fields.u32()?,
                 is_flooding: fields.u32()? & 1 != 0,
                 epoch: fields.u64()?,
+                // An evenkeel before this field says nothing.
+                off_core_permille: fields.u16().filter(|permille| *permille <= 1000),
             }),
             KIND_VFLOOD => Self::Vflood(Vflood {
                 serial: fields.u32()?,
@@ -369,11 +377,16 @@ pub(super) mod tests {
                     })
                 }
             ),
-            (any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>(), any::<u64>()).prop_map(
-                |(number, echo, vflood_serial, is_flooding, epoch)| {
-                    Message::Heartbeat(Heartbeat { number, echo, vflood_serial, is_flooding, epoch })
-                }
-            ),
+            (
+                (any::<u32>(), any::<u32>(), any::<u32>()),
+                any::<bool>(),
+                any::<u64>(),
+                proptest::option::of(0u16..=1000)
+            )
+                .prop_map(|((number, echo, vflood_serial), is_flooding, epoch, off_core_permille)| {
+                    let beat = Heartbeat { number, echo, vflood_serial, is_flooding, epoch, off_core_permille };
+                    Message::Heartbeat(beat)
+                }),
             (any::<u32>(), any::<bool>(), any::<u32>()).prop_map(|(serial, is_online, flood_segments)| {
                 Message::Vflood(Vflood { serial, is_online, flood_segments })
             }),
@@ -424,6 +437,12 @@ pub(super) mod tests {
         let items = decode(&[&longer, &unknown]);
         let window = Item::Message(Message::Window(Window { epoch: 1, segments: 2 }));
         assert_eq!(items, [window, Item::Unknown(77), Item::Unknown(KIND_WINDOW)]);
+        // A heartbeat of before it told of the core, and one with a share that is none.
+        for (end, permille) in [(&[][..], None), (&[3, 232], Some(1000)), (&[3, 233], None)] {
+            let items = decode(&[&again(1, KIND_HEARTBEAT, &[&[0; 23], &[9][..], end].concat())]);
+            let beat = Heartbeat { epoch: 9, off_core_permille: permille, ..Heartbeat::default() };
+            assert_eq!(items, [Item::Message(Message::Heartbeat(beat))]);
+        }
         // A payload that is too short, and a role that nobody has.
         assert_eq!(decode(&[&again(1, KIND_WINDOW, &[0; 11])]), [Item::Garbage(HEADER + 11)]);
         assert_eq!(

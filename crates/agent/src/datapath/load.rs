@@ -223,6 +223,28 @@ impl Datapath {
         Ok(port.is_some_and(|port| port.vflood.mode == intf::EK_MODE_ENFORCE && port.vflood.hold_ifindex != 0))
     }
 
+    /// Whether connections that begin on this port now are managed by vFlood.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn manages(&self, ifindex: u32) -> Result<bool, DatapathError> {
+        let port = self.port(&ifindex.to_ne_bytes())?;
+        Ok(self.holds(ifindex)? && port.is_some_and(|port| port.vflood.passes_over == 0))
+    }
+
+    /// Has vFlood pass over connections that begin on this port from now on, or manage them again.
+    ///
+    /// # Errors
+    /// [`DatapathError`]
+    pub fn pass_over(&mut self, ifindex: u32, passes_over: bool) -> Result<(), DatapathError> {
+        let key = ifindex.to_ne_bytes();
+        let Some(mut port) = self.port(&key)? else { return Ok(()) };
+        port.vflood.passes_over = u32::from(passes_over);
+        self.ports
+            .update(&key, as_bytes(&port), MapFlags::ANY)
+            .map_err(|error| DatapathError::bpf("cannot set a port's settings", &error))
+    }
+
     /// What is held for a port, if it has the devices for it.
     ///
     /// # Errors

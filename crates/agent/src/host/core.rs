@@ -14,9 +14,11 @@ use super::config::{ChannelAddress, Config, Mode, PortSettings};
 use super::error::HostError;
 use super::links::{Kind, Link};
 use super::resend::{Facts, Resend, Send};
+use super::rest::{Rest, Word};
 use super::settle;
 use super::state::{HostState, QueueAction};
 use crate::channel::Channels;
+use crate::channel::wire::Capabilities;
 use crate::datapath::{Datapath, intf};
 
 /// SYN-ACKs may be held so long after the agent was last heard of; a crash costs no more than those of this while.
@@ -57,6 +59,8 @@ struct Port {
     queue_is_theirs: bool,
     /// Its VM is about to leave.
     is_offline: bool,
+    /// Whether vFlood has something to do for its VM.
+    rest: Rest,
 }
 
 /// The agent.
@@ -189,6 +193,36 @@ impl Core {
         if self.ports.values().any(|port| port.settings.vsnoop.mode != Mode::Off) {
             self.sweep();
         }
+        self.judge();
+    }
+
+    /// vFlood rests on ports whose VMs have their core, and acts on those whose VMs wait for it.
+    fn judge(&mut self) {
+        let now = Instant::now();
+        for (ifindex, port) in &mut self.ports {
+            if port.settings.vflood.mode == Mode::Off || port.error.is_some() {
+                continue;
+            }
+            let word = self.channels.guest(*ifindex).map(|guest| Word {
+                off_core_permille: guest.off_core_permille,
+                is_obedient: !guest.capabilities.has(Capabilities::VFLOOD) || self.channels.is_obeyed(*ifindex),
+            });
+            let acts_permille = 10 * port.settings.vflood.off_core_percent.get() as u16;
+            let rest = port.rest.heard(word, acts_permille, now);
+            if rest.passes_over() != port.rest.passes_over() {
+                if let Err(error) = self.datapath.pass_over(*ifindex, rest.passes_over()) {
+                    tracing::warn!(port = port.link.name, %error, "vFlood goes on as it did");
+                    continue;
+                }
+                let what = if rest.passes_over() { "vFlood rests: the VM has its core" } else { "vFlood acts again" };
+                tracing::info!(port = port.link.name, "{what}");
+            }
+            if rest.attests() != port.rest.attests() {
+                let holds = self.datapath.holds(*ifindex).unwrap_or_default() && rest.attests();
+                self.channels.attest(*ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
+            }
+            port.rest = rest;
+        }
     }
 
     /// The agent is going: what it holds goes out, and nothing more is to be held.
@@ -282,6 +316,8 @@ impl Core {
         let queue_is_theirs = known.is_some_and(|port| {
             port.queue_is_theirs && port.settings.port_queue_segments == settings.port_queue_segments
         });
+        let mut rest = known.map(|port| port.rest).unwrap_or_default();
+        let managed = self.datapath.manages(link.ifindex)?;
         let mut error = None;
         if link.kind == Kind::Macvtap {
             error = Some(MACVTAP.to_owned());
@@ -291,6 +327,7 @@ impl Core {
             }
         } else if !is_settled {
             let mut own = settings.to_intf(link);
+            own.vflood.passes_over = u32::from(rest.passes_over());
             if is_offline {
                 // What was promised is still followed to its end.
                 own.vsnoop.settings.budget_segments = 0;
@@ -313,10 +350,14 @@ impl Core {
         }
         self.open_channel(link, settings.channel.as_ref());
         // The guest may flood only where its packets are held.
-        let holds = self.datapath.holds(link.ifindex)?;
+        if !managed && self.datapath.manages(link.ifindex)? {
+            rest = Rest::Waking(Instant::now());
+        }
+        let holds = self.datapath.holds(link.ifindex)? && rest.attests();
         self.channels.attest(link.ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
         let wanted = settings.port_queue_segments.get();
-        self.ports.insert(link.ifindex, Port { link: link.clone(), settings, error, queue_is_theirs, is_offline });
+        self.ports
+            .insert(link.ifindex, Port { link: link.clone(), settings, error, queue_is_theirs, is_offline, rest });
         self.arrange_cera();
         if queue_is_theirs { Ok(QueueAction::Leave) } else { self.plan_queue(link, wanted) }
     }

@@ -96,6 +96,22 @@ impl Collector for Snapshot {
             None,
             attached.metric_type(),
         )?)?;
+        let off_core = |port: &Port| port.channel.as_ref()?.guest.as_ref()?.off_core_permille.map(u64::from);
+        let off_core = PerPort { status, kind: MetricType::Gauge, value: off_core };
+        off_core.encode(encoder.encode_descriptor(
+            "port_off_core_permille",
+            "For how much of the last seconds the VM had no core, as the agent in it says",
+            None,
+            off_core.metric_type(),
+        )?)?;
+        let rests = |port: &Port| port.vflood.as_ref().map(|vflood| u64::from(vflood.rests));
+        let rests = PerPort { status, kind: MetricType::Gauge, value: rests };
+        rests.encode(encoder.encode_descriptor(
+            "port_vflood_rests",
+            "Whether vFlood rests, because the VM has its core (1)",
+            None,
+            rests.metric_type(),
+        )?)?;
         if let Some(cera) = &status.cera {
             encode_cera(&mut encoder, status, cera)?;
         }

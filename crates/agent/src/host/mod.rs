@@ -15,6 +15,7 @@ pub(crate) mod lock;
 mod metrics;
 mod port;
 mod resend;
+mod rest;
 mod settle;
 mod state;
 mod supervisor;

@@ -14,6 +14,9 @@ pub struct VfloodPort {
     pub mode: Mode,
     /// Why it does nothing all the same.
     pub trouble: Option<String>,
+    /// Whether it rests, because the VM has its core.
+    #[serde(default)]
+    pub rests: bool,
     /// Q: what is held for the VM.
     pub held_segments: u32,
     /// What the VM was told that it may hand over, and has not.

@@ -80,6 +80,9 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
         (true, left) => format!("registered, may flood for {left} ms unless the host says more"),
     };
     writeln!(text, "congestion control vflood: {vflood}")?;
+    if let Some(permille) = status.off_core_permille {
+        writeln!(text, "its core was missing for {}% of the last seconds", (permille + 5) / 10)?;
+    }
     for (name, before) in &status.settings_before {
         writeln!(text, "{name} was changed; it was {before}")?;
     }

@@ -143,12 +143,13 @@ fn early_acks(vsnoop: &VsnoopPort) -> String {
 }
 
 fn held(vflood: &VfloodPort) -> String {
-    let VfloodPort { mode, trouble, held_segments, promised_segments, buffer_segments } = vflood;
+    let VfloodPort { mode, trouble, rests, held_segments, promised_segments, buffer_segments } = vflood;
     match trouble {
         Some(why) => format!("{mode}, but OFF: {why}"),
         None => {
+            let rests = if *rests { "; it rests, because the VM has its core" } else { "" };
             format!(
-                "{mode}, {held_segments} of {buffer_segments} segments are held, {promised_segments} more are promised"
+                "{mode}, {held_segments} of {buffer_segments} segments are held, {promised_segments} more are promised{rests}"
             )
         }
     }
@@ -168,7 +169,10 @@ fn guest(channel: &Channel) -> String {
         (true, true) => "vFlood online",
     };
     let cera = if guest.has_cera { format!("CERA, epoch {}", guest.epoch) } else { "no CERA".to_owned() };
-    format!("agent in the guest; {vflood}; {cera}")
+    let off_core = guest
+        .off_core_permille
+        .map_or_else(String::new, |permille| format!("; its core is missing for {}% of the time", (permille + 5) / 10));
+    format!("agent in the guest; {vflood}; {cera}{off_core}")
 }
 
 /// Seconds in words.

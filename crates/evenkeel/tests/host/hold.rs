@@ -5,9 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use evenkeel_lab::host::vm::Vm as Machine;
+use evenkeel_agent::channel::PORT_NAME;
+use evenkeel_lab::host::vm::{Channel, Vm as Machine};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, KernelSeries};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::bed::{Host, LIMIT};
@@ -40,10 +42,16 @@ fn start(machine: &Machine) {
     }
 }
 
-pub fn count(machine: &Machine, name: &str) -> u64 {
-    let status: serde_json::Value = serde_json::from_str(&machine.shell("evenkeel status --json").unwrap()).unwrap();
-    status["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
+pub fn status(machine: &Machine) -> Value {
+    serde_json::from_str(&machine.shell("evenkeel status --json").unwrap()).unwrap()
 }
+
+pub fn count(machine: &Machine, name: &str) -> u64 {
+    status(machine)["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
+}
+
+/// The other end of a channel that the guest has, in its directory.
+pub const CHANNEL: &str = "channel";
 
 /// A guest of two processors with a VM in it, whose agent has vFlood on.
 pub fn bed(series: KernelSeries, interrupt: &Interrupt) -> (Host, TempDir, Machine) {
@@ -51,7 +59,8 @@ pub fn bed(series: KernelSeries, interrupt: &Interrupt) -> (Host, TempDir, Machi
     let images = prepare::prepare(&[series], binary, &|line| println!("{line}")).unwrap();
     let host = Host::new();
     let directory = tempfile::tempdir().unwrap();
-    let machine = boot_with(&images[0], "hold", 40, 2, directory.path(), interrupt);
+    let channel = Channel { name: PORT_NAME.into(), socket: directory.path().join(CHANNEL), listens: true };
+    let machine = boot_with(&images[0], "hold", 40, 2, vec![channel], directory.path(), interrupt);
     machine.shell(BED).unwrap();
     // As a VM's, packets leave their sockets' accounts with the device, or these would wait for what the host holds.
     machine.shell("tc -n vm qdisc add dev eth1 root netem delay 10us limit 10000").unwrap();

@@ -13,4 +13,5 @@ mod hold;
 mod late;
 mod offline;
 mod others;
+mod rest;
 mod snoop;

@@ -16,7 +16,7 @@ use evenkeel_testbed::vm::Vm;
 use serde_json::Value;
 
 use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, wait_until};
-use crate::hold::{self, count, fetch, slow_start};
+use crate::hold::{self, count, fetch, slow_start, status};
 
 /// What is held leaves as a standard sender's, and not in a burst: what goes beyond the windows is dropped on the way or by the receiver.
 #[test]
@@ -78,10 +78,6 @@ fn leaves_on_acks(machine: &Machine) -> bool {
     }
     slow_start(&capture);
     true
-}
-
-fn status(machine: &Machine) -> Value {
-    serde_json::from_str(&machine.shell("evenkeel status --json").unwrap()).unwrap()
 }
 
 /// A number that `ss` gives for the connection in this VM, 0 if it says nothing.

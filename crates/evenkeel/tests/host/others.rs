@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use evenkeel_algo::packet::{self, Kind};
-use evenkeel_lab::host::vm::{Accelerator, Nic, System, Vm as Machine, VmSpec};
+use evenkeel_lab::host::vm::{Accelerator, Channel, Nic, System, Vm as Machine, VmSpec};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, GuestImage, KernelSeries};
 use evenkeel_lab::proto::{Answer, Op};
@@ -102,7 +102,7 @@ fn add_tap(name: &str, more: &str) {
 }
 
 pub fn boot(image: &GuestImage, tap: &str, number: u8, directory: &Path, interrupt: &Interrupt) -> Machine {
-    boot_with(image, tap, number, 1, directory, interrupt)
+    boot_with(image, tap, number, 1, Vec::new(), directory, interrupt)
 }
 
 /// With so many processors. One thread runs them all: before QEMU 8.1 a change of code is lost on one that another is translating.
@@ -111,6 +111,7 @@ pub fn boot_with(
     tap: &str,
     number: u8,
     vcpus: u32,
+    channels: Vec<Channel>,
     directory: &Path,
     interrupt: &Interrupt,
 ) -> Machine {
@@ -125,7 +126,7 @@ pub fn boot_with(
         memory_mib: 512,
         nics: vec![Nic { tap: tap.into(), mac: format!("52:54:00:00:00:{number:02x}"), segmentation_offload: true }],
         address: Ipv4Addr::new(10, 9, 0, number),
-        channels: Vec::new(),
+        channels,
         accelerator: Accelerator::Tcg,
     };
     let machine = Machine::spawn(spec, directory, interrupt.clone()).unwrap();

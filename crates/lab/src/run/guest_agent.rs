@@ -30,19 +30,25 @@ fn has_client(cera: &Cera, number: u32) -> bool {
 pub struct GuestAgent<'a> {
     vm: &'a Vm,
     task: u64,
-    floods: bool,
+    /// The host is to attest that it holds the VM's packets.
+    is_attested: bool,
+    /// It may rest, once it knows how much of the time the VM's core is missing.
+    may_rest: bool,
 }
 
 impl<'a> GuestAgent<'a> {
-    /// Starts it; comes back when the host's agent is there and, with vFlood, has attested that it holds the VM's packets.
+    /// Starts it; comes back when the host's agent is there and, with vFlood, has attested that it holds the VM's packets, or can tell whether to rest.
     pub fn start(vm: &'a Vm, group: &VmGroup, interrupt: &Interrupt) -> Result<Self, LabError> {
         vm.call(Op::WriteFile { path: CONFIG.to_owned(), text: config(group, vm.spec.number) })?;
         let line = format!("exec evenkeel guest --config {CONFIG} 2>{LOG}");
         let argv = ["/bin/sh", "-c", &line].map(str::to_owned).to_vec();
+        let floods = group.vflood.mode_of(vm.spec.number) == Mode::Enforce;
+        let may_rest = group.vflood.off_core_percent != Some(0);
         let agent = Self {
             vm,
             task: started(vm, Op::Spawn { argv })?,
-            floods: group.vflood.mode_of(vm.spec.number) == Mode::Enforce,
+            is_attested: floods && !may_rest,
+            may_rest: floods && may_rest,
         };
         agent.wait_ready(interrupt)?;
         Ok(agent)
@@ -53,7 +59,7 @@ impl<'a> GuestAgent<'a> {
         self.vm
     }
 
-    /// Waits until the host's agent is there and, with vFlood, has attested that it holds the VM's packets.
+    /// Waits until the host's agent is there and, with vFlood, has attested that it holds the VM's packets, or can tell whether to rest.
     pub fn wait_ready(&self, interrupt: &Interrupt) -> Result<(), LabError> {
         let end = Instant::now() + LIMIT;
         while !self.is_ready()? {
@@ -82,7 +88,8 @@ impl<'a> GuestAgent<'a> {
     fn is_ready(&self) -> Result<bool, LabError> {
         let status = self.evenkeel("--status")?;
         let attested = status["attested_ms"].as_u64().is_some_and(|left| left > 0);
-        Ok(status["has_host"] == true && (attested || !self.floods))
+        let is_known = status["off_core_permille"].is_u64();
+        Ok(status["has_host"] == true && (attested || !self.is_attested) && (is_known || !self.may_rest))
     }
 
     /// Ends it, with all that it changed put back.

@@ -16,6 +16,11 @@ pub struct Vflood {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub clients: Option<u32>,
+    /// It acts while a VM's core is missing for so much of the time, and rests otherwise; 0: always. Left out: 25. Only the lab can rest; the
+    /// simulator's hosts always act.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 100))]
+    pub off_core_percent: Option<u32>,
     /// Who may hold how much of a VM's buffer.
     pub policy: BufferPolicy,
     /// B: what is held for a VM at most. Left out: 2048.

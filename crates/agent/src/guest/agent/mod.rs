@@ -7,6 +7,7 @@ mod error;
 mod intf;
 mod kernel;
 mod line;
+mod off_core;
 mod programs;
 mod state;
 mod status;

@@ -32,6 +32,8 @@ pub struct Status {
     pub has_host: bool,
     /// How long sockets may flood, should the host say nothing more; 0: they may not.
     pub attested_ms: u64,
+    /// For how much of the last seconds this guest had no core, while a host's heartbeats come; nothing where that is not known.
+    pub off_core_permille: Option<u32>,
     /// The window where the host has granted nothing, in segments; 0: the mechanism's own.
     pub flood_segments: u32,
     /// Settings of this guest that were changed, with what they were.
@@ -58,6 +60,7 @@ pub fn status(run_dir: &Path, pin_dir: &Path) -> Result<Status, GuestError> {
         vflood_mode: control.mode,
         has_host: left_ms(control.host_until_ns) > 0,
         attested_ms: left_ms(control.attested_until_ns),
+        off_core_permille: control.off_core.checked_sub(1).filter(|_| left_ms(control.host_until_ns) > 0),
         flood_segments: control.flood_segments,
         settings_before: State::load(run_dir)?.changed(),
         counters: COUNTERS.iter().zip(counters.value).map(|((name, _), value)| ((*name).to_owned(), value)).collect(),

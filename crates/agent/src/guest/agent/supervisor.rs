@@ -15,6 +15,7 @@ use super::config::{self, Config};
 use super::error::GuestError;
 use super::kernel::KernelReading;
 use super::line::Line;
+use super::off_core::OffCore;
 use super::programs::{self, Cera};
 use super::state::State;
 use super::work::{Work, congestion};
@@ -239,12 +240,15 @@ async fn agent(options: &Options) -> Result<(), GuestError> {
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } != 0 {
         tracing::debug!("runs at the priority that it was started with");
     }
+    let off_core = OffCore::watch().map_err(|error| GuestError::io("cannot start a thread", error))?;
     notify(&[NotifyState::Ready]);
     tracing::info!(channel = %talk.line.address(), vflood = %work.config().vflood.mode, cera = %work.config().cera.mode, "ready");
 
     let mut buffer = [0; CHUNK];
     loop {
         let mut effects = Vec::new();
+        talk.end.off_core(off_core.permille());
+        work.off_core(off_core.permille());
         if let Err(error) = talk.speak() {
             tracing::debug!(%error, "cannot send");
             effects.extend(talk.disconnected());

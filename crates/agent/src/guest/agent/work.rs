@@ -34,6 +34,7 @@ pub(super) struct Work {
     /// The last word of a host that it holds this guest's packets, and how many there were: an agent before this one may have heard it.
     word: Word,
     epoch: u32,
+    off_core_permille: Option<u16>,
     /// What is to be shared out: 0 ends limits.
     window: Option<u32>,
     /// A pass before this would take more of a core than it may.
@@ -85,6 +86,7 @@ impl Work {
             flood_segments: 0,
             word: Word { host: before.host, serial: before.serial },
             epoch: before.epoch,
+            off_core_permille: None,
             window: None,
             pass_at: Instant::now(),
         };
@@ -155,6 +157,11 @@ impl Work {
         Ok(GuestEnd::new(self.config.channel.heartbeat_ms.get() as u16, capabilities, session, Instant::now()))
     }
 
+    /// For how much of the last seconds this guest had no core. It is told with what holds next.
+    pub fn off_core(&mut self, permille: Option<u16>) {
+        self.off_core_permille = permille;
+    }
+
     /// Until when a host's agent counts as there, should it say nothing more.
     ///
     /// # Errors
@@ -215,7 +222,7 @@ impl Work {
             host: self.word.host,
             serial: self.word.serial,
             epoch: self.epoch,
-            ..Default::default()
+            off_core: self.off_core_permille.map_or(0, |permille| 1 + u32::from(permille)),
         })
     }
 

@@ -63,7 +63,7 @@ fn the_example_names_every_key_and_its_bounds() {
         }
         comment.clear();
     }
-    assert_eq!(checked, 20);
+    assert_eq!(checked, 21);
 }
 
 #[test]

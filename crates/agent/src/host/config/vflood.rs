@@ -13,6 +13,8 @@ const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
 /// Segments that are held.
 pub type BufferSegments = Bounded<1, 1_000_000>;
+/// A share of time without a core.
+pub type OffCorePercent = Bounded<0, 100>;
 /// A limit between short and long round trips.
 pub type RttUs = Bounded<1, 1_000_000>;
 
@@ -22,6 +24,8 @@ pub type RttUs = Bounded<1, 1_000_000>;
 pub struct Vflood {
     /// Whether it acts.
     pub mode: Mode,
+    /// It acts while the VM's core is missing for so much of the time, and rests otherwise; 0: always.
+    pub off_core_percent: OffCorePercent,
     /// Who may hold how much of a VM's buffer.
     pub policy: BufferPolicy,
     /// B: what is held for a VM at most.
@@ -42,6 +46,7 @@ pub struct Vflood {
 #[expect(missing_docs, reason = "they are those of Vflood")]
 pub struct VfloodOverride {
     pub mode: Option<Mode>,
+    pub off_core_percent: Option<OffCorePercent>,
     pub policy: Option<BufferPolicy>,
     pub buffer_segments: Option<BufferSegments>,
     pub congestion_control: Option<HostCongestion>,
@@ -123,6 +128,7 @@ impl Default for Vflood {
     fn default() -> Self {
         Self {
             mode: Mode::Off,
+            off_core_percent: Bounded::new(25),
             policy: BufferPolicy::Fair,
             buffer_segments: Bounded::new(2048),
             congestion_control: HostCongestion::Cubic,
@@ -137,6 +143,7 @@ impl VfloodOverride {
     pub(super) fn over(&self, base: Vflood) -> Vflood {
         Vflood {
             mode: self.mode.unwrap_or(base.mode),
+            off_core_percent: self.off_core_percent.unwrap_or(base.off_core_percent),
             policy: self.policy.unwrap_or(base.policy),
             buffer_segments: self.buffer_segments.unwrap_or(base.buffer_segments),
             congestion_control: self.congestion_control.unwrap_or(base.congestion_control),

@@ -210,6 +210,9 @@ pub struct Guest {
     pub has_cera: bool,
     /// The last epoch whose window it has shared out; 0: none.
     pub epoch: u64,
+    /// For how much of the last seconds it had no core; nothing where it does not know.
+    #[serde(default)]
+    pub off_core_permille: Option<u16>,
 }
 
 impl From<LineStatus> for Channel {
@@ -223,6 +226,7 @@ impl From<LineStatus> for Channel {
                 is_flooding: guest.is_flooding,
                 has_cera: guest.capabilities.has(Capabilities::CERA),
                 epoch: guest.epoch,
+                off_core_permille: guest.off_core_permille,
             }),
             messages: line.counts.messages,
             garbage_bytes: line.counts.garbage_bytes,

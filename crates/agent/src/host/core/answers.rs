@@ -26,6 +26,7 @@ impl Port {
         Ok(Some(VfloodPort {
             mode: settings.mode,
             trouble: datapath.cannot_hold(ifindex).map(ToString::to_string),
+            rests: self.rest.passes_over(),
             held_segments: vm.held_segments,
             promised_segments: vm.promised_segments,
             buffer_segments: settings.buffer_segments.get(),

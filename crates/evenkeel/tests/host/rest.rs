@@ -1,0 +1,121 @@
+//! vFlood rests while a VM has its core, and acts while it waits for it: the real host agent on the newest kernel. The guest's end of the channel is the
+//! test's, and so is what it says of its core.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use evenkeel_agent::channel::wire::Capabilities;
+use evenkeel_agent::channel::{Effect, GuestEnd, session};
+use evenkeel_lab::interrupt::Interrupt;
+use evenkeel_lab::prepare::KernelSeries;
+use serde_json::Value;
+
+use crate::bed::wait_until;
+use crate::hold::{CHANNEL, bed, configure, count, fetch, status};
+
+/// The agent in the VM, as far as its host knows.
+struct Guest {
+    says_permille: Arc<AtomicU16>,
+    may_flood: Arc<AtomicBool>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Guest {
+    /// At the other end of QEMU's socket.
+    fn new(socket: &Path, says_permille: u16) -> Self {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let mut guest = Self {
+            says_permille: Arc::new(AtomicU16::new(says_permille)),
+            may_flood: Arc::default(),
+            ends: Arc::default(),
+            thread: None,
+        };
+        let (says, may_flood, ends) = (guest.says_permille.clone(), guest.may_flood.clone(), guest.ends.clone());
+        guest.thread = Some(std::thread::spawn(move || {
+            let mut end = GuestEnd::new(200, Capabilities::VFLOOD, session().unwrap(), Instant::now());
+            end.connected(Instant::now());
+            let mut buffer = [0; 4096];
+            while !ends.load(Ordering::Relaxed) {
+                end.off_core(Some(says.load(Ordering::Relaxed)));
+                let mut out = Vec::new();
+                end.outgoing(Instant::now(), &mut out);
+                stream.write_all(&out).unwrap();
+                let length = stream.read(&mut buffer).unwrap_or_default();
+                let mut effects = end.received(&buffer[..length], Instant::now());
+                effects.extend(end.expire(Instant::now()));
+                for effect in effects {
+                    match effect {
+                        Effect::Attested { .. } => may_flood.store(true, Ordering::Relaxed),
+                        Effect::Retracted => may_flood.store(false, Ordering::Relaxed),
+                        _ => continue,
+                    }
+                    end.report_soon(Instant::now());
+                }
+            }
+        }));
+        guest
+    }
+
+    fn says(&self, permille: u16) {
+        self.says_permille.store(permille, Ordering::Relaxed);
+    }
+
+    fn may_flood(&self) -> bool {
+        self.may_flood.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn connections_are_passed_over_while_the_vm_has_its_core() {
+    let interrupt = Interrupt::install().unwrap();
+    let (_host, directory, machine) = bed(KernelSeries::Newest, &interrupt);
+    let port = || -> Value { status(&machine)["ports"][0].clone() };
+    let rests = || port()["vflood"]["rests"].as_bool().unwrap();
+    let counts = || ["vflood_flows", "vflood_held"].map(|name| count(&machine, name));
+    let device = machine.shell("grep -l org.evenkeel /sys/class/virtio-ports/*/name | cut -d/ -f5").unwrap();
+    let channel = format!("[[port]]\nmatch = \"vp0\"\nchannel = \"/dev/{}\"", device.trim());
+    let reload = || machine.shell("kill -HUP $(cat /tmp/agent.pid)").unwrap();
+    configure(&machine, "enforce", &channel);
+    reload();
+
+    let guest = Guest::new(&directory.path().join(CHANNEL), 0);
+    wait_until("vFlood to rest", rests);
+    assert!(!guest.may_flood());
+    assert_eq!(port()["channel"]["guest"]["off_core_permille"], 0);
+    let before = counts();
+    fetch(&machine, "true");
+    assert_eq!(counts(), before, "it rests");
+
+    guest.says(400);
+    wait_until("the guest to have its host's word", || guest.may_flood());
+    assert!(!rests());
+    fetch(&machine, "true");
+    let after = counts();
+    assert!(after[0] > before[0] && after[1] > before[1] + 100, "{before:?}, then {after:?}");
+
+    // It has acted, so that it waits for a while before it rests again; and then what is held leaves all the same.
+    guest.says(0);
+    wait_until("vFlood to rest again", rests);
+    assert!(!guest.may_flood());
+    configure(&machine, "enforce", &format!("off_core_percent = 0\n{channel}"));
+    reload();
+    wait_until("the guest to have its host's word, whatever it says", || guest.may_flood());
+    fetch(&machine, "true");
+    assert!(counts()[1] > after[1] + 100, "{after:?}, then {:?}", counts());
+}
