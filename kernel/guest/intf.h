@@ -42,8 +42,8 @@ struct ek_guest_control {
 	u32 serial; /* and the number of its word */
 	u32 epoch; /* goes up with each new word: the host does not hold connections that are
 		    * older, so they do not flood */
-	u32 off_core; /* 1 + how many permille of the last seconds this guest had no core, 0: not
-		       * known; to be shown */
+	u32 off_core; /* 1 + how many permille of the last seconds this guest had no core, 0:
+		       * not known; to be shown */
 };
 
 /* A pass of CERA's client over all sockets. */
