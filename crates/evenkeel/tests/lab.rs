@@ -228,7 +228,7 @@ fn vflood_holds_what_a_guest_floods() {
     let scenario = scratch.path().join("vflood.toml");
     let text = DOMAIN
         .replace("count = 2\nper_host = 2\n", "")
-        .replacen("proboscis = { mode = \"enforce\" }", "vflood = { mode = \"enforce\" }", 1)
+        .replacen("proboscis = { mode = \"enforce\" }", "vflood = { mode = \"enforce\", off_core_percent = 0 }", 1)
         .replacen("proboscis = { mode = \"enforce\" }", NAMESPACE, 1);
     std::fs::write(&scenario, text).unwrap();
     let record = &run(&scenario, &[])[0];

@@ -1,7 +1,6 @@
 //! A guest's agent from its start to its end, on each kernel.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -10,7 +9,6 @@ use std::time::Duration;
 use evenkeel_agent::channel::PORT_NAME;
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, KernelSeries};
-use evenkeel_testbed::place::ip;
 
 use crate::bed::{Bed, HEARTBEAT_MS, PORT, Socket, wait_until};
 
@@ -201,54 +199,69 @@ fn without_vflood(bed: &Bed) {
     assert_eq!(bed.shell("ls -d /sys/fs/bpf/evenkeel-guest 2>/dev/null || true"), "");
 }
 
-#[test]
-fn on_kernels_of_three_ages() {
-    let interrupt = Interrupt::install().unwrap();
-    let all = [KernelSeries::V6_1, KernelSeries::V6_12, KernelSeries::Newest];
-    let only = std::env::var("EVENKEEL_KERNEL").ok();
-    let series: Vec<_> = all.into_iter().filter(|s| only.as_ref().is_none_or(|only| s.to_string() == *only)).collect();
-    let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
-    let images = prepare::prepare(&series, binary, &|line| println!("{line}")).unwrap();
-    Bed::leave();
-    for image in &images {
-        println!("--- {}", image.release);
-        let bed = Bed::new(image, &interrupt);
-        let settings =
-            || ["tcp_congestion_control", "tcp_frto", "tcp_available_congestion_control"].map(|name| bed.sysctl(name));
-        let before = settings();
-        assert!(bed.channels.guest(PORT).is_none());
-        without_vflood(&bed);
-        wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
-        bed.start_agent(CONFIG);
-        wait_until("the guest", || bed.channels.has_client(PORT));
-        assert_eq!((bed.sysctl("tcp_congestion_control"), bed.sysctl("tcp_frto")), ("vflood".into(), "0".into()));
-        let doctor = bed.shell("evenkeel doctor");
-        assert!(doctor.contains("this kernel takes it: BTF, struct_ops") && doctor.contains(PORT_NAME), "{doctor}");
-        // A second one is refused in words.
-        let second = bed.shell("evenkeel guest 2>&1 || true");
-        assert!(second.contains("another evenkeel guest agent runs (process "), "{second}");
-        floods(&bed);
-        shares(&bed, "reno");
+/// The host hears for how much of the time the guest could not run.
+fn says_whether_it_has_its_core(bed: &Bed) {
+    let permille = || bed.channels.guest(PORT).and_then(|guest| guest.off_core_permille);
+    wait_until("the guest's looks", || permille().is_some());
+    bed.shell("kill -STOP $(cat /run/evenkeel/guest.lock); sleep 1; kill -CONT $(cat /run/evenkeel/guest.lock)");
+    wait_until("a second without a core", || permille().is_some_and(|permille| permille >= 250));
+    assert!(bed.status()["off_core_permille"].is_u64());
+}
 
-        bed.send(5201, "-b 8M");
-        wait_until("a connection", || bed.sockets(5201).len() == 1);
-        let stopped = bed.shell("evenkeel guest --stop --json");
-        let stopped: serde_json::Value = serde_json::from_str(&stopped).unwrap();
-        assert!(
-            stopped["connections"].as_u64().unwrap() >= 1 && stopped["settings"]["net.ipv4.tcp_frto"] == before[1],
-            "{stopped}"
-        );
-        assert_eq!(settings(), before, "not everything is put back");
-        wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
-        // The connection goes on by the algorithm of its shadow window.
-        assert!(bed.sockets(5201).iter().all(|socket| socket.algorithm == "cubic"), "{:?}", bed.sockets(5201));
-        assert_eq!(bed.shell("ls /sys/fs/bpf /run/evenkeel").matches("guest-state").count(), 0);
-        let again = bed.shell("evenkeel guest --stop");
-        assert!(again.contains("nothing was there to undo"), "{again}");
-        println!("{}", bed.shell("cat /tmp/guest.log"));
-        drop(bed);
-        ip("link del guest");
-        // Its other end may have taken it along already.
-        let _ = Command::new("ip").args(["link", "del", "peer"]).output();
-    }
+fn on(series: KernelSeries) {
+    let interrupt = Interrupt::install().unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
+    let images = prepare::prepare(&[series], binary, &|line| println!("{line}")).unwrap();
+    Bed::leave();
+    println!("--- {}", images[0].release);
+    let bed = Bed::new(&images[0], &interrupt);
+    let settings =
+        || ["tcp_congestion_control", "tcp_frto", "tcp_available_congestion_control"].map(|name| bed.sysctl(name));
+    let before = settings();
+    assert!(bed.channels.guest(PORT).is_none());
+    without_vflood(&bed);
+    wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
+    bed.start_agent(CONFIG);
+    wait_until("the guest", || bed.channels.has_client(PORT));
+    assert_eq!((bed.sysctl("tcp_congestion_control"), bed.sysctl("tcp_frto")), ("vflood".into(), "0".into()));
+    let doctor = bed.shell("evenkeel doctor");
+    assert!(doctor.contains("this kernel takes it: BTF, struct_ops") && doctor.contains(PORT_NAME), "{doctor}");
+    // A second one is refused in words.
+    let second = bed.shell("evenkeel guest 2>&1 || true");
+    assert!(second.contains("another evenkeel guest agent runs (process "), "{second}");
+    says_whether_it_has_its_core(&bed);
+    floods(&bed);
+    shares(&bed, "reno");
+
+    bed.send(5201, "-b 8M");
+    wait_until("a connection", || bed.sockets(5201).len() == 1);
+    let stopped = bed.shell("evenkeel guest --stop --json");
+    let stopped: serde_json::Value = serde_json::from_str(&stopped).unwrap();
+    assert!(
+        stopped["connections"].as_u64().unwrap() >= 1 && stopped["settings"]["net.ipv4.tcp_frto"] == before[1],
+        "{stopped}"
+    );
+    assert_eq!(settings(), before, "not everything is put back");
+    wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
+    // The connection goes on by the algorithm of its shadow window.
+    assert!(bed.sockets(5201).iter().all(|socket| socket.algorithm == "cubic"), "{:?}", bed.sockets(5201));
+    assert_eq!(bed.shell("ls /sys/fs/bpf /run/evenkeel").matches("guest-state").count(), 0);
+    let again = bed.shell("evenkeel guest --stop");
+    assert!(again.contains("nothing was there to undo"), "{again}");
+    println!("{}", bed.shell("cat /tmp/guest.log"));
+}
+
+#[test]
+fn on_linux_6_1() {
+    on(KernelSeries::V6_1);
+}
+
+#[test]
+fn on_linux_6_12() {
+    on(KernelSeries::V6_12);
+}
+
+#[test]
+fn on_the_newest_kernel() {
+    on(KernelSeries::Newest);
 }
