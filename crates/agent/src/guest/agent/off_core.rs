@@ -31,16 +31,14 @@ impl Looks {
         self.taken = (self.taken + 1).min(LOOKS);
     }
 
-    /// The timer was to fire at `due` and has fired at `now`. Return: when it is to fire next. Looks that were due meanwhile are judged like this one.
+    /// The timer was to fire at `due` and has fired at `now`. Return: when it is to fire next. Looks that were slept through are taken then.
     fn woke(&mut self, due: Instant, now: Instant) -> Instant {
-        let mut next = due;
-        loop {
-            self.add(now.saturating_duration_since(next) > LATE);
-            next += PERIOD;
-            if next > now {
-                return next;
-            }
+        let behind = now.saturating_duration_since(due);
+        let missed = u32::try_from(behind.as_nanos() / PERIOD.as_nanos()).unwrap_or(u32::MAX - 1);
+        for look in 0..=missed.min(LOOKS) {
+            self.add(behind.saturating_sub(PERIOD * look) > LATE);
         }
+        due + PERIOD * (missed + 1)
     }
 
     /// How much of the time the core was missing; nothing before there are enough looks.
@@ -119,6 +117,9 @@ mod tests {
         assert_eq!((next, looks), (start + 4 * PERIOD, Looks { late: 0b1111, taken: 4 }));
         let next = looks.woke(next, next + LATE);
         assert_eq!((next, looks), (start + 5 * PERIOD, Looks { late: 0b11110, taken: 5 }));
+        // A machine that stood still for a month.
+        let next = looks.woke(next, next + 60_000_000 * PERIOD + LATE);
+        assert_eq!((next, looks.permille()), (start + 60_000_006 * PERIOD, Some(1000)));
     }
 
     #[test]
