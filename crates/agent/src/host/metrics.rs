@@ -81,37 +81,16 @@ impl Collector for Snapshot {
             let metric = PerPort { status, kind: MetricType::Counter, value };
             metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
         }
-        let queue = PerPort { status, kind: MetricType::Gauge, value: |p: &Port| Some(u64::from(p.queue_segments)) };
-        queue.encode(encoder.encode_descriptor(
-            "port_queue_packets",
-            "Length of a port's queue",
-            None,
-            queue.metric_type(),
-        )?)?;
-        let attached =
-            PerPort { status, kind: MetricType::Gauge, value: |p: &Port| Some(u64::from(p.error.is_none())) };
-        attached.encode(encoder.encode_descriptor(
-            "port_attached",
-            "Whether the datapath is on the port (1) or could not be put there (0)",
-            None,
-            attached.metric_type(),
-        )?)?;
+        let queue = |port: &Port| Some(u64::from(port.queue_segments));
+        port_gauge(&mut encoder, status, "port_queue_packets", "Length of a port's queue", queue)?;
+        let help = "Whether the datapath is on the port (1) or could not be put there (0)";
+        port_gauge(&mut encoder, status, "port_attached", help, |port| Some(u64::from(port.error.is_none())))?;
+        let help = "For how much of the last seconds the VM had no core, as the agent in it says";
         let off_core = |port: &Port| port.channel.as_ref()?.guest.as_ref()?.off_core_permille.map(u64::from);
-        let off_core = PerPort { status, kind: MetricType::Gauge, value: off_core };
-        off_core.encode(encoder.encode_descriptor(
-            "port_off_core_permille",
-            "For how much of the last seconds the VM had no core, as the agent in it says",
-            None,
-            off_core.metric_type(),
-        )?)?;
+        port_gauge(&mut encoder, status, "port_off_core_permille", help, off_core)?;
+        let help = "Whether vFlood rests, because the VM has its core (1)";
         let rests = |port: &Port| port.vflood.as_ref().map(|vflood| u64::from(vflood.rests));
-        let rests = PerPort { status, kind: MetricType::Gauge, value: rests };
-        rests.encode(encoder.encode_descriptor(
-            "port_vflood_rests",
-            "Whether vFlood rests, because the VM has its core (1)",
-            None,
-            rests.metric_type(),
-        )?)?;
+        port_gauge(&mut encoder, status, "port_vflood_rests", help, rests)?;
         if let Some(cera) = &status.cera {
             encode_cera(&mut encoder, status, cera)?;
         }
@@ -155,8 +134,7 @@ fn encode_cera(encoder: &mut DescriptorEncoder<'_>, status: &Status, cera: &Repo
     ];
     for (name, help, of) in PORT_GAUGES {
         let value = |port: &Port| (port.cera.mode != Mode::Off).then(|| of(&port.cera));
-        let metric = PerPort { status, kind: MetricType::Gauge, value };
-        metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        port_gauge(encoder, status, name, help, value)?;
     }
     let failed = u64::from(cera.error.is_some());
     gauge(encoder, "cera_failed", "Whether CERA does nothing because something is wrong (1)", failed)?;
@@ -183,6 +161,17 @@ fn value(counters: &BTreeMap<String, u64>, name: &str) -> u64 {
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), std::fmt::Error> {
     let metric = ConstCounter::new(value);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+fn port_gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    status: &Status,
+    name: &str,
+    help: &str,
+    value: impl Fn(&Port) -> Option<u64>,
+) -> Result<(), std::fmt::Error> {
+    let metric = PerPort { status, kind: MetricType::Gauge, value };
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
