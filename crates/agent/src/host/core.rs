@@ -349,10 +349,11 @@ impl Core {
             self.count("ports_seen");
         }
         self.open_channel(link, settings.channel.as_ref());
-        // The guest may flood only where its packets are held.
+        // Handshakes that passed before were not seen.
         if !managed && self.datapath.manages(link.ifindex)? {
             rest = Rest::Waking(Instant::now());
         }
+        // The guest may flood only where its packets are held.
         let holds = self.datapath.holds(link.ifindex)? && rest.attests();
         self.channels.attest(link.ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
         let wanted = settings.port_queue_segments.get();
