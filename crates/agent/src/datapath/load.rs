@@ -1,5 +1,8 @@
 //! Loads, attaches and pins the programs; takes over what an agent before this one has pinned.
 
+mod vflood;
+mod vsnoop;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +11,6 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::time::Duration;
 
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::{
@@ -173,9 +175,7 @@ impl Datapath {
         self.leaving.remove(&ifindex);
         let mut settings = intf::ek_port { slot, ..*settings };
         self.hold_packets(ifindex, &mut settings)?;
-        self.ports
-            .update(&key, as_bytes(&settings), MapFlags::ANY)
-            .map_err(|error| failed("cannot set a port's settings", error))?;
+        set_port(&self.ports, &key, &settings)?;
         if has_turned && !snoop(settings.vsnoop.mode) {
             self.forget_snoops(ifindex, slot)?;
         }
@@ -183,122 +183,6 @@ impl Datapath {
             self.put(ifindex, name)?;
         }
         Ok(())
-    }
-
-    /// Sees to the devices that hold a port's packets, if it is to have them. Where they cannot be had, vFlood is off there.
-    fn hold_packets(&mut self, ifindex: u32, settings: &mut intf::ek_port) -> Result<(), DatapathError> {
-        let before = self.port(&ifindex.to_ne_bytes())?.map(|port| port.vflood).unwrap_or_default();
-        if settings.vflood.mode == intf::EK_MODE_OFF {
-            // What is held leaves first; see `let_go`.
-            settings.vflood = intf::ek_vflood_port { mode: intf::EK_MODE_OFF, ..before };
-            return Ok(());
-        }
-        let outcome = match &mut self.hold {
-            Some(hold) => Ok(hold),
-            none => Hold::open(&self.pin_dir).map(|hold| none.insert(hold)),
-        };
-        match outcome.and_then(|hold| hold.attach(ifindex, settings.slot, &mut settings.vflood)) {
-            Ok(()) => {
-                self.cannot_hold.remove(&ifindex);
-            }
-            Err(error) => {
-                settings.vflood = intf::ek_vflood_port::default();
-                self.cannot_hold.insert(ifindex, error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Why a port that was to have vFlood has not.
-    pub fn cannot_hold(&self, ifindex: u32) -> Option<&DatapathError> {
-        self.cannot_hold.get(&ifindex)
-    }
-
-    /// Whether vFlood acts on a port: its packets are held.
-    ///
-    /// # Errors
-    /// [`DatapathError::Bpf`]
-    pub fn holds(&self, ifindex: u32) -> Result<bool, DatapathError> {
-        let port = self.port(&ifindex.to_ne_bytes())?;
-        Ok(port.is_some_and(|port| port.vflood.mode == intf::EK_MODE_ENFORCE && port.vflood.hold_ifindex != 0))
-    }
-
-    /// Whether connections that begin on this port now are managed by vFlood.
-    ///
-    /// # Errors
-    /// [`DatapathError::Bpf`]
-    pub fn manages(&self, ifindex: u32) -> Result<bool, DatapathError> {
-        let port = self.port(&ifindex.to_ne_bytes())?;
-        Ok(self.holds(ifindex)? && port.is_some_and(|port| port.vflood.passes_over == 0))
-    }
-
-    /// Has vFlood pass over connections that begin on this port from now on, or manage them again.
-    ///
-    /// # Errors
-    /// [`DatapathError`]
-    pub fn pass_over(&mut self, ifindex: u32, passes_over: bool) -> Result<(), DatapathError> {
-        let key = ifindex.to_ne_bytes();
-        let Some(mut port) = self.port(&key)? else { return Ok(()) };
-        port.vflood.passes_over = u32::from(passes_over);
-        self.ports
-            .update(&key, as_bytes(&port), MapFlags::ANY)
-            .map_err(|error| DatapathError::bpf("cannot set a port's settings", &error))
-    }
-
-    /// What is held for a port, if it has the devices for it.
-    ///
-    /// # Errors
-    /// [`DatapathError::Bpf`]
-    pub fn held(&self, ifindex: u32) -> Result<Option<intf::ek_vflood_vm>, DatapathError> {
-        let port = self.port(&ifindex.to_ne_bytes())?.filter(|port| port.vflood.hold_ifindex != 0);
-        match (port, &self.hold) {
-            (Some(port), Some(hold)) => hold.vm(port.slot).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still something to let out.
-    ///
-    /// # Errors
-    /// [`DatapathError`]
-    pub fn let_go(&mut self) -> Result<bool, DatapathError> {
-        let (mut waits, mut left) = (false, Vec::new());
-        let Some(hold) = &mut self.hold else { return Ok(false) };
-        for key in self.ports.keys() {
-            let Some(mut port) = lookup_bytes(&self.ports, &key)?.as_deref().and_then(from_bytes::<intf::ek_port>)
-            else {
-                continue;
-            };
-            if port.vflood.mode != intf::EK_MODE_OFF || port.vflood.hold_ifindex == 0 {
-                continue;
-            }
-            if hold::holds(&hold.vm(port.slot)?) {
-                waits = true;
-                continue;
-            }
-            port.vflood = intf::ek_vflood_port::default();
-            self.ports
-                .update(&key, as_bytes(&port), MapFlags::ANY)
-                .map_err(|error| DatapathError::bpf("cannot set a port's settings", &error))?;
-            let Some(ifindex) = from_bytes(&key) else { continue };
-            hold.detach(ifindex)?;
-            left.push(ifindex);
-        }
-        for ifindex in left {
-            if self.leaving.contains(&ifindex) {
-                self.take_off(ifindex)?;
-            }
-        }
-        Ok(waits)
-    }
-
-    /// What vFlood knows of a flow, if it manages it.
-    ///
-    /// # Errors
-    /// [`DatapathError::Bpf`]
-    pub fn vflood(&self, flow: &intf::ek_flow) -> Result<Option<intf::ek_vflood_flow>, DatapathError> {
-        let found: Option<intf::ek_vflood_flow> = lookup(&self.vflood_flows, &flow.vflood_place)?;
-        Ok(found.filter(|found| flow.vflood_owner != 0 && found.owner == u64::from(flow.vflood_owner)))
     }
 
     fn port(&self, key: &[u8]) -> Result<Option<intf::ek_port>, DatapathError> {
@@ -438,64 +322,6 @@ impl Datapath {
     /// [`DatapathError::Bpf`]
     pub fn flows(&self) -> Result<Vec<(intf::ek_flow_key, intf::ek_flow)>, DatapathError> {
         read_all(&self.flows, "cannot read flows")
-    }
-
-    /// Removes vSnoop's entries of a port.
-    fn forget_snoops(&self, ifindex: u32, slot: u32) -> Result<(), DatapathError> {
-        let failed = |error| DatapathError::bpf("cannot clear vSnoop's state of a port", &error);
-        for (key, _) in self.snoops()?.iter().filter(|(key, _)| key.ifindex == ifindex) {
-            // Closed meanwhile is as good as removed.
-            let _ = self.snoops.delete(as_bytes(key));
-        }
-        let fresh = intf::ek_snoop_port::default();
-        self.snoop_ports.update(&slot.to_ne_bytes(), as_bytes(&fresh), MapFlags::ANY).map_err(failed)
-    }
-
-    /// vSnoop's entries of all connections.
-    ///
-    /// # Errors
-    /// [`DatapathError::Bpf`]
-    pub fn snoops(&self) -> Result<Vec<(intf::ek_flow_key, intf::ek_snoop)>, DatapathError> {
-        read_all(&self.snoops, "cannot read vSnoop's connections")
-    }
-
-    /// vSnoop's state of a port.
-    ///
-    /// # Errors
-    /// [`DatapathError::Bpf`]
-    pub fn snoop_port(&self, ifindex: u32) -> Result<intf::ek_snoop_port, DatapathError> {
-        let Some(port) = self.port(&ifindex.to_ne_bytes())? else { return Ok(intf::ek_snoop_port::default()) };
-        Ok(lookup(&self.snoop_ports, &port.slot)?.unwrap_or_default())
-    }
-
-    /// Forgets vSnoop's entries of connections that were idle for so long, and of ports that are gone. How many are left.
-    ///
-    /// # Errors
-    /// [`DatapathError::Bpf`]
-    pub fn sweep_snoops(&mut self, idle: Duration) -> Result<u32, DatapathError> {
-        let mut context = SkbContext::default();
-        context.cb[0] = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
-        self.ask("sweep", &context)
-    }
-
-    /// Whether a tap's queue has so many places free now, and if not, why.
-    ///
-    /// # Errors
-    /// [`DatapathError::Bpf`]
-    pub fn place(&mut self, ifindex: u32, segments: u32) -> Result<intf::ek_place, DatapathError> {
-        let mut context = SkbContext { ifindex, ..SkbContext::default() };
-        context.cb[0] = segments;
-        self.ask("room", &context)
-    }
-
-    /// Whether so much waits in a tap's queue that fewer than these places are left.
-    ///
-    /// # Errors
-    /// [`DatapathError::Bpf`]
-    pub fn waits(&mut self, ifindex: u32, segments: u32) -> Result<bool, DatapathError> {
-        let mut context = SkbContext { ifindex, ..SkbContext::default() };
-        context.cb[..2].copy_from_slice(&[segments, 1]);
-        Ok(matches!(self.ask("room", &context)?, intf::EK_PLACE_FULL | intf::EK_PLACE_WAITING))
     }
 
     /// What a program without a packet of its own says.
@@ -660,6 +486,11 @@ fn check_version(pin_dir: &Path) -> Result<(), DatapathError> {
         return Err(DatapathError::OtherVersion { found });
     }
     Ok(())
+}
+
+fn set_port(ports: &MapHandle, key: &[u8], port: &intf::ek_port) -> Result<(), DatapathError> {
+    let failed = |error| DatapathError::bpf("cannot set a port's settings", &error);
+    ports.update(key, as_bytes(port), MapFlags::ANY).map_err(failed)
 }
 
 fn lookup_bytes(map: &MapHandle, key: &[u8]) -> Result<Option<Vec<u8>>, DatapathError> {

@@ -1,0 +1,123 @@
+//! vFlood on ports: who has the devices that hold packets, and which of its connections are managed.
+
+use libbpf_rs::MapCore;
+
+use super::super::bytes::from_bytes;
+use super::super::error::DatapathError;
+use super::super::hold::{self, Hold};
+use super::super::intf;
+use super::{Datapath, lookup, lookup_bytes, set_port};
+
+impl Datapath {
+    /// Sees to the devices that hold a port's packets, if it is to have them. Where they cannot be had, vFlood is off there.
+    pub(super) fn hold_packets(&mut self, ifindex: u32, settings: &mut intf::ek_port) -> Result<(), DatapathError> {
+        let before = self.port(&ifindex.to_ne_bytes())?.map(|port| port.vflood).unwrap_or_default();
+        if settings.vflood.mode == intf::EK_MODE_OFF {
+            // What is held leaves first; see `let_go`.
+            settings.vflood = intf::ek_vflood_port { mode: intf::EK_MODE_OFF, ..before };
+            return Ok(());
+        }
+        let outcome = match &mut self.hold {
+            Some(hold) => Ok(hold),
+            none => Hold::open(&self.pin_dir).map(|hold| none.insert(hold)),
+        };
+        match outcome.and_then(|hold| hold.attach(ifindex, settings.slot, &mut settings.vflood)) {
+            Ok(()) => {
+                self.cannot_hold.remove(&ifindex);
+            }
+            Err(error) => {
+                settings.vflood = intf::ek_vflood_port::default();
+                self.cannot_hold.insert(ifindex, error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a port that was to have vFlood has not.
+    pub fn cannot_hold(&self, ifindex: u32) -> Option<&DatapathError> {
+        self.cannot_hold.get(&ifindex)
+    }
+
+    /// Whether vFlood acts on a port: its packets are held.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn holds(&self, ifindex: u32) -> Result<bool, DatapathError> {
+        let port = self.port(&ifindex.to_ne_bytes())?;
+        Ok(port.is_some_and(|port| port.vflood.mode == intf::EK_MODE_ENFORCE && port.vflood.hold_ifindex != 0))
+    }
+
+    /// Whether connections that begin on this port now are managed by vFlood.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn manages(&self, ifindex: u32) -> Result<bool, DatapathError> {
+        let port = self.port(&ifindex.to_ne_bytes())?;
+        Ok(self.holds(ifindex)? && port.is_some_and(|port| port.vflood.passes_over == 0))
+    }
+
+    /// Has vFlood pass over connections that begin on this port from now on, or manage them again.
+    ///
+    /// # Errors
+    /// [`DatapathError`]
+    pub fn pass_over(&mut self, ifindex: u32, passes_over: bool) -> Result<(), DatapathError> {
+        let key = ifindex.to_ne_bytes();
+        let Some(mut port) = self.port(&key)? else { return Ok(()) };
+        port.vflood.passes_over = u32::from(passes_over);
+        set_port(&self.ports, &key, &port)
+    }
+
+    /// What is held for a port, if it has the devices for it.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn held(&self, ifindex: u32) -> Result<Option<intf::ek_vflood_vm>, DatapathError> {
+        let port = self.port(&ifindex.to_ne_bytes())?.filter(|port| port.vflood.hold_ifindex != 0);
+        match (port, &self.hold) {
+            (Some(port), Some(hold)) => hold.vm(port.slot).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still something to let out.
+    ///
+    /// # Errors
+    /// [`DatapathError`]
+    pub fn let_go(&mut self) -> Result<bool, DatapathError> {
+        let (mut waits, mut left) = (false, Vec::new());
+        let Some(hold) = &mut self.hold else { return Ok(false) };
+        for key in self.ports.keys() {
+            let Some(mut port) = lookup_bytes(&self.ports, &key)?.as_deref().and_then(from_bytes::<intf::ek_port>)
+            else {
+                continue;
+            };
+            if port.vflood.mode != intf::EK_MODE_OFF || port.vflood.hold_ifindex == 0 {
+                continue;
+            }
+            if hold::holds(&hold.vm(port.slot)?) {
+                waits = true;
+                continue;
+            }
+            port.vflood = intf::ek_vflood_port::default();
+            set_port(&self.ports, &key, &port)?;
+            let Some(ifindex) = from_bytes(&key) else { continue };
+            hold.detach(ifindex)?;
+            left.push(ifindex);
+        }
+        for ifindex in left {
+            if self.leaving.contains(&ifindex) {
+                self.take_off(ifindex)?;
+            }
+        }
+        Ok(waits)
+    }
+
+    /// What vFlood knows of a flow, if it manages it.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn vflood(&self, flow: &intf::ek_flow) -> Result<Option<intf::ek_vflood_flow>, DatapathError> {
+        let found: Option<intf::ek_vflood_flow> = lookup(&self.vflood_flows, &flow.vflood_place)?;
+        Ok(found.filter(|found| flow.vflood_owner != 0 && found.owner == u64::from(flow.vflood_owner)))
+    }
+}

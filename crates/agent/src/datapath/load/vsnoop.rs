@@ -1,0 +1,71 @@
+//! vSnoop on ports: its connections, and what it knows of taps' queues.
+
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::super::bytes::as_bytes;
+use super::super::error::DatapathError;
+use super::super::intf;
+use super::super::trial::SkbContext;
+use super::{Datapath, lookup, read_all};
+
+impl Datapath {
+    /// Removes vSnoop's entries of a port.
+    pub(super) fn forget_snoops(&self, ifindex: u32, slot: u32) -> Result<(), DatapathError> {
+        let failed = |error| DatapathError::bpf("cannot clear vSnoop's state of a port", &error);
+        for (key, _) in self.snoops()?.iter().filter(|(key, _)| key.ifindex == ifindex) {
+            // Closed meanwhile is as good as removed.
+            let _ = self.snoops.delete(as_bytes(key));
+        }
+        let fresh = intf::ek_snoop_port::default();
+        self.snoop_ports.update(&slot.to_ne_bytes(), as_bytes(&fresh), MapFlags::ANY).map_err(failed)
+    }
+
+    /// vSnoop's entries of all connections.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn snoops(&self) -> Result<Vec<(intf::ek_flow_key, intf::ek_snoop)>, DatapathError> {
+        read_all(&self.snoops, "cannot read vSnoop's connections")
+    }
+
+    /// vSnoop's state of a port.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn snoop_port(&self, ifindex: u32) -> Result<intf::ek_snoop_port, DatapathError> {
+        let Some(port) = self.port(&ifindex.to_ne_bytes())? else { return Ok(intf::ek_snoop_port::default()) };
+        Ok(lookup(&self.snoop_ports, &port.slot)?.unwrap_or_default())
+    }
+
+    /// Forgets vSnoop's entries of connections that were idle for so long, and of ports that are gone. How many are left.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn sweep_snoops(&mut self, idle: Duration) -> Result<u32, DatapathError> {
+        let mut context = SkbContext::default();
+        context.cb[0] = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
+        self.ask("sweep", &context)
+    }
+
+    /// Whether a tap's queue has so many places free now, and if not, why.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn place(&mut self, ifindex: u32, segments: u32) -> Result<intf::ek_place, DatapathError> {
+        let mut context = SkbContext { ifindex, ..SkbContext::default() };
+        context.cb[0] = segments;
+        self.ask("room", &context)
+    }
+
+    /// Whether so much waits in a tap's queue that fewer than these places are left.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn waits(&mut self, ifindex: u32, segments: u32) -> Result<bool, DatapathError> {
+        let mut context = SkbContext { ifindex, ..SkbContext::default() };
+        context.cb[..2].copy_from_slice(&[segments, 1]);
+        Ok(matches!(self.ask("room", &context)?, intf::EK_PLACE_FULL | intf::EK_PLACE_WAITING))
+    }
+}
