@@ -58,6 +58,18 @@ static __always_inline bool port_rests(const struct ek_port *port)
 	       (port->mode | port->cera.mode | port->vsnoop.mode) == EK_MODE_OFF;
 }
 
+/* No packet is anybody's business: the port rests, and no connection from before is left. */
+static __always_inline bool port_sleeps(const struct ek_port *port)
+{
+	u32 slot = port->slot;
+	u32 *managed;
+
+	if (!port_rests(port))
+		return false;
+	managed = bpf_map_lookup_elem(&vflood_managed, &slot);
+	return managed && !*managed;
+}
+
 /* Return: false if this port is not to be treated. */
 static __always_inline bool context_open(struct context *c, u32 ifindex, enum scratch_of which)
 {

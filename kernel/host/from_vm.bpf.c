@@ -94,6 +94,20 @@ static __always_inline void syn_probed(struct __sk_buff *skb, struct context *c)
 		event_send(skb, c, EK_EVENT_SYN_PROBED);
 }
 
+/*
+ * A connection that begins unnoted: what was known of one before it with the same addresses and
+ * ports is not about it. Only the VM's word counts, since others' SYNs may be forged.
+ */
+static __noinline void flow_replaced(struct context *c)
+{
+	const struct packet *p = c->packet;
+	u32 iss = p->flags & PACKET_ACK ? p->ack - 1 : p->seq;
+	struct ek_flow *known = bpf_map_lookup_elem(&flows, c->key);
+
+	if (known && known->iss != iss)
+		bpf_map_delete_elem(&flows, c->key);
+}
+
 static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 {
 	struct ek_handshake *known = bpf_map_lookup_elem(&handshakes, c->key);
@@ -304,14 +318,18 @@ int from_vm(struct __sk_buff *skb)
 		return TCX_NEXT;
 	if (mark != EK_MARK_RELEASED)
 		count(c.count, EK_COUNT_PACKETS_FROM_VM, 1);
+	if (port_sleeps(c.port))
+		return TCX_NEXT;
 	if (!context_read(skb, &c, true)) {
 		account(skb, &c, NULL);
 		return TCX_NEXT;
 	}
 
 	if (c.packet->flags & PACKET_SYN) {
-		if (port_rests(c.port))
+		if (port_rests(c.port)) {
+			flow_replaced(&c);
 			return TCX_NEXT;
+		}
 		if (c.packet->flags & PACKET_ACK)
 			return synack_from_vm(skb, &c, mark == EK_MARK_RELEASED);
 		return syn_from_vm(skb, &c);

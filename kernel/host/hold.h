@@ -125,6 +125,7 @@ static __noinline void hold_open(struct context *c, struct ek_flow *f, bool syna
 		e->generation = 1;
 	f->vflood_place = place;
 	f->vflood_owner = e->generation;
+	count_managed(e->slot, 1);
 	__sync_lock_test_and_set(&e->owner, (u64)e->generation);
 	count(c->count, EK_COUNT_VFLOOD_FLOWS, 1);
 }

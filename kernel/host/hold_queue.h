@@ -332,6 +332,8 @@ static __always_inline void flow_forget(struct place *at, struct ek_vflood_flow 
 {
 	vflood_close(&e->flow, &at->vm->vm);
 	e->splitting = 0;
+	if (e->owner)
+		count_managed(at->slot, -1);
 	e->owner = 0;
 }
 

@@ -20,6 +20,7 @@
  *   snoops      hash      struct ek_flow_key -> struct ek_snoop
  *   snoop_ports array     struct ek_snoop_port [slot of the port]
  *   vflood_flows  array   struct ek_vflood_flow [place]
+ *   vflood_managed  array  u32, those of them that are a port's [slot of the port]
  *   vflood_vms    array   struct ek_vflood_vm [slot of the port]; with the qdisc only
  *   hold_devices  hash    u32 ifindex -> struct ek_hold_device; with the qdisc only
  * A port without settings is passed over.
@@ -34,7 +35,7 @@
 #include "vflood.h"
 #include "window.h"
 
-#define EK_INTF_VERSION 6 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 7 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536

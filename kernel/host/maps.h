@@ -66,6 +66,13 @@ struct {
 } vflood_flows SEC(".maps") __weak;
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, EK_MAX_PORTS);
+	__type(key, u32);
+	__type(value, u32);
+} vflood_managed SEC(".maps") __weak;
+
+struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, EK_EVENTS_BYTES);
 } events SEC(".maps") __weak;
@@ -92,6 +99,15 @@ struct {
 	__type(key, u32);
 	__type(value, struct ek_snoop_port);
 } snoop_ports SEC(".maps") __weak;
+
+/* One more connection of a port that vFlood manages, or one less. */
+static __always_inline void count_managed(u32 slot, s32 by)
+{
+	u32 *managed = bpf_map_lookup_elem(&vflood_managed, &slot);
+
+	if (managed)
+		__sync_fetch_and_add(managed, by);
+}
 
 static inline void count(struct ek_counters *c, enum ek_counter which, u64 by)
 {

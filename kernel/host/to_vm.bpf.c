@@ -212,6 +212,8 @@ int to_vm(struct __sk_buff *skb)
 	if (!context_open(&c, skb->ifindex, SCRATCH_TO_VM))
 		return TCX_NEXT;
 	count(c.count, EK_COUNT_PACKETS_TO_VM, 1);
+	if (port_sleeps(c.port))
+		return TCX_NEXT;
 	if (!context_read(skb, &c, false))
 		return TCX_NEXT;
 

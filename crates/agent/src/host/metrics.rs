@@ -99,6 +99,11 @@ impl Collector for Snapshot {
         }
         gauge(&mut encoder, "connections", "Connections in the table", status.flows)?;
         gauge(&mut encoder, "connections_max", "Connections that fit into the table", status.flows_room)?;
+        if let Some(managed) = status.vflood_connections {
+            gauge(&mut encoder, "vflood_connections", "Connections that vFlood manages", managed)?;
+            let help = "Connections that vFlood can manage at a time";
+            gauge(&mut encoder, "vflood_connections_max", help, status.vflood_connections_room)?;
+        }
         gauge(&mut encoder, "syns_pending", "SYNs without an answer that are cared for", status.syns_pending)?;
         gauge(&mut encoder, "synacks_held_now", "SYN-ACKs that wait for late probes", status.synacks_held)?;
         gauge(

@@ -17,6 +17,9 @@ pub struct VfloodPort {
     /// Whether it rests, because the VM has its core.
     #[serde(default)]
     pub rests: bool,
+    /// Connections that it manages; none, and it rests: packets pass unread.
+    #[serde(default)]
+    pub connections: u32,
     /// Q: what is held for the VM.
     pub held_segments: u32,
     /// What the VM was told that it may hand over, and has not.

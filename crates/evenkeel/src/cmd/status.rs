@@ -45,6 +45,9 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
         "connections {} of {}, SYNs without an answer {}, SYN-ACKs held {}",
         status.flows, status.flows_room, status.syns_pending, status.synacks_held
     )?;
+    if let Some(managed) = status.vflood_connections {
+        writeln!(text, "connections of vFlood {managed} of {}", status.vflood_connections_room)?;
+    }
     writeln!(text, "\n{:<16} {:>7}  {:<8} {:>14}  state", "port", "ifindex", "mode", "queue")?;
     for port in &status.ports {
         let queue = match port.queue_before_segments {
@@ -143,13 +146,13 @@ fn early_acks(vsnoop: &VsnoopPort) -> String {
 }
 
 fn held(vflood: &VfloodPort) -> String {
-    let VfloodPort { mode, trouble, rests, held_segments, promised_segments, buffer_segments } = vflood;
+    let VfloodPort { mode, trouble, rests, connections, held_segments, promised_segments, buffer_segments } = vflood;
     match trouble {
         Some(why) => format!("{mode}, but OFF: {why}"),
         None => {
             let rests = if *rests { "; it rests, because the VM has its core" } else { "" };
             format!(
-                "{mode}, {held_segments} of {buffer_segments} segments are held, {promised_segments} more are promised{rests}"
+                "{mode}, {connections} connections, {held_segments} of {buffer_segments} segments are held, {promised_segments} more are promised{rests}"
             )
         }
     }

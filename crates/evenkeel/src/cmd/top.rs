@@ -323,6 +323,8 @@ mod tests {
             probe_keys: 0,
             flows: 2,
             flows_room: 10,
+            vflood_connections: None,
+            vflood_connections_room: 16384,
             syns_pending: 0,
             synacks_held: 0,
             cera: None,

@@ -12,7 +12,7 @@ use evenkeel_lab::prepare::{self, KernelSeries};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::bed::{Host, LIMIT};
+use crate::bed::{Host, LIMIT, wait_until};
 use crate::others::boot_with;
 
 const BED: &str = include_str!("hold.sh");
@@ -378,6 +378,12 @@ fn outlives_the_port(machine: &Machine) {
         "for i in $(seq 60); do evenkeel status --json | grep -q 'held_segments\": *[1-9]' && break; sleep 0.05; done";
     let rename =
         format!("{held_some}; sed -i 's/vp\\*/none*/' /tmp/host.toml; {reload}; sleep 0.2; {held} >/tmp/left || true");
+    // One that says nothing meanwhile.
+    machine
+        .shell("sh -c 'echo $$ >/tmp/idle.pid; exec sleep 300' | ip netns exec peer nc 10.8.0.1 8001 >/dev/null 2>&1 &")
+        .unwrap();
+    let managed = || status(machine)["vflood_connections"].as_u64().unwrap();
+    wait_until("a connection to be managed", || managed() == 1);
     // So that what is held takes some round trips more.
     delay(400);
     fetch(machine, &rename);
@@ -390,6 +396,8 @@ fn outlives_the_port(machine: &Machine) {
         assert!(Instant::now() < end, "it still has {}", machine.shell(held).unwrap());
         std::thread::sleep(Duration::from_millis(100));
     }
+    assert_eq!(managed(), 0, "the places of connections whose port is gone are free");
+    machine.shell("kill $(cat /tmp/idle.pid)").unwrap();
     fetch(machine, "true");
     machine.shell(&format!("sed -i 's/none\\*/vp*/' /tmp/host.toml; {reload}; sleep 1")).unwrap();
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_agent::channel::wire::Capabilities;
 use evenkeel_agent::channel::{Effect, GuestEnd, session};
+use evenkeel_lab::host::vm::Vm as Machine;
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::KernelSeries;
 use serde_json::Value;
@@ -81,6 +82,30 @@ impl Drop for Guest {
     }
 }
 
+/// Both ends give a connection up in the middle of its data, unheard by the host. The other end has but one port for connections from now on.
+fn abandon_a_transfer(machine: &Machine) {
+    machine
+        .shell(
+            "ip netns exec peer sh -c 'echo 40000 40000 >/proc/sys/net/ipv4/ip_local_port_range'
+             tc -n peer qdisc change dev eth1 root netem delay 400ms limit 10000
+             ip netns exec peer setsid wget -q -O /dev/null http://10.8.0.1:8001/data >/dev/null 2>&1 &",
+        )
+        .unwrap();
+    let held = || status(machine)["ports"][0]["vflood"]["held_segments"].as_u64().unwrap();
+    wait_until("something to be held", || held() > 0);
+    machine
+        .shell(
+            "set_netem() { tc -n $1 qdisc del dev eth1 root; tc -n $1 qdisc add dev eth1 root netem $2; }
+             set_netem vm 'loss 100%'; set_netem peer 'loss 100%'
+             ip netns exec vm ss -Kt dport = 40000 >/dev/null; ip netns exec peer ss -Kt sport = 40000 >/dev/null
+             sleep 0.5
+             set_netem vm 'delay 10us limit 10000'; set_netem peer 'delay 20ms limit 10000'
+             ! ip netns exec vm ss -tnH dport = 40000 | grep 40000",
+        )
+        .unwrap();
+    assert!(held() > 0, "what the host holds of it stays");
+}
+
 #[test]
 fn connections_are_passed_over_while_the_vm_has_its_core() {
     let interrupt = Interrupt::install().unwrap();
@@ -109,10 +134,17 @@ fn connections_are_passed_over_while_the_vm_has_its_core() {
     let after = counts();
     assert!(after[0] > before[0] && after[1] > before[1] + 100, "{before:?}, then {after:?}");
 
+    abandon_a_transfer(&machine);
+
     // It has acted, so that it waits for a while before it rests again; and then what is held leaves all the same.
     guest.says(0);
     wait_until("vFlood to rest again", rests);
     assert!(!guest.may_flood());
+    let before = counts();
+    fetch(&machine, "true");
+    assert_eq!(counts(), before, "the connection with the ports of the abandoned one is passed over, too");
+    assert_eq!(port()["vflood"]["connections"], 1, "the abandoned one, of which nobody has heard yet");
+
     configure(&machine, "enforce", &format!("off_core_percent = 0\n{channel}"));
     reload();
     wait_until("the guest to have its host's word, whatever it says", || guest.may_flood());

@@ -4,6 +4,7 @@
 
 mod devices;
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -31,7 +32,9 @@ const PINNED: [&str; 4] = [LISTS[0], LISTS[1], "vflood_vms", "hold_devices"];
 /// Those of them that hold packets.
 const LISTS: [&str; 2] = ["queues", "ready"];
 /// Maps that are those of the other programs.
-const SHARED: [&str; 4] = ["ports", "counters", "host", "vflood_flows"];
+const SHARED: [&str; 5] = ["ports", "counters", "host", "vflood_flows", "vflood_managed"];
+/// Places that are read with one call.
+const BATCH: u32 = 1024;
 /// How long what is held may take to leave before it is removed.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 /// What has left the queue is on its way through the other devices for less than that.
@@ -43,6 +46,8 @@ pub(super) struct Hold {
     pin_dir: PathBuf,
     vms: MapHandle,
     hold_devices: MapHandle,
+    flows: MapHandle,
+    managed: MapHandle,
 }
 
 /// What this kernel lacks, in words; nothing if it can hold packets.
@@ -134,7 +139,10 @@ impl Hold {
                 .map_err(|error| DatapathError::bpf(format!("cannot open the map {name}"), &error))
         };
         let (vms, hold_devices) = (map("vflood_vms")?, map("hold_devices")?);
-        Ok(Self { object, pin_dir: pin_dir.to_owned(), vms, hold_devices })
+        let (flows, managed) = (map("vflood_flows")?, map("vflood_managed")?);
+        let hold = Self { object, pin_dir: pin_dir.to_owned(), vms, hold_devices, flows, managed };
+        hold.forget_orphans()?;
+        Ok(hold)
     }
 
     /// Makes a port's devices, or finds them, and puts the programs on them. Their indices go into `settings`.
@@ -153,6 +161,7 @@ impl Hold {
         if is_new {
             self.vms
                 .update(&slot.to_ne_bytes(), as_bytes(&intf::ek_vflood_vm::default()), MapFlags::ANY)
+                .and_then(|()| self.managed.update(&slot.to_ne_bytes(), &0u32.to_ne_bytes(), MapFlags::ANY))
                 .map_err(|error| DatapathError::bpf("cannot clear a port's buffer", &error))?;
         }
         let qdisc = std::str::from_utf8(&intf::EK_HOLD_QDISC[..intf::EK_HOLD_QDISC.len() - 1]).unwrap_or_default();
@@ -225,6 +234,44 @@ impl Hold {
         }
         for (_, pin) in PROGRAMS {
             super::load::remove_file(&self.pin_dir.join(super::load::LINKS).join(format!("{port}-{pin}")))?;
+        }
+        self.forget_orphans()
+    }
+
+    /// All connections that are managed, by their places.
+    fn flows(&self) -> Result<impl Iterator<Item = (u32, intf::ek_vflood_flow)>, DatapathError> {
+        let entries = self
+            .flows
+            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+            .map_err(|error| DatapathError::bpf("cannot read vFlood's connections", &error))?;
+        let entry = |(place, flow): (Vec<u8>, Vec<u8>)| Some((from_bytes(&place)?, from_bytes(&flow)?));
+        Ok(entries.filter_map(entry).filter(|(_, flow): &(u32, intf::ek_vflood_flow)| flow.owner != 0))
+    }
+
+    /// How many connections are managed, on all ports.
+    pub(super) fn managed(&self) -> Result<usize, DatapathError> {
+        Ok(self.flows()?.count())
+    }
+
+    /// How many of them are this port's.
+    pub(super) fn managed_of(&self, slot: u32) -> Result<u32, DatapathError> {
+        let bytes = self
+            .managed
+            .lookup(&slot.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| DatapathError::bpf("cannot read how many connections vFlood manages", &error))?;
+        Ok(bytes.as_deref().and_then(from_bytes).unwrap_or_default())
+    }
+
+    /// Frees the places of connections whose device is gone: each device's queue looks after its own only.
+    fn forget_orphans(&self) -> Result<(), DatapathError> {
+        let devices: BTreeSet<u32> = self.hold_devices.keys().filter_map(|key| from_bytes(&key)).collect();
+        // A place that a program has just taken still names the device of the connection before.
+        let is_orphan = |flow: &intf::ek_vflood_flow| flow.owner != u64::MAX && !devices.contains(&flow.hold_ifindex);
+        for (place, flow) in self.flows()?.filter(|(_, flow)| is_orphan(flow)) {
+            let free = intf::ek_vflood_flow { generation: flow.generation, ..Default::default() };
+            self.flows
+                .update(&place.to_ne_bytes(), as_bytes(&free), MapFlags::ANY)
+                .map_err(|error| DatapathError::bpf("cannot free the place of a connection", &error))?;
         }
         Ok(())
     }

@@ -79,6 +79,26 @@ impl Datapath {
         }
     }
 
+    /// How many connections of a port are managed, if it has the devices for it.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn managed_of(&self, ifindex: u32) -> Result<Option<u32>, DatapathError> {
+        let port = self.port(&ifindex.to_ne_bytes())?.filter(|port| port.vflood.hold_ifindex != 0);
+        match (port, &self.hold) {
+            (Some(port), Some(hold)) => hold.managed_of(port.slot).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// How many of the [`EK_VFLOOD_FLOWS`](intf::EK_VFLOOD_FLOWS) places for managed connections are taken; nothing where no port has asked for vFlood yet.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn managed(&self) -> Result<Option<usize>, DatapathError> {
+        self.hold.as_ref().map(Hold::managed).transpose()
+    }
+
     /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still something to let out.
     ///
     /// # Errors

@@ -117,6 +117,12 @@ pub struct Status {
     pub flows: u64,
     /// How many connections fit into the table.
     pub flows_room: u64,
+    /// Connections that vFlood manages; nothing where no port has asked for it.
+    #[serde(default)]
+    pub vflood_connections: Option<u64>,
+    /// How many of these there can be.
+    #[serde(default)]
+    pub vflood_connections_room: u64,
     /// SYNs without an answer that are cared for.
     pub syns_pending: u64,
     /// SYN-ACKs that wait for late probes.
