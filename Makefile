@@ -25,7 +25,7 @@ export CARGO_TERM_COLOR ?= auto
 RESULTS := $(addprefix pvtcp/,fig4-rtt table1-one-sender fig6-rto-response fig8-microview fig9-rto fig13-incast fig13-delayed-ack \
              s14-rto-runs s17-detection s18-ack-cost s31-port-queue) \
            $(addprefix proboscis/,incast one-to-all all-to-all) \
-           $(addprefix vflood/,fig6 fig7 fig7-slow-port rest fig10 with-vsnoop migration table1 fairness) $(addprefix vsnoop/,receiver bulk) \
+           $(addprefix vflood/,fig6 wire fig7 fig7-slow-port rest fig10 with-vsnoop migration table1 fairness) $(addprefix vsnoop/,receiver bulk) \
            $(addprefix cera/,fig2 fig4 fig5 with-vflood)
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml)))
@@ -49,7 +49,7 @@ help:
 	@echo 'make fuzz       the parsers under a fuzzer, FUZZ_SECONDS (60) for each target'
 	@echo 'make flood      a million SYNs from one VM through the host agent (as root)'
 	@echo 'make validate   the simulator: its results, beside those of ns-3 computed again (installs ns-3)'
-	@echo 'make results    run every experiment of docs/results in the lab again (an hour)'
+	@echo 'make results    run every experiment of docs/results in the lab again (hours)'
 	@echo 'make results-sim  the same in the simulator (half an hour)'
 	@echo 'make deps       install what building and the lab need'
 	@echo 'make clean      remove what was built; the kernels stay in the cache'
@@ -80,7 +80,7 @@ fmt:
 	$(CARGO) fmt --all
 	clang-format-19 -i $(C_FILES)
 
-# Every experiment of docs/results in the lab, one after the other: an hour on two cores. Leave the machine alone meanwhile.
+# Every experiment of docs/results in the lab, one after the other: some hours on two cores. Leave the machine alone meanwhile.
 results: build
 	for name in $(RESULTS); do \
 	    $(EVENKEEL) lab scenarios/$$name.toml && \
