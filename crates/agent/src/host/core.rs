@@ -21,8 +21,11 @@ use crate::channel::Channels;
 use crate::channel::wire::Capabilities;
 use crate::datapath::{Datapath, intf};
 
-/// SYN-ACKs may be held so long after the agent was last heard of; a crash costs no more than those of this while.
-pub const HEARTBEAT_ROOM: Duration = Duration::from_millis(150);
+/// How often the datapath is told that the agent is here. What it holds for the agent's timers it holds for so long after the agent was last heard
+/// of as that takes three times: a crash costs no more SYN-ACKs than those of this while.
+const HEARTBEAT: Duration = Duration::from_millis(50);
+/// The same where no SYN-ACK is held. On a small host each is worth sparing: in the lab it takes a millisecond of translated code.
+const HEARTBEAT_AT_LEISURE: Duration = Duration::from_millis(500);
 /// How long guests may flood after the datapath was last told that the agent is here. It holds packets for `EK_HOLD_PATIENCE_NS` from
 /// then on, and a guest that is told nothing any more floods for three heartbeats.
 const ATTESTED_FOR: Duration = Duration::from_secs(2);
@@ -141,6 +144,16 @@ impl Core {
         self.state.store(&self.run_dir)
     }
 
+    /// How often [`heartbeat`](Self::heartbeat) is to be called.
+    pub fn heartbeat_every(&self) -> Duration {
+        let holds_synacks = |port: &Port| port.settings.proboscis.mode == Mode::Enforce;
+        if self.lets_go || !self.unsettled.is_empty() || self.ports.values().any(holds_synacks) {
+            HEARTBEAT
+        } else {
+            HEARTBEAT_AT_LEISURE
+        }
+    }
+
     /// Whether some port acts, so that the datapath must know that somebody is here.
     pub fn acts(&self) -> bool {
         let acts = |port: &Port| {
@@ -179,7 +192,7 @@ impl Core {
         let mut host = intf::ek_host {
             version: intf::EK_INTF_VERSION,
             keys: self.loaded.keys.len() as u32,
-            agent_until_ns: now_ns() + HEARTBEAT_ROOM.as_nanos() as u64,
+            agent_until_ns: now_ns() + 3 * self.heartbeat_every().as_nanos() as u64,
             ..Default::default()
         };
         for (to, from) in host.key.iter_mut().zip(&self.loaded.keys) {

@@ -22,7 +22,7 @@ use super::config::{self, Config};
 use super::control::client::Client;
 use super::control::proto::{Ask, Response, RestoredQueue, Stopped};
 use super::control::server::{Listener, Service};
-use super::core::{Core, HEARTBEAT_ROOM, Loaded};
+use super::core::{Core, Loaded};
 use super::error::{ConfigError, HostError};
 use super::links::{Link, LinkEvent, LinkWatch, Links};
 use super::lock::Lock;
@@ -243,14 +243,13 @@ async fn agent(options: &Options) -> Result<(), HostError> {
         metrics: (config.metrics.clone(), metrics.map(|listener| serve_metrics(listener, &core))),
     };
     let timer = Timer::new()?;
-    let mut heartbeat = tokio::time::interval(HEARTBEAT_ROOM / 3);
-    heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut beaten = tokio::time::Instant::now();
     notify(&[NotifyState::Ready]);
     tracing::info!(config = %core.borrow().file().display(), "ready");
 
     loop {
         timer.set(core.borrow().due_in())?;
-        let acts = core.borrow().acts();
+        let (acts, beats) = (core.borrow().acts(), beaten + core.borrow().heartbeat_every());
         tokio::select! {
             events = watch.next() => {
                 changed(&core, &links, &events?).await?;
@@ -261,7 +260,8 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 ready.clear_ready();
             }
             () = timer.expired() => core.borrow_mut().expire(),
-            _ = heartbeat.tick(), if acts => {
+            () = tokio::time::sleep_until(beats), if acts => {
+                beaten = tokio::time::Instant::now();
                 let retries = {
                     let mut core = core.borrow_mut();
                     core.heartbeat();
