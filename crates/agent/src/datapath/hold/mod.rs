@@ -238,22 +238,7 @@ impl Hold {
         self.forget_orphans()
     }
 
-    /// All connections that are managed, by their places.
-    fn flows(&self) -> Result<impl Iterator<Item = (u32, intf::ek_vflood_flow)>, DatapathError> {
-        let entries = self
-            .flows
-            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(|error| DatapathError::bpf("cannot read vFlood's connections", &error))?;
-        let entry = |(place, flow): (Vec<u8>, Vec<u8>)| Some((from_bytes(&place)?, from_bytes(&flow)?));
-        Ok(entries.filter_map(entry).filter(|(_, flow): &(u32, intf::ek_vflood_flow)| flow.owner != 0))
-    }
-
-    /// How many connections are managed, on all ports.
-    pub(super) fn managed(&self) -> Result<usize, DatapathError> {
-        Ok(self.flows()?.count())
-    }
-
-    /// How many of them are this port's.
+    /// How many connections of a port are managed.
     pub(super) fn managed_of(&self, slot: u32) -> Result<u32, DatapathError> {
         let bytes = self
             .managed
@@ -266,12 +251,23 @@ impl Hold {
     fn forget_orphans(&self) -> Result<(), DatapathError> {
         let devices: BTreeSet<u32> = self.hold_devices.keys().filter_map(|key| from_bytes(&key)).collect();
         // A place that a program has just taken still names the device of the connection before.
-        let is_orphan = |flow: &intf::ek_vflood_flow| flow.owner != u64::MAX && !devices.contains(&flow.hold_ifindex);
-        for (place, flow) in self.flows()?.filter(|(_, flow)| is_orphan(flow)) {
+        let is_orphan =
+            |flow: &intf::ek_vflood_flow| ![0, u64::MAX].contains(&flow.owner) && !devices.contains(&flow.hold_ifindex);
+        let entries = self
+            .flows
+            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+            .map_err(|error| DatapathError::bpf("cannot read vFlood's connections", &error))?;
+        let entry = |(place, flow): (Vec<u8>, Vec<u8>)| Some((from_bytes(&place)?, from_bytes(&flow)?));
+        let mut freed = 0;
+        for (place, flow) in entries.filter_map(entry).filter(|(_, flow): &(u32, _)| is_orphan(flow)) {
             let free = intf::ek_vflood_flow { generation: flow.generation, ..Default::default() };
             self.flows
                 .update(&place.to_ne_bytes(), as_bytes(&free), MapFlags::ANY)
                 .map_err(|error| DatapathError::bpf("cannot free the place of a connection", &error))?;
+            freed += 1;
+        }
+        if freed > 0 {
+            tracing::info!(connections = freed, "vFlood manages these no more: their ports are gone");
         }
         Ok(())
     }

@@ -91,14 +91,6 @@ impl Datapath {
         }
     }
 
-    /// How many of the [`EK_VFLOOD_FLOWS`](intf::EK_VFLOOD_FLOWS) places for managed connections are taken; nothing where no port has asked for vFlood yet.
-    ///
-    /// # Errors
-    /// [`DatapathError::Bpf`]
-    pub fn managed(&self) -> Result<Option<usize>, DatapathError> {
-        self.hold.as_ref().map(Hold::managed).transpose()
-    }
-
     /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still something to let out.
     ///
     /// # Errors

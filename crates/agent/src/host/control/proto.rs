@@ -117,7 +117,7 @@ pub struct Status {
     pub flows: u64,
     /// How many connections fit into the table.
     pub flows_room: u64,
-    /// Connections that vFlood manages; nothing where no port has asked for it.
+    /// Connections that vFlood manages; nothing where it is off on all ports.
     #[serde(default)]
     pub vflood_connections: Option<u64>,
     /// How many of these there can be.

@@ -84,6 +84,9 @@ impl Core {
             });
         }
         ports.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let managed = || ports.iter().filter_map(|port| port.vflood.as_ref());
+        let vflood_connections =
+            managed().next().is_some().then(|| managed().map(|vflood| u64::from(vflood.connections)).sum());
         let (syns_pending, synacks_held) = self.resend.waiting();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -95,7 +98,7 @@ impl Core {
             probe_keys: self.loaded.keys.len() as u32,
             flows: self.datapath.flows()?.len() as u64,
             flows_room: u64::from(intf::EK_DEFAULT_FLOWS),
-            vflood_connections: self.datapath.managed()?.map(|managed| managed as u64),
+            vflood_connections,
             vflood_connections_room: u64::from(intf::EK_VFLOOD_FLOWS),
             syns_pending,
             synacks_held,
