@@ -123,9 +123,12 @@ fn connections_are_passed_over_while_the_vm_has_its_core() {
     wait_until("vFlood to rest", rests);
     assert!(!guest.may_flood());
     assert_eq!(port()["channel"]["guest"]["off_core_permille"], 0);
-    let before = counts();
+    let unread = || ["unknown_flow", "packets_from_vm"].map(|name| count(&machine, name));
+    let (before, seen) = (counts(), unread());
     fetch(&machine, "true");
     assert_eq!(counts(), before, "it rests");
+    let packets = unread();
+    assert!(packets[0] == seen[0] && packets[1] > seen[1] + 20, "nothing is read: {seen:?}, then {packets:?}");
 
     guest.says(400);
     wait_until("the guest to have its host's word", || guest.may_flood());
