@@ -497,11 +497,11 @@ fn lookup_bytes(map: &MapHandle, key: &[u8]) -> Result<Option<Vec<u8>>, Datapath
     map.lookup(key, MapFlags::ANY).map_err(|error| DatapathError::bpf("cannot read a map", &error))
 }
 
-fn lookup<K: Copy, V: Copy>(map: &MapHandle, key: &K) -> Result<Option<V>, DatapathError> {
+pub(super) fn lookup<K: Copy, V: Copy>(map: &MapHandle, key: &K) -> Result<Option<V>, DatapathError> {
     Ok(lookup_bytes(map, as_bytes(key))?.as_deref().and_then(from_bytes))
 }
 
-fn read_all<K: Copy, V: Copy>(map: &MapHandle, failure: &str) -> Result<Vec<(K, V)>, DatapathError> {
+pub(super) fn read_all<K: Copy, V: Copy>(map: &MapHandle, failure: &str) -> Result<Vec<(K, V)>, DatapathError> {
     let entries =
         map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).map_err(|error| DatapathError::bpf(failure, &error))?;
     Ok(entries.filter_map(|(key, value)| Some((from_bytes(&key)?, from_bytes(&value)?))).collect())

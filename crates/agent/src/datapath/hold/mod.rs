@@ -33,8 +33,6 @@ const PINNED: [&str; 4] = [LISTS[0], LISTS[1], "vflood_vms", "hold_devices"];
 const LISTS: [&str; 2] = ["queues", "ready"];
 /// Maps that are those of the other programs.
 const SHARED: [&str; 5] = ["ports", "counters", "host", "vflood_flows", "vflood_managed"];
-/// Places that are read with one call.
-const BATCH: u32 = 1024;
 /// How long what is held may take to leave before it is removed.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 /// What has left the queue is on its way through the other devices for less than that.
@@ -240,11 +238,7 @@ impl Hold {
 
     /// How many connections of a port are managed.
     pub(super) fn managed_of(&self, slot: u32) -> Result<u32, DatapathError> {
-        let bytes = self
-            .managed
-            .lookup(&slot.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| DatapathError::bpf("cannot read how many connections vFlood manages", &error))?;
-        Ok(bytes.as_deref().and_then(from_bytes).unwrap_or_default())
+        Ok(super::load::lookup(&self.managed, &slot)?.unwrap_or_default())
     }
 
     /// Frees the places of connections whose device is gone: each device's queue looks after its own only.
@@ -253,13 +247,10 @@ impl Hold {
         // A place that a program has just taken still names the device of the connection before.
         let is_orphan =
             |flow: &intf::ek_vflood_flow| ![0, u64::MAX].contains(&flow.owner) && !devices.contains(&flow.hold_ifindex);
-        let entries = self
-            .flows
-            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(|error| DatapathError::bpf("cannot read vFlood's connections", &error))?;
-        let entry = |(place, flow): (Vec<u8>, Vec<u8>)| Some((from_bytes(&place)?, from_bytes(&flow)?));
+        let entries: Vec<(u32, intf::ek_vflood_flow)> =
+            super::load::read_all(&self.flows, "cannot read vFlood's connections")?;
         let mut freed = 0;
-        for (place, flow) in entries.filter_map(entry).filter(|(_, flow): &(u32, _)| is_orphan(flow)) {
+        for (place, flow) in entries.into_iter().filter(|(_, flow)| is_orphan(flow)) {
             let free = intf::ek_vflood_flow { generation: flow.generation, ..Default::default() };
             self.flows
                 .update(&place.to_ne_bytes(), as_bytes(&free), MapFlags::ANY)
