@@ -86,9 +86,11 @@ impl From<LabError> for CliError {
             LabError::Missing { .. } => Exit::Missing,
             LabError::Unsupported { .. } => Exit::Usage,
             LabError::Interrupted => Exit::Interrupted,
-            LabError::Vm { .. } | LabError::Agent { .. } | LabError::Command { .. } | LabError::Io { .. } => {
-                Exit::Failed
-            }
+            LabError::Vm { .. }
+            | LabError::Agent { .. }
+            | LabError::NothingPasses { .. }
+            | LabError::Command { .. }
+            | LabError::Io { .. } => Exit::Failed,
         };
         Self { what: error.to_string(), help, exit }
     }

@@ -1,6 +1,7 @@
 //! The lab as a user meets it: the real binary boots real VMs. Needs root and what `make deps` installs.
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -141,6 +142,60 @@ variants = [
 /// Agents of labs whose temporary directory is below `directory`.
 fn agents_below(directory: &Path) -> usize {
     processes_below(directory, |line| line.contains("\0host\0"))
+}
+
+const MACHINES_WITHOUT_A_KERNEL: &str = r#"
+schema = 1
+name = "passage"
+title = "A network that dies"
+duration_ms = 1000
+warmup_ms = 100
+repetitions = 20
+[network]
+rate_mbit = 20
+buffer_segments = 100
+[vms.sender]
+hypervisor = false
+machine = "namespace"
+tcp = { congestion_control = "reno" }
+[vms.receiver]
+hypervisor = false
+machine = "namespace"
+tcp = { congestion_control = "reno" }
+[workload]
+kind = "transfers"
+from = "sender"
+to = "receiver"
+bytes = 10000
+[record]
+tcp_info_period_ms = 0
+"#;
+
+/// A network that is dead ends a lab, with what devices have counted: its runs would be empty, and look like results.
+#[test]
+fn a_dead_network_ends_the_lab() {
+    let _machine = machine();
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("passage.toml");
+    std::fs::write(&scenario, MACHINES_WITHOUT_A_KERNEL).unwrap();
+    let lab = start(&scenario, scratch.path(), &[]);
+    let runs = scratch.path().join("out/runs.jsonl");
+    wait_until("a run", Duration::from_secs(120), || {
+        std::fs::read_to_string(&runs).is_ok_and(|text| text.lines().count() >= 1)
+    });
+    let down = |network: &File| {
+        let network = format!("--net=/proc/{}/fd/{}", std::process::id(), network.as_raw_fd());
+        let line = [&network, "ip", "link", "set", "vm1", "down"];
+        Command::new("nsenter").args(line).stderr(Stdio::null()).status().unwrap().success()
+    };
+    let taken_down = networks_below(scratch.path()).iter().filter(|(_, network)| down(network)).count();
+    assert_eq!(taken_down, 1, "the lab's own network has the ports");
+    let output = lab.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("nothing passes from sender-0 to receiver-0"), "{said}");
+    let counts = std::fs::read_to_string(scratch.path().join("out/nothing-passes.txt")).unwrap();
+    assert!(counts.contains("vm1") && counts.contains("state DOWN") && counts.contains("== sender-0"), "{counts}");
+    assert_left_clean(scratch.path());
 }
 
 /// The host agent probes for real requests over a port that marks, and the lab, which fails if the agent leaves anything on its ports, ends well.

@@ -37,6 +37,16 @@ pub enum LabError {
         /// What happened, with what it said.
         why: String,
     },
+    /// The lab's network is dead.
+    #[error("nothing passes from {from} to {to}: no echo request was answered; what each device has counted is in {file}", file = file.display())]
+    NothingPasses {
+        /// The machines that had no answer.
+        from: String,
+        /// The machine that they asked.
+        to: String,
+        /// What devices have counted.
+        file: PathBuf,
+    },
     /// A host command failed.
     #[error("`{command}` failed: {why}")]
     Command {
@@ -75,6 +85,9 @@ impl LabError {
         match self {
             Self::Missing { help, .. } => Some(help),
             Self::Vm { .. } => Some("run again with EVENKEEL_LOG=debug to see the VM's console"),
+            Self::NothingPasses { .. } => Some(
+                "the last run in the results may be cut short by it: leave it out, and run what is missing again (--only)",
+            ),
             _ => None,
         }
     }

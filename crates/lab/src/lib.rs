@@ -3,6 +3,7 @@
 //! [`run`] runs a scenario. Below it, [`prepare`] makes kernels and initramfs images, [`host`] is what the lab does on this machine, [`proto`]
 //! what it says to the runner in a VM, [`guest`] that runner, and [`capture`] what packets tell.
 
+mod ask;
 pub mod capture;
 pub mod error;
 pub mod guest;

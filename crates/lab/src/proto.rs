@@ -181,6 +181,20 @@ pub enum Op {
         /// Of the draws.
         seed: u64,
     },
+    /// Whether anything comes back from this address. Answered by [`Answer::Echo`].
+    Echo {
+        /// IPv4 address.
+        to: String,
+        /// How long to wait for the first reply.
+        patience_ms: u32,
+    },
+    /// Say a line to a program at a Unix socket, and read the line that it answers. Answered by [`Answer::Line`].
+    Ask {
+        /// The socket.
+        socket: String,
+        /// Without its end.
+        line: String,
+    },
     /// Send ICMP echo requests until [`Op::Stop`]. Answered by [`Answer::Started`].
     Ping {
         /// IPv4 address.
@@ -296,6 +310,16 @@ pub enum Answer {
     },
     /// Done.
     Done,
+    /// Whether an echo request was answered.
+    Echo {
+        /// In time.
+        answered: bool,
+    },
+    /// What a program has answered.
+    Line {
+        /// Without its end.
+        text: String,
+    },
     /// A task goes on under this number.
     Started {
         /// Its number.

@@ -121,6 +121,40 @@ fn two_ends_meet_within_a_few_messages() {
     assert_eq!(pair.limit, 0);
 }
 
+/// A guest wakes up once for both: its heartbeats go out when the host's come, whatever step they begin in, and by themselves where none come.
+#[test]
+fn a_guests_heartbeats_answer_the_hosts() {
+    for late_ms in [0, 20, 49, 51, 80, 99] {
+        let mut pair = Pair::new();
+        pair.run(SILENCE);
+        pair.host = HostEnd::new(HEARTBEAT_MS, 8, pair.now);
+        pair.now += late_ms * MS;
+        pair.host.connected(pair.now);
+        pair.run(SILENCE);
+        let (mut said, end) = (0, pair.now + 3000 * MS);
+        while pair.now < end {
+            let (mut to_guest, mut to_host) = (Vec::new(), Vec::new());
+            pair.host.outgoing(pair.now, &mut to_guest);
+            pair.guest.received(&to_guest, pair.now);
+            pair.guest.outgoing(pair.now, &mut to_host);
+            pair.host.received(&to_host, pair.now);
+            assert!(to_host.is_empty() || !to_guest.is_empty(), "woke up to speak");
+            said += u32::from(!to_host.is_empty());
+            pair.now += MS;
+        }
+        assert!((29..=31).contains(&said), "{said} heartbeats in 3 s");
+        let silent = pair.now;
+        while pair.guest.host().is_some() {
+            pair.now += MS;
+            pair.guest.expire(pair.now);
+            let mut to_host = Vec::new();
+            pair.guest.outgoing(pair.now, &mut to_host);
+            said += u32::from(!to_host.is_empty());
+        }
+        assert!(pair.now - silent <= SILENCE && (31..=34).contains(&said), "{said} heartbeats");
+    }
+}
+
 /// Which connections a host holds, its word says: those from before another word are not among them.
 #[test]
 fn a_word_is_the_same_until_the_host_says_another() {

@@ -19,6 +19,8 @@ use super::sampler::next_due;
 const LOST_AFTER: Duration = Duration::from_secs(1);
 /// Longest time in poll, so that the workload's end is seen.
 const LOOK_UP: Duration = Duration::from_millis(100);
+/// Time between requests of [`is_answered`].
+const RETRY: Duration = Duration::from_millis(500);
 /// Bytes of a request: header and the 56 bytes that ping(8) sends.
 const REQUEST_BYTES: usize = 64;
 
@@ -122,6 +124,31 @@ fn run(recording: &Recording, socket: &EchoSocket, interval: Duration) -> anyhow
         }
     }
     Ok(())
+}
+
+/// Whether a request is answered, one a [`RETRY`] until then.
+pub fn is_answered(to: IpAddr, patience: Duration) -> anyhow::Result<bool> {
+    let socket = EchoSocket::open(to)?;
+    let end = Instant::now() + patience;
+    let mut sequence: u16 = 0;
+    while Instant::now() < end {
+        sequence = sequence.wrapping_add(1);
+        match socket.send(sequence) {
+            Ok(()) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EHOSTUNREACH | Errno::ECONNREFUSED) => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot send an echo request to {to}")),
+        }
+        let next = (Instant::now() + RETRY).min(end);
+        while let Some(pause) = next.checked_duration_since(Instant::now()).filter(|pause| !pause.is_zero()) {
+            match poll_in(&socket.fd, pause) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error).context("poll"),
+            }
+            if socket.reply().is_some() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Waits for something to read, with the resolution of the kernel's timers and not of milliseconds.

@@ -13,6 +13,7 @@ use super::program::Program;
 use super::recording::Recording;
 use super::sampler::Sampler;
 use super::{bulk, counters, keyvalue, ping, requests, serve, strobe, system, transfers, web};
+use crate::ask::ask;
 use crate::host::cores::monotonic_ns;
 use crate::host::qdisc::BacklogSampler;
 use crate::proto::{APPLICATION_PORT, Answer, HTTP_PORT, MEMCACHED_PORT, Op, POSTGRES_PORT, ServeRole, SocketSettings};
@@ -132,6 +133,11 @@ impl Tasks {
                 self.workload.threads.extend(web::start(&self.workload.recording, &plan)?);
                 Ok(Answer::Started { task: self.number() })
             }
+            Op::Echo { to, patience_ms } => {
+                let patience = Duration::from_millis(patience_ms.into());
+                Ok(Answer::Echo { answered: ping::is_answered(address(&to)?, patience)? })
+            }
+            Op::Ask { socket, line } => Ok(Answer::Line { text: ask(Path::new(&socket), &line)? }),
             Op::Ping { to, interval_ms } => {
                 let interval = Duration::from_millis(interval_ms.into());
                 self.workload.threads.push(ping::start(&self.workload.recording, address(&to)?, interval)?);

@@ -22,6 +22,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Any key will do: all hosts of the lab are this one agent's.
 const PROBE_KEY: &str = "65766e6b65656c2d6c61622d70726f62\n";
 
+/// What an agent is asked for its counters, at its control socket: what `evenkeel status --json` asks, without a program more on a domain's
+/// processor.
+pub const STATUS_REQUEST: &str = r#"{"version":1,"ask":{"what":"status"}}"#;
+const CONTROL_SOCKET: &str = "host.sock";
+
 /// Counters by name.
 pub type Counts = BTreeMap<String, i64>;
 
@@ -214,8 +219,8 @@ impl<'a> Agent<'a> {
     }
 
     fn status(&self) -> Result<Value, LabError> {
-        let ended = self.seat.run(&["status", "--json", "--socket", "host.sock"])?;
-        answer(&ended).map_err(|why| self.failure(why))
+        let text = self.seat.ask(CONTROL_SOCKET, STATUS_REQUEST)?;
+        serde_json::from_str(&text).map_err(|e| self.failure(format!("cannot read its answer: {e}")))
     }
 
     fn is_on_all_ports(&self) -> bool {
@@ -235,7 +240,7 @@ impl<'a> Agent<'a> {
     /// Takes a port offline, because its VM is about to leave; comes back when nothing is held for it.
     pub fn take_offline(&mut self, port: &str) -> Result<(), LabError> {
         self.check_alive()?;
-        let ended = self.seat.run(&["port", "offline", port, "--json", "--socket", "host.sock"])?;
+        let ended = self.seat.run(&["port", "offline", port, "--json", "--socket", CONTROL_SOCKET])?;
         answer(&ended).map(drop).map_err(|why| self.failure(why))
     }
 
@@ -310,7 +315,7 @@ fn config(directory: &Path, ports: &[Port]) -> Result<String, LabError> {
         // The scenario sets queues: `port_queue_segments` of the groups.
         ("port_queue_segments", 0.into()),
         ("probe_key_file", path_value(&directory.join("probe.key"))),
-        ("control", table(vec![("socket", path_value(&directory.join("host.sock")))]).into()),
+        ("control", table(vec![("socket", path_value(&directory.join(CONTROL_SOCKET)))]).into()),
         ("metrics", table(vec![("enabled", false.into())]).into()),
         ("port", ports.iter().map(Port::table).collect::<Vec<_>>().into()),
     ]);

@@ -1,4 +1,4 @@
-//! QEMU's monitor (QMP), as far as a live migration needs it.
+//! QEMU's monitor (QMP): for live migrations, and for the rings of network cards through which nothing passes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

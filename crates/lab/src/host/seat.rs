@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::vm::Vm;
+use crate::ask::ask;
 use crate::error::LabError;
 use crate::proto::{Answer, Op};
 
@@ -38,6 +39,8 @@ pub trait Seat: fmt::Debug {
     fn write(&self, name: &str, text: &str) -> Result<(), LabError>;
     /// Runs the binary in the directory, to its end.
     fn run(&self, arguments: &[&str]) -> Result<Ended, LabError>;
+    /// Says a line at a socket in the directory; the line that is answered.
+    fn ask(&self, socket: &str, line: &str) -> Result<String, LabError>;
     /// Starts the binary in the directory as the agent.
     fn start(&mut self, arguments: &[&str]) -> Result<(), LabError>;
     /// How the agent ended: whether well, and in words. None: it runs.
@@ -127,6 +130,10 @@ impl Seat for Here {
         })
     }
 
+    fn ask(&self, socket: &str, line: &str) -> Result<String, LabError> {
+        ask(&self.directory.join(socket), line).map_err(|e| LabError::Agent { why: format!("{e:#}") })
+    }
+
     fn start(&mut self, arguments: &[&str]) -> Result<(), LabError> {
         let log = std::fs::File::create(self.directory.join(LOG)).map_err(|e| LabError::io("making a log file", e))?;
         let mut command = self.command(arguments);
@@ -213,6 +220,13 @@ impl Seat for InDomain<'_> {
             Answer::Exec { status, stdout, stderr } => {
                 Ok(Ended { success: status == 0, status: format!("exit code {status}"), stdout, stderr })
             }
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    fn ask(&self, socket: &str, line: &str) -> Result<String, LabError> {
+        match self.vm.call(Op::Ask { socket: format!("{DIRECTORY}/{socket}"), line: line.to_owned() })? {
+            Answer::Line { text } => Ok(text),
             other => Err(self.unexpected(&other)),
         }
     }

@@ -4,6 +4,7 @@ mod control;
 mod migration;
 mod namespace;
 mod qemu;
+mod rings;
 
 use std::collections::VecDeque;
 use std::fs::File;

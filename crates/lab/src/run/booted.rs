@@ -3,6 +3,7 @@
 mod agents;
 mod measure;
 mod migration;
+mod passage;
 mod placing;
 mod ports;
 mod reloads;
@@ -220,6 +221,7 @@ impl BootedLab {
         let bottlenecks = self.bottlenecks(scenario, &roles);
         self.set_up_guests(scenario)?;
         let marking = self.set_up_ports(scenario, &roles, &bottlenecks)?;
+        self.check_passage(&roles, batch.directory)?;
         let placement = self.place(scenario, &roles, batch)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
         let schedule = Schedule::start(&self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;

@@ -100,7 +100,7 @@ pub fn parse_pvtcp_counters(text: &str) -> impl Iterator<Item = (String, i64)> {
 
 /// Lines of a kernel log that report a bug, a stall or a corrupted list.
 pub fn complaints(log: &str) -> impl Iterator<Item = &str> {
-    const SIGNS: [&str; 9] = [
+    const SIGNS: [&str; 10] = [
         "WARNING:",
         "BUG:",
         "Oops",
@@ -110,6 +110,7 @@ pub fn complaints(log: &str) -> impl Iterator<Item = &str> {
         "soft lockup",
         "hung_task",
         "refcount_t:",
+        "NETDEV WATCHDOG",
     ];
     log.lines().filter(|line| SIGNS.iter().any(|sign| line.contains(sign)))
 }

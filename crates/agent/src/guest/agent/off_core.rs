@@ -10,24 +10,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Between two looks; a prime, out of step with schedulers' periods and quotas.
-const PERIOD: Duration = Duration::from_millis(47);
+const PERIOD: Duration = Duration::from_millis(71);
 /// A timer that fires later than this waited for a core: schedulers' slices are of milliseconds, and what else delays a timer takes less.
 const LATE: Duration = Duration::from_millis(3);
 /// Looks that count: as many as the bits that keep them.
-const LOOKS: u32 = u64::BITS;
+const LOOKS: u32 = u32::BITS;
 /// What stands for "not known yet".
 const UNKNOWN: u32 = u32::MAX;
 
 /// The last looks, a bit for each: whether the core was missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Looks {
-    late: u64,
+    late: u32,
     taken: u32,
 }
 
 impl Looks {
     fn add(&mut self, is_late: bool) {
-        self.late = self.late << 1 | u64::from(is_late);
+        self.late = self.late << 1 | u32::from(is_late);
         self.taken = (self.taken + 1).min(LOOKS);
     }
 

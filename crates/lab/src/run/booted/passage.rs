@@ -1,0 +1,68 @@
+//! Whether packets pass, looked at before each run. A network that is dead gives runs with nothing in them, not errors: who reads the results would
+//! take them for a mechanism's.
+
+use std::fmt::{Display, Write};
+use std::path::Path;
+
+use super::BootedLab;
+use crate::error::LabError;
+use crate::host::net;
+use crate::host::vm::Vm;
+use crate::proto::{Answer, Op};
+use crate::run::workload::Roles;
+
+/// An idle network answers within milliseconds, one with what is left of a run before it within seconds.
+const PATIENCE_MS: u32 = 20_000;
+/// Where the results are: what each device has counted when nothing passes.
+const FILE: &str = "nothing-passes.txt";
+const COUNTS: [&[&str]; 3] = [&["ip", "-s", "link"], &["tc", "-s", "qdisc"], &["bridge", "fdb"]];
+const COUNTS_SCRIPT: &str = "/bin/ip -s link\n/bin/tc -s qdisc\ndmesg | tail -n 40";
+
+impl BootedLab {
+    /// An error if the first machine of those that receive answers not all the others. What devices have counted goes to a file in `results`.
+    pub(super) fn check_passage(&self, roles: &Roles, results: &Path) -> Result<(), LabError> {
+        let to = self.first(roles.to)?;
+        let answered = self.in_all(|vm| if vm.spec.name == to.spec.name { Ok(true) } else { is_answered(vm, to) })?;
+        let unanswered = self.vms.iter().zip(answered).filter(|(_, answered)| !answered);
+        let unanswered: Vec<&str> = unanswered.map(|(vm, _)| vm.spec.name.as_str()).collect();
+        if unanswered.is_empty() {
+            return Ok(());
+        }
+        let (from, file) = (unanswered.join(", "), results.join(FILE));
+        let text =
+            format!("Nothing passes from {from} to {}, {}.\n\n{}", to.spec.name, jiff::Timestamp::now(), self.counts());
+        std::fs::write(&file, text).map_err(|e| LabError::io(format!("writing {}", file.display()), e))?;
+        Err(LabError::NothingPasses { from, to: to.spec.name.clone(), file })
+    }
+
+    /// What each device has counted, in words of the tools that read it.
+    fn counts(&self) -> String {
+        let mut text = String::new();
+        for argv in COUNTS {
+            add(&mut text, &format!("the lab's network: {}", argv.join(" ")), net::command(argv));
+        }
+        for vm in self.vms.iter().chain(self.domains()) {
+            add(&mut text, &vm.spec.name, vm.shell(COUNTS_SCRIPT));
+            if !vm.spec.is_namespace() {
+                add(&mut text, &format!("{}: rings of its network cards (QEMU)", vm.spec.name), vm.rings());
+            }
+        }
+        text
+    }
+}
+
+fn is_answered(vm: &Vm, to: &Vm) -> Result<bool, LabError> {
+    match vm.call(Op::Echo { to: to.spec.address.to_string(), patience_ms: PATIENCE_MS })? {
+        Answer::Echo { answered } => Ok(answered),
+        other => {
+            Err(LabError::Vm { name: vm.spec.name.clone(), why: format!("unexpected answer to an echo: {other:?}") })
+        }
+    }
+}
+
+/// What cannot be read is told, too.
+fn add(text: &mut String, title: &str, counts: Result<String, impl Display>) {
+    let counts = counts.unwrap_or_else(|error| format!("cannot be read: {error}"));
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "== {title}\n{}\n", counts.trim_end());
+}
