@@ -178,11 +178,14 @@ fn a_dead_network_ends_the_lab() {
     let scratch = tempfile::tempdir().unwrap();
     let scenario = scratch.path().join("passage.toml");
     std::fs::write(&scenario, MACHINES_WITHOUT_A_KERNEL).unwrap();
+    let (runs, file) = ["runs.jsonl", "nothing-passes.txt"].map(|name| scratch.path().join("out").join(name)).into();
+    std::fs::create_dir(scratch.path().join("out")).unwrap();
+    std::fs::write(&file, "of an earlier lab").unwrap();
     let lab = start(&scenario, scratch.path(), &[]);
-    let runs = scratch.path().join("out/runs.jsonl");
     wait_until("a run", Duration::from_secs(120), || {
         std::fs::read_to_string(&runs).is_ok_and(|text| text.lines().count() >= 1)
     });
+    assert!(!file.exists(), "it is an earlier lab's");
     let down = |network: &File| {
         let network = format!("--net=/proc/{}/fd/{}", std::process::id(), network.as_raw_fd());
         let line = [&network, "ip", "link", "set", "vm1", "down"];
@@ -193,7 +196,7 @@ fn a_dead_network_ends_the_lab() {
     let output = lab.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("nothing passes from sender-0 to receiver-0"), "{said}");
-    let counts = std::fs::read_to_string(scratch.path().join("out/nothing-passes.txt")).unwrap();
+    let counts = std::fs::read_to_string(&file).unwrap();
     assert!(counts.contains("vm1") && counts.contains("state DOWN") && counts.contains("== sender-0"), "{counts}");
     assert_left_clean(scratch.path());
 }

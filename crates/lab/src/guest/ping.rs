@@ -54,9 +54,13 @@ impl EchoSocket {
         Ok(socket)
     }
 
-    fn send(&self, sequence: u16) -> nix::Result<()> {
+    /// A request that a full queue or the network refuses is lost, and no error.
+    fn send(&self, sequence: u16) -> anyhow::Result<()> {
         let request = request(self.identifier.unwrap_or(0), sequence);
-        send(self.fd.as_raw_fd(), &request, MsgFlags::MSG_NOSIGNAL).map(drop)
+        match send(self.fd.as_raw_fd(), &request, MsgFlags::MSG_NOSIGNAL) {
+            Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EHOSTUNREACH | Errno::ECONNREFUSED) => Ok(()),
+            Err(error) => Err(error).context("cannot send an echo request"),
+        }
     }
 
     /// The sequence number of the next reply that has come.
@@ -99,12 +103,8 @@ fn run(recording: &Recording, socket: &EchoSocket, interval: Duration) -> anyhow
         if now >= due {
             sequence = sequence.wrapping_add(1);
             let sent = Instant::now();
-            match socket.send(sequence) {
-                Ok(()) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EHOSTUNREACH | Errno::ECONNREFUSED) => {
-                    waiting.push_back((sequence, sent));
-                }
-                Err(error) => return Err(error).context("cannot send an echo request"),
-            }
+            socket.send(sequence)?;
+            waiting.push_back((sequence, sent));
             // Times that passed while this VM was off its core are not made up for.
             due = next_due(due, sent, interval);
         }
@@ -133,10 +133,7 @@ pub fn is_answered(to: IpAddr, patience: Duration) -> anyhow::Result<bool> {
     let mut sequence: u16 = 0;
     while Instant::now() < end {
         sequence = sequence.wrapping_add(1);
-        match socket.send(sequence) {
-            Ok(()) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::EHOSTUNREACH | Errno::ECONNREFUSED) => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot send an echo request to {to}")),
-        }
+        socket.send(sequence).with_context(|| format!("to {to}"))?;
         let next = (Instant::now() + RETRY).min(end);
         while let Some(pause) = next.checked_duration_since(Instant::now()).filter(|pause| !pause.is_zero()) {
             match poll_in(&socket.fd, pause) {

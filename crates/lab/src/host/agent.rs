@@ -23,8 +23,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const PROBE_KEY: &str = "65766e6b65656c2d6c61622d70726f62\n";
 
 /// What an agent is asked for its counters, at its control socket: what `evenkeel status --json` asks, without a program more on a domain's
-/// processor.
-pub const STATUS_REQUEST: &str = r#"{"version":1,"ask":{"what":"status"}}"#;
+/// processor. An agent that speaks another version says so in its answer, which is then an error here.
+const STATUS_REQUEST: &str = r#"{"version":1,"ask":{"what":"status"}}"#;
 const CONTROL_SOCKET: &str = "host.sock";
 
 /// Counters by name.

@@ -18,6 +18,7 @@ use evenkeel_scenario::result::RunRecord;
 use evenkeel_scenario::sweep::{self, Cell};
 
 pub use self::migration::Moved;
+pub use self::passage::remove_counts;
 use self::shape::{hosts, specs};
 pub use self::shape::{needs_own_hosts, segments_for_vms};
 use super::Batch;

@@ -86,6 +86,7 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     let directory = options.out.clone().unwrap_or_else(|| Path::new("results").join(&loaded.scenario.name));
     let set = run_set(&loaded, &cells, options, &machine, &images);
     io::create_results(&directory, &set).map_err(LabError::Scenario)?;
+    booted::remove_counts(&directory)?;
     // All cells alike, so that they are compared in the same network.
     let own_hosts = cells.iter().any(|cell| booted::needs_own_hosts(&cell.scenario));
     let boots = plan::by_boot(cells);

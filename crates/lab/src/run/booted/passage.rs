@@ -2,6 +2,7 @@
 //! take them for a mechanism's.
 
 use std::fmt::{Display, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::BootedLab;
@@ -17,6 +18,17 @@ const PATIENCE_MS: u32 = 20_000;
 const FILE: &str = "nothing-passes.txt";
 const COUNTS: [&[&str]; 3] = [&["ip", "-s", "link"], &["tc", "-s", "qdisc"], &["bridge", "fdb"]];
 const COUNTS_SCRIPT: &str = "/bin/ip -s link\n/bin/tc -s qdisc\ndmesg | tail -n 40";
+
+/// Removes what an earlier lab has left in the directory of its results.
+pub fn remove_counts(results: &Path) -> Result<(), LabError> {
+    let file = results.join(FILE);
+    match std::fs::remove_file(&file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(LabError::io(format!("removing {}", file.display()), error))
+        }
+        _ => Ok(()),
+    }
+}
 
 impl BootedLab {
     /// An error if the first machine of those that receive answers not all the others. What devices have counted goes to a file in `results`.
