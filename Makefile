@@ -106,7 +106,7 @@ bench-host: build
 
 bench-hold:
 	$(CARGO) bench --locked --package evenkeel --bench hold
-	sh bench/host/counted.sh $(CARGO) bench --locked --package evenkeel --bench hold -- release
+	sh bench/host/counted.sh $(CARGO) bench --locked --package evenkeel --bench hold -- release messages
 	$(CARGO) bench --locked --package evenkeel --bench hold -- policies
 
 LOAD = target/$(TARGET)/release/examples/memcached_load

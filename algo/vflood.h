@@ -105,6 +105,28 @@ static inline void vflood_sent(struct vflood_flow *f, u32 end, u64 now_us)
 }
 
 /**
+ * vflood_passes() - may new data of a flow that holds nothing leave at once?
+ * @seq: its first byte
+ * @bytes: its length, above 0
+ *
+ * What vflood_data() would let pass, without the VM's buffer: what is promised is counted anew
+ * with the next ACK. If not, or after a pause that makes the window smaller, it is for
+ * vflood_data().
+ */
+static inline bool vflood_passes(struct vflood_flow *f, const struct vflood_settings *s,
+				 u32 seq, u32 bytes, u64 now_us)
+{
+	if (!vflood_is_managed(f) || f->held_segments || seq != f->snd_nxt ||
+	    seq != f->vm_end || vflood_segments(f, bytes) > f->congestion.window.cwnd ||
+	    (f->sent_us && now_us - f->sent_us > VFLOOD_IDLE_US) ||
+	    !vflood_may_send(f, s, seq, seq + bytes))
+		return false;
+	f->vm_end = seq + bytes;
+	vflood_sent(f, seq + bytes, now_us);
+	return true;
+}
+
+/**
  * vflood_data() - data from the VM
  * @seq: its first byte
  * @bytes: its length, above 0
@@ -276,6 +298,22 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	if (f->flags & VFLOOD_UNDONE && !seq_before(ack, f->vm_recover))
 		f->flags &= ~VFLOOD_UNDONE;
 	return is_undone;
+}
+
+/**
+ * vflood_is_told() - does an ACK say nothing that a flow does not know, or has to act on?
+ *
+ * So is most data of the other end's. vflood_acked() would only allow another burst.
+ */
+static inline bool vflood_is_told(const struct vflood_flow *f, u32 ack, u16 window,
+				  bool is_pure, bool has_sack)
+{
+	u32 known = VFLOOD_SEEN_BOTH | VFLOOD_SCALED;
+	u32 open = VFLOOD_SACKED | VFLOOD_AGAIN | VFLOOD_MAY_UNDO | VFLOOD_UNDONE;
+
+	return (f->flags & (known | open)) == known && !has_sack &&
+	       f->state != VFLOOD_PACKET_LOSS && !f->held_segments && ack == f->snd_una &&
+	       ack + ((u32)window << f->scale) == f->edge && (!is_pure || f->snd_nxt == ack);
 }
 
 /* The first packet of the flow's queue is taken out. */

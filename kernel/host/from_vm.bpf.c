@@ -350,6 +350,10 @@ int from_vm(struct __sk_buff *skb)
 		ack_from_vm(skb, &c, f, ours);
 	account(skb, &c, f);
 	verdict = f->vflood_owner ? hold_from_vm(skb, &c, f) : TCX_NEXT;
+	/* Nothing comes back of it that an early ACK could ride on. */
+	if (verdict == TCX_NEXT && c.port->vflood.hold_ifindex && c.packet->payload_bytes &&
+	    snoop_is_on(&c))
+		snoop_released(skb);
 	if (flow_is_over(&c, f, true) && hold_close(skb, &c, f) && snoop_is_on(&c))
 		snoop_close(&c);
 	return verdict;

@@ -31,6 +31,7 @@ static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u
 	int verdict;
 
 	e->seen_ns = at->now_ns;
+	e->is_direct = 0;
 	if (at->port && !at->port->vflood.free_places)
 		ack_filter_reads(&at->port->vflood.filter);
 	if (!e->packets && (is_cut_off || (e->is_enforced && !at->may_hold))) {
@@ -200,14 +201,18 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	if (o.kind == EK_HOLD_BARE || (o.kind == EK_HOLD_PIECE && !e->splitting))
 		return ready_push(&at, skb, sch, to_free);
 	if (is_copy && o.kind != EK_HOLD_SEEN) {
+		flow_take(e);
 		order_run(&at, e, &o);
+		flow_leave(e);
 		sch->q.qlen -= at.gone_packets;
 		sch->qstats.backlog -= at.gone_bytes;
 		goto drop;
 	}
 	if (o.kind == EK_HOLD_PIECE) {
 		o.queue = o.place + EK_VFLOOD_FLOWS;
+		flow_take(e);
 		piece_held(&at, e, o.place, o.word[0], o.word[1]);
+		flow_leave(e);
 		verdict = VFLOOD_HOLD;
 	} else {
 		if (o.kind == EK_HOLD_WHOLE &&
@@ -217,7 +222,9 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 			skb->cb[QDISC_CB_KIND] = EK_HOLD_ANEW;
 			return ready_push(&at, skb, sch, to_free);
 		}
+		flow_take(e);
 		verdict = data_verdict(&at, e, o.place, o.word[0], o.word[1]);
+		flow_leave(e);
 	}
 	q = bpf_map_lookup_elem(&queues, &o.queue);
 	if (verdict == VFLOOD_PASS && is_data)
@@ -243,7 +250,9 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	sch->q.qlen++;
 	sch->qstats.backlog += bytes;
 	if (o.kind == EK_HOLD_PIECE && o.word[1] == (u32)(e->splitting >> 32)) {
+		flow_take(e);
 		split_done(&at, e, o.place);
+		flow_leave(e);
 		sch->q.qlen -= at.gone_packets;
 		sch->qstats.backlog -= at.gone_bytes;
 	}

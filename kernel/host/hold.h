@@ -8,6 +8,7 @@
 #define EVENKEEL_HOST_HOLD_H
 
 #include "flow.h"
+#include "hold_turn.h"
 
 /* NOP, NOP, timestamps: what Linux and others put before all other options. */
 #define HOLD_TIMESTAMPS 0x0101080au
@@ -98,6 +99,7 @@ static __noinline void hold_open(struct context *c, struct ek_flow *f, bool syna
 	e->behind_ns = 0;
 	e->joining_end = 0;
 	e->joined_end = 0;
+	e->is_direct = 0;
 	e->key = *c->key;
 	e->hold_ifindex = c->port->vflood.hold_ifindex;
 	e->is_closing = 0;

@@ -97,6 +97,13 @@ static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 		if (sacked_segments > HOLD_SACKED_MOST)
 			sacked_segments = HOLD_SACKED_MOST;
 	}
+	*is_needless = false;
+	if (!e->packets && vflood_is_told(&e->flow, p->ack, p->window, flags & EK_HOLD_ACK_PURE,
+					  flags & EK_HOLD_ACK_SACK)) {
+		e->seen_ns = c->now_ns;
+		e->acked_ns = c->now_ns;
+		return hold_grant(e, p->ack);
+	}
 	hold_order(skb, c, f->vflood_place, EK_HOLD_ACK, p->ack, sacked_end,
 		   p->window | flags << 16 | sacked_segments << EK_HOLD_SACKED_SHIFT);
 	/* Nobody looks for the header of what is only an order. */

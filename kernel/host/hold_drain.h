@@ -62,7 +62,7 @@ static __noinline void queue_drop(struct place *at, struct ek_vflood_flow *e, u3
 }
 
 /* A flow that holds something is looked after. Return: whether it still holds something. */
-static __always_inline bool flow_tick(struct place *at, struct ek_vflood_flow *e, u32 place)
+static __noinline bool flow_tick(struct place *at, struct ek_vflood_flow *e, u32 place)
 {
 	bool is_silent = at->now_ns - e->seen_ns > EK_HOLD_SILENCE_NS;
 	bool is_cut_off = !at->port || e->is_closing; /* from ACKs */
@@ -94,9 +94,12 @@ static __always_inline void sweep(struct place *at, u32 ifindex)
 	{
 		place = at->vm->hand++ & (EK_VFLOOD_FLOWS - 1);
 		e = bpf_map_lookup_elem(&vflood_flows, &place);
-		if (e && e->owner && e->hold_ifindex == ifindex && !e->packets &&
-		    at->now_ns - e->seen_ns > EK_HOLD_SILENCE_NS)
-			flow_forget(at, e);
+		if (!e || !e->owner || e->hold_ifindex != ifindex || e->packets ||
+		    at->now_ns - e->seen_ns <= EK_HOLD_SILENCE_NS)
+			continue;
+		flow_take(e);
+		flow_forget(at, e);
+		flow_leave(e);
 	}
 }
 
@@ -120,8 +123,10 @@ static __noinline void tick(struct place *at)
 			break;
 		next = e->next;
 		e->is_listed = 0;
+		flow_take(e);
 		if (flow_tick(at, e, place))
 			flow_list(at, e, place);
+		flow_leave(e);
 	}
 	at->vm->tick_ns = at->now_ns + (at->drains ? HOLD_DRAIN_TICK_NS : HOLD_TICK_NS);
 }

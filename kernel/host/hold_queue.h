@@ -8,9 +8,11 @@
 
 #include "qdisc.h"
 #include "maps.h"
+#include "hold_turn.h"
 
 #define HOLD_RELEASE_PACKETS 4096 /* with one ACK at most */
 #define HOLD_SPARES 256 /* that a port keeps at most */
+#define HOLD_TURNS 100000 /* looks for a flow that is taken: longer than any has a right to */
 
 struct held {
 	struct sk_buff __kptr *skb;
@@ -88,8 +90,7 @@ static __always_inline bool place_open(struct place *at, struct Qdisc *sch)
 	if (!at->count || !at->vm)
 		return false;
 	at->now_ns = bpf_ktime_get_ns();
-	at->may_hold = at->port && at->port->vflood.mode == EK_MODE_ENFORCE &&
-		       h->agent_until_ns + EK_HOLD_PATIENCE_NS > at->now_ns;
+	at->may_hold = at->port && hold_is_on(h, at->port, at->now_ns);
 	return true;
 }
 
@@ -209,6 +210,21 @@ static __noinline struct held *flow_pop(struct ek_vflood_flow *e, u32 place)
 	if (e->packets)
 		e->packets--;
 	return h;
+}
+
+/*
+ * Waits for a flow that another CPU lets something out of, some hundred instructions. One that
+ * stands still meanwhile is not waited for: then the two count one segment less.
+ */
+static __noinline void flow_take(struct ek_vflood_flow *e)
+{
+	int i;
+
+	bpf_for(i, 0, HOLD_TURNS)
+	{
+		if (flow_try(e))
+			return;
+	}
 }
 
 /* Frees a packet, and its skb if it has one. */

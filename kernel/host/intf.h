@@ -35,7 +35,7 @@
 #include "vflood.h"
 #include "window.h"
 
-#define EK_INTF_VERSION 7 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 8 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -301,7 +301,7 @@ struct ek_vflood_flow {
 	u32 next; /* in that list: place + 1, 0: the last */
 	u32 packets; /* in its queues, one that is being split among them */
 	u32 pieces; /* in the queue of its pieces, which goes first */
-	u32 pad;
+	u32 is_direct; /* all that is out has left past the device that holds packets */
 	u64 splitting; /* the range of the first packet, which is on its way to be split, 0:
 			  none */
 	u64 splitting_ns; /* since when */
@@ -310,6 +310,7 @@ struct ek_vflood_flow {
 	u64 behind_ns; /* when a large packet last had to stay behind such segments */
 	u32 joining_end; /* of the last that went to be joined */
 	u32 joined_end; /* of the last that has come back; the same: none is on its way */
+	u64 is_taken; /* somebody works on its state, see hold_turn.h */
 };
 
 /* What holds for all flows of a port. */

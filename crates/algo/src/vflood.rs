@@ -203,6 +203,12 @@ impl Flow {
         unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
     }
 
+    /// Whether new data of a flow that holds nothing leaves at once, without a look at the VM's buffer; otherwise it is for [`Flow::data`].
+    pub fn passes(&mut self, host: &Host, seq: u32, bytes: u32, now_us: u64) -> bool {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_passes(&mut self.0, &host.0, seq, bytes, now_us) }
+    }
+
     /// An ACK from the receiver. Whether the last loss was found to be none, and the window given back.
     pub fn acked(&mut self, host: &Host, ack: &Ack, now_us: u64) -> bool {
         let (has_sack, sacked) = (ack.sacked.is_some(), ack.sacked.unwrap_or_default());
@@ -223,6 +229,12 @@ impl Flow {
         };
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_acked(&mut self.0, &host.0, &ack, now_us) }
+    }
+
+    /// Whether an ACK says nothing that the flow does not know, or has to act on: [`Flow::acked`] would only allow another burst.
+    pub fn is_told(&self, ack: &Ack) -> bool {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_is_told(&self.0, ack.number, ack.window, ack.is_pure, ack.sacked.is_some()) }
     }
 
     /// Whether the first packet of the flow's queue may leave it: to the network, or, if its data has arrived, for good.

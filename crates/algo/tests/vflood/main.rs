@@ -19,9 +19,10 @@ proptest! {
     fn on_the_wire_it_is_a_standard_sender_and_nothing_that_is_held_is_lost(
         settings in settings(),
         ends in ends(),
+        is_direct in any::<bool>(),
         steps in proptest::collection::vec(step(), 1..150),
     ) {
-        let mut world = World::with(settings, ends);
+        let mut world = World { is_direct, ..World::with(settings, ends) };
         for step in &steps {
             world.apply(step);
         }
@@ -58,9 +59,11 @@ proptest! {
     fn an_obedient_guest_is_never_refused(
         steps in proptest::collection::vec((0..FLOWS, 1..200u32, 1..30usize), 1..100),
         policy in prop_oneof![Just(Policy::Fair), Just(Policy::Priority)],
+        is_direct in any::<bool>(),
     ) {
         // Larger than the windows before any grant, and without losses, which take back what could be sent at once.
-        let mut world = World::new(Settings { buffer_segments: 200, policy, ..DEFAULTS });
+        let settings = Settings { buffer_segments: 200, policy, ..DEFAULTS };
+        let mut world = World { is_direct, ..World::new(settings) };
         for (flow, segments, acks) in steps {
             world.apply(&Step::Flood { flow, segments, obedient: true });
             let c = &world.connections[flow];

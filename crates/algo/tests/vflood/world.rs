@@ -224,6 +224,8 @@ pub struct World {
     pub connections: Vec<Connection>,
     /// Duplicate ACKs since the last that was none, by flow: at least what the host counts.
     pub dups: Vec<u32>,
+    /// What may leave at once does so without a look at the VM's buffer, as in the kernel.
+    pub is_direct: bool,
 }
 
 impl World {
@@ -239,7 +241,7 @@ impl World {
         if ends.sack {
             connections.iter_mut().for_each(|c| c.flow.permit_sack());
         }
-        Self { ends, settings, host, vm, now_us: 1000, connections, dups: vec![0; FLOWS] }
+        Self { ends, settings, host, vm, now_us: 1000, connections, dups: vec![0; FLOWS], is_direct: false }
     }
 
     pub fn check(&self) {
@@ -260,7 +262,18 @@ impl World {
             c.ts_val = 1 + (self.now_us / 1000) as u32;
             c.flow.stamp(c.ts_val);
         }
-        match c.flow.data(&mut self.vm, &self.host, seq, MSS, self.now_us) {
+        let mut judged = c.flow.clone();
+        let verdict = judged.data(&mut self.vm.clone(), &self.host, seq, MSS, self.now_us);
+        if self.is_direct && c.flow.passes(&self.host, seq, MSS, self.now_us) {
+            assert_eq!((verdict, judged.snd_nxt()), (Verdict::Pass, c.flow.snd_nxt()), "it does what the other would");
+        } else {
+            assert_eq!(
+                c.flow.data(&mut self.vm, &self.host, seq, MSS, self.now_us),
+                verdict,
+                "a refusal changes nothing"
+            );
+        }
+        match verdict {
             Verdict::Pass if c.flow.snd_nxt() == before => c.put_on_wire(segment, true),
             Verdict::Pass => c.check_sent(&self.settings, self.dups[index], segment, before, self.now_us),
             Verdict::Hold => c.queue.push_back(seq),
@@ -382,6 +395,14 @@ impl World {
         let is_stuck = c.guest_acked == c.guest_end && edge <= c.guest_end;
         assert!(!is_stuck || c.told_edge <= c.guest_end, "nothing is on its way, and the guest may not send");
         c.guest_edge = edge;
+        // Data of the other end's that acknowledges the same.
+        let again = vflood::Ack { is_pure: false, came_twice: None, ..ack_is };
+        if c.flow.is_told(&again) {
+            let state = |flow: &Flow| (flow.snd_una(), flow.snd_nxt(), flow.edge(), flow.cwnd(), flow.state());
+            let mut other = c.flow.clone();
+            assert!(!other.acked(&self.host, &again, self.now_us));
+            assert_eq!(state(&other), state(&c.flow), "it was told something");
+        }
     }
 
     pub fn apply(&mut self, step: &Step) {
