@@ -11,7 +11,8 @@
  * the VM, which behind an ifb's queue no program could write, and at the pair's other end goes
  * back to where it came in, in order on whatever CPU it was let out, and past from_vm.
  * Orders come in the cb of packets (intf.h, EK_HOLD_MAGIC). One lock, the qdisc's, is over a
- * port's flows and its buffer.
+ * port's flows and its buffer. What need not be held at all from_vm lets out past all this, in
+ * its turn (hold_turn.h).
  *
  * Loaded only where some port has vFlood: Linux 6.16 with NET_SCH_BPF and NETKIT.
  */
