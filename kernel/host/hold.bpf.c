@@ -202,7 +202,7 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	if (o.kind == EK_HOLD_BARE || (o.kind == EK_HOLD_PIECE && !e->splitting))
 		return ready_push(&at, skb, sch, to_free);
 	if (is_copy && o.kind != EK_HOLD_SEEN) {
-		flow_take(e);
+		flow_take(&at, e);
 		order_run(&at, e, &o);
 		flow_leave(e);
 		sch->q.qlen -= at.gone_packets;
@@ -211,7 +211,7 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	}
 	if (o.kind == EK_HOLD_PIECE) {
 		o.queue = o.place + EK_VFLOOD_FLOWS;
-		flow_take(e);
+		flow_take(&at, e);
 		piece_held(&at, e, o.place, o.word[0], o.word[1]);
 		flow_leave(e);
 		verdict = VFLOOD_HOLD;
@@ -223,7 +223,7 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 			skb->cb[QDISC_CB_KIND] = EK_HOLD_ANEW;
 			return ready_push(&at, skb, sch, to_free);
 		}
-		flow_take(e);
+		flow_take(&at, e);
 		verdict = data_verdict(&at, e, o.place, o.word[0], o.word[1]);
 		flow_leave(e);
 	}
@@ -251,7 +251,7 @@ int BPF_PROG(hold_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	sch->q.qlen++;
 	sch->qstats.backlog += bytes;
 	if (o.kind == EK_HOLD_PIECE && o.word[1] == (u32)(e->splitting >> 32)) {
-		flow_take(e);
+		flow_take(&at, e);
 		split_done(&at, e, o.place);
 		flow_leave(e);
 		sch->q.qlen -= at.gone_packets;

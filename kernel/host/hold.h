@@ -55,7 +55,7 @@ static __always_inline struct ek_vflood_flow *hold_claim(const struct ek_flow_ke
 		*place = (first + i) & (EK_VFLOOD_FLOWS - 1);
 		e = bpf_map_lookup_elem(&vflood_flows, place);
 		if (e && !e->owner && !e->is_listed &&
-		    !__sync_val_compare_and_swap(&e->owner, 0, ~0ull))
+		    !__sync_val_compare_and_swap(&e->owner, 0, HOLD_CLAIMED))
 			return e;
 	}
 	return NULL;
@@ -107,6 +107,7 @@ static __noinline void hold_open(struct context *c, struct ek_flow *f, bool syna
 	e->is_enforced = c->port->vflood.mode == EK_MODE_ENFORCE;
 	e->seen_ns = c->now_ns;
 	e->acked_ns = c->now_ns;
+	e->turn_ns = c->now_ns;
 	if (head_options(c->head, p, &o) && o.permits_sack)
 		e->flow.flags |= VFLOOD_HAS_SACK;
 	if (synack_from_vm) {

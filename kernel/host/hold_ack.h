@@ -57,7 +57,7 @@ static __always_inline void hold_look(struct __sk_buff *skb, struct context *c)
 
 /*
  * An ACK to the VM lets out what is held. Return: the window that the VM may be told, 0: the
- * receiver's. @is_needless: the VM need not have it (algo/ack_filter.h).
+ * receiver's. @is_needless becomes true if the VM need not have it (algo/ack_filter.h).
  */
 static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 				     struct ek_flow *f, bool *is_needless)
@@ -97,7 +97,6 @@ static __noinline u32 hold_ack_to_vm(struct __sk_buff *skb, struct context *c,
 		if (sacked_segments > HOLD_SACKED_MOST)
 			sacked_segments = HOLD_SACKED_MOST;
 	}
-	*is_needless = false;
 	if (!e->packets && vflood_is_told(&e->flow, p->ack, p->window, flags & EK_HOLD_ACK_PURE,
 					  flags & EK_HOLD_ACK_SACK)) {
 		e->seen_ns = c->now_ns;

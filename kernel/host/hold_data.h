@@ -57,19 +57,21 @@ static __noinline bool hold_lets_out(struct context *c, struct ek_flow *f,
 	u32 zero = 0;
 	struct ek_host *h = bpf_map_lookup_elem(&host, &zero);
 	bool is_out = false;
+	u64 now_ns;
 
 	if (!h || !hold_is_on(h, c->port, c->now_ns) || e->packets || !flow_try(e))
 		return false;
+	now_ns = flow_now(e, c->now_ns);
 	if (e->owner == f->vflood_owner && !e->is_closing && !e->packets &&
 	    (e->is_direct || e->flow.snd_nxt == e->flow.snd_una)) {
 		if (e->last.has_timestamps)
 			vflood_stamp(&e->flow, e->last.ts_val);
 		is_out = flow_passes(&e->flow, &v->settings, (u64)end << 32 | c->packet->seq,
-				     c->now_ns / 1000);
+				     now_ns / 1000);
 	}
 	if (is_out) {
 		e->is_direct = 1;
-		e->seen_ns = c->now_ns;
+		e->seen_ns = now_ns;
 		vflood_ack_out(&e->flow, c->packet->ack);
 	}
 	flow_leave(e);

@@ -61,10 +61,16 @@ static __noinline void queue_drop(struct place *at, struct ek_vflood_flow *e, u3
 	e->splitting = 0;
 }
 
+static __always_inline bool flow_is_silent(const struct place *at,
+					   const struct ek_vflood_flow *e)
+{
+	return time_since(at->now_ns, e->seen_ns) > EK_HOLD_SILENCE_NS;
+}
+
 /* A flow that holds something is looked after. Return: whether it still holds something. */
 static __noinline bool flow_tick(struct place *at, struct ek_vflood_flow *e, u32 place)
 {
-	bool is_silent = at->now_ns - e->seen_ns > EK_HOLD_SILENCE_NS;
+	bool is_silent = flow_is_silent(at, e);
 	bool is_cut_off = !at->port || e->is_closing; /* from ACKs */
 	bool drains = e->is_enforced && !at->may_hold;
 
@@ -73,7 +79,7 @@ static __noinline bool flow_tick(struct place *at, struct ek_vflood_flow *e, u32
 		split_done(at, e, place);
 	/* ACKs let it out, as ever: beyond its windows the network or the receiver drops it. */
 	if (is_cut_off || is_silent ||
-	    (drains && at->now_ns - e->acked_ns > HOLD_DRAIN_PATIENCE_NS))
+	    (drains && time_since(at->now_ns, e->acked_ns) > HOLD_DRAIN_PATIENCE_NS))
 		queue_drain(at, e, place, HOLD_DRAIN_SEGMENTS);
 	if (is_cut_off || is_silent || drains) {
 		at->drains = true;
@@ -94,11 +100,13 @@ static __always_inline void sweep(struct place *at, u32 ifindex)
 	{
 		place = at->vm->hand++ & (EK_VFLOOD_FLOWS - 1);
 		e = bpf_map_lookup_elem(&vflood_flows, &place);
-		if (!e || !e->owner || e->hold_ifindex != ifindex || e->packets ||
-		    at->now_ns - e->seen_ns <= EK_HOLD_SILENCE_NS)
+		if (!e || !e->owner || e->owner == HOLD_CLAIMED || e->hold_ifindex != ifindex ||
+		    e->packets || !flow_is_silent(at, e))
 			continue;
-		flow_take(e);
-		flow_forget(at, e);
+		flow_take(at, e);
+		/* It may have spoken meanwhile. */
+		if (flow_is_silent(at, e))
+			flow_forget(at, e);
 		flow_leave(e);
 	}
 }
@@ -123,7 +131,7 @@ static __noinline void tick(struct place *at)
 			break;
 		next = e->next;
 		e->is_listed = 0;
-		flow_take(e);
+		flow_take(at, e);
 		if (flow_tick(at, e, place))
 			flow_list(at, e, place);
 		flow_leave(e);

@@ -216,15 +216,16 @@ static __noinline struct held *flow_pop(struct ek_vflood_flow *e, u32 place)
  * Waits for a flow that another CPU lets something out of, some hundred instructions. One that
  * stands still meanwhile is not waited for: then the two count one segment less.
  */
-static __noinline void flow_take(struct ek_vflood_flow *e)
+static __noinline void flow_take(struct place *at, struct ek_vflood_flow *e)
 {
 	int i;
 
 	bpf_for(i, 0, HOLD_TURNS)
 	{
 		if (flow_try(e))
-			return;
+			break;
 	}
+	at->now_ns = flow_now(e, at->now_ns);
 }
 
 /* Frees a packet, and its skb if it has one. */

@@ -9,6 +9,8 @@
 
 #include "maps.h"
 
+#define HOLD_CLAIMED (~0ull) /* who a place belongs to until its flow is there */
+
 /* Is it wanted, and the agent there? */
 static __always_inline bool hold_is_on(const struct ek_host *h, const struct ek_port *port,
 				       u64 now_ns)
@@ -21,6 +23,23 @@ static __always_inline bool hold_is_on(const struct ek_host *h, const struct ek_
 static __always_inline bool flow_try(struct ek_vflood_flow *e)
 {
 	return !__sync_val_compare_and_swap(&e->is_taken, 0, 1);
+}
+
+/*
+ * Whose turn it is goes by this time: where another CPU read its clock later and came first, by
+ * that one's. A flow's time does not go back.
+ */
+static __always_inline u64 flow_now(struct ek_vflood_flow *e, u64 now_ns)
+{
+	if (now_ns > e->turn_ns)
+		e->turn_ns = now_ns;
+	return e->turn_ns;
+}
+
+/* Of what is noted without a turn another CPU may have a later time. */
+static __always_inline u64 time_since(u64 now_ns, u64 then_ns)
+{
+	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
 static __always_inline void flow_leave(struct ek_vflood_flow *e)

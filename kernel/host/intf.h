@@ -35,7 +35,7 @@
 #include "vflood.h"
 #include "window.h"
 
-#define EK_INTF_VERSION 8 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 9 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -292,6 +292,7 @@ struct ek_vflood_flow {
 	u64 owner; /* 0: free; the same in one place only after 2^32 flows */
 	u64 seen_ns;
 	u64 acked_ns; /* when the other end last sent an ACK */
+	u64 turn_ns; /* the latest time by which somebody had a turn at it */
 	u32 generation; /* the last owner */
 	u32 hold_ifindex; /* as the port had it when the flow began */
 	u32 slot; /* of the port */

@@ -4,6 +4,7 @@
 
 mod descheduled;
 mod handshake;
+mod hold;
 mod marks;
 mod noise;
 mod share;

@@ -1,0 +1,111 @@
+//! vFlood: what its windows let out at once, past the device that holds packets, and whose turn it is to say so.
+
+use std::mem::offset_of;
+
+use evenkeel_agent::datapath::intf;
+use evenkeel_testbed::conversation::{MSS, ack, data, syn, synack};
+use evenkeel_testbed::place::{KEY, NEXT, Place, REDIRECT, index, ip};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+const WINDOW: u32 = 10;
+
+/// A VM's connection that vFlood manages. The device that would hold packets drops them: this kernel need not have the qdisc.
+struct Managed {
+    place: Place,
+    flows: MapHandle,
+}
+
+fn patch(map: &MapHandle, key: u32, changes: &[(usize, &[u8])]) {
+    let mut value = map.lookup(&key.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+    for (offset, bytes) in changes {
+        value[*offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+    map.update(&key.to_ne_bytes(), &value, MapFlags::ANY).unwrap();
+}
+
+impl Managed {
+    fn new() -> Self {
+        let place = Place::new(intf::EK_MODE_OFF);
+        ip("link add drops type bridge");
+        ip("link set drops up");
+        let mut host = intf::ek_host {
+            version: intf::EK_INTF_VERSION,
+            keys: 1,
+            agent_until_ns: u64::MAX / 2,
+            ..Default::default()
+        };
+        host.key[0] = KEY;
+        place.datapath.set_host(&host).unwrap();
+        let ports = MapHandle::from_pinned_path(place.pins().join("ports")).unwrap();
+        let vflood = offset_of!(intf::ek_port, vflood);
+        let settings = vflood + offset_of!(intf::ek_vflood_port, settings);
+        let numbers = [
+            (vflood + offset_of!(intf::ek_vflood_port, mode), intf::EK_MODE_ENFORCE),
+            (vflood + offset_of!(intf::ek_vflood_port, hold_ifindex), index("drops")),
+            (vflood + offset_of!(intf::ek_vflood_port, split_ifindex), index("drops")),
+            (settings + offset_of!(intf::vflood_settings, buffer_segments), 2048),
+            (settings + offset_of!(intf::vflood_settings, initial_window), WINDOW),
+        ]
+        .map(|(offset, number)| (offset, number.to_ne_bytes()));
+        patch(&ports, place.pa, &numbers.each_ref().map(|(offset, bytes)| (*offset, &bytes[..])));
+        let flows = MapHandle::from_pinned_path(place.pins().join("vflood_flows")).unwrap();
+        let mut managed = Self { place, flows };
+        let pa = managed.place.pa;
+        managed.place.run_from_vm(pa, &syn().frame());
+        managed.place.run_to_vm(pa, &synack().frame());
+        managed.place.run_to_vm(pa, &ack(0, 0).frame());
+        managed
+    }
+
+    fn state(&self) -> intf::ek_vflood_flow {
+        self.place.datapath.vflood(&self.place.only_flow(self.place.pa)).unwrap().expect("it is managed")
+    }
+
+    fn change(&self, changes: &[(usize, &[u8])]) {
+        patch(&self.flows, self.place.only_flow(self.place.pa).vflood_place, changes);
+    }
+
+    /// The verdict on a segment of the VM's, so many behind the first.
+    fn send(&mut self, segment: u32) -> i32 {
+        self.place.run_from_vm(self.place.pa, &data(segment * MSS).frame()).verdict
+    }
+}
+
+#[test]
+fn the_first_window_passes_and_what_is_beyond_it_is_the_qdiscs() {
+    let mut managed = Managed::new();
+    for segment in 0..WINDOW {
+        assert_eq!(managed.send(segment), NEXT, "segment {segment}");
+        assert_eq!(managed.state().flow.snd_nxt, 1001 + (segment + 1) * MSS);
+    }
+    let before = managed.state().flow;
+    assert_eq!(managed.send(WINDOW), REDIRECT);
+    assert_eq!(managed.state().flow.snd_nxt, before.snd_nxt);
+    assert_eq!(managed.state().is_taken, 0);
+}
+
+#[test]
+fn what_the_qdisc_works_on_is_left_to_it() {
+    let mut managed = Managed::new();
+    managed.change(&[(offset_of!(intf::ek_vflood_flow, is_taken), &1u64.to_ne_bytes())]);
+    assert_eq!(managed.send(0), REDIRECT);
+    assert_eq!(managed.state().is_taken, 1, "the turn is the other's to end");
+    managed.change(&[(offset_of!(intf::ek_vflood_flow, is_taken), &0u64.to_ne_bytes())]);
+    assert_eq!(managed.send(0), NEXT);
+}
+
+/// Another processor has read its clock later than this one, and had its turn first: no pause of hundreds of years is between the two.
+#[test]
+fn a_flows_time_does_not_go_back() {
+    let mut managed = Managed::new();
+    assert_eq!(managed.send(0), NEXT);
+    let later_ns = managed.state().turn_ns + 3_600_000_000_000;
+    let sent_us = offset_of!(intf::ek_vflood_flow, flow) + offset_of!(intf::vflood_flow, sent_us);
+    managed.change(&[
+        (offset_of!(intf::ek_vflood_flow, turn_ns), &later_ns.to_ne_bytes()),
+        (sent_us, &(later_ns / 1000).to_ne_bytes()),
+    ]);
+    assert_eq!(managed.send(1), NEXT);
+    let state = managed.state();
+    assert_eq!((state.turn_ns, state.flow.sent_us), (later_ns, later_ns / 1000));
+}
