@@ -423,6 +423,9 @@ int released(struct __sk_buff *skb)
 	} else {
 		bring_up_to_date(skb, l4, &e->last);
 	}
+	/* A container's TCP gives its packets another hash after a timeout (sk_rethink_txhash()
+	 * in Linux). CPUs are chosen, and segments joined, by that of the flow. */
+	bpf_set_hash_invalid(skb);
 	return TCX_PASS;
 }
 

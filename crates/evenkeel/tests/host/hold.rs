@@ -1,6 +1,7 @@
 //! vFlood's queue, on kernels that have qdiscs in BPF: in a guest of its own, with namespaces for VMs. What a VM floods leaves as a
 //! standard TCP sender's, and all of it arrives, whatever happens to the agent meanwhile.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -140,6 +141,20 @@ fn lines(capture: &str) -> impl Iterator<Item = Line> {
             Some(Line::Ack { ack, is_gap: is_gap(ack, &blocks.collect::<Vec<_>>()) })
         }
     })
+}
+
+/// Segments that come for the first time behind later ones.
+fn out_of_order(capture: &str) -> usize {
+    let (mut highest, mut seen) = (0, HashSet::new());
+    lines(capture)
+        .filter(|line| {
+            let Line::Data { end, .. } = line else { return false };
+            let is_late = *end < highest && !seen.contains(end);
+            highest = highest.max(*end);
+            seen.insert(*end);
+            is_late
+        })
+        .count()
 }
 
 /// Slow start at the other end: beyond what is acknowledged never more than the initial window and a segment for each that was acknowledged,
@@ -285,6 +300,10 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
         (0..5).any(|_| takes_back_a_loss_that_was_none(&machine)),
         "no timeout of the VM's that its host took for a loss"
     );
+    // Not each would show another order.
+    for _ in 0..2 {
+        keeps_order_after_a_timeout(&machine);
+    }
 
     for (mode, more) in [
         ("enforce", "policy = \"none\""),
@@ -405,34 +424,31 @@ fn outlives_the_port(machine: &Machine) {
     machine.shell(&format!("sed -i 's/none\\*/vp*/' /tmp/host.toml; {reload}; sleep 1")).unwrap();
 }
 
-/// ACKs are late, so that the VM's timer runs out and it sends its oldest data again: what its host sends on them is not a reduced sender's. The VM
-/// has a small send buffer, so that little is held and it gets its ACKs. Whether a loss was taken back.
+/// ACKs are late, so that the VM's timer runs out and it sends its oldest data again: what its host sends on them is not a reduced sender's. They
+/// are also slow, so that none is kept from the VM: one that lacks ACKs begins with data that has arrived, which is no loss. Whether one was taken
+/// back.
 fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
     /// Of the third round trip, some.
     const PACKETS: u64 = INITIAL_WINDOW_SEGMENTS * 4;
+    /// One ACK in 20 ms.
+    const SLOW: &str = "rate 26kbit";
     let counts = || (count(machine, "vflood_losses"), count(machine, "vflood_undone"));
+    let netem = |what: &str| format!("tc -n peer qdisc change dev eth1 root netem {what} limit 10000");
     let (losses, undone) = counts();
+    let slow = netem(&format!("delay 200ms {SLOW}"));
     let packets: u64 = machine
-        .shell(
-            "head -c 1000000 /tmp/data >/tmp/late; ip netns exec vm sh -c 'echo 4096 262144 262144 >/proc/sys/net/ipv4/tcp_wmem'; tc -n peer qdisc change dev eth1 root netem delay 200ms limit 10000; \
-             cat /sys/class/net/up0/statistics/tx_packets",
-        )
+        .shell(&format!("head -c 1000000 /tmp/data >/tmp/late; {slow}; cat /sys/class/net/up0/statistics/tx_packets"))
         .unwrap()
         .trim()
         .parse()
         .unwrap();
     let late = format!(
-        "for i in $(seq 500); do [ $(cat /sys/class/net/up0/statistics/tx_packets) -ge {} ] && break; sleep 0.02; done; \
-         tc -n peer qdisc change dev eth1 root netem delay 3s limit 10000",
-        packets + PACKETS
+        "for i in $(seq 500); do [ $(cat /sys/class/net/up0/statistics/tx_packets) -ge {} ] && break; sleep 0.02; done; {}",
+        packets + PACKETS,
+        netem("delay 3s rate 1gbit")
     );
     let capture = captured_with(machine, "late", &late);
-    machine
-        .shell(
-            "tc -n peer qdisc change dev eth1 root netem delay 20ms limit 10000; \
-             ip netns exec vm sh -c 'echo 4096 4000000 6000000 >/proc/sys/net/ipv4/tcp_wmem'",
-        )
-        .unwrap();
+    machine.shell(&netem("delay 20ms rate 1gbit")).unwrap();
     let Some(timeout) = timeout(&capture) else { return false };
     let (losses, undone) = (counts().0 - losses, counts().1 - undone);
     assert_eq!(undone, losses, "{} segments were out, and their loss stood:\n{capture}", timeout.out);
@@ -441,6 +457,16 @@ fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
     let Timeout { out, out_with_new } = timeout;
     assert!(out_with_new > reduced, "{out_with_new} segments out after {out}, as a reduced sender's:\n{capture}");
     undone > 0
+}
+
+/// A timeout gives a container's packets another hash (`sk_rethink_txhash()` in Linux), by which CPUs are chosen: what comes behind it stays behind what
+/// is held already.
+fn keeps_order_after_a_timeout(machine: &Machine) {
+    let netem = |ms: u32| format!("tc -n peer qdisc change dev eth1 root netem delay {ms}ms limit 10000");
+    machine.shell(&format!("head -c 1000000 /tmp/data >/tmp/late; {}", netem(200))).unwrap();
+    let capture = captured_with(machine, "late", &format!("sleep 0.3; {}", netem(1500)));
+    machine.shell(&netem(20)).unwrap();
+    assert_eq!(out_of_order(&capture), 0, "segments are out of order:\n{capture}");
 }
 
 #[test]
