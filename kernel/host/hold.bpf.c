@@ -279,7 +279,6 @@ struct sk_buff *BPF_PROG(hold_dequeue, struct Qdisc *sch)
 		return NULL;
 	if (at.now_ns >= at.vm->tick_ns) {
 		tick(&at);
-		sweep(&at, (u32)sch->dev_queue->dev->ifindex);
 		sch->q.qlen -= at.gone_packets;
 		sch->qstats.backlog -= at.gone_bytes;
 	}

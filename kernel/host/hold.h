@@ -43,14 +43,17 @@ static __always_inline u32 hold_hash(const struct ek_flow_key *k)
 	return hash;
 }
 
-/* Takes one of the places where a flow may be. */
-static __always_inline struct ek_vflood_flow *hold_claim(const struct ek_flow_key *k,
+/* Takes one of the places where a flow of a port may be, if the port has not its share. */
+static __always_inline struct ek_vflood_flow *hold_claim(const struct ek_flow_key *k, u32 slot,
 							 u32 *place)
 {
+	u32 *managed = bpf_map_lookup_elem(&vflood_managed, &slot);
 	u32 first = hold_hash(k);
 	struct ek_vflood_flow *e;
 	u32 i;
 
+	if (!managed || *managed >= EK_VFLOOD_PORT_FLOWS)
+		return NULL;
 	for (i = 0; i < EK_VFLOOD_WAYS; i++) {
 		*place = (first + i) & (EK_VFLOOD_FLOWS - 1);
 		e = bpf_map_lookup_elem(&vflood_flows, place);
@@ -65,11 +68,7 @@ static __always_inline struct ek_vflood_flow *hold_claim(const struct ek_flow_ke
 static __always_inline void hold_order(struct __sk_buff *skb, const struct context *c,
 				       u32 place, enum ek_hold_kind kind, u32 a, u32 b, u32 d)
 {
-	skb->cb[0] = EK_HOLD_MAGIC;
-	skb->cb[1] = place | kind << 16 | (u32)c->packet->l4 << 24;
-	skb->cb[2] = a;
-	skb->cb[3] = b;
-	skb->cb[4] = d;
+	hold_say(skb, place | kind << 16 | (u32)c->packet->l4 << 24, a, b, d);
 }
 
 /* The SYN-ACK has passed: both ends have said what is needed to manage the flow. */
@@ -88,7 +87,7 @@ static __noinline void hold_open(struct context *c, struct ek_flow *f, bool syna
 	/* Sent again. */
 	if (hold_flow(c, f))
 		return;
-	e = hold_claim(c->key, &place);
+	e = hold_claim(c->key, c->port->slot, &place);
 	if (!e) {
 		count(c->count, EK_COUNT_VFLOOD_NO_PLACE, 1);
 		return;

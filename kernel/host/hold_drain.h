@@ -14,7 +14,6 @@
 #define HOLD_DRAIN_PATIENCE_NS 3000000000ull /* that what drains waits for an ACK */
 #define HOLD_ALL_PACKETS (1 << 20) /* more than a buffer has segments */
 #define HOLD_SPLIT_NS 10000000ull /* longer than that no packet takes to be split */
-#define HOLD_SWEEP_PLACES 16 /* that a tick looks at for flows that are silent */
 
 /* Lets out some of what is held, whatever the windows say. */
 static __noinline void queue_drain(struct place *at, struct ek_vflood_flow *e, u32 place,
@@ -61,16 +60,10 @@ static __noinline void queue_drop(struct place *at, struct ek_vflood_flow *e, u3
 	e->splitting = 0;
 }
 
-static __always_inline bool flow_is_silent(const struct place *at,
-					   const struct ek_vflood_flow *e)
-{
-	return time_since(at->now_ns, e->seen_ns) > EK_HOLD_SILENCE_NS;
-}
-
 /* A flow that holds something is looked after. Return: whether it still holds something. */
 static __noinline bool flow_tick(struct place *at, struct ek_vflood_flow *e, u32 place)
 {
-	bool is_silent = flow_is_silent(at, e);
+	bool is_silent = flow_is_silent(e, at->now_ns, EK_HOLD_SILENCE_NS);
 	bool is_cut_off = !at->port || e->is_closing; /* from ACKs */
 	bool drains = e->is_enforced && !at->may_hold;
 
@@ -87,28 +80,6 @@ static __noinline bool flow_tick(struct place *at, struct ek_vflood_flow *e, u32
 			flow_forget(at, e);
 	}
 	return e->packets;
-}
-
-/* Flows that are silent are forgotten, a few places at a time. */
-static __always_inline void sweep(struct place *at, u32 ifindex)
-{
-	struct ek_vflood_flow *e;
-	u32 place;
-	int i;
-
-	bpf_for(i, 0, HOLD_SWEEP_PLACES)
-	{
-		place = at->vm->hand++ & (EK_VFLOOD_FLOWS - 1);
-		e = bpf_map_lookup_elem(&vflood_flows, &place);
-		if (!e || !e->owner || e->owner == HOLD_CLAIMED || e->hold_ifindex != ifindex ||
-		    e->packets || !flow_is_silent(at, e))
-			continue;
-		flow_take(at, e);
-		/* It may have spoken meanwhile. */
-		if (flow_is_silent(at, e))
-			flow_forget(at, e);
-		flow_leave(e);
-	}
 }
 
 /* Looks after all flows that hold something. */

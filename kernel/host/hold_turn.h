@@ -42,6 +42,22 @@ static __always_inline u64 time_since(u64 now_ns, u64 then_ns)
 	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
+/* An order for the qdisc in a packet's cb (intf.h, EK_HOLD_MAGIC): @what is cb[1]. */
+static __always_inline void hold_say(struct __sk_buff *skb, u32 what, u32 a, u32 b, u32 d)
+{
+	skb->cb[0] = EK_HOLD_MAGIC;
+	skb->cb[1] = what;
+	skb->cb[2] = a;
+	skb->cb[3] = b;
+	skb->cb[4] = d;
+}
+
+static __always_inline bool flow_is_silent(const struct ek_vflood_flow *e, u64 now_ns,
+					   u64 silence_ns)
+{
+	return time_since(now_ns, e->seen_ns) > silence_ns;
+}
+
 static __always_inline void flow_leave(struct ek_vflood_flow *e)
 {
 	__sync_lock_test_and_set(&e->is_taken, 0);

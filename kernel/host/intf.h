@@ -35,7 +35,7 @@
 #include "vflood.h"
 #include "window.h"
 
-#define EK_INTF_VERSION 9 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 10 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -46,6 +46,7 @@
 #define EK_EVENTS_BYTES (1u << 20)
 #define EK_VFLOOD_FLOWS 16384 /* that vFlood manages at a time; a power of two */
 #define EK_VFLOOD_WAYS 8 /* places where a flow may be */
+#define EK_VFLOOD_PORT_FLOWS (EK_VFLOOD_FLOWS / 2) /* of one port: others need places, too */
 
 /* Nothing is held for longer after the agent was last heard of: what is held drains. */
 #define EK_HOLD_PATIENCE_NS 3000000000ull
@@ -319,8 +320,8 @@ struct ek_vflood_vm {
 	struct vflood_vm vm;
 	u32 first; /* flows that hold something: place + 1, 0: none */
 	u32 ready; /* packets that wait for the device */
-	u32 hand; /* where to look next for flows that are silent */
 	u32 spares; /* entries for packets to come */
+	u32 pad;
 	u64 tick_ns; /* when to look after what is held */
 };
 

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Forgets vSnoop's entries of connections that have said nothing for long, or
- * whose port is gone. User space runs it by BPF_PROG_TEST_RUN, with the time in
- * ms in cb[0]. A connection that is forgotten is acknowledged by its VM.
+ * Forgets connections that have said nothing for long. User space runs these by
+ * BPF_PROG_TEST_RUN, with the time in ms in cb[0].
+ *
+ * sweep: vSnoop's entries, also those whose port is gone. A connection that is
+ * forgotten is acknowledged by its VM.
+ *
+ * silent: vFlood's, which hold nothing. Each is ended under the lock of its port's
+ * qdisc, which the order to do so is sent to. What it sends from then on passes.
  */
-#include "maps.h"
+#include "hold_turn.h"
 
 struct sweep {
 	u64 before_ns;
@@ -47,6 +52,40 @@ int sweep(struct __sk_buff *skb)
 	w.before_ns = now_ns > idle_ns ? now_ns - idle_ns : 0;
 	bpf_for_each_map_elem(&snoops, sweep_entry, &w, 0);
 	return (int)w.left;
+}
+
+struct silence {
+	struct __sk_buff *skb;
+	u64 now_ns;
+	u64 ns;
+	u32 left; /* flows that may be ended yet */
+};
+
+/* For bpf_for_each_map_elem(). Return: 0 to go on. */
+static long silent_flow(void *map, u32 *place, struct ek_vflood_flow *e, struct silence *s)
+{
+	if (!e->owner || e->owner == HOLD_CLAIMED || e->packets ||
+	    !flow_is_silent(e, s->now_ns, s->ns))
+		return 0;
+	hold_say(s->skb, *place | EK_HOLD_CLOSE << 16, 0, 0, (u32)e->owner);
+	bpf_clone_redirect(s->skb, e->hold_ifindex, 0);
+	return !--s->left;
+}
+
+/* At most cb[1] flows. Return: how many were ended. */
+SEC("tc")
+int silent(struct __sk_buff *skb)
+{
+	struct silence s = {
+		.skb = skb,
+		.now_ns = bpf_ktime_get_ns(),
+		.ns = (u64)skb->cb[0] * 1000000,
+		.left = skb->cb[1],
+	};
+	u32 most = s.left;
+
+	bpf_for_each_map_elem(&vflood_flows, silent_flow, &s, 0);
+	return (int)(most - s.left);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -29,7 +29,7 @@ const HEARTBEAT_AT_LEISURE: Duration = Duration::from_millis(500);
 /// How long guests may flood after the datapath was last told that the agent is here. It holds packets for `EK_HOLD_PATIENCE_NS` from
 /// then on, and a guest that is told nothing any more floods for three heartbeats.
 const ATTESTED_FOR: Duration = Duration::from_secs(2);
-/// How often vSnoop's entries are looked through for old ones.
+/// How often vSnoop's and vFlood's connections are looked through for silent ones.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Connections that were idle for so long are forgotten by vSnoop,
 const SWEEP_IDLE: Duration = Duration::from_secs(3600);
@@ -158,17 +158,28 @@ impl Core {
     pub fn acts(&self) -> bool {
         let acts = |port: &Port| {
             let PortSettings { proboscis, vsnoop, vflood, .. } = &port.settings;
-            proboscis.mode == Mode::Enforce || vsnoop.mode != Mode::Off || vflood.mode == Mode::Enforce
+            proboscis.mode == Mode::Enforce || vsnoop.mode != Mode::Off || vflood.mode != Mode::Off
         };
         self.lets_go || !self.unsettled.is_empty() || self.ports.values().any(acts)
     }
 
-    /// vSnoop's table takes no connection in the place of another: those that ended unseen have to go.
+    /// No table takes a connection in the place of another: those that ended unseen have to go.
     fn sweep(&mut self) {
         if self.swept.elapsed() < SWEEP_EVERY {
             return;
         }
         self.swept = Instant::now();
+        if self.ports.values().any(|port| port.settings.vsnoop.mode != Mode::Off) {
+            self.sweep_snoops();
+        }
+        if self.ports.values().any(|port| port.settings.vflood.mode != Mode::Off) {
+            if let Err(error) = self.datapath.end_silent(Duration::from_nanos(intf::EK_HOLD_SILENCE_NS)) {
+                tracing::warn!(%error, "vFlood's table is not kept");
+            }
+        }
+    }
+
+    fn sweep_snoops(&mut self) {
         let idle = if self.snoops > intf::EK_DEFAULT_SNOOPS / 2 { SWEEP_IDLE_CROWDED } else { SWEEP_IDLE };
         match self.datapath.sweep_snoops(idle) {
             Ok(left) => self.snoops = left,
@@ -203,9 +214,7 @@ impl Core {
         } else {
             self.channels.vouch(Instant::now() + ATTESTED_FOR);
         }
-        if self.ports.values().any(|port| port.settings.vsnoop.mode != Mode::Off) {
-            self.sweep();
-        }
+        self.sweep();
         self.judge();
     }
 

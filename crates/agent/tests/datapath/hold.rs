@@ -1,6 +1,7 @@
 //! vFlood: what its windows let out at once, past the device that holds packets, and whose turn it is to say so.
 
 use std::mem::offset_of;
+use std::time::Duration;
 
 use evenkeel_agent::datapath::intf;
 use evenkeel_testbed::conversation::{MSS, ack, data, syn, synack};
@@ -13,6 +14,8 @@ const WINDOW: u32 = 10;
 struct Managed {
     place: Place,
     flows: MapHandle,
+    /// How many of a port's there are.
+    counts: MapHandle,
 }
 
 fn patch(map: &MapHandle, key: u32, changes: &[(usize, &[u8])]) {
@@ -25,6 +28,12 @@ fn patch(map: &MapHandle, key: u32, changes: &[(usize, &[u8])]) {
 
 impl Managed {
     fn new() -> Self {
+        let mut managed = Self::without_connections();
+        managed.connect();
+        managed
+    }
+
+    fn without_connections() -> Self {
         let place = Place::new(intf::EK_MODE_OFF);
         ip("link add drops type bridge");
         ip("link set drops up");
@@ -48,13 +57,34 @@ impl Managed {
         ]
         .map(|(offset, number)| (offset, number.to_ne_bytes()));
         patch(&ports, place.pa, &numbers.each_ref().map(|(offset, bytes)| (*offset, &bytes[..])));
-        let flows = MapHandle::from_pinned_path(place.pins().join("vflood_flows")).unwrap();
-        let mut managed = Self { place, flows };
-        let pa = managed.place.pa;
-        managed.place.run_from_vm(pa, &syn().frame());
-        managed.place.run_to_vm(pa, &synack().frame());
-        managed.place.run_to_vm(pa, &ack(0, 0).frame());
-        managed
+        let map = |name| MapHandle::from_pinned_path(place.pins().join(name)).unwrap();
+        let (flows, counts) = (map("vflood_flows"), map("vflood_managed"));
+        Self { place, flows, counts }
+    }
+
+    fn connect(&mut self) {
+        let pa = self.place.pa;
+        self.place.run_from_vm(pa, &syn().frame());
+        self.place.run_to_vm(pa, &synack().frame());
+        self.place.run_to_vm(pa, &ack(0, 0).frame());
+    }
+
+    /// Has so many connections of the port counted.
+    fn count(&self, number: u32) {
+        let ports = MapHandle::from_pinned_path(self.place.pins().join("ports")).unwrap();
+        let port = ports.lookup(&self.place.pa.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+        let slot = &port[offset_of!(intf::ek_port, slot)..][..size_of::<u32>()];
+        self.counts.update(slot, &number.to_ne_bytes(), MapFlags::ANY).unwrap();
+    }
+
+    fn is_managed(&self) -> bool {
+        self.place.datapath.vflood(&self.place.only_flow(self.place.pa)).unwrap().is_some()
+    }
+
+    /// Packets to the device that would hold them.
+    fn sent(&self) -> u64 {
+        let link: serde_json::Value = serde_json::from_str(&ip("-s -j link show drops")).unwrap();
+        link[0]["stats64"]["tx"]["packets"].as_u64().unwrap()
     }
 
     fn state(&self) -> intf::ek_vflood_flow {
@@ -108,4 +138,33 @@ fn a_flows_time_does_not_go_back() {
     assert_eq!(managed.send(1), NEXT);
     let state = managed.state();
     assert_eq!((state.turn_ns, state.flow.sent_us), (later_ns, later_ns / 1000));
+}
+
+#[test]
+fn no_port_has_all_places() {
+    for (number, has_place) in [(intf::EK_VFLOOD_PORT_FLOWS - 1, true), (intf::EK_VFLOOD_PORT_FLOWS, false)] {
+        let mut managed = Managed::without_connections();
+        managed.count(number);
+        managed.connect();
+        assert_eq!(managed.is_managed(), has_place, "after {number}");
+        let without = managed.place.count(managed.place.pa, intf::EK_COUNT_VFLOOD_NO_PLACE);
+        assert_eq!(without, u64::from(!has_place));
+    }
+    const { assert!(intf::EK_VFLOOD_PORT_FLOWS < intf::EK_VFLOOD_FLOWS) };
+}
+
+#[test]
+fn the_qdisc_is_told_to_end_what_is_silent() {
+    let mut managed = Managed::new();
+    let (long, short) = (Duration::from_secs(600), Duration::from_millis(1));
+    std::thread::sleep(2 * short);
+    let before = managed.sent();
+    assert_eq!(managed.place.datapath.end_silent(long).unwrap(), 0);
+    // What is held is looked after by the qdisc itself.
+    managed.change(&[(offset_of!(intf::ek_vflood_flow, packets), &1u32.to_ne_bytes())]);
+    assert_eq!(managed.place.datapath.end_silent(short).unwrap(), 0);
+    assert_eq!(managed.sent(), before);
+    managed.change(&[(offset_of!(intf::ek_vflood_flow, packets), &0u32.to_ne_bytes())]);
+    assert_eq!(managed.place.datapath.end_silent(short).unwrap(), 1);
+    assert_eq!(managed.sent(), before + 1);
 }

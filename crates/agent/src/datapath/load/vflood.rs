@@ -1,12 +1,18 @@
 //! vFlood on ports: who has the devices that hold packets, and which of its connections are managed.
 
+use std::time::Duration;
+
 use libbpf_rs::MapCore;
 
 use super::super::bytes::from_bytes;
 use super::super::error::DatapathError;
 use super::super::hold::{self, Hold};
 use super::super::intf;
+use super::super::trial::SkbContext;
 use super::{Datapath, lookup, lookup_bytes, set_port};
+
+/// Connections that are ended in one go: each takes the host some microseconds.
+const MOST_ENDED: u32 = 1024;
 
 impl Datapath {
     /// Sees to the devices that hold a port's packets, if it is to have them. Where they cannot be had, vFlood is off there.
@@ -89,6 +95,16 @@ impl Datapath {
             (Some(port), Some(hold)) => hold.managed_of(port.slot).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Ends vFlood's connections that hold nothing and had no packet for so long, a part of them if they are very many. How many.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn end_silent(&mut self, silence: Duration) -> Result<u32, DatapathError> {
+        let mut context = SkbContext::default();
+        context.cb[..2].copy_from_slice(&[u32::try_from(silence.as_millis()).unwrap_or(u32::MAX), MOST_ENDED]);
+        self.ask("silent", &context)
     }
 
     /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still something to let out.
