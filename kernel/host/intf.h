@@ -403,7 +403,7 @@ enum ek_counter {
 	EK_COUNT_VSNOOP_FAILED, /* Early ACKs that could not be made or sent */
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
 	EK_COUNT_VFLOOD_FLOWS, /* Flows that vFlood manages or observes */
-	EK_COUNT_VFLOOD_NO_PLACE, /* Flows that vFlood left alone because its table was full */
+	EK_COUNT_VFLOOD_NO_PLACE, /* Flows that vFlood, or their port, had no place for */
 	EK_COUNT_VFLOOD_HELD, /* Segments of the VM that were held */
 	EK_COUNT_VFLOOD_HELD_US, /* How long all of them together were held, in microseconds */
 	EK_COUNT_VFLOOD_GRANTS, /* ACKs that told the VM how much it may hand over */

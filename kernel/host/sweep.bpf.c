@@ -68,7 +68,9 @@ static long silent_flow(void *map, u32 *place, struct ek_vflood_flow *e, struct 
 	    !flow_is_silent(e, s->now_ns, s->ns))
 		return 0;
 	hold_say(s->skb, *place | EK_HOLD_CLOSE << 16, 0, 0, (u32)e->owner);
-	bpf_clone_redirect(s->skb, e->hold_ifindex, 0);
+	/* The order is dropped when it has been read, which is no error. */
+	if (bpf_clone_redirect(s->skb, e->hold_ifindex, 0) < 0)
+		return 0;
 	return !--s->left;
 }
 

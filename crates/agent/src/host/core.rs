@@ -19,7 +19,7 @@ use super::settle;
 use super::state::{HostState, QueueAction};
 use crate::channel::Channels;
 use crate::channel::wire::Capabilities;
-use crate::datapath::{Datapath, intf};
+use crate::datapath::{Datapath, DatapathError, intf};
 
 /// How often the datapath is told that the agent is here. What it holds for the agent's timers it holds for so long after the agent was last heard
 /// of as that takes three times: a crash costs no more SYN-ACKs than those of this while.
@@ -172,11 +172,20 @@ impl Core {
         if self.ports.values().any(|port| port.settings.vsnoop.mode != Mode::Off) {
             self.sweep_snoops();
         }
-        if self.ports.values().any(|port| port.settings.vflood.mode != Mode::Off) {
-            if let Err(error) = self.datapath.end_silent(Duration::from_nanos(intf::EK_HOLD_SILENCE_NS)) {
-                tracing::warn!(%error, "vFlood's table is not kept");
+        if let Err(error) = self.end_silent() {
+            tracing::warn!(%error, "vFlood's table is not kept");
+        }
+    }
+
+    /// Ends vFlood's silent connections. The whole table is read for it, so only where there are any.
+    fn end_silent(&mut self) -> Result<(), DatapathError> {
+        for ifindex in self.ports.keys() {
+            if self.datapath.managed_of(*ifindex)?.is_some_and(|managed| managed > 0) {
+                self.datapath.end_silent(Duration::from_nanos(intf::EK_HOLD_SILENCE_NS))?;
+                break;
             }
         }
+        Ok(())
     }
 
     fn sweep_snoops(&mut self) {
