@@ -392,7 +392,7 @@ fn outlives_the_vm(machine: &Machine) {
 /// The device is no port any more while data is held for it. It keeps its programs until that is out, and is plain then.
 fn outlives_the_port(machine: &Machine) {
     let delay = |ms: u32| {
-        machine.shell(&format!("tc -n peer qdisc change dev eth1 root netem delay {ms}ms limit 10000")).unwrap();
+        machine.shell(&netem(&format!("delay {ms}ms"))).unwrap();
     };
     let held = "ls -d /sys/class/net/ekh* /sys/fs/bpf/evenkeel/links/* 2>/dev/null";
     let reload = "kill -HUP $(cat /tmp/agent.pid)";
@@ -424,6 +424,11 @@ fn outlives_the_port(machine: &Machine) {
     machine.shell(&format!("sed -i 's/none\\*/vp*/' /tmp/host.toml; {reload}; sleep 1")).unwrap();
 }
 
+/// The command that has what the other end sends, ACKs mostly, go like this.
+fn netem(what: &str) -> String {
+    format!("tc -n peer qdisc change dev eth1 root netem {what} limit 10000")
+}
+
 /// ACKs are late, so that the VM's timer runs out and it sends its oldest data again: what its host sends on them is not a reduced sender's. They
 /// are also slow, so that none is kept from the VM: one that lacks ACKs begins with data that has arrived, which is no loss. Whether one was taken
 /// back.
@@ -433,7 +438,6 @@ fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
     /// One ACK in 20 ms.
     const SLOW: &str = "rate 26kbit";
     let counts = || (count(machine, "vflood_losses"), count(machine, "vflood_undone"));
-    let netem = |what: &str| format!("tc -n peer qdisc change dev eth1 root netem {what} limit 10000");
     let (losses, undone) = counts();
     let slow = netem(&format!("delay 200ms {SLOW}"));
     let packets: u64 = machine
@@ -462,10 +466,9 @@ fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
 /// A timeout gives a container's packets another hash (`sk_rethink_txhash()` in Linux), by which CPUs are chosen: what comes behind it stays behind what
 /// is held already.
 fn keeps_order_after_a_timeout(machine: &Machine) {
-    let netem = |ms: u32| format!("tc -n peer qdisc change dev eth1 root netem delay {ms}ms limit 10000");
-    machine.shell(&format!("head -c 1000000 /tmp/data >/tmp/late; {}", netem(200))).unwrap();
-    let capture = captured_with(machine, "late", &format!("sleep 0.3; {}", netem(1500)));
-    machine.shell(&netem(20)).unwrap();
+    machine.shell(&format!("head -c 1000000 /tmp/data >/tmp/late; {}", netem("delay 200ms"))).unwrap();
+    let capture = captured_with(machine, "late", &format!("sleep 0.3; {}", netem("delay 1500ms")));
+    machine.shell(&netem("delay 20ms")).unwrap();
     assert_eq!(out_of_order(&capture), 0, "segments are out of order:\n{capture}");
 }
 
