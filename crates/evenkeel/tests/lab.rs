@@ -1,5 +1,6 @@
 //! The lab as a user meets it: the real binary boots real VMs. Needs root and what `make deps` installs.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -191,7 +192,7 @@ fn a_dead_network_ends_the_lab() {
         let line = [&network, "ip", "link", "set", "vm1", "down"];
         Command::new("nsenter").args(line).stderr(Stdio::null()).status().unwrap().success()
     };
-    let taken_down = networks_below(scratch.path()).iter().filter(|(_, network)| down(network)).count();
+    let taken_down = networks_below(scratch.path()).values().filter(|network| down(network)).count();
     assert_eq!(taken_down, 1, "the lab's own network has the ports");
     let output = lab.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -423,24 +424,28 @@ fn threads() -> impl Iterator<Item = (PathBuf, PathBuf)> {
         .filter_map(|thread| std::fs::read_link(thread.join("ns/net")).ok().map(|network| (thread, network)))
 }
 
-/// Network namespaces of labs whose temporary directory is below `directory`, and of their machines. As long as they are open nobody else's has
-/// their numbers.
-fn networks_below(directory: &Path) -> Vec<(PathBuf, File)> {
+/// Network namespaces of labs whose temporary directory is below `directory`, and of their machines, each once however many threads it has. As long
+/// as they are open nobody else's has their numbers.
+fn networks_below(directory: &Path) -> BTreeMap<PathBuf, File> {
     let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let is_below = |thread: &Path| {
         let line = std::fs::read(thread.join("cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).contains(directory.to_str().unwrap())
     };
-    threads()
-        .filter(|(thread, network)| *network != own && is_below(thread))
-        .filter_map(|(thread, network)| Some((network, File::open(thread.join("ns/net")).ok()?)))
-        .collect()
+    // By the open file's own name: a thread may have moved on since it was listed.
+    let opened = |thread: PathBuf| {
+        let network = File::open(thread.join("ns/net")).ok()?;
+        let name = std::fs::read_link(format!("/proc/self/fd/{}", network.as_raw_fd())).unwrap();
+        Some((name, network))
+    };
+    let below = threads().filter(|(thread, _)| is_below(thread)).filter_map(|(thread, _)| opened(thread));
+    below.filter(|(name, _)| *name != own).collect()
 }
 
 /// Names of the threads in these network namespaces.
-fn threads_in(networks: &[(PathBuf, File)]) -> Vec<String> {
+fn threads_in(networks: &BTreeMap<PathBuf, File>) -> Vec<String> {
     threads()
-        .filter(|(_, network)| networks.iter().any(|(known, _)| known == network))
+        .filter(|(_, network)| networks.contains_key(network))
         .filter_map(|(thread, _)| std::fs::read_to_string(thread.join("comm")).ok())
         .collect()
 }
@@ -454,7 +459,7 @@ fn an_interrupted_lab_takes_its_namespaces_along() {
     let text = MEMCACHED.replace("hypervisor = false", NAMESPACE).replace("duration_ms = 3000", "duration_ms = 60000");
     std::fs::write(&scenario, text).unwrap();
     let child = start(&scenario, scratch.path(), &[]);
-    let mut networks = Vec::new();
+    let mut networks = BTreeMap::new();
     wait_until("memcached in its namespace", Duration::from_secs(300), || {
         networks = networks_below(scratch.path());
         threads_in(&networks).iter().any(|name| name.trim() == "memcached")
