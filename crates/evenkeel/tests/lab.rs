@@ -354,6 +354,55 @@ fn memcached_shares_a_network_card_with_bulk_flows() {
     assert!(metric("uplink_use") > 25.0 && metric("uplink_use") < 110.0, "{:?}", record.metrics);
 }
 
+const FILES: &str = r#"
+schema = 1
+name = "files"
+title = "Files of nginx on connections that are kept"
+duration_ms = 2000
+warmup_ms = 500
+[network]
+rate_mbit = 50
+[vms.server]
+count = 2
+hypervisor = false
+[vms.client]
+hypervisor = false
+[workload]
+kind = "request-response"
+from = "server"
+to = "client"
+request_bytes = 200
+response_bytes = 50000
+outstanding = 3
+think_time_us = 50000
+[record]
+tcp_info_period_ms = 0
+"#;
+
+/// The real nginx is asked for files, on connections that stay.
+#[test]
+fn files_are_asked_for_on_connections_that_are_kept() {
+    let _machine = machine();
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("files.toml");
+    std::fs::write(&scenario, FILES.replace("hypervisor = false", NAMESPACE)).unwrap();
+    let records = run(&scenario, &[]);
+    let record = &records[0];
+    assert!(record.remarks.is_empty(), "{:?}", record.remarks);
+    let flows = record.metrics["flows"];
+    // Three loops of 8 ms on the wire, together 24, and 50 ms in which each says nothing.
+    assert!(flows > 15.0 && flows <= 3.0 * 2000.0 / 58.0 + 3.0, "{:?}", record.metrics);
+    let goodput_mbit = flows * 50_000.0 * 8e-6 / record.metrics["time_s"];
+    assert!((record.metrics["goodput_mbit"] - goodput_mbit).abs() < 0.01, "{:?}", record.metrics);
+    for server in ["server-0", "server-1"] {
+        let answered = record.flows.iter().filter(|flow| flow.to == server && flow.bytes == 50_000).count();
+        assert!(
+            answered > 0 && !record.counters[server].contains_key("TcpPassiveOpens"),
+            "{server}: {answered} answers"
+        );
+    }
+}
+
 /// Ctrl-C while the agent runs takes it along.
 #[test]
 fn an_interrupted_lab_takes_its_agent_along() {

@@ -21,6 +21,8 @@ pub const HTTP_PORT: u16 = 80;
 pub const POSTGRES_PORT: u16 = 5432;
 /// TCP port of the web application behind nginx, in its VM only.
 pub const APPLICATION_PORT: u16 = 8080;
+/// Path of a file that web servers have; its size follows.
+pub const OBJECT_PATH: &str = "/object/";
 /// Most bytes one [`Op::ReadFile`] returns.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
@@ -149,6 +151,21 @@ pub enum Op {
         gets_permille: u32,
         /// Size of a value.
         value_bytes: u32,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Ask web servers for files in a closed loop until [`Op::Stop`]. Answered by [`Answer::Started`] when all connections stand.
+    Fetch {
+        /// IPv4 addresses of the servers.
+        servers: Vec<String>,
+        /// Connections, each with one request at a time.
+        outstanding: u32,
+        /// Size of a request.
+        request_bytes: u32,
+        /// Size of a file.
+        response_bytes: u32,
+        /// Time between a response and the next request.
+        think_time_us: u32,
         /// Socket settings.
         sockets: SocketSettings,
     },

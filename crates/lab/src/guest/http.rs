@@ -79,7 +79,7 @@ impl Http {
     /// Sends a message whose head, without the length of the body, is this.
     pub fn send(&mut self, head: &str, body_bytes: u64) -> anyhow::Result<()> {
         let mut stream = self.stream();
-        let head = format!("{head}Content-Length: {body_bytes}\r\n\r\n");
+        let head = whole_head(head, body_bytes);
         // Head and body begin in one write, so that small messages fill their segments.
         let first = body_bytes.min(8192) as usize;
         let start = [head.as_bytes(), &ZEROS[..first]].concat();
@@ -95,14 +95,27 @@ impl Http {
 
     /// Sends a request and reads the whole answer, which has to be one of success.
     pub fn request(&mut self, method: &str, path: &str, body_bytes: u64, keep: bool) -> anyhow::Result<Head> {
-        let connection = if keep { "keep-alive" } else { "close" };
-        self.send(&format!("{method} {path} HTTP/1.1\r\nHost: lab\r\nConnection: {connection}\r\n"), body_bytes)?;
+        self.send(&head_of_request(method, path, keep), body_bytes)?;
         let head = self.head()?.context("the server has closed the connection without an answer")?;
         let code = head.first.split(' ').nth(1).unwrap_or_default();
         anyhow::ensure!(code.len() == 3 && code.starts_with('2'), "{method} {path} is answered {}", head.first);
         self.skip(head.body_bytes)?;
         Ok(head)
     }
+}
+
+/// What goes before the body of such a request.
+pub fn request_head(method: &str, path: &str, keep: bool, body_bytes: u64) -> String {
+    whole_head(&head_of_request(method, path, keep), body_bytes)
+}
+
+fn head_of_request(method: &str, path: &str, keep: bool) -> String {
+    let connection = if keep { "keep-alive" } else { "close" };
+    format!("{method} {path} HTTP/1.1\r\nHost: lab\r\nConnection: {connection}\r\n")
+}
+
+fn whole_head(head: &str, body_bytes: u64) -> String {
+    format!("{head}Content-Length: {body_bytes}\r\n\r\n")
 }
 
 impl Head {

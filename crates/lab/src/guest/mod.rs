@@ -5,6 +5,7 @@
 mod block_server;
 mod bulk;
 mod counters;
+mod fetch;
 mod http;
 mod keyvalue;
 mod lines;

@@ -12,7 +12,7 @@ use anyhow::Context;
 use super::program::Program;
 use super::recording::Recording;
 use super::sampler::Sampler;
-use super::{bulk, counters, keyvalue, ping, requests, serve, strobe, system, transfers, web};
+use super::{bulk, counters, fetch, keyvalue, ping, requests, serve, strobe, system, transfers, web};
 use crate::ask::ask;
 use crate::host::cores::monotonic_ns;
 use crate::host::qdisc::BacklogSampler;
@@ -112,6 +112,17 @@ impl Tasks {
                 let (servers, value_bytes) = (addresses(&servers, MEMCACHED_PORT)?, value_bytes as usize);
                 let plan = keyvalue::Plan { servers, outstanding, gets_permille, value_bytes };
                 self.workload.threads.push(keyvalue::start(&self.workload.recording, plan, sockets)?);
+                Ok(Answer::Started { task: self.number() })
+            }
+            Op::Fetch { servers, outstanding, request_bytes, response_bytes, think_time_us, sockets } => {
+                let plan = fetch::Plan {
+                    servers: addresses(&servers, HTTP_PORT)?,
+                    outstanding,
+                    request_bytes: request_bytes as usize,
+                    response_bytes: response_bytes.into(),
+                    think_time: Duration::from_micros(think_time_us.into()),
+                };
+                self.workload.threads.extend(fetch::start(&self.workload.recording, &plan, sockets)?);
                 Ok(Answer::Started { task: self.number() })
             }
             Op::Web { database, cache, files, keep_alive, operations } => {

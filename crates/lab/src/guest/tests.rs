@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::http::Http;
 use super::recording::Recording;
-use super::{AtEof, End, answer, bulk, requests, serve, strobe};
+use super::{AtEof, End, answer, bulk, fetch, requests, serve, strobe};
 use crate::proto::{Answer, Call, Op, Recorded, Reply, ServeRole, SocketSettings};
 
 const LOCAL: &str = "127.0.0.1";
@@ -330,4 +331,66 @@ fn a_request_that_is_refused_is_an_error_and_stays_unfinished() {
     let nobody = std::net::TcpListener::bind((LOCAL, 0)).expect("bound").local_addr().expect("an address");
     let recorded = requested(nobody, &[100], |r| !r.errors.is_empty());
     assert_eq!(recorded.requests[0].took_us, None);
+}
+
+/// Answers the requests of one connection with a file of `bytes`, and says how many there were when it ends.
+fn file_server(bytes: u64) -> (SocketAddr, JoinHandle<u32>) {
+    let listener = std::net::TcpListener::bind((LOCAL, 0)).expect("bound");
+    let address = listener.local_addr().expect("an address");
+    let served = thread::spawn(move || {
+        let mut http = Http::new(listener.accept().expect("a client").0).expect("a connection");
+        let mut requests = 0;
+        while let Ok(Some(head)) = http.head() {
+            assert!(head.first.starts_with("GET /object/20000?qq") && !head.closes, "{}", head.first);
+            requests += 1;
+            if http.send("HTTP/1.1 200 OK\r\n", bytes).is_err() {
+                break;
+            }
+        }
+        requests
+    });
+    (address, served)
+}
+
+fn fetching(servers: Vec<SocketAddr>, think_time: Duration) -> (Arc<Recording>, Vec<JoinHandle<()>>) {
+    let recording = Arc::new(Recording::new());
+    recording.mark();
+    let outstanding = servers.len() as u32;
+    let plan = fetch::Plan { servers, outstanding, request_bytes: 200, response_bytes: 20_000, think_time };
+    let threads = fetch::start(&recording, &plan, SocketSettings::default()).expect("connects");
+    (recording, threads)
+}
+
+#[test]
+fn files_are_asked_for_again_on_the_same_connections_after_a_pause() {
+    let servers = [file_server(20_000), file_server(20_000)];
+    let begun = Instant::now();
+    let (recording, threads) = fetching(servers.iter().map(|(at, _)| *at).collect(), Duration::from_millis(20));
+    let answered = || recording.peek().requests.iter().filter(|r| r.took_us.is_some()).count();
+    while answered() < 6 {
+        assert!(begun.elapsed() < Duration::from_secs(20) && recording.first_error().is_none());
+        thread::sleep(Duration::from_millis(5));
+    }
+    recording.stop();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    let most = 2 * (1 + begun.elapsed().as_millis() / 20);
+    assert_eq!(recording.first_error(), None);
+    assert!(recording.peek().requests.iter().all(|r| r.bytes == 20_000));
+    let requests = servers.map(|(_, server)| u128::from(server.join().expect("no panic")));
+    assert!(requests[0].min(requests[1]) >= 2 && (6..=most).contains(&(requests[0] + requests[1])), "{requests:?}");
+}
+
+#[test]
+fn another_file_than_was_asked_for_is_an_error() {
+    let (address, server) = file_server(10);
+    let (recording, threads) = fetching(vec![address], Duration::ZERO);
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert!(recording.first_error().is_some_and(|error| error.contains("a file of 10 bytes")));
+    recording.stop();
+    drop(recording);
+    assert_eq!(server.join().expect("no panic"), 1);
 }

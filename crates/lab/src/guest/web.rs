@@ -15,12 +15,10 @@ use super::http::Http;
 use super::postgres::Postgres;
 use super::recording::Recording;
 use super::socket;
-use crate::proto::{SocketSettings, WebCall, WebOperation, WebStore};
+use crate::proto::{OBJECT_PATH, SocketSettings, WebCall, WebOperation, WebStore};
 
 /// Path of an operation; its number follows.
 const OPERATION: &str = "/operation/";
-/// Path of an object on a page; its size follows.
-const OBJECT: &str = "/object/";
 /// Longest body of a value in the cache and the database: more than any call asks for is not made.
 const MAX_VALUE_BYTES: usize = 16 << 20;
 
@@ -197,7 +195,7 @@ impl Connections {
                 if asked > bytes {
                     files.request("PUT", "/upload", asked, keep_alive)?;
                 } else {
-                    files.request("GET", &format!("{OBJECT}{bytes}"), 0, keep_alive)?;
+                    files.request("GET", &format!("{OBJECT_PATH}{bytes}"), 0, keep_alive)?;
                 }
                 if !keep_alive {
                     self.files = None;
@@ -281,7 +279,7 @@ impl Plan {
         let came = ask("POST", &format!("{OPERATION}{number}"), operation.request_bytes)?;
         anyhow::ensure!(came == operation.response_bytes, "a page of {came} bytes");
         for _ in 0..operation.objects {
-            let came = ask("GET", &format!("{OBJECT}{}", operation.object_bytes), 0)?;
+            let came = ask("GET", &format!("{OBJECT_PATH}{}", operation.object_bytes), 0)?;
             anyhow::ensure!(came == operation.object_bytes, "an object of {came} bytes");
         }
         Ok(())

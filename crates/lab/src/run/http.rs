@@ -1,5 +1,6 @@
 //! The open-loop workload: nginx in the VMs that receive, the load generator in those that send, at times drawn ahead.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use evenkeel_scenario::arrivals::{self, Arrival, Pattern};
@@ -10,7 +11,7 @@ use super::workload::{Roles, sockets, started};
 use crate::error::LabError;
 use crate::host::cores::monotonic_ns;
 use crate::host::vm::Vm;
-use crate::proto::{HTTP_PORT, Op};
+use crate::proto::{HTTP_PORT, OBJECT_PATH, Op};
 
 /// How long the generators have to take their plans; a slow guest reads a long one for a while.
 const LEAD_NS: u64 = 1_500_000_000;
@@ -19,7 +20,7 @@ const SLACK_US: u64 = 3_000_000;
 /// Where nginx's configuration goes in a VM.
 const CONFIG: &str = "/run/nginx/nginx.conf";
 /// What it serves.
-pub const FILES: &str = "/run/nginx/files";
+const FILES: &str = "/run/nginx/files";
 
 /// What differs from one nginx to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,9 +52,17 @@ pub fn config(tcp: &GuestTcp, site: &Site) -> String {
     format!(
         "user root;\nworker_processes 1;\nworker_rlimit_nofile 8192;\npid /run/nginx/pid;\nerror_log stderr error;\n\
          events {{\n    worker_connections 4096;\n}}\n\
-         http {{\n    access_log off;\n    client_max_body_size 0;\n    client_body_timeout 600;\n{temporary}    {upstreams}    \
+         http {{\n    access_log off;\n    client_max_body_size 0;\n    client_body_timeout 600;\n    \
+         keepalive_requests 1000000000;\n    keepalive_timeout 600;\n{temporary}    {upstreams}    \
          server {{\n        listen {listen};\n        root {FILES};\n        {locations}\n    }}\n}}\n"
     )
+}
+
+/// Makes a file of each of these sizes for nginx.
+pub fn make_files(vm: &Vm, sizes_bytes: &BTreeSet<u32>) -> Result<(), LabError> {
+    let directory = format!("{FILES}{OBJECT_PATH}");
+    let files = sizes_bytes.iter().map(|bytes| format!("head -c {bytes} /dev/zero >{directory}{bytes}\n"));
+    vm.shell(&format!("mkdir -p {directory}\n{}", files.collect::<String>())).map(drop)
 }
 
 /// Starts nginx with files in a VM; its task.

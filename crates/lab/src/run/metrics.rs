@@ -139,13 +139,21 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, roles: &Roles, measured: 
     let iperf3_mbit = measured.iperf3.map(|bits| bits / 1e6);
     if matches!(
         cell.scenario.workload,
-        Workload::Transfers { .. } | Workload::Memcached { .. } | Workload::ThreeTier { .. }
+        Workload::Transfers { .. }
+            | Workload::Memcached { .. }
+            | Workload::RequestResponse { .. }
+            | Workload::ThreeTier { .. }
     ) {
         of_requests(&cell.scenario.workload, &measured.vms, &mut set);
     }
-    if let Workload::ThreeTier { .. } = cell.scenario.workload {
-        let requests = measured.vms.iter().flat_map(|vm| &vm.recorded.requests);
-        set("operations_per_s", Some(requests.filter(|r| r.took_us.is_some()).count() as f64 / seconds));
+    let answered =
+        || measured.vms.iter().flat_map(|vm| &vm.recorded.requests).filter(|request| request.took_us.is_some());
+    match cell.scenario.workload {
+        Workload::ThreeTier { .. } => set("operations_per_s", Some(answered().count() as f64 / seconds)),
+        Workload::RequestResponse { .. } => {
+            set("goodput_mbit", Some(answered().map(|request| request.bytes).sum::<u64>() as f64 * 8e-6 / seconds));
+        }
+        _ => {}
     }
     if open_loop {
         set("background_goodput_mbit", iperf3_mbit);

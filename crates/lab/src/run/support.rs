@@ -1,11 +1,17 @@
 //! What a scenario can ask for that real VMs on one machine cannot give.
 
+use std::ops::RangeInclusive;
+
 use evenkeel_scenario::format::{
     Discipline, HostKind, MachineKind, Mode, Network, Scenario, SpuriousResponse, Topology, VmGroup, Workload,
 };
 
 /// Most VMs that the lab starts.
 const MAX_VMS: u64 = 64;
+/// Sizes of a request for a file: a head needs some bytes, and nginx takes no line that is much longer.
+const FETCH_BYTES: RangeInclusive<u32> = 128..=4096;
+/// Largest file: a VM has it in its memory.
+const MAX_FILE_BYTES: u32 = 64 << 20;
 /// Ticks per second of Debian's kernels.
 const DEBIAN_HZ: u32 = 250;
 
@@ -237,7 +243,23 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::Poisson { .. } if scenario.record.capture => {
             Some(("record.capture", "captures are analysed for flows that last; leave it at false with `poisson`"))
         }
-        Workload::RequestResponse { .. } => Some(("workload.kind", "only the simulator runs `request-response`")),
+        Workload::RequestResponse { .. } | Workload::ThreeTier { .. } if scenario.record.tcp_info_period_ms > 0 => {
+            Some((
+                "record.tcp_info_period_ms",
+                "the lab cannot sample its servers' sockets; set it to 0 (the simulator can)",
+            ))
+        }
+        Workload::RequestResponse { request_bytes, .. } if !FETCH_BYTES.contains(request_bytes) => Some((
+            "workload.request_bytes",
+            "the lab's requests are HTTP's; set 128 to 4096 (the simulator's can have any size)",
+        )),
+        Workload::RequestResponse { response_bytes, .. } if *response_bytes > MAX_FILE_BYTES => Some((
+            "workload.response_bytes",
+            "the lab's servers keep the file in their memory; set at most 67108864 (the simulator's can be larger)",
+        )),
+        Workload::RequestResponse { .. } if scenario.record.capture => {
+            Some(("record.capture", "captures are analysed for flows of one direction; leave it at false"))
+        }
         Workload::Memcached { late_start_ms: 1.., .. } => {
             Some(("workload.late_start_ms", "all begin at once in the lab; leave it at 0 (the simulator can wait)"))
         }
@@ -261,6 +283,7 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         | Workload::Bulk { .. }
         | Workload::Iperf3 { .. }
         | Workload::Poisson { .. }
+        | Workload::RequestResponse { .. }
         | Workload::Memcached { .. }
         | Workload::ThreeTier { .. }
         | Workload::Transfers { .. } => None,
@@ -373,16 +396,25 @@ mod tests {
         assert_eq!(refused("\"bulk\"", "\"memcached\""), "");
         assert_eq!(refused("\"bulk\"", "\"memcached\"\nlate_start_ms = 9"), "workload.late_start_ms");
         assert_eq!(refused("\"bulk\"", "\"transfers\"\nbytes = 100000"), "");
-        assert_eq!(
-            refused("\"bulk\"", "\"request-response\"\nrequest_bytes = 8\nresponse_bytes = 1000"),
-            "workload.kind"
-        );
+        let record = |settings: &str| TEXT.replace("[vms.a]", &format!("[record]\n{settings}\n[vms.a]"));
+        let unsampled = record("tcp_info_period_ms = 0");
+        let asks = |text: &str, sizes: &str| {
+            refused_text(&text.replace("\"bulk\"", &format!("\"request-response\"\n{sizes}")))
+        };
+        const SIZES: &str = "request_bytes = 128\nresponse_bytes = 67108864";
+        assert_eq!(asks(&unsampled, SIZES), "");
+        assert_eq!(asks(TEXT, SIZES), "record.tcp_info_period_ms");
+        assert_eq!(asks(&record("tcp_info_period_ms = 0\ncapture = true"), SIZES), "record.capture");
+        for (from, to, key) in [("128", "127", "request"), ("128", "4097", "request"), ("864", "865", "response")] {
+            assert_eq!(asks(&unsampled, &SIZES.replace(from, to)), format!("workload.{key}_bytes"));
+        }
         let application = "\"three-tier\"\nusers = 1\nthink_time_ms = 1\noperations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
-        let tiers = TEXT.replace("[vms.a]", "[vms.a]\n        count = 4").replace("\"bulk\"", application);
+        let tiers = unsampled.replace("[vms.a]", "[vms.a]\n        count = 4").replace("\"bulk\"", application);
         assert_eq!(refused_text(&tiers), "");
         let in_namespaces = tiers.replace("core = { vms_per_core = 2 }", "").replace("[vms.a]", namespace);
         assert_eq!(refused_text(&in_namespaces), "vms.a.machine");
         assert_eq!(refused_text(&tiers.replace("weight = 1", "weight = 1, work_us = 5")), "workload.operations");
-        assert_eq!(refused_text(&tiers.replace("[vms.b]", "[record]\ncapture = true\n[vms.b]")), "record.capture");
+        assert_eq!(refused_text(&tiers.replace("[record]", "[record]\ncapture = true")), "record.capture");
+        assert_eq!(refused_text(&tiers.replace("period_ms = 0", "period_ms = 9")), "record.tcp_info_period_ms");
     }
 }

@@ -110,9 +110,7 @@ fn make_files(vm: &Vm, operations: &[Operation]) -> Result<(), LabError> {
         .map(|operation| operation.object_bytes)
         .chain(of_calls.map(|call| call.response_bytes))
         .collect();
-    let directory = format!("{}/object", http::FILES);
-    let files = sizes.iter().map(|bytes| format!("head -c {bytes} /dev/zero >{directory}/{bytes}\n"));
-    vm.shell(&format!("mkdir -p {directory}\n{}", files.collect::<String>())).map(drop)
+    http::make_files(vm, &sizes)
 }
 
 /// Starts PostgreSQL on a fresh copy of the cluster that the image has; its task.

@@ -1,5 +1,7 @@
 //! Starts a workload's parts in the right order in the right VMs.
 
+use std::collections::BTreeSet;
+
 use evenkeel_scenario::format::{Scenario, Workload};
 
 use super::{http, web};
@@ -95,8 +97,7 @@ impl Running {
                     started(vm, Op::Serve { role: ServeRole::Transfers, sockets: sockets(vm) })?;
                 }
                 for (position, (_, vm)) in from.iter().enumerate() {
-                    // Each begins with another receiver.
-                    let to = (0..to.len()).map(|step| address(to[(position + step) % to.len()].1)).collect();
+                    let to = in_turn(position, &to).map(address).collect();
                     let (bytes, concurrent, pause_ms) = (u64::from(*bytes), *concurrent, *pause_ms);
                     started(vm, Op::Transfers { to, bytes, concurrent, pause_ms, sockets: sockets(vm) })?;
                 }
@@ -120,8 +121,23 @@ impl Running {
                 }
             }
             Workload::ThreeTier { .. } => running.servers = web::start(scenario, roles, seed, &from, &to)?,
-            // Refused before anything is started: see `plan::check_supported`.
-            Workload::RequestResponse { .. } => {}
+            Workload::RequestResponse { request_bytes, response_bytes, outstanding, think_time_us, .. } => {
+                for (index, vm) in &from {
+                    http::make_files(vm, &BTreeSet::from([*response_bytes]))?;
+                    running.servers.push((*index, http::start_server(vm, &scenario.vms[roles.from].tcp)?));
+                }
+                for (position, (_, vm)) in to.iter().enumerate() {
+                    let fetch = Op::Fetch {
+                        servers: in_turn(position, &from).map(address).collect(),
+                        outstanding: *outstanding,
+                        request_bytes: *request_bytes,
+                        response_bytes: *response_bytes,
+                        think_time_us: *think_time_us,
+                        sockets: sockets(vm),
+                    };
+                    started(vm, fetch)?;
+                }
+            }
         }
         Ok(running)
     }
@@ -148,6 +164,11 @@ impl Running {
         }
         Ok(bits_per_second)
     }
+}
+
+/// These VMs, as the one at `position` takes them: each begins with another.
+fn in_turn<'a>(position: usize, vms: &'a [(usize, &'a Vm)]) -> impl Iterator<Item = &'a Vm> {
+    (0..vms.len()).map(move |step| vms[(position + step) % vms.len()].1)
 }
 
 /// Starts memcached in a VM; its task.

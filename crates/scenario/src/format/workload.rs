@@ -92,8 +92,8 @@ pub enum Workload {
         #[schemars(range(min = 0, max = 100))]
         background_mesh_flows: u32,
     },
-    /// Requests and responses in a closed loop: each VM of `to` asks one of `from` and asks again when it has the response. Only the simulator
-    /// runs it.
+    /// Requests and responses in a closed loop, on connections that are kept: each VM of `to` asks one of `from` and asks again when it has the
+    /// response. In the lab they are HTTP requests for a file of nginx.
     RequestResponse {
         /// Group that answers.
         from: String,
