@@ -166,7 +166,9 @@ impl HostEnd {
                     guest.is_flooding = beat.is_flooding;
                     guest.epoch = beat.epoch;
                     guest.off_core_permille = beat.off_core_permille;
+                    // What came while the guest missed our heartbeats was nobody's word to it.
                     self.vflood_due |= beat.vflood_serial != self.vflood.serial;
+                    self.window_due |= beat.epoch != self.window.epoch;
                 }
                 None
             }
