@@ -26,15 +26,6 @@ pub const HEARTBEAT_MS: u16 = 200;
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
 const PEER: &str = "10.9.0.2";
 
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) -> Duration {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < LIMIT, "waited in vain for: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    begin.elapsed()
-}
-
 /// A connection of the guest's, as `ss` has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Socket {
@@ -120,6 +111,28 @@ impl Bed {
         self.machine.shell(script).unwrap_or_else(|error| panic!("{error}\n{}", self.machine.console()))
     }
 
+    /// Waits until something is so, and says how long that took.
+    pub fn wait_until(&self, what: &str, mut done: impl FnMut() -> bool) -> Duration {
+        let (begin, mut looks) = (Instant::now(), 0);
+        while !done() {
+            looks += 1;
+            assert!(begin.elapsed() < LIMIT, "waited in vain ({looks} looks) for: {what}\n{}", self.picture());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        begin.elapsed()
+    }
+
+    /// What whoever waited in vain wants to see.
+    fn picture(&self) -> String {
+        const SCRIPT: &str = "exec 2>&1; ps | grep -v ' \\['; ss -tinp; tc -s qdisc show dev eth0; dmesg | tail -n 20
+            for process in $(pidof iperf3); do
+                grep -E '^(State|Sig)' /proc/$process/status; cat /proc/$process/wchan /proc/$process/stack; echo
+            done
+            evenkeel guest --status; tail -n 30 /tmp/guest.log || true";
+        let guest = self.machine.shell(SCRIPT).unwrap_or_else(|error| error.to_string());
+        format!("{guest}\nthe channel: {:?}", self.channels.status(PORT))
+    }
+
     fn configure(&self, config: &str) {
         self.shell(&format!("cat > /tmp/guest.toml <<'X'\n{config}\nX"));
     }
@@ -136,7 +149,7 @@ impl Bed {
         self.shell(
             "EVENKEEL_LOG=info setsid evenkeel guest --config /tmp/guest.toml >>/tmp/guest.log 2>&1 </dev/null &",
         );
-        wait_until("the agent", || {
+        self.wait_until("the agent", || {
             let log = self.shell("cat /tmp/guest.log");
             assert!(!log.contains("error:"), "{log}");
             let status = self.status();
@@ -167,7 +180,15 @@ impl Bed {
         self.shell(&format!(
             "setsid iperf3 -c {PEER} -p {port} -t 3600 {more} >/tmp/iperf{port}.log 2>&1 </dev/null &"
         ));
-        wait_until("connections", || !self.sockets(port).is_empty());
+        self.wait_until("connections", || !self.sockets(port).is_empty());
+    }
+
+    /// Ends what sends. Not by a signal that iperf3 handles: its handler jumps out of whatever it is doing.
+    pub fn end_connections(&self) {
+        self.shell("killall -9 iperf3 || true");
+        self.wait_until("no connections", || {
+            self.shell(&format!("pidof iperf3 || true; ss -tnOH state established dst {PEER}")).trim().is_empty()
+        });
     }
 
     /// The guest's connections to one of the peer's servers that have sent more than a control connection does.

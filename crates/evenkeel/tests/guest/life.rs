@@ -10,7 +10,7 @@ use evenkeel_agent::channel::PORT_NAME;
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, KernelSeries};
 
-use crate::bed::{Bed, HEARTBEAT_MS, PORT, Socket, wait_until};
+use crate::bed::{Bed, HEARTBEAT_MS, PORT, Socket};
 
 /// More than any window grows to that is not flooded here.
 const FLOOD: u32 = 4000;
@@ -28,8 +28,7 @@ fn plain(sockets: &[Socket]) -> bool {
 /// Two connections in the place of those that are there, slow enough that a window that is not flooded stays small. One has the default, one
 /// chooses.
 fn connect(bed: &Bed) {
-    bed.shell("killall iperf3 || true");
-    wait_until("no connections", || bed.shell("pidof iperf3 || true").trim().is_empty());
+    bed.end_connections();
     for (port, more) in [(5201, "-b 8M"), (5202, "-b 8M -C vflood")] {
         bed.send(port, more);
     }
@@ -39,71 +38,73 @@ fn connect(bed: &Bed) {
 fn floods(bed: &Bed) {
     connect(bed);
     let both = || [bed.sockets(5201), bed.sockets(5202)].concat();
-    wait_until("connections", || both().len() == 2);
+    bed.wait_until("connections", || both().len() == 2);
     assert!(both().iter().all(|socket| socket.algorithm == "vflood"), "{:?}", both());
     assert!(plain(&both()), "nobody attests: {:?}", both());
     assert!(bed.channels.attest(PORT, Some(FLOOD)));
-    wait_until("the host's word to be heard", || bed.channels.is_obeyed(PORT));
+    bed.wait_until("the host's word to be heard", || bed.channels.is_obeyed(PORT));
     assert!(plain(&both()), "the host saw no handshake of theirs: {:?}", both());
     connect(bed);
-    let took = wait_until("the flood", || both().len() == 2 && flood_of(&both()));
+    let took = bed.wait_until("the flood", || both().len() == 2 && flood_of(&both()));
     assert!(bed.channels.is_obeyed(PORT) && bed.channels.guest(PORT).unwrap().is_flooding);
     println!("flooding {took:?} after they began: {:?}", both());
     bed.channels.attest(PORT, None);
-    wait_until("plain windows", || plain(&both()));
+    bed.wait_until("plain windows", || plain(&both()));
     bed.channels.attest(PORT, Some(FLOOD));
-    wait_until("the host's word to be heard again", || bed.channels.is_obeyed(PORT));
+    bed.wait_until("the host's word to be heard again", || bed.channels.is_obeyed(PORT));
     assert!(plain(&both()), "the host let go of them: {:?}", both());
     connect(bed);
-    wait_until("the flood again", || both().len() == 2 && flood_of(&both()));
+    bed.wait_until("the flood again", || both().len() == 2 && flood_of(&both()));
 
     // The channel is cut without a word.
     bed.relay.freeze(true);
-    let took = wait_until("plain windows without a host", || plain(&both()));
+    let took = bed.wait_until("plain windows without a host", || plain(&both()));
     println!("plain {took:?} after the channel was cut (three heartbeats: {} ms)", 3 * HEARTBEAT_MS);
     assert_eq!(bed.status()["has_host"], false);
-    wait_until("the guest to be missed", || bed.channels.guest(PORT).is_none());
+    bed.wait_until("the guest to be missed", || bed.channels.guest(PORT).is_none());
     bed.relay.freeze(false);
-    wait_until("the flood again", || flood_of(&both()));
+    bed.wait_until("the flood again", || flood_of(&both()));
 
     // Noise ends nothing but, for a second, the channel.
     bed.relay.noise(200_000);
-    wait_until("the noise to be heard", || bed.channels.status(PORT).unwrap().counts.rests > 0);
-    wait_until("the flood after the noise", || bed.channels.guest(PORT).is_some() && flood_of(&both()));
+    bed.wait_until("the noise to be heard", || bed.channels.status(PORT).unwrap().counts.rests > 0);
+    bed.wait_until("the flood after the noise", || bed.channels.guest(PORT).is_some() && flood_of(&both()));
 
     // The agent is killed: nobody has to act.
     bed.shell("kill -9 $(cat /run/evenkeel/guest.lock)");
-    let took = wait_until("plain windows without an agent", || plain(&both()));
+    let took = bed.wait_until("plain windows without an agent", || plain(&both()));
     println!("plain {took:?} after the agent was killed");
     assert!(bed.registered("vflood") && bed.sysctl("tcp_congestion_control") == "vflood");
     bed.start_agent(CONFIG);
-    wait_until("the flood of old connections under a new agent", || flood_of(&both()));
+    bed.wait_until("the flood of old connections under a new agent", || flood_of(&both()));
     // And is told to end.
     bed.shell("kill $(cat /run/evenkeel/guest.lock)");
-    wait_until("the agent to end", || bed.status()["is_running"] == false);
-    wait_until("plain windows after the agent", || plain(&both()));
+    bed.wait_until("the agent to end", || bed.status()["is_running"] == false);
+    bed.wait_until("plain windows after the agent", || plain(&both()));
     bed.start_agent(CONFIG);
-    wait_until("the flood once more", || flood_of(&both()));
+    bed.wait_until("the flood once more", || flood_of(&both()));
 
     // Told to watch only, and then something that cannot be meant.
     bed.reload("[vflood]\nmode = \"observe\"\n");
-    wait_until("plain windows of a guest that observes", || bed.status()["vflood_mode"] == 1 && plain(&both()));
+    bed.wait_until("plain windows of a guest that observes", || bed.status()["vflood_mode"] == 1 && plain(&both()));
     bed.reload("[vflood]\nmode = \"on\"\n");
-    wait_until("the refusal", || {
+    bed.wait_until("the refusal", || {
         bed.shell("cat /tmp/guest.log").contains("guest.toml:2: vflood.mode: unknown variant `on`")
     });
     assert_eq!(bed.status()["vflood_mode"], 1);
     bed.reload(CONFIG);
-    wait_until("the flood of a guest that enforces again", || bed.status()["vflood_mode"] == 2 && flood_of(&both()));
+    bed.wait_until("the flood of a guest that enforces again", || {
+        bed.status()["vflood_mode"] == 2 && flood_of(&both())
+    });
 
     // A loss: the shadow window takes over, and the flood goes on afterwards.
     let before = bed.counter("handovers");
     bed.shell("tc qdisc add dev eth0 root netem limit 100000 loss 2%");
-    wait_until("handovers", || bed.counter("handovers") > before + 3);
+    bed.wait_until("handovers", || bed.counter("handovers") > before + 3);
     bed.shell("tc qdisc del dev eth0 root");
-    wait_until("the flood after losses", || flood_of(&both()));
+    bed.wait_until("the flood after losses", || flood_of(&both()));
     assert!(bed.counter("retracts") > 0);
-    bed.shell("killall iperf3 || true");
+    bed.end_connections();
 }
 
 /// A controller with a window for the guest in each epoch.
@@ -147,53 +148,55 @@ fn shares(bed: &Bed, algorithm: &str) {
         let sockets = sockets();
         sockets.len() == flows && sockets.iter().all(wanted)
     };
-    wait_until("large windows", || all(&|socket| socket.cwnd > WINDOW));
+    bed.wait_until("large windows", || all(&|socket| socket.cwnd > WINDOW));
     for cut in [false, true] {
         let back = bed.counter("windows_back");
         let controller = Controller::start(bed, WINDOW);
         // Between two words each grows by a segment in an RTT at most, in which it sends them all.
-        wait_until("small windows", || all(&|socket| socket.cwnd <= 2 * WINDOW / flows as u32));
+        bed.wait_until("small windows", || all(&|socket| socket.cwnd <= 2 * WINDOW / flows as u32));
         println!("{algorithm}, shares of {WINDOW}: {:?}", sockets());
         // `ss` takes no lock: it may look while the client's algorithm has a socket for a moment.
-        wait_until("sockets' own algorithms", || all(&|socket| socket.algorithm == algorithm));
+        bed.wait_until("sockets' own algorithms", || all(&|socket| socket.algorithm == algorithm));
         if cut {
             bed.relay.freeze(true);
             controller.stop();
         } else {
             let epoch = controller.stop();
-            wait_until("the epoch to be told", || bed.channels.guest(PORT).is_some_and(|guest| guest.epoch == epoch));
+            bed.wait_until("the epoch to be told", || {
+                bed.channels.guest(PORT).is_some_and(|guest| guest.epoch == epoch)
+            });
             bed.channels.window(PORT, epoch + 1, 0);
         }
-        let took = wait_until("windows to grow", || all(&|socket| socket.cwnd > WINDOW));
+        let took = bed.wait_until("windows to grow", || all(&|socket| socket.cwnd > WINDOW));
         println!("windows above {WINDOW} {took:?} after the limit's end (channel cut: {cut})");
-        wait_until("thresholds to be put back", || bed.counter("windows_back") >= back + flows as u64);
-        wait_until("sockets' own algorithms", || all(&|socket| socket.algorithm == algorithm));
+        bed.wait_until("thresholds to be put back", || bed.counter("windows_back") >= back + flows as u64);
+        bed.wait_until("sockets' own algorithms", || all(&|socket| socket.algorithm == algorithm));
         bed.relay.freeze(false);
-        wait_until("the guest", || bed.channels.has_client(PORT));
+        bed.wait_until("the guest", || bed.channels.has_client(PORT));
     }
-    bed.shell("killall iperf3 || true; tc qdisc del dev eth0 root");
-    wait_until("no connections", || sockets().is_empty());
+    bed.end_connections();
+    bed.shell("tc qdisc del dev eth0 root");
 }
 
 /// CERA's client needs nothing of vFlood's, and whoever asks is told that the host is there.
 fn without_vflood(bed: &Bed) {
     bed.start_agent(CERA_ALONE);
-    wait_until("the guest", || bed.channels.has_client(PORT));
-    wait_until("the host", || bed.status()["has_host"] == true);
+    bed.wait_until("the guest", || bed.channels.has_client(PORT));
+    bed.wait_until("the host", || bed.status()["has_host"] == true);
     assert!(!bed.registered("vflood") && bed.status()["vflood_mode"] == 0, "{}", bed.status());
     // Not the host's first word alone: it counts as there for as long as its heartbeats come.
     std::thread::sleep(Duration::from_millis(4 * u64::from(HEARTBEAT_MS)));
-    wait_until("the host's heartbeats", || bed.status()["has_host"] == true);
+    bed.wait_until("the host's heartbeats", || bed.status()["has_host"] == true);
     shares(bed, "cubic");
     bed.relay.freeze(true);
-    wait_until("the host to be missed", || bed.status()["has_host"] == false);
+    bed.wait_until("the host to be missed", || bed.status()["has_host"] == false);
     bed.relay.freeze(false);
-    wait_until("the host again", || bed.status()["has_host"] == true);
+    bed.wait_until("the host again", || bed.status()["has_host"] == true);
     bed.reload(CONFIG);
-    wait_until("vFlood", || bed.registered("vflood") && bed.status()["vflood_mode"] == 2);
+    bed.wait_until("vFlood", || bed.registered("vflood") && bed.status()["vflood_mode"] == 2);
     bed.reload(CERA_ALONE);
-    wait_until("no vFlood", || !bed.registered("vflood") && bed.status()["vflood_mode"] == 0);
-    wait_until("the host of another session", || bed.status()["has_host"] == true);
+    bed.wait_until("no vFlood", || !bed.registered("vflood") && bed.status()["vflood_mode"] == 0);
+    bed.wait_until("the host of another session", || bed.status()["has_host"] == true);
     bed.shell("evenkeel guest --stop");
     assert_eq!(bed.status()["has_host"], false);
     assert_eq!(bed.shell("ls -d /sys/fs/bpf/evenkeel-guest 2>/dev/null || true"), "");
@@ -202,9 +205,9 @@ fn without_vflood(bed: &Bed) {
 /// The host hears for how much of the time the guest could not run.
 fn says_whether_it_has_its_core(bed: &Bed) {
     let permille = || bed.channels.guest(PORT).and_then(|guest| guest.off_core_permille);
-    wait_until("the guest's looks", || permille().is_some());
+    bed.wait_until("the guest's looks", || permille().is_some());
     bed.shell("kill -STOP $(cat /run/evenkeel/guest.lock); sleep 1; kill -CONT $(cat /run/evenkeel/guest.lock)");
-    wait_until("a second without a core", || permille().is_some_and(|permille| permille >= 250));
+    bed.wait_until("a second without a core", || permille().is_some_and(|permille| permille >= 250));
     assert!(bed.status()["off_core_permille"].is_u64());
 }
 
@@ -220,9 +223,9 @@ fn on(series: KernelSeries) {
     let before = settings();
     assert!(bed.channels.guest(PORT).is_none());
     without_vflood(&bed);
-    wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
+    bed.wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
     bed.start_agent(CONFIG);
-    wait_until("the guest", || bed.channels.has_client(PORT));
+    bed.wait_until("the guest", || bed.channels.has_client(PORT));
     assert_eq!((bed.sysctl("tcp_congestion_control"), bed.sysctl("tcp_frto")), ("vflood".into(), "0".into()));
     let doctor = bed.shell("evenkeel doctor");
     assert!(doctor.contains("this kernel takes it: BTF, struct_ops") && doctor.contains(PORT_NAME), "{doctor}");
@@ -234,7 +237,7 @@ fn on(series: KernelSeries) {
     shares(&bed, "reno");
 
     bed.send(5201, "-b 8M");
-    wait_until("a connection", || bed.sockets(5201).len() == 1);
+    bed.wait_until("a connection", || bed.sockets(5201).len() == 1);
     let stopped = bed.shell("evenkeel guest --stop --json");
     let stopped: serde_json::Value = serde_json::from_str(&stopped).unwrap();
     assert!(
@@ -242,7 +245,7 @@ fn on(series: KernelSeries) {
         "{stopped}"
     );
     assert_eq!(settings(), before, "not everything is put back");
-    wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
+    bed.wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
     // The connection goes on by the algorithm of its shadow window.
     assert!(bed.sockets(5201).iter().all(|socket| socket.algorithm == "cubic"), "{:?}", bed.sockets(5201));
     assert_eq!(bed.shell("ls /sys/fs/bpf /run/evenkeel").matches("guest-state").count(), 0);
