@@ -20,16 +20,26 @@ impl Budget {
         Self { per_s: per_s.into(), burst: burst.into(), left: u64::from(burst) * MILLION, since: now }
     }
 
-    /// Spends so much; false if that is more than there is.
+    /// Spends so much; false if that is more than there is, all of which is spent then.
     pub fn spend(&mut self, amount: usize, now: Instant) -> bool {
-        // More than an hour fills any bucket, and no product overflows.
-        let elapsed_us = now.saturating_duration_since(self.since).as_micros().min(1 << 32) as u64;
-        self.left = (self.left + elapsed_us * self.per_s).min(self.burst * MILLION);
-        self.since = now;
+        self.fill(now);
         let cost = amount as u64 * MILLION;
         let is_enough = cost <= self.left;
         self.left = self.left.saturating_sub(cost);
         is_enough
+    }
+
+    /// Spends so much if there is so much.
+    pub fn afford(&mut self, amount: usize, now: Instant) -> bool {
+        self.fill(now);
+        self.left >= amount as u64 * MILLION && self.spend(amount, now)
+    }
+
+    fn fill(&mut self, now: Instant) {
+        // More than an hour fills any bucket, and no product overflows.
+        let elapsed_us = now.saturating_duration_since(self.since).as_micros().min(1 << 32) as u64;
+        self.left = (self.left + elapsed_us * self.per_s).min(self.burst * MILLION);
+        self.since = now;
     }
 }
 
@@ -49,5 +59,13 @@ mod tests {
         assert!(budget.spend(5, later) && !budget.spend(1, later));
         let much_later = begin + Duration::from_secs(1000);
         assert!(budget.spend(10, much_later) && !budget.spend(1, much_later));
+    }
+
+    #[test]
+    fn what_cannot_be_afforded_costs_nothing() {
+        let begin = Instant::now();
+        let mut budget = Budget::new(1, 10, begin);
+        assert!(budget.afford(8, begin) && !budget.afford(3, begin) && budget.afford(2, begin));
+        assert!(budget.spend(0, begin) && !budget.spend(1, begin));
     }
 }

@@ -10,6 +10,7 @@ mod peer;
 mod pipe;
 mod switchboard;
 pub mod wire;
+mod words;
 
 pub use address::{GuestAddress, HostAddress, PORT_NAME, PORT_WORD};
 pub use guest::{Effect, GuestEnd, Word};
@@ -17,6 +18,7 @@ pub use host::{Change, Guest, HostEnd};
 pub use peer::{Counts, MISSED_HEARTBEATS, REST, Why};
 pub use pipe::{Pipe, open_device};
 pub use switchboard::{Channels, LineStatus};
+pub use words::Words;
 
 /// A number for a session.
 ///

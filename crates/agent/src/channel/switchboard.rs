@@ -1,5 +1,6 @@
 //! The host's channels: a thread of their own, so that no guest's bytes ever wait for the agent, nor the agent for them.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use super::peer::{Counts, REST};
 use super::pipe::Pipe;
 use super::session;
 use super::wire::Capabilities;
+use super::words::Words;
 
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(500);
@@ -202,7 +204,8 @@ async fn work(shared: Shared, mut orders: mpsc::UnboundedReceiver<Order>) {
         match order {
             Order::Open { ifindex, name, address, wake } => {
                 let (end, ended) = mpsc::channel(1);
-                let one = One { shared: Arc::clone(&shared), ifindex, name, address, wake };
+                let words = RefCell::new(Words::new(Instant::now()));
+                let one = One { shared: Arc::clone(&shared), ifindex, name, address, wake, words };
                 tasks.insert(ifindex, (end, tokio::task::spawn_local(one.run(ended))));
             }
             Order::Close { ifindex } => {
@@ -231,6 +234,7 @@ struct One {
     name: String,
     address: HostAddress,
     wake: Arc<Notify>,
+    words: RefCell<Words>,
 }
 
 impl One {
@@ -263,7 +267,9 @@ impl One {
             };
             self.with(|line| {
                 if line.trouble.as_ref() != Some(&why) {
-                    tracing::info!(port = self.name, channel = %self.address, "no connection to the guest: {why}");
+                    self.say(|left_out| {
+                        tracing::info!(port = self.name, channel = %self.address, left_out, "no connection to the guest: {why}");
+                    });
                     line.trouble = Some(why);
                 }
             });
@@ -337,16 +343,26 @@ impl One {
     }
 
     fn tell(&self, change: Option<Change>) {
-        match change {
-            Some(Change::Up(hello)) => {
-                tracing::info!(port = self.name, capabilities = hello.capabilities.0, "the guest's agent is there");
+        let Some(change) = change else { return };
+        self.say(|left_out| match change {
+            Change::Up(hello) => {
+                let capabilities = hello.capabilities.0;
+                tracing::info!(port = self.name, capabilities, left_out, "the guest's agent is there");
             }
-            Some(Change::Down(why)) => tracing::info!(port = self.name, "the guest's agent is gone: {why}"),
-            Some(Change::Rest) => {
-                tracing::warn!(port = self.name, "the guest sends garbage or too much: not listened to for a second");
+            Change::Down(why) => tracing::info!(port = self.name, left_out, "the guest's agent is gone: {why}"),
+            Change::Rest => {
+                tracing::warn!(
+                    port = self.name,
+                    left_out,
+                    "the guest sends garbage or too much: not listened to for a second"
+                );
             }
-            None => {}
-        }
+        });
+    }
+
+    /// Says it in the log, unless that has had enough of this channel.
+    fn say(&self, line: impl FnOnce(Option<u64>)) {
+        self.words.borrow_mut().say(Instant::now(), line);
     }
 
     fn with_end<T>(&self, act: impl FnOnce(&mut HostEnd) -> T) -> Option<T> {

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -14,7 +14,7 @@ use nix::sys::socket::{
 };
 use tokio::io::unix::AsyncFd;
 
-use crate::channel::{GuestAddress, Pipe, open_device};
+use crate::channel::{GuestAddress, Pipe, Words, open_device};
 
 /// Where the kernel has the names of virtio-serial ports.
 const PORTS: &str = "/sys/class/virtio-ports";
@@ -26,12 +26,14 @@ pub(super) struct Line {
     address: GuestAddress,
     listener: Option<AsyncFd<OwnedFd>>,
     trouble: Option<String>,
+    /// Of connections that were refused.
+    refusals: Words,
 }
 
 impl Line {
     /// Nothing is opened yet.
     pub fn new(address: GuestAddress) -> Self {
-        Self { address, listener: None, trouble: None }
+        Self { address, listener: None, trouble: None, refusals: Words::new(Instant::now()) }
     }
 
     /// Where it is.
@@ -84,7 +86,9 @@ impl Line {
             // SAFETY: the kernel has just made this descriptor for us.
             let connection = unsafe { OwnedFd::from_raw_fd(accepted?) };
             if let Err(stranger) = check(&self.address, &connection) {
-                tracing::warn!(channel = %self.address, "a connection from {stranger} is refused");
+                self.refusals.say(Instant::now(), |left_out| {
+                    tracing::warn!(channel = %self.address, left_out, "a connection from {stranger} is refused");
+                });
                 continue;
             }
             return Pipe::new(connection);
