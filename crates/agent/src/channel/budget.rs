@@ -5,7 +5,7 @@ use std::time::Instant;
 const MILLION: u64 = 1_000_000;
 
 /// A bucket of tokens.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Budget {
     per_s: u64,
     burst: u64,

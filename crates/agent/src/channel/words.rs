@@ -9,7 +9,7 @@ const LINE: usize = 10;
 const BUDGET: (u32, u32) = (1, 100);
 
 /// The lines of one channel.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Words {
     budget: Budget,
     left_out: u64,

@@ -17,8 +17,8 @@ use super::resend::{Facts, Resend, Send};
 use super::rest::{Rest, Word};
 use super::settle;
 use super::state::{HostState, QueueAction};
-use crate::channel::Channels;
 use crate::channel::wire::Capabilities;
+use crate::channel::{Channels, Words};
 use crate::datapath::{Datapath, DatapathError, intf};
 
 /// How often the datapath is told that the agent is here. What it holds for the agent's timers it holds for so long after the agent was last heard
@@ -64,6 +64,8 @@ struct Port {
     is_offline: bool,
     /// Whether vFlood has something to do for its VM.
     rest: Rest,
+    /// What the log says of that, which is the VM's to change.
+    words: Words,
 }
 
 /// The agent.
@@ -246,7 +248,7 @@ impl Core {
                     continue;
                 }
                 let what = if rest.passes_over() { "vFlood rests: the VM has its core" } else { "vFlood acts again" };
-                tracing::info!(port = port.link.name, "{what}");
+                port.words.say(now, |left_out| tracing::info!(port = port.link.name, left_out, "{what}"));
             }
             if rest.attests() != port.rest.attests() {
                 let holds = self.datapath.holds(*ifindex).unwrap_or_default() && rest.attests();
@@ -348,6 +350,7 @@ impl Core {
             port.queue_is_theirs && port.settings.port_queue_segments == settings.port_queue_segments
         });
         let mut rest = known.map(|port| port.rest).unwrap_or_default();
+        let words = known.map_or_else(|| Words::new(Instant::now()), |port| port.words.clone());
         let managed = self.datapath.manages(link.ifindex)?;
         let mut error = None;
         if link.kind == Kind::Macvtap {
@@ -388,8 +391,10 @@ impl Core {
         let holds = self.datapath.holds(link.ifindex)? && rest.attests();
         self.channels.attest(link.ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
         let wanted = settings.port_queue_segments.get();
-        self.ports
-            .insert(link.ifindex, Port { link: link.clone(), settings, error, queue_is_theirs, is_offline, rest });
+        self.ports.insert(
+            link.ifindex,
+            Port { link: link.clone(), settings, error, queue_is_theirs, is_offline, rest, words },
+        );
         self.arrange_cera();
         if queue_is_theirs { Ok(QueueAction::Leave) } else { self.plan_queue(link, wanted) }
     }
