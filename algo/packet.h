@@ -55,6 +55,8 @@ enum packet_kind {
 struct packet {
 	u8 source[16]; /* IPv4 as ::ffff:a.b.c.d */
 	u8 destination[16];
+	u32 vlan[PACKET_MAX_VLANS]; /* packet_vlan() of its tags, the outermost first; 0: none
+				     */
 	u16 source_port;
 	u16 destination_port;
 	u32 seq;
@@ -80,6 +82,29 @@ struct packet_options {
 	u16 sack; /* offset of the blocks, 0: none */
 	u16 sack_bytes;
 };
+
+/*
+ * A VLAN tag as it tells networks apart. VID 0 is a priority without a network (IEEE 802.1Q,
+ * section 9.6): the answer may come without it.
+ */
+static inline u32 packet_vlan(u32 tpid, u32 tci)
+{
+	u32 vid = tci & 0xfff;
+
+	return vid ? tpid << 16 | vid : 0;
+}
+
+/* A tag that the frame had around those of @p. Return: false if there is no room for it. */
+static inline bool packet_put_vlan(struct packet *p, u32 vlan)
+{
+	if (!vlan)
+		return true;
+	if (p->vlan[PACKET_MAX_VLANS - 1])
+		return false;
+	p->vlan[1] = p->vlan[0];
+	p->vlan[0] = vlan;
+	return true;
+}
 
 static inline u8 packet_u8(const struct packet_head *h, u32 offset)
 {
@@ -119,6 +144,21 @@ static inline u16 packet_word(const struct packet_head *h, u32 offset)
 static inline u32 packet_words(const struct packet_head *h, u32 offset)
 {
 	return (u32)packet_word(h, offset) << 16 | packet_word(h, offset + 2);
+}
+
+/* TTL, or hop limit, of a packet that packet_parse() took. */
+static inline u8 packet_ttl(const struct packet_head *h, const struct packet *p)
+{
+	return packet_u8(h, (u32)p->l3 + (p->version == 6 ? 7 : 8));
+}
+
+/*
+ * Does it come from the machine itself, and not from one behind it? Stacks begin with these
+ * values (RFC 1700 has 64; Windows 128; BSDs and network devices 255), and routers count down.
+ */
+static inline bool packet_is_first_hop(u8 ttl)
+{
+	return ttl == 64 || ttl == 128 || ttl == 255;
 }
 
 static inline void packet_copy(u8 *to, const struct packet_head *h, u32 offset, u32 bytes)
@@ -274,6 +314,8 @@ static inline bool packet_parse_usual(const struct packet_head *h, struct packet
 	p->flags = packet_u8(h, PACKET_USUAL_L4 + 13);
 	p->ecn = packet_u8(h, PACKET_ETHER_BYTES + 1) & PACKET_CE;
 	p->version = 4;
+	p->vlan[0] = 0;
+	p->vlan[1] = 0;
 	return true;
 }
 
@@ -281,6 +323,7 @@ static inline bool packet_parse_usual(const struct packet_head *h, struct packet
 static inline enum packet_kind packet_parse_any(const struct packet_head *h, struct packet *p)
 {
 	u32 type = packet_u16(h, 12);
+	u32 vlan;
 	u32 i;
 
 	if (h->valid > PACKET_HEAD_BYTES || h->valid > h->frame_bytes)
@@ -288,11 +331,18 @@ static inline enum packet_kind packet_parse_any(const struct packet_head *h, str
 	if (h->valid < PACKET_ETHER_BYTES)
 		return PACKET_BROKEN;
 	p->l3 = PACKET_ETHER_BYTES;
+	p->vlan[0] = 0;
+	p->vlan[1] = 0;
 	for (i = 0; i < PACKET_MAX_VLANS; i++) {
 		if (type != 0x8100 && type != 0x88a8)
 			break;
 		if ((u32)p->l3 + 4 > h->valid)
 			return PACKET_BROKEN;
+		vlan = packet_vlan(type, packet_u16(h, p->l3));
+		if (p->vlan[0])
+			p->vlan[1] = vlan;
+		else
+			p->vlan[0] = vlan;
 		type = packet_u16(h, (u32)p->l3 + 2);
 		p->l3 += 4;
 	}

@@ -8,16 +8,22 @@
 #include "maps.h"
 #include "skb.h"
 
+#define SCRATCH_CHUNK_BYTES 512 /* that bpf_csum_diff() takes at most; a power of two */
+
 /* What is too large for a program's stack. */
 struct scratch {
 	struct packet_head head;
 	struct packet packet;
 	struct ek_train_key train;
+	struct ek_peer_key peer;
+	u32 is_sending; /* the program sends a packet by the port that it is at */
+	u32 pad;
 	u64 jiffies; /* when @now_ns was read */
 	u64 now_ns;
+	u8 chunk[SCRATCH_CHUNK_BYTES + 8]; /* of a packet, and room for zeros behind it */
 };
 
-/* No program is interrupted by itself: all run with bottom halves off. */
+/* No program is interrupted by itself but where it sends: all run with bottom halves off. */
 enum scratch_of {
 	SCRATCH_TO_VM,
 	SCRATCH_FROM_VM,
@@ -89,6 +95,12 @@ static __always_inline bool context_open(struct context *c, u32 ifindex, enum sc
 	return true;
 }
 
+/* What comes by a second time, because a program has sent it, was counted before. */
+static __always_inline void count_again(struct context *c)
+{
+	count(c->count, EK_COUNT_PACKETS_FROM_VM, (u64)-1);
+}
+
 /* ProBoSCIS acts. */
 static __always_inline bool enforces(const struct context *c)
 {
@@ -104,6 +116,14 @@ static __always_inline bool probes_are_on(const struct context *c)
 static __always_inline bool ecn_for_guests(const struct context *c)
 {
 	return probes_are_on(c) && c->port->ecn_for_guests;
+}
+
+/* A tag that hardware, or the stack, has taken out of the frame is outside of those in it. */
+static __always_inline bool skb_vlan(const struct __sk_buff *skb, struct packet *p)
+{
+	if (!skb->vlan_present)
+		return true;
+	return packet_put_vlan(p, packet_vlan(bpf_ntohs((u16)skb->vlan_proto), skb->vlan_tci));
 }
 
 static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_vm)
@@ -123,6 +143,20 @@ static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_v
 	k->local_port = from_vm ? p->source_port : p->destination_port;
 	k->remote_port = from_vm ? p->destination_port : p->source_port;
 	k->ifindex = ifindex;
+	k->vlan[0] = p->vlan[0];
+	k->vlan[1] = p->vlan[1];
+}
+
+/* The key of the other end's host. */
+static __always_inline struct ek_peer_key *peer_key(struct context *c)
+{
+	struct ek_peer_key *k = &c->scratch->peer;
+
+	k->remote = c->key->remote;
+	k->ifindex = c->key->ifindex;
+	k->vlan[0] = c->key->vlan[0];
+	k->vlan[1] = c->key->vlan[1];
+	return k;
 }
 
 /* A global function: the verifier looks at those once, not in each of its callers' states. */
@@ -185,6 +219,11 @@ static __always_inline bool context_read(struct __sk_buff *skb, struct context *
 {
 	if (!context_read_plain(skb, c) && !context_read_any(skb, c))
 		return false;
+	/* Connections could not be told apart by three tags. */
+	if (!skb_vlan(skb, c->packet)) {
+		count(c->count, EK_COUNT_NOT_TCP, 1);
+		return false;
+	}
 	flow_key(c, skb->ifindex, from_vm);
 	/* What has to be exact is about handshakes. */
 	c->now_ns = c->packet->flags & (PACKET_SYN | PACKET_RST) ? bpf_ktime_get_ns() :

@@ -7,19 +7,35 @@
  *
  * What it sends goes into the port a second time, by way of the CPU's backlog
  * queue. The packet at hand is then sent after it in the same way, or it would
- * overtake; its mark tells that it has been here.
+ * overtake. What comes a second time is known by what only this host knows of it,
+ * never by its mark, which other programs set and clear:
+ *
+ *   a probe or a report      the tag that one of this host's keys has signed
+ *   a SYN behind its probes  the handshake waits for it (is_behind)
+ *   a SYN-ACK                the flow waits for it (EK_FLOW_SYNACK_BEHIND, _RELEASED)
+ *   what was held            the flow waits for so many bytes (back_bytes, back_acks)
+ *   a copy of data           it has the addresses of data to the VM (snoop_ack.h)
+ *
+ * Each packet of the VM's uses such an entry up, so that none goes round.
  */
 #include "ect.h"
 #include "flow.h"
 #include "hold_data.h"
-#include "probe.h"
+#include "probe_read.h"
 #include "snoop_ack.h"
 #include "share.h"
 
 static __always_inline int send_behind(struct __sk_buff *skb)
 {
-	skb->mark = EK_MARK_PASS;
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/* A probe or report that this host has sent. */
+static __always_inline bool is_own_probe(struct context *c)
+{
+	struct proboscis_option o;
+
+	return looks_like_probe(c->packet) && probe_read(c, &o) == PROBE_VALID;
 }
 
 /* How many probes to send before a SYN, and why none. */
@@ -30,7 +46,7 @@ static __always_inline u32 probes_for(struct context *c)
 
 	if (!probes_are_on(c) || !probes || probes > PROBOSCIS_MAX_PROBES)
 		return 0;
-	peer = bpf_map_lookup_elem(&peers, &c->key->remote);
+	peer = bpf_map_lookup_elem(&peers, peer_key(c));
 	if (peer && !proboscis_peer_probe(&peer->state)) {
 		count(c->count, EK_COUNT_PROBES_SPARED, 1);
 		return 0;
@@ -86,7 +102,7 @@ static __noinline bool event_send(struct __sk_buff *skb, struct context *c,
  */
 static __always_inline void syn_probed(struct __sk_buff *skb, struct context *c)
 {
-	struct ek_peer *peer = bpf_map_lookup_elem(&peers, &c->key->remote);
+	struct ek_peer *peer = bpf_map_lookup_elem(&peers, peer_key(c));
 
 	if (!peer)
 		event_send(skb, c, EK_EVENT_SYN_STRANGER);
@@ -118,6 +134,11 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 	u32 probes = 0;
 	u32 sent = 0;
 
+	if (known && known->is_behind && known->from_vm && known->iss == c->packet->seq) {
+		known->is_behind = 0;
+		count_again(c);
+		return TCX_NEXT;
+	}
 	count(c->count, EK_COUNT_SYNS_FROM_VM, 1);
 	if (!head_options(c->head, c->packet, &options)) {
 		count(c->count, EK_COUNT_UNPARSABLE, 1);
@@ -162,6 +183,7 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 	syn_probed(skb, c);
 	if (!known->asks_ecn)
 		handshake_set_ect(skb, c);
+	known->is_behind = 1;
 	return send_behind(skb);
 }
 
@@ -189,8 +211,7 @@ static __always_inline void synack_window(struct __sk_buff *skb, struct context 
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
 }
 
-static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context *c,
-					  bool was_held)
+static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context *c)
 {
 	const struct proboscis_settings *set = &c->port->proboscis;
 	struct ek_host *host_settings = this_host();
@@ -200,15 +221,24 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 	struct ek_flow *f;
 	u32 sent = 0;
 
-	if (!was_held)
-		count(c->count, EK_COUNT_SYNACKS_FROM_VM, 1);
 	f = flow_open(c, true);
+	if (f && f->flags & EK_FLOW_SYNACK_BEHIND) {
+		f->flags &= ~EK_FLOW_SYNACK_BEHIND;
+		count_again(c);
+		return TCX_NEXT;
+	}
+	if (f && f->flags & EK_FLOW_SYNACK_RELEASED) {
+		f->flags &= ~EK_FLOW_SYNACK_RELEASED;
+		count_again(c);
+	} else {
+		count(c->count, EK_COUNT_SYNACKS_FROM_VM, 1);
+	}
 	if (!f) {
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return TCX_NEXT;
 	}
 	if (snoop_is_on(c))
-		snoop_open(c, f, f->iss);
+		snoop_open(c, f, f->iss, 0);
 	hold_open(c, f, true);
 	c->train->iss = c->packet->ack - 1;
 	known = bpf_map_lookup_elem(&trains, c->train);
@@ -241,7 +271,10 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 	synack_window(skb, c, f, &train);
 	if (!(f->flags & EK_FLOW_NATIVE_ECN))
 		handshake_set_ect(skb, c);
-	return sent ? send_behind(skb) : TCX_NEXT;
+	if (!sent)
+		return TCX_NEXT;
+	f->flags |= EK_FLOW_SYNACK_BEHIND;
+	return send_behind(skb);
 }
 
 static __always_inline void data_from_vm(struct __sk_buff *skb, struct context *c,
@@ -300,24 +333,14 @@ int from_vm(struct __sk_buff *skb)
 {
 	struct context c;
 	struct ek_flow *f;
-	u32 mark = skb->mark;
 	int verdict;
 	bool ours;
 
-	if (mark == EK_MARK_PROBE || mark == EK_MARK_PASS) {
-		skb->mark = 0;
-		if (mark == EK_MARK_PASS)
-			snoop_released(skb);
-		return TCX_NEXT;
-	}
-	if (mark == EK_MARK_EARLY_ACK || mark == EK_MARK_EARLY_AGAIN)
-		return snoop_ack(skb, mark);
-	if (mark == EK_MARK_RELEASED)
-		skb->mark = 0;
 	if (!context_open(&c, skb->ifindex, SCRATCH_FROM_VM))
 		return TCX_NEXT;
-	if (mark != EK_MARK_RELEASED)
-		count(c.count, EK_COUNT_PACKETS_FROM_VM, 1);
+	count(c.count, EK_COUNT_PACKETS_FROM_VM, 1);
+	if (snoop_is_on(&c))
+		snoop_note_mac(skb, &c);
 	if (port_sleeps(c.port))
 		return TCX_NEXT;
 	if (!context_read(skb, &c, true)) {
@@ -331,16 +354,28 @@ int from_vm(struct __sk_buff *skb)
 			return TCX_NEXT;
 		}
 		if (c.packet->flags & PACKET_ACK)
-			return synack_from_vm(skb, &c, mark == EK_MARK_RELEASED);
+			return synack_from_vm(skb, &c);
 		return syn_from_vm(skb, &c);
+	}
+	if (is_own_probe(&c)) {
+		count_again(&c);
+		return TCX_NEXT;
 	}
 	f = bpf_map_lookup_elem(&flows, c.key);
 	if (!f) {
+		if (snoop_is_on(&c) && snoop_is_copy(&c))
+			return snoop_ack(skb, &c);
 		count(c.count, EK_COUNT_UNKNOWN_FLOW, 1);
 		account(skb, &c, NULL);
 		return TCX_NEXT;
 	}
 	f->last_ns = c.now_ns;
+	if (f->vflood_owner && hold_is_back(&c, f)) {
+		count_again(&c);
+		if (snoop_is_on(&c))
+			snoop_released(skb, &c);
+		return TCX_NEXT;
+	}
 	if (snoop_is_on(&c) && snoop_from_vm(skb, &c))
 		return TCX_DROP;
 	ours = ecn_for_guests(&c) &&
@@ -353,7 +388,7 @@ int from_vm(struct __sk_buff *skb)
 	/* Nothing comes back of it that an early ACK could ride on. */
 	if (verdict == TCX_NEXT && c.port->vflood.hold_ifindex && c.packet->payload_bytes &&
 	    snoop_is_on(&c))
-		snoop_released(skb);
+		snoop_released(skb, &c);
 	if (flow_is_over(&c, f, true) && hold_close(skb, &c, f) && snoop_is_on(&c))
 		snoop_close(&c);
 	return verdict;

@@ -433,7 +433,6 @@ int back(struct __sk_buff *skb)
 {
 	u32 place = skb->cb[1] & (EK_VFLOOD_FLOWS - 1);
 	u32 kind = skb->cb[1] >> 16 & 0xff;
-	u32 l4 = skb->cb[1] >> 24;
 	struct ek_vflood_flow *e;
 	u32 join;
 
@@ -442,27 +441,22 @@ int back(struct __sk_buff *skb)
 	e = bpf_map_lookup_elem(&vflood_flows, &place);
 	if (!e)
 		return TCX_DROP;
+	/* from_vm knows it by this. */
+	if (kind == EK_HOLD_BARE)
+		__sync_fetch_and_add(&e->back_acks, 1);
+	else
+		__sync_fetch_and_add(&e->back_bytes, skb->cb[3] - skb->cb[2]);
 	join = join_of(skb, e, kind);
-	if (join) {
-		/* GRO has cb[] for itself. */
-		skb->mark = place | l4 << HOLD_JOIN_L4_SHIFT;
-		return bpf_redirect(join, 0);
-	}
-	skb->mark = EK_MARK_PASS;
-	return bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
+	return join ? bpf_redirect(join, 0) : bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
 }
 
 SEC("tcx/ingress")
 int joined(struct __sk_buff *skb)
 {
-	u32 place = skb->mark & (EK_VFLOOD_FLOWS - 1);
-	struct ek_vflood_flow *e = bpf_map_lookup_elem(&vflood_flows, &place);
+	u32 exit = skb->ifindex;
+	struct ek_hold_device *d = bpf_map_lookup_elem(&hold_devices, &exit);
 
-	if (!e)
-		return TCX_DROP;
-	join_back(skb, e);
-	skb->mark = EK_MARK_PASS;
-	return bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
+	return d ? bpf_redirect(d->port_ifindex, BPF_F_INGRESS) : TCX_DROP;
 }
 
 char LICENSE[] SEC("license") = "GPL";

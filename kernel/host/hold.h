@@ -98,6 +98,8 @@ static __noinline void hold_open(struct context *c, struct ek_flow *f, bool syna
 	e->behind_ns = 0;
 	e->joining_end = 0;
 	e->joined_end = 0;
+	e->back_bytes = 0;
+	e->back_acks = 0;
 	e->is_direct = 0;
 	e->key = *c->key;
 	e->hold_ifindex = c->port->vflood.hold_ifindex;

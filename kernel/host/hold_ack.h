@@ -158,6 +158,7 @@ static __noinline int hold_synack_to_vm(struct __sk_buff *skb, struct context *c
 	struct window_limits limits = {};
 	struct packet *p = c->packet;
 	struct ek_vflood_flow *e;
+	long error;
 	u32 mss;
 	u16 field;
 
@@ -183,12 +184,11 @@ static __noinline int hold_synack_to_vm(struct __sk_buff *skb, struct context *c
 		return TCX_NEXT;
 	window_arbitrate(&limits, 0, flow_scale(f, &f->remote), mss, &field);
 	/* The copy goes first, as it is; the packet at hand follows it. */
-	skb->mark = EK_MARK_TOLD;
-	if (bpf_clone_redirect(skb, skb->ifindex, 0) < 0) {
-		skb->mark = 0;
+	c->scratch->is_sending = 1;
+	error = bpf_clone_redirect(skb, skb->ifindex, 0);
+	c->scratch->is_sending = 0;
+	if (error < 0)
 		return TCX_NEXT;
-	}
-	skb->mark = 0;
 	if (!hold_update(skb, c, field)) {
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
 		return TCX_DROP;

@@ -80,6 +80,40 @@ static __noinline bool hold_lets_out(struct context *c, struct ek_flow *f,
 	return is_out;
 }
 
+/* Uses up @by of what a flow waits for. Several CPUs may ask at once. */
+static __always_inline bool hold_use_up(u64 *left, u64 by)
+{
+	if (*left < by)
+		return false;
+	if (__sync_fetch_and_add(left, -by) >= by)
+		return true;
+	__sync_fetch_and_add(left, by);
+	return false;
+}
+
+/*
+ * Has a packet of the flow left the queue, and been here before? The VM may send the same data
+ * once more meanwhile: then that passes, and the other is the one that is seen anew.
+ */
+static __noinline bool hold_is_back(const struct context *c, struct ek_flow *f)
+{
+	const struct packet *p = c->packet;
+	u32 end = p->seq + p->payload_bytes + !!(p->flags & PACKET_FIN);
+	struct ek_vflood_flow *e = hold_flow(c, f);
+
+	if (!e)
+		return false;
+	/* An ACK by itself has the number of what was let out last, the VM's that of its own.
+	 */
+	if (end == p->seq)
+		return seq_before(p->seq, e->flow.vm_end) && hold_use_up(&e->back_acks, 1);
+	if (seq_after(end, e->flow.snd_nxt) || !hold_use_up(&e->back_bytes, end - p->seq))
+		return false;
+	if (e->joining_end != e->joined_end)
+		e->joined_end = end;
+	return true;
+}
+
 /* Return: what the program is to answer. */
 static __noinline int hold_from_vm(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
 {

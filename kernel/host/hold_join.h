@@ -10,14 +10,11 @@
 #include "hold_queue.h"
 #include "skb.h"
 
-/* In the mark of what is being joined, since GRO has cb[] for itself: its place, and */
-#define HOLD_JOIN_L4_SHIFT 24 /* where its TCP header begins */
-
 /*
  * The device by which a packet is to leave, or 0. Full segments go there, and what must not
  * overtake them. They overtake nothing: one CPU works on a flow, before they go and after.
  * A large packet is split to stay behind, and joined again, which costs more than they save: so
- * none goes there for a round trip after one.
+ * none goes there for a round trip after one. from_vm notes what has come back.
  */
 static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood_flow *e,
 				   u32 kind)
@@ -39,16 +36,6 @@ static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood
 		return 0;
 	e->joining_end = skb->cb[3];
 	return d->join_ifindex;
-}
-
-/* What has come back, of several segments or one. */
-static __always_inline void join_back(struct __sk_buff *skb, struct ek_vflood_flow *e)
-{
-	u32 l4 = skb->mark >> HOLD_JOIN_L4_SHIFT;
-	u32 seq, end;
-
-	if (skb_range(skb, l4, &seq, &end))
-		e->joined_end = end;
 }
 
 #endif /* EVENKEEL_HOST_HOLD_JOIN_H */

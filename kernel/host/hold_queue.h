@@ -56,7 +56,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, EK_MAX_PORTS);
+	__uint(max_entries, 2 * EK_MAX_PORTS);
 	__type(key, u32);
 	__type(value, struct ek_hold_device);
 } hold_devices SEC(".maps");

@@ -7,15 +7,44 @@
 #include "ect.h"
 #include "probe.h"
 
-static __always_inline void note_train(struct context *c, u32 sent)
+static __always_inline struct ek_handshake *handshake_of(struct context *c)
 {
 	struct ek_handshake *h = bpf_map_lookup_elem(&handshakes, c->key);
 
+	return h && h->iss == c->packet->seq ? h : NULL;
+}
+
+static __always_inline void note_train(struct context *c, u32 sent)
+{
+	struct ek_handshake *h = handshake_of(c);
+
 	count(c->count, EK_COUNT_PROBES_SENT, sent);
-	if (!h || h->iss != c->packet->seq)
+	if (!h)
 		return;
 	h->trains++;
 	h->probes_sent += (u16)sent;
+}
+
+/*
+ * The frame comes by from_vm, which knows by this that it has been there. Return: false if the
+ * connection is known no more, and so nobody waits for the frame.
+ */
+static __always_inline bool note_frame(struct context *c)
+{
+	struct ek_handshake *h;
+	struct ek_flow *f;
+
+	if (!(c->packet->flags & PACKET_ACK)) {
+		h = handshake_of(c);
+		if (h)
+			h->is_behind = 1;
+		return h;
+	}
+	f = bpf_map_lookup_elem(&flows, c->key);
+	if (!f || f->iss != c->packet->ack - 1)
+		return false;
+	f->flags |= EK_FLOW_SYNACK_RELEASED;
+	return true;
 }
 
 /*
@@ -53,11 +82,12 @@ int inject(struct __sk_buff *skb)
 	struct context c;
 	u32 sent = 0;
 
+	/* Before it is read: the tag is part of the connection's key. */
+	if (vlan && bpf_skb_vlan_push(skb, bpf_htons((u16)(vlan >> 16)), (u16)vlan))
+		return 1;
 	if (!context_open(&c, ifindex, SCRATCH_INJECT) || !context_read(skb, &c, true))
 		return 1;
 	if (c.packet->payload_bytes || !complete_checksum(skb, &c))
-		return 1;
-	if (vlan && bpf_skb_vlan_push(skb, bpf_htons((u16)(vlan >> 16)), (u16)vlan))
 		return 1;
 	/* Sent again, probes are part of the same budget: a flood of SYNs may have been probed.
 	 */
@@ -80,12 +110,10 @@ int inject(struct __sk_buff *skb)
 	}
 	if (!skb->cb[EK_INJECT_FRAME])
 		return sent < probes;
-	/* A SYN-ACK comes by from_vm, which sees to the rest; a SYN of a VM with ECN stays as
-	 * it is. */
-	if (c.packet->flags & PACKET_ACK)
-		skb->mark = EK_MARK_RELEASED;
-	else
-		skb->mark = EK_MARK_PASS;
+	/* A SYN that is known no more was answered, or the VM sends it again. */
+	if (!note_frame(&c) && !(c.packet->flags & PACKET_ACK))
+		return 0;
+	/* from_vm sees to the rest of a SYN-ACK; a SYN of a VM with ECN stays as it is. */
 	if (!(c.packet->flags & (PACKET_ACK | PACKET_ECE | PACKET_CWR)))
 		handshake_set_ect(skb, &c);
 	return !!bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS);

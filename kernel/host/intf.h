@@ -14,7 +14,7 @@
  *   flows       LRU       struct ek_flow_key -> struct ek_flow
  *   handshakes  LRU       struct ek_flow_key -> struct ek_handshake
  *   trains      LRU       struct ek_train_key -> struct ek_train
- *   peers       LRU       struct ek_addr -> struct ek_peer
+ *   peers       LRU       struct ek_peer_key -> struct ek_peer
  *   events      ring buffer of struct ek_event
  *   shares      array     struct ek_share [slot of the port], mapped into user space
  *   snoops      hash      struct ek_flow_key -> struct ek_snoop
@@ -30,12 +30,13 @@
 
 #include "ack_filter.h"
 #include "cera.h"
+#include "packet.h"
 #include "proboscis.h"
 #include "vsnoop.h"
 #include "vflood.h"
 #include "window.h"
 
-#define EK_INTF_VERSION 10 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 11 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -55,16 +56,6 @@
 
 /* Largest SYN or SYN-ACK that can be sent again or held. */
 #define EK_MAX_FRAME 128
-
-/* Packets that a program has put on their way itself and must not treat again. */
-enum ek_mark {
-	EK_MARK_PROBE = 0xe7ee1001, /* a probe or report on its way out */
-	EK_MARK_PASS = 0xe7ee1002, /* a SYN behind its probes, or what was held */
-	EK_MARK_RELEASED = 0xe7ee1003, /* a SYN-ACK that was held */
-	EK_MARK_EARLY_ACK = 0xe7ee1004, /* a copy of data, to become the ACK for it */
-	EK_MARK_EARLY_AGAIN = 0xe7ee1005, /* the same, for data that came again */
-	EK_MARK_TOLD = 0xe7ee1010, /* a SYN-ACK ahead of its window update */
-};
 
 enum ek_mode {
 	EK_MODE_OFF, /* packets pass unread */
@@ -91,12 +82,22 @@ enum ek_place {
 	EK_PLACE_UNREADABLE, /* this kernel does not say */
 };
 
+/* Whether the VM's own TCP takes what its windows have offered. */
+enum ek_endpoint {
+	EK_ENDPOINT_UNKNOWN, /* nobody has vouched for the VM: no early ACKs */
+	EK_ENDPOINT_UNFIT, /* its own agent says that it may drop what it has offered room for
+			    */
+	EK_ENDPOINT_OBSERVED, /* what the port sees of it is enough */
+	EK_ENDPOINT_ATTESTED, /* its agent vouches for it, as long as the host's agent is there
+			       */
+};
+
 /* vSnoop on a port: part of its settings. */
 struct ek_vsnoop_port {
 	u32 mode; /* enum ek_mode; off where the device's queue cannot be read */
 	struct vsnoop_settings settings;
 	u32 reserve_segments; /* places that others may take meanwhile */
-	u32 pad;
+	u32 endpoint; /* enum ek_endpoint */
 };
 
 /* vFlood on a port. */
@@ -156,13 +157,15 @@ struct ek_addr {
 	u8 bytes[16];
 };
 
-/* Ports in host byte order. */
+/* Ports in host byte order. A trunk's networks may have the same addresses. */
 struct ek_flow_key {
 	struct ek_addr local;
 	struct ek_addr remote;
 	u16 local_port;
 	u16 remote_port;
 	u32 ifindex;
+	u32 vlan[PACKET_MAX_VLANS]; /* packet_vlan() of the tags, the outermost first; 0: none
+				     */
 };
 
 #define EK_WSCALE_NONE 0xff /* no window scale option */
@@ -186,6 +189,8 @@ struct ek_handshake {
 	u16 probes_sent; /* with all trains */
 	u8 reported; /* the other host answered the probes */
 	u8 is_local; /* the other end is a VM of this host, or the host itself */
+	u8 is_behind; /* a SYN is on its way through the port once more, behind its probes */
+	u8 pad[7];
 };
 
 /* Probes of one SYN, at the receiver. */
@@ -197,6 +202,13 @@ struct ek_train_key {
 struct ek_train {
 	u64 first_ns;
 	struct proboscis_train count;
+};
+
+/* Another host, as one port sees it: tenants' networks may have the same addresses. */
+struct ek_peer_key {
+	struct ek_addr remote;
+	u32 ifindex;
+	u32 vlan[PACKET_MAX_VLANS];
 };
 
 /* What is known of a remote address. */
@@ -215,6 +227,9 @@ enum ek_flow_flag {
 	EK_FLOW_SYNACK_HELD = 1 << 6,
 	EK_FLOW_LOCAL = 1 << 7, /* the other end is a VM of this host, or the host itself */
 	EK_FLOW_TIMED = 1 << 8, /* its handshake's third segment ends a measurement */
+	/* A SYN-ACK is on its way through the port once more: */
+	EK_FLOW_SYNACK_BEHIND = 1 << 16, /* behind its report */
+	EK_FLOW_SYNACK_RELEASED = 1 << 17, /* from the agent, which has held it */
 };
 
 /* A connection whose handshake was seen. */
@@ -253,8 +268,15 @@ struct ek_snoop {
 	u32 rode; /* data of the VM's that took the number along */
 	u32 dropped; /* ACKs of the VM that said nothing new */
 	u32 told_ts; /* timestamp of the last data that was acknowledged early, 0: none */
-	u32 pad;
+	u32 again_end; /* of data that came again, whose ACK is under way, or told at first */
 	struct vsnoop_flow flow;
+	u32 peer_ack; /* highest ACK of the other end's */
+	u32 peer_ts; /* its last timestamp, 0: none */
+	u8 mac[6]; /* that the VM sends with */
+	u8 ttl; /* the lowest that the VM has taken, 0: none yet */
+	u8 next_ttl; /* the lowest that has come since, 0: none */
+	u8 is_forwarded; /* 1: another machine sends them, behind the VM */
+	u8 pad[7];
 };
 
 #ifndef __VMLINUX_H__
@@ -269,7 +291,9 @@ struct ek_snoop_port {
 	struct bpf_spin_lock lock; /* of this and of the port's flows */
 	struct vsnoop_vm vm;
 	u32 place; /* enum ek_place that the last data met */
-	u32 pad;
+	u8 mac[6]; /* that all the VM's packets have, once @has_mac */
+	u8 has_mac;
+	u8 pad;
 };
 
 /* What the VM has last said to the other end: what waits leaves with it. */
@@ -302,6 +326,8 @@ struct ek_vflood_flow {
 	u32 is_listed; /* among those of its port that hold something */
 	u32 next; /* in that list: place + 1, 0: the last */
 	u32 packets; /* in its queues, one that is being split among them */
+	u64 back_bytes; /* that have left the queue, and are to come by the port once more */
+	u64 back_acks; /* the same, ACKs alone */
 	u32 pieces; /* in the queue of its pieces, which goes first */
 	u32 is_direct; /* all that is out has left past the device that holds packets */
 	u64 splitting; /* the range of the first packet, which is on its way to be split, 0:
@@ -325,7 +351,7 @@ struct ek_vflood_vm {
 	u64 tick_ns; /* when to look after what is held */
 };
 
-/* A device that holds packets, for the qdisc to know whose they are. */
+/* A device that holds packets, or where they come out joined: whose they are. */
 struct ek_hold_device {
 	u32 port_ifindex;
 	u32 slot;
@@ -401,6 +427,8 @@ enum ek_counter {
 	EK_COUNT_VSNOOP_NO_PLACE, /* Segments left to the VM: the queue might not take them */
 	EK_COUNT_VSNOOP_UNEXPECTED_SEQUENCE, /* Times that data might be missing */
 	EK_COUNT_VSNOOP_FAILED, /* Early ACKs that could not be made or sent */
+	EK_COUNT_VSNOOP_DOUBTED, /* Segments left to the VM: its TCP might not take them */
+	EK_COUNT_VSNOOP_BROKEN, /* Times that a VM did not keep what its window had offered */
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
 	EK_COUNT_VFLOOD_FLOWS, /* Flows that vFlood manages or observes */
 	EK_COUNT_VFLOOD_NO_PLACE, /* Flows that vFlood, or their port, had no place for */

@@ -84,7 +84,9 @@ enum qdisc_state_t {
 
 #define TCQ_F_CPUSTATS 0x20 /* include/net/sch_generic.h */
 #define NETDEV_ALIGN 32 /* include/linux/netdevice.h */
-#define CHECKSUM_PARTIAL 3 /* include/linux/skbuff.h */
+/* include/linux/skbuff.h */
+#define CHECKSUM_UNNECESSARY 1
+#define CHECKSUM_PARTIAL 3
 #define IFF_TAP 0x0002 /* linux/if_tun.h */
 
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;

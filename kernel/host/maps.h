@@ -54,7 +54,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, EK_DEFAULT_PEERS);
-	__type(key, struct ek_addr);
+	__type(key, struct ek_peer_key);
 	__type(value, struct ek_peer);
 } peers SEC(".maps") __weak;
 

@@ -162,7 +162,6 @@ static long probe_next(u64 index, void *data)
 	    !probe_checksum(skb, l4, t->sum, sum))
 		return 1;
 	t->sum = sum;
-	skb->mark = EK_MARK_PROBE;
 	/* Into the port once more: a probe takes the SYN's way, through the bridge. */
 	if (!bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 		t->sent++;
@@ -231,7 +230,6 @@ static __always_inline enum probe_result probe_send(struct __sk_buff *skb, struc
 						    const struct ek_host *h, u32 *sent)
 {
 	u32 bytes = c->head->valid;
-	u32 mark = skb->mark;
 
 	*sent = 0;
 	if (c->packet->payload_bytes || c->head->frame_bytes != bytes)
@@ -239,7 +237,6 @@ static __always_inline enum probe_result probe_send(struct __sk_buff *skb, struc
 	if (bytes < PACKET_ETHER_BYTES || bytes > PACKET_HEAD_BYTES)
 		return PROBE_UNTOUCHED;
 	*sent = probe_train(skb, c, o, h);
-	skb->mark = mark;
 	if (bpf_skb_change_tail(skb, bytes, 0) ||
 	    bpf_skb_store_bytes(skb, 0, c->head->bytes, bytes, 0)) {
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);

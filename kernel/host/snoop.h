@@ -7,8 +7,8 @@
  * the port has one lock, which guards its total and its flows' entries.
  *
  * An early ACK begins as a copy of the data packet that goes into the port's
- * ingress (snoop_data.h); from_vm makes the ACK out of it (snoop_ack.h). Its mark
- * says what it is, and it is not treated again.
+ * ingress (snoop_data.h); from_vm makes the ACK out of it (snoop_ack.h), because a packet with
+ * such addresses is none of the VM's.
  */
 #ifndef EVENKEEL_HOST_SNOOP_H
 #define EVENKEEL_HOST_SNOOP_H
@@ -69,8 +69,20 @@ static __always_inline bool snoop_is_usual(const struct context *c, const struct
 	return !has_timestamps(f) || snoop_timestamp(c);
 }
 
-/* A SYN-ACK goes either way. @peer_seq: of the other end's SYN or SYN-ACK. */
-static __noinline void snoop_open(struct context *c, const struct ek_flow *f, u32 peer_seq)
+/* Length of the last segment that a packet with data is, or will be cut into. */
+static __always_inline u32 snoop_last_bytes(const struct __sk_buff *skb, u32 payload_bytes)
+{
+	u32 size = skb->gso_size;
+
+	return size && payload_bytes ? (payload_bytes - 1) % size + 1 : payload_bytes;
+}
+
+/*
+ * A SYN-ACK goes either way. @peer_seq: of the other end's SYN or SYN-ACK. @ttl: of the latter,
+ * 0: the VM accepts the connection.
+ */
+static __noinline void snoop_open(struct context *c, const struct ek_flow *f, u32 peer_seq,
+				  u8 ttl)
 {
 	struct ek_snoop *known = bpf_map_lookup_elem(&snoops, c->key);
 	struct ek_snoop_port *port = snoop_port(c);
@@ -85,6 +97,7 @@ static __noinline void snoop_open(struct context *c, const struct ek_flow *f, u3
 	}
 	fresh.iss = f->iss;
 	fresh.last_ns = c->now_ns;
+	fresh.ttl = ttl;
 	vsnoop_peer_syn(&fresh.flow, peer_seq, f->vm.mss);
 	vsnoop_vm_syn(&fresh.flow, flow_scale(f, &f->vm));
 	if (bpf_map_update_elem(&snoops, c->key, &fresh, BPF_ANY))

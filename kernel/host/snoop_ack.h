@@ -3,8 +3,10 @@
  * vSnoop's part in from_vm: the VM's own ACKs, and early ones, made out of a copy
  * of the data that they are for.
  *
- * The copy has come in at the VM's port with the addresses of the data. It is
- * cut to its headers, and these are written anew: Ethernet's addresses, IP, TCP.
+ * The copy has come in at the VM's port with the addresses and ports of the data, but for
+ * Ethernet's, which are those of the ACK already: if nobody makes one out of it, it is no
+ * packet that a bridge could learn from, or the other end takes. It is cut to its headers,
+ * and these are written anew: IP, TCP. Whoever sent it, no more is said than was promised.
  */
 #ifndef EVENKEEL_HOST_SNOOP_ACK_H
 #define EVENKEEL_HOST_SNOOP_ACK_H
@@ -26,6 +28,27 @@ struct snoop_ack {
 	u8 tcp_bytes;
 };
 
+/* Of a packet of the VM's, whoever it is for. */
+static __always_inline void snoop_note_mac(struct __sk_buff *skb, struct context *c)
+{
+	const u8 *data = (const u8 *)(long)skb->data;
+	struct ek_snoop_port *port = snoop_port(c);
+	bool is_same = true;
+	u32 i;
+
+	if (!port || data + PACKET_ETHER_BYTES > (const u8 *)(long)skb->data_end)
+		return;
+	if (!port->has_mac) {
+		__builtin_memcpy(port->mac, data + 6, sizeof(port->mac));
+		port->has_mac = 1;
+		return;
+	}
+	for (i = 0; i < sizeof(port->mac); i++)
+		is_same &= data[6 + i] == port->mac[i];
+	if (!is_same && !port->vm.doubt)
+		port->vm.doubt = VSNOOP_DOUBT_MACS;
+}
+
 static __always_inline u64 snoop_sum(const u8 *bytes, u32 length)
 {
 	u64 sum = 0;
@@ -46,15 +69,6 @@ static __always_inline void snoop_put32(u8 *to, u32 value)
 {
 	snoop_put16(to, (u16)(value >> 16));
 	snoop_put16(to + 2, (u16)value);
-}
-
-static __always_inline bool snoop_write_ether(struct __sk_buff *skb, const struct context *c)
-{
-	u8 addresses[12];
-
-	packet_copy(addresses, c->head, 6, 6);
-	packet_copy(addresses + 6, c->head, 0, 6);
-	return !bpf_skb_store_bytes(skb, 0, addresses, sizeof(addresses), BPF_F_RECOMPUTE_CSUM);
 }
 
 static __noinline bool snoop_write_v4(struct __sk_buff *skb, const struct context *c,
@@ -126,23 +140,28 @@ static __noinline bool snoop_write_tcp(struct __sk_buff *skb, const struct conte
 }
 
 /* What an ACK of this flow says now. Return: false if there is nothing left to say. */
-static __noinline bool snoop_ack_fill(struct context *c, struct ek_flow *f, bool is_again,
+static __noinline bool snoop_ack_fill(struct context *c, struct ek_flow *f, u32 last_bytes,
 				      struct snoop_ack *a)
 {
 	struct ek_snoop *s = bpf_map_lookup_elem(&snoops, c->key);
 	struct ek_snoop_port *port = snoop_port(c);
 	const struct packet *p = c->packet;
 	u32 end = p->seq + p->payload_bytes;
+	u32 own = end - last_bytes;
 	struct vsnoop_flow said;
+	bool is_again;
 	bool is_true;
 
 	if (!s || !port)
 		return false;
 	bpf_spin_lock(&port->lock);
-	is_true = vsnoop_is_managed(&s->flow) && !seq_after(end, s->flow.told) &&
-		  (is_again || !vsnoop_has_ridden(&s->flow, end));
+	is_again = s->again_end == end;
+	if (is_again)
+		s->again_end = s->flow.told;
+	is_true = vsnoop_is_managed(&s->flow) && !seq_after(own, s->flow.told) &&
+		  (is_again || !vsnoop_has_ridden(&s->flow, own));
 	/* Each packet's own number: the same one again would look like a duplicate ACK. */
-	said.told = is_again ? s->flow.told : end;
+	said.told = is_again ? s->flow.told : own;
 	said.vm_edge = s->flow.vm_edge;
 	said.scale = s->flow.scale;
 	a->seq = s->flow.vm_seq;
@@ -185,30 +204,38 @@ static __noinline void snoop_ecn(struct context *c, struct ek_flow *f, struct sn
 }
 
 /**
+ * snoop_is_copy() - has a packet of no known flow the addresses of data to the VM?
+ *
+ * The key is that of the data then.
+ */
+static __always_inline bool snoop_is_copy(struct context *c)
+{
+	if (!c->packet->payload_bytes)
+		return false;
+	flow_key(c, c->key->ifindex, false);
+	return bpf_map_lookup_elem(&snoops, c->key);
+}
+
+/**
  * snoop_ack() - a copy of data, at the ingress of its VM's port
  *
  * Return: what is to become of it: it is an ACK then, or of no use.
  */
-static __noinline int snoop_ack(struct __sk_buff *skb, u32 mark)
+static __noinline int snoop_ack(struct __sk_buff *skb, struct context *c)
 {
+	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
 	struct snoop_ack a = {};
-	struct context c;
-	struct ek_flow *f;
 
-	skb->mark = 0;
-	if (!context_open(&c, skb->ifindex, SCRATCH_FROM_VM) || !context_read(skb, &c, false))
+	count_again(c);
+	if (!f || !snoop_enforces(c) || !snoop_is_usual(c, f) ||
+	    !snoop_ack_fill(c, f, snoop_last_bytes(skb, c->packet->payload_bytes), &a))
 		return TCX_DROP;
-	f = bpf_map_lookup_elem(&flows, c.key);
-	if (!f || !snoop_enforces(&c) || !snoop_is_usual(&c, f) ||
-	    !snoop_ack_fill(&c, f, mark == EK_MARK_EARLY_AGAIN, &a))
-		return TCX_DROP;
-	snoop_ecn(&c, f, &a);
-	if (bpf_skb_change_tail(skb, (u32)c.packet->l4 + a.tcp_bytes, 0) ||
-	    !snoop_write_ether(skb, &c) ||
-	    !(c.packet->version == 6 ? snoop_write_v6(skb, &c, &a) :
-				       snoop_write_v4(skb, &c, &a)) ||
-	    !snoop_write_tcp(skb, &c, &a) || bpf_skb_change_type(skb, PACKET_HOST)) {
-		count(c.count, EK_COUNT_VSNOOP_FAILED, 1);
+	snoop_ecn(c, f, &a);
+	if (bpf_skb_change_tail(skb, (u32)c->packet->l4 + a.tcp_bytes, 0) ||
+	    !(c->packet->version == 6 ? snoop_write_v6(skb, c, &a) :
+					snoop_write_v4(skb, c, &a)) ||
+	    !snoop_write_tcp(skb, c, &a) || bpf_skb_change_type(skb, PACKET_HOST)) {
+		count(c->count, EK_COUNT_VSNOOP_FAILED, 1);
 		return TCX_DROP;
 	}
 	bpf_set_hash_invalid(skb);
@@ -267,30 +294,25 @@ static __noinline void snoop_ride(struct __sk_buff *skb, struct context *c,
  *
  * Its early ACK, whose own packet comes behind, rides on it.
  */
-static __noinline void snoop_released(struct __sk_buff *skb)
+static __noinline void snoop_released(struct __sk_buff *skb, struct context *c)
 {
-	struct ek_snoop_port *port;
+	struct ek_snoop *s = bpf_map_lookup_elem(&snoops, c->key);
+	struct ek_snoop_port *port = snoop_port(c);
 	struct snoop_ride r;
-	struct ek_snoop *s;
-	struct context c;
 	bool rides;
 
-	if (!context_open(&c, skb->ifindex, SCRATCH_FROM_VM) || !snoop_enforces(&c) ||
-	    !context_read(skb, &c, true))
-		return;
-	s = bpf_map_lookup_elem(&snoops, c.key);
-	port = snoop_port(&c);
-	if (!s || !port || !c.packet->payload_bytes || !snoop_is_plain(&c))
+	if (!s || !port || !snoop_enforces(c) || !c->packet->payload_bytes ||
+	    !snoop_is_plain(c))
 		return;
 	bpf_spin_lock(&port->lock);
-	rides = vsnoop_ride(&s->flow, c.packet->ack);
+	rides = vsnoop_ride(&s->flow, c->packet->ack);
 	r = snoop_says(s);
 	bpf_spin_unlock(&port->lock);
 	if (!rides)
 		return;
-	count(c.count, EK_COUNT_VSNOOP_ON_DATA, 1);
+	count(c->count, EK_COUNT_VSNOOP_ON_DATA, 1);
 	s->rode++;
-	snoop_ride(skb, &c, &r);
+	snoop_ride(skb, c, &r);
 }
 
 /* Early ACKs are needless only once the data is out: where it is held, its ACK goes first. */
@@ -299,6 +321,15 @@ static __always_inline bool snoop_may_ride(const struct context *c, struct ek_sn
 	if (!c->port->vflood.hold_ifindex && snoop_enforces(c))
 		return vsnoop_ride(&s->flow, ack);
 	return vsnoop_is_managed(&s->flow) && seq_after(s->flow.told, ack);
+}
+
+/* Do SACK blocks tell of data after the number? */
+static __noinline bool snoop_has_later(const struct context *c)
+{
+	struct packet_options o;
+
+	return head_options(c->head, c->packet, &o) && o.sack &&
+	       seq_after(packet_sacked_end(c->head, &o, c->packet->ack), c->packet->ack);
 }
 
 /**
@@ -314,19 +345,39 @@ static __noinline bool snoop_from_vm(struct __sk_buff *skb, struct context *c)
 	u32 bytes = p->payload_bytes + !!(p->flags & PACKET_FIN);
 	u32 ts_val = snoop_timestamp(c);
 	bool is_plain = snoop_is_plain(c);
+	struct vsnoop_vm_ack ack = {
+		.now_us = c->now_ns / 1000,
+		.seq = p->seq,
+		.bytes = bytes,
+		.ack = p->ack,
+		.ts_val = ts_val,
+		.window = p->window,
+		.is_bare = is_plain && !p->payload_bytes && p->flags == PACKET_ACK,
+	};
 	enum vsnoop_ack verdict;
 	struct snoop_ride r;
+	u32 was_doubt;
 	bool rides;
 
 	if (!s || !port || (p->flags & (PACKET_ACK | PACKET_RST)) != PACKET_ACK)
 		return false;
 	s->last_ns = c->now_ns;
+	packet_copy(s->mac, c->head, 6, sizeof(s->mac));
+	if (!packet_is_first_hop(packet_ttl(c->head, p)))
+		s->is_forwarded = 1;
+	ack.has_later = !is_plain && snoop_has_later(c);
+	was_doubt = port->vm.doubt;
 	bpf_spin_lock(&port->lock);
-	verdict = vsnoop_vm_ack(&s->flow, &port->vm, p->seq, bytes, p->ack, p->window, ts_val,
-				is_plain && !p->payload_bytes && p->flags == PACKET_ACK);
+	verdict = vsnoop_vm_ack(&s->flow, &port->vm, &ack);
+	if (!seq_before(p->ack, s->flow.high) && s->next_ttl) {
+		s->ttl = s->next_ttl;
+		s->next_ttl = 0;
+	}
 	rides = p->payload_bytes && is_plain && snoop_may_ride(c, s, p->ack);
 	r = snoop_says(s);
 	bpf_spin_unlock(&port->lock);
+	if (!was_doubt && port->vm.doubt)
+		count(c->count, EK_COUNT_VSNOOP_BROKEN, 1);
 	if (verdict == VSNOOP_ACK_DROP) {
 		count(c->count, EK_COUNT_VSNOOP_DROPPED, 1);
 		s->dropped++;

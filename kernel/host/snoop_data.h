@@ -5,8 +5,7 @@
 #ifndef EVENKEEL_HOST_SNOOP_DATA_H
 #define EVENKEEL_HOST_SNOOP_DATA_H
 
-#include "room.h"
-#include "snoop.h"
+#include "snoop_doubt.h"
 
 /* A SYN where there is a connection: the VM challenges it (RFC 5961). */
 static __noinline void snoop_syn_to_vm(struct context *c)
@@ -35,7 +34,6 @@ struct snoop_outcome {
 	u8 verdict; /* enum vsnoop_verdict */
 	u8 was_state;
 	u8 state;
-	bool is_repeated;
 };
 
 static __always_inline void snoop_count(struct context *c, const struct snoop_outcome *o,
@@ -50,78 +48,105 @@ static __always_inline void snoop_count(struct context *c, const struct snoop_ou
 	}
 }
 
-/* The copy that becomes the ACK. Without it the VM's own must pass. */
-static __always_inline void snoop_send(struct __sk_buff *skb, struct context *c,
-				       struct ek_snoop_port *port, struct ek_snoop *s,
-				       const struct snoop_outcome *o)
+/* Exchanges Ethernet's addresses. */
+static __always_inline bool snoop_turn(struct __sk_buff *skb, const u8 *first, const u8 *second)
 {
-	u32 mark = skb->mark;
-	long error;
+	u8 addresses[12];
 
-	skb->mark = o->is_repeated ? EK_MARK_EARLY_AGAIN : EK_MARK_EARLY_ACK;
-	error = bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
-	skb->mark = mark;
-	if (!error)
-		return;
+	__builtin_memcpy(addresses, first, 6);
+	__builtin_memcpy(addresses + 6, second, 6);
+	return !bpf_skb_store_bytes(skb, 0, addresses, sizeof(addresses), BPF_F_RECOMPUTE_CSUM);
+}
+
+/*
+ * The copy that becomes the ACK, with the addresses of an answer. Without it the VM's own must
+ * pass. Return: false if the data itself is spoilt.
+ */
+static __noinline bool snoop_send(struct __sk_buff *skb, struct context *c,
+				  struct ek_snoop_port *port, struct ek_snoop *s, u32 was_told)
+{
+	u8 to[6], from[6];
+	bool is_whole;
+	long error = -1;
+
+	packet_copy(to, c->head, 0, sizeof(to));
+	packet_copy(from, c->head, 6, sizeof(from));
+	if (snoop_turn(skb, from, to))
+		error = bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
+	is_whole = snoop_turn(skb, to, from);
+	if (!error && is_whole)
+		return true;
 	count(c->count, EK_COUNT_VSNOOP_FAILED, 1);
 	bpf_spin_lock(&port->lock);
 	s->flow.flags |= VSNOOP_ASKED;
+	/* Its copy says nothing any more. */
+	if (!is_whole)
+		vsnoop_undo(&s->flow, was_told);
 	bpf_spin_unlock(&port->lock);
+	return is_whole;
 }
 
 /**
  * snoop_to_vm() - a packet of a known flow, at the port's egress
  *
  * After everything that changes it: what is acknowledged is on its way to the queue.
+ *
+ * Return: false if it is spoilt, and must be dropped.
  */
-static __noinline void snoop_to_vm(struct __sk_buff *skb, struct context *c,
+static __noinline bool snoop_to_vm(struct __sk_buff *skb, struct context *c,
 				   const struct ek_flow *f)
 {
 	struct ek_snoop *s = bpf_map_lookup_elem(&snoops, c->key);
 	struct ek_snoop_port *port = snoop_port(c);
 	const struct packet *p = c->packet;
 	u32 segments = snoop_segments(skb, p->payload_bytes);
-	bool is_fin = p->flags & PACKET_FIN;
+	struct vsnoop_data data = {
+		.now_us = c->now_ns / 1000,
+		.seq = p->seq,
+		.bytes = p->payload_bytes,
+		.segments = segments,
+		.last_bytes = snoop_last_bytes(skb, p->payload_bytes),
+		.is_fin = p->flags & PACKET_FIN,
+	};
 	struct snoop_outcome o = {};
 	enum ek_place place;
-	bool has_place;
-	u32 next;
+	bool is_again;
 
 	if (!s || !port)
-		return;
+		return true;
 	s->last_ns = c->now_ns;
-	if (!p->payload_bytes && !is_fin) {
+	if (!p->payload_bytes && !data.is_fin) {
+		snoop_note_peer(c, s, 0);
 		bpf_spin_lock(&port->lock);
 		vsnoop_peer_ack(&s->flow, p->seq, p->flags & (PACKET_RST | PACKET_SYN));
 		bpf_spin_unlock(&port->lock);
-		return;
+		return true;
 	}
 	place = port_place(skb, segments + c->port->vsnoop.reserve_segments, false);
 	port->place = place;
-	has_place = place == EK_PLACE_FREE;
-	if (!has_place)
+	if (place != EK_PLACE_FREE)
 		count(c->count, EK_COUNT_VSNOOP_NO_PLACE, segments);
-	/* Nor is there one for what the VM cannot be answered for. */
-	if (!snoop_is_usual(c, f) ||
-	    (has_timestamps(f) && s->flow.flags & VSNOOP_SEEN_VM && !s->flow.ts_val))
-		has_place = false;
+	data.doubt = place == EK_PLACE_FREE ? snoop_doubt(skb, c, f, s, port) :
+					      VSNOOP_DOUBT_PLACE;
+	if (data.doubt && place == EK_PLACE_FREE)
+		count(c->count, EK_COUNT_VSNOOP_DOUBTED, segments);
+	snoop_note_peer(c, s, data.doubt);
 	bpf_spin_lock(&port->lock);
-	next = s->flow.next;
+	is_again = !seq_after(p->seq + p->payload_bytes, s->flow.next);
 	o.was_told = s->flow.told;
 	o.was_state = s->flow.state;
-	o.verdict = vsnoop_data(&s->flow, &port->vm, &c->port->vsnoop.settings, p->seq,
-				p->payload_bytes, segments, is_fin, has_place);
+	o.verdict = vsnoop_data(&s->flow, &port->vm, &c->port->vsnoop.settings, &data);
 	o.state = s->flow.state;
 	if (s->flow.told != o.was_told)
 		s->told_ts = has_timestamps(f) ? snoop_timestamp(c) : 0;
+	if (o.verdict == VSNOOP_ACK && is_again)
+		s->again_end = p->seq + p->payload_bytes;
 	bpf_spin_unlock(&port->lock);
-	o.is_repeated = !seq_after(p->seq + p->payload_bytes, next);
 	snoop_count(c, &o, segments);
 	if (o.verdict != VSNOOP_ACK)
-		return;
+		return true;
 	s->early_acks++;
-	if (snoop_enforces(c))
-		snoop_send(skb, c, port, s, &o);
+	return !snoop_enforces(c) || snoop_send(skb, c, port, s, o.was_told);
 }
 
 #endif /* EVENKEEL_HOST_SNOOP_DATA_H */

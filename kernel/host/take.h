@@ -5,27 +5,11 @@
 #ifndef EVENKEEL_HOST_TAKE_H
 #define EVENKEEL_HOST_TAKE_H
 
-#include "probe.h"
-
-/* Is the tag by one of this cluster's keys? */
-static __always_inline bool probe_is_valid(const struct ek_host *h, const struct packet *p,
-					   const struct proboscis_option *o, u64 tag)
-{
-	u32 iss = p->seq ^ PROBOSCIS_SEQ_OFFSET;
-	struct siphash start;
-
-	probe_tag_start(&start, &h->key[0], p, iss);
-	if (proboscis_tag(&start, o) == tag)
-		return true;
-	if (h->keys < 2)
-		return false;
-	probe_tag_start(&start, &h->key[1], p, iss);
-	return proboscis_tag(&start, o) == tag;
-}
+#include "probe_read.h"
 
 static __always_inline void peer_answered(struct context *c)
 {
-	struct ek_peer *known = bpf_map_lookup_elem(&peers, &c->key->remote);
+	struct ek_peer *known = bpf_map_lookup_elem(&peers, peer_key(c));
 	struct ek_peer fresh = { .report_ns = c->now_ns };
 
 	if (known) {
@@ -33,7 +17,7 @@ static __always_inline void peer_answered(struct context *c)
 		proboscis_peer_answered(&known->state);
 		return;
 	}
-	if (bpf_map_update_elem(&peers, &c->key->remote, &fresh, BPF_ANY))
+	if (bpf_map_update_elem(&peers, peer_key(c), &fresh, BPF_ANY))
 		count(c->count, EK_COUNT_MAP_FULL, 1);
 }
 
@@ -63,18 +47,17 @@ static __always_inline void train_count(struct context *c, const struct probosci
  */
 static __noinline bool probe_take(struct context *c)
 {
-	struct ek_host *h = this_host();
-	u8 bytes[PROBOSCIS_OPTION_BYTES];
 	struct proboscis_option o;
 	struct ek_handshake *syn;
-	u64 tag;
 
-	packet_copy(bytes, c->head, (u32)c->packet->l4 + PACKET_TCP_BYTES, sizeof(bytes));
-	if (!h || !proboscis_option_read(bytes, &o, &tag))
+	switch (probe_read(c, &o)) {
+	case PROBE_NONE:
 		return false;
-	if (!probe_is_valid(h, c->packet, &o, tag)) {
+	case PROBE_FORGED:
 		count(c->count, EK_COUNT_PROBES_INVALID, 1);
 		return false;
+	case PROBE_VALID:
+		break;
 	}
 	peer_answered(c);
 	if (o.type == PROBOSCIS_PROBE) {

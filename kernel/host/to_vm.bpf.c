@@ -11,13 +11,6 @@
 #include "snoop_data.h"
 #include "take.h"
 
-/* A probe or a report has this shape; few other packets do. */
-static __always_inline bool looks_like_probe(const struct packet *p)
-{
-	return p->flags == PACKET_RST && !p->payload_bytes &&
-	       p->tcp_bytes == PROBOSCIS_TCP_BYTES;
-}
-
 /* Has the packet come from another VM of this host, or from the host itself? */
 static __always_inline bool is_local(const struct __sk_buff *skb)
 {
@@ -85,18 +78,18 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 	if (is_local(skb))
 		f->flags |= EK_FLOW_LOCAL;
 	if (snoop_is_on(c))
-		snoop_open(c, f, c->packet->seq);
+		snoop_open(c, f, c->packet->seq, packet_ttl(c->head, c->packet));
 	hold_open(c, f, false);
 	if (!f->probes_sent || f->flags & EK_FLOW_PEER)
 		return;
-	peer = bpf_map_lookup_elem(&peers, &c->key->remote);
+	peer = bpf_map_lookup_elem(&peers, peer_key(c));
 	if (peer) {
 		proboscis_peer_silent(&peer->state);
 	} else {
 		struct ek_peer fresh = {};
 
 		proboscis_peer_silent(&fresh.state);
-		if (bpf_map_update_elem(&peers, &c->key->remote, &fresh, BPF_ANY))
+		if (bpf_map_update_elem(&peers, peer_key(c), &fresh, BPF_ANY))
 			count(c->count, EK_COUNT_MAP_FULL, 1);
 	}
 }
@@ -205,11 +198,10 @@ int to_vm(struct __sk_buff *skb)
 	struct ek_flow *f;
 	bool ours;
 
-	if (skb->mark == EK_MARK_TOLD) {
-		skb->mark = 0;
-		return TCX_NEXT;
-	}
 	if (!context_open(&c, skb->ifindex, SCRATCH_TO_VM))
+		return TCX_NEXT;
+	/* This program sends it just now, on this CPU. */
+	if (c.scratch->is_sending)
 		return TCX_NEXT;
 	count(c.count, EK_COUNT_PACKETS_TO_VM, 1);
 	if (port_sleeps(c.port))
@@ -243,8 +235,8 @@ int to_vm(struct __sk_buff *skb)
 	share_received(&c, f);
 	if (c.packet->flags & PACKET_ACK)
 		is_needless = ack_to_vm(skb, &c, f, ours);
-	if (snoop_is_on(&c))
-		snoop_to_vm(skb, &c, f);
+	if (snoop_is_on(&c) && !snoop_to_vm(skb, &c, f))
+		return TCX_DROP;
 	if (flow_is_over(&c, f, false) && hold_close(skb, &c, f) && snoop_is_on(&c))
 		snoop_close(&c);
 	if (!is_needless)

@@ -24,6 +24,11 @@ impl Vm {
     pub fn outstanding(&self) -> u32 {
         self.0.outstanding
     }
+
+    /// Why nothing is acknowledged for it any more.
+    pub fn doubt(&self) -> Doubt {
+        Doubt(self.0.doubt)
+    }
 }
 
 /// What a flow is in.
@@ -37,6 +42,40 @@ pub enum State {
     UnexpectedSequence,
 }
 
+/// Why data is not acknowledged early: `enum vsnoop_doubt`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doubt(u32);
+
+impl Doubt {
+    /// There is none.
+    pub const CERTAIN: Self = Self(sys::vsnoop_doubt_VSNOOP_CERTAIN);
+    /// The VM has sent no ACK of its own yet.
+    pub const HANDSHAKE: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_HANDSHAKE);
+    /// A FIN was seen.
+    pub const CLOSING: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_CLOSING);
+    /// Data before it is missing.
+    pub const ORDER: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_ORDER);
+    /// It lies beyond what the VM has offered.
+    pub const WINDOW: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_WINDOW);
+    /// The VM may not have as much memory as its window says.
+    pub const MEMORY: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_MEMORY);
+    /// The queue's share is used up.
+    pub const BUDGET: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_BUDGET);
+    /// The VM has not reacted to data for [`LIFE_US`].
+    pub const SILENCE: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_SILENCE);
+    /// The port's queue may not take it.
+    pub const PLACE: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_PLACE);
+    /// The VM has taken back a part of its window.
+    pub const TOOK_BACK: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_TOOK_BACK);
+    /// The VM has lost what was acknowledged for it.
+    pub const BROKEN: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_BROKEN);
+}
+
+/// How long data may be acknowledged for a VM that does not react to any, in microseconds.
+pub const LIFE_US: u64 = sys::VSNOOP_LIFE_US as u64;
+/// Memory that a segment takes in the VM at most, if it is no longer than 1,536 bytes.
+pub const SEGMENT_MEMORY_BYTES: u32 = sys::VSNOOP_SEGMENT_MEMORY;
+
 /// Data for the VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data {
@@ -46,8 +85,12 @@ pub struct Data {
     pub bytes: u32,
     /// How many segments it is: more than one if they were joined on the way.
     pub segments: u32,
+    /// Length of the last of them, which is the VM's to acknowledge.
+    pub last_bytes: u32,
     /// It ends the stream.
     pub is_fin: bool,
+    /// Whether the VM's TCP gets it, as far as it can be seen.
+    pub doubt: Doubt,
 }
 
 /// An early ACK.
@@ -78,6 +121,8 @@ pub struct VmAck {
     pub ts_val: u32,
     /// It has neither data nor SACK blocks nor an ECN echo.
     pub is_bare: bool,
+    /// Its SACK blocks tell of data after its number.
+    pub has_later: bool,
 }
 
 /// A flow towards a VM.
@@ -103,13 +148,12 @@ impl Flow {
         unsafe { sys::vsnoop_peer_ack(&mut self.0, seq, is_odd) }
     }
 
-    /// Data for the VM; whether to acknowledge it, once it is in the queue. `has_place`: the port's queue takes it for certain.
-    pub fn data(&mut self, vm: &mut Vm, settings: Settings, data: Data, has_place: bool) -> Option<EarlyAck> {
-        let Data { seq, bytes, segments, is_fin } = data;
+    /// Data for the VM; whether to acknowledge what is before its last segment, once it is in the queue.
+    pub fn data(&mut self, vm: &mut Vm, settings: Settings, data: Data, now_us: u64) -> Option<EarlyAck> {
+        let Data { seq, bytes, segments, last_bytes, is_fin, doubt } = data;
+        let raw = sys::vsnoop_data { now_us, seq, bytes, segments, last_bytes, doubt: doubt.0, is_fin };
         // SAFETY: as in `peer_syn`.
-        let verdict = unsafe {
-            sys::vsnoop_data(&mut self.0, &mut vm.0, &settings.raw(), seq, bytes, segments, is_fin, has_place)
-        };
+        let verdict = unsafe { sys::vsnoop_data(&mut self.0, &mut vm.0, &settings.raw(), &raw) };
         (verdict == sys::vsnoop_verdict::VSNOOP_ACK).then(|| self.early_ack())
     }
 
@@ -121,10 +165,11 @@ impl Flow {
     }
 
     /// An ACK from the VM; false: it says nothing new and may be dropped.
-    pub fn vm_ack(&mut self, vm: &mut Vm, ack: &VmAck) -> bool {
-        let VmAck { seq, bytes, ack, window, ts_val, is_bare } = *ack;
+    pub fn vm_ack(&mut self, vm: &mut Vm, ack: &VmAck, now_us: u64) -> bool {
+        let VmAck { seq, bytes, ack, window, ts_val, is_bare, has_later } = *ack;
+        let raw = sys::vsnoop_vm_ack { now_us, seq, bytes, ack, ts_val, window, is_bare, has_later };
         // SAFETY: as in `peer_syn`.
-        let verdict = unsafe { sys::vsnoop_vm_ack(&mut self.0, &mut vm.0, seq, bytes, ack, window, ts_val, is_bare) };
+        let verdict = unsafe { sys::vsnoop_vm_ack(&mut self.0, &mut vm.0, &raw) };
         verdict == sys::vsnoop_ack::VSNOOP_ACK_PASS
     }
 
@@ -155,6 +200,11 @@ impl Flow {
     /// Highest ACK that has gone out, early or the VM's own.
     pub fn told(&self) -> u32 {
         self.0.told
+    }
+
+    /// Why the last data was not acknowledged.
+    pub fn doubt(&self) -> Doubt {
+        Doubt(self.0.doubt.into())
     }
 
     /// Its state.

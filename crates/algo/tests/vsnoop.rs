@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
-use evenkeel_algo::vsnoop::{self, EarlyAck, Flow, Settings, State, Vm, VmAck};
+use evenkeel_algo::vsnoop::{self, Doubt, EarlyAck, Flow, LIFE_US, SEGMENT_MEMORY_BYTES, Settings, State, Vm, VmAck};
 use proptest::prelude::*;
 
 const MSS: u32 = 1000;
 const SCALE: u8 = 3;
 const FLOWS: usize = 2;
+/// A receive buffer, of which the VM offers all that is free.
+const BUFFER: u32 = 100_000;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -27,6 +29,8 @@ enum Step {
     Acks { lost: bool },
     /// The VM runs: it takes so many packets out, and its applications read so much.
     Wake { packets: usize, read_bytes: u32 },
+    /// Nothing happens.
+    Pause { us: u64 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -42,6 +46,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Backlog),
         1 => proptest::bool::weighted(0.3).prop_map(|lost| Step::Acks { lost }),
         2 => (0..40usize, 0..30_000u32).prop_map(|(packets, read_bytes)| Step::Wake { packets, read_bytes }),
+        1 => (0..LIFE_US).prop_map(|us| Step::Pause { us }),
     ]
 }
 
@@ -53,7 +58,14 @@ struct Data {
 
 impl Data {
     fn whole(self) -> vsnoop::Data {
-        vsnoop::Data { seq: self.seq, bytes: self.bytes, segments: self.bytes.div_ceil(MSS), is_fin: false }
+        vsnoop::Data {
+            seq: self.seq,
+            bytes: self.bytes,
+            segments: self.bytes.div_ceil(MSS),
+            last_bytes: (self.bytes - 1) % MSS + 1,
+            is_fin: false,
+            doubt: Doubt::CERTAIN,
+        }
     }
 }
 
@@ -70,9 +82,15 @@ struct Connection {
     /// The VM's TCP: what it has, in order and out of it.
     vm_next: u32,
     vm_ranges: Vec<(u32, u32)>,
-    unread: u32,
-    buffer: u32,
+    /// Bytes and memory of each packet that no application has read.
+    unread: VecDeque<(u32, u32)>,
     vm_edge: u32,
+    /// Since when there is data that it has not reacted to.
+    waits_since: Option<u64>,
+    /// Highest end of data that came to the port.
+    arrived: u32,
+    /// Highest early ACK.
+    promised: u32,
     clock: u32,
     /// The sender, as the ACKs that reached it say.
     acked: u32,
@@ -105,18 +123,20 @@ impl Connection {
             queued: Vec::new(),
             vm_next: 0,
             vm_ranges: Vec::new(),
-            unread: 0,
-            buffer: 20_000,
-            vm_edge: 20_000,
+            unread: VecDeque::new(),
+            vm_edge: 0,
+            waits_since: None,
+            arrived: 0,
+            promised: 0,
             clock: 5,
             acked: 0,
-            edge: 20_000,
+            edge: BUFFER,
             waits: false,
             backlog: VecDeque::new(),
             rode: None,
         };
         let first = new.vm_ack(false);
-        assert!(new.flow.vm_ack(vm, &first));
+        assert!(new.flow.vm_ack(vm, &first, 1));
         new
     }
 
@@ -136,9 +156,18 @@ impl Connection {
         }
     }
 
-    /// What the VM sends now; its clock never stands still.
+    /// Memory of what the VM has not handed to an application.
+    fn memory(&self) -> u32 {
+        self.unread.iter().map(|packet| packet.1).sum()
+    }
+
+    /// What the VM sends now; its clock never stands still. As Linux does, it takes nothing back of its window, and rounds what it keeps up.
     fn vm_ack(&mut self, has_sack: bool) -> VmAck {
-        let window = (self.buffer - self.unread) >> SCALE;
+        let edge = self.vm_next + (BUFFER.saturating_sub(self.memory()) >> SCALE << SCALE);
+        if edge > self.vm_edge {
+            self.vm_edge = edge;
+        }
+        let window = (self.vm_edge - self.vm_next).div_ceil(1 << SCALE);
         self.vm_edge = self.vm_next + (window << SCALE);
         VmAck {
             seq: 900,
@@ -147,14 +176,23 @@ impl Connection {
             window: window as u16,
             ts_val: self.clock,
             is_bare: !has_sack,
+            has_later: has_sack,
         }
     }
 
+    /// As Linux does, it drops what finds no memory, unless nothing waits to be read (tcp_data_queue()).
     fn take(&mut self, data: Data) {
         let (start, end) = (self.offset(data.seq), self.offset(data.seq) + data.bytes);
+        if end <= self.vm_next {
+            return;
+        }
+        if self.memory() > BUFFER {
+            assert!(start >= self.promised, "what was acknowledged for the VM finds no memory there");
+            return;
+        }
         if start > self.vm_next {
             self.vm_ranges.push((start, end));
-        } else if end > self.vm_next {
+        } else {
             self.advance(end);
             while let Some(place) = self.vm_ranges.iter().position(|r| r.0 <= self.vm_next) {
                 let (_, end) = self.vm_ranges.swap_remove(place);
@@ -165,10 +203,25 @@ impl Connection {
 
     fn advance(&mut self, end: u32) {
         if end > self.vm_next {
-            self.unread += end - self.vm_next;
+            let bytes = end - self.vm_next;
+            self.unread.push_back((bytes, bytes.div_ceil(MSS) * SEGMENT_MEMORY_BYTES));
             self.vm_next = end;
-            assert!(self.unread <= self.buffer, "more than the VM has room for was acknowledged");
+            assert!(end <= self.vm_edge, "more than the VM has room for was acknowledged");
         }
+    }
+
+    /// An application reads; whether there was something.
+    fn read(&mut self, mut bytes: u32) -> bool {
+        let had = !self.unread.is_empty() && bytes > 0;
+        while let Some(packet) = self.unread.front_mut() {
+            if packet.0 > bytes {
+                packet.0 -= bytes;
+                break;
+            }
+            bytes -= packet.0;
+            self.unread.pop_front();
+        }
+        had
     }
 }
 
@@ -179,6 +232,7 @@ struct World {
     connections: Vec<Connection>,
     queue: VecDeque<Queued>,
     early: usize,
+    now_us: u64,
     acks_are_lost: bool,
     /// A window that a lost ACK told is not said again unless it is asked for, by any TCP.
     acks_were_lost: bool,
@@ -196,6 +250,7 @@ impl World {
             connections,
             queue: VecDeque::new(),
             early: 0,
+            now_us: 1,
             acks_are_lost: false,
             acks_were_lost: false,
         }
@@ -225,8 +280,11 @@ impl World {
             return;
         }
         let has_place = self.queue.len() < self.limit;
+        let doubt = if has_place { Doubt::CERTAIN } else { Doubt::PLACE };
         let told = c.flow.told();
-        let early = c.flow.data(&mut self.vm, self.settings, data.whole(), has_place);
+        c.arrived = c.arrived.max(c.offset(data.seq) + data.bytes);
+        let since = *c.waits_since.get_or_insert(self.now_us);
+        let early = c.flow.data(&mut self.vm, self.settings, vsnoop::Data { doubt, ..data.whole() }, self.now_us);
         if has_place {
             let start = c.offset(data.seq);
             c.queued.push((start, start + data.bytes));
@@ -236,7 +294,12 @@ impl World {
             assert!(has_place || ack.ack == told, "acknowledged, and then dropped by the queue");
             let share = self.settings.budget_segments;
             assert!(ack.ack == told || self.vm.outstanding() <= share, "more than the queue's share");
+            assert!(self.now_us - since < LIFE_US, "acknowledged for a VM that may be dead");
             self.early += 1;
+            let (c, last) = (&mut self.connections[index], data.whole().last_bytes);
+            c.promised = c.promised.max(c.offset(ack.ack));
+            assert!(c.promised < c.arrived, "the last segment is the VM's");
+            assert!(ack.ack == told || c.promised + last <= c.arrived, "the last segment is the VM's");
             self.connections[index].backlog.push_back((ack, told));
         }
     }
@@ -307,10 +370,7 @@ impl World {
             }
         }
         for index in 0..FLOWS {
-            let c = &mut self.connections[index];
-            let read = read_bytes.min(c.unread);
-            c.unread -= read;
-            if read > 0 {
+            if self.connections[index].read(read_bytes) {
                 self.vm_acks(index);
             }
         }
@@ -321,7 +381,8 @@ impl World {
         let has_sack = !c.vm_ranges.is_empty();
         let ack = c.vm_ack(has_sack);
         let told = c.offset(c.flow.told());
-        let passes = c.flow.vm_ack(&mut self.vm, &ack);
+        let passes = c.flow.vm_ack(&mut self.vm, &ack, self.now_us);
+        c.waits_since = (c.vm_next < c.arrived).then_some(self.now_us);
         let number = c.offset(ack.ack);
         assert!(passes || number <= told, "an ACK with news was dropped");
         assert!(passes || !has_sack, "SACK blocks were dropped");
@@ -338,6 +399,7 @@ impl World {
 
     fn apply(&mut self, step: &Step) {
         match *step {
+            Step::Pause { us } => self.now_us += us,
             Step::Send { flow, back, bytes } => self.send(flow, back, bytes),
             Step::Network { flow, lost, overtaken } => self.network(flow, lost, overtaken),
             Step::Others { packets } => {
@@ -415,26 +477,55 @@ fn receive(world: &mut World, segments: u32) {
     }
 }
 
+fn bare(ack: u32, window: u16) -> VmAck {
+    VmAck { seq: 900, bytes: 0, ack, window, ts_val: 9, is_bare: true, has_later: false }
+}
+
 #[test]
 fn data_in_order_is_acknowledged_while_the_vm_is_away() {
     let mut world = World::new(100);
     receive(&mut world, 15);
-    assert_eq!((world.early, world.connections[0].acked), (15, 15 * MSS));
-    // The window is the VM's, and ends there.
+    // The last segment is the VM's to acknowledge.
+    assert_eq!((world.early, world.connections[0].acked), (14, 14 * MSS));
+    // So much memory is certain.
+    let certain = BUFFER / SEGMENT_MEMORY_BYTES;
     receive(&mut world, 15);
-    assert_eq!((world.early, world.connections[0].edge), (20, 20_000));
+    assert_eq!((world.early as u32, world.connections[0].acked), (certain - 1, (certain - 1) * MSS));
+    assert_eq!(world.connections[0].flow.doubt(), Doubt::ORDER, "behind what may find no memory");
+    world.wake(20, u32::MAX);
     world.wake(30, u32::MAX);
-    assert_eq!(world.connections[0].edge, 40_000);
+    assert_eq!((world.connections[0].acked, world.connections[0].edge), (30 * MSS, BUFFER + 30 * MSS));
+    receive(&mut world, 2);
+    assert_eq!(world.connections[0].flow.state(), State::Active);
+}
+
+/// A VM that reads nothing offers less and less, and what it has offered it may not have memory for.
+#[test]
+fn what_may_find_no_memory_is_the_vms() {
+    let mut world = World::new(100);
+    receive(&mut world, 22);
+    assert_eq!(world.connections[0].flow.doubt(), Doubt::CERTAIN);
+    receive(&mut world, 1);
+    assert_eq!(world.connections[0].flow.doubt(), Doubt::MEMORY);
+    world.wake(23, 0);
+    let early = world.early;
+    receive(&mut world, 5);
+    assert_eq!(world.early, early, "the VM's window has not grown since");
+    world.wake(0, u32::MAX);
+    world.wake(100, u32::MAX);
+    receive(&mut world, 2);
+    assert_eq!(world.early, early + 1);
 }
 
 #[test]
 fn the_queues_share_is_all_that_is_promised() {
     let mut world = World::new(10);
     receive(&mut world, 8);
-    assert_eq!((world.early, world.connections[0].flow.state()), (5, State::NoBuffer));
+    assert_eq!((world.early, world.connections[0].flow.state()), (4, State::NoBuffer));
+    assert_eq!(world.connections[0].flow.doubt(), Doubt::BUDGET);
     world.wake(8, 0);
-    receive(&mut world, 1);
-    assert_eq!((world.early, world.connections[0].flow.state()), (6, State::Active));
+    receive(&mut world, 2);
+    assert_eq!((world.early, world.connections[0].flow.state()), (5, State::Active));
 }
 
 #[test]
@@ -444,58 +535,153 @@ fn a_gap_ends_early_acks_until_the_vm_has_caught_up() {
     world.send(0, 0, MSS);
     world.network(0, true, 0);
     receive(&mut world, 3);
-    assert_eq!((world.early, world.connections[0].flow.state()), (2, State::UnexpectedSequence));
+    assert_eq!((world.early, world.connections[0].flow.state()), (1, State::UnexpectedSequence));
+    assert_eq!(world.connections[0].flow.doubt(), Doubt::ORDER);
     world.send(0, 4, MSS);
     world.network(0, false, 0);
     receive(&mut world, 1);
-    assert_eq!(world.early, 2, "not before the VM says so");
+    assert_eq!(world.early, 1, "not before the VM says so");
     world.wake(100, 0);
+    receive(&mut world, 2);
+    assert_eq!((world.early, world.connections[0].flow.state()), (2, State::Active));
+}
+
+/// What the VM has not taken although it was delivered, its SACK blocks tell of.
+#[test]
+fn a_hole_in_the_vm_ends_early_acks_until_it_is_filled() {
+    let mut world = World::new(100);
     receive(&mut world, 1);
-    assert_eq!((world.early, world.connections[0].flow.state()), (3, State::Active));
+    let c = &mut world.connections[0];
+    let end = c.flow.told().wrapping_add(MSS);
+    let hole = VmAck { is_bare: false, has_later: true, ..bare(c.flow.told(), 12_500) };
+    assert!(c.flow.vm_ack(&mut world.vm, &hole, 2));
+    assert_eq!((c.flow.state(), world.vm.doubt()), (State::UnexpectedSequence, Doubt::CERTAIN));
+    receive(&mut world, 1);
+    assert_eq!(world.early, 0, "the first segment was not taken");
+    let c = &mut world.connections[0];
+    assert!(c.flow.vm_ack(&mut world.vm, &bare(end.wrapping_add(MSS), 12_250), 3));
+    receive(&mut world, 2);
+    assert_eq!(world.early, 1);
+}
+
+#[test]
+fn a_vm_that_has_lost_what_was_promised_is_promised_for_no_more() {
+    let mut world = World::new(100);
+    receive(&mut world, 4);
+    let c = &mut world.connections[0];
+    let hole = VmAck { is_bare: false, has_later: true, ..bare(c.flow.told().wrapping_sub(MSS), 12_500) };
+    assert!(c.flow.vm_ack(&mut world.vm, &hole, 2));
+    assert_eq!(world.vm.doubt(), Doubt::BROKEN);
+    let early = world.early;
+    receive(&mut world, 2);
+    world.send(1, 0, MSS);
+    world.network(1, false, 0);
+    assert_eq!(world.early, early, "of no connection");
+    let c = &mut world.connections[0];
+    assert!(c.flow.vm_ack(&mut world.vm, &bare(c.flow.told().wrapping_sub(MSS), 12_500), 3), "its own ACKs pass");
+}
+
+#[test]
+fn a_vm_that_takes_back_its_window_is_promised_for_no_more() {
+    let mut world = World::new(100);
+    receive(&mut world, 4);
+    let c = &mut world.connections[0];
+    let first = c.irs.wrapping_add(1);
+    // Rounding may take back less than a step (RFC 7323, section 2.4).
+    c.flow.vm_ack(&mut world.vm, &bare(first.wrapping_add(2), 12_499), 2);
+    assert_eq!(world.vm.doubt(), Doubt::CERTAIN);
+    c.flow.vm_ack(&mut world.vm, &bare(first.wrapping_add(MSS), 10_000), 3);
+    assert_eq!(world.vm.doubt(), Doubt::TOOK_BACK);
+    let early = world.early;
+    receive(&mut world, 2);
+    assert_eq!(world.early, early);
+}
+
+/// Nothing tells the other end that a dead VM lives: neither data, nor a keepalive with an octet that the VM has, or was promised.
+#[test]
+fn a_dead_vm_is_not_kept_alive() {
+    for was_away in [false, true] {
+        let mut world = World::new(100);
+        receive(&mut world, 3);
+        if !was_away {
+            world.wake(100, u32::MAX);
+        }
+        world.now_us += LIFE_US;
+        let early = world.early;
+        let c = &mut world.connections[0];
+        let keepalive = |seq: u32| vsnoop::Data {
+            seq,
+            bytes: 1,
+            segments: 1,
+            last_bytes: 1,
+            is_fin: false,
+            doubt: Doubt::CERTAIN,
+        };
+        for seq in [c.flow.told().wrapping_sub(1), c.irs.wrapping_add(3 * MSS)] {
+            assert!(c.flow.data(&mut world.vm, world.settings, keepalive(seq), world.now_us).is_none());
+            world.now_us += 1_000;
+        }
+        if was_away {
+            receive(&mut world, 3);
+            assert_eq!(world.early, early);
+            assert_eq!(world.connections[0].flow.doubt(), Doubt::SILENCE);
+        }
+    }
 }
 
 #[test]
 fn acks_that_say_nothing_new_are_dropped_and_all_others_pass() {
     let mut world = World::new(100);
-    receive(&mut world, 3);
+    receive(&mut world, 4);
     let c = &mut world.connections[0];
     let told = c.flow.told();
-    let old = VmAck { seq: 900, bytes: 0, ack: told - MSS, window: 2000, ts_val: 9, is_bare: true };
-    assert!(!c.flow.vm_ack(&mut world.vm, &old));
-    assert!(c.flow.vm_ack(&mut world.vm, &VmAck { is_bare: false, ..old }), "with SACK blocks, an echo or data");
-    assert!(c.flow.vm_ack(&mut world.vm, &VmAck { seq: 899, ..old }), "a window probe wants an answer");
-    assert!(!c.flow.vm_ack(&mut world.vm, &VmAck { ack: told, window: 2000, ..old }));
-    assert!(c.flow.vm_ack(&mut world.vm, &VmAck { ack: told, window: 3000, ..old }), "a larger window");
-    assert!(c.flow.vm_ack(&mut world.vm, &VmAck { ack: told.wrapping_add(1), ..old }), "a higher number");
+    // The window's edge stays where it is.
+    let old = bare(told.wrapping_sub(MSS), 12_500 - 250);
+    let mut passes = |ack| c.flow.vm_ack(&mut world.vm, &ack, 2);
+    assert!(!passes(old));
+    assert!(passes(VmAck { is_bare: false, ..old }), "with SACK blocks, an echo or data");
+    assert!(passes(VmAck { seq: 899, ..old }), "a window probe wants an answer");
+    assert!(!passes(bare(told, 12_500 - 375)));
+    assert!(passes(bare(told, 12_500)), "a larger window");
+    assert!(passes(bare(told.wrapping_add(1), 12_500)), "a higher number");
 }
 
 #[test]
 fn nothing_is_acknowledged_for_a_vm_that_has_said_nothing_or_is_closing() {
     let (mut vm, settings) = (Vm::default(), Settings { budget_segments: 50 });
     let mut flow = Flow::default();
-    let data = |seq, is_fin| vsnoop::Data { seq, bytes: MSS, segments: 1, is_fin };
-    assert!(flow.data(&mut vm, settings, data(1, false), true).is_none(), "first seen in the middle");
+    let data = |seq, is_fin| vsnoop::Data { is_fin, ..Data { seq, bytes: MSS }.whole() };
+    assert!(flow.data(&mut vm, settings, data(1, false), 1).is_none(), "first seen in the middle");
     flow.peer_syn(0, MSS);
     flow.vm_syn(SCALE);
-    assert!(flow.data(&mut vm, settings, data(1, false), true).is_none());
-    let ack = VmAck { seq: 1, bytes: 0, ack: 1 + MSS, window: 5000, ts_val: 0, is_bare: true };
-    assert!(flow.vm_ack(&mut vm, &ack));
-    assert!(flow.data(&mut vm, settings, data(1 + MSS, false), true).is_some());
-    assert!(
-        flow.data(&mut vm, settings, data(1 + 2 * MSS, true), true).is_none(),
-        "the FIN is the VM's to acknowledge"
-    );
+    assert!(flow.data(&mut vm, settings, data(1, false), 1).is_none());
+    assert!(flow.data(&mut vm, settings, data(1 + MSS, false), 1).is_none());
+    assert_eq!(flow.doubt(), Doubt::HANDSHAKE);
+    assert!(flow.vm_ack(&mut vm, &bare(1 + MSS, 5000), 2));
+    // A listener may have dropped what came before its connection was made.
+    assert!(flow.data(&mut vm, settings, data(1 + 2 * MSS, false), 2).is_none());
+    assert!(flow.vm_ack(&mut vm, &bare(1 + 2 * MSS, 5000), 3));
+    assert!(flow.data(&mut vm, settings, data(1 + 3 * MSS, false), 3).is_some());
+    assert!(flow.data(&mut vm, settings, data(1 + 4 * MSS, true), 3).is_none(), "the FIN is the VM's to acknowledge");
+    assert_eq!(flow.doubt(), Doubt::CLOSING);
     flow.close(&mut vm);
     assert_eq!(vm.outstanding(), 0);
 }
 
 #[test]
-fn data_that_comes_again_is_acknowledged_again() {
+fn what_was_promised_is_acknowledged_again_if_it_comes_again() {
     let mut world = World::new(100);
-    receive(&mut world, 3);
-    world.send(0, 1, MSS);
+    receive(&mut world, 4);
+    world.send(0, 2, MSS);
     world.network(0, false, 0);
     assert_eq!((world.early, world.connections[0].acked), (4, 3 * MSS));
+    // Not the last segment, nor what the VM has acknowledged.
+    world.send(0, 1, MSS);
+    world.network(0, false, 0);
+    world.wake(100, u32::MAX);
+    world.send(0, 2, MSS);
+    world.network(0, false, 0);
+    assert_eq!(world.early, 4);
 }
 
 #[test]
@@ -505,49 +691,46 @@ fn a_question_is_answered_once_the_vm_has_caught_up() {
     world.wake(100, 0);
     let c = &mut world.connections[0];
     let answer = VmAck { ts_val: 50, ..c.vm_ack(false) };
-    assert!(!c.flow.vm_ack(&mut world.vm, &answer), "it says nothing new");
+    let vm = &mut world.vm;
+    assert!(!c.flow.vm_ack(vm, &answer, 2), "it says nothing new");
     let next = c.flow.told();
     c.flow.peer_ack(next, false);
-    assert!(!c.flow.vm_ack(&mut world.vm, &answer), "an ordinary ACK asks nothing");
+    assert!(!c.flow.vm_ack(vm, &answer, 2), "an ordinary ACK asks nothing");
     c.flow.peer_ack(next.wrapping_sub(1), false);
-    assert!(c.flow.vm_ack(&mut world.vm, &VmAck { ack: next.wrapping_sub(MSS), ..answer }), "from before the question");
-    assert!(c.flow.vm_ack(&mut world.vm, &answer), "a keepalive's answer");
-    assert!(!c.flow.vm_ack(&mut world.vm, &answer), "one is enough");
+    assert!(c.flow.vm_ack(vm, &VmAck { ack: next.wrapping_sub(MSS), ..answer }, 2), "from before the question");
+    assert!(c.flow.vm_ack(vm, &answer, 2), "a keepalive's answer");
+    assert!(!c.flow.vm_ack(vm, &answer, 2), "one is enough");
     c.flow.peer_ack(next, true);
-    assert!(c.flow.vm_ack(&mut world.vm, &answer), "a challenge");
+    assert!(c.flow.vm_ack(vm, &answer, 2), "a challenge");
 }
 
 #[test]
 fn a_joined_packet_counts_as_its_segments() {
-    let mut world = World::new(20);
-    world.connections[0].flow.data(
-        &mut world.vm,
-        world.settings,
-        vsnoop::Data { seq: 4, bytes: 8 * MSS, segments: 8, is_fin: false },
-        true,
-    );
+    let mut world = World::new(40);
+    let c = &mut world.connections[0];
+    let joined = Data { seq: c.irs.wrapping_add(1), bytes: 8 * MSS - 100 }.whole();
+    let early = c.flow.data(&mut world.vm, world.settings, joined, 1).unwrap();
+    assert_eq!(c.offset(early.ack), 7 * MSS, "all but the last segment");
     assert_eq!(world.vm.outstanding(), 8);
-    let ack = VmAck { seq: 900, bytes: 0, ack: 4 + 4 * MSS, window: 2000, ts_val: 9, is_bare: true };
-    world.connections[0].flow.vm_ack(&mut world.vm, &ack);
+    c.flow.vm_ack(&mut world.vm, &bare(c.irs.wrapping_add(1 + 4 * MSS), 12_500), 2);
     assert_eq!(world.vm.outstanding(), 4);
 }
 
 #[test]
 fn what_rode_is_forgotten_before_numbers_wrap() {
     let mut world = World::new(40);
-    receive(&mut world, 1);
+    receive(&mut world, 2);
     world.ride(0);
     let (c, vm) = (&mut world.connections[0], &mut world.vm);
     assert!(c.flow.has_ridden(c.flow.told()));
-    let ack = VmAck { seq: 900, bytes: 0, ack: c.flow.told(), window: 8000, ts_val: 9, is_bare: true };
-    c.flow.vm_ack(vm, &ack);
     // Two gigabytes, none of which rides.
+    let mut seq = c.irs.wrapping_add(1 + 2 * MSS);
+    c.flow.vm_ack(vm, &bare(seq, 20_000), 1);
     for _ in 0..40_000 {
-        let seq = c.flow.told();
-        let data = vsnoop::Data { seq, bytes: 60_000, segments: 1, is_fin: false };
-        let early = c.flow.data(vm, world.settings, data, true).expect("it fits");
+        let data = vsnoop::Data { segments: 2, last_bytes: MSS, ..Data { seq, bytes: 60_000 }.whole() };
+        let early = c.flow.data(vm, world.settings, data, 1).expect("it fits");
         assert!(!c.flow.has_ridden(early.ack));
-        let ack = VmAck { seq: 900, bytes: 0, ack: early.ack, window: 8000, ts_val: 9, is_bare: true };
-        c.flow.vm_ack(vm, &ack);
+        seq = seq.wrapping_add(60_000);
+        c.flow.vm_ack(vm, &bare(seq, 20_000), 1);
     }
 }

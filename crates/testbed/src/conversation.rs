@@ -50,7 +50,6 @@ pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
     let ecn = if syn.flags & ECE == 0 { 2 } else { syn.ecn };
     let marked = Segment { ecn, ..syn.clone() }.frame();
     assert!(outcome.frame == marked, "the SYN has changed, but for ECT(0) where it offers no ECN");
-    assert_eq!(outcome.mark, intf::EK_MARK_PASS);
     tap.tcp(10)
 }
 

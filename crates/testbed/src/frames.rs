@@ -99,7 +99,7 @@ impl Segment {
             }
             _ => panic!("addresses of one version"),
         }
-        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+        let mut frame: Vec<u8> = [mac(self.destination.0), mac(self.source.0)].concat();
         if let Some(tag) = self.vlan {
             frame.extend([0x81, 0]);
             frame.extend(tag.to_be_bytes());
@@ -113,6 +113,15 @@ impl Segment {
         frame[l4 + 16..l4 + 18].copy_from_slice(&check.to_be_bytes());
         frame
     }
+}
+
+/// Of the machine with that address.
+pub fn mac(address: IpAddr) -> [u8; 6] {
+    let last = match address {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(address) => address.octets()[15],
+    };
+    [2, 0, 0, 0, 0, last]
 }
 
 /// The internet checksum's sum, byte by byte.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use evenkeel_agent::datapath::{Datapath, Outcome, intf};
+use evenkeel_algo::packet::{self, Kind};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{
@@ -12,12 +13,16 @@ use nix::sys::socket::{
     socket, sockopt,
 };
 
+use crate::frames::SYN;
+
 /// TCX_NEXT: the packet passes.
 pub const NEXT: i32 = -1;
 /// TCX_DROP
 pub const DROP: i32 = 2;
 /// TCX_REDIRECT: the packet goes into the port once more.
 pub const REDIRECT: i32 = 7;
+/// Of another program's.
+pub const MARK: u32 = 0xa00;
 /// Who opens connections.
 pub const A: &str = "10.0.0.1";
 /// Who is asked.
@@ -109,14 +114,23 @@ impl Place {
         self.directory.path().join(PINS)
     }
 
-    /// What the program makes of a frame that the VM sends.
+    /// What the program makes of a frame that the VM sends. Of a handshake it sees again what it sends behind something else.
     pub fn run_from_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
-        self.datapath.trial("from_vm", port, 0, frame, 1).unwrap()
+        let outcome = self.datapath.trial("from_vm", port, MARK, frame, 1).unwrap();
+        assert_eq!(outcome.mark, MARK, "another program's mark was changed");
+        let is_handshake = matches!(packet::parse(frame), Kind::Tcp(header, _) if header.flags & SYN != 0);
+        if outcome.verdict == REDIRECT && is_handshake {
+            let again = self.datapath.trial("from_vm", port, 0, &outcome.frame, 1).unwrap();
+            assert!((again.verdict, &again.frame) == (NEXT, &outcome.frame), "it goes round");
+        }
+        outcome
     }
 
     /// What the program makes of a frame for the VM.
     pub fn run_to_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
-        self.datapath.trial("to_vm", port, 0, frame, 1).unwrap()
+        let outcome = self.datapath.trial("to_vm", port, MARK, frame, 1).unwrap();
+        assert_eq!(outcome.mark, MARK, "another program's mark was changed");
+        outcome
     }
 
     /// A counter of a port.

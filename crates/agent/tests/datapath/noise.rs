@@ -55,6 +55,7 @@ fn packets_of_noise() {
     assert!(changed > 0);
     assert!(unreadable > packets / 10 && unreadable < packets * 9 / 10, "{unreadable}");
     let parsed = place.count(place.pa, intf::EK_COUNT_PACKETS_FROM_VM);
-    assert!(parsed >= packets / 2, "{parsed}");
+    // What comes by again is counted once.
+    assert!(parsed >= packets / 3, "{parsed}");
     println!("{packets} packets, {unreadable} unreadable, {changed} changed");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use evenkeel_algo::vsnoop::{self, Data, EarlyAck, Settings, State, Vm, VmAck};
+use evenkeel_algo::vsnoop::{self, Data, Doubt, EarlyAck, Settings, State, Vm, VmAck};
 use evenkeel_scenario::format::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
@@ -74,13 +74,14 @@ impl Vsnoop {
         flow
     }
 
-    fn data_to_vm(&mut self, end: ConnId, segment: &Segment, effects: &mut Effects) {
+    fn data_to_vm(&mut self, now: Instant, end: ConnId, segment: &Segment, effects: &mut Effects) {
         let (enforces, settings, mut vm) = (self.enforces(), self.spec.settings, std::mem::take(&mut self.vm));
         let flow = self.flow(end);
         let (state, told) = (flow.flow.state(), flow.flow.told());
-        let has_place = effects.port_room > 0;
-        let data = Data { seq: segment.seq, bytes: segment.payload_bytes, segments: 1, is_fin: false };
-        let early = flow.flow.data(&mut vm, settings, data, has_place);
+        let doubt = if effects.port_room > 0 { Doubt::CERTAIN } else { Doubt::PLACE };
+        let bytes = segment.payload_bytes;
+        let data = Data { seq: segment.seq, bytes, segments: 1, last_bytes: bytes, is_fin: false, doubt };
+        let early = flow.flow.data(&mut vm, settings, data, now.us());
         let after = flow.flow.state();
         if let Some((ack, like)) = early.zip(flow.from_vm.as_ref()).filter(|_| enforces) {
             flow.is_pending = ack.ack != told;
@@ -92,11 +93,12 @@ impl Vsnoop {
         self.unexpected += u64::from(after != state && after == State::UnexpectedSequence);
     }
 
-    fn filter(&mut self, end: ConnId, packet: &Packet, segment: &Segment) -> Verdict {
+    fn filter(&mut self, now: Instant, end: ConnId, packet: &Packet, segment: &Segment) -> Verdict {
         let (enforces, mut vm) = (self.enforces(), std::mem::take(&mut self.vm));
         let flow = self.flow(end);
         flow.from_vm = Some(*packet);
         let is_bare = segment.payload_bytes == 0 && segment.sack.count == 0 && !segment.flags.has(Flags::ECE);
+        let blocks = &segment.sack.blocks[..usize::from(segment.sack.count)];
         let ack = VmAck {
             seq: segment.seq,
             bytes: segment.payload_bytes,
@@ -104,8 +106,9 @@ impl Vsnoop {
             window: segment.window,
             ts_val: segment.ts_val,
             is_bare,
+            has_later: blocks.iter().any(|(_, end)| end.wrapping_sub(segment.ack) as i32 > 0),
         };
-        let passes = flow.flow.vm_ack(&mut vm, &ack);
+        let passes = flow.flow.vm_ack(&mut vm, &ack, now.us());
         self.vm = vm;
         self.dropped += u64::from(!passes);
         if passes || !enforces { Verdict::Pass } else { Verdict::Drop }
@@ -152,7 +155,7 @@ impl Shim for Vsnoop {
 
     fn on_to_vm(
         &mut self,
-        _: Instant,
+        now: Instant,
         _: ToVm,
         end: Option<ConnId>,
         packet: &mut Packet,
@@ -163,7 +166,7 @@ impl Shim for Vsnoop {
             let mss = self.spec.mss_bytes;
             self.flow(end).flow.peer_syn(segment.seq, mss);
         } else if segment.payload_bytes > 0 {
-            self.data_to_vm(end, &segment, effects);
+            self.data_to_vm(now, end, &segment, effects);
         } else {
             self.flow(end).flow.peer_ack(segment.seq, false);
         }
@@ -172,7 +175,7 @@ impl Shim for Vsnoop {
 
     fn on_from_vm(
         &mut self,
-        _: Instant,
+        now: Instant,
         place: FromVm,
         end: Option<ConnId>,
         packet: &mut Packet,
@@ -187,7 +190,7 @@ impl Shim for Vsnoop {
             return if self.enforces() { self.ride(end, segment) } else { Verdict::Pass };
         }
         let segment = *segment;
-        self.filter(end, packet, &segment)
+        self.filter(now, end, packet, &segment)
     }
 
     fn on_close(&mut self, _: Instant, end: ConnId) {

@@ -169,9 +169,11 @@ impl Hold {
             slot,
             join_ifindex: made.joining.map_or(0, |joining| joining.entry),
         };
-        self.hold_devices
-            .update(&made.hold.to_ne_bytes(), as_bytes(&device), MapFlags::ANY)
-            .map_err(|error| DatapathError::bpf("cannot note a device that holds packets", &error))?;
+        for index in [Some(made.hold), made.joining.map(|joining| joining.exit)].into_iter().flatten() {
+            self.hold_devices
+                .update(&index.to_ne_bytes(), as_bytes(&device), MapFlags::ANY)
+                .map_err(|error| DatapathError::bpf("cannot note a device that holds packets", &error))?;
+        }
         for (program, pin) in PROGRAMS {
             let device = match program {
                 BACK => Some(made.split),
@@ -227,8 +229,10 @@ impl Hold {
         devices::remove(port)
             .map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))?;
         if let Some(found) = found {
-            // Not there is as good as removed.
-            let _ = self.hold_devices.delete(&found.hold.to_ne_bytes());
+            for index in [Some(found.hold), found.joining.map(|joining| joining.exit)].into_iter().flatten() {
+                // Not there is as good as removed.
+                let _ = self.hold_devices.delete(&index.to_ne_bytes());
+            }
         }
         for (_, pin) in PROGRAMS {
             super::load::remove_file(&self.pin_dir.join(super::load::LINKS).join(format!("{port}-{pin}")))?;
