@@ -85,11 +85,9 @@ enum ek_place {
 /* Whether the VM's own TCP takes what its windows have offered. */
 enum ek_endpoint {
 	EK_ENDPOINT_UNKNOWN, /* nobody has vouched for the VM: no early ACKs */
-	EK_ENDPOINT_UNFIT, /* its own agent says that it may drop what it has offered room for
-			    */
+	EK_ENDPOINT_UNFIT, /* its own agent says that it may drop what it has room for */
 	EK_ENDPOINT_OBSERVED, /* what the port sees of it is enough */
-	EK_ENDPOINT_ATTESTED, /* its agent vouches for it, as long as the host's agent is there
-			       */
+	EK_ENDPOINT_ATTESTED, /* its agent vouches for it, while the host's agent is there */
 };
 
 /* vSnoop on a port: part of its settings. */

@@ -110,7 +110,7 @@ fn early_acks(place: &mut Place, table: &Table) {
             mode,
             settings: intf::vsnoop_settings { budget_segments: 2000 },
             reserve_segments: 1000,
-            ..Default::default()
+            endpoint: intf::EK_ENDPOINT_OBSERVED,
         };
         place.datapath.attach(tap, &port).expect("a tap takes the programs");
         let mut run = |name: &str, segment: &Segment, repeat| {

@@ -11,6 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::cera;
 use super::config::{ChannelAddress, Config, Mode, PortSettings};
+use super::endpoint::Endpoint;
 use super::error::HostError;
 use super::links::{Kind, Link};
 use super::resend::{Facts, Resend, Send};
@@ -64,6 +65,8 @@ struct Port {
     is_offline: bool,
     /// Whether vFlood has something to do for its VM.
     rest: Rest,
+    /// Whether data may be acknowledged for it early, as the datapath has it.
+    endpoint: Endpoint,
     /// What the log says of that, which is the VM's to change.
     words: Words,
 }
@@ -351,6 +354,7 @@ impl Core {
         });
         let mut rest = known.map(|port| port.rest).unwrap_or_default();
         let words = known.map_or_else(|| Words::new(Instant::now()), |port| port.words.clone());
+        let endpoint = Endpoint::unheard(settings.vsnoop.endpoint);
         let managed = self.datapath.manages(link.ifindex)?;
         let mut error = None;
         if link.kind == Kind::Macvtap {
@@ -360,7 +364,7 @@ impl Core {
                 self.count("ports_failed");
             }
         } else if !is_settled {
-            let mut own = settings.to_intf(link);
+            let mut own = settings.to_intf(link, endpoint);
             own.vflood.passes_over = u32::from(rest.passes_over());
             if is_offline {
                 // What was promised is still followed to its end.
@@ -393,7 +397,7 @@ impl Core {
         let wanted = settings.port_queue_segments.get();
         self.ports.insert(
             link.ifindex,
-            Port { link: link.clone(), settings, error, queue_is_theirs, is_offline, rest, words },
+            Port { link: link.clone(), settings, error, queue_is_theirs, is_offline, rest, endpoint, words },
         );
         self.arrange_cera();
         if queue_is_theirs { Ok(QueueAction::Leave) } else { self.plan_queue(link, wanted) }
@@ -450,7 +454,7 @@ impl Core {
         }
         let promising = |port: &&Port| port.settings.vsnoop.mode == Mode::Enforce && port.error.is_none();
         if let Some(port) = self.ports.get(&link.ifindex).filter(promising) {
-            settle::end_promises(&mut self.datapath, link, &port.settings.to_intf(link));
+            settle::end_promises(&mut self.datapath, link, &port.settings.to_intf(link, port.endpoint));
         }
         let patience = if self.unsettled.contains(&link.ifindex) { Duration::ZERO } else { settle::PATIENCE };
         let has_settled = settle::has_settled(&mut self.datapath, link, segments, patience);

@@ -6,6 +6,7 @@ mod cera;
 mod config;
 mod control;
 mod core;
+mod endpoint;
 mod error;
 mod flow;
 mod http;
@@ -32,6 +33,7 @@ pub use config::{
 };
 pub use control::client::Client;
 pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Left, Port, RestoredQueue, Status, Stopped};
+pub use endpoint::Endpoint;
 pub use error::{ConfigError, HostError};
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;

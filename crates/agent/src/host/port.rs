@@ -4,6 +4,7 @@ use evenkeel_algo::ack_filter;
 use evenkeel_algo::proboscis::Settings;
 
 use super::config::{Mode, PortSettings};
+use super::endpoint::Endpoint;
 use super::links::{Kind, Link};
 use crate::datapath::intf;
 
@@ -18,11 +19,11 @@ impl PortSettings {
     }
 
     /// As the datapath has them.
-    pub(super) fn to_intf(&self, link: &Link) -> intf::ek_port {
+    pub(super) fn to_intf(&self, link: &Link, endpoint: Endpoint) -> intf::ek_port {
         let p = &self.proboscis;
         intf::ek_port {
             mode: p.mode.to_intf(),
-            vsnoop: self.vsnoop_to_intf(link),
+            vsnoop: self.vsnoop_to_intf(link, endpoint),
             ecn_for_guests: u32::from(p.ecn_for_guests),
             proboscis: intf::proboscis_settings {
                 probes: p.g_probes.get(),
@@ -59,7 +60,7 @@ impl PortSettings {
     }
 
     /// Off on what is no tap: nobody knows what room there is in its queue.
-    pub(super) fn vsnoop_to_intf(&self, link: &Link) -> intf::ek_vsnoop_port {
+    pub(super) fn vsnoop_to_intf(&self, link: &Link, endpoint: Endpoint) -> intf::ek_vsnoop_port {
         let queue_segments = self.queue_segments(link);
         let cpus = libbpf_rs::num_possible_cpus().map_or(1, |cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
         intf::ek_vsnoop_port {
@@ -67,7 +68,7 @@ impl PortSettings {
             settings: intf::vsnoop_settings { budget_segments: self.vsnoop.budget_segments(queue_segments) },
             // Each CPU may put one packet in meanwhile, of 64 segments if the tap does not take them whole.
             reserve_segments: cpus.saturating_mul(64).clamp(queue_segments / 4, (queue_segments / 2).max(1)),
-            ..Default::default()
+            endpoint: endpoint.to_intf(),
         }
     }
 

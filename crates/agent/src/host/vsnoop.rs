@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::Mode;
+use super::endpoint::Endpoint;
 use crate::datapath::intf;
 
 /// vSnoop on a port.
@@ -16,6 +17,19 @@ pub struct VsnoopPort {
     pub outstanding_segments: u32,
     /// Whether the port's queue would take a packet now.
     pub place: Place,
+    /// Whether the VM's own TCP is known to take what its windows have offered.
+    pub endpoint: Endpoint,
+}
+
+impl VsnoopPort {
+    /// Why nothing is acknowledged early; `None` if it is.
+    pub fn obstacle(&self) -> Option<&'static str> {
+        self.place.obstacle().or(match self.endpoint {
+            Endpoint::Unknown => Some("no agent in the VM vouches for its TCP (`vsnoop.endpoint`)"),
+            Endpoint::Unfit => Some("the VM's agent says that it may drop what it has offered room for"),
+            Endpoint::Observed | Endpoint::Attested => None,
+        })
+    }
 }
 
 /// What is known of the place of a packet in a port's queue. Only with [`Place::Free`] is data acknowledged early.

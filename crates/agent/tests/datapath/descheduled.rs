@@ -67,7 +67,7 @@ fn settings(case: &Case) -> intf::ek_port {
             mode: case.mode,
             settings: intf::vsnoop_settings { budget_segments: case.queue_segments / 2 },
             reserve_segments: case.queue_segments / 4,
-            ..Default::default()
+            endpoint: intf::EK_ENDPOINT_OBSERVED,
         },
         ..Default::default()
     }

@@ -140,9 +140,9 @@ fn counters(
 }
 
 fn early_acks(vsnoop: &VsnoopPort) -> String {
-    let VsnoopPort { mode, budget_segments, outstanding_segments, place } = vsnoop;
-    let room = place.obstacle().map_or_else(String::new, |why| format!("; NO early ACKs: {why}"));
-    format!("{mode}, {outstanding_segments} of {budget_segments} segments are promised{room}")
+    let VsnoopPort { mode, budget_segments, outstanding_segments, endpoint, .. } = vsnoop;
+    let obstacle = vsnoop.obstacle().map_or_else(String::new, |why| format!("; NO early ACKs: {why}"));
+    format!("{mode}, {endpoint}, {outstanding_segments} of {budget_segments} segments are promised{obstacle}")
 }
 
 fn held(vflood: &VfloodPort) -> String {

@@ -99,7 +99,11 @@ fn one_packet_of_a_vm_without_its_core_sends_what_is_held_and_acknowledges_what_
     let (_host, directory, machine) = hold::bed(KernelSeries::Newest, &interrupt);
     bring_tap_vm(&machine, directory.path());
     machine.shell(BED).unwrap();
-    hold::configure(&machine, "enforce", "congestion_control = \"cubic\"\n[vsnoop]\nmode = \"enforce\"");
+    hold::configure(
+        &machine,
+        "enforce",
+        "congestion_control = \"cubic\"\n[vsnoop]\nmode = \"enforce\"\nendpoint = \"observed\"",
+    );
     machine.shell("kill -HUP $(cat /tmp/agent.pid)").unwrap();
     wait_until("the tap's port", || port(&machine)["vsnoop"]["mode"] == "enforce");
 

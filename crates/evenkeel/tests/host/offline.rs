@@ -129,7 +129,7 @@ fn stream(from: &Vm, to: &Vm, ends: &Arc<AtomicBool>, meanwhile: impl FnOnce()) 
 #[test]
 fn what_was_acknowledged_early_is_in_the_vm_before_it_may_go() {
     let mut host = Host::new();
-    host.configure("off", METRICS, "[vsnoop]\nmode = \"enforce\"");
+    host.configure("off", METRICS, "[vsnoop]\nmode = \"enforce\"\nendpoint = \"observed\"");
     let vm = TapVm::new("vp1", false, "10.9.0.1");
     let other = Vm::new("plain", "", "10.9.0.2");
     host.start();

@@ -156,7 +156,7 @@ pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     machine
         .shell(
             "ip link add vp0 type veth peer name vm0; modprobe tun; ip tuntap add dev vp1 mode tap; \
-             printf 'ports = [\"vp*\"]\\n[vsnoop]\\nmode = \"enforce\"\\n[metrics]\\nenabled = false\\n' > /tmp/host.toml",
+             printf 'ports = [\"vp*\"]\\n[vsnoop]\\nmode = \"enforce\"\\nendpoint = \"observed\"\\n[metrics]\\nenabled = false\\n' > /tmp/host.toml",
         )
         .unwrap();
     if image.series == KernelSeries::V6_1 {

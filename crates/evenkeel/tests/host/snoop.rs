@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, queue_length, tcx_programs, wait_until};
 use crate::others::{WEB, boot, fetch, serve_web, takes_the_programs};
 
-const VSNOOP: &str = "[vsnoop]\nmode = \"enforce\"";
+const VSNOOP: &str = "[vsnoop]\nmode = \"enforce\"\nendpoint = \"observed\"";
 
 /// Stops a process for up to 40 ms, lets it go on for as long, until told to end.
 fn stop_and_go(process: Pid, ends: &AtomicBool) {

@@ -16,7 +16,7 @@ pub use cera::{Cera, CeraOverride, CeraPort, Shares};
 pub(crate) use load::parse;
 pub use values::{Bounded, ChannelAddress, Mode, Pattern};
 pub use vflood::{Alpha, BufferPolicy, HostCongestion, Vflood, VfloodOverride};
-pub use vsnoop::{Vsnoop, VsnoopOverride};
+pub use vsnoop::{Proof, Vsnoop, VsnoopOverride};
 
 use crate::channel::wire;
 use crate::datapath::{intf, is_own_device};

@@ -81,6 +81,10 @@ fn an_error_names_file_line_key_and_what_is_allowed() {
             "[proboscis]\nmode = \"on\"\n",
             "host.toml:2: proboscis.mode: unknown variant `on`, expected one of `off`, `observe`, `enforce`",
         ),
+        (
+            "[vsnoop]\nendpoint = \"trusted\"\n",
+            "host.toml:2: vsnoop.endpoint: unknown variant `trusted`, expected `attested` or `observed`",
+        ),
         ("colour = 1\n", "host.toml:1: colour: unknown field `colour`, expected one of `ports`, `port_queue_segments`"),
         (
             "\n[[port]]\nmatch = \"a*\"\n[port.proboscis]\ngamma = 1\n",
@@ -145,6 +149,15 @@ fn of_overrides_the_last_one_decides_key_by_key() {
     let cera = |name: &str| (config.settings(name).cera.mode, config.settings(name).cera.weight.get());
     assert_eq!((cera("vnet0"), cera("vnet1")), ((Mode::Off, 1), (Mode::Off, 5)));
     assert!(config.is_port("vnet12") && config.is_port("tap0") && !config.is_port("eth0"));
+}
+
+#[test]
+fn what_is_enough_to_acknowledge_for_a_vm_is_a_ports_own() {
+    let text = "[[port]]\nmatch = \"a*\"\n[port.vsnoop]\nendpoint = \"observed\"\n\
+                [[port]]\nmatch = \"ab\"\n[port.vsnoop]\nendpoint = \"attested\"\n";
+    let config = Config::parse(text, "host.toml").unwrap();
+    let of = |name: &str| config.settings(name).vsnoop.endpoint;
+    assert_eq!((of("aa"), of("ab"), of("b")), (Proof::Observed, Proof::Attested, Proof::Attested));
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl Port {
     }
 
     fn vsnoop(&self, datapath: &mut Datapath) -> Result<VsnoopPort, HostError> {
-        let own = self.settings.vsnoop_to_intf(&self.link);
+        let own = self.settings.vsnoop_to_intf(&self.link, self.endpoint);
         let ifindex = self.link.ifindex;
         let place = match self.link.kind {
             Kind::Tap => Place::of(datapath.place(ifindex, own.reserve_segments.saturating_add(1))?),
@@ -46,6 +46,7 @@ impl Port {
             budget_segments: own.settings.budget_segments,
             outstanding_segments: datapath.snoop_port(ifindex)?.vm.outstanding,
             place,
+            endpoint: self.endpoint,
         })
     }
 }
