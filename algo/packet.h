@@ -72,6 +72,12 @@ struct packet {
 	u16 pad;
 };
 
+/* Who else has a say in a header: what its options tell of that. */
+enum packet_claim {
+	PACKET_SIGNED = 1 << 0, /* it is signed, or summed in another way than TCP's own */
+	PACKET_COUNTS_ECN = 1 << 1, /* it counts marks (accurate ECN, RFC 9768) */
+};
+
 struct packet_options {
 	u16 mss; /* 0: none */
 	u8 wscale; /* 0xff: none */
@@ -81,6 +87,7 @@ struct packet_options {
 	u16 timestamps; /* offset of the option, 0: none */
 	u16 sack; /* offset of the blocks, 0: none */
 	u16 sack_bytes;
+	u32 claims; /* enum packet_claim */
 };
 
 /*
@@ -358,6 +365,27 @@ static inline enum packet_kind packet_parse(const struct packet_head *h, struct 
 	return packet_parse_usual(h, p) ? PACKET_TCP : packet_parse_any(h, p);
 }
 
+/*
+ * Alternate and trailer checksums (RFC 1146), TCP-MD5 (RFC 2385), TCP-AO (RFC 5925); the two
+ * orders of counters of accurate ECN (RFC 9768).
+ */
+static inline u32 packet_claim(u32 kind)
+{
+	switch (kind) {
+	case 14:
+	case 15:
+	case 18:
+	case 19:
+	case 29:
+		return PACKET_SIGNED;
+	case 172:
+	case 174:
+		return PACKET_COUNTS_ECN;
+	default:
+		return 0;
+	}
+}
+
 /**
  * packet_parse_options() - the TCP options of a packet that packet_parse() took
  *
@@ -380,6 +408,7 @@ static inline bool packet_parse_options(const struct packet_head *h, const struc
 	o->timestamps = 0;
 	o->sack = 0;
 	o->sack_bytes = 0;
+	o->claims = 0;
 	if (at >= end)
 		return true;
 	for (i = 0; i < 60 - PACKET_TCP_BYTES; i++) {
@@ -408,6 +437,8 @@ static inline bool packet_parse_options(const struct packet_head *h, const struc
 			o->sack_bytes = (u16)(bytes - 2);
 		} else if (kind == 254 && !o->experiment) {
 			o->experiment = (u16)at;
+		} else {
+			o->claims |= packet_claim(kind);
 		}
 		if (at + bytes >= end)
 			return true;

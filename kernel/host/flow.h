@@ -52,8 +52,27 @@ static __always_inline void handshake_start(struct ek_handshake *h, const struct
 	end_read(&h->opener, o);
 	h->from_vm = from_vm;
 	h->syns = !from_vm; /* those from the VM are counted when they leave */
-	h->asks_ecn = (c->packet->flags & (PACKET_ECE | PACKET_CWR)) ==
-		      (PACKET_ECE | PACKET_CWR);
+	h->asks_ecn = ecn_asked(ecn_bits(c->head, c->packet));
+}
+
+/* A SYN comes again. */
+static __always_inline void handshake_again(struct ek_handshake *h, const struct context *c)
+{
+	enum ecn_mode asked = ecn_asked(ecn_bits(c->head, c->packet));
+
+	if (asked > h->asks_ecn)
+		h->asks_ecn = asked;
+}
+
+/* Whose ECN is, when a SYN-ACK says so. Return: enum ek_flow_flag. */
+static __always_inline u32 flow_ecn(const struct context *c, enum ecn_mode asked,
+				    const struct packet_options *o)
+{
+	enum ecn_mode agreed = ecn_agreed(asked, ecn_bits(c->head, c->packet));
+
+	if (agreed == ECN_ACCURATE || o->claims & PACKET_COUNTS_ECN)
+		return EK_FLOW_NATIVE_ECN | EK_FLOW_ACCURATE_ECN;
+	return agreed == ECN_CLASSIC ? EK_FLOW_NATIVE_ECN : 0;
 }
 
 /*
@@ -87,8 +106,7 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 		f.flags |= EK_FLOW_TIMED;
 	if (h->is_local)
 		f.flags |= EK_FLOW_LOCAL;
-	if (h->asks_ecn && (c->packet->flags & (PACKET_ECE | PACKET_CWR)) == PACKET_ECE)
-		f.flags |= EK_FLOW_NATIVE_ECN;
+	f.flags |= flow_ecn(c, (enum ecn_mode)h->asks_ecn, &o);
 	if (synack_from_vm) {
 		end_read(&f.vm, &o);
 		f.remote = h->opener;
@@ -108,6 +126,8 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 		return NULL;
 	}
 	count(c->count, EK_COUNT_FLOWS, 1);
+	if (f.flags & EK_FLOW_ACCURATE_ECN)
+		count(c->count, EK_COUNT_ACCURATE_ECN, 1);
 	bpf_map_delete_elem(&handshakes, c->key);
 	return bpf_map_lookup_elem(&flows, c->key);
 }

@@ -21,6 +21,7 @@
 #include "ect.h"
 #include "flow.h"
 #include "hold_data.h"
+#include "owned.h"
 #include "probe_read.h"
 #include "snoop_ack.h"
 #include "share.h"
@@ -144,7 +145,9 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 		count(c->count, EK_COUNT_UNPARSABLE, 1);
 		return TCX_NEXT;
 	}
-	if (!known || known->iss != c->packet->seq || !known->from_vm) {
+	if (known && known->iss == c->packet->seq && known->from_vm) {
+		handshake_again(known, c);
+	} else {
 		handshake_start(&fresh, c, &options, true);
 		if (bpf_map_update_elem(&handshakes, c->key, &fresh, BPF_ANY)) {
 			count(c->count, EK_COUNT_MAP_FULL, 1);
@@ -221,7 +224,7 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 	struct ek_flow *f;
 	u32 sent = 0;
 
-	f = flow_open(c, true);
+	f = flow_begins(skb, c, true);
 	if (f && f->flags & EK_FLOW_SYNACK_BEHIND) {
 		f->flags &= ~EK_FLOW_SYNACK_BEHIND;
 		count_again(c);
@@ -237,9 +240,6 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return TCX_NEXT;
 	}
-	if (snoop_is_on(c))
-		snoop_open(c, f, f->iss, 0);
-	hold_open(c, f, true);
 	c->train->iss = c->packet->ack - 1;
 	known = bpf_map_lookup_elem(&trains, c->train);
 	if (!known || !host_settings || !probes_are_on(c))
@@ -353,6 +353,8 @@ int from_vm(struct __sk_buff *skb)
 			flow_replaced(&c);
 			return TCX_NEXT;
 		}
+		if (syn_is_signed(skb, &c, true))
+			return TCX_NEXT;
 		if (c.packet->flags & PACKET_ACK)
 			return synack_from_vm(skb, &c);
 		return syn_from_vm(skb, &c);
@@ -366,6 +368,10 @@ int from_vm(struct __sk_buff *skb)
 		if (snoop_is_on(&c) && snoop_is_copy(&c))
 			return snoop_ack(skb, &c);
 		count(c.count, EK_COUNT_UNKNOWN_FLOW, 1);
+		account(skb, &c, NULL);
+		return TCX_NEXT;
+	}
+	if (has_more_options(&c) && segment_is_owned(skb, &c, f, true)) {
 		account(skb, &c, NULL);
 		return TCX_NEXT;
 	}

@@ -114,7 +114,7 @@ int inject(struct __sk_buff *skb)
 	if (!note_frame(&c) && !(c.packet->flags & PACKET_ACK))
 		return 0;
 	/* from_vm sees to the rest of a SYN-ACK; a SYN of a VM with ECN stays as it is. */
-	if (!(c.packet->flags & (PACKET_ACK | PACKET_ECE | PACKET_CWR)))
+	if (!(c.packet->flags & PACKET_ACK) && !ecn_bits(c.head, c.packet))
 		handshake_set_ect(skb, &c);
 	return !!bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS);
 }

@@ -30,6 +30,7 @@
 
 #include "ack_filter.h"
 #include "cera.h"
+#include "ecn.h"
 #include "packet.h"
 #include "proboscis.h"
 #include "vsnoop.h"
@@ -181,7 +182,7 @@ struct ek_handshake {
 	u32 iss; /* sequence number of the SYN */
 	struct ek_end opener; /* who sent the SYN */
 	u8 from_vm; /* 1: the VM sent it */
-	u8 asks_ecn; /* the SYN offers ECN */
+	u8 asks_ecn; /* enum ecn_mode that its SYNs ask for */
 	u8 syns; /* SYNs seen with this iss */
 	u8 trains; /* trains of probes sent before them */
 	u16 probes_sent; /* with all trains */
@@ -217,7 +218,7 @@ struct ek_peer {
 
 enum ek_flow_flag {
 	EK_FLOW_VM_OPENED = 1 << 0, /* the VM sent the SYN */
-	EK_FLOW_NATIVE_ECN = 1 << 1, /* both guests agreed on ECN: it stays theirs */
+	EK_FLOW_NATIVE_ECN = 1 << 1, /* the guests have ECN of their own: it stays theirs */
 	EK_FLOW_PEER = 1 << 2, /* the other host has evenkeel */
 	EK_FLOW_ELEPHANT = 1 << 3, /* sent more than elephant_bytes: left alone */
 	EK_FLOW_VM_FIN = 1 << 4,
@@ -225,6 +226,8 @@ enum ek_flow_flag {
 	EK_FLOW_SYNACK_HELD = 1 << 6,
 	EK_FLOW_LOCAL = 1 << 7, /* the other end is a VM of this host, or the host itself */
 	EK_FLOW_TIMED = 1 << 8, /* its handshake's third segment ends a measurement */
+	EK_FLOW_ACCURATE_ECN = 1 << 9, /* their ACKs count marks: none is made up, kept or held
+					*/
 	/* A SYN-ACK is on its way through the port once more: */
 	EK_FLOW_SYNACK_BEHIND = 1 << 16, /* behind its report */
 	EK_FLOW_SYNACK_RELEASED = 1 << 17, /* from the agent, which has held it */
@@ -443,6 +446,8 @@ enum ek_counter {
 	EK_COUNT_VFLOOD_DRAINED, /* Packets let go without an ACK that allowed it */
 	EK_COUNT_VFLOOD_SPLIT, /* GSO packets split because not all of them might leave */
 	EK_COUNT_VFLOOD_FILTERED_ACKS, /* ACKs kept from a VM that need not have them */
+	EK_COUNT_SIGNED, /* Segments left alone because their header is signed */
+	EK_COUNT_ACCURATE_ECN, /* Flows whose guests use or asked for accurate ECN */
 	EK_COUNTER_MAX,
 };
 

@@ -7,6 +7,7 @@
  */
 #include "flow.h"
 #include "hold_ack.h"
+#include "owned.h"
 #include "share.h"
 #include "snoop_data.h"
 #include "take.h"
@@ -27,6 +28,7 @@ static __always_inline void syn_to_vm(struct __sk_buff *skb, struct context *c)
 
 	if (known && known->iss == c->packet->seq && !known->from_vm) {
 		known->syns++;
+		handshake_again(known, c);
 		return;
 	}
 	if (!head_options(c->head, c->packet, &o)) {
@@ -46,8 +48,7 @@ static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct con
 	struct ek_flow *f;
 	bool ours;
 
-	if (!ecn_for_guests(c) || p->ecn == PACKET_NOT_ECT ||
-	    p->flags & (PACKET_ECE | PACKET_CWR))
+	if (!ecn_for_guests(c) || p->ecn == PACKET_NOT_ECT || ecn_bits(c->head, p))
 		return;
 	if (p->flags & PACKET_ACK) {
 		f = bpf_map_lookup_elem(&flows, c->key);
@@ -68,7 +69,7 @@ static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct con
 
 static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *c)
 {
-	struct ek_flow *f = flow_open(c, false);
+	struct ek_flow *f = flow_begins(skb, c, false);
 	struct ek_peer *peer;
 
 	if (!f) {
@@ -77,9 +78,6 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 	}
 	if (is_local(skb))
 		f->flags |= EK_FLOW_LOCAL;
-	if (snoop_is_on(c))
-		snoop_open(c, f, c->packet->seq, packet_ttl(c->head, c->packet));
-	hold_open(c, f, false);
 	if (!f->probes_sent || f->flags & EK_FLOW_PEER)
 		return;
 	peer = bpf_map_lookup_elem(&peers, peer_key(c));
@@ -214,6 +212,11 @@ int to_vm(struct __sk_buff *skb)
 	if (c.packet->flags & PACKET_SYN) {
 		if (port_rests(c.port))
 			return TCX_NEXT;
+		if (syn_is_signed(skb, &c, false)) {
+			if (snoop_is_on(&c))
+				snoop_syn_to_vm(&c);
+			return TCX_NEXT;
+		}
 		if (c.packet->flags & PACKET_ACK)
 			synack_to_vm(skb, &c);
 		else
@@ -228,6 +231,8 @@ int to_vm(struct __sk_buff *skb)
 		count(c.count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return TCX_NEXT;
 	}
+	if (has_more_options(&c) && segment_is_owned(skb, &c, f, false))
+		return TCX_NEXT;
 	f->last_ns = c.now_ns;
 	f->bytes_to_vm += c.packet->payload_bytes;
 	ours = ecn_is_ours(&c, f);

@@ -49,6 +49,10 @@ pub struct Options {
     pub has_timestamps: bool,
     /// Offset in the frame of the first option of kind 254.
     pub experiment: Option<u16>,
+    /// Whether the header is signed, or summed in another way than TCP's own: RFC 1146, 2385, 5925.
+    pub is_signed: bool,
+    /// Whether it counts marks: accurate ECN, RFC 9768.
+    pub counts_ecn: bool,
 }
 
 /// What a frame is.
@@ -91,6 +95,8 @@ pub fn parse_head(head: &[u8], frame_bytes: usize) -> Kind {
         wscale: (options.wscale != 0xff).then_some(options.wscale),
         has_timestamps: options.has_timestamps,
         experiment: (options.experiment != 0).then_some(options.experiment),
+        is_signed: options.claims & sys::packet_claim_PACKET_SIGNED != 0,
+        counts_ecn: options.claims & sys::packet_claim_PACKET_COUNTS_ECN != 0,
     });
     let p = packet;
     Kind::Tcp(

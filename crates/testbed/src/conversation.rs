@@ -2,7 +2,7 @@
 
 use evenkeel_agent::datapath::intf;
 
-use crate::frames::{ACK, ECE, LINUX_OPTIONS, SYN, Segment, TIMESTAMPS, assert_sound};
+use crate::frames::{ACK, CWR, ECE, LINUX_OPTIONS, SYN, Segment, TIMESTAMPS, assert_sound};
 use crate::place::{A, B, DROP, NEXT, Place, REDIRECT, Tap};
 
 /// Bytes of data in a full segment of it.
@@ -47,7 +47,7 @@ pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
     let frame = syn.frame();
     let outcome = place.run_from_vm(place.pa, &frame);
     assert_eq!(outcome.verdict, REDIRECT);
-    let ecn = if syn.flags & ECE == 0 { 2 } else { syn.ecn };
+    let ecn = if syn.flags & (ECE | CWR) == 0 && !syn.ae { 2 } else { syn.ecn };
     let marked = Segment { ecn, ..syn.clone() }.frame();
     assert!(outcome.frame == marked, "the SYN has changed, but for ECT(0) where it offers no ECN");
     tap.tcp(10)
@@ -55,19 +55,24 @@ pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
 
 /// The connection from `pa` to `pb`, whose hosts know of each other then.
 pub fn connect(place: &mut Place) {
-    let probes = probes_of(place, &syn());
+    connect_by(place, &syn(), &synack());
+    for port in [place.pa, place.pb] {
+        assert_ne!(place.only_flow(port).flags & intf::EK_FLOW_PEER, 0);
+    }
+}
+
+/// The same by this SYN and its answer. Both come as the other host sends them.
+pub fn connect_by(place: &mut Place, syn: &Segment, synack: &Segment) {
+    let probes = probes_of(place, syn);
     for probe in &probes {
         assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP);
     }
-    place.run_to_vm(place.pb, &syn().frame());
+    place.run_to_vm(place.pb, &syn.frame());
     let tap = Tap::new(place.pb);
-    let answer = place.run_from_vm(place.pb, &synack().frame());
+    let answer = place.run_from_vm(place.pb, &synack.frame());
     assert_eq!(answer.verdict, REDIRECT, "the SYN-ACK goes behind its report");
     let report = tap.tcp(1).remove(0);
     assert_sound(&report);
     assert_eq!(place.run_to_vm(place.pa, &report).verdict, DROP);
     assert_eq!(place.run_to_vm(place.pa, &answer.frame).verdict, NEXT);
-    for port in [place.pa, place.pb] {
-        assert_ne!(place.only_flow(port).flags & intf::EK_FLOW_PEER, 0);
-    }
 }

@@ -37,6 +37,8 @@ pub struct Segment {
     pub ack: u32,
     /// [`SYN`] and others.
     pub flags: u8,
+    /// The flag before them, of accurate ECN (RFC 9768).
+    pub ae: bool,
     /// The window field.
     pub window: u16,
     /// Of TCP; a multiple of four bytes.
@@ -56,6 +58,7 @@ impl Segment {
             seq: 1000,
             ack: 0,
             flags,
+            ae: false,
             window: 64240,
             options: Vec::new(),
             payload: 0,
@@ -74,7 +77,7 @@ impl Segment {
         tcp.extend(self.destination.1.to_be_bytes());
         tcp.extend(self.seq.to_be_bytes());
         tcp.extend(self.ack.to_be_bytes());
-        tcp.extend([(((20 + self.options.len()) / 4) << 4) as u8, self.flags]);
+        tcp.extend([(((20 + self.options.len()) / 4) << 4) as u8 | u8::from(self.ae), self.flags]);
         tcp.extend(self.window.to_be_bytes());
         tcp.extend([0; 4]);
         tcp.extend(&self.options);

@@ -94,6 +94,9 @@ pub struct Flow {
     pub bytes_to_vm: u64,
     /// Who handles ECN.
     pub ecn: Ecn,
+    /// Whether the guests use accurate ECN (RFC 9768), or asked for it.
+    #[serde(default)]
+    pub has_accurate_ecn: bool,
     /// Whether the other host has evenkeel.
     pub peer_has_evenkeel: bool,
     /// Whether it sent so much that it is left alone.
@@ -201,6 +204,7 @@ impl Flow {
             bytes_from_vm: flow.bytes_from_vm,
             bytes_to_vm: flow.bytes_to_vm,
             ecn,
+            has_accurate_ecn: has(intf::EK_FLOW_ACCURATE_ECN),
             peer_has_evenkeel: has(intf::EK_FLOW_PEER),
             is_elephant: has(intf::EK_FLOW_ELEPHANT),
             is_local: has(intf::EK_FLOW_LOCAL),
@@ -355,6 +359,11 @@ impl Flow {
 
     fn explain_ecn(&self, proboscis: &Proboscis) -> String {
         match self.ecn {
+            Ecn::Guests if self.has_accurate_ecn => {
+                "The guests use accurate ECN, or asked for it: their ACKs count marks, so none is sent early, kept or held, and marks and \
+                 counters pass untouched."
+                    .to_owned()
+            }
             Ecn::Guests => "The guests agreed on ECN: marks and echoes are theirs, and pass untouched.".to_owned(),
             Ecn::Hosts => {
                 "The guests have no ECN: the hosts mark their data as capable of it, echo the marks and hide both."
@@ -446,6 +455,14 @@ mod tests {
                 && words.contains("10 probes went before the SYN"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn accurate_ecn_is_the_guests() {
+        let flags = intf::EK_FLOW_NATIVE_ECN | intf::EK_FLOW_ACCURATE_ECN | intf::EK_FLOW_PEER;
+        let (flow, words) = flow(intf::ek_flow { flags, ..Default::default() });
+        assert_eq!((flow.ecn, flow.has_accurate_ecn), (Ecn::Guests, true));
+        assert!(words.contains("their ACKs count marks"), "{words}");
     }
 
     #[test]

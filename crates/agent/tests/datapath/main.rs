@@ -7,6 +7,7 @@ mod handshake;
 mod hold;
 mod marks;
 mod noise;
+mod owned;
 mod share;
 mod snoop;
 mod transfer;
