@@ -125,6 +125,14 @@ static inline void proboscis_peer_silent(struct proboscis_peer *p)
 		p->unanswered++;
 }
 
+/* It was long ago: whoever was silent is asked once more. */
+static inline void proboscis_peer_forget(struct proboscis_peer *p)
+{
+	if (p->unanswered >= PROBOSCIS_PATIENCE)
+		p->unanswered = PROBOSCIS_PATIENCE - 1;
+	p->spared = 0;
+}
+
 /* Is it worth while to probe? Hosts without evenkeel are left in peace. */
 static inline bool proboscis_peer_probe(struct proboscis_peer *p)
 {

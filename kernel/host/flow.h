@@ -8,7 +8,7 @@
 #ifndef EVENKEEL_HOST_FLOW_H
 #define EVENKEEL_HOST_FLOW_H
 
-#include "context.h"
+#include "known.h"
 
 /* Global, as head_parse() is. */
 __weak __noinline int head_options(const struct packet_head *h, const struct packet *p,
@@ -90,10 +90,10 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 	struct ek_flow f = {};
 
 	known = bpf_map_lookup_elem(&flows, c->key);
-	if (known && known->iss == iss)
+	if (known && known->iss == iss && !is_from_before(c, known->first_ns))
 		return known;
-	h = bpf_map_lookup_elem(&handshakes, c->key);
-	if (!h || h->iss != iss || !!h->from_vm == synack_from_vm)
+	h = handshake_known(c, iss, !synack_from_vm);
+	if (!h)
 		return NULL;
 	if (!head_options(c->head, c->packet, &o))
 		return NULL;

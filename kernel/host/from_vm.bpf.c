@@ -47,7 +47,7 @@ static __always_inline u32 probes_for(struct context *c)
 
 	if (!probes_are_on(c) || !probes || probes > PROBOSCIS_MAX_PROBES)
 		return 0;
-	peer = bpf_map_lookup_elem(&peers, peer_key(c));
+	peer = peer_known(c);
 	if (peer && !proboscis_peer_probe(&peer->state)) {
 		count(c->count, EK_COUNT_PROBES_SPARED, 1);
 		return 0;
@@ -103,11 +103,11 @@ static __noinline bool event_send(struct __sk_buff *skb, struct context *c,
  */
 static __always_inline void syn_probed(struct __sk_buff *skb, struct context *c)
 {
-	struct ek_peer *peer = bpf_map_lookup_elem(&peers, peer_key(c));
+	struct ek_peer *peer = peer_known(c);
 
-	if (!peer)
+	if (!peer || (!peer->report_ns && !peer->state.unanswered))
 		event_send(skb, c, EK_EVENT_SYN_STRANGER);
-	else if (peer->report_ns && !peer->state.unanswered)
+	else if (!peer->state.unanswered)
 		event_send(skb, c, EK_EVENT_SYN_PROBED);
 }
 
@@ -127,7 +127,7 @@ static __noinline void flow_replaced(struct context *c)
 
 static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 {
-	struct ek_handshake *known = bpf_map_lookup_elem(&handshakes, c->key);
+	struct ek_handshake *known = handshake_known(c, c->packet->seq, true);
 	struct ek_host *host_settings = this_host();
 	struct packet_options options;
 	struct ek_handshake fresh;
@@ -145,7 +145,7 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 		count(c->count, EK_COUNT_UNPARSABLE, 1);
 		return TCX_NEXT;
 	}
-	if (known && known->iss == c->packet->seq && known->from_vm) {
+	if (known) {
 		handshake_again(known, c);
 	} else {
 		handshake_start(&fresh, c, &options, true);
@@ -240,11 +240,11 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return TCX_NEXT;
 	}
-	c->train->iss = c->packet->ack - 1;
-	known = bpf_map_lookup_elem(&trains, c->train);
+	known = train_known(c, c->packet->ack - 1);
 	if (!known || !host_settings || !probes_are_on(c))
 		return TCX_NEXT;
-	f->flags |= EK_FLOW_PEER;
+	if (!(f->flags & EK_FLOW_PEER_GONE))
+		f->flags |= EK_FLOW_PEER;
 	train = known->count;
 	if (enforces(c) && !(f->flags & EK_FLOW_SYNACK_HELD) &&
 	    proboscis_synack_waits(&train, set, (c->now_ns - f->first_ns) / 1000) &&
@@ -363,7 +363,7 @@ int from_vm(struct __sk_buff *skb)
 		count_again(&c);
 		return TCX_NEXT;
 	}
-	f = bpf_map_lookup_elem(&flows, c.key);
+	f = flow_known(&c);
 	if (!f) {
 		if (snoop_is_on(&c) && snoop_is_copy(&c))
 			return snoop_ack(skb, &c);

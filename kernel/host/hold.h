@@ -30,6 +30,17 @@ static __always_inline struct ek_vflood_flow *hold_flow(const struct context *c,
 	return e;
 }
 
+/* The flow of the packet at hand, or NULL. What vFlood holds it has seen all along. */
+static __always_inline struct ek_flow *flow_known(const struct context *c)
+{
+	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
+
+	if (!f || !is_from_before(c, f->first_ns) || hold_flow(c, f))
+		return f;
+	bpf_map_delete_elem(&flows, c->key);
+	return NULL;
+}
+
 static __always_inline u32 hold_hash(const struct ek_flow_key *k)
 {
 	const u32 *word = (const u32 *)k;

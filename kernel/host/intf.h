@@ -55,6 +55,11 @@
 /* A flow without any packet for so long is no longer managed. */
 #define EK_HOLD_SILENCE_NS 600000000000ull
 
+/* No end waits for an answer to its SYN for longer. */
+#define EK_HANDSHAKE_NS 300000000000ull
+/* What a remote host makes of probes is asked anew after this. */
+#define EK_PEER_NS 600000000000ull
+
 /* Largest SYN or SYN-ACK that can be sent again or held. */
 #define EK_MAX_FRAME 128
 
@@ -123,6 +128,7 @@ struct ek_port {
 	struct ek_cera_port cera;
 	struct ek_vsnoop_port vsnoop;
 	struct ek_vflood_port vflood;
+	u64 since_ns; /* its packets are read since then: what is older is not known of it */
 };
 
 /*
@@ -214,6 +220,7 @@ struct ek_peer_key {
 struct ek_peer {
 	u64 report_ns; /* the last valid report or probe, 0: never */
 	struct proboscis_peer state;
+	u64 heard_ns; /* when it last answered, or did not */
 };
 
 enum ek_flow_flag {
@@ -228,6 +235,7 @@ enum ek_flow_flag {
 	EK_FLOW_TIMED = 1 << 8, /* its handshake's third segment ends a measurement */
 	EK_FLOW_ACCURATE_ECN = 1 << 9, /* their ACKs count marks: none is made up, kept or held
 					*/
+	EK_FLOW_PEER_GONE = 1 << 10, /* the other host saw to ECN, and does no more */
 	/* A SYN-ACK is on its way through the port once more: */
 	EK_FLOW_SYNACK_BEHIND = 1 << 16, /* behind its report */
 	EK_FLOW_SYNACK_RELEASED = 1 << 17, /* from the agent, which has held it */
@@ -259,6 +267,8 @@ struct ek_flow {
 	struct proboscis_echo echo; /* the VM receives */
 	u32 vflood_place; /* in vflood_flows */
 	u32 vflood_owner; /* what stands there if it is this flow's, 0: none */
+	u32 came_in; /* device where the last packet for the VM came in, 0: none did */
+	u32 pad;
 };
 
 /* A flow as vSnoop knows it; the port's lock guards it. */
@@ -448,6 +458,7 @@ enum ek_counter {
 	EK_COUNT_VFLOOD_FILTERED_ACKS, /* ACKs kept from a VM that need not have them */
 	EK_COUNT_SIGNED, /* Segments left alone because their header is signed */
 	EK_COUNT_ACCURATE_ECN, /* Flows whose guests use or asked for accurate ECN */
+	EK_COUNT_PEERS_GONE, /* Flows let go because the other host saw to ECN no more */
 	EK_COUNTER_MAX,
 };
 

@@ -5,15 +5,17 @@
 #ifndef EVENKEEL_HOST_TAKE_H
 #define EVENKEEL_HOST_TAKE_H
 
+#include "known.h"
 #include "probe_read.h"
 
 static __always_inline void peer_answered(struct context *c)
 {
 	struct ek_peer *known = bpf_map_lookup_elem(&peers, peer_key(c));
-	struct ek_peer fresh = { .report_ns = c->now_ns };
+	struct ek_peer fresh = { .report_ns = c->now_ns, .heard_ns = c->now_ns };
 
 	if (known) {
 		known->report_ns = c->now_ns;
+		known->heard_ns = c->now_ns;
 		proboscis_peer_answered(&known->state);
 		return;
 	}
@@ -30,8 +32,7 @@ static __always_inline void train_count(struct context *c, const struct probosci
 	count(c->count, EK_COUNT_PROBES_SEEN, 1);
 	if (marked)
 		count(c->count, EK_COUNT_PROBES_MARKED, 1);
-	c->train->iss = c->packet->seq ^ PROBOSCIS_SEQ_OFFSET;
-	known = bpf_map_lookup_elem(&trains, c->train);
+	known = train_known(c, c->packet->seq ^ PROBOSCIS_SEQ_OFFSET);
 	if (known) {
 		proboscis_count(&known->count, o->train, o->index, o->total, marked);
 		return;
@@ -65,8 +66,8 @@ static __noinline bool probe_take(struct context *c)
 		return true;
 	}
 	count(c->count, EK_COUNT_REPORTS_SEEN, 1);
-	syn = bpf_map_lookup_elem(&handshakes, c->key);
-	if (syn && syn->from_vm && syn->iss == (c->packet->seq ^ PROBOSCIS_SEQ_OFFSET))
+	syn = handshake_known(c, c->packet->seq ^ PROBOSCIS_SEQ_OFFSET, true);
+	if (syn)
 		syn->reported = 1;
 	return true;
 }

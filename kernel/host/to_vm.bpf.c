@@ -20,13 +20,23 @@ static __always_inline bool is_local(const struct __sk_buff *skb)
 	return !from || bpf_map_lookup_elem(&ports, &from);
 }
 
+/* The other end, or this VM's other end, may have moved to another host, or here. */
+static __noinline void comes_from_elsewhere(const struct __sk_buff *skb, struct ek_flow *f)
+{
+	f->came_in = skb->ingress_ifindex;
+	if (is_local(skb))
+		f->flags |= EK_FLOW_LOCAL;
+	else
+		f->flags &= ~(u32)EK_FLOW_LOCAL;
+}
+
 static __always_inline void syn_to_vm(struct __sk_buff *skb, struct context *c)
 {
-	struct ek_handshake *known = bpf_map_lookup_elem(&handshakes, c->key);
+	struct ek_handshake *known = handshake_known(c, c->packet->seq, false);
 	struct packet_options o;
 	struct ek_handshake h;
 
-	if (known && known->iss == c->packet->seq && !known->from_vm) {
+	if (known) {
 		known->syns++;
 		handshake_again(known, c);
 		return;
@@ -54,8 +64,7 @@ static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct con
 		f = bpf_map_lookup_elem(&flows, c->key);
 		ours = f && (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) == EK_FLOW_PEER;
 	} else {
-		c->train->iss = p->seq;
-		ours = bpf_map_lookup_elem(&trains, c->train);
+		ours = train_known(c, p->seq);
 	}
 	if (!ours)
 		return;
@@ -76,15 +85,17 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return;
 	}
+	peer_shows(c, f);
 	if (is_local(skb))
 		f->flags |= EK_FLOW_LOCAL;
-	if (!f->probes_sent || f->flags & EK_FLOW_PEER)
+	if (!f->probes_sent || f->flags & (EK_FLOW_PEER | EK_FLOW_PEER_GONE))
 		return;
-	peer = bpf_map_lookup_elem(&peers, peer_key(c));
+	peer = peer_known(c);
 	if (peer) {
 		proboscis_peer_silent(&peer->state);
+		peer->heard_ns = c->now_ns;
 	} else {
-		struct ek_peer fresh = {};
+		struct ek_peer fresh = { .heard_ns = c->now_ns };
 
 		proboscis_peer_silent(&fresh.state);
 		if (bpf_map_update_elem(&peers, peer_key(c), &fresh, BPF_ANY))
@@ -226,7 +237,7 @@ int to_vm(struct __sk_buff *skb)
 		handshake_hide_ecn(skb, &c);
 		return c.packet->flags & PACKET_ACK ? hold_synack_to_vm(skb, &c) : TCX_NEXT;
 	}
-	f = bpf_map_lookup_elem(&flows, c.key);
+	f = flow_known(&c);
 	if (!f) {
 		count(c.count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return TCX_NEXT;
@@ -235,6 +246,9 @@ int to_vm(struct __sk_buff *skb)
 		return TCX_NEXT;
 	f->last_ns = c.now_ns;
 	f->bytes_to_vm += c.packet->payload_bytes;
+	if (f->came_in != skb->ingress_ifindex)
+		comes_from_elsewhere(skb, f);
+	peer_shows(&c, f);
 	ours = ecn_is_ours(&c, f);
 	marks_to_vm(skb, &c, f, ours);
 	share_received(&c, f);

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use evenkeel_agent::datapath::{Limit, intf};
-use evenkeel_testbed::conversation::{MSS, ack, connect, data, syn, synack};
+use evenkeel_testbed::conversation::{self, MSS, ack, connect, data, shown, syn, synack};
 use evenkeel_testbed::frames::{ACK, RST, Segment};
 use evenkeel_testbed::place::{Place, REDIRECT, index, ip, settings};
 use evenkeel_testbed::program::Program;
@@ -64,6 +64,7 @@ fn rounds(mut measure: impl FnMut() -> std::time::Duration) -> Times {
 fn programs(place: &mut Place, table: &Table) {
     let (pa, pb) = (place.pa, place.pb);
     let (data, ack) = (data(0).frame(), ack(0, 0).frame());
+    let echoed = shown(conversation::ack(0, 0)).frame();
     let mut other = data.clone();
     other[23] = 17;
     let empty = Program::empty();
@@ -78,7 +79,7 @@ fn programs(place: &mut Place, table: &Table) {
         ("to_vm, not TCP", "to_vm", pa, &other, RUNS),
         ("to_vm, an unknown flow", "to_vm", pb, &ack, RUNS),
         ("to_vm, an unknown flow over IPv6", "to_vm", pb, &v6, RUNS),
-        ("to_vm, an ACK", "to_vm", pa, &ack, RUNS),
+        ("to_vm, an ACK", "to_vm", pa, &echoed, RUNS),
         ("to_vm, data", "to_vm", pb, &data, RUNS),
         // After the first run the frame is ECN-capable already.
         ("from_vm, data", "from_vm", pa, &data, RUNS),

@@ -41,6 +41,11 @@ pub fn ack(bytes: u32, flags: u8) -> Segment {
     }
 }
 
+/// As it comes from a host that sees to ECN for its VM.
+pub fn shown(segment: Segment) -> Segment {
+    Segment { ecn: 2, ..segment }
+}
+
 /// Sends a SYN from `pa` and gives the probes that it made.
 pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
     let tap = Tap::new(place.pa);

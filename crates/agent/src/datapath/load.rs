@@ -173,7 +173,11 @@ impl Datapath {
             }
         }
         self.leaving.remove(&ifindex);
-        let mut settings = intf::ek_port { slot, ..*settings };
+        let since_ns = match before.filter(is_read) {
+            Some(port) => port.since_ns,
+            None => monotonic_ns()?,
+        };
+        let mut settings = intf::ek_port { slot, since_ns, ..*settings };
         self.hold_packets(ifindex, &mut settings)?;
         set_port(&self.ports, &key, &settings)?;
         if has_turned && !snoop(settings.vsnoop.mode) {
@@ -486,6 +490,19 @@ fn check_version(pin_dir: &Path) -> Result<(), DatapathError> {
         return Err(DatapathError::OtherVersion { found });
     }
     Ok(())
+}
+
+/// Whether the programs note the connections of a port that has these settings: `port_acts()` and not `port_rests()` in context.h.
+fn is_read(port: &intf::ek_port) -> bool {
+    let others = port.mode | port.cera.mode | port.vsnoop.mode;
+    others != intf::EK_MODE_OFF || (port.vflood.mode != intf::EK_MODE_OFF && port.vflood.passes_over == 0)
+}
+
+/// The clock of the datapath's times.
+fn monotonic_ns() -> Result<u64, DatapathError> {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+        .map_err(|errno| DatapathError::io("cannot read the clock", errno.into()))?;
+    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
 fn set_port(ports: &MapHandle, key: &[u8], port: &intf::ek_port) -> Result<(), DatapathError> {

@@ -99,6 +99,9 @@ pub struct Flow {
     pub has_accurate_ecn: bool,
     /// Whether the other host has evenkeel.
     pub peer_has_evenkeel: bool,
+    /// Whether it answered probes, but its packets showed that it does not see to ECN, or no more.
+    #[serde(default)]
+    pub peer_is_gone: bool,
     /// Whether it sent so much that it is left alone.
     pub is_elephant: bool,
     /// Whether the other end is a VM of this host, or the host itself.
@@ -206,6 +209,7 @@ impl Flow {
             ecn,
             has_accurate_ecn: has(intf::EK_FLOW_ACCURATE_ECN),
             peer_has_evenkeel: has(intf::EK_FLOW_PEER),
+            peer_is_gone: has(intf::EK_FLOW_PEER_GONE),
             is_elephant: has(intf::EK_FLOW_ELEPHANT),
             is_local: has(intf::EK_FLOW_LOCAL),
             probes: Probes { sent: flow.probes_sent, seen: flow.probes_seen, marked: flow.probes_marked },
@@ -347,12 +351,12 @@ impl Flow {
                 seen => format!("The other host sent {seen} probes that arrived."),
             };
         }
-        match (self.probes.sent, self.peer_has_evenkeel) {
+        match (self.probes.sent, self.peer_has_evenkeel || self.peer_is_gone) {
             (0, _) if proboscis.g_probes.get() == 0 => "No probes were sent: g_probes is 0.".to_owned(),
             (0, _) => "No probes were sent: there is no key, the VM's budget was used up, or this peer never answers them (see \
                        probes_refused and probes_spared in `evenkeel status`)."
                 .to_owned(),
-            (sent, true) => format!("{sent} probes went before the SYN; the other host has evenkeel and answered."),
+            (sent, true) => format!("{sent} probes went before the SYN; the other host had evenkeel and answered."),
             (sent, false) => format!("{sent} probes went before the SYN; nobody answered them, so the other host has no evenkeel or no common key."),
         }
     }
@@ -371,6 +375,10 @@ impl Flow {
             }
             Ecn::None if !proboscis.ecn_for_guests => {
                 "No ECN: the guests did not agree on it, and ecn_for_guests is false.".to_owned()
+            }
+            Ecn::None if self.peer_is_gone => {
+                "No ECN: the other host's packets show that it does not see to it, or no more, so this host has let go for good."
+                    .to_owned()
             }
             Ecn::None => {
                 "No ECN: the guests did not agree on it, and the other host is not known to have evenkeel.".to_owned()
@@ -455,6 +463,14 @@ mod tests {
                 && words.contains("10 probes went before the SYN"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn a_host_that_sees_to_ecn_no_more_is_said_to_be_gone() {
+        let flags = intf::EK_FLOW_VM_OPENED | intf::EK_FLOW_PEER_GONE;
+        let (flow, words) = flow(intf::ek_flow { flags, probes_sent: 10, ..Default::default() });
+        assert_eq!((flow.ecn, flow.peer_has_evenkeel), (Ecn::None, false));
+        assert!(words.contains("evenkeel and answered") && words.contains("let go for good"), "{words}");
     }
 
     #[test]

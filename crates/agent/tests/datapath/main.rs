@@ -3,6 +3,7 @@
 //! Each test runs in network and mount namespaces of its own, of which nothing is left.
 
 mod descheduled;
+mod ends;
 mod handshake;
 mod hold;
 mod marks;

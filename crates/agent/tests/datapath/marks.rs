@@ -1,7 +1,7 @@
 //! ECN on behalf of guests that have none, and the window that follows from marks.
 
 use evenkeel_agent::datapath::{Outcome, intf};
-use evenkeel_testbed::conversation::{MSS, ack, connect, data, probes_of, syn, synack};
+use evenkeel_testbed::conversation::{MSS, ack, connect, data, probes_of, shown, syn, synack};
 use evenkeel_testbed::frames::{ACK, CWR, ECE, FIN, SYN, Segment, assert_sound, ecn, set_ecn};
 use evenkeel_testbed::place::{NEXT, Place, Tap, settings};
 
@@ -111,8 +111,8 @@ fn a_mark_halves_the_first_window_and_growth_follows() {
         place.run_from_vm(place.pa, &data(i * MSS).frame());
     }
     // The window of data ends with its first segment, and then with all that was on its way.
-    place.run_to_vm(place.pa, &ack(MSS, 0).frame());
-    let marked = place.run_to_vm(place.pa, &ack(10 * MSS, ECE).frame());
+    place.run_to_vm(place.pa, &shown(ack(MSS, 0)).frame());
+    let marked = place.run_to_vm(place.pa, &shown(ack(10 * MSS, ECE)).frame());
     let flow = place.only_flow(place.pa);
     let alpha = flow.sender.dctcp.alpha;
     assert!((950..=1024).contains(&alpha), "{alpha}");
@@ -126,9 +126,9 @@ fn a_mark_halves_the_first_window_and_growth_follows() {
         place.run_from_vm(place.pa, &data(i * MSS).frame());
     }
     let before = flow.sender.limit_bytes;
-    place.run_to_vm(place.pa, &ack(14 * MSS, 0).frame());
+    place.run_to_vm(place.pa, &shown(ack(14 * MSS, 0)).frame());
     place.run_from_vm(place.pa, &data(14 * MSS).frame());
-    place.run_to_vm(place.pa, &ack(15 * MSS, 0).frame());
+    place.run_to_vm(place.pa, &shown(ack(15 * MSS, 0)).frame());
     assert!(place.only_flow(place.pa).sender.limit_bytes > before, "a window without marks");
 }
 
@@ -144,7 +144,7 @@ fn elephants_are_left_alone() {
     }
     let large = data(2 * MSS).frame();
     assert_eq!(place.run_from_vm(place.pa, &large).frame, large, "no longer ECN-capable");
-    let seen = place.run_to_vm(place.pa, &ack(3 * MSS, ECE).frame());
+    let seen = place.run_to_vm(place.pa, &shown(ack(3 * MSS, ECE)).frame());
     assert_eq!(window(&seen), 8000);
 }
 

@@ -2,7 +2,7 @@
 
 use evenkeel_agent::datapath::intf;
 use evenkeel_algo::packet::{self, Kind};
-use evenkeel_testbed::conversation::{ack, connect, data, probes_of, syn, synack};
+use evenkeel_testbed::conversation::{ack, connect, data, probes_of, shown, syn, synack};
 use evenkeel_testbed::frames::{ACK, ECE, LINUX_OPTIONS, RST, SYN, Segment};
 use evenkeel_testbed::noise::{self, Random};
 use evenkeel_testbed::place::{A, B, DROP, NEXT, Place, REDIRECT};
@@ -20,7 +20,7 @@ fn seeds(place: &mut Place) -> Vec<Vec<u8>> {
         data(0).frame(),
         data(1448).frame(),
         ack(0, 0).frame(),
-        ack(1448, ECE).frame(),
+        shown(ack(1448, ECE)).frame(),
         Segment { payload: 20, ..Segment::new(v6.0, v6.1, ACK) }.frame(),
         Segment::new((A, 40000), (B, 80), RST).frame(),
     ];

@@ -1,7 +1,7 @@
 //! CERA at a port: what is counted, how long handshakes take, and the limit in ACKs.
 
 use evenkeel_agent::datapath::{Limit, Outcome, Shares, intf};
-use evenkeel_testbed::conversation::{MSS, ack, connect, data, syn, synack};
+use evenkeel_testbed::conversation::{MSS, ack, connect, data, shown, syn, synack};
 use evenkeel_testbed::frames::{ACK, ECE, Segment, assert_sound};
 use evenkeel_testbed::place::{NEXT, Place};
 
@@ -177,9 +177,9 @@ fn a_limit_that_is_only_observed_hides_no_other() {
     for i in 0..10 {
         place.run_from_vm(place.pa, &data(i * MSS).frame());
     }
-    place.run_to_vm(place.pa, &ack(MSS, 0).frame());
+    place.run_to_vm(place.pa, &shown(ack(MSS, 0)).frame());
     shares.get(slot).unwrap().limit(Limit { window_segments: 8, flows: 1, next: 0, until_ns: LATER });
-    let marked = Segment { flags: ACK | ECE, ..ack(10 * MSS, 0) };
+    let marked = shown(Segment { flags: ACK | ECE, ..ack(10 * MSS, 0) });
     let of = |outcome: Outcome| u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])) << 7;
     let enforced = of(place.run_to_vm(place.pa, &marked.frame()));
     assert!(enforced < 6 * MSS, "ProBoSCIS has the smaller one");

@@ -1,0 +1,230 @@
+//! When what a host has learned ends: of another host, of a connection, of a port.
+
+use std::mem::offset_of;
+use std::net::IpAddr;
+
+use evenkeel_agent::datapath::intf;
+use evenkeel_testbed::conversation::{MSS, ack, connect, connect_by, data, probes_of, shown, syn, synack};
+use evenkeel_testbed::frames::{CWR, ECE, RST, Segment, ecn};
+use evenkeel_testbed::place::{A, DROP, NEXT, Place, Tap, settings};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+/// The same between other addresses.
+fn v6(segment: Segment) -> Segment {
+    let to = |(address, port): (IpAddr, u16)| {
+        (if address.to_string() == A { "fd00::1" } else { "fd00::2" }.parse().unwrap(), port)
+    };
+    Segment { source: to(segment.source), destination: to(segment.destination), ..segment }
+}
+
+fn v4(segment: Segment) -> Segment {
+    segment
+}
+
+/// The same port in other words; what the agent does at a reload.
+fn attach(place: &mut Place, port: u32, mode: u32) {
+    place.datapath.attach(port, &settings(mode)).unwrap();
+}
+
+/// Writes into each entry of a map.
+fn patch(place: &Place, map: &str, offset: usize, bytes: &[u8]) {
+    let map = MapHandle::from_pinned_path(place.pins().join(map)).unwrap();
+    let keys: Vec<_> = map.keys().collect();
+    assert!(!keys.is_empty());
+    for key in keys {
+        let mut value = map.lookup(&key, MapFlags::ANY).unwrap().unwrap();
+        value[offset..offset + bytes.len()].copy_from_slice(bytes);
+        map.update(&key, &value, MapFlags::ANY).unwrap();
+    }
+}
+
+fn knows(place: &Place, port: u32) -> bool {
+    place.datapath.flows().unwrap().iter().any(|(key, _)| key.ifindex == port)
+}
+
+/// The receiver's host is there no more: its VM's ACKs come as the VM sent them.
+#[test]
+fn data_is_no_longer_ecn_capable_once_nobody_echoes_marks() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    for of in [v4, v6] {
+        connect_by(&mut place, &of(syn()), &of(synack()));
+        for i in 0..10 {
+            assert_eq!(ecn(&place.run_from_vm(place.pa, &of(data(i * MSS)).frame()).frame), 2);
+        }
+        let limited = place.run_to_vm(place.pa, &of(shown(ack(MSS, ECE))).frame());
+        assert_ne!(limited.frame, of(shown(ack(MSS, 0))).frame(), "a window that follows marks");
+        let windows = place.count(place.pa, intf::EK_COUNT_WINDOWS_LIMITED);
+        for frame in [of(ack(2 * MSS, 0)).frame(), of(shown(ack(3 * MSS, ECE))).frame()] {
+            assert_eq!(place.run_to_vm(place.pa, &frame).frame, frame);
+        }
+        assert_eq!(place.count(place.pa, intf::EK_COUNT_WINDOWS_LIMITED), windows);
+        for frame in [of(data(10 * MSS)).frame(), Segment { payload: 0, ..of(data(10 * MSS)) }.frame()] {
+            assert_eq!(place.run_from_vm(place.pa, &frame).frame, frame);
+        }
+        let marked = Segment { payload: 100, ecn: 3, ..of(ack(3 * MSS, 0)) }.frame();
+        assert_eq!(place.run_to_vm(place.pa, &marked).frame, marked, "nobody hides marks");
+        let flow = place.only_flow(place.pa);
+        assert_eq!(flow.flags & (intf::EK_FLOW_PEER | intf::EK_FLOW_PEER_GONE), intf::EK_FLOW_PEER_GONE);
+        for port in [place.pa, place.pb] {
+            place.run_from_vm(port, &Segment { flags: RST, ..of(data(0)) }.frame());
+            place.run_from_vm(port, &Segment { flags: RST, ..of(ack(0, 0)) }.frame());
+        }
+    }
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_PEERS_GONE), 2);
+}
+
+/// The sender's host is there no more.
+#[test]
+fn marks_are_no_longer_hidden_once_nobody_heeds_their_echo() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    for of in [v4, v6] {
+        connect_by(&mut place, &of(syn()), &of(synack()));
+        let marked = Segment { ecn: 3, ..of(data(0)) }.frame();
+        assert_ne!(place.run_to_vm(place.pb, &marked).frame, marked);
+        let frame = of(data(MSS)).frame();
+        assert_eq!(place.run_to_vm(place.pb, &frame).frame, frame);
+        let frame = of(ack(MSS, 0)).frame();
+        assert_eq!(place.run_from_vm(place.pb, &frame).frame, frame, "no echo, and not ECN-capable");
+        assert_eq!(place.run_to_vm(place.pb, &marked).frame, marked);
+        // A SYN-ACK that comes late changes nothing of that.
+        place.run_from_vm(place.pb, &of(synack()).frame());
+        assert_eq!(place.only_flow(place.pb).flags & intf::EK_FLOW_PEER, 0);
+        for port in [place.pa, place.pb] {
+            place.run_from_vm(port, &Segment { flags: RST, ..of(data(0)) }.frame());
+            place.run_from_vm(port, &Segment { flags: RST, ..of(ack(0, 0)) }.frame());
+        }
+    }
+}
+
+/// A report tells that there is evenkeel, and not that it sees to ECN; one that is lost leaves the other host without.
+#[test]
+fn only_a_host_that_shows_it_is_taken_to_see_to_ecn() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut port = settings(intf::EK_MODE_ENFORCE);
+    port.ecn_for_guests = 0;
+    let pb = place.pb;
+    place.datapath.attach(pb, &port).unwrap();
+    let probes = probes_of(&mut place, &syn());
+    for probe in &probes {
+        assert_eq!(place.run_to_vm(pb, probe).verdict, DROP);
+    }
+    place.run_to_vm(pb, &syn().frame());
+    let tap = Tap::new(pb);
+    let answer = place.run_from_vm(pb, &synack().frame()).frame;
+    let report = tap.tcp(1).remove(0);
+    assert_eq!(place.run_to_vm(place.pa, &report).verdict, DROP);
+    place.run_to_vm(place.pa, &answer);
+    let frame = data(0).frame();
+    assert_eq!(place.run_from_vm(place.pa, &frame).frame, frame);
+
+    attach(&mut place, pb, intf::EK_MODE_ENFORCE);
+    let source = (A.parse().unwrap(), 40001);
+    let second = Segment { source, ..syn() };
+    for probe in probes_of(&mut place, &second) {
+        place.run_to_vm(pb, &probe);
+    }
+    place.run_to_vm(pb, &second.frame());
+    let answer = place.run_from_vm(pb, &Segment { destination: source, ..synack() }.frame()).frame;
+    place.run_to_vm(place.pa, &answer);
+    let first = place.run_from_vm(place.pa, &Segment { source, payload: 0, ..data(0) }.frame()).frame;
+    place.run_to_vm(pb, &first);
+    let frame = Segment { destination: source, payload: 500, ..ack(0, 0) }.frame();
+    assert_eq!(place.run_from_vm(pb, &frame).frame, frame);
+}
+
+/// A packet that its VM would not take says nothing about the other host.
+#[test]
+fn who_cannot_be_the_other_end_ends_nothing() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    place.run_from_vm(place.pa, &data(0).frame());
+    for strange in [
+        Segment { ack: 1001 + MSS + 1, ..ack(0, 0) },
+        Segment { ack: 1001u32.wrapping_sub(1 << 30), ..ack(0, 0) },
+        Segment { flags: CWR, ..ack(0, 0) },
+    ] {
+        place.run_to_vm(place.pa, &strange.frame());
+        assert_ne!(place.only_flow(place.pa).flags & intf::EK_FLOW_PEER, 0, "{strange:?}");
+    }
+    assert_eq!(place.count(place.pa, intf::EK_COUNT_PEERS_GONE), 0);
+}
+
+/// Packets of a port that is switched off are not read: what was known is of other connections by now.
+#[test]
+fn what_was_known_before_a_port_was_off_is_not_known_after() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let pa = place.pa;
+    connect(&mut place);
+    probes_of(&mut place, &Segment { source: (A.parse().unwrap(), 7), ..syn() });
+    attach(&mut place, pa, intf::EK_MODE_OBSERVE);
+    attach(&mut place, pa, intf::EK_MODE_ENFORCE);
+    let frame = place.run_from_vm(place.pa, &data(0).frame()).frame;
+    assert_eq!(ecn(&frame), 2, "it was read all the time");
+    attach(&mut place, pa, intf::EK_MODE_OFF);
+    attach(&mut place, pa, intf::EK_MODE_ENFORCE);
+    let frame = data(MSS).frame();
+    assert_eq!(place.run_from_vm(place.pa, &frame).frame, frame);
+    let answer = Segment { destination: (A.parse().unwrap(), 7), ..synack() };
+    place.run_to_vm(place.pa, &answer.frame());
+    assert!(!knows(&place, place.pa));
+    assert!(knows(&place, place.pb));
+}
+
+/// The sender gave up long ago; an answer with the number of its SYN is not one to that.
+#[test]
+fn a_handshake_ends() {
+    let long_ago = 1u64.to_ne_bytes();
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    // What passed before the port was read is forgotten too; here it always was.
+    patch(&place, "ports", offset_of!(intf::ek_port, since_ns), &0u64.to_ne_bytes());
+    for probe in probes_of(&mut place, &syn()) {
+        place.run_to_vm(place.pb, &probe);
+    }
+    place.run_to_vm(place.pb, &syn().frame());
+    patch(&place, "handshakes", offset_of!(intf::ek_handshake, syn_ns), &long_ago);
+    patch(&place, "trains", offset_of!(intf::ek_train, first_ns), &long_ago);
+    for (port, from_vm) in [(place.pa, false), (place.pb, true)] {
+        let frame = synack().frame();
+        let outcome = if from_vm { place.run_from_vm(port, &frame) } else { place.run_to_vm(port, &frame) };
+        assert_eq!((outcome.verdict, outcome.frame), (NEXT, frame));
+        assert!(!knows(&place, port));
+    }
+    // And its probes count for no other.
+    place.run_to_vm(place.pb, &syn().frame());
+    let frame = synack().frame();
+    assert_eq!(place.run_from_vm(place.pb, &frame).frame, frame);
+    assert!(knows(&place, place.pb));
+}
+
+/// A host without evenkeel may have it by now, and one that had it none any more.
+#[test]
+fn what_a_peer_made_of_probes_is_asked_anew() {
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let sent = |place: &mut Place, port: u16| {
+        let before = place.count(place.pa, intf::EK_COUNT_PROBES_SENT);
+        let source = (A.parse().unwrap(), port);
+        place.run_from_vm(place.pa, &Segment { source, ..syn() }.frame());
+        place.run_to_vm(place.pa, &Segment { destination: source, ..synack() }.frame());
+        place.count(place.pa, intf::EK_COUNT_PROBES_SENT) - before
+    };
+    let asked = (0..20).filter(|i| sent(&mut place, 100 + i) > 0).count();
+    assert_eq!(asked, 16);
+    patch(&place, "peers", offset_of!(intf::ek_peer, heard_ns), &1u64.to_ne_bytes());
+    let asked = (0..20).filter(|i| sent(&mut place, 200 + i) > 0).count();
+    assert_eq!(asked, 1, "once more");
+}
+
+/// One end of a connection moves: to another host, and back.
+#[test]
+fn whether_the_other_end_is_on_this_host_follows_its_packets() {
+    const UPLINK: u32 = 1;
+    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let (pa, pb) = (place.pa, place.pb);
+    place.run_from_vm(pa, &syn().frame());
+    place.datapath.trial_from("to_vm", pa, pb, &synack().frame()).unwrap();
+    for from in [pb, UPLINK, UPLINK, pb] {
+        place.datapath.trial_from("to_vm", pa, from, &ack(0, 0).frame()).unwrap();
+        let is_local = place.only_flow(pa).flags & intf::EK_FLOW_LOCAL != 0;
+        assert_eq!(is_local, from == pb);
+    }
+}
