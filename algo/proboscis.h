@@ -11,6 +11,7 @@
 #define EVENKEEL_PROBOSCIS_H
 
 #include "dctcp.h"
+#include "packet.h"
 #include "seq.h"
 #include "siphash.h"
 #include "window.h"
@@ -473,8 +474,9 @@ static inline bool proboscis_echo(struct proboscis_echo *e, u32 ack)
 
 /*
  * Probes and reports are TCP segments without data, with RST and nothing else
- * set, and a sequence number half the number space away from the SYN's. No TCP
- * answers a RST, and this one is outside of every window. Their one option:
+ * set (a SYN's first train) or no flag at all (all others), and a sequence number
+ * half the number space away from the SYN's. No TCP answers a RST, and all are
+ * outside of every window. Their one option:
  *
  *   byte  0  kind 254 (RFC 4727)
  *         1  length 20
@@ -498,6 +500,16 @@ enum proboscis_type {
 	PROBOSCIS_PROBE = 1, /* sender's host to receiver's host */
 	PROBOSCIS_REPORT = 2, /* back, before the SYN-ACK: this host has evenkeel */
 };
+
+/*
+ * The flags of TCP. A firewall that tracks connections may take a RST between SYN and SYN-ACK
+ * for the connection's end, and let no SYN-ACK pass then; what has no flags is of no connection
+ * to it. The first train goes ahead of the SYN, and is not to be answered where nobody listens.
+ */
+static inline u32 proboscis_flags(u8 type, u8 train)
+{
+	return type == PROBOSCIS_PROBE && !train ? PACKET_RST : 0;
+}
 
 struct proboscis_option {
 	u8 type; /* enum proboscis_type */

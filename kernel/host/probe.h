@@ -169,12 +169,14 @@ static long probe_next(u64 index, void *data)
 }
 
 /* Writes what follows the ports and precedes the option, the checksum apart. */
-static __always_inline bool probe_header(struct __sk_buff *skb, const struct packet *p, u32 iss)
+static __always_inline bool probe_header(struct __sk_buff *skb, const struct packet *p,
+					 const struct order *o)
 {
+	u32 flags = proboscis_flags(o->type, o->train);
 	__be32 words[3] = {
-		bpf_htonl(iss ^ PROBOSCIS_SEQ_OFFSET),
+		bpf_htonl(o->iss ^ PROBOSCIS_SEQ_OFFSET),
 		0,
-		bpf_htonl((u32)PROBOSCIS_TCP_BYTES / 4 << 28 | (u32)PACKET_RST << 16),
+		bpf_htonl((u32)PROBOSCIS_TCP_BYTES / 4 << 28 | flags << 16),
 	};
 	u16 urgent = 0;
 
@@ -199,7 +201,7 @@ static __noinline u32 probe_train(struct __sk_buff *skb, struct context *c,
 		.l4 = p->l4,
 	};
 
-	if (!probe_shape(skb, c->head, p, o->ecn) || !probe_header(skb, p, o->iss))
+	if (!probe_shape(skb, c->head, p, o->ecn) || !probe_header(skb, p, o))
 		return 0;
 	/* Of the pseudo-header only the length changes, also where the checksum is partial. */
 	if (bpf_l4_csum_replace(skb, p->l4 + TCP_OFFSET_CHECK, bpf_htons(p->tcp_bytes),
@@ -208,7 +210,7 @@ static __noinline u32 probe_train(struct __sk_buff *skb, struct context *c,
 	probe_tag_start(&t.start, &h->key[0], p, o->iss);
 	t.sum = tcp_sum(c->head, p->l4, p->tcp_bytes);
 	t.header_sum = (u64)p->source_port + p->destination_port + (seq >> 16) + (u16)seq +
-		       (PROBOSCIS_TCP_BYTES / 4 << 12 | PACKET_RST);
+		       (PROBOSCIS_TCP_BYTES / 4 << 12 | proboscis_flags(o->type, o->train));
 	bpf_loop(o->packets, probe_next, &t, 0);
 	return t.sent;
 }

@@ -10,7 +10,7 @@
 /* A probe or a report has this shape; few other packets do. */
 static __always_inline bool looks_like_probe(const struct packet *p)
 {
-	return p->flags == PACKET_RST && !p->payload_bytes &&
+	return (p->flags == PACKET_RST || !p->flags) && !p->payload_bytes &&
 	       p->tcp_bytes == PROBOSCIS_TCP_BYTES;
 }
 

@@ -322,6 +322,8 @@ fn a_syn_is_sent_again_as_it_was_sent() {
         place.datapath.inject(&event, 10, train, true).unwrap();
         let frames = tap.tcp(11);
         assert_eq!(frames.len(), probes + 1, "train {train}");
+        // Behind the SYN: a RST would end the connection for firewalls on the way.
+        assert!(frames[..probes].iter().all(|probe| probe[47] == 0));
         let again = Segment { ecn: 2, ..second.clone() }.frame();
         assert_eq!(frames[probes], again, "ECT(0), and no other change");
     }

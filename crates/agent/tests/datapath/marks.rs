@@ -62,6 +62,8 @@ fn handshakes_are_ecn_capable_between_the_hosts() {
     assert_sound(&answer.frame);
     let report = tap.tcp(1).remove(0);
     assert_eq!(ecn(&report), 2, "ECT(0), or a port that marks drops it");
+    assert_eq!(report[47], 0, "a RST ahead of the SYN-ACK would end the connection for firewalls on the way");
+    assert_sound(&report);
     place.run_to_vm(place.pa, &report);
     let mut marked = answer.frame.clone();
     set_ecn(&mut marked, 3);
