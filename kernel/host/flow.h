@@ -106,6 +106,8 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 		f.flags |= EK_FLOW_TIMED;
 	if (h->is_local)
 		f.flags |= EK_FLOW_LOCAL;
+	if (h->is_routed)
+		f.flags |= EK_FLOW_ROUTED;
 	f.flags |= flow_ecn(c, (enum ecn_mode)h->asks_ecn, &o);
 	if (synack_from_vm) {
 		end_read(&f.vm, &o);

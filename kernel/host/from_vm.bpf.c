@@ -21,6 +21,7 @@
 #include "ect.h"
 #include "flow.h"
 #include "hold_data.h"
+#include "hop.h"
 #include "owned.h"
 #include "probe_read.h"
 #include "snoop_ack.h"
@@ -40,13 +41,19 @@ static __always_inline bool is_own_probe(struct context *c)
 }
 
 /* How many probes to send before a SYN, and why none. */
-static __always_inline u32 probes_for(struct context *c)
+static __always_inline u32 probes_for(struct __sk_buff *skb, struct context *c,
+				      struct ek_handshake *h)
 {
 	u32 probes = c->port->proboscis.probes;
 	struct ek_peer *peer;
 
 	if (!probes_are_on(c) || !probes || probes > PROBOSCIS_MAX_PROBES)
 		return 0;
+	h->is_routed = hop_is_this_host(skb, c);
+	if (h->is_routed) {
+		count(c->count, EK_COUNT_PROBES_ROUTED, 1);
+		return 0;
+	}
 	peer = peer_known(c);
 	if (peer && !proboscis_peer_probe(&peer->state)) {
 		count(c->count, EK_COUNT_PROBES_SPARED, 1);
@@ -158,7 +165,7 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 			return TCX_NEXT;
 	}
 	if (host_settings)
-		probes = probes_for(c);
+		probes = probes_for(skb, c, known);
 	known->syns++;
 	if (!probes)
 		return TCX_NEXT;

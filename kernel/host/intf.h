@@ -194,8 +194,9 @@ struct ek_handshake {
 	u16 probes_sent; /* with all trains */
 	u8 reported; /* the other host answered the probes */
 	u8 is_local; /* the other end is a VM of this host, or the host itself */
+	u8 is_routed; /* this host is its next hop, and may translate it */
 	u8 is_behind; /* a SYN is on its way through the port once more, behind its probes */
-	u8 pad[7];
+	u8 pad[6];
 };
 
 /* Probes of one SYN, at the receiver. */
@@ -236,6 +237,7 @@ enum ek_flow_flag {
 	EK_FLOW_ACCURATE_ECN = 1 << 9, /* their ACKs count marks: none is made up, kept or held
 					*/
 	EK_FLOW_PEER_GONE = 1 << 10, /* the other host saw to ECN, and does no more */
+	EK_FLOW_ROUTED = 1 << 11, /* no probes: this host routes it, and may translate it */
 	/* A SYN-ACK is on its way through the port once more: */
 	EK_FLOW_SYNACK_BEHIND = 1 << 16, /* behind its report */
 	EK_FLOW_SYNACK_RELEASED = 1 << 17, /* from the agent, which has held it */
@@ -459,6 +461,7 @@ enum ek_counter {
 	EK_COUNT_SIGNED, /* Segments left alone because their header is signed */
 	EK_COUNT_ACCURATE_ECN, /* Flows whose guests use or asked for accurate ECN */
 	EK_COUNT_PEERS_GONE, /* Flows let go because the other host saw to ECN no more */
+	EK_COUNT_PROBES_ROUTED, /* SYNs without probes because this host routes them */
 	EK_COUNTER_MAX,
 };
 

@@ -33,10 +33,24 @@ struct netdev_queue {
 	unsigned long state;
 };
 
+struct list_head {
+	struct list_head *next;
+};
+
 struct net_device {
 	struct netdev_queue *_tx;
 	unsigned int real_num_tx_queues;
+	struct {
+		struct list_head upper; /* netdev_adjacent, each a device that stands on it */
+	} adj_list;
+	const unsigned char *dev_addr;
 	u8 priv[]; /* in newer kernels; in others it follows the structure */
+};
+
+/* net/core/dev.c */
+struct netdev_adjacent {
+	struct net_device *dev;
+	struct list_head list;
 };
 
 struct sk_buff {

@@ -106,6 +106,9 @@ pub struct Flow {
     pub is_elephant: bool,
     /// Whether the other end is a VM of this host, or the host itself.
     pub is_local: bool,
+    /// Whether this host routes it, and so may translate its addresses: then there are no probes.
+    #[serde(default)]
+    pub is_routed: bool,
     /// Probes before its SYN.
     pub probes: Probes,
     /// The window that the VM may use.
@@ -212,6 +215,7 @@ impl Flow {
             peer_is_gone: has(intf::EK_FLOW_PEER_GONE),
             is_elephant: has(intf::EK_FLOW_ELEPHANT),
             is_local: has(intf::EK_FLOW_LOCAL),
+            is_routed: has(intf::EK_FLOW_ROUTED),
             probes: Probes { sent: flow.probes_sent, seen: flow.probes_seen, marked: flow.probes_marked },
             window: Window {
                 set_by: match u32::from(flow.window_by) {
@@ -353,6 +357,11 @@ impl Flow {
         }
         match (self.probes.sent, self.peer_has_evenkeel || self.peer_is_gone) {
             (0, _) if proboscis.g_probes.get() == 0 => "No probes were sent: g_probes is 0.".to_owned(),
+            (0, _) if self.is_routed => {
+                "No probes were sent: the VM's SYN goes to an address of this host, which routes it and may translate it (NAT). Probes go \
+                 ahead of the connection, so they would not be translated (see probes_routed in `evenkeel status`)."
+                    .to_owned()
+            }
             (0, _) => "No probes were sent: there is no key, the VM's budget was used up, or this peer never answers them (see \
                        probes_refused and probes_spared in `evenkeel status`)."
                 .to_owned(),
@@ -471,6 +480,13 @@ mod tests {
         let (flow, words) = flow(intf::ek_flow { flags, probes_sent: 10, ..Default::default() });
         assert_eq!((flow.ecn, flow.peer_has_evenkeel), (Ecn::None, false));
         assert!(words.contains("evenkeel and answered") && words.contains("let go for good"), "{words}");
+    }
+
+    #[test]
+    fn a_connection_that_this_host_routes_is_said_to_have_no_probes() {
+        let flags = intf::EK_FLOW_VM_OPENED | intf::EK_FLOW_ROUTED;
+        let (flow, words) = flow(intf::ek_flow { flags, ..Default::default() });
+        assert!(flow.is_routed && words.contains("may translate it (NAT)"), "{words}");
     }
 
     #[test]

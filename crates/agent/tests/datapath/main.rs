@@ -6,6 +6,7 @@ mod descheduled;
 mod ends;
 mod handshake;
 mod hold;
+mod hop;
 mod marks;
 mod noise;
 mod owned;
