@@ -76,6 +76,7 @@ struct packet {
 enum packet_claim {
 	PACKET_SIGNED = 1 << 0, /* it is signed, or summed in another way than TCP's own */
 	PACKET_COUNTS_ECN = 1 << 1, /* it counts marks (accurate ECN, RFC 9768) */
+	PACKET_MULTIPATH = 1 << 2, /* its window and ACK are for several connections */
 };
 
 struct packet_options {
@@ -367,7 +368,7 @@ static inline enum packet_kind packet_parse(const struct packet_head *h, struct 
 
 /*
  * Alternate and trailer checksums (RFC 1146), TCP-MD5 (RFC 2385), TCP-AO (RFC 5925); the two
- * orders of counters of accurate ECN (RFC 9768).
+ * orders of counters of accurate ECN (RFC 9768); MPTCP (RFC 8684).
  */
 static inline u32 packet_claim(u32 kind)
 {
@@ -381,6 +382,8 @@ static inline u32 packet_claim(u32 kind)
 	case 172:
 	case 174:
 		return PACKET_COUNTS_ECN;
+	case 30:
+		return PACKET_MULTIPATH;
 	default:
 		return 0;
 	}

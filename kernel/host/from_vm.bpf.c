@@ -360,7 +360,7 @@ int from_vm(struct __sk_buff *skb)
 			flow_replaced(&c);
 			return TCX_NEXT;
 		}
-		if (syn_is_signed(skb, &c, true))
+		if (syn_is_owned(skb, &c, true))
 			return TCX_NEXT;
 		if (c.packet->flags & PACKET_ACK)
 			return synack_from_vm(skb, &c);

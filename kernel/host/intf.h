@@ -462,6 +462,7 @@ enum ek_counter {
 	EK_COUNT_ACCURATE_ECN, /* Flows whose guests use or asked for accurate ECN */
 	EK_COUNT_PEERS_GONE, /* Flows let go because the other host saw to ECN no more */
 	EK_COUNT_PROBES_ROUTED, /* SYNs without probes because this host routes them */
+	EK_COUNT_MULTIPATH, /* Connections left alone because they have several paths (MPTCP) */
 	EK_COUNTER_MAX,
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Headers that others own: what is signed (TCP-MD5, TCP-AO) no mechanism may write to, and
- * where ACKs count marks (accurate ECN) none may be made up, kept or held back.
+ * where ACKs count marks (accurate ECN) none may be made up, kept or held back. Of a connection
+ * of several paths (MPTCP) the window is relative to an ACK that only an option tells.
  *
  * A connection that begins so is not noted, or only as one that is the guests' own. What turns
  * so later is let go, with all that was known of it.
@@ -51,19 +52,23 @@ static __noinline void flow_let_go(struct __sk_buff *skb, struct context *c)
 }
 
 /*
- * A SYN or SYN-ACK that is signed: no connection is noted, and what was known of one before it
- * with the same addresses and ports is not about it. For that only the VM's word counts, since
- * others' may be forged.
+ * A SYN or SYN-ACK that is signed, or a SYN-ACK that agrees on several paths: no connection is
+ * noted, and what was known of one before it with the same addresses and ports is not about it.
+ * For that only the VM's word counts, since others' may be forged.
  *
- * Return: false if it is not signed.
+ * Return: false if it is neither.
  */
-static __noinline bool syn_is_signed(struct __sk_buff *skb, struct context *c, bool from_vm)
+static __noinline bool syn_is_owned(struct __sk_buff *skb, struct context *c, bool from_vm)
 {
+	u32 claims = packet_claims(c);
 	struct ek_handshake *h;
 
-	if (!(packet_claims(c) & PACKET_SIGNED))
+	if (claims & PACKET_SIGNED)
+		count(c->count, EK_COUNT_SIGNED, 1);
+	else if (claims & PACKET_MULTIPATH && c->packet->flags & PACKET_ACK)
+		count(c->count, EK_COUNT_MULTIPATH, 1);
+	else
 		return false;
-	count(c->count, EK_COUNT_SIGNED, 1);
 	h = bpf_map_lookup_elem(&handshakes, c->key);
 	if (h && (from_vm || !h->from_vm))
 		bpf_map_delete_elem(&handshakes, c->key);

@@ -223,7 +223,7 @@ int to_vm(struct __sk_buff *skb)
 	if (c.packet->flags & PACKET_SYN) {
 		if (port_rests(c.port))
 			return TCX_NEXT;
-		if (syn_is_signed(skb, &c, false)) {
+		if (syn_is_owned(skb, &c, false)) {
 			if (snoop_is_on(&c))
 				snoop_syn_to_vm(&c);
 			return TCX_NEXT;

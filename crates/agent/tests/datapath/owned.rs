@@ -82,7 +82,7 @@ fn nothing_is_written_into_a_signed_connection() {
             ] {
                 let frame = segment.frame();
                 let sent = place.run_from_vm(from, &frame);
-                assert_eq!((sent.verdict, sent.mark, &sent.frame), (NEXT, 0, &frame), "{signature:?}");
+                assert_eq!((sent.verdict, &sent.frame), (NEXT, &frame), "{signature:?}");
                 for marked in [0, 2, 3] {
                     let frame = Segment { ecn: marked, ..segment.clone() }.frame();
                     let came = place.run_to_vm(to, &frame);
@@ -97,6 +97,25 @@ fn nothing_is_written_into_a_signed_connection() {
     for port in [place.pa, place.pb] {
         assert_eq!(place.count(port, intf::EK_COUNT_SIGNED), 2 * 4 * SIGNATURES.len() as u64);
     }
+}
+
+/// Of a connection of several paths the window is relative to an ACK that an option has (RFC 8684, section 3.3.1).
+#[test]
+fn a_connection_of_several_paths_is_let_go() {
+    const CAPABLE: [u8; 12] = [30, 12, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8];
+    let mut place = place();
+    let [syn, synack] = [syn(), synack()].map(|segment| signed(&segment, &CAPABLE));
+    let answers = [(false, synack), (true, self::synack())];
+    for (is_treated, synack) in answers {
+        place.run_to_vm(place.pb, &syn.frame());
+        let sent = place.run_from_vm(place.pb, &synack.frame());
+        assert_eq!((sent.verdict, sent.frame), (NEXT, synack.frame()));
+        assert_eq!(is_known(&place.datapath, place.pb), is_treated);
+        assert_eq!(place.count(place.pb, intf::EK_COUNT_MULTIPATH), 1);
+    }
+    let data = signed(&data(0), &[30, 4, 0x20, 0]).frame();
+    assert_eq!(place.run_to_vm(place.pb, &data).frame, data);
+    assert!(!is_known(&place.datapath, place.pb));
 }
 
 /// A key may be set on a connection that is there.
