@@ -322,6 +322,7 @@ static inline void vsnoop_arrived(struct vsnoop_flow *f, struct vsnoop_vm *vm, u
 static inline void vsnoop_vm_edge(struct vsnoop_flow *f, struct vsnoop_vm *vm, u32 ack,
 				  u32 edge)
 {
+	u32 queued = vsnoop_memory(f, f->outstanding);
 	u32 step = 1u << f->scale;
 	s32 moved = (s32)(edge - f->vm_edge);
 
@@ -331,7 +332,8 @@ static inline void vsnoop_vm_edge(struct vsnoop_flow *f, struct vsnoop_vm *vm, u
 	if (moved >= (s32)step &&
 	    (f->state != VSNOOP_UNEXPECTED_SEQUENCE || !seq_before(ack, f->high))) {
 		f->room_bytes = edge - ack > step ? edge - ack - step : 0;
-		f->used_bytes = vsnoop_memory(f, f->outstanding);
+		if (queued < f->used_bytes)
+			f->used_bytes = queued;
 	}
 	f->vm_ack = ack;
 	f->vm_edge = edge;

@@ -287,9 +287,10 @@ struct ek_snoop {
 	u32 peer_ts; /* its last timestamp, 0: none */
 	u8 mac[6]; /* that the VM sends with */
 	u8 ttl; /* the lowest that the VM has taken, 0: none yet */
-	u8 next_ttl; /* the lowest that has come since, 0: none */
+	u8 next_ttl; /* of data that it is to take, 0: none */
+	u32 next_end; /* of that data */
 	u8 is_forwarded; /* 1: another machine sends them, behind the VM */
-	u8 pad[7];
+	u8 pad[3];
 };
 
 #ifndef __VMLINUX_H__

@@ -98,6 +98,7 @@ static __noinline void snoop_open(struct context *c, const struct ek_flow *f, u3
 	fresh.iss = f->iss;
 	fresh.last_ns = c->now_ns;
 	fresh.ttl = ttl;
+	fresh.peer_ack = ttl ? c->packet->ack : c->packet->seq + 1;
 	vsnoop_peer_syn(&fresh.flow, peer_seq, f->vm.mss);
 	vsnoop_vm_syn(&fresh.flow, flow_scale(f, &f->vm));
 	if (bpf_map_update_elem(&snoops, c->key, &fresh, BPF_ANY))

@@ -369,8 +369,9 @@ static __noinline bool snoop_from_vm(struct __sk_buff *skb, struct context *c)
 	was_doubt = port->vm.doubt;
 	bpf_spin_lock(&port->lock);
 	verdict = vsnoop_vm_ack(&s->flow, &port->vm, &ack);
-	if (!seq_before(p->ack, s->flow.high) && s->next_ttl) {
-		s->ttl = s->next_ttl;
+	if (s->next_ttl && !seq_before(p->ack, s->next_end)) {
+		if (!s->ttl || s->next_ttl < s->ttl)
+			s->ttl = s->next_ttl;
 		s->next_ttl = 0;
 	}
 	rides = p->payload_bytes && is_plain && snoop_may_ride(c, s, p->ack);

@@ -95,8 +95,10 @@ static __always_inline void snoop_note_peer(struct context *c, struct ek_snoop *
 	const struct packet *p = c->packet;
 	u8 ttl = packet_ttl(c->head, p);
 
-	if (p->payload_bytes && (!s->next_ttl || ttl < s->next_ttl))
+	if (p->payload_bytes && !s->next_ttl && (!s->ttl || ttl < s->ttl)) {
 		s->next_ttl = ttl;
+		s->next_end = p->seq + p->payload_bytes;
+	}
 	if (doubt)
 		return;
 	if (!seq_after(p->ack, s->flow.vm_seq) && seq_after(p->ack, s->peer_ack))

@@ -478,7 +478,7 @@ fn receive(world: &mut World, segments: u32) {
 }
 
 fn bare(ack: u32, window: u16) -> VmAck {
-    VmAck { seq: 900, bytes: 0, ack, window, ts_val: 9, is_bare: true, has_later: false }
+    VmAck { seq: 900, bytes: 0, ack, window, ts_val: 5, is_bare: true, has_later: false }
 }
 
 #[test]

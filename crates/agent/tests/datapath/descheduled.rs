@@ -138,7 +138,12 @@ fn transfer(case: Case) -> Outcome {
     datapath.set_host(&host).unwrap();
 
     let watch = Watch::start();
-    let listener = vm.vm.spawn(|| TcpListener::bind((B, PORT)).unwrap()).join().unwrap();
+    let bind = || {
+        // Of a window as small as the default one no more than 14 segments have memory for certain.
+        std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 4194304 8388608").unwrap();
+        TcpListener::bind((B, PORT)).unwrap()
+    };
+    let listener = vm.vm.spawn(bind).join().unwrap();
     let receiver = vm.vm.spawn(move || receive(&listener, &case));
     let ends = Arc::new(AtomicBool::new(false));
     let scheduler = std::thread::spawn({

@@ -15,7 +15,7 @@ const BYTES: u32 = 1448;
 const SCALE: u32 = 7;
 /// The sender's, and the VM's.
 const ISS: u32 = 1000;
-const VM_ISS: u32 = 5000;
+const VM_ISS: u32 = 0xffff_0000;
 
 /// A VM behind a tap that nobody reads, on a bridge with a wire to the sender.
 struct Place {
