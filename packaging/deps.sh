@@ -3,10 +3,11 @@
 #
 # Installs what building and running the lab needs, by apt on Debian 12 or 13.
 #
-#   deps.sh [--with-tests | --with-peers | --with-cera]
+#   deps.sh [--with-tests | --with-peers | --with-cera | --with-soak]
 #
 # --with-peers: ns-3, which `make bench` and `make validate` compare the simulator with.
 # --with-cera: what `make bench-cera` and `bench-cera-peers` run beside the agent.
+# --with-soak: the applications of `make soak`. Their services are not started, and not at boot either.
 #
 # Nothing is done when all is there. Rust comes from PATH if it is new enough, else from apt, else (Debian 12) from the
 # trixie root in evenkeel's cache, see cargo.sh.
@@ -26,6 +27,7 @@ case "${1-}" in
 --with-tests) packages="$packages chromium fonts-liberation clang-format-19 iperf3 nftables procps" ;;
 --with-peers) packages="$packages g++ libns3-dev" ;;
 --with-cera) packages="$packages iperf3 jq memcached python3 tcpdump" ;;
+--with-soak) packages="$packages curl ethtool iperf3 jq memcached nginx-light openssl postgresql redis-server" ;;
 esac
 
 missing() {
@@ -36,11 +38,28 @@ missing() {
 
 is_available() { apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [0-9]'; }
 
+# Services stay off: the packages' scripts ask the policy before they start any.
+policy=/usr/sbin/policy-rc.d
+
 install() {
     [ "$(id -u)" = 0 ] || die "these packages are missing: $1; run \`make deps\` as root"
+    if [ ! -e "$policy" ]; then
+        trap 'rm -f "$policy"' EXIT
+        trap 'exit 130' INT TERM
+        printf '#!/bin/sh\nexit 101\n' > "$policy"
+        chmod 755 "$policy"
+    fi
     # shellcheck disable=SC2086 # a list of words
     apt-get install -y -q --no-install-recommends $1 ||
         die "apt-get could not install $1; see its messages above, run \`apt-get update\`, and try again"
+    for package in $1; do
+        case $package in
+        memcached | postgresql | redis-server) service=$package ;;
+        nginx-light) service=nginx ;;
+        *) continue ;;
+        esac
+        ! command -v systemctl > /dev/null || systemctl --quiet disable "$service"
+    done
 }
 
 updated=
