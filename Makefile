@@ -30,7 +30,7 @@ RESULTS := $(addprefix pvtcp/,fig4-rtt table1-one-sender fig6-rto-response fig8-
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml)))
 
-.PHONY: help demo build test lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood validate results results-sim deps deps-test deps-peers clean
+.PHONY: help demo build test lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -48,6 +48,7 @@ help:
 	@echo 'make noise      ten million random packets through the parsers and the eBPF programs (as root; minutes)'
 	@echo 'make fuzz       the parsers under a fuzzer, FUZZ_SECONDS (60) for each target'
 	@echo 'make flood      a million SYNs from one VM through the host agent (as root)'
+	@echo 'make soak       applications through enforced ports while agents and ports come and go, and the same without (as root; SOAK_SECONDS each, 3600)'
 	@echo 'make validate   the simulator: its results, beside those of ns-3 computed again (installs ns-3)'
 	@echo 'make results    run every experiment of docs/results in the lab again (hours)'
 	@echo 'make results-sim  the same in the simulator (half an hour)'
@@ -154,6 +155,18 @@ fuzz:
 
 flood:
 	EVENKEEL_FLOOD=$(FLOOD) $(CARGO) test --locked --package evenkeel --test host flood -- --nocapture
+
+# Services that people run, through two hosts with the agent, every byte compared; then as long without it, or for SOAK_WITHOUT seconds. Takes half a core or
+# a whole one.
+SOAK_SECONDS := 3600
+SOAK_WITHOUT := $(SOAK_SECONDS)
+SOAK_SEED := 1
+
+soak: build
+	sh packaging/deps.sh --with-soak
+	$(CARGO) build --release --locked --package evenkeel-testbed --example soak_load
+	mkdir -p results
+	bench/host/soak.sh $(EVENKEEL) target/$(TARGET)/release/examples/soak_load $(SOAK_SEED) $(SOAK_SECONDS) $(SOAK_WITHOUT) > results/soak.jsonl
 
 # Inputs from the scenarios, what ns-3 makes of them, and the comparison.
 validate: deps-peers

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * A VM behind a tap, off its core again and again: soak_vm PORT NAMESPACE SEED ON_MS OFF_MS
+ * makes the tap PORT and, in the network namespace, eth0, and carries frames between them for
+ * ON_MS, then for OFF_MS nothing: both are means, the times are random from SEED. Both taps
+ * take large packets and unfinished checksums, as a VM's do. Prints a line once it runs.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/if.h>
+#include <linux/if_tun.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Frames that pass in one direction before the other has its turn. */
+#define BATCH 64
+
+static int open_tap(const char *name)
+{
+	struct ifreq request = { .ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR };
+	int tap = open("/dev/net/tun", O_RDWR | O_NONBLOCK);
+
+	strncpy(request.ifr_name, name, sizeof(request.ifr_name) - 1);
+	if (tap < 0 || ioctl(tap, TUNSETIFF, &request) ||
+	    ioctl(tap, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN)) {
+		perror(name);
+		exit(1);
+	}
+	return tap;
+}
+
+static int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* Between 0 and twice the mean. */
+static int64_t draw_us(uint64_t *random, int64_t mean_ms)
+{
+	*random ^= *random << 13;
+	*random ^= *random >> 7;
+	*random ^= *random << 17;
+	return (int64_t)(*random % (uint64_t)(2000 * mean_ms + 1));
+}
+
+static void carry(int from, int to)
+{
+	static char frame[1 << 17];
+	ssize_t bytes;
+	int i;
+
+	for (i = 0; i < BATCH; i++) {
+		bytes = read(from, frame, sizeof(frame));
+		if (bytes <= 0)
+			return;
+		/* What the other side has no room for is lost, as on any wire. */
+		if (write(to, frame, (size_t)bytes) < 0)
+			continue;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct pollfd taps[2] = { { .events = POLLIN }, { .events = POLLIN } };
+	int64_t on_ms, off_ms, until;
+	uint64_t random;
+	char path[64];
+	int namespace;
+
+	if (argc != 6) {
+		fprintf(stderr, "usage: soak_vm PORT NAMESPACE SEED ON_MS OFF_MS\n");
+		return 2;
+	}
+	random = strtoull(argv[3], NULL, 10) * 0x9e3779b97f4a7c15 | 1;
+	on_ms = atoi(argv[4]);
+	off_ms = atoi(argv[5]);
+	snprintf(path, sizeof(path), "/run/netns/%s", argv[2]);
+	taps[0].fd = open_tap(argv[1]);
+	namespace = open(path, O_RDONLY);
+	if (namespace < 0 || setns(namespace, CLONE_NEWNET)) {
+		perror(path);
+		return 1;
+	}
+	taps[1].fd = open_tap("eth0");
+	puts("ready");
+	fflush(stdout);
+	for (;;) {
+		until = now_us() + draw_us(&random, on_ms);
+		while (now_us() < until) {
+			if (poll(taps, 2, 1) <= 0)
+				continue;
+			/* A port that is down is an error until it is up. */
+			if ((taps[0].revents | taps[1].revents) & POLLERR)
+				usleep(1000);
+			carry(taps[0].fd, taps[1].fd);
+			carry(taps[1].fd, taps[0].fd);
+		}
+		usleep((useconds_t)draw_us(&random, off_ms));
+	}
+}
