@@ -27,7 +27,7 @@ case "${1-}" in
 --with-tests) packages="$packages chromium fonts-liberation clang-format-19 iperf3 nftables procps" ;;
 --with-peers) packages="$packages g++ libns3-dev" ;;
 --with-cera) packages="$packages iperf3 jq memcached python3 tcpdump" ;;
---with-soak) packages="$packages curl ethtool iperf3 jq memcached nginx-light openssl postgresql redis-server" ;;
+--with-soak) packages="$packages curl ethtool iperf3 jq memcached nginx openssl postgresql redis-server" ;;
 esac
 
 missing() {
@@ -54,8 +54,7 @@ install() {
         die "apt-get could not install $1; see its messages above, run \`apt-get update\`, and try again"
     for package in $1; do
         case $package in
-        memcached | postgresql | redis-server) service=$package ;;
-        nginx-light) service=nginx ;;
+        memcached | nginx | postgresql | redis-server) service=$package ;;
         *) continue ;;
         esac
         ! command -v systemctl > /dev/null || systemctl --quiet disable "$service"

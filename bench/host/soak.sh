@@ -35,6 +35,10 @@ table() {
             [$workload, .[0]] + (.[1] | [.operations, .mb, .damaged, .reset, .refused, .stuck, .wait])) |
         map(tostring) | join("|")' "$folder/lines" |
         awk -F '|' '{ printf "%-10s %-8s", $1, $2; for (i = 3; i <= NF; i++) printf " %10s", $i; print "" }'
+    jq -r -s '
+        ["TcpRetransSegs", "TcpExtTCPTimeouts", "TcpOutRsts", "TcpAttemptFails", "TcpEstabResets", "TcpInCsumErrors"] as $names |
+        group_by(.half)[] | (.[0].half) as $half | map(select(.vm).counters) | select(length > 0) |
+            "VMs " + $half + ": " + (. as $all | [$names[] as $name | "\($name) \($all | map(.[$name] // 0) | add)"] | join(", "))' "$folder/lines"
     jq -r -s 'map(select(.agent_fault)) | group_by([.host, .agent_fault])[] | "agent on host \(.[0].host): \(.[0].agent_fault) (\(length) times)"' "$folder/lines"
 }
 
@@ -51,9 +55,9 @@ is_good() {
 
 half() {
     mkfifo "$folder/pipe"
-    jq -c --unbuffered --arg half "$1" '{half: $half} + .' < "$folder/pipe" | tee -a "$folder/lines" &
+    jq -R -c --unbuffered --arg half "$1" '{half: $half} + (fromjson? // {text: .})' < "$folder/pipe" | tee -a "$folder/lines" &
     reader=$!
-    SOAK_HALF=$1 SOAK_FOLDER=$folder unshare --mount --net --pid --fork --kill-child --mount-proc \
+    SOAK_HALF=$1 SOAK_FOLDER=$folder setpriv --pdeathsig KILL unshare --mount --net --pid --fork --kill-child --mount-proc \
         "$0" "$evenkeel" "$load" "$seed" "$2" > "$folder/pipe" &
     child=$!
     wait "$child" || failed=1
@@ -66,7 +70,7 @@ run_both() {
     folder=$(mktemp -d)
     child=
     failed=
-    # The first process of a PID namespace takes all others with it.
+    # The first process of a PID namespace takes all others with it; it ends with this shell, too.
     trap '[ -z "$child" ] || kill -9 "$child"; rm -rf "$folder"' EXIT
     trap 'exit 130' INT TERM
     chmod 711 "$folder"
@@ -142,7 +146,7 @@ add_vm() {
     port=$(port_of "$1")
     add_ns "$1"
     if [ "$port" = "tap-$1" ]; then
-        ip netns exec "$prefix-$host" "$SOAK_FOLDER/soak_vm" "$port" "$prefix-$1" "$seed$2" 20 10 > "$work/vm-$1" &
+        ip netns exec "$prefix-$host" "$SOAK_FOLDER/soak_vm" "$port" "$prefix-$1" "$seed$2" 20 10 > "$work/vm-$1" 2> "$work/lost-$1" &
         echo $! > "$work/pump-$1"
         until_true test -s "$work/vm-$1"
         in_ns "$1" ip link set eth0 txqueuelen 10000
@@ -282,9 +286,9 @@ is_there() { readlink "/proc/$(cat "$work/agent-$1")/exe" > /dev/null 2>&1; }
 
 status() { on_host "$1" timeout 20 "$evenkeel" status --json 2> /dev/null; }
 
-# Both ports, and the settings of the right file.
+# Both ports, and the settings of the right file. (jq 1.6 takes no input for a success.)
 is_right() {
-    status "$1" | jq -e '.config_refused == null and ([.ports[] | select(.error == null and .mode == "enforce")] | length) == 2' > /dev/null 2>&1
+    [ "$(status "$1" | jq '.config_refused == null and ([.ports[] | select(.error == null and .mode == "enforce")] | length) == 2')" = true ]
 }
 
 becomes_right() {
@@ -341,7 +345,17 @@ event_reload() {
     start_agent_of "$1"
 }
 
+# A packet that the programs take for another of the VM's each time that it comes back.
+judge_syns() {
+    sent=$(in_ns "$2" nstat -azs --json | jq '.kernel | .TcpActiveOpens + .TcpExtTCPSynRetrans')
+    taken=$(jq --arg port "$(port_of "$2")" '.ports[] | select(.name == $port) | .counters.syns_from_vm' "$work/status-$1")
+    [ "${taken:-0}" -le $((sent * 2 + 100)) ] || agent_fault "$1" "takes other packets for a VM's SYNs" "$taken, where $2 has sent $sent"
+}
+
 stop_agent_of() {
+    # Its counters go with it.
+    status "$1" > "$work/status-$1" || true
+    for vm in "${1}1" "${1}2"; do judge_syns "$1" "$vm"; done
     on_host "$1" timeout 60 "$evenkeel" host --stop > "$work/stop-$1" 2>&1 || agent_fault "$1" "--stop fails" "$(tail -n 5 "$work/stop-$1" && words_of "$1")"
     kill_agent "$1"
 }
@@ -368,11 +382,17 @@ event_foreign() {
     ip netns exec "$prefix-$(host_of "$1")" timeout "$2" "$SOAK_FOLDER/soak_tcx" "$(port_of "$1")" "$3" "$4" "$5" &
 }
 
+# VM on|off: GRO where packets come, segmentation offloads where the VM sends. ethtool says what it changed.
 event_offload() {
     in_ns "$(host_of "$1")" ethtool -K up0 gro "$2"
-    case $1 in *1) in_ns "$(host_of "$1")" ethtool -K "$(port_of "$1")" gro "$2" && in_ns "$1" ethtool -K eth0 gro "$2" ;; esac
+    case $1 in
+    *1)
+        in_ns "$(host_of "$1")" ethtool -K "$(port_of "$1")" gro "$2"
+        in_ns "$1" ethtool -K eth0 gro "$2"
+        ;;
+    esac
     in_ns "$1" ethtool -K eth0 tso "$2" gso "$2"
-}
+} > /dev/null
 
 # Everything is drawn, needed or not: without an agent the same happens at the same time.
 happen() {
@@ -415,7 +435,9 @@ show_stuck() {
     shown=$((shown + 1))
     for vm in a1 a2 b1 b2; do
         echo "$vm:"
-        in_ns "$vm" ss -tinmoO "( sport = :${1##*:} and dport = :${2##*:} ) or ( sport = :${2##*:} and dport = :${1##*:} )"
+        for kind in tcp mptcp; do
+            in_ns "$vm" ss "--$kind" -inmoO "( sport = :${1##*:} and dport = :${2##*:} ) or ( sport = :${2##*:} and dport = :${1##*:} )"
+        done
     done > "$work/sockets"
     for host in a b; do
         echo "$host:"
@@ -473,8 +495,8 @@ run_half() {
         {
             printf 'ports = ["vnet-*", "tap-*"]\nprobe_key_file = "%s/good.key"\n[proboscis]\nmode = "enforce"\n[vsnoop]\nmode = "enforce"\n' "$work"
             printf '[cera]\nmode = "enforce"\nuplinks = ["up0"]\n'
-            ! on_host a "$evenkeel" doctor --json | jq -e '.findings[] | select(.topic == "vFlood on hosts" and .level == "ok")' > /dev/null ||
-                printf '[vflood]\nmode = "enforce"\n'
+            holds=$(on_host a "$evenkeel" doctor --json | jq -r '.findings[] | select(.topic == "vFlood on hosts").level')
+            [ "$holds" != ok ] || printf '[vflood]\nmode = "enforce"\n'
         } > "$work/good.toml"
         start_agent_of a
         start_agent_of b
@@ -487,6 +509,8 @@ run_half() {
     while draw 8 && next=$((next + 2 + drawn)) && [ "$next" -lt "$end" ]; do
         look_until "$next"
         happen
+        # What took long is not followed by all at once that it has held up.
+        sleep 1
     done
     look_until "$end"
     # A connection that is stuck says so after a minute.
@@ -494,14 +518,18 @@ run_half() {
     while are_there && [ "$(now_s)" -lt "$end" ]; do look_until $(($(now_s) + 1)); done
     look
     ! are_there || say --arg fault "clients do not end"
+    for vm in a2 b2; do
+        [ ! -s "$work/lost-$vm" ] || say --arg fault "the tap of $vm loses frames" --arg text "$(sort "$work/lost-$vm" | uniq -c)"
+    done
     [ ! -s "$work/load-errors" ] || say --arg fault "clients complain" --rawfile text "$work/load-errors"
     for vm in a1 a2 b1 b2; do
-        in_ns "$vm" nstat -azs --json | jq -c --arg vm "$vm" '{vm: $vm, counters: (.kernel | with_entries(select(.value != 0 and
-            (.key | test("FastOpen|MPCapable|MPJoin|Fallback|RetransSegs|OutRsts|InCsumErrors|Timeouts")))))}'
+        in_ns "$vm" nstat -azs --json |
+            jq -c --arg vm "$vm" '{vm: $vm, counters: (.kernel | with_entries(select(.value != 0 and (.key | test("^Tcp|^MPTcp")))))}'
     done
     [ "$SOAK_HALF" = with ] || return 0
     for host in a b; do
-        status "$host" | jq -c --arg host "$host" '{host: $host, agent: (.agent // null), ports: [.ports[] | {name, error, counters: (.counters | with_entries(select(.value != 0)))}]}'
+        status "$host" |
+            jq -c --arg host "$host" '{host: $host, agent, ports: [.ports[] | {name, error, counters: (.counters | with_entries(select(.value != 0)))}]}'
         grep -hE 'ERROR|WARN' "$work/agent-$host.log" | sed 's/^[^ ]* *//' | sort | uniq -c | sort -rn | head -n 20 |
             jq -R -s -c --arg host "$host" '{host: $host, log: split("\n")[:-1]}'
         is_there "$host" || agent_fault "$host" "has ended by itself" "$(words_of "$host")"

@@ -6,6 +6,7 @@
  * take large packets and unfinished checksums, as a VM's do. Prints a line once it runs.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -21,6 +22,8 @@
 
 /* Frames that pass in one direction before the other has its turn. */
 #define BATCH 64
+/* Losses that are told. */
+#define TOLD 100
 
 static int open_tap(const char *name)
 {
@@ -56,6 +59,7 @@ static int64_t draw_us(uint64_t *random, int64_t mean_ms)
 static void carry(int from, int to)
 {
 	static char frame[1 << 17];
+	static int told;
 	ssize_t bytes;
 	int i;
 
@@ -63,9 +67,11 @@ static void carry(int from, int to)
 		bytes = read(from, frame, sizeof(frame));
 		if (bytes <= 0)
 			return;
-		/* What the other side has no room for is lost, as on any wire. */
-		if (write(to, frame, (size_t)bytes) < 0)
-			continue;
+		/* A port that is down takes nothing. Other losses are no wire's, and are told.
+		 */
+		if (write(to, frame, (size_t)bytes) < 0 && errno != EIO && told++ < TOLD)
+			fprintf(stderr, "lost a frame of %zd bytes: %s\n", bytes,
+				strerror(errno));
 	}
 }
 

@@ -26,6 +26,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// Without any progress for so long, an operation is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A longest wait is reported from here on.
+const SLOW: Duration = Duration::from_secs(20);
 /// A stuck connection stays for so long after it was reported.
 const EXHIBIT: Duration = Duration::from_secs(5);
 /// What is read or written at once.
@@ -126,9 +128,9 @@ impl<S: Write> Write for Line<S> {
     }
 }
 
-fn limit(stream: &TcpStream) -> Outcome<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))
+fn limit(stream: &TcpStream, patience: Duration) -> Outcome<()> {
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))
 }
 
 fn connect(target: &Target, waits: &Waits) -> Outcome<TcpStream> {
@@ -142,7 +144,7 @@ fn connect(target: &Target, waits: &Waits) -> Outcome<TcpStream> {
         waits.measure(|| socket.connect_timeout(&target.address.into(), PATIENCE))?;
     }
     let stream = TcpStream::from(socket);
-    limit(&stream)?;
+    limit(&stream, PATIENCE)?;
     Ok(stream)
 }
 
@@ -373,7 +375,8 @@ fn transfer(mut line: Line<TcpStream>, up: u64, down: u64, seed: u64) -> Outcome
 }
 
 fn serve_one(stream: TcpStream) -> Outcome<()> {
-    limit(&stream)?;
+    // What is stuck is the client's to find and to show.
+    limit(&stream, PATIENCE * 3)?;
     let mut line = Line { stream, waits: Arc::default() };
     let mut head = [0; 24];
     line.read_exact(&mut head)?;
@@ -600,10 +603,27 @@ impl Work {
         Ok(())
     }
 
+    fn longest(&self) -> Duration {
+        Duration::from_micros(self.tally.waits.0.load(Ordering::Relaxed))
+    }
+
+    /// Prints something of this connection.
+    fn tell(&self, mut line: Value) {
+        line["time"] = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64().into();
+        line["workload"] = self.target.workload.as_str().into();
+        line["server"] = self.target.address.to_string().into();
+        line["client"] = self.local.map(|local| local.to_string()).into();
+        println!("{line}");
+    }
+
     fn run(mut self) -> Tally {
         while Instant::now() < self.end {
             self.tally.connections += 1;
-            let Err((error, kept)) = self.connection() else { continue };
+            let (longest, result) = (self.longest(), self.connection());
+            if self.longest() > longest.max(SLOW) {
+                self.tell(json!({ "slow_s": self.longest().as_secs_f64() }));
+            }
+            let Err((error, kept)) = result else { continue };
             let (kind, count) = match error.kind() {
                 ErrorKind::InvalidData => ("damaged", &mut self.tally.damaged),
                 kind if is_stuck(kind) => ("stuck", &mut self.tally.stuck),
@@ -614,14 +634,7 @@ impl Work {
                 _ => ("refused", &mut self.tally.refused),
             };
             *count += 1;
-            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-            println!(
-                "{}",
-                json!({
-                    "fault": kind, "time": time, "workload": self.target.workload, "server": self.target.address.to_string(),
-                    "client": self.local.map(|local| local.to_string()), "text": error.to_string(),
-                })
-            );
+            self.tell(json!({ "fault": kind, "text": error.to_string() }));
             if kind == "stuck" {
                 thread::sleep(EXHIBIT);
             }
