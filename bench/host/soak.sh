@@ -15,7 +15,7 @@
 # others' programs come before and after the agent's and write skb->mark (soak_tcx.c); VMs stand still; GRO and TSO go off and on.
 #
 # A fault is damaged (not what was sent), reset (a connection that ended), refused (one that could not be opened) or stuck (a minute without
-# any progress). Everything is in a PID namespace with a /run and a /tmp of its own: nothing outlives the script.
+# any progress). Everything is in a PID namespace, its files in memory that goes with it: nothing outlives the script.
 set -eu
 
 here=$(dirname "$(realpath "$0")")

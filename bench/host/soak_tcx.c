@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * A program of somebody else on a device: soak_tcx DEVICE DIRECTION PLACE MARK attaches one
- * that writes skb->mark and says TCX_NEXT, and stays until it is killed. DIRECTION is ingress
- * or egress; PLACE is before or after all programs that are there.
+ * A program of somebody else on a device: soak_tcx DEVICE DIRECTION PLACE MARK attaches
+ * one that writes skb->mark and says TCX_NEXT, and stays until it is killed. DIRECTION is
+ * ingress or egress; PLACE is before or after all programs that are there.
  */
 #define _GNU_SOURCE
 #include <linux/bpf.h>

@@ -1,13 +1,13 @@
-//! The applications' clients of bench/host/soak.sh. Every byte that comes back is compared with what was sent, and everything else that
-//! can go wrong is counted.
+//! The applications' clients of bench/host/soak.sh. Every byte that comes back is compared with what was sent, and
+//! everything else that can go wrong is counted.
 //!
 //! soak_load files DIRECTORY                            what nginx serves
 //! soak_load serve PORT                                 the other end of transfers: TCP at PORT, MPTCP at the next
 //! soak_load ask SECONDS SEED CA WORKLOAD@ADDRESS:PORT...
 //!
-//! `ask` has one connection at a time for each target. Workloads: redis, memcached, postgres, nginx (by curl, which trusts CA), iperf3,
-//! tcp, mptcp, tfo. It prints a line of JSON for each fault, and in the end one for each target. A read or write that makes no progress
-//! for a minute is stuck; it stays open for some seconds more, to be looked at.
+//! `ask` has one connection at a time for each target. Workloads: redis, memcached, postgres, nginx (by curl, which
+//! trusts CA), iperf3, tcp, mptcp, tfo. It prints a line of JSON for each fault, and in the end one for each target. A
+//! read or write that makes no progress for a minute is stuck; it stays open for some seconds more, to be looked at.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
