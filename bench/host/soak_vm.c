@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * A VM behind a tap, off its core again and again: soak_vm PORT NAMESPACE SEED ON_MS OFF_MS
- * makes the tap PORT and, in the network namespace, eth0, and carries frames between them
- * for ON_MS, then for OFF_MS nothing: both are means, the times are random from SEED. Both
- * taps take large packets and unfinished checksums, as a VM's do. Prints a line once it runs.
+ * A VM behind a tap, off its core again and again: soak_vm PORT NAMESPACE SEED ON_MS
+ * OFF_MS makes the tap PORT and, in the network namespace, eth0, and carries frames
+ * between them for ON_MS, then for OFF_MS nothing: both are means, the times are random
+ * from SEED. Both taps take large packets and unfinished checksums, as a VM's do. Prints
+ * a line once it runs.
  */
 #define _GNU_SOURCE
 #include <errno.h>
