@@ -3,26 +3,22 @@
 mod vflood;
 mod vsnoop;
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::rc::Rc;
 
 use libbpf_rs::query::LinkTypeInfo;
-use libbpf_rs::{
-    AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut, RingBuffer,
-    RingBufferBuilder,
-};
+use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
 use super::hold::{self, Hold};
 use super::intf;
+use super::ring::{Events, Ring};
 use super::shares::Shares;
 use super::trial::SkbContext;
 
@@ -55,8 +51,7 @@ pub struct Datapath {
     cannot_hold: BTreeMap<u32, DatapathError>,
     /// Devices that are ports no more, and have their programs until what is held for them is out.
     leaving: BTreeSet<u32>,
-    ring: RingBuffer<'static>,
-    events: Rc<RefCell<Vec<intf::ek_event>>>,
+    ring: Ring,
 }
 
 impl std::fmt::Debug for Datapath {
@@ -94,19 +89,7 @@ impl Datapath {
             MapHandle::from_pinned_path(pin_dir.join(name))
                 .map_err(|error| DatapathError::bpf(format!("cannot open the map {name}"), &error))
         };
-        let events = Rc::new(RefCell::new(Vec::new()));
-        let sink = Rc::clone(&events);
-        let event_map = map("events")?;
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&event_map, move |bytes| {
-                if let Some(event) = from_bytes(bytes) {
-                    sink.borrow_mut().push(event);
-                }
-                0
-            })
-            .map_err(|error| failed("cannot read events", error))?;
-        let ring = builder.build().map_err(|error| failed("cannot read events", error))?;
+        let ring = Ring::open(&map("events")?)?;
         // What an agent before this one held is this one's to let out, whatever its ports are to have.
         let hold = hold::is_pinned(pin_dir).then(|| Hold::open(pin_dir)).and_then(|opened| {
             opened.inspect_err(|error| tracing::error!("what holds packets here is not taken over: {error}")).ok()
@@ -128,7 +111,6 @@ impl Datapath {
             cannot_hold: BTreeMap::new(),
             leaving: BTreeSet::new(),
             ring,
-            events,
         })
     }
 
@@ -358,19 +340,22 @@ impl Datapath {
         lookup(&self.trains, key)
     }
 
-    /// Readable when there are events.
+    /// Readable when there are events. Waiting for an edge of it takes that [`events`](Self::events) has said that these are all.
     pub fn events_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring buffer owns the descriptor and lives as long as this borrow.
-        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+        self.ring.fd()
     }
 
     /// The events that are there.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
-    pub fn events(&self) -> Result<Vec<intf::ek_event>, DatapathError> {
-        self.ring.consume().map_err(|error| DatapathError::bpf("cannot read events", &error))?;
-        Ok(self.events.take())
+    pub fn events(&mut self) -> Result<Events, DatapathError> {
+        self.ring.read()
+    }
+
+    /// Whether events have waited since this was asked the last time: nobody was woken up for them. To be asked now and then.
+    pub fn events_wait(&mut self) -> bool {
+        self.ring.stands_still()
     }
 
     /// Sends the frame of an event into its port once more, with probes ahead if wanted.

@@ -9,11 +9,13 @@ pub(crate) mod bytes;
 mod error;
 mod hold;
 mod load;
+mod ring;
 mod shares;
 mod trial;
 
 pub use error::DatapathError;
 pub use hold::{is_own_device, lacks as lacks_to_hold};
 pub use load::Datapath;
+pub use ring::Events;
 pub use shares::{Limit, Share, Shares};
 pub use trial::Outcome;

@@ -20,7 +20,7 @@ use super::settle;
 use super::state::{HostState, QueueAction};
 use crate::channel::wire::Capabilities;
 use crate::channel::{Channels, Words};
-use crate::datapath::{Datapath, DatapathError, intf};
+use crate::datapath::{Datapath, DatapathError, Events, intf};
 
 /// How often the datapath is told that the agent is here. What it holds for the agent's timers it holds for so long after the agent was last heard
 /// of as that takes three times: a crash costs no more SYN-ACKs than those of this while.
@@ -228,6 +228,7 @@ impl Core {
         } else {
             self.channels.vouch(Instant::now() + ATTESTED_FOR);
         }
+        self.watch_events();
         self.sweep();
         self.judge();
     }
@@ -546,21 +547,40 @@ impl Core {
         cera::Controller::start(setup, self.datapath.shares()?, self.channels.clone(), is_port)
     }
 
-    /// Reads the datapath's events and acts on them.
-    pub fn events(&mut self) {
-        let events = match self.datapath.events() {
+    /// Reads the datapath's events and acts on them. Whether that were all: others would not be told of.
+    pub fn events(&mut self) -> bool {
+        self.read_events().are_all
+    }
+
+    fn read_events(&mut self) -> Read {
+        let Events { events, are_all } = match self.datapath.events() {
             Ok(events) => events,
             Err(error) => {
                 tracing::warn!(%error, "cannot read the datapath's events");
                 self.count("events_unread");
-                return;
+                return Read { events: 0, are_all: true };
             }
         };
+        let read = Read { events: events.len(), are_all };
         let now_us = now_ns() / 1000;
         let view = View { datapath: &self.datapath, ports: &self.ports };
         let sends: Vec<Send> =
             events.into_iter().filter_map(|event| self.resend.event(Box::new(event), now_us, &view)).collect();
         self.send(sends);
+        read
+    }
+
+    /// Reads the events that nobody was woken up for.
+    fn watch_events(&mut self) {
+        if !self.datapath.events_wait() {
+            return;
+        }
+        let Read { events, .. } = self.read_events();
+        // None: a program is still writing the first one.
+        if events > 0 {
+            self.count("events_found_waiting");
+            tracing::error!(events, "events of the datapath were waiting, and nobody was woken up for them");
+        }
     }
 
     /// Everything whose time has come.
@@ -606,6 +626,12 @@ impl Core {
         }
         Ok(true)
     }
+}
+
+/// What was read of the datapath's events.
+struct Read {
+    events: usize,
+    are_all: bool,
 }
 
 /// What the timers ask about.

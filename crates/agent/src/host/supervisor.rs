@@ -256,8 +256,10 @@ async fn agent(options: &Options) -> Result<(), HostError> {
             }
             ready = ring.readable() => {
                 let mut ready = ready.map_err(|error| HostError::io("cannot wait for the datapath's events", error))?;
-                core.borrow_mut().events();
-                ready.clear_ready();
+                // What is left would not be told of: it is read before anything is waited for.
+                if core.borrow_mut().events() {
+                    ready.clear_ready();
+                }
             }
             () = timer.expired() => core.borrow_mut().expire(),
             () = tokio::time::sleep_until(beats), if acts => {

@@ -110,13 +110,13 @@ fn a_syn_to_a_stranger_is_told_as_such() {
     host.key[0] = KEY;
     place.datapath.set_host(&host).unwrap();
     place.run_from_vm(place.pa, &syn().frame());
-    let event = place.datapath.events().unwrap().remove(0);
+    let event = place.datapath.events().unwrap().events.remove(0);
     assert_eq!((event.type_, event.iss), (intf::EK_EVENT_SYN_STRANGER, syn().seq));
     // It answers, and its host leaves the probes unanswered: nothing is sent again from now on.
     place.run_to_vm(place.pa, &synack().frame());
     let second = Segment { source: (A.parse().unwrap(), 40001), ..syn() };
     place.run_from_vm(place.pa, &second.frame());
-    assert!(place.datapath.events().unwrap().is_empty());
+    assert!(place.datapath.events().unwrap().events.is_empty());
 }
 
 /// Lets `seen` probes of ten come to `pb`, `marked` of them with a mark, then a SYN and its SYN-ACK. The SYN-ACK's window.
@@ -315,7 +315,7 @@ fn a_syn_is_sent_again_as_it_was_sent() {
     place.datapath.attach(place.pa, &port).unwrap();
     let second = Segment { source: (A.parse().unwrap(), 40001), ..syn() };
     assert_eq!(probes_of(&mut place, &second).len(), 10);
-    let event = place.datapath.events().unwrap().remove(0);
+    let event = place.datapath.events().unwrap().events.remove(0);
     assert_eq!(event.type_, intf::EK_EVENT_SYN_PROBED);
     for (train, probes) in [(1, 10), (2, 0)] {
         let tap = Tap::new(place.pa);

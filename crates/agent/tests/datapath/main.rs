@@ -4,6 +4,7 @@
 
 mod descheduled;
 mod ends;
+mod events;
 mod handshake;
 mod hold;
 mod hop;

@@ -8,6 +8,7 @@ mod agent;
 mod bed;
 mod both;
 mod cera;
+mod events;
 mod flood;
 mod gone;
 mod hold;
