@@ -9,3 +9,4 @@ pub mod doctor;
 pub mod guest;
 pub mod host;
 mod netdevice;
+mod netlink;

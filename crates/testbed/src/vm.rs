@@ -56,6 +56,11 @@ impl Vm {
         Self { address: address.parse().expect("an IPv4 address"), keeper }
     }
 
+    /// A process inside, as long as it is there.
+    pub fn pid(&self) -> u32 {
+        self.keeper.id()
+    }
+
     /// A thread inside.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let namespace = File::open(format!("/proc/{}/ns/net", self.keeper.id())).expect("the namespace is there");

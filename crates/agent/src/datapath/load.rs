@@ -10,7 +10,6 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
@@ -20,6 +19,7 @@ use super::hold::{self, Hold};
 use super::intf;
 use super::ring::{Events, Ring};
 use super::shares::Shares;
+use super::tcx::Attached;
 use super::trial::SkbContext;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
@@ -49,6 +49,8 @@ pub struct Datapath {
     vflood_flows: MapHandle,
     hold: Option<Hold>,
     cannot_hold: BTreeMap<u32, DatapathError>,
+    /// What was put on devices.
+    attached: BTreeMap<u32, Vec<Attached>>,
     /// Devices that are ports no more, and have their programs until what is held for them is out.
     leaving: BTreeSet<u32>,
     ring: Ring,
@@ -109,6 +111,7 @@ impl Datapath {
             vflood_flows: map("vflood_flows")?,
             hold,
             cannot_hold: BTreeMap::new(),
+            attached: BTreeMap::new(),
             leaving: BTreeSet::new(),
             ring,
         })
@@ -135,7 +138,7 @@ impl Datapath {
         let key = ifindex.to_ne_bytes();
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
         // The index may have been another device's: its counters are not this one's.
-        let is_old = PROGRAMS.iter().all(|name| self.link(ifindex, name).is_some());
+        let is_old = self.is_on(ifindex);
         let before = self.port(&key)?.filter(|_| is_old);
         let slot = self.slot(ifindex)?;
         // What passed unseen meanwhile is not known to vSnoop's entries.
@@ -165,9 +168,12 @@ impl Datapath {
         if has_turned && !snoop(settings.vsnoop.mode) {
             self.forget_snoops(ifindex, slot)?;
         }
+        self.attached.remove(&ifindex);
+        let mut links = Vec::new();
         for name in PROGRAMS {
-            self.put(ifindex, name)?;
+            links.extend(self.put(ifindex, name)?);
         }
+        self.attached.insert(ifindex, links);
         Ok(())
     }
 
@@ -212,24 +218,34 @@ impl Datapath {
         self.pin_dir.join(LINKS).join(format!("{ifindex}-{name}"))
     }
 
-    /// A pinned link, if its device is still there.
+    /// A pinned link, if its program is on the device that has this index now.
     fn link(&self, ifindex: u32, name: &str) -> Option<Link> {
         let path = self.path(ifindex, name);
         let link = path.exists().then(|| Link::open(path).ok())??;
-        match link.info().ok()?.info {
-            LinkTypeInfo::Tcx(info) if info.ifindex == ifindex => Some(link),
-            _ => None,
+        Attached::of(&link)?.is_on(ifindex).then_some(link)
+    }
+
+    /// Whether all programs are on the device that has this index now.
+    pub fn is_on(&self, ifindex: u32) -> bool {
+        match self.attached.get(&ifindex) {
+            Some(links) => links.len() == PROGRAMS.len() && links.iter().all(|link| link.is_on(ifindex)),
+            None => PROGRAMS.iter().all(|name| self.link(ifindex, name).is_some()),
         }
     }
 
-    fn put(&mut self, ifindex: u32, name: &str) -> Result<(), DatapathError> {
+    /// Whether programs were put on a device with this index that is gone, or were taken off by somebody else.
+    pub fn was_on(&self, ifindex: u32) -> bool {
+        let is_pinned = |name: &&str| self.path(ifindex, name).exists();
+        PROGRAMS.iter().any(|name| is_pinned(name)) && !self.is_on(ifindex)
+    }
+
+    fn put(&mut self, ifindex: u32, name: &str) -> Result<Option<Attached>, DatapathError> {
         let path = self.path(ifindex, name);
         let old = self.link(ifindex, name);
         let program = program(&self.object, name)?;
         if let Some(mut link) = old {
-            return link
-                .update_prog(&program)
-                .map_err(|error| DatapathError::bpf(format!("cannot replace {name}"), &error));
+            link.update_prog(&program).map_err(|error| DatapathError::bpf(format!("cannot replace {name}"), &error))?;
+            return Ok(Attached::of(&link));
         }
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -239,7 +255,8 @@ impl Datapath {
         }
         let mut link = attach_tcx(program.as_libbpf_object(), ifindex)
             .map_err(|error| DatapathError::io(format!("cannot attach {name} (tcx, Linux 6.6)"), error))?;
-        link.pin(&path).map_err(|error| DatapathError::bpf(format!("cannot pin {}", path.display()), &error))
+        link.pin(&path).map_err(|error| DatapathError::bpf(format!("cannot pin {}", path.display()), &error))?;
+        Ok(Attached::of(&link))
     }
 
     /// Takes the programs off a device, which may be gone already. Whether they stay until what is held for it is out: then it is for
@@ -262,6 +279,7 @@ impl Datapath {
         for name in PROGRAMS {
             remove_file(&self.path(ifindex, name))?;
         }
+        self.attached.remove(&ifindex);
         self.cannot_hold.remove(&ifindex);
         self.leaving.remove(&ifindex);
         match &mut self.hold {

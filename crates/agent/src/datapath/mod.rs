@@ -11,6 +11,7 @@ mod hold;
 mod load;
 mod ring;
 mod shares;
+mod tcx;
 mod trial;
 
 pub use error::DatapathError;

@@ -13,7 +13,7 @@ use super::cera;
 use super::config::{ChannelAddress, Config, Mode, PortSettings};
 use super::endpoint::Endpoint;
 use super::error::HostError;
-use super::links::{Kind, Link};
+use super::links::{Kind, Link, Listing};
 use super::resend::{Facts, Resend, Send};
 use super::rest::{Rest, Word};
 use super::settle;
@@ -36,8 +36,12 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const SWEEP_IDLE: Duration = Duration::from_secs(3600);
 /// or for so long, while the table is more than half full.
 const SWEEP_IDLE_CROWDED: Duration = Duration::from_secs(30);
-/// How often it is tried again to shorten a queue.
+/// How often it is tried again to shorten a queue, or to note what was changed.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// How often ports are looked at whether their programs are still on them, where nothing is to be tried again.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often devices are listed although no news of them was lost.
+const LIST_EVERY: Duration = Duration::from_secs(60);
 /// Why a macvtap is no port.
 const MACVTAP: &str = "packets for the VM come in at a macvtap and those of the VM go out, so that what the host sends would go the wrong way. \
                        Give the VM a tap on a bridge";
@@ -71,6 +75,14 @@ struct Port {
     words: Words,
 }
 
+/// A device that is to be looked at.
+#[derive(Debug)]
+struct Waiting {
+    name: String,
+    /// Why that has failed; then it is tried again, but not at once.
+    error: Option<String>,
+}
+
 /// The agent.
 #[derive(Debug)]
 pub struct Core {
@@ -78,9 +90,17 @@ pub struct Core {
     datapath: Datapath,
     channels: Channels,
     ports: BTreeMap<u32, Port>,
+    /// Devices that there is news of, one after the other.
+    waiting: BTreeMap<u32, Waiting>,
+    list_is_due: bool,
+    /// The last list may lack devices, or there was none.
+    list_is_partial: bool,
+    listed: Instant,
     resend: Resend,
     run_dir: PathBuf,
     state: HostState,
+    /// Why what was changed could not be noted when that was tried last.
+    notes_error: Option<String>,
     counts: HashMap<&'static str, u64>,
     config_refused: Option<String>,
     /// A port had vFlood, and may still hold packets.
@@ -89,12 +109,15 @@ pub struct Core {
     offline: BTreeSet<u32>,
     /// Devices whose queues are to be shortened when what waits there has been read.
     unsettled: BTreeSet<u32>,
-    retried: Instant,
+    beaten: Instant,
+    kept: Instant,
     started: Instant,
     swept: Instant,
     /// vSnoop's entries after the last sweep.
     snoops: u32,
     cera: Option<cera::Controller>,
+    /// Ports have changed since the controller heard of them.
+    cera_is_old: bool,
     cera_error: Option<String>,
 }
 
@@ -113,19 +136,26 @@ impl Core {
             datapath,
             channels,
             ports: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            list_is_due: true,
+            list_is_partial: false,
+            listed: Instant::now(),
             resend: Resend::default(),
             run_dir: run_dir.to_owned(),
             state,
+            notes_error: None,
             counts: HashMap::new(),
             config_refused: None,
             lets_go: true,
             offline: BTreeSet::new(),
             unsettled: BTreeSet::new(),
-            retried: Instant::now(),
+            beaten: Instant::now(),
+            kept: Instant::now(),
             started: Instant::now(),
             swept: Instant::now(),
             snoops: 0,
             cera: None,
+            cera_is_old: true,
             cera_error: None,
         }
     }
@@ -141,12 +171,53 @@ impl Core {
     }
 
     /// Notes where the agent answers, so that `--stop` finds it.
-    ///
-    /// # Errors
-    /// [`HostError::Io`]
-    pub fn note_socket(&mut self, socket: &Path) -> Result<(), HostError> {
+    pub fn note_socket(&mut self, socket: &Path) {
         self.state.socket = Some(socket.to_owned());
-        self.state.store(&self.run_dir)
+        self.note();
+    }
+
+    /// Notes what was changed, or is about to be; whether that is noted now. Otherwise it is tried again.
+    fn note(&mut self) -> bool {
+        let error = self.state.store(&self.run_dir).err().map(|error| error.to_string());
+        if let Some(why) = &error {
+            self.count("notes_failed");
+            // Once, not for each port.
+            if self.notes_error.as_ref() != Some(why) {
+                tracing::error!(
+                    "what is changed here cannot be noted: {why}; no more queues are changed before it can"
+                );
+            }
+        }
+        self.notes_error = error;
+        self.notes_error.is_none()
+    }
+
+    /// When [`heartbeat`](Self::heartbeat) is to be called, if some port acts.
+    pub fn beats_at(&self) -> Instant {
+        self.beaten + self.heartbeat_every()
+    }
+
+    /// When [`keep`](Self::keep) is to be called.
+    pub fn keeps_at(&self) -> Instant {
+        let has_failed = self.waiting.values().any(|waiting| waiting.error.is_some());
+        let retries = !self.unsettled.is_empty() || self.notes_error.is_some() || self.list_is_partial || has_failed;
+        self.kept + if retries { RETRY_EVERY } else { LOOK_EVERY }
+    }
+
+    /// Tries again what has failed, and looks whether all is as it should be.
+    pub fn keep(&mut self) {
+        self.kept = Instant::now();
+        if self.notes_error.is_some() && self.note() {
+            tracing::info!("what is changed here can be noted again");
+            self.list_is_due = true;
+        }
+        self.list_is_due |= !self.unsettled.is_empty() || self.list_is_partial || self.listed.elapsed() >= LIST_EVERY;
+        self.waiting.values_mut().for_each(|waiting| waiting.error = None);
+        let is_bare = |(ifindex, port): &(&u32, &Port)| port.error.is_none() && !self.datapath.is_on(**ifindex);
+        let bare = self.ports.iter().filter(is_bare).map(|(ifindex, port)| (*ifindex, port.link.name.clone()));
+        for (ifindex, name) in bare.collect::<Vec<_>>() {
+            self.heard(ifindex, name);
+        }
     }
 
     /// How often [`heartbeat`](Self::heartbeat) is to be called.
@@ -214,6 +285,7 @@ impl Core {
 
     /// Tells the datapath of the host: keys, and that somebody is here who lets SYN-ACKs go.
     pub fn heartbeat(&mut self) {
+        self.beaten = Instant::now();
         let mut host = intf::ek_host {
             version: intf::EK_INTF_VERSION,
             keys: self.loaded.keys.len() as u32,
@@ -283,6 +355,7 @@ impl Core {
         if self.loaded.config.ports != loaded.config.ports {
             self.cera = None;
         }
+        self.cera_is_old = true;
         self.loaded = loaded;
         self.config_refused = None;
         self.heartbeat();
@@ -293,52 +366,117 @@ impl Core {
         self.config_refused = Some(why);
     }
 
-    /// All devices there are: ports that are gone are let go of.
-    ///
-    /// # Errors
-    /// [`HostError::Io`] if the state cannot be noted.
-    pub fn listed(&mut self, links: &[Link]) -> Result<(), HostError> {
+    /// A device is new or has changed: it is to be looked at, if that is a port or was changed here.
+    pub fn heard(&mut self, ifindex: u32, name: String) {
+        let was_changed = self.ports.contains_key(&ifindex) || self.state.queues.contains_key(&ifindex);
+        if was_changed || self.loaded.config.is_port(&name) {
+            self.waiting.insert(ifindex, Waiting { name, error: None });
+        } else {
+            self.waiting.remove(&ifindex);
+        }
+    }
+
+    /// News was lost, or another configuration holds: devices are to be listed.
+    pub fn ask_for_list(&mut self) {
+        self.list_is_due = true;
+    }
+
+    /// Whether devices are to be listed now.
+    pub fn list_is_due(&self) -> bool {
+        self.list_is_due
+    }
+
+    /// A device that is to be looked at now.
+    pub fn next(&self) -> Option<u32> {
+        self.waiting.iter().find(|(_, waiting)| waiting.error.is_none()).map(|(ifindex, _)| *ifindex)
+    }
+
+    /// Whether there is something to list or to look at.
+    pub fn is_behind(&self) -> bool {
+        self.list_is_due || self.next().is_some()
+    }
+
+    /// A device could not be looked at: it is tried again.
+    pub fn missed(&mut self, ifindex: u32, error: &HostError) {
+        tracing::error!(ifindex, %error, "a device cannot be looked at");
+        self.count("looks_failed");
+        if let Some(waiting) = self.waiting.get_mut(&ifindex) {
+            waiting.error = Some(error.to_string());
+        }
+    }
+
+    /// Devices could not be listed: it is tried again.
+    pub fn unlisted(&mut self, error: &HostError) {
+        tracing::error!(%error, "news of devices was lost");
+        self.count("looks_failed");
+        (self.list_is_due, self.list_is_partial) = (false, true);
+    }
+
+    /// All devices there are: ports that are gone are let go of, the others are to be looked at.
+    pub fn listed(&mut self, listing: &Listing) {
         self.count("lists_taken");
+        // One that may lack devices is taken again, but not at once.
+        (self.list_is_due, self.list_is_partial) = (false, !listing.is_whole);
+        self.listed = Instant::now();
+        let links = &listing.links;
         let is_there = |ifindex: u32| links.iter().any(|l| l.ifindex == ifindex);
         let gone: Vec<u32> = self.ports.keys().copied().filter(|ifindex| !is_there(*ifindex)).collect();
         for ifindex in gone {
-            self.gone(ifindex)?;
-        }
-        // What an agent before this one had its programs on and this one is not to.
-        for ifindex in self.datapath.ports()? {
-            let name = links.iter().find(|l| l.ifindex == ifindex).map(|l| l.name.as_str());
-            if !name.is_some_and(|name| self.loaded.config.is_port(name)) && !self.ports.contains_key(&ifindex) {
-                self.lets_go |= self.datapath.detach(ifindex)?;
+            match self.ports.get(&ifindex).map(|port| port.link.name.clone()).filter(|_| !listing.is_whole) {
+                Some(name) => self.heard(ifindex, name),
+                None => self.gone(ifindex),
             }
         }
-        let ports = &self.ports;
-        if self.state.retain(links, |ifindex| ports.get(&ifindex).map(|port| port.link.name.as_str())) {
-            self.state.store(&self.run_dir)?;
+        // What an agent before this one had its programs on and this one is not to.
+        match self.datapath.ports() {
+            Ok(pinned) => pinned.into_iter().for_each(|ifindex| self.leave(ifindex, listing)),
+            Err(error) => tracing::error!(%error, "ports of the agent before this one are not looked at"),
         }
-        Ok(())
+        let ports = &self.ports;
+        if listing.is_whole
+            && self.state.retain(links, |ifindex| ports.get(&ifindex).map(|port| port.link.name.as_str()))
+        {
+            self.note();
+        }
+        for link in links {
+            self.heard(link.ifindex, link.name.clone());
+        }
+    }
+
+    /// Takes the programs off a device that is no port.
+    fn leave(&mut self, ifindex: u32, listing: &Listing) {
+        let name = listing.links.iter().find(|l| l.ifindex == ifindex).map(|l| l.name.as_str());
+        let is_port = name.is_some_and(|name| self.loaded.config.is_port(name));
+        if is_port || self.ports.contains_key(&ifindex) || (name.is_none() && !listing.is_whole) {
+            return;
+        }
+        self.detach(ifindex, name.unwrap_or("a device that is gone"));
+    }
+
+    fn detach(&mut self, ifindex: u32, name: &str) {
+        match self.datapath.detach(ifindex) {
+            Ok(stays) => self.lets_go |= stays,
+            Err(error) => {
+                tracing::error!(port = name, ifindex, %error, "the datapath cannot be taken off");
+                self.count("ports_failed");
+            }
+        }
     }
 
     /// A device is there, or has changed. What is to be done with its queue; that is noted already.
-    ///
-    /// # Errors
-    /// [`HostError::Io`] if the state cannot be noted: then nothing is changed.
-    pub fn seen(&mut self, link: &Link) -> Result<QueueAction, HostError> {
-        if let Some(port) = self.ports.get(&link.ifindex) {
-            // The same device: one that had gone would not be known any more.
-            if port.link.name != link.name && self.state.rename(link.ifindex, &port.link.name, &link.name) {
-                self.state.store(&self.run_dir)?;
-            }
-        }
+    pub fn seen(&mut self, link: &Link) -> QueueAction {
+        self.waiting.remove(&link.ifindex);
+        self.meet(link);
         if !self.loaded.config.is_port(&link.name) {
             // Raised by an agent with another configuration, or before it was renamed. Its programs are there while it settles.
-            let action = self.plan_queue(link, 0)?;
+            let action = self.plan_queue(link, 0);
             if self.ports.remove(&link.ifindex).is_some() {
                 tracing::info!(port = link.name, "no longer a port");
                 self.open_channel(link, None);
-                self.lets_go |= self.datapath.detach(link.ifindex)?;
-                self.arrange_cera();
+                self.detach(link.ifindex, &link.name);
+                self.cera_is_old = true;
             }
-            return Ok(action);
+            return action;
         }
         let is_offline = self.offline.contains(&link.ifindex);
         let settings = self.loaded.config.settings(&link.name).while_offline(is_offline);
@@ -353,55 +491,107 @@ impl Core {
         let queue_is_theirs = known.is_some_and(|port| {
             port.queue_is_theirs && port.settings.port_queue_segments == settings.port_queue_segments
         });
-        let mut rest = known.map(|port| port.rest).unwrap_or_default();
+        let before = known.and_then(|port| port.error.clone());
+        let rest = known.map(|port| port.rest).unwrap_or_default();
         let words = known.map_or_else(|| Words::new(Instant::now()), |port| port.words.clone());
         let endpoint = Endpoint::unheard(settings.vsnoop.endpoint);
-        let managed = self.datapath.manages(link.ifindex)?;
-        let mut error = None;
-        if link.kind == Kind::Macvtap {
-            error = Some(MACVTAP.to_owned());
-            if is_new {
-                tracing::error!(port = link.name, error = MACVTAP, "no port");
-                self.count("ports_failed");
-            }
-        } else if !is_settled {
-            let mut own = settings.to_intf(link, endpoint);
-            own.vflood.passes_over = u32::from(rest.passes_over());
-            if is_offline {
-                // What was promised is still followed to its end.
-                own.vsnoop.settings.budget_segments = 0;
-            }
-            if let Err(failure) = self.datapath.attach(link.ifindex, &own) {
-                tracing::error!(port = link.name, error = %failure, "the datapath cannot be put on this port");
-                self.count("ports_failed");
-                error = Some(failure.to_string());
-            } else if is_new {
-                tracing::info!(port = link.name, mode = %settings.proboscis.mode, "port");
-            }
-            self.lets_go = true;
-            if let Some(why) = self.datapath.cannot_hold(link.ifindex) {
-                let help = why.help().unwrap_or_default();
-                tracing::error!(port = link.name, "vFlood is off on this port: {why}; {help}");
-            }
-        }
+        let wanted = settings.port_queue_segments.get();
         if is_new {
             self.count("ports_seen");
         }
         self.open_channel(link, settings.channel.as_ref());
+        let mut port = Port {
+            link: link.clone(),
+            settings,
+            error: None,
+            queue_is_theirs,
+            is_offline,
+            rest,
+            endpoint,
+            words,
+        };
+        match self.serve(&mut port, is_settled) {
+            Ok(()) if is_new => tracing::info!(port = link.name, mode = %port.settings.proboscis.mode, "port"),
+            Ok(()) => {}
+            Err(why) => {
+                if before.as_ref() != Some(&why) {
+                    self.count("ports_failed");
+                    tracing::error!(port = link.name, error = why, "this port is not served");
+                }
+                port.error = Some(why);
+            }
+        }
+        self.ports.insert(link.ifindex, port);
+        self.cera_is_old = true;
+        if queue_is_theirs { QueueAction::Leave } else { self.plan_queue(link, wanted) }
+    }
+
+    /// Whether a device is the one that was known by its index, perhaps by another name; what was known of another that had it is forgotten.
+    fn meet(&mut self, link: &Link) {
+        let Some(port) = self.ports.get(&link.ifindex) else {
+            // An agent before this one has noted its length, and put programs on what is no longer there.
+            let note = self.state.queues.get(&link.ifindex);
+            let is_as_set = note.is_some_and(|change| change.set_segments == link.queue_segments);
+            if note.is_some() && !is_as_set && self.datapath.was_on(link.ifindex) {
+                self.state.queues.remove(&link.ifindex);
+                self.note();
+            }
+            return;
+        };
+        if port.error.is_none() && !self.datapath.is_on(link.ifindex) {
+            tracing::warn!(
+                port = link.name,
+                "its programs are gone: it is another device with the same index, or somebody has taken them off; they are put on"
+            );
+            self.count("ports_bare");
+            // One that has the length that was set here is most likely the same.
+            let note = self.state.queues.get(&link.ifindex).filter(|c| c.set_segments == link.queue_segments).cloned();
+            self.gone(link.ifindex);
+            if let Some(note) = note {
+                self.state.queues.insert(link.ifindex, note);
+                self.note();
+            }
+        } else if port.link.name != link.name {
+            let before = port.link.name.clone();
+            if self.state.rename(link.ifindex, &before, &link.name) {
+                self.note();
+            }
+        }
+    }
+
+    /// Puts the programs on a port and the port's settings into them, if they have changed, and attests what holds there to its guest.
+    ///
+    /// # Errors
+    /// Why it is not served, in words.
+    fn serve(&mut self, port: &mut Port, is_settled: bool) -> Result<(), String> {
+        let (ifindex, name) = (port.link.ifindex, &port.link.name);
+        if port.link.kind == Kind::Macvtap {
+            return Err(MACVTAP.to_owned());
+        }
+        let failed = |error: DatapathError| error.to_string();
+        let managed = self.datapath.manages(ifindex).map_err(failed)?;
+        if !is_settled {
+            let mut own = port.settings.to_intf(&port.link, port.endpoint);
+            own.vflood.passes_over = u32::from(port.rest.passes_over());
+            if port.is_offline {
+                // What was promised is still followed to its end.
+                own.vsnoop.settings.budget_segments = 0;
+            }
+            self.lets_go = true;
+            self.datapath.attach(ifindex, &own).map_err(failed)?;
+            if let Some(why) = self.datapath.cannot_hold(ifindex) {
+                let help = why.help().unwrap_or_default();
+                tracing::error!(port = name, "vFlood is off on this port: {why}; {help}");
+            }
+        }
         // Handshakes that passed before were not seen.
-        if !managed && self.datapath.manages(link.ifindex)? {
-            rest = Rest::Waking(Instant::now());
+        if !managed && self.datapath.manages(ifindex).map_err(failed)? {
+            port.rest = Rest::Waking(Instant::now());
         }
         // The guest may flood only where its packets are held.
-        let holds = self.datapath.holds(link.ifindex)? && rest.attests();
-        self.channels.attest(link.ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
-        let wanted = settings.port_queue_segments.get();
-        self.ports.insert(
-            link.ifindex,
-            Port { link: link.clone(), settings, error, queue_is_theirs, is_offline, rest, endpoint, words },
-        );
-        self.arrange_cera();
-        if queue_is_theirs { Ok(QueueAction::Leave) } else { self.plan_queue(link, wanted) }
+        let holds = self.datapath.holds(ifindex).map_err(failed)? && port.rest.attests();
+        self.channels.attest(ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
+        Ok(())
     }
 
     /// Gives a port the channel that the configuration has for it.
@@ -417,14 +607,13 @@ impl Core {
     }
 
     /// A queue that [`seen`](Self::seen) asked for has its length.
-    ///
-    /// # Errors
-    /// [`HostError::Io`] if that cannot be noted.
-    pub fn queue_is_set(&mut self, ifindex: u32) -> Result<(), HostError> {
-        if self.state.confirm(ifindex) { self.state.store(&self.run_dir) } else { Ok(()) }
+    pub fn queue_is_set(&mut self, ifindex: u32) {
+        if self.state.confirm(ifindex) {
+            self.note();
+        }
     }
 
-    fn plan_queue(&mut self, link: &Link, wanted_segments: u32) -> Result<QueueAction, HostError> {
+    fn plan_queue(&mut self, link: &Link, wanted_segments: u32) -> QueueAction {
         let before = self.state.clone();
         let action = self.state.plan(link, wanted_segments);
         if action == QueueAction::Theirs {
@@ -435,16 +624,14 @@ impl Core {
         }
         if matches!(action, QueueAction::Set(segments) if !self.settle(link, segments)) {
             self.state = before;
-            return Ok(QueueAction::Leave);
+            return QueueAction::Leave;
         }
         self.unsettled.remove(&link.ifindex);
-        if self.state != before {
-            if let Err(error) = self.state.store(&self.run_dir) {
-                self.state = before;
-                return Err(error);
-            }
+        if self.state != before && !self.note() {
+            self.state = before;
+            return QueueAction::Leave;
         }
-        Ok(action)
+        action
     }
 
     /// Whether nothing is dropped when a tap's queue is made shorter. Nothing is promised there from now on; the port's settings hold again when
@@ -471,33 +658,21 @@ impl Core {
         has_settled
     }
 
-    /// Whether it is time to look again at queues that could not be shortened: devices are to be listed.
-    pub fn retries(&mut self) -> bool {
-        let retries = !self.unsettled.is_empty() && self.retried.elapsed() >= RETRY_EVERY;
-        if retries {
-            self.retried = Instant::now();
-        }
-        retries
-    }
-
     /// A device is gone.
-    ///
-    /// # Errors
-    /// [`HostError::Io`] if that cannot be noted.
-    pub fn gone(&mut self, ifindex: u32) -> Result<(), HostError> {
+    pub fn gone(&mut self, ifindex: u32) {
+        self.waiting.remove(&ifindex);
         self.offline.remove(&ifindex);
         self.unsettled.remove(&ifindex);
         if let Some(port) = self.ports.remove(&ifindex) {
             tracing::info!(port = port.link.name, "port gone");
             self.open_channel(&port.link, None);
             self.count("ports_gone");
-            self.lets_go |= self.datapath.detach(ifindex)?;
-            self.arrange_cera();
+            self.detach(ifindex, &port.link.name);
+            self.cera_is_old = true;
         }
         if self.state.queues.remove(&ifindex).is_some() {
-            self.state.store(&self.run_dir)?;
+            self.note();
         }
-        Ok(())
     }
 
     /// Takes the programs off all ports and removes all pins. The names of the ports, what the queues were, and the devices whose queues must stay
@@ -514,8 +689,11 @@ impl Core {
         Ok((ports, self.state.clone(), unsettled))
     }
 
-    /// CERA's controller is there if some port needs it, and knows those that do.
-    fn arrange_cera(&mut self) {
+    /// CERA's controller is there if some port needs it, and knows those that do. Of many that come or go together it hears once.
+    pub fn arrange_cera(&mut self) {
+        if !std::mem::take(&mut self.cera_is_old) {
+            return;
+        }
         let setup = cera::Setup { config: self.loaded.config.cera.clone(), members: self.cera_members() };
         self.cera_error = None;
         match &self.cera {
@@ -613,8 +791,8 @@ impl Core {
     /// vSnoop promises nothing more, CERA's limit ends. False if there is no port of this name.
     ///
     /// # Errors
-    /// [`HostError`] if the datapath does not take it.
-    pub fn switch(&mut self, name: &str, online: bool) -> Result<bool, HostError> {
+    /// Why the datapath does not take it.
+    pub fn switch(&mut self, name: &str, online: bool) -> Result<bool, String> {
         let Some(link) = self.ports.values().find(|port| port.link.name == name).map(|port| port.link.clone()) else {
             return Ok(false);
         };
@@ -622,9 +800,13 @@ impl Core {
         if is_changed {
             tracing::info!(port = name, "{}", if online { "online again" } else { "offline" });
             // Its queue is as it is to be.
-            self.seen(&link)?;
+            self.seen(&link);
+            self.arrange_cera();
         }
-        Ok(true)
+        match self.ports.get(&link.ifindex).and_then(|port| port.error.clone()) {
+            Some(why) => Err(why),
+            None => Ok(true),
+        }
     }
 }
 

@@ -29,8 +29,11 @@ pub const AGENT_COUNTERS: &[(&str, &str)] = &[
     ("reloads_refused", "Times that it was refused, and the settings before it stayed"),
     ("ports_seen", "Ports that appeared"),
     ("ports_gone", "Ports that went"),
-    ("ports_failed", "Times that the datapath could not be put on a port"),
-    ("lists_taken", "Times that devices were listed, at the start and where events were lost"),
+    ("ports_failed", "Times that the datapath could not be put on a port, or taken off"),
+    ("ports_bare", "Times that a port was found without its programs, and they were put on again"),
+    ("lists_taken", "Times that devices were listed: at the start, where events were lost, and once a minute"),
+    ("looks_failed", "Times that the kernel could not be asked for devices"),
+    ("notes_failed", "Times that what was changed on this host could not be noted"),
 ];
 
 /// All metrics of one moment, as Prometheus wants them.

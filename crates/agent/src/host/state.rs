@@ -94,7 +94,11 @@ impl HostState {
             handle.sync_all()?;
             fs::rename(&new, &file)
         };
-        write().map_err(|error| HostError::io(format!("cannot write {}", file.display()), error))
+        write().map_err(|error| {
+            // A part of it is of no use, and takes room.
+            let _ = fs::remove_file(&new);
+            HostError::io(format!("cannot write {}", file.display()), error)
+        })
     }
 
     /// Removes the file: nothing is left to put back.

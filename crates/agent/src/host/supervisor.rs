@@ -65,7 +65,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
     let (mut client, running) = loop {
         let state = HostState::load(run_dir)?;
         match Lock::take(run_dir) {
-            Ok(_lock) => return block_on(remove(state, run_dir, pin_dir)),
+            Ok(_lock) => return remove(state, run_dir, pin_dir),
             Err(running @ HostError::Running { .. }) => match state.socket.as_deref().map(Client::connect) {
                 Some(Ok(client)) => break (client, running),
                 // One that was just started, or killed.
@@ -88,9 +88,9 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
 }
 
 /// Removes what an agent that is gone has put on this host.
-async fn remove(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
-    let links = Links::new()?;
-    let list = links.list().await?;
+fn remove(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
+    let mut links = Links::new()?;
+    let list = links.list()?.links;
     // What it has promised is in the queues all the same.
     let mut unsettled = BTreeSet::new();
     if !state.queues.is_empty() {
@@ -101,7 +101,7 @@ async fn remove(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stop
     }
     let name = |ifindex: &u32| list.iter().find(|l| l.ifindex == *ifindex).map(|l| l.name.clone());
     let ports = Datapath::remove_pins(pin_dir)?.iter().filter_map(name).collect();
-    put_back(&links, ports, state, unsettled, run_dir).await
+    put_back(&mut links, ports, state, unsettled, run_dir)
 }
 
 fn block_on<T>(future: impl Future<Output = Result<T, HostError>>) -> Result<T, HostError> {
@@ -119,22 +119,22 @@ fn load(options: &Options) -> Result<Loaded, ConfigError> {
 }
 
 /// Removes all that the agent has put on ports.
-async fn dismantle(core: &Rc<RefCell<Core>>, links: &Links, run_dir: &Path) -> Result<Stopped, HostError> {
-    let list = links.list().await?;
+fn dismantle(core: &Rc<RefCell<Core>>, links: &mut Links, run_dir: &Path) -> Result<Stopped, HostError> {
+    let list = links.list()?.links;
     let (ports, state, unsettled) = core.borrow_mut().dismantle(&list)?;
-    put_back(links, ports, state, unsettled, run_dir).await
+    put_back(links, ports, state, unsettled, run_dir)
 }
 
 /// Puts queues back, as far as nobody else has set them since, and forgets what was changed.
-async fn put_back(
-    links: &Links,
+fn put_back(
+    links: &mut Links,
     ports: Vec<String>,
     mut state: HostState,
     unsettled: BTreeSet<u32>,
     run_dir: &Path,
 ) -> Result<Stopped, HostError> {
     let mut stopped = Stopped { ports, ..Stopped::default() };
-    for link in links.list().await? {
+    for link in links.list()?.links {
         match state.plan(&link, 0) {
             QueueAction::Leave => {}
             QueueAction::Theirs => stopped.left.push(link.name),
@@ -143,7 +143,7 @@ async fn put_back(
             QueueAction::Set(segments) if unsettled.contains(&link.ifindex) => {
                 stopped.waiting.push(RestoredQueue { port: link.name, segments });
             }
-            QueueAction::Set(segments) => match links.set_queue(link.ifindex, segments).await {
+            QueueAction::Set(segments) => match links.set_queue(link.ifindex, segments) {
                 Ok(()) => stopped.queues.push(RestoredQueue { port: link.name, segments }),
                 Err(error) if error.is_gone() => {}
                 // The state file still says what is to be put back.
@@ -191,7 +191,7 @@ impl Service for Desk {
                 Ok(false) => {
                     vec![Response::Refused { why: format!("has no port {port}; `evenkeel status` lists those it has") }]
                 }
-                Err(error) => vec![refused(error)],
+                Err(why) => vec![Response::Refused { why: format!("does not serve {port}: {why}") }],
             },
             Ask::Stop => {
                 let (reply, answer) = oneshot::channel();
@@ -230,12 +230,13 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     let channels = Channels::start().map_err(|error| HostError::io("cannot start the channels' thread", error))?;
     let core = Core::new(loaded, datapath, channels.clone(), state, &options.run_dir);
     let core = Rc::new(RefCell::new(core));
-    core.borrow_mut().note_socket(control.path())?;
+    core.borrow_mut().note_socket(control.path());
     core.borrow_mut().heartbeat();
 
-    let watch = LinkWatch::new()?;
-    let links = Links::new()?;
-    relist(&core, &links).await?;
+    let mut watch = Some(LinkWatch::new()?);
+    let mut links = Links::new()?;
+    core.borrow_mut().listed(&links.list()?);
+    catch_up(&core, &mut links).await;
 
     let (stop_sender, mut stop_requests) = mpsc::channel(1);
     let mut faces = Faces {
@@ -243,17 +244,25 @@ async fn agent(options: &Options) -> Result<(), HostError> {
         metrics: (config.metrics.clone(), metrics.map(|listener| serve_metrics(listener, &core))),
     };
     let timer = Timer::new()?;
-    let mut beaten = tokio::time::Instant::now();
     notify(&[NotifyState::Ready]);
     tracing::info!(config = %core.borrow().file().display(), "ready");
 
     loop {
         timer.set(core.borrow().due_in())?;
-        let (acts, beats) = (core.borrow().acts(), beaten + core.borrow().heartbeat_every());
+        if !core.borrow().is_behind() {
+            core.borrow_mut().arrange_cera();
+        }
+        let (acts, is_behind) = (core.borrow().acts(), core.borrow().is_behind());
+        let (beats_at, keeps_at) = (core.borrow().beats_at(), core.borrow().keeps_at());
         tokio::select! {
-            events = watch.next() => {
-                changed(&core, &links, &events?).await?;
-            }
+            events = news(&mut watch) => match events {
+                Ok(events) => hear(&core, events),
+                Err(error) => {
+                    tracing::error!(%error, "news of devices is lost");
+                    // Opened again when it is time to look whether all is as it should be.
+                    watch = None;
+                }
+            },
             ready = ring.readable() => {
                 let mut ready = ready.map_err(|error| HostError::io("cannot wait for the datapath's events", error))?;
                 // What is left would not be told of: it is read before anything is waited for.
@@ -262,19 +271,17 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 }
             }
             () = timer.expired() => core.borrow_mut().expire(),
-            () = tokio::time::sleep_until(beats), if acts => {
-                beaten = tokio::time::Instant::now();
-                let retries = {
-                    let mut core = core.borrow_mut();
-                    core.heartbeat();
-                    core.let_go();
-                    core.retries()
-                };
-                if retries {
-                    relist(&core, &links).await?;
+            () = tokio::time::sleep_until(beats_at.into()), if acts => beat(&core),
+            () = tokio::time::sleep_until(keeps_at.into()) => {
+                core.borrow_mut().keep();
+                if watch.is_none() {
+                    watch = LinkWatch::new().inspect_err(|error| tracing::error!(%error, "no news of devices")).ok();
+                    core.borrow_mut().ask_for_list();
                 }
             }
-            _ = hangup.recv() => reload(options, &core, &links, &mut faces, &stop_sender).await?,
+            // One device a turn: whoever else has something to do is first.
+            () = tokio::task::yield_now(), if is_behind => look(&core, &mut links),
+            _ = hangup.recv() => reload(options, &core, &mut links, &mut faces, &stop_sender).await,
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             Some(reply) = stop_requests.recv() => {
@@ -282,7 +289,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 // Guests must be plain TCP before what holds their packets goes.
                 channels.end();
                 core.borrow_mut().farewell();
-                let outcome = dismantle(&core, &links, &options.run_dir).await;
+                let outcome = dismantle(&core, &mut links, &options.run_dir);
                 let is_done = outcome.is_ok();
                 // Whoever asked may have gone; what was asked is done all the same.
                 let _ = reply.send(outcome);
@@ -324,55 +331,82 @@ fn serve_metrics(listener: TcpListener, core: &Rc<RefCell<Core>>) -> JoinHandle<
     tokio::task::spawn_local(http::serve(listener, Rc::new(text)))
 }
 
-/// Looks at the devices that there is news of.
-async fn changed(core: &Rc<RefCell<Core>>, links: &Links, events: &[LinkEvent]) -> Result<(), HostError> {
-    if events.contains(&LinkEvent::Lost) {
-        return relist(core, links).await;
+/// News of devices; none as long as nobody listens.
+async fn news(watch: &mut Option<LinkWatch>) -> Result<Vec<LinkEvent>, HostError> {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => pending().await,
     }
+}
+
+fn hear(core: &Rc<RefCell<Core>>, events: Vec<LinkEvent>) {
+    let mut core = core.borrow_mut();
     for event in events {
-        let LinkEvent::Changed { ifindex } = event else { continue };
-        match links.get(*ifindex).await? {
-            Some(link) => seen(core, links, &link).await?,
-            None => core.borrow_mut().gone(*ifindex)?,
+        match event {
+            LinkEvent::Changed { ifindex, name } => core.heard(ifindex, name),
+            LinkEvent::Gone { ifindex } => core.gone(ifindex),
+            LinkEvent::Lost => core.ask_for_list(),
         }
     }
-    Ok(())
+}
+
+fn beat(core: &Rc<RefCell<Core>>) {
+    let mut core = core.borrow_mut();
+    core.heartbeat();
+    core.let_go();
+}
+
+/// Takes a list, if one is due, or looks at one device.
+fn look(core: &Rc<RefCell<Core>>, links: &mut Links) {
+    let mut core = core.borrow_mut();
+    if core.list_is_due() {
+        match links.list() {
+            Ok(listing) => core.listed(&listing),
+            Err(error) => core.unlisted(&error),
+        }
+    } else if let Some(ifindex) = core.next() {
+        match links.get(ifindex) {
+            Ok(Some(link)) => seen(&mut core, links, &link),
+            Ok(None) => core.gone(ifindex),
+            Err(error) => core.missed(ifindex, &error),
+        }
+    }
+}
+
+/// Looks at all devices that there is news of.
+async fn catch_up(core: &Rc<RefCell<Core>>, links: &mut Links) {
+    while core.borrow().is_behind() {
+        look(core, links);
+        if core.borrow().beats_at() <= Instant::now() {
+            beat(core);
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 /// A device is there or has changed; its queue follows.
-async fn seen(core: &Rc<RefCell<Core>>, links: &Links, link: &Link) -> Result<(), HostError> {
-    let action = core.borrow_mut().seen(link)?;
-    let QueueAction::Set(segments) = action else { return Ok(()) };
-    match links.set_queue(link.ifindex, segments).await {
+fn seen(core: &mut Core, links: &mut Links, link: &Link) {
+    let QueueAction::Set(segments) = core.seen(link) else { return };
+    match links.set_queue(link.ifindex, segments) {
         Ok(()) => {
             if link.queue_segments != segments {
                 tracing::info!(port = link.name, from = link.queue_segments, to = segments, "queue length set");
             }
-            core.borrow_mut().queue_is_set(link.ifindex)?;
+            core.queue_is_set(link.ifindex);
         }
         Err(error) if error.is_gone() => {}
         Err(error) => tracing::error!(port = link.name, %error, "the queue length stays"),
     }
-    Ok(())
-}
-
-async fn relist(core: &Rc<RefCell<Core>>, links: &Links) -> Result<(), HostError> {
-    let list = links.list().await?;
-    core.borrow_mut().listed(&list)?;
-    for link in &list {
-        seen(core, links, link).await?;
-    }
-    Ok(())
 }
 
 /// Reads the configuration again. One that cannot be used is reported, and the settings before it stay.
 async fn reload(
     options: &Options,
     core: &Rc<RefCell<Core>>,
-    links: &Links,
+    links: &mut Links,
     faces: &mut Faces,
     stop: &mpsc::Sender<oneshot::Sender<Result<Stopped, HostError>>>,
-) -> Result<(), HostError> {
+) {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(_) => notify(&[NotifyState::Reloading]),
@@ -383,7 +417,7 @@ async fn reload(
             let config = loaded.config.clone();
             core.borrow_mut().adopt(loaded);
             if let Some(listener) = control {
-                core.borrow_mut().note_socket(listener.path())?;
+                core.borrow_mut().note_socket(listener.path());
                 faces.control.1.abort();
                 faces.control = (config.control, serve_control(listener, core, stop));
             }
@@ -393,7 +427,8 @@ async fn reload(
                 }
                 faces.metrics = (config.metrics, listener.map(|listener| serve_metrics(listener, core)));
             }
-            relist(core, links).await?;
+            core.borrow_mut().ask_for_list();
+            catch_up(core, links).await;
             tracing::info!("configuration read again");
         }
         Err(error) => {
@@ -404,7 +439,6 @@ async fn reload(
         }
     }
     notify(&[NotifyState::Ready]);
-    Ok(())
 }
 
 /// Everything that can fail about a new configuration, before any of it holds.

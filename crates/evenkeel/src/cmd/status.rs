@@ -37,6 +37,9 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
         None => writeln!(text, "configuration {}", status.config.display())?,
         Some(why) => writeln!(text, "configuration REFUSED, the settings before it hold: {why}")?,
     }
+    if let Some(why) = &status.notes_error {
+        writeln!(text, "what is changed here CANNOT BE NOTED, and no more queues are changed: {why}")?;
+    }
     if status.probe_keys == 0 {
         writeln!(text, "no probe key: no probes are sent or believed")?;
     }

@@ -8,6 +8,7 @@ mod agent;
 mod bed;
 mod both;
 mod cera;
+mod devices;
 mod events;
 mod flood;
 mod gone;

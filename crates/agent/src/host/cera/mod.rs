@@ -10,7 +10,7 @@ mod thread;
 mod uplink;
 
 pub use report::{PortReport, Report, UplinkReport, report, report_port};
-pub use thread::Controller;
+pub use thread::{Controller, View};
 
 use super::config::{Cera, Mode};
 use crate::channel::Channels;

@@ -1,5 +1,7 @@
 //! C: what an uplink carries, by its shaper or its link.
 
+pub(super) use crate::netlink::{attribute, u32_at};
+
 /// Where a rate was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateFrom {
@@ -30,28 +32,6 @@ const TCA_HTB_CEIL64: u16 = 7;
 /// Of `struct tc_ratespec`, in which the rate is the last word.
 const RATESPEC_BYTES: usize = 12;
 
-/// The attributes of a netlink message: type and value. What is cut off or of no length ends them.
-pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let length = usize::from(u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]));
-        let kind = u16::from_ne_bytes([*bytes.get(2)?, *bytes.get(3)?]);
-        let value = bytes.get(4..length)?;
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-        // The uppermost bits say whether it nests.
-        Some((kind & 0x3fff, value))
-    })
-}
-
-/// The value of the first attribute of a type.
-pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
-    attributes(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
-}
-
-/// A word of an attribute.
-pub fn u32_at(value: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(value.get(at..at + 4)?.try_into().ok()?))
-}
-
 fn u64_of(value: &[u8]) -> Option<u64> {
     Some(u64::from_ne_bytes(value.get(..8)?.try_into().ok()?))
 }
@@ -75,6 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::netlink::attributes;
 
     fn nla(kind: u16, value: &[u8]) -> Vec<u8> {
         let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();

@@ -111,6 +111,9 @@ pub struct Status {
     pub config: PathBuf,
     /// Why the file was refused when it was last read again; the settings before it hold.
     pub config_refused: Option<String>,
+    /// Why what was changed on this host could not be noted; no more queues are changed before it can.
+    #[serde(default)]
+    pub notes_error: Option<String>,
     /// Keys that sign and verify probes; 0: no probes.
     pub probe_keys: u32,
     /// Connections in the table, and how many fit in.
@@ -139,7 +142,7 @@ pub struct Status {
 }
 
 /// A port.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     /// Name.
     pub name: String,
@@ -149,7 +152,7 @@ pub struct Port {
     pub mode: Mode,
     /// CERA there.
     pub cera: cera::PortReport,
-    /// Why the datapath is not on it.
+    /// Why the datapath is not on it, or something of it cannot be read.
     pub error: Option<String>,
     /// What is left to wait for, if it is offline.
     #[serde(default)]

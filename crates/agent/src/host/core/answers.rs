@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Core, Port, now_ns};
+use super::{Core, Port, Waiting, now_ns};
 use crate::datapath::{COUNTERS, Datapath, intf};
 use crate::host::cera;
 use crate::host::config::{Mode, Proboscis};
@@ -59,30 +59,14 @@ impl Core {
     pub fn status(&mut self) -> Result<Status, HostError> {
         let mut counters: BTreeMap<String, u64> = COUNTERS.iter().map(|(name, _)| ((*name).to_owned(), 0)).collect();
         let view = self.cera.as_ref().map(cera::Controller::view);
-        let mut ports = Vec::new();
-        for (ifindex, port) in &self.ports {
-            let own = if port.error.is_none() { named(&self.datapath.counters(*ifindex)?) } else { BTreeMap::new() };
-            for (name, value) in &own {
+        let mut ports: Vec<_> = self.waiting_ports().collect();
+        let shown: Vec<u32> = self.ports.keys().copied().collect();
+        for ifindex in shown {
+            let port = self.port(ifindex, view.as_ref());
+            for (name, value) in &port.counters {
                 *counters.entry(name.clone()).or_default() += value;
             }
-            let vsnoop = match port.settings.vsnoop.mode {
-                Mode::Off => None,
-                _ => Some(port.vsnoop(&mut self.datapath)?),
-            };
-            ports.push(proto::Port {
-                offline: port.is_offline.then(|| self.left(*ifindex)).transpose()?,
-                vsnoop,
-                vflood: port.vflood(*ifindex, &self.datapath)?,
-                name: port.link.name.clone(),
-                ifindex: *ifindex,
-                mode: port.settings.proboscis.mode,
-                cera: cera::report_port(&port.settings.cera, view.as_ref(), *ifindex),
-                error: port.error.clone(),
-                channel: self.channels.status(*ifindex).map(proto::Channel::from),
-                queue_segments: port.link.queue_segments,
-                queue_before_segments: self.state.queues.get(ifindex).map(|change| change.before_segments),
-                counters: own,
-            });
+            ports.push(port);
         }
         ports.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let managed = || ports.iter().filter_map(|port| port.vflood.as_ref());
@@ -96,6 +80,7 @@ impl Core {
             took_over: self.datapath.took_over(),
             config: self.loaded.file.clone(),
             config_refused: self.config_refused.clone(),
+            notes_error: self.notes_error.clone(),
             probe_keys: self.loaded.keys.len() as u32,
             flows: self.datapath.flows()?.len() as u64,
             flows_room: u64::from(intf::EK_DEFAULT_FLOWS),
@@ -108,6 +93,63 @@ impl Core {
             counters,
             agent: self.agent_counters(),
         })
+    }
+
+    /// Devices that are to be ports and that nobody has come to yet.
+    fn waiting_ports(&self) -> impl Iterator<Item = proto::Port> {
+        let is_new = |(ifindex, waiting): &(&u32, &Waiting)| {
+            !self.ports.contains_key(ifindex) && self.loaded.config.is_port(&waiting.name)
+        };
+        self.waiting.iter().filter(is_new).map(|(ifindex, waiting)| {
+            let settings = self.loaded.config.settings(&waiting.name);
+            let why = waiting.error.as_ref().map_or("its turn comes".to_owned(), |why| format!("tried again: {why}"));
+            proto::Port {
+                name: waiting.name.clone(),
+                ifindex: *ifindex,
+                mode: settings.proboscis.mode,
+                error: Some(format!("not served yet; {why}")),
+                ..proto::Port::default()
+            }
+        })
+    }
+
+    /// A port as it is now. What cannot be read of it is its own trouble.
+    fn port(&mut self, ifindex: u32, view: Option<&cera::View>) -> proto::Port {
+        let Some(port) = self.ports.get(&ifindex) else { return proto::Port::default() };
+        let mut shown = proto::Port {
+            name: port.link.name.clone(),
+            ifindex,
+            mode: port.settings.proboscis.mode,
+            cera: cera::report_port(&port.settings.cera, view, ifindex),
+            error: port.error.clone(),
+            channel: self.channels.status(ifindex).map(proto::Channel::from),
+            queue_segments: port.link.queue_segments,
+            queue_before_segments: self.state.queues.get(&ifindex).map(|change| change.before_segments),
+            ..proto::Port::default()
+        };
+        if shown.error.is_none() && !self.datapath.is_on(ifindex) {
+            shown.error = Some("its programs are gone; they are put on again within ten seconds".to_owned());
+        }
+        if let Err(error) = self.read(ifindex, &mut shown) {
+            shown.error.get_or_insert_with(|| error.to_string());
+        }
+        shown
+    }
+
+    /// What the datapath says of a port.
+    fn read(&mut self, ifindex: u32, shown: &mut proto::Port) -> Result<(), HostError> {
+        let Some(port) = self.ports.get(&ifindex) else { return Ok(()) };
+        if port.error.is_none() {
+            shown.counters = named(&self.datapath.counters(ifindex)?);
+        }
+        if port.is_offline {
+            shown.offline = Some(self.left(ifindex)?);
+        }
+        shown.vflood = port.vflood(ifindex, &self.datapath)?;
+        if port.settings.vsnoop.mode != Mode::Off {
+            shown.vsnoop = Some(port.vsnoop(&mut self.datapath)?);
+        }
+        Ok(())
     }
 
     fn agent_counters(&self) -> BTreeMap<String, u64> {

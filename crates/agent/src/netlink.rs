@@ -1,0 +1,84 @@
+//! Netlink's messages and attributes as bytes (linux/netlink.h): only what is asked for is read, whatever else there is.
+
+/// Of `struct nlmsghdr`.
+pub(crate) const HEADER_BYTES: usize = 16;
+
+/// A message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Message<'a> {
+    /// `nlmsg_type`.
+    pub(crate) kind: u16,
+    /// `nlmsg_flags`.
+    pub(crate) flags: u16,
+    /// `nlmsg_seq`.
+    pub(crate) seq: u32,
+    /// What follows the header.
+    pub(crate) body: &'a [u8],
+}
+
+/// The messages of one read; `None` where the bytes are none, which ends them.
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Option<Message<'_>>> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let message = message(bytes);
+        let length = message.map_or(bytes.len(), |message| HEADER_BYTES + message.body.len());
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+fn message(bytes: &[u8]) -> Option<Message<'_>> {
+    let length = u32_at(bytes, 0)? as usize;
+    let body = bytes.get(HEADER_BYTES..length)?;
+    Some(Message { kind: u16_at(bytes, 4)?, flags: u16_at(bytes, 6)?, seq: u32_at(bytes, 8)?, body })
+}
+
+/// A message with this body.
+pub(crate) fn request(kind: u16, flags: u16, seq: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
+    bytes.extend(((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend(seq.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(body);
+    bytes
+}
+
+/// An attribute of one word.
+pub(crate) fn word(kind: u16, value: u32) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[..2].copy_from_slice(&8u16.to_ne_bytes());
+    bytes[2..4].copy_from_slice(&kind.to_ne_bytes());
+    bytes[4..].copy_from_slice(&value.to_ne_bytes());
+    bytes
+}
+
+/// Attributes with their types.
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(bytes, 0)?);
+        let kind = u16_at(bytes, 2)?;
+        let value = bytes.get(4..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        // The uppermost bits say whether it nests.
+        Some((kind & 0x3fff, value))
+    })
+}
+
+/// The value of the first attribute of a type.
+pub(crate) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
+}
+
+/// A half word.
+pub(crate) fn u16_at(value: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(value.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// A word.
+pub(crate) fn u32_at(value: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(value.get(at..at + 4)?.try_into().ok()?))
+}
