@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -13,12 +12,12 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
+use super::crowd::Crowd;
 use super::error::HostError;
 
-/// Connections at once; more wait.
-const CONNECTIONS: usize = 8;
+/// Connections at once.
+const CONNECTIONS: usize = 64;
 /// How long a client may take to ask.
 const PATIENCE: Duration = Duration::from_secs(10);
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -35,9 +34,8 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, HostError> {
 
 /// Answers until it is dropped. `text` makes the metrics, anew each time.
 pub async fn serve(listener: TcpListener, text: Rc<dyn Fn() -> Result<String, HostError>>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let crowd = Crowd::new(CONNECTIONS);
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -48,8 +46,9 @@ pub async fn serve(listener: TcpListener, text: Rc<dyn Fn() -> Result<String, Ho
             }
         };
         let text = Rc::clone(&text);
-        tokio::task::spawn_local(async move {
-            let service = service_fn(move |request| {
+        crowd.admit(|place| async move {
+            let service = service_fn(|request| {
+                place.is_heard();
                 let response = answer(&request, &*text);
                 async { Ok::<_, Infallible>(response) }
             });
@@ -58,7 +57,6 @@ pub async fn serve(listener: TcpListener, text: Rc<dyn Fn() -> Result<String, Ho
             let connection = http.serve_connection(TokioIo::new(stream), service);
             // A client that goes away or says nonsense is its own affair.
             let _ = tokio::time::timeout(PATIENCE * 2, connection).await;
-            drop(permit);
         });
     }
 }

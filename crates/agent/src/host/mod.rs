@@ -7,6 +7,7 @@ mod config;
 mod control;
 mod core;
 mod endpoint;
+mod crowd;
 mod error;
 mod flow;
 mod http;

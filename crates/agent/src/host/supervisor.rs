@@ -216,8 +216,9 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let config = loaded.config.clone();
-    let control = Listener::bind(&config.control.socket, &config.control.group)?;
+    let mut control = Listener::bind(&config.control.socket, &config.control.group)?;
     let metrics = bind_metrics(&config.metrics).await?;
+    control.show()?;
 
     let datapath = Datapath::open(&options.pin_dir)?;
     if datapath.took_over() {
@@ -448,7 +449,7 @@ async fn prepare(
 ) -> Result<(Loaded, Option<Listener>, Option<Option<TcpListener>>), HostError> {
     let loaded = load(options)?;
     let config = &loaded.config;
-    let control = (config.control != faces.control.0)
+    let mut control = (config.control != faces.control.0)
         .then(|| Listener::bind(&config.control.socket, &config.control.group))
         .transpose()?;
     let metrics = if config.metrics == faces.metrics.0 {
@@ -459,6 +460,10 @@ async fn prepare(
     } else {
         Some(bind_metrics(&config.metrics).await?)
     };
+    // Last of all: what was there before is answered until then.
+    if let Some(control) = &mut control {
+        control.show()?;
+    }
     Ok((loaded, control, metrics))
 }
 

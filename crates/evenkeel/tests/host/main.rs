@@ -20,3 +20,4 @@ mod others;
 mod rest;
 mod signed;
 mod snoop;
+mod trouble;

@@ -2,10 +2,9 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nix::unistd::{Gid, Group};
@@ -13,12 +12,12 @@ use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 
 use super::proto::{Ask, Request, Response, VERSION};
+use crate::host::crowd::{Crowd, Place};
 use crate::host::error::HostError;
 
-/// Connections at once; more wait.
+/// Connections at once.
 const CONNECTIONS: usize = 64;
 /// The longest line that a client may send.
 const LINE_BYTES: u64 = 4096;
@@ -37,17 +36,21 @@ pub trait Service {
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
+    /// Where it is to be.
     path: PathBuf,
+    /// Where it is.
+    at: PathBuf,
+    /// Device and number of its file: another socket may be in its place by now.
+    file: (u64, u64),
 }
 
 impl Listener {
-    /// Makes the socket, in the place of one that an earlier agent left.
+    /// Makes the socket beside its place, where an earlier one may still be answered.
     ///
     /// # Errors
     /// [`HostError::Io`], or [`HostError::Missing`] if there is no such group.
     pub fn bind(path: &Path, group: &str) -> Result<Self, HostError> {
-        let failed =
-            |error: io::Error| HostError::io(format!("cannot make the control socket {}", path.display()), error);
+        let failed = |error: io::Error| cannot_make(path, error);
         let gid = group_id(group)?;
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(failed)?;
@@ -59,33 +62,42 @@ impl Listener {
             _ => {}
         }
         let listener = UnixListener::bind(&new).map_err(failed)?;
+        let metadata = fs::symlink_metadata(&new).map_err(failed)?;
+        let made = Self { listener, path: path.to_owned(), at: new.clone(), file: (metadata.dev(), metadata.ino()) };
         // Only the owner may give a group away that it is not in, and it is most often its own.
         if Gid::effective() != gid {
             nix::unistd::chown(&new, None, Some(gid)).map_err(|errno| failed(errno.into()))?;
         }
         fs::set_permissions(&new, Permissions::from_mode(MODE)).map_err(failed)?;
-        fs::rename(&new, path).map_err(failed)?;
-        Ok(Self { listener, path: path.to_owned() })
+        Ok(made)
     }
 
-    /// Where it is.
+    /// Puts it in its place, and in that of an earlier one.
+    ///
+    /// # Errors
+    /// [`HostError::Io`]: then the earlier one is still there.
+    pub fn show(&mut self) -> Result<(), HostError> {
+        fs::rename(&self.at, &self.path).map_err(|error| cannot_make(&self.path, error))?;
+        self.at.clone_from(&self.path);
+        Ok(())
+    }
+
+    /// Where it is to be.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Answers until it is dropped.
     pub async fn serve<S: Service + 'static>(&self, service: Rc<S>) {
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let crowd = Crowd::new(CONNECTIONS);
         loop {
-            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let service = Rc::clone(&service);
-                    tokio::task::spawn_local(async move {
-                        if let Err(error) = talk(stream, &*service).await {
+                    crowd.admit(|place| async move {
+                        if let Err(error) = talk(stream, &*service, &place).await {
                             tracing::debug!(%error, "a control connection ended");
                         }
-                        drop(permit);
                     });
                 }
                 Err(error) => {
@@ -99,9 +111,16 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Left behind it only says "connection refused", which is as clear.
-        let _ = fs::remove_file(&self.path);
+        let is_own = |metadata: fs::Metadata| (metadata.dev(), metadata.ino()) == self.file;
+        if fs::symlink_metadata(&self.at).is_ok_and(is_own) {
+            // Left behind it only says "connection refused", which is as clear.
+            let _ = fs::remove_file(&self.at);
+        }
     }
+}
+
+fn cannot_make(path: &Path, error: io::Error) -> HostError {
+    HostError::io(format!("cannot make the control socket {}", path.display()), error)
 }
 
 fn group_id(name: &str) -> Result<Gid, HostError> {
@@ -116,7 +135,7 @@ fn group_id(name: &str) -> Result<Gid, HostError> {
     }
 }
 
-async fn talk<S: Service>(stream: UnixStream, service: &S) -> io::Result<()> {
+async fn talk<S: Service>(stream: UnixStream, service: &S, place: &Place) -> io::Result<()> {
     let (read, write) = stream.into_split();
     let mut write = BufWriter::new(write);
     let mut read = BufReader::new(read);
@@ -126,10 +145,12 @@ async fn talk<S: Service>(stream: UnixStream, service: &S) -> io::Result<()> {
         if length == 0 {
             return Ok(());
         }
+        place.is_heard();
         match understand(&line) {
             Ok(ask) => {
                 let answer = service.answer(ask).await;
                 tokio::time::timeout(PATIENCE, send_all(&mut write, answer)).await??;
+                place.is_silent();
             }
             Err(why) => {
                 send(&mut write, &Response::Refused { why }).await?;

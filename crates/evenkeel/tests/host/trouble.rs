@@ -1,0 +1,84 @@
+//! Trouble with one file or one client ends nothing else.
+
+use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use evenkeel_testbed::place::ip;
+use nix::mount::{MsFlags, mount, umount};
+
+use crate::bed::{Host, METRICS, queue_length, tcx_programs, wait_until};
+
+/// More than are served at once.
+const MANY: usize = 200;
+
+/// Whether the other end has hung up.
+fn is_over(mut stream: impl Read) -> bool {
+    !stream.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+#[test]
+fn clients_that_say_nothing_keep_nobody_waiting() {
+    let mut host = Host::new();
+    host.start();
+    let silent = |_| {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS)).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    let few: Vec<_> = (0..24).map(silent).collect();
+    assert!(host.metrics(METRICS).is_some());
+    // None of them had to be given up first.
+    assert!(!few.iter().any(is_over), "the answer came after the end of those that say nothing");
+    // Of many the oldest are.
+    let many: Vec<_> = (0..MANY).map(silent).collect();
+    assert!(host.metrics(METRICS).is_some());
+    wait_until("the first ones to go", || few.iter().all(is_over));
+    drop(many);
+
+    let silent = |_| {
+        let stream = UnixStream::connect(host.path("host.sock")).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    let many: Vec<_> = (0..MANY).map(silent).collect();
+    host.status();
+    wait_until("the first ones to go", || many.iter().take(MANY / 2).all(is_over));
+    assert!(!is_over(many.last().unwrap()));
+}
+
+#[test]
+fn a_full_run_directory_stops_the_change_and_nothing_else() {
+    let mut host = Host::new();
+    let run = host.path("run");
+    fs::create_dir(&run).unwrap();
+    mount(Some("tmpfs"), &run, Some("tmpfs"), MsFlags::empty(), Some("size=64k")).unwrap();
+    let _first = host.add_vm(1);
+    host.start();
+    wait_until("the first queue", || queue_length("vp1") == 4000);
+    let filler = run.join("filler");
+    // Until not a byte is left.
+    let mut file = fs::File::create(&filler).unwrap();
+    while std::io::Write::write_all(&mut file, &[1; 512]).is_ok() {}
+    drop(file);
+    let _second = host.add_vm(2);
+    wait_until("the second port", || host.ports() == ["vp1", "vp2"]);
+    assert_eq!((tcx_programs("vp2"), queue_length("vp2")), (2, 72));
+    wait_until("the reason", || host.status()["notes_error"].as_str().is_some_and(|why| why.contains("No space left")));
+    let table = host.evenkeel(&["status", "--socket", &host.text("host.sock")]);
+    assert!(String::from_utf8(table.stdout).unwrap().contains("CANNOT BE NOTED"));
+    // Another can be started, too.
+    host.signal(nix::sys::signal::Signal::SIGKILL);
+    host.ended();
+    host.start();
+    wait_until("both ports", || host.ports() == ["vp1", "vp2"]);
+    ip("link set vp1 mtu 1400");
+    fs::remove_file(filler).unwrap();
+    wait_until("the second queue", || queue_length("vp2") == 4000);
+    wait_until("no more trouble", || host.status()["notes_error"].is_null());
+    host.stop();
+    host.ended();
+    assert_eq!((queue_length("vp1"), queue_length("vp2")), (71, 72));
+    umount(&run).unwrap();
+}
