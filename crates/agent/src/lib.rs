@@ -6,6 +6,7 @@
 pub mod channel;
 pub mod datapath;
 pub mod doctor;
+mod file;
 pub mod guest;
 pub mod host;
 mod netdevice;

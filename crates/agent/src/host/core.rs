@@ -51,6 +51,8 @@ const MACVTAP: &str = "packets for the VM come in at a macvtap and those of the 
 pub struct Loaded {
     /// The file that was read, or would have been.
     pub file: PathBuf,
+    /// Whether there was no file, and the defaults hold.
+    pub is_default: bool,
     /// What is in it.
     pub config: Config,
     /// The probe keys.
@@ -158,6 +160,11 @@ impl Core {
             cera_is_old: true,
             cera_error: None,
         }
+    }
+
+    /// What holds.
+    pub fn loaded(&self) -> &Loaded {
+        &self.loaded
     }
 
     /// The file that the configuration is in.

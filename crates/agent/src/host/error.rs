@@ -128,6 +128,14 @@ pub enum ConfigError {
         /// The system's answer.
         source: io::Error,
     },
+    /// It was there when it was read last, and is no more.
+    #[error("{} is gone: {loss}", file.display())]
+    Gone {
+        /// The file.
+        file: PathBuf,
+        /// What would be lost with it.
+        loss: &'static str,
+    },
     /// It is not valid.
     #[error("{}:{}{} {message}", file.display(), suffix(line), suffix(&non_empty(key)))]
     Invalid {
@@ -159,6 +167,7 @@ impl ConfigError {
                 Some("`evenkeel host --print-config` prints a commented one with all keys")
             }
             Self::Read { .. } => None,
+            Self::Gone { .. } => Some("put it back and reload; only a restart of the agent goes on without it"),
             Self::Invalid { .. } => Some("`evenkeel host --print-config` prints all keys with their bounds"),
         }
     }

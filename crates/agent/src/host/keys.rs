@@ -1,7 +1,5 @@
 //! The keys that sign and verify probes: hosts that have one in common believe each other's.
 
-use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -13,24 +11,23 @@ const DIGITS: usize = 32;
 /// The newest, and one that is being replaced.
 const MAX_KEYS: usize = 2;
 
-/// Reads the keys; none if there is no file.
+/// Reads the keys; nothing if there is no file.
 ///
 /// # Errors
 /// [`ConfigError`] if the file cannot be read, may be read by everybody, or does not hold one or two keys.
-pub fn load(file: &Path) -> Result<Vec<siphash_key>, ConfigError> {
+pub fn load(file: &Path) -> Result<Option<Vec<siphash_key>>, ConfigError> {
     let failed = |source| ConfigError::Read { file: file.to_owned(), source };
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
-    };
+    if !crate::file::is_there(file).map_err(failed)? {
+        return Ok(None);
+    }
+    let (text, metadata) = crate::file::read(file).map_err(failed)?;
     let invalid = |line, message: String| ConfigError::Invalid {
         file: file.to_owned(),
         line,
         key: "probe_key_file".to_owned(),
         message,
     };
-    let mode = fs::metadata(file).map_err(failed)?.permissions().mode();
+    let mode = metadata.permissions().mode();
     if mode & 0o007 != 0 {
         return Err(invalid(
             None,
@@ -64,7 +61,7 @@ pub fn load(file: &Path) -> Result<Vec<siphash_key>, ConfigError> {
             "it is empty; without the file no probes are sent, with it at least one key is needed".to_owned(),
         ));
     }
-    Ok(keys)
+    Ok(Some(keys))
 }
 
 /// SipHash's key: its 16 bytes as two little-endian words.
@@ -80,6 +77,8 @@ fn parse(line: &str) -> Option<siphash_key> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn loaded(text: &str, mode: u32) -> Result<Vec<siphash_key>, String> {
@@ -87,7 +86,7 @@ mod tests {
         let file = directory.path().join("probe.key");
         fs::write(&file, text).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-        load(&file).map_err(|error| error.to_string())
+        load(&file).map(Option::unwrap).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -116,6 +115,11 @@ mod tests {
 
     #[test]
     fn without_a_file_there_are_no_keys() {
-        assert_eq!(load(Path::new("/nonexistent/probe.key")).unwrap(), []);
+        assert_eq!(load(Path::new("/nonexistent/probe.key")).unwrap(), None);
+        // A link that leads nowhere is a mistake.
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("probe.key");
+        std::os::unix::fs::symlink("/nonexistent/probe.key", &link).unwrap();
+        assert!(matches!(load(&link), Err(ConfigError::Read { .. })));
     }
 }

@@ -38,6 +38,6 @@ pub use endpoint::Endpoint;
 pub use error::{ConfigError, HostError};
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;
-pub use supervisor::{Options, run, stop};
+pub use supervisor::{Checked, Options, check, run, stop};
 pub use vflood::{VfloodFlow, VfloodPort, VfloodState};
 pub use vsnoop::{Place, VsnoopFlow, VsnoopPort, VsnoopState};

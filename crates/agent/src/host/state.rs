@@ -65,8 +65,8 @@ impl HostState {
     /// [`HostError::State`] if the file cannot be read or is of another version: it may be the only trace of what was changed.
     pub fn load(run_dir: &Path) -> Result<Self, HostError> {
         let file = run_dir.join(FILE);
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
+        let text = match crate::file::read(&file) {
+            Ok((text, _)) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(HostError::State { file, why: error.to_string() }),
         };

@@ -30,6 +30,7 @@ use super::state::{HostState, QueueAction};
 use super::{http, keys, metrics, settle};
 use crate::channel::Channels;
 use crate::datapath::Datapath;
+use crate::file;
 
 /// How long `--stop` waits for an agent that has said it stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
@@ -110,12 +111,40 @@ fn block_on<T>(future: impl Future<Output = Result<T, HostError>>) -> Result<T, 
     LocalSet::new().block_on(&runtime, future)
 }
 
-fn load(options: &Options) -> Result<Loaded, ConfigError> {
+/// A configuration that can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// Its file.
+    pub file: PathBuf,
+    /// Keys in the file of keys that it names; 0: there is no such file.
+    pub probe_keys: usize,
+}
+
+/// Reads a configuration and what it names, as an agent does that starts.
+///
+/// # Errors
+/// [`HostError::Config`], also if there is no file.
+pub fn check(file: Option<&Path>) -> Result<Checked, HostError> {
+    let file = file.unwrap_or(Path::new(config::DEFAULT_FILE)).to_owned();
+    let config = Config::load(&file)?;
+    Ok(Checked { file, probe_keys: keys::load(&config.probe_key_file)?.map_or(0, |keys| keys.len()) })
+}
+
+/// Reads the configuration and what it names. A file that was there for the one that holds is not taken for none.
+fn load(options: &Options, holds: Option<&Loaded>) -> Result<Loaded, ConfigError> {
     let file = options.config.clone().unwrap_or_else(|| config::DEFAULT_FILE.into());
-    let is_absent = options.config.is_none() && !file.exists();
-    let config = if is_absent { Config::default() } else { Config::load(&file)? };
+    let is_there = file::is_there(&file).map_err(|source| ConfigError::Read { file: file.clone(), source })?;
+    let is_default = options.config.is_none() && !is_there;
+    if is_default && holds.is_some_and(|holds| !holds.is_default) {
+        return Err(ConfigError::Gone { file, loss: "all settings would be the defaults" });
+    }
+    let config = if is_default { Config::default() } else { Config::load(&file)? };
     let keys = keys::load(&config.probe_key_file)?;
-    Ok(Loaded { file, config, keys })
+    if keys.is_none() && holds.is_some_and(|holds| !holds.keys.is_empty()) {
+        let file = config.probe_key_file;
+        return Err(ConfigError::Gone { file, loss: "no probes would be sent or believed" });
+    }
+    Ok(Loaded { file, is_default, config, keys: keys.unwrap_or_default() })
 }
 
 /// Removes all that the agent has put on ports.
@@ -208,7 +237,7 @@ impl Service for Desk {
 }
 
 async fn agent(options: &Options) -> Result<(), HostError> {
-    let loaded = load(options)?;
+    let loaded = load(options, None)?;
     let _lock = Lock::take(&options.run_dir)?;
     let state = HostState::load(&options.run_dir)?;
     // Signals first: one that comes during the start is not lost.
@@ -223,6 +252,9 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     let datapath = Datapath::open(&options.pin_dir)?;
     if datapath.took_over() {
         tracing::info!("took over a running datapath");
+    }
+    if loaded.is_default {
+        tracing::warn!(file = %loaded.file.display(), "there is no such file: the defaults hold");
     }
     if loaded.keys.is_empty() {
         tracing::warn!(file = %config.probe_key_file.display(), "no probe key: no probes are sent or believed");
@@ -413,7 +445,8 @@ async fn reload(
         Err(_) => notify(&[NotifyState::Reloading]),
     }
     core.borrow_mut().count("reloads");
-    match prepare(options, faces).await {
+    let holds = core.borrow().loaded().clone();
+    match prepare(options, &holds, faces).await {
         Ok((loaded, control, metrics)) => {
             let config = loaded.config.clone();
             core.borrow_mut().adopt(loaded);
@@ -445,9 +478,10 @@ async fn reload(
 /// Everything that can fail about a new configuration, before any of it holds.
 async fn prepare(
     options: &Options,
+    holds: &Loaded,
     faces: &Faces,
 ) -> Result<(Loaded, Option<Listener>, Option<Option<TcpListener>>), HostError> {
-    let loaded = load(options)?;
+    let loaded = load(options, Some(holds))?;
     let config = &loaded.config;
     let mut control = (config.control != faces.control.0)
         .then(|| Listener::bind(&config.control.socket, &config.control.group))

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use evenkeel_agent::host::{self, Config, Options, RestoredQueue, Stopped};
+use evenkeel_agent::host::{self, Checked, Options, RestoredQueue, Stopped};
 use serde_json::json;
 
 use crate::cli::Host;
@@ -26,12 +26,15 @@ pub fn run(arguments: Host) -> Result<(), CliError> {
 }
 
 fn check(file: Option<&Path>, json: bool) -> Result<(), CliError> {
-    let file = file.unwrap_or(Path::new(host::DEFAULT_FILE));
-    Config::load(file).map_err(host::HostError::from)?;
+    let Checked { file, probe_keys } = host::check(file)?;
     if json {
-        return output::print_json(&json!({ "file": file, "valid": true }));
+        return output::print_json(&json!({ "file": file, "valid": true, "probe_keys": probe_keys }));
     }
-    output::print(&format!("{}: valid\n", file.display()))
+    let keys = match probe_keys {
+        0 => "; there is no file of probe keys, and so no probes".to_owned(),
+        keys => format!("; {keys} probe key{}", if keys == 1 { "" } else { "s" }),
+    };
+    output::print(&format!("{}: valid{keys}\n", file.display()))
 }
 
 fn said(stopped: &Stopped) -> String {

@@ -34,6 +34,9 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
         uptime(status.uptime_s)
     )?;
     match &status.config_refused {
+        None if status.config_is_default => {
+            writeln!(text, "configuration: the defaults, because there is no {}", status.config.display())?;
+        }
         None => writeln!(text, "configuration {}", status.config.display())?,
         Some(why) => writeln!(text, "configuration REFUSED, the settings before it hold: {why}")?,
     }

@@ -17,6 +17,7 @@ mod late;
 mod netfilter;
 mod offline;
 mod others;
+mod reload;
 mod rest;
 mod signed;
 mod snoop;

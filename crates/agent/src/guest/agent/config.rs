@@ -125,8 +125,8 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] with all that is needed to mend the file.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let text =
-            std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.to_owned(), source })?;
+        let (text, _) =
+            crate::file::read(file).map_err(|source| ConfigError::Read { file: file.to_owned(), source })?;
         Self::parse(&text, file)
     }
 

@@ -64,6 +64,7 @@ impl GuestError {
     pub fn help(&self) -> Option<&str> {
         const PRINT: &str = "`evenkeel guest --print-config` prints a commented one with all keys and their bounds";
         match self {
+            Self::Config(error @ ConfigError::Gone { .. }) => error.help(),
             Self::Config(ConfigError::Read { source, .. }) if source.kind() != io::ErrorKind::NotFound => None,
             Self::Config(_) => Some(PRINT),
             Self::Running { .. } => Some(

@@ -20,6 +20,8 @@ use super::programs::{self, Cera};
 use super::state::State;
 use super::work::{Work, congestion};
 use crate::channel::{Effect, GuestEnd, Pipe, REST};
+use crate::file;
+use crate::host::ConfigError;
 use crate::host::lock::{Lock, NotTaken};
 
 /// The lock's name in the run directory.
@@ -137,10 +139,15 @@ fn take_lock(run_dir: &Path) -> Result<Lock, GuestError> {
     }
 }
 
-fn load(options: &Options) -> Result<Config, GuestError> {
+/// A configuration, and whether it is a file's. One that was there for the one that holds is not taken for none.
+fn load(options: &Options, had_file: bool) -> Result<(Config, bool), GuestError> {
     let file = options.config.clone().unwrap_or_else(|| config::DEFAULT_FILE.into());
-    let is_absent = options.config.is_none() && !file.exists();
-    if is_absent { Ok(Config::default()) } else { Ok(Config::load(&file)?) }
+    let is_there = file::is_there(&file).map_err(|source| ConfigError::Read { file: file.clone(), source })?;
+    match is_there || options.config.is_some() {
+        true => Ok((Config::load(&file)?, true)),
+        false if had_file => Err(ConfigError::Gone { file, loss: "all settings would be the defaults" }.into()),
+        false => Ok((Config::default(), false)),
+    }
 }
 
 /// Tells systemd, if it asked to be told.
@@ -227,7 +234,7 @@ async fn drained(pipe: Option<&Pipe>, has_more: bool) -> io::Result<()> {
 }
 
 async fn agent(options: &Options) -> Result<(), GuestError> {
-    let config = load(options)?;
+    let (config, mut has_file) = load(options, false)?;
     let _lock = take_lock(&options.run_dir)?;
     let listen = |kind| signal(kind).map_err(|error| GuestError::io("cannot wait for signals", error));
     // Signals first: one that comes during the start is not lost.
@@ -262,7 +269,7 @@ async fn agent(options: &Options) -> Result<(), GuestError> {
             biased;
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => reload(options, &mut work, &mut talk),
+            _ = hangup.recv() => reload(options, &mut has_file, &mut work, &mut talk),
             pipe = talk.line.next(has_pipe) => effects.extend(talk.connected(pipe)),
             length = read(talk.pipe.as_ref(), &mut buffer), if !is_deaf => match length {
                 Ok(length) if length > 0 => effects.extend(talk.end.received(&buffer[..length], Instant::now())),
@@ -303,14 +310,15 @@ async fn agent(options: &Options) -> Result<(), GuestError> {
 }
 
 /// Reads the configuration again. One that cannot be used is reported, and the settings before it stay.
-fn reload(options: &Options, work: &mut Work, talk: &mut Talk) {
+fn reload(options: &Options, has_file: &mut bool, work: &mut Work, talk: &mut Talk) {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(_) => notify(&[NotifyState::Reloading]),
     }
     let before = work.config().clone();
-    let outcome = load(options).and_then(|config| {
+    let outcome = load(options, *has_file).and_then(|(config, is_file)| {
         work.adopt(config)?;
+        *has_file = is_file;
         if *work.config() != before {
             // The host learns by a new session what this guest can do now.
             talk.goodbye();

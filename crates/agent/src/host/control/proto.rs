@@ -109,6 +109,9 @@ pub struct Status {
     pub took_over: bool,
     /// Its configuration file.
     pub config: PathBuf,
+    /// Whether there was no such file, and the defaults hold.
+    #[serde(default)]
+    pub config_is_default: bool,
     /// Why the file was refused when it was last read again; the settings before it hold.
     pub config_refused: Option<String>,
     /// Why what was changed on this host could not be noted; no more queues are changed before it can.

@@ -79,6 +79,7 @@ impl Core {
             uptime_s: self.started.elapsed().as_secs(),
             took_over: self.datapath.took_over(),
             config: self.loaded.file.clone(),
+            config_is_default: self.loaded.is_default,
             config_refused: self.config_refused.clone(),
             notes_error: self.notes_error.clone(),
             probe_keys: self.loaded.keys.len() as u32,
