@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use evenkeel_scenario::Scenario;
-use evenkeel_scenario::io::{read_records, read_set};
+use evenkeel_scenario::io::{read_results, read_set};
 use evenkeel_scenario::result::{META_FILE, PARQUET_FILES, PARQUET_MANIFEST, RUNS_FILE, RunRecord, RunSet};
 
 use crate::ReportError;
@@ -33,7 +33,8 @@ pub fn load(results_dir: &Path) -> Result<Results, ReportError> {
     } else if !lines.exists() && PARQUET_FILES.iter().any(|name| results_dir.join(name).exists()) {
         return Err(ReportError::Unfinished { file: results_dir.join(PARQUET_MANIFEST) });
     } else {
-        (read_set(&meta)?, lines.clone(), read_records(&lines)?)
+        let (set, records) = read_results(results_dir)?;
+        (set, lines, records)
     };
     if records.is_empty() {
         return Err(ReportError::NoRuns { file });

@@ -70,7 +70,7 @@ fn line(record: &RunRecord) -> std::io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Appends one run. The line is written whole, so that an interrupted set stays readable.
+/// Appends one run. What a full disk takes only a part of is taken back, so that the next line begins a line.
 ///
 /// # Errors
 /// [`ScenarioError::Write`].
@@ -78,15 +78,26 @@ pub fn append_record(directory: &Path, record: &RunRecord) -> Result<(), Scenari
     let file = directory.join(RUNS_FILE);
     let line = line(record).map_err(write_error(&file))?;
     let mut out = OpenOptions::new().append(true).create(true).open(&file).map_err(write_error(&file))?;
-    out.write_all(&line).map_err(write_error(&file))
+    let before = out.metadata().map_err(write_error(&file))?.len();
+    out.write_all(&line).map_err(|error| {
+        // What stays of it all the same is left out on reading.
+        let _ = out.set_len(before);
+        write_error(&file)(error)
+    })
 }
 
-/// Reads a directory of results.
+/// Reads a directory of results. A last line that a kill or a power cut has left half is left out, and a remark says
+/// so.
 ///
 /// # Errors
 /// [`ScenarioError::Read`], or [`ScenarioError::Result`] with file and line.
 pub fn read_results(directory: &Path) -> Result<(RunSet, Vec<RunRecord>), ScenarioError> {
-    Ok((read_set(&directory.join(META_FILE))?, read_records(&directory.join(RUNS_FILE))?))
+    let mut set = read_set(&directory.join(META_FILE))?;
+    let (records, cut_line) = read_records(&directory.join(RUNS_FILE))?;
+    set.remarks.extend(cut_line.map(|number| {
+        format!("The last line of {RUNS_FILE}, line {number}, was not written to its end: the run in it is left out.")
+    }));
+    Ok((set, records))
 }
 
 /// Reads one [`META_FILE`].
@@ -103,17 +114,23 @@ pub fn read_set(file: &Path) -> Result<RunSet, ScenarioError> {
     Ok(set)
 }
 
-/// Reads one [`RUNS_FILE`].
-///
-/// # Errors
-/// [`ScenarioError::Read`], or [`ScenarioError::Result`] with file and line.
-pub fn read_records(file: &Path) -> Result<Vec<RunRecord>, ScenarioError> {
-    let lines = BufReader::new(File::open(file).map_err(read_error(file))?).lines();
-    let parse = |(index, line): (usize, std::io::Result<String>)| {
-        let line = line.map_err(read_error(file))?;
-        serde_json::from_str(&line).map_err(|e| result_error(file, index + 1, &e))
-    };
-    lines.enumerate().map(parse).collect()
+/// Reads one [`RUNS_FILE`], and the number of a last line that is cut short.
+fn read_records(file: &Path) -> Result<(Vec<RunRecord>, Option<usize>), ScenarioError> {
+    let mut lines = BufReader::new(File::open(file).map_err(read_error(file))?);
+    let (mut records, mut line) = (Vec::new(), Vec::new());
+    while lines.read_until(b'\n', &mut line).map_err(read_error(file))? > 0 {
+        match serde_json::from_slice(&line) {
+            Ok(record) => records.push(record),
+            // Lines are written with their end: only the last can lack it.
+            Err(_) if line.last() != Some(&b'\n') => {
+                let number = records.len() + 1;
+                return Ok((records, Some(number)));
+            }
+            Err(error) => return Err(result_error(file, records.len() + 1, &error)),
+        }
+        line.clear();
+    }
+    Ok((records, None))
 }
 
 fn read_error(file: &Path) -> impl Fn(std::io::Error) -> ScenarioError {

@@ -67,7 +67,7 @@ fn errors_name_file_and_line() {
     io::append_record(directory.path(), &record("paper", 0, 3.0)).unwrap();
     let runs = directory.path().join(RUNS_FILE);
     let whole = std::fs::read_to_string(&runs).unwrap();
-    std::fs::write(&runs, format!("{whole}{}", &whole[..20])).unwrap();
+    std::fs::write(&runs, format!("{whole}{}\n{whole}", &whole[..20])).unwrap();
     let error = io::read_results(directory.path()).unwrap_err().to_string();
     assert!(error.starts_with(&format!("{}:2: ", runs.display())), "{error}");
 
@@ -78,6 +78,33 @@ fn errors_name_file_and_line() {
 
     let missing = io::read_results(&directory.path().join("none")).unwrap_err();
     assert!(matches!(missing, ScenarioError::Read { .. }), "{missing}");
+}
+
+#[test]
+fn a_last_line_cut_anywhere_costs_only_its_run() {
+    let directory = tempfile::tempdir().unwrap();
+    io::create_results(directory.path(), &set()).unwrap();
+    // Two bytes for a character: a cut between them is no text.
+    let records = [record("paper", 0, 3.0), record("\u{e9}", 0, 0.1)];
+    records.iter().for_each(|r| io::append_record(directory.path(), r).unwrap());
+    let runs = directory.path().join(RUNS_FILE);
+    let whole = std::fs::read(&runs).unwrap();
+    let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for end in first + 1..whole.len() - 1 {
+        std::fs::write(&runs, &whole[..end]).unwrap();
+        let (set, read) = io::read_results(directory.path()).unwrap();
+        assert_eq!(read, records[..1], "{end}");
+        assert!(set.remarks.iter().any(|remark| remark.contains("runs.jsonl, line 2,")), "{:?}", set.remarks);
+    }
+    // Only the end of the line is missing, or nothing of the next one is there.
+    for end in [first, whole.len() - 1, whole.len()] {
+        std::fs::write(&runs, &whole[..end]).unwrap();
+        let (found, read) = io::read_results(directory.path()).unwrap();
+        assert_eq!((found, read.len()), (set(), if end == first { 1 } else { 2 }));
+    }
+    // What a power cut makes of a file's end.
+    std::fs::write(&runs, [&whole[..], &[0; 512]].concat()).unwrap();
+    assert_eq!(io::read_results(directory.path()).unwrap().1, records);
 }
 
 #[test]
