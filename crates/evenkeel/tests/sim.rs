@@ -139,7 +139,7 @@ fn some_cells_and_json() {
     let (code, _, err) = place.run(&["sim", "s.toml", "--only", "cc=vegas"]);
     assert_eq!(
         (code, err.lines().next()),
-        (2, Some("error: s.toml: axes: axis `cc` has no label `vegas`; labels are: cubic, reno"))
+        (2, Some("error: s.toml: axes: axis `cc` has no label `vegas`; must be `cubic` or `reno`"))
     );
 }
 

@@ -36,8 +36,8 @@ pub struct LabOptions {
     pub out: Option<PathBuf>,
     /// Instead of the scenario's own number of repetitions.
     pub repetitions: Option<u32>,
-    /// Only cells with these labels: axis name and label.
-    pub only: Vec<(String, String)>,
+    /// Only cells with these labels, each as `AXIS=LABEL`.
+    pub only: Vec<String>,
     /// Whether capture files are kept beside the results.
     pub keep_capture: bool,
     /// Whether progress is shown.
