@@ -1,5 +1,6 @@
 //! Loads, attaches and pins the programs; takes over what an agent before this one has pinned.
 
+mod forget;
 mod vflood;
 mod vsnoop;
 
@@ -53,6 +54,8 @@ pub struct Datapath {
     attached: BTreeMap<u32, Vec<Attached>>,
     /// Devices that are ports no more, and have their programs until what is held for them is out.
     leaving: BTreeSet<u32>,
+    /// Ports that are gone, and are still known to tables.
+    gone: BTreeSet<u32>,
     ring: Ring,
 }
 
@@ -96,7 +99,7 @@ impl Datapath {
         let hold = hold::is_pinned(pin_dir).then(|| Hold::open(pin_dir)).and_then(|opened| {
             opened.inspect_err(|error| tracing::error!("what holds packets here is not taken over: {error}")).ok()
         });
-        Ok(Self {
+        let datapath = Self {
             object,
             pin_dir: pin_dir.to_owned(),
             took_over,
@@ -113,8 +116,13 @@ impl Datapath {
             cannot_hold: BTreeMap::new(),
             attached: BTreeMap::new(),
             leaving: BTreeSet::new(),
+            gone: BTreeSet::new(),
             ring,
-        })
+        };
+        if took_over {
+            datapath.forget_unattached()?;
+        }
+        Ok(datapath)
     }
 
     /// Whether maps of an agent before this one were there.
@@ -135,6 +143,9 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError::Bpf`]
     pub fn attach(&mut self, ifindex: u32, settings: &intf::ek_port) -> Result<(), DatapathError> {
+        if self.gone.contains(&ifindex) {
+            self.forget_gone()?;
+        }
         let key = ifindex.to_ne_bytes();
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
         // The index may have been another device's: its counters are not this one's.
@@ -288,6 +299,7 @@ impl Datapath {
         }
         // Not there is as good as removed.
         let _ = self.ports.delete(&ifindex.to_ne_bytes());
+        self.gone.insert(ifindex);
         Ok(())
     }
 
@@ -320,7 +332,7 @@ impl Datapath {
         Ok(sum)
     }
 
-    /// All flows.
+    /// All flows, with those of ports that are gone until [`forget_gone`](Self::forget_gone).
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]

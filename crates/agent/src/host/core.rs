@@ -243,7 +243,7 @@ impl Core {
             let PortSettings { proboscis, vsnoop, vflood, .. } = &port.settings;
             proboscis.mode == Mode::Enforce || vsnoop.mode != Mode::Off || vflood.mode != Mode::Off
         };
-        self.lets_go || !self.unsettled.is_empty() || self.ports.values().any(acts)
+        self.lets_go || !self.unsettled.is_empty() || self.datapath.knows_gone() || self.ports.values().any(acts)
     }
 
     /// No table takes a connection in the place of another: those that ended unseen have to go.
@@ -308,6 +308,9 @@ impl Core {
             self.channels.vouch(Instant::now() + ATTESTED_FOR);
         }
         self.watch_events();
+        if let Err(error) = self.datapath.forget_gone() {
+            tracing::warn!(%error, "what is known of ports that are gone is not forgotten");
+        }
         self.sweep();
         self.judge();
     }
@@ -670,6 +673,8 @@ impl Core {
         self.waiting.remove(&ifindex);
         self.offline.remove(&ifindex);
         self.unsettled.remove(&ifindex);
+        // A device that gets its index is not to be sent what was meant for it.
+        self.resend.gone(ifindex);
         if let Some(port) = self.ports.remove(&ifindex) {
             tracing::info!(port = port.link.name, "port gone");
             self.open_channel(&port.link, None);

@@ -154,6 +154,18 @@ impl Resend {
         held
     }
 
+    /// A port is gone: what waits for it goes nowhere any more.
+    pub fn gone(&mut self, ifindex: u32) {
+        let due = &mut self.due;
+        self.waiting.retain(|(flow, _), (when, _)| {
+            let stays = flow.ifindex != ifindex;
+            if !stays {
+                due.remove(when);
+            }
+            stays
+        });
+    }
+
     /// SYNs and SYN-ACKs that wait.
     pub fn waiting(&self) -> (u64, u64) {
         let syns = self.waiting.values().filter(|(_, w)| matches!(w, Waiting::Syn { .. })).count();

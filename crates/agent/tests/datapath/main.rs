@@ -5,6 +5,7 @@
 mod descheduled;
 mod ends;
 mod events;
+mod gone;
 mod handshake;
 mod hold;
 mod hop;

@@ -11,6 +11,7 @@ mod cera;
 mod devices;
 mod events;
 mod flood;
+mod forgotten;
 mod gone;
 mod hold;
 mod late;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Core, Port, Waiting, now_ns};
 use crate::datapath::{COUNTERS, Datapath, intf};
 use crate::host::cera;
-use crate::host::config::{Mode, Proboscis};
+use crate::host::config::Mode;
 use crate::host::control::proto::{self, ExplainedFlow, Response, Status, Tuple};
 use crate::host::error::HostError;
 use crate::host::flow::Flow;
@@ -83,7 +83,8 @@ impl Core {
             config_refused: self.config_refused.clone(),
             notes_error: self.notes_error.clone(),
             probe_keys: self.loaded.keys.len() as u32,
-            flows: self.datapath.flows()?.len() as u64,
+            flows: self.datapath.flows()?.iter().filter(|(key, _)| self.ports.contains_key(&key.ifindex)).count()
+                as u64,
             flows_room: u64::from(intf::EK_DEFAULT_FLOWS),
             vflood_connections,
             vflood_connections_room: u64::from(intf::EK_VFLOOD_FLOWS),
@@ -182,13 +183,11 @@ impl Core {
             if tuple.is_some_and(|wanted| !wanted.is_same(&Tuple::of(&key))) {
                 continue;
             }
-            let port = self.ports.get(&key.ifindex);
-            let name = port.map_or_else(|| format!("#{}", key.ifindex), |port| port.link.name.clone());
             // Of a port that is gone: nobody acts on it any more.
-            let off = || Proboscis { mode: Mode::Off, ..Proboscis::default() };
-            let proboscis = port.map_or_else(off, |port| port.settings.proboscis.clone());
-            let cera = port.map(|port| cera::report_port(&port.settings.cera, view.as_ref(), key.ifindex));
-            let flow = Flow::of(&key, &entry, &name, &proboscis, now_ns);
+            let Some(port) = self.ports.get(&key.ifindex) else { continue };
+            let proboscis = port.settings.proboscis.clone();
+            let cera = cera::report_port(&port.settings.cera, view.as_ref(), key.ifindex);
+            let flow = Flow::of(&key, &entry, &port.link.name, &proboscis, now_ns);
             let vflood = self.datapath.vflood(&entry)?.map(|entry| VfloodFlow::of(&entry));
             flows.push((flow, proboscis, cera, snoops.get(&key).copied(), vflood));
         }
@@ -196,7 +195,7 @@ impl Core {
         flows.sort_unstable_by_key(|(flow, ..)| std::cmp::Reverse(flow.bytes()));
         flows.truncate(limit.unwrap_or(usize::MAX));
         let lines = flows.into_iter().map(|(flow, proboscis, cera, vsnoop, vflood)| {
-            let mut words = if tuple.is_some() { flow.explain(&proboscis, cera.as_ref()) } else { Vec::new() };
+            let mut words = if tuple.is_some() { flow.explain(&proboscis, Some(&cera)) } else { Vec::new() };
             words.extend(vsnoop.filter(|_| tuple.is_some()).map(|vsnoop| vsnoop.explain()));
             words.extend(vflood.filter(|_| tuple.is_some()).map(|vflood| vflood.explain()));
             Response::Flow(Box::new(ExplainedFlow { flow, vsnoop, vflood, words }))

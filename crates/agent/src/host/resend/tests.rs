@@ -194,3 +194,23 @@ proptest! {
         prop_assert_eq!(counts.synacks_in_time + counts.synacks_late, released + drained.len() as u64);
     }
 }
+
+#[test]
+fn what_waits_for_a_port_that_is_gone_goes_nowhere() {
+    let (mut resend, host) = (Resend::default(), host());
+    for (ifindex, type_) in
+        [(7, intf::EK_EVENT_SYN_PROBED), (7, intf::EK_EVENT_SYNACK_HELD), (8, intf::EK_EVENT_SYN_PROBED)]
+    {
+        let mut event = event(type_, type_);
+        event.flow.ifindex = ifindex;
+        assert_eq!(resend.event(event, 0, &host), None);
+    }
+    resend.gone(7);
+    assert_eq!(resend.waiting(), (1, 0));
+    let mut sent = Vec::new();
+    while let Some(due_us) = resend.due_us() {
+        sent.extend(resend.expire(due_us, &host));
+    }
+    let of_the_other = |send: &Send| matches!(send, Send::Syn { event, .. } if event.flow.ifindex == 8);
+    assert!(!sent.is_empty() && sent.iter().all(of_the_other), "{sent:?}");
+}
