@@ -62,7 +62,7 @@ impl<F: Fn(&Port) -> Option<u64>> EncodeMetric for PerPort<'_, F> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         for port in &self.status.ports {
             let Some(value) = (self.value)(port) else { continue };
-            let labels = [("port", port.name.as_str())];
+            let labels = [("port", escaped(&port.name))];
             let family = encoder.encode_family(&labels)?;
             match self.kind {
                 MetricType::Counter => ConstCounter::new(value).encode(family)?,
@@ -164,6 +164,11 @@ fn encode_cera(encoder: &mut DescriptorEncoder<'_>, status: &Status, cera: &Repo
     counter(encoder, "cera_cpu_us", "Microseconds of a CPU that the controller has used", cera.cpu_us)
 }
 
+/// A label's value as OpenMetrics has it between quotes, which the library leaves to its users.
+fn escaped(text: &str) -> String {
+    text.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
+}
+
 fn value(counters: &BTreeMap<String, u64>, name: &str) -> u64 {
     counters.get(name).copied().unwrap_or(0)
 }
@@ -187,4 +192,81 @@ fn port_gauge(
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), std::fmt::Error> {
     let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::cera;
+    use super::*;
+
+    /// A sample: the metric, its labels, its value.
+    type Sample = (String, BTreeMap<String, String>, String);
+
+    /// Reads OpenMetrics 1.0 as far as it is written here, and refuses everything else.
+    fn parse(text: &str) -> Result<Vec<Sample>, String> {
+        let body = text.strip_suffix("# EOF\n").ok_or("no end")?;
+        let lines = body.split_terminator('\n').filter(|line| !line.starts_with("# "));
+        lines.map(|line| sample(line).ok_or_else(|| format!("no sample: {line:?}"))).collect()
+    }
+
+    fn sample(line: &str) -> Option<Sample> {
+        let (name, mut rest) = line.split_at(line.find(['{', ' '])?);
+        let mut labels = BTreeMap::new();
+        if let Some(inside) = rest.strip_prefix('{') {
+            let (label, value) = inside.split_once("=\"")?;
+            let mut value = value.chars();
+            let mut text = String::new();
+            loop {
+                match value.next()? {
+                    '"' => break,
+                    '\\' => text.push(match value.next()? {
+                        'n' => '\n',
+                        c @ ('\\' | '"') => c,
+                        _ => return None,
+                    }),
+                    c => text.push(c),
+                }
+            }
+            labels.insert(label.to_owned(), text);
+            rest = value.as_str().strip_prefix('}')?;
+        }
+        let value = rest.strip_prefix(' ')?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+        (name.chars().all(is_name) && value.parse::<f64>().is_ok()).then(|| (name.to_owned(), labels, value.to_owned()))
+    }
+
+    fn status(ports: &[String]) -> Status {
+        let cera = cera::PortReport::default();
+        let counters: BTreeMap<&str, u64> = COUNTERS.iter().map(|(name, _)| (*name, 1)).collect();
+        let port = |name: &String| {
+            json!({
+                "name": name, "ifindex": 1, "mode": "observe", "cera": cera, "queue_segments": 4000,
+                "counters": counters
+            })
+        };
+        serde_json::from_value(json!({
+            "version": "0", "pid": 1, "uptime_s": 1, "took_over": false, "config": "host.toml", "probe_keys": 0,
+            "flows": 0, "flows_room": 1, "syns_pending": 0, "synacks_held": 0, "counters": {}, "agent": {},
+            "ports": ports.iter().map(port).collect::<Vec<_>>(),
+        }))
+        .unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_name_of_a_port_is_read_back(names in prop::collection::vec("[a-z\"\\\\\n{},=# \u{e9}]{0,6}", 0..4)) {
+            let samples = parse(&text(status(&names)).unwrap()).map_err(TestCaseError::fail)?;
+            let attached: Vec<&String> = samples
+                .iter()
+                .filter(|(metric, ..)| metric == "evenkeel_host_port_attached")
+                .map(|(_, labels, _)| &labels["port"])
+                .collect();
+            prop_assert_eq!(attached, names.iter().collect::<Vec<_>>());
+        }
+    }
 }
