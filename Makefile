@@ -46,7 +46,7 @@ help:
 	@echo 'make bench-cera CERA: memcached beside iperf3 on one uplink, and what the controller costs (as root; installs memcached)'
 	@echo 'make bench-cera-peers  the same beside CoDel, FQ-CoDel, DCTCP, fq and MLFQ, in a VM with the newest kernel (as root)'
 	@echo 'make noise      ten million random packets through the parsers and the eBPF programs (as root; minutes)'
-	@echo 'make fuzz       the parsers under a fuzzer, FUZZ_SECONDS (60) for each target'
+	@echo 'make fuzz       the parsers under a fuzzer, FUZZ_SECONDS (60) for each target, and the random tests with a fresh seed'
 	@echo 'make flood      a million SYNs from one VM through the host agent (as root)'
 	@echo 'make soak       applications through enforced ports while agents and ports come and go, and the same without (as root; SOAK_SECONDS each, 3600)'
 	@echo 'make validate   the simulator: its results, beside those of ns-3 computed again (installs ns-3)'
@@ -150,8 +150,14 @@ noise:
 	crates/algo/fuzz/fuzz.sh noise $(NOISE)
 	EVENKEEL_NOISE=$(NOISE) $(CARGO) test --locked --package evenkeel-agent --test datapath packets_of_noise -- --nocapture
 
+# `make test` has a fixed seed for random tests (.cargo/config.toml), this a fresh one; PROPTEST_RNG_SEED=... make fuzz has it again.
+fuzz: export PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell od -An -N8 -tu8 /dev/urandom | tr -d ' '))
 fuzz:
 	crates/algo/fuzz/fuzz.sh run $(FUZZ_SECONDS)
+	@echo "random tests: PROPTEST_RNG_SEED=$$PROPTEST_RNG_SEED"
+	$(CARGO) test --locked --package evenkeel-algo --package evenkeel-quote --package evenkeel-scenario --package evenkeel-report --package evenkeel-sim
+	$(CARGO) test --locked --package evenkeel-agent --package evenkeel-lab --lib
+	$(CARGO) test --locked --package evenkeel --bin evenkeel
 
 flood:
 	EVENKEEL_FLOOD=$(FLOOD) $(CARGO) test --locked --package evenkeel --test host flood -- --nocapture

@@ -61,6 +61,9 @@ fi
 
 # Build the tests inside and run them here, each in its crate's folder as cargo does. Documentation tests are left out.
 shift
+# What cargo would set for them.
+PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-$(sed -n 's/^PROPTEST_RNG_SEED = "\([0-9]*\)"$/\1/p' "$top/.cargo/config.toml")}
+export PROPTEST_RNG_SEED
 built=$(run_cargo test --no-run --message-format json-render-diagnostics "$@")
 failed=0
 programs=$(printf '%s\n' "$built" |

@@ -9,6 +9,7 @@ use evenkeel_scenario::format::{
 use evenkeel_scenario::sweep;
 use proptest::option;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 const DEMO: &str = include_str!("../../../scenarios/demo.toml");
 
@@ -152,6 +153,13 @@ fn slip(text: &str, (at, length, insert): (prop::sample::Index, usize, String)) 
     let at = at.index(chars.len());
     let end = (at + length).min(chars.len());
     chars[..at].iter().copied().chain(insert.chars()).chain(chars[end..].iter().copied()).collect()
+}
+
+/// It comes from `.cargo/config.toml`, in the test's environment.
+#[test]
+fn random_tests_draw_the_same_in_every_run() {
+    let seed = ProptestConfig::default().rng_seed;
+    assert!(matches!(seed, RngSeed::Fixed(_)), "{seed:?}: run it by cargo, or set PROPTEST_RNG_SEED");
 }
 
 proptest! {
