@@ -8,6 +8,7 @@ use evenkeel_agent::guest::pvtcp::PvtcpError;
 use evenkeel_agent::host::HostError;
 use evenkeel_lab::LabError;
 use evenkeel_lab::prepare::PrepareError;
+use evenkeel_quote::shown;
 use evenkeel_report::ReportError;
 use evenkeel_scenario::ScenarioError;
 
@@ -16,7 +17,7 @@ use crate::exit::Exit;
 /// A failed command.
 #[derive(Debug)]
 pub struct CliError {
-    /// What was wrong, cause included. One error per line.
+    /// What was wrong, cause included. One error per line: the errors' own words escape what is from outside.
     pub what: String,
     /// What to do next.
     pub help: Option<String>,
@@ -40,10 +41,10 @@ impl CliError {
         let mut stderr = std::io::stderr().lock();
         // With standard error gone there is nobody to tell.
         for line in self.what.lines() {
-            let _ = writeln!(stderr, "error: {line}");
+            let _ = writeln!(stderr, "error: {}", shown(line));
         }
         if let Some(help) = &self.help {
-            let _ = writeln!(stderr, "help: {help}");
+            let _ = writeln!(stderr, "help: {}", shown(help));
         }
     }
 }

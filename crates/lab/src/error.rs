@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use evenkeel_quote::{lines, path, quoted, shown};
+
 /// Why a lab could not start or finish.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// Something the lab needs of this machine is missing.
-    #[error("{what}")]
+    #[error("{}", shown(what))]
     Missing {
         /// What is missing.
         what: String,
@@ -14,7 +16,7 @@ pub enum LabError {
         help: String,
     },
     /// The scenario asks for something this lab cannot do here.
-    #[error("{file}: {key}: {why}", file = file.display())]
+    #[error("{}: {}: {}", path(file), shown(key), shown(why))]
     Unsupported {
         /// The scenario file.
         file: PathBuf,
@@ -24,7 +26,7 @@ pub enum LabError {
         why: String,
     },
     /// A VM ended or failed while it was needed.
-    #[error("VM {name}: {why}")]
+    #[error("VM {}: {}", shown(name), lines(why))]
     Vm {
         /// The VM.
         name: String,
@@ -32,13 +34,18 @@ pub enum LabError {
         why: String,
     },
     /// The host agent failed, or left something behind.
-    #[error("host agent: {why}")]
+    #[error("host agent: {}", lines(why))]
     Agent {
         /// What happened, with what it said.
         why: String,
     },
     /// The lab's network is dead.
-    #[error("nothing passes from {from} to {to}: no echo request was answered; what each device has counted is in {file}", file = file.display())]
+    #[error(
+        "nothing passes from {} to {}: no echo request was answered; what each device has counted is in {}",
+        shown(from),
+        shown(to),
+        path(file)
+    )]
     NothingPasses {
         /// The machines that had no answer.
         from: String,
@@ -48,7 +55,7 @@ pub enum LabError {
         file: PathBuf,
     },
     /// A host command failed.
-    #[error("`{command}` failed: {why}")]
+    #[error("{} failed: {}", quoted(command), lines(why))]
     Command {
         /// The command line.
         command: String,
@@ -65,7 +72,7 @@ pub enum LabError {
     #[error(transparent)]
     Scenario(#[from] evenkeel_scenario::ScenarioError),
     /// An operation of the system failed.
-    #[error("{context}: {source}")]
+    #[error("{}: {source}", shown(context))]
     Io {
         /// What was tried.
         context: String,

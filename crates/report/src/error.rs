@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use evenkeel_quote::{path, quoted, shown};
 use evenkeel_scenario::ScenarioError;
 use parquet::errors::ParquetError;
 
@@ -12,7 +13,7 @@ pub enum ReportError {
     #[error(transparent)]
     Results(#[from] ScenarioError),
     /// The scenario kept with the results cannot be read.
-    #[error("{}: the scenario kept in it: {source}", file.display())]
+    #[error("{}: the scenario kept in it: {}", path(file), shown(source.message()))]
     Scenario {
         /// The file.
         file: PathBuf,
@@ -20,13 +21,13 @@ pub enum ReportError {
         source: Box<toml::de::Error>,
     },
     /// There is not one run to report.
-    #[error("{} holds no run: the experiment ended before its first repetition was over", file.display())]
+    #[error("{} holds no run: the experiment ended before its first repetition was over", path(file))]
     NoRuns {
         /// The file.
         file: PathBuf,
     },
     /// A Parquet table cannot be made, or does not hold what it should.
-    #[error("{}: table `{table}`: {problem}", file.display())]
+    #[error("{}: table {}: {problem}", path(file), quoted(table))]
     Table {
         /// The file.
         file: PathBuf,
@@ -36,13 +37,17 @@ pub enum ReportError {
         problem: TableError,
     },
     /// There are tables, but not what is written when all of them are there.
-    #[error("{} is missing: the tables beside it were not written to their end; run the experiment again, or go on with `evenkeel sweep`", file.display())]
+    #[error(
+        "{} is missing: the tables beside it were not written to their end; run the experiment again, or go on with \
+         `evenkeel sweep`",
+        path(file)
+    )]
     Unfinished {
         /// The file.
         file: PathBuf,
     },
     /// The list of tables cannot be made, or does not hold what it should.
-    #[error("{}: {why}", file.display())]
+    #[error("{}: {}", path(file), shown(why))]
     Manifest {
         /// The file.
         file: PathBuf,
@@ -50,7 +55,7 @@ pub enum ReportError {
         why: String,
     },
     /// A file is not the one that was written with the tables.
-    #[error("{} is damaged, or not of the same results as the tables beside it: {why}", file.display())]
+    #[error("{} is damaged, or not of the same results as the tables beside it: {}", path(file), shown(why))]
     Damaged {
         /// The file.
         file: PathBuf,
@@ -58,7 +63,7 @@ pub enum ReportError {
         why: String,
     },
     /// The report cannot be written.
-    #[error("cannot write {}: {source}", file.display())]
+    #[error("cannot write {}: {source}", path(file))]
     Write {
         /// The file.
         file: PathBuf,
@@ -74,7 +79,7 @@ pub enum TableError {
     #[error(transparent)]
     File(#[from] ParquetError),
     /// A column cannot be read.
-    #[error("column `{column}`: {source}")]
+    #[error("column {}: {source}", quoted(column))]
     Column {
         /// Which.
         column: String,
@@ -82,25 +87,25 @@ pub enum TableError {
         source: ParquetError,
     },
     /// A column is not there.
-    #[error("column `{column}` is missing")]
+    #[error("column {} is missing", quoted(column))]
     Missing {
         /// Which.
         column: String,
     },
     /// A column is there that this table does not have.
-    #[error("column `{column}` is not one of this table's")]
+    #[error("column {} is not one of this table's", quoted(column))]
     Unknown {
         /// Which.
         column: String,
     },
     /// Two columns have one name.
-    #[error("column `{column}` is there twice")]
+    #[error("column {} is there twice", quoted(column))]
     Twice {
         /// Which.
         column: String,
     },
     /// A column has the type of another.
-    #[error("column `{column}` has the type {found}, not {wanted}")]
+    #[error("column {} has the type {found}, not {wanted}", quoted(column))]
     Type {
         /// Which.
         column: String,
@@ -110,7 +115,7 @@ pub enum TableError {
         wanted: &'static str,
     },
     /// A column has a type that none here has.
-    #[error("column `{column}` has the type {found}, which evenkeel does not write")]
+    #[error("column {} has the type {found}, which evenkeel does not write", quoted(column))]
     Foreign {
         /// Which.
         column: String,
@@ -118,7 +123,7 @@ pub enum TableError {
         found: String,
     },
     /// A column is shorter or longer than the file says.
-    #[error("column `{column}` has {found} rows of {declared}")]
+    #[error("column {} has {found} rows of {declared}", quoted(column))]
     Rows {
         /// Which.
         column: String,
@@ -128,7 +133,7 @@ pub enum TableError {
         declared: String,
     },
     /// A value is missing.
-    #[error("column `{column}`, row {row}: no value")]
+    #[error("column {}, row {row}: no value", quoted(column))]
     Null {
         /// Which.
         column: String,
@@ -136,7 +141,7 @@ pub enum TableError {
         row: usize,
     },
     /// A value cannot be.
-    #[error("column `{column}`, row {row}: {why}")]
+    #[error("column {}, row {row}: {why}", quoted(column))]
     Value {
         /// Which.
         column: String,

@@ -3,7 +3,6 @@
 //! A results directory holds `meta.json` ([`RunSet`]) and `runs.jsonl` ([`RunRecord`] per line) or Parquet tables ([`write_parquet`]). [`render_text`] prints the table for
 //! a terminal, [`render_markdown`] the same for the docs, [`render_html`] one file with tables and plots that needs nothing else.
 
-mod clean;
 pub mod columnar;
 mod error;
 mod html;

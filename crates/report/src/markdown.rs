@@ -1,13 +1,14 @@
 //! The table for the results pages of the docs.
 
-use crate::clean::clean;
+use evenkeel_quote::shown;
+
 use crate::number;
 use crate::view::{Cell, Column, View};
 
 /// Renders a heading, the table, and how to read it.
 pub(crate) fn render(view: &View<'_>) -> String {
     let mut out = format!("### {}\n\n", escape(&view.scenario.title));
-    out.push_str(&format!("Scenario `{}`", clean(&view.scenario.name, false).replace('`', "'")));
+    out.push_str(&format!("Scenario `{}`", shown(&view.scenario.name).to_string().replace('`', "'")));
     if !view.scenario.source.is_empty() {
         out.push_str(&format!("; {}", escape(&view.scenario.source)));
     }
@@ -72,12 +73,50 @@ fn entry(view: &View<'_>, cell: &Cell<'_>, column: &Column) -> String {
 
 /// Text that Markdown shows as it is.
 pub(crate) fn escape(text: &str) -> String {
+    let text = shown(text).to_string();
     let mut out = String::new();
-    for c in clean(text, false).chars() {
-        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#') {
+    // A list, a heading or a rule begins only where a line does.
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    for (at, c) in text.char_indices() {
+        let begins = match c {
+            '-' | '+' | '=' => at == 0,
+            '.' | ')' => at > 0 && at == digits,
+            _ => false,
+        };
+        if begins || matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '&' | '~' | '$') {
             out.push('\\');
         }
         out.push(c);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::escape;
+
+    #[test]
+    fn markup_becomes_text() {
+        assert_eq!(escape("a|b\nc `d` <e> &amp; ~~f~~"), r"a\|b\\nc \`d\` \<e\> \&amp; \~\~f\~\~");
+        assert_eq!(escape("- a 1. b"), r"\- a 1. b");
+        assert_eq!(escape("12. a - b"), r"12\. a - b");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_stays_in_its_cell(text in any::<String>()) {
+            let escaped = escape(&text);
+            prop_assert!(!escaped.contains(char::is_control));
+            // What is left without the escapes opens and closes nothing.
+            let mut chars = escaped.chars();
+            while let Some(c) = chars.next() {
+                match c {
+                    '\\' => prop_assert!(chars.next().is_some()),
+                    c => prop_assert!(!"|`*_[]<>#&~$".contains(c), "{escaped}"),
+                }
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The table for a terminal.
 
+use evenkeel_quote::shown;
 use unicode_width::UnicodeWidthStr;
 
 use crate::number;
@@ -54,7 +55,7 @@ pub(crate) fn render(view: &View<'_>) -> String {
 
 /// A sentence, broken into lines.
 fn prose(out: &mut String, text: &str) {
-    let text = clean(text);
+    let text = shown(text).to_string();
     let mut used = 0;
     for word in text.split_whitespace() {
         let width = word.width();
@@ -76,8 +77,8 @@ fn axis_columns(view: &View<'_>) -> Vec<TextColumn> {
         .iter()
         .enumerate()
         .map(|(index, axis)| TextColumn {
-            heading: [clean(&axis.name), String::new()],
-            rows: view.cells.iter().map(|cell| clean(&cell.labels[index])).collect(),
+            heading: [shown(&axis.name).into(), String::new()],
+            rows: view.cells.iter().map(|cell| shown(&cell.labels[index]).into()).collect(),
             left: true,
             follows: false,
         })
@@ -96,7 +97,7 @@ fn metric_columns(view: &View<'_>) -> Vec<TextColumn> {
             },
         });
         columns.push(TextColumn {
-            heading: [clean(&column.title), column.unit.clone()],
+            heading: [shown(&column.title).into(), shown(&column.unit).into()],
             rows: align_ranges(rows.collect()),
             left: false,
             follows: false,
@@ -182,9 +183,4 @@ fn print_part(out: &mut String, axes: &[TextColumn], metrics: &[TextColumn]) {
     for row in 0..columns.first().map_or(0, |column| column.rows.len()) {
         line(columns.iter().map(|column| column.rows[row].as_str()).collect());
     }
-}
-
-/// Scenario text must not steer the terminal, nor break lines.
-fn clean(text: &str) -> String {
-    crate::clean::clean(text, false)
 }

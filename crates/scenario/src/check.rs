@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use evenkeel_quote::quoted;
 use regex_lite::Regex;
 use serde_json::Value as Json;
 use toml::Value;
@@ -92,8 +93,8 @@ pub(crate) fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 
 /// Words for a list of allowed values: `a`, `b` or `c`.
 pub(crate) fn or_list<T: AsRef<str>>(words: &[T]) -> String {
-    let quoted: Vec<String> = words.iter().map(|w| format!("`{}`", w.as_ref())).collect();
-    match &quoted[..] {
+    let all: Vec<String> = words.iter().map(|w| quoted(w.as_ref())).collect();
+    match &all[..] {
         [] => "nothing".to_owned(),
         [only] => only.clone(),
         [first @ .., last] => format!("{} or {last}", first.join(", ")),
@@ -148,8 +149,8 @@ fn check_word(words: &[&str], value: &Value, path: &str, problems: &mut Vec<Prob
 
 fn unknown_word(word: &str, words: &[&str]) -> String {
     match closest(word, words) {
-        Some(close) => format!("unknown word `{word}`; did you mean `{close}`? Allowed: {}", words.join(", ")),
-        None => format!("unknown word `{word}`. Allowed: {}", words.join(", ")),
+        Some(close) => format!("unknown word {}; did you mean `{close}`? Allowed: {}", quoted(word), words.join(", ")),
+        None => format!("unknown word {}. Allowed: {}", quoted(word), words.join(", ")),
     }
 }
 
@@ -338,7 +339,8 @@ pub(crate) fn show(value: &Value) -> String {
         Value::Table(_) => "a table".to_owned(),
         Value::Array(_) => "a list".to_owned(),
         other => {
-            let text = other.to_string();
+            // TOML would have text of several lines on several lines.
+            let text = other.as_str().map_or_else(|| other.to_string(), |text| format!("{text:?}"));
             match text.char_indices().nth(60) {
                 Some((cut, _)) => format!("{}...", &text[..cut]),
                 None => text,

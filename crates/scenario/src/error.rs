@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use evenkeel_quote::{path, shown};
+
 /// One thing that is wrong in a scenario file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
@@ -37,14 +39,14 @@ impl fmt::Display for Invalid {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            write!(f, "{}:", self.file.display())?;
+            write!(f, "{}:", path(&self.file))?;
             if let Some(line) = problem.line {
                 write!(f, "{line}:")?;
             }
             if !problem.key.is_empty() {
-                write!(f, " {}:", problem.key)?;
+                write!(f, " {}:", shown(&problem.key))?;
             }
-            write!(f, " {}", problem.message)?;
+            write!(f, " {}", shown(&problem.message))?;
         }
         Ok(())
     }
@@ -56,7 +58,7 @@ impl std::error::Error for Invalid {}
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// A file cannot be read.
-    #[error("cannot read {}: {source}", file.display())]
+    #[error("cannot read {}: {source}", path(file))]
     Read {
         /// Which.
         file: PathBuf,
@@ -64,7 +66,7 @@ pub enum ScenarioError {
         source: io::Error,
     },
     /// A file or directory cannot be written.
-    #[error("cannot write {}: {source}", file.display())]
+    #[error("cannot write {}: {source}", path(file))]
     Write {
         /// Which.
         file: PathBuf,
@@ -75,7 +77,7 @@ pub enum ScenarioError {
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// A result file does not hold what it should.
-    #[error("{}:{line}: {why}", file.display())]
+    #[error("{}:{line}: {}", path(file), shown(why))]
     Result {
         /// Which.
         file: PathBuf,

@@ -1,5 +1,7 @@
 //! Picks some of a scenario's cells: `--only`.
 
+use evenkeel_quote::quoted;
+
 use crate::check::or_list;
 use crate::error::{Invalid, Problem, ScenarioError};
 use crate::load::LoadedScenario;
@@ -42,21 +44,26 @@ fn meant<'a>(cells: &[Cell], text: &'a str, loaded: &LoadedScenario) -> Result<(
     match known[..] {
         [only] => return Ok(only),
         [one, other, ..] => {
-            let name = |(axis, label): (&str, &str)| format!("label `{label}` of axis `{axis}`");
-            return Err(format!("`{text}` may mean {} or {}; rename one of these axes", name(one), name(other)));
+            let name = |(axis, label): (&str, &str)| format!("label {} of axis {}", quoted(label), quoted(axis));
+            return Err(format!(
+                "{} may mean {} or {}; rename one of these axes",
+                quoted(text),
+                name(one),
+                name(other)
+            ));
         }
         [] => {}
     }
     let axes: Vec<&str> = loaded.scenario.axes.iter().map(|axis| axis.name.as_str()).collect();
     let Some((axis, label)) = pairs.iter().rev().find(|(axis, _)| axes.contains(axis)) else {
         let axis = pairs.first().map_or(text, |(axis, _)| axis);
-        return Err(format!("no axis is called `{axis}`; must be {}", or_list(&axes)));
+        return Err(format!("no axis is called {}; must be {}", quoted(axis), or_list(&axes)));
     };
     let mut labels: Vec<&str> =
         cells.iter().flat_map(|c| &c.labels).filter(|(a, _)| a == axis).map(|(_, l)| l.as_str()).collect();
     labels.sort_unstable();
     labels.dedup();
-    Err(format!("axis `{axis}` has no label `{label}`; must be {}", or_list(&labels)))
+    Err(format!("axis {} has no label {}; must be {}", quoted(axis), quoted(label), or_list(&labels)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_quote::quoted;
 use toml::{Table, Value};
 
 use crate::check::{check, descend, or_list, segment, show, unknown_key};
@@ -142,7 +143,7 @@ fn check_cell(tree: &Table) -> Result<Scenario, Vec<Problem>> {
 /// A cell's problem, placed where an axis sets the key, if one does.
 fn in_cell(problem: &Problem, scenario: &Scenario, labels: &[(String, String)], positions: &[usize]) -> Problem {
     let cell: Vec<String> = labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
-    let message = format!("`{}` {} (in the cell {})", problem.key, problem.message, cell.join(", "));
+    let message = format!("{} {} (in the cell {})", quoted(&problem.key), problem.message, cell.join(", "));
     let related = |key: &str| covers(key, &problem.key) || covers(&problem.key, key);
     let place = scenario.axes.iter().enumerate().zip(positions).find_map(|((index, axis), position)| {
         let key = axis.points().swap_remove(*position).set.into_keys().find(|key| related(key))?;
@@ -183,10 +184,11 @@ fn check_points(scenario: &Scenario, axes: &[Vec<Point>]) -> Result<(), Vec<Prob
                         } else {
                             axis.place(index, position, key)
                         };
-                        Problem::at(place, format!("axis `{}`, key `{key}`: {why}", axis.name))
+                        Problem::at(place, format!("axis {}, key {}: {why}", quoted(&axis.name), quoted(key)))
                     }
                     Err(BadOverride::Value(why)) => {
-                        let message = format!("axis `{}`, key `{key}`, value {}: {why}", axis.name, show(value));
+                        let message =
+                            format!("axis {}, key {}, value {}: {why}", quoted(&axis.name), quoted(key), show(value));
                         Problem::at(axis.place(index, position, key), message)
                     }
                 };
@@ -219,14 +221,18 @@ fn check_override(scenario: &Scenario, key: &str, value: &Value) -> Result<(), B
     if let ["vms", group, ..] = segments[..] {
         if !scenario.vms.contains_key(group) {
             let groups: Vec<&String> = scenario.vms.keys().collect();
-            return Err(BadOverride::Key(format!("no group of VMs is called `{group}`; must be {}", or_list(&groups))));
+            return Err(BadOverride::Key(format!(
+                "no group of VMs is called {}; must be {}",
+                quoted(group),
+                or_list(&groups)
+            )));
         }
     }
     let schema = descend(&SCHEMA, &segments).map_err(|(depth, allowed)| {
         let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
         BadOverride::Key(match &allowed[..] {
-            [] => format!("`{}` is no table", segments[..depth].join(".")),
-            allowed => format!("`{}`: {}", segments[depth], unknown_key(segments[depth], allowed)),
+            [] => format!("{} is no table", quoted(&segments[..depth].join("."))),
+            allowed => format!("{}: {}", quoted(segments[depth]), unknown_key(segments[depth], allowed)),
         })
     })?;
     let mut problems = Vec::new();
@@ -234,7 +240,7 @@ fn check_override(scenario: &Scenario, key: &str, value: &Value) -> Result<(), B
     match problems.into_iter().next() {
         None => Ok(()),
         Some(problem) if problem.key.is_empty() => Err(BadOverride::Value(problem.message)),
-        Some(problem) => Err(BadOverride::Value(format!("`{}`: {}", problem.key, problem.message))),
+        Some(problem) => Err(BadOverride::Value(format!("{}: {}", quoted(&problem.key), problem.message))),
     }
 }
 

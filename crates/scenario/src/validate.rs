@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use evenkeel_quote::quoted;
+
 use crate::check::{join, or_list, segment};
 use crate::error::Problem;
 use crate::format::{Axis, Plot, Scenario, Store, Workload};
@@ -27,7 +29,10 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Problem> {
     let unknown: Vec<_> =
         [("workload.from", from), ("workload.to", to)].into_iter().filter(|(_, g)| !groups.contains(g)).collect();
     for (key, group) in &unknown {
-        problems.push(Problem::at(*key, format!("no group of VMs is called `{group}`; must be {}", or_list(&groups))));
+        problems.push(Problem::at(
+            *key,
+            format!("no group of VMs is called {}; must be {}", quoted(group), or_list(&groups)),
+        ));
     }
     let all_to_all = matches!(scenario.workload, Workload::Poisson { to: None, .. });
     if from == to && !all_to_all {
@@ -45,7 +50,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Problem> {
         let count = scenario.vms.get(to).map_or(1, |g| g.count);
         if count > 1 {
             let message = format!("must be 1, not {count}: a {kind} uses only the first VM of `workload.to`");
-            problems.push(Problem::at(format!("vms.{to}.count"), message));
+            problems.push(Problem::at(format!("{}.count", join("vms", to)), message));
         }
     }
     match scenario.workload {
@@ -60,7 +65,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Problem> {
         Workload::ThreeTier { .. } if senders != Store::SERVERS => {
             let message =
                 format!("must be {}, not {senders}: web front, database, cache and file store", Store::SERVERS);
-            problems.push(Problem::at(format!("vms.{from}.count"), message));
+            problems.push(Problem::at(format!("{}.count", join("vms", from)), message));
         }
         _ => {}
     }
@@ -73,10 +78,10 @@ pub(crate) fn axes(scenario: &Scenario) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut cells: usize = 1;
     for (index, axis) in scenario.axes.iter().enumerate() {
-        let path = format!("axes[{index}]");
+        let (path, name) = (format!("axes[{index}]"), quoted(&axis.name));
         let mut problem = |key: &str, message: String| problems.push(Problem::at(format!("{path}{key}"), message));
         if scenario.axes[..index].iter().any(|other| other.name == axis.name) {
-            problem(".name", format!("another axis is called `{}` already", axis.name));
+            problem(".name", format!("another axis is called {} already", quoted(&axis.name)));
         }
         match (&axis.key, axis.values.is_empty(), axis.variants.is_empty()) {
             (Some(_), false, true) => {
@@ -90,33 +95,29 @@ pub(crate) fn axes(scenario: &Scenario) -> Vec<Problem> {
                     problem(".labels", "has no use here: each variant has its `label`".to_owned());
                 }
             }
-            (Some(_), true, true) => problem("", format!("axis `{}` has a `key` but no `values`", axis.name)),
-            (None, false, true) => {
-                problem("", format!("axis `{}` has `values` but no `key` that takes them", axis.name))
-            }
-            (None, true, true) => {
-                problem("", format!("axis `{}` needs either `key` and `values`, or `variants`", axis.name))
-            }
+            (Some(_), true, true) => problem("", format!("axis {name} has a `key` but no `values`")),
+            (None, false, true) => problem("", format!("axis {name} has `values` but no `key` that takes them")),
+            (None, true, true) => problem("", format!("axis {name} needs either `key` and `values`, or `variants`")),
             (_, _, false) => problem(
                 "",
-                format!("axis `{}` has both `variants` and `key` or `values`; only one of them is allowed", axis.name),
+                format!("axis {name} has both `variants` and `key` or `values`; only one of them is allowed"),
             ),
         }
         let points = axis.points();
         for (position, point) in points.iter().enumerate() {
             if points[..position].iter().any(|other| other.label == point.label) {
-                problem("", format!("two points of axis `{}` are labelled `{}`", axis.name, point.label));
+                problem("", format!("two points of axis {name} are labelled {}", quoted(&point.label)));
             }
         }
         // One variant may change nothing: the scenario as written is a point like others.
         if axis.variants.iter().filter(|v| v.set.is_empty()).count() > 1 {
-            problem("", format!("more than one variant of axis `{}` sets nothing", axis.name));
+            problem("", format!("more than one variant of axis {name} sets nothing"));
         }
         let keys = |axis: &Axis| axis.points().into_iter().flat_map(|p| p.set.into_keys()).collect::<BTreeSet<_>>();
         for other in &scenario.axes[..index] {
             let others = keys(other);
             for key in keys(axis).iter().filter(|key| others.iter().any(|o| covers(o, key) || covers(key, o))) {
-                problem("", format!("axis `{}` sets `{key}`, which axis `{}` sets too", axis.name, other.name));
+                problem("", format!("axis {name} sets {}, which axis {} sets too", quoted(key), quoted(&other.name)));
             }
         }
         cells = cells.saturating_mul(points.len().max(1));
@@ -132,8 +133,8 @@ pub(crate) fn report(scenario: &Scenario) -> Vec<Problem> {
     let mut problems = Vec::new();
     let names: Vec<&str> = scenario.axes.iter().map(|a| a.name.as_str()).collect();
     let no_axis = |name: &str| match names[..] {
-        [] => format!("no axis is called `{name}`: the scenario has none"),
-        _ => format!("no axis is called `{name}`; must be {}", or_list(&names)),
+        [] => format!("no axis is called {}: the scenario has none", quoted(name)),
+        _ => format!("no axis is called {}; must be {}", quoted(name), or_list(&names)),
     };
     for (index, plot) in scenario.report.plots.iter().enumerate() {
         let [one, other] = match plot {
@@ -164,7 +165,7 @@ pub(crate) fn report(scenario: &Scenario) -> Vec<Problem> {
             if !labels.contains(label) {
                 problems.push(Problem::at(
                     path,
-                    format!("axis `{name}` has no label `{label}`; must be {}", or_list(&labels)),
+                    format!("axis {} has no label {}; must be {}", quoted(name), quoted(label), or_list(&labels)),
                 ));
             }
         }

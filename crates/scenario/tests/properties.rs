@@ -6,10 +6,11 @@ use evenkeel_scenario::format::{
     CoreSharing, Era, GuestTcp, Kernel, Mode, Network, Pvtcp, Record, ReportSpec, RtoMin, RtoMinWord, Scenario,
     VmGroup, Workload,
 };
-use evenkeel_scenario::sweep;
+use evenkeel_scenario::{select, sweep};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use toml::{Table, Value};
 
 const DEMO: &str = include_str!("../../../scenarios/demo.toml");
 
@@ -144,6 +145,15 @@ fn scenario() -> impl Strategy<Value = Scenario> {
     )
 }
 
+/// Every line of a message is a problem of the file `x\ny.toml`, and steers no terminal.
+fn only_problems(message: &str) -> Result<(), TestCaseError> {
+    for line in message.lines() {
+        prop_assert!(line.starts_with("x\\ny.toml:"), "{message:?}");
+        prop_assert!(!line.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{202e}')), "{line:?}");
+    }
+    Ok(())
+}
+
 /// Cuts and pastes as an editor slip would.
 fn slip(text: &str, (at, length, insert): (prop::sample::Index, usize, String)) -> String {
     let chars: Vec<char> = text.chars().collect();
@@ -153,6 +163,41 @@ fn slip(text: &str, (at, length, insert): (prop::sample::Index, usize, String)) 
     let at = at.index(chars.len());
     let end = (at + length).min(chars.len());
     chars[..at].iter().copied().chain(insert.chars()).chain(chars[end..].iter().copied()).collect()
+}
+
+/// Names as nobody should choose them, and some that exist.
+fn odd() -> impl Strategy<Value = String> {
+    let text = "[a-z=.`'\"\\\\ \n\r\t\u{1b}\u{85}\u{202e}\u{2028}\u{e9}]{0,6}";
+    prop_oneof![4 => text.prop_map(|text| text), 1 => Just("s\nder".to_owned()), 1 => Just("sender".to_owned())]
+}
+
+/// The demonstration with one of its names in the place of another, or beside them.
+fn renamed(base: &Table, place: usize, name: &str, other: &str) -> Table {
+    let mut tree = base.clone();
+    let text = |text: &str| Value::String(text.to_owned());
+    let mut at = |path: &[&str], value: Value| {
+        let (last, tables) = path.split_last().unwrap();
+        let table = tables.iter().fold(&mut tree, |table, key| table[*key].as_table_mut().unwrap());
+        table.insert((*last).to_owned(), value);
+    };
+    let axis = |name: &str, key: &str, values: Vec<Value>| {
+        let fields = [("name", text(name)), ("key", text(key)), ("values", Value::Array(values))];
+        let table: Table = fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        Value::Array(vec![Value::Table(table.clone()), Value::Table(table)])
+    };
+    match place {
+        0 => at(&["vms", name], Value::Table(Table::new())),
+        1 => at(&["workload", "from"], text(name)),
+        2 => at(&["workload", "kind"], text(name)),
+        3 => at(&["network", name], text(other)),
+        4 => at(&["axes"], axis(name, other, vec![text(name), text(other)])),
+        5 => at(&["axes"], axis(name, "network.rate_mbit", vec![text(other), Value::Integer(5)])),
+        6 => at(&["axes"], axis(name, &format!("vms.{other}.count"), vec![Value::Integer(1), text(other)])),
+        7 => at(&["report", "columns"], Value::Array(vec![text(name), text(other)])),
+        8 => at(&["name"], text(name)),
+        _ => at(&[name], text(other)),
+    }
+    tree
 }
 
 /// It comes from `.cargo/config.toml`, in the test's environment.
@@ -186,6 +231,19 @@ proptest! {
         let text = slips.into_iter().fold(DEMO.to_owned(), |text, s| slip(&text, s));
         if let Err(error) = Scenario::from_str(&text, "x.toml") {
             prop_assert!(error.to_string().lines().all(|line| line.starts_with("x.toml:")), "{}", error);
+        }
+    }
+
+    #[test]
+    fn names_from_outside_stay_on_the_line_of_their_problem(place in 0..10usize, name in odd(), other in odd()) {
+        let tree = renamed(&toml::from_str(DEMO).unwrap(), place, &name, &other);
+        let loaded = Scenario::from_str(&toml::to_string(&tree).unwrap(), "x\ny.toml");
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => return only_problems(&error.to_string()),
+        };
+        if let Err(error) = select::select(sweep::cells(&loaded).unwrap(), &[format!("{name}={other}")], &loaded) {
+            only_problems(&error.to_string())?;
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a scenario can ask for that the simulator cannot give.
 
+use evenkeel_quote::{quoted, shown};
 use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup, Workload};
 
 /// Congestion controls that the simulator has.
@@ -9,7 +10,7 @@ const MAX_CONNECTIONS: u64 = 1_000_000;
 
 /// A setting that the simulator cannot honour.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {why}")]
+#[error("{}: {}", shown(key), shown(why))]
 pub struct Refused {
     /// The key, as in `vms.sender.vcpus`.
     pub key: String,
@@ -109,7 +110,7 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
         let known = CONGESTION_CONTROLS.join("`, `");
         (
             "tcp.congestion_control",
-            format!("the simulator has `{known}`, not `{name}` (the lab has what its kernel has)"),
+            format!("the simulator has `{known}`, not {} (the lab has what its kernel has)", quoted(name)),
         )
     })
 }

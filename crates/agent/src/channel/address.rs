@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use evenkeel_quote::quoted;
+
 /// The name of the virtio-serial port, unless something else is said.
 pub const PORT_NAME: &str = "org.evenkeel.0";
 /// What stands for the name of a port's device in a host's configuration.
@@ -32,7 +34,7 @@ impl FromStr for HostAddress {
     fn from_str(text: &str) -> Result<Self, String> {
         const ALLOWED: &str =
             "allowed are the absolute path of a Unix socket or character device, vsock:CID:PORT and tcp:ADDRESS:PORT";
-        let refused = |why: &str| format!("`{text}` is no channel ({why}); {ALLOWED}");
+        let refused = |why: &str| format!("{} is no channel ({why}); {ALLOWED}", quoted(text));
         if text.starts_with('/') {
             return Ok(Self::Path(text.into()));
         }
@@ -88,7 +90,7 @@ impl FromStr for GuestAddress {
 
     fn from_str(text: &str) -> Result<Self, String> {
         const ALLOWED: &str = "allowed are virtio-serial:NAME, vsock:PORT and tcp:ADDRESS:PORT,from=ADDRESS";
-        let refused = |why: &str| format!("`{text}` is no channel ({why}); {ALLOWED}");
+        let refused = |why: &str| format!("{} is no channel ({why}); {ALLOWED}", quoted(text));
         if let Some(name) = text.strip_prefix("virtio-serial:") {
             return if name.is_empty() {
                 Err(refused("the name is empty"))

@@ -3,11 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use evenkeel_quote::{path, shown};
+
 /// Why the programs could not be loaded, attached or asked.
 #[derive(Debug, thiserror::Error)]
 pub enum DatapathError {
     /// The kernel or libbpf refused.
-    #[error("{context}: {why}")]
+    #[error("{}: {}", shown(context), shown(why))]
     Bpf {
         /// What was tried.
         context: String,
@@ -17,7 +19,7 @@ pub enum DatapathError {
         is_denied: bool,
     },
     /// The kernel has no tcx.
-    #[error("Linux {release} is too old for the host agent: tcx, by which it attaches, came with 6.6")]
+    #[error("Linux {} is too old for the host agent: tcx, by which it attaches, came with 6.6", shown(release))]
     OldKernel {
         /// As `uname -r`.
         release: String,
@@ -29,7 +31,7 @@ pub enum DatapathError {
         lacks: &'static str,
     },
     /// No bpf file system to pin to.
-    #[error("{} is not in a bpf file system", dir.display())]
+    #[error("{} is not in a bpf file system", path(dir))]
     NoBpfFs {
         /// The directory.
         dir: PathBuf,
@@ -41,7 +43,7 @@ pub enum DatapathError {
         found: u32,
     },
     /// The system refused.
-    #[error("{context}: {source}")]
+    #[error("{}: {source}", shown(context))]
     Io {
         /// What was tried.
         context: String,

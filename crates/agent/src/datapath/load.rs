@@ -457,11 +457,12 @@ fn program<'o>(object: &'o Object, name: &str) -> Result<Program<'o>, DatapathEr
 
 /// libbpf's own words: what the verifier says is among them.
 fn log(level: libbpf_rs::PrintLevel, text: String) {
-    let text = text.trim_end();
-    match level {
-        libbpf_rs::PrintLevel::Warn => tracing::warn!("{text}"),
-        libbpf_rs::PrintLevel::Info => tracing::info!("{text}"),
-        libbpf_rs::PrintLevel::Debug => tracing::trace!("{text}"),
+    for line in text.trim_end().lines() {
+        match level {
+            libbpf_rs::PrintLevel::Warn => tracing::warn!("{line}"),
+            libbpf_rs::PrintLevel::Info => tracing::info!("{line}"),
+            libbpf_rs::PrintLevel::Debug => tracing::trace!("{line}"),
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use evenkeel_quote::{path, shown};
+
 use crate::datapath::DatapathError;
 
 /// Why the agent could not start, run, be asked or be stopped.
@@ -20,7 +22,7 @@ pub enum HostError {
         lock: PathBuf,
     },
     /// No agent answers.
-    #[error("no evenkeel host agent answers at {}: {why}", socket.display())]
+    #[error("no evenkeel host agent answers at {}: {}", path(socket), shown(why))]
     NotRunning {
         /// Where it was looked for.
         socket: PathBuf,
@@ -28,7 +30,7 @@ pub enum HostError {
         why: String,
     },
     /// The agent's answer could not be understood, or was a refusal.
-    #[error("the agent at {} {why}", socket.display())]
+    #[error("the agent at {} {}", path(socket), shown(why))]
     Answer {
         /// Its socket.
         socket: PathBuf,
@@ -36,7 +38,7 @@ pub enum HostError {
         why: String,
     },
     /// The file that says what was changed on this host cannot be used.
-    #[error("cannot use {}: {why}", file.display())]
+    #[error("cannot use {}: {}", path(file), shown(why))]
     State {
         /// The file.
         file: PathBuf,
@@ -44,7 +46,7 @@ pub enum HostError {
         why: String,
     },
     /// This machine lacks something.
-    #[error("{what}")]
+    #[error("{}", shown(what))]
     Missing {
         /// What is missing.
         what: String,
@@ -55,7 +57,7 @@ pub enum HostError {
     #[error(transparent)]
     Datapath(#[from] DatapathError),
     /// The kernel refused something over netlink.
-    #[error("{context}: {source}")]
+    #[error("{}: {source}", shown(context))]
     Netlink {
         /// What was tried.
         context: String,
@@ -63,7 +65,7 @@ pub enum HostError {
         source: io::Error,
     },
     /// An operation of the system failed.
-    #[error("{context}: {source}")]
+    #[error("{}: {source}", shown(context))]
     Io {
         /// What was tried.
         context: String,
@@ -121,7 +123,7 @@ impl HostError {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It cannot be read.
-    #[error("cannot read {}: {source}", file.display())]
+    #[error("cannot read {}: {source}", path(file))]
     Read {
         /// The file.
         file: PathBuf,
@@ -137,7 +139,7 @@ pub enum ConfigError {
         loss: &'static str,
     },
     /// It is not valid.
-    #[error("{}:{}{} {message}", file.display(), suffix(line), suffix(&non_empty(key)))]
+    #[error("{}:{}{} {}", path(file), suffix(line), suffix(&non_empty(key)), shown(message))]
     Invalid {
         /// The file.
         file: PathBuf,
@@ -156,7 +158,7 @@ fn suffix(part: &Option<impl std::fmt::Display>) -> String {
 }
 
 fn non_empty(key: &str) -> Option<String> {
-    (!key.is_empty()).then(|| format!(" {key}"))
+    (!key.is_empty()).then(|| format!(" {}", shown(key)))
 }
 
 impl ConfigError {

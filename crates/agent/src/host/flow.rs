@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use evenkeel_algo::dctcp;
+use evenkeel_quote::quoted;
 use serde::{Deserialize, Serialize};
 
 use super::cera::PortReport;
@@ -52,7 +53,11 @@ impl FromStr for Tuple {
             Some(Self { local: local.trim().parse().ok()?, remote: remote.trim().parse().ok()? })
         });
         ends.ok_or_else(|| {
-            format!("`{text}` is no connection; write it as `evenkeel flows` does: 10.0.0.1:4000-10.0.0.2:80 or [fd00::1]:4000-[fd00::2]:80")
+            format!(
+                "{} is no connection; write it as `evenkeel flows` does: 10.0.0.1:4000-10.0.0.2:80 or \
+                 [fd00::1]:4000-[fd00::2]:80",
+                quoted(text)
+            )
         })
     }
 }

@@ -10,5 +10,5 @@ use crate::output;
 pub fn run(arguments: &Completions) -> Result<(), CliError> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "evenkeel", &mut script);
-    output::print(&String::from_utf8_lossy(&script))
+    output::print_as_it_is(&String::from_utf8_lossy(&script))
 }

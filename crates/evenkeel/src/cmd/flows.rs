@@ -23,6 +23,7 @@ pub fn run(arguments: &cli::Flows) -> Result<(), CliError> {
     if arguments.agent.json {
         return output::print_json(&json!({ "total": total, "flows": flows }));
     }
+    let flows: Vec<ExplainedFlow> = output::on_one_line(&flows)?;
     let text = match arguments.explain {
         Some(_) => flows.iter().map(explained).collect(),
         None => table(&flows, total),

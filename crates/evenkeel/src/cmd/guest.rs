@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use evenkeel_agent::guest::agent::{self, COUNTERS, Config, GuestError, Options, Status, Stopped};
+use evenkeel_quote::path;
 use serde_json::json;
 
 use crate::cli::GuestAgent;
@@ -13,7 +14,7 @@ use crate::output;
 /// Runs the agent, stops one, or says what is there.
 pub fn run(arguments: GuestAgent) -> Result<(), CliError> {
     if arguments.print_config {
-        return output::print(agent::EXAMPLE);
+        return output::print_as_it_is(agent::EXAMPLE);
     }
     if arguments.check {
         return check(arguments.config.as_deref(), arguments.json);
@@ -36,7 +37,7 @@ fn check(file: Option<&Path>, json: bool) -> Result<(), CliError> {
     if json {
         return output::print_json(&json!({ "file": file, "valid": true }));
     }
-    output::print(&format!("{}: valid\n", file.display()))
+    output::print(&format!("{}: valid\n", path(file)))
 }
 
 fn said(stopped: &Stopped) -> String {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use evenkeel_agent::host::{self, Checked, Options, RestoredQueue, Stopped};
+use evenkeel_quote::path;
 use serde_json::json;
 
 use crate::cli::Host;
@@ -12,14 +13,18 @@ use crate::output;
 /// Runs the agent, or stops one.
 pub fn run(arguments: Host) -> Result<(), CliError> {
     if arguments.print_config {
-        return output::print(host::EXAMPLE);
+        return output::print_as_it_is(host::EXAMPLE);
     }
     if arguments.check {
         return check(arguments.config.as_deref(), arguments.json);
     }
     if arguments.stop {
         let stopped = host::stop(&arguments.run_dir, &arguments.pin_dir)?;
-        return if arguments.json { output::print_json(&stopped) } else { output::print(&said(&stopped)) };
+        return if arguments.json {
+            output::print_json(&stopped)
+        } else {
+            output::print(&said(&output::on_one_line(&stopped)?))
+        };
     }
     let options = Options { config: arguments.config, run_dir: arguments.run_dir, pin_dir: arguments.pin_dir };
     Ok(host::run(&options)?)
@@ -34,7 +39,7 @@ fn check(file: Option<&Path>, json: bool) -> Result<(), CliError> {
         0 => "; there is no file of probe keys, and so no probes".to_owned(),
         keys => format!("; {keys} probe key{}", if keys == 1 { "" } else { "s" }),
     };
-    output::print(&format!("{}: valid{keys}\n", file.display()))
+    output::print(&format!("{}: valid{keys}\n", path(&file)))
 }
 
 fn said(stopped: &Stopped) -> String {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use evenkeel_agent::host::{Client, Left};
+use evenkeel_quote::shown;
 use serde_json::json;
 
 use crate::cli::{Port, PortOffline, PortOnline};
@@ -23,13 +24,14 @@ pub fn run(arguments: Port) -> Result<(), CliError> {
 
 fn offline(arguments: &PortOffline) -> Result<(), CliError> {
     let PortOffline { port, wait, agent } = arguments;
+    let name = shown(port);
     Client::connect(&agent.socket)?.switch(port, false)?;
     let start = Instant::now();
     let end = start + Duration::from_secs_f64(*wait);
     let left = loop {
         let status = Client::connect(&agent.socket)?.status()?;
         let left = status.ports.iter().find(|other| other.name == *port).and_then(|port| port.offline);
-        let left = left.ok_or_else(|| CliError::new(Exit::Failed, format!("{port} went away, or online again")))?;
+        let left = left.ok_or_else(|| CliError::new(Exit::Failed, format!("{name} went away, or online again")))?;
         if left.is_nothing() || Instant::now() >= end {
             break left;
         }
@@ -37,8 +39,8 @@ fn offline(arguments: &PortOffline) -> Result<(), CliError> {
     };
     let took_ms = start.elapsed().as_millis() as u64;
     if *wait > 0.0 && !left.is_nothing() {
-        let what = format!("{port} is offline, but after {wait} s {}", words(&left));
-        let help = format!("wait longer (--wait), or `evenkeel port online {port}`");
+        let what = format!("{name} is offline, but after {wait} s {}", words(&left));
+        let help = format!("wait longer (--wait), or `evenkeel port online {name}`");
         return Err(CliError::new(Exit::Failed, what).help(help));
     }
     if agent.json {
@@ -46,9 +48,9 @@ fn offline(arguments: &PortOffline) -> Result<(), CliError> {
     }
     output::print(&match left.is_nothing() {
         true => {
-            format!("{port} is offline: nothing is held or promised, and its guest's TCP is plain; the VM can go\n")
+            format!("{name} is offline: nothing is held or promised, and its guest's TCP is plain; the VM can go\n")
         }
-        false => format!("{port} is offline; {}\n", words(&left)),
+        false => format!("{name} is offline; {}\n", words(&left)),
     })
 }
 
@@ -58,7 +60,7 @@ fn online(arguments: &PortOnline) -> Result<(), CliError> {
     if agent.json {
         return output::print_json(&json!({ "port": port, "online": true }));
     }
-    output::print(&format!("{port} is online\n"))
+    output::print(&format!("{} is online\n", shown(port)))
 }
 
 /// What is left to wait for.

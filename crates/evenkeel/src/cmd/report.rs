@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use evenkeel_quote::path;
 use evenkeel_report::Results;
 use serde_json::json;
 
@@ -13,11 +14,15 @@ use crate::output;
 pub fn run(arguments: &Report) -> Result<(), CliError> {
     if arguments.markdown {
         let results = evenkeel_report::load(&arguments.directory)?;
-        return output::print(&evenkeel_report::render_markdown(&results.set, &results.scenario, &results.records));
+        return output::print_as_it_is(&evenkeel_report::render_markdown(
+            &results.set,
+            &results.scenario,
+            &results.records,
+        ));
     }
     if let Some(file) = &arguments.page {
         let files = evenkeel_report::write_page(&evenkeel_report::load(&arguments.directory)?, file)?;
-        let lines: Vec<String> = files.iter().map(|file| format!("{}\n", file.display())).collect();
+        let lines: Vec<String> = files.iter().map(|file| format!("{}\n", path(file))).collect();
         return output::print(&lines.concat());
     }
     show(&arguments.directory, arguments.json)
@@ -37,5 +42,5 @@ pub fn write_and_show(directory: &Path, results: &Results, json: bool) -> Result
         return output::print_json(&json!({ "report": report, "set": results.set, "runs": results.records }));
     }
     let table = evenkeel_report::render_text(&results.set, &results.scenario, &results.records);
-    output::print(&format!("{table}\nreport: {}\n", report.display()))
+    output::print(&format!("{table}\nreport: {}\n", path(&report)))
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use evenkeel_quote::path;
 use evenkeel_scenario::{Scenario, ScenarioError, schema, sweep};
 use serde::Serialize;
 
@@ -14,7 +15,7 @@ use crate::output;
 pub fn run(arguments: cli::Scenario) -> Result<(), CliError> {
     match arguments {
         cli::Scenario::Check { files, json } => check(&files, json),
-        cli::Scenario::Schema => output::print(&schema::text()),
+        cli::Scenario::Schema => output::print_as_it_is(&schema::text()),
     }
 }
 
@@ -58,7 +59,7 @@ fn check(files: &[PathBuf], json: bool) -> Result<(), CliError> {
     } else {
         let fine = checked.iter().filter(|c| c.valid);
         let plural = |n: usize| if n == 1 { "" } else { "s" };
-        let lines = fine.map(|c| format!("{}: valid, {} cell{}\n", c.file.display(), c.cells, plural(c.cells)));
+        let lines = fine.map(|c| format!("{}: valid, {} cell{}\n", path(&c.file), c.cells, plural(c.cells)));
         output::print(&lines.collect::<String>())?;
     }
     if wrong.is_empty() { Ok(()) } else { Err(CliError::new(Exit::Usage, wrong.join("\n"))) }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use evenkeel_quote::{path, shown};
 use evenkeel_report::{ReportError, Results};
 use evenkeel_scenario::result::{Engine, RunSet};
 use evenkeel_scenario::sweep::{self, Cell};
@@ -63,7 +64,7 @@ fn check(cell: &Cell, loaded: &LoadedScenario) -> Result<(), CliError> {
     // Where an axis makes it so, the file's own setting would mislead.
     let by_axis = refuse::check(&loaded.scenario).as_ref() != Err(&refused);
     let place = if by_axis { format!(" (in the cell {})", labels.join(", ")) } else { String::new() };
-    Err(CliError::new(Exit::Usage, format!("{}: {refused}{place}", loaded.file.display()))
+    Err(CliError::new(Exit::Usage, format!("{}: {refused}{}", path(&loaded.file), shown(&place)))
         .help("change the scenario, or run it with `evenkeel lab`"))
 }
 
@@ -78,7 +79,7 @@ fn show_complete(directory: &Path, arguments: &SimRun) -> Result<(), CliError> {
     if !arguments.quiet {
         eprintln!(
             "{}: all {} runs are there already; --restart runs them again",
-            directory.display(),
+            path(directory),
             results.records.len()
         );
     }
@@ -150,7 +151,7 @@ fn simulate(work: &Sweep<'_>, kept: &Kept, loaded: &LoadedScenario, quiet: bool)
     outcome.map_err(|error| match error {
         SweepError::Stopped { .. } => CliError::new(Exit::Interrupted, error.to_string())
             .help(format!("`{}` goes on with the rest", command_line(going_on(std::env::args().skip(1))))),
-        SweepError::Run { .. } => CliError::new(Exit::Usage, format!("{}: {error}", loaded.file.display())),
+        SweepError::Run { .. } => CliError::new(Exit::Usage, format!("{}: {error}", path(&loaded.file))),
         SweepError::Kept(error) => failed(&error),
     })
 }

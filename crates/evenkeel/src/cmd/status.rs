@@ -14,7 +14,11 @@ use crate::output;
 /// Asks the agent.
 pub fn run(arguments: &cli::Status) -> Result<(), CliError> {
     let status = Client::connect(&arguments.agent.socket)?.status()?;
-    if arguments.agent.json { output::print_json(&status) } else { output::print(&text(&status)) }
+    if arguments.agent.json {
+        output::print_json(&status)
+    } else {
+        output::print(&text(&output::on_one_line(&status)?))
+    }
 }
 
 fn text(status: &Status) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use evenkeel_agent::host::{Ask, Client, Flow, HostError, Status, Tuple};
+use evenkeel_agent::host::{Ask, Client, Flow, Status, Tuple};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Style, Stylize};
@@ -18,6 +18,7 @@ use crate::cmd::flows::{alpha, amount};
 use crate::cmd::status::uptime;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::output;
 
 /// Counters whose rates are shown, with what they are called.
 const RATES: &[(&str, &str)] = &[
@@ -34,7 +35,7 @@ const RATES: &[(&str, &str)] = &[
 pub fn run(arguments: &cli::Top) -> Result<(), CliError> {
     let looks = arguments.count.unwrap_or(u64::MAX);
     let interval = Duration::from_secs_f64(arguments.interval);
-    let mut watch = Watch::new(Client::connect(&arguments.agent.socket)?, arguments.limit);
+    let mut watch = Watch::new(Client::connect(&arguments.agent.socket)?, arguments);
     if arguments.agent.json {
         for look in 0..looks {
             if look > 0 {
@@ -42,7 +43,7 @@ pub fn run(arguments: &cli::Top) -> Result<(), CliError> {
             }
             watch.look()?;
             let line = json!({ "status": watch.view.status(), "flows": watch.view.flows });
-            crate::output::print(&format!("{line}\n"))?;
+            output::print_as_it_is(&format!("{line}\n"))?;
         }
         return Ok(());
     }
@@ -128,18 +129,23 @@ impl Sort {
 struct Watch {
     client: Client,
     limit: usize,
+    is_for_programs: bool,
     view: View,
 }
 
 impl Watch {
-    fn new(client: Client, limit: usize) -> Self {
-        Self { client, limit, view: View::new() }
+    fn new(client: Client, arguments: &cli::Top) -> Self {
+        Self { client, limit: arguments.limit, is_for_programs: arguments.agent.json, view: View::new() }
     }
 
-    fn look(&mut self) -> Result<(), HostError> {
-        let status = self.client.status()?;
+    fn look(&mut self) -> Result<(), CliError> {
+        let mut status = self.client.status()?;
         let (flows, total) = self.client.flows(Ask::Flows { tuple: None, limit: Some(self.limit) })?;
-        self.view.saw(Instant::now(), status, flows.into_iter().map(|f| f.flow).collect(), total);
+        let mut flows: Vec<Flow> = flows.into_iter().map(|f| f.flow).collect();
+        if !self.is_for_programs {
+            (status, flows) = output::on_one_line(&(status, flows))?;
+        }
+        self.view.saw(Instant::now(), status, flows, total);
         Ok(())
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use evenkeel_quote::{lines, path as shown_path, quoted, shown};
+
 use super::KernelSeries;
 
 /// Why kernels, build root, module or initramfs could not be made, and what to do about it.
@@ -17,7 +19,7 @@ pub enum PrepareError {
         arch: &'static str,
     },
     /// No such kernel series.
-    #[error("there is no kernel series `{text}`; choose 6.1, 6.12 or newest")]
+    #[error("there is no kernel series {}; choose 6.1, 6.12 or newest", quoted(text))]
     UnknownSeries {
         /// What was asked for.
         text: String,
@@ -34,7 +36,7 @@ pub enum PrepareError {
     #[error(
         "no room for kernels and images: {} has {have_mb} MB free and {need_mb} MB are needed; free some, or set \
          EVENKEEL_CACHE to a folder on a larger disk",
-        dir.display()
+        shown_path(dir)
     )]
     NoRoom {
         /// The cache folder.
@@ -48,7 +50,7 @@ pub enum PrepareError {
     #[error(
         "{} needs shared libraries ({interpreter}), which the lab's VMs do not have; build it with `make build`, which \
          links it statically",
-        path.display()
+        shown_path(path)
     )]
     NotStatic {
         /// The binary.
@@ -57,7 +59,7 @@ pub enum PrepareError {
         interpreter: String,
     },
     /// The evenkeel binary is not a program for this machine.
-    #[error("{} is not an x86-64 ELF program; give the path of the evenkeel binary", path.display())]
+    #[error("{} is not an x86-64 ELF program; give the path of the evenkeel binary", shown_path(path))]
     NotElf {
         /// The file.
         path: PathBuf,
@@ -66,7 +68,7 @@ pub enum PrepareError {
     #[error(
         "Debian's archive offers no {series} kernel to this machine ({package} resolves to nothing in {suites}); see \
          {}",
-        log.display()
+        shown_path(log)
     )]
     NoKernel {
         /// What was asked for.
@@ -79,7 +81,7 @@ pub enum PrepareError {
         log: PathBuf,
     },
     /// A kernel package does not hold what it should.
-    #[error("the {series} kernel in {} has no {what}; remove that folder and try again", dir.display())]
+    #[error("the {series} kernel in {} has no {what}; remove that folder and try again", shown_path(dir))]
     BadKernel {
         /// What was asked for.
         series: KernelSeries,
@@ -97,7 +99,7 @@ pub enum PrepareError {
         what: &'static str,
     },
     /// A command failed.
-    #[error("could not {what}: {said}\n(the whole output is in {})", log.display())]
+    #[error("could not {}: {}\n(the whole output is in {})", shown(what), lines(said), shown_path(log))]
     Command {
         /// What it was for.
         what: String,
@@ -107,7 +109,7 @@ pub enum PrepareError {
         log: PathBuf,
     },
     /// An operation of the system failed.
-    #[error("could not {what}: {source}")]
+    #[error("could not {}: {source}", shown(what))]
     Io {
         /// What was tried.
         what: String,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use evenkeel_quote::shown;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A line that says what is going on.
@@ -43,7 +44,7 @@ impl Progress {
     pub fn begin_run(&self, labels: &[(String, String)], repetition: u32) {
         let cell = labels.iter().map(|(axis, label)| format!("{axis} {label}")).collect::<Vec<_>>().join(", ");
         tracing::info!(cell, repetition, "run");
-        self.bar.set_message(format!("{cell} #{}", repetition + 1));
+        self.bar.set_message(format!("{} #{}", shown(&cell), repetition + 1));
     }
 
     /// A run is done.

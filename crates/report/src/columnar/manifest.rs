@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use evenkeel_quote::quoted;
 use evenkeel_scenario::ScenarioError;
 use evenkeel_scenario::result::{META_FILE, PARQUET_FILES, PARQUET_MANIFEST};
 use serde::{Deserialize, Serialize};
@@ -109,11 +110,11 @@ impl Manifest {
         }
         let names = || PARQUET_FILES.into_iter().chain([META_FILE]);
         if let Some(other) = manifest.files.keys().find(|name| !names().any(|known| known == name.as_str())) {
-            return Err(bad(format!("`{other}` is not a file of evenkeel's results")));
+            return Err(bad(format!("{} is not a file of evenkeel's results", quoted(other))));
         }
         for name in names() {
             let file = directory.join(name);
-            let wanted = manifest.files.get(name).ok_or_else(|| bad(format!("`{name}` is not in it")))?;
+            let wanted = manifest.files.get(name).ok_or_else(|| bad(format!("{} is not in it", quoted(name))))?;
             let found = Content::of_file(&file).map_err(|source| ScenarioError::Read { file: file.clone(), source })?;
             if found.bytes != wanted.bytes {
                 let why = format!("it has {} bytes of {}", found.bytes, wanted.bytes);

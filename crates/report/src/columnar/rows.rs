@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evenkeel_quote::quoted;
 use evenkeel_scenario::result::{FlowRecord, PARQUET_FILES, PacketRecord, RunRecord, SeenAt, Series};
 
 use super::columns::{
@@ -51,7 +52,7 @@ fn runs_table(records: &[RunRecord]) -> Result<Table, TableError> {
     let own = [RUN.format, runs_of::REPETITION.format, runs_of::SEED.format, runs_of::DURATION_US.format];
     let taken = |name: &str| own.iter().any(|column| column.name == name) || name.starts_with(AXIS);
     if let Some(metric) = metrics.iter().find(|metric| taken(metric)) {
-        return Err(TableError::Records(format!("the metric `{metric}` has the name of another column")));
+        return Err(TableError::Records(format!("the metric {} has the name of another column", quoted(metric))));
     }
     let mut columns = vec![
         RUN.of(0..records.len() as u64),
@@ -288,7 +289,7 @@ fn packets(records: &mut [RunRecord], table: &mut Table) -> Result<(), TableErro
             .find(|place| place_name(*place) == at);
         let packet = PacketRecord {
             t_us,
-            at: place.ok_or_else(|| bad(&packets_of::AT.format, row, format!("`{at}` is no place")))?,
+            at: place.ok_or_else(|| bad(&packets_of::AT.format, row, format!("{} is no place", quoted(&at))))?,
             data,
             seq,
             len: narrow(&packets_of::LEN.format, row, len)?,

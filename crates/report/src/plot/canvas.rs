@@ -1,5 +1,6 @@
 //! A panel's SVG: the frame with axes and ticks, and groups of marks above it, drawn by plotters.
 
+use evenkeel_quote::shown;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -7,7 +8,6 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::About;
 use super::scale::Scale;
 use super::style::{AXIS, FONT, GRID, INK, Shape, UNIT};
-use crate::clean::clean;
 use crate::html::escape;
 
 /// Size of a panel of many, in CSS pixels: a phone's width, so that its text needs no scaling there.
@@ -235,7 +235,7 @@ impl Pen<'_> {
 
     fn text(&self, text: &str, at: (i32, i32), h: HPos, v: VPos) {
         let style = font().pos(Pos::new(h, v));
-        self.area.draw(&Text::new(clean(text, false), at, style)).expect(IN_MEMORY);
+        self.area.draw(&Text::new(String::from(shown(text)), at, style)).expect(IN_MEMORY);
     }
 }
 

@@ -1,8 +1,9 @@
 //! The table for a terminal and the one for the docs.
 
 use evenkeel_report::{render_markdown, render_text};
+use proptest::prelude::*;
 
-use crate::common::Sample;
+use crate::common::{EVERYTHING, Sample, parse};
 
 #[test]
 fn text_of_everything() {
@@ -55,4 +56,48 @@ fn markdown_shows_markup_as_text() {
     let Sample { set, mut scenario, records } = Sample::everything();
     scenario.title = "a|b <img> [x](y)".to_owned();
     assert!(render_markdown(&set, &scenario, &records).starts_with("### a\\|b \\<img\\> \\[x\\](y)\n"));
+}
+
+/// Results with this text wherever text comes from a scenario, a machine or a record.
+fn named(text: &str) -> Sample {
+    let escaped: String = text.chars().map(|c| format!("\\U{:08x}", u32::from(c))).collect();
+    let Sample { mut set, mut records, .. } = Sample::everything();
+    let mut scenario = parse(&EVERYTHING.replace("RTO min", &escaped).replace("200 ms", &format!("{escaped}2")));
+    scenario.title = text.to_owned();
+    scenario.source = text.to_owned();
+    scenario.paper.iter_mut().for_each(|paper| paper.note = text.to_owned());
+    set.command = text.to_owned();
+    set.remarks = vec![text.to_owned()];
+    set.versions.insert("cpu".to_owned(), text.to_owned());
+    for record in &mut records {
+        for (axis, label) in record.cell.iter_mut().filter(|(axis, _)| axis == "RTO min") {
+            *axis = text.to_owned();
+            *label = label.replace("200 ms", &format!("{text}2"));
+        }
+        record.remarks = vec![text.to_owned()];
+        record.series.iter_mut().for_each(|series| series.subject = text.to_owned());
+    }
+    Sample { set, scenario, records }
+}
+
+/// What of a page is its own: lines, cells of tables, marks of HTML.
+fn shape(sample: &Sample) -> (Vec<usize>, [usize; 2]) {
+    let Sample { set, scenario, records } = sample;
+    let markdown = render_markdown(set, scenario, records);
+    let bars = |line: &str| line.replace("\\\\", "").replace("\\|", "").matches('|').count();
+    let html = sample.html();
+    (markdown.lines().map(bars).collect(), ["<", ">"].map(|mark| html.matches(mark).count()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn no_text_changes_what_is_around_it(text in "q[a-z|<>&\"'`\\\\\\n\\r\\t\u{1b}\u{202e}\u{2028}# -]{0,8}z") {
+        let sample = named(&text);
+        let Sample { set, scenario, records } = &sample;
+        let of_text = render_text(set, scenario, records);
+        prop_assert!(!of_text.contains(|c: char| c != '\n' && (c.is_control() || c == '\u{202e}')), "{of_text:?}");
+        prop_assert_eq!(shape(&sample), shape(&named("qz")), "{:?}", text);
+    }
 }

@@ -1,5 +1,6 @@
 //! Settings that act in no cell, and columns and plots that would be empty.
 
+use evenkeel_quote::quoted;
 use toml::{Table, Value};
 
 use crate::check::join;
@@ -17,7 +18,7 @@ pub(crate) fn idle(scenario: &Scenario, tree: &Table, cells: &[Cell]) -> Vec<Pro
     let mut judge = |(key, value): &(String, Value), place: &str, cells: &mut dyn Iterator<Item = &Cell>| {
         let reasons: Option<Vec<_>> = cells.map(|cell| why_idle(key, &cell.scenario)).collect();
         if let Some(why) = reasons.and_then(|all| all.first().copied()).filter(|_| !is_default(key, value)) {
-            let of_axis = if place == key { String::new() } else { format!("`{key}` ") };
+            let of_axis = if place == key { String::new() } else { format!("{} ", quoted(key)) };
             problems.push(Problem::at(place, format!("{of_axis}has no effect: {why}")));
         }
     };
@@ -59,26 +60,30 @@ pub(crate) fn empty_results(scenario: &Scenario, cells: &[Cell]) -> Vec<Problem>
         }
     };
     for (index, metric) in scenario.report.columns.iter().enumerate() {
-        judge(format!("report.columns[{index}]"), &format!("column `{metric}`"), &|s| why_no_metric(metric, s));
+        judge(format!("report.columns[{index}]"), &format!("column {}", quoted(metric)), &|s| why_no_metric(metric, s));
     }
     for (index, plot) in scenario.report.plots.iter().enumerate() {
         let path = format!("report.plots[{index}]");
         match plot {
             Plot::Bars { metric, .. } | Plot::Lines { metric, .. } => {
-                judge(format!("{path}.metric"), &format!("the plot of `{metric}`"), &|s| why_no_metric(metric, s));
+                judge(format!("{path}.metric"), &format!("the plot of {}", quoted(metric)), &|s| {
+                    why_no_metric(metric, s)
+                });
             }
             Plot::Plane { x_metric, y_metric, .. } => {
                 for (key, metric) in [("x_metric", x_metric), ("y_metric", y_metric)] {
-                    judge(format!("{path}.{key}"), &format!("the plot of `{metric}`"), &|s| why_no_metric(metric, s));
+                    judge(format!("{path}.{key}"), &format!("the plot of {}", quoted(metric)), &|s| {
+                        why_no_metric(metric, s)
+                    });
                 }
             }
             Plot::Series { series, .. } => {
                 for name in series {
-                    judge(format!("{path}.series"), &format!("series `{name}`"), &|s| why_no_series(name, s));
+                    judge(format!("{path}.series"), &format!("series {}", quoted(name)), &|s| why_no_series(name, s));
                 }
             }
             Plot::Cdf { series, .. } => {
-                judge(format!("{path}.series"), &format!("series `{series}`"), &|s| why_no_series(series, s))
+                judge(format!("{path}.series"), &format!("series {}", quoted(series)), &|s| why_no_series(series, s))
             }
             Plot::Sequence { .. } => judge(path, "the plot", &|s| why_no_series("meas_rtt_ms", s)),
         }

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use evenkeel_quote::path as shown_path;
 use evenkeel_scenario::RunRecord;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +68,7 @@ pub enum State {
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
     /// The system says no.
-    #[error("{what} {}: {source}", path.display())]
+    #[error("{what} {}: {source}", shown_path(path))]
     Io {
         /// What was tried.
         what: &'static str,
@@ -77,7 +78,7 @@ pub enum KeptError {
         source: io::Error,
     },
     /// A file does not hold what it should.
-    #[error("{} is damaged: {source}", path.display())]
+    #[error("{} is damaged: {source}", shown_path(path))]
     Damaged {
         /// Which.
         path: PathBuf,
@@ -85,7 +86,7 @@ pub enum KeptError {
         source: serde_json::Error,
     },
     /// The directory belongs to another sweep.
-    #[error("{} holds the runs of another sweep: {differs}", directory.display())]
+    #[error("{} holds the runs of another sweep: {differs}", shown_path(directory))]
     Other {
         /// Which.
         directory: PathBuf,

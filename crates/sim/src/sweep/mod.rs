@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use evenkeel_quote::shown;
 use evenkeel_scenario::RunRecord;
 use evenkeel_scenario::sweep::Cell;
 
@@ -80,7 +81,7 @@ impl<E: fmt::Display> fmt::Display for SweepError<E> {
         match self {
             Self::Run { cell, repetition, error } => {
                 for (axis, label) in cell {
-                    write!(f, "{axis} = {label}, ")?;
+                    write!(f, "{} = {}, ", shown(axis), shown(label))?;
                 }
                 write!(f, "repetition {}: {error}", repetition + 1)
             }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use evenkeel_quote::{path, shown};
+
 use crate::host::ConfigError;
 
 /// Why the agent could not start, run or be stopped.
@@ -18,7 +20,7 @@ pub enum GuestError {
         pid: Option<u32>,
     },
     /// The file that says what was changed in this guest cannot be used.
-    #[error("cannot use {}: {why}", file.display())]
+    #[error("cannot use {}: {}", path(file), shown(why))]
     State {
         /// The file.
         file: PathBuf,
@@ -26,7 +28,7 @@ pub enum GuestError {
         why: String,
     },
     /// This kernel or process lacks something.
-    #[error("{what}")]
+    #[error("{}", shown(what))]
     Missing {
         /// What is missing.
         what: String,
@@ -34,7 +36,7 @@ pub enum GuestError {
         help: String,
     },
     /// The kernel refused something about the programs.
-    #[error("{context}: {source}")]
+    #[error("{}: {source}", shown(context))]
     Bpf {
         /// What was tried.
         context: String,
@@ -42,7 +44,7 @@ pub enum GuestError {
         source: libbpf_rs::Error,
     },
     /// An operation of the system failed.
-    #[error("{context}: {source}")]
+    #[error("{}: {source}", shown(context))]
     Io {
         /// What was tried.
         context: String,

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use evenkeel_quote::{path, quoted, shown};
+
 /// Why the module could not be loaded, set, asked or unloaded.
 #[derive(Debug, thiserror::Error)]
 pub enum PvtcpError {
     /// The module has no such parameter.
-    #[error("PVTCP has no parameter `{name}`; it has {known}")]
+    #[error("PVTCP has no parameter {}; it has {known}", quoted(name))]
     UnknownParameter {
         /// What was asked for.
         name: String,
@@ -14,7 +16,7 @@ pub enum PvtcpError {
         known: String,
     },
     /// A value that the module would not take.
-    #[error("{name}={value}: {allowed} is allowed")]
+    #[error("{name}={}: {allowed} is allowed", shown(value))]
     BadValue {
         /// The parameter.
         name: &'static str,
@@ -24,7 +26,7 @@ pub enum PvtcpError {
         allowed: String,
     },
     /// The file is no kernel module as the kernel wants it.
-    #[error("{} is {what}", file.display())]
+    #[error("{} is {what}", path(file))]
     NotAModule {
         /// The file.
         file: PathBuf,
@@ -34,7 +36,7 @@ pub enum PvtcpError {
         help: &'static str,
     },
     /// This process or this kernel cannot load modules.
-    #[error("{what}")]
+    #[error("{}", shown(what))]
     Missing {
         /// What is missing.
         what: String,
@@ -42,7 +44,7 @@ pub enum PvtcpError {
         help: String,
     },
     /// The kernel or the module said no.
-    #[error("the kernel did not take the module: {why}")]
+    #[error("the kernel did not take the module: {}", shown(why))]
     Refused {
         /// In the module's own words where it gave any.
         why: String,
@@ -54,7 +56,7 @@ pub enum PvtcpError {
         name: &'static str,
     },
     /// The loaded module did not take a value.
-    #[error("the loaded module shows {name}={found}, not {wanted}")]
+    #[error("the loaded module shows {name}={}, not {}", shown(found), shown(wanted))]
     NotTaken {
         /// The parameter.
         name: &'static str,
@@ -67,7 +69,7 @@ pub enum PvtcpError {
     #[error("the module is in use")]
     InUse,
     /// An operation of the system failed.
-    #[error("{context}: {source}")]
+    #[error("{}: {source}", shown(context))]
     Io {
         /// What was tried.
         context: String,

@@ -1,5 +1,7 @@
 //! Configuration files as users write them.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::channel::HostAddress;
 
@@ -181,4 +183,31 @@ fn every_key_of_an_override_counts() {
 fn metrics_may_be_open_to_others_if_that_is_meant() {
     Config::parse("[metrics]\nlisten = \"0.0.0.0:9464\"\nallow_remote = true\n", "host.toml").unwrap();
     Config::parse("[metrics]\nlisten = \"[::1]:9464\"\n", "host.toml").unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn whatever_is_in_a_file_its_error_is_one_line(
+        place in 0..7usize,
+        name in "[a-z*\\[{=.`'\"\\\\ \n\r\t\u{1b}\u{202e}\u{e9}]{0,6}",
+    ) {
+        let text = toml::Value::String(name.clone()).to_string();
+        let key: String = name.chars().map(|c| format!("\\U{:08x}", u32::from(c))).collect();
+        let file = match place {
+            0 => format!("ports = [{text}]"),
+            1 => format!("probe_key_file = {text}"),
+            2 => format!("[[port]]\nmatch = {text}\nchannel = {text}"),
+            3 => format!("[control]\nsocket = {text}"),
+            4 => format!("[proboscis]\n\"{key}\" = 1"),
+            5 => format!("[proboscis]\nmode = {text}"),
+            _ => format!("\"{key}\" = {text}"),
+        };
+        if let Err(error) = Config::parse(&file, "h\nost.toml") {
+            let message = error.to_string();
+            prop_assert!(message.starts_with("h\\nost.toml:"), "{message:?}");
+            prop_assert!(!message.contains(|c: char| c.is_control() || c == '\u{202e}'), "{message:?}");
+        }
+    }
 }

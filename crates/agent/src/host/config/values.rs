@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::datapath::intf;
+use evenkeel_quote::quoted;
 use globset::{Glob, GlobMatcher};
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -150,7 +151,8 @@ impl<'de> Deserialize<'de> for Pattern {
         let text = String::deserialize(deserializer)?;
         Self::new(&text).map_err(|why| {
             D::Error::custom(format!(
-                "`{text}` is no pattern of port names ({why}); allowed are names with *, ?, [abc] and {{a,b}}"
+                "{} is no pattern of port names ({why}); allowed are names with *, ?, [abc] and {{a,b}}",
+                quoted(&text)
             ))
         })
     }
