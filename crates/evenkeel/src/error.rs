@@ -57,6 +57,9 @@ impl From<ScenarioError> for CliError {
                 Self::new(Exit::Usage, what).help("`evenkeel scenario schema` has all keys, for editors as well")
             }
             ScenarioError::Read { .. } => Self::new(Exit::Usage, what),
+            ScenarioError::InUse { .. } => {
+                Self::new(Exit::Failed, what).help("wait until it has ended, or name another directory (--out)")
+            }
             ScenarioError::Write { .. } | ScenarioError::Result { .. } => Self::new(Exit::Failed, what),
         }
     }

@@ -27,6 +27,16 @@ fn help_lists_exit_codes_and_hides_the_runner() {
 }
 
 #[test]
+fn a_lab_leaves_the_directory_of_another_alone() {
+    let out = tempfile::tempdir().unwrap();
+    let _held = evenkeel_scenario::lock::Lock::take(out.path()).unwrap();
+    let scenario = scenarios().join("demo.toml");
+    let (code, _, err) = run(&["lab", scenario.to_str().unwrap(), "--out", out.path().to_str().unwrap()]);
+    let who = format!("error: {} is in use: process {} on ", out.path().display(), std::process::id());
+    assert!(code == 1 && err.starts_with(&who), "{err}");
+}
+
+#[test]
 fn unknown_arguments_are_usage_errors() {
     for arguments in
         [&["frobnicate"][..], &["lab"], &["lab", "x.toml", "--only", "axis"], &["lab", "prepare", "--kernel", "2.6"]]

@@ -239,6 +239,27 @@ fn a_killed_sweep_goes_on_and_ends_with_the_same_bytes() {
     assert!(place.lines("out") == place.lines("at-once"));
 }
 
+#[test]
+fn of_three_sweeps_in_one_directory_one_runs_and_the_others_say_who_has_it() {
+    let place = long();
+    let arguments = ["sweep", "s.toml", "--quiet", "--out", "out", "--jobs", "1"];
+    let (code, err) = after_some_runs(&place, &arguments, |process| {
+        for other in [
+            &arguments[..],
+            &["sim", "s.toml", "--quiet", "--out", "out"],
+            &["sweep", "s.toml", "--out", "out", "--restart"],
+        ] {
+            let (code, out, err) = place.run(other);
+            assert_eq!((code, out.as_str()), (1, ""), "{err}");
+            let first = format!("error: out is in use: process {process} on ");
+            assert!(err.starts_with(&first) && err.contains("\nhelp: wait until it has ended, "), "{err}");
+        }
+    });
+    assert_eq!(code, Some(0), "{err}");
+    place.good(&["sim", "s.toml", "--quiet", "--out", "at-once"]);
+    assert!(place.lines("out") == place.lines("at-once"));
+}
+
 fn modified(path: &Path) -> std::time::SystemTime {
     fs::metadata(path).unwrap().modified().unwrap()
 }

@@ -81,7 +81,7 @@ pub fn write_report(results_dir: &Path) -> Result<PathBuf, ReportError> {
     let results = load(results_dir)?;
     let path = results_dir.join(REPORT_FILE);
     // Written beside and renamed, so that a reader never sees half a report.
-    let unfinished = results_dir.join(format!(".{REPORT_FILE}.unfinished"));
+    let unfinished = results_dir.join(format!(".{REPORT_FILE}.{}", std::process::id()));
     std::fs::write(&unfinished, render_html(&results.set, &results.scenario, &results.records))
         .and_then(|()| std::fs::rename(&unfinished, &path))
         .map_err(|source| ReportError::Write { file: path.clone(), source })?;

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use evenkeel_quote::{path, shown};
 
+use crate::lock::Holder;
+
 /// One thing that is wrong in a scenario file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
@@ -73,6 +75,14 @@ pub enum ScenarioError {
         /// The system's answer.
         source: io::Error,
     },
+    /// Another process writes results into a directory.
+    #[error("{} is in use: {} writes results into it", path(directory), named(holder))]
+    InUse {
+        /// Which.
+        directory: PathBuf,
+        /// Who, if it said so.
+        holder: Option<Holder>,
+    },
     /// A scenario file is not valid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -86,4 +96,9 @@ pub enum ScenarioError {
         /// What is wrong.
         why: String,
     },
+}
+
+fn named(holder: &Option<Holder>) -> String {
+    let named = |Holder { pid, host }: &Holder| format!("process {pid} on {}", shown(host));
+    holder.as_ref().map_or_else(|| "another process".to_owned(), named)
 }

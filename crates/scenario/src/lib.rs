@@ -10,6 +10,7 @@ mod error;
 pub mod format;
 pub mod io;
 mod load;
+pub mod lock;
 pub mod metric;
 pub mod random;
 pub mod replace;

@@ -13,7 +13,7 @@ use evenkeel_scenario::result::{Engine, RunSet};
 use evenkeel_scenario::sweep::{self, Cell};
 use evenkeel_scenario::{LoadedScenario, Scenario, io, select};
 use evenkeel_sim::run::RunError;
-use evenkeel_sim::sweep::{Identity, Kept, Meter, State, Status, Sweep, SweepError};
+use evenkeel_sim::sweep::{Identity, Kept, KeptError, Meter, State, Status, Sweep, SweepError};
 use evenkeel_sim::{refuse, run};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -44,7 +44,7 @@ pub fn run(arguments: SimRun, begin: Begin) -> Result<(), CliError> {
     let work = Sweep { cells: &cells, repetitions: arguments.repetitions.unwrap_or(loaded.scenario.repetitions), jobs };
     let kept = match open(&directory, &identity(&loaded, &work), begin)? {
         State::Open(kept) => kept,
-        State::Complete => return show_complete(&directory, &arguments),
+        State::Complete(_lock) => return show_complete(&directory, &arguments),
     };
     let started = jiff::Timestamp::now();
     simulate(&work, &kept, &loaded, arguments.quiet)?;
@@ -54,7 +54,7 @@ pub fn run(arguments: SimRun, begin: Begin) -> Result<(), CliError> {
         records: kept.records().map_err(|error| failed(&error))?,
     };
     write(&directory, &results, arguments.format.unwrap_or_default())?;
-    kept.complete().map_err(|error| failed(&error))?;
+    let _lock = kept.complete().map_err(|error| failed(&error))?;
     report::write_and_show(&directory, &results, arguments.json)
 }
 
@@ -101,12 +101,17 @@ fn identity(loaded: &LoadedScenario, work: &Sweep<'_>) -> Identity {
 }
 
 fn open(directory: &Path, identity: &Identity, begin: Begin) -> Result<State, CliError> {
-    match begin {
-        Begin::Afresh => Kept::restart(directory, identity).map(State::Open).map_err(|error| failed(&error)),
-        Begin::GoOn => Kept::go_on(directory, identity).map_err(|error| {
+    let opened = match begin {
+        Begin::Afresh => Kept::restart(directory, identity).map(State::Open),
+        Begin::GoOn => Kept::go_on(directory, identity),
+    };
+    opened.map_err(|error| match error {
+        KeptError::Lock(error) => error.into(),
+        KeptError::Damaged { .. } | KeptError::Other { .. } => {
             failed(&error).help("--restart begins again and removes them; --out names another directory")
-        }),
-    }
+        }
+        KeptError::Io { .. } => failed(&error),
+    })
 }
 
 fn failed(error: &dyn std::fmt::Display) -> CliError {

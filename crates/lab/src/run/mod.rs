@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario};
+use evenkeel_scenario::lock::Lock;
 use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
 use evenkeel_scenario::sweep::{self, Cell};
 use evenkeel_scenario::{LoadedScenario, io, select};
@@ -61,6 +62,8 @@ pub struct LabOutcome {
     pub set: RunSet,
     /// The runs.
     pub records: Vec<RunRecord>,
+    /// Held until all that belongs to the results is written.
+    pub lock: Lock,
 }
 
 /// Runs a scenario.
@@ -76,6 +79,9 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
         plan::check_supported(&cell.scenario, &loaded.file)?;
         plan::check_namespaces(&cell.scenario, &loaded.file, &preflight::namespace_congestion_controls())?;
     }
+    let directory = options.out.clone().unwrap_or_else(|| Path::new("results").join(&loaded.scenario.name));
+    // Before anything takes long.
+    let lock = Lock::take(&directory)?;
     let repetitions = options.repetitions.unwrap_or(loaded.scenario.repetitions);
     let machine = preflight::check(plan::largest_memory_mib(&cells), plan::largest_vm_count(&cells))?;
     let progress = progress::Progress::new(options.progress, &loaded.scenario.name);
@@ -83,7 +89,6 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     let database_images = prepare_database_images(&cells, &images, &progress)?;
     interrupt.check()?;
 
-    let directory = options.out.clone().unwrap_or_else(|| Path::new("results").join(&loaded.scenario.name));
     let set = run_set(&loaded, &cells, options, &machine, &images);
     io::create_results(&directory, &set).map_err(LabError::Scenario)?;
     booted::remove_counts(&directory)?;
@@ -112,7 +117,7 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
         runner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
     progress.finish();
-    Ok(LabOutcome { directory, scenario: loaded.scenario, set, records })
+    Ok(LabOutcome { directory, scenario: loaded.scenario, set, records, lock })
 }
 
 /// Makes the images for these kernels without running anything.

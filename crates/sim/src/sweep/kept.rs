@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use evenkeel_quote::path as shown_path;
-use evenkeel_scenario::RunRecord;
+use evenkeel_scenario::lock::Lock;
+use evenkeel_scenario::{RunRecord, ScenarioError};
 use serde::{Deserialize, Serialize};
 
 /// Name of the file that says what a sweep runs.
@@ -60,13 +61,16 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 pub enum State {
     /// Runs are to be done.
     Open(Kept),
-    /// All runs of this very sweep are there.
-    Complete,
+    /// All runs of this very sweep are there. Nobody else writes there while the lock is held.
+    Complete(Lock),
 }
 
 /// Why finished runs cannot be kept or gone on with.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
+    /// Another process works in the directory, or it cannot be locked.
+    #[error(transparent)]
+    Lock(#[from] ScenarioError),
     /// The system says no.
     #[error("{what} {}: {source}", shown_path(path))]
     Io {
@@ -100,38 +104,44 @@ pub enum KeptError {
 pub struct Kept {
     directory: PathBuf,
     finished: Mutex<BTreeSet<usize>>,
+    lock: Lock,
 }
 
 impl Kept {
     /// Begins a sweep in a results directory and forgets what an unfinished one has left there.
     ///
     /// # Errors
-    /// [`KeptError::Io`].
+    /// [`KeptError::Lock`] if another process works there, [`KeptError::Io`].
     pub fn restart(directory: &Path, identity: &Identity) -> Result<Self, KeptError> {
+        Self::begin(directory, identity, Lock::take(directory)?)
+    }
+
+    fn begin(directory: &Path, identity: &Identity, lock: Lock) -> Result<Self, KeptError> {
         let (file, unfinished) = (directory.join(SWEEP_FILE), directory.join(UNFINISHED));
         // The file goes first: without it nothing is taken for a sweep, whenever this is killed.
         gone(fs::remove_file(&file)).map_err(failed("cannot remove", &file))?;
         gone(fs::remove_dir_all(&unfinished)).map_err(failed("cannot remove", &unfinished))?;
         fs::create_dir_all(&unfinished).map_err(failed("cannot make", &unfinished))?;
         write(&file, identity)?;
-        Ok(Self { directory: directory.to_owned(), finished: Mutex::default() })
+        Ok(Self { directory: directory.to_owned(), finished: Mutex::default(), lock })
     }
 
     /// Goes on with a sweep, or begins it. Runs that cannot be read are not finished.
     ///
     /// # Errors
-    /// [`KeptError::Other`] if the directory holds another sweep, or another version's; [`KeptError::Damaged`] for a `sweep.json` that cannot be
-    /// read; [`KeptError::Io`].
+    /// [`KeptError::Lock`] if another process works there; [`KeptError::Other`] if the directory holds another sweep,
+    /// or another version's; [`KeptError::Damaged`] for a `sweep.json` that cannot be read; [`KeptError::Io`].
     pub fn go_on(directory: &Path, identity: &Identity) -> Result<State, KeptError> {
+        let lock = Lock::take(directory)?;
         let Some(present) = read::<Identity>(&directory.join(SWEEP_FILE))? else {
-            return Ok(State::Open(Self::restart(directory, identity)?));
+            return Ok(State::Open(Self::begin(directory, identity, lock)?));
         };
         if let Some(differs) = difference(&present, identity) {
             return Err(KeptError::Other { directory: directory.to_owned(), differs });
         }
         let unfinished = directory.join(UNFINISHED);
         let entries = match fs::read_dir(&unfinished) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::Complete),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::Complete(lock)),
             other => other.map_err(failed("cannot read", &unfinished))?,
         };
         let mut finished = BTreeSet::new();
@@ -144,7 +154,7 @@ impl Kept {
                 Err(error) => return Err(error),
             }
         }
-        Ok(State::Open(Self { directory: directory.to_owned(), finished: Mutex::new(finished) }))
+        Ok(State::Open(Self { directory: directory.to_owned(), finished: Mutex::new(finished), lock }))
     }
 
     /// Whether this run is there.
@@ -172,13 +182,15 @@ impl Kept {
         finished.iter().map(|index| self.file(*index)).map(|path| read(&path)?.ok_or_else(|| missing(&path))).collect()
     }
 
-    /// The results are written elsewhere: the single runs are no longer needed.
+    /// The results are written elsewhere: the single runs are no longer needed. The lock, for what is still to be
+    /// written.
     ///
     /// # Errors
     /// [`KeptError::Io`].
-    pub fn complete(self) -> Result<(), KeptError> {
+    pub fn complete(self) -> Result<Lock, KeptError> {
         let unfinished = self.directory.join(UNFINISHED);
-        fs::remove_dir_all(&unfinished).map_err(failed("cannot remove", &unfinished))
+        fs::remove_dir_all(&unfinished).map_err(failed("cannot remove", &unfinished))?;
+        Ok(self.lock)
     }
 
     fn file(&self, index: usize) -> PathBuf {

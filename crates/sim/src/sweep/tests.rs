@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 
-use evenkeel_scenario::{Scenario, sweep};
+use evenkeel_scenario::{Scenario, ScenarioError, sweep};
 
 use super::*;
 
@@ -103,7 +103,7 @@ fn a_sweep_goes_on_where_it_was_and_keeps_its_order() {
     let expected = [(0, "10"), (0, "20"), (0, "30"), (1, "10"), (1, "20"), (1, "30")];
     assert_eq!(order(&records), expected.map(|(r, label)| (r, label.to_owned())));
     kept.complete().unwrap();
-    assert!(matches!(Kept::go_on(directory.path(), &identity), Ok(State::Complete)));
+    assert!(matches!(Kept::go_on(directory.path(), &identity), Ok(State::Complete(_))));
 }
 
 #[test]
@@ -119,6 +119,22 @@ fn another_sweep_is_not_gone_on_with() {
     assert!(refusal(Identity { cells: Vec::new(), ..first.clone() }).contains("--only"));
     assert!(Kept::restart(directory.path(), &identity(&cells, 3)).is_ok());
     assert!(matches!(Kept::go_on(directory.path(), &identity(&cells, 3)), Ok(State::Open(_))));
+}
+
+#[test]
+fn a_directory_is_one_sweeps_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let identity = identity(&cells(), 1);
+    let is_locked = |outcome: &KeptError| matches!(outcome, KeptError::Lock(ScenarioError::InUse { .. }));
+    let kept = open(directory.path(), &identity);
+    assert!(is_locked(&Kept::go_on(directory.path(), &identity).unwrap_err()));
+    assert!(is_locked(&Kept::restart(directory.path(), &identity).unwrap_err()));
+    // Who has completed it may still have to write, and so has who shows it.
+    let lock = kept.complete().unwrap();
+    assert!(is_locked(&Kept::restart(directory.path(), &identity).unwrap_err()));
+    drop(lock);
+    let Ok(State::Complete(_lock)) = Kept::go_on(directory.path(), &identity) else { panic!("it is complete") };
+    assert!(is_locked(&Kept::restart(directory.path(), &identity).unwrap_err()));
 }
 
 #[test]
@@ -151,6 +167,7 @@ fn only_whole_runs_of_this_sweep_count_as_finished() {
     std::fs::copy(unfinished.join("000002.json"), unfinished.join("000003.json")).unwrap();
     std::fs::copy(unfinished.join("000002.json"), unfinished.join("2.json")).unwrap();
     std::fs::write(unfinished.join("000001.part"), "{").unwrap();
+    drop(kept);
     let kept = open(directory.path(), &identity);
     assert_eq!([0, 1, 2, 3].map(|index| kept.is_finished(index)), [false, false, true, false]);
     // What is not whole is run again and replaced.
