@@ -37,6 +37,19 @@ fn a_lab_leaves_the_directory_of_another_alone() {
 }
 
 #[test]
+fn more_runs_than_memory_takes_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("s.toml");
+    let values: Vec<_> = (0..101).collect();
+    let text = std::fs::read_to_string(scenarios().join("sim/pvtcp/fig13a.toml")).unwrap();
+    let (head, _) = text.split_once("[[axes]]").unwrap();
+    let axis = format!("[[axes]]\nname = \"delay\"\nkey = \"network.delay_us\"\nvalues = {values:?}\n");
+    std::fs::write(&file, head.to_owned() + &axis).unwrap();
+    let (code, _, err) = run(&["sim", file.to_str().unwrap(), "--repetitions", "1000", "--out", "/nowhere"]);
+    assert!(code == 2 && err.contains("repetitions: 101000 runs of 101 cells"), "{err}");
+}
+
+#[test]
 fn unknown_arguments_are_usage_errors() {
     for arguments in
         [&["frobnicate"][..], &["lab"], &["lab", "x.toml", "--only", "axis"], &["lab", "prepare", "--kernel", "2.6"]]

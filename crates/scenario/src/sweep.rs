@@ -15,6 +15,24 @@ use crate::validate;
 /// Most cells that a scenario may have.
 pub const MAX_CELLS: usize = 4096;
 
+/// Most runs of a scenario: what is summarized is in memory together.
+pub const MAX_RUNS: u64 = 100_000;
+
+/// Whether so many repetitions of so many cells can be run.
+///
+/// # Errors
+/// [`ScenarioError::Invalid`] with the bound.
+pub fn check_runs(loaded: &LoadedScenario, cells: &[Cell], repetitions: u32) -> Result<(), ScenarioError> {
+    let problem = too_many_runs(cells.len(), repetitions);
+    problem.map_or(Ok(()), |problem| Err(Invalid { file: loaded.file.clone(), problems: vec![problem] }.into()))
+}
+
+pub(crate) fn too_many_runs(cells: usize, repetitions: u32) -> Option<Problem> {
+    let runs = cells as u64 * u64::from(repetitions);
+    let message = || format!("{runs} runs of {cells} cells; at most {MAX_RUNS} are allowed");
+    (runs > MAX_RUNS).then(|| Problem::at("repetitions", message()))
+}
+
 /// Keys that an axis can vary, and everything below them. The seed is not among them: cells are compared under the same draws.
 pub const VARIABLE: &[&str] = &["duration_ms", "warmup_ms", "network", "vms", "workload", "record"];
 

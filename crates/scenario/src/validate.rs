@@ -7,10 +7,11 @@ use evenkeel_quote::quoted;
 use crate::check::{join, or_list, segment};
 use crate::error::Problem;
 use crate::format::{Axis, Plot, Scenario, Store, Workload};
-use crate::sweep::{MAX_CELLS, covers};
+use crate::sweep::{MAX_CELLS, covers, too_many_runs};
 
 mod combination;
 mod effect;
+mod extent;
 
 pub(crate) use effect::{empty_results, idle};
 
@@ -70,6 +71,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Problem> {
         _ => {}
     }
     problems.extend(combination::problems(scenario));
+    problems.extend(extent::problems(scenario));
     problems
 }
 
@@ -124,6 +126,8 @@ pub(crate) fn axes(scenario: &Scenario) -> Vec<Problem> {
     }
     if cells > MAX_CELLS {
         problems.push(Problem::at("axes", format!("{cells} cells; at most {MAX_CELLS} are allowed")));
+    } else {
+        problems.extend(too_many_runs(cells, scenario.repetitions));
     }
     problems
 }

@@ -82,6 +82,22 @@ cases! {
     same_group_on_both_ends: with("to = \"receiver\"", "to = \"sender\"");
     group_without_use: plus("[vms.third]");
     too_many_vms: with("[vms.receiver]", "count = 4096\n[vms.receiver]");
+    flows_beyond_memory: errors(
+        &VALID.replace("\"strobe\"", "\"poisson\"").replace("block_kib = 64", "load = 0.5\nsizes = 1")
+    );
+    flows_beyond_memory_in_some_cells: errors(
+        &(VALID.replace("\"strobe\"", "\"poisson\"").replace("block_kib = 64", "load = 0.5\nsizes = 1000000")
+            + "[[axes]]\nname = \"size\"\nkey = \"workload.sizes\"\nvalues = [1, 3, 4, \"websearch\"]\n")
+    );
+    too_many_runs: errors(
+        &(VALID.replace("title", "repetitions = 1000\ntitle")
+            + "[[axes]]\nname = \"delay\"\nkey = \"network.delay_us\"\nvalues = "
+            + &format!("{:?}\n", (0..101).collect::<Vec<_>>()))
+    );
+    pings_beyond_memory: errors(
+        &VALID.replace("\"strobe\"", "\"ping\"").replace("block_kib = 64", "interval_ms = 1")
+            .replace("duration_ms = 5000", "duration_ms = 3600000").replace("[vms.sender]", "[vms.sender]\ncount = 3")
+    );
     two_receivers_of_a_strobe: with("[vms.receiver]", "[vms.receiver]\ncount = 2");
     block_smaller_than_its_senders_need: with("block_kib = 64", "block_kib = 0");
     setting_without_effect_alone_on_a_core: with("vms_per_core = 3", "slice_ms = 10");

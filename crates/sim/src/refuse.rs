@@ -1,12 +1,21 @@
 //! What a scenario can ask for that the simulator cannot give.
 
 use evenkeel_quote::{quoted, shown};
-use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{Discipline, HostKind, Kernel, MachineKind, Scenario, VmGroup, Workload};
+
+use crate::net::FqCoDelSpec;
+use crate::run::setup;
 
 /// Congestion controls that the simulator has.
 pub const CONGESTION_CONTROLS: [&str; 4] = ["reno", "cubic", "dctcp", "lldct"];
-/// Most connections of one run: each takes several hundred bytes.
+/// Most connections of a run at a time: each takes some thousand bytes.
 const MAX_CONNECTIONS: u64 = 1_000_000;
+/// Most queues of FQ-CoDel at all ports: each takes some hundred bytes.
+const MAX_FLOW_QUEUES: u64 = 10_000_000;
+/// Most packets of a run under way at a time: each takes a hundred bytes.
+const MAX_PACKETS: usize = 20_000_000;
+/// Most flows, blocks and pings that a run keeps: each takes some hundred bytes on its way to a file.
+const MAX_KEPT: usize = 10_000_000;
 
 /// A setting that the simulator cannot honour.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +48,59 @@ pub fn check(scenario: &Scenario) -> Result<(), Refused> {
     Ok(())
 }
 
+/// How much a run has in memory, for as far as only running it shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Open connections.
+    pub connections: usize,
+    /// Packets under way.
+    pub packets: usize,
+    /// Flows, blocks and pings that were kept.
+    pub kept: usize,
+}
+
+impl Extent {
+    /// Whether a run may go on.
+    ///
+    /// # Errors
+    /// The setting that made it grow.
+    pub fn check(self, scenario: &Scenario) -> Result<(), Refused> {
+        let (key, why) = if self.connections as u64 > MAX_CONNECTIONS {
+            let key = match scenario.workload {
+                Workload::Poisson { .. } => "workload.load",
+                _ => "workload",
+            };
+            (
+                key,
+                format!(
+                    "flows begin faster than they end: more than {MAX_CONNECTIONS} connections are open; ask for less"
+                ),
+            )
+        } else if self.packets > MAX_PACKETS {
+            let why =
+                format!("more than {MAX_PACKETS} packets wait or are under way; ask for shorter queues or fewer flows");
+            ("network.buffer_segments", why)
+        } else if self.kept > MAX_KEPT {
+            (
+                "duration_ms",
+                format!("more than {MAX_KEPT} flows, blocks or pings have ended, and all are kept; ask for less"),
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Refused { key: key.to_owned(), why })
+    }
+}
+
 fn in_network(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
+    let ports = setup::topology(scenario).shape.switch_ports();
+    let is_fair = scenario.network.queue.discipline == Discipline::FqCodel;
+    if is_fair && ports * u64::from(FqCoDelSpec::default().flows) > MAX_FLOW_QUEUES {
+        return Some((
+            "network.queue.discipline",
+            "more than 10,000,000 queues, 1,024 at each port; ask for fewer hosts, leaves or spines, or for `codel`",
+        ));
+    }
     if scenario.network.rate_mbit == 0 {
         return Some(("network.rate_mbit", "every link of the simulator has a rate; set it above 0"));
     }
@@ -64,7 +125,17 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::Transfers { concurrent, .. } => (count(from) * u64::from(*concurrent), "workload.concurrent"),
         // Each user has a connection, and at most one of the web front's is used for it.
         Workload::ThreeTier { users, .. } => (2 * u64::from(*users), "workload.users"),
-        Workload::Ping { .. } | Workload::Strobe { .. } | Workload::Poisson { .. } => return None,
+        Workload::Poisson { background_flows, background_mesh_flows, to: receivers, .. } => {
+            let (others, all) = match receivers {
+                Some(_) => (count(to), count(from) + count(to)),
+                None => (count(from).saturating_sub(1), count(from)),
+            };
+            let mesh = all * u64::from(*background_mesh_flows);
+            let between_pairs = count(from) * others * u64::from(*background_flows);
+            let key = if mesh > between_pairs { "workload.background_mesh_flows" } else { "workload.background_flows" };
+            (mesh + between_pairs, key)
+        }
+        Workload::Ping { .. } | Workload::Strobe { .. } => return None,
     };
     (connections > MAX_CONNECTIONS).then_some((key, "more than 1,000,000 connections in all; ask for fewer"))
 }
@@ -153,12 +224,35 @@ mod tests {
     }
 
     #[test]
+    fn what_grows_beyond_memory_while_it_runs_is_refused_by_name() {
+        let loaded = Scenario::from_str(TEXT, "t.toml").unwrap();
+        let check = |extent: Extent| extent.check(&loaded.scenario).err().map(|refused| refused.key);
+        let most = Extent { connections: MAX_CONNECTIONS as usize, packets: MAX_PACKETS, kept: MAX_KEPT };
+        assert_eq!(check(most), None);
+        assert_eq!(check(Extent { connections: most.connections + 1, ..most }).as_deref(), Some("workload"));
+        assert_eq!(check(Extent { packets: most.packets + 1, ..most }).as_deref(), Some("network.buffer_segments"));
+        assert_eq!(check(Extent { kept: most.kept + 1, ..most }).as_deref(), Some("duration_ms"));
+    }
+
+    #[test]
     fn what_it_cannot_honour_is_refused_by_name_and_with_the_reason() {
         for (from, to, key) in [
             ("rate_mbit = 100", "rate_mbit = 0", "network.rate_mbit: "),
             ("rate_mbit = 100", "rate_mbit = 100\nsegmentation_offload = true", "network.segmentation_offload: "),
             ("\"bulk\"", "\"iperf3\"", "workload.kind: "),
             ("\"bulk\"", "\"bulk\"\nflows = 1000", "workload.flows: "),
+            (
+                "[vms.b]\n        [workload]\n        kind = \"bulk\"",
+                "[vms.b]\ncount = 1000\n[workload]\nkind = \"poisson\"\nload = 0.1\nsizes = 900000\n\
+                 background_flows = 1",
+                "workload.background_flows: ",
+            ),
+            (
+                "rate_mbit = 100",
+                "rate_mbit = 100\ntopology = \"leaf-spine\"\nleaves = 128\nspines = 64\nhosts_per_leaf = 8\n\
+                 queue = { discipline = \"fq-codel\" }",
+                "network.queue.discipline: ",
+            ),
             ("[vms.b]", "[vms.b]\nhost = \"vm\"", "vms.b.host: "),
             ("[vms.b]", "[vms.b]\nkernel = \"6.1\"", "vms.b.kernel: "),
             ("[vms.b]", "[vms.b]\nhypervisor = false\nmachine = \"namespace\"", "vms.b.machine: "),

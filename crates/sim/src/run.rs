@@ -24,7 +24,7 @@ use crate::host::vsnoop::Vsnoop;
 use crate::net::Place as PortPlace;
 use crate::packet::{GuestId, HostId};
 use crate::record::{self, GuestCounters, Measured, Plan, PvtcpCounters, Shared, VmMeasured};
-use crate::refuse::{self, Refused};
+use crate::refuse::{self, Extent, Refused};
 use crate::tcp::TcpConfig;
 use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Random, Side, System, Workload};
@@ -87,7 +87,7 @@ type Simulation = World<Observed, Shared>;
 /// then.
 ///
 /// # Errors
-/// A setting that the simulator cannot honour, or `report` wants to stop.
+/// A setting that the simulator cannot honour, a run that outgrows any memory, or `report` wants to stop.
 pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go) -> Result<Finished, RunError> {
     let scenario = &cell.scenario;
     refuse::check(scenario)?;
@@ -106,6 +106,7 @@ pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go)
             Paused::Events => {
                 let events = world.core.events.handled();
                 next_report = events + EVENTS_PER_REPORT;
+                extent(world).check(scenario)?;
                 if report(Progress { now: world.core.now(), end, events }) == Go::Stop {
                     return Err(RunError::Interrupted);
                 }
@@ -123,6 +124,14 @@ pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go)
     }
     let ended = until(&mut world, end)?;
     Ok(finish(cell, repetition, seed, &places, (mark, before), (ended, world)))
+}
+
+fn extent(world: &Simulation) -> Extent {
+    Extent {
+        connections: world.core.open_connections(),
+        packets: world.core.packets.len(),
+        kept: world.application.workload.kept(),
+    }
 }
 
 fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation> {

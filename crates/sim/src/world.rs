@@ -303,6 +303,11 @@ impl<R: Recorder> Core<R> {
         self.conns.open_flows()
     }
 
+    /// How many connections are open.
+    pub fn open_connections(&self) -> usize {
+        self.conns.count()
+    }
+
     /// Makes [`World::run`] return at that instant.
     pub fn sample_at(&mut self, at: Instant) {
         self.events.push(at, Event::Sample);

@@ -42,6 +42,7 @@ pub fn run(arguments: SimRun, begin: Begin) -> Result<(), CliError> {
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&loaded.scenario.name));
     let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let work = Sweep { cells: &cells, repetitions: arguments.repetitions.unwrap_or(loaded.scenario.repetitions), jobs };
+    sweep::check_runs(&loaded, &cells, work.repetitions)?;
     let kept = match open(&directory, &identity(&loaded, &work), begin)? {
         State::Open(kept) => kept,
         State::Complete(_lock) => return show_complete(&directory, &arguments),

@@ -83,6 +83,7 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     // Before anything takes long.
     let lock = Lock::take(&directory)?;
     let repetitions = options.repetitions.unwrap_or(loaded.scenario.repetitions);
+    sweep::check_runs(&loaded, &cells, repetitions)?;
     let machine = preflight::check(plan::largest_memory_mib(&cells), plan::largest_vm_count(&cells))?;
     let progress = progress::Progress::new(options.progress, &loaded.scenario.name);
     let images = prepare_images(&cells, options, &progress)?;

@@ -3,7 +3,8 @@
 use std::ops::RangeInclusive;
 
 use evenkeel_scenario::format::{
-    Discipline, HostKind, MachineKind, Mode, Network, Scenario, SpuriousResponse, Topology, VmGroup, Workload,
+    Discipline, HostKind, MachineKind, Mode, Network, Operation, Scenario, SpuriousResponse, Topology, VmGroup,
+    Workload,
 };
 
 /// Most VMs that the lab starts.
@@ -219,6 +220,12 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
         .then_some(("tcp.congestion_control", "Linux has no LLDCT (the simulator has)"))
 }
 
+/// Whether a store's answer, or what it is given, is too large for a machine's memory.
+fn keeps_too_much(operation: &Operation) -> bool {
+    let of_calls = operation.calls.iter().flat_map(|call| [call.request_bytes, call.response_bytes]);
+    of_calls.chain([operation.object_bytes]).any(|bytes| bytes > MAX_FILE_BYTES)
+}
+
 fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
     let moves = scenario.vms.values().any(|group| group.migrate_at_ms.is_some());
     match &scenario.workload {
@@ -274,6 +281,11 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         {
             Some(("workload.operations", "real servers take the time that they take; leave `work_us` out"))
         }
+        Workload::ThreeTier { operations, .. } if operations.iter().any(keeps_too_much) => Some((
+            "workload.operations",
+            "the lab's stores, and who asks them, keep what is asked for in their memory; set at most 67108864 for \
+             `object_bytes` and for the sizes of calls (the simulator's can be larger)",
+        )),
         Workload::Strobe { from, block_kib, .. } => {
             let servers = scenario.vms.get(from).map_or(1, |g| g.count);
             (u64::from(*block_kib) * 1024 < u64::from(servers))
@@ -414,6 +426,11 @@ mod tests {
         let in_namespaces = tiers.replace("core = { vms_per_core = 2 }", "").replace("[vms.a]", namespace);
         assert_eq!(refused_text(&in_namespaces), "vms.a.machine");
         assert_eq!(refused_text(&tiers.replace("weight = 1", "weight = 1, work_us = 5")), "workload.operations");
+        assert_eq!(refused_text(&tiers.replace("weight = 1", "weight = 1, objects = 1, object_bytes = 67108864")), "");
+        let calls = "weight = 1, calls = [{ store = \"cache\", request_bytes = 1, response_bytes = 67108865 }]";
+        for large in ["weight = 1, objects = 1, object_bytes = 67108865", calls] {
+            assert_eq!(refused_text(&tiers.replace("weight = 1", large)), "workload.operations");
+        }
         assert_eq!(refused_text(&tiers.replace("[record]", "[record]\ncapture = true")), "record.capture");
         assert_eq!(refused_text(&tiers.replace("period_ms = 0", "period_ms = 9")), "record.tcp_info_period_ms");
     }

@@ -55,6 +55,16 @@ impl Shape {
         }
     }
 
+    /// How many ports the switches have together.
+    pub const fn switch_ports(self) -> u64 {
+        let between = match self {
+            Self::Star { .. } => 0,
+            Self::Dumbbell { .. } => 2,
+            Self::LeafSpine { leaves, spines, .. } => 2 * leaves as u64 * spines as u64,
+        };
+        self.hosts() as u64 + between
+    }
+
     /// Hosts on each switch that has any.
     pub(super) fn hosts_by_leaf(self) -> Vec<u32> {
         match self {

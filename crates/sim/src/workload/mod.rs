@@ -232,6 +232,11 @@ impl Workload {
         matches!(&self.kind, Kind::Poisson(poisson) if poisson.background().contains(&flow))
     }
 
+    /// How many flows, blocks and pings were kept so far.
+    pub fn kept(&self) -> usize {
+        self.recording.flows.len() + self.recording.blocks.len() + self.recording.pings.len()
+    }
+
     /// Ends the measured time; what was recorded in it.
     pub fn collect(&mut self, now: Instant) -> Recording {
         if let Kind::Poisson(poisson) = &self.kind {

@@ -149,6 +149,11 @@ impl Conns {
         is_current(slot.generation, conn).then_some(slot.peer)
     }
 
+    /// How many are open.
+    pub fn count(&self) -> usize {
+        self.flows.len() - self.free_flows.len()
+    }
+
     /// Open connections and their guests, the opener's first.
     pub fn open_flows(&self) -> impl Iterator<Item = (FlowId, [GuestId; 2])> + '_ {
         let guest = |conn: ConnId| self.slots[conn.index as usize].guest;

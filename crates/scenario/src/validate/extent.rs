@@ -1,0 +1,52 @@
+//! How much a run has to keep: what a few digits too many would let grow beyond any memory.
+
+use crate::error::Problem;
+use crate::format::{Scenario, Topology, Workload};
+use crate::sizes::SizeDistribution;
+
+/// Most flows or pings of one run that begin at times of their own, and are all kept: some hundred bytes each.
+const MAX_STARTS: u64 = 10_000_000;
+
+/// What would be more than a run can keep.
+pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
+    let seconds = (scenario.warmup_ms + scenario.duration_ms) as f64 / 1e3;
+    let starts = match &scenario.workload {
+        Workload::Poisson { .. } => flows_per_s(scenario) * seconds,
+        Workload::Ping { from, interval_ms, .. } => {
+            count(scenario, from) as f64 * seconds * 1e3 / f64::from(*interval_ms)
+        }
+        _ => return Vec::new(),
+    };
+    if starts <= MAX_STARTS as f64 {
+        return Vec::new();
+    }
+    let bound = format!("{starts:.0} would begin in a run; at most {MAX_STARTS} are allowed");
+    vec![match &scenario.workload {
+        Workload::Poisson { .. } => Problem::at(
+            "workload.sizes",
+            format!(
+                "so many flows of this size bring the load that {bound}: ask for larger flows, a smaller `load` or a \
+                 shorter `duration_ms`"
+            ),
+        ),
+        _ => Problem::at("workload.interval_ms", format!("so many pings that {bound}")),
+    }]
+}
+
+/// Flows that begin in a second, on average. None where the ports have no rate: a load is a share of it.
+fn flows_per_s(scenario: &Scenario) -> f64 {
+    let Workload::Poisson { from, load, sizes, .. } = &scenario.workload else { return 0.0 };
+    let (_, to) = scenario.workload.roles();
+    let network = &scenario.network;
+    let mbit = match network.topology {
+        Topology::Dumbbell => u64::from(network.core_rate_mbit()),
+        Topology::Star | Topology::LeafSpine => {
+            count(scenario, from).min(count(scenario, to)) * u64::from(network.host_rate_mbit())
+        }
+    };
+    load * mbit as f64 * 1e6 / 8.0 / SizeDistribution::new(*sizes).mean_bytes()
+}
+
+fn count(scenario: &Scenario, group: &str) -> u64 {
+    scenario.vms.get(group).map_or(0, |group| u64::from(group.count))
+}
