@@ -437,7 +437,7 @@ pub struct PvtcpLoad {
     /// Replace round-trip times that span a wake-up by the smoothed one [module's default: on].
     #[arg(long, value_name = "on|off", hide_possible_values = true)]
     pub filter_rtt: Option<Switch>,
-    /// Segments of each connection that are acknowledged at once after a wake-up, 0-16 [module's default: 0; the paper's: 3].
+    /// Segments of each connection that are acknowledged at once after a wake-up, 0-16 [module's default: 3].
     #[arg(long, value_name = "N")]
     pub jit_segments: Option<String>,
     /// A tick later than this is a wake-up, 200-1000000 us [module's default: 2000].
@@ -524,6 +524,7 @@ fn kernel(text: &str) -> Result<KernelSeries, String> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use evenkeel_algo::pvtcp::Settings;
 
     use super::*;
 
@@ -536,6 +537,24 @@ mod tests {
     fn what_names_a_label_has_an_equals_sign() {
         assert_eq!(axis_label("rto=min=8"), Ok("rto=min=8".to_owned()));
         assert!(axis_label("rto").is_err());
+    }
+
+    #[test]
+    fn the_modules_defaults_are_as_the_help_has_them() {
+        let mut command = Cli::command();
+        let load =
+            ["guest", "pvtcp", "load"].iter().fold(&mut command, |at, name| at.find_subcommand_mut(name).unwrap());
+        let Settings { late_us, hold_min_us, hold_max_us, jit_segments, .. } = Settings::default();
+        for (name, default) in [
+            ("late_us", late_us),
+            ("hold_min_us", hold_min_us),
+            ("hold_max_us", hold_max_us),
+            ("jit_segments", jit_segments),
+        ] {
+            let argument = load.get_arguments().find(|argument| argument.get_id() == name).unwrap();
+            let help = argument.get_help().unwrap().to_string();
+            assert!(help.ends_with(&format!("[module's default: {default}]")), "{name}: {help}");
+        }
     }
 
     #[test]

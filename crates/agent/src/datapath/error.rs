@@ -18,8 +18,11 @@ pub enum DatapathError {
         /// Whether a privilege was missing.
         is_denied: bool,
     },
-    /// The kernel has no tcx.
-    #[error("Linux {} is too old for the host agent: tcx, by which it attaches, came with 6.6", shown(release))]
+    /// The kernel is older than tcx, whatever was ported back to it.
+    #[error(
+        "Linux {} is too old for the host agent, which takes 6.6 or newer: tcx, by which it attaches, came with that",
+        shown(release)
+    )]
     OldKernel {
         /// As `uname -r`.
         release: String,

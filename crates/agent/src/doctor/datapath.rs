@@ -4,7 +4,7 @@ use super::finding::{Finding, Level};
 use super::kernel;
 use super::readings::{OffloadReading, Readings};
 
-/// The first kernel with tcx, by which the programs attach.
+/// The first kernel that the agent takes: tcx, by which the programs attach, came with it.
 const FIRST_WITH_TCX: (u32, u32) = (6, 6);
 /// Fewer packets of ECN-capable flows are no evidence for or against marks.
 const ENOUGH_PACKETS: u64 = 1000;
@@ -24,7 +24,8 @@ fn obstacles(readings: &Readings) -> Vec<String> {
     let mut lacking = Vec::new();
     match readings.release.as_deref().and_then(kernel::version) {
         Some(version) if version < FIRST_WITH_TCX => {
-            lacking.push(format!("Linux {}.{} has no tcx (6.6 is the first)", version.0, version.1));
+            lacking
+                .push(format!("Linux {}.{} is older than 6.6, the first that the agent takes", version.0, version.1));
         }
         _ => {}
     }
@@ -174,7 +175,7 @@ mod tests {
     fn each_lack_is_named() {
         let old = datapath(&Readings { release: Some("6.1.0-50-cloud-amd64".into()), ..able() });
         assert_eq!(old.level, Level::Problem);
-        assert!(old.fact.contains("Linux 6.1 has no tcx"), "{}", old.fact);
+        assert!(old.fact.contains("Linux 6.1 is older than 6.6"), "{}", old.fact);
         let unmounted = datapath(&Readings { has_bpffs: false, ..able() });
         assert_eq!(unmounted.next.as_deref(), Some("mount -t bpf bpf /sys/fs/bpf"));
         let typeless = datapath(&Readings { has_btf: false, ..able() });
