@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::endpoint::Reasons;
 use super::peer::{Counts, News, Own, Peer, Why};
 use super::wire::{Capabilities, Heartbeat, Hello, Message, Role, Window};
 
@@ -51,6 +52,7 @@ pub struct GuestEnd {
     online: Option<u32>,
     is_limited: bool,
     off_core_permille: Option<u16>,
+    endpoint: Option<Reasons>,
 }
 
 impl GuestEnd {
@@ -63,6 +65,7 @@ impl GuestEnd {
             online: None,
             is_limited: false,
             off_core_permille: None,
+            endpoint: None,
         }
     }
 
@@ -172,6 +175,15 @@ impl GuestEnd {
         self.off_core_permille = permille;
     }
 
+    /// What speaks against this guest's TCP as the end of its connections. The host hears of it with the next heartbeat,
+    /// which is due now if it is another word than before.
+    pub fn endpoint(&mut self, said: Option<Reasons>, now: Instant) {
+        if self.endpoint != said {
+            self.endpoint = said;
+            self.peer.beat_soon(now);
+        }
+    }
+
     /// What was ordered is done: the host is to hear of it at once.
     pub fn report_soon(&mut self, now: Instant) {
         self.peer.beat_soon(now);
@@ -184,7 +196,7 @@ impl GuestEnd {
 
     /// What is to be sent now.
     pub fn outgoing(&mut self, now: Instant, out: &mut Vec<u8>) {
-        let report = Heartbeat { off_core_permille: self.off_core_permille, ..self.report };
+        let report = Heartbeat { off_core_permille: self.off_core_permille, endpoint: self.endpoint, ..self.report };
         self.peer.outgoing(now, report, out);
     }
 

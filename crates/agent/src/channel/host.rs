@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::endpoint::Reasons;
 use super::peer::{Counts, News, Own, Peer, Why};
 use super::wire::{Capabilities, Heartbeat, Hello, Message, Role, Vflood, Window};
 
@@ -21,6 +22,8 @@ pub struct Guest {
     pub epoch: u64,
     /// For how much of the last seconds it had no core; nothing where it does not know.
     pub off_core_permille: Option<u16>,
+    /// What speaks against its TCP as the end of its connections; nothing where it does not say.
+    pub endpoint: Option<Reasons>,
 }
 
 /// What has become of the guest.
@@ -46,6 +49,8 @@ pub struct HostEnd {
     window: Window,
     window_due: bool,
     guest: Option<Guest>,
+    /// What a guest that is silent now has said against its TCP.
+    objections: Option<Reasons>,
 }
 
 impl HostEnd {
@@ -62,6 +67,7 @@ impl HostEnd {
             window: Window { epoch: 0, segments: 0 },
             window_due: false,
             guest: None,
+            objections: None,
         }
     }
 
@@ -73,12 +79,20 @@ impl HostEnd {
     /// There is none any more.
     pub fn disconnected(&mut self) -> Option<Change> {
         let news = self.peer.disconnected();
-        self.turn(news)
+        let change = self.turn(news);
+        self.objections = None;
+        change
     }
 
     /// The guest, if it is there.
     pub fn guest(&self) -> Option<Guest> {
         self.guest
+    }
+
+    /// What the guest says of its TCP as the end of its connections. That it vouches for it ends when it is silent, that
+    /// it does not only when it says so, goes or is another one: silence may mean that it waits for its core.
+    pub fn endpoint(&self) -> Option<Reasons> {
+        self.guest.map_or(self.objections, |guest| guest.endpoint)
     }
 
     /// What was counted.
@@ -151,12 +165,15 @@ impl HostEnd {
                     is_flooding: false,
                     epoch: 0,
                     off_core_permille: None,
+                    endpoint: None,
                 });
                 self.vflood_due = true;
                 self.window_due = self.window.segments > 0;
                 Some(Change::Up(hello))
             }
             News::Down(why) => {
+                let stays = matches!(why, Why::Silent | Why::Unruly);
+                self.objections = self.endpoint().filter(|said| stays && !said.is_empty());
                 self.guest = None;
                 Some(Change::Down(why))
             }
@@ -166,10 +183,15 @@ impl HostEnd {
                     guest.is_flooding = beat.is_flooding;
                     guest.epoch = beat.epoch;
                     guest.off_core_permille = beat.off_core_permille;
+                    guest.endpoint = beat.endpoint;
                     // What came while the guest missed our heartbeats was nobody's word to it.
                     self.vflood_due |= beat.vflood_serial != self.vflood.serial;
                     self.window_due |= beat.epoch != self.window.epoch;
                 }
+                None
+            }
+            News::Said(Message::Goodbye) => {
+                self.objections = None;
                 None
             }
             // Nothing else is a guest's to say.

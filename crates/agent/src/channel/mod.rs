@@ -4,6 +4,7 @@
 
 mod address;
 mod budget;
+mod endpoint;
 mod guest;
 mod host;
 mod peer;
@@ -13,6 +14,7 @@ pub mod wire;
 mod words;
 
 pub use address::{GuestAddress, HostAddress, PORT_NAME, PORT_WORD};
+pub use endpoint::{Reason, Reasons};
 pub use guest::{Effect, GuestEnd, Word};
 pub use host::{Change, Guest, HostEnd};
 pub use peer::{Counts, MISSED_HEARTBEATS, REST, Why};

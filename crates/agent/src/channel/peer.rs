@@ -67,7 +67,7 @@ pub enum News {
     Down(Why),
     /// It has sent a heartbeat, and is there.
     Beat(Heartbeat),
-    /// It has said something else, and is there.
+    /// It has said something else, and is there; or it was missed, and has said goodbye.
     Said(Message),
     /// It is to be read from no more for a while.
     Rest,
@@ -254,7 +254,8 @@ impl Peer {
                 }
                 news.push(News::Beat(beat));
             }
-            Message::Goodbye => news.extend(self.down(Why::Goodbye)),
+            // One that was missed already goes as well.
+            Message::Goodbye => news.push(self.down(Why::Goodbye).unwrap_or(News::Said(message))),
             other if self.alive_until.is_some() => news.push(News::Said(other)),
             // From before, or from nobody.
             _ => {}

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, LocalSet};
 
 use super::address::HostAddress;
+use super::endpoint::Reasons;
 use super::host::{Change, Guest, HostEnd};
 use super::peer::{Counts, REST};
 use super::pipe::Pipe;
@@ -172,6 +173,11 @@ impl Channels {
     /// A port's guest, if its heartbeats come.
     pub fn guest(&self, ifindex: u32) -> Option<Guest> {
         self.with(ifindex, |line| line.end.guest()).flatten()
+    }
+
+    /// What a port's guest says of its TCP, see [`HostEnd::endpoint`].
+    pub fn endpoint(&self, ifindex: u32) -> Option<Reasons> {
+        self.with(ifindex, |line| line.end.endpoint()).flatten()
     }
 
     /// A port's channel, if it has one.

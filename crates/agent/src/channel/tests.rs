@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::wire::tests::frame;
-use super::wire::{Capabilities, Heartbeat, Message, Window};
+use super::wire::{Capabilities, Heartbeat, Hello, Message, Role, Window};
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -332,6 +332,127 @@ fn a_window_that_was_not_heard_is_said_again() {
     assert_eq!((pair.limit, pair.host.guest().unwrap().epoch), (40, 1));
 }
 
+fn yes() -> Option<Reasons> {
+    Some(Reasons::default())
+}
+
+fn no() -> Option<Reasons> {
+    Some(Reasons::from_iter([Reason::Rps]))
+}
+
+impl Pair {
+    /// The guest says nothing for so long, and time passes.
+    fn run_without_a_word(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.turn(true, false);
+            self.to_host.clear();
+            self.now += 10 * MS;
+        }
+    }
+}
+
+#[test]
+fn a_guests_word_is_heard_with_its_first_heartbeat_and_when_it_changes() {
+    let mut pair = Pair::new();
+    pair.guest.endpoint(yes(), pair.now);
+    assert_eq!(pair.host.endpoint(), None);
+    while pair.host.guest().is_none() {
+        pair.turn(true, true);
+    }
+    assert_eq!(pair.host.endpoint(), yes());
+    // Just after a heartbeat.
+    pair.run(SILENCE);
+    let sent = pair.host.counts().messages;
+    while pair.host.counts().messages == sent {
+        pair.run(10 * MS);
+    }
+    pair.guest.endpoint(no(), pair.now);
+    pair.turn(true, true);
+    assert_eq!(pair.host.endpoint(), no(), "without waiting for the next heartbeat");
+    pair.run(SILENCE);
+    let sent = pair.host.counts().messages;
+    for _ in 0..10 {
+        pair.guest.endpoint(no(), pair.now);
+        pair.turn(true, true);
+    }
+    assert!(pair.host.counts().messages <= sent + 1, "what is no news is no heartbeat");
+}
+
+#[test]
+fn that_a_guest_vouches_ends_with_its_heartbeats() {
+    let mut pair = Pair::new();
+    pair.guest.endpoint(yes(), pair.now);
+    pair.run(SILENCE);
+    pair.run_without_a_word(SILENCE + 20 * MS);
+    assert_eq!((pair.host.guest(), pair.host.endpoint()), (None, None));
+    pair.run(SILENCE);
+    assert_eq!(pair.host.endpoint(), yes());
+    let mut goodbye = Vec::new();
+    pair.guest.goodbye(&mut goodbye);
+    pair.host.received(&goodbye, pair.now);
+    assert_eq!(pair.host.endpoint(), None);
+}
+
+/// It may be silent because it waits for its core, which is when data would be acknowledged.
+#[test]
+fn that_a_guest_does_not_vouch_outlives_its_silence() {
+    let silent = || {
+        let mut pair = Pair::new();
+        pair.guest.endpoint(no(), pair.now);
+        pair.run(SILENCE);
+        pair.run_without_a_word(10 * SILENCE);
+        assert_eq!((pair.host.guest(), pair.host.endpoint()), (None, no()));
+        pair
+    };
+    let mut pair = silent();
+    pair.guest.endpoint(yes(), pair.now);
+    pair.run(2 * SILENCE);
+    assert_eq!(pair.host.endpoint(), yes(), "it says otherwise");
+    // Another agent, which says nothing.
+    let mut pair = silent();
+    pair.guest = GuestEnd::new(HEARTBEAT_MS, capable(), 10, pair.now);
+    pair.guest.connected(pair.now);
+    pair.run(2 * SILENCE);
+    assert_eq!((pair.host.guest().is_some(), pair.host.endpoint()), (true, None));
+    // It goes after all.
+    let mut pair = silent();
+    let mut goodbye = Vec::new();
+    pair.guest.goodbye(&mut goodbye);
+    pair.host.received(&goodbye, pair.now);
+    assert_eq!(pair.host.endpoint(), None);
+    // No VM any more.
+    let mut pair = silent();
+    pair.host.disconnected();
+    assert_eq!(pair.host.endpoint(), None);
+}
+
+#[test]
+fn a_guest_that_goes_or_is_another_one_takes_its_word_along() {
+    for said in [yes(), no()] {
+        let mut pair = Pair::new();
+        pair.guest.endpoint(said, pair.now);
+        pair.run(SILENCE);
+        assert_eq!(pair.host.endpoint(), said);
+        let other = Message::Hello(Hello {
+            role: Role::Guest,
+            version: 1,
+            heartbeat_ms: HEARTBEAT_MS,
+            capabilities: capable(),
+            session: 77,
+        });
+        assert_eq!(pair.host.received(&frame(&other), pair.now), [Change::Down(Why::Replaced)]);
+        assert_eq!(pair.host.endpoint(), None);
+        let mut pair = Pair::new();
+        pair.guest.endpoint(said, pair.now);
+        pair.run(SILENCE);
+        let mut goodbye = Vec::new();
+        pair.guest.goodbye(&mut goodbye);
+        pair.host.received(&goodbye, pair.now);
+        assert_eq!(pair.host.endpoint(), None);
+    }
+}
+
 /// What a connection can do to the two ends.
 #[derive(Debug, Clone)]
 enum Fate {
@@ -345,6 +466,8 @@ enum Fate {
     Attest(Option<u32>),
     /// A window.
     Window(u32),
+    /// The guest's word, or none any more.
+    Word(Option<bool>),
     /// The connection is cut and comes back.
     Cut,
 }
@@ -358,6 +481,7 @@ fn fate() -> impl Strategy<Value = Fate> {
             .prop_map(|(to_guest, bytes)| Fate::Noise { to_guest, bytes }),
         proptest::option::of(1u32..1000).prop_map(Fate::Attest),
         (0u32..1000).prop_map(Fate::Window),
+        any::<Option<bool>>().prop_map(Fate::Word),
         Just(Fate::Cut),
     ]
 }
@@ -365,12 +489,13 @@ fn fate() -> impl Strategy<Value = Fate> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A guest floods only while a host that attests it was heard from within three heartbeats, whatever the connection does; and once that is well
-    /// again, both agree.
+    /// A guest floods only while a host that attests it was heard from within three heartbeats, and a host has no guest's
+    /// word that it vouches for its TCP unless that was heard from as lately, whatever the connection does; and once that
+    /// is well again, both agree.
     #[test]
     fn they_agree_whatever_happens(fates in proptest::collection::vec(fate(), 0..12)) {
         let mut pair = Pair::new();
-        let (mut wanted, mut window, mut epoch) = (None, 0, 0);
+        let (mut wanted, mut window, mut epoch, mut word) = (None, 0, 0, None);
         for fate in fates {
             match fate {
                 Fate::Run(ms) => pair.run(ms as u32 * MS),
@@ -385,6 +510,10 @@ proptest! {
                     pair.obey(effects);
                     if to_guest && Duration::from_millis(ms) > SILENCE {
                         prop_assert!(!pair.floods() && pair.limit == 0);
+                    }
+                    if to_host && Duration::from_millis(ms) > SILENCE {
+                        pair.host.expire(pair.now);
+                        prop_assert_ne!(pair.host.endpoint(), yes());
                     }
                     if is_lost {
                         pair.to_guest.clear();
@@ -401,6 +530,10 @@ proptest! {
                     epoch += 1;
                     pair.host.window(epoch, segments);
                     window = segments;
+                }
+                Fate::Word(vouches) => {
+                    word = vouches.and_then(|vouches| if vouches { yes() } else { no() });
+                    pair.guest.endpoint(word, pair.now);
                 }
                 Fate::Cut => {
                     pair.to_guest.clear();
@@ -419,6 +552,7 @@ proptest! {
         prop_assert!(pair.host.guest().is_some());
         prop_assert_eq!(pair.attested.filter(|(until, _)| pair.now < *until).map(|(_, segments)| segments), wanted);
         prop_assert!(pair.host.is_obeyed());
+        prop_assert_eq!(pair.host.endpoint(), word);
         prop_assert_eq!((pair.limit, pair.host.guest().map(|guest| guest.epoch)), (window, Some(epoch)));
     }
 

@@ -14,6 +14,8 @@
 
 use std::time::Duration;
 
+use super::endpoint::Reasons;
+
 /// Begins every frame.
 pub const MAGIC: [u8; 4] = [0xe7, b'e', b'k', 0x17];
 /// The version of frames and messages that this evenkeel speaks.
@@ -96,6 +98,8 @@ pub struct Heartbeat {
     pub epoch: u64,
     /// From a guest: for how much of the last seconds it had no core, 0 to 1000; nothing where it does not know.
     pub off_core_permille: Option<u16>,
+    /// From a guest: what speaks against its TCP as the end of its connections; nothing where it does not say.
+    pub endpoint: Option<Reasons>,
 }
 
 /// What holds for vFlood in the guest; from the host.
@@ -162,6 +166,7 @@ impl Message {
                 out.extend(u32::from(beat.is_flooding).to_be_bytes());
                 out.extend(beat.epoch.to_be_bytes());
                 out.extend(beat.off_core_permille.unwrap_or(UNKNOWN_PERMILLE).to_be_bytes());
+                out.extend(Reasons::to_bits(beat.endpoint).to_be_bytes());
             }
             Self::Vflood(vflood) => {
                 out.extend(vflood.serial.to_be_bytes());
@@ -218,8 +223,9 @@ impl Message {
                 vflood_serial: fields.u32()?,
                 is_flooding: fields.u32()? & 1 != 0,
                 epoch: fields.u64()?,
-                // An evenkeel before this field says nothing.
+                // An evenkeel before one of these fields says nothing.
                 off_core_permille: fields.u16().filter(|permille| *permille <= 1000),
+                endpoint: fields.u64().and_then(Reasons::from_bits),
             }),
             KIND_VFLOOD => Self::Vflood(Vflood {
                 serial: fields.u32()?,
@@ -381,12 +387,16 @@ pub(super) mod tests {
                 (any::<u32>(), any::<u32>(), any::<u32>()),
                 any::<bool>(),
                 any::<u64>(),
-                proptest::option::of(0u16..=1000)
+                proptest::option::of(0u16..=1000),
+                any::<u64>().prop_map(Reasons::from_bits)
             )
-                .prop_map(|((number, echo, vflood_serial), is_flooding, epoch, off_core_permille)| {
-                    let beat = Heartbeat { number, echo, vflood_serial, is_flooding, epoch, off_core_permille };
-                    Message::Heartbeat(beat)
-                }),
+                .prop_map(
+                    |((number, echo, vflood_serial), is_flooding, epoch, off_core_permille, endpoint)| {
+                        let beat =
+                            Heartbeat { number, echo, vflood_serial, is_flooding, epoch, off_core_permille, endpoint };
+                        Message::Heartbeat(beat)
+                    }
+                ),
             (any::<u32>(), any::<bool>(), any::<u32>()).prop_map(|(serial, is_online, flood_segments)| {
                 Message::Vflood(Vflood { serial, is_online, flood_segments })
             }),
@@ -441,6 +451,19 @@ pub(super) mod tests {
         for (end, permille) in [(&[][..], None), (&[3, 232], Some(1000)), (&[3, 233], None)] {
             let items = decode(&[&again(1, KIND_HEARTBEAT, &[&[0; 23], &[9][..], end].concat())]);
             let beat = Heartbeat { epoch: 9, off_core_permille: permille, ..Heartbeat::default() };
+            assert_eq!(items, [Item::Message(Message::Heartbeat(beat))]);
+        }
+        // One of before it gave its word, one with half of it, and some that give it.
+        let no = Reasons::from_bits(1 << 63 | 2);
+        for (end, endpoint) in [
+            (&[][..], None),
+            (&[0x80, 0, 0, 0], None),
+            (&[0; 8], None),
+            (&[0x80, 0, 0, 0, 0, 0, 0, 0], Some(Reasons::default())),
+            (&[0x80, 0, 0, 0, 0, 0, 0, 2, 7, 7], no),
+        ] {
+            let items = decode(&[&again(1, KIND_HEARTBEAT, &[&[0; 24], &[0, 100][..], end].concat())]);
+            let beat = Heartbeat { off_core_permille: Some(100), endpoint, ..Heartbeat::default() };
             assert_eq!(items, [Item::Message(Message::Heartbeat(beat))]);
         }
         // A payload that is too short, and a role that nobody has.

@@ -9,6 +9,8 @@ use libfuzzer_sys::fuzz_target;
 
 #[path = "../../../agent/src/channel/budget.rs"]
 mod budget;
+#[path = "../../../agent/src/channel/endpoint.rs"]
+mod endpoint;
 #[path = "../../../agent/src/channel/guest.rs"]
 mod guest;
 #[path = "../../../agent/src/channel/host.rs"]
