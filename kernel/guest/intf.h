@@ -16,7 +16,7 @@
 
 #include "congestion.h"
 
-#define EK_GUEST_VERSION 2 /* of all layouts below: pins of another are not taken over */
+#define EK_GUEST_VERSION 3 /* of all layouts below: pins of another are not taken over */
 
 #define EK_GUEST_MAX_LIMITED 16384
 
@@ -44,6 +44,8 @@ struct ek_guest_control {
 		    * older, so they do not flood */
 	u32 off_core; /* 1 + how many permille of the last seconds this guest had no core, 0:
 		       * not known; to be shown */
+	u64 endpoint; /* what this guest says of its TCP, as in a heartbeat; 0: nothing yet; to
+		       * be shown */
 };
 
 /* A pass of CERA's client over all sockets. */

@@ -84,6 +84,13 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
     if let Some(permille) = status.off_core_permille {
         writeln!(text, "its core was missing for {}% of the last seconds", (permille + 5) / 10)?;
     }
+    match status.endpoint_objections.as_deref() {
+        None => {}
+        Some([]) => writeln!(text, "vouches for its TCP: its host may acknowledge data early (vSnoop)")?,
+        Some(objections) => {
+            writeln!(text, "does NOT vouch for its TCP, no early ACKs (vSnoop): {}", objections.join("; "))?;
+        }
+    }
     for (name, before) in &status.settings_before {
         writeln!(text, "{name} was changed; it was {before}")?;
     }

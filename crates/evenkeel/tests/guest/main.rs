@@ -2,5 +2,6 @@
 //! QEMU, iproute2 and iperf3.
 
 mod bed;
+mod endpoint;
 mod life;
 mod relay;

@@ -3,6 +3,7 @@
 //! [`run`] is the agent, [`stop`] undoes all it did, [`status`] says what is there.
 
 mod config;
+mod endpoint;
 mod error;
 mod intf;
 mod kernel;

@@ -11,6 +11,7 @@ use super::intf;
 use super::programs;
 use super::state::State;
 use super::supervisor::LOCK;
+use crate::channel::Reasons;
 use crate::host::lock;
 use crate::host::now_ns;
 
@@ -34,6 +35,9 @@ pub struct Status {
     pub attested_ms: u64,
     /// For how much of the last seconds this guest had no core, while a host's heartbeats come; nothing where that is not known.
     pub off_core_permille: Option<u32>,
+    /// What speaks against this guest's TCP as the end of its connections, in words; nothing where no agent runs or it
+    /// has not looked yet. Where that is an empty list, the host may acknowledge data early.
+    pub endpoint_objections: Option<Vec<String>>,
     /// The window where the host has granted nothing, in segments; 0: the mechanism's own.
     pub flood_segments: u32,
     /// Settings of this guest that were changed, with what they were.
@@ -61,6 +65,7 @@ pub fn status(run_dir: &Path, pin_dir: &Path) -> Result<Status, GuestError> {
         has_host: left_ms(control.host_until_ns) > 0,
         attested_ms: left_ms(control.attested_until_ns),
         off_core_permille: control.off_core.checked_sub(1).filter(|_| left_ms(control.host_until_ns) > 0),
+        endpoint_objections: Reasons::from_bits(control.endpoint).filter(|_| holder.is_some()).map(Reasons::words),
         flood_segments: control.flood_segments,
         settings_before: State::load(run_dir)?.changed(),
         counters: COUNTERS.iter().zip(counters.value).map(|((name, _), value)| ((*name).to_owned(), value)).collect(),

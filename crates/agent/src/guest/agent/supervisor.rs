@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::config::{self, Config};
+use super::endpoint::Watch;
 use super::error::GuestError;
 use super::kernel::KernelReading;
 use super::line::Line;
@@ -248,6 +249,7 @@ async fn agent(options: &Options) -> Result<(), GuestError> {
         tracing::debug!("runs at the priority that it was started with");
     }
     let off_core = OffCore::watch().map_err(|error| GuestError::io("cannot start a thread", error))?;
+    let mut watch = Watch::new();
     notify(&[NotifyState::Ready]);
     tracing::info!(channel = %talk.line.address(), vflood = %work.config().vflood.mode, cera = %work.config().cera.mode, "ready");
 
@@ -256,6 +258,12 @@ async fn agent(options: &Options) -> Result<(), GuestError> {
         let mut effects = Vec::new();
         talk.end.off_core(off_core.permille());
         work.off_core(off_core.permille());
+        // With a heartbeat that is due anyway; the first one has the word already.
+        if talk.pipe.is_some() {
+            let said = Some(watch.said(Instant::now()));
+            talk.end.endpoint(said, Instant::now());
+            work.endpoint(said)?;
+        }
         if let Err(error) = talk.speak() {
             tracing::debug!(%error, "cannot send");
             effects.extend(talk.disconnected());

@@ -10,7 +10,7 @@ use super::kernel::KernelReading;
 use super::programs::{self, Cera, Control, Passed, Vflood};
 use super::state::State;
 use crate::channel::wire::Capabilities;
-use crate::channel::{Effect, GuestEnd, Word, session};
+use crate::channel::{Effect, GuestEnd, Reasons, Word, session};
 use crate::host::{Mode, now_ns};
 
 /// F-RTO takes what the host lets out for the ACKs of data that it took for lost.
@@ -35,6 +35,8 @@ pub(super) struct Work {
     word: Word,
     epoch: u32,
     off_core_permille: Option<u16>,
+    /// What this guest says of its TCP.
+    endpoint: Option<Reasons>,
     /// What is to be shared out: 0 ends limits.
     window: Option<u32>,
     /// A pass before this would take more of a core than it may.
@@ -87,6 +89,7 @@ impl Work {
             word: Word { host: before.host, serial: before.serial },
             epoch: before.epoch,
             off_core_permille: None,
+            endpoint: None,
             window: None,
             pass_at: Instant::now(),
         };
@@ -162,6 +165,18 @@ impl Work {
         self.off_core_permille = permille;
     }
 
+    /// What this guest says of its TCP.
+    ///
+    /// # Errors
+    /// [`GuestError`]
+    pub fn endpoint(&mut self, said: Option<Reasons>) -> Result<(), GuestError> {
+        if self.endpoint == said {
+            return Ok(());
+        }
+        self.endpoint = said;
+        self.tell()
+    }
+
     /// Until when a host's agent counts as there, should it say nothing more.
     ///
     /// # Errors
@@ -223,6 +238,7 @@ impl Work {
             serial: self.word.serial,
             epoch: self.epoch,
             off_core: self.off_core_permille.map_or(0, |permille| 1 + u32::from(permille)),
+            endpoint: Reasons::to_bits(self.endpoint),
         })
     }
 
@@ -252,7 +268,7 @@ impl Work {
     /// # Errors
     /// [`GuestError`]
     pub fn farewell(&mut self) -> Result<(), GuestError> {
-        (self.host_until, self.attested_until) = (None, None);
+        (self.host_until, self.attested_until, self.endpoint) = (None, None, None);
         self.tell()?;
         if let Some(cera) = self.cera.take() {
             cera.unload()?;
