@@ -313,6 +313,30 @@ impl Core {
         }
         self.sweep();
         self.judge();
+        self.hear();
+    }
+
+    /// vSnoop acknowledges for VMs as their agents' words have it now.
+    fn hear(&mut self) {
+        let now = Instant::now();
+        let settled = |port: &&mut Port| port.settings.vsnoop.mode != Mode::Off && port.error.is_none();
+        for port in self.ports.values_mut().filter(settled) {
+            let ifindex = port.link.ifindex;
+            let said = self.channels.endpoint(ifindex);
+            let endpoint = Endpoint::of(port.settings.vsnoop.endpoint, said);
+            if endpoint == port.endpoint {
+                continue;
+            }
+            if let Err(error) = self.datapath.set_endpoint(ifindex, endpoint.to_intf()) {
+                tracing::warn!(port = port.link.name, %error, "vSnoop goes on as it did");
+                continue;
+            }
+            port.endpoint = endpoint;
+            let why = said.filter(|reasons| !reasons.is_empty()).map(|reasons| reasons.words().join("; "));
+            port.words.say(now, |left_out| {
+                tracing::info!(port = port.link.name, %endpoint, why, left_out, "vSnoop knows another thing of the VM");
+            });
+        }
     }
 
     /// vFlood rests on ports whose VMs have their core, and acts on those whose VMs wait for it.
@@ -504,7 +528,9 @@ impl Core {
         let before = known.and_then(|port| port.error.clone());
         let rest = known.map(|port| port.rest).unwrap_or_default();
         let words = known.map_or_else(|| Words::new(Instant::now()), |port| port.words.clone());
-        let endpoint = Endpoint::unheard(settings.vsnoop.endpoint);
+        let heard = Endpoint::of(settings.vsnoop.endpoint, self.channels.endpoint(link.ifindex));
+        // The datapath is told of another one when it is next judged.
+        let endpoint = known.filter(|_| is_settled).map_or(heard, |port| port.endpoint);
         let wanted = settings.port_queue_segments.get();
         if is_new {
             self.count("ports_seen");

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::config::Proof;
+use crate::channel::Reasons;
 use crate::datapath::intf;
 
 /// What is known of a VM as the end of its connections.
@@ -23,11 +24,23 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Of a VM whose agent says nothing.
-    pub(super) fn unheard(proof: Proof) -> Self {
-        match proof {
-            Proof::Attested => Self::Unknown,
-            Proof::Observed => Self::Observed,
+    /// What follows from what is enough and what the VM's agent says.
+    pub(super) fn of(proof: Proof, said: Option<Reasons>) -> Self {
+        match (said, proof) {
+            (Some(reasons), _) if !reasons.is_empty() => Self::Unfit,
+            (Some(_), _) => Self::Attested,
+            (None, Proof::Attested) => Self::Unknown,
+            (None, Proof::Observed) => Self::Observed,
+        }
+    }
+
+    /// From the datapath.
+    pub(super) fn from_intf(endpoint: u32) -> Self {
+        match endpoint {
+            intf::EK_ENDPOINT_UNFIT => Self::Unfit,
+            intf::EK_ENDPOINT_OBSERVED => Self::Observed,
+            intf::EK_ENDPOINT_ATTESTED => Self::Attested,
+            _ => Self::Unknown,
         }
     }
 
@@ -50,5 +63,27 @@ impl fmt::Display for Endpoint {
             Self::Observed => "observed",
             Self::Attested => "attested",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::Reason;
+
+    #[test]
+    fn a_guest_that_says_no_is_never_acknowledged_for() {
+        let no = Some(Reasons::from_iter([Reason::Rps]));
+        let yes = Some(Reasons::default());
+        for (proof, said, expected) in [
+            (Proof::Attested, None, Endpoint::Unknown),
+            (Proof::Attested, yes, Endpoint::Attested),
+            (Proof::Attested, no, Endpoint::Unfit),
+            (Proof::Observed, None, Endpoint::Observed),
+            (Proof::Observed, yes, Endpoint::Attested),
+            (Proof::Observed, no, Endpoint::Unfit),
+        ] {
+            assert_eq!(Endpoint::of(proof, said), expected, "{proof:?}, {said:?}");
+        }
     }
 }

@@ -18,17 +18,27 @@ pub struct VsnoopPort {
     /// Whether the port's queue would take a packet now.
     pub place: Place,
     /// Whether the VM's own TCP is known to take what its windows have offered.
+    #[serde(default)]
     pub endpoint: Endpoint,
+    /// What its agent says against that, in words.
+    #[serde(default)]
+    pub objections: Vec<String>,
 }
 
 impl VsnoopPort {
-    /// Why nothing is acknowledged early; `None` if it is.
-    pub fn obstacle(&self) -> Option<&'static str> {
-        self.place.obstacle().or(match self.endpoint {
-            Endpoint::Unknown => Some("no agent in the VM vouches for its TCP (`vsnoop.endpoint`)"),
-            Endpoint::Unfit => Some("the VM's agent says that it may drop what it has offered room for"),
+    /// Why nothing is acknowledged early, with all that stands against it; empty if it is.
+    pub fn obstacles(&self) -> Vec<String> {
+        let of_vm = match self.endpoint {
+            Endpoint::Unknown => Some(
+                "no agent in the VM vouches for its TCP (start `evenkeel guest` there, or set vsnoop.endpoint = \"observed\")"
+                    .to_owned(),
+            ),
+            Endpoint::Unfit => {
+                Some(format!("its agent says that the VM may drop what it has offered room for: {}", self.objections.join("; ")))
+            }
             Endpoint::Observed | Endpoint::Attested => None,
-        })
+        };
+        self.place.obstacle().map(str::to_owned).into_iter().chain(of_vm).collect()
     }
 }
 

@@ -151,8 +151,9 @@ fn counters(
 
 fn early_acks(vsnoop: &VsnoopPort) -> String {
     let VsnoopPort { mode, budget_segments, outstanding_segments, endpoint, .. } = vsnoop;
-    let obstacle = vsnoop.obstacle().map_or_else(String::new, |why| format!("; NO early ACKs: {why}"));
-    format!("{mode}, {endpoint}, {outstanding_segments} of {budget_segments} segments are promised{obstacle}")
+    let obstacles = vsnoop.obstacles();
+    let why = if obstacles.is_empty() { String::new() } else { format!("; NO early ACKs: {}", obstacles.join("; ")) };
+    format!("{mode}, the VM is {endpoint}, {outstanding_segments} of {budget_segments} segments are promised{why}")
 }
 
 fn held(vflood: &VfloodPort) -> String {

@@ -10,6 +10,7 @@ mod both;
 mod cera;
 mod devices;
 mod events;
+mod endpoint;
 mod flood;
 mod forgotten;
 mod gone;

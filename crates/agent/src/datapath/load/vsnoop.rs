@@ -8,7 +8,7 @@ use super::super::bytes::as_bytes;
 use super::super::error::DatapathError;
 use super::super::intf;
 use super::super::trial::SkbContext;
-use super::{Datapath, lookup, read_all};
+use super::{Datapath, lookup, read_all, set_port};
 
 impl Datapath {
     /// Removes vSnoop's entries of a port.
@@ -20,6 +20,26 @@ impl Datapath {
         }
         let fresh = intf::ek_snoop_port::default();
         self.snoop_ports.update(&slot.to_ne_bytes(), as_bytes(&fresh), MapFlags::ANY).map_err(failed)
+    }
+
+    /// Tells the programs another `enum ek_endpoint` of a port's VM. What they write into the port's entry at the same
+    /// moment may be lost, so this is for changes.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn set_endpoint(&mut self, ifindex: u32, endpoint: u32) -> Result<(), DatapathError> {
+        let key = ifindex.to_ne_bytes();
+        let Some(mut port) = self.port(&key)? else { return Ok(()) };
+        port.vsnoop.endpoint = endpoint;
+        set_port(&self.ports, &key, &port)
+    }
+
+    /// The `enum ek_endpoint` that the programs have of a port's VM, if it is a port.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn endpoint(&self, ifindex: u32) -> Result<Option<u32>, DatapathError> {
+        Ok(self.port(&ifindex.to_ne_bytes())?.map(|port| port.vsnoop.endpoint))
     }
 
     /// vSnoop's entries of all connections.

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Core, Port, Waiting, now_ns};
+use crate::channel::Reasons;
 use crate::datapath::{COUNTERS, Datapath, intf};
 use crate::host::cera;
 use crate::host::config::Mode;
 use crate::host::control::proto::{self, ExplainedFlow, Response, Status, Tuple};
+use crate::host::endpoint::Endpoint;
 use crate::host::error::HostError;
 use crate::host::flow::Flow;
 use crate::host::links::Kind;
@@ -34,7 +36,7 @@ impl Port {
         }))
     }
 
-    fn vsnoop(&self, datapath: &mut Datapath) -> Result<VsnoopPort, HostError> {
+    fn vsnoop(&self, datapath: &mut Datapath, said: Option<Reasons>) -> Result<VsnoopPort, HostError> {
         let own = self.settings.vsnoop_to_intf(&self.link, self.endpoint);
         let ifindex = self.link.ifindex;
         let place = match self.link.kind {
@@ -46,7 +48,8 @@ impl Port {
             budget_segments: own.settings.budget_segments,
             outstanding_segments: datapath.snoop_port(ifindex)?.vm.outstanding,
             place,
-            endpoint: self.endpoint,
+            endpoint: datapath.endpoint(ifindex)?.map_or(Endpoint::Unknown, Endpoint::from_intf),
+            objections: said.map(Reasons::words).unwrap_or_default(),
         })
     }
 }
@@ -149,7 +152,7 @@ impl Core {
         }
         shown.vflood = port.vflood(ifindex, &self.datapath)?;
         if port.settings.vsnoop.mode != Mode::Off {
-            shown.vsnoop = Some(port.vsnoop(&mut self.datapath)?);
+            shown.vsnoop = Some(port.vsnoop(&mut self.datapath, self.channels.endpoint(ifindex))?);
         }
         Ok(())
     }
