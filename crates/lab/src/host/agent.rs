@@ -124,7 +124,13 @@ impl Port {
     fn table(&self) -> Table {
         let channel = self.channel.as_ref().map(|path| ("channel".to_owned(), path_value(path)));
         let head = std::iter::once(("match".to_owned(), self.device.as_str().into())).chain(channel);
-        head.chain(self.mechanisms.clone()).collect()
+        let mut mechanisms = self.mechanisms.clone();
+        // No agent in the VM vouches for it.
+        if let (None, Some(vsnoop)) = (&self.channel, mechanisms.get_mut("vsnoop").and_then(toml::Value::as_table_mut))
+        {
+            vsnoop.insert("endpoint".to_owned(), "observed".into());
+        }
+        head.chain(mechanisms).collect()
     }
 }
 
@@ -395,9 +401,12 @@ mod tests {
             },
             ..VmGroup::default()
         };
+        let heard = Port::of("vm1", "nic1", &group, 0).expect("a port").with_channel("/lab/channel".into());
+        assert!(heard.table()["vsnoop"].get("endpoint").is_none(), "its agent's word is what counts");
         let config = config_of(&[group.clone(), group.clone(), group]);
         let port = &config["port"][1];
         assert_eq!(port["vsnoop"]["budget_segments"].as_integer(), Some(9));
+        assert_eq!(port["vsnoop"]["endpoint"].as_str(), Some("observed"), "nobody in the VM vouches for it");
         assert_eq!(port["vflood"]["policy"].as_str(), Some("priority"));
         assert_eq!(port["cera"]["weight"].as_integer(), Some(3));
         assert_eq!(config["cera"]["uplinks"], toml::Value::from(vec!["nic1"]));
