@@ -1,14 +1,12 @@
 //! What is attached to a network device, by rtnetlink and bpf(2).
 
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::libbpf_sys;
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_MULTIPART, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
-};
-use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp, XdpAttached};
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::tc::{TcHandle, TcMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -19,6 +17,10 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::readings::Attached;
 
+/// linux/if_link.h
+const XDP_ATTACHED_NONE: u8 = 0;
+const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
+const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;
 /// An answer takes microseconds, unless somebody changes devices meanwhile.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Messages of one answer; a network card takes packets for less addresses than that.
@@ -40,25 +42,24 @@ pub(in super::super) fn look(ifindex: u32) -> Attached {
     }
 }
 
+/// By libbpf, which reads nothing else of what the kernel says of a device.
 fn has_xdp(ifindex: u32) -> io::Result<bool> {
-    let mut request = LinkMessage::default();
-    request.header.index = ifindex;
-    let is_program = |xdp: &LinkXdp| matches!(xdp, LinkXdp::Attached(attached) if *attached != XdpAttached::None);
-    any(RouteNetlinkMessage::GetLink(request), 0, |answer| match answer {
-        RouteNetlinkMessage::NewLink(link) => link
-            .attributes
-            .iter()
-            .any(|attribute| matches!(attribute, LinkAttribute::Xdp(xdp) if xdp.iter().any(is_program))),
-        _ => false,
-    })
+    let mut query = libbpf_sys::bpf_xdp_query_opts {
+        // Up to how it is attached: what comes behind that is another question to the kernel.
+        sz: offset_of!(libbpf_sys::bpf_xdp_query_opts, feature_flags) as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: the structure is at least of the size that it says.
+    let answer = unsafe { libbpf_sys::bpf_xdp_query(index(ifindex)?, 0, &raw mut query) };
+    if answer == 0 { Ok(query.attach_mode != XDP_ATTACHED_NONE) } else { Err(io::Error::from_raw_os_error(-answer)) }
 }
 
 /// Of the qdiscs `ingress` and `clsact`.
 fn has_filter(ifindex: u32) -> io::Result<bool> {
     let mut request = TcMessage::with_index(index(ifindex)?);
     request.header.parent = TcHandle { minor: TcHandle::MIN_INGRESS, ..TcHandle::CLSACT };
-    any(RouteNetlinkMessage::GetTrafficFilter(request), NLM_F_DUMP, |answer| {
-        matches!(answer, RouteNetlinkMessage::NewTrafficFilter(_))
+    any(RouteNetlinkMessage::GetTrafficFilter(request), |answer| {
+        Ok(NetlinkBuffer::new_checked(answer).map_err(io::Error::other)?.message_type() == libc::RTM_NEWTFILTER)
     })
 }
 
@@ -71,11 +72,11 @@ fn has_addresses(ifindex: u32) -> io::Result<bool> {
         NeighbourAttribute::LinkLocalAddress(address) => address.first().is_some_and(|first| first & 1 == 0),
         _ => false,
     };
-    any(RouteNetlinkMessage::GetNeighbour(request), NLM_F_DUMP, |answer| match answer {
-        RouteNetlinkMessage::NewNeighbour(entry) => {
-            entry.header.ifindex == ifindex && entry.attributes.iter().any(is_unicast)
+    any(RouteNetlinkMessage::GetNeighbour(request), |answer| match parse(answer)?.payload {
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNeighbour(entry)) => {
+            Ok(entry.header.ifindex == ifindex && entry.attributes.iter().any(is_unicast))
         }
-        _ => false,
+        _ => Ok(false),
     })
 }
 
@@ -101,12 +102,8 @@ fn index(ifindex: u32) -> io::Result<i32> {
     i32::try_from(ifindex).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
-/// Whether any message of the answer is such a one.
-fn any(
-    request: RouteNetlinkMessage,
-    flags: u16,
-    mut is_wanted: impl FnMut(RouteNetlinkMessage) -> bool,
-) -> io::Result<bool> {
+/// Whether any message of a list that is asked for is such a one.
+fn any(request: RouteNetlinkMessage, is_wanted: impl Fn(&[u8]) -> io::Result<bool>) -> io::Result<bool> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
@@ -116,7 +113,7 @@ fn any(
     let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
     setsockopt(&fd, ReceiveTimeout, &TimeVal::milliseconds(PATIENCE.as_millis() as i64))?;
     let mut message = NetlinkMessage::from(request);
-    message.header.flags = NLM_F_REQUEST | flags;
+    message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
@@ -126,27 +123,26 @@ fn any(
         let (answer, _) = socket.recv_from_full()?;
         let mut rest = &answer[..];
         while !rest.is_empty() {
-            let message = parse(rest)?;
-            match message.payload {
-                NetlinkPayload::Done(done) if done.code < 0 => return Err(io::Error::from_raw_os_error(-done.code)),
-                NetlinkPayload::Done(_) => return Ok(found),
-                NetlinkPayload::Error(error) => return Err(error.to_io()),
-                NetlinkPayload::InnerMessage(inner) => found |= is_wanted(inner),
-                _ => {}
+            let header = NetlinkBuffer::new_checked(rest).map_err(io::Error::other)?;
+            let (kind, length) = (header.message_type(), header.length() as usize);
+            if [NLMSG_DONE, NLMSG_ERROR].contains(&kind) {
+                return match parse(rest)?.payload {
+                    NetlinkPayload::Done(done) if done.code < 0 => Err(io::Error::from_raw_os_error(-done.code)),
+                    NetlinkPayload::Error(error) => Err(error.to_io()),
+                    _ => Ok(found),
+                };
             }
-            if message.header.flags & NLM_F_MULTIPART == 0 {
-                return Ok(found);
-            }
+            found |= is_wanted(&rest[..length])?;
             messages += 1;
             if messages == MOST_MESSAGES {
                 return Err(io::Error::other(format!("an answer of more than {MOST_MESSAGES} messages")));
             }
-            rest = rest.get((message.header.length as usize).next_multiple_of(4)..).unwrap_or_default();
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         }
     }
 }
 
-fn parse<T: NetlinkDeserializable>(bytes: &[u8]) -> io::Result<NetlinkMessage<T>> {
+fn parse(bytes: &[u8]) -> io::Result<NetlinkMessage<RouteNetlinkMessage>> {
     NetlinkMessage::deserialize(bytes).map_err(io::Error::other)
 }
 

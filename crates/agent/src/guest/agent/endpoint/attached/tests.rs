@@ -94,7 +94,7 @@ fn programs_are_found() {
 fn a_device_that_is_gone_speaks_for_nothing() {
     beside_a_veth(|card| {
         run("ip link del card0");
-        assert!(look(card).xdp.is_err(), "{:?}", look(card));
+        assert!(look(card).tcx.is_err(), "{:?}", look(card));
     });
 }
 
