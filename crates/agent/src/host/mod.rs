@@ -6,6 +6,7 @@ mod cera;
 mod config;
 mod control;
 mod core;
+mod doubt;
 mod endpoint;
 mod crowd;
 mod error;

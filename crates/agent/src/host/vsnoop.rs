@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::Mode;
+use super::doubt::Doubt;
 use super::endpoint::Endpoint;
 use crate::datapath::intf;
 
@@ -23,6 +24,9 @@ pub struct VsnoopPort {
     /// What its agent says against that, in words.
     #[serde(default)]
     pub objections: Vec<String>,
+    /// What the VM has shown of itself, for good: nothing is acknowledged for it until its port is made anew.
+    #[serde(default)]
+    pub doubt: Option<Doubt>,
 }
 
 impl VsnoopPort {
@@ -38,7 +42,8 @@ impl VsnoopPort {
             }
             Endpoint::Observed | Endpoint::Attested => None,
         };
-        self.place.obstacle().map(str::to_owned).into_iter().chain(of_vm).collect()
+        let shown = self.doubt.map(|doubt| doubt.words().to_owned());
+        self.place.obstacle().map(str::to_owned).into_iter().chain(of_vm).chain(shown).collect()
     }
 }
 
@@ -103,6 +108,9 @@ impl Place {
 pub struct VsnoopFlow {
     /// Where it stands.
     pub state: VsnoopState,
+    /// Why the last data was left to the VM; nothing if it was acknowledged early, but for its last segment.
+    #[serde(default)]
+    pub doubt: Option<Doubt>,
     /// Times that data was acknowledged early (observe: would have been).
     pub early_acks: u32,
     /// Data of the VM that took such a number along.
@@ -155,6 +163,7 @@ impl VsnoopFlow {
         };
         Self {
             state,
+            doubt: Doubt::from_intf(flow.doubt.into()),
             early_acks: entry.early_acks,
             on_data: entry.rode,
             dropped_acks: entry.dropped,
@@ -167,18 +176,16 @@ impl VsnoopFlow {
     /// In words.
     pub(super) fn explain(&self) -> String {
         let Self { early_acks, on_data, dropped_acks, ahead_bytes, window_bytes, .. } = self;
-        let state = match self.state {
-            VsnoopState::Active => "data in order is acknowledged early",
-            VsnoopState::NoBuffer => {
-                "data is the VM's to acknowledge now, because its window or the port's budget is used up"
+        let state = match (self.state, self.doubt) {
+            (VsnoopState::Closing, _) => "the other end has closed, and what is left is the VM's to acknowledge".to_owned(),
+            (VsnoopState::Unconfirmed, _) => {
+                "data is the VM's to acknowledge until it has done so once: a handshake alone is no promise".to_owned()
             }
-            VsnoopState::UnexpectedSequence => {
-                "data is the VM's to acknowledge until it has caught up: some is missing, or its place in the queue was not certain"
+            (_, None) => "data in order is acknowledged early, but for the last segment".to_owned(),
+            (VsnoopState::UnexpectedSequence, Some(doubt)) => {
+                format!("data is the VM's to acknowledge until it has caught up, because {}", doubt.words())
             }
-            VsnoopState::Unconfirmed => {
-                "data is the VM's to acknowledge until it has done so once: a handshake alone is no promise"
-            }
-            VsnoopState::Closing => "the other end has closed, and what is left is the VM's to acknowledge",
+            (_, Some(doubt)) => format!("data is the VM's to acknowledge now, because {}", doubt.words()),
         };
         format!(
             "vSnoop: {state}. {early_acks} early ACKs so far, {on_data} on the VM's own data; {dropped_acks} ACKs of the VM said nothing new; \

@@ -8,6 +8,7 @@ use crate::datapath::{COUNTERS, Datapath, intf};
 use crate::host::cera;
 use crate::host::config::Mode;
 use crate::host::control::proto::{self, ExplainedFlow, Response, Status, Tuple};
+use crate::host::doubt::Doubt;
 use crate::host::endpoint::Endpoint;
 use crate::host::error::HostError;
 use crate::host::flow::Flow;
@@ -43,13 +44,15 @@ impl Port {
             Kind::Tap => Place::of(datapath.place(ifindex, own.reserve_segments.saturating_add(1))?),
             Kind::Macvtap | Kind::Other => Place::NoTap,
         };
+        let vm = datapath.snoop_port(ifindex)?.vm;
         Ok(VsnoopPort {
             mode: self.settings.vsnoop.mode,
             budget_segments: own.settings.budget_segments,
-            outstanding_segments: datapath.snoop_port(ifindex)?.vm.outstanding,
+            outstanding_segments: vm.outstanding,
             place,
             endpoint: datapath.endpoint(ifindex)?.map_or(Endpoint::Unknown, Endpoint::from_intf),
             objections: said.map(Reasons::words).unwrap_or_default(),
+            doubt: Doubt::from_intf(vm.doubt),
         })
     }
 }
