@@ -609,14 +609,8 @@ fn a_dead_vm_is_not_kept_alive() {
         world.now_us += LIFE_US;
         let early = world.early;
         let c = &mut world.connections[0];
-        let keepalive = |seq: u32| vsnoop::Data {
-            seq,
-            bytes: 1,
-            segments: 1,
-            last_bytes: 1,
-            is_fin: false,
-            doubt: Doubt::CERTAIN,
-        };
+        let keepalive =
+            |seq: u32| vsnoop::Data { seq, bytes: 1, segments: 1, last_bytes: 1, is_fin: false, doubt: Doubt::CERTAIN };
         for seq in [c.flow.told().wrapping_sub(1), c.irs.wrapping_add(3 * MSS)] {
             assert!(c.flow.data(&mut world.vm, world.settings, keepalive(seq), world.now_us).is_none());
             world.now_us += 1_000;

@@ -536,16 +536,8 @@ impl Core {
             self.count("ports_seen");
         }
         self.open_channel(link, settings.channel.as_ref());
-        let mut port = Port {
-            link: link.clone(),
-            settings,
-            error: None,
-            queue_is_theirs,
-            is_offline,
-            rest,
-            endpoint,
-            words,
-        };
+        let mut port =
+            Port { link: link.clone(), settings, error: None, queue_is_theirs, is_offline, rest, endpoint, words };
         match self.serve(&mut port, is_settled) {
             Ok(()) if is_new => tracing::info!(port = link.name, mode = %port.settings.proboscis.mode, "port"),
             Ok(()) => {}

@@ -414,7 +414,14 @@ mod tests {
 
     fn key() -> intf::ek_flow_key {
         let address = |last| intf::ek_addr { bytes: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last] };
-        intf::ek_flow_key { local: address(1), remote: address(2), local_port: 4000, remote_port: 80, ifindex: 7, vlan: [0; 2] }
+        intf::ek_flow_key {
+            local: address(1),
+            remote: address(2),
+            local_port: 4000,
+            remote_port: 80,
+            ifindex: 7,
+            vlan: [0; 2],
+        }
     }
 
     fn flow(entry: intf::ek_flow) -> (Flow, String) {

@@ -177,7 +177,9 @@ impl VsnoopFlow {
     pub(super) fn explain(&self) -> String {
         let Self { early_acks, on_data, dropped_acks, ahead_bytes, window_bytes, .. } = self;
         let state = match (self.state, self.doubt) {
-            (VsnoopState::Closing, _) => "the other end has closed, and what is left is the VM's to acknowledge".to_owned(),
+            (VsnoopState::Closing, _) => {
+                "the other end has closed, and what is left is the VM's to acknowledge".to_owned()
+            }
             (VsnoopState::Unconfirmed, _) => {
                 "data is the VM's to acknowledge until it has done so once: a handshake alone is no promise".to_owned()
             }
