@@ -20,8 +20,13 @@ static __always_inline bool has_more_options(const struct context *c)
 
 	if (p->tcp_bytes == PACKET_TCP_BYTES)
 		return false;
-	return p->tcp_bytes != PACKET_TCP_BYTES + SNOOP_TIMESTAMP_BYTES ||
-	       packet_u32(c->head, (u32)p->l4 + PACKET_TCP_BYTES) != SNOOP_TIMESTAMP_WORD;
+	if (p->tcp_bytes != PACKET_TCP_BYTES + SNOOP_TIMESTAMP_BYTES)
+		return true;
+	/* A place that is known takes no checks. */
+	if (p->l4 == PACKET_USUAL_L4)
+		return packet_words(c->head, PACKET_USUAL_L4 + PACKET_TCP_BYTES) !=
+		       SNOOP_TIMESTAMP_WORD;
+	return packet_u32(c->head, (u32)p->l4 + PACKET_TCP_BYTES) != SNOOP_TIMESTAMP_WORD;
 }
 
 /* Return: enum packet_claim of all options that can be read. */

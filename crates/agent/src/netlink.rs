@@ -1,4 +1,5 @@
-//! Netlink's messages and attributes as bytes (linux/netlink.h): only what is asked for is read, whatever else there is.
+//! Netlink's messages and attributes as bytes (linux/netlink.h): only what is asked for is read, whatever else there
+//! is.
 
 /// Of `struct nlmsghdr`.
 pub(crate) const HEADER_BYTES: usize = 16;

@@ -246,8 +246,7 @@ impl Datapath {
 
     /// Whether programs were put on a device with this index that is gone, or were taken off by somebody else.
     pub fn was_on(&self, ifindex: u32) -> bool {
-        let is_pinned = |name: &&str| self.path(ifindex, name).exists();
-        PROGRAMS.iter().any(|name| is_pinned(name)) && !self.is_on(ifindex)
+        PROGRAMS.iter().any(|name| self.path(ifindex, name).exists()) && !self.is_on(ifindex)
     }
 
     fn put(&mut self, ifindex: u32, name: &str) -> Result<Option<Attached>, DatapathError> {
@@ -370,7 +369,8 @@ impl Datapath {
         lookup(&self.trains, key)
     }
 
-    /// Readable when there are events. Waiting for an edge of it takes that [`events`](Self::events) has said that these are all.
+    /// Readable when there are events. Waiting for an edge of it takes that [`events`](Self::events) has said that
+    /// these are all.
     pub fn events_fd(&self) -> BorrowedFd<'_> {
         self.ring.fd()
     }
@@ -383,7 +383,8 @@ impl Datapath {
         self.ring.read()
     }
 
-    /// Whether events have waited since this was asked the last time: nobody was woken up for them. To be asked now and then.
+    /// Whether events have waited since this was asked the last time: nobody was woken up for them. To be asked now
+    /// and then.
     pub fn events_wait(&mut self) -> bool {
         self.ring.stands_still()
     }

@@ -1,8 +1,9 @@
 //! The ring of the datapath's events: read to its end, and looked at in case nobody was woken up for what is in it.
 //!
-//! The kernel wakes up a reader only for an event that comes where the reader stands (`bpf_ringbuf_commit`). Whoever has moved on must
-//! therefore look once more, after a barrier: without one a processor may read the next event's state before its own step is seen
-//! by others. Then the kernel takes the reader for one that is still busy, and is never asked again, because the reader stands still.
+//! The kernel wakes up a reader only for an event that comes where the reader stands (`bpf_ringbuf_commit`). Whoever
+//! has moved on must therefore look once more, after a barrier: without one a processor may read the next event's
+//! state before its own step is seen by others. Then the kernel takes the reader for one that is still busy, and is
+//! never asked again, because the reader stands still.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -80,8 +81,8 @@ impl Ring {
         Ok(Events { events: self.events.take(), are_all })
     }
 
-    /// Looks at the ring; whether the reader stands where it stood at the last look, with something before it both times. One that is woken up in
-    /// time has moved on between two looks.
+    /// Looks at the ring; whether the reader stands where it stood at the last look, with something before it both
+    /// times. One that is woken up in time has moved on between two looks.
     pub(super) fn stands_still(&mut self) -> bool {
         let (at, end) = self.places();
         let now = (at != end).then_some(at);

@@ -23,8 +23,8 @@ impl Attached {
         }
     }
 
-    /// Whether its program is on the device with this index. A link outlives its device, and a device that has moved to another network
-    /// namespace may have the same index there.
+    /// Whether its program is on the device with this index. A link outlives its device, and a device that has moved
+    /// to another network namespace may have the same index there.
     pub(super) fn is_on(self, ifindex: u32) -> bool {
         let Ok(target) = i32::try_from(ifindex) else { return false };
         // Without room for programs nothing is said of links.

@@ -535,10 +535,12 @@ impl Core {
         if is_new {
             self.count("ports_seen");
         }
-        self.open_channel(link, settings.channel.as_ref());
         let mut port =
             Port { link: link.clone(), settings, error: None, queue_is_theirs, is_offline, rest, endpoint, words };
-        match self.serve(&mut port, is_settled) {
+        let served = self.serve(&mut port, is_settled);
+        // Not before the programs are there: its connection may be one through the port.
+        self.open_channel(link, port.settings.channel.as_ref());
+        match served.and_then(|()| self.attest(&port)) {
             Ok(()) if is_new => tracing::info!(port = link.name, mode = %port.settings.proboscis.mode, "port"),
             Ok(()) => {}
             Err(why) => {
@@ -554,7 +556,8 @@ impl Core {
         if queue_is_theirs { QueueAction::Leave } else { self.plan_queue(link, wanted) }
     }
 
-    /// Whether a device is the one that was known by its index, perhaps by another name; what was known of another that had it is forgotten.
+    /// Whether a device is the one that was known by its index, perhaps by another name; what was known of another
+    /// that had it is forgotten.
     fn meet(&mut self, link: &Link) {
         let Some(port) = self.ports.get(&link.ifindex) else {
             // An agent before this one has noted its length, and put programs on what is no longer there.
@@ -569,7 +572,8 @@ impl Core {
         if port.error.is_none() && !self.datapath.is_on(link.ifindex) {
             tracing::warn!(
                 port = link.name,
-                "its programs are gone: it is another device with the same index, or somebody has taken them off; they are put on"
+                "its programs are gone: it is another device with the same index, or somebody has taken them off; \
+                 they are put on"
             );
             self.count("ports_bare");
             // One that has the length that was set here is most likely the same.
@@ -587,7 +591,7 @@ impl Core {
         }
     }
 
-    /// Puts the programs on a port and the port's settings into them, if they have changed, and attests what holds there to its guest.
+    /// Puts the programs on a port and the port's settings into them, if they have changed.
     ///
     /// # Errors
     /// Why it is not served, in words.
@@ -616,8 +620,13 @@ impl Core {
         if !managed && self.datapath.manages(ifindex).map_err(failed)? {
             port.rest = Rest::Waking(Instant::now());
         }
-        // The guest may flood only where its packets are held.
-        let holds = self.datapath.holds(ifindex).map_err(failed)? && port.rest.attests();
+        Ok(())
+    }
+
+    /// Attests to a port's guest what holds there: it may flood only where its packets are held.
+    fn attest(&self, port: &Port) -> Result<(), String> {
+        let ifindex = port.link.ifindex;
+        let holds = self.datapath.holds(ifindex).map_err(|error| error.to_string())? && port.rest.attests();
         self.channels.attest(ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
         Ok(())
     }
@@ -719,7 +728,8 @@ impl Core {
         Ok((ports, self.state.clone(), unsettled))
     }
 
-    /// CERA's controller is there if some port needs it, and knows those that do. Of many that come or go together it hears once.
+    /// CERA's controller is there if some port needs it, and knows those that do. Of many that come or go together it
+    /// hears once.
     pub fn arrange_cera(&mut self) {
         if !std::mem::take(&mut self.cera_is_old) {
             return;

@@ -1,4 +1,5 @@
-//! Clients that are served at once: so many and no more, and whoever has been silent for longest makes room for the next one.
+//! Clients that are served at once: so many and no more, and whoever has been silent for longest makes room for the
+//! next one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

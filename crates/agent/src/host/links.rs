@@ -416,8 +416,8 @@ mod tests {
         assert_eq!(all(&cut), [LinkEvent::Lost]);
     }
 
-    /// The kernel says once that it has no room, and goes on to drop until all that waits has been read: a list that is taken before
-    /// that misses what comes meanwhile.
+    /// The kernel says once that it has no room, and goes on to drop until all that waits has been read: a list that
+    /// is taken before that misses what comes meanwhile.
     #[test]
     fn an_overrun_is_told_once_all_that_waits_is_read() {
         let place = || {

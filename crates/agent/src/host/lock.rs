@@ -39,7 +39,8 @@ impl Lock {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
-                // For the message that another agent gives, and for whoever is to end this one. On a full disk it is the lock that counts.
+                // For the message that another agent gives, and for whoever is to end this one. On a full disk it is
+                // the lock that counts.
                 let _ = file.set_len(0).and_then(|()| file.rewind());
                 let _ = write!(file, "{}", std::process::id());
                 Ok(Self { _file: file })

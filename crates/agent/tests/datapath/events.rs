@@ -10,7 +10,8 @@ use evenkeel_testbed::place::{KEY, Place, settings};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Runs of the program with a SYN. A reader that looks without a barrier misses a wake-up in a hundred thousand events or two.
+/// Runs of the program with a SYN. A reader that looks without a barrier misses a wake-up in a hundred thousand
+/// events or two.
 const RUNS: u32 = 1_000_000;
 /// Of these with one call: few, so that the reader has always read all when the next events come.
 const AT_ONCE: u32 = 4;
@@ -44,7 +45,8 @@ fn whoever_has_read_all_events_is_woken_up_for_the_next_one() {
     let mut seen = 0;
     runtime.block_on(async {
         let fd = place.datapath.events_fd().try_clone_to_owned().unwrap();
-        let ring = AsyncFd::with_interest(fd, Interest::READABLE).unwrap();
+        // SAFETY: the descriptor is owned by what waits for it, and so open as long as that.
+        let ring = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.unwrap();
         loop {
             if let Ok(ready) = tokio::time::timeout(SLEEP, ring.readable()).await {
                 let read = place.datapath.events().unwrap();

@@ -1,4 +1,5 @@
-//! Devices as a busy host has them: many at once, with names that are no text, and others in the place of those that went.
+//! Devices as a busy host has them: many at once, with names that are no text, and others in the place of those that
+//! went.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -98,7 +99,8 @@ fn another_device_with_the_index_and_the_name_of_one_that_went_is_another_port()
     let ifindex = index("vp1");
     let add = |queue: u32| ip(&format!("link add vp1 index {ifindex} txqueuelen {queue} type veth peer name other"));
 
-    // While the agent does not look, and with the length that the agent has set: all that is told of the two is the same.
+    // While the agent does not look, and with the length that the agent has set: all that is told of the two is the
+    // same.
     while_stopped(&host, || {
         ip("link del vp1");
         add(4000);
