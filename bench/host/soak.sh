@@ -493,7 +493,7 @@ run_half() {
     if [ "$SOAK_HALF" = with ]; then
         (umask 077 && echo 00112233445566778899aabbccddeeff > "$work/good.key")
         {
-            printf 'ports = ["vnet-*", "tap-*"]\nprobe_key_file = "%s/good.key"\n[proboscis]\nmode = "enforce"\n[vsnoop]\nmode = "enforce"\n' "$work"
+            printf 'ports = ["vnet-*", "tap-*"]\nprobe_key_file = "%s/good.key"\n[proboscis]\nmode = "enforce"\n[vsnoop]\nmode = "enforce"\nendpoint = "observed"\n' "$work"
             printf '[cera]\nmode = "enforce"\nuplinks = ["up0"]\n'
             holds=$(on_host a "$evenkeel" doctor --json | jq -r '.findings[] | select(.topic == "vFlood on hosts").level')
             [ "$holds" != ok ] || printf '[vflood]\nmode = "enforce"\n'
