@@ -242,6 +242,19 @@ static inline void proboscis_sender_init(struct proboscis_sender *s, u32 seq)
 	s->cutting = 0;
 }
 
+/* What was sent beyond an ACK; 0 if that makes no sense. */
+static inline u32 proboscis_in_flight(const struct proboscis_sender *s, u32 ack)
+{
+	return seq_after(s->snd_nxt, ack) ? s->snd_nxt - ack : 0;
+}
+
+/* An ACK of a flow that DCTCP does not act for. */
+static inline void proboscis_acked_by_others(struct proboscis_sender *s, u32 ack)
+{
+	if (seq_after(ack, s->snd_una) && !seq_after(ack, s->snd_nxt))
+		s->snd_una = ack;
+}
+
 /* A segment that ends before @end leaves. Return: bytes that are new. */
 static inline u32 proboscis_sent(struct proboscis_sender *s, u32 end)
 {

@@ -25,6 +25,7 @@ enum window_by {
 /* What the mechanisms offer, 0: nothing. The receiver's entry is not read. */
 struct window_limits {
 	u32 bytes[WINDOW_BY_MAX];
+	u32 in_flight_bytes; /* what the sender has sent beyond the ACK */
 };
 
 /* Scale of a window scale option's value: more than 14 counts as 14. */
@@ -66,7 +67,10 @@ static inline bool window_is_limited(const struct window_limits *limits)
  *
  * vFlood's grant takes the place of what the receiver offers, and may be more. The
  * smallest limit below that wins and is rounded down to the scale. It stays at one
- * MSS or more (rounded up to the scale) unless less is offered.
+ * MSS or more (rounded up to the scale) unless less is offered, and takes back nothing that
+ * was used already: a sender beyond its window's edge sends its own ACKs with the number of
+ * that edge (tcp_acceptable_seq() in Linux), which the other end takes for an old segment's.
+ * Two ends in that state never hear each other again. It sends no more for that, either.
  *
  * Return: who won; WINDOW_BY_RECEIVER if the field stays as it is.
  */
@@ -97,6 +101,8 @@ static inline enum window_by window_arbitrate(const struct window_limits *limits
 	if (!least)
 		return by;
 	scaled = least >> scale;
+	if (mss < limits->in_flight_bytes)
+		mss = limits->in_flight_bytes;
 	floor = (mss >> scale) + ((mss & ((1u << scale) - 1)) != 0);
 	if (scaled < floor)
 		scaled = floor;

@@ -17,6 +17,15 @@ __weak __noinline int head_options(const struct packet_head *h, const struct pac
 	return h && p && o ? packet_parse_options(h, p, o) : false;
 }
 
+/* Global, too: the verifier looks at the arbiter once. */
+__weak __noinline int window_decide(const struct window_limits *limits, u32 offered, u32 scale,
+				    u32 mss, u16 *field)
+{
+	return limits && field ?
+		       (int)window_arbitrate(limits, (u16)offered, (u8)scale, mss, field) :
+		       WINDOW_BY_RECEIVER;
+}
+
 static __always_inline void end_read(struct ek_end *end, const struct packet_options *o)
 {
 	end->mss = o->mss;

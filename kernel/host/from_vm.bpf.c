@@ -211,7 +211,7 @@ static __always_inline void synack_window(struct __sk_buff *skb, struct context 
 	f->probes_marked = train->marked;
 	verdict = proboscis_first_window(train, &c->port->proboscis, mss,
 					 &limits.bytes[WINDOW_BY_PROBOSCIS]);
-	if (window_arbitrate(&limits, c->packet->window, 0, mss, &field) == WINDOW_BY_RECEIVER)
+	if (window_decide(&limits, c->packet->window, 0, mss, &field) == WINDOW_BY_RECEIVER)
 		return;
 	f->synack_window_bytes = field;
 	count(c->count,
@@ -307,6 +307,27 @@ static __always_inline void data_from_vm(struct __sk_buff *skb, struct context *
 		count(c->count, EK_COUNT_ECT_SET, skb_segments(skb));
 }
 
+/*
+ * An ACK of a VM whose window was lowered while it sent: its number is that of the window's
+ * edge, and not of what comes next, so that the other end would take it for an old segment's.
+ */
+static __noinline void ack_catches_up(struct __sk_buff *skb, struct context *c,
+				      struct ek_flow *f)
+{
+	struct packet *p = c->packet;
+
+	if (p->payload_bytes || p->flags & (PACKET_FIN | PACKET_RST) || !f->windows_limited ||
+	    f->vflood_owner || (!enforces(c) && c->port->cera.mode != EK_MODE_ENFORCE))
+		return;
+	/* A keepalive and a window probe have a number below. */
+	if (seq_before(p->seq, f->sender.snd_una) || !seq_before(p->seq, f->sender.snd_nxt))
+		return;
+	if (skb_set_seq(skb, p, f->sender.snd_nxt))
+		p->seq = f->sender.snd_nxt;
+	else
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+}
+
 static __always_inline void ack_from_vm(struct __sk_buff *skb, struct context *c,
 					struct ek_flow *f, bool ours)
 {
@@ -394,6 +415,7 @@ int from_vm(struct __sk_buff *skb)
 	ours = ecn_for_guests(&c) &&
 	       (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) == EK_FLOW_PEER;
 	data_from_vm(skb, &c, f, ours);
+	ack_catches_up(skb, &c, f);
 	if (c.packet->flags & PACKET_ACK)
 		ack_from_vm(skb, &c, f, ours);
 	account(skb, &c, f);

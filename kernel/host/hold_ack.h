@@ -173,7 +173,7 @@ static __noinline int hold_synack_to_vm(struct __sk_buff *skb, struct context *c
 	if (!limits.bytes[WINDOW_BY_VFLOOD])
 		return TCX_NEXT;
 	mss = flow_segment_bytes(f);
-	window_arbitrate(&limits, p->window, 0, mss, &field);
+	window_decide(&limits, p->window, 0, mss, &field);
 	if (!skb_set_window(skb, p, field)) {
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
 		return TCX_NEXT;
@@ -182,7 +182,7 @@ static __noinline int hold_synack_to_vm(struct __sk_buff *skb, struct context *c
 	count(c->count, EK_COUNT_VFLOOD_GRANTS, 1);
 	if (limits.bytes[WINDOW_BY_VFLOOD] <= 65535)
 		return TCX_NEXT;
-	window_arbitrate(&limits, 0, flow_scale(f, &f->remote), mss, &field);
+	window_decide(&limits, 0, flow_scale(f, &f->remote), mss, &field);
 	/* The copy goes first, as it is; the packet at hand follows it. */
 	c->scratch->is_sending = 1;
 	error = bpf_clone_redirect(skb, skb->ifindex, 0);

@@ -159,13 +159,16 @@ static __always_inline bool ack_to_vm(struct __sk_buff *skb, struct context *c,
 			proboscis_limit(proboscis_acked(&f->sender, &c->port->proboscis, p->ack,
 							echo, mss),
 					mss, scale);
+	else
+		proboscis_acked_by_others(&f->sender, p->ack);
 	if (f->flags & EK_FLOW_ELEPHANT)
 		limits.bytes[WINDOW_BY_PROBOSCIS] = 0;
 	limits.bytes[WINDOW_BY_CERA] = share_limit(c, f, scale, mss);
 	if (f->vflood_owner)
 		limits.bytes[WINDOW_BY_VFLOOD] = hold_ack_to_vm(skb, c, f, &is_needless);
+	limits.in_flight_bytes = proboscis_in_flight(&f->sender, p->ack);
 	if (window_is_limited(&limits)) {
-		by = window_arbitrate(&limits, p->window, scale, mss, &field);
+		by = (enum window_by)window_decide(&limits, p->window, scale, mss, &field);
 	} else {
 		by = WINDOW_BY_RECEIVER;
 		field = p->window;
@@ -184,7 +187,7 @@ static __always_inline bool ack_to_vm(struct __sk_buff *skb, struct context *c,
 			      1);
 		}
 		limits_enforced(c, &limits);
-		window_arbitrate(&limits, p->window, scale, mss, &field);
+		window_decide(&limits, p->window, scale, mss, &field);
 		if (field != p->window && !skb_set_window(skb, p, field))
 			count(c->count, EK_COUNT_WRITE_FAILED, 1);
 	}

@@ -24,6 +24,8 @@ pub struct Offers {
     pub cera_bytes: Option<u32>,
     /// vFlood's grant, in the place of the receiver's window.
     pub vflood_bytes: Option<u32>,
+    /// What the sender has sent beyond the ACK: no limit takes that back.
+    pub in_flight_bytes: u32,
 }
 
 /// The window field of an ACK, and who won: see `window_arbitrate()` in `algo/window.h`.
@@ -34,6 +36,7 @@ pub fn arbitrate(offers: Offers, offered: u16, scale: u8, mss: u32) -> (u16, By)
     limits.bytes[sys::window_by_WINDOW_BY_PROBOSCIS as usize] = offers.proboscis_bytes.unwrap_or(0);
     limits.bytes[sys::window_by_WINDOW_BY_CERA as usize] = offers.cera_bytes.unwrap_or(0);
     limits.bytes[sys::window_by_WINDOW_BY_VFLOOD as usize] = offers.vflood_bytes.unwrap_or(0);
+    limits.in_flight_bytes = offers.in_flight_bytes;
     let mut field = 0;
     // SAFETY: both pointers are to live values for the length of the call; the C code does not keep them.
     let by = unsafe { sys::window_arbitrate(&limits, offered, scale, mss, &mut field) };

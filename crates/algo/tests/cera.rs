@@ -210,6 +210,14 @@ fn limits_can_leave_room_for_whole_segments() {
 fn cera_is_one_of_the_arbiters_limits() {
     assert_eq!(arbitrate(Some(10_000), 500, 7, 1448), (78, By::Cera));
     assert_eq!(arbitrate(None, 500, 7, 1448), (500, By::Receiver));
+    // Nothing is taken back of what was used.
+    let beyond = |in_flight_bytes| {
+        let offers = window::Offers { cera_bytes: Some(10_000), in_flight_bytes, ..Default::default() };
+        window::arbitrate(offers, 500, 7, 1448)
+    };
+    assert_eq!(beyond(9_000), (78, By::Cera));
+    assert_eq!(beyond(20_000), (157, By::Cera), "rounded up");
+    assert_eq!(beyond(70_000), (500, By::Receiver));
 }
 
 fn any_settings() -> impl Strategy<Value = Settings> {

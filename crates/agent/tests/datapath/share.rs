@@ -190,6 +190,35 @@ fn a_limit_that_is_only_observed_hides_no_other() {
     assert_eq!(u32::from(place.only_flow(place.pa).window_by), intf::WINDOW_BY_PROBOSCIS, "what would have been");
 }
 
+/// A VM that has sent more than its window sends its ACKs with the number of the window's edge, which its peer takes for an old segment's.
+#[test]
+fn a_window_is_not_taken_back_from_what_was_sent() {
+    let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
+    let slot = slot(&place);
+    open(&mut place, 40000);
+    for i in 0..10 {
+        send(&mut place, 40000, i * MSS);
+    }
+    shares.get(slot).unwrap().limit(Limit { window_segments: 2, flows: 1, next: 0, until_ns: LATER });
+    assert_eq!(acked(&mut place, 40000, MSS), (9 * MSS).div_ceil(128) * 128);
+    assert_eq!(acked(&mut place, 40000, 10 * MSS), (2 * MSS).div_ceil(128) * 128, "all has arrived");
+    // One that was lowered before the host had seen what was sent.
+    for i in 10..20 {
+        send(&mut place, 40000, i * MSS);
+    }
+    let bare = |seq| Segment { seq, payload: 0, ..data(0) };
+    for (seq, sent) in [
+        (1001 + 12 * MSS, 1001 + 20 * MSS),
+        (1001 + 10 * MSS, 1001 + 20 * MSS),
+        (1001 + 10 * MSS - 1, 1001 + 10 * MSS - 1),
+        (1001 + 20 * MSS, 1001 + 20 * MSS),
+    ] {
+        let frame = place.run_from_vm(place.pa, &bare(seq).frame()).frame;
+        assert_sound(&frame);
+        assert_eq!(frame, bare(sent).frame(), "{seq}");
+    }
+}
+
 /// What two VMs of a host say to each other does not pass the uplink, nor does what a VM says to the host: its agent's words are no flow of the VM's.
 #[test]
 fn what_stays_on_the_host_is_neither_counted_nor_limited() {
