@@ -87,6 +87,28 @@ impl NetDevices {
         Ok(u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
     }
 
+    /// Why nothing leaves by the device, in words behind its name; none if something can.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub(crate) fn standstill(&self, name: &str) -> io::Result<Option<&'static str>> {
+        let mut request = request(name)?;
+        // SAFETY: the request is a whole `struct ifreq`, of which the kernel writes its flags.
+        let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) };
+        if answer < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: that member was just written.
+        let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+        Ok(if flags & libc::IFF_UP == 0 {
+            Some("is down")
+        } else if flags & libc::IFF_RUNNING == 0 {
+            Some("has no carrier")
+        } else {
+            None
+        })
+    }
+
     /// What the link carries, in bytes per second; none if the device does not know.
     pub(crate) fn link_rate(&self, name: &str) -> Option<u64> {
         let mut settings = LinkSettings {

@@ -230,11 +230,24 @@ fn an_uplink_that_is_missing_is_named_and_found_when_it_comes() {
     ip("link add up1 type veth peer name far1");
     wait_until("a device that is down", || fails("up1 is down"));
     ip("link set up1 up");
+    wait_until("a device at which nothing is", || fails("up1 has no carrier"));
+    ip("link set far1 up");
     wait_until("a device without a queue", || fails("up1 has no queue"));
     tc("qdisc replace dev up1 root tbf rate 50mbit burst 10k limit 1m");
     wait_until("the uplink", || host.status()["cera"]["uplinks"][0]["bytes_per_s"] == 6_250_000);
     wait_until("no error", || host.status()["cera"]["error"].is_null());
     wait_until("epochs", || host.status()["cera"]["epochs"].as_u64() > Some(0));
+    let says_failed = |failed: u32| {
+        let metrics = host.metrics(METRICS).unwrap_or_default();
+        metrics.contains(&format!("evenkeel_host_cera_failed {failed}"))
+    };
+    assert!(says_failed(0));
+    for (device, why) in [("up1", "up1 is down"), ("far1", "up1 has no carrier")] {
+        ip(&format!("link set {device} down"));
+        wait_until(why, || fails(why) && says_failed(1));
+        ip(&format!("link set {device} up"));
+        wait_until("the uplink again", || host.status()["cera"]["error"].is_null() && says_failed(0));
+    }
 }
 
 /// A guest's agent at its end of the channel: it takes windows, and does to the channel what it is told to.

@@ -183,12 +183,12 @@ impl Uplinks {
     fn look_at(&mut self, name: &str, ifindex: u32, is_rate_given: bool) -> Result<Uplink, String> {
         let gone = |error: io::Error| format!("{name} cannot be asked: {error}");
         let mtu_bytes = self.devices.mtu_bytes(name).map_err(gone)?;
+        // The kernel still tells of a qdisc that was configured, and what it holds.
+        if let Some(why) = self.devices.standstill(name).map_err(gone)? {
+            return Err(format!("{name} {why}"));
+        }
         let link = self.devices.link_rate(name);
-        let message = self.root(ifindex).map_err(|error| match error.kind() {
-            // The kernel does not tell of the qdisc that a device has while it is down.
-            io::ErrorKind::WouldBlock => format!("{name} is down"),
-            _ => gone(error),
-        })?;
+        let message = self.root(ifindex).map_err(gone)?;
         let kind = rate::attribute(message.attributes, TCA_KIND).unwrap_or_default();
         let qdisc = String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned();
         if qdisc == "noqueue" {
@@ -297,6 +297,22 @@ mod tests {
             let error = uplinks.find(&config(""), |name| name == "up0").unwrap_err();
             assert!(error.contains("no device matches cera.uplinks"), "{error}");
             assert!(uplinks.found().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_device_by_which_nothing_leaves_is_no_uplink_whatever_its_qdisc() {
+        with_uplink(|mut uplinks| {
+            tc("qdisc replace dev up0 root tbf rate 80mbit burst 10k limit 1m");
+            assert!(uplinks.find(&config(""), |_| false).is_ok());
+            ip("link set far down");
+            assert_eq!(uplinks.find(&config(""), |_| false).unwrap_err(), "up0 has no carrier");
+            ip("link set up0 down");
+            assert_eq!(uplinks.find(&config("rate_mbit = 8"), |_| false).unwrap_err(), "up0 is down");
+            assert!(uplinks.found().is_empty());
+            ip("link set up0 up");
+            ip("link set far up");
+            assert_eq!(uplinks.find(&config(""), |_| false).unwrap().len(), 1);
         });
     }
 
