@@ -350,7 +350,7 @@ impl Reading {
         let totals = core.net.totals();
         let dropped = totals.drops + guests.iter().map(|g| g.port_drops).sum::<u64>();
         let cuts = core.controllers().iter().map(Host::cuts).sum();
-        let uplink_bytes = core.net.stats(core.net.nic_of(HostId(0))).bytes;
+        let uplink_bytes = core.net.sent_bytes(core.net.nic_of(HostId(0)), core.now());
         Self { guests, delivered, dropped, marked: totals.marks, cuts, uplink_bytes }
     }
 }

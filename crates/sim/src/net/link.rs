@@ -114,6 +114,16 @@ impl Link {
         Some((flight.label.packet, Instant::START + flight.arrives.since(Instant::START + takes)))
     }
 
+    /// Bytes that were handed to the link and are not sent yet: those behind, and of the one that is being sent the rest.
+    pub fn unsent_bytes(&self, now: Instant) -> u64 {
+        let unsent = self.flights.iter().rev().map_while(|flight| {
+            let left = self.sent_at(flight).ps().checked_sub(now.ps()).filter(|left| *left > 0)?;
+            let takes = self.takes(flight.label.bytes).ps().max(1);
+            Some((u128::from(flight.label.bytes) * u128::from(left.min(takes))).div_ceil(u128::from(takes)) as u64)
+        });
+        unsent.sum()
+    }
+
     /// The oldest packet leaves the link; the next one's arrival becomes an event.
     #[inline(always)]
     pub fn land(&mut self, port: PortId, events: &mut Events) -> Option<Flight> {

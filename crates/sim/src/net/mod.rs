@@ -178,6 +178,17 @@ impl Network {
         (waiting.segments, waiting.bytes)
     }
 
+    /// Bytes that a port has sent; of the packet on the link what has left already.
+    pub fn sent_bytes(&self, port: PortId, now: Instant) -> u64 {
+        let port = &self.ports[port.0 as usize];
+        let waiting_bytes = match &port.queue {
+            // A FIFO's packets are the link's from the start.
+            Queue::Fifo(_) => 0,
+            Queue::Scheduled(_) => port.waiting().bytes,
+        };
+        port.stats.bytes - waiting_bytes - port.link.unsent_bytes(now)
+    }
+
     /// The oldest packet on a port's link, and when its transmission began.
     pub fn began(&self, port: PortId) -> Option<(PacketId, Instant)> {
         self.ports[port.0 as usize].link.began()

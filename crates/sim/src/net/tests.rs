@@ -359,3 +359,26 @@ proptest! {
         prop_assert_eq!(lazy.arrived.len(), eager.arrived.len());
     }
 }
+
+/// What waits is not sent: a port sends no more than its link can carry, whatever chooses among its packets.
+#[test]
+fn a_port_has_sent_what_its_link_could_carry() {
+    for queue in [QueueSpec::drop_tail(1000), QueueSpec::PFabric(Limit::segments(1000))] {
+        let mut spec = topology(Shape::Star { hosts: 2 }, QueueSpec::drop_tail(10));
+        spec.nic = link(1, queue);
+        let mut run = Run::new(&spec);
+        let port = run.net.nic_of(HostId(0));
+        run.send(&burst(100, Ecn::NotEct));
+        // 1538 bytes take 12.304 us at 1 Gbit/s, 125 bytes one.
+        for us in [0, 1, 12, 100, 1230] {
+            let at = Instant::START + Duration::from_us(us);
+            while run.events.next_at().is_some_and(|next| next <= at) {
+                run.step();
+            }
+            assert_eq!(run.net.sent_bytes(port, at), us * 125, "{us} us");
+        }
+        run.finish();
+        let end = Instant::START + Duration::from_us(1_000_000);
+        assert_eq!(run.net.sent_bytes(port, end), 100 * 1538);
+    }
+}
