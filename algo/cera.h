@@ -52,6 +52,24 @@
 /* The least RTT is of the last 10 to 20 s. */
 #define CERA_RTT_WINDOW_US 10000000ull
 
+/*
+ * What is silent for longer is at rest or has lost something: a retransmission timer is
+ * at least as long.
+ */
+#define CERA_LONGEST_PAUSE_US 200000u
+/* A pause is remembered for so many times its length, and so many are. */
+#define CERA_PAUSE_MEMORY 8
+#define CERA_PAUSES 8
+/*
+ * VMs with pauses are helped to all of their share but such a part: for the last of it the
+ * queue would have to be as long as the longest pause.
+ */
+#define CERA_PACE_LESS 64
+/* A VM may be ahead of its share by so many pauses. */
+#define CERA_PACE_AHEAD 4
+/* How much of a rate is the newest epoch's. */
+#define CERA_PACE_SMOOTH 64
+
 struct cera_settings {
 	u32 high_segments; /* T_u: windows are cut when more wait */
 	u32 low_segments; /* T_l: what then is to wait */
@@ -185,6 +203,9 @@ struct cera_vm {
 	u32 weight; /* mu_k */
 	u32 rtt_us; /* d_k */
 	u32 flows; /* active ones */
+	u64 reserve_bytes; /* what else it may have in flight, from cera_pace_turn() */
+	u64 usual_bytes; /* what it sends in a longer time, of struct cera_pace */
+	u64 rate; /* its share of C by weight, in bytes per second */
 	u32 fresh; /* it has been silent until now, so n_k does not say what it needs */
 	u32 window; /* w_k, in segments; of a silent one: what it would have if it woke up */
 };
@@ -204,6 +225,12 @@ static inline u32 cera_weight(const struct cera_vm *vm)
 static inline u64 cera_flows(const struct cera_vm *vm)
 {
 	return vm->flows < CERA_MAX_FLOWS ? vm->flows : CERA_MAX_FLOWS;
+}
+
+/* One that makes a pause goes on soon, and has its part in flight. */
+static inline u32 cera_is_active(const struct cera_settings *set, const struct cera_vm *vm)
+{
+	return vm->sent_bytes || (vm->reserve_bytes && !set->printed);
 }
 
 /* n_k of the sum of all, in 2^20ths: at least one, at most all. */
@@ -230,7 +257,8 @@ static inline u32 cera_portion(u64 sent, u64 all)
  * there were stay. Here n_k only says what a VM needs: twice what it sends, as a
  * flow in slow start would ask for, and no more than its weight's. VMs that send
  * at least half of that divide the rest by weight alone. One that has just woken
- * up counts as one that needs all of its share.
+ * up counts as one that needs all of its share, and so does one with pauses, which
+ * M epochs may be shorter than.
  */
 static inline u64 cera_part(const struct cera_settings *set, const struct cera_vm *vm, u64 sent,
 			    u64 weights)
@@ -243,7 +271,7 @@ static inline u64 cera_part(const struct cera_settings *set, const struct cera_v
 		return (u64)cera_weight(vm) * portion;
 	if (!needs)
 		needs = 1;
-	return needs < full && !vm->fresh ? needs : full;
+	return needs < full && !vm->fresh && !vm->reserve_bytes ? needs : full;
 }
 
 /*
@@ -271,9 +299,53 @@ static inline u32 cera_growth(const struct cera_vm *vms, u32 count, u64 parts)
 	return least < CERA_MAX_WINDOW ? (u32)least : CERA_MAX_WINDOW;
 }
 
+/* A part, by what the VM sends in a longer time than its pauses. */
+static inline u64 cera_claim(const struct cera_vm *vm, u64 usual, u64 weights)
+{
+	u64 needs = 2ull * cera_portion(vm->usual_bytes, usual) * weights >> 4;
+	u64 full = (u64)cera_weight(vm) << 16;
+
+	if (!vm->usual_bytes)
+		return 0;
+	return needs < full ? needs : full;
+}
+
+/* What each VM may send by its weight, beside others that need what they do. */
+static inline void cera_rates(struct cera_vm *vms, u32 count, u64 bytes_per_s)
+{
+	u64 usual = 0, weights = 0, claims = 0, full;
+	u32 i;
+
+	if (bytes_per_s > CERA_MAX_RATE)
+		bytes_per_s = CERA_MAX_RATE;
+	for (i = 0; i < count; i++) {
+		usual += vms[i].usual_bytes;
+		if (vms[i].usual_bytes)
+			weights += cera_weight(&vms[i]);
+	}
+	for (i = 0; i < count; i++)
+		claims += cera_claim(&vms[i], usual, weights);
+	for (i = 0; i < count; i++) {
+		full = (u64)cera_weight(&vms[i]) << 16;
+		vms[i].rate = claims - cera_claim(&vms[i], usual, weights) + full;
+		vms[i].rate = bytes_per_s * ((full << 20) / vms[i].rate) >> 20;
+	}
+}
+
+/* The window that lasts for a VM's pauses, in segments. */
+static inline u64 cera_reserve(const struct cera_settings *set, const struct cera_vm *vm)
+{
+	u64 segments = vm->reserve_bytes / (set->segment_bytes ? set->segment_bytes : 1);
+
+	if (set->printed)
+		return 0;
+	return segments < CERA_MAX_WINDOW ? segments : CERA_MAX_WINDOW;
+}
+
 /**
  * cera_divide() - the windows of all VMs
- * @vms: sent_bytes, weight, rtt_us and flows are given
+ * @vms: sent_bytes, weight, rtt_us, flows, fresh, reserve_bytes and
+ * usual_bytes are given
  * @bytes_per_s: C
  *
  * Parts are parts of the link's rate, so a VM with a longer RTT gets a larger
@@ -287,7 +359,7 @@ static inline u32 cera_growth(const struct cera_vm *vms, u32 count, u64 parts)
  * Silent VMs take nothing from the others. Should one wake up before the next
  * epoch, its flows must not go on with windows of better times.
  *
- * Return: how many VMs have sent in the last M epochs.
+ * Return: how many VMs have sent in the last M epochs, or make a pause.
  */
 static inline u32 cera_divide(struct cera_controller *c, const struct cera_settings *set,
 			      struct cera_vm *vms, u32 count, u64 bytes_per_s)
@@ -302,14 +374,14 @@ static inline u32 cera_divide(struct cera_controller *c, const struct cera_setti
 	for (i = 0; i < count; i++) {
 		vms[i].window = 0;
 		vms[i].part = 0;
-		if (!vms[i].sent_bytes)
+		if (!cera_is_active(set, &vms[i]))
 			continue;
 		sent += cera_sent(&vms[i]);
 		weights += cera_weight(&vms[i]);
 		active++;
 	}
 	for (i = 0; i < count; i++) {
-		if (!vms[i].sent_bytes)
+		if (!cera_is_active(set, &vms[i]))
 			continue;
 		vms[i].part = cera_part(set, &vms[i], sent, weights);
 		parts += vms[i].part;
@@ -328,11 +400,13 @@ static inline u32 cera_divide(struct cera_controller *c, const struct cera_setti
 			window = 0;
 		else
 			window = part * window / (parts + part);
+		window += cera_reserve(set, &vms[i]);
 		least = cera_flows(&vms[i]);
 		least = (least ? least : 1) * CERA_LEAST_SEGMENTS;
 		vms[i].window = (u32)(window > least ? window : least);
 	}
 	c->per_rtt = cera_growth(vms, count, parts);
+	cera_rates(vms, count, bytes_per_s);
 	return active;
 }
 
@@ -421,9 +495,21 @@ struct cera_meter {
 /* What the last epochs had. */
 struct cera_traffic {
 	u64 bytes;
+	u64 newest_bytes; /* of the epoch that ended */
 	u32 flows; /* active ones */
 	u32 fresh; /* the VM woke up a short while ago: twice as many epochs at most */
 };
+
+/* A flow has ended: others have its part at once. */
+static inline void cera_ended(struct cera_meter *m, u32 *stamp)
+{
+	/* Stamps are one ahead, so that 0 is none. */
+	u32 old = (*stamp - 1) % CERA_MAX_EPOCHS;
+
+	if (*stamp && m->slot + 1 - *stamp < CERA_MAX_EPOCHS && m->flows[old])
+		m->flows[old]--;
+	*stamp = 0;
+}
 
 /**
  * cera_count() - a packet leaves
@@ -431,15 +517,10 @@ struct cera_traffic {
  */
 static inline void cera_count(struct cera_meter *m, u32 *stamp, u32 bytes)
 {
-	u32 old;
-
 	m->bytes[m->epoch % CERA_MAX_EPOCHS] += bytes;
 	if (!stamp || *stamp == m->slot + 1)
 		return;
-	/* Stamps are one ahead, so that 0 is none. */
-	old = (*stamp - 1) % CERA_MAX_EPOCHS;
-	if (*stamp && m->slot + 1 - *stamp < CERA_MAX_EPOCHS && m->flows[old])
-		m->flows[old]--;
+	cera_ended(m, stamp);
 	m->flows[m->slot % CERA_MAX_EPOCHS]++;
 	*stamp = m->slot + 1;
 }
@@ -455,7 +536,7 @@ static inline u32 cera_stride(const struct cera_settings *set, u32 rtt_us)
 /* The epoch ends. Return: what the last @epochs of them had, this one included. */
 static inline struct cera_traffic cera_turn(struct cera_meter *m, u32 epochs, u32 stride)
 {
-	struct cera_traffic t = { 0, 0, 0 };
+	struct cera_traffic t = { 0, 0, 0, 0 };
 	u32 i;
 
 	if (!epochs || epochs > CERA_MAX_EPOCHS)
@@ -465,6 +546,7 @@ static inline struct cera_traffic cera_turn(struct cera_meter *m, u32 epochs, u3
 		if (i < epochs)
 			t.bytes += m->bytes[(m->epoch - i) % CERA_MAX_EPOCHS];
 	}
+	t.newest_bytes = m->bytes[m->epoch % CERA_MAX_EPOCHS];
 	if (!t.bytes)
 		m->age = 0;
 	else if (m->age <= 2 * CERA_MAX_EPOCHS)
@@ -525,6 +607,201 @@ static inline u32 cera_rtt_least(const struct cera_rtt *r)
 	if (!r->before_us || (r->least_us && r->least_us < r->before_us))
 		return r->least_us;
 	return r->before_us;
+}
+
+/* ---- Loops with pauses ---------------------------------------------------- */
+
+/*
+ * A VM that waits for its core answers no ACK, and one whose peer waits gets none. The loop
+ * is then longer than any handshake says, and the link is idle unless a window is in flight
+ * that lasts so long. What shows is that the VM sends nothing though its last data has left
+ * its flow no room. Programs time that, and the agent takes the longest of an epoch.
+ */
+struct cera_pause {
+	u64 since_us; /* the last data, if it used up its flow's window; else 0 */
+	u64 room_us; /* when an ACK has told the VM of room since, 0: none has */
+	u32 longest_us; /* since the agent took it, 0: none */
+	u32 longest_vm_us; /* of it what the VM had room in, likewise */
+	u32 full; /* a window was used up since the agent took it */
+	u32 pad;
+};
+
+/*
+ * Whether a flow has used up its window. Half of it is enough: ACKs that are on their way
+ * through the VM have made room that it does not know of yet.
+ * @room_bytes: between the end of the data and the end of the window; negative beyond it
+ */
+static inline u32 cera_is_full(s32 room_bytes, u32 window_bytes)
+{
+	return room_bytes <= (s32)(window_bytes / 2);
+}
+
+/* Data leaves the VM. @full: and its flow has no room for more */
+static inline void cera_pause_data(struct cera_pause *p, u64 now_us, u32 full)
+{
+	u64 us = now_us - p->since_us;
+
+	if (p->since_us && us <= CERA_LONGEST_PAUSE_US) {
+		if (us > p->longest_us)
+			p->longest_us = (u32)us;
+		us = p->room_us ? now_us - p->room_us : 0;
+		if (us > p->longest_vm_us)
+			p->longest_vm_us = (u32)us;
+	}
+	p->since_us = full ? now_us : 0;
+	p->room_us = 0;
+	if (full)
+		p->full = 1;
+}
+
+/*
+ * Whether an ACK begins the VM's own part of a pause: its flow had no room and has some
+ * now. With less than two segments a sender may wait for more.
+ */
+static inline u32 cera_pause_has_room(const struct cera_pause *p, u32 was_full, s32 room_bytes,
+				      u32 mss)
+{
+	return p->since_us && !p->room_us && was_full && room_bytes >= (s32)(2 * mss);
+}
+
+/* A VM's pauses, and what it has sent beside them. */
+struct cera_pace {
+	u64 seen_us[CERA_PAUSES]; /* when */
+	u64 used_us[CERA_PAUSES]; /* what @full_us was then */
+	u32 pauses_us[CERA_PAUSES]; /* how long, 0: none */
+	u32 next; /* which is overwritten */
+	u32 pause_us; /* by how much the loop is longer */
+	u32 had_us; /* by how much it was when it was last */
+	u32 queue_us; /* when the VM sent last */
+	u64 full_us; /* for so long the VM has used up its windows */
+	u64 sent_us; /* when it has sent last */
+	u64 rate; /* what it may send by its weight, smoothed */
+	u64 usual_bytes; /* sent in CERA_PACE_SMOOTH epochs, smoothed */
+	s64 credit; /* bytes by which it has sent less than that, or more */
+};
+
+/* What an epoch has shown of a VM. */
+struct cera_shown {
+	u64 now_us;
+	u64 sent_bytes; /* in the epoch */
+	u64 rate; /* what it may send by its weight, in bytes per second */
+	u32 epoch_us; /* how long it was */
+	u32 pause_us; /* the longest that ended in it, 0: none */
+	u32 vm_pause_us; /* the longest that was the VM's own */
+	u32 full; /* windows were used up in it */
+	u32 rtt_us; /* d_k */
+	u32 cover_us; /* how long the link sends at T_l: such pauses need nothing */
+	u32 queue_us; /* at its end */
+};
+
+/*
+ * The second largest of those that are remembered: one alone is chance, or rest. A VM that
+ * uses up its windows and makes no pauses has none any more. One that does not use them
+ * says nothing, and pauses are remembered for as long as least RTTs are.
+ */
+static inline u32 cera_pace_usual(const struct cera_pace *p, u64 now_us)
+{
+	u32 largest = 0, second = 0;
+	u32 i, us;
+
+	for (i = 0; i < CERA_PAUSES; i++) {
+		us = p->pauses_us[i];
+		if (p->full_us - p->used_us[i] > (u64)us * CERA_PAUSE_MEMORY ||
+		    now_us - p->seen_us[i] > CERA_RTT_WINDOW_US)
+			continue;
+		if (us > largest) {
+			second = largest;
+			largest = us;
+		} else if (us > second) {
+			second = us;
+		}
+	}
+	return second;
+}
+
+static inline void cera_pace_note(struct cera_pace *p, const struct cera_shown *s)
+{
+	u32 us = s->vm_pause_us;
+	u32 i = p->next % CERA_PAUSES;
+
+	if (us <= s->cover_us) {
+		/* The peer's. Between two windows a flow is silent for an RTT. */
+		us = s->pause_us > s->rtt_us ? s->pause_us - s->rtt_us : 0;
+		if (us <= s->cover_us)
+			return;
+		/*
+		 * Or the queue's, where the VM waits until its data has left. But with the
+		 * window that a pause asks for, the queue is as long: what was known stays.
+		 */
+		if (us - us / 4 <= (u64)p->queue_us + s->epoch_us) {
+			if (!p->pause_us || us < p->pause_us - p->pause_us / 4)
+				return;
+			if (us > p->pause_us)
+				us = p->pause_us;
+		}
+	}
+	if (us > CERA_LONGEST_PAUSE_US)
+		us = CERA_LONGEST_PAUSE_US;
+	p->seen_us[i] = s->now_us;
+	p->used_us[i] = p->full_us;
+	p->pauses_us[i] = us;
+	p->next++;
+}
+
+/*
+ * What is in flight for the pauses: what the VM may send in them by its weight. A VM can
+ * make pauses at will, so it is less when the VM has sent more than that on the whole, and
+ * nothing when it is ahead by CERA_PACE_AHEAD such pauses. In the rhythm of its pauses a VM
+ * is behind by one and ahead by one.
+ */
+static inline u64 cera_pace_reserve(const struct cera_pace *p)
+{
+	s64 whole = (s64)(p->rate * p->pause_us / 1000000);
+	s64 left = CERA_PACE_AHEAD * whole + p->credit;
+
+	if (p->credit >= -whole)
+		return (u64)whole;
+	return left > 0 ? (u64)(left / (CERA_PACE_AHEAD - 1)) : 0;
+}
+
+/**
+ * cera_pace_turn() - an epoch has ended
+ *
+ * Return: for cera_vm's reserve_bytes.
+ */
+static inline u64 cera_pace_turn(struct cera_pace *p, const struct cera_shown *s)
+{
+	u64 rate = s->rate < CERA_MAX_RATE ? s->rate : CERA_MAX_RATE;
+	u64 sent = s->sent_bytes < CERA_MAX_SENT ? s->sent_bytes : CERA_MAX_SENT;
+	u64 epoch_us = s->epoch_us < CERA_MAX_RTT_US ? s->epoch_us : CERA_MAX_RTT_US;
+	s64 most, least;
+
+	if (s->full)
+		p->full_us += epoch_us;
+	cera_pace_note(p, s);
+	if (sent) {
+		p->queue_us = s->queue_us;
+		p->sent_us = s->now_us;
+	}
+	p->pause_us = cera_pace_usual(p, s->now_us);
+	p->usual_bytes += sent - p->usual_bytes / CERA_PACE_SMOOTH;
+	p->rate = p->rate ? p->rate - p->rate / CERA_PACE_SMOOTH + rate / CERA_PACE_SMOOTH :
+			    rate;
+	if (p->pause_us)
+		p->had_us = p->pause_us;
+	most = (s64)(p->rate * p->pause_us / 1000000);
+	/* What a VM is ahead by outlives its pauses: else it would have that again and again.
+	 */
+	least = -CERA_PACE_AHEAD * (s64)(p->rate * p->had_us / 1000000);
+	rate = p->rate - p->rate / CERA_PACE_LESS;
+	p->credit += (s64)(rate * epoch_us / 1000000) - (s64)sent;
+	if (p->credit > most)
+		p->credit = most;
+	if (p->credit < least)
+		p->credit = least;
+	if (s->now_us - p->sent_us > CERA_LONGEST_PAUSE_US)
+		return 0;
+	return cera_pace_reserve(p);
 }
 
 #endif /* EVENKEEL_CERA_H */

@@ -142,11 +142,12 @@ struct ek_share {
 	u32 handshake_us; /* least since the agent took it, 0: none */
 	struct cera_rtt rtt; /* the agent's: handshakes as they were */
 	struct cera_rtt own_rtt; /* the agent's: without the queue's length */
+	struct cera_pause pause; /* programs time, the agent takes the longest */
 	u64 until_ns; /* the limit holds until then */
 	u32 window; /* of the VM, in segments; 0: no limit */
 	u32 flows; /* active ones, which have it in equal parts */
 	u32 next; /* where the remainder goes on */
-	u32 pad[13];
+	u32 pad[5];
 };
 
 /* Of the whole host. */
@@ -265,6 +266,8 @@ struct ek_flow {
 	u32 cera_stamp; /* slot of its last data, 0: none; here because another lookup would
 			   cost more than all that CERA does with a packet */
 	u32 cera_position; /* its place among the VM's flows */
+	u32 cera_limit_bytes; /* CERA's, in the last ACK to the VM, 0: none */
+	u32 cera_end; /* of what the VM may send by that */
 	struct proboscis_sender sender; /* the VM sends */
 	struct proboscis_echo echo; /* the VM receives */
 	u32 vflood_place; /* in vflood_flows */

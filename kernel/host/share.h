@@ -47,6 +47,23 @@ static __always_inline void share_timed(struct ek_share *s, struct ek_flow *f)
 
 #define SHARE_TIMED_FLAGS (EK_FLOW_TIMED | EK_FLOW_VM_OPENED | EK_FLOW_LOCAL)
 
+/* What CERA's last word leaves a flow that has sent up to @end. */
+static __always_inline bool share_is_full(const struct ek_flow *f, u32 end)
+{
+	return f->cera_limit_bytes &&
+	       cera_is_full((s32)(f->cera_end - end), f->cera_limit_bytes);
+}
+
+/* Data up to @end leaves the VM. */
+static __always_inline void share_paused(struct ek_share *s, const struct ek_flow *f, u32 end)
+{
+	bool full = share_is_full(f, end);
+
+	/* The context's clock is a coarse one. */
+	if (full || s->pause.since_us)
+		cera_pause_data(&s->pause, bpf_ktime_get_ns() / 1000, full);
+}
+
 /* A packet leaves the VM. @f: NULL if it is of no known flow, or no TCP. */
 static __always_inline void share_sent(const struct __sk_buff *skb, const struct context *c,
 				       struct ek_flow *f)
@@ -66,12 +83,17 @@ static __always_inline void share_sent(const struct __sk_buff *skb, const struct
 		share_timed(s, f);
 	if (!c->packet->payload_bytes) {
 		cera_count(&s->meter, NULL, skb->len);
+		if (c->packet->flags & (PACKET_FIN | PACKET_RST))
+			cera_ended(&s->meter, &f->cera_stamp);
 		return;
 	}
 	if (!f->cera_stamp)
 		f->cera_position = s->opened++;
 	cera_count(&s->meter, &f->cera_stamp,
 		   share_wire_bytes(skb, (u32)c->packet->l4 + c->packet->tcp_bytes));
+	share_paused(s, f, c->packet->seq + c->packet->payload_bytes);
+	if (c->packet->flags & PACKET_FIN)
+		cera_ended(&s->meter, &f->cera_stamp);
 }
 
 /* A packet of a flow reaches the VM. */
@@ -86,13 +108,18 @@ static __always_inline void share_received(struct context *c, struct ek_flow *f)
 		share_timed(s, f);
 }
 
-/* The limit of a flow, in bytes; 0: none. A flow that never sent anything has none. */
-static __always_inline u32 share_limit(const struct context *c, const struct ek_flow *f,
-				       u8 scale, u32 mss)
+/*
+ * The limit of a flow, in bytes, for an ACK that reaches the VM; 0: none. A flow that never
+ * sent anything has none.
+ */
+static __always_inline u32 share_limit(const struct context *c, struct ek_flow *f, u8 scale,
+				       u32 mss)
 {
-	const struct ek_share *s;
+	bool was_full = share_is_full(f, f->sender.snd_nxt);
+	struct ek_share *s;
 	u64 bytes;
 
+	f->cera_limit_bytes = 0;
 	if (!f->cera_stamp || f->flags & EK_FLOW_LOCAL)
 		return 0;
 	s = share_of(c);
@@ -102,7 +129,12 @@ static __always_inline u32 share_limit(const struct context *c, const struct ek_
 	/* More than any window field can say. */
 	if (bytes >= 65535u << WINDOW_MAX_SCALE)
 		return 0;
-	return window_with_room((u32)bytes, scale);
+	f->cera_limit_bytes = window_with_room((u32)bytes, scale);
+	f->cera_end = c->packet->ack + f->cera_limit_bytes;
+	if (cera_pause_has_room(&s->pause, was_full, (s32)(f->cera_end - f->sender.snd_nxt),
+				mss))
+		s->pause.room_us = bpf_ktime_get_ns() / 1000;
+	return f->cera_limit_bytes;
 }
 
 #endif /* EVENKEEL_HOST_SHARE_H */

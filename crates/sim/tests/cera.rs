@@ -90,6 +90,23 @@ fn flows_that_vflood_holds_are_limited_too() {
     assert!(sum(&kept, "CeraWindowsLimited") > 0);
 }
 
+/// Whose loops are as long as they wait for their cores.
+#[test]
+fn vms_that_wait_for_their_cores_fill_the_link_and_share_it() {
+    let turns = |cera: &str| {
+        let core = "core = { vms_per_core = 2, slice_ms = 10, slice_jitter = 0.5 }";
+        host(&format!("{cera}\n{core}"), "flows = 4")
+    };
+    let plain = turns(OFF);
+    for cera in [CLIENTS, AGENTLESS] {
+        let kept = turns(cera);
+        let (of_plain, of_kept) = (plain.metrics["uplink_use"], kept.metrics["uplink_use"]);
+        assert!(of_kept > 0.95 * of_plain, "{cera}: {of_kept}% instead of {of_plain}%");
+        assert!(kept.metrics["queue_delay_mean_ms"] < 0.8 * plain.metrics["queue_delay_mean_ms"], "{:?}", kept.metrics);
+        assert!(kept.metrics["weight_error"] < 10.0, "{cera}: {:?}", kept.metrics);
+    }
+}
+
 /// Little's law: what waits on average is what comes in a second, times how long each waits.
 #[test]
 fn waiting_times_are_those_of_the_queue() {

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use evenkeel_algo::cera::{LeastRtt, Meter, Traffic};
+use evenkeel_algo::cera::{LeastRtt, Meter, Seen, Traffic};
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -100,6 +100,18 @@ impl Share<'_> {
         (us > 0).then_some(us)
     }
 
+    /// What programs have seen of pauses since this was asked last.
+    pub fn take_pauses(&mut self) -> Seen {
+        // SAFETY: within the mapping.
+        let pause = unsafe { &raw mut (*self.share.as_ptr()).pause };
+        // SAFETY: aligned and within the mapping.
+        let [longest, of_vm, full] = unsafe {
+            [&raw mut (*pause).longest_us, &raw mut (*pause).longest_vm_us, &raw mut (*pause).full]
+                .map(|word| AtomicU32::from_ptr(word).swap(0, Ordering::Relaxed))
+        };
+        Seen { pause_us: longest, vm_pause_us: of_vm, is_full: full > 0 }
+    }
+
     /// The least handshakes of the last seconds, as they were and without the queue's length.
     pub fn rtts(&mut self) -> (&mut LeastRtt, &mut LeastRtt) {
         let share = self.share.as_ptr();
@@ -147,6 +159,13 @@ mod fake {
         pub fn handshake(&mut self, us: u32) {
             // SAFETY: within the mapping.
             unsafe { (*self.share.as_ptr()).handshake_us = us };
+        }
+
+        /// As the programs time a pause that is the VM's.
+        pub fn pause(&mut self, us: u32) {
+            // SAFETY: within the mapping.
+            let pause = unsafe { &mut (*self.share.as_ptr()).pause };
+            (pause.longest_us, pause.longest_vm_us, pause.full) = (us, us, 1);
         }
 
         /// What the program would obey.

@@ -273,7 +273,7 @@ impl Flow {
     }
 
     fn explain_share(&self, cera: &PortReport) -> String {
-        let PortReport { weight, window_segments, flows, rtt_us, .. } = cera;
+        let PortReport { weight, window_segments, flows, rtt_us, pause_us, .. } = cera;
         let does = if cera.mode == Mode::Observe { "would have" } else { "has" };
         if self.is_local {
             return "CERA: the other end is on this host, so this connection does not pass the uplink and has no part in its window.".to_owned();
@@ -286,8 +286,9 @@ impl Flow {
         } else {
             "the host limits each in the ACKs that pass"
         };
+        let pauses = if *pause_us > 0 { format!(", pauses of {pause_us} us") } else { String::new() };
         format!(
-            "CERA: the VM {does} a window of {window_segments} segments (weight {weight}, RTT {rtt_us} us) for {flows} active connections; {how}."
+            "CERA: the VM {does} a window of {window_segments} segments (weight {weight}, RTT {rtt_us} us{pauses}) for {flows} active connections; {how}."
         )
     }
 

@@ -135,10 +135,13 @@ impl Collector for Snapshot {
 /// What CERA's controller sees.
 fn encode_cera(encoder: &mut DescriptorEncoder<'_>, status: &Status, cera: &Report) -> Result<(), std::fmt::Error> {
     type PortGauge = (&'static str, &'static str, fn(&PortReport) -> u64);
-    const PORT_GAUGES: [PortGauge; 4] = [
+    const PORT_GAUGES: [PortGauge; 5] = [
         ("port_cera_window_segments", "The VM's window; 0 is no limit", |cera| u64::from(cera.window_segments)),
         ("port_cera_flows", "Connections of the VM that send", |cera| u64::from(cera.flows)),
         ("port_cera_rate", "What the VM sends, in bytes per second", |cera| cera.bytes_per_s),
+        ("port_cera_pause_us", "By how much the VM's loop is longer than its RTT, in pauses", |cera| {
+            u64::from(cera.pause_us)
+        }),
         ("port_cera_client", "Whether an agent in the VM sets its windows (1)", |cera| u64::from(cera.has_client)),
     ];
     for (name, help, of) in PORT_GAUGES {

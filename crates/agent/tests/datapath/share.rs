@@ -1,8 +1,11 @@
 //! CERA at a port: what is counted, how long handshakes take, and the limit in ACKs.
 
+use std::time::Duration;
+
 use evenkeel_agent::datapath::{Limit, Outcome, Shares, intf};
+use evenkeel_algo::cera::Seen;
 use evenkeel_testbed::conversation::{MSS, ack, connect, data, shown, syn, synack};
-use evenkeel_testbed::frames::{ACK, ECE, Segment, assert_sound};
+use evenkeel_testbed::frames::{ACK, ECE, FIN, RST, Segment, assert_sound};
 use evenkeel_testbed::place::{NEXT, Place};
 
 const LATER: u64 = u64::MAX;
@@ -242,6 +245,59 @@ fn stays(from: impl Fn(&Place) -> u32) {
     shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
     assert_eq!(acked(&mut place, 40000, MSS), 8000 << 7);
     assert_eq!(shares.get(slot).unwrap().turn(16, 1).bytes, before);
+}
+
+#[test]
+fn a_vm_that_is_silent_with_its_window_used_up_makes_a_pause() {
+    const SILENT: Duration = Duration::from_millis(20);
+    let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
+    let slot = slot(&place);
+    open(&mut place, 40000);
+    send(&mut place, 40000, 0);
+    std::thread::sleep(SILENT);
+    send(&mut place, 40000, MSS);
+    assert_eq!(shares.get(slot).unwrap().take_pauses(), Seen::default(), "nobody limits it");
+    shares.get(slot).unwrap().limit(Limit { window_segments: 4, flows: 1, next: 0, until_ns: LATER });
+    acked(&mut place, 40000, 2 * MSS);
+    send(&mut place, 40000, 2 * MSS);
+    std::thread::sleep(SILENT);
+    send(&mut place, 40000, 3 * MSS);
+    assert_eq!(shares.get(slot).unwrap().take_pauses().pause_us, 0, "it had room");
+    send(&mut place, 40000, 4 * MSS);
+    send(&mut place, 40000, 5 * MSS);
+    let seen = shares.get(slot).unwrap().take_pauses();
+    assert!(seen.is_full, "{seen:?}");
+    // The network is silent, and then the VM. On a machine that is busy it may be for too long.
+    let mut pauses = (6..30).map(|number| {
+        std::thread::sleep(SILENT);
+        acked(&mut place, 40000, number * MSS);
+        std::thread::sleep(SILENT);
+        for sent in [number, number + 2] {
+            send(&mut place, 40000, sent * MSS);
+        }
+        shares.get(slot).unwrap().take_pauses()
+    });
+    let seen = pauses.find(|seen| seen.pause_us > 0).unwrap();
+    let least = SILENT.as_micros() as u32;
+    assert!(seen.vm_pause_us >= least && seen.pause_us >= seen.vm_pause_us + least, "{seen:?}");
+}
+
+#[test]
+fn a_flow_that_ends_leaves_its_part_to_the_others() {
+    let (mut place, mut shares) = place(intf::EK_MODE_OBSERVE);
+    let slot = slot(&place);
+    for port in [40000, 40001, 40002] {
+        open(&mut place, port);
+        send(&mut place, port, 0);
+    }
+    assert_eq!(shares.get(slot).unwrap().turn(1, 1).flows, 3);
+    let end = |port, flags, payload| {
+        let segment = data(MSS);
+        Segment { source: (segment.source.0, port), flags, payload, ..segment }.frame()
+    };
+    place.run_from_vm(place.pa, &end(40000, ACK | FIN, 100));
+    place.run_from_vm(place.pa, &end(40001, ACK | RST, 0));
+    assert_eq!(shares.get(slot).unwrap().turn(1, 1).flows, 1);
 }
 
 #[test]

@@ -27,12 +27,18 @@ pub struct Vm {
     pub weight: u32,
     /// d_k: its RTT without the time in the queue.
     pub rtt_us: u32,
+    /// What else it may have in flight for pauses, from [`Pace::turn`](super::Pace::turn).
+    pub reserve_bytes: u64,
+    /// What it sends in a longer time: [`Pace::usual_bytes`](super::Pace::usual_bytes).
+    pub usual_bytes: u64,
     /// Its active flows.
     pub flows: u32,
     /// It has been silent until now.
     pub is_fresh: bool,
     /// w_k, in segments: what [`Controller::divide`] has found; of a silent one, what it would have if it woke up.
     pub window: u32,
+    /// Bytes per second that it may send by its weight: what [`Controller::divide`] has found.
+    pub rate: u64,
 }
 
 impl Controller {
@@ -70,6 +76,8 @@ impl Controller {
                 sent_bytes: vm.sent_bytes,
                 weight: vm.weight,
                 rtt_us: vm.rtt_us,
+                reserve_bytes: vm.reserve_bytes,
+                usual_bytes: vm.usual_bytes,
                 flows: vm.flows,
                 fresh: u32::from(vm.is_fresh),
                 ..sys::cera_vm::default()
@@ -78,8 +86,8 @@ impl Controller {
         let count = raw.len() as u32;
         // SAFETY: `raw` has `count` elements, which live for the length of the call; the C code does not keep them.
         let active = unsafe { sys::cera_divide(&mut self.0, &settings.raw(), raw.as_mut_ptr(), count, bytes_per_s) };
-        vms.iter_mut().for_each(|vm| vm.window = 0);
-        vms.iter_mut().zip(&raw).for_each(|(vm, raw)| vm.window = raw.window);
+        vms.iter_mut().for_each(|vm| (vm.window, vm.rate) = (0, 0));
+        vms.iter_mut().zip(&raw).for_each(|(vm, raw)| (vm.window, vm.rate) = (raw.window, raw.rate));
         active
     }
 }
@@ -89,10 +97,18 @@ impl Controller {
 pub struct Traffic {
     /// All of it.
     pub bytes: u64,
+    /// That of the epoch that has just ended.
+    pub newest_bytes: u64,
     /// Active flows: those that have had data in two RTTs, or a little more.
     pub flows: u32,
     /// The VM woke up a short while ago.
     pub is_fresh: bool,
+}
+
+impl Traffic {
+    fn new(raw: sys::cera_traffic) -> Self {
+        Self { bytes: raw.bytes, newest_bytes: raw.newest_bytes, flows: raw.flows, is_fresh: raw.fresh > 0 }
+    }
 }
 
 /// What a VM sends.
@@ -111,8 +127,7 @@ impl Meter {
     /// The epoch ends: what the last `epochs` had, this one included. Flows are counted by slots of `stride` epochs.
     pub fn turn(&mut self, epochs: u32, stride: u32) -> Traffic {
         // SAFETY: as in `count`.
-        let traffic = unsafe { sys::cera_turn(&mut self.0, epochs, stride) };
-        Traffic { bytes: traffic.bytes, flows: traffic.flows, is_fresh: traffic.fresh > 0 }
+        Traffic::new(unsafe { sys::cera_turn(&mut self.0, epochs, stride) })
     }
 
     /// As [`turn`](Self::turn), of a meter in which others count meanwhile: a packet of that moment may be counted or not.
@@ -121,8 +136,7 @@ impl Meter {
     /// `meter` points to a meter that can be read and written for the length of the call.
     pub unsafe fn turn_shared(meter: *mut Self, epochs: u32, stride: u32) -> Traffic {
         // SAFETY: the caller's; this is a transparent wrapper.
-        let traffic = unsafe { sys::cera_turn(meter.cast(), epochs, stride) };
-        Traffic { bytes: traffic.bytes, flows: traffic.flows, is_fresh: traffic.fresh > 0 }
+        Traffic::new(unsafe { sys::cera_turn(meter.cast(), epochs, stride) })
     }
 }
 

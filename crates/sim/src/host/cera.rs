@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use evenkeel_algo::cera::{self, Controller, LeastRtt, Meter, Settings, Traffic, Verdict as Word, Vm};
+use evenkeel_algo::cera::{
+    self, Controller, LeastRtt, Meter, Pace, Pause, Seen, Settings, Shown, Traffic, Verdict as Word, Vm,
+};
 use evenkeel_algo::window;
 use evenkeel_scenario::format::Mode;
 
@@ -42,6 +44,8 @@ pub struct Host {
     controller: Controller,
     /// d, as far as it is known.
     rtt_us: u32,
+    /// The VMs' pauses, and the rates of their weights; in the order of [`Self::guests`].
+    paces: Vec<(Pace, u64)>,
     cuts: u64,
 }
 
@@ -59,32 +63,58 @@ pub enum Order {
 impl Host {
     /// A controller that has seen nothing.
     pub fn new(host: HostId, spec: Spec) -> Self {
-        Self { host, spec, guests: Vec::new(), controller: Controller::default(), rtt_us: UNKNOWN_RTT_US, cuts: 0 }
+        Self {
+            host,
+            spec,
+            guests: Vec::new(),
+            controller: Controller::default(),
+            rtt_us: UNKNOWN_RTT_US,
+            paces: Vec::new(),
+            cuts: 0,
+        }
     }
 
     /// An epoch has ended. `taps` are those of [`Self::guests`], in their order; an order for each.
-    pub fn epoch(&mut self, queue_bytes: u64, taps: &[Report]) -> Vec<Order> {
+    pub fn epoch(&mut self, now: Instant, queue_bytes: u64, taps: &[Report]) -> Vec<Order> {
         let settings = &self.spec.settings;
+        let queue_us = self.queue_us(queue_bytes);
+        let cover_us = self.queue_us(u64::from(settings.low_segments) * u64::from(settings.segment_bytes));
+        self.paces.resize_with(self.guests.len(), Default::default);
         let shared_us = self.spec.rtt_us.or_else(|| taps.iter().filter_map(|tap| tap.rtt_us).min());
         let shared_us = shared_us.unwrap_or(UNKNOWN_RTT_US);
         let own_us = |tap: &Report| self.spec.rtt_us.is_none().then_some(tap.own_rtt_us).flatten().unwrap_or(0);
-        let mut vms: Vec<Vm> = taps
-            .iter()
-            .zip(&self.guests)
-            .map(|(tap, (_, weight))| Vm {
+        let mut vms: Vec<Vm> = Vec::with_capacity(taps.len());
+        for ((tap, (_, weight)), (pace, rate)) in taps.iter().zip(&self.guests).zip(&mut self.paces) {
+            let rtt_us = LeastRtt::of_vm(shared_us, own_us(tap));
+            let reserve_bytes = pace.turn(&Shown {
+                now_us: now.us(),
+                sent_bytes: tap.traffic.newest_bytes,
+                rate: *rate,
+                epoch_us: settings.epoch_us,
+                seen: tap.seen,
+                rtt_us,
+                cover_us,
+                queue_us,
+            });
+            vms.push(Vm {
                 sent_bytes: tap.traffic.bytes,
                 weight: *weight,
-                rtt_us: LeastRtt::of_vm(shared_us, own_us(tap)),
+                rtt_us,
+                reserve_bytes,
+                usual_bytes: pace.usual_bytes(),
                 flows: tap.traffic.flows,
                 is_fresh: tap.traffic.is_fresh,
-                window: 0,
-            })
-            .collect();
+                ..Vm::default()
+            });
+        }
         let window = settings.window(self.spec.bytes_per_s, shared_us);
-        let rtt_us = shared_us.saturating_add(self.queue_us(queue_bytes));
+        let rtt_us = shared_us.saturating_add(queue_us);
         self.rtt_us = shared_us;
         let word = self.controller.epoch(settings, queue_bytes, rtt_us, window);
         self.controller.divide(settings, &mut vms, self.spec.bytes_per_s);
+        for ((_, rate), vm) in self.paces.iter_mut().zip(&vms) {
+            *rate = vm.rate;
+        }
         self.cuts += u64::from(word == Word::Cut);
         let order = |vm: &Vm| match word {
             Word::Free => Order::Free,
@@ -105,9 +135,10 @@ impl Host {
         us.min(u64::from(u32::MAX)) as u32
     }
 
-    /// Epochs of the slots in which flows are counted, with a queue of that length.
-    pub fn stride(&self, queue_us: u32) -> u32 {
-        self.spec.settings.stride(self.rtt_us.saturating_add(queue_us))
+    /// Epochs of the slots in which a VM's flows are counted, with a queue of that length.
+    pub fn stride(&self, vm: usize, queue_us: u32) -> u32 {
+        let pause_us = self.paces.get(vm).map_or(0, |(pace, _)| pace.pause_us());
+        self.spec.settings.stride(self.rtt_us.saturating_add(queue_us).saturating_add(pause_us))
     }
 
     /// Epochs at whose end windows were cut.
@@ -125,6 +156,8 @@ pub struct Report {
     pub rtt_us: Option<u32>,
     /// The same without the time in the queue.
     pub own_rtt_us: Option<u32>,
+    /// Pauses of the last epoch.
+    pub seen: Seen,
 }
 
 #[derive(Debug)]
@@ -137,8 +170,24 @@ struct Flow {
     stamp: u32,
     /// The scale of windows that come in.
     scale: u8,
+    /// The limit in the last ACK to the VM, and the end of what may be sent by it.
+    told: Option<(u32, u32)>,
+    /// The end of the data that it has sent.
+    sent_end: u32,
     /// Whose SYN was seen, and when; none once the handshake is over, or if it came twice.
     syn: Option<(Way, Instant)>,
+}
+
+impl Flow {
+    /// Bytes that it may send by the last word; none if that was no limit.
+    fn room(&self) -> Option<i32> {
+        self.told.map(|(_, until)| until.wrapping_sub(self.sent_end) as i32)
+    }
+
+    /// Whether it has used up its window.
+    fn is_full(&self) -> bool {
+        self.told.zip(self.room()).is_some_and(|((bytes, _), room)| cera::is_full(room, bytes))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +206,7 @@ pub struct Tap {
     meter: Meter,
     rtt: LeastRtt,
     own_rtt: LeastRtt,
+    pause: Pause,
     /// Handshakes of this epoch.
     handshakes_us: Vec<u32>,
     /// What the queue was at the end of the last one.
@@ -183,6 +233,7 @@ impl Tap {
             meter: Meter::default(),
             rtt: LeastRtt::default(),
             own_rtt: LeastRtt::default(),
+            pause: Pause::default(),
             handshakes_us: Vec::new(),
             queue_us: 0,
             flows: HashMap::new(),
@@ -207,7 +258,7 @@ impl Tap {
             self.own_rtt.sample(now.us(), LeastRtt::without(us, longest_us));
         }
         let (rtt_us, own_rtt_us) = (self.rtt.get(), self.own_rtt.get());
-        Report { traffic, rtt_us, own_rtt_us }
+        Report { traffic, rtt_us, own_rtt_us, seen: self.pause.take() }
     }
 
     /// Takes the controller's order; the window that the VM's client is to be told of. `turned`: what is left over goes to other flows.
@@ -235,7 +286,15 @@ impl Tap {
         let opened = &mut self.opened;
         let mut fresh = || {
             *opened = opened.wrapping_add(1);
-            Flow { generation: end.generation, position: *opened, stamp: 0, scale: 0, syn: None }
+            Flow {
+                generation: end.generation,
+                position: *opened,
+                stamp: 0,
+                scale: 0,
+                told: None,
+                sent_end: 0,
+                syn: None,
+            }
         };
         let flow = self.flows.entry(end.index).or_insert_with(&mut fresh);
         if flow.generation != end.generation {
@@ -279,15 +338,20 @@ impl Shim for Tap {
         let limit = self.limit;
         let (next, mss_bytes) = (self.next, self.mss_bytes);
         let flow = self.flow(end);
+        let was_full = flow.is_full();
+        flow.told = None;
         if segment.flags.has(Flags::SYN) {
             flow.scale = segment.window_scale;
         } else if let Some((window, flows)) = limit.filter(|_| flow.stamp > 0) {
             let bytes = cera::flow_window(window, flows, flow.position, next).saturating_mul(mss_bytes);
             let bytes = window::with_room(bytes, flow.scale);
+            flow.told = Some((bytes, segment.ack.wrapping_add(bytes)));
+            let (room, scale) = (flow.room().unwrap_or(0), flow.scale);
+            self.pause.ack(now.us(), was_full, room, mss_bytes);
             let (field, by) = window::arbitrate(
                 window::Offers { cera_bytes: Some(bytes), ..Default::default() },
                 segment.window,
-                flow.scale,
+                scale,
                 mss_bytes,
             );
             self.limited += u64::from(by == window::By::Cera);
@@ -315,8 +379,14 @@ impl Shim for Tap {
         if segment.payload_bytes == 0 {
             self.meter.count(None, bytes);
         } else {
-            let mut stamp = self.flow(end).stamp;
+            let data_end = segment.seq.wrapping_add(segment.payload_bytes);
+            let flow = self.flow(end);
+            if (data_end.wrapping_sub(flow.sent_end) as i32) > 0 || flow.stamp == 0 {
+                flow.sent_end = data_end;
+            }
+            let (mut stamp, is_full) = (flow.stamp, flow.is_full());
             self.meter.count(Some(&mut stamp), bytes);
+            self.pause.data(now.us(), is_full);
             self.flow(end).stamp = stamp;
         }
         Verdict::Pass

@@ -38,14 +38,14 @@ impl<R: Recorder> Core<R> {
         let (_, queue_bytes) = self.net.backlog(self.net.nic_of(id), now);
         let host = &mut self.controllers[place];
         let queue_us = host.queue_us(queue_bytes);
-        let stride = host.stride(queue_us);
         let mut reports = Vec::with_capacity(host.guests.len());
-        for (guest, _) in &host.guests {
+        for (place, (guest, _)) in host.guests.iter().enumerate() {
+            let stride = host.stride(place, queue_us);
             let port = self.guests[guest.0 as usize].port.as_mut();
             let tap = port.and_then(|port| port.shims.cera());
             reports.push(tap.map_or_else(Report::default, |tap| tap.turn(now, queue_us, stride)));
         }
-        let orders = host.epoch(queue_bytes, &reports);
+        let orders = host.epoch(now, queue_bytes, &reports);
         let (enforces, delay) = (host.spec.mode == Mode::Enforce, host.spec.client_delay);
         let turned = host.has_turned();
         for ((guest, _), order) in host.guests.iter().zip(orders) {

@@ -1,6 +1,6 @@
 //! What is done at the end of an epoch. Time and the queue's length come in as arguments; shares and channels are given.
 
-use evenkeel_algo::cera::{self, Controller, LeastRtt, MAX_EPOCHS, Settings, Verdict, Vm};
+use evenkeel_algo::cera::{self, Controller, LeastRtt, MAX_EPOCHS, Pace, Settings, Shown, Verdict, Vm};
 
 use super::Member;
 use crate::datapath::{Limit, Shares};
@@ -47,6 +47,8 @@ pub struct Share {
     pub bytes_per_s: u64,
     /// d_k.
     pub rtt_us: u32,
+    /// By how much its loop is longer.
+    pub pause_us: u32,
     /// It has a client.
     pub has_client: bool,
 }
@@ -76,6 +78,9 @@ struct Seat {
     share: Share,
     /// What its limit was, for the place at which the remainder goes on.
     limit: Limit,
+    pace: Pace,
+    /// What it may send by its weight, as of the last epoch; bytes per second.
+    rate: u64,
 }
 
 /// The controller's state.
@@ -133,8 +138,16 @@ impl Epochs {
         for member in members {
             let known =
                 old.iter().find(|seat| seat.member.ifindex == member.ifindex && seat.member.slot == member.slot);
-            let (share, limit) = known.map_or_else(Default::default, |seat| (seat.share, seat.limit));
-            seats.push(Seat { member: member.clone(), share, limit });
+            seats.push(known.map_or_else(
+                || Seat {
+                    member: member.clone(),
+                    share: Share::default(),
+                    limit: Limit::default(),
+                    pace: Pace::default(),
+                    rate: 0,
+                },
+                |seat| Seat { member: member.clone(), ..*seat },
+            ));
         }
         for seat in &old {
             if !members.iter().any(|member| member.ifindex == seat.member.ifindex && member.mode == Mode::Enforce) {
@@ -190,7 +203,7 @@ impl Epochs {
             let was_limited = seat.share.window_segments > 0;
             seat.share.window_segments = window;
             seat.share.flows = vm.flows;
-            seat.share.rtt_us = vm.rtt_us;
+            (seat.share.rtt_us, seat.share.pause_us, seat.rate) = (vm.rtt_us, seat.pace.pause_us(), vm.rate);
             // One that only observes has to leave guests alone, and the datapath leaves packets alone.
             seat.share.has_client = seat.member.mode == Mode::Enforce
                 && if window > 0 || was_limited {
@@ -212,10 +225,13 @@ impl Epochs {
 
     /// What VMs have sent, and d.
     fn collect(&mut self, found: &Found, queue_us: u32, shares: &mut Shares) -> Vec<Vm> {
-        let stride = self.settings.stride(self.rtt_us.saturating_add(queue_us));
         let longest_us = self.queue_us.max(queue_us);
         self.queue_us = queue_us;
         let now_us = found.now_ns / 1000;
+        let epoch_us = self.settings.epoch_us;
+        let elapsed_us = found.ended.max(1).saturating_mul(epoch_us.into()).min(u64::from(u32::MAX)) as u32;
+        let cover = u64::from(self.settings.low_segments) * u64::from(self.settings.segment_bytes);
+        let cover_us = duration_us(cover, found.bytes_per_s);
         let mut least_us: Option<u32> = None;
         let mut vms = Vec::with_capacity(self.seats.len());
         for seat in &mut self.seats {
@@ -224,6 +240,8 @@ impl Epochs {
                 continue;
             };
             // Once, however many epochs have ended: what was sent in all of them is in this one.
+            let loop_us = self.rtt_us.saturating_add(queue_us).saturating_add(seat.share.pause_us);
+            let stride = self.settings.stride(loop_us);
             let traffic = share.turn(self.settings.epochs, stride);
             let handshake = share.take_handshake();
             let (rtt, own_rtt) = share.rtts();
@@ -233,18 +251,30 @@ impl Epochs {
             }
             least_us = least_us.into_iter().chain(rtt.get()).min();
             let own_us = own_rtt.get().filter(|_| self.given_rtt_us.is_none()).unwrap_or(0);
-            let span_us = u64::from(self.settings.epochs) * u64::from(self.settings.epoch_us);
-            let missed_us = found.ended.saturating_sub(1).saturating_mul(u64::from(self.settings.epoch_us));
+            let span_us = u64::from(self.settings.epochs) * u64::from(epoch_us);
+            let missed_us = found.ended.saturating_sub(1).saturating_mul(u64::from(epoch_us));
             let rate = traffic.bytes.saturating_mul(1_000_000) / span_us.saturating_add(missed_us).max(1);
             let smooth = seat.share.bytes_per_s;
             seat.share.bytes_per_s = smooth - smooth / RATE_WEIGHT + rate / RATE_WEIGHT;
+            let reserve_bytes = seat.pace.turn(&Shown {
+                now_us,
+                sent_bytes: traffic.newest_bytes,
+                rate: seat.rate,
+                epoch_us: elapsed_us,
+                seen: share.take_pauses(),
+                rtt_us: LeastRtt::of_vm(self.rtt_us, own_us),
+                cover_us,
+                queue_us,
+            });
             vms.push(Vm {
                 sent_bytes: traffic.bytes,
                 weight: seat.member.weight,
                 rtt_us: own_us,
+                reserve_bytes,
+                usual_bytes: seat.pace.usual_bytes(),
                 flows: traffic.flows,
                 is_fresh: traffic.is_fresh,
-                window: 0,
+                ..Vm::default()
             });
         }
         self.rtt_us = self.given_rtt_us.or(least_us).unwrap_or(UNKNOWN_RTT_US);
@@ -366,6 +396,27 @@ mod tests {
         assert!(largest > 40, "{largest}");
         assert_eq!((bed.window(0), bed.window(1), bed.epochs.look().window_segments), (0, 0, 0));
         assert_eq!(bed.epochs.look().cuts, 2);
+    }
+
+    #[test]
+    fn a_vm_that_waits_for_its_core_has_what_lasts_so_long_besides() {
+        let mut bed = Bed::new(&[member(0, 1, Mode::Enforce), member(1, 1, Mode::Enforce)]);
+        for round in 0..40 {
+            if round % 10 == 0 {
+                bed.shares.get(0).unwrap().pause(8_000);
+            }
+            bed.epoch(&[0, 1], 61);
+        }
+        let (of, other) = (bed.window(0), bed.window(1));
+        // Half of the link's rate, or a bit more before rates were known, in 8 ms: 33 segments and more.
+        assert!(of > other + 30 && of < other + 70, "{of} and {other}");
+        let shares: Vec<_> = bed.epochs.shares().map(|(_, share)| share.pause_us).collect();
+        assert_eq!(shares, [8_000, 0]);
+        // Other ports come; what is known of these stays.
+        let members: Vec<_> = (0..3).map(|number| member(number, 1, Mode::Enforce)).collect();
+        bed.epochs.seat(&members, &mut bed.shares, &bed.clients);
+        bed.epoch(&[0, 1], 61);
+        assert!(bed.window(0) > bed.window(1) + 30);
     }
 
     #[test]

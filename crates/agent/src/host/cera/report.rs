@@ -62,6 +62,9 @@ pub struct PortReport {
     pub bytes_per_s: u64,
     /// d_k.
     pub rtt_us: u32,
+    /// By how much its loop is longer, because the VM or its peer waits for a core.
+    #[serde(default)]
+    pub pause_us: u32,
     /// An agent in the VM sets its windows; otherwise the datapath limits them.
     pub has_client: bool,
 }
@@ -104,6 +107,7 @@ pub fn report_port(settings: &CeraPort, view: Option<&View>, ifindex: u32) -> Po
         flows: share.flows,
         bytes_per_s: share.bytes_per_s,
         rtt_us: share.rtt_us,
+        pause_us: share.pause_us,
         has_client: share.has_client,
     }
 }
