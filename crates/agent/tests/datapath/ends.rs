@@ -58,7 +58,7 @@ fn data_is_no_longer_ecn_capable_once_nobody_echoes_marks() {
             assert_eq!(place.run_to_vm(place.pa, &frame).frame, frame);
         }
         assert_eq!(place.count(place.pa, intf::EK_COUNT_WINDOWS_LIMITED), windows);
-        for frame in [of(data(10 * MSS)).frame(), Segment { payload: 0, ..of(data(10 * MSS)) }.frame()] {
+        for frame in [of(data(10 * MSS)).frame(), Segment { payload: 0, ..of(data(11 * MSS)) }.frame()] {
             assert_eq!(place.run_from_vm(place.pa, &frame).frame, frame);
         }
         let marked = Segment { payload: 100, ecn: 3, ..of(ack(3 * MSS, 0)) }.frame();
