@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cera::PortReport;
 use super::config::{Mode, Proboscis};
+use super::vlan::Vlan;
 use crate::datapath::intf;
 
 /// The two ends of a connection, the VM's first.
@@ -81,6 +82,9 @@ impl From<Tuple> for String {
 pub struct Flow {
     /// Its ends.
     pub tuple: Tuple,
+    /// VLAN tags of its packets, the outermost first: another connection with the same ends has others.
+    #[serde(default)]
+    pub vlans: Vec<Vlan>,
     /// Name of the VM's port.
     pub port: String,
     /// What ProBoSCIS may do on that port.
@@ -206,6 +210,7 @@ impl Flow {
         };
         Self {
             tuple: Tuple::of(key),
+            vlans: Vlan::of(key),
             port: port.to_owned(),
             mode: proboscis.mode,
             opened_by_vm: has(intf::EK_FLOW_VM_OPENED),
@@ -243,6 +248,14 @@ impl Flow {
 
     fn alpha(&self) -> String {
         self.alpha_permille.map_or_else(|| "not known yet".to_owned(), |alpha| format!("{alpha} permille"))
+    }
+
+    /// Its VLANs in words, the outermost first; `-` without any.
+    pub fn network(&self) -> String {
+        if self.vlans.is_empty() {
+            return "-".to_owned();
+        }
+        self.vlans.iter().map(Vlan::to_string).collect::<Vec<_>>().join(".")
     }
 
     /// All bytes, both ways.

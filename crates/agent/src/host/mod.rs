@@ -23,6 +23,7 @@ mod settle;
 mod state;
 mod supervisor;
 mod vflood;
+mod vlan;
 mod vsnoop;
 
 pub(crate) use self::core::now_ns;
@@ -40,5 +41,6 @@ pub use error::{ConfigError, HostError};
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;
 pub use supervisor::{Checked, Options, check, run, stop};
+pub use vlan::{Vlan, VlanProtocol};
 pub use vflood::{VfloodFlow, VfloodPort, VfloodState};
 pub use vsnoop::{Place, VsnoopFlow, VsnoopPort, VsnoopState};

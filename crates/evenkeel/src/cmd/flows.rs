@@ -49,15 +49,26 @@ fn table(flows: &[ExplainedFlow], total: u64) -> String {
 
 fn heading() -> String {
     format!(
-        "{:<44} {:<12} {:>9} {:>9} {:>6} {:>9} {:<9} {:>9} {:>5} {:<6}",
-        "connection (VM first)", "port", "from VM", "to VM", "idle", "window", "set by", "limited", "alpha", "ECN"
+        "{:<44} {:<9} {:<12} {:>9} {:>9} {:>6} {:>9} {:<9} {:>9} {:>5} {:<6}",
+        "connection (VM first)",
+        "VLAN",
+        "port",
+        "from VM",
+        "to VM",
+        "idle",
+        "window",
+        "set by",
+        "limited",
+        "alpha",
+        "ECN"
     )
 }
 
 fn row(flow: &Flow) -> String {
     format!(
-        "{:<44} {:<12} {:>9} {:>9} {:>6} {:>9} {:<9} {:>9} {:>5} {:<6}",
+        "{:<44} {:<9} {:<12} {:>9} {:>9} {:>6} {:>9} {:<9} {:>9} {:>5} {:<6}",
         flow.tuple,
+        flow.network(),
         flow.port,
         amount(flow.bytes_from_vm),
         amount(flow.bytes_to_vm),

@@ -270,6 +270,7 @@ impl View {
         let rows = flows.into_iter().map(|flow| {
             let row = Row::new(vec![
                 flow.tuple.to_string(),
+                flow.network(),
                 flow.port.clone(),
                 format!("{}/s", amount(self.flow_rate(flow))),
                 amount(flow.bytes_from_vm),
@@ -281,11 +282,12 @@ impl View {
             ]);
             if flow.is_closed { row.dim() } else { row }
         });
-        let widths = [44, 16, 8, 8, 8, 8, 9, 9, 6].map(Constraint::Length);
+        let widths = [44, 9, 16, 8, 8, 8, 8, 9, 9, 6].map(Constraint::Length);
         let title = format!("{} of {} connections, by {} (s), q ends", self.flows.len(), self.total, self.sort.name());
         Table::new(rows.collect::<Vec<_>>(), widths)
             .header(header(&[
                 "connection (VM first)",
+                "VLAN",
                 "port",
                 "rate",
                 "from VM",
@@ -299,10 +301,10 @@ impl View {
     }
 }
 
-/// The same ends can be on two ports of one host.
+/// The same ends can be on two ports of one host, and in two VLANs of one port.
 fn identity(flow: &Flow) -> String {
     let tuple: Tuple = flow.tuple;
-    format!("{} {tuple}", flow.port)
+    format!("{} {} {tuple}", flow.port, flow.network())
 }
 
 fn header(names: &[&'static str]) -> Row<'static> {
@@ -358,6 +360,7 @@ mod tests {
     fn flow(tuple: &str, bytes: u64) -> Flow {
         Flow {
             tuple: tuple.parse().unwrap(),
+            vlans: Vec::new(),
             port: "vnet0".into(),
             mode: Mode::Observe,
             opened_by_vm: true,
