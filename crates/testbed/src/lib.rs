@@ -12,6 +12,8 @@ pub mod program;
 #[cfg(feature = "host")]
 pub mod tap;
 #[cfg(feature = "host")]
+pub mod trunk;
+#[cfg(feature = "host")]
 pub mod vm;
 #[cfg(feature = "host")]
 pub mod watch;

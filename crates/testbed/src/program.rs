@@ -10,9 +10,26 @@ use libbpf_sys::{
     BPF_PROG_TYPE_XDP, bpf_insn, xdp_md,
 };
 
+/// Where tcx programs of others stand, seen from those that are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// They see a packet first.
+    Before,
+    /// They see what the others have let pass.
+    After,
+}
+
 /// A loaded program.
 #[derive(Debug)]
 pub struct Program(OwnedFd);
+
+/// `struct __sk_buff` of linux/bpf.h.
+mod skb {
+    pub(super) const MARK: i16 = 8;
+    pub(super) const PRIORITY: i16 = 32;
+    pub(super) const TC_INDEX: i16 = 44;
+    pub(super) const CB: [i16; 5] = [48, 52, 56, 60, 64];
+}
 
 fn instruction(code: u8, imm: i32) -> bpf_insn {
     bpf_insn { code, imm, ..Default::default() }
@@ -68,6 +85,61 @@ impl Program {
         Self::load(BPF_PROG_TYPE_SCHED_CLS, c"copy_to", &program)
     }
 
+    /// For tcx: writes a value into all that stays with a packet and is not of its bytes (mark, priority, `tc_index`, control block), and it
+    /// passes.
+    pub fn scribble(value: i32) -> Self {
+        let mut load = instruction(0xb7, value);
+        load.set_dst_reg(2);
+        let store = |offset| {
+            let mut store = bpf_insn { off: offset, ..instruction(0x63, 0) };
+            store.set_dst_reg(1);
+            store.set_src_reg(2);
+            store
+        };
+        let fields = [skb::MARK, skb::PRIORITY, skb::TC_INDEX].into_iter().chain(skb::CB);
+        let program: Vec<_> = std::iter::once(load).chain(fields.map(store)).chain(answer(-1)).collect();
+        Self::load(BPF_PROG_TYPE_SCHED_CLS, c"scribble", &program)
+    }
+
+    /// For tcx: drops SYNs without this mark, in IPv4 and IPv6 without options, extensions or VLAN tags; all else passes.
+    pub fn want_mark(mark: i32) -> Self {
+        const TYPE: i32 = 12;
+        // r0 = byte, or two of them, of the packet (a packet that is shorter passes: the program ends with 0)
+        let byte = |offset| instruction(0x30, offset);
+        let word = |offset| instruction(0x28, offset);
+        let jump = |code, value, skip| bpf_insn { off: skip, ..instruction(code, value) };
+        let unless = |value, skip| jump(0x55, value, skip);
+        let mut save = instruction(0xbf, 0);
+        save.set_dst_reg(6);
+        save.set_src_reg(1);
+        let mut load_mark = bpf_insn { off: skb::MARK, ..instruction(0x61, 0) };
+        load_mark.set_src_reg(6);
+        let [drop, exit] = answer(2);
+        let [pass, end] = answer(-1);
+        let program = [
+            save,
+            word(TYPE),
+            unless(0x0800, 4),
+            byte(14 + 9),
+            unless(6, 12),
+            byte(14 + 20 + 13),
+            jump(0x05, 0, 4),
+            unless(0x86dd, 9),
+            byte(14 + 6),
+            unless(6, 7),
+            byte(14 + 40 + 13),
+            instruction(0x57, 2),
+            jump(0x15, 0, 4),
+            load_mark,
+            jump(0x16, mark, 2),
+            drop,
+            exit,
+            pass,
+            end,
+        ];
+        Self::load(BPF_PROG_TYPE_SCHED_CLS, c"want_mark", &program)
+    }
+
     /// For tcx: drops a probe, by its train and index, in IPv4 without options or VLAN tags; all else passes.
     pub fn drop_probe(train: u8, index: u8) -> Self {
         const FLAGS: i32 = 14 + 20 + 13;
@@ -108,9 +180,17 @@ impl Program {
 
     /// Puts it on a device before the programs that are there, at `BPF_TCX_INGRESS` or `BPF_TCX_EGRESS`. Holds as long as the descriptor.
     pub fn attach(&self, device: u32, place: u32) -> OwnedFd {
+        self.attach_at(device, place, Order::Before)
+    }
+
+    /// The same, before or after them.
+    pub fn attach_at(&self, device: u32, place: u32, order: Order) -> OwnedFd {
         let options = libbpf_sys::bpf_link_create_opts {
             sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
-            flags: libbpf_sys::BPF_F_BEFORE,
+            flags: match order {
+                Order::Before => libbpf_sys::BPF_F_BEFORE,
+                Order::After => libbpf_sys::BPF_F_AFTER,
+            },
             ..Default::default()
         };
         // SAFETY: the options are of the size that they say. What comes back is checked and owned once.

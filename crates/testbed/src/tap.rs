@@ -2,13 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::place::ip;
@@ -21,30 +23,55 @@ const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
 const OFFLOADS: libc::c_ulong = 1 | 2 | 4;
 /// The longest frame, with its virtio_net_hdr.
 const LONGEST: usize = (64 << 10) + 256;
+/// How long GRO waits for what can be joined, in nanoseconds.
+const GRO_NS: u32 = 200_000;
+
+/// How a tap takes frames, and gives them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Each is a segment.
+    Plain,
+    /// They have a `virtio_net_hdr` before them, and may be large and unfinished.
+    Offloads,
+    /// Each is a segment, and those that come in are joined (GRO).
+    Gro,
+}
 
 /// Who has a tap open: frames for the VM are read from it, frames of the VM written to it.
 #[derive(Debug)]
 pub struct TapFile(File);
 
 impl TapFile {
-    /// Makes a tap in this thread's namespace. With offloads, frames have a `virtio_net_hdr` before them and may be unfinished.
-    pub fn new(name: &str, has_offloads: bool) -> Self {
+    /// Makes a tap in this thread's namespace.
+    pub fn of(name: &str, kind: Kind) -> Self {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun").unwrap();
         let mut request = [0u8; 40];
         request[..name.len()].copy_from_slice(name.as_bytes());
-        let header = if has_offloads { libc::IFF_VNET_HDR } else { 0 };
-        let flags = (libc::IFF_TAP | libc::IFF_NO_PI | header) as u16;
+        let more = match kind {
+            Kind::Plain => 0,
+            Kind::Offloads => libc::IFF_VNET_HDR,
+            Kind::Gro => libc::IFF_NAPI,
+        };
+        let flags = (libc::IFF_TAP | libc::IFF_NO_PI | more) as u16;
         request[16..18].copy_from_slice(&flags.to_ne_bytes());
         // SAFETY: request is an ifreq that outlives the call.
         let made = unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, request.as_mut_ptr()) };
         assert!(made >= 0, "{}", io::Error::last_os_error());
-        if has_offloads {
+        if kind == Kind::Offloads {
             // SAFETY: TUNSETOFFLOAD takes its argument by value.
             let set = unsafe { libc::ioctl(file.as_raw_fd(), TUNSETOFFLOAD, OFFLOADS) };
             assert!(set >= 0, "{}", io::Error::last_os_error());
         }
+        if kind == Kind::Gro {
+            wait_for_gro(name);
+        }
         Self(file)
+    }
+
+    /// [`Kind::Offloads`], or [`Kind::Plain`].
+    pub fn new(name: &str, has_offloads: bool) -> Self {
+        Self::of(name, if has_offloads { Kind::Offloads } else { Kind::Plain })
     }
 
     /// Lets the device outlive who has it open.
@@ -68,6 +95,22 @@ impl TapFile {
     }
 }
 
+/// Each frame that is written would be a batch of its own otherwise.
+fn wait_for_gro(device: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    // One of this network namespace.
+    mount(Some("sysfs"), directory.path(), Some("sysfs"), MsFlags::empty(), None::<&str>).unwrap();
+    let file = Path::new("class/net").join(device).join("gro_flush_timeout");
+    std::fs::write(directory.path().join(file), GRO_NS.to_string()).unwrap();
+    umount2(directory.path(), MntFlags::MNT_DETACH).unwrap();
+}
+
+impl AsFd for TapFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// A VM whose core can be taken away.
 #[derive(Debug)]
 pub struct TapVm {
@@ -81,13 +124,19 @@ pub struct TapVm {
 impl TapVm {
     /// Tap `port` on the bridge `br0` of this thread's namespace, `eth0` with an IPv4 address inside.
     pub fn new(port: &str, has_offloads: bool, address: &str) -> Self {
-        let outside = TapFile::new(port, has_offloads);
+        let kind = if has_offloads { Kind::Offloads } else { Kind::Plain };
+        Self::through(port, kind, address, |_| {})
+    }
+
+    /// The same, with something on its way out that may change each frame.
+    pub fn through(port: &str, kind: Kind, address: &str, touch: impl FnMut(&mut [u8]) + Send + 'static) -> Self {
+        let outside = TapFile::of(port, kind);
         ip(&format!("link set {port} master br0 up"));
         let vm = Vm::bare(address);
         let address = vm.address;
         let inside = vm
             .spawn(move || {
-                let tap = TapFile::new("eth0", has_offloads);
+                let tap = TapFile::new("eth0", kind == Kind::Offloads);
                 ip(&format!("addr add {address}/24 dev eth0"));
                 ip("link set eth0 txqueuelen 10000 up");
                 tap
@@ -96,7 +145,7 @@ impl TapVm {
             .unwrap();
         let (runs, ends) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
         let (may_run, must_end) = (Arc::clone(&runs), Arc::clone(&ends));
-        let pump = std::thread::spawn(move || pump(&outside, &inside, &may_run, &must_end));
+        let pump = std::thread::spawn(move || pump(&outside, &inside, &may_run, &must_end, touch));
         Self { vm, runs, ends, pump: Some(pump) }
     }
 
@@ -116,7 +165,13 @@ impl Drop for TapVm {
 }
 
 /// Carries frames both ways. How many went in.
-fn pump(outside: &TapFile, inside: &TapFile, may_run: &AtomicBool, must_end: &AtomicBool) -> u64 {
+fn pump(
+    outside: &TapFile,
+    inside: &TapFile,
+    may_run: &AtomicBool,
+    must_end: &AtomicBool,
+    mut touch: impl FnMut(&mut [u8]),
+) -> u64 {
     let mut taken = 0;
     while !must_end.load(Ordering::SeqCst) {
         if !may_run.load(Ordering::SeqCst) {
@@ -127,12 +182,13 @@ fn pump(outside: &TapFile, inside: &TapFile, may_run: &AtomicBool, must_end: &At
         let _ = poll(&mut ready, PollTimeout::from(10u8));
         // Short turns: a core that is taken away is gone soon.
         for _ in 0..16 {
-            let (to, from) = (outside.take(), inside.take());
+            let (to, mut from) = (outside.take(), inside.take());
             if let Some(frame) = &to {
                 taken += 1;
                 inside.put(frame);
             }
-            if let Some(frame) = &from {
+            if let Some(frame) = &mut from {
+                touch(frame);
                 outside.put(frame);
             }
             if to.is_none() && from.is_none() {
