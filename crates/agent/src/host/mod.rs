@@ -41,6 +41,6 @@ pub use error::{ConfigError, HostError};
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;
 pub use supervisor::{Checked, Options, check, run, stop};
-pub use vlan::{Vlan, VlanProtocol};
 pub use vflood::{VfloodFlow, VfloodPort, VfloodState};
+pub use vlan::{Vlan, VlanProtocol};
 pub use vsnoop::{Place, VsnoopFlow, VsnoopPort, VsnoopState};
