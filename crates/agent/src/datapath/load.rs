@@ -20,7 +20,7 @@ use super::hold::{self, Hold};
 use super::intf;
 use super::ring::{Events, Ring};
 use super::shares::Shares;
-use super::tcx::Attached;
+use super::tcx::{Attached, Others};
 use super::trial::SkbContext;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
@@ -242,6 +242,15 @@ impl Datapath {
             Some(links) => links.len() == PROGRAMS.len() && links.iter().all(|link| link.is_on(ifindex)),
             None => PROGRAMS.iter().all(|name| self.link(ifindex, name).is_some()),
         }
+    }
+
+    /// Programs of others on a port, beside those that were put there.
+    pub fn others(&self, ifindex: u32) -> Others {
+        let mut others = Others::default();
+        for link in self.attached.get(&ifindex).into_iter().flatten() {
+            link.note_others(ifindex, &mut others);
+        }
+        others
     }
 
     /// Whether programs were put on a device with this index that is gone, or were taken off by somebody else.

@@ -19,4 +19,5 @@ pub use hold::{is_own_device, lacks as lacks_to_hold};
 pub use load::Datapath;
 pub use ring::Events;
 pub use shares::{Limit, Share, Shares};
+pub use tcx::{Beside, Others};
 pub use trial::Outcome;

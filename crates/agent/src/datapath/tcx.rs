@@ -1,7 +1,8 @@
-//! Whether a program is on a device, by the kernel's list of those that are.
+//! Which programs are on a device, and in what order, by the kernel's list of them.
 
 use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
+use serde::{Deserialize, Serialize};
 
 /// Programs that a device can have (linux/bpf_mprog.h, `BPF_MPROG_MAX`).
 const PROGRAMS: usize = 64;
@@ -11,6 +12,31 @@ const PROGRAMS: usize = 64;
 pub(super) struct Attached {
     id: u32,
     attach_type: libbpf_sys::bpf_attach_type,
+}
+
+/// Programs of others on a port.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Others {
+    /// For packets on their way to the VM (tcx egress of the port).
+    pub to_vm: Beside,
+    /// For packets of the VM's (tcx ingress).
+    pub from_vm: Beside,
+}
+
+/// Programs of others at one hook, by the kernel's numbers of programs, in the order in which they see a packet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beside {
+    /// They see it first, and may keep it from evenkeel's.
+    pub before: Vec<u32>,
+    /// They see what evenkeel's has let pass.
+    pub after: Vec<u32>,
+}
+
+/// A program on a device.
+struct Listed {
+    program: u32,
+    /// 0: it was attached without one.
+    link: u32,
 }
 
 impl Attached {
@@ -23,21 +49,43 @@ impl Attached {
         }
     }
 
-    /// Whether its program is on the device with this index. A link outlives its device, and a device that has moved
-    /// to another network namespace may have the same index there.
+    /// Whether its program is on the device with this index. A link outlives its device, and a device that has moved to another network
+    /// namespace may have the same index there.
     pub(super) fn is_on(self, ifindex: u32) -> bool {
-        let Ok(target) = i32::try_from(ifindex) else { return false };
-        // Without room for programs nothing is said of links.
-        let (mut programs, mut links) = ([0; PROGRAMS], [0; PROGRAMS]);
-        let mut query = libbpf_sys::bpf_prog_query_opts {
-            sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
-            prog_ids: programs.as_mut_ptr(),
-            link_ids: links.as_mut_ptr(),
-            ..Default::default()
-        };
-        query.__bindgen_anon_1.count = PROGRAMS as u32;
-        // SAFETY: the structure is of the size that it says, and its arrays as long as it says.
-        let error = unsafe { libbpf_sys::bpf_prog_query_opts(target, self.attach_type, &mut query) };
-        error == 0 && links.contains(&self.id)
+        listed(ifindex, self.attach_type).iter().any(|listed| listed.link == self.id)
     }
+
+    /// Adds the programs that stand beside its own on the device with this index.
+    pub(super) fn note_others(self, ifindex: u32, others: &mut Others) {
+        let all = listed(ifindex, self.attach_type);
+        let Some(own) = all.iter().position(|listed| listed.link == self.id) else { return };
+        let numbers = |listed: &[Listed]| listed.iter().map(|listed| listed.program).collect();
+        let beside = Beside { before: numbers(&all[..own]), after: numbers(&all[own + 1..]) };
+        match self.attach_type {
+            libbpf_sys::BPF_TCX_EGRESS => others.to_vm = beside,
+            _ => others.from_vm = beside,
+        }
+    }
+}
+
+/// In the order in which they see a packet; none if the device is gone.
+fn listed(ifindex: u32, attach_type: libbpf_sys::bpf_attach_type) -> Vec<Listed> {
+    let Ok(target) = i32::try_from(ifindex) else { return Vec::new() };
+    // Without room for programs nothing is said of links.
+    let (mut programs, mut links) = ([0; PROGRAMS], [0; PROGRAMS]);
+    let mut query = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        prog_ids: programs.as_mut_ptr(),
+        link_ids: links.as_mut_ptr(),
+        ..Default::default()
+    };
+    query.__bindgen_anon_1.count = PROGRAMS as u32;
+    // SAFETY: the structure is of the size that it says, and its arrays as long as it says.
+    let error = unsafe { libbpf_sys::bpf_prog_query_opts(target, attach_type, &mut query) };
+    if error != 0 {
+        return Vec::new();
+    }
+    let all = programs.into_iter().zip(links).map(|(program, link)| Listed { program, link });
+    // The kernel numbers from 1.
+    all.take_while(|listed| listed.program != 0).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use evenkeel_agent::datapath::COUNTERS;
+use evenkeel_agent::datapath::{Beside, COUNTERS, Others};
 use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Mode, Status, VfloodPort, VsnoopPort};
 
 use crate::cli;
@@ -73,6 +73,9 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
     for port in &status.ports {
         if let Some(left) = &port.offline {
             writeln!(text, "{} is OFFLINE: {}", port.name, words(left))?;
+        }
+        if let Some(words) = beside(&port.others) {
+            writeln!(text, "other programs on {}: {words}", port.name)?;
         }
         if let Some(vsnoop) = &port.vsnoop {
             writeln!(text, "vSnoop on {}: {}", port.name, early_acks(vsnoop))?;
@@ -149,6 +152,17 @@ fn counters(
     Ok(())
 }
 
+/// Programs of others, if there are any, by the kernel's numbers.
+fn beside(others: &Others) -> Option<String> {
+    let at = |way: &str, Beside { before, after }: &Beside| -> Vec<String> {
+        let places = [(before, "before"), (after, "after")].into_iter().filter(|(all, _)| !all.is_empty());
+        let list = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        places.map(|(all, place)| format!("{} {place} evenkeel's {way}", list(all))).collect()
+    };
+    let words = [at("to the VM", &others.to_vm), at("from the VM", &others.from_vm)].concat();
+    (!words.is_empty()).then(|| words.join("; "))
+}
+
 fn early_acks(vsnoop: &VsnoopPort) -> String {
     let VsnoopPort { mode, budget_segments, outstanding_segments, endpoint, .. } = vsnoop;
     let obstacles = vsnoop.obstacles();
@@ -203,6 +217,15 @@ pub fn uptime(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_of_others_are_named_by_their_order() {
+        let to_vm = Beside { before: vec![7], after: vec![] };
+        assert_eq!(beside(&Others::default()), None);
+        let from_vm = Beside { before: vec![], after: vec![8, 9] };
+        let words = beside(&Others { to_vm, from_vm }).unwrap();
+        assert_eq!(words, "7 before evenkeel's to the VM; 8, 9 after evenkeel's from the VM");
+    }
 
     #[test]
     fn times_are_short() {

@@ -313,6 +313,7 @@ fn header(names: &[&'static str]) -> Row<'static> {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_agent::datapath::Others;
     use evenkeel_agent::host::{CeraPortReport, Ecn, Mode, Port, Probes, SetBy, Window};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -344,6 +345,7 @@ mod tests {
                 mode: Mode::Observe,
                 cera: CeraPortReport::default(),
                 channel: None,
+                others: Others::default(),
                 vsnoop: None,
                 vflood: None,
                 error: None,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::LineStatus;
 use crate::channel::wire::Capabilities;
+use crate::datapath::Others;
 use crate::host::cera;
 use crate::host::config::Mode;
 pub use crate::host::flow::{Flow, Tuple};
@@ -166,6 +167,9 @@ pub struct Port {
     pub vflood: Option<VfloodPort>,
     /// The channel to its guest's agent, if the configuration names one.
     pub channel: Option<Channel>,
+    /// Programs of others on it.
+    #[serde(default)]
+    pub others: Others,
     /// Length of its queue, in packets.
     pub queue_segments: u32,
     /// Length that it had, if it was raised.

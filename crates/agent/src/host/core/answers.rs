@@ -131,6 +131,7 @@ impl Core {
             cera: cera::report_port(&port.settings.cera, view, ifindex),
             error: port.error.clone(),
             channel: self.channels.status(ifindex).map(proto::Channel::from),
+            others: self.datapath.others(ifindex),
             queue_segments: port.link.queue_segments,
             queue_before_segments: self.state.queues.get(&ifindex).map(|change| change.before_segments),
             ..proto::Port::default()
