@@ -6,6 +6,7 @@
 
 mod agent;
 mod bed;
+mod behind;
 mod both;
 mod cera;
 mod devices;
@@ -24,3 +25,4 @@ mod rest;
 mod signed;
 mod snoop;
 mod trouble;
+mod upload;

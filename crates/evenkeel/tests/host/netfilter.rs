@@ -12,14 +12,14 @@ use evenkeel_testbed::vm::Vm;
 use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, receive, wait_until};
 
 /// Rules for this thread's namespace.
-fn rules(text: &str) {
+pub fn rules(text: &str) {
     let mut nft = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().expect("nftables is installed");
     // A chain ends on a line of its own.
     nft.stdin.take().unwrap().write_all(text.replace(" }", "\n}\n").as_bytes()).unwrap();
     assert!(nft.wait().unwrap().success(), "{text}");
 }
 
-fn sysctl(name: &str, value: &str) {
+pub fn sysctl(name: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/{name}"), value).unwrap_or_else(|error| panic!("{name}: {error}"));
 }
 
