@@ -20,6 +20,7 @@ mod late;
 mod netfilter;
 mod offline;
 mod others;
+mod promises;
 mod reload;
 mod rest;
 mod signed;
