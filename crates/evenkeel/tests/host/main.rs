@@ -24,6 +24,7 @@ mod promises;
 mod reload;
 mod rest;
 mod signed;
+mod silence;
 mod snoop;
 mod trouble;
 mod upload;
