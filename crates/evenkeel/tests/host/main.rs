@@ -13,6 +13,7 @@ mod devices;
 mod endpoint;
 mod events;
 mod flood;
+mod foreign;
 mod forgotten;
 mod gone;
 mod hold;
