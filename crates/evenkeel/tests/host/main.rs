@@ -29,3 +29,4 @@ mod silence;
 mod snoop;
 mod trouble;
 mod upload;
+mod vlans;
