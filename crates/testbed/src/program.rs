@@ -85,8 +85,8 @@ impl Program {
         Self::load(BPF_PROG_TYPE_SCHED_CLS, c"copy_to", &program)
     }
 
-    /// For tcx: writes a value into all that stays with a packet and is not of its bytes (mark, priority, `tc_index`, control block), and it
-    /// passes.
+    /// For tcx: writes a value into all that stays with a packet and is not of its bytes (mark, priority, `tc_index`,
+    /// control block), and it passes.
     pub fn scribble(value: i32) -> Self {
         let mut load = instruction(0xb7, value);
         load.set_dst_reg(2);
@@ -176,6 +176,16 @@ impl Program {
     /// For XDP: every packet goes on to the stack.
     pub fn to_stack() -> Self {
         Self::load(BPF_PROG_TYPE_XDP, c"to_stack", &answer(2))
+    }
+
+    /// The kernel's number of it.
+    pub fn id(&self) -> u32 {
+        let mut info = libbpf_sys::bpf_prog_info::default();
+        let mut bytes = size_of_val(&info) as u32;
+        // SAFETY: the structure is of the size that is said, and asks for no arrays.
+        let error = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(self.0.as_raw_fd(), &mut info, &mut bytes) };
+        assert_eq!(error, 0, "{}", io::Error::last_os_error());
+        info.id
     }
 
     /// Puts it on a device before the programs that are there, at `BPF_TCX_INGRESS` or `BPF_TCX_EGRESS`. Holds as long as the descriptor.

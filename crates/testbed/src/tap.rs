@@ -117,6 +117,7 @@ pub struct TapVm {
     /// Its namespace.
     pub vm: Vm,
     runs: Arc<AtomicBool>,
+    rests: Arc<AtomicBool>,
     ends: Arc<AtomicBool>,
     pump: Option<JoinHandle<u64>>,
 }
@@ -144,14 +145,19 @@ impl TapVm {
             .join()
             .unwrap();
         let (runs, ends) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
-        let (may_run, must_end) = (Arc::clone(&runs), Arc::clone(&ends));
-        let pump = std::thread::spawn(move || pump(&outside, &inside, &may_run, &must_end, touch));
-        Self { vm, runs, ends, pump: Some(pump) }
+        let rests = Arc::new(AtomicBool::new(false));
+        let core = Core { may_run: Arc::clone(&runs), rests: Arc::clone(&rests), must_end: Arc::clone(&ends) };
+        let pump = std::thread::spawn(move || pump(&outside, &inside, &core, touch));
+        Self { vm, runs, rests, ends, pump: Some(pump) }
     }
 
-    /// Gives it its core, or takes it away: then nothing goes in or out.
+    /// Gives it its core, or takes it away: then nothing goes in or out any more.
     pub fn run(&self, runs: bool) {
         self.runs.store(runs, Ordering::SeqCst);
+        let is_over = || self.pump.as_ref().is_none_or(JoinHandle::is_finished);
+        while self.rests.load(Ordering::SeqCst) == runs && !is_over() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -164,17 +170,21 @@ impl Drop for TapVm {
     }
 }
 
+/// What the VM and its pump tell each other.
+struct Core {
+    may_run: Arc<AtomicBool>,
+    /// The pump has seen that it must not.
+    rests: Arc<AtomicBool>,
+    must_end: Arc<AtomicBool>,
+}
+
 /// Carries frames both ways. How many went in.
-fn pump(
-    outside: &TapFile,
-    inside: &TapFile,
-    may_run: &AtomicBool,
-    must_end: &AtomicBool,
-    mut touch: impl FnMut(&mut [u8]),
-) -> u64 {
+fn pump(outside: &TapFile, inside: &TapFile, core: &Core, mut touch: impl FnMut(&mut [u8])) -> u64 {
     let mut taken = 0;
-    while !must_end.load(Ordering::SeqCst) {
-        if !may_run.load(Ordering::SeqCst) {
+    while !core.must_end.load(Ordering::SeqCst) {
+        let may_run = core.may_run.load(Ordering::SeqCst);
+        core.rests.store(!may_run, Ordering::SeqCst);
+        if !may_run {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         }

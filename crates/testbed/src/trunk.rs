@@ -26,8 +26,8 @@ pub struct Trunk {
 }
 
 impl Trunk {
-    /// Tap `port` on the bridge `br0` of this thread's namespace, a network for each stack of tags (TPID and VID, the outermost first), all
-    /// with this IPv4 address.
+    /// Tap `port` on the bridge `br0` of this thread's namespace, a network for each stack of tags (TPID and VID, the
+    /// outermost first), all with this IPv4 address.
     pub fn new(port: &str, address: &str, stacks: &[&[(u16, u16)]]) -> Self {
         let outside = TapFile::new(port, false);
         ip(&format!("link set {port} master br0 up"));
