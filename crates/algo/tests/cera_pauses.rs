@@ -251,7 +251,8 @@ impl Host {
         }
     }
 
-    /// What each VM has of the link, in percent of its rate, in so many seconds after a first one; and the mean queue in segments.
+    /// What each VM has of the link, in percent of its rate, in so many seconds after a first one; and the mean queue
+    /// in segments.
     fn run(mut self, seconds: u64) -> (Vec<f64>, f64) {
         let (first, last) = (100_000, 100_000 * (seconds + 1));
         (0..first).for_each(|step| self.step(step));

@@ -161,7 +161,8 @@ impl Connection {
         self.unread.iter().map(|packet| packet.1).sum()
     }
 
-    /// What the VM sends now; its clock never stands still. As Linux does, it takes nothing back of its window, and rounds what it keeps up.
+    /// What the VM sends now; its clock never stands still. As Linux does, it takes nothing back of its window, and
+    /// rounds what it keeps up.
     fn vm_ack(&mut self, has_sack: bool) -> VmAck {
         let edge = self.vm_next + (BUFFER.saturating_sub(self.memory()) >> SCALE << SCALE);
         if edge > self.vm_edge {
@@ -597,7 +598,8 @@ fn a_vm_that_takes_back_its_window_is_promised_for_no_more() {
     assert_eq!(world.early, early);
 }
 
-/// Nothing tells the other end that a dead VM lives: neither data, nor a keepalive with an octet that the VM has, or was promised.
+/// Nothing tells the other end that a dead VM lives: neither data, nor a keepalive with an octet that the VM has, or
+/// was promised.
 #[test]
 fn a_dead_vm_is_not_kept_alive() {
     for was_away in [false, true] {

@@ -1,4 +1,5 @@
-//! Text from outside (names in files, names of devices and paths, what other programs say), as messages, logs, tables and
+//! Text from outside (names in files, names of devices and paths, what other programs say), as messages, logs, tables
+//! and
 //! reports show it.
 //!
 //! What would break a line, steer a terminal, or make text read as something else is written as its escape: `\n`,

@@ -139,7 +139,8 @@ fn a_vm_that_asks_has_its_answers_sooner_with_vsnoop() {
     assert_eq!(with.metrics["timeouts"], 0.0);
 }
 
-/// Questions are acknowledged early while answers are held. Nothing rides here: what lets answers out is a question's first segment, which is the
+/// Questions are acknowledged early while answers are held. Nothing rides here: what lets answers out is a question's
+/// first segment, which is the
 /// VM's to acknowledge.
 #[test]
 fn both_act_on_one_connection() {

@@ -114,7 +114,8 @@ impl Place {
         self.directory.path().join(PINS)
     }
 
-    /// What the program makes of a frame that the VM sends. Of a handshake it sees again what it sends behind something else.
+    /// What the program makes of a frame that the VM sends. Of a handshake it sees again what it sends behind something
+    /// else.
     pub fn run_from_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
         let outcome = self.datapath.trial("from_vm", port, MARK, frame, 1).unwrap();
         assert_eq!(outcome.mark, MARK, "another program's mark was changed");

@@ -101,7 +101,8 @@ impl Program {
         Self::load(BPF_PROG_TYPE_SCHED_CLS, c"scribble", &program)
     }
 
-    /// For tcx: drops SYNs without this mark, in IPv4 and IPv6 without options, extensions or VLAN tags; all else passes.
+    /// For tcx: drops SYNs without this mark, in IPv4 and IPv6 without options, extensions or VLAN tags; all else
+    /// passes.
     pub fn want_mark(mark: i32) -> Self {
         const TYPE: i32 = 12;
         // r0 = byte, or two of them, of the packet (a packet that is shorter passes: the program ends with 0)

@@ -42,7 +42,8 @@ const REASONS: u32 = 63;
 /// That something was said; the reasons are below it.
 const SAID: u64 = 1 << REASONS;
 
-/// What a guest says of its TCP: nothing speaks against it, or this. Numbers that are not known speak against it as well.
+/// What a guest says of its TCP: nothing speaks against it, or this. Numbers that are not known speak against it as
+/// well.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reasons(u64);
 

@@ -175,7 +175,8 @@ impl GuestEnd {
         self.off_core_permille = permille;
     }
 
-    /// What speaks against this guest's TCP as the end of its connections. The host hears of it with the next heartbeat,
+    /// What speaks against this guest's TCP as the end of its connections. The host hears of it with the next
+    /// heartbeat,
     /// which is due now if it is another word than before.
     pub fn endpoint(&mut self, said: Option<Reasons>, now: Instant) {
         if self.endpoint != said {

@@ -89,7 +89,8 @@ impl HostEnd {
         self.guest
     }
 
-    /// What the guest says of its TCP as the end of its connections. That it vouches for it ends when it is silent, that
+    /// What the guest says of its TCP as the end of its connections. That it vouches for it ends when it is silent,
+    /// that
     /// it does not only when it says so, goes or is another one: silence may mean that it waits for its core.
     pub fn endpoint(&self) -> Option<Reasons> {
         self.guest.map_or(self.objections, |guest| guest.endpoint)

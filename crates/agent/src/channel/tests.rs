@@ -489,8 +489,10 @@ fn fate() -> impl Strategy<Value = Fate> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A guest floods only while a host that attests it was heard from within three heartbeats, and a host has no guest's
-    /// word that it vouches for its TCP unless that was heard from as lately, whatever the connection does; and once that
+    /// A guest floods only while a host that attests it was heard from within three heartbeats, and a host has no
+    /// guest's
+    /// word that it vouches for its TCP unless that was heard from as lately, whatever the connection does; and once
+    /// that
     /// is well again, both agree.
     #[test]
     fn they_agree_whatever_happens(fates in proptest::collection::vec(fate(), 0..12)) {

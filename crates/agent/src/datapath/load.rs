@@ -518,7 +518,8 @@ fn check_version(pin_dir: &Path) -> Result<(), DatapathError> {
     Ok(())
 }
 
-/// Whether the programs note the connections of a port that has these settings: `port_acts()` and not `port_rests()` in context.h.
+/// Whether the programs note the connections of a port that has these settings: `port_acts()` and not `port_rests()` in
+/// context.h.
 fn is_read(port: &intf::ek_port) -> bool {
     let others = port.mode | port.cera.mode | port.vsnoop.mode;
     others != intf::EK_MODE_OFF || (port.vflood.mode != intf::EK_MODE_OFF && port.vflood.passes_over == 0)

@@ -49,7 +49,8 @@ impl Attached {
         }
     }
 
-    /// Whether its program is on the device with this index. A link outlives its device, and a device that has moved to another network
+    /// Whether its program is on the device with this index. A link outlives its device, and a device that has moved to
+    /// another network
     /// namespace may have the same index there.
     pub(super) fn is_on(self, ifindex: u32) -> bool {
         listed(ifindex, self.attach_type).iter().any(|listed| listed.link == self.id)

@@ -1,4 +1,5 @@
-//! Whether data may be acknowledged for a VM before it has it: the configuration and the word of the VM's own agent together.
+//! Whether data may be acknowledged for a VM before it has it: the configuration and the word of the VM's own agent
+//! together.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! VLAN tags as users see them: a trunk's networks may have the same addresses, so only tags tell their connections apart.
+//! VLAN tags as users see them: a trunk's networks may have the same addresses, so only tags tell their connections
+//! apart.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Headers that others own: signed ones (TCP-MD5, TCP-AO), and those whose bits are counters (accurate ECN, RFC 9768). Nobody writes there,
+//! Headers that others own: signed ones (TCP-MD5, TCP-AO), and those whose bits are counters (accurate ECN, RFC 9768).
+//! Nobody writes there,
 //! and no ACK is made up or kept.
 
 use evenkeel_agent::datapath::{Datapath, intf};
@@ -70,7 +71,8 @@ fn nothing_is_written_into_a_signed_connection() {
         let answer = Segment { seq: 5001, ack: 1001 + 100, ..Segment::new((B, 80), (A, 40000), ACK | ECE) };
         let [data, answer] = [between(ends, &Segment { options: vec![], ..data(0) }), between(ends, &answer)];
         for signature in SIGNATURES {
-            // One with the same addresses was there before, and the other host's evenkeel does not know better than to probe.
+            // One with the same addresses was there before, and the other host's evenkeel does not know better than to
+            // probe.
             connect_by(&mut place, &syn, &synack);
             assert!(is_known(&place.datapath, place.pa) && is_known(&place.datapath, place.pb));
             let before = place.count(place.pa, intf::EK_COUNT_PROBES_SENT);

@@ -193,7 +193,8 @@ fn a_limit_that_is_only_observed_hides_no_other() {
     assert_eq!(u32::from(place.only_flow(place.pa).window_by), intf::WINDOW_BY_PROBOSCIS, "what would have been");
 }
 
-/// A VM that has sent more than its window sends its ACKs with the number of the window's edge, which its peer takes for an old segment's.
+/// A VM that has sent more than its window sends its ACKs with the number of the window's edge, which its peer takes
+/// for an old segment's.
 #[test]
 fn a_window_is_not_taken_back_from_what_was_sent() {
     let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);

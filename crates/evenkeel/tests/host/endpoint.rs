@@ -1,4 +1,5 @@
-//! For which VMs vSnoop may act: the word of a VM's agent reaches the port's entry in the datapath, as the configuration
+//! For which VMs vSnoop may act: the word of a VM's agent reaches the port's entry in the datapath, as the
+//! configuration
 //! has it, and ends. The guest's end of the channel is the test's.
 
 use std::io::{Read, Write};

@@ -47,7 +47,8 @@ fn fetch(vm: &Vm, server: IpAddr) {
     .unwrap();
 }
 
-/// Its rules hold for what is bridged, too. Probes pass it as all that the client sends does; an answer passes only if it is one.
+/// Its rules hold for what is bridged, too. Probes pass it as all that the client sends does; an answer passes only if
+/// it is one.
 #[test]
 fn a_firewall_that_lets_only_answers_pass() {
     let mut host = Host::new();

@@ -1,4 +1,5 @@
-//! Connections whose headers are signed, as BGP's are (TCP-MD5, RFC 2385), through enforced ports: they work as without evenkeel.
+//! Connections whose headers are signed, as BGP's are (TCP-MD5, RFC 2385), through enforced ports: they work as without
+//! evenkeel.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

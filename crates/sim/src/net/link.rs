@@ -114,7 +114,8 @@ impl Link {
         Some((flight.label.packet, Instant::START + flight.arrives.since(Instant::START + takes)))
     }
 
-    /// Bytes that were handed to the link and are not sent yet: those behind, and of the one that is being sent the rest.
+    /// Bytes that were handed to the link and are not sent yet: those behind, and of the one that is being sent the
+    /// rest.
     pub fn unsent_bytes(&self, now: Instant) -> u64 {
         let unsent = self.flights.iter().rev().map_while(|flight| {
             let left = self.sent_at(flight).ps().checked_sub(now.ps()).filter(|left| *left > 0)?;
