@@ -37,6 +37,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// How long it waits for one that has taken its lock and does not answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(10);
+/// How long an earlier control socket is still answered: a client has its answer in milliseconds.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Where the agent finds and keeps things.
 #[derive(Debug, Clone)]
@@ -444,7 +446,6 @@ async fn reload(
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(_) => notify(&[NotifyState::Reloading]),
     }
-    core.borrow_mut().count("reloads");
     let holds = core.borrow().loaded().clone();
     match prepare(options, &holds, faces).await {
         Ok((loaded, control, metrics)) => {
@@ -452,8 +453,13 @@ async fn reload(
             core.borrow_mut().adopt(loaded);
             if let Some(listener) = control {
                 core.borrow_mut().note_socket(listener.path());
-                faces.control.1.abort();
-                faces.control = (config.control, serve_control(listener, core, stop));
+                let own = (config.control, serve_control(listener, core, stop));
+                let (_, before) = std::mem::replace(&mut faces.control, own);
+                // Who has found the earlier socket is answered there.
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(FAREWELL).await;
+                    before.abort();
+                });
             }
             if let Some(listener) = metrics {
                 if let Some(task) = faces.metrics.1.take() {
@@ -472,6 +478,8 @@ async fn reload(
             core.refuse(error.to_string());
         }
     }
+    // Whoever sees it counted sees what came of it.
+    core.borrow_mut().count("reloads");
     notify(&[NotifyState::Ready]);
 }
 

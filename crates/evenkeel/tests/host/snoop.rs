@@ -22,6 +22,8 @@ use serde_json::Value;
 use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, queue_length, tcx_programs, wait_until};
 use crate::others::{WEB, boot, fetch, serve_web, takes_the_programs};
 
+/// Of a VM's sockets: no more than 14 segments have memory for certain in a window as small as the default one.
+const BUFFERS: &str = "4096 4194304 8388608";
 const VSNOOP: &str = "[vsnoop]\nmode = \"enforce\"\nendpoint = \"observed\"";
 
 /// Stops a process for up to 40 ms, lets it go on for as long, until told to end.
@@ -52,6 +54,7 @@ fn guests_that_are_stopped_get_all_that_was_promised() {
         wait_until("the port", || host.ports().contains(&"vp5".to_owned()));
         let status = host.status();
         assert_eq!(status["ports"][0]["vsnoop"]["place"], "free", "{}: {}", image.release, status["ports"][0]);
+        machine.shell(&format!("echo {BUFFERS} > /proc/sys/net/ipv4/tcp_rmem")).unwrap();
         machine.shell(&format!("wget -q -O /tmp/data http://{}:{WEB}/data", server.address)).unwrap();
         let watch = Watch::start();
         let ends = Arc::new(AtomicBool::new(false));
@@ -128,7 +131,11 @@ fn keeps_its_promises(absence: Option<Duration>, end: impl FnOnce(&Host) + Send)
     host.start();
     wait_until("the port's queue", || host.status()["ports"][0]["queue_segments"] == 4000);
 
-    let listener = vm.vm.spawn(|| TcpListener::bind(("10.9.0.1", SERVER)).unwrap()).join().unwrap();
+    let bind = || {
+        std::fs::write("/proc/sys/net/ipv4/tcp_rmem", BUFFERS).unwrap();
+        TcpListener::bind(("10.9.0.1", SERVER)).unwrap()
+    };
+    let listener = vm.vm.spawn(bind).join().unwrap();
     let receiver = vm.vm.spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
