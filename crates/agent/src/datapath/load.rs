@@ -4,7 +4,7 @@ mod forget;
 mod vflood;
 mod vsnoop;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -340,12 +340,30 @@ impl Datapath {
         Ok(sum)
     }
 
-    /// All flows, with those of ports that are gone until [`forget_gone`](Self::forget_gone).
+    /// All flows that the table has, with those of ports that are gone until [`forget_gone`](Self::forget_gone).
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn noted_flows(&self) -> Result<Vec<(intf::ek_flow_key, intf::ek_flow)>, DatapathError> {
+        read_all(&self.flows, "cannot read flows")
+    }
+
+    /// All flows that programs act on: not those of ports that are gone, nor those from before a port was last read,
+    /// unless vFlood holds them (`flow_known()` in the programs).
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
     pub fn flows(&self) -> Result<Vec<(intf::ek_flow_key, intf::ek_flow)>, DatapathError> {
-        read_all(&self.flows, "cannot read flows")
+        let ports = read_all::<u32, intf::ek_port>(&self.ports, "cannot read ports")?;
+        let ports: HashMap<_, _> = ports.into_iter().collect();
+        let mut known = Vec::new();
+        for (key, flow) in self.noted_flows()? {
+            let Some(port) = ports.get(&key.ifindex) else { continue };
+            if flow.first_ns >= port.since_ns || self.vflood(&flow)?.is_some() {
+                known.push((key, flow));
+            }
+        }
+        Ok(known)
     }
 
     /// What a program without a packet of its own says.

@@ -162,11 +162,13 @@ fn what_was_known_before_a_port_was_off_is_not_known_after() {
     assert_eq!(ecn(&frame), 2, "it was read all the time");
     attach(&mut place, pa, intf::EK_MODE_OFF);
     attach(&mut place, pa, intf::EK_MODE_ENFORCE);
+    assert!(!knows(&place, place.pa), "listed before a packet shows that it is not known");
     let frame = data(MSS).frame();
     assert_eq!(place.run_from_vm(place.pa, &frame).frame, frame);
     let answer = Segment { destination: (A.parse().unwrap(), 7), ..synack() };
     place.run_to_vm(place.pa, &answer.frame());
-    assert!(!knows(&place, place.pa));
+    let noted = place.datapath.noted_flows().unwrap();
+    assert!(noted.iter().all(|(key, _)| key.ifindex != pa));
     assert!(knows(&place, place.pb));
 }
 

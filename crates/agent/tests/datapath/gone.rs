@@ -7,7 +7,7 @@ use evenkeel_testbed::place::{A, B, Place, ip, settings};
 
 /// Connections that the tables have of a device.
 fn flows(datapath: &Datapath, ifindex: u32) -> Vec<intf::ek_flow_key> {
-    let all = datapath.flows().unwrap().into_iter();
+    let all = datapath.noted_flows().unwrap().into_iter();
     all.map(|(key, _)| key).filter(|key| key.ifindex == ifindex).collect()
 }
 

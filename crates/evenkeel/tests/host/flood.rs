@@ -73,18 +73,7 @@ fn a_flood_of_syns_harms_no_other_vm() {
     let address = target.address;
     flooder.spawn(move || receive(&mut connect(address))).join().unwrap();
 
-    // A connection that lives through it.
     let address = server.address;
-    let (hold, is_held) = std::sync::mpsc::channel::<()>();
-    let (sender, tuple) = std::sync::mpsc::channel();
-    let open = client.spawn(move || {
-        let mut stream = connect(address);
-        sender.send(format!("{}-{}", stream.local_addr().unwrap(), stream.peer_addr().unwrap())).unwrap();
-        is_held.recv().unwrap();
-        receive(&mut stream);
-    });
-    let tuple = tuple.recv_timeout(LIMIT).unwrap();
-
     let resets = || tcp_counter("OutRsts") + tcp_counter("EstabResets");
     let resets_before = client.spawn(resets).join().unwrap();
     let count = syns();
@@ -108,6 +97,18 @@ fn a_flood_of_syns_harms_no_other_vm() {
     let mut before = transfers(&client, address, |done| done < TRANSFERS);
     let mut during_off = others_during_flood();
     host.switch("enforce");
+
+    // A connection that lives through it.
+    let (hold, is_held) = std::sync::mpsc::channel::<()>();
+    let (sender, tuple) = std::sync::mpsc::channel();
+    let open = client.spawn(move || {
+        let mut stream = connect(address);
+        sender.send(format!("{}-{}", stream.local_addr().unwrap(), stream.peer_addr().unwrap())).unwrap();
+        is_held.recv().unwrap();
+        receive(&mut stream);
+    });
+    let tuple = tuple.recv_timeout(LIMIT).unwrap();
+
     let status = host.status();
     let probes_before = counter(&status, "vp4", "probes_sent") + counter(&status, "vp4", "probes_failed");
     let syns_before = counter(&status, "vp4", "syns_from_vm");
