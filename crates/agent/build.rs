@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// One file per attach point; together they share their maps.
-const PROGRAMS: [&str; 5] = ["to_vm", "from_vm", "inject", "sweep", "room"];
+/// The programs of a port and those that the agent runs; together they share their maps.
+const PROGRAMS: [&str; 6] = ["to_vm", "from_vm", "proboscis/inject", "vsnoop/sweep", "vsnoop/ring", "vflood/idle"];
 /// An object of its own: only newer kernels take it.
-const HOLD: &str = "hold";
+const QDISC: &str = "vflood/qdisc";
 /// One object per mechanism: a guest may take one and not the other.
 const GUEST_PROGRAMS: [&str; 2] = ["vflood", "cera"];
 
@@ -20,29 +20,29 @@ fn main() {
     }
     println!("cargo::rerun-if-env-changed=CLANG");
 
-    compile(&host, &algo, &out);
-    compile_one(&host.join(format!("{HOLD}.bpf.c")), &algo, &out.join(format!("{HOLD}.bpf.o")));
+    compile(&host, &top, &out);
+    compile_one(&host.join(format!("{QDISC}.bpf.c")), &top, &out.join("qdisc.bpf.o"));
     for name in GUEST_PROGRAMS {
-        compile_one(&guest.join(format!("{name}.bpf.c")), &algo, &out.join(format!("guest-{name}.bpf.o")));
+        compile_one(&guest.join(format!("{name}/{name}.bpf.c")), &top, &out.join(format!("guest-{name}.bpf.o")));
     }
     for (directory, prefix, to, counted) in [
         (&host, "EK_COUNT_", "intf.rs", "counters.rs"),
         (&guest, "EK_GUEST_COUNT_", "guest-intf.rs", "guest-counters.rs"),
     ] {
         let intf = directory.join("intf.h");
-        declare(&intf, &algo, &out.join(to));
+        declare(&intf, &top, &out.join(to));
         let text = fs::read_to_string(&intf).expect("intf.h is readable");
         fs::write(out.join(counted), counters(&text, prefix)).expect("OUT_DIR is writable");
     }
 }
 
 /// Compiles each program, links them into one object and writes its skeleton.
-fn compile(host: &Path, algo: &Path, out: &Path) {
+fn compile(host: &Path, top: &Path, out: &Path) {
     let linked = out.join("host.bpf.o");
     let mut linker = libbpf_rs::Linker::new(&linked).expect("OUT_DIR is writable");
     for name in PROGRAMS {
-        let object = out.join(format!("{name}.bpf.o"));
-        compile_one(&host.join(format!("{name}.bpf.c")), algo, &object);
+        let object = out.join(format!("{}.bpf.o", name.replace('/', "-")));
+        compile_one(&host.join(format!("{name}.bpf.c")), top, &object);
         linker.add_file(&object).expect("the object that was just compiled can be linked");
     }
     linker.link().expect("the programs agree on their maps");
@@ -53,18 +53,18 @@ fn compile(host: &Path, algo: &Path, out: &Path) {
 }
 
 /// Compiles one program.
-fn compile_one(source: &Path, algo: &Path, object: &Path) {
+fn compile_one(source: &Path, top: &Path, object: &Path) {
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang-19".into());
     let libbpf = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys names its headers");
-    // What host and guest share.
-    let kernel = algo.join("../kernel");
+    // The declarations that host and guest share.
+    let kernel = top.join("kernel");
     libbpf_cargo::SkeletonBuilder::new()
         .source(source)
         .obj(object)
         .clang(&clang)
         .clang_args([
             "-I".as_ref(),
-            algo.as_os_str(),
+            top.as_os_str(),
             "-I".as_ref(),
             kernel.as_os_str(),
             "-isystem".as_ref(),
@@ -77,10 +77,10 @@ fn compile_one(source: &Path, algo: &Path, object: &Path) {
         .unwrap_or_else(|e| panic!("{} does not compile (is clang-19 installed?): {e:?}", source.display()));
 }
 
-fn declare(intf: &Path, algo: &Path, to: &Path) {
+fn declare(intf: &Path, top: &Path, to: &Path) {
     bindgen::Builder::default()
         .header(intf.to_str().expect("the path of the sources is UTF-8"))
-        .clang_arg(format!("-I{}", algo.display()))
+        .clang_arg(format!("-I{}", top.display()))
         .allowlist_item(
             "(ek|EK|cera|CERA|congestion|CONGESTION|proboscis|PROBOSCIS|vflood|VFLOOD|vsnoop|VSNOOP|window|WINDOW)_.*",
         )

@@ -10,21 +10,21 @@ fn main() {
     println!("cargo::rerun-if-changed={}", algo.display());
 
     let headers = [
-        "pvtcp.h",
-        "seq.h",
-        "reno.h",
-        "cubic.h",
-        "hystart.h",
-        "dctcp.h",
-        "packet.h",
-        "siphash.h",
-        "window.h",
-        "proboscis.h",
-        "cera.h",
-        "congestion.h",
-        "vflood.h",
-        "vsnoop.h",
-        "ack_filter.h",
+        "pvtcp/pvtcp.h",
+        "base/seq.h",
+        "congestion/reno.h",
+        "congestion/cubic.h",
+        "congestion/hystart.h",
+        "congestion/dctcp.h",
+        "base/packet.h",
+        "base/siphash.h",
+        "base/window.h",
+        "proboscis/proboscis.h",
+        "cera/cera.h",
+        "congestion/congestion.h",
+        "vflood/vflood.h",
+        "vsnoop/vsnoop.h",
+        "vflood/ack_filter.h",
     ]
     .map(|name| algo.join(name).to_str().expect("the path of the sources is UTF-8").to_owned());
     bindgen::Builder::default()

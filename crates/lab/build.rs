@@ -10,7 +10,9 @@ fn main() {
     let mut files = Vec::new();
     // dkms expects the headers of algo/ beside the module's own files.
     collect(&top.join("kernel/guest/pvtcp"), "", &mut files);
-    collect(&top.join("algo"), "algo/", &mut files);
+    for folder in ["base", "pvtcp"] {
+        collect(&top.join("algo").join(folder), &format!("algo/{folder}/"), &mut files);
+    }
     files.sort();
     let mut code = String::from("&[\n");
     for (name, path) in &files {
@@ -49,7 +51,7 @@ fn compile_port(top: &Path) {
         .unwrap_or_else(|e| panic!("port.bpf.c does not compile (is clang-19 installed?): {e:?}"));
 }
 
-/// The source files in `dir` (no folders: the module has none, and `algo/` none that matter to it).
+/// The source files in `dir` (no folders).
 fn collect(dir: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) {
     println!("cargo::rerun-if-changed={}", dir.display());
     let Ok(entries) = fs::read_dir(dir) else { return };

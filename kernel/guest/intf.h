@@ -14,7 +14,7 @@
 #ifndef EVENKEEL_GUEST_INTF_H
 #define EVENKEEL_GUEST_INTF_H
 
-#include "congestion.h"
+#include "algo/congestion/congestion.h"
 
 #define EK_GUEST_VERSION 3 /* of all layouts below: pins of another are not taken over */
 

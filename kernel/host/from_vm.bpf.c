@@ -14,18 +14,18 @@
  *   a SYN behind its probes  the handshake waits for it (is_behind)
  *   a SYN-ACK                the flow waits for it (EK_FLOW_SYNACK_BEHIND, _RELEASED)
  *   what was held            the flow waits for so many bytes (back_bytes, back_acks)
- *   a copy of data           it has the addresses of data to the VM (snoop_ack.h)
+ *   a copy of data           it has the addresses of data to the VM (vsnoop/ack.h)
  *
  * Each packet of the VM's uses such an entry up, so that none goes round.
  */
-#include "ect.h"
-#include "flow.h"
-#include "hold_data.h"
-#include "hop.h"
+#include "proboscis/ect.h"
+#include "base/flow.h"
+#include "vflood/data.h"
+#include "base/hop.h"
 #include "owned.h"
-#include "probe_read.h"
-#include "snoop_ack.h"
-#include "share.h"
+#include "proboscis/probe_read.h"
+#include "vsnoop/ack.h"
+#include "cera/port.h"
 
 static __always_inline int send_behind(struct __sk_buff *skb)
 {
@@ -344,16 +344,15 @@ static __always_inline void ack_from_vm(struct __sk_buff *skb, struct context *c
 }
 
 /* Not inlined: the stack of what calls it is nearly full. */
-static __noinline void share_account(struct __sk_buff *skb, struct context *c,
-				     struct ek_flow *f)
+static __noinline void cera_account(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
 {
-	share_sent(skb, c, f);
+	cera_from_vm(skb, c, f);
 }
 
 static __always_inline void account(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
 {
 	if (c->port->cera.mode != EK_MODE_OFF)
-		share_account(skb, c, f);
+		cera_account(skb, c, f);
 }
 
 SEC("tcx/ingress")
@@ -367,8 +366,8 @@ int from_vm(struct __sk_buff *skb)
 	if (!context_open(&c, skb->ifindex, SCRATCH_FROM_VM))
 		return TCX_NEXT;
 	count(c.count, EK_COUNT_PACKETS_FROM_VM, 1);
-	if (snoop_is_on(&c))
-		snoop_note_mac(skb, &c);
+	if (vsnoop_is_on(&c))
+		vsnoop_note_mac(skb, &c);
 	if (port_sleeps(c.port))
 		return TCX_NEXT;
 	if (!context_read(skb, &c, true)) {
@@ -393,8 +392,8 @@ int from_vm(struct __sk_buff *skb)
 	}
 	f = flow_known(&c);
 	if (!f) {
-		if (snoop_is_on(&c) && snoop_is_copy(&c))
-			return snoop_ack(skb, &c);
+		if (vsnoop_is_on(&c) && vsnoop_is_copy(&c))
+			return vsnoop_ack_early(skb, &c);
 		count(c.count, EK_COUNT_UNKNOWN_FLOW, 1);
 		account(skb, &c, NULL);
 		return TCX_NEXT;
@@ -404,13 +403,13 @@ int from_vm(struct __sk_buff *skb)
 		return TCX_NEXT;
 	}
 	f->last_ns = c.now_ns;
-	if (f->vflood_owner && hold_is_back(&c, f)) {
+	if (f->vflood_owner && vflood_is_back(&c, f)) {
 		count_again(&c);
-		if (snoop_is_on(&c))
-			snoop_released(skb, &c);
+		if (vsnoop_is_on(&c))
+			vsnoop_released(skb, &c);
 		return TCX_NEXT;
 	}
-	if (snoop_is_on(&c) && snoop_from_vm(skb, &c))
+	if (vsnoop_is_on(&c) && vsnoop_from_vm(skb, &c))
 		return TCX_DROP;
 	ours = ecn_for_guests(&c) &&
 	       (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) == EK_FLOW_PEER;
@@ -419,13 +418,13 @@ int from_vm(struct __sk_buff *skb)
 	if (c.packet->flags & PACKET_ACK)
 		ack_from_vm(skb, &c, f, ours);
 	account(skb, &c, f);
-	verdict = f->vflood_owner ? hold_from_vm(skb, &c, f) : TCX_NEXT;
+	verdict = f->vflood_owner ? vflood_from_vm(skb, &c, f) : TCX_NEXT;
 	/* Nothing comes back of it that an early ACK could ride on. */
 	if (verdict == TCX_NEXT && c.port->vflood.hold_ifindex && c.packet->payload_bytes &&
-	    snoop_is_on(&c))
-		snoop_released(skb, &c);
-	if (flow_is_over(&c, f, true) && hold_close(skb, &c, f) && snoop_is_on(&c))
-		snoop_close(&c);
+	    vsnoop_is_on(&c))
+		vsnoop_released(skb, &c);
+	if (flow_is_over(&c, f, true) && vflood_flow_close(skb, &c, f) && vsnoop_is_on(&c))
+		vsnoop_flow_close(&c);
 	return verdict;
 }
 

@@ -16,26 +16,26 @@
  *   trains      LRU       struct ek_train_key -> struct ek_train
  *   peers       LRU       struct ek_peer_key -> struct ek_peer
  *   events      ring buffer of struct ek_event
- *   shares      array     struct ek_share [slot of the port], mapped into user space
- *   snoops      hash      struct ek_flow_key -> struct ek_snoop
- *   snoop_ports array     struct ek_snoop_port [slot of the port]
+ *   shares      array     struct ek_cera_port [slot of the port], mapped into user space
+ *   snoops      hash      struct ek_flow_key -> struct ek_vsnoop_flow
+ *   vsnoop_ports array     struct ek_vsnoop_port [slot of the port]
  *   vflood_flows  array   struct ek_vflood_flow [place]
  *   vflood_managed  array  u32, those of them that are a port's [slot of the port]
- *   vflood_vms    array   struct ek_vflood_vm [slot of the port]; with the qdisc only
- *   hold_devices  hash    u32 ifindex -> struct ek_hold_device; with the qdisc only
+ *   vflood_vms    array   struct ek_vflood_queue [slot of the port]; with the qdisc only
+ *   hold_devices  hash    u32 ifindex -> struct ek_vflood_device; with the qdisc only
  * A port without settings is passed over.
  */
 #ifndef EVENKEEL_HOST_INTF_H
 #define EVENKEEL_HOST_INTF_H
 
-#include "ack_filter.h"
-#include "cera.h"
-#include "ecn.h"
-#include "packet.h"
-#include "proboscis.h"
-#include "vsnoop.h"
-#include "vflood.h"
-#include "window.h"
+#include "algo/vflood/ack_filter.h"
+#include "algo/cera/cera.h"
+#include "algo/base/ecn.h"
+#include "algo/base/packet.h"
+#include "algo/proboscis/proboscis.h"
+#include "algo/vsnoop/vsnoop.h"
+#include "algo/vflood/vflood.h"
+#include "algo/base/window.h"
 
 #define EK_INTF_VERSION 11 /* of all layouts below: pins of another are not taken over */
 
@@ -44,16 +44,16 @@
 #define EK_DEFAULT_HANDSHAKES 65536
 #define EK_DEFAULT_TRAINS 65536
 #define EK_DEFAULT_PEERS 16384
-#define EK_DEFAULT_SNOOPS 65536
+#define EK_VSNOOP_FLOWS 65536
 #define EK_EVENTS_BYTES (1u << 20)
 #define EK_VFLOOD_FLOWS 16384 /* that vFlood manages at a time; a power of two */
 #define EK_VFLOOD_WAYS 8 /* places where a flow may be */
 #define EK_VFLOOD_PORT_FLOWS (EK_VFLOOD_FLOWS / 2) /* of one port: others need places, too */
 
 /* Nothing is held for longer after the agent was last heard of: what is held drains. */
-#define EK_HOLD_PATIENCE_NS 3000000000ull
+#define EK_VFLOOD_AGENT_NS 3000000000ull
 /* A flow without any packet for so long is no longer managed. */
-#define EK_HOLD_SILENCE_NS 600000000000ull
+#define EK_VFLOOD_IDLE_NS 600000000000ull
 
 /* No end waits for an answer to its SYN for longer. */
 #define EK_HANDSHAKE_NS 300000000000ull
@@ -70,47 +70,48 @@ enum ek_mode {
 };
 
 /* CERA on a port. */
-struct ek_cera_port {
+struct ek_cera_settings {
 	u32 mode; /* enum ek_mode */
 	u32 pad;
 };
 
 /* What is known of the place of a packet in a port's queue. */
-enum ek_place {
-	EK_PLACE_UNSEEN, /* no data has come yet */
-	EK_PLACE_FREE,
-	EK_PLACE_FULL, /* too little is free */
-	EK_PLACE_WAITING, /* packets wait before it, or the queue is stopped */
-	EK_PLACE_QDISC, /* the qdisc before it may drop what it likes */
-	EK_PLACE_FILTERED, /* the tap has a filter, which may drop */
-	EK_PLACE_DETACHED, /* nobody has the tap open */
-	EK_PLACE_QUEUES, /* more queues than are looked at */
-	EK_PLACE_UNREADABLE, /* this kernel does not say */
+enum ek_vsnoop_ring {
+	EK_VSNOOP_RING_UNSEEN, /* no data has come yet */
+	EK_VSNOOP_RING_FREE,
+	EK_VSNOOP_RING_FULL, /* too little is free */
+	EK_VSNOOP_RING_WAITING, /* packets wait before it, or the queue is stopped */
+	EK_VSNOOP_RING_QDISC, /* the qdisc before it may drop what it likes */
+	EK_VSNOOP_RING_FILTERED, /* the tap has a filter, which may drop */
+	EK_VSNOOP_RING_DETACHED, /* nobody has the tap open */
+	EK_VSNOOP_RING_QUEUES, /* more queues than are looked at */
+	EK_VSNOOP_RING_UNREADABLE, /* this kernel does not say */
 };
 
 /* Whether the VM's own TCP takes what its windows have offered. */
-enum ek_endpoint {
-	EK_ENDPOINT_UNKNOWN, /* nobody has vouched for the VM: no early ACKs */
-	EK_ENDPOINT_UNFIT, /* its own agent says that it may drop what it has room for */
-	EK_ENDPOINT_OBSERVED, /* what the port sees of it is enough */
-	EK_ENDPOINT_ATTESTED, /* its agent vouches for it, while the host's agent is there */
+enum ek_vsnoop_endpoint {
+	EK_VSNOOP_ENDPOINT_UNKNOWN, /* nobody has vouched for the VM: no early ACKs */
+	EK_VSNOOP_ENDPOINT_UNFIT, /* its own agent says that it may drop what it has room for */
+	EK_VSNOOP_ENDPOINT_OBSERVED, /* what the port sees of it is enough */
+	EK_VSNOOP_ENDPOINT_ATTESTED, /* its agent vouches for it, while the host's agent is
+					there */
 };
 
 /* vSnoop on a port: part of its settings. */
-struct ek_vsnoop_port {
+struct ek_vsnoop_settings {
 	u32 mode; /* enum ek_mode; off where the device's queue cannot be read */
 	struct vsnoop_settings settings;
 	u32 reserve_segments; /* places that others may take meanwhile */
-	u32 endpoint; /* enum ek_endpoint */
+	u32 endpoint; /* enum ek_vsnoop_endpoint */
 };
 
 /* vFlood on a port. */
-struct ek_vflood_port {
+struct ek_vflood_settings {
 	u32 mode; /* enum ek_mode */
 	u32 hold_ifindex; /* the device whose qdisc holds the VM's packets, 0: there is none */
 	u32 split_ifindex; /* its other end, which splits GSO packets */
 	struct vflood_settings settings;
-	u32 unread_acks; /* that may wait for the VM (algo/ack_filter.h) */
+	u32 unread_acks; /* that may wait for the VM (algo/vflood/ack_filter.h) */
 	u32 free_places; /* of a tap's queue when it reads them, 0: nobody can look at that */
 	struct ack_filter_vm filter; /* user space writes 0 */
 	u32 passes_over; /* 1: connections that begin are not managed */
@@ -125,9 +126,9 @@ struct ek_port {
 	u64 trains_ns; /* of the trains under way, likewise */
 	u32 slot; /* of its counters: below EK_MAX_PORTS, and no other port's */
 	u32 pad;
-	struct ek_cera_port cera;
-	struct ek_vsnoop_port vsnoop;
-	struct ek_vflood_port vflood;
+	struct ek_cera_settings cera;
+	struct ek_vsnoop_settings vsnoop;
+	struct ek_vflood_settings vflood;
 	u64 since_ns; /* its packets are read since then: what is older is not known of it */
 };
 
@@ -136,7 +137,7 @@ struct ek_port {
  * without asking the kernel, and writes the limit. One agent, and nothing here
  * has to be exact: what two CPUs count at once may count once.
  */
-struct ek_share {
+struct ek_cera_port {
 	struct cera_meter meter; /* programs count, the agent turns it */
 	u32 opened; /* flows that had data for the uplink */
 	u32 handshake_us; /* least since the agent took it, 0: none */
@@ -277,7 +278,7 @@ struct ek_flow {
 };
 
 /* A flow as vSnoop knows it; the port's lock guards it. */
-struct ek_snoop {
+struct ek_vsnoop_flow {
 	u64 last_ns;
 	u32 iss; /* of the SYN */
 	u32 early_acks; /* data that was acknowledged early */
@@ -304,10 +305,10 @@ struct bpf_spin_lock {
 #endif
 
 /* vSnoop's state of a port. */
-struct ek_snoop_port {
+struct ek_vsnoop_port {
 	struct bpf_spin_lock lock; /* of this and of the port's flows */
 	struct vsnoop_vm vm;
-	u32 place; /* enum ek_place that the last data met */
+	u32 place; /* enum ek_vsnoop_ring that the last data met */
 	u8 mac[6]; /* that all the VM's packets have, once @has_mac */
 	u8 has_mac;
 	u8 pad;
@@ -355,11 +356,11 @@ struct ek_vflood_flow {
 	u64 behind_ns; /* when a large packet last had to stay behind such segments */
 	u32 joining_end; /* of the last that went to be joined */
 	u32 joined_end; /* of the last that has come back; the same: none is on its way */
-	u64 is_taken; /* somebody works on its state, see hold_turn.h */
+	u64 is_taken; /* somebody works on its state, see vflood/turn.h */
 };
 
 /* What holds for all flows of a port. */
-struct ek_vflood_vm {
+struct ek_vflood_queue {
 	struct vflood_vm vm;
 	u32 first; /* flows that hold something: place + 1, 0: none */
 	u32 ready; /* packets that wait for the device */
@@ -369,38 +370,40 @@ struct ek_vflood_vm {
 };
 
 /* A device that holds packets, or where they come out joined: whose they are. */
-struct ek_hold_device {
+struct ek_vflood_device {
 	u32 port_ifindex;
 	u32 slot;
 	u32 join_ifindex; /* sends segments to where they are joined; 0: none does */
 };
 
 /* What is to be done with an skb that comes to such a device, in cb[0..4]. */
-#define EK_HOLD_QDISC "evenkeel" /* what the kernel calls it */
-#define EK_HOLD_MAGIC 0xe7ee0f1du /* cb[0]; what is without it passes */
+#define EK_VFLOOD_QDISC "evenkeel" /* what the kernel calls it */
+#define EK_VFLOOD_MAGIC 0xe7ee0f1du /* cb[0]; what is without it passes */
 
-enum ek_hold_kind {
-	EK_HOLD_DATA, /* data of the VM: cb[2] seq, cb[3] end, cb[4] owner */
-	EK_HOLD_SEEN, /* the same, a copy to be counted and dropped */
-	EK_HOLD_BARE, /* a copy of data whose ACK has to go out alone */
-	EK_HOLD_ACK, /* a copy of an ACK to the VM: cb[2] ack, cb[3] sacked end, cb[4] window,
-			enum ek_hold_ack << 16, sacked segments << EK_HOLD_SACKED_SHIFT;
-			cb[1] >> 24: segments that came twice */
-	EK_HOLD_GRANT, /* a copy of a SYN-ACK to the VM: it is to be told a window */
-	EK_HOLD_CLOSE, /* a copy of what ends the flow: what is held drains */
-	EK_HOLD_RESET, /* the same, and what is held is dropped */
-	EK_HOLD_WHOLE, /* new data of several segments, which may be held and leave as it is */
-	EK_HOLD_SPLIT, /* to be split behind the queue, because not all of it may leave */
-	EK_HOLD_PIECE, /* a segment of that */
-	EK_HOLD_ANEW, /* to be split; each segment is then EK_HOLD_DATA */
+enum ek_vflood_order {
+	EK_VFLOOD_ORDER_DATA, /* data of the VM: cb[2] seq, cb[3] end, cb[4] owner */
+	EK_VFLOOD_ORDER_SEEN, /* the same, a copy to be counted and dropped */
+	EK_VFLOOD_ORDER_BARE, /* a copy of data whose ACK has to go out alone */
+	EK_VFLOOD_ORDER_ACK, /* a copy of an ACK to the VM: cb[2] ack, cb[3] sacked end, cb[4]
+			window, enum ek_vflood_ack << 16, sacked segments <<
+			EK_VFLOOD_SACKED_SHIFT; cb[1] >> 24: segments that came twice */
+	EK_VFLOOD_ORDER_GRANT, /* a copy of a SYN-ACK to the VM: it is to be told a window */
+	EK_VFLOOD_ORDER_CLOSE, /* a copy of what ends the flow: what is held drains */
+	EK_VFLOOD_ORDER_RESET, /* the same, and what is held is dropped */
+	EK_VFLOOD_ORDER_WHOLE, /* new data of several segments, which may be held and leave as
+				  it is */
+	EK_VFLOOD_ORDER_SPLIT, /* to be split behind the queue, because not all of it may leave
+				*/
+	EK_VFLOOD_ORDER_PIECE, /* a segment of that */
+	EK_VFLOOD_ORDER_ANEW, /* to be split; each segment is then EK_VFLOOD_ORDER_DATA */
 };
 
-#define EK_HOLD_SACKED_SHIFT 19
+#define EK_VFLOOD_SACKED_SHIFT 19
 
-enum ek_hold_ack {
-	EK_HOLD_ACK_PURE = 1 << 0,
-	EK_HOLD_ACK_SACK = 1 << 1,
-	EK_HOLD_ACK_OLDER = 1 << 2, /* vflood_is_older() */
+enum ek_vflood_ack {
+	EK_VFLOOD_ACK_PURE = 1 << 0,
+	EK_VFLOOD_ACK_SACK = 1 << 1,
+	EK_VFLOOD_ACK_OLDER = 1 << 2, /* vflood_is_older() */
 };
 
 /* cb[1]: place | kind << 16 | offset of the TCP header << 24. */

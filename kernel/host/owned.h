@@ -10,8 +10,8 @@
 #ifndef EVENKEEL_HOST_OWNED_H
 #define EVENKEEL_HOST_OWNED_H
 
-#include "hold.h"
-#include "snoop.h"
+#include "vflood/flow.h"
+#include "vsnoop/flow.h"
 
 /* Of a packet as most are there is nothing to read: no options, or timestamps alone. */
 static __always_inline bool has_more_options(const struct context *c)
@@ -20,13 +20,13 @@ static __always_inline bool has_more_options(const struct context *c)
 
 	if (p->tcp_bytes == PACKET_TCP_BYTES)
 		return false;
-	if (p->tcp_bytes != PACKET_TCP_BYTES + SNOOP_TIMESTAMP_BYTES)
+	if (p->tcp_bytes != PACKET_TCP_BYTES + VSNOOP_TIMESTAMP_BYTES)
 		return true;
 	/* A place that is known takes no checks. */
 	if (p->l4 == PACKET_USUAL_L4)
 		return packet_words(c->head, PACKET_USUAL_L4 + PACKET_TCP_BYTES) !=
-		       SNOOP_TIMESTAMP_WORD;
-	return packet_u32(c->head, (u32)p->l4 + PACKET_TCP_BYTES) != SNOOP_TIMESTAMP_WORD;
+		       VSNOOP_TIMESTAMP_WORD;
+	return packet_u32(c->head, (u32)p->l4 + PACKET_TCP_BYTES) != VSNOOP_TIMESTAMP_WORD;
 }
 
 /* Return: enum packet_claim of all options that can be read. */
@@ -46,14 +46,14 @@ static __noinline void flow_let_go(struct __sk_buff *skb, struct context *c)
 
 	if (!f)
 		return;
-	e = hold_flow(c, f);
+	e = vflood_flow_of(c, f);
 	if (e) {
-		hold_order(skb, c, f->vflood_place, EK_HOLD_CLOSE, 0, 0, e->owner);
+		vflood_order(skb, c, f->vflood_place, EK_VFLOOD_ORDER_CLOSE, 0, 0, e->owner);
 		bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
 	}
 	bpf_map_delete_elem(&flows, c->key);
-	if (snoop_is_on(c))
-		snoop_close(c);
+	if (vsnoop_is_on(c))
+		vsnoop_flow_close(c);
 }
 
 /*
@@ -116,10 +116,10 @@ static __noinline struct ek_flow *flow_begins(struct __sk_buff *skb, struct cont
 	}
 	if (f->flags & EK_FLOW_ACCURATE_ECN)
 		return f;
-	if (snoop_is_on(c))
-		snoop_open(c, f, synack_from_vm ? f->iss : c->packet->seq,
-			   synack_from_vm ? 0 : packet_ttl(c->head, c->packet));
-	hold_open(c, f, synack_from_vm);
+	if (vsnoop_is_on(c))
+		vsnoop_flow_open(c, f, synack_from_vm ? f->iss : c->packet->seq,
+				 synack_from_vm ? 0 : packet_ttl(c->head, c->packet));
+	vflood_flow_open(c, f, synack_from_vm);
 	return f;
 }
 

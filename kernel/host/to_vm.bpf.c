@@ -5,12 +5,12 @@
  * Takes probes and reports, notes SYNs and SYN-ACKs, counts and hides
  * congestion marks, and writes the window that the VM is told.
  */
-#include "flow.h"
-#include "hold_ack.h"
+#include "base/flow.h"
+#include "vflood/ack.h"
 #include "owned.h"
-#include "share.h"
-#include "snoop_data.h"
-#include "take.h"
+#include "cera/port.h"
+#include "vsnoop/data.h"
+#include "proboscis/receive.h"
 
 /* Has the packet come from another VM of this host, or from the host itself? */
 static __always_inline bool is_local(const struct __sk_buff *skb)
@@ -163,9 +163,9 @@ static __always_inline bool ack_to_vm(struct __sk_buff *skb, struct context *c,
 		proboscis_acked_by_others(&f->sender, p->ack);
 	if (f->flags & EK_FLOW_ELEPHANT)
 		limits.bytes[WINDOW_BY_PROBOSCIS] = 0;
-	limits.bytes[WINDOW_BY_CERA] = share_limit(c, f, scale, mss);
+	limits.bytes[WINDOW_BY_CERA] = cera_flow_limit(c, f, scale, mss);
 	if (f->vflood_owner)
-		limits.bytes[WINDOW_BY_VFLOOD] = hold_ack_to_vm(skb, c, f, &is_needless);
+		limits.bytes[WINDOW_BY_VFLOOD] = vflood_ack_to_vm(skb, c, f, &is_needless);
 	limits.in_flight_bytes = proboscis_in_flight(&f->sender, p->ack);
 	if (window_is_limited(&limits)) {
 		by = (enum window_by)window_decide(&limits, p->window, scale, mss, &field);
@@ -221,24 +221,24 @@ int to_vm(struct __sk_buff *skb)
 	if (!context_read(skb, &c, false))
 		return TCX_NEXT;
 
-	if (looks_like_probe(c.packet) && probes_are_on(&c) && probe_take(&c))
+	if (looks_like_probe(c.packet) && probes_are_on(&c) && probe_receive(&c))
 		return TCX_DROP;
 	if (c.packet->flags & PACKET_SYN) {
 		if (port_rests(c.port))
 			return TCX_NEXT;
 		if (syn_is_owned(skb, &c, false)) {
-			if (snoop_is_on(&c))
-				snoop_syn_to_vm(&c);
+			if (vsnoop_is_on(&c))
+				vsnoop_syn_to_vm(&c);
 			return TCX_NEXT;
 		}
 		if (c.packet->flags & PACKET_ACK)
 			synack_to_vm(skb, &c);
 		else
 			syn_to_vm(skb, &c);
-		if (snoop_is_on(&c))
-			snoop_syn_to_vm(&c);
+		if (vsnoop_is_on(&c))
+			vsnoop_syn_to_vm(&c);
 		handshake_hide_ecn(skb, &c);
-		return c.packet->flags & PACKET_ACK ? hold_synack_to_vm(skb, &c) : TCX_NEXT;
+		return c.packet->flags & PACKET_ACK ? vflood_synack_to_vm(skb, &c) : TCX_NEXT;
 	}
 	f = flow_known(&c);
 	if (!f) {
@@ -254,13 +254,13 @@ int to_vm(struct __sk_buff *skb)
 	peer_shows(&c, f);
 	ours = ecn_is_ours(&c, f);
 	marks_to_vm(skb, &c, f, ours);
-	share_received(&c, f);
+	cera_to_vm(&c, f);
 	if (c.packet->flags & PACKET_ACK)
 		is_needless = ack_to_vm(skb, &c, f, ours);
-	if (snoop_is_on(&c) && !snoop_to_vm(skb, &c, f))
+	if (vsnoop_is_on(&c) && !vsnoop_to_vm(skb, &c, f))
 		return TCX_DROP;
-	if (flow_is_over(&c, f, false) && hold_close(skb, &c, f) && snoop_is_on(&c))
-		snoop_close(&c);
+	if (flow_is_over(&c, f, false) && vflood_flow_close(skb, &c, f) && vsnoop_is_on(&c))
+		vsnoop_flow_close(&c);
 	if (!is_needless)
 		return TCX_NEXT;
 	count(c.count, EK_COUNT_VFLOOD_FILTERED_ACKS, 1);

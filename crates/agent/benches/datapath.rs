@@ -107,11 +107,11 @@ fn early_acks(place: &mut Place, table: &Table) {
         (intf::EK_MODE_ENFORCE, "vSnoop enforced"),
     ] {
         let mut port = settings(intf::EK_MODE_OBSERVE);
-        port.vsnoop = intf::ek_vsnoop_port {
+        port.vsnoop = intf::ek_vsnoop_settings {
             mode,
             settings: intf::vsnoop_settings { budget_segments: 2000 },
             reserve_segments: 1000,
-            endpoint: intf::EK_ENDPOINT_OBSERVED,
+            endpoint: intf::EK_VSNOOP_ENDPOINT_OBSERVED,
         };
         place.datapath.attach(tap, &port).expect("a tap takes the programs");
         let mut run = |name: &str, segment: &Segment, repeat| {
@@ -143,8 +143,10 @@ fn with_cera(place: &mut Place, settings: &intf::ek_port, table: &Table) {
     let (data, ack) = (data(0).frame(), ack(0, 0).frame());
     table.head("CERA enforced beside ProBoSCIS");
     let before = rounds(|| single(place, "to_vm", pa, &ack));
-    let port =
-        intf::ek_port { cera: intf::ek_cera_port { mode: intf::EK_MODE_ENFORCE, ..Default::default() }, ..*settings };
+    let port = intf::ek_port {
+        cera: intf::ek_cera_settings { mode: intf::EK_MODE_ENFORCE, ..Default::default() },
+        ..*settings
+    };
     place.datapath.attach(pa, &port).expect("it was there before");
     let mut run =
         |name, frame: &[u8]| place.datapath.trial(name, pa, 0, frame, RUNS).expect("root, and Linux 6.6").duration;
@@ -174,7 +176,7 @@ fn with_vflood(place: &mut Place, table: &Table) {
     place.datapath.attach(port, &off).expect("a veth takes the programs");
     let slot = place.datapath.slot_of(port).expect("its settings are there").expect("it is a port");
     for (mode, what) in [(intf::EK_MODE_OBSERVE, "observed"), (intf::EK_MODE_ENFORCE, "enforced")] {
-        let vflood = intf::ek_vflood_port {
+        let vflood = intf::ek_vflood_settings {
             mode,
             hold_ifindex: drops,
             split_ifindex: drops,
@@ -238,7 +240,7 @@ fn decisions(table: &Table) {
         assert!(held > SEGMENTS / 2, "{held} of {SEGMENTS} were held");
         took
     });
-    table.head("vFlood's decisions (algo/vflood.h) for a segment, without packets");
+    table.head("vFlood's decisions (algo/vflood/vflood.h) for a segment, without packets");
     table.row("held, an ACK, let out, room granted", &times);
 }
 

@@ -28,7 +28,7 @@ pub struct Offers {
     pub in_flight_bytes: u32,
 }
 
-/// The window field of an ACK, and who won: see `window_arbitrate()` in `algo/window.h`.
+/// The window field of an ACK, and who won: see `window_arbitrate()` in `algo/base/window.h`.
 ///
 /// `offered` is the field as the receiver sent it, `scale` the receiver's (0 in a SYN-ACK).
 pub fn arbitrate(offers: Offers, offered: u16, scale: u8, mss: u32) -> (u16, By) {

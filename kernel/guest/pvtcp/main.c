@@ -3,7 +3,7 @@
  * PVTCP (Cheng, Wang, Lau) for stock kernels: TCP in a guest does not take the
  * hypervisor's scheduling for congestion.
  *
- * The decisions are in algo/pvtcp.h. Here are the probes on functions' entries
+ * The decisions are in algo/pvtcp/pvtcp.h. Here are the probes on functions' entries
  * that tell it what goes on and carry out what it says. No kernel code is
  * changed, and with the module gone nothing is left behind.
  */

@@ -8,7 +8,7 @@
 #include <linux/spinlock.h>
 #include <linux/timekeeping.h>
 
-#include "pvtcp.h"
+#include "pvtcp/pvtcp.h"
 
 struct sock;
 

@@ -109,8 +109,8 @@ impl Datapath {
             flows: map("flows")?,
             handshakes: map("handshakes")?,
             trains: map("trains")?,
-            snoops: map("snoops")?,
-            snoop_ports: map("snoop_ports")?,
+            snoops: map("vsnoop_flows")?,
+            snoop_ports: map("vsnoop_ports")?,
             vflood_flows: map("vflood_flows")?,
             hold,
             cannot_hold: BTreeMap::new(),
@@ -197,7 +197,7 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError`] if they cannot be mapped.
     pub fn shares(&self) -> Result<Shares, DatapathError> {
-        let map = MapHandle::from_pinned_path(self.pin_dir.join("shares"))
+        let map = MapHandle::from_pinned_path(self.pin_dir.join("cera_ports"))
             .map_err(|error| DatapathError::bpf("cannot open the map shares", &error))?;
         Shares::map(&map)
     }

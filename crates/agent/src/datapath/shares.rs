@@ -13,7 +13,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use super::error::DatapathError;
 use super::intf;
 
-const BYTES: usize = size_of::<intf::ek_share>() * intf::EK_MAX_PORTS as usize;
+const BYTES: usize = size_of::<intf::ek_cera_port>() * intf::EK_MAX_PORTS as usize;
 
 // The same C structures, declared for two crates.
 const _: () = assert!(size_of::<Meter>() == size_of::<intf::cera_meter>());
@@ -51,7 +51,7 @@ pub struct Limit {
 impl Shares {
     pub(super) fn map(map: &MapHandle) -> Result<Self, DatapathError> {
         let failed = |errno: nix::errno::Errno| DatapathError::io("cannot map the shares of the uplink", errno.into());
-        if map.max_entries() != intf::EK_MAX_PORTS || map.value_size() as usize != size_of::<intf::ek_share>() {
+        if map.max_entries() != intf::EK_MAX_PORTS || map.value_size() as usize != size_of::<intf::ek_cera_port>() {
             return Err(failed(nix::errno::Errno::EINVAL));
         }
         let length = NonZeroUsize::new(BYTES).ok_or_else(|| failed(nix::errno::Errno::EINVAL))?;
@@ -67,7 +67,7 @@ impl Shares {
             return None;
         }
         // SAFETY: within the mapping.
-        let share = unsafe { self.0.cast::<intf::ek_share>().add(slot as usize) };
+        let share = unsafe { self.0.cast::<intf::ek_cera_port>().add(slot as usize) };
         Some(Share { share, _shares: self })
     }
 }
@@ -75,7 +75,7 @@ impl Shares {
 /// A port's share. Programs count in it all the while: whatever they write is only read and written through raw pointers.
 #[derive(Debug)]
 pub struct Share<'a> {
-    share: NonNull<intf::ek_share>,
+    share: NonNull<intf::ek_cera_port>,
     _shares: &'a mut Shares,
 }
 

@@ -27,7 +27,7 @@ use crate::datapath::{Datapath, DatapathError, Events, intf};
 const HEARTBEAT: Duration = Duration::from_millis(50);
 /// The same where no SYN-ACK is held. On a small host each is worth sparing: in the lab it takes a millisecond of translated code.
 const HEARTBEAT_AT_LEISURE: Duration = Duration::from_millis(500);
-/// How long guests may flood after the datapath was last told that the agent is here. It holds packets for `EK_HOLD_PATIENCE_NS` from
+/// How long guests may flood after the datapath was last told that the agent is here. It holds packets for `EK_VFLOOD_AGENT_NS` from
 /// then on, and a guest that is told nothing any more floods for three heartbeats.
 const ATTESTED_FOR: Duration = Duration::from_secs(2);
 /// How often vSnoop's and vFlood's connections are looked through for silent ones.
@@ -264,7 +264,7 @@ impl Core {
     fn end_silent(&mut self) -> Result<(), DatapathError> {
         for ifindex in self.ports.keys() {
             if self.datapath.managed_of(*ifindex)?.is_some_and(|managed| managed > 0) {
-                self.datapath.end_silent(Duration::from_nanos(intf::EK_HOLD_SILENCE_NS))?;
+                self.datapath.end_silent(Duration::from_nanos(intf::EK_VFLOOD_IDLE_NS))?;
                 break;
             }
         }
@@ -272,7 +272,7 @@ impl Core {
     }
 
     fn sweep_snoops(&mut self) {
-        let idle = if self.snoops > intf::EK_DEFAULT_SNOOPS / 2 { SWEEP_IDLE_CROWDED } else { SWEEP_IDLE };
+        let idle = if self.snoops > intf::EK_VSNOOP_FLOWS / 2 { SWEEP_IDLE_CROWDED } else { SWEEP_IDLE };
         match self.datapath.sweep_snoops(idle) {
             Ok(left) => self.snoops = left,
             Err(error) => tracing::warn!(%error, "vSnoop's table is not kept"),

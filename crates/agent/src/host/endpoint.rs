@@ -38,9 +38,9 @@ impl Endpoint {
     /// From the datapath.
     pub(super) fn from_intf(endpoint: u32) -> Self {
         match endpoint {
-            intf::EK_ENDPOINT_UNFIT => Self::Unfit,
-            intf::EK_ENDPOINT_OBSERVED => Self::Observed,
-            intf::EK_ENDPOINT_ATTESTED => Self::Attested,
+            intf::EK_VSNOOP_ENDPOINT_UNFIT => Self::Unfit,
+            intf::EK_VSNOOP_ENDPOINT_OBSERVED => Self::Observed,
+            intf::EK_VSNOOP_ENDPOINT_ATTESTED => Self::Attested,
             _ => Self::Unknown,
         }
     }
@@ -48,10 +48,10 @@ impl Endpoint {
     /// As the datapath has it.
     pub(super) fn to_intf(self) -> u32 {
         match self {
-            Self::Unknown => intf::EK_ENDPOINT_UNKNOWN,
-            Self::Unfit => intf::EK_ENDPOINT_UNFIT,
-            Self::Observed => intf::EK_ENDPOINT_OBSERVED,
-            Self::Attested => intf::EK_ENDPOINT_ATTESTED,
+            Self::Unknown => intf::EK_VSNOOP_ENDPOINT_UNKNOWN,
+            Self::Unfit => intf::EK_VSNOOP_ENDPOINT_UNFIT,
+            Self::Observed => intf::EK_VSNOOP_ENDPOINT_OBSERVED,
+            Self::Attested => intf::EK_VSNOOP_ENDPOINT_ATTESTED,
         }
     }
 }

@@ -40,18 +40,18 @@ impl PortSettings {
                 elephant_bytes: u64::from(p.elephant_bytes.get()),
                 ..Default::default()
             },
-            cera: intf::ek_cera_port { mode: self.cera.mode.to_intf(), ..Default::default() },
+            cera: intf::ek_cera_settings { mode: self.cera.mode.to_intf(), ..Default::default() },
             vflood: self.vflood_to_intf(link),
             // The budget begins anew, and where its counters are is the datapath's affair.
             ..Default::default()
         }
     }
 
-    fn vflood_to_intf(&self, link: &Link) -> intf::ek_vflood_port {
+    fn vflood_to_intf(&self, link: &Link) -> intf::ek_vflood_settings {
         let queue_segments = self.queue_segments(link);
         let unread_acks = ack_filter::limit(queue_segments);
         let free_places = if link.kind == Kind::Tap { queue_segments.saturating_sub(unread_acks).max(1) } else { 0 };
-        intf::ek_vflood_port { unread_acks, free_places, ..self.vflood.to_intf() }
+        intf::ek_vflood_settings { unread_acks, free_places, ..self.vflood.to_intf() }
     }
 
     /// What the port's queue takes.
@@ -60,10 +60,10 @@ impl PortSettings {
     }
 
     /// Off on what is no tap: nobody knows what room there is in its queue.
-    pub(super) fn vsnoop_to_intf(&self, link: &Link, endpoint: Endpoint) -> intf::ek_vsnoop_port {
+    pub(super) fn vsnoop_to_intf(&self, link: &Link, endpoint: Endpoint) -> intf::ek_vsnoop_settings {
         let queue_segments = self.queue_segments(link);
         let cpus = libbpf_rs::num_possible_cpus().map_or(1, |cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
-        intf::ek_vsnoop_port {
+        intf::ek_vsnoop_settings {
             mode: if link.kind == Kind::Tap { self.vsnoop.mode.to_intf() } else { intf::EK_MODE_OFF },
             settings: intf::vsnoop_settings { budget_segments: self.vsnoop.budget_segments(queue_segments) },
             // Each CPU may put one packet in meanwhile, of 64 segments if the tap does not take them whole.

@@ -72,15 +72,15 @@ pub enum Place {
 }
 
 impl Place {
-    pub(super) fn of(place: intf::ek_place) -> Self {
+    pub(super) fn of(place: intf::ek_vsnoop_ring) -> Self {
         match place {
-            intf::EK_PLACE_FREE => Self::Free,
-            intf::EK_PLACE_FULL => Self::Full,
-            intf::EK_PLACE_WAITING => Self::Waiting,
-            intf::EK_PLACE_QDISC => Self::Qdisc,
-            intf::EK_PLACE_FILTERED => Self::Filtered,
-            intf::EK_PLACE_DETACHED => Self::Detached,
-            intf::EK_PLACE_QUEUES => Self::Queues,
+            intf::EK_VSNOOP_RING_FREE => Self::Free,
+            intf::EK_VSNOOP_RING_FULL => Self::Full,
+            intf::EK_VSNOOP_RING_WAITING => Self::Waiting,
+            intf::EK_VSNOOP_RING_QDISC => Self::Qdisc,
+            intf::EK_VSNOOP_RING_FILTERED => Self::Filtered,
+            intf::EK_VSNOOP_RING_DETACHED => Self::Detached,
+            intf::EK_VSNOOP_RING_QUEUES => Self::Queues,
             _ => Self::Unreadable,
         }
     }
@@ -142,7 +142,7 @@ pub enum VsnoopState {
 }
 
 impl VsnoopFlow {
-    pub(super) fn of(entry: &intf::ek_snoop) -> Self {
+    pub(super) fn of(entry: &intf::ek_vsnoop_flow) -> Self {
         let flow = &entry.flow;
         let has = |flag: u32| flow.flags & flag != 0;
         let state = if has(intf::VSNOOP_CLOSING) {
@@ -200,8 +200,8 @@ impl VsnoopFlow {
 mod tests {
     use super::*;
 
-    fn entry(flags: u32, state: u32) -> intf::ek_snoop {
-        intf::ek_snoop {
+    fn entry(flags: u32, state: u32) -> intf::ek_vsnoop_flow {
+        intf::ek_vsnoop_flow {
             early_acks: 4,
             rode: 1,
             dropped: 3,
@@ -236,7 +236,7 @@ mod tests {
         let flow = VsnoopFlow::of(&entry(intf::VSNOOP_SEEN_BOTH | intf::VSNOOP_SCALED, intf::VSNOOP_ACTIVE));
         assert_eq!((flow.ahead_bytes, flow.window_bytes), (1500, 5000));
         assert!(flow.explain().contains("1500 bytes are promised"));
-        let idle = intf::ek_snoop {
+        let idle = intf::ek_vsnoop_flow {
             flow: intf::vsnoop_flow { vm_ack: 7, told: 5, ..Default::default() },
             ..Default::default()
         };

@@ -63,11 +63,11 @@ fn pattern(connection: usize, at: usize) -> u8 {
 
 fn settings(case: &Case) -> intf::ek_port {
     intf::ek_port {
-        vsnoop: intf::ek_vsnoop_port {
+        vsnoop: intf::ek_vsnoop_settings {
             mode: case.mode,
             settings: intf::vsnoop_settings { budget_segments: case.queue_segments / 2 },
             reserve_segments: case.queue_segments / 4,
-            endpoint: intf::EK_ENDPOINT_OBSERVED,
+            endpoint: intf::EK_VSNOOP_ENDPOINT_OBSERVED,
         },
         ..Default::default()
     }

@@ -47,11 +47,11 @@ impl Managed {
         place.datapath.set_host(&host).unwrap();
         let ports = MapHandle::from_pinned_path(place.pins().join("ports")).unwrap();
         let vflood = offset_of!(intf::ek_port, vflood);
-        let settings = vflood + offset_of!(intf::ek_vflood_port, settings);
+        let settings = vflood + offset_of!(intf::ek_vflood_settings, settings);
         let numbers = [
-            (vflood + offset_of!(intf::ek_vflood_port, mode), intf::EK_MODE_ENFORCE),
-            (vflood + offset_of!(intf::ek_vflood_port, hold_ifindex), index("drops")),
-            (vflood + offset_of!(intf::ek_vflood_port, split_ifindex), index("drops")),
+            (vflood + offset_of!(intf::ek_vflood_settings, mode), intf::EK_MODE_ENFORCE),
+            (vflood + offset_of!(intf::ek_vflood_settings, hold_ifindex), index("drops")),
+            (vflood + offset_of!(intf::ek_vflood_settings, split_ifindex), index("drops")),
             (settings + offset_of!(intf::vflood_settings, buffer_segments), 2048),
             (settings + offset_of!(intf::vflood_settings, initial_window), WINDOW),
         ]

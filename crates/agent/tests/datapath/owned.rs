@@ -20,7 +20,7 @@ const SIGNATURES: [&[u8]; 4] = [
 /// All that can be on without a device that holds packets.
 fn everything() -> intf::ek_port {
     intf::ek_port {
-        vsnoop: intf::ek_vsnoop_port {
+        vsnoop: intf::ek_vsnoop_settings {
             mode: intf::EK_MODE_ENFORCE,
             settings: intf::vsnoop_settings { budget_segments: 100 },
             reserve_segments: 0,

@@ -86,11 +86,11 @@ impl Ends {
 
 fn settings(mode: u32, budget_segments: u32, reserve_segments: u32) -> intf::ek_port {
     intf::ek_port {
-        vsnoop: intf::ek_vsnoop_port {
+        vsnoop: intf::ek_vsnoop_settings {
             mode,
             settings: intf::vsnoop_settings { budget_segments },
             reserve_segments,
-            endpoint: intf::EK_ENDPOINT_OBSERVED,
+            endpoint: intf::EK_VSNOOP_ENDPOINT_OBSERVED,
         },
         ..Default::default()
     }
@@ -143,7 +143,7 @@ impl Place {
         self.count(intf::EK_COUNT_VSNOOP_EARLY_ACKS)
     }
 
-    fn snoop(&self) -> intf::ek_snoop {
+    fn snoop(&self) -> intf::ek_vsnoop_flow {
         let snoops = self.datapath.snoops().unwrap();
         assert_eq!(snoops.len(), 1);
         snoops[0].1
@@ -383,7 +383,7 @@ fn let_out(place: &Place, bytes: u64, acks: u64) {
         ip("link add holds type bridge");
     }
     let hold = index("holds").to_ne_bytes();
-    let port = offset_of!(intf::ek_port, vflood) + offset_of!(intf::ek_vflood_port, hold_ifindex);
+    let port = offset_of!(intf::ek_port, vflood) + offset_of!(intf::ek_vflood_settings, hold_ifindex);
     patch(&ports, &place.port.to_ne_bytes(), &[(port, &hold)]);
     let key = flows.keys().next().unwrap();
     patch(&flows, &key, &[(offset_of!(intf::ek_flow, vflood_owner), &7u32.to_ne_bytes())]);
@@ -542,17 +542,17 @@ fn run(command: &'static str) -> impl FnOnce(&mut Place) + Send + 'static {
 
 #[test]
 fn only_what_the_queue_takes_for_certain_is_acknowledged() {
-    assert_eq!(place_for(|_| ()), (intf::EK_PLACE_FREE, 1));
+    assert_eq!(place_for(|_| ()), (intf::EK_VSNOOP_RING_FREE, 1));
     // Of 100 places 10 are reserved and one is the packet's.
-    assert_eq!(place_for(fill(89)), (intf::EK_PLACE_FREE, 1));
-    assert_eq!(place_for(fill(90)), (intf::EK_PLACE_FULL, 0));
-    assert_eq!(place_for(fill(99)), (intf::EK_PLACE_FULL, 0));
-    assert_eq!(place_for(fill(100)), (intf::EK_PLACE_FULL, 0));
-    assert_eq!(place_for(fill(200)), (intf::EK_PLACE_FULL, 0));
-    assert_eq!(place_for(|place| place.vm = None), (intf::EK_PLACE_DETACHED, 0));
-    assert_eq!(place_for(run("tc qdisc replace dev vnet0 root pfifo limit 10")), (intf::EK_PLACE_FREE, 1));
+    assert_eq!(place_for(fill(89)), (intf::EK_VSNOOP_RING_FREE, 1));
+    assert_eq!(place_for(fill(90)), (intf::EK_VSNOOP_RING_FULL, 0));
+    assert_eq!(place_for(fill(99)), (intf::EK_VSNOOP_RING_FULL, 0));
+    assert_eq!(place_for(fill(100)), (intf::EK_VSNOOP_RING_FULL, 0));
+    assert_eq!(place_for(fill(200)), (intf::EK_VSNOOP_RING_FULL, 0));
+    assert_eq!(place_for(|place| place.vm = None), (intf::EK_VSNOOP_RING_DETACHED, 0));
+    assert_eq!(place_for(run("tc qdisc replace dev vnet0 root pfifo limit 10")), (intf::EK_VSNOOP_RING_FREE, 1));
     let shaper = "tc qdisc replace dev vnet0 root tbf rate 1mbit burst 10kb limit 100kb";
-    assert_eq!(place_for(run(shaper)), (intf::EK_PLACE_QDISC, 0));
+    assert_eq!(place_for(run(shaper)), (intf::EK_VSNOOP_RING_QDISC, 0));
 }
 
 #[test]
@@ -562,7 +562,7 @@ fn places_are_free_again_when_the_vm_takes_packets() {
     for round in 0..7 {
         fill(95)(&mut place);
         place.send_to_vm(&V4.data((1 + 3 * round) * BYTES));
-        assert_eq!(place.datapath.snoop_port(place.port).unwrap().place, intf::EK_PLACE_FULL, "round {round}");
+        assert_eq!(place.datapath.snoop_port(place.port).unwrap().place, intf::EK_VSNOOP_RING_FULL, "round {round}");
         while place.vm.as_ref().unwrap().take().is_some() {}
         place.send_from_vm(&V4.ack((2 + 3 * round) * BYTES));
         place.send_to_vm(&V4.data((2 + 3 * round) * BYTES));
@@ -648,7 +648,7 @@ fn packets_of_noise_through_vsnoop() {
             // Noise has had many MACs.
             let ports = MapHandle::from_pinned_path(place.directory.path().join("evenkeel/snoop_ports")).unwrap();
             let slot = 0u32.to_ne_bytes();
-            patch(&ports, &slot, &[(offset_of!(intf::ek_snoop_port, vm), &[0; size_of::<intf::vsnoop_vm>()])]);
+            patch(&ports, &slot, &[(offset_of!(intf::ek_vsnoop_port, vm), &[0; size_of::<intf::vsnoop_vm>()])]);
             for ends in [V4, v6] {
                 place.connect(&ends);
                 place.receive(&ends, 4);

@@ -76,10 +76,11 @@ impl Sources {
     fn build(&self, cache: &Cache, root: &Root, kernel: &Kernel, target: &std::path::Path) -> Result<(), PrepareError> {
         let scratch = cache.scratch(&format!("module-{}", kernel.release))?;
         let (source, out) = (scratch.join("source"), scratch.join("out"));
-        cache::make_dir(&source.join("algo"))?;
         cache::make_dir(&out)?;
         for (name, text) in SOURCES {
-            cache::write(&source.join(name), text)?;
+            let path = source.join(name);
+            cache::make_dir(path.parent().unwrap_or(&source))?;
+            cache::write(&path, text)?;
         }
         let (name, version, release) = (&self.name, &self.version, &kernel.release);
         let mut mounts = kernel.build_mounts()?;

@@ -1,6 +1,6 @@
 //! PVTCP in a guest: what the kernel module does, at the points at which it does it.
 //!
-//! The decisions are those of `algo/pvtcp.h`. Ticks are told to it only when something depends on them: a punctual tick changes nothing
+//! The decisions are those of `algo/pvtcp/pvtcp.h`. Ticks are told to it only when something depends on them: a punctual tick changes nothing
 //! that the one after it does not.
 
 use evenkeel_algo::pvtcp::{Settings, Timer, Vcpu};

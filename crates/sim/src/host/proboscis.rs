@@ -1,5 +1,5 @@
 //! ProBoSCIS on a simulated host: what kernel/host does with eBPF and the agent with timers, at the same places and by the decisions of
-//! `algo/proboscis.h`.
+//! `algo/proboscis/proboscis.h`.
 //!
 //! Two things of a real host are missing. Probes bear no tag, because nobody forges them here. And a VM has no budget of probes.
 

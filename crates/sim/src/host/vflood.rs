@@ -1,4 +1,4 @@
-//! vFlood on a simulated host: queues of held packets, which let out what `algo/vflood.h` says.
+//! vFlood on a simulated host: queues of held packets, which let out what `algo/vflood/vflood.h` says.
 
 use std::collections::{HashMap, VecDeque};
 

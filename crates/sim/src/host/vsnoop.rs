@@ -1,4 +1,4 @@
-//! vSnoop on a simulated host: ACKs ahead of the VM's own, as `algo/vsnoop.h` allows.
+//! vSnoop on a simulated host: ACKs ahead of the VM's own, as `algo/vsnoop/vsnoop.h` allows.
 
 use std::collections::HashMap;
 

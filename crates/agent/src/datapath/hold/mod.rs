@@ -18,7 +18,7 @@ use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
 use super::intf;
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hold.bpf.o"));
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 /// The map of the qdisc's functions, and its pin.
 const QDISC: &str = "evenkeel_hold";
 /// Programs of a port's devices.
@@ -28,7 +28,7 @@ const PROGRAMS: [(&str, &str); 4] =
 const BACK: &str = "back";
 const JOINED: &str = "joined";
 /// Maps that are kept for the next agent.
-const PINNED: [&str; 4] = [LISTS[0], LISTS[1], "vflood_vms", "hold_devices"];
+const PINNED: [&str; 4] = [LISTS[0], LISTS[1], "vflood_queues", "vflood_devices"];
 /// Those of them that hold packets.
 const LISTS: [&str; 2] = ["queues", "ready"];
 /// Maps that are those of the other programs.
@@ -77,7 +77,7 @@ pub(super) fn is_pinned(pin_dir: &Path) -> bool {
 }
 
 /// Whether something is held, or is about to leave.
-pub(super) fn holds(vm: &intf::ek_vflood_vm) -> bool {
+pub(super) fn holds(vm: &intf::ek_vflood_queue) -> bool {
     vm.first != 0 || vm.ready != 0
 }
 
@@ -136,7 +136,7 @@ impl Hold {
             MapHandle::from_pinned_path(pin_dir.join(name))
                 .map_err(|error| DatapathError::bpf(format!("cannot open the map {name}"), &error))
         };
-        let (vms, hold_devices) = (map("vflood_vms")?, map("hold_devices")?);
+        let (vms, hold_devices) = (map("vflood_queues")?, map("vflood_devices")?);
         let (flows, managed) = (map("vflood_flows")?, map("vflood_managed")?);
         let hold = Self { object, pin_dir: pin_dir.to_owned(), vms, hold_devices, flows, managed };
         hold.forget_orphans()?;
@@ -148,7 +148,7 @@ impl Hold {
         &mut self,
         port: u32,
         slot: u32,
-        settings: &mut intf::ek_vflood_port,
+        settings: &mut intf::ek_vflood_settings,
     ) -> Result<(), DatapathError> {
         let port_name = nix::net::if_::if_indextoname(port)
             .map(|name| name.to_string_lossy().into_owned())
@@ -158,13 +158,13 @@ impl Hold {
         let is_new = devices::find(port).is_none();
         if is_new {
             self.vms
-                .update(&slot.to_ne_bytes(), as_bytes(&intf::ek_vflood_vm::default()), MapFlags::ANY)
+                .update(&slot.to_ne_bytes(), as_bytes(&intf::ek_vflood_queue::default()), MapFlags::ANY)
                 .and_then(|()| self.managed.update(&slot.to_ne_bytes(), &0u32.to_ne_bytes(), MapFlags::ANY))
                 .map_err(|error| DatapathError::bpf("cannot clear a port's buffer", &error))?;
         }
-        let qdisc = std::str::from_utf8(&intf::EK_HOLD_QDISC[..intf::EK_HOLD_QDISC.len() - 1]).unwrap_or_default();
+        let qdisc = std::str::from_utf8(&intf::EK_VFLOOD_QDISC[..intf::EK_VFLOOD_QDISC.len() - 1]).unwrap_or_default();
         let made = devices::make(port, &port_name, qdisc).map_err(failed)?;
-        let device = intf::ek_hold_device {
+        let device = intf::ek_vflood_device {
             port_ifindex: port,
             slot,
             join_ifindex: made.joining.map_or(0, |joining| joining.entry),
@@ -212,7 +212,7 @@ impl Hold {
     }
 
     /// What is held for a port.
-    pub(super) fn vm(&self, slot: u32) -> Result<intf::ek_vflood_vm, DatapathError> {
+    pub(super) fn vm(&self, slot: u32) -> Result<intf::ek_vflood_queue, DatapathError> {
         let bytes = self
             .vms
             .lookup(&slot.to_ne_bytes(), MapFlags::ANY)
@@ -276,10 +276,11 @@ pub(super) fn remove(port: u32) -> Result<(), DatapathError> {
 /// Lets out what is held on all ports, and removes their devices. The pins stay for whoever removes them all.
 pub(super) fn remove_all(pin_dir: &Path) -> Result<(), DatapathError> {
     let open = |name: &str| MapHandle::from_pinned_path(pin_dir.join(name)).ok();
-    let (Some(hold_devices), Some(ports), Some(vms)) = (open("hold_devices"), open("ports"), open("vflood_vms")) else {
+    let (Some(hold_devices), Some(ports), Some(vms)) = (open("vflood_devices"), open("ports"), open("vflood_queues"))
+    else {
         return Ok(());
     };
-    let held: Vec<intf::ek_hold_device> =
+    let held: Vec<intf::ek_vflood_device> =
         hold_devices.keys().filter_map(|key| from_bytes(&hold_devices.lookup(&key, MapFlags::ANY).ok()??)).collect();
     for device in &held {
         let key = device.port_ifindex.to_ne_bytes();

@@ -20,7 +20,7 @@ impl Datapath {
         let before = self.port(&ifindex.to_ne_bytes())?.map(|port| port.vflood).unwrap_or_default();
         if settings.vflood.mode == intf::EK_MODE_OFF {
             // What is held leaves first; see `let_go`.
-            settings.vflood = intf::ek_vflood_port { mode: intf::EK_MODE_OFF, ..before };
+            settings.vflood = intf::ek_vflood_settings { mode: intf::EK_MODE_OFF, ..before };
             return Ok(());
         }
         let outcome = match &mut self.hold {
@@ -32,7 +32,7 @@ impl Datapath {
                 self.cannot_hold.remove(&ifindex);
             }
             Err(error) => {
-                settings.vflood = intf::ek_vflood_port::default();
+                settings.vflood = intf::ek_vflood_settings::default();
                 self.cannot_hold.insert(ifindex, error);
             }
         }
@@ -77,7 +77,7 @@ impl Datapath {
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
-    pub fn held(&self, ifindex: u32) -> Result<Option<intf::ek_vflood_vm>, DatapathError> {
+    pub fn held(&self, ifindex: u32) -> Result<Option<intf::ek_vflood_queue>, DatapathError> {
         let port = self.port(&ifindex.to_ne_bytes())?.filter(|port| port.vflood.hold_ifindex != 0);
         match (port, &self.hold) {
             (Some(port), Some(hold)) => hold.vm(port.slot).map(Some),
@@ -104,7 +104,7 @@ impl Datapath {
     pub fn end_silent(&mut self, silence: Duration) -> Result<u32, DatapathError> {
         let mut context = SkbContext::default();
         context.cb[..2].copy_from_slice(&[u32::try_from(silence.as_millis()).unwrap_or(u32::MAX), MOST_ENDED]);
-        self.ask("silent", &context)
+        self.ask("vflood_idle", &context)
     }
 
     /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still something to let out.
@@ -126,7 +126,7 @@ impl Datapath {
                 waits = true;
                 continue;
             }
-            port.vflood = intf::ek_vflood_port::default();
+            port.vflood = intf::ek_vflood_settings::default();
             set_port(&self.ports, &key, &port)?;
             let Some(ifindex) = from_bytes(&key) else { continue };
             hold.detach(ifindex)?;

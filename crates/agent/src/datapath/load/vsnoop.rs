@@ -18,11 +18,11 @@ impl Datapath {
             // Closed meanwhile is as good as removed.
             let _ = self.snoops.delete(as_bytes(key));
         }
-        let fresh = intf::ek_snoop_port::default();
+        let fresh = intf::ek_vsnoop_port::default();
         self.snoop_ports.update(&slot.to_ne_bytes(), as_bytes(&fresh), MapFlags::ANY).map_err(failed)
     }
 
-    /// Tells the programs another `enum ek_endpoint` of a port's VM. What they write into the port's entry at the same
+    /// Tells the programs another `enum ek_vsnoop_endpoint` of a port's VM. What they write into the port's entry at the same
     /// moment may be lost, so this is for changes.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl Datapath {
         set_port(&self.ports, &key, &port)
     }
 
-    /// The `enum ek_endpoint` that the programs have of a port's VM, if it is a port.
+    /// The `enum ek_vsnoop_endpoint` that the programs have of a port's VM, if it is a port.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -46,7 +46,7 @@ impl Datapath {
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
-    pub fn snoops(&self) -> Result<Vec<(intf::ek_flow_key, intf::ek_snoop)>, DatapathError> {
+    pub fn snoops(&self) -> Result<Vec<(intf::ek_flow_key, intf::ek_vsnoop_flow)>, DatapathError> {
         read_all(&self.snoops, "cannot read vSnoop's connections")
     }
 
@@ -54,8 +54,8 @@ impl Datapath {
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
-    pub fn snoop_port(&self, ifindex: u32) -> Result<intf::ek_snoop_port, DatapathError> {
-        let Some(port) = self.port(&ifindex.to_ne_bytes())? else { return Ok(intf::ek_snoop_port::default()) };
+    pub fn snoop_port(&self, ifindex: u32) -> Result<intf::ek_vsnoop_port, DatapathError> {
+        let Some(port) = self.port(&ifindex.to_ne_bytes())? else { return Ok(intf::ek_vsnoop_port::default()) };
         Ok(lookup(&self.snoop_ports, &port.slot)?.unwrap_or_default())
     }
 
@@ -66,17 +66,17 @@ impl Datapath {
     pub fn sweep_snoops(&mut self, idle: Duration) -> Result<u32, DatapathError> {
         let mut context = SkbContext::default();
         context.cb[0] = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
-        self.ask("sweep", &context)
+        self.ask("vsnoop_sweep", &context)
     }
 
     /// Whether a tap's queue has so many places free now, and if not, why.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
-    pub fn place(&mut self, ifindex: u32, segments: u32) -> Result<intf::ek_place, DatapathError> {
+    pub fn place(&mut self, ifindex: u32, segments: u32) -> Result<intf::ek_vsnoop_ring, DatapathError> {
         let mut context = SkbContext { ifindex, ..SkbContext::default() };
         context.cb[0] = segments;
-        self.ask("room", &context)
+        self.ask("vsnoop_ring", &context)
     }
 
     /// Whether so much waits in a tap's queue that fewer than these places are left.
@@ -86,6 +86,6 @@ impl Datapath {
     pub fn waits(&mut self, ifindex: u32, segments: u32) -> Result<bool, DatapathError> {
         let mut context = SkbContext { ifindex, ..SkbContext::default() };
         context.cb[..2].copy_from_slice(&[segments, 1]);
-        Ok(matches!(self.ask("room", &context)?, intf::EK_PLACE_FULL | intf::EK_PLACE_WAITING))
+        Ok(matches!(self.ask("vsnoop_ring", &context)?, intf::EK_VSNOOP_RING_FULL | intf::EK_VSNOOP_RING_WAITING))
     }
 }

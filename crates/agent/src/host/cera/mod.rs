@@ -1,4 +1,4 @@
-//! CERA's controller: a thread that looks at the uplink's queue every epoch and divides one window among the host's VMs (`algo/cera.h`).
+//! CERA's controller: a thread that looks at the uplink's queue every epoch and divides one window among the host's VMs (`algo/cera/cera.h`).
 //!
 //! A VM with a client is told its window over its channel; that of another is a limit in memory that the datapath reads, and that means nothing any
 //! more soon after the controller has died.

@@ -156,8 +156,8 @@ impl VfloodOverride {
 
 impl Vflood {
     /// As the datapath has it; the devices are its own affair.
-    pub(in crate::host) fn to_intf(&self) -> intf::ek_vflood_port {
-        intf::ek_vflood_port {
+    pub(in crate::host) fn to_intf(&self) -> intf::ek_vflood_settings {
+        intf::ek_vflood_settings {
             mode: self.mode.to_intf(),
             settings: intf::vflood_settings {
                 buffer_segments: self.buffer_segments.get(),

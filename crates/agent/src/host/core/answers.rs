@@ -213,7 +213,7 @@ impl Core {
     /// What is left to wait for on a port that is offline.
     fn left(&self, ifindex: u32) -> Result<proto::Left, HostError> {
         let held = self.datapath.held(ifindex)?.map_or(0, |held| held.vm.held_segments);
-        let is_promised = |(key, entry): &(intf::ek_flow_key, intf::ek_snoop)| {
+        let is_promised = |(key, entry): &(intf::ek_flow_key, intf::ek_vsnoop_flow)| {
             key.ifindex == ifindex && (entry.flow.told.wrapping_sub(entry.flow.vm_ack) as i32) > 0
         };
         let promised = self.datapath.snoops()?.iter().filter(|entry| is_promised(entry)).count();

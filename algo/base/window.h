@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * TCP's window field: its scale (RFC 7323, section 2), the checksum after a
+ * change (RFC 1624), and the arbiter, which is the one place that decides on a
+ * window when several mechanisms offer a limit.
+ */
+#ifndef EVENKEEL_ALGO_BASE_WINDOW_H
+#define EVENKEEL_ALGO_BASE_WINDOW_H
+
+#include "types.h"
+
+#define WINDOW_MAX_SCALE 14
+#define WINDOW_DEFAULT_MSS 536 /* where no option names one (RFC 9293, 3.7.1) */
+
+/* Whose limit a window follows. */
+enum window_by {
+	WINDOW_BY_RECEIVER, /* its own: nothing was lowered */
+	WINDOW_BY_PROBOSCIS,
+	WINDOW_BY_CERA,
+	WINDOW_BY_VFLOOD, /* what the host takes from the VM: it keeps to the receiver's itself
+			   */
+	WINDOW_BY_MAX,
+};
+
+/* What the mechanisms offer, 0: nothing. The receiver's entry is not read. */
+struct window_limits {
+	u32 bytes[WINDOW_BY_MAX];
+	u32 in_flight_bytes; /* what the sender has sent beyond the ACK */
+};
+
+/* Scale of a window scale option's value: more than 14 counts as 14. */
+static inline u8 window_scale(u8 option)
+{
+	return option < WINDOW_MAX_SCALE ? option : WINDOW_MAX_SCALE;
+}
+
+/* The length of segments that a sender fills, when both ends use timestamps or not. */
+static inline u32 window_segment_bytes(u32 mss, bool has_timestamps)
+{
+	if (!mss)
+		mss = WINDOW_DEFAULT_MSS;
+	return has_timestamps && mss > 12 ? mss - 12 : mss;
+}
+
+/* The least limit that leaves room for so many bytes when it is rounded down to the scale. */
+static inline u32 window_with_room(u32 bytes, u8 scale)
+{
+	u32 below = (1u << window_scale(scale)) - 1;
+
+	return bytes <= ~below ? bytes + below : bytes;
+}
+
+/* Does any mechanism offer anything? If none does, the window is the receiver's own. */
+static inline bool window_is_limited(const struct window_limits *limits)
+{
+	return limits->bytes[WINDOW_BY_PROBOSCIS] | limits->bytes[WINDOW_BY_CERA] |
+	       limits->bytes[WINDOW_BY_VFLOOD];
+}
+
+/**
+ * window_arbitrate() - the window field of an ACK
+ * @limits: what the mechanisms offer
+ * @offered: the field as the receiver sent it
+ * @scale: the receiver's scale; 0 in a SYN-ACK
+ * @mss: smallest limit, in bytes
+ * @field: the field to write
+ *
+ * vFlood's grant takes the place of what the receiver offers, and may be more. The
+ * smallest limit below that wins and is rounded down to the scale. It stays at one
+ * MSS or more (rounded up to the scale) unless less is offered, and takes back nothing that
+ * was used already: a sender beyond its window's edge sends its own ACKs with the number of
+ * that edge (tcp_acceptable_seq() in Linux), which the other end takes for an old segment's.
+ * Two ends in that state never hear each other again. It sends no more for that, either.
+ *
+ * Return: who won; WINDOW_BY_RECEIVER if the field stays as it is.
+ */
+static inline enum window_by window_arbitrate(const struct window_limits *limits, u16 offered,
+					      u8 scale, u32 mss, u16 *field)
+{
+	enum window_by by = WINDOW_BY_RECEIVER;
+	enum window_by winner = by;
+	u32 least = 0;
+	u32 scaled;
+	u32 floor;
+	u32 i;
+
+	scale = window_scale(scale);
+	if (limits->bytes[WINDOW_BY_VFLOOD]) {
+		scaled = limits->bytes[WINDOW_BY_VFLOOD] >> scale;
+		offered = scaled < 65535 ? (u16)scaled : 65535;
+		by = WINDOW_BY_VFLOOD;
+	}
+	*field = offered;
+	for (i = WINDOW_BY_RECEIVER + 1; i < WINDOW_BY_MAX; i++) {
+		if (i != WINDOW_BY_VFLOOD && limits->bytes[i] &&
+		    (!least || limits->bytes[i] < least)) {
+			least = limits->bytes[i];
+			winner = (enum window_by)i;
+		}
+	}
+	if (!least)
+		return by;
+	scaled = least >> scale;
+	if (mss < limits->in_flight_bytes)
+		mss = limits->in_flight_bytes;
+	floor = (mss >> scale) + ((mss & ((1u << scale) - 1)) != 0);
+	if (scaled < floor)
+		scaled = floor;
+	if (scaled >= offered)
+		return by;
+	*field = (u16)scaled;
+	return winner;
+}
+
+/* An internet checksum's sum (RFC 1071), folded to 16 bits. */
+static inline u16 window_csum_fold(u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (u16)sum;
+}
+
+/*
+ * The checksum after one 16-bit word of what it covers has changed: eq. 3 of
+ * RFC 1624. All in the same byte order.
+ */
+static inline u16 window_csum_replace(u16 check, u16 old_word, u16 new_word)
+{
+	return (u16)~window_csum_fold((u64)(u16)~check + (u16)~old_word + new_word);
+}
+
+#endif /* EVENKEEL_ALGO_BASE_WINDOW_H */

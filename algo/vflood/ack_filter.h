@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * ACK filtering (RFC 3449, section 5.2.1) for a VM that vFlood acts for.
+ *
+ * What is held leaves on ACKs whether the VM runs or not, so the VM does not wait for them, and
+ * each costs it an interrupt and the host a packet. Those of a VM that is off its core may also
+ * fill its port, and SYNs and others' packets are dropped there. A port gives nothing back:
+ * instead of an ACK that waits, the later one is kept from the VM, as long as still later ones
+ * must come.
+ */
+#ifndef EVENKEEL_ALGO_VFLOOD_ACK_FILTER_H
+#define EVENKEEL_ALGO_VFLOOD_ACK_FILTER_H
+
+#include "vflood.h"
+
+#define ACK_FILTER_GAP_US 10000 /* one passes all the same */
+#define ACK_FILTER_PART 4 /* of a port's places, what ACKs may fill: one in so many */
+#define ACK_FILTER_UNTOLD 4 /* of what is not acknowledged, what it need not know: a part */
+#define ACK_FILTER_UNTOLD_SEGMENTS 16 /* nor more: receivers with GRO tell of as many */
+
+/* A VM's port. */
+struct ack_filter_vm {
+	u32 unread; /* ACKs for it since it was last known to read them */
+};
+
+struct ack_filter_flow {
+	u64 passed_us; /* when an ACK last passed */
+	u32 passed; /* its number */
+	u32 is_over; /* the VM has handed over its last data */
+};
+
+/* ACKs that may wait at a port of so many places, before later ones are kept from the VM. */
+static inline u32 ack_filter_limit(u32 places)
+{
+	return places < ACK_FILTER_PART ? 1 : places / ACK_FILTER_PART;
+}
+
+/*
+ * Are so many that it is time to look at the port's queue? Where nobody can, the VM's data
+ * tells that it runs.
+ */
+static inline bool ack_filter_is_crowded(const struct ack_filter_vm *vm, u32 limit)
+{
+	return vm->unread >= limit;
+}
+
+/* The VM runs, and reads what has come: its port's queue is short, or it sends data. */
+static inline void ack_filter_reads(struct ack_filter_vm *vm)
+{
+	vm->unread = 0;
+}
+
+/**
+ * ack_filter_is_needless() - will later ACKs say all that this one does?
+ * @v: the flow, after what the ACK lets out has left
+ * @una: its snd_una before
+ * @is_plain: it has a number and timestamps, and nothing else: no data, SACK blocks or echoes
+ *
+ * They will as long as data is on its way: it is acknowledged, or sent again. Not so for an ACK
+ * without a higher number, nor where the VM has something to send again, or believes so, which
+ * may wait for any: after a loss, a loss that was none, or a refusal.
+ */
+static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, bool is_plain)
+{
+	bool is_repairing = v->state == VFLOOD_PACKET_LOSS || v->flags & VFLOOD_UNDONE;
+
+	return is_plain && seq_after(v->snd_una, una) && v->snd_una != v->snd_nxt &&
+	       !is_repairing && !vflood_lacks_refused(v);
+}
+
+/**
+ * ack_filter_keeps() - is a needless ACK to be kept from the VM?
+ * @v: the flow, likewise
+ * @limit: ACKs that may wait at the port
+ *
+ * If the VM, which has had one within a round trip, has nothing to do for it: there is so much
+ * for the host to send, or it has ended the connection. Not so once there was a loss: little is
+ * held from then on, and the VM is to learn of room at once. Or if others fill its port, with
+ * CUBIC on the host, which loses little; Reno and Vegas are for VMs like 2.6.32's, whose TCP
+ * grows its window by the number of ACKs.
+ */
+static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
+				    const struct ack_filter_vm *vm, const struct vflood_flow *v,
+				    u32 limit, u64 now_us)
+{
+	u64 gap_us = now_us - f->passed_us;
+	u32 most = (v->vm_end - v->snd_una) / ACK_FILTER_UNTOLD;
+	u32 held = v->vm_end - v->snd_nxt;
+
+	if (gap_us >= ACK_FILTER_GAP_US)
+		return false;
+	if (held > ACK_FILTER_UNTOLD_SEGMENTS * v->mss)
+		held = ACK_FILTER_UNTOLD_SEGMENTS * v->mss;
+	if (most > held && !f->is_over)
+		most = held;
+	if (!(v->flags & VFLOOD_LOSSY) && gap_us < v->srtt_us && v->snd_una - f->passed <= most)
+		return true;
+	return v->congestion.kind == CONGESTION_CUBIC && ack_filter_is_crowded(vm, limit);
+}
+
+/* The VM has sent its FIN. */
+static inline void ack_filter_ends(struct ack_filter_flow *f)
+{
+	f->is_over = 1;
+}
+
+/* An ACK goes to the VM. */
+static inline void ack_filter_passes(struct ack_filter_flow *f, struct ack_filter_vm *vm,
+				     const struct vflood_flow *v, u32 limit, u64 now_us)
+{
+	f->passed_us = now_us;
+	f->passed = v->snd_una;
+	if (vm->unread < limit)
+		vm->unread++;
+}
+
+#endif /* EVENKEEL_ALGO_VFLOOD_ACK_FILTER_H */

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * vFlood in the guest: its congestion window.
+ */
+#ifndef EVENKEEL_ALGO_VFLOOD_GUEST_H
+#define EVENKEEL_ALGO_VFLOOD_GUEST_H
+
+#include "flow.h"
+
+/**
+ * vflood_guest_held() - what the host still holds, as far as the guest can tell
+ * @out: segments sent and not acknowledged, what is held among them
+ * @sacked: those of them that have arrived out of order
+ * @shadow: the shadow window, which is about what the host has in the network
+ */
+static inline u32 vflood_guest_held(u32 out, u32 sacked, u32 shadow)
+{
+	out -= sacked < out ? sacked : out;
+	return out > shadow ? out - shadow : 0;
+}
+
+/**
+ * vflood_guest_cwnd() - the guest's congestion window
+ * @is_online: the host says that it is there
+ * @is_repairing: the guest's TCP has seen a loss, or signs of one; where its window in recovery
+ * counts what is out, only while it has something to send again, or after a timeout
+ * @shadow: cong_win_vm', which a standard algorithm grows and shrinks all the time
+ * @granted: segments that the host grants; 0 if it has said nothing yet
+ * @held: vflood_guest_held(); 0 after a timeout, when the guest takes all for lost, and where
+ * the window in recovery follows what arrives (RFC 6937) instead of what is out
+ * @in_flight: segments sent, not acknowledged, and not taken for lost
+ *
+ * While a loss is repaired, what is held is not in the network, and must not keep lost data
+ * from being sent again: a segment for each ACK.
+ */
+static inline u32 vflood_guest_cwnd(bool is_online, bool is_repairing, u32 shadow, u32 granted,
+				    u32 held, u32 in_flight)
+{
+	if (!is_online)
+		return shadow;
+	if (is_repairing) {
+		if (shadow + held > in_flight + 1)
+			held = in_flight + 1 > shadow ? in_flight + 1 - shadow : 0;
+		return shadow + held;
+	}
+	if (!granted)
+		granted = VFLOOD_FLOOD_SEGMENTS;
+	return granted > shadow ? granted : shadow;
+}
+
+/**
+ * vflood_guest_packet() - segments in a packet that the guest leaves to others to segment (GSO)
+ * @shadow: the shadow window, which is about the host's
+ *
+ * Return: at least so many, if there is the data
+ */
+static inline u32 vflood_guest_packet(bool is_flooding, u32 shadow)
+{
+	u32 segments = is_flooding ? shadow / VFLOOD_PATIENCE : 0;
+
+	return segments > VFLOOD_LEAST_PACKET ? segments : VFLOOD_LEAST_PACKET;
+}
+
+#endif /* EVENKEEL_ALGO_VFLOOD_GUEST_H */

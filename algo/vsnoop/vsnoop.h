@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * vSnoop (Kangarlou et al., SC 2010; section 6 of the vFlood paper): the host acknowledges
+ * data for a VM that is off its core.
+ *
+ * An ACK is a promise that TCP cannot take back, and that only the VM's own TCP can keep. So it
+ * is given only for data that is in order, lies inside the window that the VM itself has
+ * offered, has its place in the port's queue and finds memory in the VM, and of which nothing
+ * else is in doubt (enum vsnoop_doubt). The last segment is always the VM's to acknowledge:
+ * the other end's timers go on, and find out that a VM is dead as they would without the host.
+ * Sequence numbers are those of the other end's data.
+ */
+#ifndef EVENKEEL_ALGO_VSNOOP_VSNOOP_H
+#define EVENKEEL_ALGO_VSNOOP_VSNOOP_H
+
+#include "../base/seq.h"
+#include "../base/window.h"
+
+enum vsnoop_state {
+	VSNOOP_ACTIVE, /* data is acknowledged early */
+	VSNOOP_NO_BUFFER, /* not now: the VM's window or memory or the queue's share is used up
+			   */
+	VSNOOP_UNEXPECTED_SEQUENCE, /* not before the VM has caught up */
+};
+
+/* Why data was not acknowledged early: something that only somebody else can make true. */
+enum vsnoop_doubt {
+	VSNOOP_CERTAIN,
+	/* Of the flow, for now. */
+	VSNOOP_DOUBT_HANDSHAKE, /* the VM has sent no ACK of its own yet */
+	VSNOOP_DOUBT_CLOSING, /* a FIN was seen */
+	VSNOOP_DOUBT_ORDER, /* data before it is missing */
+	VSNOOP_DOUBT_WINDOW, /* it lies beyond what the VM has offered */
+	VSNOOP_DOUBT_MEMORY, /* the VM may not have as much memory as its window says */
+	VSNOOP_DOUBT_BUDGET, /* the queue's share is used up */
+	VSNOOP_DOUBT_SILENCE, /* the VM has not reacted to data for VSNOOP_LIFE_US */
+	/* Of the packet: the VM's TCP may not take it. */
+	VSNOOP_DOUBT_PLACE, /* the port's queue may not */
+	VSNOOP_DOUBT_CHECKSUM, /* it is damaged */
+	VSNOOP_DOUBT_ADDRESS, /* it is for another MAC than the one that the VM sends with */
+	VSNOOP_DOUBT_TTL, /* lower than any that the VM has taken (IP_MINTTL) */
+	VSNOOP_DOUBT_CLOCK, /* its timestamp is behind one that went before (PAWS, RFC 7323) */
+	VSNOOP_DOUBT_HEADERS, /* options, flags or an ACK number that the VM may not take */
+	/* Of the VM. */
+	VSNOOP_DOUBT_UNKNOWN, /* nobody has vouched for it */
+	VSNOOP_DOUBT_UNFIT, /* its own agent says that it may drop what it has offered room for
+			     */
+	VSNOOP_DOUBT_FORWARDED, /* its packets' TTL says that another machine has sent them */
+	VSNOOP_DOUBT_MACS, /* more than one MAC sends at its port */
+	VSNOOP_DOUBT_TOOK_BACK, /* it has taken back a part of its window */
+	VSNOOP_DOUBT_BROKEN, /* it has lost what was acknowledged for it */
+};
+
+enum vsnoop_verdict {
+	VSNOOP_NONE, /* the VM will acknowledge it */
+	VSNOOP_ACK, /* acknowledge up to f->told now */
+};
+
+enum vsnoop_ack {
+	VSNOOP_ACK_PASS,
+	VSNOOP_ACK_DROP, /* it says nothing new */
+};
+
+struct vsnoop_settings {
+	u32 budget_segments; /* of the port's queue, for all its flows */
+};
+
+/* A VM's port. */
+struct vsnoop_vm {
+	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early */
+	u32 doubt; /* enum vsnoop_doubt: of the whole VM, for good */
+};
+
+/*
+ * Memory that a segment takes in the VM at most: virtio_net gives it a buffer of a page and
+ * describes it in 256 bytes (page_to_skb(), Linux 6.1 to 7.3); a longer one has several.
+ */
+#define VSNOOP_SEGMENT_MEMORY 4352
+#define VSNOOP_BUFFER_BYTES 1536 /* the least that such a buffer holds */
+#define VSNOOP_MEMORY_MOST (1u << 31) /* no window is as large (RFC 7323, section 2.3) */
+
+/*
+ * How long data may be acknowledged for a VM that does not react to any: longer than a VM is
+ * off its core, and than a delayed ACK (0.5 s, RFC 9293, section 3.8.6.3) waits.
+ */
+#define VSNOOP_LIFE_US 1000000
+
+#define VSNOOP_SEEN_PEER 1u /* the other end's SYN */
+#define VSNOOP_SEEN_VM 2u /* an ACK of the VM's that is no SYN: its end is established */
+#define VSNOOP_SEEN_BOTH 3u
+#define VSNOOP_SCALED 4u /* f->scale is known */
+#define VSNOOP_CLOSING 8u /* a FIN was seen: the VM's own ACKs end the connection */
+#define VSNOOP_ASKED 16u /* the other end waits for an ACK, even one without news */
+#define VSNOOP_RODE 32u /* f->rode is known */
+#define VSNOOP_UNSURE 64u /* the VM may not have taken all before f->unsure */
+
+struct vsnoop_flow {
+	u64 waiting_us; /* since when the VM has data and has not reacted, 0: it has none */
+	u32 next; /* end of what was delivered in order */
+	u32 high; /* highest end ever seen */
+	u32 told; /* highest ACK that has gone out, early or the VM's own */
+	u32 told_edge; /* right edge of the window that went with it */
+	u32 vm_ack; /* the VM's own ACK */
+	u32 vm_edge; /* right edge of the window that the VM has offered */
+	u32 ts_val; /* the VM's last timestamp */
+	u32 vm_seq; /* end of what the VM has sent */
+	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early */
+	u32 mss; /* payload of a full segment, or more */
+	u32 rode; /* highest ACK that data of the VM's took along */
+	u32 flags;
+	u32 room_bytes; /* memory that the VM had when it last moved its window's edge */
+	u32 unsure; /* nothing is acknowledged early before the VM has acknowledged this */
+	u32 used_bytes; /* what has come for the VM since, and what was under way then, takes */
+	u8 scale; /* of the VM's windows */
+	u8 state; /* enum vsnoop_state */
+	u8 doubt; /* enum vsnoop_doubt: about the last data */
+	u8 unused;
+};
+
+/* The other end's SYN or SYN-ACK comes. */
+static inline void vsnoop_peer_syn(struct vsnoop_flow *f, u32 seq, u32 mss)
+{
+	if (f->flags & VSNOOP_SEEN_VM)
+		return;
+	f->next = seq + 1;
+	f->high = seq + 1;
+	f->told = seq + 1;
+	f->vm_ack = seq + 1;
+	f->told_edge = seq + 1;
+	f->vm_edge = seq + 1;
+	f->mss = mss ? mss : WINDOW_DEFAULT_MSS;
+	f->flags |= VSNOOP_SEEN_PEER;
+}
+
+/* The VM's SYN or SYN-ACK: @scale is what it offers, and 0 if one of the two does not scale. */
+static inline void vsnoop_vm_syn(struct vsnoop_flow *f, u8 scale)
+{
+	f->scale = window_scale(scale);
+	f->flags |= VSNOOP_SCALED;
+}
+
+static inline bool vsnoop_is_managed(const struct vsnoop_flow *f)
+{
+	return (f->flags & VSNOOP_SEEN_BOTH) == VSNOOP_SEEN_BOTH && f->flags & VSNOOP_SCALED &&
+	       !(f->flags & VSNOOP_CLOSING);
+}
+
+/* What goes into the window field beside an ACK of f->told. */
+static inline u16 vsnoop_window(const struct vsnoop_flow *f)
+{
+	u32 bytes = seq_after(f->vm_edge, f->told) ? f->vm_edge - f->told : 0;
+
+	bytes >>= f->scale;
+	return bytes < 65535 ? (u16)bytes : 65535;
+}
+
+/**
+ * vsnoop_peer_ack() - a packet without data for the VM
+ * @seq: its sequence number
+ * @is_odd: it resets or opens a connection, which the VM may challenge (RFC 5961)
+ *
+ * A keepalive and a window probe have an old number. Whoever sends them wants the VM's
+ * answer, which says nothing new.
+ */
+static inline void vsnoop_peer_ack(struct vsnoop_flow *f, u32 seq, bool is_odd)
+{
+	if (is_odd || seq_before(seq, f->next))
+		f->flags |= VSNOOP_ASKED;
+}
+
+/* Memory of so many segments in the VM. */
+static inline u32 vsnoop_memory(const struct vsnoop_flow *f, u32 segments)
+{
+	return segments * ((f->mss + VSNOOP_BUFFER_BYTES - 1) / VSNOOP_BUFFER_BYTES) *
+	       VSNOOP_SEGMENT_MEMORY;
+}
+
+/* Data for the VM. */
+struct vsnoop_data {
+	u64 now_us;
+	u32 seq; /* its first byte */
+	u32 bytes; /* its length; 0 only with a FIN */
+	u32 segments; /* how many of at most a full segment it is */
+	u32 last_bytes; /* length of the last of them */
+	u32 doubt; /* enum vsnoop_doubt: whether the VM's TCP gets it, as far as it can be seen
+		    */
+	bool is_fin; /* it ends the stream */
+};
+
+/* The VM may not take all before @end. */
+static inline void vsnoop_unsure(struct vsnoop_flow *f, u32 end)
+{
+	f->flags |= VSNOOP_UNSURE;
+	f->unsure = end;
+}
+
+/* What is in doubt about new data in order that ends at @end, with the data itself counted. */
+static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f, const struct vsnoop_vm *vm,
+				     const struct vsnoop_settings *s,
+				     const struct vsnoop_data *d, u32 end)
+{
+	if ((f->flags & VSNOOP_SEEN_BOTH) != VSNOOP_SEEN_BOTH || !(f->flags & VSNOOP_SCALED))
+		return VSNOOP_DOUBT_HANDSHAKE;
+	if (f->flags & VSNOOP_CLOSING)
+		return VSNOOP_DOUBT_CLOSING;
+	if (f->state == VSNOOP_UNEXPECTED_SEQUENCE ||
+	    (f->flags & VSNOOP_UNSURE && seq_before(f->vm_ack, f->unsure)))
+		return VSNOOP_DOUBT_ORDER;
+	if (d->now_us - f->waiting_us >= VSNOOP_LIFE_US)
+		return VSNOOP_DOUBT_SILENCE;
+	if (seq_after(end, f->vm_edge))
+		return VSNOOP_DOUBT_WINDOW;
+	if (f->used_bytes > f->room_bytes)
+		return VSNOOP_DOUBT_MEMORY;
+	if (vm->outstanding > s->budget_segments)
+		return VSNOOP_DOUBT_BUDGET;
+	return VSNOOP_CERTAIN;
+}
+
+/**
+ * vsnoop_data() - data for the VM
+ *
+ * Return: VSNOOP_ACK: an ACK of f->told with vsnoop_window() and f->ts_val goes out, once the
+ * packet is in the queue.
+ */
+static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsnoop_vm *vm,
+					      const struct vsnoop_settings *s,
+					      const struct vsnoop_data *d)
+{
+	u32 doubt = vm->doubt ? vm->doubt : d->doubt;
+	u32 end = d->seq + d->bytes;
+	u32 told = end - d->last_bytes;
+	bool is_new = seq_after(end, f->next);
+
+	if (d->is_fin)
+		f->flags |= VSNOOP_CLOSING;
+	if (!(f->flags & VSNOOP_SEEN_PEER))
+		return VSNOOP_NONE;
+	if (f->used_bytes < VSNOOP_MEMORY_MOST)
+		f->used_bytes += vsnoop_memory(f, d->segments);
+	if (!f->waiting_us)
+		f->waiting_us = d->now_us;
+	f->high = seq_max(f->high, end);
+	if (seq_after(d->seq, f->next) || (doubt && is_new)) {
+		/* Something is missing, now or from now on. */
+		f->state = VSNOOP_UNEXPECTED_SEQUENCE;
+		f->doubt = doubt ? (u8)doubt : VSNOOP_DOUBT_ORDER;
+		return VSNOOP_NONE;
+	}
+	if (!is_new) {
+		/* What was told may have been lost on its way, unless it was the VM's to tell.
+		 */
+		if (vsnoop_is_managed(f) && f->state == VSNOOP_ACTIVE && !vm->doubt &&
+		    seq_before(d->seq, f->told) && seq_after(f->told, f->vm_ack) &&
+		    d->now_us - f->waiting_us < VSNOOP_LIFE_US)
+			return VSNOOP_ACK;
+		f->flags |= VSNOOP_ASKED;
+		return VSNOOP_NONE;
+	}
+	f->next = end;
+	if (f->state != VSNOOP_UNEXPECTED_SEQUENCE) {
+		/* The next ACK is for this packet too. */
+		f->outstanding += d->segments;
+		vm->outstanding += d->segments;
+	}
+	f->doubt = (u8)vsnoop_doubt_about(f, vm, s, d, end);
+	if (f->doubt) {
+		if (f->doubt == VSNOOP_DOUBT_WINDOW || f->doubt == VSNOOP_DOUBT_MEMORY)
+			vsnoop_unsure(f, end);
+		if (vsnoop_is_managed(f) && f->state != VSNOOP_UNEXPECTED_SEQUENCE)
+			f->state = VSNOOP_NO_BUFFER;
+		return VSNOOP_NONE;
+	}
+	f->state = VSNOOP_ACTIVE;
+	f->flags &= ~VSNOOP_UNSURE;
+	/* Before it is half of all numbers behind, and looks as if it were ahead. */
+	if (end - f->rode >= 1u << 30)
+		f->flags &= ~VSNOOP_RODE;
+	if (!seq_after(told, f->told))
+		return VSNOOP_NONE;
+	f->told = told;
+	f->told_edge = seq_max(f->told_edge, f->vm_edge);
+	return VSNOOP_ACK;
+}
+
+/* The early ACK that vsnoop_data() has just told of cannot go out, nor the data. */
+static inline void vsnoop_undo(struct vsnoop_flow *f, u32 told)
+{
+	f->told = told;
+	f->state = VSNOOP_UNEXPECTED_SEQUENCE;
+	f->doubt = VSNOOP_DOUBT_ORDER;
+}
+
+/* An ACK from the VM, alone or with data. */
+struct vsnoop_vm_ack {
+	u64 now_us;
+	u32 seq; /* its sequence number */
+	u32 bytes; /* of data */
+	u32 ack; /* its number */
+	u32 ts_val; /* its timestamp, 0: none */
+	u16 window; /* its window field */
+	bool is_bare; /* it has neither data nor SACK blocks nor an ECN echo */
+	bool has_later; /* SACK blocks tell of data after the number */
+};
+
+/* The VM has acknowledged up to @ack, which is not before f->vm_ack. */
+static inline void vsnoop_arrived(struct vsnoop_flow *f, struct vsnoop_vm *vm, u32 ack)
+{
+	/* Each has a full segment at most, so that many at least are gone. */
+	u32 arrived = (ack - f->vm_ack) / f->mss;
+
+	if (!seq_before(ack, f->next) || arrived > f->outstanding)
+		arrived = f->outstanding;
+	f->outstanding -= arrived;
+	vm->outstanding -= arrived;
+}
+
+/*
+ * The VM has moved its window's edge. What it has offered anew it has memory for, but for what
+ * the rounding of windows may add (__tcp_select_window() and tcp_select_window() in Linux).
+ */
+static inline void vsnoop_vm_edge(struct vsnoop_flow *f, struct vsnoop_vm *vm, u32 ack,
+				  u32 edge)
+{
+	u32 queued = vsnoop_memory(f, f->outstanding);
+	u32 step = 1u << f->scale;
+	s32 moved = (s32)(edge - f->vm_edge);
+
+	if (moved < -(s32)step)
+		vm->doubt = VSNOOP_DOUBT_TOOK_BACK;
+	/* Behind what is missing nobody counts what is under way. */
+	if (moved >= (s32)step &&
+	    (f->state != VSNOOP_UNEXPECTED_SEQUENCE || !seq_before(ack, f->high))) {
+		f->room_bytes = edge - ack > step ? edge - ack - step : 0;
+		if (queued < f->used_bytes)
+			f->used_bytes = queued;
+	}
+	f->vm_ack = ack;
+	f->vm_edge = edge;
+}
+
+/**
+ * vsnoop_vm_ack() - an ACK from the VM
+ *
+ * Return: whether a bare one may be dropped. One with data passes, with the number
+ * f->told in the place of an older one.
+ */
+static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop_vm *vm,
+					    const struct vsnoop_vm_ack *a)
+{
+	u32 edge = a->ack + ((u32)a->window << f->scale);
+	bool is_probe;
+	bool is_news;
+	bool is_asked;
+
+	if (!(f->flags & VSNOOP_SEEN_PEER) || !(f->flags & VSNOOP_SCALED))
+		return VSNOOP_ACK_PASS;
+	if (!(f->flags & VSNOOP_SEEN_VM)) {
+		f->flags |= VSNOOP_SEEN_VM;
+		vsnoop_arrived(f, vm, a->ack);
+		f->vm_edge = a->ack;
+		vsnoop_vm_edge(f, vm, a->ack, edge);
+		f->told = a->ack;
+		f->told_edge = edge;
+		f->next = seq_max(f->next, a->ack);
+		f->ts_val = a->ts_val;
+		f->vm_seq = a->seq + a->bytes;
+		f->waiting_us = seq_before(a->ack, f->high) ? a->now_us : 0;
+		/* A listener may have dropped what came before its connection was made. */
+		if (seq_before(a->ack, f->high))
+			vsnoop_unsure(f, f->high);
+		return VSNOOP_ACK_PASS;
+	}
+	/* A window probe or a keepalive has an old number, and wants an answer. */
+	is_probe = !a->bytes && seq_before(a->seq, f->vm_seq);
+	f->vm_seq = seq_max(f->vm_seq, a->seq + a->bytes);
+	if (a->ts_val)
+		f->ts_val = a->ts_val;
+	/* What came later has arrived: what was told of before it has not. */
+	if (a->has_later && seq_before(a->ack, f->told))
+		vm->doubt = VSNOOP_DOUBT_BROKEN;
+	if (a->has_later && seq_before(a->ack, f->high))
+		f->state = VSNOOP_UNEXPECTED_SEQUENCE;
+	if (!seq_before(a->ack, f->vm_ack)) {
+		vsnoop_arrived(f, vm, a->ack);
+		vsnoop_vm_edge(f, vm, a->ack, edge);
+	}
+	f->next = seq_max(f->next, a->ack);
+	f->high = seq_max(f->high, a->ack);
+	f->waiting_us = seq_before(a->ack, f->high) ? a->now_us : 0;
+	if (f->state == VSNOOP_UNEXPECTED_SEQUENCE && !seq_before(a->ack, f->high))
+		f->state = VSNOOP_ACTIVE;
+	is_news = seq_after(a->ack, f->told) ||
+		  (a->ack == f->told && seq_after(edge, f->told_edge));
+	if (seq_after(a->ack, f->told))
+		f->told = a->ack;
+	if (a->ack == f->told)
+		f->told_edge = seq_max(f->told_edge, edge);
+	is_asked = f->flags & VSNOOP_ASKED;
+	/* An older number may be from before the question. */
+	if (!seq_before(a->ack, f->told))
+		f->flags &= ~VSNOOP_ASKED;
+	/* Of out-of-order data each duplicate ACK tells; the other end counts them. */
+	if (!a->is_bare || is_probe || is_news || is_asked || !vsnoop_is_managed(f) ||
+	    vm->doubt || (f->state == VSNOOP_UNEXPECTED_SEQUENCE && a->ack == f->told))
+		return VSNOOP_ACK_PASS;
+	return VSNOOP_ACK_DROP;
+}
+
+/**
+ * vsnoop_ride() - data of the VM's goes out
+ * @ack: its number
+ *
+ * Return: whether it takes along f->told and vsnoop_window(), which is more than it says by
+ * itself. Early ACKs up to there are then needless.
+ */
+static inline bool vsnoop_ride(struct vsnoop_flow *f, u32 ack)
+{
+	if (!vsnoop_is_managed(f) || !seq_after(f->told, ack))
+		return false;
+	f->rode = f->told;
+	f->flags |= VSNOOP_RODE;
+	return true;
+}
+
+/* An early ACK of this number need not go out alone: data has taken it along. */
+static inline bool vsnoop_has_ridden(const struct vsnoop_flow *f, u32 ack)
+{
+	return f->flags & VSNOOP_RODE && !seq_after(ack, f->rode);
+}
+
+/* The flow is over. */
+static inline void vsnoop_close(struct vsnoop_flow *f, struct vsnoop_vm *vm)
+{
+	vm->outstanding -= f->outstanding;
+	f->outstanding = 0;
+	f->flags = 0;
+}
+
+#endif /* EVENKEEL_ALGO_VSNOOP_VSNOOP_H */

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What a program works with: a port's settings, the packet and its flow's key.
+ */
+#ifndef EVENKEEL_HOST_BASE_CONTEXT_H
+#define EVENKEEL_HOST_BASE_CONTEXT_H
+
+#include "maps.h"
+#include "skb.h"
+
+#define SCRATCH_CHUNK_BYTES 512 /* that bpf_csum_diff() takes at most; a power of two */
+
+/* What is too large for a program's stack. */
+struct scratch {
+	struct packet_head head;
+	struct packet packet;
+	struct ek_train_key train;
+	struct ek_peer_key peer;
+	u32 is_sending; /* the program sends a packet by the port that it is at */
+	u32 pad;
+	u64 jiffies; /* when @now_ns was read */
+	u64 now_ns;
+	u8 chunk[SCRATCH_CHUNK_BYTES + 8]; /* of a packet, and room for zeros behind it */
+};
+
+/* No program is interrupted by itself but where it sends: all run with bottom halves off. */
+enum scratch_of {
+	SCRATCH_TO_VM,
+	SCRATCH_FROM_VM,
+	SCRATCH_INJECT,
+	SCRATCH_MAX,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCH_MAX);
+	__type(key, u32);
+	__type(value, struct scratch);
+} scratch SEC(".maps") __weak;
+
+/* What a program works with. */
+struct context {
+	struct ek_port *port;
+	struct ek_counters *count;
+	struct packet_head *head;
+	struct packet *packet;
+	struct ek_flow_key *key; /* part of @train */
+	struct ek_train_key *train; /* without its iss, until somebody sets that */
+	struct scratch *scratch;
+	u64 now_ns;
+};
+
+/* Some mechanism is on, or has something to let out. */
+static __always_inline bool port_acts(const struct ek_port *port)
+{
+	return (port->mode | port->cera.mode | port->vsnoop.mode | port->vflood.mode |
+		port->vflood.hold_ifindex) != EK_MODE_OFF;
+}
+
+/* vFlood rests, and nothing else is on: nobody asks for connections that begin. */
+static __always_inline bool port_rests(const struct ek_port *port)
+{
+	return port->vflood.passes_over &&
+	       (port->mode | port->cera.mode | port->vsnoop.mode) == EK_MODE_OFF;
+}
+
+/* No packet is anybody's business: the port rests, and no connection from before is left. */
+static __always_inline bool port_sleeps(const struct ek_port *port)
+{
+	u32 slot = port->slot;
+	u32 *managed;
+
+	if (!port_rests(port))
+		return false;
+	managed = bpf_map_lookup_elem(&vflood_managed, &slot);
+	return managed && !*managed;
+}
+
+/* Return: false if this port is not to be treated. */
+static __always_inline bool context_open(struct context *c, u32 ifindex, enum scratch_of which)
+{
+	struct scratch *s = bpf_map_lookup_elem(&scratch, &which);
+
+	c->port = bpf_map_lookup_elem(&ports, &ifindex);
+	if (!c->port || !port_acts(c->port) || !s)
+		return false;
+	c->count = bpf_map_lookup_elem(&counters, &c->port->slot);
+	if (!c->count)
+		return false;
+	c->scratch = s;
+	c->head = &s->head;
+	c->packet = &s->packet;
+	c->key = &s->train.flow;
+	c->train = &s->train;
+	return true;
+}
+
+/* What comes by a second time, because a program has sent it, was counted before. */
+static __always_inline void count_again(struct context *c)
+{
+	count(c->count, EK_COUNT_PACKETS_FROM_VM, (u64)-1);
+}
+
+/* ProBoSCIS acts. */
+static __always_inline bool enforces(const struct context *c)
+{
+	return c->port->mode == EK_MODE_ENFORCE;
+}
+
+/* ProBoSCIS acts or observes. */
+static __always_inline bool probes_are_on(const struct context *c)
+{
+	return c->port->mode != EK_MODE_OFF;
+}
+
+static __always_inline bool ecn_for_guests(const struct context *c)
+{
+	return probes_are_on(c) && c->port->ecn_for_guests;
+}
+
+/* A tag that hardware, or the stack, has taken out of the frame is outside of those in it. */
+static __always_inline bool skb_vlan(const struct __sk_buff *skb, struct packet *p)
+{
+	if (!skb->vlan_present)
+		return true;
+	return packet_put_vlan(p, packet_vlan(bpf_ntohs((u16)skb->vlan_proto), skb->vlan_tci));
+}
+
+static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_vm)
+{
+	const struct packet *p = c->packet;
+	struct ek_flow_key *k = c->key;
+
+	/* Not by a pointer to either: the compiler would not know its alignment, and copy
+	 * bytes. */
+	if (from_vm) {
+		__builtin_memcpy(k->local.bytes, p->source, sizeof(p->source));
+		__builtin_memcpy(k->remote.bytes, p->destination, sizeof(p->destination));
+	} else {
+		__builtin_memcpy(k->local.bytes, p->destination, sizeof(p->destination));
+		__builtin_memcpy(k->remote.bytes, p->source, sizeof(p->source));
+	}
+	k->local_port = from_vm ? p->source_port : p->destination_port;
+	k->remote_port = from_vm ? p->destination_port : p->source_port;
+	k->ifindex = ifindex;
+	k->vlan[0] = p->vlan[0];
+	k->vlan[1] = p->vlan[1];
+}
+
+/* The key of the other end's host. */
+static __always_inline struct ek_peer_key *peer_key(struct context *c)
+{
+	struct ek_peer_key *k = &c->scratch->peer;
+
+	k->remote = c->key->remote;
+	k->ifindex = c->key->ifindex;
+	k->vlan[0] = c->key->vlan[0];
+	k->vlan[1] = c->key->vlan[1];
+	return k;
+}
+
+/* A global function: the verifier looks at those once, not in each of its callers' states. */
+__weak __noinline int head_parse(const struct packet_head *h, struct packet *p)
+{
+	return h && p ? (int)packet_parse_any(h, p) : PACKET_BROKEN;
+}
+
+/* Reads any packet. Return: false if it is to pass as it is. */
+static __noinline bool context_read_any(struct __sk_buff *skb, struct context *c)
+{
+	enum packet_kind kind;
+
+	if (!skb_head(skb, c->head, true)) {
+		count(c->count, EK_COUNT_UNPARSABLE, 1);
+		return false;
+	}
+	kind = (enum packet_kind)head_parse(c->head, c->packet);
+	if (kind != PACKET_TCP && c->head->valid < PACKET_HEAD_BYTES &&
+	    c->head->valid < c->head->frame_bytes && skb_head(skb, c->head, false))
+		kind = (enum packet_kind)head_parse(c->head, c->packet);
+	if (kind != PACKET_TCP) {
+		count(c->count, kind == PACKET_BROKEN ? EK_COUNT_UNPARSABLE : EK_COUNT_NOT_TCP,
+		      1);
+		return false;
+	}
+	/* No TCP sends these together. */
+	if (c->packet->flags & PACKET_SYN && c->packet->flags & (PACKET_RST | PACKET_FIN)) {
+		count(c->count, EK_COUNT_UNPARSABLE, 1);
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Most packets need no call: here each costs as much as 30 instructions, and more where CPUs
+ * must not guess where a function returns to.
+ */
+static __always_inline bool context_read_plain(struct __sk_buff *skb, struct context *c)
+{
+	return skb_head_plain(skb, c->head) && packet_parse_usual(c->head, c->packet) &&
+	       !(c->packet->flags & (PACKET_SYN | PACKET_RST));
+}
+
+/* The coarse clock ticks with the jiffies, and takes ten times as long to read. */
+static __always_inline u64 context_coarse_ns(struct context *c)
+{
+	struct scratch *s = c->scratch;
+	u64 jiffies = bpf_jiffies64();
+
+	if (s->jiffies != jiffies) {
+		s->jiffies = jiffies;
+		s->now_ns = bpf_ktime_get_coarse_ns();
+	}
+	return s->now_ns;
+}
+
+/* Reads the packet. Return: false if it is to pass as it is. */
+static __always_inline bool context_read(struct __sk_buff *skb, struct context *c, bool from_vm)
+{
+	if (!context_read_plain(skb, c) && !context_read_any(skb, c))
+		return false;
+	/* Connections could not be told apart by three tags. */
+	if (!skb_vlan(skb, c->packet)) {
+		count(c->count, EK_COUNT_NOT_TCP, 1);
+		return false;
+	}
+	flow_key(c, skb->ifindex, from_vm);
+	/* What has to be exact is about handshakes. */
+	c->now_ns = c->packet->flags & (PACKET_SYN | PACKET_RST) ? bpf_ktime_get_ns() :
+								   context_coarse_ns(c);
+	return true;
+}
+
+#endif /* EVENKEEL_HOST_BASE_CONTEXT_H */

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * How a handshake becomes a flow, and how a flow ends.
+ *
+ * A SYN enters only the table of handshakes and a valid probe only that of
+ * trains, so that a flood of either evicts no established flow.
+ */
+#ifndef EVENKEEL_HOST_BASE_FLOW_H
+#define EVENKEEL_HOST_BASE_FLOW_H
+
+#include "known.h"
+
+/* Global, as head_parse() is. */
+__weak __noinline int head_options(const struct packet_head *h, const struct packet *p,
+				   struct packet_options *o)
+{
+	return h && p && o ? packet_parse_options(h, p, o) : false;
+}
+
+/* Global, too: the verifier looks at the arbiter once. */
+__weak __noinline int window_decide(const struct window_limits *limits, u32 offered, u32 scale,
+				    u32 mss, u16 *field)
+{
+	return limits && field ?
+		       (int)window_arbitrate(limits, (u16)offered, (u8)scale, mss, field) :
+		       WINDOW_BY_RECEIVER;
+}
+
+static __always_inline void end_read(struct ek_end *end, const struct packet_options *o)
+{
+	end->mss = o->mss;
+	end->wscale = o->wscale == EK_WSCALE_NONE ? EK_WSCALE_NONE : window_scale(o->wscale);
+	end->has_timestamps = o->has_timestamps;
+}
+
+/* Scale of the windows that @receiver sends, once both have said so. */
+static __always_inline u8 flow_scale(const struct ek_flow *f, const struct ek_end *receiver)
+{
+	if (f->vm.wscale == EK_WSCALE_NONE || f->remote.wscale == EK_WSCALE_NONE)
+		return 0;
+	return receiver->wscale;
+}
+
+/* Bytes of data in a full segment of the flow. */
+static __always_inline u32 flow_segment_bytes(const struct ek_flow *f)
+{
+	u32 mss = f->vm.mss;
+
+	if (!mss || (f->remote.mss && f->remote.mss < mss))
+		mss = f->remote.mss;
+	return window_segment_bytes(mss, f->vm.has_timestamps && f->remote.has_timestamps);
+}
+
+/* A SYN: @h is what was known of it, or new. */
+static __always_inline void handshake_start(struct ek_handshake *h, const struct context *c,
+					    const struct packet_options *o, bool from_vm)
+{
+	__builtin_memset(h, 0, sizeof(*h));
+	h->syn_ns = c->now_ns;
+	h->iss = c->packet->seq;
+	end_read(&h->opener, o);
+	h->from_vm = from_vm;
+	h->syns = !from_vm; /* those from the VM are counted when they leave */
+	h->asks_ecn = ecn_asked(ecn_bits(c->head, c->packet));
+}
+
+/* A SYN comes again. */
+static __always_inline void handshake_again(struct ek_handshake *h, const struct context *c)
+{
+	enum ecn_mode asked = ecn_asked(ecn_bits(c->head, c->packet));
+
+	if (asked > h->asks_ecn)
+		h->asks_ecn = asked;
+}
+
+/* Whose ECN is, when a SYN-ACK says so. Return: enum ek_flow_flag. */
+static __always_inline u32 flow_ecn(const struct context *c, enum ecn_mode asked,
+				    const struct packet_options *o)
+{
+	enum ecn_mode agreed = ecn_agreed(asked, ecn_bits(c->head, c->packet));
+
+	if (agreed == ECN_ACCURATE || o->claims & PACKET_COUNTS_ECN)
+		return EK_FLOW_NATIVE_ECN | EK_FLOW_ACCURATE_ECN;
+	return agreed == ECN_CLASSIC ? EK_FLOW_NATIVE_ECN : 0;
+}
+
+/*
+ * A SYN-ACK that answers a SYN makes a flow, and a SYN-ACK that comes again
+ * finds it.
+ *
+ * Return: NULL if neither SYN nor flow is known.
+ */
+static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_vm)
+{
+	u32 iss = c->packet->ack - 1;
+	struct packet_options o;
+	struct ek_handshake *h;
+	struct ek_flow *known;
+	struct ek_flow f = {};
+
+	known = bpf_map_lookup_elem(&flows, c->key);
+	if (known && known->iss == iss && !is_from_before(c, known->first_ns))
+		return known;
+	h = handshake_known(c, iss, !synack_from_vm);
+	if (!h)
+		return NULL;
+	if (!head_options(c->head, c->packet, &o))
+		return NULL;
+	f.first_ns = h->syn_ns;
+	f.last_ns = c->now_ns;
+	f.iss = iss;
+	f.probes_sent = h->probes_sent;
+	/* Which of two SYNs was answered would not be known. */
+	if (h->syns < 2)
+		f.flags |= EK_FLOW_TIMED;
+	if (h->is_local)
+		f.flags |= EK_FLOW_LOCAL;
+	if (h->is_routed)
+		f.flags |= EK_FLOW_ROUTED;
+	f.flags |= flow_ecn(c, (enum ecn_mode)h->asks_ecn, &o);
+	if (synack_from_vm) {
+		end_read(&f.vm, &o);
+		f.remote = h->opener;
+		proboscis_sender_init(&f.sender, c->packet->seq + 1);
+		proboscis_echo_init(&f.echo, c->packet->ack);
+	} else {
+		f.flags |= EK_FLOW_VM_OPENED;
+		if (h->reported)
+			f.flags |= EK_FLOW_PEER;
+		f.vm = h->opener;
+		end_read(&f.remote, &o);
+		proboscis_sender_init(&f.sender, c->packet->ack);
+		proboscis_echo_init(&f.echo, c->packet->seq + 1);
+	}
+	if (bpf_map_update_elem(&flows, c->key, &f, BPF_ANY)) {
+		count(c->count, EK_COUNT_MAP_FULL, 1);
+		return NULL;
+	}
+	count(c->count, EK_COUNT_FLOWS, 1);
+	if (f.flags & EK_FLOW_ACCURATE_ECN)
+		count(c->count, EK_COUNT_ACCURATE_ECN, 1);
+	bpf_map_delete_elem(&handshakes, c->key);
+	return bpf_map_lookup_elem(&flows, c->key);
+}
+
+/* A flow is over when both ends have closed it, or one has given it up. */
+static __always_inline bool flow_is_over(struct context *c, struct ek_flow *f, bool from_vm)
+{
+	const struct packet *p = c->packet;
+	u32 both = EK_FLOW_VM_FIN | EK_FLOW_REMOTE_FIN;
+
+	/* One from the network may be forged: only what the VM could take counts. */
+	if (p->flags & PACKET_RST)
+		return from_vm || p->seq - f->echo.acked < (1u << 30);
+	if ((f->flags & both) == both && !p->payload_bytes && !(p->flags & PACKET_FIN))
+		return true;
+	if (p->flags & PACKET_FIN)
+		f->flags |= from_vm ? EK_FLOW_VM_FIN : EK_FLOW_REMOTE_FIN;
+	return false;
+}
+
+#endif /* EVENKEEL_HOST_BASE_FLOW_H */

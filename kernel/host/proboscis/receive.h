@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Takes the probes and reports of other hosts.
+ */
+#ifndef EVENKEEL_HOST_PROBOSCIS_RECEIVE_H
+#define EVENKEEL_HOST_PROBOSCIS_RECEIVE_H
+
+#include "../base/known.h"
+#include "probe_read.h"
+
+static __always_inline void peer_answered(struct context *c)
+{
+	struct ek_peer *known = bpf_map_lookup_elem(&peers, peer_key(c));
+	struct ek_peer fresh = { .report_ns = c->now_ns, .heard_ns = c->now_ns };
+
+	if (known) {
+		known->report_ns = c->now_ns;
+		known->heard_ns = c->now_ns;
+		proboscis_peer_answered(&known->state);
+		return;
+	}
+	if (bpf_map_update_elem(&peers, peer_key(c), &fresh, BPF_ANY))
+		count(c->count, EK_COUNT_MAP_FULL, 1);
+}
+
+static __always_inline void train_count(struct context *c, const struct proboscis_option *o)
+{
+	struct ek_train *known;
+	struct ek_train fresh = { .first_ns = c->now_ns };
+	bool marked = c->packet->ecn == PACKET_CE;
+
+	count(c->count, EK_COUNT_PROBES_SEEN, 1);
+	if (marked)
+		count(c->count, EK_COUNT_PROBES_MARKED, 1);
+	known = train_known(c, c->packet->seq ^ PROBOSCIS_SEQ_OFFSET);
+	if (known) {
+		proboscis_count(&known->count, o->train, o->index, o->total, marked);
+		return;
+	}
+	proboscis_count(&fresh.count, o->train, o->index, o->total, marked);
+	if (bpf_map_update_elem(&trains, c->train, &fresh, BPF_ANY))
+		count(c->count, EK_COUNT_MAP_FULL, 1);
+}
+
+/*
+ * A RST with just room for the option. Return: true if it was a valid probe or
+ * report, which is not for the VM.
+ */
+static __noinline bool probe_receive(struct context *c)
+{
+	struct proboscis_option o;
+	struct ek_handshake *syn;
+
+	switch (probe_read(c, &o)) {
+	case PROBE_NONE:
+		return false;
+	case PROBE_FORGED:
+		count(c->count, EK_COUNT_PROBES_INVALID, 1);
+		return false;
+	case PROBE_VALID:
+		break;
+	}
+	peer_answered(c);
+	if (o.type == PROBOSCIS_PROBE) {
+		train_count(c, &o);
+		return true;
+	}
+	count(c->count, EK_COUNT_REPORTS_SEEN, 1);
+	syn = handshake_known(c, c->packet->seq ^ PROBOSCIS_SEQ_OFFSET, true);
+	if (syn)
+		syn->reported = 1;
+	return true;
+}
+
+#endif /* EVENKEEL_HOST_PROBOSCIS_RECEIVE_H */

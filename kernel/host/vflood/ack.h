@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * vFlood: what the VM gets lets out what is held, and tells it how much it may hand over.
+ */
+#ifndef EVENKEEL_HOST_VFLOOD_ACK_H
+#define EVENKEEL_HOST_VFLOOD_ACK_H
+
+#include "flow.h"
+#include "../vsnoop/ring.h"
+
+#define VFLOOD_SACKED_MOST ((1u << (32 - EK_VFLOOD_SACKED_SHIFT)) - 1)
+
+/* What the VM may be told beyond @ack, 0: what the receiver says. */
+static __always_inline u32 vflood_ack_grant(const struct ek_vflood_flow *e, u32 ack)
+{
+	return e->is_enforced && e->owner && seq_after(e->flow.granted, ack) ?
+		       e->flow.granted - ack :
+		       0;
+}
+
+/* Do the SACK blocks report data that came twice? @segments: how many since the last loss. */
+static __noinline bool vflood_ack_is_dsack(const struct context *c,
+					   const struct packet_options *o,
+					   const struct ek_vflood_flow *e, u32 *segments)
+{
+	u32 second = (u32)o->sack + 8;
+	u32 start = 0, end = 0;
+	u32 first_start, first_end;
+
+	*segments = 0;
+	if (o->sack_bytes < 8)
+		return false;
+	first_start = packet_u32(c->head, o->sack);
+	first_end = packet_u32(c->head, (u32)o->sack + 4);
+	if (o->sack_bytes >= 16) {
+		start = packet_u32(c->head, second);
+		end = packet_u32(c->head, second + 4);
+	}
+	if (!vflood_is_dsack(c->packet->ack, first_start, first_end, start, end))
+		return false;
+	if (e->flow.mss)
+		*segments = vflood_came_twice(&e->flow, first_start, first_end);
+	return true;
+}
+
+/* Looks at the VM's port now and then. What cannot be read is no cause to keep ACKs from it. */
+static __always_inline void vflood_ack_look(struct __sk_buff *skb, struct context *c)
+{
+	struct ek_vflood_settings *v = &c->port->vflood;
+	enum ek_vsnoop_ring place;
+
+	if (!v->free_places || !ack_filter_is_crowded(&v->filter, v->unread_acks))
+		return;
+	place = vsnoop_ring_look(skb, v->free_places, false);
+	if (place != EK_VSNOOP_RING_FULL && place != EK_VSNOOP_RING_WAITING)
+		ack_filter_reads(&v->filter);
+}
+
+/*
+ * An ACK to the VM lets out what is held. Return: the window that the VM may be told, 0: the
+ * receiver's. @is_needless becomes true if the VM need not have it (algo/vflood/ack_filter.h).
+ */
+static __noinline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
+				       struct ek_flow *f, bool *is_needless)
+{
+	const struct packet *p = c->packet;
+	struct ek_vflood_flow *e = vflood_flow_of(c, f);
+	u32 options = (u32)p->l4 + PACKET_TCP_BYTES;
+	bool has_options = p->tcp_bytes > PACKET_TCP_BYTES;
+	bool is_stamped = p->tcp_bytes >= PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES &&
+			  packet_u32(c->head, options) == VFLOOD_TIMESTAMPS;
+	struct packet_options o;
+	u32 sacked_end = p->ack;
+	u32 sacked_segments = 0;
+	u32 came_twice = 0;
+	bool is_dsack;
+	u32 flags = 0;
+
+	if (!e)
+		return 0;
+	vflood_ack_look(skb, c);
+	if (!p->payload_bytes && !(p->flags & PACKET_FIN))
+		flags |= EK_VFLOOD_ACK_PURE;
+	if (is_stamped && vflood_is_older(&e->flow, packet_u32(c->head, options + 8)))
+		flags |= EK_VFLOOD_ACK_OLDER;
+	/* Timestamps alone are what most have. */
+	if (has_options &&
+	    !(is_stamped && p->tcp_bytes == PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES) &&
+	    head_options(c->head, p, &o) && o.sack) {
+		flags |= EK_VFLOOD_ACK_SACK;
+		sacked_end = packet_sacked_end(c->head, &o, p->ack);
+		is_dsack = vflood_ack_is_dsack(c, &o, e, &came_twice);
+		if (is_dsack)
+			flags &= ~(u32)EK_VFLOOD_ACK_PURE;
+		if (e->flow.mss)
+			sacked_segments = packet_sacked_bytes(c->head, &o, is_dsack, p->ack) /
+					  e->flow.mss;
+		if (sacked_segments > VFLOOD_SACKED_MOST)
+			sacked_segments = VFLOOD_SACKED_MOST;
+	}
+	if (!e->packets &&
+	    vflood_is_told(&e->flow, p->ack, p->window, flags & EK_VFLOOD_ACK_PURE,
+			   flags & EK_VFLOOD_ACK_SACK)) {
+		e->seen_ns = c->now_ns;
+		e->acked_ns = c->now_ns;
+		return vflood_ack_grant(e, p->ack);
+	}
+	vflood_order(skb, c, f->vflood_place, EK_VFLOOD_ORDER_ACK, p->ack, sacked_end,
+		     p->window | flags << 16 | sacked_segments << EK_VFLOOD_SACKED_SHIFT);
+	/* Nobody looks for the header of what is only an order. */
+	skb->cb[1] = f->vflood_place | EK_VFLOOD_ORDER_ACK << 16 |
+		     (came_twice < 255 ? came_twice : 255) << 24;
+	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+	/* Where another CPU has the qdisc, it may still stand there of an earlier one. */
+	*is_needless = p->flags == PACKET_ACK && e->filtered == (1ull << 32 | p->ack);
+	return vflood_ack_grant(e, p->ack);
+}
+
+/* Makes a SYN-ACK the ACK that would follow it, without other options than timestamps. */
+static __always_inline bool vflood_window_update(struct __sk_buff *skb, struct context *c,
+						 u16 window)
+{
+	const struct packet *p = c->packet;
+	u32 check = (u32)p->l4 + TCP_OFFSET_CHECK;
+	struct packet_options o;
+	u32 i, j, at;
+
+	if (!head_options(c->head, p, &o))
+		return false;
+	for (i = PACKET_TCP_BYTES; i < 60; i += 4) {
+		u32 word = 0;
+		__be32 from, to;
+
+		if (i >= p->tcp_bytes)
+			break;
+		for (j = 0; j < 4; j++) {
+			at = (u32)p->l4 + i + j;
+			word = word << 8 | (o.timestamps && at - o.timestamps < 10 ?
+						    packet_u8(c->head, at) :
+						    1);
+		}
+		from = bpf_htonl(packet_u32(c->head, (u32)p->l4 + i));
+		to = bpf_htonl(word);
+		if (from != to && (bpf_l4_csum_replace(skb, check, from, to, 4) ||
+				   bpf_skb_store_bytes(skb, (u32)p->l4 + i, &to, 4, 0)))
+			return false;
+	}
+	return skb_set_seq(skb, p, p->seq + 1) &&
+	       skb_set_flags(skb, p, packet_u8(c->head, (u32)p->l4 + TCP_OFFSET_FLAGS),
+			     PACKET_ACK) &&
+	       skb_set_window(skb, p, window);
+}
+
+/*
+ * A SYN-ACK to the VM. Its window is not scaled and ends at 64 KB: what is granted beyond
+ * stands in an ACK right behind it. Return: what the program is to answer.
+ */
+static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context *c)
+{
+	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
+	struct window_limits limits = {};
+	struct packet *p = c->packet;
+	struct ek_vflood_flow *e;
+	long error;
+	u32 mss;
+	u16 field;
+
+	if (!f)
+		return TCX_NEXT;
+	e = vflood_flow_of(c, f);
+	if (!e || !e->is_enforced)
+		return TCX_NEXT;
+	vflood_order(skb, c, f->vflood_place, EK_VFLOOD_ORDER_GRANT, 0, 0, (u32)e->owner);
+	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+	limits.bytes[WINDOW_BY_VFLOOD] = vflood_ack_grant(e, p->ack);
+	if (!limits.bytes[WINDOW_BY_VFLOOD])
+		return TCX_NEXT;
+	mss = flow_segment_bytes(f);
+	window_decide(&limits, p->window, 0, mss, &field);
+	if (!skb_set_window(skb, p, field)) {
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+		return TCX_NEXT;
+	}
+	p->window = field;
+	count(c->count, EK_COUNT_VFLOOD_GRANTS, 1);
+	if (limits.bytes[WINDOW_BY_VFLOOD] <= 65535)
+		return TCX_NEXT;
+	window_decide(&limits, 0, flow_scale(f, &f->remote), mss, &field);
+	/* The copy goes first, as it is; the packet at hand follows it. */
+	c->scratch->is_sending = 1;
+	error = bpf_clone_redirect(skb, skb->ifindex, 0);
+	c->scratch->is_sending = 0;
+	if (error < 0)
+		return TCX_NEXT;
+	if (!vflood_window_update(skb, c, field)) {
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+		return TCX_DROP;
+	}
+	count(c->count, EK_COUNT_VFLOOD_UPDATES, 1);
+	return TCX_NEXT;
+}
+
+#endif /* EVENKEEL_HOST_VFLOOD_ACK_H */

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * vFlood: what the VM sends goes by way of the device that holds it.
+ */
+#ifndef EVENKEEL_HOST_VFLOOD_DATA_H
+#define EVENKEEL_HOST_VFLOOD_DATA_H
+
+#include "flow.h"
+
+/* Notes what the VM says to the other end: what is held leaves with the newest of it. */
+static __always_inline void vflood_data_note(const struct context *c, struct ek_vflood_flow *e)
+{
+	const struct packet *p = c->packet;
+	u32 options = (u32)p->l4 + PACKET_TCP_BYTES;
+
+	if (!(p->flags & PACKET_ACK) || seq_before(p->ack, e->last.ack))
+		return;
+	e->last.ack = p->ack;
+	e->last.window = p->window;
+	e->last.has_timestamps = p->tcp_bytes >= PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES &&
+				 packet_u32(c->head, options) == VFLOOD_TIMESTAMPS;
+	if (e->last.has_timestamps) {
+		e->last.ts_val = packet_u32(c->head, options + 4);
+		e->last.ts_ecr = packet_u32(c->head, options + 8);
+	}
+}
+
+/* May a GSO packet be held as it is? New data in full segments, if it would not be split at
+ * once. */
+static __always_inline bool vflood_data_is_whole(const struct __sk_buff *skb,
+						 const struct ek_vflood_flow *e, u32 seq,
+						 u32 end)
+{
+	return skb->gso_size >= e->flow.mss && !seq_before(seq, e->flow.vm_end) &&
+	       (e->packets || vflood_is_whole(&e->flow, seq, end - seq));
+}
+
+/* Global, so that the verifier looks at it once. */
+__weak __noinline int vflood_flow_passes(struct vflood_flow *f, const struct vflood_settings *s,
+					 u64 range, u64 now_us)
+{
+	u32 seq = (u32)range;
+
+	return f && s && vflood_passes(f, s, seq, (u32)(range >> 32) - seq, now_us);
+}
+
+/*
+ * Lets new data out at once that its windows allow, past the device that holds packets: most
+ * connections never have more. Nothing overtakes: all that is out has left in the same way, or
+ * nothing is out.
+ *
+ * Return: false if the qdisc is to decide.
+ */
+static __noinline bool vflood_lets_out(struct context *c, struct ek_flow *f,
+				       struct ek_vflood_flow *e, u32 end)
+{
+	struct ek_vflood_settings *v = &c->port->vflood;
+	u32 zero = 0;
+	struct ek_host *h = bpf_map_lookup_elem(&host, &zero);
+	bool is_out = false;
+	u64 now_ns;
+
+	if (!h || !vflood_is_on(h, c->port, c->now_ns) || e->packets || !vflood_flow_trylock(e))
+		return false;
+	now_ns = vflood_flow_now(e, c->now_ns);
+	if (e->owner == f->vflood_owner && !e->is_closing && !e->packets &&
+	    (e->is_direct || e->flow.snd_nxt == e->flow.snd_una)) {
+		if (e->last.has_timestamps)
+			vflood_stamp(&e->flow, e->last.ts_val);
+		is_out = vflood_flow_passes(&e->flow, &v->settings,
+					    (u64)end << 32 | c->packet->seq, now_ns / 1000);
+	}
+	if (is_out) {
+		e->is_direct = 1;
+		e->seen_ns = now_ns;
+		vflood_ack_out(&e->flow, c->packet->ack);
+	}
+	vflood_flow_unlock(e);
+	if (is_out && !v->free_places)
+		ack_filter_reads(&v->filter);
+	return is_out;
+}
+
+/* Uses up @by of what a flow waits for. Several CPUs may ask at once. */
+static __always_inline bool vflood_use_up(u64 *left, u64 by)
+{
+	if (*left < by)
+		return false;
+	if (__sync_fetch_and_add(left, -by) >= by)
+		return true;
+	__sync_fetch_and_add(left, by);
+	return false;
+}
+
+/*
+ * Has a packet of the flow left the queue, and been here before? The VM may send the same data
+ * once more meanwhile: then that passes, and the other is the one that is seen anew.
+ */
+static __noinline bool vflood_is_back(const struct context *c, struct ek_flow *f)
+{
+	const struct packet *p = c->packet;
+	u32 end = p->seq + p->payload_bytes + !!(p->flags & PACKET_FIN);
+	struct ek_vflood_flow *e = vflood_flow_of(c, f);
+
+	if (!e)
+		return false;
+	/* An ACK by itself has the number of what was let out last, the VM's that of its own.
+	 */
+	if (end == p->seq)
+		return seq_before(p->seq, e->flow.vm_end) && vflood_use_up(&e->back_acks, 1);
+	if (seq_after(end, e->flow.snd_nxt) || !vflood_use_up(&e->back_bytes, end - p->seq))
+		return false;
+	if (e->joining_end != e->joined_end)
+		e->joined_end = end;
+	return true;
+}
+
+/* Return: what the program is to answer. */
+static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
+				     struct ek_flow *f)
+{
+	const struct packet *p = c->packet;
+	u32 end = p->seq + p->payload_bytes + !!(p->flags & PACKET_FIN);
+	struct ek_vflood_flow *e = vflood_flow_of(c, f);
+	u32 hold = c->port->vflood.hold_ifindex;
+	u32 place = f->vflood_place;
+	u32 seq;
+
+	if (!e)
+		return TCX_NEXT;
+	vflood_data_note(c, e);
+	if (end == p->seq || p->flags & PACKET_RST) {
+		seq = vflood_bare_seq(&e->flow, p->seq);
+		if (e->is_enforced && seq != p->seq && !skb_set_seq(skb, p, seq))
+			count(c->count, EK_COUNT_WRITE_FAILED, 1);
+		vflood_ack_out(&e->flow, p->ack);
+		return TCX_NEXT;
+	}
+	if (p->flags & PACKET_FIN)
+		ack_filter_ends(&e->filter);
+	if (!e->is_enforced) {
+		vflood_order(skb, c, place, EK_VFLOOD_ORDER_SEEN, p->seq, end, (u32)e->owner);
+		bpf_clone_redirect(skb, hold, 0);
+		return TCX_NEXT;
+	}
+	if ((!skb->gso_size || skb->gso_size >= e->flow.mss) && vflood_lets_out(c, f, e, end))
+		return TCX_NEXT;
+	if (vflood_ack_is_due(&e->flow, p->ack) &&
+	    vflood_direct(&e->flow) < vflood_segments(&e->flow, end - p->seq)) {
+		vflood_order(skb, c, place, EK_VFLOOD_ORDER_BARE, p->seq, end, (u32)e->owner);
+		bpf_clone_redirect(skb, hold, 0);
+		vflood_ack_out(&e->flow, p->ack);
+		count(c->count, EK_COUNT_VFLOOD_BARE_ACKS, 1);
+	}
+	if (skb->gso_size && vflood_data_is_whole(skb, e, p->seq, end)) {
+		vflood_order(skb, c, place, EK_VFLOOD_ORDER_WHOLE, p->seq, end, (u32)e->owner);
+		return bpf_redirect(hold, 0);
+	}
+	vflood_order(skb, c, place, EK_VFLOOD_ORDER_DATA, p->seq, end, (u32)e->owner);
+	if (!skb->gso_size)
+		return bpf_redirect(hold, 0);
+	count(c->count, EK_COUNT_VFLOOD_SPLIT, 1);
+	return bpf_redirect(c->port->vflood.split_ifindex, 0);
+}
+
+#endif /* EVENKEEL_HOST_VFLOOD_DATA_H */

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * vFlood at a port: which packets go by way of the device that holds them, and what the VM is
+ * told. What is held and what leaves is decided under the lock of that device's qdisc
+ * (qdisc.bpf.c); from here it gets orders in the cb of packets and of copies.
+ */
+#ifndef EVENKEEL_HOST_VFLOOD_FLOW_H
+#define EVENKEEL_HOST_VFLOOD_FLOW_H
+
+#include "../base/flow.h"
+#include "turn.h"
+
+/* NOP, NOP, timestamps: what Linux and others put before all other options. */
+#define VFLOOD_TIMESTAMPS 0x0101080au
+#define VFLOOD_TIMESTAMPS_BYTES 12
+
+/* The state of a flow that vFlood manages here, or NULL. */
+static __always_inline struct ek_vflood_flow *vflood_flow_of(const struct context *c,
+							     const struct ek_flow *f)
+{
+	u32 place = f->vflood_place;
+	struct ek_vflood_flow *e;
+
+	if (!f->vflood_owner)
+		return NULL;
+	e = bpf_map_lookup_elem(&vflood_flows, &place);
+	if (!e || e->owner != f->vflood_owner ||
+	    e->hold_ifindex != c->port->vflood.hold_ifindex)
+		return NULL;
+	return e;
+}
+
+/* The flow of the packet at hand, or NULL. What vFlood holds it has seen all along. */
+static __always_inline struct ek_flow *flow_known(const struct context *c)
+{
+	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
+
+	if (!f || !is_from_before(c, f->first_ns) || vflood_flow_of(c, f))
+		return f;
+	bpf_map_delete_elem(&flows, c->key);
+	return NULL;
+}
+
+static __always_inline u32 vflood_flow_hash(const struct ek_flow_key *k)
+{
+	const u32 *word = (const u32 *)k;
+	u32 hash = 0;
+	u32 i;
+
+	for (i = 0; i < sizeof(*k) / 4; i++) {
+		hash = (hash ^ word[i]) * 0x9e3779b1u;
+		hash ^= hash >> 15;
+	}
+	return hash;
+}
+
+/* Takes one of the places where a flow of a port may be, if the port has not its share. */
+static __always_inline struct ek_vflood_flow *vflood_flow_claim(const struct ek_flow_key *k,
+								u32 slot, u32 *place)
+{
+	u32 *managed = bpf_map_lookup_elem(&vflood_managed, &slot);
+	u32 first = vflood_flow_hash(k);
+	struct ek_vflood_flow *e;
+	u32 i;
+
+	if (!managed || *managed >= EK_VFLOOD_PORT_FLOWS)
+		return NULL;
+	for (i = 0; i < EK_VFLOOD_WAYS; i++) {
+		*place = (first + i) & (EK_VFLOOD_FLOWS - 1);
+		e = bpf_map_lookup_elem(&vflood_flows, place);
+		if (e && !e->owner && !e->is_listed &&
+		    !__sync_val_compare_and_swap(&e->owner, 0, VFLOOD_CLAIMED))
+			return e;
+	}
+	return NULL;
+}
+
+/* What the packet at hand, or a copy of it, is sent to the holding device for. */
+static __always_inline void vflood_order(struct __sk_buff *skb, const struct context *c,
+					 u32 place, enum ek_vflood_order kind, u32 a, u32 b,
+					 u32 d)
+{
+	vflood_order_write(skb, place | kind << 16 | (u32)c->packet->l4 << 24, a, b, d);
+}
+
+/* The SYN-ACK has passed: both ends have said what is needed to manage the flow. */
+static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
+					bool synack_from_vm)
+{
+	const struct vflood_settings *set = &c->port->vflood.settings;
+	const struct packet *p = c->packet;
+	struct ek_vflood_flow *e;
+	u64 now_us = c->now_ns / 1000;
+	struct packet_options o;
+	u32 place = 0;
+
+	if (c->port->vflood.mode == EK_MODE_OFF || !c->port->vflood.hold_ifindex ||
+	    c->port->vflood.passes_over)
+		return;
+	/* Sent again. */
+	if (vflood_flow_of(c, f))
+		return;
+	e = vflood_flow_claim(c->key, c->port->slot, &place);
+	if (!e) {
+		count(c->count, EK_COUNT_VFLOOD_NO_PLACE, 1);
+		return;
+	}
+	__builtin_memset(&e->flow, 0, sizeof(e->flow));
+	__builtin_memset(&e->last, 0, sizeof(e->last));
+	__builtin_memset(&e->filter, 0, sizeof(e->filter));
+	e->behind_ns = 0;
+	e->joining_end = 0;
+	e->joined_end = 0;
+	e->back_bytes = 0;
+	e->back_acks = 0;
+	e->is_direct = 0;
+	e->key = *c->key;
+	e->hold_ifindex = c->port->vflood.hold_ifindex;
+	e->is_closing = 0;
+	e->slot = c->port->slot;
+	e->is_enforced = c->port->vflood.mode == EK_MODE_ENFORCE;
+	e->seen_ns = c->now_ns;
+	e->acked_ns = c->now_ns;
+	e->turn_ns = c->now_ns;
+	if (head_options(c->head, p, &o) && o.permits_sack)
+		e->flow.flags |= VFLOOD_HAS_SACK;
+	if (synack_from_vm) {
+		/* The window comes with the first ACK, before any data can. */
+		vflood_peer_syn(&e->flow, 0, flow_scale(f, &f->remote), flow_segment_bytes(f),
+				now_us);
+		vflood_vm_syn(&e->flow, set, p->seq, now_us);
+		vflood_ack_out(&e->flow, p->ack);
+	} else {
+		vflood_vm_syn(&e->flow, set, p->ack - 1, f->first_ns / 1000);
+		vflood_peer_syn(&e->flow, p->window, flow_scale(f, &f->remote),
+				flow_segment_bytes(f), now_us);
+		vflood_ack_out(&e->flow, p->seq + 1);
+	}
+	/* Nothing is older than this. */
+	e->last.ack = e->flow.ack_sent;
+	if (!++e->generation)
+		e->generation = 1;
+	f->vflood_place = place;
+	f->vflood_owner = e->generation;
+	vflood_count_managed(e->slot, 1);
+	__sync_lock_test_and_set(&e->owner, (u64)e->generation);
+	count(c->count, EK_COUNT_VFLOOD_FLOWS, 1);
+}
+
+/*
+ * The flow is over as far as its packets say. Ends it, unless something is still held.
+ *
+ * Return: whether it has left the table.
+ */
+static __noinline bool vflood_flow_close(struct __sk_buff *skb, struct context *c,
+					 struct ek_flow *f)
+{
+	struct ek_vflood_flow *e = vflood_flow_of(c, f);
+	bool is_reset = c->packet->flags & PACKET_RST;
+
+	if (e && e->packets && !is_reset)
+		return false;
+	if (e) {
+		vflood_order(skb, c, f->vflood_place,
+			     is_reset ? EK_VFLOOD_ORDER_RESET : EK_VFLOOD_ORDER_CLOSE, 0, 0,
+			     e->owner);
+		bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+	}
+	bpf_map_delete_elem(&flows, c->key);
+	return true;
+}
+
+#endif /* EVENKEEL_HOST_VFLOOD_FLOW_H */

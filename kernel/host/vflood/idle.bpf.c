@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Ends vFlood's flows that hold nothing and have said nothing for long, each under the lock of
+ * its port's qdisc, which the order to do so is sent to. What it sends from then on passes.
+ * User space runs this by BPF_PROG_TEST_RUN, with the time in ms in cb[0].
+ */
+#include "turn.h"
+
+struct idle {
+	struct __sk_buff *skb;
+	u64 now_ns;
+	u64 ns;
+	u32 left; /* flows that may be ended yet */
+};
+
+/* For bpf_for_each_map_elem(). Return: 0 to go on. */
+static long idle_flow(void *map, u32 *place, struct ek_vflood_flow *e, struct idle *s)
+{
+	if (!e->owner || e->owner == VFLOOD_CLAIMED || e->packets ||
+	    !vflood_flow_is_idle(e, s->now_ns, s->ns))
+		return 0;
+	vflood_order_write(s->skb, *place | EK_VFLOOD_ORDER_CLOSE << 16, 0, 0, (u32)e->owner);
+	/* The order is dropped when it has been read, which is no error. */
+	if (bpf_clone_redirect(s->skb, e->hold_ifindex, 0) < 0)
+		return 0;
+	return !--s->left;
+}
+
+/* At most cb[1] flows. Return: how many were ended. */
+SEC("tc")
+int vflood_idle(struct __sk_buff *skb)
+{
+	struct idle s = {
+		.skb = skb,
+		.now_ns = bpf_ktime_get_ns(),
+		.ns = (u64)skb->cb[0] * 1000000,
+		.left = skb->cb[1],
+	};
+	u32 most = s.left;
+
+	bpf_for_each_map_elem(&vflood_flows, idle_flow, &s, 0);
+	return (int)(most - s.left);
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Segments that leave one after the other are joined again, as a sender's own are (GSO): behind
+ * the queue they take a pair of veths whose far end does GRO. Each packet costs bridge, network
+ * card and receiver the same, however large it is.
+ */
+#ifndef EVENKEEL_HOST_VFLOOD_JOIN_H
+#define EVENKEEL_HOST_VFLOOD_JOIN_H
+
+#include "queue.h"
+#include "../base/skb.h"
+
+/*
+ * The device by which a packet is to leave, or 0. Full segments go there, and what must not
+ * overtake them. They overtake nothing: one CPU works on a flow, before they go and after.
+ * A large packet is split to stay behind, and joined again, which costs more than they save: so
+ * none goes there for a round trip after one. from_vm notes what has come back.
+ */
+static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood_flow *e,
+				   u32 kind)
+{
+	bool is_behind = e->joining_end != e->joined_end;
+	u32 hold_ifindex = e->hold_ifindex;
+	u64 now_ns = bpf_ktime_get_ns();
+	struct ek_vflood_device *d;
+
+	if (kind == EK_VFLOOD_ORDER_BARE)
+		return 0;
+	if (!is_behind && (skb->gso_size || skb->cb[3] - skb->cb[2] < e->flow.mss ||
+			   now_ns - e->behind_ns < e->flow.srtt_us * 1000ull))
+		return 0;
+	if (skb->gso_size)
+		e->behind_ns = now_ns;
+	d = bpf_map_lookup_elem(&vflood_devices, &hold_ifindex);
+	if (!d || !d->join_ifindex)
+		return 0;
+	e->joining_end = skb->cb[3];
+	return d->join_ifindex;
+}
+
+#endif /* EVENKEEL_HOST_VFLOOD_JOIN_H */

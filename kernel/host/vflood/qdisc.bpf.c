@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The qdisc that holds a VM's packets (vFlood), and the programs of the pair of netkit devices
+ * that it sits on:
+ *
+ *   port -> from_vm -> [split] -> qdisc -> released -> back -> port
+ *
+ * from_vm sends a managed flow's data to the holding device. GSO packets are held as they are,
+ * and leave so if the window has room for them; otherwise they go through the pair's other end,
+ * which splits them, and come back. What leaves the qdisc gets the newest ACK and timestamps of
+ * the VM, which behind an ifb's queue no program could write, and at the pair's other end goes
+ * back to where it came in, in order on whatever CPU it was let out, and past from_vm.
+ * Orders come in the cb of packets (intf.h, EK_VFLOOD_MAGIC). One lock, the qdisc's, is over a
+ * port's flows and its buffer. What need not be held at all from_vm lets out past all this, in
+ * its turn (turn.h).
+ *
+ * Loaded only where some port has vFlood: Linux 6.16 with NET_SCH_BPF and NETKIT.
+ */
+#include "drain.h"
+#include "join.h"
+#include "leave.h"
+
+#define VFLOOD_READY_PACKETS 8192 /* that wait for the device at most */
+
+/* Data of a managed flow. Return: what is to be done with it. */
+static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u32 place,
+				   u32 seq, u32 end)
+{
+	bool is_cut_off = e->is_closing || !at->port;
+	u8 before = e->flow.state;
+	u32 vm_end = e->flow.vm_end;
+	int verdict;
+
+	e->seen_ns = at->now_ns;
+	e->is_direct = 0;
+	if (at->port && !at->port->vflood.free_places)
+		ack_filter_reads(&at->port->vflood.filter);
+	if (!e->packets && (is_cut_off || (e->is_enforced && !at->may_hold))) {
+		vflood_flow_forget(at, e);
+		return VFLOOD_PASS;
+	}
+	if (is_cut_off) {
+		/* Behind what is held until that is out. */
+		verdict = VFLOOD_HOLD;
+		e->flow.held_segments += vflood_segments(&e->flow, end - seq);
+		at->vm->vm.held_segments += vflood_segments(&e->flow, end - seq);
+		e->flow.vm_end = seq_max(vm_end, end);
+	} else {
+		if (e->last.has_timestamps)
+			vflood_stamp(&e->flow, e->last.ts_val);
+		verdict = vflood_flow_data(&e->flow, &at->vm->vm, &at->port->vflood.settings,
+					   range(seq, end), at->now_ns / 1000);
+	}
+	count_state(at, &e->flow, before);
+	if (verdict == VFLOOD_HOLD) {
+		vflood_flow_list(at, e, place);
+		e->packets++;
+		count(at->count, EK_COUNT_VFLOOD_HELD, vflood_segments(&e->flow, end - seq));
+	} else if (verdict == VFLOOD_DROP) {
+		count(at->count,
+		      seq_after(end, vm_end) ? EK_COUNT_VFLOOD_REFUSED :
+					       EK_COUNT_VFLOOD_NEEDLESS,
+		      1);
+	}
+	return verdict;
+}
+
+/* Notes whether the VM need not have an ACK that has let out what it may. */
+static __always_inline void filter_ack(struct place *at, struct ek_vflood_flow *e, u32 una,
+				       u32 ack, u32 word)
+{
+	bool is_plain = (word >> 16 & (EK_VFLOOD_ACK_PURE | EK_VFLOOD_ACK_SACK)) ==
+			EK_VFLOOD_ACK_PURE;
+	struct ack_filter_vm *vm = &at->port->vflood.filter;
+	u32 limit = at->port->vflood.unread_acks;
+	u64 now_us = at->now_ns / 1000;
+
+	e->filtered = 0;
+	if (e->is_enforced && at->may_hold && !e->is_closing &&
+	    ack_filter_is_needless(&e->flow, una, is_plain) &&
+	    ack_filter_keeps(&e->filter, vm, &e->flow, limit, now_us))
+		e->filtered = 1ull << 32 | ack;
+	else
+		ack_filter_passes(&e->filter, vm, &e->flow, limit, now_us);
+}
+
+/* An order that comes with a copy: cb[] as intf.h has it. */
+struct order {
+	u32 place;
+	u32 kind;
+	u32 word[3];
+	u32 queue; /* in which it is held */
+	u32 came_twice; /* segments, with an ACK */
+};
+
+static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
+				 const struct order *o)
+{
+	struct vflood_settings *set;
+	u8 before = e->flow.state;
+	u32 una = e->flow.snd_una;
+
+	if (o->kind == EK_VFLOOD_ORDER_RESET) {
+		queue_drop(at, e, o->place);
+		vflood_flow_forget(at, e);
+		return;
+	}
+	if (o->kind == EK_VFLOOD_ORDER_CLOSE) {
+		e->is_closing = 1;
+		if (!e->packets)
+			vflood_flow_forget(at, e);
+		return;
+	}
+	if (!at->port)
+		return;
+	set = &at->port->vflood.settings;
+	e->seen_ns = at->now_ns;
+	if (o->kind == EK_VFLOOD_ORDER_ACK) {
+		e->acked_ns = at->now_ns;
+		if (vflood_flow_acked(&e->flow, set, (u64)o->word[1] << 32 | o->word[0],
+				      (u64)o->came_twice << 56 | o->word[2], at->now_ns / 1000))
+			count(at->count, EK_COUNT_VFLOOD_UNDONE, 1);
+		count_state(at, &e->flow, before);
+		queue_release(at, e, o->place);
+		filter_ack(at, e, una, o->word[0], o->word[2]);
+	}
+	if (!e->is_closing && (at->may_hold || !e->is_enforced))
+		vflood_flow_grant(&e->flow, &at->vm->vm, set);
+}
+
+/* A segment of what was held in one packet, and counts with its flow until all have come. */
+static __noinline void piece_held(struct place *at, struct ek_vflood_flow *e, u32 place,
+				  u32 seq, u32 end)
+{
+	u32 segments = vflood_segments(&e->flow, end - seq);
+
+	e->flow.held_segments += segments;
+	at->vm->vm.held_segments += segments;
+	e->packets++;
+	e->pieces++;
+	vflood_flow_list(at, e, place);
+}
+
+/* Puts an skb where it may leave. */
+static __always_inline int ready_push(struct place *at, struct sk_buff *skb, struct Qdisc *sch,
+				      struct bpf_sk_buff_ptr *to_free)
+{
+	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
+	u32 bytes = ((struct qdisc_cb *)skb->cb)->pkt_len;
+	struct held *h;
+
+	if (!r || at->vm->ready >= VFLOOD_READY_PACKETS)
+		goto drop;
+	h = held_new(at, 0, bytes, 0);
+	if (!h)
+		goto drop;
+	skb = bpf_kptr_xchg(&h->skb, skb);
+	if (skb)
+		bpf_qdisc_skb_drop(skb, to_free);
+	queue_push(r, h);
+	at->vm->ready++;
+	sch->q.qlen++;
+	sch->qstats.backlog += bytes;
+	return NET_XMIT_SUCCESS;
+drop:
+	bpf_qdisc_skb_drop(skb, to_free);
+	return NET_XMIT_DROP;
+}
+
+SEC("struct_ops/vflood_qdisc_enqueue")
+int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
+	     struct bpf_sk_buff_ptr *to_free)
+{
+	struct qdisc_cb *cb = (struct qdisc_cb *)skb->cb;
+	struct order o = {
+		.place = cb->data[1] & (EK_VFLOOD_FLOWS - 1),
+		.kind = cb->data[1] >> 16 & 0xff,
+		.word = { cb->data[2], cb->data[3], cb->data[4] },
+		.queue = cb->data[1] & (EK_VFLOOD_FLOWS - 1),
+		.came_twice = cb->data[1] >> 24,
+	};
+	bool is_data = o.kind == EK_VFLOOD_ORDER_DATA || o.kind == EK_VFLOOD_ORDER_WHOLE;
+	bool is_copy = !is_data && o.kind != EK_VFLOOD_ORDER_BARE &&
+		       o.kind != EK_VFLOOD_ORDER_PIECE;
+	u32 bytes = cb->pkt_len;
+	struct place at = {};
+	struct ek_vflood_flow *e;
+	struct queue *q;
+	struct held *h;
+	int verdict;
+
+	if (cb->data[0] != EK_VFLOOD_MAGIC || !place_open(&at, sch))
+		goto drop;
+	e = bpf_map_lookup_elem(&vflood_flows, &o.place);
+	/* No longer managed since the tc program looked. */
+	if (!e || !e->owner || e->slot != at.slot ||
+	    (o.kind != EK_VFLOOD_ORDER_ACK && e->owner != o.word[2])) {
+		if (is_copy)
+			goto drop;
+		return ready_push(&at, skb, sch, to_free);
+	}
+	/* A segment that was given up: later data has left. */
+	if (o.kind == EK_VFLOOD_ORDER_BARE ||
+	    (o.kind == EK_VFLOOD_ORDER_PIECE && !e->splitting))
+		return ready_push(&at, skb, sch, to_free);
+	if (is_copy && o.kind != EK_VFLOOD_ORDER_SEEN) {
+		vflood_flow_take(&at, e);
+		order_run(&at, e, &o);
+		vflood_flow_unlock(e);
+		sch->q.qlen -= at.gone_packets;
+		sch->qstats.backlog -= at.gone_bytes;
+		goto drop;
+	}
+	if (o.kind == EK_VFLOOD_ORDER_PIECE) {
+		o.queue = o.place + EK_VFLOOD_FLOWS;
+		vflood_flow_take(&at, e);
+		piece_held(&at, e, o.place, o.word[0], o.word[1]);
+		vflood_flow_unlock(e);
+		verdict = VFLOOD_HOLD;
+	} else {
+		if (o.kind == EK_VFLOOD_ORDER_WHOLE &&
+		    !vflood_flow_takes_whole(&e->flow, &at.vm->vm, settings_of(&at),
+					     range(o.word[0], o.word[1]))) {
+			count(at.count, EK_COUNT_VFLOOD_SPLIT, 1);
+			skb->cb[QDISC_CB_KIND] = EK_VFLOOD_ORDER_ANEW;
+			return ready_push(&at, skb, sch, to_free);
+		}
+		vflood_flow_take(&at, e);
+		verdict = data_verdict(&at, e, o.place, o.word[0], o.word[1]);
+		vflood_flow_unlock(e);
+	}
+	q = bpf_map_lookup_elem(&queues, &o.queue);
+	if (verdict == VFLOOD_PASS && is_data)
+		return ready_push(&at, skb, sch, to_free);
+	if (verdict != VFLOOD_HOLD || !q)
+		goto drop;
+	h = held_new(&at, range(o.word[0], o.word[1]),
+		     o.kind == EK_VFLOOD_ORDER_SEEN ? 0 : bytes, o.kind);
+	if (!h) {
+		e->packets--;
+		if (o.kind == EK_VFLOOD_ORDER_PIECE)
+			e->pieces--;
+		goto drop;
+	}
+	if (o.kind == EK_VFLOOD_ORDER_SEEN) {
+		queue_push(q, h);
+		goto drop;
+	}
+	skb = bpf_kptr_xchg(&h->skb, skb);
+	if (skb)
+		bpf_qdisc_skb_drop(skb, to_free);
+	queue_push(q, h);
+	sch->q.qlen++;
+	sch->qstats.backlog += bytes;
+	if (o.kind == EK_VFLOOD_ORDER_PIECE && o.word[1] == (u32)(e->splitting >> 32)) {
+		vflood_flow_take(&at, e);
+		split_done(&at, e, o.place);
+		vflood_flow_unlock(e);
+		sch->q.qlen -= at.gone_packets;
+		sch->qstats.backlog -= at.gone_bytes;
+	}
+	return NET_XMIT_SUCCESS;
+drop:
+	bpf_qdisc_skb_drop(skb, to_free);
+	return NET_XMIT_DROP;
+}
+
+SEC("struct_ops/vflood_qdisc_dequeue")
+struct sk_buff *BPF_PROG(vflood_qdisc_dequeue, struct Qdisc *sch)
+{
+	struct sk_buff *skb = NULL;
+	struct place at = {};
+	struct qdisc_cb *cb;
+	struct queue *r;
+	struct held *h;
+
+	if (!place_open(&at, sch))
+		return NULL;
+	r = bpf_map_lookup_elem(&ready, &at.slot);
+	if (!r)
+		return NULL;
+	if (at.now_ns >= at.vm->tick_ns) {
+		tick(&at);
+		sch->q.qlen -= at.gone_packets;
+		sch->qstats.backlog -= at.gone_bytes;
+	}
+	h = queue_pop(r);
+	if (!h) {
+		if (at.vm->first)
+			bpf_qdisc_watchdog_schedule(sch, at.vm->tick_ns, 0);
+		return NULL;
+	}
+	at.vm->ready--;
+	skb = bpf_kptr_xchg(&h->skb, skb);
+	held_put(&at, h);
+	if (!skb)
+		return NULL;
+	cb = (struct qdisc_cb *)skb->cb;
+	sch->q.qlen--;
+	sch->qstats.backlog -= cb->pkt_len;
+	bpf_qdisc_bstats_update(sch, skb);
+	return skb;
+}
+
+SEC("struct_ops/vflood_qdisc_init")
+int BPF_PROG(vflood_qdisc_init, struct Qdisc *sch, struct nlattr *options,
+	     struct netlink_ext_ack *extack)
+{
+	return 0;
+}
+
+SEC("struct_ops/vflood_qdisc_reset")
+void BPF_PROG(vflood_qdisc_reset, struct Qdisc *sch)
+{
+	struct place at = {};
+	struct ek_vflood_flow *e;
+	struct queue *r;
+	struct held *h;
+	u32 place;
+	int i;
+
+	sch->q.qlen = 0;
+	sch->qstats.backlog = 0;
+	if (!place_open(&at, sch))
+		return;
+	bpf_for(i, 0, EK_VFLOOD_FLOWS)
+	{
+		if (!at.vm->first)
+			break;
+		place = at.vm->first - 1;
+		e = bpf_map_lookup_elem(&vflood_flows, &place);
+		if (!e)
+			break;
+		at.vm->first = e->next;
+		e->is_listed = 0;
+		queue_drop(&at, e, place);
+		vflood_flow_forget(&at, e);
+	}
+	r = bpf_map_lookup_elem(&ready, &at.slot);
+	if (!r)
+		return;
+	bpf_for(i, 0, VFLOOD_ALL_PACKETS)
+	{
+		h = queue_pop(r);
+		if (!h)
+			break;
+		held_free(&at, h);
+	}
+	at.vm->ready = 0;
+	r = spares_of(&at);
+	if (!r)
+		return;
+	bpf_for(i, 0, VFLOOD_SPARES)
+	{
+		h = queue_pop(r);
+		if (!h)
+			break;
+		object_drop(h);
+	}
+	at.vm->spares = 0;
+}
+
+SEC("struct_ops/vflood_qdisc_destroy")
+void BPF_PROG(vflood_qdisc_destroy, struct Qdisc *sch)
+{
+}
+
+SEC(".struct_ops.link")
+struct Qdisc_ops evenkeel_hold = {
+	.id = EK_VFLOOD_QDISC,
+	.enqueue = (void *)vflood_qdisc_enqueue,
+	.dequeue = (void *)vflood_qdisc_dequeue,
+	.init = (void *)vflood_qdisc_init,
+	.reset = (void *)vflood_qdisc_reset,
+	.destroy = (void *)vflood_qdisc_destroy,
+};
+
+/* Of what from_vm knew when it sent the packet here, only the sequence numbers are others. */
+SEC("netkit/peer")
+int split(struct __sk_buff *skb)
+{
+	u32 place = skb->cb[1] & (EK_VFLOOD_FLOWS - 1);
+	u32 kind = skb->cb[1] >> 16 & 0xff;
+	u32 l4 = skb->cb[1] >> 24;
+	struct ek_vflood_flow *e;
+	u32 seq, end;
+
+	if (skb->cb[0] != EK_VFLOOD_MAGIC)
+		return TCX_DROP;
+	e = bpf_map_lookup_elem(&vflood_flows, &place);
+	if (!e || !skb_range(skb, l4, &seq, &end))
+		return TCX_DROP;
+	skb->cb[1] =
+		place |
+		(kind == EK_VFLOOD_ORDER_SPLIT ? EK_VFLOOD_ORDER_PIECE : EK_VFLOOD_ORDER_DATA)
+			<< 16 |
+		l4 << 24;
+	skb->cb[2] = seq;
+	skb->cb[3] = end;
+	return bpf_redirect(e->hold_ifindex, 0);
+}
+
+SEC("netkit/primary")
+int released(struct __sk_buff *skb)
+{
+	u32 place = skb->cb[1] & (EK_VFLOOD_FLOWS - 1);
+	u32 kind = skb->cb[1] >> 16 & 0xff;
+	u32 l4 = skb->cb[1] >> 24;
+	struct ek_vflood_flow *e;
+
+	if (skb->cb[0] != EK_VFLOOD_MAGIC)
+		return TCX_DROP;
+	e = bpf_map_lookup_elem(&vflood_flows, &place);
+	if (!e)
+		return TCX_DROP;
+	/* A qdisc may not write to what it has held (Linux 7.3): the flow knows. */
+	if (kind == EK_VFLOOD_ORDER_WHOLE && e->splitting == range(skb->cb[2], skb->cb[3])) {
+		kind = EK_VFLOOD_ORDER_SPLIT;
+		skb->cb[1] = place | kind << 16 | l4 << 24;
+	}
+	/* Here the packet is the other end's already. */
+	if (kind == EK_VFLOOD_ORDER_SPLIT || kind == EK_VFLOOD_ORDER_ANEW)
+		return bpf_redirect(skb->ifindex, 0);
+	if (kind == EK_VFLOOD_ORDER_BARE) {
+		if (!make_bare(skb, e, l4))
+			return TCX_DROP;
+	} else {
+		bring_up_to_date(skb, l4, &e->last);
+	}
+	/* A container's TCP gives its packets another hash after a timeout (sk_rethink_txhash()
+	 * in Linux). CPUs are chosen, and segments joined, by that of the flow. */
+	bpf_set_hash_invalid(skb);
+	return TCX_PASS;
+}
+
+SEC("tcx/ingress")
+int back(struct __sk_buff *skb)
+{
+	u32 place = skb->cb[1] & (EK_VFLOOD_FLOWS - 1);
+	u32 kind = skb->cb[1] >> 16 & 0xff;
+	struct ek_vflood_flow *e;
+	u32 join;
+
+	if (skb->cb[0] != EK_VFLOOD_MAGIC)
+		return TCX_DROP;
+	e = bpf_map_lookup_elem(&vflood_flows, &place);
+	if (!e)
+		return TCX_DROP;
+	/* from_vm knows it by this. */
+	if (kind == EK_VFLOOD_ORDER_BARE)
+		__sync_fetch_and_add(&e->back_acks, 1);
+	else
+		__sync_fetch_and_add(&e->back_bytes, skb->cb[3] - skb->cb[2]);
+	join = join_of(skb, e, kind);
+	return join ? bpf_redirect(join, 0) : bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
+}
+
+SEC("tcx/ingress")
+int joined(struct __sk_buff *skb)
+{
+	u32 exit = skb->ifindex;
+	struct ek_vflood_device *d = bpf_map_lookup_elem(&vflood_devices, &exit);
+
+	return d ? bpf_redirect(d->port_ifindex, BPF_F_INGRESS) : TCX_DROP;
+}
+
+char LICENSE[] SEC("license") = "GPL";

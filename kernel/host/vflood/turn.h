@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * When a VM's packets may be held, and whose turn it is to work on a flow's state: the qdisc's
+ * that holds them, as a rule, or that of the program at the port's ingress, which lets out at
+ * once what need not be held.
+ */
+#ifndef EVENKEEL_HOST_VFLOOD_TURN_H
+#define EVENKEEL_HOST_VFLOOD_TURN_H
+
+#include "../base/maps.h"
+
+#define VFLOOD_CLAIMED (~0ull) /* who a place belongs to until its flow is there */
+
+/* Is it wanted, and the agent there? */
+static __always_inline bool vflood_is_on(const struct ek_host *h, const struct ek_port *port,
+					 u64 now_ns)
+{
+	return port->vflood.mode == EK_MODE_ENFORCE &&
+	       h->agent_until_ns + EK_VFLOOD_AGENT_NS > now_ns;
+}
+
+/* Return: false if somebody else has it just now. */
+static __always_inline bool vflood_flow_trylock(struct ek_vflood_flow *e)
+{
+	return !__sync_val_compare_and_swap(&e->is_taken, 0, 1);
+}
+
+/*
+ * Whose turn it is goes by this time: where another CPU read its clock later and came first, by
+ * that one's. A flow's time does not go back.
+ */
+static __always_inline u64 vflood_flow_now(struct ek_vflood_flow *e, u64 now_ns)
+{
+	if (now_ns > e->turn_ns)
+		e->turn_ns = now_ns;
+	return e->turn_ns;
+}
+
+/* Of what is noted without a turn another CPU may have a later time. */
+static __always_inline u64 time_since(u64 now_ns, u64 then_ns)
+{
+	return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+/* An order for the qdisc in a packet's cb (intf.h, EK_VFLOOD_MAGIC): @what is cb[1]. */
+static __always_inline void vflood_order_write(struct __sk_buff *skb, u32 what, u32 a, u32 b,
+					       u32 d)
+{
+	skb->cb[0] = EK_VFLOOD_MAGIC;
+	skb->cb[1] = what;
+	skb->cb[2] = a;
+	skb->cb[3] = b;
+	skb->cb[4] = d;
+}
+
+static __always_inline bool vflood_flow_is_idle(const struct ek_vflood_flow *e, u64 now_ns,
+						u64 silence_ns)
+{
+	return time_since(now_ns, e->seen_ns) > silence_ns;
+}
+
+static __always_inline void vflood_flow_unlock(struct ek_vflood_flow *e)
+{
+	__sync_lock_test_and_set(&e->is_taken, 0);
+}
+
+#endif /* EVENKEEL_HOST_VFLOOD_TURN_H */

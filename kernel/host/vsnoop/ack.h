@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * vSnoop's part in from_vm: the VM's own ACKs, and early ones, made out of a copy
+ * of the data that they are for.
+ *
+ * The copy has come in at the VM's port with the addresses and ports of the data, but for
+ * Ethernet's, which are those of the ACK already: if nobody makes one out of it, it is no
+ * packet that a bridge could learn from, or the other end takes. It is cut to its headers,
+ * and these are written anew: IP, TCP. Whoever sent it, no more is said than was promised.
+ */
+#ifndef EVENKEEL_HOST_VSNOOP_ACK_H
+#define EVENKEEL_HOST_VSNOOP_ACK_H
+
+#include "../base/kernel.h"
+#include "flow.h"
+
+#define VSNOOP_TTL 64
+
+/* What the ACK says. */
+struct vsnoop_ack_early {
+	u32 seq;
+	u32 ack;
+	u32 ts_val;
+	u32 ts_ecr;
+	u16 window;
+	u8 flags; /* enum packet_tcp_flag */
+	u8 ecn; /* enum packet_ecn */
+	u8 tcp_bytes;
+};
+
+/* Of a packet of the VM's, whoever it is for. */
+static __always_inline void vsnoop_note_mac(struct __sk_buff *skb, struct context *c)
+{
+	const u8 *data = (const u8 *)(long)skb->data;
+	struct ek_vsnoop_port *port = vsnoop_port_of(c);
+	bool is_same = true;
+	u32 i;
+
+	if (!port || data + PACKET_ETHER_BYTES > (const u8 *)(long)skb->data_end)
+		return;
+	if (!port->has_mac) {
+		__builtin_memcpy(port->mac, data + 6, sizeof(port->mac));
+		port->has_mac = 1;
+		return;
+	}
+	for (i = 0; i < sizeof(port->mac); i++)
+		is_same &= data[6 + i] == port->mac[i];
+	if (!is_same && !port->vm.doubt)
+		port->vm.doubt = VSNOOP_DOUBT_MACS;
+}
+
+static __always_inline u64 vsnoop_sum(const u8 *bytes, u32 length)
+{
+	u64 sum = 0;
+	u32 i;
+
+	for (i = 0; i < length; i += 2)
+		sum += (u64)bytes[i] << 8 | bytes[i + 1];
+	return sum;
+}
+
+static __always_inline void vsnoop_put16(u8 *to, u16 value)
+{
+	to[0] = (u8)(value >> 8);
+	to[1] = (u8)value;
+}
+
+static __always_inline void vsnoop_put32(u8 *to, u32 value)
+{
+	vsnoop_put16(to, (u16)(value >> 16));
+	vsnoop_put16(to + 2, (u16)value);
+}
+
+static __noinline bool vsnoop_write_v4(struct __sk_buff *skb, const struct context *c,
+				       const struct vsnoop_ack_early *a)
+{
+	const struct packet *p = c->packet;
+	u8 ip[20] = { 0x45 };
+
+	ip[1] = a->ecn;
+	vsnoop_put16(ip + 2, (u16)(sizeof(ip) + a->tcp_bytes));
+	/* Not to be fragmented, so its number says nothing (RFC 6864). */
+	ip[6] = 0x40;
+	ip[8] = VSNOOP_TTL;
+	ip[9] = 6;
+	__builtin_memcpy(ip + 12, p->destination + 12, 4);
+	__builtin_memcpy(ip + 16, p->source + 12, 4);
+	vsnoop_put16(ip + 10, (u16)~window_csum_fold(vsnoop_sum(ip, sizeof(ip))));
+	return !bpf_skb_store_bytes(skb, p->l3, ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
+}
+
+static __noinline bool vsnoop_write_v6(struct __sk_buff *skb, const struct context *c,
+				       const struct vsnoop_ack_early *a)
+{
+	const struct packet *p = c->packet;
+	u8 ip[40] = { 0x60 };
+
+	ip[1] = (u8)(a->ecn << 4);
+	vsnoop_put16(ip + 4, a->tcp_bytes);
+	ip[6] = 6;
+	ip[7] = VSNOOP_TTL;
+	__builtin_memcpy(ip + 8, p->destination, 16);
+	__builtin_memcpy(ip + 24, p->source, 16);
+	return !bpf_skb_store_bytes(skb, p->l3, ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
+}
+
+/* Hardware, or nobody, completes a checksum that is partial: it is the pseudo-header's then. */
+static __noinline bool vsnoop_write_tcp(struct __sk_buff *skb, const struct context *c,
+					const struct vsnoop_ack_early *a)
+{
+	struct sk_buff *kernel_skb = bpf_cast_to_kern_ctx(skb);
+	const struct packet *p = c->packet;
+	u8 tcp[PACKET_TCP_BYTES + VSNOOP_TIMESTAMP_BYTES] = {};
+	/* ::ffff: of IPv4's addresses is a zero to this sum. */
+	u64 pseudo =
+		vsnoop_sum(p->source, 16) + vsnoop_sum(p->destination, 16) + 6 + a->tcp_bytes;
+	bool is_partial = BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed) == CHECKSUM_PARTIAL;
+	u16 check;
+
+	vsnoop_put16(tcp, p->destination_port);
+	vsnoop_put16(tcp + 2, p->source_port);
+	vsnoop_put32(tcp + 4, a->seq);
+	vsnoop_put32(tcp + TCP_OFFSET_ACK, a->ack);
+	tcp[TCP_OFFSET_FLAGS] = (u8)(a->tcp_bytes << 2);
+	tcp[TCP_OFFSET_FLAGS + 1] = a->flags;
+	vsnoop_put16(tcp + TCP_OFFSET_WINDOW, a->window);
+	if (a->tcp_bytes > PACKET_TCP_BYTES) {
+		vsnoop_put32(tcp + PACKET_TCP_BYTES, VSNOOP_TIMESTAMP_WORD);
+		vsnoop_put32(tcp + PACKET_TCP_BYTES + 4, a->ts_val);
+		vsnoop_put32(tcp + PACKET_TCP_BYTES + 8, a->ts_ecr);
+	}
+	if (is_partial)
+		check = window_csum_fold(pseudo);
+	else
+		check = (u16)~window_csum_fold(pseudo + vsnoop_sum(tcp, sizeof(tcp)));
+	vsnoop_put16(tcp + TCP_OFFSET_CHECK, check);
+	if (a->tcp_bytes > PACKET_TCP_BYTES)
+		return !bpf_skb_store_bytes(skb, p->l4, tcp, sizeof(tcp), BPF_F_RECOMPUTE_CSUM);
+	return !bpf_skb_store_bytes(skb, p->l4, tcp, PACKET_TCP_BYTES, BPF_F_RECOMPUTE_CSUM);
+}
+
+/* What an ACK of this flow says now. Return: false if there is nothing left to say. */
+static __noinline bool vsnoop_ack_fill(struct context *c, struct ek_flow *f, u32 last_bytes,
+				       struct vsnoop_ack_early *a)
+{
+	struct ek_vsnoop_flow *s = bpf_map_lookup_elem(&vsnoop_flows, c->key);
+	struct ek_vsnoop_port *port = vsnoop_port_of(c);
+	const struct packet *p = c->packet;
+	u32 end = p->seq + p->payload_bytes;
+	u32 own = end - last_bytes;
+	struct vsnoop_flow said;
+	bool is_again;
+	bool is_true;
+
+	if (!s || !port)
+		return false;
+	bpf_spin_lock(&port->lock);
+	is_again = s->again_end == end;
+	if (is_again)
+		s->again_end = s->flow.told;
+	is_true = vsnoop_is_managed(&s->flow) && !seq_after(own, s->flow.told) &&
+		  (is_again || !vsnoop_has_ridden(&s->flow, own));
+	/* Each packet's own number: the same one again would look like a duplicate ACK. */
+	said.told = is_again ? s->flow.told : own;
+	said.vm_edge = s->flow.vm_edge;
+	said.scale = s->flow.scale;
+	a->seq = s->flow.vm_seq;
+	a->ts_val = s->flow.ts_val;
+	bpf_spin_unlock(&port->lock);
+	/* What vFlood holds back may lie beyond the other end's window. */
+	if (a->seq - p->ack > f->window_offered_bytes)
+		a->seq = p->ack;
+	a->ack = said.told;
+	a->window = vsnoop_window(&said);
+	a->flags = PACKET_ACK;
+	a->ecn = PACKET_NOT_ECT;
+	a->tcp_bytes = PACKET_TCP_BYTES;
+	if (has_timestamps(f)) {
+		a->tcp_bytes += VSNOOP_TIMESTAMP_BYTES;
+		a->ts_ecr = vsnoop_timestamp(c);
+	}
+	/* A VM with ECN would echo this mark in its ACK. */
+	if (f->flags & EK_FLOW_NATIVE_ECN && p->ecn == PACKET_CE)
+		a->flags |= PACKET_ECE;
+	return is_true;
+}
+
+/* What the host does to the VM's own ACKs where it sees to ECN. */
+static __noinline void vsnoop_ecn(struct context *c, struct ek_flow *f,
+				  struct vsnoop_ack_early *a)
+{
+	bool echo = proboscis_echo(&f->echo, a->ack);
+
+	if (!enforces(c) || !ecn_for_guests(c) ||
+	    (f->flags & (EK_FLOW_PEER | EK_FLOW_NATIVE_ECN)) != EK_FLOW_PEER)
+		return;
+	if (echo) {
+		a->flags |= PACKET_ECE;
+		count(c->count, EK_COUNT_ECE_SET, 1);
+	}
+	if (!(f->flags & EK_FLOW_ELEPHANT)) {
+		a->ecn = PACKET_ECT_0;
+		count(c->count, EK_COUNT_ECT_SET, 1);
+	}
+}
+
+/**
+ * vsnoop_is_copy() - has a packet of no known flow the addresses of data to the VM?
+ *
+ * The key is that of the data then.
+ */
+static __always_inline bool vsnoop_is_copy(struct context *c)
+{
+	if (!c->packet->payload_bytes)
+		return false;
+	flow_key(c, c->key->ifindex, false);
+	return bpf_map_lookup_elem(&vsnoop_flows, c->key);
+}
+
+/**
+ * vsnoop_ack_early() - a copy of data, at the ingress of its VM's port
+ *
+ * Return: what is to become of it: it is an ACK then, or of no use.
+ */
+static __noinline int vsnoop_ack_early(struct __sk_buff *skb, struct context *c)
+{
+	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
+	struct vsnoop_ack_early a = {};
+
+	count_again(c);
+	if (!f || !vsnoop_enforces(c) || !vsnoop_is_usual(c, f) ||
+	    !vsnoop_ack_fill(c, f, vsnoop_last_bytes(skb, c->packet->payload_bytes), &a))
+		return TCX_DROP;
+	vsnoop_ecn(c, f, &a);
+	if (bpf_skb_change_tail(skb, (u32)c->packet->l4 + a.tcp_bytes, 0) ||
+	    !(c->packet->version == 6 ? vsnoop_write_v6(skb, c, &a) :
+					vsnoop_write_v4(skb, c, &a)) ||
+	    !vsnoop_write_tcp(skb, c, &a) || bpf_skb_change_type(skb, PACKET_HOST)) {
+		count(c->count, EK_COUNT_VSNOOP_FAILED, 1);
+		return TCX_DROP;
+	}
+	bpf_set_hash_invalid(skb);
+	return TCX_NEXT;
+}
+
+static __always_inline bool vsnoop_set_word(struct __sk_buff *skb, const struct packet *p,
+					    u32 offset, u32 from, u32 to)
+{
+	__be32 old_word = bpf_htonl(from);
+	__be32 word = bpf_htonl(to);
+
+	return !bpf_l4_csum_replace(skb, (u32)p->l4 + TCP_OFFSET_CHECK, old_word, word, 4) &&
+	       !bpf_skb_store_bytes(skb, (u32)p->l4 + offset, &word, 4, 0);
+}
+
+/* What data of the VM's takes along: what it does not know to be acknowledged. */
+struct vsnoop_ack_ride {
+	u32 told;
+	u32 ts_ecr; /* 0: none */
+	u16 window;
+};
+
+/* To be called with the port's lock. */
+static __always_inline struct vsnoop_ack_ride vsnoop_says(const struct ek_vsnoop_flow *s)
+{
+	return (struct vsnoop_ack_ride){
+		.told = s->flow.told,
+		.ts_ecr = s->told_ts,
+		.window = vsnoop_window(&s->flow),
+	};
+}
+
+static __noinline void vsnoop_ack_ride(struct __sk_buff *skb, struct context *c,
+				       const struct vsnoop_ack_ride *r)
+{
+	struct packet *p = c->packet;
+	u32 echo = PACKET_TCP_BYTES + 8;
+	u32 ts_ecr = packet_u32(c->head, (u32)p->l4 + echo);
+	bool is_written = vsnoop_set_word(skb, p, TCP_OFFSET_ACK, p->ack, r->told) &&
+			  skb_set_window(skb, p, r->window);
+
+	/* The other end would take an older echo for the round trip of what it says. */
+	if (is_written && r->ts_ecr && vsnoop_timestamp(c) && seq_after(r->ts_ecr, ts_ecr))
+		is_written = vsnoop_set_word(skb, p, echo, ts_ecr, r->ts_ecr);
+	if (!is_written) {
+		count(c->count, EK_COUNT_WRITE_FAILED, 1);
+		return;
+	}
+	p->ack = r->told;
+	p->window = r->window;
+}
+
+/**
+ * vsnoop_released() - data that was held goes out at its VM's port
+ *
+ * Its early ACK, whose own packet comes behind, rides on it.
+ */
+static __noinline void vsnoop_released(struct __sk_buff *skb, struct context *c)
+{
+	struct ek_vsnoop_flow *s = bpf_map_lookup_elem(&vsnoop_flows, c->key);
+	struct ek_vsnoop_port *port = vsnoop_port_of(c);
+	struct vsnoop_ack_ride r;
+	bool rides;
+
+	if (!s || !port || !vsnoop_enforces(c) || !c->packet->payload_bytes ||
+	    !vsnoop_is_plain(c))
+		return;
+	bpf_spin_lock(&port->lock);
+	rides = vsnoop_ride(&s->flow, c->packet->ack);
+	r = vsnoop_says(s);
+	bpf_spin_unlock(&port->lock);
+	if (!rides)
+		return;
+	count(c->count, EK_COUNT_VSNOOP_ON_DATA, 1);
+	s->rode++;
+	vsnoop_ack_ride(skb, c, &r);
+}
+
+/* Early ACKs are needless only once the data is out: where it is held, its ACK goes first. */
+static __always_inline bool vsnoop_may_ride(const struct context *c, struct ek_vsnoop_flow *s,
+					    u32 ack)
+{
+	if (!c->port->vflood.hold_ifindex && vsnoop_enforces(c))
+		return vsnoop_ride(&s->flow, ack);
+	return vsnoop_is_managed(&s->flow) && seq_after(s->flow.told, ack);
+}
+
+/* Do SACK blocks tell of data after the number? */
+static __noinline bool vsnoop_has_later(const struct context *c)
+{
+	struct packet_options o;
+
+	return head_options(c->head, c->packet, &o) && o.sack &&
+	       seq_after(packet_sacked_end(c->head, &o, c->packet->ack), c->packet->ack);
+}
+
+/**
+ * vsnoop_from_vm() - a packet of a known flow, at the port's ingress
+ *
+ * Return: true if it says nothing new, and is to be dropped.
+ */
+static __noinline bool vsnoop_from_vm(struct __sk_buff *skb, struct context *c)
+{
+	struct ek_vsnoop_flow *s = bpf_map_lookup_elem(&vsnoop_flows, c->key);
+	struct ek_vsnoop_port *port = vsnoop_port_of(c);
+	const struct packet *p = c->packet;
+	u32 bytes = p->payload_bytes + !!(p->flags & PACKET_FIN);
+	u32 ts_val = vsnoop_timestamp(c);
+	bool is_plain = vsnoop_is_plain(c);
+	struct vsnoop_vm_ack ack = {
+		.now_us = c->now_ns / 1000,
+		.seq = p->seq,
+		.bytes = bytes,
+		.ack = p->ack,
+		.ts_val = ts_val,
+		.window = p->window,
+		.is_bare = is_plain && !p->payload_bytes && p->flags == PACKET_ACK,
+	};
+	enum vsnoop_ack verdict;
+	struct vsnoop_ack_ride r;
+	u32 was_doubt;
+	bool rides;
+
+	if (!s || !port || (p->flags & (PACKET_ACK | PACKET_RST)) != PACKET_ACK)
+		return false;
+	s->last_ns = c->now_ns;
+	packet_copy(s->mac, c->head, 6, sizeof(s->mac));
+	if (!packet_is_first_hop(packet_ttl(c->head, p)))
+		s->is_forwarded = 1;
+	ack.has_later = !is_plain && vsnoop_has_later(c);
+	was_doubt = port->vm.doubt;
+	bpf_spin_lock(&port->lock);
+	verdict = vsnoop_vm_ack(&s->flow, &port->vm, &ack);
+	if (s->next_ttl && !seq_before(p->ack, s->next_end)) {
+		if (!s->ttl || s->next_ttl < s->ttl)
+			s->ttl = s->next_ttl;
+		s->next_ttl = 0;
+	}
+	rides = p->payload_bytes && is_plain && vsnoop_may_ride(c, s, p->ack);
+	r = vsnoop_says(s);
+	bpf_spin_unlock(&port->lock);
+	if (!was_doubt && port->vm.doubt)
+		count(c->count, EK_COUNT_VSNOOP_BROKEN, 1);
+	if (verdict == VSNOOP_ACK_DROP) {
+		count(c->count, EK_COUNT_VSNOOP_DROPPED, 1);
+		s->dropped++;
+		return vsnoop_enforces(c);
+	}
+	if (!rides)
+		return false;
+	count(c->count, EK_COUNT_VSNOOP_ON_DATA, 1);
+	s->rode++;
+	if (vsnoop_enforces(c))
+		vsnoop_ack_ride(skb, c, &r);
+	return false;
+}
+
+#endif /* EVENKEEL_HOST_VSNOOP_ACK_H */

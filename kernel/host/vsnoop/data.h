@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * vSnoop's part in to_vm: data on its way to the port's queue.
+ */
+#ifndef EVENKEEL_HOST_VSNOOP_DATA_H
+#define EVENKEEL_HOST_VSNOOP_DATA_H
+
+#include "doubt.h"
+
+/* A SYN where there is a connection: the VM challenges it (RFC 5961). */
+static __noinline void vsnoop_syn_to_vm(struct context *c)
+{
+	struct ek_vsnoop_flow *s = bpf_map_lookup_elem(&vsnoop_flows, c->key);
+	struct ek_vsnoop_port *port = vsnoop_port_of(c);
+
+	if (!s || !port)
+		return;
+	bpf_spin_lock(&port->lock);
+	vsnoop_peer_ack(&s->flow, c->packet->seq, true);
+	bpf_spin_unlock(&port->lock);
+}
+
+/* Segments of at most @mss that a packet with data is, or will be cut into. */
+static __always_inline u32 vsnoop_segments(const struct __sk_buff *skb, u32 payload_bytes)
+{
+	u32 size = skb->gso_size;
+
+	return size ? (payload_bytes + size - 1) / size : 1;
+}
+
+/* What came of a packet, out of the lock. */
+struct vsnoop_outcome {
+	u32 was_told;
+	u8 verdict; /* enum vsnoop_verdict */
+	u8 was_state;
+	u8 state;
+};
+
+static __always_inline void vsnoop_count(struct context *c, const struct vsnoop_outcome *o,
+					 u32 segments)
+{
+	if (o->verdict == VSNOOP_ACK) {
+		count(c->count, EK_COUNT_VSNOOP_EARLY_ACKS, 1);
+	} else if (o->state == VSNOOP_NO_BUFFER) {
+		count(c->count, EK_COUNT_VSNOOP_NO_BUFFER, segments);
+	} else if (o->state == VSNOOP_UNEXPECTED_SEQUENCE && o->was_state != o->state) {
+		count(c->count, EK_COUNT_VSNOOP_UNEXPECTED_SEQUENCE, 1);
+	}
+}
+
+/* Exchanges Ethernet's addresses. */
+static __always_inline bool vsnoop_turn(struct __sk_buff *skb, const u8 *first,
+					const u8 *second)
+{
+	u8 addresses[12];
+
+	__builtin_memcpy(addresses, first, 6);
+	__builtin_memcpy(addresses + 6, second, 6);
+	return !bpf_skb_store_bytes(skb, 0, addresses, sizeof(addresses), BPF_F_RECOMPUTE_CSUM);
+}
+
+/*
+ * The copy that becomes the ACK, with the addresses of an answer. Without it the VM's own must
+ * pass. Return: false if the data itself is spoilt.
+ */
+static __noinline bool vsnoop_send(struct __sk_buff *skb, struct context *c,
+				   struct ek_vsnoop_port *port, struct ek_vsnoop_flow *s,
+				   u32 was_told)
+{
+	u8 to[6], from[6];
+	bool is_whole;
+	long error = -1;
+
+	packet_copy(to, c->head, 0, sizeof(to));
+	packet_copy(from, c->head, 6, sizeof(from));
+	if (vsnoop_turn(skb, from, to))
+		error = bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
+	is_whole = vsnoop_turn(skb, to, from);
+	if (!error && is_whole)
+		return true;
+	count(c->count, EK_COUNT_VSNOOP_FAILED, 1);
+	bpf_spin_lock(&port->lock);
+	s->flow.flags |= VSNOOP_ASKED;
+	/* Its copy says nothing any more. */
+	if (!is_whole)
+		vsnoop_undo(&s->flow, was_told);
+	bpf_spin_unlock(&port->lock);
+	return is_whole;
+}
+
+/**
+ * vsnoop_to_vm() - a packet of a known flow, at the port's egress
+ *
+ * After everything that changes it: what is acknowledged is on its way to the queue.
+ *
+ * Return: false if it is spoilt, and must be dropped.
+ */
+static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
+				    const struct ek_flow *f)
+{
+	struct ek_vsnoop_flow *s = bpf_map_lookup_elem(&vsnoop_flows, c->key);
+	struct ek_vsnoop_port *port = vsnoop_port_of(c);
+	const struct packet *p = c->packet;
+	u32 segments = vsnoop_segments(skb, p->payload_bytes);
+	struct vsnoop_data data = {
+		.now_us = c->now_ns / 1000,
+		.seq = p->seq,
+		.bytes = p->payload_bytes,
+		.segments = segments,
+		.last_bytes = vsnoop_last_bytes(skb, p->payload_bytes),
+		.is_fin = p->flags & PACKET_FIN,
+	};
+	struct vsnoop_outcome o = {};
+	enum ek_vsnoop_ring place;
+	bool is_again;
+
+	if (!s || !port)
+		return true;
+	s->last_ns = c->now_ns;
+	if (!p->payload_bytes && !data.is_fin) {
+		vsnoop_note_peer(c, s, 0);
+		bpf_spin_lock(&port->lock);
+		vsnoop_peer_ack(&s->flow, p->seq, p->flags & (PACKET_RST | PACKET_SYN));
+		bpf_spin_unlock(&port->lock);
+		return true;
+	}
+	place = vsnoop_ring_look(skb, segments + c->port->vsnoop.reserve_segments, false);
+	port->place = place;
+	if (place != EK_VSNOOP_RING_FREE)
+		count(c->count, EK_COUNT_VSNOOP_NO_PLACE, segments);
+	data.doubt = place == EK_VSNOOP_RING_FREE ? vsnoop_flow_doubt(skb, c, f, s, port) :
+						    VSNOOP_DOUBT_PLACE;
+	if (data.doubt && place == EK_VSNOOP_RING_FREE)
+		count(c->count, EK_COUNT_VSNOOP_DOUBTED, segments);
+	vsnoop_note_peer(c, s, data.doubt);
+	bpf_spin_lock(&port->lock);
+	is_again = !seq_after(p->seq + p->payload_bytes, s->flow.next);
+	o.was_told = s->flow.told;
+	o.was_state = s->flow.state;
+	o.verdict = vsnoop_data(&s->flow, &port->vm, &c->port->vsnoop.settings, &data);
+	o.state = s->flow.state;
+	if (s->flow.told != o.was_told)
+		s->told_ts = has_timestamps(f) ? vsnoop_timestamp(c) : 0;
+	if (o.verdict == VSNOOP_ACK && is_again)
+		s->again_end = p->seq + p->payload_bytes;
+	bpf_spin_unlock(&port->lock);
+	vsnoop_count(c, &o, segments);
+	if (o.verdict != VSNOOP_ACK)
+		return true;
+	s->early_acks++;
+	return !vsnoop_enforces(c) || vsnoop_send(skb, c, port, s, o.was_told);
+}
+
+#endif /* EVENKEEL_HOST_VSNOOP_DATA_H */
