@@ -182,7 +182,7 @@ pub fn slow_start(capture: &str) -> u64 {
 
 /// Halving on loss at the other end. No more is out than the largest window that a standard sender can have (RFC 5681, section 3.1): it grows
 /// from the initial one by each segment that is acknowledged, is half when the guest has repaired what duplicate ACKs told of, and grows by a
-/// segment in a round trip from then on. How many losses showed it, because more was out before them.
+/// segment in a round trip from then on. How many losses showed it, because more was out before them; a timeout ends the look.
 fn halvings(capture: &str) -> u32 {
     let (mut acked, mut sent, mut short_segments, mut duplicates, mut told) = (0, 0, 0, 0, 0);
     let (mut window, mut most_out) = (INITIAL_WINDOW_SEGMENTS, 0);
@@ -217,6 +217,9 @@ fn halvings(capture: &str) -> u32 {
                     window = (window / 2).max(2);
                     tells = most_out > window + MORE_SEGMENTS;
                     (recover, is_new_round, is_slow_start, most_out) = (Some(sent), false, false, 0);
+                } else if is_head_again && recover.is_none() {
+                    // A timeout. Its window is another, and the one before again if nothing was lost (RFC 5682).
+                    return told;
                 } else if !is_slow_start && recover.is_none() && duplicates == 0 {
                     let most = window + MORE_SEGMENTS;
                     assert!(out <= most, "{out} segments out after {acked}, a standard sender has {most}:\n{capture}");
