@@ -20,7 +20,9 @@
  *   snoops      hash      struct ek_flow_key -> struct ek_vsnoop_flow
  *   vsnoop_ports array     struct ek_vsnoop_port [slot of the port]
  *   vflood_flows  array   struct ek_vflood_flow [place]
- *   vflood_managed  array  u32, those of them that are a port's [slot of the port]
+ *   vflood_ports  array   struct ek_vflood_port [slot of the port]
+ *   vflood_managed  array  u32, the port's connections among vflood_flows [slot of the port]
+ *   proboscis_ports array struct ek_proboscis_port [slot of the port]
  *   vflood_vms    array   struct ek_vflood_queue [slot of the port]; with the qdisc only
  *   hold_devices  hash    u32 ifindex -> struct ek_vflood_device; with the qdisc only
  * A port without settings is passed over.
@@ -37,7 +39,7 @@
 #include "algo/vflood/vflood.h"
 #include "algo/base/window.h"
 
-#define EK_INTF_VERSION 11 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 12 /* of all layouts below: pins of another are not taken over */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -113,23 +115,36 @@ struct ek_vflood_settings {
 	struct vflood_settings settings;
 	u32 unread_acks; /* that may wait for the VM (algo/vflood/ack_filter.h) */
 	u32 free_places; /* of a tap's queue when it reads them, 0: nobody can look at that */
-	struct ack_filter_vm filter; /* user space writes 0 */
 	u32 passes_over; /* 1: connections that begin are not managed */
 };
 
-/* A port's settings: the agent resolves defaults and overrides. */
-struct ek_port {
-	u32 mode; /* enum ek_mode of ProBoSCIS */
+/* ProBoSCIS on a port. */
+struct ek_proboscis_settings {
+	u32 mode; /* enum ek_mode */
 	u32 ecn_for_guests; /* 1: set ECT for guests without ECN, echo and hide marks */
-	struct proboscis_settings proboscis;
-	u64 budget_ns; /* state of the probe budget; user space writes 0 */
-	u64 trains_ns; /* of the trains under way, likewise */
-	u32 slot; /* of its counters: below EK_MAX_PORTS, and no other port's */
+	struct proboscis_settings settings;
+};
+
+/* A port's settings: the agent resolves defaults and overrides, and programs only read. */
+struct ek_port {
+	u32 slot; /* of its state: below EK_MAX_PORTS, and no other port's */
 	u32 pad;
+	struct ek_proboscis_settings proboscis;
 	struct ek_cera_settings cera;
 	struct ek_vsnoop_settings vsnoop;
 	struct ek_vflood_settings vflood;
 	u64 since_ns; /* its packets are read since then: what is older is not known of it */
+};
+
+/* ProBoSCIS's state of a port. */
+struct ek_proboscis_port {
+	u64 budget_ns; /* proboscis_budget() */
+	u64 trains_ns; /* proboscis_train_length() */
+};
+
+/* vFlood's state of a port. */
+struct ek_vflood_port {
+	struct ack_filter_vm filter;
 };
 
 /*
@@ -376,37 +391,7 @@ struct ek_vflood_device {
 	u32 join_ifindex; /* sends segments to where they are joined; 0: none does */
 };
 
-/* What is to be done with an skb that comes to such a device, in cb[0..4]. */
-#define EK_VFLOOD_QDISC "evenkeel" /* what the kernel calls it */
-#define EK_VFLOOD_MAGIC 0xe7ee0f1du /* cb[0]; what is without it passes */
-
-enum ek_vflood_order {
-	EK_VFLOOD_ORDER_DATA, /* data of the VM: cb[2] seq, cb[3] end, cb[4] owner */
-	EK_VFLOOD_ORDER_SEEN, /* the same, a copy to be counted and dropped */
-	EK_VFLOOD_ORDER_BARE, /* a copy of data whose ACK has to go out alone */
-	EK_VFLOOD_ORDER_ACK, /* a copy of an ACK to the VM: cb[2] ack, cb[3] sacked end, cb[4]
-			window, enum ek_vflood_ack << 16, sacked segments <<
-			EK_VFLOOD_SACKED_SHIFT; cb[1] >> 24: segments that came twice */
-	EK_VFLOOD_ORDER_GRANT, /* a copy of a SYN-ACK to the VM: it is to be told a window */
-	EK_VFLOOD_ORDER_CLOSE, /* a copy of what ends the flow: what is held drains */
-	EK_VFLOOD_ORDER_RESET, /* the same, and what is held is dropped */
-	EK_VFLOOD_ORDER_WHOLE, /* new data of several segments, which may be held and leave as
-				  it is */
-	EK_VFLOOD_ORDER_SPLIT, /* to be split behind the queue, because not all of it may leave
-				*/
-	EK_VFLOOD_ORDER_PIECE, /* a segment of that */
-	EK_VFLOOD_ORDER_ANEW, /* to be split; each segment is then EK_VFLOOD_ORDER_DATA */
-};
-
-#define EK_VFLOOD_SACKED_SHIFT 19
-
-enum ek_vflood_ack {
-	EK_VFLOOD_ACK_PURE = 1 << 0,
-	EK_VFLOOD_ACK_SACK = 1 << 1,
-	EK_VFLOOD_ACK_OLDER = 1 << 2, /* vflood_is_older() */
-};
-
-/* cb[1]: place | kind << 16 | offset of the TCP header << 24. */
+#define EK_VFLOOD_QDISC "evenkeel" /* what the kernel calls the qdisc of such a device */
 
 /* Observe counts what enforce would do. The build makes help texts of these comments. */
 enum ek_counter {

@@ -315,8 +315,8 @@ fn received(place: &mut Place, settings: &intf::ek_port, table: &Table) {
 fn main() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
-    port.proboscis.budget_probes_per_s = 1_000_000_000;
-    port.proboscis.budget_burst_probes = 1_000_000_000;
+    port.proboscis.settings.budget_probes_per_s = 1_000_000_000;
+    port.proboscis.settings.budget_burst_probes = 1_000_000_000;
     place.pa = LO;
     place.datapath.attach(LO, &port).expect("lo is there");
     connect(&mut place);

@@ -56,22 +56,24 @@ pub fn index(name: &str) -> u32 {
 /// Of a port: the defaults, with times that suit tests.
 pub fn settings(mode: u32) -> intf::ek_port {
     intf::ek_port {
-        mode,
-        ecn_for_guests: 1,
-        proboscis: intf::proboscis_settings {
-            probes: 10,
-            k1_permille: 50,
-            k2_permille: 500,
-            k_percent: 50,
-            // Trains do not share: how long a test takes decides nothing.
-            b1_us: 0,
-            b2_us: 40_000,
-            b3_us: 1000,
-            max_time_us: 200_000,
-            icwnd_segments: 10,
-            budget_probes_per_s: 10_000,
-            budget_burst_probes: 2000,
-            ..Default::default()
+        proboscis: intf::ek_proboscis_settings {
+            mode,
+            ecn_for_guests: 1,
+            settings: intf::proboscis_settings {
+                probes: 10,
+                k1_permille: 50,
+                k2_permille: 500,
+                k_percent: 50,
+                // Trains do not share: how long a test takes decides nothing.
+                b1_us: 0,
+                b2_us: 40_000,
+                b3_us: 1000,
+                max_time_us: 200_000,
+                icwnd_segments: 10,
+                budget_probes_per_s: 10_000,
+                budget_burst_probes: 2000,
+                ..Default::default()
+            },
         },
         ..Default::default()
     }

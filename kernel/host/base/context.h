@@ -16,6 +16,7 @@ struct scratch {
 	struct packet packet;
 	struct ek_train_key train;
 	struct ek_peer_key peer;
+	struct window_limits limits; /* of an ACK to the VM, once MARKS has begun them */
 	u32 is_sending; /* the program sends a packet by the port that it is at */
 	u32 pad;
 	u64 jiffies; /* when @now_ns was read */
@@ -53,7 +54,7 @@ struct context {
 /* Some mechanism is on, or has something to let out. */
 static __always_inline bool port_acts(const struct ek_port *port)
 {
-	return (port->mode | port->cera.mode | port->vsnoop.mode | port->vflood.mode |
+	return (port->proboscis.mode | port->cera.mode | port->vsnoop.mode | port->vflood.mode |
 		port->vflood.hold_ifindex) != EK_MODE_OFF;
 }
 
@@ -61,7 +62,7 @@ static __always_inline bool port_acts(const struct ek_port *port)
 static __always_inline bool port_rests(const struct ek_port *port)
 {
 	return port->vflood.passes_over &&
-	       (port->mode | port->cera.mode | port->vsnoop.mode) == EK_MODE_OFF;
+	       (port->proboscis.mode | port->cera.mode | port->vsnoop.mode) == EK_MODE_OFF;
 }
 
 /* No packet is anybody's business: the port rests, and no connection from before is left. */
@@ -104,18 +105,18 @@ static __always_inline void count_again(struct context *c)
 /* ProBoSCIS acts. */
 static __always_inline bool enforces(const struct context *c)
 {
-	return c->port->mode == EK_MODE_ENFORCE;
+	return c->port->proboscis.mode == EK_MODE_ENFORCE;
 }
 
 /* ProBoSCIS acts or observes. */
 static __always_inline bool probes_are_on(const struct context *c)
 {
-	return c->port->mode != EK_MODE_OFF;
+	return c->port->proboscis.mode != EK_MODE_OFF;
 }
 
 static __always_inline bool ecn_for_guests(const struct context *c)
 {
-	return probes_are_on(c) && c->port->ecn_for_guests;
+	return probes_are_on(c) && c->port->proboscis.ecn_for_guests;
 }
 
 /* A tag that hardware, or the stack, has taken out of the frame is outside of those in it. */

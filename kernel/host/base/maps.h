@@ -69,8 +69,22 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, EK_MAX_PORTS);
 	__type(key, u32);
+	__type(value, struct ek_vflood_port);
+} vflood_ports SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, EK_MAX_PORTS);
+	__type(key, u32);
 	__type(value, u32);
 } vflood_managed SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, EK_MAX_PORTS);
+	__type(key, u32);
+	__type(value, struct ek_proboscis_port);
+} proboscis_ports SEC(".maps") __weak;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

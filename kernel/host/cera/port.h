@@ -10,7 +10,8 @@
 #ifndef EVENKEEL_HOST_CERA_PORT_H
 #define EVENKEEL_HOST_CERA_PORT_H
 
-#include "../base/context.h"
+#include "../base/flow.h"
+#include "../base/way.h"
 
 static __always_inline struct ek_cera_port *cera_port_of(const struct context *c)
 {
@@ -137,6 +138,40 @@ static __always_inline u32 cera_flow_limit(const struct context *c, struct ek_fl
 				mss))
 		s->pause.room_us = bpf_ktime_get_ns() / 1000;
 	return f->cera_limit_bytes;
+}
+
+/* Not inlined: the stack of what calls it is nearly full. */
+static __noinline void cera_note(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
+{
+	cera_from_vm(skb, c, f);
+}
+
+/* A packet leaves the VM. @f: NULL if it is of no known flow, or no TCP. */
+static __always_inline void cera_account(struct __sk_buff *skb, struct context *c,
+					 struct ek_flow *f)
+{
+	if (c->port->cera.mode != EK_MODE_OFF)
+		cera_note(skb, c, f);
+}
+
+static __always_inline bool cera_uplink_from_vm(struct __sk_buff *skb, struct way *w)
+{
+	cera_account(skb, w->c, w->f);
+	return true;
+}
+
+static __always_inline bool cera_uplink_to_vm(struct __sk_buff *skb, struct way *w)
+{
+	struct context *c = w->c;
+	struct ek_flow *f = w->f;
+
+	if (!f)
+		return true;
+	cera_to_vm(c, f);
+	if (c->packet->flags & PACKET_ACK)
+		w->c->scratch->limits.bytes[WINDOW_BY_CERA] =
+			cera_flow_limit(c, f, flow_scale(f, &f->remote), flow_segment_bytes(f));
+	return true;
 }
 
 #endif /* EVENKEEL_HOST_CERA_PORT_H */

@@ -4,7 +4,7 @@
  * runs it by BPF_PROG_TEST_RUN, which gives it the frame, the port and, in cb,
  * the order of enum ek_inject; nothing else ever calls it.
  */
-#include "ect.h"
+#include "ecn.h"
 #include "probe.h"
 
 static __always_inline struct ek_handshake *handshake_of(struct context *c)

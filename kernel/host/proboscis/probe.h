@@ -27,22 +27,31 @@ static __always_inline struct ek_host *this_host(void)
 	return h && h->version == EK_INTF_VERSION && h->keys ? h : NULL;
 }
 
+static __always_inline struct ek_proboscis_port *proboscis_port_of(const struct context *c)
+{
+	u32 slot = c->port->slot;
+
+	return bpf_map_lookup_elem(&proboscis_ports, &slot);
+}
+
 /* May the VM's host send so many probes now? Several CPUs may ask at once. */
 static __always_inline bool budget_take(struct context *c, u32 probes)
 {
-	const struct proboscis_settings *set = &c->port->proboscis;
-	u64 *budget = &c->port->budget_ns;
-	u64 was = *budget;
-	u64 next;
+	const struct proboscis_settings *set = &c->port->proboscis.settings;
+	struct ek_proboscis_port *port = proboscis_port_of(c);
+	u64 was, next;
 	u32 i;
 
+	if (!port)
+		return false;
+	was = port->budget_ns;
 	for (i = 0; i < 4; i++) {
 		u64 seen;
 
 		next = proboscis_budget(set, was, c->now_ns, probes);
 		if (!next)
 			return false;
-		seen = __sync_val_compare_and_swap(budget, was, next);
+		seen = __sync_val_compare_and_swap(&port->budget_ns, was, next);
 		if (seen == was)
 			return true;
 		was = seen;
@@ -53,8 +62,11 @@ static __always_inline bool budget_take(struct context *c, u32 probes)
 /* How many of these probes to send now. Several CPUs may ask at once: then it is a few more. */
 static __always_inline u32 train_length(struct context *c, u32 probes)
 {
-	return proboscis_train_length(&c->port->proboscis, &c->port->trains_ns, c->now_ns,
-				      probes);
+	struct ek_proboscis_port *port = proboscis_port_of(c);
+
+	return port ? proboscis_train_length(&c->port->proboscis.settings, &port->trains_ns,
+					     c->now_ns, probes) :
+		      0;
 }
 
 /* Begins the tag of what goes the way of this packet. */

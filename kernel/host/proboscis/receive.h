@@ -6,6 +6,7 @@
 #define EVENKEEL_HOST_PROBOSCIS_RECEIVE_H
 
 #include "../base/known.h"
+#include "../base/way.h"
 #include "probe_read.h"
 
 static __always_inline void peer_answered(struct context *c)
@@ -70,6 +71,29 @@ static __noinline bool probe_receive(struct context *c)
 	if (syn)
 		syn->reported = 1;
 	return true;
+}
+
+static __always_inline bool proboscis_probes_to_vm(struct __sk_buff *skb, struct way *w)
+{
+	if (looks_like_probe(w->c->packet) && probes_are_on(w->c) && probe_receive(w->c))
+		return way_ends(w, TCX_DROP);
+	return true;
+}
+
+/* The SYN-ACK of a connection that was probed has come, and no report before it. */
+static __noinline void peer_silent(struct context *c)
+{
+	struct ek_peer *peer = peer_known(c);
+	struct ek_peer fresh = { .heard_ns = c->now_ns };
+
+	if (peer) {
+		proboscis_peer_silent(&peer->state);
+		peer->heard_ns = c->now_ns;
+		return;
+	}
+	proboscis_peer_silent(&fresh.state);
+	if (bpf_map_update_elem(&peers, peer_key(c), &fresh, BPF_ANY))
+		count(c->count, EK_COUNT_MAP_FULL, 1);
 }
 
 #endif /* EVENKEEL_HOST_PROBOSCIS_RECEIVE_H */

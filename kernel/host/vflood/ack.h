@@ -5,10 +5,9 @@
 #ifndef EVENKEEL_HOST_VFLOOD_ACK_H
 #define EVENKEEL_HOST_VFLOOD_ACK_H
 
+#include "../base/way.h"
 #include "flow.h"
 #include "../vsnoop/ring.h"
-
-#define VFLOOD_SACKED_MOST ((1u << (32 - EK_VFLOOD_SACKED_SHIFT)) - 1)
 
 /* What the VM may be told beyond @ack, 0: what the receiver says. */
 static __always_inline u32 vflood_ack_grant(const struct ek_vflood_flow *e, u32 ack)
@@ -46,14 +45,19 @@ static __noinline bool vflood_ack_is_dsack(const struct context *c,
 /* Looks at the VM's port now and then. What cannot be read is no cause to keep ACKs from it. */
 static __always_inline void vflood_ack_look(struct __sk_buff *skb, struct context *c)
 {
-	struct ek_vflood_settings *v = &c->port->vflood;
+	const struct ek_vflood_settings *v = &c->port->vflood;
+	u32 slot = c->port->slot;
+	struct ek_vflood_port *port;
 	enum ek_vsnoop_ring place;
 
-	if (!v->free_places || !ack_filter_is_crowded(&v->filter, v->unread_acks))
+	if (!v->free_places)
+		return;
+	port = bpf_map_lookup_elem(&vflood_ports, &slot);
+	if (!port || !ack_filter_is_crowded(&port->filter, v->unread_acks))
 		return;
 	place = vsnoop_ring_look(skb, v->free_places, false);
 	if (place != EK_VSNOOP_RING_FULL && place != EK_VSNOOP_RING_WAITING)
-		ack_filter_reads(&v->filter);
+		ack_filter_reads(&port->filter);
 }
 
 /*
@@ -69,47 +73,36 @@ static __noinline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
 	bool has_options = p->tcp_bytes > PACKET_TCP_BYTES;
 	bool is_stamped = p->tcp_bytes >= PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES &&
 			  packet_u32(c->head, options) == VFLOOD_TIMESTAMPS;
+	struct vflood_ack a = { .ack = p->ack, .sacked_end = p->ack, .window = p->window };
 	struct packet_options o;
-	u32 sacked_end = p->ack;
-	u32 sacked_segments = 0;
-	u32 came_twice = 0;
+	struct vflood_order order;
 	bool is_dsack;
-	u32 flags = 0;
 
 	if (!e)
 		return 0;
 	vflood_ack_look(skb, c);
-	if (!p->payload_bytes && !(p->flags & PACKET_FIN))
-		flags |= EK_VFLOOD_ACK_PURE;
-	if (is_stamped && vflood_is_older(&e->flow, packet_u32(c->head, options + 8)))
-		flags |= EK_VFLOOD_ACK_OLDER;
+	a.is_pure = !p->payload_bytes && !(p->flags & PACKET_FIN);
+	a.is_older = is_stamped && vflood_is_older(&e->flow, packet_u32(c->head, options + 8));
 	/* Timestamps alone are what most have. */
 	if (has_options &&
 	    !(is_stamped && p->tcp_bytes == PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES) &&
 	    head_options(c->head, p, &o) && o.sack) {
-		flags |= EK_VFLOOD_ACK_SACK;
-		sacked_end = packet_sacked_end(c->head, &o, p->ack);
-		is_dsack = vflood_ack_is_dsack(c, &o, e, &came_twice);
+		a.has_sack = true;
+		a.sacked_end = packet_sacked_end(c->head, &o, p->ack);
+		is_dsack = vflood_ack_is_dsack(c, &o, e, &a.came_twice_segments);
 		if (is_dsack)
-			flags &= ~(u32)EK_VFLOOD_ACK_PURE;
+			a.is_pure = false;
 		if (e->flow.mss)
-			sacked_segments = packet_sacked_bytes(c->head, &o, is_dsack, p->ack) /
-					  e->flow.mss;
-		if (sacked_segments > VFLOOD_SACKED_MOST)
-			sacked_segments = VFLOOD_SACKED_MOST;
+			a.sacked_segments = packet_sacked_bytes(c->head, &o, is_dsack, p->ack) /
+					    e->flow.mss;
 	}
-	if (!e->packets &&
-	    vflood_is_told(&e->flow, p->ack, p->window, flags & EK_VFLOOD_ACK_PURE,
-			   flags & EK_VFLOOD_ACK_SACK)) {
+	if (!e->packets && vflood_is_told(&e->flow, p->ack, p->window, a.is_pure, a.has_sack)) {
 		e->seen_ns = c->now_ns;
 		e->acked_ns = c->now_ns;
 		return vflood_ack_grant(e, p->ack);
 	}
-	vflood_order(skb, c, f->vflood_place, EK_VFLOOD_ORDER_ACK, p->ack, sacked_end,
-		     p->window | flags << 16 | sacked_segments << EK_VFLOOD_SACKED_SHIFT);
-	/* Nobody looks for the header of what is only an order. */
-	skb->cb[1] = f->vflood_place | EK_VFLOOD_ORDER_ACK << 16 |
-		     (came_twice < 255 ? came_twice : 255) << 24;
+	order = vflood_order_of_ack(f->vflood_place, &a);
+	vflood_order_write(skb, &order);
 	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
 	/* Where another CPU has the qdisc, it may still stand there of an earlier one. */
 	*is_needless = p->flags == PACKET_ACK && e->filtered == (1ull << 32 | p->ack);
@@ -170,7 +163,12 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	e = vflood_flow_of(c, f);
 	if (!e || !e->is_enforced)
 		return TCX_NEXT;
-	vflood_order(skb, c, f->vflood_place, EK_VFLOOD_ORDER_GRANT, 0, 0, (u32)e->owner);
+	vflood_send_order(skb, c,
+			  (struct vflood_order){
+				  .place = f->vflood_place,
+				  .kind = VFLOOD_ORDER_GRANT,
+				  .c = (u32)e->owner,
+			  });
 	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
 	limits.bytes[WINDOW_BY_VFLOOD] = vflood_ack_grant(e, p->ack);
 	if (!limits.bytes[WINDOW_BY_VFLOOD])
@@ -198,6 +196,25 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	}
 	count(c->count, EK_COUNT_VFLOOD_UPDATES, 1);
 	return TCX_NEXT;
+}
+
+/* An ACK, or a SYN-ACK, lets out what is held, and tells how much the VM may hand over. */
+static __always_inline bool vflood_ack_clock_to_vm(struct __sk_buff *skb, struct way *w)
+{
+	bool is_needless = false;
+	struct ek_flow *f = w->f;
+
+	if (!f) {
+		if (is_synack(w))
+			w->verdict = vflood_synack_to_vm(skb, w->c);
+		return true;
+	}
+	if (!(w->c->packet->flags & PACKET_ACK) || !f->vflood_owner)
+		return true;
+	w->c->scratch->limits.bytes[WINDOW_BY_VFLOOD] =
+		vflood_ack_to_vm(skb, w->c, f, &is_needless);
+	w->is_needless = is_needless;
+	return true;
 }
 
 #endif /* EVENKEEL_HOST_VFLOOD_ACK_H */

@@ -5,6 +5,7 @@
 #ifndef EVENKEEL_HOST_VFLOOD_DATA_H
 #define EVENKEEL_HOST_VFLOOD_DATA_H
 
+#include "../base/way.h"
 #include "flow.h"
 
 /* Notes what the VM says to the other end: what is held leaves with the newest of it. */
@@ -54,7 +55,9 @@ __weak __noinline int vflood_flow_passes(struct vflood_flow *f, const struct vfl
 static __noinline bool vflood_lets_out(struct context *c, struct ek_flow *f,
 				       struct ek_vflood_flow *e, u32 end)
 {
-	struct ek_vflood_settings *v = &c->port->vflood;
+	const struct ek_vflood_settings *v = &c->port->vflood;
+	struct ek_vflood_port *port;
+	u32 slot = c->port->slot;
 	u32 zero = 0;
 	struct ek_host *h = bpf_map_lookup_elem(&host, &zero);
 	bool is_out = false;
@@ -76,9 +79,12 @@ static __noinline bool vflood_lets_out(struct context *c, struct ek_flow *f,
 		vflood_ack_out(&e->flow, c->packet->ack);
 	}
 	vflood_flow_unlock(e);
-	if (is_out && !v->free_places)
-		ack_filter_reads(&v->filter);
-	return is_out;
+	if (!is_out || v->free_places)
+		return is_out;
+	port = bpf_map_lookup_elem(&vflood_ports, &slot);
+	if (port)
+		ack_filter_reads(&port->filter);
+	return true;
 }
 
 /* Uses up @by of what a flow waits for. Several CPUs may ask at once. */
@@ -123,12 +129,13 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 	u32 end = p->seq + p->payload_bytes + !!(p->flags & PACKET_FIN);
 	struct ek_vflood_flow *e = vflood_flow_of(c, f);
 	u32 hold = c->port->vflood.hold_ifindex;
-	u32 place = f->vflood_place;
+	struct vflood_order o = { .place = f->vflood_place, .a = p->seq, .b = end };
 	u32 seq;
 
 	if (!e)
 		return TCX_NEXT;
 	vflood_data_note(c, e);
+	o.c = (u32)e->owner;
 	if (end == p->seq || p->flags & PACKET_RST) {
 		seq = vflood_bare_seq(&e->flow, p->seq);
 		if (e->is_enforced && seq != p->seq && !skb_set_seq(skb, p, seq))
@@ -139,7 +146,8 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 	if (p->flags & PACKET_FIN)
 		ack_filter_ends(&e->filter);
 	if (!e->is_enforced) {
-		vflood_order(skb, c, place, EK_VFLOOD_ORDER_SEEN, p->seq, end, (u32)e->owner);
+		o.kind = VFLOOD_ORDER_SEEN;
+		vflood_send_order(skb, c, o);
 		bpf_clone_redirect(skb, hold, 0);
 		return TCX_NEXT;
 	}
@@ -147,20 +155,40 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 		return TCX_NEXT;
 	if (vflood_ack_is_due(&e->flow, p->ack) &&
 	    vflood_direct(&e->flow) < vflood_segments(&e->flow, end - p->seq)) {
-		vflood_order(skb, c, place, EK_VFLOOD_ORDER_BARE, p->seq, end, (u32)e->owner);
+		o.kind = VFLOOD_ORDER_BARE;
+		vflood_send_order(skb, c, o);
 		bpf_clone_redirect(skb, hold, 0);
 		vflood_ack_out(&e->flow, p->ack);
 		count(c->count, EK_COUNT_VFLOOD_BARE_ACKS, 1);
 	}
 	if (skb->gso_size && vflood_data_is_whole(skb, e, p->seq, end)) {
-		vflood_order(skb, c, place, EK_VFLOOD_ORDER_WHOLE, p->seq, end, (u32)e->owner);
+		o.kind = VFLOOD_ORDER_WHOLE;
+		vflood_send_order(skb, c, o);
 		return bpf_redirect(hold, 0);
 	}
-	vflood_order(skb, c, place, EK_VFLOOD_ORDER_DATA, p->seq, end, (u32)e->owner);
+	o.kind = VFLOOD_ORDER_DATA;
+	vflood_send_order(skb, c, o);
 	if (!skb->gso_size)
 		return bpf_redirect(hold, 0);
 	count(c->count, EK_COUNT_VFLOOD_SPLIT, 1);
 	return bpf_redirect(c->port->vflood.split_ifindex, 0);
+}
+
+/* What was held has been here before: only what stands behind HOLD has still to see it. */
+static __always_inline bool vflood_back_from_vm(struct __sk_buff *skb, struct way *w)
+{
+	if (!w->f->vflood_owner || !vflood_is_back(w->c, w->f))
+		return true;
+	count_again(w->c);
+	w->is_back = true;
+	return true;
+}
+
+static __always_inline bool vflood_hold_from_vm(struct __sk_buff *skb, struct way *w)
+{
+	if (w->f->vflood_owner)
+		w->verdict = vflood_from_vm(skb, w->c, w->f);
+	return true;
 }
 
 #endif /* EVENKEEL_HOST_VFLOOD_DATA_H */

@@ -8,6 +8,7 @@
 #define EVENKEEL_HOST_VFLOOD_FLOW_H
 
 #include "../base/flow.h"
+#include "order.h"
 #include "turn.h"
 
 /* NOP, NOP, timestamps: what Linux and others put before all other options. */
@@ -28,17 +29,6 @@ static __always_inline struct ek_vflood_flow *vflood_flow_of(const struct contex
 	    e->hold_ifindex != c->port->vflood.hold_ifindex)
 		return NULL;
 	return e;
-}
-
-/* The flow of the packet at hand, or NULL. What vFlood holds it has seen all along. */
-static __always_inline struct ek_flow *flow_known(const struct context *c)
-{
-	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
-
-	if (!f || !is_from_before(c, f->first_ns) || vflood_flow_of(c, f))
-		return f;
-	bpf_map_delete_elem(&flows, c->key);
-	return NULL;
 }
 
 static __always_inline u32 vflood_flow_hash(const struct ek_flow_key *k)
@@ -76,11 +66,11 @@ static __always_inline struct ek_vflood_flow *vflood_flow_claim(const struct ek_
 }
 
 /* What the packet at hand, or a copy of it, is sent to the holding device for. */
-static __always_inline void vflood_order(struct __sk_buff *skb, const struct context *c,
-					 u32 place, enum ek_vflood_order kind, u32 a, u32 b,
-					 u32 d)
+static __always_inline void vflood_send_order(struct __sk_buff *skb, const struct context *c,
+					      struct vflood_order o)
 {
-	vflood_order_write(skb, place | kind << 16 | (u32)c->packet->l4 << 24, a, b, d);
+	o.l4 = c->packet->l4;
+	vflood_order_write(skb, &o);
 }
 
 /* The SYN-ACK has passed: both ends have said what is needed to manage the flow. */
@@ -161,9 +151,13 @@ static __noinline bool vflood_flow_close(struct __sk_buff *skb, struct context *
 	if (e && e->packets && !is_reset)
 		return false;
 	if (e) {
-		vflood_order(skb, c, f->vflood_place,
-			     is_reset ? EK_VFLOOD_ORDER_RESET : EK_VFLOOD_ORDER_CLOSE, 0, 0,
-			     e->owner);
+		vflood_send_order(skb, c,
+				  (struct vflood_order){
+					  .place = f->vflood_place,
+					  .kind = is_reset ? VFLOOD_ORDER_RESET :
+							     VFLOOD_ORDER_CLOSE,
+					  .c = (u32)e->owner,
+				  });
 		bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
 	}
 	bpf_map_delete_elem(&flows, c->key);

@@ -4,6 +4,7 @@
  * its port's qdisc, which the order to do so is sent to. What it sends from then on passes.
  * User space runs this by BPF_PROG_TEST_RUN, with the time in ms in cb[0].
  */
+#include "order.h"
 #include "turn.h"
 
 struct idle {
@@ -16,10 +17,14 @@ struct idle {
 /* For bpf_for_each_map_elem(). Return: 0 to go on. */
 static long idle_flow(void *map, u32 *place, struct ek_vflood_flow *e, struct idle *s)
 {
+	struct vflood_order order = { .kind = VFLOOD_ORDER_CLOSE };
+
 	if (!e->owner || e->owner == VFLOOD_CLAIMED || e->packets ||
 	    !vflood_flow_is_idle(e, s->now_ns, s->ns))
 		return 0;
-	vflood_order_write(s->skb, *place | EK_VFLOOD_ORDER_CLOSE << 16, 0, 0, (u32)e->owner);
+	order.place = *place;
+	order.c = (u32)e->owner;
+	vflood_order_write(s->skb, &order);
 	/* The order is dropped when it has been read, which is no error. */
 	if (bpf_clone_redirect(s->skb, e->hold_ifindex, 0) < 0)
 		return 0;

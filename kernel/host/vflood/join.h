@@ -17,16 +17,16 @@
  * none goes there for a round trip after one. from_vm notes what has come back.
  */
 static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood_flow *e,
-				   u32 kind)
+				   const struct vflood_order *o)
 {
 	bool is_behind = e->joining_end != e->joined_end;
 	u32 hold_ifindex = e->hold_ifindex;
 	u64 now_ns = bpf_ktime_get_ns();
 	struct ek_vflood_device *d;
 
-	if (kind == EK_VFLOOD_ORDER_BARE)
+	if (o->kind == VFLOOD_ORDER_BARE)
 		return 0;
-	if (!is_behind && (skb->gso_size || skb->cb[3] - skb->cb[2] < e->flow.mss ||
+	if (!is_behind && (skb->gso_size || o->b - o->a < e->flow.mss ||
 			   now_ns - e->behind_ns < e->flow.srtt_us * 1000ull))
 		return 0;
 	if (skb->gso_size)
@@ -34,7 +34,7 @@ static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood
 	d = bpf_map_lookup_elem(&vflood_devices, &hold_ifindex);
 	if (!d || !d->join_ifindex)
 		return 0;
-	e->joining_end = skb->cb[3];
+	e->joining_end = o->b;
 	return d->join_ifindex;
 }
 

@@ -34,7 +34,7 @@ static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u
 	e->seen_ns = at->now_ns;
 	e->is_direct = 0;
 	if (at->port && !at->port->vflood.free_places)
-		ack_filter_reads(&at->port->vflood.filter);
+		ack_filter_reads(&at->state->filter);
 	if (!e->packets && (is_cut_off || (e->is_enforced && !at->may_hold))) {
 		vflood_flow_forget(at, e);
 		return VFLOOD_PASS;
@@ -67,11 +67,10 @@ static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u
 
 /* Notes whether the VM need not have an ACK that has let out what it may. */
 static __always_inline void filter_ack(struct place *at, struct ek_vflood_flow *e, u32 una,
-				       u32 ack, u32 word)
+				       const struct vflood_ack *a)
 {
-	bool is_plain = (word >> 16 & (EK_VFLOOD_ACK_PURE | EK_VFLOOD_ACK_SACK)) ==
-			EK_VFLOOD_ACK_PURE;
-	struct ack_filter_vm *vm = &at->port->vflood.filter;
+	bool is_plain = a->is_pure && !a->has_sack;
+	struct ack_filter_vm *vm = &at->state->filter;
 	u32 limit = at->port->vflood.unread_acks;
 	u64 now_us = at->now_ns / 1000;
 
@@ -79,33 +78,25 @@ static __always_inline void filter_ack(struct place *at, struct ek_vflood_flow *
 	if (e->is_enforced && at->may_hold && !e->is_closing &&
 	    ack_filter_is_needless(&e->flow, una, is_plain) &&
 	    ack_filter_keeps(&e->filter, vm, &e->flow, limit, now_us))
-		e->filtered = 1ull << 32 | ack;
+		e->filtered = 1ull << 32 | a->ack;
 	else
 		ack_filter_passes(&e->filter, vm, &e->flow, limit, now_us);
 }
 
-/* An order that comes with a copy: cb[] as intf.h has it. */
-struct order {
-	u32 place;
-	u32 kind;
-	u32 word[3];
-	u32 queue; /* in which it is held */
-	u32 came_twice; /* segments, with an ACK */
-};
-
 static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
-				 const struct order *o)
+				 const struct vflood_order *o)
 {
 	struct vflood_settings *set;
+	struct vflood_ack ack;
 	u8 before = e->flow.state;
 	u32 una = e->flow.snd_una;
 
-	if (o->kind == EK_VFLOOD_ORDER_RESET) {
+	if (o->kind == VFLOOD_ORDER_RESET) {
 		queue_drop(at, e, o->place);
 		vflood_flow_forget(at, e);
 		return;
 	}
-	if (o->kind == EK_VFLOOD_ORDER_CLOSE) {
+	if (o->kind == VFLOOD_ORDER_CLOSE) {
 		e->is_closing = 1;
 		if (!e->packets)
 			vflood_flow_forget(at, e);
@@ -115,14 +106,14 @@ static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
 		return;
 	set = &at->port->vflood.settings;
 	e->seen_ns = at->now_ns;
-	if (o->kind == EK_VFLOOD_ORDER_ACK) {
+	if (o->kind == VFLOOD_ORDER_ACK) {
+		ack = vflood_order_to_ack(o);
 		e->acked_ns = at->now_ns;
-		if (vflood_flow_acked(&e->flow, set, (u64)o->word[1] << 32 | o->word[0],
-				      (u64)o->came_twice << 56 | o->word[2], at->now_ns / 1000))
+		if (vflood_flow_acked(&e->flow, set, &ack, at->now_ns / 1000))
 			count(at->count, EK_COUNT_VFLOOD_UNDONE, 1);
 		count_state(at, &e->flow, before);
 		queue_release(at, e, o->place);
-		filter_ack(at, e, una, o->word[0], o->word[2]);
+		filter_ack(at, e, una, &ack);
 	}
 	if (!e->is_closing && (at->may_hold || !e->is_enforced))
 		vflood_flow_grant(&e->flow, &at->vm->vm, set);
@@ -172,16 +163,10 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	     struct bpf_sk_buff_ptr *to_free)
 {
 	struct qdisc_cb *cb = (struct qdisc_cb *)skb->cb;
-	struct order o = {
-		.place = cb->data[1] & (EK_VFLOOD_FLOWS - 1),
-		.kind = cb->data[1] >> 16 & 0xff,
-		.word = { cb->data[2], cb->data[3], cb->data[4] },
-		.queue = cb->data[1] & (EK_VFLOOD_FLOWS - 1),
-		.came_twice = cb->data[1] >> 24,
-	};
-	bool is_data = o.kind == EK_VFLOOD_ORDER_DATA || o.kind == EK_VFLOOD_ORDER_WHOLE;
-	bool is_copy = !is_data && o.kind != EK_VFLOOD_ORDER_BARE &&
-		       o.kind != EK_VFLOOD_ORDER_PIECE;
+	struct vflood_order o = VFLOOD_ORDER_READ(cb->data);
+	u32 queue = o.place;
+	bool is_data = o.kind == VFLOOD_ORDER_DATA || o.kind == VFLOOD_ORDER_WHOLE;
+	bool is_copy = !is_data && o.kind != VFLOOD_ORDER_BARE && o.kind != VFLOOD_ORDER_PIECE;
 	u32 bytes = cb->pkt_len;
 	struct place at = {};
 	struct ek_vflood_flow *e;
@@ -189,21 +174,20 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	struct held *h;
 	int verdict;
 
-	if (cb->data[0] != EK_VFLOOD_MAGIC || !place_open(&at, sch))
+	if (cb->data[0] != VFLOOD_ORDER_MAGIC || !place_open(&at, sch))
 		goto drop;
 	e = bpf_map_lookup_elem(&vflood_flows, &o.place);
 	/* No longer managed since the tc program looked. */
 	if (!e || !e->owner || e->slot != at.slot ||
-	    (o.kind != EK_VFLOOD_ORDER_ACK && e->owner != o.word[2])) {
+	    (o.kind != VFLOOD_ORDER_ACK && e->owner != o.c)) {
 		if (is_copy)
 			goto drop;
 		return ready_push(&at, skb, sch, to_free);
 	}
 	/* A segment that was given up: later data has left. */
-	if (o.kind == EK_VFLOOD_ORDER_BARE ||
-	    (o.kind == EK_VFLOOD_ORDER_PIECE && !e->splitting))
+	if (o.kind == VFLOOD_ORDER_BARE || (o.kind == VFLOOD_ORDER_PIECE && !e->splitting))
 		return ready_push(&at, skb, sch, to_free);
-	if (is_copy && o.kind != EK_VFLOOD_ORDER_SEEN) {
+	if (is_copy && o.kind != VFLOOD_ORDER_SEEN) {
 		vflood_flow_take(&at, e);
 		order_run(&at, e, &o);
 		vflood_flow_unlock(e);
@@ -211,38 +195,37 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		sch->qstats.backlog -= at.gone_bytes;
 		goto drop;
 	}
-	if (o.kind == EK_VFLOOD_ORDER_PIECE) {
-		o.queue = o.place + EK_VFLOOD_FLOWS;
+	if (o.kind == VFLOOD_ORDER_PIECE) {
+		queue = o.place + EK_VFLOOD_FLOWS;
 		vflood_flow_take(&at, e);
-		piece_held(&at, e, o.place, o.word[0], o.word[1]);
+		piece_held(&at, e, o.place, o.a, o.b);
 		vflood_flow_unlock(e);
 		verdict = VFLOOD_HOLD;
 	} else {
-		if (o.kind == EK_VFLOOD_ORDER_WHOLE &&
+		if (o.kind == VFLOOD_ORDER_WHOLE &&
 		    !vflood_flow_takes_whole(&e->flow, &at.vm->vm, settings_of(&at),
-					     range(o.word[0], o.word[1]))) {
+					     range(o.a, o.b))) {
 			count(at.count, EK_COUNT_VFLOOD_SPLIT, 1);
-			skb->cb[QDISC_CB_KIND] = EK_VFLOOD_ORDER_ANEW;
+			skb->cb[QDISC_CB_KIND] = VFLOOD_ORDER_ANEW;
 			return ready_push(&at, skb, sch, to_free);
 		}
 		vflood_flow_take(&at, e);
-		verdict = data_verdict(&at, e, o.place, o.word[0], o.word[1]);
+		verdict = data_verdict(&at, e, o.place, o.a, o.b);
 		vflood_flow_unlock(e);
 	}
-	q = bpf_map_lookup_elem(&queues, &o.queue);
+	q = bpf_map_lookup_elem(&queues, &queue);
 	if (verdict == VFLOOD_PASS && is_data)
 		return ready_push(&at, skb, sch, to_free);
 	if (verdict != VFLOOD_HOLD || !q)
 		goto drop;
-	h = held_new(&at, range(o.word[0], o.word[1]),
-		     o.kind == EK_VFLOOD_ORDER_SEEN ? 0 : bytes, o.kind);
+	h = held_new(&at, range(o.a, o.b), o.kind == VFLOOD_ORDER_SEEN ? 0 : bytes, o.kind);
 	if (!h) {
 		e->packets--;
-		if (o.kind == EK_VFLOOD_ORDER_PIECE)
+		if (o.kind == VFLOOD_ORDER_PIECE)
 			e->pieces--;
 		goto drop;
 	}
-	if (o.kind == EK_VFLOOD_ORDER_SEEN) {
+	if (o.kind == VFLOOD_ORDER_SEEN) {
 		queue_push(q, h);
 		goto drop;
 	}
@@ -252,7 +235,7 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	queue_push(q, h);
 	sch->q.qlen++;
 	sch->qstats.backlog += bytes;
-	if (o.kind == EK_VFLOOD_ORDER_PIECE && o.word[1] == (u32)(e->splitting >> 32)) {
+	if (o.kind == VFLOOD_ORDER_PIECE && o.b == (u32)(e->splitting >> 32)) {
 		vflood_flow_take(&at, e);
 		split_done(&at, e, o.place);
 		vflood_flow_unlock(e);
@@ -379,53 +362,43 @@ struct Qdisc_ops evenkeel_hold = {
 SEC("netkit/peer")
 int split(struct __sk_buff *skb)
 {
-	u32 place = skb->cb[1] & (EK_VFLOOD_FLOWS - 1);
-	u32 kind = skb->cb[1] >> 16 & 0xff;
-	u32 l4 = skb->cb[1] >> 24;
+	struct vflood_order o = VFLOOD_ORDER_READ(skb->cb);
 	struct ek_vflood_flow *e;
-	u32 seq, end;
 
-	if (skb->cb[0] != EK_VFLOOD_MAGIC)
+	if (skb->cb[0] != VFLOOD_ORDER_MAGIC)
 		return TCX_DROP;
-	e = bpf_map_lookup_elem(&vflood_flows, &place);
-	if (!e || !skb_range(skb, l4, &seq, &end))
+	e = bpf_map_lookup_elem(&vflood_flows, &o.place);
+	if (!e || !skb_range(skb, o.l4, &o.a, &o.b))
 		return TCX_DROP;
-	skb->cb[1] =
-		place |
-		(kind == EK_VFLOOD_ORDER_SPLIT ? EK_VFLOOD_ORDER_PIECE : EK_VFLOOD_ORDER_DATA)
-			<< 16 |
-		l4 << 24;
-	skb->cb[2] = seq;
-	skb->cb[3] = end;
+	o.kind = o.kind == VFLOOD_ORDER_SPLIT ? VFLOOD_ORDER_PIECE : VFLOOD_ORDER_DATA;
+	vflood_order_write(skb, &o);
 	return bpf_redirect(e->hold_ifindex, 0);
 }
 
 SEC("netkit/primary")
 int released(struct __sk_buff *skb)
 {
-	u32 place = skb->cb[1] & (EK_VFLOOD_FLOWS - 1);
-	u32 kind = skb->cb[1] >> 16 & 0xff;
-	u32 l4 = skb->cb[1] >> 24;
+	struct vflood_order o = VFLOOD_ORDER_READ(skb->cb);
 	struct ek_vflood_flow *e;
 
-	if (skb->cb[0] != EK_VFLOOD_MAGIC)
+	if (skb->cb[0] != VFLOOD_ORDER_MAGIC)
 		return TCX_DROP;
-	e = bpf_map_lookup_elem(&vflood_flows, &place);
+	e = bpf_map_lookup_elem(&vflood_flows, &o.place);
 	if (!e)
 		return TCX_DROP;
 	/* A qdisc may not write to what it has held (Linux 7.3): the flow knows. */
-	if (kind == EK_VFLOOD_ORDER_WHOLE && e->splitting == range(skb->cb[2], skb->cb[3])) {
-		kind = EK_VFLOOD_ORDER_SPLIT;
-		skb->cb[1] = place | kind << 16 | l4 << 24;
+	if (o.kind == VFLOOD_ORDER_WHOLE && e->splitting == range(o.a, o.b)) {
+		o.kind = VFLOOD_ORDER_SPLIT;
+		vflood_order_write(skb, &o);
 	}
 	/* Here the packet is the other end's already. */
-	if (kind == EK_VFLOOD_ORDER_SPLIT || kind == EK_VFLOOD_ORDER_ANEW)
+	if (o.kind == VFLOOD_ORDER_SPLIT || o.kind == VFLOOD_ORDER_ANEW)
 		return bpf_redirect(skb->ifindex, 0);
-	if (kind == EK_VFLOOD_ORDER_BARE) {
-		if (!make_bare(skb, e, l4))
+	if (o.kind == VFLOOD_ORDER_BARE) {
+		if (!make_bare(skb, e, o.l4))
 			return TCX_DROP;
 	} else {
-		bring_up_to_date(skb, l4, &e->last);
+		bring_up_to_date(skb, o.l4, &e->last);
 	}
 	/* A container's TCP gives its packets another hash after a timeout (sk_rethink_txhash()
 	 * in Linux). CPUs are chosen, and segments joined, by that of the flow. */
@@ -436,22 +409,21 @@ int released(struct __sk_buff *skb)
 SEC("tcx/ingress")
 int back(struct __sk_buff *skb)
 {
-	u32 place = skb->cb[1] & (EK_VFLOOD_FLOWS - 1);
-	u32 kind = skb->cb[1] >> 16 & 0xff;
+	struct vflood_order o = VFLOOD_ORDER_READ(skb->cb);
 	struct ek_vflood_flow *e;
 	u32 join;
 
-	if (skb->cb[0] != EK_VFLOOD_MAGIC)
+	if (skb->cb[0] != VFLOOD_ORDER_MAGIC)
 		return TCX_DROP;
-	e = bpf_map_lookup_elem(&vflood_flows, &place);
+	e = bpf_map_lookup_elem(&vflood_flows, &o.place);
 	if (!e)
 		return TCX_DROP;
 	/* from_vm knows it by this. */
-	if (kind == EK_VFLOOD_ORDER_BARE)
+	if (o.kind == VFLOOD_ORDER_BARE)
 		__sync_fetch_and_add(&e->back_acks, 1);
 	else
-		__sync_fetch_and_add(&e->back_bytes, skb->cb[3] - skb->cb[2]);
-	join = join_of(skb, e, kind);
+		__sync_fetch_and_add(&e->back_bytes, o.b - o.a);
+	join = join_of(skb, e, &o);
 	return join ? bpf_redirect(join, 0) : bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
 }
 

@@ -8,19 +8,21 @@
 
 #include "kernel.h"
 #include "../base/maps.h"
+#include "order.h"
 #include "turn.h"
 
 #define VFLOOD_RELEASE_PACKETS 4096 /* with one ACK at most */
 #define VFLOOD_SPARES 256 /* that a port keeps at most */
-#define VFLOOD_TURNS 100000 /* looks for a flow that is taken: longer than any has a right to  \
-			     */
+#define VFLOOD_TURNS                                                                           \
+	100000 /* looks for a flow that is taken: longer than any has a right to               \
+		*/
 
 struct held {
 	struct sk_buff __kptr *skb;
 	u64 bytes; /* of the skb; 0: there is none, vFlood only observes */
 	u64 since_ns;
 	u64 range; /* of sequence numbers, see range() */
-	u64 kind; /* enum ek_vflood_order, as it came */
+	u64 kind; /* enum vflood_order_kind, as it came */
 	struct bpf_list_node node;
 };
 
@@ -67,6 +69,7 @@ struct place {
 	struct ek_port *port;
 	struct ek_counters *count;
 	struct ek_vflood_queue *vm;
+	struct ek_vflood_port *state;
 	u32 slot;
 	bool may_hold; /* enforced, and the agent is there */
 	bool drains; /* something is let out because it may not be held */
@@ -88,7 +91,8 @@ static __always_inline bool place_open(struct place *at, struct Qdisc *sch)
 	at->port = bpf_map_lookup_elem(&ports, &d->port_ifindex);
 	at->count = bpf_map_lookup_elem(&counters, &at->slot);
 	at->vm = bpf_map_lookup_elem(&vflood_queues, &at->slot);
-	if (!at->count || !at->vm)
+	at->state = bpf_map_lookup_elem(&vflood_ports, &at->slot);
+	if (!at->count || !at->vm || !at->state)
 		return false;
 	at->now_ns = bpf_ktime_get_ns();
 	at->may_hold = at->port && vflood_is_on(h, at->port, at->now_ns);
@@ -266,22 +270,10 @@ __weak __noinline int vflood_flow_release(struct vflood_flow *f, struct vflood_v
 	return vflood_release(f, vm, s, seq, (u32)(range >> 32) - seq, now_us);
 }
 
-/* @word: cb[4] and, above it, cb[1] of EK_VFLOOD_ORDER_ACK (intf.h) */
 __weak __noinline int vflood_flow_acked(struct vflood_flow *f, const struct vflood_settings *s,
-					u64 ack_and_sacked_end, u64 word, u64 now_us)
+					const struct vflood_ack *a, u64 now_us)
 {
-	struct vflood_ack a = {
-		.ack = (u32)ack_and_sacked_end,
-		.sacked_end = (u32)(ack_and_sacked_end >> 32),
-		.sacked_segments = (u32)word >> EK_VFLOOD_SACKED_SHIFT,
-		.window = (u16)word,
-		.is_pure = word >> 16 & EK_VFLOOD_ACK_PURE,
-		.has_sack = word >> 16 & EK_VFLOOD_ACK_SACK,
-		.is_older = word >> 16 & EK_VFLOOD_ACK_OLDER,
-		.came_twice_segments = (u32)(word >> 56),
-	};
-
-	return f && s && vflood_acked(f, s, &a, now_us);
+	return f && s && a && vflood_acked(f, s, a, now_us);
 }
 
 __weak __noinline int vflood_flow_grant(struct vflood_flow *f, struct vflood_vm *vm,
@@ -394,9 +386,8 @@ static __always_inline int next_verdict(struct place *at, struct ek_vflood_flow 
 	struct vflood_settings *set = &at->port->vflood.settings;
 	u32 seq = (u32)first;
 
-	if (kind != EK_VFLOOD_ORDER_WHOLE ||
-	    vflood_segments(&e->flow, (u32)(first >> 32) - seq) <=
-		    e->flow.congestion.window.cwnd)
+	if (kind != VFLOOD_ORDER_WHOLE || vflood_segments(&e->flow, (u32)(first >> 32) - seq) <=
+						  e->flow.congestion.window.cwnd)
 		return vflood_flow_release(&e->flow, &at->vm->vm, set, first,
 					   at->now_ns / 1000);
 	return VFLOOD_HOLD;
@@ -444,7 +435,7 @@ static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e,
 			break;
 		verdict = next_verdict(at, e, first, kind);
 		if (verdict == VFLOOD_HOLD) {
-			if (kind == EK_VFLOOD_ORDER_WHOLE &&
+			if (kind == VFLOOD_ORDER_WHOLE &&
 			    vflood_flow_splits(&e->flow, &at->port->vflood.settings, first))
 				queue_split(at, e, place);
 			break;

@@ -8,6 +8,7 @@
 #define EVENKEEL_HOST_VFLOOD_TURN_H
 
 #include "../base/maps.h"
+#include "../base/time.h"
 
 #define VFLOOD_CLAIMED (~0ull) /* who a place belongs to until its flow is there */
 
@@ -34,23 +35,6 @@ static __always_inline u64 vflood_flow_now(struct ek_vflood_flow *e, u64 now_ns)
 	if (now_ns > e->turn_ns)
 		e->turn_ns = now_ns;
 	return e->turn_ns;
-}
-
-/* Of what is noted without a turn another CPU may have a later time. */
-static __always_inline u64 time_since(u64 now_ns, u64 then_ns)
-{
-	return now_ns > then_ns ? now_ns - then_ns : 0;
-}
-
-/* An order for the qdisc in a packet's cb (intf.h, EK_VFLOOD_MAGIC): @what is cb[1]. */
-static __always_inline void vflood_order_write(struct __sk_buff *skb, u32 what, u32 a, u32 b,
-					       u32 d)
-{
-	skb->cb[0] = EK_VFLOOD_MAGIC;
-	skb->cb[1] = what;
-	skb->cb[2] = a;
-	skb->cb[3] = b;
-	skb->cb[4] = d;
 }
 
 static __always_inline bool vflood_flow_is_idle(const struct ek_vflood_flow *e, u64 now_ns,

@@ -12,6 +12,7 @@
 #define EVENKEEL_HOST_VSNOOP_ACK_H
 
 #include "../base/kernel.h"
+#include "../base/way.h"
 #include "flow.h"
 
 #define VSNOOP_TTL 64
@@ -393,6 +394,32 @@ static __noinline bool vsnoop_from_vm(struct __sk_buff *skb, struct context *c)
 	if (vsnoop_enforces(c))
 		vsnoop_ack_ride(skb, c, &r);
 	return false;
+}
+
+static __always_inline bool vsnoop_copy_from_vm(struct __sk_buff *skb, struct way *w)
+{
+	if (is_handshake(w) || w->f || !vsnoop_is_on(w->c) || !vsnoop_is_copy(w->c))
+		return true;
+	return way_ends(w, vsnoop_ack_early(skb, w->c));
+}
+
+static __always_inline bool vsnoop_ack_filter_from_vm(struct __sk_buff *skb, struct way *w)
+{
+	return !(vsnoop_is_on(w->c) && vsnoop_from_vm(skb, w->c)) || way_ends(w, TCX_DROP);
+}
+
+/* What was held, or passes a port that holds: nothing comes back that an early ACK could ride
+ * on. */
+static __always_inline bool vsnoop_ack_on_data_from_vm(struct __sk_buff *skb, struct way *w)
+{
+	struct context *c = w->c;
+
+	if (!vsnoop_is_on(c))
+		return true;
+	if (w->is_back || (w->verdict == TCX_NEXT && c->port->vflood.hold_ifindex &&
+			   c->packet->payload_bytes))
+		vsnoop_released(skb, c);
+	return true;
 }
 
 #endif /* EVENKEEL_HOST_VSNOOP_ACK_H */

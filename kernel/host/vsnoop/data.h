@@ -5,6 +5,7 @@
 #ifndef EVENKEEL_HOST_VSNOOP_DATA_H
 #define EVENKEEL_HOST_VSNOOP_DATA_H
 
+#include "../base/way.h"
 #include "doubt.h"
 
 /* A SYN where there is a connection: the VM challenges it (RFC 5961). */
@@ -149,6 +150,16 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 		return true;
 	s->early_acks++;
 	return !vsnoop_enforces(c) || vsnoop_send(skb, c, port, s, o.was_told);
+}
+
+static __always_inline bool vsnoop_early_ack_to_vm(struct __sk_buff *skb, struct way *w)
+{
+	if (!vsnoop_is_on(w->c))
+		return true;
+	if (w->f)
+		return vsnoop_to_vm(skb, w->c, w->f) || way_ends(w, TCX_DROP);
+	vsnoop_syn_to_vm(w->c);
+	return true;
 }
 
 #endif /* EVENKEEL_HOST_VSNOOP_DATA_H */

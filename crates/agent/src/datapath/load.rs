@@ -47,6 +47,8 @@ pub struct Datapath {
     trains: MapHandle,
     snoops: MapHandle,
     snoop_ports: MapHandle,
+    proboscis_ports: MapHandle,
+    vflood_ports: MapHandle,
     vflood_flows: MapHandle,
     hold: Option<Hold>,
     cannot_hold: BTreeMap<u32, DatapathError>,
@@ -111,6 +113,8 @@ impl Datapath {
             trains: map("trains")?,
             snoops: map("vsnoop_flows")?,
             snoop_ports: map("vsnoop_ports")?,
+            proboscis_ports: map("proboscis_ports")?,
+            vflood_ports: map("vflood_ports")?,
             vflood_flows: map("vflood_flows")?,
             hold,
             cannot_hold: BTreeMap::new(),
@@ -164,6 +168,8 @@ impl Datapath {
             self.counters
                 .update_percpu(&slot.to_ne_bytes(), &zero, MapFlags::ANY)
                 .map_err(|error| failed("cannot clear a port's counters", error))?;
+            clear(&self.proboscis_ports, slot, &intf::ek_proboscis_port::default())?;
+            clear(&self.vflood_ports, slot, &intf::ek_vflood_port::default())?;
             if let Some(mut share) = self.shares()?.get(slot) {
                 share.clear();
             }
@@ -198,7 +204,7 @@ impl Datapath {
     /// [`DatapathError`] if they cannot be mapped.
     pub fn shares(&self) -> Result<Shares, DatapathError> {
         let map = MapHandle::from_pinned_path(self.pin_dir.join("cera_ports"))
-            .map_err(|error| DatapathError::bpf("cannot open the map shares", &error))?;
+            .map_err(|error| DatapathError::bpf("cannot open the map cera_ports", &error))?;
         Shares::map(&map)
     }
 
@@ -539,7 +545,7 @@ fn check_version(pin_dir: &Path) -> Result<(), DatapathError> {
 /// Whether the programs note the connections of a port that has these settings: `port_acts()` and not `port_rests()` in
 /// context.h.
 fn is_read(port: &intf::ek_port) -> bool {
-    let others = port.mode | port.cera.mode | port.vsnoop.mode;
+    let others = port.proboscis.mode | port.cera.mode | port.vsnoop.mode;
     others != intf::EK_MODE_OFF || (port.vflood.mode != intf::EK_MODE_OFF && port.vflood.passes_over == 0)
 }
 
@@ -548,6 +554,12 @@ fn monotonic_ns() -> Result<u64, DatapathError> {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
         .map_err(|errno| DatapathError::io("cannot read the clock", errno.into()))?;
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+}
+
+/// A port's state begins anew.
+fn clear<V: Copy>(map: &MapHandle, slot: u32, fresh: &V) -> Result<(), DatapathError> {
+    let failed = |error| DatapathError::bpf("cannot clear a port's state", &error);
+    map.update(&slot.to_ne_bytes(), as_bytes(fresh), MapFlags::ANY).map_err(failed)
 }
 
 fn set_port(ports: &MapHandle, key: &[u8], port: &intf::ek_port) -> Result<(), DatapathError> {

@@ -22,27 +22,29 @@ impl PortSettings {
     pub(super) fn to_intf(&self, link: &Link, endpoint: Endpoint) -> intf::ek_port {
         let p = &self.proboscis;
         intf::ek_port {
-            mode: p.mode.to_intf(),
-            vsnoop: self.vsnoop_to_intf(link, endpoint),
-            ecn_for_guests: u32::from(p.ecn_for_guests),
-            proboscis: intf::proboscis_settings {
-                probes: p.g_probes.get(),
-                k1_permille: p.k1_permille.get(),
-                k2_permille: p.k2_permille.get(),
-                k_percent: p.k_percent.get(),
-                b1_us: p.b1_us.get(),
-                b2_us: p.b2_us.get(),
-                b3_us: p.b3_us.get(),
-                max_time_us: p.max_time_us.get(),
-                icwnd_segments: p.icwnd_segments.get(),
-                budget_probes_per_s: p.budget_probes_per_s.get(),
-                budget_burst_probes: p.budget_burst_probes.get(),
-                elephant_bytes: u64::from(p.elephant_bytes.get()),
-                ..Default::default()
+            proboscis: intf::ek_proboscis_settings {
+                mode: p.mode.to_intf(),
+                ecn_for_guests: u32::from(p.ecn_for_guests),
+                settings: intf::proboscis_settings {
+                    probes: p.g_probes.get(),
+                    k1_permille: p.k1_permille.get(),
+                    k2_permille: p.k2_permille.get(),
+                    k_percent: p.k_percent.get(),
+                    b1_us: p.b1_us.get(),
+                    b2_us: p.b2_us.get(),
+                    b3_us: p.b3_us.get(),
+                    max_time_us: p.max_time_us.get(),
+                    icwnd_segments: p.icwnd_segments.get(),
+                    budget_probes_per_s: p.budget_probes_per_s.get(),
+                    budget_burst_probes: p.budget_burst_probes.get(),
+                    elephant_bytes: u64::from(p.elephant_bytes.get()),
+                    ..Default::default()
+                },
             },
+            vsnoop: self.vsnoop_to_intf(link, endpoint),
             cera: intf::ek_cera_settings { mode: self.cera.mode.to_intf(), ..Default::default() },
             vflood: self.vflood_to_intf(link),
-            // The budget begins anew, and where its counters are is the datapath's affair.
+            // Where its state is, and since when it is read, is the datapath's affair.
             ..Default::default()
         }
     }

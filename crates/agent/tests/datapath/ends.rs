@@ -101,7 +101,7 @@ fn marks_are_no_longer_hidden_once_nobody_heeds_their_echo() {
 fn only_a_host_that_shows_it_is_taken_to_see_to_ecn() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
-    port.ecn_for_guests = 0;
+    port.proboscis.ecn_for_guests = 0;
     let pb = place.pb;
     place.datapath.attach(pb, &port).unwrap();
     let probes = probes_of(&mut place, &syn());

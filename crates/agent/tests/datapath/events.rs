@@ -22,9 +22,9 @@ const SLEEP: Duration = Duration::from_millis(500);
 fn whoever_has_read_all_events_is_woken_up_for_the_next_one() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
-    port.proboscis.probes = 1;
-    port.proboscis.budget_probes_per_s = u32::MAX;
-    port.proboscis.budget_burst_probes = u32::MAX;
+    port.proboscis.settings.probes = 1;
+    port.proboscis.settings.budget_probes_per_s = u32::MAX;
+    port.proboscis.settings.budget_burst_probes = u32::MAX;
     place.datapath.attach(place.pa, &port).unwrap();
     let mut host =
         intf::ek_host { version: intf::EK_INTF_VERSION, keys: 1, agent_until_ns: u64::MAX, ..Default::default() };

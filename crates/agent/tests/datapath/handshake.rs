@@ -72,8 +72,8 @@ fn a_flood_of_syns_gets_probes_within_its_budget() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
     // One probe in a quarter of an hour: no refill while this runs.
-    port.proboscis.budget_probes_per_s = 1;
-    port.proboscis.budget_burst_probes = 1000;
+    port.proboscis.settings.budget_probes_per_s = 1;
+    port.proboscis.settings.budget_burst_probes = 1000;
     place.datapath.attach(place.pa, &port).unwrap();
     for i in 0..2000u16 {
         let outcome = place.run_from_vm(place.pa, &Segment { source: (A.parse().unwrap(), 1000 + i), ..syn() }.frame());
@@ -92,7 +92,7 @@ fn connections_of_one_moment_share_their_probes() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
     // More than an hour: what this takes is nothing beside it.
-    port.proboscis.b1_us = u32::MAX;
+    port.proboscis.settings.b1_us = u32::MAX;
     place.datapath.attach(place.pa, &port).unwrap();
     let mut syns = (0..6u16).map(|i| Segment { source: (A.parse().unwrap(), 2000 + i), ..syn() });
     let trains: Vec<usize> = syns.by_ref().map(|syn| probes_of(&mut place, &syn).len()).collect();
@@ -311,7 +311,7 @@ fn a_syn_is_sent_again_as_it_was_sent() {
     host.key[0] = KEY;
     place.datapath.set_host(&host).unwrap();
     let mut port = settings(intf::EK_MODE_ENFORCE);
-    (port.proboscis.budget_probes_per_s, port.proboscis.budget_burst_probes) = (1, 20);
+    (port.proboscis.settings.budget_probes_per_s, port.proboscis.settings.budget_burst_probes) = (1, 20);
     place.datapath.attach(place.pa, &port).unwrap();
     let second = Segment { source: (A.parse().unwrap(), 40001), ..syn() };
     assert_eq!(probes_of(&mut place, &second).len(), 10);

@@ -138,7 +138,7 @@ fn a_mark_halves_the_first_window_and_growth_follows() {
 fn elephants_are_left_alone() {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
-    port.proboscis.elephant_bytes = 2 * u64::from(MSS);
+    port.proboscis.settings.elephant_bytes = 2 * u64::from(MSS);
     place.datapath.attach(place.pa, &port).unwrap();
     connect(&mut place);
     for i in 0..2 {

@@ -646,7 +646,7 @@ fn packets_of_noise_through_vsnoop() {
             place.datapath.sweep_snoops(std::time::Duration::ZERO).unwrap();
             assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0, "packet {i} of seed {SEED}");
             // Noise has had many MACs.
-            let ports = MapHandle::from_pinned_path(place.directory.path().join("evenkeel/snoop_ports")).unwrap();
+            let ports = MapHandle::from_pinned_path(place.directory.path().join("evenkeel/vsnoop_ports")).unwrap();
             let slot = 0u32.to_ne_bytes();
             patch(&ports, &slot, &[(offset_of!(intf::ek_vsnoop_port, vm), &[0; size_of::<intf::vsnoop_vm>()])]);
             for ends in [V4, v6] {

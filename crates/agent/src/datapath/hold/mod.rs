@@ -32,7 +32,7 @@ const PINNED: [&str; 4] = [LISTS[0], LISTS[1], "vflood_queues", "vflood_devices"
 /// Those of them that hold packets.
 const LISTS: [&str; 2] = ["queues", "ready"];
 /// Maps that are those of the other programs.
-const SHARED: [&str; 5] = ["ports", "counters", "host", "vflood_flows", "vflood_managed"];
+const SHARED: [&str; 6] = ["ports", "counters", "host", "vflood_flows", "vflood_managed", "vflood_ports"];
 /// How long what is held may take to leave before it is removed.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 /// What has left the queue is on its way through the other devices for less than that.

@@ -2,28 +2,25 @@
 
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::MapCore;
 
 use super::super::bytes::as_bytes;
 use super::super::error::DatapathError;
 use super::super::intf;
 use super::super::trial::SkbContext;
-use super::{Datapath, lookup, read_all, set_port};
+use super::{Datapath, clear, lookup, read_all, set_port};
 
 impl Datapath {
     /// Removes vSnoop's entries of a port.
     pub(super) fn forget_snoops(&self, ifindex: u32, slot: u32) -> Result<(), DatapathError> {
-        let failed = |error| DatapathError::bpf("cannot clear vSnoop's state of a port", &error);
         for (key, _) in self.snoops()?.iter().filter(|(key, _)| key.ifindex == ifindex) {
             // Closed meanwhile is as good as removed.
             let _ = self.snoops.delete(as_bytes(key));
         }
-        let fresh = intf::ek_vsnoop_port::default();
-        self.snoop_ports.update(&slot.to_ne_bytes(), as_bytes(&fresh), MapFlags::ANY).map_err(failed)
+        clear(&self.snoop_ports, slot, &intf::ek_vsnoop_port::default())
     }
 
-    /// Tells the programs another `enum ek_vsnoop_endpoint` of a port's VM. What they write into the port's entry at the same
-    /// moment may be lost, so this is for changes.
+    /// Tells the programs another `enum ek_vsnoop_endpoint` of a port's VM.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
