@@ -19,6 +19,7 @@ fn main() {
         "base/packet.h",
         "base/siphash.h",
         "base/window.h",
+        "base/steps.h",
         "proboscis/proboscis.h",
         "cera/cera.h",
         "congestion/congestion.h",
@@ -31,7 +32,7 @@ fn main() {
         .headers(headers)
         .allowlist_item(
             "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|seq|reno|RENO|cubic|hystart|dctcp|DCTCP\
-             |cera|CERA|congestion|CONGESTION|vegas|vflood|VFLOOD|vsnoop|VSNOOP|ack_filter|ACK_FILTER)_.*",
+             |cera|CERA|congestion|CONGESTION|vegas|vflood|VFLOOD|vsnoop|VSNOOP|ack_filter|ACK_FILTER|step|STEP)_.*",
         )
         .rustified_enum("(pvtcp_timer|packet_kind|dctcp_ack|vflood_verdict|vsnoop_verdict|vsnoop_ack)")
         .wrap_static_fns(true)

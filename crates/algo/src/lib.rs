@@ -13,6 +13,7 @@ pub mod pvtcp;
 pub mod reno;
 pub mod seq;
 pub mod siphash;
+pub mod steps;
 pub mod vflood;
 pub mod vsnoop;
 pub mod window;

@@ -322,7 +322,7 @@ impl Shim for Tap {
     }
 
     fn places_from_vm(&self) -> &'static [FromVm] {
-        &[FromVm::Accounting]
+        &[FromVm::Uplink]
     }
 
     fn on_to_vm(

@@ -431,11 +431,11 @@ fn probe(syn: &Packet, from: GuestId, train: u8, index: u8, total: u8) -> Packet
 
 impl Shim for Proboscis {
     fn places_to_vm(&self) -> &'static [ToVm] {
-        &[ToVm::Marks, ToVm::Window]
+        &[ToVm::Probes, ToVm::Marks, ToVm::Window]
     }
 
     fn places_from_vm(&self) -> &'static [FromVm] {
-        &[FromVm::Echo, FromVm::Probes, FromVm::Ecn]
+        &[FromVm::Handshake, FromVm::Ecn, FromVm::Echo]
     }
 
     fn on_to_vm(
@@ -452,7 +452,7 @@ impl Shim for Proboscis {
             return if own { Verdict::Drop } else { Verdict::Pass };
         };
         match (place, packet.payload) {
-            (ToVm::Marks, Payload::Probe { from, train, index, total, .. }) => {
+            (ToVm::Probes, Payload::Probe { from, train, index, total, .. }) => {
                 let marked = packet.ecn == Ecn::Ce;
                 self.peers.answered(from);
                 let flow = self.flow(now, end);
@@ -462,7 +462,7 @@ impl Shim for Proboscis {
                 self.probes_marked += u64::from(marked);
                 return Verdict::Drop;
             }
-            (ToVm::Marks, Payload::Report { from, .. }) => {
+            (ToVm::Probes, Payload::Report { from, .. }) => {
                 self.peers.answered(from);
                 let flow = self.flow(now, end);
                 // A report goes ahead of its SYN-ACK; with that the flow is made, and later ones change nothing.
@@ -495,9 +495,9 @@ impl Shim for Proboscis {
         let (Some(end), Payload::Tcp(_, segment)) = (end, packet.payload) else { return Verdict::Pass };
         let (syn, ack) = (segment.flags.has(Flags::SYN), segment.flags.has(Flags::ACK));
         match place {
-            FromVm::Echo if syn && ack => return self.synack_from_vm(now, end, packet, effects),
+            FromVm::Handshake if syn && ack => return self.synack_from_vm(now, end, packet, effects),
             FromVm::Echo if !syn && ack => self.ack_from_vm(end, packet),
-            FromVm::Probes if syn && !ack => self.syn_from_vm(now, end, packet, &segment, effects),
+            FromVm::Handshake if syn => self.syn_from_vm(now, end, packet, &segment, effects),
             FromVm::Ecn if syn => self.handshake_from_vm(end, packet, ack),
             FromVm::Ecn => self.data_from_vm(end, packet),
             _ => {}

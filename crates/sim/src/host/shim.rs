@@ -1,6 +1,8 @@
-//! The place of the mechanisms on the host: what sees the packets of a VM's port.
+//! The place of the mechanisms on the host: what sees the packets of a VM's port, at the steps of the eBPF programs.
 
 use std::fmt;
+
+pub use evenkeel_algo::steps::{FromVm, ToVm};
 
 use super::cera::Tap;
 use crate::packet::{ConnId, Packet};
@@ -13,38 +15,6 @@ pub enum Verdict {
     Pass,
     /// It ends here, or the shim keeps it.
     Drop,
-}
-
-/// Places on the way to the VM, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ToVm {
-    /// Marks are counted, and hidden from the VM.
-    Marks,
-    /// ACKs clock out what the host holds.
-    AckClock,
-    /// The window is written.
-    Window,
-    /// Data is acknowledged early.
-    EarlyAck,
-}
-
-/// Places on the way from the VM, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FromVm {
-    /// ACKs that say nothing new are dropped.
-    AckFilter,
-    /// Marks are echoed.
-    Echo,
-    /// Probes go ahead of a SYN.
-    Probes,
-    /// Packets are counted.
-    Accounting,
-    /// Data is held back.
-    Hold,
-    /// Early ACKs ride on data.
-    AckOnData,
-    /// Packets become ECN-capable.
-    Ecn,
 }
 
 /// What a mechanism does beside letting a packet pass.

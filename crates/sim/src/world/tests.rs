@@ -218,7 +218,7 @@ impl Shim for Counting {
         &[ToVm::Window]
     }
     fn places_from_vm(&self) -> &'static [FromVm] {
-        &[FromVm::Accounting]
+        &[FromVm::Uplink]
     }
     fn on_to_vm(&mut self, _: Instant, _: ToVm, end: Option<ConnId>, _: &mut Packet, _: &mut Effects) -> Verdict {
         assert!(end.is_some());
