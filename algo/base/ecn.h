@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Whose the ECN bits of a TCP header are, by what its two ends say in their handshake: RFC
- * 3168, and accurate ECN (RFC 9768, section 3.1), which takes AE, CWR and ECE for one counter.
+ * Whose the ECN bits of a TCP header are, by what its two ends say in their handshake:
+ * RFC 3168, and accurate ECN (RFC 9768 §3.1), which takes AE, CWR and ECE for one
+ * counter.
  *
  * Where the two differ in what they mean, or say what no RFC knows yet, the bits are taken to
  * be theirs in a way that only they know.

@@ -32,7 +32,7 @@ enum packet_tcp_flag {
 	PACKET_CWR = 1 << 7,
 };
 
-/* The ECN field of IPv4 and IPv6 (RFC 3168, section 5). */
+/* The ECN field of IPv4 and IPv6 (RFC 3168 §5). */
 enum packet_ecn {
 	PACKET_NOT_ECT = 0,
 	PACKET_ECT_1 = 1,
@@ -92,8 +92,8 @@ struct packet_options {
 };
 
 /*
- * A VLAN tag as it tells networks apart. VID 0 is a priority without a network (IEEE 802.1Q,
- * section 9.6): the answer may come without it.
+ * A VLAN tag as it tells networks apart. VID 0 is a priority without a network (IEEE 802.1Q
+ * §9.6): the answer may come without it.
  */
 static inline u32 packet_vlan(u32 tpid, u32 tci)
 {

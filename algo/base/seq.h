@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Order of TCP sequence numbers, which wrap (RFC 9293, section 3.4).
+ * Order of TCP sequence numbers, which wrap (RFC 9293 §3.4).
  */
 #ifndef EVENKEEL_ALGO_BASE_SEQ_H
 #define EVENKEEL_ALGO_BASE_SEQ_H

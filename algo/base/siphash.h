@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * SipHash-2-4 (Aumasson, Bernstein: SipHash: a fast short-input PRF, 2012) over
- * messages of whole 64-bit words.
+ * SipHash-2-4 over messages of whole 64-bit words.
  */
 #ifndef EVENKEEL_ALGO_BASE_SIPHASH_H
 #define EVENKEEL_ALGO_BASE_SIPHASH_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * TCP's window field: its scale (RFC 7323, section 2), the checksum after a
+ * TCP's window field: its scale (RFC 7323 §2), the checksum after a
  * change (RFC 1624), and the arbiter, which is the one place that decides on a
  * window when several mechanisms offer a limit.
  */
@@ -10,7 +10,7 @@
 #include "types.h"
 
 #define WINDOW_MAX_SCALE 14
-#define WINDOW_DEFAULT_MSS 536 /* where no option names one (RFC 9293, 3.7.1) */
+#define WINDOW_DEFAULT_MSS 536 /* where no option names one (RFC 9293 §3.7.1) */
 
 /* Whose limit a window follows. */
 enum window_by {
@@ -123,8 +123,8 @@ static inline u16 window_csum_fold(u64 sum)
 }
 
 /*
- * The checksum after one 16-bit word of what it covers has changed: eq. 3 of
- * RFC 1624. All in the same byte order.
+ * The checksum after one 16-bit word of what it covers has changed (RFC 1624
+ * eq. 3). All in the same byte order.
  */
 static inline u16 window_csum_replace(u16 check, u16 old_word, u16 new_word)
 {

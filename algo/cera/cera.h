@@ -42,7 +42,7 @@
 /* What a client leaves a flow above its share. */
 #define CERA_CLIENT_SLACK 1
 
-/* Nothing is limited any more when windows have grown to so many times eq. 1. */
+/* Nothing is limited any more when windows have grown to so many times CERA eq. 1. */
 #define CERA_RELEASE 4
 
 /* Remainders of VMs' windows, in parts of a segment. */
@@ -75,7 +75,7 @@ struct cera_settings {
 	u32 low_segments; /* T_l: what then is to wait */
 	u32 epoch_us; /* Delta */
 	u32 segment_bytes; /* S */
-	u32 printed; /* shares as eq. 2 has them, not by what VMs need */
+	u32 printed; /* shares as CERA eq. 2 has them, not by what VMs need */
 };
 
 /**
@@ -94,7 +94,7 @@ static inline u32 cera_usual_epoch_us(u64 bytes_per_s)
 	return us < CERA_LONGEST_EPOCH_US ? (u32)us : CERA_LONGEST_EPOCH_US;
 }
 
-/* ---- One window for the host: eq. 1 ------------------------------------- */
+/* ---- One window for the host: CERA eq. 1 -------------------------------- */
 
 /**
  * cera_window() - d * C / S + T_l
@@ -153,7 +153,7 @@ static inline void cera_phase(struct cera_controller *c, u32 epoch_us, u32 rtt_u
  * cera_epoch() - an epoch has ended
  * @queue_bytes: q, what waits at the uplink
  * @rtt_us: d and the time in the queue
- * @window: eq. 1's, in segments
+ * @window: W of CERA eq. 1, in segments
  *
  * The paper says what happens when q > T_u. When it is not, a flow's own
  * algorithm goes on. A limit that the host writes into ACKs must do the same, or
@@ -195,7 +195,7 @@ static inline enum cera_verdict cera_epoch(struct cera_controller *c,
 	return CERA_GROW;
 }
 
-/* ---- Each VM's share: eq. 2 ---------------------------------------------- */
+/* ---- Each VM's share: CERA eq. 2 ----------------------------------------- */
 
 struct cera_vm {
 	u64 sent_bytes; /* n_k: in the last M epochs */
@@ -348,13 +348,13 @@ static inline u64 cera_reserve(const struct cera_settings *set, const struct cer
  * usual_bytes are given
  * @bytes_per_s: C
  *
- * Parts are parts of the link's rate, so a VM with a longer RTT gets a larger
- * window for the same part: eq. 1 with its own d. Where all have the same d, the
- * windows' sum is W, but for two things. Every flow has a least window. And it has
- * half a segment more, because receivers acknowledge every other segment: half a segment
- * of each flow is neither on its way nor in a queue, and would be missed most where
- * windows are small. Eq. 2 drops what is no whole segment, which also takes most from
- * the lightest VM; here the next VM has it, and the first of them another time.
+ * Parts are parts of the link's rate, so a VM with a longer RTT gets a larger window for
+ * the same part: CERA eq. 1 with its own d. Where all have the same d, the windows' sum
+ * is W, but for two things. Every flow has a least window. And it has half a segment
+ * more, because receivers acknowledge every other segment: half a segment of each flow is
+ * neither on its way nor in a queue, and would be missed most where windows are small.
+ * CERA eq. 2 drops what is no whole segment, which also takes most from the lightest VM;
+ * here the next VM has it, and the first of them another time.
  *
  * Silent VMs take nothing from the others. Should one wake up before the next
  * epoch, its flows must not go on with windows of better times.
@@ -410,7 +410,7 @@ static inline u32 cera_divide(struct cera_controller *c, const struct cera_setti
 	return active;
 }
 
-/* ---- Each flow's share: eq. 3 and 4 -------------------------------------- */
+/* ---- Each flow's share: CERA eq. 3 and 4 --------------------------------- */
 
 /**
  * cera_flow_window() - the window of one of a VM's flows

@@ -98,7 +98,7 @@ static inline void congestion_keep(const struct congestion *c, struct congestion
 	b->window = c->window;
 }
 
-/* A reduction was for nothing (RFC 4015; RFC 9438, section 4.9). */
+/* A reduction was for nothing (RFC 4015; RFC 9438 §4.9). */
 static inline void congestion_undo(struct congestion *c, const struct congestion_before *b)
 {
 	if (c->window.cwnd < b->window.cwnd) {
@@ -110,7 +110,7 @@ static inline void congestion_undo(struct congestion *c, const struct congestion
 }
 
 /*
- * Nothing was sent for longer than a timeout (RFC 5681, section 4.1). As in Linux the window
+ * Nothing was sent for longer than a timeout (RFC 5681 §4.1). As in Linux the window
  * halves for each, down to the initial one.
  */
 static inline void congestion_idle(struct congestion *c, u64 idle_us, u32 timeout_us,

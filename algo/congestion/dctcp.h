@@ -65,7 +65,7 @@ static inline u32 dctcp_ssthresh(const struct dctcp *d, u32 cwnd)
 }
 
 /**
- * dctcp_received() - the receiver's state machine (RFC 8257, figure 1)
+ * dctcp_received() - the receiver's state machine (RFC 8257 Fig. 1)
  * @echo: whether ACKs carry ECE now
  * @ce: whether this segment is marked
  * @ack_pending: an ACK for earlier segments is being delayed

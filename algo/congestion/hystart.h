@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * HyStart (Ha and Rhee, Computer Networks 55(9), 2011) with Linux's parameters
- * (tcp_cubic.c): slow start ends before it loses segments, when the ACKs of a round trip
- * come one after the other for as long as half of the least RTT, or when the RTT rises.
+ * HyStart with Linux's parameters (tcp_cubic.c): slow start ends before it loses
+ * segments, when the ACKs of a round trip come one after the other for as long as half of
+ * the least RTT, or when the RTT rises.
  *
  * Times are the low 32 bits of microseconds.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * TCP Vegas (Brakmo and Peterson, 1995) in integers, with Linux's parameters: once a
- * round trip the window is moved so that between alpha and beta segments wait in queues.
+ * TCP Vegas in integers, with Linux's parameters: once a round trip the window is moved
+ * so that between alpha and beta segments wait in queues.
  */
 #ifndef EVENKEEL_ALGO_CONGESTION_VEGAS_H
 #define EVENKEEL_ALGO_CONGESTION_VEGAS_H

@@ -55,7 +55,7 @@ struct proboscis_settings {
 	u64 elephant_bytes; /* flows that sent more are left alone, 0: none are */
 };
 
-/* ---- The sender's host: Algorithm 1 ------------------------------------ */
+/* ---- The sender's host: ProBoSCIS Algorithm 1 -------------------------- */
 
 /**
  * proboscis_budget() - may a VM's host send so many probes?
@@ -176,7 +176,7 @@ static inline void proboscis_pending_init(struct proboscis_pending *p, u64 now_u
 }
 
 /**
- * proboscis_expire() - the timer of Algorithm 1, lines 22 to 37
+ * proboscis_expire() - the timer of ProBoSCIS Algorithm 1, lines 22 to 37
  * @probes: how many to send
  *
  * Printed, b2 is tested only if b1 has not passed, which with b1 < b2 it always
@@ -361,7 +361,7 @@ static inline u32 proboscis_limit(u32 limit_bytes, u32 mss, u8 scale)
 	return !limit_bytes || limit_bytes >= least ? limit_bytes : least;
 }
 
-/* ---- The receiver's host: Algorithm 2 ---------------------------------- */
+/* ---- The receiver's host: ProBoSCIS Algorithm 2 ------------------------ */
 
 /* What came of a train of probes. */
 struct proboscis_train {
@@ -415,7 +415,7 @@ enum proboscis_verdict {
 };
 
 /**
- * proboscis_first_window() - Algorithm 2, lines 18 to 21
+ * proboscis_first_window() - ProBoSCIS Algorithm 2, lines 18 to 21
  * @mss: bytes that the opener puts into a segment
  * @bytes: the limit to the SYN-ACK's window
  *

@@ -174,10 +174,10 @@ static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v, const struct pvtc
  * part of the backlog. An ACK that comes in later did not wait for the vCPU:
  * on a path longer than the slice most samples span a wake-up and are true.
  *
- * Eq. 11 puts SRTT in its place. That claims a sample without deviation, and
- * many wake-ups wear RTTVAR down until the RTO is shorter than what the network
- * itself needs at times. One mean deviation above or below SRTT keeps both
- * where they are; the wake-up's time, as good as a coin, picks the side.
+ * PVTCP eq. 11 puts SRTT in its place. That claims a sample without deviation, and many
+ * wake-ups wear RTTVAR down until the RTO is shorter than what the network itself needs
+ * at times. One mean deviation above or below SRTT keeps both where they are; the
+ * wake-up's time, as good as a coin, picks the side.
  */
 static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
 				   u64 now_us, u32 srtt_us, u32 mdev_us, s64 sample_us)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * ACK filtering (RFC 3449, section 5.2.1) for a VM that vFlood acts for.
+ * ACK filtering (RFC 3449 §5.2.1) for a VM that vFlood acts for.
  *
  * What is held leaves on ACKs whether the VM runs or not, so the VM does not wait for them, and
  * each costs it an interrupt and the host a packet. Those of a VM that is off its core may also

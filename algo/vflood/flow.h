@@ -12,7 +12,7 @@
 #include "../base/seq.h"
 #include "../base/window.h"
 
-#define VFLOOD_DUP_ACKS 3 /* RFC 5681, section 3.2 */
+#define VFLOOD_DUP_ACKS 3 /* RFC 5681 §3.2 */
 #define VFLOOD_PATIENCE 4 /* a packet whole: its size in the window, or in what is out */
 #define VFLOOD_AFTER_LOSS 2 /* windows that a flow may hold once it has had a loss */
 #define VFLOOD_ALPHA_ONE 16 /* alpha is in sixteenths */
@@ -20,17 +20,17 @@
 #define VFLOOD_FLOOD_SEGMENTS 512 /* the guest's window where nothing was granted */
 #define VFLOOD_LEAST_PACKET 2 /* segments: tcp_min_tso_segs in Linux */
 
-/* Fig. 3. */
+/* vFlood Fig. 3. */
 enum vflood_state {
 	VFLOOD_ACTIVE, /* the guest may flood */
 	VFLOOD_NO_BUFFER, /* it may not: the flow's share of the buffer is used up */
 	VFLOOD_PACKET_LOSS, /* it may not: it repairs a loss */
 };
 
-/* Who may hold how much (section 3.3). */
+/* Who may hold how much (vFlood §3.3). */
 enum vflood_policy {
 	VFLOOD_POLICY_NONE, /* whatever is free */
-	VFLOOD_POLICY_FAIR, /* eq. 1 with the same alpha for all */
+	VFLOOD_POLICY_FAIR, /* vFlood eq. 1 with the same alpha for all */
 	VFLOOD_POLICY_PRIORITY, /* with a larger one for flows of low RTT */
 };
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * vFlood: how much a VM is told that it may hand over (section 3.3, eq. 1 to 3).
+ * vFlood: how much a VM is told that it may hand over (vFlood §3.3, eq. 1 to 3).
  */
 #ifndef EVENKEEL_ALGO_VFLOOD_GRANT_H
 #define EVENKEEL_ALGO_VFLOOD_GRANT_H
 
 #include "flow.h"
 
-/* theta of eq. 2: what could be sent at once. Nothing, while others wait. */
+/* theta of vFlood eq. 2: what could be sent at once. Nothing, while others wait. */
 static inline u32 vflood_direct(const struct vflood_flow *f)
 {
 	u32 cwnd = f->congestion.window.cwnd;
@@ -40,7 +40,7 @@ static inline u32 vflood_alpha(const struct vflood_flow *f, const struct vflood_
 	return s->policy == VFLOOD_POLICY_PRIORITY && is_low ? s->alpha_low_rtt : s->alpha;
 }
 
-/* T_i of eq. 1. */
+/* T_i of vFlood eq. 1. */
 static inline u64 vflood_threshold(const struct vflood_flow *f, const struct vflood_vm *vm,
 				   const struct vflood_settings *s)
 {
@@ -53,10 +53,10 @@ static inline u64 vflood_threshold(const struct vflood_flow *f, const struct vfl
 }
 
 /*
- * phi of eq. 2, such that T_i still allows it when all that was promised has come: Q grows by
- * that. A flow with nothing to send is promised half, or a few idle ones would have all; no
- * more than the paper's 512, and nothing for its priority: of many that begin at once, the
- * first ones would leave little to the others.
+ * phi of vFlood eq. 2, such that T_i still allows it when all that was promised has come:
+ * Q grows by that. A flow with nothing to send is promised half, or a few idle ones would
+ * have all; no more than the paper's 512, and nothing for its priority: of many that
+ * begin at once, the first ones would leave little to the others.
  */
 static inline u32 vflood_room(const struct vflood_flow *f, const struct vflood_vm *vm,
 			      const struct vflood_settings *s, bool is_idle)
@@ -87,9 +87,10 @@ static inline u32 vflood_room(const struct vflood_flow *f, const struct vflood_v
 /**
  * vflood_grant() - the window that the VM of a managed flow is told, in bytes beyond f->snd_una
  *
- * Eq. 2 and 3: what is out and held, what could be sent at once (theta), and what may be
- * held beyond (phi). Offline there is no phi, and the VM has the window that a sender of its
- * own would have. An edge that was told is not taken back while anything is on its way.
+ * vFlood eq. 2 and 3: what is out and held, what could be sent at once (theta), and what
+ * may be held beyond (phi). Offline there is no phi, and the VM has the window that a
+ * sender of its own would have. An edge that was told is not taken back while anything is
+ * on its way.
  */
 static inline u32 vflood_grant(struct vflood_flow *f, struct vflood_vm *vm,
 			       const struct vflood_settings *s)

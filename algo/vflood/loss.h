@@ -2,8 +2,8 @@
 /*
  * vFlood: losses, of which the VM and the receiver tell, and what the VM sends again.
  *
- * Nothing is sent again from here: lost data is the guest's business (section 3.2), and the
- * host's window is then what bounds what is still held.
+ * Nothing is sent again from here: lost data is the guest's business (vFlood §3.2), and
+ * the host's window is then what bounds what is still held.
  */
 #ifndef EVENKEEL_ALGO_VFLOOD_LOSS_H
 #define EVENKEEL_ALGO_VFLOOD_LOSS_H

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * vFlood (Gamage et al., SOCC 2011): the guest hands its data over as soon as it runs, the
- * host holds it and sends it under a standard congestion window, also while the VM is off
- * its core.
+ * vFlood: the guest hands its data over as soon as it runs, the host holds it and sends
+ * it under a standard congestion window, also while the VM is off its core.
  *
  * Only decisions about sequence numbers and counts are here. The caller keeps each flow's
  * held packets in one queue, first in, first out, and does what vflood_data() and
@@ -17,11 +16,11 @@
 
 /*
  * Segments in the network, as far as the host knows: each duplicate ACK says that one has
- * left. The first two let new data out even before there is a loss (RFC 3042). Of a window
- * with many losses that is too much, because nothing tells of the lost ones: with SACK, what
- * is not beyond the highest block has arrived, is lost, or was sent again (FACK, Mathis and
- * Mahdavi, SIGCOMM 1996). Reno's and Vegas's senders have no SACK (RFC 6582): what they do
- * not send while a VM off its core cannot repair keeps its retransmissions from being lost.
+ * left. The first two let new data out even before there is a loss (RFC 3042). Of a
+ * window with many losses that is too much, because nothing tells of the lost ones: with
+ * SACK, what is not beyond the highest block has arrived, is lost, or was sent again
+ * (FACK). Reno's and Vegas's senders have no SACK (RFC 6582): what they do not send while
+ * a VM off its core cannot repair keeps its retransmissions from being lost.
  */
 static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 {
@@ -67,8 +66,8 @@ static inline bool vflood_may_send(struct vflood_flow *f, const struct vflood_se
 
 	if (seq_after(end, f->edge))
 		return false;
-	/* A sender that was idle for less than a timeout begins with its whole window (RFC
-	 * 5681, section 4.1); vflood_data() has made it smaller after a longer time. */
+	/* A sender that was idle for less than a timeout begins with its whole window
+	 * (RFC 5681 §4.1); vflood_data() has made it smaller after a longer time. */
 	if (is_idle)
 		f->burst_segments = burst;
 	/* A packet that is larger than the window or the burst goes when nothing else is out,

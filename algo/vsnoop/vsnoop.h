@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * vSnoop (Kangarlou et al., SC 2010; section 6 of the vFlood paper): the host acknowledges
- * data for a VM that is off its core.
+ * vSnoop (vFlood §6): the host acknowledges data for a VM that is off its core.
  *
  * An ACK is a promise that TCP cannot take back, and that only the VM's own TCP can keep. So it
  * is given only for data that is in order, lies inside the window that the VM itself has
@@ -77,11 +76,11 @@ struct vsnoop_vm {
  */
 #define VSNOOP_SEGMENT_MEMORY 4352
 #define VSNOOP_BUFFER_BYTES 1536 /* the least that such a buffer holds */
-#define VSNOOP_MEMORY_MOST (1u << 31) /* no window is as large (RFC 7323, section 2.3) */
+#define VSNOOP_MEMORY_MOST (1u << 31) /* no window is as large (RFC 7323 §2.3) */
 
 /*
  * How long data may be acknowledged for a VM that does not react to any: longer than a VM is
- * off its core, and than a delayed ACK (0.5 s, RFC 9293, section 3.8.6.3) waits.
+ * off its core, and than a delayed ACK (0.5 s, RFC 9293 §3.8.6.3) waits.
  */
 #define VSNOOP_LIFE_US 1000000
 

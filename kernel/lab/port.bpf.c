@@ -4,7 +4,7 @@
  * its queue.
  *
  * RED with min = max on the instantaneous queue, as switches are set for DCTCP
- * (RFC 8257, section 3.1): a packet that meets so many is marked, or dropped if
+ * (RFC 8257 §3.1): a packet that meets so many is marked, or dropped if
  * it is not ECN-capable. The kernels that the lab runs on need not have
  * sch_red. The length is that of the root qdisc, in packets: the lab's are
  * segments.

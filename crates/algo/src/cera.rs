@@ -42,7 +42,7 @@ pub struct Settings {
     pub epochs: u32,
     /// S: bytes of a full segment on the wire.
     pub segment_bytes: u32,
-    /// Shares as the paper's eq. 2 prints them, and not by what VMs need.
+    /// Shares as CERA eq. 2 prints them, and not by what VMs need.
     pub printed: bool,
 }
 
@@ -73,7 +73,7 @@ impl Settings {
         unsafe { sys::cera_stride(&self.raw(), rtt_us) }
     }
 
-    /// Eq. 1: segments in flight that keep a link of `bytes_per_s` busy and T_l waiting.
+    /// CERA eq. 1: segments in flight that keep a link of `bytes_per_s` busy and T_l waiting.
     pub fn window(&self, bytes_per_s: u64, rtt_us: u32) -> u32 {
         // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
         unsafe { sys::cera_window(&self.raw(), bytes_per_s, rtt_us) }

@@ -10,7 +10,7 @@ pub enum Kind {
     Reno,
     /// CUBIC (RFC 9438).
     Cubic,
-    /// Vegas (Brakmo and Peterson, 1995).
+    /// Vegas.
     Vegas,
 }
 

@@ -106,7 +106,7 @@ impl Pending {
         Self(state)
     }
 
-    /// The timer of Algorithm 1, lines 22 to 37.
+    /// The timer of ProBoSCIS Algorithm 1, lines 22 to 37.
     pub fn expire(&mut self, settings: &Settings, now_us: u64) -> Resend {
         let mut probes = 0;
         // SAFETY: as in `new`.

@@ -16,10 +16,10 @@ pub const ALPHA_ONE: u32 = sys::VFLOOD_ALPHA_ONE;
 pub enum Policy {
     /// Whatever is free.
     None,
-    /// Eq. 1 with one alpha for all flows.
+    /// vFlood eq. 1 with one alpha for all flows.
     #[default]
     Fair,
-    /// Eq. 1 with a larger alpha for flows of low RTT.
+    /// vFlood eq. 1 with a larger alpha for flows of low RTT.
     Priority,
 }
 
@@ -92,7 +92,7 @@ impl Vm {
     }
 }
 
-/// The states of Fig. 3.
+/// The states of vFlood Fig. 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// The guest may flood.

@@ -55,7 +55,7 @@ pub fn with_room(bytes: u32, scale: u8) -> u32 {
     unsafe { sys::window_with_room(bytes, scale) }
 }
 
-/// A checksum after one 16-bit word of what it covers has changed (RFC 1624, eq. 3).
+/// A checksum after one 16-bit word of what it covers has changed (RFC 1624 eq. 3).
 pub fn csum_replace(check: u16, old_word: u16, new_word: u16) -> u16 {
     // SAFETY: the C function is pure.
     unsafe { sys::window_csum_replace(check, old_word, new_word) }

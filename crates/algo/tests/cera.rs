@@ -50,7 +50,7 @@ fn silent_vms_take_nothing_and_light_ones_what_they_need() {
     assert_eq!(windows(&settings, &[vm(0, 1), vm(5_000, 1), vm(47_500, 1), vm(47_500, 1)]), [30, 13, 44, 44]);
 }
 
-/// The paper's rule feeds back: rates follow windows, and windows follow rates times weights.
+/// CERA eq. 2 feeds back: rates follow windows, and windows follow rates times weights.
 #[test]
 fn shares_settle_at_the_weights_and_the_printed_ones_do_not() {
     let settle = |settings: &Settings| {
@@ -106,7 +106,7 @@ fn a_controller_cuts_grows_and_lets_go() {
     for step in 1..=61 {
         assert_eq!(epoch(0), (Verdict::Grow, 4 * step));
     }
-    assert_eq!(epoch(0), (Verdict::Free, 0), "four times eq. 1");
+    assert_eq!(epoch(0), (Verdict::Free, 0), "four times CERA eq. 1");
     assert_eq!(epoch(0), (Verdict::Free, 0));
 }
 
@@ -433,7 +433,7 @@ proptest! {
         prop_assert_eq!(list[client.next() as usize % list.len()], expected);
     }
 
-    /// Eq. 1 is what it is in numbers without end.
+    /// CERA eq. 1 is what it is in numbers without end.
     #[test]
     fn equation_1_does_not_overflow(settings in any_settings(), rate in any::<u64>(), rtt_us in any::<u32>()) {
         let rate = rtt_rate(rate);

@@ -28,7 +28,7 @@ fn reno_doubles_up_to_the_threshold_and_then_adds_one_per_window() {
 
 #[test]
 fn cubic_is_back_at_its_old_window_after_k() {
-    // W_max 1000, reduced to 700: K = cbrt(300 / 0.4) = 9.09 s (RFC 9438, figure 2).
+    // W_max 1000, reduced to 700: K = cbrt(300 / 0.4) = 9.09 s (RFC 9438 Fig. 2).
     let mut cubic = Cubic::default();
     let mut window = Window::new(1000);
     let ssthresh = cubic.ssthresh(1000);

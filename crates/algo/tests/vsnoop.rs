@@ -588,7 +588,7 @@ fn a_vm_that_takes_back_its_window_is_promised_for_no_more() {
     receive(&mut world, 4);
     let c = &mut world.connections[0];
     let first = c.irs.wrapping_add(1);
-    // Rounding may take back less than a step (RFC 7323, section 2.4).
+    // Rounding may take back less than a step (RFC 7323 §2.4).
     c.flow.vm_ack(&mut world.vm, &bare(first.wrapping_add(2), 12_499), 2);
     assert_eq!(world.vm.doubt(), Doubt::CERTAIN);
     c.flow.vm_ack(&mut world.vm, &bare(first.wrapping_add(MSS), 10_000), 3);

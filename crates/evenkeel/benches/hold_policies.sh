@@ -1,4 +1,4 @@
-# In a guest, after tests/host/hold.sh and with the agent on: what flows of low and of high RTT get under each policy (paper, Fig. 12b). The VM is off its
+# In a guest, after tests/host/hold.sh and with the agent on: what flows of low and of high RTT get under each policy (vFlood Fig. 12b). The VM is off its
 # core in turn: what the host has for it waits for the next of the slots, 100 ms apart. Twenty flows fetch blocks again and again, some from
 # near, the others from 200 ms away; each prints what a block's throughput was in the median.
 modprobe sch_netem

@@ -40,7 +40,7 @@ pub struct Scenario {
     /// What is shown and why, in a few sentences (plain text; blank lines separate paragraphs).
     #[serde(default)]
     pub description: String,
-    /// Where the experiment comes from, as in `PVTCP (paper 000), Table I`.
+    /// Where the experiment comes from, as in `PVTCP Table I`.
     #[serde(default)]
     pub source: String,
     /// Seed of every random draw (slices, start offsets).
@@ -580,7 +580,7 @@ pub struct Variant {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PaperFigures {
-    /// Table or figure, as in `Table I`.
+    /// Table or figure, as in `PVTCP Table I`.
     pub source: String,
     /// Axis name to label; axes left out match every label.
     #[serde(default)]
@@ -622,7 +622,7 @@ pub enum Plot {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         series: Option<String>,
     },
-    /// Lines of one metric over an axis, as Fig. 5 and 13.
+    /// Lines of one metric over an axis, as PVTCP Fig. 5 and 13.
     Lines {
         /// Heading.
         title: String,
@@ -674,7 +674,8 @@ pub enum Plot {
         #[schemars(schema_with = "schema::series_name")]
         series: String,
     },
-    /// Sequence numbers over time around one wake-up, as Fig. 8: data and ACKs at the host's port and inside the VM. One panel per cell.
+    /// Sequence numbers over time around one wake-up, as PVTCP Fig. 8: data and ACKs at the host's port and inside the
+    /// VM. One panel per cell.
     Sequence {
         /// Heading.
         title: String,

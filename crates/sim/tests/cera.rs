@@ -164,7 +164,7 @@ fn rates_follow_weights() {
     }
 }
 
-/// Eq. 2 as printed multiplies shares by weights epoch after epoch.
+/// CERA eq. 2 as printed multiplies shares by weights epoch after epoch.
 #[test]
 fn printed_shares_do_not_follow_weights() {
     let record = host(

@@ -227,8 +227,8 @@ void BPF_PROG(flood_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 		f->round_end = tp->snd_nxt;
 	take_over(tp, f);
 	f->acked_us = now_us();
-	/* Only a window that was used grows; in slow start, one that was used by half (RFC
-	 * 7661, as Linux has it). */
+	/* Only a window that was used grows; in slow start, one that was used by half
+	 * (RFC 7661, as Linux has it). */
 	if (reno_in_slow_start(w) ? w->cwnd < 2 * used : w->cwnd <= used)
 		congestion_acked(&f->shadow, acked, f->acked_us, tp->srtt_us >> 3, min_rtt_us,
 				 round_over);

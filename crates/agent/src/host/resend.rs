@@ -1,8 +1,9 @@
 //! What is sent again, and what waits: the timers of ProBoSCIS as a machine that knows no clock and sends nothing.
 //!
-//! Events of the datapath and the time go in, orders to send come out. The decisions are `algo/proboscis/proboscis.h`'s: probes of an
-//! unanswered SYN again after b1, the SYN after b2, up to MAX_TIME (Algorithm 1, lines 22 to 37); a held SYN-ACK when its probes are in,
-//! or after b3 (Algorithm 2, lines 23 to 30). Times are microseconds of one clock.
+//! Events of the datapath and the time go in, orders to send come out. The decisions are
+//! `algo/proboscis/proboscis.h`'s: probes of an unanswered SYN again after b1, the SYN after b2, up to MAX_TIME
+//! (ProBoSCIS Algorithm 1, lines 22 to 37); a held SYN-ACK when its probes are in, or after b3 (ProBoSCIS Algorithm 2,
+//! lines 23 to 30). Times are microseconds of one clock.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -51,7 +51,7 @@ pub struct VfloodFlow {
     pub srtt_us: u32,
 }
 
-/// A connection's state (Fig. 3).
+/// A connection's state (vFlood Fig. 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VfloodState {

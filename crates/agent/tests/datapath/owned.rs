@@ -101,7 +101,7 @@ fn nothing_is_written_into_a_signed_connection() {
     }
 }
 
-/// Of a connection of several paths the window is relative to an ACK that an option has (RFC 8684, section 3.3.1).
+/// Of a connection of several paths the window is relative to an ACK that an option has (RFC 8684 §3.3.1).
 #[test]
 fn a_connection_of_several_paths_is_let_go() {
     const CAPABLE: [u8; 12] = [30, 12, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8];
@@ -153,7 +153,7 @@ fn bits_of(frame: &[u8]) -> u8 {
     (frame[l4 + 12] & 1) << 2 | frame[l4 + 13] >> 6
 }
 
-/// Table 2 of RFC 9768, and what it has not.
+/// RFC 9768 Table 2, and what it has not.
 #[test]
 fn whose_ecn_is_follows_the_handshake() {
     const NOBODYS: u32 = 0;

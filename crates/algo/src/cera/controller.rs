@@ -42,7 +42,8 @@ pub struct Vm {
 }
 
 impl Controller {
-    /// An epoch has ended with so much waiting at the uplink. `rtt_us` is d and the time in the queue, `window` is eq. 1's.
+    /// An epoch has ended with so much waiting at the uplink. `rtt_us` is d and the time in the queue, `window` is W of
+    /// CERA eq. 1.
     pub fn epoch(&mut self, settings: &Settings, queue_bytes: u64, rtt_us: u32, window: u32) -> Verdict {
         // SAFETY: both pointers are to live values for the length of the call; the C code does not keep them.
         match unsafe { sys::cera_epoch(&mut self.0, &settings.raw(), queue_bytes, rtt_us, window) } {

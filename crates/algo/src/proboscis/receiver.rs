@@ -2,7 +2,7 @@
 
 use crate::sys;
 
-/// What Algorithm 2 needs of the settings.
+/// What ProBoSCIS Algorithm 2 needs of the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowSettings {
     /// K: share of the probes that must have come.

@@ -158,7 +158,7 @@ fn out_of_order(capture: &str) -> usize {
 }
 
 /// Slow start at the other end: beyond what is acknowledged never more than the initial window and a segment for each that was acknowledged,
-/// however short (as Linux counts; RFC 5681, section 3.1 lets no ACK add more). How many segments came.
+/// however short (as Linux counts; RFC 5681 §3.1 lets no ACK add more). How many segments came.
 pub fn slow_start(capture: &str) -> u64 {
     let (mut acked, mut sent, mut ends) = (0, 0, Vec::new());
     for line in lines(capture) {
@@ -180,9 +180,10 @@ pub fn slow_start(capture: &str) -> u64 {
     ends.len() as u64
 }
 
-/// Halving on loss at the other end. No more is out than the largest window that a standard sender can have (RFC 5681, section 3.1): it grows
-/// from the initial one by each segment that is acknowledged, is half when the guest has repaired what duplicate ACKs told of, and grows by a
-/// segment in a round trip from then on. How many losses showed it, because more was out before them; a timeout ends the look.
+/// Halving on loss at the other end. No more is out than the largest window that a standard sender can have (RFC 5681
+/// §3.1): it grows from the initial one by each segment that is acknowledged, is half when the guest has repaired what
+/// duplicate ACKs told of, and grows by a segment in a round trip from then on. How many losses showed it, because more
+/// was out before them; a timeout ends the look.
 fn halvings(capture: &str) -> u32 {
     let (mut acked, mut sent, mut short_segments, mut duplicates, mut told) = (0, 0, 0, 0, 0);
     let (mut window, mut most_out) = (INITIAL_WINDOW_SEGMENTS, 0);
@@ -459,7 +460,7 @@ fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
     let Some(timeout) = timeout(&capture) else { return false };
     let (losses, undone) = (counts().0 - losses, counts().1 - undone);
     assert_eq!(undone, losses, "{} segments were out, and their loss stood:\n{capture}", timeout.out);
-    // A timeout leaves half of what was out as the threshold (RFC 5681, section 3.1).
+    // A timeout leaves half of what was out as the threshold (RFC 5681 §3.1).
     let reduced = timeout.out / 2 + MORE_SEGMENTS;
     let Timeout { out, out_with_new } = timeout;
     assert!(out_with_new > reduced, "{out_with_new} segments out after {out}, as a reduced sender's:\n{capture}");

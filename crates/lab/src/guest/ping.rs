@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_request_sums_to_zero() {
         assert_eq!(checksum(&request(0x1234, 77)), 0);
-        // RFC 1071, section 3.
+        // RFC 1071 §3.
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
         assert_eq!(checksum(&[0xff]), 0x00ff);
     }

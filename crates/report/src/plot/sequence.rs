@@ -1,4 +1,4 @@
-//! Sequence numbers over time around one wake-up, as paper 000 has them in Fig. 8 and paper 001 on slide 15.
+//! Sequence numbers over time around one wake-up, as in PVTCP Fig. 8 and PVTCP-slides 15.
 
 use evenkeel_scenario::result::{PacketRecord, SeenAt};
 

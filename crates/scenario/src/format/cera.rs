@@ -56,6 +56,6 @@ pub enum Shares {
     /// By weight, but none more than about twice what it sends.
     #[default]
     Need,
-    /// By weight times what was sent: eq. 2 of the paper as it is printed.
+    /// By weight times what was sent: CERA eq. 2 as it is printed.
     Printed,
 }

@@ -39,7 +39,7 @@ pub struct Pvtcp {
 }
 
 impl Pvtcp {
-    /// Segments that are acknowledged at once after a wake-up where `quick_ack` is set (paper 001, slide 26).
+    /// Segments that are acknowledged at once after a wake-up where `quick_ack` is set (PVTCP-slides 26).
     const QUICK_ACK_SEGMENTS: u32 = 3;
 
     /// The same, or 0 where it is not set.

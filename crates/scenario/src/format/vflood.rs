@@ -34,7 +34,7 @@ pub struct Vflood {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub low_rtt_us: Option<u32>,
-    /// Alpha of eq. 1, in steps of 1/16. Left out: 1.
+    /// Alpha of vFlood eq. 1, in steps of 1/16. Left out: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0625, max = 64))]
     pub alpha: Option<f64>,

@@ -28,7 +28,7 @@ pub enum Workload {
         #[schemars(range(min = 1, max = 1000))]
         flows: u32,
     },
-    /// Barrier-synchronised block transfers (paper 000, section III): the receiver asks every sender for a block and
+    /// Barrier-synchronised block transfers (PVTCP §III): the receiver asks every sender for a block and
     /// asks for the next when all blocks are in.
     Strobe {
         /// Group that sends blocks.
@@ -114,8 +114,9 @@ pub enum Workload {
         #[schemars(range(min = 0, max = 60_000_000))]
         think_time_us: u32,
     },
-    /// A key-value store beside long-lived flows (paper 004): the first VM of `from` asks those of `to` for values in a closed loop, as memaslap asks
-    /// memcached, and the other VMs of `from`, if there are any, send to them. In the lab it is the real memcached.
+    /// A key-value store beside long-lived flows (CERA Fig. 2): the first VM of `from` asks those of `to` for values in
+    /// a closed loop, as memaslap asks memcached, and the other VMs of `from`, if there are any, send to them. In the
+    /// lab it is the real memcached.
     Memcached {
         /// Group whose first VM asks and whose others send.
         from: String,
@@ -165,9 +166,9 @@ pub enum Workload {
         #[schemars(range(min = 0, max = 10_000_000))]
         transfers: u32,
     },
-    /// A web application of three tiers (paper 003, Table 1). Users ask a web front for pages and, one after the other, for the objects on them; the web
-    /// front calls a database, a cache and a file store for each, one call after the other. In the lab they are nginx with an
-    /// application, PostgreSQL, memcached, and nginx with files.
+    /// A web application of three tiers (vFlood Table 1). Users ask a web front for pages and, one after the other, for
+    /// the objects on them; the web front calls a database, a cache and a file store for each, one call after the
+    /// other. In the lab they are nginx with an application, PostgreSQL, memcached, and nginx with files.
     ThreeTier {
         /// Group of the four servers, in this order: web front, database, cache, file store.
         from: String,
@@ -297,15 +298,15 @@ pub enum FlowSizes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowSizesWord {
-    /// Web search (DCTCP, SIGCOMM 2010), in packets of 1,460 bytes; 1.7 MB on average.
+    /// Web search (DCTCP), in packets of 1,460 bytes; 1.7 MB on average.
     Websearch,
     /// The same as HPCC gives it, in bytes.
     WebsearchBytes,
-    /// Data mining (VL2, SIGCOMM 2009), in packets; 7.5 MB on average.
+    /// Data mining (VL2), in packets; 7.5 MB on average.
     Datamining,
     /// The same as T-RACKs gives it, in bytes; 12.7 MB on average.
     DataminingBytes,
-    /// Short flows of a university's data centre (IMC 2010), in packets; 0.2 MB on average.
+    /// Short flows of a university's data centre (IMC10), in packets; 0.2 MB on average.
     Imc10Short,
     /// Hadoop at Facebook as HPCC gives it, in bytes; 0.1 MB on average.
     FbHadoopBytes,
@@ -313,7 +314,7 @@ pub enum FlowSizesWord {
     FbHadoop,
     /// Cache at Facebook, in packets; 0.9 MB on average.
     FbCache,
-    /// Storage at Alibaba (2019), in bytes; 41 KB on average.
+    /// Storage at Alibaba in 2019 as HPCC gives it, in bytes; 41 KB on average.
     AliStorage,
 }
 

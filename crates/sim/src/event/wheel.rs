@@ -1,4 +1,4 @@
-//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987) that does not lose the order within a tick.
+//! A hierarchical timing wheel (Varghese87) that does not lose the order within a tick.
 //!
 //! Time is cut into ticks, and ticks into blocks. Of the present block and the one after it each tick has a slot: that is where nearly all events
 //! go at once, because links are short. Beyond, a block's number is cut into digits, and an event is kept at the level of the highest digit in

@@ -11,7 +11,7 @@ use super::topology::FqCoDelSpec;
 use crate::packet::PacketId;
 use crate::time::Instant;
 
-/// Most packets that an overflow drops from the longest queue at once (RFC 8290, section 4.1).
+/// Most packets that an overflow drops from the longest queue at once (RFC 8290 §4.1).
 const DROP_BATCH: usize = 64;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! pFabric (Alizadeh et al., SIGCOMM 2013): small queues ordered by what flows have left.
+//! pFabric: small queues ordered by what flows have left.
 
 use super::pool::Pool;
 use super::port::{Ledger, Waiting};

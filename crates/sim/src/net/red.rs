@@ -1,4 +1,4 @@
-//! RED on the instantaneous queue (Floyd and Jacobson, 1993, without the average; RFC 8257 with both thresholds equal).
+//! RED on the instantaneous queue (Floyd93 without the average; RFC 8257 with both thresholds equal).
 
 use evenkeel_scenario::sweep::splitmix64;
 

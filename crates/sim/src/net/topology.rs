@@ -116,7 +116,7 @@ pub enum Place {
 pub enum BufferSpec {
     /// Each port has what its queue's [`Limit`] says.
     PerPort,
-    /// All ports draw on one memory; each up to `alpha` times what is unused (dynamic threshold: Choudhury and Hahne, 1998), and
+    /// All ports draw on one memory; each up to `alpha` times what is unused (dynamic threshold: Choudhury98), and
     /// at most to its queue's [`Limit`].
     Shared {
         /// Size of the memory.

@@ -44,7 +44,7 @@ pub enum CongestionControl {
     Cubic,
     /// DCTCP (RFC 8257).
     Dctcp,
-    /// L2DCT (Munir et al., INFOCOM 2013).
+    /// L2DCT.
     Lldct,
 }
 

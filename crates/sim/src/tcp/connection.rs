@@ -348,7 +348,7 @@ impl Connection {
             self.window.set_cwnd(1);
         }
         if backed_off && !measured {
-            // Which SYN was answered is not known (RFC 6298, section 5.7).
+            // Which SYN was answered is not known (RFC 6298 §5.7).
             self.rtt.backoff = 0;
             self.rtt.rto = env.config.in_jiffies(Duration::from_s(3));
         } else {

@@ -105,7 +105,7 @@ impl Connection {
         let recent = env.config.rack && self.sack;
         let board = &mut self.snd.board;
         if board.queue.front().is_some_and(|head| head.has(SACKED)) {
-            // The receiver has taken its word back (RFC 2018, section 8).
+            // The receiver has taken its word back (RFC 2018 §8).
             for sent in &mut board.queue {
                 sent.flags &= !SACKED;
             }

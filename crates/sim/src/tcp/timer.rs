@@ -43,7 +43,7 @@ impl Connection {
         self.timer = Some((TimerKind::Rto, env.now + self.rtt.rto));
     }
 
-    /// Sets the timer of a tail-loss probe (RFC 8985, section 7); false if there is to be none.
+    /// Sets the timer of a tail-loss probe (RFC 8985 §7); false if there is to be none.
     pub(super) fn schedule_probe(&mut self, env: &Env, rto_restarts: bool) -> bool {
         let config = env.config;
         let suited = matches!(self.state, State::Open | State::Cwr) && self.sack && config.tail_loss_probe;

@@ -1,4 +1,4 @@
-//! The block strobe (PVTCP paper, section III): ask all servers for a block, go on when all blocks are in.
+//! The block strobe (PVTCP §III): ask all servers for a block, go on when all blocks are in.
 
 use std::collections::BTreeMap;
 

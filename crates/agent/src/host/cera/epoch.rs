@@ -66,7 +66,7 @@ pub struct Look {
     pub queue_bytes: u64,
     /// Sum of that over all epochs.
     pub queue_bytes_sum: u64,
-    /// W: eq. 1, and what has been added to it since the last cut; 0: nobody is limited.
+    /// W: CERA eq. 1, and what has been added to it since the last cut; 0: nobody is limited.
     pub window_segments: u32,
     /// d.
     pub rtt_us: u32,

@@ -18,7 +18,7 @@ pub struct Report {
     pub queue_bytes_sum: u64,
     /// What waits, in full segments.
     pub queue_segments: u64,
-    /// W: eq. 1, and what was added to it since the last cut; 0: nobody is limited.
+    /// W: CERA eq. 1, and what was added to it since the last cut; 0: nobody is limited.
     pub window_segments: u32,
     /// d.
     pub rtt_us: u32,

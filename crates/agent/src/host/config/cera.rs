@@ -1,4 +1,4 @@
-//! CERA's keys (design: section 4.5).
+//! CERA's keys.
 
 use evenkeel_algo::cera::{DEFAULTS, Settings, usual_epoch_us};
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub enum Shares {
     /// By weight, but none more than about twice what it sends.
     #[default]
     Need,
-    /// By weight times what was sent: eq. 2 as it is printed.
+    /// By weight times what was sent: CERA eq. 2 as it is printed.
     Printed,
 }
 

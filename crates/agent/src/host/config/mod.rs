@@ -86,7 +86,7 @@ pub struct Config {
     pub overrides: Vec<PortOverride>,
 }
 
-/// ProBoSCIS (design: section 4.4; the paper's letters are in the names).
+/// ProBoSCIS; the paper's letters are in the names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Proboscis {
@@ -238,8 +238,8 @@ impl Default for Proboscis {
         Self {
             mode: Mode::Observe,
             ecn_for_guests: true,
-            // g, b1 and ICWND are the paper's (section IV, and V for the timeout). It leaves the others open; one window of data that is
-            // marked throughout makes alpha 1/16, which is k1.
+            // g, b1 and ICWND are the paper's (ProBoSCIS §IV, and §V for the timeout). It leaves the others open; one
+            // window of data that is marked throughout makes alpha 1/16, which is k1.
             g_probes: Bounded::new(DEFAULTS.probes),
             b1_us: Bounded::new(DEFAULTS.b1_us),
             icwnd_segments: Bounded::new(DEFAULTS.icwnd_segments),

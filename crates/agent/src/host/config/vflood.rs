@@ -18,7 +18,7 @@ pub type OffCorePercent = Bounded<0, 100>;
 /// A limit between short and long round trips.
 pub type RttUs = Bounded<1, 1_000_000>;
 
-/// vFlood (design: section 4.2).
+/// vFlood.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Vflood {
@@ -34,7 +34,7 @@ pub struct Vflood {
     pub congestion_control: HostCongestion,
     /// Flows with a shorter RTT are of low RTT.
     pub low_rtt_us: RttUs,
-    /// Alpha of eq. 1.
+    /// Alpha of vFlood eq. 1.
     pub alpha: Alpha,
     /// Policy `priority`: alpha of flows of low RTT.
     pub alpha_low_rtt: Alpha,

@@ -18,7 +18,7 @@ pub enum Proof {
     Observed,
 }
 
-/// vSnoop (design: section 4.3).
+/// vSnoop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Vsnoop {

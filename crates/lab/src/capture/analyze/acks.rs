@@ -7,7 +7,8 @@ use super::flow::{Event, Flow};
 pub struct AckCounts {
     /// Without data.
     pub pure: u64,
-    /// Of these, duplicates: they repeat the highest number acknowledged and the window (RFC 5681, section 2) while data is under way.
+    /// Of these, duplicates: they repeat the highest number acknowledged and the window (RFC 5681 §2) while data is
+    /// under way.
     pub duplicate: u64,
 }
 

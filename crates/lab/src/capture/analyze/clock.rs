@@ -77,8 +77,8 @@ fn pairs(vm: impl Iterator<Item = (i64, i64)>, port: impl Iterator<Item = (i64, 
         .collect()
 }
 
-/// The line below all points that is closest to them in sum: the edge of their lower convex hull over their mean time (Moon, Skelly and
-/// Towsley, INFOCOM 1999). As a point on it and a slope. `points` are sorted by time.
+/// The line below all points that is closest to them in sum: the edge of their lower convex hull over their mean time
+/// (Moon99). As a point on it and a slope. `points` are sorted by time.
 fn line_below(points: &[(i64, i64)]) -> Option<(i64, i64, f64)> {
     let mut hull: Vec<(i64, i64)> = Vec::new();
     for &point in points {

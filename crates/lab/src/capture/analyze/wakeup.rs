@@ -1,4 +1,4 @@
-//! The packets around one wake-up of the sending VM, for the sequence plot (paper 000, Fig. 8).
+//! The packets around one wake-up of the sending VM, for the sequence plot (PVTCP Fig. 8).
 
 use std::collections::HashMap;
 
