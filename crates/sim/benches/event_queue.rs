@@ -1,5 +1,5 @@
 //! How long the candidates for the queue of events take per event, in the hold model: as many wait as before after each step, which takes
-//! the next event out and puts in one that follows it. `docs/simulator.md` has the figures; `cargo bench --bench event_queue` measures anew.
+//! the next event out and puts in one that follows it. `docs/findings/simulator.md` has the figures; `cargo bench --bench event_queue` measures anew.
 
 use std::hint::black_box;
 use std::time::Duration as Wall;
