@@ -7,24 +7,24 @@
  * A port is a VM's network device on the host. "Local" is the VM behind the
  * port, "remote" the other end; two VMs of one host have a flow each.
  *
- * Maps, all pinned:
- *   ports       hash      u32 ifindex -> struct ek_port, written by user space
- *   counters    per-CPU   struct ek_counters [slot of the port]
- *   host        array[1]  struct ek_host, written by user space
- *   flows       LRU       struct ek_flow_key -> struct ek_flow
- *   handshakes  LRU       struct ek_flow_key -> struct ek_handshake
- *   trains      LRU       struct ek_train_key -> struct ek_train
- *   peers       LRU       struct ek_peer_key -> struct ek_peer
- *   events      ring buffer of struct ek_event
- *   shares      array     struct ek_cera_port [slot of the port], mapped into user space
- *   snoops      hash      struct ek_flow_key -> struct ek_vsnoop_flow
- *   vsnoop_ports array     struct ek_vsnoop_port [slot of the port]
- *   vflood_flows  array   struct ek_vflood_flow [place]
- *   vflood_ports  array   struct ek_vflood_port [slot of the port]
- *   vflood_managed  array  u32, the port's connections among vflood_flows [slot of the port]
- *   proboscis_ports array struct ek_proboscis_port [slot of the port]
- *   vflood_vms    array   struct ek_vflood_queue [slot of the port]; with the qdisc only
- *   hold_devices  hash    u32 ifindex -> struct ek_vflood_device; with the qdisc only
+ * Maps, all pinned; [slot] is that of a port:
+ *   ports            hash      u32 ifindex -> struct ek_port, written by user space
+ *   counters         per-CPU   struct ek_counters [slot]
+ *   host             array[1]  struct ek_host, written by user space
+ *   flows            LRU       struct ek_flow_key -> struct ek_flow
+ *   handshakes       LRU       struct ek_flow_key -> struct ek_handshake
+ *   trains           LRU       struct ek_train_key -> struct ek_train
+ *   peers            LRU       struct ek_peer_key -> struct ek_peer
+ *   events           ring buffer of struct ek_event
+ *   proboscis_ports  array     struct ek_proboscis_port [slot]
+ *   vsnoop_flows     hash      struct ek_flow_key -> struct ek_vsnoop_flow
+ *   vsnoop_ports     array     struct ek_vsnoop_port [slot]
+ *   cera_ports       array     struct ek_cera_port [slot], mapped into user space
+ *   vflood_flows     array     struct ek_vflood_flow [place]
+ *   vflood_ports     array     struct ek_vflood_port [slot]
+ *   vflood_managed   array     u32, the port's connections among vflood_flows [slot]
+ *   vflood_queues    array     struct ek_vflood_queue [slot]; with the qdisc only
+ *   vflood_devices   hash      u32 ifindex -> struct ek_vflood_device; with the qdisc only
  * A port without settings is passed over.
  */
 #ifndef EVENKEEL_HOST_INTF_H

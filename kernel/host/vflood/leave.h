@@ -50,7 +50,7 @@ static __noinline bool hide_sack(struct __sk_buff *skb, u32 l4, u32 tcp_bytes)
 /*
  * What was held tells the other end what the VM has said since: with an older timestamp it
  * would be taken for an old duplicate (PAWS, RFC 7323), and its window for a newer one than
- * that of an update that went ahead of it (RFC 9293, section 3.10.7.4).
+ * that of an update that went ahead of it (RFC 9293 §3.10.7.4).
  */
 static __always_inline void bring_up_to_date(struct __sk_buff *skb, u32 l4,
 					     const struct ek_vflood_last *last)

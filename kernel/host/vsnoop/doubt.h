@@ -2,7 +2,7 @@
 /*
  * vSnoop: what is in doubt about a packet with data, and about the VM that it is for. What the
  * VM's kernel can drop on its way to the socket, and can be seen here, is listed in
- * docs/vsnoop.md; anything that is seen is a reason not to acknowledge early.
+ * docs/vsnoop-promises.md; anything that is seen is a reason not to acknowledge early.
  */
 #ifndef EVENKEEL_HOST_VSNOOP_DOUBT_H
 #define EVENKEEL_HOST_VSNOOP_DOUBT_H
