@@ -9,6 +9,7 @@ mod guest;
 mod host;
 mod kernel;
 mod place;
+mod pvtcp;
 mod readings;
 mod tcp;
 mod timer;
@@ -25,7 +26,7 @@ pub fn judge(readings: &Readings, kvm: &Kvm) -> Report {
     let mut findings = vec![place::machine(&place)];
     findings.extend(place::steal(readings, &place));
     findings.push(kernel::release(readings));
-    findings.push(kernel::pvtcp(readings, &place));
+    findings.push(pvtcp::module(readings, &place));
     findings.extend(guest::findings(readings, &place));
     findings.extend(timer::findings(readings, &place));
     findings.extend(tcp::findings(readings, &place));
