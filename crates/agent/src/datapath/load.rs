@@ -9,28 +9,23 @@ use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut};
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
 use super::hold::{self, Hold};
 use super::intf;
+use super::map::{lookup, lookup_bytes, read_all};
+use super::pins;
 use super::ring::{Events, Ring};
 use super::shares::Shares;
-use super::tcx::{Attached, Others};
-use super::trial::SkbContext;
+use super::skb::SkbContext;
+use super::tcx::{self, Attached, Others};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
-/// Below the directory of pins: links, by device index and program.
-pub(super) const LINKS: &str = "links";
 /// Programs of a port.
 const PROGRAMS: [&str; 2] = ["to_vm", "from_vm"];
-/// Flows that are read with one call.
-const BATCH: u32 = 1024;
-
 /// The first kernel with tcx.
 const OLDEST_KERNEL: (u32, u32) = (6, 6);
 
@@ -78,7 +73,7 @@ impl Datapath {
         libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log)));
         check_kernel()?;
         load_tun();
-        make_pin_dir(pin_dir)?;
+        pins::make(pin_dir)?;
         let took_over = pin_dir.join("host").exists();
         if took_over {
             check_version(pin_dir)?;
@@ -139,7 +134,7 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError::Io`]
     pub fn ports(&self) -> Result<Vec<u32>, DatapathError> {
-        pinned_ports(&self.pin_dir)
+        pins::ports(&self.pin_dir)
     }
 
     /// Sets a port's settings and puts the programs on it, or these in the place of those that are there.
@@ -232,7 +227,7 @@ impl Datapath {
     }
 
     fn path(&self, ifindex: u32, name: &str) -> PathBuf {
-        self.pin_dir.join(LINKS).join(format!("{ifindex}-{name}"))
+        pins::link(&self.pin_dir, ifindex, name)
     }
 
     /// A pinned link, if its program is on the device that has this index now.
@@ -272,13 +267,8 @@ impl Datapath {
             link.update_prog(&program).map_err(|error| DatapathError::bpf(format!("cannot replace {name}"), &error))?;
             return Ok(Attached::of(&link));
         }
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(DatapathError::io(format!("cannot remove {}", path.display()), error));
-            }
-            _ => {}
-        }
-        let mut link = attach_tcx(program.as_libbpf_object(), ifindex)
+        pins::remove(&path)?;
+        let mut link = tcx::attach(program.as_libbpf_object(), ifindex)
             .map_err(|error| DatapathError::io(format!("cannot attach {name} (tcx, Linux 6.6)"), error))?;
         link.pin(&path).map_err(|error| DatapathError::bpf(format!("cannot pin {}", path.display()), &error))?;
         Ok(Attached::of(&link))
@@ -302,7 +292,7 @@ impl Datapath {
 
     fn take_off(&mut self, ifindex: u32) -> Result<(), DatapathError> {
         for name in PROGRAMS {
-            remove_file(&self.path(ifindex, name))?;
+            pins::remove(&self.path(ifindex, name))?;
         }
         self.attached.remove(&ifindex);
         self.cannot_hold.remove(&ifindex);
@@ -474,7 +464,7 @@ impl Datapath {
         if !pin_dir.exists() {
             return Ok(Vec::new());
         }
-        let ports = pinned_ports(pin_dir)?;
+        let ports = pins::ports(pin_dir)?;
         hold::remove_all(pin_dir)?;
         fs::remove_dir_all(pin_dir)
             .map_err(|error| DatapathError::io(format!("cannot remove {}", pin_dir.display()), error))?;
@@ -521,15 +511,6 @@ fn load_tun() {
     let _ = fs::File::open("/dev/net/tun");
 }
 
-fn make_pin_dir(pin_dir: &Path) -> Result<(), DatapathError> {
-    let failed = |error| DatapathError::io(format!("cannot make {}", pin_dir.display()), error);
-    let parent = pin_dir.ancestors().find(|p| p.exists()).unwrap_or(Path::new("/"));
-    if !statfs(parent).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC) {
-        return Err(DatapathError::NoBpfFs { dir: pin_dir.to_owned() });
-    }
-    fs::create_dir_all(pin_dir.join(LINKS)).map_err(failed)
-}
-
 fn check_version(pin_dir: &Path) -> Result<(), DatapathError> {
     let failed = |error: libbpf_rs::Error| DatapathError::bpf("cannot open the map host", &error);
     let map = MapHandle::from_pinned_path(pin_dir.join("host")).map_err(failed)?;
@@ -565,53 +546,4 @@ fn clear<V: Copy>(map: &MapHandle, slot: u32, fresh: &V) -> Result<(), DatapathE
 fn set_port(ports: &MapHandle, key: &[u8], port: &intf::ek_port) -> Result<(), DatapathError> {
     let failed = |error| DatapathError::bpf("cannot set a port's settings", &error);
     ports.update(key, as_bytes(port), MapFlags::ANY).map_err(failed)
-}
-
-fn lookup_bytes(map: &MapHandle, key: &[u8]) -> Result<Option<Vec<u8>>, DatapathError> {
-    map.lookup(key, MapFlags::ANY).map_err(|error| DatapathError::bpf("cannot read a map", &error))
-}
-
-pub(super) fn lookup<K: Copy, V: Copy>(map: &MapHandle, key: &K) -> Result<Option<V>, DatapathError> {
-    Ok(lookup_bytes(map, as_bytes(key))?.as_deref().and_then(from_bytes))
-}
-
-pub(super) fn read_all<K: Copy, V: Copy>(map: &MapHandle, failure: &str) -> Result<Vec<(K, V)>, DatapathError> {
-    let entries =
-        map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).map_err(|error| DatapathError::bpf(failure, &error))?;
-    Ok(entries.filter_map(|(key, value)| Some((from_bytes(&key)?, from_bytes(&value)?))).collect())
-}
-
-fn pinned_ports(pin_dir: &Path) -> Result<Vec<u32>, DatapathError> {
-    let links = pin_dir.join(LINKS);
-    let entries = match fs::read_dir(&links) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(DatapathError::io(format!("cannot read {}", links.display()), error)),
-    };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut ports: Vec<u32> = names.filter_map(|name| name.split('-').next()?.parse().ok()).collect();
-    ports.sort_unstable();
-    ports.dedup();
-    Ok(ports)
-}
-
-pub(super) fn remove_file(path: &Path) -> Result<(), DatapathError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(DatapathError::io(format!("cannot remove {}", path.display()), error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// libbpf-rs has no function for tcx yet.
-pub(super) fn attach_tcx(program: NonNull<libbpf_sys::bpf_program>, ifindex: u32) -> io::Result<Link> {
-    let index = i32::try_from(ifindex).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: the program is loaded and alive; no options.
-    let link = unsafe { libbpf_sys::bpf_program__attach_tcx(program.as_ptr(), index, std::ptr::null()) };
-    match NonNull::new(link) {
-        // SAFETY: the link was just made and is nobody else's.
-        Some(link) => Ok(unsafe { Link::from_ptr(link) }),
-        None => Err(io::Error::last_os_error()),
-    }
 }

@@ -9,8 +9,11 @@ pub(crate) mod bytes;
 mod error;
 mod hold;
 mod load;
+mod map;
+mod pins;
 mod ring;
 mod shares;
+mod skb;
 mod tcx;
 mod trial;
 

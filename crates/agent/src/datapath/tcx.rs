@@ -1,5 +1,8 @@
 //! Which programs are on a device, and in what order, by the kernel's list of them.
 
+use std::io;
+use std::ptr::NonNull;
+
 use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
 use serde::{Deserialize, Serialize};
@@ -66,6 +69,18 @@ impl Attached {
             libbpf_sys::BPF_TCX_EGRESS => others.to_vm = beside,
             _ => others.from_vm = beside,
         }
+    }
+}
+
+/// Puts a program on a device. libbpf-rs has no function for tcx yet.
+pub(super) fn attach(program: NonNull<libbpf_sys::bpf_program>, ifindex: u32) -> io::Result<Link> {
+    let index = i32::try_from(ifindex).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: the program is loaded and alive; no options.
+    let link = unsafe { libbpf_sys::bpf_program__attach_tcx(program.as_ptr(), index, std::ptr::null()) };
+    match NonNull::new(link) {
+        // SAFETY: the link was just made and is nobody else's.
+        Some(link) => Ok(unsafe { Link::from_ptr(link) }),
+        None => Err(io::Error::last_os_error()),
     }
 }
 

@@ -5,20 +5,7 @@ use std::time::Duration;
 use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
 use super::load::Datapath;
-
-/// The beginning of `struct __sk_buff` (linux/bpf.h), which BPF_PROG_TEST_RUN takes as a context of any length.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(super) struct SkbContext {
-    pub(super) len: u32,
-    pub(super) pkt_type: u32,
-    pub(super) mark: u32,
-    pub(super) before: [u32; 6],
-    pub(super) ingress_ifindex: u32,
-    pub(super) ifindex: u32,
-    pub(super) tc_index: u32,
-    pub(super) cb: [u32; 5],
-}
+use super::skb::SkbContext;
 
 /// In every network namespace.
 const LOOPBACK: u32 = 1;

@@ -16,7 +16,7 @@ use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectB
 
 use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
-use super::intf;
+use super::{intf, map, pins, tcx};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 /// The map of the qdisc's functions, and its pin.
@@ -104,7 +104,7 @@ impl Hold {
         if !is_there {
             // Of one that got no further.
             for name in LISTS {
-                super::load::remove_file(&pin_dir.join(name))?;
+                pins::remove(&pin_dir.join(name))?;
             }
         }
         for mut program in open.progs_mut() {
@@ -190,7 +190,7 @@ impl Hold {
     }
 
     fn put(&mut self, port: u32, device: u32, name: &str, pin: &str) -> Result<(), DatapathError> {
-        let path = self.pin_dir.join(super::load::LINKS).join(format!("{port}-{pin}"));
+        let path = pins::link(&self.pin_dir, port, pin);
         let program = self
             .object
             .progs_mut()
@@ -201,9 +201,9 @@ impl Hold {
         if old.is_some_and(|mut link| link.update_prog(&program).is_ok()) {
             return Ok(());
         }
-        super::load::remove_file(&path)?;
+        pins::remove(&path)?;
         let attached = if matches!(name, BACK | JOINED) {
-            super::load::attach_tcx(program.as_libbpf_object(), device)
+            tcx::attach(program.as_libbpf_object(), device)
         } else {
             attach_netkit(&program, device)
         };
@@ -235,14 +235,14 @@ impl Hold {
             }
         }
         for (_, pin) in PROGRAMS {
-            super::load::remove_file(&self.pin_dir.join(super::load::LINKS).join(format!("{port}-{pin}")))?;
+            pins::remove(&pins::link(&self.pin_dir, port, pin))?;
         }
         self.forget_orphans()
     }
 
     /// How many connections of a port are managed.
     pub(super) fn managed_of(&self, slot: u32) -> Result<u32, DatapathError> {
-        Ok(super::load::lookup(&self.managed, &slot)?.unwrap_or_default())
+        Ok(map::lookup(&self.managed, &slot)?.unwrap_or_default())
     }
 
     /// Frees the places of connections whose device is gone: each device's queue looks after its own only.
@@ -251,8 +251,7 @@ impl Hold {
         // A place that a program has just taken still names the device of the connection before.
         let is_orphan =
             |flow: &intf::ek_vflood_flow| ![0, u64::MAX].contains(&flow.owner) && !devices.contains(&flow.hold_ifindex);
-        let entries: Vec<(u32, intf::ek_vflood_flow)> =
-            super::load::read_all(&self.flows, "cannot read vFlood's connections")?;
+        let entries: Vec<(u32, intf::ek_vflood_flow)> = map::read_all(&self.flows, "cannot read vFlood's connections")?;
         let mut freed = 0;
         for (place, flow) in entries.into_iter().filter(|(_, flow)| is_orphan(flow)) {
             let free = intf::ek_vflood_flow { generation: flow.generation, ..Default::default() };

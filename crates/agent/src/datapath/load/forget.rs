@@ -7,7 +7,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use super::super::bytes::{as_bytes, from_bytes};
 use super::super::error::DatapathError;
 use super::super::intf;
-use super::{BATCH, Datapath, PROGRAMS};
+use super::super::map::BATCH;
+use super::{Datapath, PROGRAMS};
 
 impl Datapath {
     /// Whether tables still know ports that are gone.

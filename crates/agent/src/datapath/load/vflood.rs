@@ -8,8 +8,9 @@ use super::super::bytes::from_bytes;
 use super::super::error::DatapathError;
 use super::super::hold::{self, Hold};
 use super::super::intf;
-use super::super::trial::SkbContext;
-use super::{Datapath, lookup, lookup_bytes, set_port};
+use super::super::map::{lookup, lookup_bytes};
+use super::super::skb::SkbContext;
+use super::{Datapath, set_port};
 
 /// Connections that are ended in one go: each takes the host some microseconds.
 const MOST_ENDED: u32 = 1024;

@@ -7,8 +7,9 @@ use libbpf_rs::MapCore;
 use super::super::bytes::as_bytes;
 use super::super::error::DatapathError;
 use super::super::intf;
-use super::super::trial::SkbContext;
-use super::{Datapath, clear, lookup, read_all, set_port};
+use super::super::map::{lookup, read_all};
+use super::super::skb::SkbContext;
+use super::{Datapath, clear, set_port};
 
 impl Datapath {
     /// Removes vSnoop's entries of a port.

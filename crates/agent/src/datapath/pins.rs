@@ -1,0 +1,52 @@
+//! What is pinned for the next agent, below a directory in a bpf file system.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+
+use super::error::DatapathError;
+
+/// Links, by device index and program.
+const LINKS: &str = "links";
+
+/// Makes the directory, and that of links in it.
+pub(super) fn make(pin_dir: &Path) -> Result<(), DatapathError> {
+    let failed = |error| DatapathError::io(format!("cannot make {}", pin_dir.display()), error);
+    let parent = pin_dir.ancestors().find(|p| p.exists()).unwrap_or(Path::new("/"));
+    if !statfs(parent).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC) {
+        return Err(DatapathError::NoBpfFs { dir: pin_dir.to_owned() });
+    }
+    fs::create_dir_all(pin_dir.join(LINKS)).map_err(failed)
+}
+
+/// Where the link of a port's program is.
+pub(super) fn link(pin_dir: &Path, ifindex: u32, program: &str) -> PathBuf {
+    pin_dir.join(LINKS).join(format!("{ifindex}-{program}"))
+}
+
+/// Devices that links are pinned for, whether they are still there or not.
+pub(super) fn ports(pin_dir: &Path) -> Result<Vec<u32>, DatapathError> {
+    let links = pin_dir.join(LINKS);
+    let entries = match fs::read_dir(&links) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(DatapathError::io(format!("cannot read {}", links.display()), error)),
+    };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut ports: Vec<u32> = names.filter_map(|name| name.split('-').next()?.parse().ok()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    Ok(ports)
+}
+
+/// Removes a pin. One that is not there is as good as removed.
+pub(super) fn remove(path: &Path) -> Result<(), DatapathError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(DatapathError::io(format!("cannot remove {}", path.display()), error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,15 @@
+//! What a program that is run by itself is told of its packet.
+
+/// The beginning of `struct __sk_buff` (linux/bpf.h), which BPF_PROG_TEST_RUN takes as a context of any length.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct SkbContext {
+    pub(super) len: u32,
+    pub(super) pkt_type: u32,
+    pub(super) mark: u32,
+    pub(super) before: [u32; 6],
+    pub(super) ingress_ifindex: u32,
+    pub(super) ifindex: u32,
+    pub(super) tc_index: u32,
+    pub(super) cb: [u32; 5],
+}
