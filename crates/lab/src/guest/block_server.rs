@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 
 use super::recording::Connection;
-use super::serve::is_hangup;
+use super::socket::is_hangup;
 
 /// Bytes of one write.
 pub const PIECE_BYTES: usize = 64 * 1024;

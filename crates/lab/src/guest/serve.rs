@@ -55,11 +55,3 @@ pub fn start(
     })?;
     Ok((address, thread))
 }
-
-/// Whether an error only says that the other end has closed or reset the connection, as clients do when they are stopped.
-pub fn is_hangup(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof | ErrorKind::NotConnected
-    )
-}

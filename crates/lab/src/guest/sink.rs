@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use anyhow::Context;
 
 use super::recording::Connection;
-use super::serve::is_hangup;
+use super::socket::is_hangup;
 
 /// Size of the buffer that reads go to.
 pub const READ_BYTES: usize = 256 * 1024;

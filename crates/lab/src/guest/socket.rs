@@ -1,5 +1,6 @@
 //! TCP sockets of the workload, with the sizes the scenario asks for.
 
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -51,6 +52,14 @@ pub fn begin_connect(to: SocketAddr, settings: SocketSettings) -> anyhow::Result
 /// Makes close throw away what is unsent and reset the connection.
 pub fn reset_on_close(stream: &TcpStream) -> nix::Result<()> {
     setsockopt(stream, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })
+}
+
+/// Whether an error only says that the other end has closed or reset the connection, as clients do when they are stopped.
+pub fn is_hangup(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof | ErrorKind::NotConnected
+    )
 }
 
 fn new(address: SocketAddr, settings: SocketSettings) -> anyhow::Result<OwnedFd> {

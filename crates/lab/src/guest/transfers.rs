@@ -17,7 +17,7 @@ use nix::sys::time::TimeSpec;
 
 use super::recording::Recording;
 use super::sink::READ_BYTES;
-use super::{serve, socket};
+use super::socket;
 use crate::host::cores::monotonic_ns;
 use crate::proto::{Arrived, Sent, SocketSettings};
 
@@ -146,7 +146,7 @@ impl Incoming {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // What a sender does that is stopped.
-                Err(error) if serve::is_hangup(&error) => return Ok(true),
+                Err(error) if socket::is_hangup(&error) => return Ok(true),
                 Err(error) => return Err(error),
             }
         }

@@ -17,16 +17,15 @@ use evenkeel_scenario::format::{Kernel, Network, Scenario, VmGroup, Workload};
 use evenkeel_scenario::result::RunRecord;
 use evenkeel_scenario::sweep::{self, Cell};
 
-pub use self::migration::Moved;
 pub use self::passage::remove_counts;
 use self::shape::{hosts, specs};
-pub use self::shape::{needs_own_hosts, segments_for_vms};
 use super::Batch;
 use super::guest_agent::GuestAgent;
 use super::metrics;
+use super::needs::segments_for_vms;
+use super::roles::Roles;
 use super::settings::{self, Neighbour};
 use super::trace::{self, Trace, Traced, Wire};
-use super::workload::Roles;
 use crate::error::LabError;
 use crate::host::agent::Agent;
 use crate::host::cores::Placement;

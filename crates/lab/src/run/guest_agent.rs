@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use evenkeel_scenario::format::{Cera, Mode, VmGroup};
 use serde_json::Value;
 
-use super::workload::started;
+use super::task::started;
 use crate::error::LabError;
 use crate::host::vm::Vm;
 use crate::interrupt::Interrupt;

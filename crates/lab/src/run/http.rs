@@ -6,8 +6,9 @@ use std::fmt::Write;
 use evenkeel_scenario::arrivals::{self, Arrival, Pattern};
 use evenkeel_scenario::format::{GuestTcp, Scenario, Workload};
 
+use super::roles::Roles;
+use super::task::{sockets, started};
 use super::transfers::clock_offset_ns;
-use super::workload::{Roles, sockets, started};
 use crate::error::LabError;
 use crate::host::cores::monotonic_ns;
 use crate::host::vm::Vm;

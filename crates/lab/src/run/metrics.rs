@@ -1,7 +1,7 @@
 //! Turns what was measured into a record: counters and samples to the metrics that scenarios name.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use evenkeel_scenario::format::Workload;
@@ -10,85 +10,13 @@ use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
 use evenkeel_scenario::stats::quantile;
 use evenkeel_scenario::sweep::Cell;
 
-use super::booted::Moved;
-use super::trace::Traced;
-use super::workload::Roles;
+use super::measured::{Measured, VmMeasured};
+use super::roles::Roles;
 use crate::host::agent::{Counted, Counts};
-use crate::host::marking::Marks;
-use crate::host::qdisc::Backlog;
-use crate::proto::{Recorded, RequestTime};
+use crate::proto::RequestTime;
 
 /// Prefix of PVTCP's counters among a VM's.
 const PVTCP: &str = "Pvtcp";
-
-/// Counters of a VM by name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counters(pub BTreeMap<String, i64>);
-
-impl Counters {
-    /// The increase since an earlier reading. What was not there before counts from 0; a maximum (PVTCP's longest) stays as it is.
-    pub fn since(&self, before: &Self) -> Self {
-        let increase = |(name, value): (&String, &i64)| {
-            let start = if name == "PvtcpWakeupMaxUs" { 0 } else { before.0.get(name).copied().unwrap_or(0) };
-            (name.clone(), value - start)
-        };
-        Self(self.0.iter().map(increase).collect())
-    }
-
-    fn get(&self, name: &str) -> f64 {
-        self.0.get(name).copied().unwrap_or(0) as f64
-    }
-}
-
-/// What one VM did in the measured time.
-#[derive(Debug)]
-pub struct VmMeasured {
-    /// As in `sender-0`.
-    pub name: String,
-    /// Its group.
-    pub group: String,
-    /// Its address.
-    pub address: Ipv4Addr,
-    /// Its port on the host.
-    pub port: String,
-    /// What its runner recorded.
-    pub recorded: Recorded,
-    /// Its counters' increase.
-    pub counters: Counters,
-}
-
-/// All that was measured in a run.
-#[derive(Debug)]
-pub struct Measured {
-    /// Measured time.
-    pub duration: Duration,
-    /// All VMs.
-    pub vms: Vec<VmMeasured>,
-    /// The driver domains' counters' increase, by their names.
-    pub domains: Vec<(String, Counters)>,
-    /// Packets dropped at ports.
-    pub dropped: u64,
-    /// What ports that mark did, if there are any.
-    pub marks: Option<Marks>,
-    /// What the host agent counted, if there is one.
-    pub agent: Option<Counted>,
-    /// The bottleneck's backlog.
-    pub backlog: Backlog,
-    /// iperf3's own figure.
-    pub iperf3: Option<f64>,
-    /// When the measured time began, CLOCK_MONOTONIC.
-    pub mark_monotonic_ns: u64,
-    /// The same, CLOCK_REALTIME.
-    pub mark_realtime_ns: u64,
-    /// How often PVTCP was unloaded and loaded again.
-    pub reloaded: u32,
-    /// What the guests' kernels complained of.
-    pub complaints: Vec<String>,
-    /// What the captures show.
-    pub trace: Traced,
-    /// VMs that were moved.
-    pub moved: Vec<Moved>,
-}
 
 /// Reads PVTCP's counters from `name:value` lines.
 pub fn parse_pvtcp_counters(text: &str) -> impl Iterator<Item = (String, i64)> {
@@ -503,15 +431,11 @@ fn series(measured: &Measured) -> Vec<Series> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::net::Ipv4Addr;
 
-    #[test]
-    fn counters_increase_and_maxima_stay() {
-        let of = |pairs: &[(&str, i64)]| Counters(pairs.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect());
-        let before = of(&[("TcpRetransSegs", 5), ("PvtcpWakeupMaxUs", 70)]);
-        let after = of(&[("TcpRetransSegs", 9), ("PvtcpWakeupMaxUs", 80), ("New", 3)]);
-        assert_eq!(after.since(&before), of(&[("TcpRetransSegs", 4), ("PvtcpWakeupMaxUs", 80), ("New", 3)]));
-    }
+    use super::*;
+    use crate::proto::Recorded;
+    use crate::run::measured::Counters;
 
     #[test]
     fn pvtcp_counters_become_names() {

@@ -3,11 +3,16 @@
 mod booted;
 mod guest_agent;
 mod http;
+mod measured;
+mod memcached;
 mod metrics;
+mod needs;
 mod plan;
 mod progress;
+mod roles;
 mod settings;
 mod support;
+mod task;
 mod trace;
 mod transfers;
 mod web;
@@ -94,7 +99,7 @@ pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     io::create_results(&directory, &set).map_err(LabError::Scenario)?;
     booted::remove_counts(&directory)?;
     // All cells alike, so that they are compared in the same network.
-    let own_hosts = cells.iter().any(|cell| booted::needs_own_hosts(&cell.scenario));
+    let own_hosts = cells.iter().any(|cell| needs::needs_own_hosts(&cell.scenario));
     let boots = plan::by_boot(cells);
     progress.start_runs(
         boots.iter().map(|b| b.cells.len() as u64).sum::<u64>() * u64::from(repetitions),
@@ -161,7 +166,7 @@ fn prepare_database_images(
     images: &BTreeMap<Kernel, GuestImage>,
     progress: &progress::Progress,
 ) -> Result<BTreeMap<Kernel, GuestImage>, LabError> {
-    let applications = cells.iter().filter(|cell| plan::has_database(&cell.scenario));
+    let applications = cells.iter().filter(|cell| needs::has_database(&cell.scenario));
     let kernels: BTreeSet<Kernel> =
         applications.map(|cell| cell.scenario.vms[cell.scenario.workload.roles().0].kernel).collect();
     let image = |kernel| Ok((kernel, prepare::with_database(&images[&kernel], &|step| progress.prepare(step))?));
@@ -246,7 +251,7 @@ impl Batch<'_> {
         crate::host::net::enter_namespace()?;
         let mut records = Vec::new();
         for boot in boots {
-            let moves = plan::moves(&boot.cells[0].scenario);
+            let moves = needs::moves(&boot.cells[0].scenario);
             let mut lab = booted::BootedLab::boot(&boot.cells[0].scenario, self)?;
             let mut is_fresh = true;
             // Repetitions outermost: whatever else the machine does in the meantime is spread over all variants alike.

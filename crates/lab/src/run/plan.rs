@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup};
 use evenkeel_scenario::sweep::Cell;
 
-use super::booted::segments_for_vms;
+use super::needs::{has_database, segments_for_vms};
 use super::support;
 use crate::error::LabError;
 use crate::host::domain;
@@ -101,16 +101,6 @@ fn booted(scenario: &Scenario) -> impl Iterator<Item = &VmGroup> {
 fn domains(group: &VmGroup) -> u64 {
     let moves = group.migrate_at_ms.is_some();
     if group.host == HostKind::Vm { u64::from(group.hosts()) + u64::from(moves) } else { 0 }
-}
-
-/// Whether one of the VMs is a database.
-pub fn has_database(scenario: &Scenario) -> bool {
-    matches!(scenario.workload, Workload::ThreeTier { .. })
-}
-
-/// Whether VMs move in a scenario: they are not where they were afterwards.
-pub fn moves(scenario: &Scenario) -> bool {
-    scenario.vms.values().any(|group| group.migrate_at_ms.is_some())
 }
 
 /// Most guest memory that any cell needs at once.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use evenkeel_scenario::format::{Operation, Scenario, Store, Workload};
 
-use super::http;
-use super::workload::{Roles, start_memcached, started};
+use super::roles::Roles;
+use super::task::started;
+use super::{http, memcached};
 use crate::error::LabError;
 use crate::host::vm::Vm;
 use crate::proto::{APPLICATION_PORT, HTTP_PORT, Op, POSTGRES_PORT, WebCall, WebOperation, WebStore};
@@ -35,7 +36,7 @@ pub fn start(
     make_files(files, operations)?;
     let mut servers = vec![
         (*database_index, start_postgres(database)?),
-        (*cache_index, start_memcached(cache)?),
+        (*cache_index, memcached::start(cache)?),
         (*files_index, http::start_server(files, tcp)?),
     ];
     let web_operations: Vec<WebOperation> = operations.iter().map(web_operation).collect();

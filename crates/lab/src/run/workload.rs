@@ -4,30 +4,15 @@ use std::collections::BTreeSet;
 
 use evenkeel_scenario::format::{Scenario, Workload};
 
-use super::{http, web};
+use super::roles::Roles;
+use super::task::{sockets, started};
+use super::{http, memcached, web};
 use crate::error::LabError;
 use crate::host::vm::Vm;
-use crate::proto::{Answer, MEMCACHED_PORT, Op, ServeRole, SocketSettings};
+use crate::proto::{Answer, Op, ServeRole};
 
 /// First port of the iperf3 servers; each client has a server of its own.
 const IPERF3_PORT: u32 = 5201;
-
-/// Which group does what.
-#[derive(Debug, Clone, Copy)]
-pub struct Roles<'a> {
-    /// The group that sends.
-    pub from: &'a str,
-    /// The group that receives.
-    pub to: &'a str,
-}
-
-impl<'a> Roles<'a> {
-    /// Roles in a workload.
-    pub fn of(workload: &'a Workload) -> Self {
-        let (from, to) = workload.roles();
-        Self { from, to }
-    }
-}
 
 /// A started workload.
 #[derive(Default)]
@@ -104,7 +89,7 @@ impl Running {
             }
             Workload::Memcached { outstanding, gets_permille, value_bytes, flows, .. } => {
                 for (index, vm) in &to {
-                    running.servers.push((*index, start_memcached(vm)?));
+                    running.servers.push((*index, memcached::start(vm)?));
                     started(vm, Op::Serve { role: ServeRole::Sink, sockets: sockets(vm) })?;
                 }
                 let (_, first) = from[0];
@@ -171,22 +156,6 @@ fn in_turn<'a>(position: usize, vms: &'a [(usize, &'a Vm)]) -> impl Iterator<Ite
     (0..vms.len()).map(move |step| vms[(position + step) % vms.len()].1)
 }
 
-/// Starts memcached in a VM; its task.
-pub fn start_memcached(vm: &Vm) -> Result<u64, LabError> {
-    let argv = ["memcached", "-u", "root", "-m", "32", "-t", "1", "-U", "0", "-p", &MEMCACHED_PORT.to_string()];
-    let task = started(vm, Op::Spawn { argv: argv.map(str::to_owned).to_vec() })?;
-    vm.shell(&format!(
-        "i=0; until ss -Hltn sport = :{MEMCACHED_PORT} | grep -q .; do i=$((i+1)); [ $i -lt 200 ]; sleep 0.05; done"
-    ))?;
-    Ok(task)
-}
-
-/// Settings of a VM's workload sockets.
-pub fn sockets(scenario: &Scenario, vm: &Vm) -> SocketSettings {
-    let tcp = &scenario.vms[&vm.spec.group].tcp;
-    SocketSettings { receive_buffer_bytes: tcp.receive_buffer_bytes, send_buffer_bytes: tcp.send_buffer_bytes }
-}
-
 /// Starts iperf3 between pairs of a client (with its index) and a server: first all servers, then all clients at once.
 fn start_iperf3(scenario: &Scenario, flows: u32, pairs: &[((usize, &Vm), &Vm)]) -> Result<Vec<(usize, u64)>, LabError> {
     let seconds = |ms: u64| ms.div_ceil(1000).max(1).to_string();
@@ -214,17 +183,6 @@ fn start_iperf3(scenario: &Scenario, flows: u32, pairs: &[((usize, &Vm), &Vm)]) 
         let threads: Vec<_> = (0..pairs.len()).map(|position| scope.spawn(move || start(position))).collect();
         threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })
-}
-
-/// Starts a task; its number.
-pub fn started(vm: &Vm, op: Op) -> Result<u64, LabError> {
-    let what = format!("{op:?}");
-    match vm.call(op)? {
-        Answer::Started { task } => Ok(task),
-        other => {
-            Err(LabError::Vm { name: vm.spec.name.clone(), why: format!("unexpected answer to {what}: {other:?}") })
-        }
-    }
 }
 
 fn iperf3_bits_per_second(report: &str) -> Option<f64> {

@@ -2,7 +2,6 @@
 
 use evenkeel_scenario::format::{Mode, Scenario, VmGroup, Vsnoop};
 
-use super::shape::wants_agent;
 use super::{BootedHost, BootedLab};
 use crate::error::LabError;
 use crate::host::agent::{self, Agent, Port};
@@ -11,6 +10,7 @@ use crate::host::seat::{Here, InDomain};
 use crate::host::vm::Vm;
 use crate::run::Batch;
 use crate::run::guest_agent::{self, GuestAgent};
+use crate::run::needs::wants_agent;
 
 impl BootedLab {
     /// Starts the host agents: one for all hosts that are this machine's, one in each driver domain. Those that no group wants are not started.

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use evenkeel_scenario::format::{Scenario, Workload};
 
 use super::agents::read;
-use super::migration::Moved;
 use super::ports::Watched;
 use super::reloads::finish_reloads;
 use super::{BootedLab, Control};
@@ -16,11 +15,13 @@ use crate::host::marking::MarkingPorts;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op, Recorded};
 use crate::run::Batch;
-use crate::run::metrics::{self, Counters, Measured};
+use crate::run::measured::{Counters, Measured, Moved, VmMeasured};
+use crate::run::metrics;
+use crate::run::roles::Roles;
 use crate::run::settings;
 use crate::run::trace::Traced;
 use crate::run::transfers::{self, Clock, clock_offset_ns};
-use crate::run::workload::{Roles, Running};
+use crate::run::workload::Running;
 
 impl BootedLab {
     /// Starts the workload, lets it warm up, and measures.
@@ -90,7 +91,7 @@ impl BootedLab {
             .iter()
             .zip(recorded)
             .zip(before.into_iter().zip(after))
-            .map(|((vm, recorded), (before, after))| metrics::VmMeasured {
+            .map(|((vm, recorded), (before, after))| VmMeasured {
                 name: vm.spec.name.clone(),
                 group: vm.spec.group.clone(),
                 address: vm.spec.address,

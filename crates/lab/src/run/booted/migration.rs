@@ -6,34 +6,8 @@ use evenkeel_scenario::format::Scenario;
 
 use super::{BootedLab, CHANNEL, Control};
 use crate::error::LabError;
-use crate::host::vm::{Channel, Migrated, Nic};
-
-/// A VM that was moved.
-#[derive(Debug)]
-pub struct Moved {
-    pub(super) vm: usize,
-    /// As in `sender-0`.
-    pub name: String,
-    /// Its port on the new host.
-    pub port: String,
-    /// How long it took until its old host held nothing of it, if that has an agent.
-    pub offline: Option<Duration>,
-    /// What the migration took.
-    pub migrated: Migrated,
-    /// How long it took until its new host's agent had it.
-    pub online: Option<Duration>,
-}
-
-impl Moved {
-    pub(super) fn downtime(&self) -> Duration {
-        Duration::from_millis(self.migrated.downtime_ms)
-    }
-
-    /// When it stood still, CLOCK_MONOTONIC of this machine.
-    pub(super) fn stopped_ns(&self) -> u64 {
-        self.migrated.done_ns.saturating_sub(self.downtime().as_nanos() as u64)
-    }
-}
+use crate::host::vm::{Channel, Nic};
+use crate::run::measured::Moved;
 
 impl BootedLab {
     /// Moves those VMs that are to move, each at its time, as an operator would: their ports go offline, they move, and their new hosts take over.

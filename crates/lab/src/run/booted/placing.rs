@@ -7,7 +7,7 @@ use crate::error::LabError;
 use crate::host::cores::{self, Placement, ToPlace};
 use crate::host::schedule::ScheduledVcpu;
 use crate::run::Batch;
-use crate::run::workload::Roles;
+use crate::run::roles::Roles;
 
 impl BootedLab {
     pub(super) fn place(&self, scenario: &Scenario, roles: &Roles, batch: &Batch) -> Result<Placement, LabError> {

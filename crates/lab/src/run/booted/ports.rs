@@ -2,7 +2,7 @@
 
 use evenkeel_scenario::format::{Scenario, Workload};
 
-use super::{BootedHost, BootedLab, segments_for_vms};
+use super::{BootedHost, BootedLab};
 use crate::error::LabError;
 use crate::host::domain;
 use crate::host::marking::MarkingPorts;
@@ -10,8 +10,9 @@ use crate::host::net::{self, Place, Shaping};
 use crate::host::qdisc::{Backlog, BacklogSampler};
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op};
+use crate::run::needs::segments_for_vms;
+use crate::run::roles::Roles;
 use crate::run::transfers::clock_offset_ns;
-use crate::run::workload::Roles;
 
 impl BootedLab {
     /// The devices of the lab's namespace that are shaped: network cards of the hosts that send, if those are the bottleneck; else the switch's

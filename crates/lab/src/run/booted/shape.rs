@@ -3,31 +3,13 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use evenkeel_scenario::format::{HostKind, MachineKind, Mode, Scenario, Store, VmGroup};
+use evenkeel_scenario::format::{HostKind, MachineKind, Scenario, Store, VmGroup};
 
 use super::{BootedHost, CHANNEL, channel_of};
 use crate::host::net::{Host, Place};
 use crate::host::vm::{Channel, Nic, System, VmSpec};
-use crate::run::{Batch, plan};
-
-/// Whether a group's hosts need the agent.
-pub(super) fn wants_agent(group: &VmGroup) -> bool {
-    [group.proboscis.mode, group.vsnoop.mode, group.vflood.mode, group.cera.mode].iter().any(|m| *m != Mode::Off)
-}
-
-/// Whether a cell needs VMs to be on hosts: where ports mark, or there is something on hosts.
-pub fn needs_own_hosts(scenario: &Scenario) -> bool {
-    let on_host = |group: &VmGroup| wants_agent(group) || group.host == HostKind::Vm || group.per_host > 1;
-    scenario.vms.values().any(on_host)
-        || scenario.record.sender_nic
-        || scenario.network.queue.ecn_threshold_segments.is_some()
-}
-
-/// Whether driver domains get what their VMs send in packets larger than the MTU, as hosts do. At a network card with a queue packets are counted,
-/// and are segments.
-pub fn segments_for_vms(scenario: &Scenario) -> bool {
-    scenario.network.segmentation_offload || !scenario.record.sender_nic
-}
+use crate::run::Batch;
+use crate::run::needs::{has_database, segments_for_vms};
 
 /// The hosts of a scenario, none of them booted.
 pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
@@ -60,7 +42,7 @@ pub(super) fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec
             let name = format!("{group}-{index}");
             let channel = Channel { name: CHANNEL.to_owned(), socket: channel_of(&name, directory), listens: true };
             let is_database =
-                plan::has_database(scenario) && group == scenario.workload.roles().0 && index == Store::Database as u32;
+                has_database(scenario) && group == scenario.workload.roles().0 && index == Store::Database as u32;
             let images = if is_database { batch.database_images } else { batch.images };
             let (system, vcpu_threads) = match machine {
                 MachineKind::Vm => (System::Booted(images[kernel].clone()), batch.vcpu_threads(*vcpus)),

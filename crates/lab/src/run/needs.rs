@@ -1,0 +1,32 @@
+//! What a scenario asks of VMs and hosts beside their number.
+
+use evenkeel_scenario::format::{HostKind, Mode, Scenario, VmGroup, Workload};
+
+/// Whether a group's hosts need the agent.
+pub fn wants_agent(group: &VmGroup) -> bool {
+    [group.proboscis.mode, group.vsnoop.mode, group.vflood.mode, group.cera.mode].iter().any(|m| *m != Mode::Off)
+}
+
+/// Whether a cell needs VMs to be on hosts: where ports mark, or there is something on hosts.
+pub fn needs_own_hosts(scenario: &Scenario) -> bool {
+    let on_host = |group: &VmGroup| wants_agent(group) || group.host == HostKind::Vm || group.per_host > 1;
+    scenario.vms.values().any(on_host)
+        || scenario.record.sender_nic
+        || scenario.network.queue.ecn_threshold_segments.is_some()
+}
+
+/// Whether driver domains get what their VMs send in packets larger than the MTU, as hosts do. At a network card with a queue packets are counted,
+/// and are segments.
+pub fn segments_for_vms(scenario: &Scenario) -> bool {
+    scenario.network.segmentation_offload || !scenario.record.sender_nic
+}
+
+/// Whether one of the VMs is a database.
+pub fn has_database(scenario: &Scenario) -> bool {
+    matches!(scenario.workload, Workload::ThreeTier { .. })
+}
+
+/// Whether VMs move in a scenario: they are not where they were afterwards.
+pub fn moves(scenario: &Scenario) -> bool {
+    scenario.vms.values().any(|group| group.migrate_at_ms.is_some())
+}
