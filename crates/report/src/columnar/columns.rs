@@ -4,38 +4,10 @@ use std::marker::PhantomData;
 
 use evenkeel_scenario::result::PARQUET_FILES;
 
-use super::table::{Scalar, Values};
+use super::value::{Kind, Scalar, Values};
 
 /// Begins the name of an axis' column.
 pub(super) const AXIS: &str = "axis.";
-
-/// Type of a column's values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// UTF-8.
-    Text,
-    /// 64 bits, with a sign.
-    Integer,
-    /// 64 bits, without.
-    Natural,
-    /// Double precision.
-    Number,
-    /// True or false.
-    Truth,
-}
-
-impl Kind {
-    /// As Parquet's documents name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Text => "STRING",
-            Self::Integer => "INT64",
-            Self::Natural => "UINT64",
-            Self::Number => "DOUBLE",
-            Self::Truth => "BOOLEAN",
-        }
-    }
-}
 
 /// What a column is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,7 @@ mod rows;
 mod table;
 #[cfg(test)]
 mod tests;
+mod value;
 
 use std::path::Path;
 
@@ -18,9 +19,10 @@ use evenkeel_scenario::replace::{Staged, Step};
 use evenkeel_scenario::result::{META_FILE, PARQUET_FILES, PARQUET_MANIFEST, RUNS_FILE, RunRecord, RunSet};
 
 use crate::{ReportError, TableError};
-pub use columns::{ColumnFormat, Kind, TABLES, TableFormat};
+pub use columns::{ColumnFormat, TABLES, TableFormat};
 use manifest::{Content, Manifest};
 use table::Table;
+pub use value::Kind;
 
 /// Puts `meta.json`, the tables and their manifest in the place of what results the directory has, whatever their format.
 ///

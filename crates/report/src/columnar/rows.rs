@@ -9,7 +9,8 @@ use super::columns::{
     AXIS, ColumnFormat, RUN, counters as counters_of, flows as flows_of, packets as packets_of, remarks as remarks_of,
     runs as runs_of, series as series_of,
 };
-use super::table::{Table, Values};
+use super::table::Table;
+use super::value::Values;
 use crate::TableError;
 
 /// Makes one table of all records.

@@ -8,7 +8,8 @@ use evenkeel_scenario::io::{append_record, create_results, stage_results};
 use evenkeel_scenario::replace::Staged;
 use evenkeel_scenario::result::{Engine, FlowRecord, PARQUET_FILES, PacketRecord, RunRecord, RunSet, SeenAt, Series};
 
-use super::table::{Table, Values};
+use super::table::Table;
+use super::value::Values;
 use super::{read_tables, rows, stage_parquet, write_parquet};
 use crate::{ReportError, TableError, load};
 
