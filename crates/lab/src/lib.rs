@@ -4,6 +4,7 @@
 //! what it says to the runner in a VM, [`guest`] that runner, and [`capture`] what packets tell.
 
 mod ask;
+pub mod backlog;
 pub mod capture;
 pub mod error;
 pub mod guest;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::qdisc::Backlog;
+use crate::backlog::Backlog;
 
 /// Name of the virtio-serial port.
 pub const CONTROL_PORT: &str = "evenkeel.control";

@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::trace::Traced;
+use crate::backlog::Backlog;
 use crate::host::agent::Counted;
 use crate::host::marking::Marks;
-use crate::host::qdisc::Backlog;
 use crate::host::vm::Migrated;
 use crate::proto::Recorded;
 

@@ -3,11 +3,12 @@
 use evenkeel_scenario::format::{Scenario, Workload};
 
 use super::{BootedHost, BootedLab};
+use crate::backlog::Backlog;
 use crate::error::LabError;
 use crate::host::domain;
 use crate::host::marking::MarkingPorts;
 use crate::host::net::{self, Place, Shaping};
-use crate::host::qdisc::{Backlog, BacklogSampler};
+use crate::host::qdisc::BacklogSampler;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op};
 use crate::run::needs::segments_for_vms;
