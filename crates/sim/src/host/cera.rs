@@ -395,8 +395,4 @@ impl Shim for Tap {
     fn counters(&self) -> Counters {
         vec![("CeraCuts", self.cuts), ("CeraWindowsLimited", self.limited)]
     }
-
-    fn cera(&mut self) -> Option<&mut Tap> {
-        Some(self)
-    }
 }

@@ -1,10 +1,10 @@
 //! The place of the mechanisms on the host: what sees the packets of a VM's port, at the steps of the eBPF programs.
 
+use std::any::Any;
 use std::fmt;
 
 pub use evenkeel_algo::steps::{FromVm, ToVm};
 
-use super::cera::Tap;
 use crate::packet::{ConnId, Packet};
 use crate::time::Instant;
 
@@ -39,9 +39,21 @@ impl Effects {
     }
 }
 
+/// Lets a mechanism be found by its type.
+pub trait AsAny {
+    /// The mechanism, whatever it is.
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+impl<T: Any> AsAny for T {
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
 /// A mechanism on the host. `end` is the VM's end of the connection that a packet belongs to; none for packets of no connection that is
 /// open.
-pub trait Shim: fmt::Debug + Send {
+pub trait Shim: AsAny + fmt::Debug + Send {
     /// Where it stands on the way to the VM.
     fn places_to_vm(&self) -> &'static [ToVm];
 
@@ -77,11 +89,6 @@ pub trait Shim: fmt::Debug + Send {
     /// What it has counted so far.
     fn counters(&self) -> Counters {
         Counters::new()
-    }
-
-    /// CERA's part at the port, if this is it.
-    fn cera(&mut self) -> Option<&mut Tap> {
-        None
     }
 }
 
@@ -138,9 +145,9 @@ impl Shims {
         passes.find(|verdict| *verdict == Verdict::Drop).unwrap_or(Verdict::Pass)
     }
 
-    /// CERA's part at the port, if it is there.
-    pub fn cera(&mut self) -> Option<&mut Tap> {
-        self.shims.iter_mut().find_map(|shim| shim.cera())
+    /// The mechanism of this type, if it is there.
+    pub fn find<T: Shim + 'static>(&mut self) -> Option<&mut T> {
+        self.shims.iter_mut().find_map(|shim| (**shim).as_any().downcast_mut())
     }
 
     /// Shows a packet from the VM to those behind a place, until one drops it.

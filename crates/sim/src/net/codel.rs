@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::ledger::{Ledger, Waiting};
 use super::pool::Pool;
-use super::port::{Ledger, Waiting};
 use super::topology::CoDelSpec;
 use crate::packet::{Ecn, PacketId};
 use crate::time::{Duration, Instant};
@@ -142,7 +142,7 @@ impl CoDel {
 
 #[cfg(test)]
 mod tests {
-    use super::super::port::PortStats;
+    use super::super::ledger::PortStats;
     use super::super::tests::packet;
     use super::*;
     use crate::packet::Packets;

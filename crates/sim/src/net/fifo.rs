@@ -1,7 +1,7 @@
 //! First in, first out: the departure of a packet is known when it arrives.
 
+use super::ledger::Waiting;
 use super::link::Link;
-use super::port::Waiting;
 use super::red::Red;
 use super::topology::Limit;
 use crate::time::Instant;

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use evenkeel_scenario::sweep::splitmix64;
 
 use super::codel::Ruled;
+use super::ledger::{Ledger, Waiting};
 use super::pool::Pool;
-use super::port::{Ledger, Waiting};
 use super::topology::FqCoDelSpec;
 use crate::packet::PacketId;
 use crate::time::Instant;
@@ -128,7 +128,7 @@ impl FqCoDel {
 
 #[cfg(test)]
 mod tests {
-    use super::super::port::PortStats;
+    use super::super::ledger::PortStats;
     use super::super::tests::packet;
     use super::super::{CoDelSpec, Limit};
     use super::*;

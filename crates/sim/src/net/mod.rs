@@ -7,6 +7,7 @@
 mod codel;
 mod fifo;
 mod fq_codel;
+mod ledger;
 mod link;
 mod pfabric;
 mod pool;
@@ -26,7 +27,7 @@ use pool::Pool;
 use port::{Port, Queue};
 use routes::Routes;
 
-pub use port::PortStats;
+pub use ledger::PortStats;
 pub use topology::{
     Alpha, BufferSpec, CoDelSpec, FqCoDelSpec, Limit, Place, PortSpec, PrioritySpec, QueueSpec, RedSpec, Shape,
     TopologySpec,

@@ -1,7 +1,7 @@
 //! pFabric: small queues ordered by what flows have left.
 
+use super::ledger::{Ledger, Waiting};
 use super::pool::Pool;
-use super::port::{Ledger, Waiting};
 use super::topology::Limit;
 use crate::packet::PacketId;
 
@@ -80,7 +80,7 @@ impl PFabric {
 
 #[cfg(test)]
 mod tests {
-    use super::super::port::PortStats;
+    use super::super::ledger::PortStats;
     use super::super::tests::packet;
     use super::*;
     use crate::packet::{Packet, Packets};

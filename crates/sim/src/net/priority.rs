@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::ledger::{Ledger, Waiting};
 use super::pool::Pool;
-use super::port::{Ledger, Waiting};
 use super::red::Red;
 use super::topology::{Limit, PrioritySpec};
 use crate::packet::{Ecn, PacketId};

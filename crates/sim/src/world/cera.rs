@@ -3,7 +3,7 @@
 use super::{Core, Recorder};
 use crate::event::{Event, PortId};
 use crate::guest::Task;
-use crate::host::cera::{Host, Report};
+use crate::host::cera::{Host, Report, Tap};
 use crate::packet::{GuestId, HostId};
 use crate::time::Duration;
 
@@ -29,7 +29,7 @@ impl<R: Recorder> Core<R> {
 
     /// The window that a guest's host has for it, in segments; none without CERA.
     pub fn share_of(&mut self, guest: GuestId) -> Option<u32> {
-        self.guests.get_mut(guest.0 as usize)?.port.as_mut()?.shims.cera().map(|tap| tap.share())
+        self.guests.get_mut(guest.0 as usize)?.port.as_mut()?.shims.find::<Tap>().map(|tap| tap.share())
     }
 
     pub(super) fn on_epoch(&mut self, id: HostId) {
@@ -42,7 +42,7 @@ impl<R: Recorder> Core<R> {
         for (place, (guest, _)) in host.guests.iter().enumerate() {
             let stride = host.stride(place, queue_us);
             let port = self.guests[guest.0 as usize].port.as_mut();
-            let tap = port.and_then(|port| port.shims.cera());
+            let tap = port.and_then(|port| port.shims.find::<Tap>());
             reports.push(tap.map_or_else(Report::default, |tap| tap.turn(now, queue_us, stride)));
         }
         let orders = host.epoch(now, queue_bytes, &reports);
@@ -50,7 +50,8 @@ impl<R: Recorder> Core<R> {
         let turned = host.has_turned();
         for ((guest, _), order) in host.guests.iter().zip(orders) {
             let one = &mut self.guests[guest.0 as usize];
-            let word = one.port.as_mut().and_then(|port| port.shims.cera()).and_then(|tap| tap.obey(order, turned));
+            let word =
+                one.port.as_mut().and_then(|port| port.shims.find::<Tap>()).and_then(|tap| tap.obey(order, turned));
             if let (Some(window), Some(client), true) = (word, &mut one.cera, enforces) {
                 // What is under way already says the newer thing when it arrives.
                 if client.word.replace(window).is_none() {
