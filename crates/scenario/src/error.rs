@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use evenkeel_quote::{path, shown};
 
-use crate::lock::Holder;
+use crate::holder::Holder;
 
 /// One thing that is wrong in a scenario file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
-
 mod cera;
+mod names;
 mod network;
 mod proboscis;
 mod pvtcp;
@@ -586,7 +585,7 @@ pub struct PaperFigures {
     #[serde(default)]
     pub cell: BTreeMap<String, String>,
     /// Metric name to the paper's figure, in the metric's unit. Empty where the paper prints ratios only: `note` says them.
-    #[schemars(extend("propertyNames" = schema::metric_name(&mut SchemaGenerator::default())))]
+    #[schemars(extend("propertyNames" = names::metric_name(&mut SchemaGenerator::default())))]
     pub values: BTreeMap<String, f64>,
     /// Conditions that differ from ours, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -598,7 +597,7 @@ pub struct PaperFigures {
 #[serde(deny_unknown_fields, default)]
 pub struct ReportSpec {
     /// Metrics shown as columns, in this order.
-    #[schemars(schema_with = "schema::metric_names")]
+    #[schemars(schema_with = "names::metric_names")]
     pub columns: Vec<String>,
     /// Plots, in this order.
     pub plots: Vec<Plot>,
@@ -614,7 +613,7 @@ pub enum Plot {
         /// Heading.
         title: String,
         /// Metric.
-        #[schemars(schema_with = "schema::metric_name")]
+        #[schemars(schema_with = "names::metric_name")]
         metric: String,
         /// Axis along the abscissa.
         x: String,
@@ -627,7 +626,7 @@ pub enum Plot {
         /// Heading.
         title: String,
         /// Metric.
-        #[schemars(schema_with = "schema::metric_name")]
+        #[schemars(schema_with = "names::metric_name")]
         metric: String,
         /// Axis along the abscissa.
         x: String,
@@ -641,10 +640,10 @@ pub enum Plot {
         /// Heading.
         title: String,
         /// Metric of the abscissa.
-        #[schemars(schema_with = "schema::metric_name")]
+        #[schemars(schema_with = "names::metric_name")]
         x_metric: String,
         /// Metric of the ordinate.
-        #[schemars(schema_with = "schema::metric_name")]
+        #[schemars(schema_with = "names::metric_name")]
         y_metric: String,
         /// Axis shown by colour.
         series: String,
@@ -660,7 +659,7 @@ pub enum Plot {
         /// Heading.
         title: String,
         /// Names of the recorded series, drawn in one panel: see [`crate::result::Series`].
-        #[schemars(schema_with = "schema::series_names")]
+        #[schemars(schema_with = "names::series_names")]
         series: Vec<String>,
         /// Logarithmic ordinate.
         #[serde(default)]
@@ -671,7 +670,7 @@ pub enum Plot {
         /// Heading.
         title: String,
         /// Name of the recorded series.
-        #[schemars(schema_with = "schema::series_name")]
+        #[schemars(schema_with = "names::series_name")]
         series: String,
     },
     /// Sequence numbers over time around one wake-up, as PVTCP Fig. 8: data and ACKs at the host's port and inside the

@@ -1,15 +1,18 @@
 //! Scenario files, sweeps and the result schema that the lab and the simulator share.
 //!
-//! A scenario is a TOML file ([`mod@format`]), read and checked by [`Scenario::load`]; its axes expand into cells ([`sweep`]); each repetition
+//! A scenario is a TOML file ([`mod@format`]), read and checked by [`Scenario::load`]; its axes expand into cells ([`cell`], [`sweep`]); each repetition
 //! of a cell yields one [`result::RunRecord`], kept as [`io`] and [`mod@replace`] have it and summarized by [`stats`]; [`metric`] names and describes every
 //! figure a run can report.
 
 pub mod arrivals;
+pub mod cell;
 mod check;
 mod error;
 pub mod format;
+pub mod holder;
 pub mod io;
 mod load;
+mod loaded;
 pub mod lock;
 pub mod metric;
 pub mod random;
@@ -21,9 +24,10 @@ pub mod sizes;
 pub mod slices;
 pub mod stats;
 pub mod sweep;
+mod tree;
 mod validate;
 
 pub use error::{Invalid, Problem, ScenarioError};
 pub use format::Scenario;
-pub use load::LoadedScenario;
+pub use loaded::LoadedScenario;
 pub use result::RunRecord;

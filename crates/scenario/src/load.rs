@@ -1,27 +1,17 @@
 //! Reads a scenario file.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::Deserialize;
 use toml_edit::{ImDocument, Item, Value};
 
 use crate::check::{check, join};
 use crate::error::{Invalid, Problem, ScenarioError};
 use crate::format::Scenario;
+use crate::loaded::LoadedScenario;
 use crate::schema::SCHEMA;
+use crate::tree::{self, deserialize, line_at, syntax};
 use crate::{sweep, validate};
-
-/// A valid scenario with the text it was read from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoadedScenario {
-    /// The scenario before any axis is applied.
-    pub scenario: Scenario,
-    /// The file's text.
-    pub text: String,
-    /// The file, as the caller named it.
-    pub file: PathBuf,
-}
 
 impl Scenario {
     /// Reads and checks a scenario file, axes included.
@@ -47,19 +37,9 @@ impl Scenario {
     }
 }
 
-/// Deserializes a tree that has passed [`check`].
-pub(crate) fn deserialize(tree: &toml::Table) -> Result<Scenario, Vec<Problem>> {
-    Scenario::deserialize(tree.clone()).map_err(|e| vec![Problem::at("", e.message().trim())])
-}
-
-/// The tree that axes are applied to.
-pub(crate) fn tree(text: &str) -> Result<toml::Table, Vec<Problem>> {
-    toml::from_str(text).map_err(|e| syntax(text, e.message(), e.span()))
-}
-
 fn parse(text: &str) -> Result<Scenario, Vec<Problem>> {
     let document = ImDocument::parse(text).map_err(|e| syntax(text, e.message(), e.span()))?;
-    let tree = tree(text)?;
+    let tree = tree::parse(text)?;
     let lines = Lines::of(text, &document);
     let checked = || {
         let mut problems = Vec::new();
@@ -80,19 +60,6 @@ fn parse(text: &str) -> Result<Scenario, Vec<Problem>> {
         if problems.is_empty() { Ok(scenario) } else { Err(problems) }
     };
     checked().map_err(|problems| lines.locate(problems))
-}
-
-fn syntax(text: &str, message: &str, span: Option<std::ops::Range<usize>>) -> Vec<Problem> {
-    let message = message.trim().replace('\n', "; ");
-    vec![Problem {
-        line: span.map(|s| line_at(text, s.start)),
-        key: String::new(),
-        message: format!("not valid TOML: {message}"),
-    }]
-}
-
-fn line_at(text: &str, offset: usize) -> usize {
-    text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() + 1
 }
 
 /// Dotted path to the line where the key stands.

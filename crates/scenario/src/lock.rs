@@ -1,22 +1,17 @@
 //! One writer of a results directory at a time: a lock that the kernel lets go when its holder ends, however it ends.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::utsname::uname;
 
 use crate::error::ScenarioError;
+use crate::holder::Holder;
 
 /// The file's name in the directory. It stays there.
 pub const LOCK_FILE: &str = ".lock";
-
-/// For so long it is looked for the name of a holder, which writes it just after it has the lock.
-const LOOKS: u32 = 50;
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Held by whoever writes results into a directory.
 #[derive(Debug)]
@@ -36,7 +31,7 @@ impl Lock {
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         match Flock::lock(open.map_err(failed)?, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
-                let own = Holder { pid: std::process::id(), host: host() };
+                let own = Holder::own();
                 let write = |file: &mut File| file.set_len(0).and_then(|()| writeln!(file, "{} {}", own.pid, own.host));
                 write(&mut file).map_err(failed)?;
                 Ok(Self { _file: file })
@@ -47,47 +42,6 @@ impl Lock {
             Err((_, errno)) => Err(failed(errno.into())),
         }
     }
-}
-
-/// Who has a lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    /// Its process.
-    pub pid: u32,
-    /// The machine that the process is on: the directory may be another's.
-    pub host: String,
-}
-
-impl Holder {
-    /// As the holder has written it; nothing if it did not in time.
-    fn of(mut file: File) -> Option<Self> {
-        for _ in 0..LOOKS {
-            let mut text = String::new();
-            if file.rewind().and_then(|()| file.read_to_string(&mut text)).is_err() {
-                break;
-            }
-            // A holder that was killed is named there until the next has written.
-            if let Some(holder) = Self::parse(&text).filter(Self::may_live) {
-                return Some(holder);
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        None
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (pid, host) = text.strip_suffix('\n')?.split_once(' ')?;
-        Some(Self { pid: pid.parse().ok()?, host: host.to_owned() })
-    }
-
-    /// Of other machines nothing is known.
-    fn may_live(&self) -> bool {
-        self.host != host() || Path::new(&format!("/proc/{}", self.pid)).exists()
-    }
-}
-
-fn host() -> String {
-    uname().map(|names| names.nodename().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -102,20 +56,11 @@ mod tests {
         fs::create_dir_all(&results).unwrap();
         fs::write(results.join(LOCK_FILE), "4194305 elsewhere\nrest of a longer name").unwrap();
         let lock = Lock::take(&results).unwrap();
-        let own = Holder { pid: std::process::id(), host: host() };
+        let own = Holder::own();
         let error = Lock::take(&results).unwrap_err();
         assert!(matches!(&error, ScenarioError::InUse { holder: Some(holder), .. } if *holder == own), "{error}");
         assert!(error.to_string().contains(&format!("process {} on ", own.pid)), "{error}");
         drop(lock);
         Lock::take(&results).unwrap();
-    }
-
-    #[test]
-    fn a_holder_that_has_written_nothing_is_somebody() {
-        for text in ["", "77", "77 host", "x host\n", "4194305 "] {
-            let mut file = tempfile::tempfile().unwrap();
-            file.write_all(text.as_bytes()).unwrap();
-            assert_eq!(Holder::of(file), None, "{text:?}");
-        }
     }
 }

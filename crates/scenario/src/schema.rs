@@ -2,14 +2,12 @@
 
 use std::sync::LazyLock;
 
+use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
-use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use crate::format::Scenario;
-use crate::metric::METRICS;
-use crate::result::SERIES;
 
 /// The schema, with all parts in place rather than behind references.
 pub static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
@@ -43,27 +41,6 @@ impl Transform for DropNull {
         }
         transform_subschemas(self, schema);
     }
-}
-
-/// One of the metrics.
-pub(crate) fn metric_name(_: &mut SchemaGenerator) -> Schema {
-    let names: Vec<&str> = METRICS.iter().map(|m| m.name).collect();
-    json_schema!({ "type": "string", "enum": names })
-}
-
-/// A list of metrics.
-pub(crate) fn metric_names(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "items": metric_name(generator), "uniqueItems": true })
-}
-
-/// One of the recorded series.
-pub(crate) fn series_name(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "enum": SERIES })
-}
-
-/// A list of recorded series.
-pub(crate) fn series_names(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "items": series_name(generator), "uniqueItems": true, "minItems": 1 })
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use evenkeel_quote::quoted;
 
+use crate::cell::Cell;
 use crate::check::or_list;
 use crate::error::{Invalid, Problem, ScenarioError};
-use crate::load::LoadedScenario;
-use crate::sweep::Cell;
+use crate::loaded::LoadedScenario;
 
 /// Keeps the cells that have these labels, each written as `AXIS=LABEL`. Several labels of one axis are alternatives;
 /// different axes must all match.

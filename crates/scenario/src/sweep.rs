@@ -5,18 +5,14 @@ use std::collections::BTreeMap;
 use evenkeel_quote::quoted;
 use toml::{Table, Value};
 
-use crate::check::{check, descend, or_list, segment, show, unknown_key};
+use crate::cell::{Cell, Point, VARIABLE, covers, too_many_runs};
+use crate::check::{check, descend, or_list, show, unknown_key};
 use crate::error::{Invalid, Problem, ScenarioError};
 use crate::format::{Axis, Scenario};
-use crate::load::{LoadedScenario, deserialize, tree};
+use crate::loaded::LoadedScenario;
 use crate::schema::SCHEMA;
+use crate::tree::{deserialize, parse};
 use crate::validate;
-
-/// Most cells that a scenario may have.
-pub const MAX_CELLS: usize = 4096;
-
-/// Most runs of a scenario: what is summarized is in memory together.
-pub const MAX_RUNS: u64 = 100_000;
 
 /// Whether so many repetitions of so many cells can be run.
 ///
@@ -27,39 +23,12 @@ pub fn check_runs(loaded: &LoadedScenario, cells: &[Cell], repetitions: u32) -> 
     problem.map_or(Ok(()), |problem| Err(Invalid { file: loaded.file.clone(), problems: vec![problem] }.into()))
 }
 
-pub(crate) fn too_many_runs(cells: usize, repetitions: u32) -> Option<Problem> {
-    let runs = cells as u64 * u64::from(repetitions);
-    let message = || format!("{runs} runs of {cells} cells; at most {MAX_RUNS} are allowed");
-    (runs > MAX_RUNS).then(|| Problem::at("repetitions", message()))
-}
-
-/// Keys that an axis can vary, and everything below them. The seed is not among them: cells are compared under the same draws.
-pub const VARIABLE: &[&str] = &["duration_ms", "warmup_ms", "network", "vms", "workload", "record"];
-
-/// One point of the sweep.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Cell {
-    /// Axis name and label, in the scenario's order of axes.
-    pub labels: Vec<(String, String)>,
-    /// The scenario with the axes applied.
-    pub scenario: Scenario,
-}
-
-/// One label of an axis, with the keys it sets.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Point {
-    /// How it is called.
-    pub label: String,
-    /// Dotted key to value.
-    pub set: BTreeMap<String, Value>,
-}
-
 /// All cells, the last axis fastest.
 ///
 /// # Errors
 /// None for a scenario that was loaded from its file; [`ScenarioError::Invalid`] if the text was changed since.
 pub fn cells(loaded: &LoadedScenario) -> Result<Vec<Cell>, ScenarioError> {
-    let expanded = tree(&loaded.text).and_then(|tree| expand(&loaded.scenario, &tree));
+    let expanded = parse(&loaded.text).and_then(|tree| expand(&loaded.scenario, &tree));
     expanded.map_err(|problems| Invalid { file: loaded.file.clone(), problems }.into())
 }
 
@@ -79,35 +48,6 @@ pub fn splitmix64(state: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
-}
-
-impl Axis {
-    /// Labels in their order, with what each sets.
-    pub fn points(&self) -> Vec<Point> {
-        let of_value = |(index, value): (usize, &Value)| Point {
-            label: self.labels.get(index).cloned().unwrap_or_else(|| as_label(value)),
-            set: self.key.iter().map(|key| (key.clone(), value.clone())).collect(),
-        };
-        if self.variants.is_empty() {
-            self.values.iter().enumerate().map(of_value).collect()
-        } else {
-            self.variants.iter().map(|v| Point { label: v.label.clone(), set: v.set.clone() }).collect()
-        }
-    }
-
-    /// Where the file has the value that a point gives to a key.
-    pub(crate) fn place(&self, axis: usize, point: usize, key: &str) -> String {
-        if self.variants.is_empty() {
-            format!("axes[{axis}].values[{point}]")
-        } else {
-            format!("axes[{axis}].variants[{point}].set.{}", segment(key))
-        }
-    }
-}
-
-/// A value as a label: text without its quotes.
-fn as_label(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Expands and checks every cell. The axes themselves have passed [`validate::axes`].
@@ -168,11 +108,6 @@ fn in_cell(problem: &Problem, scenario: &Scenario, labels: &[(String, String)], 
         Some(axis.place(index, *position, &key))
     });
     Problem::at(place.unwrap_or_else(|| problem.key.clone()), message)
-}
-
-/// Whether `outer` is `inner` or a table around it.
-pub(crate) fn covers(outer: &str, inner: &str) -> bool {
-    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Position on each axis of the cell with this number, the last axis fastest.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use evenkeel_quote::quoted;
 
+use crate::cell::{MAX_CELLS, covers, too_many_runs};
 use crate::check::{join, or_list, segment};
 use crate::error::Problem;
 use crate::format::{Axis, Plot, Scenario, Store, Workload};
-use crate::sweep::{MAX_CELLS, covers, too_many_runs};
 
 mod combination;
 mod effect;

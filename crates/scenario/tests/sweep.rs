@@ -1,7 +1,8 @@
 //! Axes and cells.
 
+use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{Era, Mode};
-use evenkeel_scenario::sweep::{self, Cell};
+use evenkeel_scenario::sweep;
 use evenkeel_scenario::{LoadedScenario, Scenario};
 
 const TEXT: &str = r#"

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_scenario::RunRecord;
+use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{Mode, Scenario, Topology, VmGroup, Workload as Spec};
 use evenkeel_scenario::slices::Turns;
-use evenkeel_scenario::sweep::{Cell, run_seed};
+use evenkeel_scenario::sweep::run_seed;
 
 use crate::event::PortId;
 use crate::guest::GuestSpec;

@@ -1,6 +1,7 @@
 //! Whole runs of small scenarios.
 
-use evenkeel_scenario::sweep::{self, Cell};
+use evenkeel_scenario::cell::Cell;
+use evenkeel_scenario::sweep;
 use evenkeel_scenario::{RunRecord, Scenario};
 use evenkeel_sim::run::{Go, RunError, run};
 use proptest::prelude::*;

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use evenkeel_quote::{path, shown};
 use evenkeel_report::{ReportError, Results};
+use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::result::{Engine, RunSet};
-use evenkeel_scenario::sweep::{self, Cell};
+use evenkeel_scenario::sweep;
 use evenkeel_scenario::{LoadedScenario, Scenario, io, select};
 use evenkeel_sim::run::RunError;
 use evenkeel_sim::sweep::{Identity, Kept, KeptError, Meter, State, Status, Sweep, SweepError};

@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{Kernel, Network, Scenario, VmGroup, Workload};
 use evenkeel_scenario::result::RunRecord;
-use evenkeel_scenario::sweep::{self, Cell};
+use evenkeel_scenario::sweep;
 
 pub use self::passage::remove_counts;
 use self::shape::{hosts, specs};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::Workload;
 use evenkeel_scenario::metric::SizeClass;
 use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
 use evenkeel_scenario::stats::quantile;
-use evenkeel_scenario::sweep::Cell;
 
 use super::measured::{Measured, VmMeasured};
 use super::roles::Roles;

@@ -21,10 +21,11 @@ mod workload;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario};
 use evenkeel_scenario::lock::Lock;
 use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
-use evenkeel_scenario::sweep::{self, Cell};
+use evenkeel_scenario::sweep;
 use evenkeel_scenario::{LoadedScenario, io, select};
 
 use crate::error::LabError;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup};
-use evenkeel_scenario::sweep::Cell;
 
 use super::needs::{has_database, segments_for_vms};
 use super::support;

@@ -3,6 +3,7 @@
 use evenkeel_quote::quoted;
 use toml::{Table, Value};
 
+use crate::cell::{Cell, Point, VARIABLE, covers};
 use crate::check::join;
 use crate::error::Problem;
 use crate::format::{
@@ -10,7 +11,6 @@ use crate::format::{
     Scenario, Topology, VmGroup, Workload,
 };
 use crate::metric::SizeClass;
-use crate::sweep::{Cell, Point, VARIABLE, covers};
 
 /// Settings that are written down, differ from their default, and act in no cell.
 pub(crate) fn idle(scenario: &Scenario, tree: &Table, cells: &[Cell]) -> Vec<Problem> {

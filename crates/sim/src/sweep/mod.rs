@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use evenkeel_quote::shown;
 use evenkeel_scenario::RunRecord;
-use evenkeel_scenario::sweep::Cell;
+use evenkeel_scenario::cell::Cell;
 
 pub use kept::{Identity, Kept, KeptError, State};
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::metric;
 use evenkeel_scenario::stats::median;
-use evenkeel_scenario::sweep::{Cell, cells};
+use evenkeel_scenario::sweep::cells;
 
 use crate::{loaded, run, top};
 

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use evenkeel_scenario::LoadedScenario;
 use evenkeel_scenario::RunRecord;
+use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::Scenario;
-use evenkeel_scenario::sweep::Cell;
 use evenkeel_sim::run::Go;
 
 fn top() -> PathBuf {

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{DelayedAck, Discipline, RtoMin, RtoMinWord, Scenario, Topology, Workload};
 use evenkeel_scenario::stats::median;
-use evenkeel_scenario::sweep::{Cell, cells, run_seed};
+use evenkeel_scenario::sweep::{cells, run_seed};
 use evenkeel_sim::guest::GuestSpec;
 use evenkeel_sim::net::{PortStats, TopologySpec};
 use evenkeel_sim::run::setup;

@@ -1,0 +1,27 @@
+//! Schemas of keys whose values are names: of metrics, of recorded series.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::metric::METRICS;
+use crate::result::SERIES;
+
+/// One of the metrics.
+pub(crate) fn metric_name(_: &mut SchemaGenerator) -> Schema {
+    let names: Vec<&str> = METRICS.iter().map(|m| m.name).collect();
+    json_schema!({ "type": "string", "enum": names })
+}
+
+/// A list of metrics.
+pub(crate) fn metric_names(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": metric_name(generator), "uniqueItems": true })
+}
+
+/// One of the recorded series.
+pub(crate) fn series_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": SERIES })
+}
+
+/// A list of recorded series.
+pub(crate) fn series_names(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": series_name(generator), "uniqueItems": true, "minItems": 1 })
+}

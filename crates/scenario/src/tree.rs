@@ -1,0 +1,33 @@
+//! The text of a scenario file as a tree, and the tree as a scenario. What is allowed in it is for others to check.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+
+use crate::error::Problem;
+use crate::format::Scenario;
+
+/// The tree that axes are applied to.
+pub(crate) fn parse(text: &str) -> Result<toml::Table, Vec<Problem>> {
+    toml::from_str(text).map_err(|e| syntax(text, e.message(), e.span()))
+}
+
+/// Deserializes a tree that has passed [`check`](crate::check::check).
+pub(crate) fn deserialize(tree: &toml::Table) -> Result<Scenario, Vec<Problem>> {
+    Scenario::deserialize(tree.clone()).map_err(|e| vec![Problem::at("", e.message().trim())])
+}
+
+/// What is no TOML.
+pub(crate) fn syntax(text: &str, message: &str, span: Option<Range<usize>>) -> Vec<Problem> {
+    let message = message.trim().replace('\n', "; ");
+    vec![Problem {
+        line: span.map(|s| line_at(text, s.start)),
+        key: String::new(),
+        message: format!("not valid TOML: {message}"),
+    }]
+}
+
+/// Line of a place in the text, from 1.
+pub(crate) fn line_at(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() + 1
+}
