@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use evenkeel_algo::proboscis::Settings;
-use nix::time::{ClockId, clock_gettime};
 
 use super::cera;
 use super::config::{ChannelAddress, Config, Mode, PortSettings};
@@ -20,6 +19,7 @@ use super::settle;
 use super::state::{HostState, QueueAction};
 use crate::channel::wire::Capabilities;
 use crate::channel::{Channels, Words};
+use crate::common::clock::now_ns;
 use crate::datapath::{Datapath, DatapathError, Events, intf};
 
 /// How often the datapath is told that the agent is here. What it holds for the agent's timers it holds for so long after the agent was last heard
@@ -121,13 +121,6 @@ pub struct Core {
     /// Ports have changed since the controller heard of them.
     cera_is_old: bool,
     cera_error: Option<String>,
-}
-
-/// Nanoseconds of the clock that the datapath uses.
-pub fn now_ns() -> u64 {
-    clock_gettime(ClockId::CLOCK_MONOTONIC)
-        .map(|time| Duration::from(time).as_nanos().try_into().unwrap_or(u64::MAX))
-        .unwrap_or_default()
 }
 
 impl Core {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use evenkeel_quote::{path, shown};
 
+use crate::common::config::ConfigError;
 use crate::datapath::DatapathError;
 
 /// Why the agent could not start, run, be asked or be stopped.
@@ -94,7 +95,14 @@ impl HostError {
     /// What to do next, where that is known.
     pub fn help(&self) -> Option<&str> {
         match self {
-            Self::Config(error) => error.help(),
+            Self::Config(error @ ConfigError::Gone { .. }) => error.help(),
+            Self::Config(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Some("`evenkeel host --print-config` prints a commented one with all keys")
+            }
+            Self::Config(ConfigError::Read { .. }) => None,
+            Self::Config(ConfigError::Invalid { .. }) => {
+                Some("`evenkeel host --print-config` prints all keys with their bounds")
+            }
             Self::Datapath(error) => error.help(),
             Self::Running { .. } => {
                 Some("`evenkeel status` shows what it does, `evenkeel host --stop` ends it and removes everything")
@@ -115,62 +123,6 @@ impl HostError {
                 )
             }
             _ => None,
-        }
-    }
-}
-
-/// Why a configuration file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// It cannot be read.
-    #[error("cannot read {}: {source}", path(file))]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// It was there when it was read last, and is no more.
-    #[error("{} is gone: {loss}", file.display())]
-    Gone {
-        /// The file.
-        file: PathBuf,
-        /// What would be lost with it.
-        loss: &'static str,
-    },
-    /// It is not valid.
-    #[error("{}:{}{} {}", path(file), suffix(line), suffix(&non_empty(key)), shown(message))]
-    Invalid {
-        /// The file.
-        file: PathBuf,
-        /// Line, from 1.
-        line: Option<usize>,
-        /// Dotted path of the key, as in `proboscis.b1_us`.
-        key: String,
-        /// What is wrong, and what is allowed.
-        message: String,
-    },
-}
-
-/// `3:` for a line, ` key:` for a key: what is there, with its colon.
-fn suffix(part: &Option<impl std::fmt::Display>) -> String {
-    part.as_ref().map(|p| format!("{p}:")).unwrap_or_default()
-}
-
-fn non_empty(key: &str) -> Option<String> {
-    (!key.is_empty()).then(|| format!(" {}", shown(key)))
-}
-
-impl ConfigError {
-    /// What to do next, where that is known.
-    pub fn help(&self) -> Option<&str> {
-        match self {
-            Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Some("`evenkeel host --print-config` prints a commented one with all keys")
-            }
-            Self::Read { .. } => None,
-            Self::Gone { .. } => Some("put it back and reload; only a restart of the agent goes on without it"),
-            Self::Invalid { .. } => Some("`evenkeel host --print-config` prints all keys with their bounds"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::error::ConfigError;
+use crate::common::config::ConfigError;
 use crate::datapath::intf::siphash_key;
 
 /// Digits of a key: 16 bytes.

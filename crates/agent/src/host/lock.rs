@@ -1,87 +1,23 @@
-//! One agent at a time: a lock that the kernel lets go when its holder ends, however it ends.
+//! One host agent at a time.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
-
 use super::error::HostError;
+use crate::common::lock::{Lock, NotTaken};
 
 /// The file's name in the run directory.
 const FILE: &str = "host.lock";
 
-/// Held while an agent runs or stops what one left.
-#[derive(Debug)]
-pub struct Lock {
-    _file: Flock<File>,
-}
-
-impl Lock {
-    /// Takes the lock, and makes the run directory if it is not there.
-    ///
-    /// # Errors
-    /// [`HostError::Running`] if another process has it.
-    pub fn take(run_dir: &Path) -> Result<Self, HostError> {
-        let path = run_dir.join(FILE);
-        Self::of(&path).map_err(|why| match why {
-            NotTaken::Held(pid) => HostError::Running { pid, lock: path },
-            NotTaken::Failed(error) => HostError::io(format!("cannot lock {}", path.display()), error),
-        })
-    }
-
-    /// As [`take`](Self::take), of any lock file.
-    pub(crate) fn of(path: &Path) -> Result<Self, NotTaken> {
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(mut file) => {
-                // For the message that another agent gives, and for whoever is to end this one. On a full disk it is
-                // the lock that counts.
-                let _ = file.set_len(0).and_then(|()| file.rewind());
-                let _ = write!(file, "{}", std::process::id());
-                Ok(Self { _file: file })
-            }
-            Err((mut file, Errno::EWOULDBLOCK)) => {
-                let mut pid = String::new();
-                // Without the number it is still true that somebody has it.
-                let _ = file.read_to_string(&mut pid);
-                Err(NotTaken::Held(pid.trim().parse().ok()))
-            }
-            Err((_, errno)) => Err(NotTaken::Failed(errno.into())),
-        }
-    }
-}
-
-/// Whether somebody holds a lock file, and who, if they said so. Looking takes a moment in which nobody else can take it.
-pub(crate) fn holder(path: &Path) -> io::Result<Option<Option<u32>>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
-    match Flock::lock(file, FlockArg::LockSharedNonblock) {
-        Ok(_) => Ok(None),
-        Err((_, Errno::EWOULDBLOCK)) => Ok(Some(fs::read_to_string(path)?.trim().parse().ok())),
-        Err((_, errno)) => Err(errno.into()),
-    }
-}
-
-/// Why a lock could not be taken.
-#[derive(Debug)]
-pub(crate) enum NotTaken {
-    /// A process has it: which, if it said so.
-    Held(Option<u32>),
-    /// The system's answer.
-    Failed(io::Error),
-}
-
-impl From<io::Error> for NotTaken {
-    fn from(error: io::Error) -> Self {
-        Self::Failed(error)
-    }
+/// Takes the lock, which is held while an agent runs or stops what one left, and makes the run directory if it is not there.
+///
+/// # Errors
+/// [`HostError::Running`] if another process has it.
+pub fn take(run_dir: &Path) -> Result<Lock, HostError> {
+    let path = run_dir.join(FILE);
+    Lock::take(&path).map_err(|why| match why {
+        NotTaken::Held(pid) => HostError::Running { pid, lock: path },
+        NotTaken::Failed(error) => HostError::io(format!("cannot lock {}", path.display()), error),
+    })
 }
 
 #[cfg(test)]
@@ -92,10 +28,10 @@ mod tests {
     fn only_one_has_it() {
         let directory = tempfile::tempdir().unwrap();
         let run_dir = directory.path().join("new");
-        let lock = Lock::take(&run_dir).unwrap();
-        let error = Lock::take(&run_dir).unwrap_err();
+        let lock = take(&run_dir).unwrap();
+        let error = take(&run_dir).unwrap_err();
         assert!(matches!(error, HostError::Running { pid: Some(pid), .. } if pid == std::process::id()), "{error}");
         drop(lock);
-        Lock::take(&run_dir).unwrap();
+        take(&run_dir).unwrap();
     }
 }

@@ -14,7 +14,7 @@ mod flow;
 mod http;
 mod keys;
 mod links;
-pub(crate) mod lock;
+mod lock;
 mod metrics;
 mod port;
 mod resend;
@@ -26,9 +26,7 @@ mod vflood;
 mod vlan;
 mod vsnoop;
 
-pub(crate) use self::core::now_ns;
 pub use cera::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
-pub(crate) use config::parse;
 pub use config::{
     Alpha, Bounded, BufferPolicy, Cera, CeraOverride, CeraPort, Channel as ChannelConfig, ChannelAddress, Config,
     Control, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR, DEFAULT_SOCKET, EXAMPLE, HostCongestion, Metrics, Mode,
@@ -37,7 +35,7 @@ pub use config::{
 pub use control::client::Client;
 pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Left, Port, RestoredQueue, Status, Stopped};
 pub use endpoint::Endpoint;
-pub use error::{ConfigError, HostError};
+pub use error::HostError;
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;
 pub use supervisor::{Checked, Options, check, run, stop};

@@ -23,12 +23,13 @@ use super::control::client::Client;
 use super::control::proto::{Ask, Response, RestoredQueue, Stopped};
 use super::control::server::{Listener, Service};
 use super::core::{Core, Loaded};
-use super::error::{ConfigError, HostError};
+use super::error::HostError;
 use super::links::{Link, LinkEvent, LinkWatch, Links};
-use super::lock::Lock;
+use super::lock;
 use super::state::{HostState, QueueAction};
 use super::{http, keys, metrics, settle};
 use crate::channel::Channels;
+use crate::common::config::ConfigError;
 use crate::datapath::Datapath;
 use crate::file;
 
@@ -67,7 +68,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
     let patience = Instant::now() + ANSWER_PATIENCE;
     let (mut client, running) = loop {
         let state = HostState::load(run_dir)?;
-        match Lock::take(run_dir) {
+        match lock::take(run_dir) {
             Ok(_lock) => return remove(state, run_dir, pin_dir),
             Err(running @ HostError::Running { .. }) => match state.socket.as_deref().map(Client::connect) {
                 Some(Ok(client)) => break (client, running),
@@ -82,7 +83,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
     let stopped = client.stop()?;
     let deadline = Instant::now() + STOP_PATIENCE;
     while Instant::now() < deadline {
-        match Lock::take(run_dir) {
+        match lock::take(run_dir) {
             Err(HostError::Running { .. }) => std::thread::sleep(STEP),
             outcome => return outcome.map(|_| stopped),
         }
@@ -240,7 +241,7 @@ impl Service for Desk {
 
 async fn agent(options: &Options) -> Result<(), HostError> {
     let loaded = load(options, None)?;
-    let _lock = Lock::take(&options.run_dir)?;
+    let _lock = lock::take(&options.run_dir)?;
     let state = HostState::load(&options.run_dir)?;
     // Signals first: one that comes during the start is not lost.
     let mut hangup = listen(SignalKind::hangup())?;

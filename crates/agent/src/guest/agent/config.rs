@@ -7,7 +7,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::channel::{GuestAddress, PORT_NAME, wire};
-use crate::host::{Bounded, ConfigError, Mode, parse};
+use crate::common::config::{ConfigError, parse};
+use crate::common::value::{Bounded, Mode};
 
 /// Where the configuration is unless something else is said.
 pub const DEFAULT_FILE: &str = "/etc/evenkeel/guest.toml";

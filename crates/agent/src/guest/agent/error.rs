@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use evenkeel_quote::{path, shown};
 
-use crate::host::ConfigError;
+use crate::common::config::ConfigError;
 
 /// Why the agent could not start, run or be stopped.
 #[derive(Debug, thiserror::Error)]

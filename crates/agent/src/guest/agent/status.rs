@@ -12,8 +12,8 @@ use super::programs;
 use super::state::State;
 use super::supervisor::LOCK;
 use crate::channel::Reasons;
-use crate::host::lock;
-use crate::host::now_ns;
+use crate::common::clock::now_ns;
+use crate::common::lock;
 
 /// Counters of the programs, with what they count.
 pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/guest-counters.rs"));

@@ -21,9 +21,9 @@ use super::programs::{self, Cera};
 use super::state::State;
 use super::work::{Work, congestion};
 use crate::channel::{Effect, GuestEnd, Pipe, REST};
+use crate::common::config::ConfigError;
+use crate::common::lock::{Lock, NotTaken};
 use crate::file;
-use crate::host::ConfigError;
-use crate::host::lock::{Lock, NotTaken};
 
 /// The lock's name in the run directory.
 pub(super) const LOCK: &str = "guest.lock";
@@ -106,7 +106,7 @@ fn end_running(run_dir: &Path) -> Result<Lock, GuestError> {
     let deadline = Instant::now() + STOP_PATIENCE;
     let mut is_told = false;
     loop {
-        match Lock::of(&path) {
+        match Lock::take(&path) {
             Ok(lock) => return Ok(lock),
             Err(NotTaken::Failed(error)) => {
                 return Err(GuestError::io(format!("cannot lock {}", path.display()), error));
@@ -129,7 +129,7 @@ fn take_lock(run_dir: &Path) -> Result<Lock, GuestError> {
     let path = run_dir.join(LOCK);
     let deadline = Instant::now() + LOOK;
     loop {
-        match Lock::of(&path) {
+        match Lock::take(&path) {
             Ok(lock) => return Ok(lock),
             Err(NotTaken::Held(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
             Err(NotTaken::Held(pid)) => return Err(GuestError::Running { pid }),

@@ -11,7 +11,8 @@ use super::programs::{self, Cera, Control, Passed, Vflood};
 use super::state::State;
 use crate::channel::wire::Capabilities;
 use crate::channel::{Effect, GuestEnd, Reasons, Word, session};
-use crate::host::{Mode, now_ns};
+use crate::common::clock::now_ns;
+use crate::common::value::Mode;
 
 /// F-RTO takes what the host lets out for the ACKs of data that it took for lost.
 const F_RTO: &str = "net.ipv4.tcp_frto";

@@ -14,9 +14,9 @@ use nix::time::clock_gettime;
 use super::Setup;
 use super::epoch::{Clients, Epochs, Found, Look, Share};
 use super::uplink::{Uplink, Uplinks};
+use crate::common::clock::now_ns;
 use crate::datapath::Shares;
 use crate::host::config::Bounded;
-use crate::host::core::now_ns;
 use crate::host::error::HostError;
 
 /// How often the uplinks are looked for anew: another shaper, another link speed, another device.

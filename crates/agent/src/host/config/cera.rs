@@ -3,7 +3,7 @@
 use evenkeel_algo::cera::{DEFAULTS, Settings, usual_epoch_us};
 use serde::{Deserialize, Serialize};
 
-use super::values::{Bounded, Mode, Pattern};
+use super::{Bounded, Mode, Pattern};
 
 /// T_u.
 pub type HighSegments = Bounded<1, 1_000_000>;

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
-
 use super::{Config, Mode, Proboscis};
 use crate::channel::PORT_WORD;
-use crate::host::error::ConfigError;
+use crate::common::config::{ConfigError, parse};
 
 impl Config {
     /// Reads and checks a file.
@@ -78,25 +76,6 @@ impl Config {
     }
 }
 
-/// Reads the text of a configuration file, key by key. `file` is what errors call it.
-///
-/// # Errors
-/// [`ConfigError::Invalid`]
-pub(crate) fn parse<T: DeserializeOwned>(text: &str, file: &Path) -> Result<T, ConfigError> {
-    let mut track = serde_path_to_error::Track::new();
-    let deserializer = toml::Deserializer::new(text);
-    let read = T::deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
-    read.map_err(|error| {
-        let path = track.path().to_string();
-        ConfigError::Invalid {
-            file: file.to_owned(),
-            line: error.span().map(|span| line_at(text, span.start)),
-            key: if path == "." { String::new() } else { path },
-            message: error.message().trim().replace('\n', "; "),
-        }
-    })
-}
-
 /// Timeouts that only make sense in their order.
 fn ordered(proboscis: &Proboscis) -> Result<(), (&'static str, String)> {
     let (b1, b2, max_time) = (proboscis.b1_us, proboscis.b2_us, proboscis.max_time_us);
@@ -141,8 +120,4 @@ fn line_of(text: &str, key: &str) -> Option<usize> {
         }
     }
     nearest
-}
-
-fn line_at(text: &str, offset: usize) -> usize {
-    text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() + 1
 }

@@ -13,12 +13,12 @@ use evenkeel_algo::proboscis::DEFAULTS;
 use serde::{Deserialize, Serialize};
 
 pub use cera::{Cera, CeraOverride, CeraPort, Shares};
-pub(crate) use load::parse;
-pub use values::{Bounded, ChannelAddress, Mode, Pattern};
+pub use values::{ChannelAddress, Pattern};
 pub use vflood::{Alpha, BufferPolicy, HostCongestion, Vflood, VfloodOverride};
 pub use vsnoop::{Proof, Vsnoop, VsnoopOverride};
 
 use crate::channel::wire;
+pub use crate::common::value::{Bounded, Mode};
 use crate::datapath::{intf, is_own_device};
 
 /// Where the configuration is unless something else is said.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::values::{Bounded, Mode};
+use super::{Bounded, Mode};
 
 /// Segments at a port that may be acknowledged before the VM has them.
 pub type BudgetSegments = Bounded<1, 1_000_000>;

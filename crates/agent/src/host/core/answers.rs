@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Core, Port, Waiting, now_ns};
+use super::{Core, Port, Waiting};
 use crate::channel::Reasons;
+use crate::common::clock::now_ns;
 use crate::datapath::{COUNTERS, Datapath, intf};
 use crate::host::cera;
 use crate::host::config::Mode;

@@ -1,0 +1,6 @@
+//! What both agents have: how configurations are read, a lock, a clock.
+
+pub(crate) mod clock;
+pub mod config;
+pub(crate) mod lock;
+pub mod value;
