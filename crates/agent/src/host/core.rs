@@ -1,26 +1,21 @@
 //! What the agent knows and does at once: ports, settings, timers. Whatever has to wait is the supervisor's.
 
-mod answers;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use evenkeel_algo::proboscis::Settings;
-
-use super::cera;
-use super::config::{ChannelAddress, Config, Mode, PortSettings};
-use super::endpoint::Endpoint;
+use super::config::{ChannelAddress, Config};
 use super::error::HostError;
 use super::links::{Kind, Link, Listing};
-use super::resend::{Facts, Resend, Send};
-use super::rest::{Rest, Word};
+use super::mechanism::{Mechanism, Presence, Tools};
+use super::port::{Port, Ports};
 use super::settle;
 use super::state::{HostState, QueueAction};
-use crate::channel::wire::Capabilities;
+use super::wings::Wings;
 use crate::channel::{Channels, Words};
 use crate::common::clock::now_ns;
-use crate::datapath::{Datapath, DatapathError, Events, intf};
+use crate::common::value::Mode;
+use crate::datapath::{Datapath, DatapathError, intf};
 
 /// How often the datapath is told that the agent is here. What it holds for the agent's timers it holds for so long after the agent was last heard
 /// of as that takes three times: a crash costs no more SYN-ACKs than those of this while.
@@ -30,12 +25,6 @@ const HEARTBEAT_AT_LEISURE: Duration = Duration::from_millis(500);
 /// How long guests may flood after the datapath was last told that the agent is here. It holds packets for `EK_VFLOOD_AGENT_NS` from
 /// then on, and a guest that is told nothing any more floods for three heartbeats.
 const ATTESTED_FOR: Duration = Duration::from_secs(2);
-/// How often vSnoop's and vFlood's connections are looked through for silent ones.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
-/// Connections that were idle for so long are forgotten by vSnoop,
-const SWEEP_IDLE: Duration = Duration::from_secs(3600);
-/// or for so long, while the table is more than half full.
-const SWEEP_IDLE_CROWDED: Duration = Duration::from_secs(30);
 /// How often it is tried again to shorten a queue, or to note what was changed.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// How often ports are looked at whether their programs are still on them, where nothing is to be tried again.
@@ -59,24 +48,6 @@ pub struct Loaded {
     pub keys: Vec<intf::siphash_key>,
 }
 
-/// A port that is there.
-#[derive(Debug)]
-struct Port {
-    link: Link,
-    settings: PortSettings,
-    error: Option<String>,
-    /// Somebody else has set its queue while we ran: theirs stays.
-    queue_is_theirs: bool,
-    /// Its VM is about to leave.
-    is_offline: bool,
-    /// Whether vFlood has something to do for its VM.
-    rest: Rest,
-    /// Whether data may be acknowledged for it early, as the datapath has it.
-    endpoint: Endpoint,
-    /// What the log says of that, which is the VM's to change.
-    words: Words,
-}
-
 /// A device that is to be looked at.
 #[derive(Debug)]
 struct Waiting {
@@ -91,22 +62,20 @@ pub struct Core {
     loaded: Loaded,
     datapath: Datapath,
     channels: Channels,
-    ports: BTreeMap<u32, Port>,
+    ports: Ports,
+    wings: Wings,
     /// Devices that there is news of, one after the other.
     waiting: BTreeMap<u32, Waiting>,
     list_is_due: bool,
     /// The last list may lack devices, or there was none.
     list_is_partial: bool,
     listed: Instant,
-    resend: Resend,
     run_dir: PathBuf,
     state: HostState,
     /// Why what was changed could not be noted when that was tried last.
     notes_error: Option<String>,
     counts: HashMap<&'static str, u64>,
     config_refused: Option<String>,
-    /// A port had vFlood, and may still hold packets.
-    lets_go: bool,
     /// Ports whose VMs are about to leave.
     offline: BTreeSet<u32>,
     /// Devices whose queues are to be shortened when what waits there has been read.
@@ -114,14 +83,16 @@ pub struct Core {
     beaten: Instant,
     kept: Instant,
     started: Instant,
-    swept: Instant,
-    /// vSnoop's entries after the last sweep.
-    snoops: u32,
-    cera: Option<cera::Controller>,
-    /// Ports have changed since the controller heard of them.
-    cera_is_old: bool,
-    cera_error: Option<String>,
 }
+
+/// What wings work with: other parts of the core than its ports and the wings.
+macro_rules! tools {
+    ($core:ident) => {
+        Tools { datapath: &mut $core.datapath, channels: &$core.channels, config: &$core.loaded.config }
+    };
+}
+
+mod answers;
 
 impl Core {
     /// An agent without ports yet.
@@ -130,28 +101,22 @@ impl Core {
             loaded,
             datapath,
             channels,
-            ports: BTreeMap::new(),
+            ports: Ports::new(),
+            wings: Wings::default(),
             waiting: BTreeMap::new(),
             list_is_due: true,
             list_is_partial: false,
             listed: Instant::now(),
-            resend: Resend::default(),
             run_dir: run_dir.to_owned(),
             state,
             notes_error: None,
             counts: HashMap::new(),
             config_refused: None,
-            lets_go: true,
             offline: BTreeSet::new(),
             unsettled: BTreeSet::new(),
             beaten: Instant::now(),
             kept: Instant::now(),
             started: Instant::now(),
-            swept: Instant::now(),
-            snoops: 0,
-            cera: None,
-            cera_is_old: true,
-            cera_error: None,
         }
     }
 
@@ -222,65 +187,23 @@ impl Core {
 
     /// How often [`heartbeat`](Self::heartbeat) is to be called.
     pub fn heartbeat_every(&self) -> Duration {
-        let holds_synacks = |port: &Port| port.settings.proboscis.mode == Mode::Enforce;
-        if self.lets_go || !self.unsettled.is_empty() || self.ports.values().any(holds_synacks) {
-            HEARTBEAT
-        } else {
-            HEARTBEAT_AT_LEISURE
-        }
+        if self.presence() == Presence::Close { HEARTBEAT } else { HEARTBEAT_AT_LEISURE }
     }
 
     /// Whether some port acts, so that the datapath must know that somebody is here.
     pub fn acts(&self) -> bool {
-        let acts = |port: &Port| {
-            let PortSettings { proboscis, vsnoop, vflood, .. } = &port.settings;
-            proboscis.mode == Mode::Enforce || vsnoop.mode != Mode::Off || vflood.mode != Mode::Off
+        self.presence() != Presence::None || self.datapath.knows_gone()
+    }
+
+    fn presence(&self) -> Presence {
+        if !self.unsettled.is_empty() {
+            return Presence::Close;
+        }
+        let settings = || self.ports.values().map(|port| &port.settings);
+        let of_wing = |wing: &dyn Mechanism| {
+            settings().map(|settings| wing.presence(settings)).fold(wing.lasting_presence(), Presence::max)
         };
-        self.lets_go || !self.unsettled.is_empty() || self.datapath.knows_gone() || self.ports.values().any(acts)
-    }
-
-    /// No table takes a connection in the place of another: those that ended unseen have to go.
-    fn sweep(&mut self) {
-        if self.swept.elapsed() < SWEEP_EVERY {
-            return;
-        }
-        self.swept = Instant::now();
-        if self.ports.values().any(|port| port.settings.vsnoop.mode != Mode::Off) {
-            self.sweep_snoops();
-        }
-        if let Err(error) = self.end_silent() {
-            tracing::warn!(%error, "vFlood's table is not kept");
-        }
-    }
-
-    /// Ends vFlood's silent connections. The whole table is read for it, so only where there are any.
-    fn end_silent(&mut self) -> Result<(), DatapathError> {
-        for ifindex in self.ports.keys() {
-            if self.datapath.managed_of(*ifindex)?.is_some_and(|managed| managed > 0) {
-                self.datapath.end_silent(Duration::from_nanos(intf::EK_VFLOOD_IDLE_NS))?;
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn sweep_snoops(&mut self) {
-        let idle = if self.snoops > intf::EK_VSNOOP_FLOWS / 2 { SWEEP_IDLE_CROWDED } else { SWEEP_IDLE };
-        match self.datapath.sweep_snoops(idle) {
-            Ok(left) => self.snoops = left,
-            Err(error) => tracing::warn!(%error, "vSnoop's table is not kept"),
-        }
-    }
-
-    /// Ports that are to hold packets no more have let out what they held, or not yet.
-    pub fn let_go(&mut self) {
-        if !self.lets_go {
-            return;
-        }
-        match self.datapath.let_go() {
-            Ok(waits) => self.lets_go = waits,
-            Err(error) => tracing::warn!(%error, "cannot remove the devices that held packets"),
-        }
+        self.wings.all().into_iter().map(of_wing).max().unwrap_or_default()
     }
 
     /// Tells the datapath of the host: keys, and that somebody is here who lets SYN-ACKs go.
@@ -300,64 +223,12 @@ impl Core {
         } else {
             self.channels.vouch(Instant::now() + ATTESTED_FOR);
         }
-        self.watch_events();
         if let Err(error) = self.datapath.forget_gone() {
             tracing::warn!(%error, "what is known of ports that are gone is not forgotten");
         }
-        self.sweep();
-        self.judge();
-        self.hear();
-    }
-
-    /// vSnoop acknowledges for VMs as their agents' words have it now.
-    fn hear(&mut self) {
-        let now = Instant::now();
-        let settled = |port: &&mut Port| port.settings.vsnoop.mode != Mode::Off && port.error.is_none();
-        for port in self.ports.values_mut().filter(settled) {
-            let ifindex = port.link.ifindex;
-            let said = self.channels.endpoint(ifindex);
-            let endpoint = Endpoint::of(port.settings.vsnoop.endpoint, said);
-            if endpoint == port.endpoint {
-                continue;
-            }
-            if let Err(error) = self.datapath.set_endpoint(ifindex, endpoint.to_intf()) {
-                tracing::warn!(port = port.link.name, %error, "vSnoop goes on as it did");
-                continue;
-            }
-            port.endpoint = endpoint;
-            let why = said.filter(|reasons| !reasons.is_empty()).map(|reasons| reasons.words().join("; "));
-            port.words.say(now, |left_out| {
-                tracing::info!(port = port.link.name, %endpoint, why, left_out, "vSnoop knows another thing of the VM");
-            });
-        }
-    }
-
-    /// vFlood rests on ports whose VMs have their core, and acts on those whose VMs wait for it.
-    fn judge(&mut self) {
-        let now = Instant::now();
-        for (ifindex, port) in &mut self.ports {
-            if port.settings.vflood.mode == Mode::Off || port.error.is_some() {
-                continue;
-            }
-            let word = self.channels.guest(*ifindex).map(|guest| Word {
-                off_core_permille: guest.off_core_permille,
-                is_obedient: !guest.capabilities.has(Capabilities::VFLOOD) || self.channels.is_obeyed(*ifindex),
-            });
-            let acts_permille = 10 * port.settings.vflood.off_core_percent.get() as u16;
-            let rest = port.rest.heard(word, acts_permille, now);
-            if rest.passes_over() != port.rest.passes_over() {
-                if let Err(error) = self.datapath.pass_over(*ifindex, rest.passes_over()) {
-                    tracing::warn!(port = port.link.name, %error, "vFlood goes on as it did");
-                    continue;
-                }
-                let what = if rest.passes_over() { "vFlood rests: the VM has its core" } else { "vFlood acts again" };
-                port.words.say(now, |left_out| tracing::info!(port = port.link.name, left_out, "{what}"));
-            }
-            if rest.attests() != port.rest.attests() {
-                let holds = self.datapath.holds(*ifindex).unwrap_or_default() && rest.attests();
-                self.channels.attest(*ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
-            }
-            port.rest = rest;
+        let mut tools = tools!(self);
+        for wing in self.wings.all_mut() {
+            wing.tick(&mut self.ports, &mut tools);
         }
     }
 
@@ -371,18 +242,14 @@ impl Core {
         if let Err(error) = self.datapath.set_host(&host) {
             tracing::warn!(%error, "cannot tell the datapath that the agent goes");
         }
-        self.events();
-        let sends = self.resend.drain();
-        self.send(sends);
+        self.wings.proboscis.drain(&self.ports, &mut self.datapath);
     }
 
     /// A new configuration holds from now on. What it makes of ports is up to [`seen`](Self::seen).
     pub fn adopt(&mut self, loaded: Loaded) {
-        // A running controller knows ports by their names in the old one.
-        if self.loaded.config.ports != loaded.config.ports {
-            self.cera = None;
+        for wing in self.wings.all_mut() {
+            wing.reconfigured(&self.loaded.config, &loaded.config);
         }
-        self.cera_is_old = true;
         self.loaded = loaded;
         self.config_refused = None;
         self.heartbeat();
@@ -482,7 +349,7 @@ impl Core {
 
     fn detach(&mut self, ifindex: u32, name: &str) {
         match self.datapath.detach(ifindex) {
-            Ok(stays) => self.lets_go |= stays,
+            Ok(stays) => self.wings.all_mut().into_iter().for_each(|wing| wing.detached(stays)),
             Err(error) => {
                 tracing::error!(port = name, ifindex, %error, "the datapath cannot be taken off");
                 self.count("ports_failed");
@@ -501,7 +368,10 @@ impl Core {
                 tracing::info!(port = link.name, "no longer a port");
                 self.open_channel(link, None);
                 self.detach(link.ifindex, &link.name);
-                self.cera_is_old = true;
+                for wing in self.wings.all_mut() {
+                    wing.gone(link.ifindex);
+                    wing.changed();
+                }
             }
             return action;
         }
@@ -519,21 +389,17 @@ impl Core {
             port.queue_is_theirs && port.settings.port_queue_segments == settings.port_queue_segments
         });
         let before = known.and_then(|port| port.error.clone());
-        let rest = known.map(|port| port.rest).unwrap_or_default();
         let words = known.map_or_else(|| Words::new(Instant::now()), |port| port.words.clone());
-        let heard = Endpoint::of(settings.vsnoop.endpoint, self.channels.endpoint(link.ifindex));
-        // The datapath is told of another one when it is next judged.
-        let endpoint = known.filter(|_| is_settled).map_or(heard, |port| port.endpoint);
         let wanted = settings.port_queue_segments.get();
         if is_new {
             self.count("ports_seen");
+            self.wings.all_mut().into_iter().for_each(|wing| wing.begin(link.ifindex));
         }
-        let mut port =
-            Port { link: link.clone(), settings, error: None, queue_is_theirs, is_offline, rest, endpoint, words };
-        let served = self.serve(&mut port, is_settled);
+        let mut port = Port { link: link.clone(), settings, error: None, queue_is_theirs, is_offline, words };
+        let served = if is_settled { Ok(()) } else { self.serve(&port) };
         // Not before the programs are there: its connection may be one through the port.
         self.open_channel(link, port.settings.channel.as_ref());
-        match served.and_then(|()| self.attest(&port)) {
+        match served.and_then(|()| self.attend(&port)) {
             Ok(()) if is_new => tracing::info!(port = link.name, mode = %port.settings.proboscis.mode, "port"),
             Ok(()) => {}
             Err(why) => {
@@ -545,7 +411,7 @@ impl Core {
             }
         }
         self.ports.insert(link.ifindex, port);
-        self.cera_is_old = true;
+        self.wings.all_mut().into_iter().for_each(|wing| wing.changed());
         if queue_is_theirs { QueueAction::Leave } else { self.plan_queue(link, wanted) }
     }
 
@@ -584,44 +450,35 @@ impl Core {
         }
     }
 
-    /// Puts the programs on a port and the port's settings into them, if they have changed.
+    /// What the wings make of a port's settings.
+    fn own(&mut self, port: &Port) -> Result<intf::ek_port, DatapathError> {
+        let (mut own, mut tools) = (intf::ek_port::default(), tools!(self));
+        for wing in self.wings.all_mut() {
+            wing.configure(port, &mut tools, &mut own)?;
+        }
+        Ok(own)
+    }
+
+    /// Puts the programs on a port and the port's settings into them.
     ///
     /// # Errors
     /// Why it is not served, in words.
-    fn serve(&mut self, port: &mut Port, is_settled: bool) -> Result<(), String> {
-        let (ifindex, name) = (port.link.ifindex, &port.link.name);
+    fn serve(&mut self, port: &Port) -> Result<(), String> {
         if port.link.kind == Kind::Macvtap {
             return Err(MACVTAP.to_owned());
         }
         let failed = |error: DatapathError| error.to_string();
-        let managed = self.datapath.manages(ifindex).map_err(failed)?;
-        if !is_settled {
-            let mut own = port.settings.to_intf(&port.link, port.endpoint);
-            own.vflood.passes_over = u32::from(port.rest.passes_over());
-            if port.is_offline {
-                // What was promised is still followed to its end.
-                own.vsnoop.settings.budget_segments = 0;
-            }
-            self.lets_go = true;
-            self.datapath.attach(ifindex, &own).map_err(failed)?;
-            if let Some(why) = self.datapath.cannot_hold(ifindex) {
-                let help = why.help().unwrap_or_default();
-                tracing::error!(port = name, "vFlood is off on this port: {why}; {help}");
-            }
-        }
-        // Handshakes that passed before were not seen.
-        if !managed && self.datapath.manages(ifindex).map_err(failed)? {
-            port.rest = Rest::Waking(Instant::now());
-        }
-        Ok(())
+        let own = self.own(port).map_err(failed)?;
+        self.datapath.attach(port.link.ifindex, &own).map_err(failed)?;
+        let mut tools = tools!(self);
+        self.wings.all_mut().into_iter().try_for_each(|wing| wing.served(port, &mut tools)).map_err(failed)
     }
 
-    /// Attests to a port's guest what holds there: it may flood only where its packets are held.
-    fn attest(&self, port: &Port) -> Result<(), String> {
-        let ifindex = port.link.ifindex;
-        let holds = self.datapath.holds(ifindex).map_err(|error| error.to_string())? && port.rest.attests();
-        self.channels.attest(ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
-        Ok(())
+    /// A port is served, and its guest's channel open.
+    fn attend(&mut self, port: &Port) -> Result<(), String> {
+        let mut tools = tools!(self);
+        let attended = self.wings.all_mut().into_iter().try_for_each(|wing| wing.attend(port, &mut tools));
+        attended.map_err(|error| error.to_string())
     }
 
     /// Gives a port the channel that the configuration has for it.
@@ -670,9 +527,15 @@ impl Core {
         if !settle::shortens(link, segments) {
             return true;
         }
-        let promising = |port: &&Port| port.settings.vsnoop.mode == Mode::Enforce && port.error.is_none();
-        if let Some(port) = self.ports.get(&link.ifindex).filter(promising) {
-            settle::end_promises(&mut self.datapath, link, &port.settings.to_intf(link, port.endpoint));
+        let promising = |port: &Port| port.settings.vsnoop.mode == Mode::Enforce && port.error.is_none();
+        if let Some(port) = self.ports.remove(&link.ifindex) {
+            if promising(&port) {
+                match self.own(&port) {
+                    Ok(own) => settle::end_promises(&mut self.datapath, link, &own),
+                    Err(error) => tracing::warn!(port = link.name, %error, "vSnoop goes on while its queue changes"),
+                }
+            }
+            self.ports.insert(link.ifindex, port);
         }
         let patience = if self.unsettled.contains(&link.ifindex) { Duration::ZERO } else { settle::PATIENCE };
         let has_settled = settle::has_settled(&mut self.datapath, link, segments, patience);
@@ -693,14 +556,13 @@ impl Core {
         self.waiting.remove(&ifindex);
         self.offline.remove(&ifindex);
         self.unsettled.remove(&ifindex);
-        // A device that gets its index is not to be sent what was meant for it.
-        self.resend.gone(ifindex);
+        self.wings.all_mut().into_iter().for_each(|wing| wing.gone(ifindex));
         if let Some(port) = self.ports.remove(&ifindex) {
             tracing::info!(port = port.link.name, "port gone");
             self.open_channel(&port.link, None);
             self.count("ports_gone");
             self.detach(ifindex, &port.link.name);
-            self.cera_is_old = true;
+            self.wings.all_mut().into_iter().for_each(|wing| wing.changed());
         }
         if self.state.queues.remove(&ifindex).is_some() {
             self.note();
@@ -714,110 +576,34 @@ impl Core {
     /// [`HostError::Datapath`]
     pub fn dismantle(&mut self, links: &[Link]) -> Result<(Vec<String>, HostState, BTreeSet<u32>), HostError> {
         let ports = self.ports.values().filter(|p| p.error.is_none()).map(|p| p.link.name.clone()).collect();
-        self.cera = None;
+        self.wings.all_mut().into_iter().for_each(|wing| wing.stop());
         let unsettled = settle::unsettled(&mut self.datapath, links, &self.state.queues);
         self.datapath.remove()?;
         self.ports.clear();
         Ok((ports, self.state.clone(), unsettled))
     }
 
-    /// CERA's controller is there if some port needs it, and knows those that do. Of many that come or go together it
-    /// hears once.
-    pub fn arrange_cera(&mut self) {
-        if !std::mem::take(&mut self.cera_is_old) {
-            return;
+    /// All devices that there was news of have been looked at.
+    pub fn arrange(&mut self) {
+        let mut tools = tools!(self);
+        for wing in self.wings.all_mut() {
+            wing.arrange(&self.ports, &mut tools);
         }
-        let setup = cera::Setup { config: self.loaded.config.cera.clone(), members: self.cera_members() };
-        self.cera_error = None;
-        match &self.cera {
-            _ if setup.members.is_empty() => self.cera = None,
-            Some(controller) => controller.set(setup),
-            None => match self.start_cera(setup) {
-                Ok(controller) => self.cera = Some(controller),
-                Err(error) => {
-                    tracing::error!(%error, "CERA does nothing");
-                    self.cera_error = Some(error.to_string());
-                }
-            },
-        }
-    }
-
-    fn cera_members(&self) -> Vec<cera::Member> {
-        let is_on = |port: &&Port| port.settings.cera.mode != Mode::Off && port.error.is_none();
-        let member = |(ifindex, port): (&u32, &Port)| {
-            let slot = self.datapath.slot_of(*ifindex).ok().flatten()?;
-            let (mode, weight) = (port.settings.cera.mode, port.settings.cera.weight.get());
-            Some(cera::Member { ifindex: *ifindex, slot, mode, weight })
-        };
-        self.ports.iter().filter(|(_, port)| is_on(port)).filter_map(member).collect()
-    }
-
-    fn start_cera(&self, setup: cera::Setup) -> Result<cera::Controller, HostError> {
-        let config = self.loaded.config.clone();
-        let is_port = move |name: &str| config.is_port(name);
-        cera::Controller::start(setup, self.datapath.shares()?, self.channels.clone(), is_port)
     }
 
     /// Reads the datapath's events and acts on them. Whether that were all: others would not be told of.
     pub fn events(&mut self) -> bool {
-        self.read_events().are_all
-    }
-
-    fn read_events(&mut self) -> Read {
-        let Events { events, are_all } = match self.datapath.events() {
-            Ok(events) => events,
-            Err(error) => {
-                tracing::warn!(%error, "cannot read the datapath's events");
-                self.count("events_unread");
-                return Read { events: 0, are_all: true };
-            }
-        };
-        let read = Read { events: events.len(), are_all };
-        let now_us = now_ns() / 1000;
-        let view = View { datapath: &self.datapath, ports: &self.ports };
-        let sends: Vec<Send> =
-            events.into_iter().filter_map(|event| self.resend.event(Box::new(event), now_us, &view)).collect();
-        self.send(sends);
-        read
-    }
-
-    /// Reads the events that nobody was woken up for.
-    fn watch_events(&mut self) {
-        if !self.datapath.events_wait() {
-            return;
-        }
-        let Read { events, .. } = self.read_events();
-        // None: a program is still writing the first one.
-        if events > 0 {
-            self.count("events_found_waiting");
-            tracing::error!(events, "events of the datapath were waiting, and nobody was woken up for them");
-        }
+        self.wings.proboscis.events(&self.ports, &mut self.datapath)
     }
 
     /// Everything whose time has come.
     pub fn expire(&mut self) {
-        let view = View { datapath: &self.datapath, ports: &self.ports };
-        let sends = self.resend.expire(now_ns() / 1000, &view);
-        self.send(sends);
+        self.wings.proboscis.expire(&self.ports, &mut self.datapath);
     }
 
     /// How long until [`expire`](Self::expire) is to be called.
     pub fn due_in(&self) -> Option<Duration> {
-        let due_us = self.resend.due_us()?;
-        Some(Duration::from_nanos(due_us.saturating_mul(1000).saturating_sub(now_ns())))
-    }
-
-    fn send(&mut self, sends: Vec<Send>) {
-        for send in sends {
-            let outcome = match &send {
-                Send::Syn { event, probes, train, with_syn } => self.datapath.inject(event, *probes, *train, *with_syn),
-                Send::SynAck { event } => self.datapath.inject(event, 0, 0, true),
-            };
-            if let Err(error) = outcome {
-                tracing::debug!(%error, "cannot send");
-                self.count("sends_failed");
-            }
-        }
+        self.wings.proboscis.due_in()
     }
 
     /// Takes a port offline before its VM leaves this host, or online again: vFlood lets out what it holds and the guest goes back to plain TCP,
@@ -834,42 +620,11 @@ impl Core {
             tracing::info!(port = name, "{}", if online { "online again" } else { "offline" });
             // Its queue is as it is to be.
             self.seen(&link);
-            self.arrange_cera();
+            self.arrange();
         }
         match self.ports.get(&link.ifindex).and_then(|port| port.error.clone()) {
             Some(why) => Err(why),
             None => Ok(true),
         }
-    }
-}
-
-/// What was read of the datapath's events.
-struct Read {
-    events: usize,
-    are_all: bool,
-}
-
-/// What the timers ask about.
-struct View<'a> {
-    datapath: &'a Datapath,
-    ports: &'a BTreeMap<u32, Port>,
-}
-
-impl Facts for View<'_> {
-    fn settings(&self, ifindex: u32) -> Option<Settings> {
-        let port = self.ports.get(&ifindex)?;
-        (port.settings.proboscis.mode == Mode::Enforce).then(|| port.settings.to_algo())
-    }
-
-    fn trains_sent(&self, flow: &intf::ek_flow_key, iss: u32) -> Option<u8> {
-        let handshake = self.datapath.handshake(flow).ok().flatten()?;
-        (handshake.iss == iss && handshake.from_vm == 1).then_some(handshake.trains)
-    }
-
-    fn is_train_complete(&self, flow: &intf::ek_flow_key, iss: u32) -> bool {
-        let key = intf::ek_train_key { flow: *flow, iss };
-        // What cannot be read is not worth waiting for.
-        let train = self.datapath.train(&key).ok().flatten();
-        train.is_none_or(|train| train.count.seen >= train.count.total)
     }
 }

@@ -8,9 +8,9 @@ use evenkeel_algo::dctcp;
 use evenkeel_quote::quoted;
 use serde::{Deserialize, Serialize};
 
-use super::cera::PortReport;
-use super::config::{Mode, Proboscis};
+use super::proboscis::config::Proboscis;
 use super::vlan::Vlan;
+use crate::common::value::Mode;
 use crate::datapath::intf;
 
 /// The two ends of a connection, the VM's first.
@@ -263,53 +263,12 @@ impl Flow {
         self.bytes_from_vm.saturating_add(self.bytes_to_vm)
     }
 
-    /// In words: which mechanism set the window, and why; one sentence or two per line.
-    pub fn explain(&self, proboscis: &Proboscis, cera: Option<&PortReport>) -> Vec<String> {
-        let mut lines = vec![self.explain_window(proboscis, cera)];
-        lines.extend(cera.filter(|cera| cera.mode != Mode::Off).map(|cera| self.explain_share(cera)));
-        if self.mode == Mode::Off {
-            return lines;
-        }
-        lines.extend(self.explain_first_window(proboscis));
-        lines.push(self.explain_probes(proboscis));
-        lines.push(self.explain_ecn(proboscis));
-        if self.is_elephant {
-            lines.push(format!(
-                "The VM has sent more than elephant_bytes = {}: ProBoSCIS leaves this connection's window alone.",
-                proboscis.elephant_bytes
-            ));
-        }
-        if self.mode == Mode::Observe {
-            lines.push("The port's mode is observe: this is what would be done, and nothing was changed.".to_owned());
-        }
-        lines
-    }
-
-    fn explain_share(&self, cera: &PortReport) -> String {
-        let PortReport { weight, window_segments, flows, rtt_us, pause_us, .. } = cera;
-        let does = if cera.mode == Mode::Observe { "would have" } else { "has" };
-        if self.is_local {
-            return "CERA: the other end is on this host, so this connection does not pass the uplink and has no part in its window.".to_owned();
-        }
-        if *window_segments == 0 {
-            return "CERA: the VM has no limit, because less than T_u (high_segments) waits at the uplink.".to_owned();
-        }
-        let how = if cera.has_client {
-            "its agent divides it among them, and the host limits each in the ACKs that pass"
-        } else {
-            "the host limits each in the ACKs that pass"
-        };
-        let pauses = if *pause_us > 0 { format!(", pauses of {pause_us} us") } else { String::new() };
-        format!(
-            "CERA: the VM {does} a window of {window_segments} segments (weight {weight}, RTT {rtt_us} us{pauses}) for {flows} active connections; {how}."
-        )
-    }
-
-    fn explain_window(&self, proboscis: &Proboscis, cera: Option<&PortReport>) -> String {
+    /// In words: which mechanism set the window, and why.
+    pub fn explain_window(&self, proboscis: &Proboscis, cera: Mode) -> String {
         let Window { set_by, offered_bytes, set_bytes, limited_acks, .. } = self.window;
         let acks = if limited_acks == 1 { "1 ACK was".to_owned() } else { format!("{limited_acks} ACKs were") };
         match set_by {
-            SetBy::Receiver if self.mode == Mode::Off && cera.is_none_or(|cera| cera.mode == Mode::Off) => {
+            SetBy::Receiver if self.mode == Mode::Off && cera == Mode::Off => {
                 "The window is the receiver's own: every mechanism is off on this port.".to_owned()
             }
             SetBy::Vflood => format!(
@@ -342,77 +301,6 @@ impl Flow {
             }
         }
     }
-
-    /// Only the receiver's host sets the first window, by the probes that it saw.
-    fn explain_first_window(&self, proboscis: &Proboscis) -> Option<String> {
-        let Probes { seen, marked, .. } = self.probes;
-        if self.window.synack_bytes == 0 {
-            return (seen > 0).then(|| {
-                format!("{seen} probes came before the SYN, {marked} of them marked; the VM's own first window was not above what they allow.")
-            });
-        }
-        let marked_permille = u32::from(marked) * 1000 / u32::from(seen).max(1);
-        let why = if marked_permille > proboscis.k2_permille.get() {
-            format!("more than k2_permille = {} were marked, so it is one segment", proboscis.k2_permille)
-        } else {
-            format!(
-                "it follows the unmarked share of icwnd_segments = {}, or is one segment if fewer than k_percent = {} came",
-                proboscis.icwnd_segments, proboscis.k_percent
-            )
-        };
-        Some(format!(
-            "ProBoSCIS set the first window, in the SYN-ACK, to {} bytes: {seen} probes came, {marked} of them marked; {why}.",
-            self.window.synack_bytes
-        ))
-    }
-
-    fn explain_probes(&self, proboscis: &Proboscis) -> String {
-        if !self.opened_by_vm {
-            return match self.probes.seen {
-                0 => "No probes came before the SYN: the other host has no evenkeel, no key in common, or sent none."
-                    .to_owned(),
-                seen => format!("The other host sent {seen} probes that arrived."),
-            };
-        }
-        match (self.probes.sent, self.peer_has_evenkeel || self.peer_is_gone) {
-            (0, _) if proboscis.g_probes.get() == 0 => "No probes were sent: g_probes is 0.".to_owned(),
-            (0, _) if self.is_routed => {
-                "No probes were sent: the VM's SYN goes to an address of this host, which routes it and may translate it (NAT). Probes go \
-                 ahead of the connection, so they would not be translated (see probes_routed in `evenkeel status`)."
-                    .to_owned()
-            }
-            (0, _) => "No probes were sent: there is no key, the VM's budget was used up, or this peer never answers them (see \
-                       probes_refused and probes_spared in `evenkeel status`)."
-                .to_owned(),
-            (sent, true) => format!("{sent} probes went before the SYN; the other host had evenkeel and answered."),
-            (sent, false) => format!("{sent} probes went before the SYN; nobody answered them, so the other host has no evenkeel or no common key."),
-        }
-    }
-
-    fn explain_ecn(&self, proboscis: &Proboscis) -> String {
-        match self.ecn {
-            Ecn::Guests if self.has_accurate_ecn => {
-                "The guests use accurate ECN, or asked for it: their ACKs count marks, so none is sent early, kept or held, and marks and \
-                 counters pass untouched."
-                    .to_owned()
-            }
-            Ecn::Guests => "The guests agreed on ECN: marks and echoes are theirs, and pass untouched.".to_owned(),
-            Ecn::Hosts => {
-                "The guests have no ECN: the hosts mark their data as capable of it, echo the marks and hide both."
-                    .to_owned()
-            }
-            Ecn::None if !proboscis.ecn_for_guests => {
-                "No ECN: the guests did not agree on it, and ecn_for_guests is false.".to_owned()
-            }
-            Ecn::None if self.peer_is_gone => {
-                "No ECN: the other host's packets show that it does not see to it, or no more, so this host has let go for good."
-                    .to_owned()
-            }
-            Ecn::None => {
-                "No ECN: the guests did not agree on it, and the other host is not known to have evenkeel.".to_owned()
-            }
-        }
-    }
 }
 
 /// Alpha begins at 1 (RFC 8257): with that and no limit, nothing has been measured.
@@ -441,7 +329,7 @@ mod tests {
     fn flow(entry: intf::ek_flow) -> (Flow, String) {
         let proboscis = Proboscis { mode: Mode::Enforce, ..Proboscis::default() };
         let flow = Flow::of(&key(), &entry, "vnet0", &proboscis, 5_000_000_000);
-        let words = flow.explain(&proboscis, None).join("\n");
+        let words = flow.explain_window(&proboscis, Mode::Off);
         (flow, words)
     }
 
@@ -493,50 +381,8 @@ mod tests {
         assert_eq!((flow.alpha_permille, flow.ecn), (Some(250), Ecn::Hosts));
         assert!(words.contains("set the window to 29200 bytes, the receiver offered 65535: the share"), "{words}");
         assert!(
-            words.contains("is 250 permille, and k1_permille = 62")
-                && words.contains("3 ACKs were limited")
-                && words.contains("10 probes went before the SYN"),
+            words.contains("is 250 permille, and k1_permille = 62") && words.contains("3 ACKs were limited"),
             "{words}"
         );
-    }
-
-    #[test]
-    fn a_host_that_sees_to_ecn_no_more_is_said_to_be_gone() {
-        let flags = intf::EK_FLOW_VM_OPENED | intf::EK_FLOW_PEER_GONE;
-        let (flow, words) = flow(intf::ek_flow { flags, probes_sent: 10, ..Default::default() });
-        assert_eq!((flow.ecn, flow.peer_has_evenkeel), (Ecn::None, false));
-        assert!(words.contains("evenkeel and answered") && words.contains("let go for good"), "{words}");
-    }
-
-    #[test]
-    fn a_connection_that_this_host_routes_is_said_to_have_no_probes() {
-        let flags = intf::EK_FLOW_VM_OPENED | intf::EK_FLOW_ROUTED;
-        let (flow, words) = flow(intf::ek_flow { flags, ..Default::default() });
-        assert!(flow.is_routed && words.contains("may translate it (NAT)"), "{words}");
-    }
-
-    #[test]
-    fn accurate_ecn_is_the_guests() {
-        let flags = intf::EK_FLOW_NATIVE_ECN | intf::EK_FLOW_ACCURATE_ECN | intf::EK_FLOW_PEER;
-        let (flow, words) = flow(intf::ek_flow { flags, ..Default::default() });
-        assert_eq!((flow.ecn, flow.has_accurate_ecn), (Ecn::Guests, true));
-        assert!(words.contains("their ACKs count marks"), "{words}");
-    }
-
-    #[test]
-    fn a_first_window_is_explained_by_probes() {
-        let entry =
-            intf::ek_flow { probes_seen: 10, probes_marked: 8, synack_window_bytes: 1448, ..Default::default() };
-        let (_, words) = flow(entry);
-        assert!(
-            words.contains("to 1448 bytes: 10 probes came, 8 of them marked; more than k2_permille = 500"),
-            "{words}"
-        );
-    }
-
-    #[test]
-    fn observing_says_that_nothing_was_changed() {
-        let flow = Flow::of(&key(), &intf::ek_flow::default(), "vnet0", &Proboscis::default(), 0);
-        assert!(flow.explain(&Proboscis::default(), None).last().unwrap().contains("nothing was changed"));
     }
 }

@@ -1,17 +1,18 @@
 //! What Prometheus reads.
 
+pub(super) mod encode;
+
 use std::collections::BTreeMap;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::cera::{PortReport, Report};
-use super::config::Mode;
+use self::encode::{PerPort, counter, gauge, port_gauge};
 use super::control::proto::{Port, Status};
+use super::wings::METRICS;
 use crate::datapath::COUNTERS;
 
 /// The agent's own counters, with what they count.
@@ -51,32 +52,6 @@ pub fn text(status: Status) -> Result<String, std::fmt::Error> {
 #[derive(Debug)]
 struct Snapshot(Status);
 
-/// One metric, a sample per port.
-struct PerPort<'a, F> {
-    status: &'a Status,
-    kind: MetricType,
-    value: F,
-}
-
-impl<F: Fn(&Port) -> Option<u64>> EncodeMetric for PerPort<'_, F> {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        for port in &self.status.ports {
-            let Some(value) = (self.value)(port) else { continue };
-            let labels = [("port", escaped(&port.name))];
-            let family = encoder.encode_family(&labels)?;
-            match self.kind {
-                MetricType::Counter => ConstCounter::new(value).encode(family)?,
-                _ => ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(family)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn metric_type(&self) -> MetricType {
-        self.kind
-    }
-}
-
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let status = &self.0;
@@ -89,33 +64,14 @@ impl Collector for Snapshot {
         port_gauge(&mut encoder, status, "port_queue_packets", "Length of a port's queue", queue)?;
         let help = "Whether the datapath is on the port (1) or could not be put there (0)";
         port_gauge(&mut encoder, status, "port_attached", help, |port| Some(u64::from(port.error.is_none())))?;
-        let help = "For how much of the last seconds the VM had no core, as the agent in it says";
-        let off_core = |port: &Port| port.channel.as_ref()?.guest.as_ref()?.off_core_permille.map(u64::from);
-        port_gauge(&mut encoder, status, "port_off_core_permille", help, off_core)?;
-        let help = "Whether vFlood rests, because the VM has its core (1)";
-        let rests = |port: &Port| port.vflood.as_ref().map(|vflood| u64::from(vflood.rests));
-        port_gauge(&mut encoder, status, "port_vflood_rests", help, rests)?;
-        if let Some(cera) = &status.cera {
-            encode_cera(&mut encoder, status, cera)?;
+        for encode in METRICS {
+            encode(&mut encoder, status)?;
         }
         for (name, help) in AGENT_COUNTERS {
             counter(&mut encoder, &format!("agent_{name}"), help, value(&status.agent, name))?;
         }
         gauge(&mut encoder, "connections", "Connections in the table", status.flows)?;
         gauge(&mut encoder, "connections_max", "Connections that fit into the table", status.flows_room)?;
-        if let Some(managed) = status.vflood_connections {
-            gauge(&mut encoder, "vflood_connections", "Connections that vFlood manages", managed)?;
-            let help = "Connections that vFlood can manage at a time";
-            gauge(&mut encoder, "vflood_connections_max", help, status.vflood_connections_room)?;
-        }
-        gauge(&mut encoder, "syns_pending", "SYNs without an answer that are cared for", status.syns_pending)?;
-        gauge(&mut encoder, "synacks_held_now", "SYN-ACKs that wait for late probes", status.synacks_held)?;
-        gauge(
-            &mut encoder,
-            "probe_keys",
-            "Keys that verify probes; 0 is none, and no probes",
-            u64::from(status.probe_keys),
-        )?;
         gauge(
             &mut encoder,
             "config_refused",
@@ -132,69 +88,8 @@ impl Collector for Snapshot {
     }
 }
 
-/// What CERA's controller sees.
-fn encode_cera(encoder: &mut DescriptorEncoder<'_>, status: &Status, cera: &Report) -> Result<(), std::fmt::Error> {
-    type PortGauge = (&'static str, &'static str, fn(&PortReport) -> u64);
-    const PORT_GAUGES: [PortGauge; 5] = [
-        ("port_cera_window_segments", "The VM's window; 0 is no limit", |cera| u64::from(cera.window_segments)),
-        ("port_cera_flows", "Connections of the VM that send", |cera| u64::from(cera.flows)),
-        ("port_cera_rate", "What the VM sends, in bytes per second", |cera| cera.bytes_per_s),
-        ("port_cera_pause_us", "By how much the VM's loop is longer than its RTT, in pauses", |cera| {
-            u64::from(cera.pause_us)
-        }),
-        ("port_cera_client", "Whether an agent in the VM sets its windows (1)", |cera| u64::from(cera.has_client)),
-    ];
-    for (name, help, of) in PORT_GAUGES {
-        let value = |port: &Port| (port.cera.mode != Mode::Off).then(|| of(&port.cera));
-        port_gauge(encoder, status, name, help, value)?;
-    }
-    let failed = u64::from(cera.error.is_some());
-    gauge(encoder, "cera_failed", "Whether CERA does nothing because something is wrong (1)", failed)?;
-    gauge(encoder, "cera_queue_bytes", "What waits at the uplinks", cera.queue_bytes)?;
-    let help = "Sum over all epochs of what waits: divided by the epochs it is the mean";
-    counter(encoder, "cera_queue_bytes_epochs", help, cera.queue_bytes_sum)?;
-    let window = u64::from(cera.window_segments);
-    gauge(encoder, "cera_window_segments", "The host's window; 0 while nobody is limited", window)?;
-    gauge(encoder, "cera_rtt_us", "Round-trip time without the time in the queue", u64::from(cera.rtt_us))?;
-    counter(encoder, "cera_cuts", "Times that windows were cut", cera.cuts)?;
-    counter(encoder, "cera_epochs", "Times that the queue was looked at", cera.epochs)?;
-    counter(
-        encoder,
-        "cera_epochs_missed",
-        "Epochs that ended unseen because the controller was late",
-        cera.epochs_missed,
-    )?;
-    counter(encoder, "cera_cpu_us", "Microseconds of a CPU that the controller has used", cera.cpu_us)
-}
-
-/// A label's value as OpenMetrics has it between quotes, which the library leaves to its users.
-fn escaped(text: &str) -> String {
-    text.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
-}
-
 fn value(counters: &BTreeMap<String, u64>, name: &str) -> u64 {
     counters.get(name).copied().unwrap_or(0)
-}
-
-fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), std::fmt::Error> {
-    let metric = ConstCounter::new(value);
-    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
-}
-
-fn port_gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    status: &Status,
-    name: &str,
-    help: &str,
-    value: impl Fn(&Port) -> Option<u64>,
-) -> Result<(), std::fmt::Error> {
-    let metric = PerPort { status, kind: MetricType::Gauge, value };
-    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
-}
-
-fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), std::fmt::Error> {
-    let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
 #[cfg(test)]
@@ -202,7 +97,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::cera;
+    use super::super::cera::report as cera;
     use super::*;
 
     /// A sample: the metric, its labels, its value.

@@ -7,26 +7,24 @@ mod config;
 mod control;
 mod core;
 mod crowd;
-mod doubt;
-mod endpoint;
 mod error;
 mod flow;
 mod http;
-mod keys;
 mod links;
 mod lock;
+mod mechanism;
 mod metrics;
 mod port;
-mod resend;
-mod rest;
+mod proboscis;
 mod settle;
 mod state;
 mod supervisor;
 mod vflood;
 mod vlan;
 mod vsnoop;
+mod wings;
 
-pub use cera::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
+pub use cera::report::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
 pub use config::{
     Alpha, Bounded, BufferPolicy, Cera, CeraOverride, CeraPort, Channel as ChannelConfig, ChannelAddress, Config,
     Control, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR, DEFAULT_SOCKET, EXAMPLE, HostCongestion, Metrics, Mode,
@@ -34,11 +32,11 @@ pub use config::{
 };
 pub use control::client::Client;
 pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Left, Port, RestoredQueue, Status, Stopped};
-pub use endpoint::Endpoint;
 pub use error::HostError;
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;
 pub use supervisor::{Checked, Options, check, run, stop};
-pub use vflood::{VfloodFlow, VfloodPort, VfloodState};
+pub use vflood::report::{VfloodFlow, VfloodPort, VfloodState};
 pub use vlan::{Vlan, VlanProtocol};
-pub use vsnoop::{Place, VsnoopFlow, VsnoopPort, VsnoopState};
+pub use vsnoop::Endpoint;
+pub use vsnoop::report::{Place, VsnoopFlow, VsnoopPort, VsnoopState};

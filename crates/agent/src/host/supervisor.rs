@@ -26,8 +26,9 @@ use super::core::{Core, Loaded};
 use super::error::HostError;
 use super::links::{Link, LinkEvent, LinkWatch, Links};
 use super::lock;
+use super::proboscis::keys;
 use super::state::{HostState, QueueAction};
-use super::{http, keys, metrics, settle};
+use super::{http, metrics, settle};
 use crate::channel::Channels;
 use crate::common::config::ConfigError;
 use crate::datapath::Datapath;
@@ -216,7 +217,7 @@ impl Service for Desk {
                 Err(error) => vec![refused(error)],
             },
             Ask::Flows { tuple, limit } => {
-                self.core.borrow().flows(tuple, limit).unwrap_or_else(|error| vec![refused(error)])
+                self.core.borrow_mut().flows(tuple, limit).unwrap_or_else(|error| vec![refused(error)])
             }
             Ask::Switch { port, online } => match self.core.borrow_mut().switch(&port, online) {
                 Ok(true) => vec![Response::Done],
@@ -286,7 +287,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     loop {
         timer.set(core.borrow().due_in())?;
         if !core.borrow().is_behind() {
-            core.borrow_mut().arrange_cera();
+            core.borrow_mut().arrange();
         }
         let (acts, is_behind) = (core.borrow().acts(), core.borrow().is_behind());
         let (beats_at, keeps_at) = (core.borrow().beats_at(), core.borrow().keeps_at());
@@ -389,7 +390,6 @@ fn hear(core: &Rc<RefCell<Core>>, events: Vec<LinkEvent>) {
 fn beat(core: &Rc<RefCell<Core>>) {
     let mut core = core.borrow_mut();
     core.heartbeat();
-    core.let_go();
 }
 
 /// Takes a list, if one is due, or looks at one device.

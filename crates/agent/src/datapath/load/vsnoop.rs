@@ -48,6 +48,14 @@ impl Datapath {
         read_all(&self.snoops, "cannot read vSnoop's connections")
     }
 
+    /// vSnoop's entry of a connection, if it has one.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn snoop(&self, key: &intf::ek_flow_key) -> Result<Option<intf::ek_vsnoop_flow>, DatapathError> {
+        lookup(&self.snoops, key)
+    }
+
     /// vSnoop's state of a port.
     ///
     /// # Errors

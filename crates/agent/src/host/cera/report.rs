@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::config::CeraPort;
 use super::thread::View;
-use crate::host::config::{CeraPort, Mode};
+use crate::common::value::Mode;
 
 /// The controller.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,5 +110,28 @@ pub fn report_port(settings: &CeraPort, view: Option<&View>, ifindex: u32) -> Po
         rtt_us: share.rtt_us,
         pause_us: share.pause_us,
         has_client: share.has_client,
+    }
+}
+
+impl PortReport {
+    /// What holds for a connection of the port, in a sentence or two.
+    pub(super) fn explain(&self, is_local: bool) -> String {
+        let PortReport { weight, window_segments, flows, rtt_us, pause_us, .. } = self;
+        let does = if self.mode == Mode::Observe { "would have" } else { "has" };
+        if is_local {
+            return "CERA: the other end is on this host, so this connection does not pass the uplink and has no part in its window.".to_owned();
+        }
+        if *window_segments == 0 {
+            return "CERA: the VM has no limit, because less than T_u (high_segments) waits at the uplink.".to_owned();
+        }
+        let how = if self.has_client {
+            "its agent divides it among them, and the host limits each in the ACKs that pass"
+        } else {
+            "the host limits each in the ACKs that pass"
+        };
+        let pauses = if *pause_us > 0 { format!(", pauses of {pause_us} us") } else { String::new() };
+        format!(
+            "CERA: the VM {does} a window of {window_segments} segments (weight {weight}, RTT {rtt_us} us{pauses}) for {flows} active connections; {how}."
+        )
     }
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use super::{Config, Mode, Proboscis};
+use super::{Config, Mode};
 use crate::channel::PORT_WORD;
 use crate::common::config::{ConfigError, parse};
+use crate::host::proboscis::config::ordered;
 
 impl Config {
     /// Reads and checks a file.
@@ -74,27 +75,6 @@ impl Config {
         }
         Ok(())
     }
-}
-
-/// Timeouts that only make sense in their order.
-fn ordered(proboscis: &Proboscis) -> Result<(), (&'static str, String)> {
-    let (b1, b2, max_time) = (proboscis.b1_us, proboscis.b2_us, proboscis.max_time_us);
-    if b2 < b1 {
-        return Err((
-            "b2_us",
-            format!(
-                "{b2} is less than b1_us = {b1}; probes are sent again before the SYN is, so at least {b1} is allowed"
-            ),
-        ));
-    }
-    // 0 switches sending again off.
-    if max_time.get() != 0 && max_time.get() < b1.get() {
-        return Err((
-            "max_time_us",
-            format!("{max_time} is less than b1_us = {b1}; 0 (nothing is sent again) or at least {b1} is allowed"),
-        ));
-    }
-    Ok(())
 }
 
 /// Line of a dotted key, or of the table that it is not written in.

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::channel::HostAddress;
+use crate::host::vsnoop::config::Proof;
 
 fn refused(text: &str) -> String {
     Config::parse(text, "host.toml").unwrap_err().to_string()

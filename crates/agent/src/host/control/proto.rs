@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::channel::LineStatus;
 use crate::channel::wire::Capabilities;
 use crate::datapath::Others;
-use crate::host::cera;
+use crate::host::cera::report as cera;
 use crate::host::config::Mode;
 pub use crate::host::flow::{Flow, Tuple};
-pub use crate::host::vflood::{VfloodFlow, VfloodPort};
-pub use crate::host::vsnoop::{VsnoopFlow, VsnoopPort};
+pub use crate::host::vflood::report::{VfloodFlow, VfloodPort};
+pub use crate::host::vsnoop::report::{VsnoopFlow, VsnoopPort};
 
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
@@ -98,7 +98,7 @@ pub struct ExplainedFlow {
 }
 
 /// What the agent does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Its version.
     pub version: String,

@@ -1,62 +1,15 @@
 //! What the agent says when it is asked: its ports, its counters, its connections.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use super::{Core, Port, Waiting};
-use crate::channel::Reasons;
+use super::{Core, Waiting};
 use crate::common::clock::now_ns;
-use crate::datapath::{COUNTERS, Datapath, intf};
-use crate::host::cera;
-use crate::host::config::Mode;
+use crate::datapath::{COUNTERS, intf};
 use crate::host::control::proto::{self, ExplainedFlow, Response, Status, Tuple};
-use crate::host::doubt::Doubt;
-use crate::host::endpoint::Endpoint;
 use crate::host::error::HostError;
 use crate::host::flow::Flow;
-use crate::host::links::Kind;
+use crate::host::mechanism::{Asked, Tools};
 use crate::host::metrics::AGENT_COUNTERS;
-use crate::host::vflood::{VfloodFlow, VfloodPort};
-use crate::host::vsnoop::{Place, VsnoopFlow, VsnoopPort};
-
-impl Port {
-    fn vflood(&self, ifindex: u32, datapath: &Datapath) -> Result<Option<VfloodPort>, HostError> {
-        let settings = &self.settings.vflood;
-        let held = datapath.held(ifindex)?;
-        // Off, and nothing waits to be let out.
-        if settings.mode == Mode::Off && held.is_none() {
-            return Ok(None);
-        }
-        let vm = held.unwrap_or_default().vm;
-        Ok(Some(VfloodPort {
-            mode: settings.mode,
-            trouble: datapath.cannot_hold(ifindex).map(ToString::to_string),
-            rests: self.rest.passes_over(),
-            connections: datapath.managed_of(ifindex)?.unwrap_or_default(),
-            held_segments: vm.held_segments,
-            promised_segments: vm.promised_segments,
-            buffer_segments: settings.buffer_segments.get(),
-        }))
-    }
-
-    fn vsnoop(&self, datapath: &mut Datapath, said: Option<Reasons>) -> Result<VsnoopPort, HostError> {
-        let own = self.settings.vsnoop_to_intf(&self.link, self.endpoint);
-        let ifindex = self.link.ifindex;
-        let place = match self.link.kind {
-            Kind::Tap => Place::of(datapath.place(ifindex, own.reserve_segments.saturating_add(1))?),
-            Kind::Macvtap | Kind::Other => Place::NoTap,
-        };
-        let vm = datapath.snoop_port(ifindex)?.vm;
-        Ok(VsnoopPort {
-            mode: self.settings.vsnoop.mode,
-            budget_segments: own.settings.budget_segments,
-            outstanding_segments: vm.outstanding,
-            place,
-            endpoint: datapath.endpoint(ifindex)?.map_or(Endpoint::Unknown, Endpoint::from_intf),
-            objections: said.map(Reasons::words).unwrap_or_default(),
-            doubt: Doubt::from_intf(vm.doubt),
-        })
-    }
-}
 
 impl Core {
     /// What the agent does.
@@ -65,22 +18,18 @@ impl Core {
     /// [`HostError::Datapath`] if its maps cannot be read.
     pub fn status(&mut self) -> Result<Status, HostError> {
         let mut counters: BTreeMap<String, u64> = COUNTERS.iter().map(|(name, _)| ((*name).to_owned(), 0)).collect();
-        let view = self.cera.as_ref().map(cera::Controller::view);
+        self.wings.all_mut().into_iter().for_each(|wing| wing.look());
         let mut ports: Vec<_> = self.waiting_ports().collect();
         let shown: Vec<u32> = self.ports.keys().copied().collect();
         for ifindex in shown {
-            let port = self.port(ifindex, view.as_ref());
+            let port = self.port(ifindex);
             for (name, value) in &port.counters {
                 *counters.entry(name.clone()).or_default() += value;
             }
             ports.push(port);
         }
         ports.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        let managed = || ports.iter().filter_map(|port| port.vflood.as_ref());
-        let vflood_connections =
-            managed().next().is_some().then(|| managed().map(|vflood| u64::from(vflood.connections)).sum());
-        let (syns_pending, synacks_held) = self.resend.waiting();
-        Ok(Status {
+        let mut status = Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
@@ -93,15 +42,13 @@ impl Core {
             flows: self.datapath.flows()?.iter().filter(|(key, _)| self.ports.contains_key(&key.ifindex)).count()
                 as u64,
             flows_room: u64::from(intf::EK_DEFAULT_FLOWS),
-            vflood_connections,
-            vflood_connections_room: u64::from(intf::EK_VFLOOD_FLOWS),
-            syns_pending,
-            synacks_held,
-            cera: cera::report(view.as_ref(), self.cera_error.as_deref()),
             ports,
             counters,
             agent: self.agent_counters(),
-        })
+            ..Status::default()
+        };
+        self.wings.all().into_iter().for_each(|wing| wing.status(&mut status));
+        Ok(status)
     }
 
     /// Devices that are to be ports and that nobody has come to yet.
@@ -123,14 +70,13 @@ impl Core {
     }
 
     /// A port as it is now. What cannot be read of it is its own trouble.
-    fn port(&mut self, ifindex: u32, view: Option<&cera::View>) -> proto::Port {
+    fn port(&mut self, ifindex: u32) -> proto::Port {
         let Some(port) = self.ports.get(&ifindex) else { return proto::Port::default() };
         let mut shown = proto::Port {
             name: port.link.name.clone(),
             ifindex,
-            mode: port.settings.proboscis.mode,
-            cera: cera::report_port(&port.settings.cera, view, ifindex),
             error: port.error.clone(),
+            offline: port.is_offline.then(proto::Left::default),
             channel: self.channels.status(ifindex).map(proto::Channel::from),
             others: self.datapath.others(ifindex),
             queue_segments: port.link.queue_segments,
@@ -146,46 +92,27 @@ impl Core {
         shown
     }
 
-    /// What the datapath says of a port.
+    /// What the datapath and the wings say of a port.
     fn read(&mut self, ifindex: u32, shown: &mut proto::Port) -> Result<(), HostError> {
         let Some(port) = self.ports.get(&ifindex) else { return Ok(()) };
         if port.error.is_none() {
             shown.counters = named(&self.datapath.counters(ifindex)?);
         }
-        if port.is_offline {
-            shown.offline = Some(self.left(ifindex)?);
-        }
-        shown.vflood = port.vflood(ifindex, &self.datapath)?;
-        if port.settings.vsnoop.mode != Mode::Off {
-            shown.vsnoop = Some(port.vsnoop(&mut self.datapath, self.channels.endpoint(ifindex))?);
-        }
-        Ok(())
+        let mut tools = tools!(self);
+        self.wings.all().into_iter().try_for_each(|wing| wing.port_status(port, &mut tools, shown))
     }
 
     fn agent_counters(&self) -> BTreeMap<String, u64> {
-        let resend = self.resend.counts();
         let own = |name: &'static str| self.counts.get(name).copied().unwrap_or(0);
-        let value = |name: &'static str| match name {
-            "probes_resent" => resend.probes_resent,
-            "syns_resent" => resend.syns_resent,
-            "syns_given_up" => resend.syns_given_up,
-            "synacks_in_time" => resend.synacks_in_time,
-            "synacks_late" => resend.synacks_late,
-            "timers_refused" => resend.overflows,
-            other => own(other),
-        };
-        AGENT_COUNTERS.iter().map(|(name, _)| ((*name).to_owned(), value(name))).collect()
+        AGENT_COUNTERS.iter().map(|(name, _)| ((*name).to_owned(), own(name))).collect()
     }
 
     /// Lines that answer what was asked about connections.
     ///
     /// # Errors
     /// [`HostError::Datapath`] if its maps cannot be read.
-    pub fn flows(&self, tuple: Option<Tuple>, limit: Option<usize>) -> Result<Vec<Response>, HostError> {
+    pub fn flows(&mut self, tuple: Option<Tuple>, limit: Option<usize>) -> Result<Vec<Response>, HostError> {
         let now_ns = now_ns();
-        let view = self.cera.as_ref().map(cera::Controller::view);
-        let snoops: HashMap<_, _> =
-            self.datapath.snoops()?.iter().map(|(key, entry)| (*key, VsnoopFlow::of(entry))).collect();
         let mut flows = Vec::new();
         for (key, entry) in self.datapath.flows()? {
             if tuple.is_some_and(|wanted| !wanted.is_same(&Tuple::of(&key))) {
@@ -193,34 +120,26 @@ impl Core {
             }
             // Of a port that is gone: nobody acts on it any more.
             let Some(port) = self.ports.get(&key.ifindex) else { continue };
-            let proboscis = port.settings.proboscis.clone();
-            let cera = cera::report_port(&port.settings.cera, view.as_ref(), key.ifindex);
-            let flow = Flow::of(&key, &entry, &port.link.name, &proboscis, now_ns);
-            let vflood = self.datapath.vflood(&entry)?.map(|entry| VfloodFlow::of(&entry));
-            flows.push((flow, proboscis, cera, snoops.get(&key).copied(), vflood));
+            let flow = Flow::of(&key, &entry, &port.link.name, &port.settings.proboscis, now_ns);
+            flows.push((flow, key, entry, port));
         }
         let total = flows.len() as u64;
         flows.sort_unstable_by_key(|(flow, ..)| std::cmp::Reverse(flow.bytes()));
         flows.truncate(limit.unwrap_or(usize::MAX));
-        let lines = flows.into_iter().map(|(flow, proboscis, cera, vsnoop, vflood)| {
-            let mut words = if tuple.is_some() { flow.explain(&proboscis, Some(&cera)) } else { Vec::new() };
-            words.extend(vsnoop.filter(|_| tuple.is_some()).map(|vsnoop| vsnoop.explain()));
-            words.extend(vflood.filter(|_| tuple.is_some()).map(|vflood| vflood.explain()));
-            Response::Flow(Box::new(ExplainedFlow { flow, vsnoop, vflood, words }))
-        });
-        Ok(lines.chain([Response::End { total }]).collect())
-    }
-
-    /// What is left to wait for on a port that is offline.
-    fn left(&self, ifindex: u32) -> Result<proto::Left, HostError> {
-        let held = self.datapath.held(ifindex)?.map_or(0, |held| held.vm.held_segments);
-        let is_promised = |(key, entry): &(intf::ek_flow_key, intf::ek_vsnoop_flow)| {
-            key.ifindex == ifindex && (entry.flow.told.wrapping_sub(entry.flow.vm_ack) as i32) > 0
-        };
-        let promised = self.datapath.snoops()?.iter().filter(|entry| is_promised(entry)).count();
-        // A guest whose agent is silent is plain after three heartbeats, and counts as gone then.
-        let is_plain = self.channels.guest(ifindex).is_none() || self.channels.is_obeyed(ifindex);
-        Ok(proto::Left { held_segments: held, promised_connections: promised as u64, guest_floods: !is_plain })
+        self.wings.all_mut().into_iter().for_each(|wing| wing.look());
+        let tools = tools!(self);
+        let mut lines = Vec::new();
+        for (flow, key, entry, port) in flows {
+            let mut shown = ExplainedFlow { flow, vsnoop: None, vflood: None, words: Vec::new() };
+            let asked = Asked { key: &key, entry: &entry, in_words: tuple.is_some() };
+            if asked.in_words {
+                shown.words.push(shown.flow.explain_window(&port.settings.proboscis, port.settings.cera.mode));
+            }
+            self.wings.all().into_iter().try_for_each(|wing| wing.explain(port, asked, &tools, &mut shown))?;
+            lines.push(Response::Flow(Box::new(shown)));
+        }
+        lines.push(Response::End { total });
+        Ok(lines)
     }
 }
 

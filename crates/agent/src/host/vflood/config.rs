@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Bounded, Mode};
+use crate::common::value::{Bounded, Mode};
 use crate::datapath::intf;
 
 /// RFC 6928; the host begins with it as Linux does.
@@ -140,7 +140,7 @@ impl Default for Vflood {
 }
 
 impl VfloodOverride {
-    pub(super) fn over(&self, base: Vflood) -> Vflood {
+    pub(in crate::host) fn over(&self, base: Vflood) -> Vflood {
         Vflood {
             mode: self.mode.unwrap_or(base.mode),
             off_core_percent: self.off_core_percent.unwrap_or(base.off_core_percent),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::Mode;
+use crate::common::value::Mode;
 use crate::datapath::intf;
 
 /// vFlood on a port.

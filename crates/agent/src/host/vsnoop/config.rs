@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bounded, Mode};
+use crate::common::value::{Bounded, Mode};
 
 /// Segments at a port that may be acknowledged before the VM has them.
 pub type BudgetSegments = Bounded<1, 1_000_000>;
@@ -57,7 +57,7 @@ impl Vsnoop {
 }
 
 impl VsnoopOverride {
-    pub(super) fn over(&self, base: Vsnoop) -> Vsnoop {
+    pub(in crate::host) fn over(&self, base: Vsnoop) -> Vsnoop {
         Vsnoop {
             mode: self.mode.unwrap_or(base.mode),
             endpoint: self.endpoint.unwrap_or(base.endpoint),

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::config::Mode;
 use super::doubt::Doubt;
 use super::endpoint::Endpoint;
+use crate::common::value::Mode;
 use crate::datapath::intf;
 
 /// vSnoop on a port.

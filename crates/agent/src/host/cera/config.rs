@@ -3,7 +3,8 @@
 use evenkeel_algo::cera::{DEFAULTS, Settings, usual_epoch_us};
 use serde::{Deserialize, Serialize};
 
-use super::{Bounded, Mode, Pattern};
+use crate::common::value::{Bounded, Mode};
+use crate::host::config::values::Pattern;
 
 /// T_u.
 pub type HighSegments = Bounded<1, 1_000_000>;
@@ -98,7 +99,7 @@ impl Default for Cera {
 
 impl Cera {
     /// On a port that has nothing else said.
-    pub(super) fn port(&self) -> CeraPort {
+    pub(in crate::host) fn port(&self) -> CeraPort {
         CeraPort { mode: self.mode, weight: self.weight }
     }
 
@@ -116,7 +117,7 @@ impl Cera {
     }
 
     /// Limits that only make sense in their order.
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+    pub(in crate::host) fn check(&self) -> Result<(), (&'static str, String)> {
         let high = self.high_segments;
         match self.low_segments {
             Some(low) if low.get() > high.get() => {
@@ -128,7 +129,7 @@ impl Cera {
 }
 
 impl CeraOverride {
-    pub(super) fn over(&self, base: CeraPort) -> CeraPort {
+    pub(in crate::host) fn over(&self, base: CeraPort) -> CeraPort {
         CeraPort { mode: self.mode.unwrap_or(base.mode), weight: self.weight.unwrap_or(base.weight) }
     }
 }

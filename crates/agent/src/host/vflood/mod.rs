@@ -1,0 +1,228 @@
+//! vFlood on this host: where it acts and where it rests, what guests are told of it, and what it says of ports and
+//! connections. The programs are those of `kernel/host/vflood`.
+
+pub mod config;
+pub mod metrics;
+pub mod report;
+mod rest;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use evenkeel_algo::ack_filter;
+
+use self::report::{VfloodFlow, VfloodPort};
+use self::rest::{Rest, Word};
+use super::config::PortSettings;
+use super::control::proto::{self, ExplainedFlow, Status};
+use super::error::HostError;
+use super::links::Kind;
+use super::mechanism::{Asked, Mechanism, Presence, Tools};
+use super::port::{Port, Ports};
+use crate::channel::wire::Capabilities;
+use crate::common::value::Mode;
+use crate::datapath::{DatapathError, intf};
+
+/// How often connections are looked through for silent ones.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// What is known of a port.
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    /// Whether vFlood has something to do for its VM.
+    rest: Rest,
+    /// Whether its connections were managed before it was configured.
+    was_managed: Option<bool>,
+}
+
+/// vFlood's wing.
+#[derive(Debug)]
+pub(super) struct Wing {
+    ports: BTreeMap<u32, State>,
+    /// A port had vFlood, and may still hold packets.
+    lets_go: bool,
+    swept: Instant,
+}
+
+impl Default for Wing {
+    fn default() -> Self {
+        Self { ports: BTreeMap::new(), lets_go: true, swept: Instant::now() }
+    }
+}
+
+impl Wing {
+    fn rest(&self, ifindex: u32) -> Rest {
+        self.ports.get(&ifindex).map(|state| state.rest).unwrap_or_default()
+    }
+
+    /// Attests to a port's guest what holds there: it may flood only where its packets are held.
+    fn attest(&self, ifindex: u32, tools: &Tools<'_>) -> Result<(), DatapathError> {
+        let holds = tools.datapath.holds(ifindex)? && self.rest(ifindex).attests();
+        tools.channels.attest(ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
+        Ok(())
+    }
+
+    /// It rests on ports whose VMs have their core, and acts on those whose VMs wait for it.
+    fn judge(&mut self, ports: &mut Ports, tools: &mut Tools<'_>) {
+        let now = Instant::now();
+        for (ifindex, port) in ports {
+            if port.settings.vflood.mode == Mode::Off || port.error.is_some() {
+                continue;
+            }
+            let word = tools.channels.guest(*ifindex).map(|guest| Word {
+                off_core_permille: guest.off_core_permille,
+                is_obedient: !guest.capabilities.has(Capabilities::VFLOOD) || tools.channels.is_obeyed(*ifindex),
+            });
+            let acts_permille = 10 * port.settings.vflood.off_core_percent.get() as u16;
+            let before = self.rest(*ifindex);
+            let rest = before.heard(word, acts_permille, now);
+            if rest.passes_over() != before.passes_over() {
+                if let Err(error) = tools.datapath.pass_over(*ifindex, rest.passes_over()) {
+                    tracing::warn!(port = port.link.name, %error, "vFlood goes on as it did");
+                    continue;
+                }
+                let what = if rest.passes_over() { "vFlood rests: the VM has its core" } else { "vFlood acts again" };
+                port.words.say(now, |left_out| tracing::info!(port = port.link.name, left_out, "{what}"));
+            }
+            if rest.attests() != before.attests() {
+                let holds = tools.datapath.holds(*ifindex).unwrap_or_default() && rest.attests();
+                tools.channels.attest(*ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
+            }
+            self.ports.entry(*ifindex).or_default().rest = rest;
+        }
+    }
+
+    /// Ends silent connections. The whole table is read for it, so only where there are any.
+    fn sweep(&mut self, ports: &Ports, tools: &mut Tools<'_>) -> Result<(), DatapathError> {
+        if self.swept.elapsed() < SWEEP_EVERY {
+            return Ok(());
+        }
+        self.swept = Instant::now();
+        for ifindex in ports.keys() {
+            if tools.datapath.managed_of(*ifindex)?.is_some_and(|managed| managed > 0) {
+                tools.datapath.end_silent(Duration::from_nanos(intf::EK_VFLOOD_IDLE_NS))?;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ports that are to hold packets no more have let out what they held, or not yet.
+    fn let_go(&mut self, tools: &mut Tools<'_>) {
+        if !self.lets_go {
+            return;
+        }
+        match tools.datapath.let_go() {
+            Ok(waits) => self.lets_go = waits,
+            Err(error) => tracing::warn!(%error, "cannot remove the devices that held packets"),
+        }
+    }
+}
+
+impl Mechanism for Wing {
+    fn begin(&mut self, ifindex: u32) {
+        self.ports.remove(&ifindex);
+    }
+
+    fn configure(&mut self, port: &Port, tools: &mut Tools<'_>, own: &mut intf::ek_port) -> Result<(), DatapathError> {
+        let ifindex = port.link.ifindex;
+        let queue_segments = port.queue_segments();
+        let unread_acks = ack_filter::limit(queue_segments);
+        let is_tap = port.link.kind == Kind::Tap;
+        own.vflood = intf::ek_vflood_settings {
+            unread_acks,
+            free_places: if is_tap { queue_segments.saturating_sub(unread_acks).max(1) } else { 0 },
+            passes_over: u32::from(self.rest(ifindex).passes_over()),
+            ..port.settings.vflood.to_intf()
+        };
+        self.ports.entry(ifindex).or_default().was_managed = Some(tools.datapath.manages(ifindex)?);
+        self.lets_go = true;
+        Ok(())
+    }
+
+    fn served(&mut self, port: &Port, tools: &mut Tools<'_>) -> Result<(), DatapathError> {
+        let ifindex = port.link.ifindex;
+        if let Some(why) = tools.datapath.cannot_hold(ifindex) {
+            let help = why.help().unwrap_or_default();
+            tracing::error!(port = port.link.name, "vFlood is off on this port: {why}; {help}");
+        }
+        let state = self.ports.entry(ifindex).or_default();
+        // Handshakes that passed before were not seen.
+        if state.was_managed.take() == Some(false) && tools.datapath.manages(ifindex)? {
+            state.rest = Rest::Waking(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn attend(&mut self, port: &Port, tools: &mut Tools<'_>) -> Result<(), DatapathError> {
+        self.attest(port.link.ifindex, tools)
+    }
+
+    fn gone(&mut self, ifindex: u32) {
+        self.ports.remove(&ifindex);
+    }
+
+    fn detached(&mut self, stays: bool) {
+        self.lets_go |= stays;
+    }
+
+    fn presence(&self, settings: &PortSettings) -> Presence {
+        if settings.vflood.mode == Mode::Off { Presence::None } else { Presence::Leisure }
+    }
+
+    fn lasting_presence(&self) -> Presence {
+        if self.lets_go { Presence::Close } else { Presence::None }
+    }
+
+    fn tick(&mut self, ports: &mut Ports, tools: &mut Tools<'_>) {
+        if let Err(error) = self.sweep(ports, tools) {
+            tracing::warn!(%error, "vFlood's table is not kept");
+        }
+        self.judge(ports, tools);
+        self.let_go(tools);
+    }
+
+    fn port_status(&self, port: &Port, tools: &mut Tools<'_>, shown: &mut proto::Port) -> Result<(), HostError> {
+        let (ifindex, settings) = (port.link.ifindex, &port.settings.vflood);
+        let held = tools.datapath.held(ifindex)?;
+        if let Some(left) = &mut shown.offline {
+            left.held_segments = held.map_or(0, |held| held.vm.held_segments);
+            // A guest whose agent is silent is plain after three heartbeats, and counts as gone then.
+            left.guest_floods = tools.channels.guest(ifindex).is_some() && !tools.channels.is_obeyed(ifindex);
+        }
+        // Off, and nothing waits to be let out.
+        if settings.mode == Mode::Off && held.is_none() {
+            return Ok(());
+        }
+        let vm = held.unwrap_or_default().vm;
+        shown.vflood = Some(VfloodPort {
+            mode: settings.mode,
+            trouble: tools.datapath.cannot_hold(ifindex).map(ToString::to_string),
+            rests: self.rest(ifindex).passes_over(),
+            connections: tools.datapath.managed_of(ifindex)?.unwrap_or_default(),
+            held_segments: vm.held_segments,
+            promised_segments: vm.promised_segments,
+            buffer_segments: settings.buffer_segments.get(),
+        });
+        Ok(())
+    }
+
+    fn status(&self, status: &mut Status) {
+        let mut managed = status.ports.iter().filter_map(|port| port.vflood.as_ref()).peekable();
+        let is_there = managed.peek().is_some();
+        status.vflood_connections = is_there.then(|| managed.map(|vflood| u64::from(vflood.connections)).sum());
+        status.vflood_connections_room = u64::from(intf::EK_VFLOOD_FLOWS);
+    }
+
+    fn explain(
+        &self,
+        _port: &Port,
+        asked: Asked<'_>,
+        tools: &Tools<'_>,
+        shown: &mut ExplainedFlow,
+    ) -> Result<(), HostError> {
+        shown.vflood = tools.datapath.vflood(asked.entry)?.map(|entry| VfloodFlow::of(&entry));
+        shown.words.extend(shown.vflood.filter(|_| asked.in_words).map(|vflood| vflood.explain()));
+        Ok(())
+    }
+}

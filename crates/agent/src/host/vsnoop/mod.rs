@@ -1,0 +1,178 @@
+//! vSnoop on this host: which VMs data may be acknowledged for, and what it says of ports and connections. The programs
+//! are those of `kernel/host/vsnoop`.
+
+pub mod config;
+mod doubt;
+mod endpoint;
+pub mod report;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+pub use endpoint::Endpoint;
+
+use self::doubt::Doubt;
+use self::report::{Place, VsnoopFlow, VsnoopPort};
+use super::config::PortSettings;
+use super::control::proto::{self, ExplainedFlow};
+use super::error::HostError;
+use super::links::Kind;
+use super::mechanism::{Asked, Mechanism, Presence, Tools};
+use super::port::{Port, Ports};
+use crate::channel::Reasons;
+use crate::common::value::Mode;
+use crate::datapath::{DatapathError, intf};
+
+/// How often connections are looked through for silent ones.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// Connections that were idle for so long are forgotten,
+const SWEEP_IDLE: Duration = Duration::from_secs(3600);
+/// or for so long, while the table is more than half full.
+const SWEEP_IDLE_CROWDED: Duration = Duration::from_secs(30);
+
+/// vSnoop's wing.
+#[derive(Debug)]
+pub(super) struct Wing {
+    /// Whether data may be acknowledged early for a port's VM, as the datapath has it.
+    endpoints: BTreeMap<u32, Endpoint>,
+    swept: Instant,
+    /// Entries after the last sweep.
+    entries: u32,
+}
+
+impl Default for Wing {
+    fn default() -> Self {
+        Self { endpoints: BTreeMap::new(), swept: Instant::now(), entries: 0 }
+    }
+}
+
+impl Wing {
+    fn endpoint(&self, ifindex: u32) -> Endpoint {
+        self.endpoints.get(&ifindex).copied().unwrap_or_default()
+    }
+
+    /// Settings of a port. Off on what is no tap: nobody knows what room there is in its queue.
+    fn settings(&self, port: &Port) -> intf::ek_vsnoop_settings {
+        let (settings, queue_segments) = (&port.settings.vsnoop, port.queue_segments());
+        let cpus = libbpf_rs::num_possible_cpus().map_or(1, |cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
+        intf::ek_vsnoop_settings {
+            mode: if port.link.kind == Kind::Tap { settings.mode.to_intf() } else { intf::EK_MODE_OFF },
+            settings: intf::vsnoop_settings { budget_segments: settings.budget_segments(queue_segments) },
+            // Each CPU may put one packet in meanwhile, of 64 segments if the tap does not take them whole.
+            reserve_segments: cpus.saturating_mul(64).clamp(queue_segments / 4, (queue_segments / 2).max(1)),
+            endpoint: self.endpoint(port.link.ifindex).to_intf(),
+        }
+    }
+
+    /// Data is acknowledged for VMs as their agents' words have it now.
+    fn hear(&mut self, ports: &mut Ports, tools: &mut Tools<'_>) {
+        let now = Instant::now();
+        let settled = |port: &&mut Port| port.settings.vsnoop.mode != Mode::Off && port.error.is_none();
+        for port in ports.values_mut().filter(settled) {
+            let ifindex = port.link.ifindex;
+            let said = tools.channels.endpoint(ifindex);
+            let endpoint = Endpoint::of(port.settings.vsnoop.endpoint, said);
+            if endpoint == self.endpoint(ifindex) {
+                continue;
+            }
+            if let Err(error) = tools.datapath.set_endpoint(ifindex, endpoint.to_intf()) {
+                tracing::warn!(port = port.link.name, %error, "vSnoop goes on as it did");
+                continue;
+            }
+            self.endpoints.insert(ifindex, endpoint);
+            let why = said.filter(|reasons| !reasons.is_empty()).map(|reasons| reasons.words().join("; "));
+            port.words.say(now, |left_out| {
+                tracing::info!(port = port.link.name, %endpoint, why, left_out, "vSnoop knows another thing of the VM");
+            });
+        }
+    }
+
+    /// No table takes a connection in the place of another: those that ended unseen have to go.
+    fn sweep(&mut self, ports: &Ports, tools: &mut Tools<'_>) {
+        if self.swept.elapsed() < SWEEP_EVERY {
+            return;
+        }
+        self.swept = Instant::now();
+        if ports.values().all(|port| port.settings.vsnoop.mode == Mode::Off) {
+            return;
+        }
+        let idle = if self.entries > intf::EK_VSNOOP_FLOWS / 2 { SWEEP_IDLE_CROWDED } else { SWEEP_IDLE };
+        match tools.datapath.sweep_snoops(idle) {
+            Ok(left) => self.entries = left,
+            Err(error) => tracing::warn!(%error, "vSnoop's table is not kept"),
+        }
+    }
+}
+
+impl Mechanism for Wing {
+    fn begin(&mut self, ifindex: u32) {
+        self.endpoints.remove(&ifindex);
+    }
+
+    fn configure(&mut self, port: &Port, tools: &mut Tools<'_>, own: &mut intf::ek_port) -> Result<(), DatapathError> {
+        let ifindex = port.link.ifindex;
+        let endpoint = Endpoint::of(port.settings.vsnoop.endpoint, tools.channels.endpoint(ifindex));
+        self.endpoints.insert(ifindex, endpoint);
+        own.vsnoop = self.settings(port);
+        if port.is_offline {
+            // What was promised is still followed to its end.
+            own.vsnoop.settings.budget_segments = 0;
+        }
+        Ok(())
+    }
+
+    fn gone(&mut self, ifindex: u32) {
+        self.endpoints.remove(&ifindex);
+    }
+
+    fn presence(&self, settings: &PortSettings) -> Presence {
+        if settings.vsnoop.mode == Mode::Off { Presence::None } else { Presence::Leisure }
+    }
+
+    fn tick(&mut self, ports: &mut Ports, tools: &mut Tools<'_>) {
+        self.sweep(ports, tools);
+        self.hear(ports, tools);
+    }
+
+    fn port_status(&self, port: &Port, tools: &mut Tools<'_>, shown: &mut proto::Port) -> Result<(), HostError> {
+        let ifindex = port.link.ifindex;
+        if let Some(left) = &mut shown.offline {
+            let is_promised = |(key, entry): &(intf::ek_flow_key, intf::ek_vsnoop_flow)| {
+                key.ifindex == ifindex && (entry.flow.told.wrapping_sub(entry.flow.vm_ack) as i32) > 0
+            };
+            left.promised_connections =
+                tools.datapath.snoops()?.iter().filter(|entry| is_promised(entry)).count() as u64;
+        }
+        if port.settings.vsnoop.mode == Mode::Off {
+            return Ok(());
+        }
+        let own = self.settings(port);
+        let place = match port.link.kind {
+            Kind::Tap => Place::of(tools.datapath.place(ifindex, own.reserve_segments.saturating_add(1))?),
+            Kind::Macvtap | Kind::Other => Place::NoTap,
+        };
+        let vm = tools.datapath.snoop_port(ifindex)?.vm;
+        shown.vsnoop = Some(VsnoopPort {
+            mode: port.settings.vsnoop.mode,
+            budget_segments: own.settings.budget_segments,
+            outstanding_segments: vm.outstanding,
+            place,
+            endpoint: tools.datapath.endpoint(ifindex)?.map_or(Endpoint::Unknown, Endpoint::from_intf),
+            objections: tools.channels.endpoint(ifindex).map(Reasons::words).unwrap_or_default(),
+            doubt: Doubt::from_intf(vm.doubt),
+        });
+        Ok(())
+    }
+
+    fn explain(
+        &self,
+        _port: &Port,
+        asked: Asked<'_>,
+        tools: &Tools<'_>,
+        shown: &mut ExplainedFlow,
+    ) -> Result<(), HostError> {
+        shown.vsnoop = tools.datapath.snoop(asked.key)?.map(|entry| VsnoopFlow::of(&entry));
+        shown.words.extend(shown.vsnoop.filter(|_| asked.in_words).map(|vsnoop| vsnoop.explain()));
+        Ok(())
+    }
+}
