@@ -7,12 +7,21 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use evenkeel_agent::datapath::{Limit, intf};
-use evenkeel_testbed::conversation::{self, MSS, ack, connect, data, shown, syn, synack};
-use evenkeel_testbed::frames::{ACK, RST, Segment};
-use evenkeel_testbed::place::{Place, REDIRECT, index, ip, settings};
+use evenkeel_algo::frames::{ACK, RST, Segment};
+use evenkeel_testbed::place::{index, ip};
 use evenkeel_testbed::program::Program;
 use evenkeel_testbed::tap::TapFile;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use conversation::{MSS, ack, connect, data, shown, syn, synack};
+use ports::{Place, REDIRECT, settings};
+
+#[path = "../tests/datapath/conversation.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod conversation;
+#[path = "../tests/datapath/ports.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod ports;
 
 const ROUNDS: usize = 15;
 const RUNS: u32 = 300_000;

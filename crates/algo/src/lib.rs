@@ -1,12 +1,14 @@
 //! The mechanisms' decisions, as the kernel module and the eBPF programs make them: this crate compiles the C headers
-//! in `algo/` and gives them a safe Rust face.
+//! in `algo/` and gives them a safe Rust face. For tests of them and of the programs it has [`frames`] and [`noise`].
 
 pub mod ack_filter;
 pub mod cera;
 pub mod congestion;
 pub mod cubic;
 pub mod dctcp;
+pub mod frames;
 pub mod hystart;
+pub mod noise;
 pub mod packet;
 pub mod proboscis;
 pub mod pvtcp;

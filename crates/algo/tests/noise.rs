@@ -1,10 +1,10 @@
 //! Random and mutated packets through everything that reads bytes of the network. `make noise` runs ten million of them with
 //! sanitizers in the C code.
 
+use evenkeel_algo::frames::{ACK, ECE, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS};
+use evenkeel_algo::noise::{self, Random};
 use evenkeel_algo::packet::{self, HEAD_BYTES, Kind};
 use evenkeel_algo::proboscis::{OPTION_BYTES, ProbeOption};
-use evenkeel_testbed::frames::{ACK, ECE, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS};
-use evenkeel_testbed::noise::{self, Random};
 
 fn seeds() -> Vec<Vec<u8>> {
     let v4 = (("10.0.0.1", 40000), ("10.0.0.2", 80));

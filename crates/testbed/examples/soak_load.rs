@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use evenkeel_testbed::noise::Random;
+use evenkeel_algo::noise::Random;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::{Value, json};
 use socket2::{Domain, Protocol, Socket, Type};

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use evenkeel_algo::frames::{ACK, FIN, SYN};
 use evenkeel_algo::packet::{self, Kind, Packet};
 use nix::sys::socket::{
     AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, SockaddrLike, recvfrom, setsockopt, socket, sockopt,
 };
-
-use crate::frames::{ACK, FIN, SYN};
 
 /// What a socket keeps for us, at most.
 const BUFFER_BYTES: usize = 256 << 20;

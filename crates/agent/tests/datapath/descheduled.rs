@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_agent::datapath::{Datapath, intf};
-use evenkeel_testbed::noise::Random;
-use evenkeel_testbed::place::{A, B, index, ip, leave};
+use evenkeel_algo::noise::Random;
+use evenkeel_testbed::place::{index, ip, leave};
 use evenkeel_testbed::tap::TapVm;
 use evenkeel_testbed::vm::{Vm, bridge, tcp_counter};
 use evenkeel_testbed::watch::{Proof, Watch};
+
+use crate::ports::{A, B};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const PORT: u16 = 8000;

@@ -4,10 +4,12 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 
 use evenkeel_agent::datapath::intf;
-use evenkeel_testbed::conversation::{MSS, ack, connect, connect_by, data, probes_of, shown, syn, synack};
-use evenkeel_testbed::frames::{CWR, ECE, RST, Segment, ecn};
-use evenkeel_testbed::place::{A, DROP, NEXT, Place, Tap, settings};
+use evenkeel_algo::frames::{CWR, ECE, RST, Segment, ecn};
+use evenkeel_testbed::place::Tap;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::conversation::{MSS, ack, connect, connect_by, data, probes_of, shown, syn, synack};
+use crate::ports::{A, DROP, NEXT, Place, settings};
 
 /// The same between other addresses.
 fn v6(segment: Segment) -> Segment {

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_agent::datapath::{Datapath, intf};
-use evenkeel_testbed::conversation::syn;
-use evenkeel_testbed::place::{KEY, Place, settings};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use crate::conversation::syn;
+use crate::ports::{KEY, Place, settings};
 
 /// Runs of the program with a SYN. A reader that looks without a barrier misses a wake-up in a hundred thousand
 /// events or two.

@@ -1,9 +1,11 @@
 //! Ports that go, and others that get their indexes.
 
 use evenkeel_agent::datapath::{Datapath, intf};
-use evenkeel_testbed::conversation::{connect, probes_of};
-use evenkeel_testbed::frames::{LINUX_OPTIONS, SYN, Segment};
-use evenkeel_testbed::place::{A, B, Place, ip, settings};
+use evenkeel_algo::frames::{LINUX_OPTIONS, SYN, Segment};
+use evenkeel_testbed::place::ip;
+
+use crate::conversation::{connect, probes_of};
+use crate::ports::{A, B, Place, settings};
 
 /// Connections that the tables have of a device.
 fn flows(datapath: &Datapath, ifindex: u32) -> Vec<intf::ek_flow_key> {

@@ -1,9 +1,11 @@
 //! Probes before a SYN, their reception, and the window of the SYN-ACK.
 
 use evenkeel_agent::datapath::intf;
-use evenkeel_testbed::conversation::{connect, probes_of, syn, synack};
-use evenkeel_testbed::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, SYN, Segment, assert_sound, ecn, set_ecn};
-use evenkeel_testbed::place::{A, B, DROP, KEY, NEXT, Place, REDIRECT, Tap, settings};
+use evenkeel_algo::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, SYN, Segment, assert_sound, ecn, set_ecn};
+use evenkeel_testbed::place::Tap;
+
+use crate::conversation::{connect, probes_of, syn, synack};
+use crate::ports::{A, B, DROP, KEY, NEXT, Place, REDIRECT, settings};
 
 fn probes_are_sound(syn: &Segment) {
     let mut place = Place::new(intf::EK_MODE_ENFORCE);

@@ -4,9 +4,11 @@ use std::mem::offset_of;
 use std::time::Duration;
 
 use evenkeel_agent::datapath::intf;
-use evenkeel_testbed::conversation::{MSS, ack, data, syn, synack};
-use evenkeel_testbed::place::{KEY, NEXT, Place, REDIRECT, index, ip};
+use evenkeel_testbed::place::{index, ip};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::conversation::{MSS, ack, data, syn, synack};
+use crate::ports::{KEY, NEXT, Place, REDIRECT};
 
 const WINDOW: u32 = 10;
 

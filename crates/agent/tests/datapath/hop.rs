@@ -1,9 +1,11 @@
 //! What this host routes for a VM it may translate, and probes go ahead of what is translated: none are sent there.
 
 use evenkeel_agent::datapath::intf;
-use evenkeel_testbed::conversation::{probes_of, syn, synack};
-use evenkeel_testbed::frames::{SYN, Segment};
-use evenkeel_testbed::place::{A, NEXT, Place, ip};
+use evenkeel_algo::frames::{SYN, Segment};
+use evenkeel_testbed::place::ip;
+
+use crate::conversation::{probes_of, syn, synack};
+use crate::ports::{A, NEXT, Place};
 
 /// The address of a device.
 fn mac(device: &str) -> Vec<u8> {

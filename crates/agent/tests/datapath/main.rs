@@ -2,6 +2,7 @@
 //!
 //! Each test runs in network and mount namespaces of its own, of which nothing is left.
 
+mod conversation;
 mod descheduled;
 mod ends;
 mod events;
@@ -12,6 +13,7 @@ mod hop;
 mod marks;
 mod noise;
 mod owned;
+mod ports;
 mod share;
 mod snoop;
 mod transfer;

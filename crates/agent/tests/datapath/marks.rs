@@ -1,9 +1,11 @@
 //! ECN on behalf of guests that have none, and the window that follows from marks.
 
 use evenkeel_agent::datapath::{Outcome, intf};
-use evenkeel_testbed::conversation::{MSS, ack, connect, data, probes_of, shown, syn, synack};
-use evenkeel_testbed::frames::{ACK, CWR, ECE, FIN, SYN, Segment, assert_sound, ecn, set_ecn};
-use evenkeel_testbed::place::{NEXT, Place, Tap, settings};
+use evenkeel_algo::frames::{ACK, CWR, ECE, FIN, SYN, Segment, assert_sound, ecn, set_ecn};
+use evenkeel_testbed::place::Tap;
+
+use crate::conversation::{MSS, ack, connect, data, probes_of, shown, syn, synack};
+use crate::ports::{NEXT, Place, settings};
 
 fn window(outcome: &Outcome) -> u32 {
     u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]]))

@@ -1,11 +1,12 @@
 //! Random and mutated packets: what cannot be read passes unchanged, and nothing else happens to the rest than the programs' purpose.
 
 use evenkeel_agent::datapath::intf;
+use evenkeel_algo::frames::{ACK, ECE, LINUX_OPTIONS, RST, SYN, Segment};
+use evenkeel_algo::noise::{self, Random};
 use evenkeel_algo::packet::{self, Kind};
-use evenkeel_testbed::conversation::{ack, connect, data, probes_of, shown, syn, synack};
-use evenkeel_testbed::frames::{ACK, ECE, LINUX_OPTIONS, RST, SYN, Segment};
-use evenkeel_testbed::noise::{self, Random};
-use evenkeel_testbed::place::{A, B, DROP, NEXT, Place, REDIRECT};
+
+use crate::conversation::{ack, connect, data, probes_of, shown, syn, synack};
+use crate::ports::{A, B, DROP, NEXT, Place, REDIRECT};
 
 /// BPF_PROG_TEST_RUN takes no shorter frames that claim to be IPv6. The parser's own tests have them.
 const LEAST: usize = 54;

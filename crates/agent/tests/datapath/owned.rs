@@ -3,9 +3,10 @@
 //! and no ACK is made up or kept.
 
 use evenkeel_agent::datapath::{Datapath, intf};
-use evenkeel_testbed::conversation::{connect, connect_by, data, probes_of, syn, synack};
-use evenkeel_testbed::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, Segment, TIMESTAMPS, ecn};
-use evenkeel_testbed::place::{A, B, DROP, NEXT, Place, settings};
+use evenkeel_algo::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, Segment, TIMESTAMPS, ecn};
+
+use crate::conversation::{connect, connect_by, data, probes_of, syn, synack};
+use crate::ports::{A, B, DROP, NEXT, Place, settings};
 
 const V4: [(&str, u16); 2] = [(A, 40000), (B, 80)];
 const V6: [(&str, u16); 2] = [("fd00::1", 40000), ("fd00::2", 80)];

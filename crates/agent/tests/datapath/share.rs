@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use evenkeel_agent::datapath::{Limit, Outcome, Shares, intf};
 use evenkeel_algo::cera::Seen;
-use evenkeel_testbed::conversation::{MSS, ack, connect, data, shown, syn, synack};
-use evenkeel_testbed::frames::{ACK, ECE, FIN, RST, Segment, assert_sound};
-use evenkeel_testbed::place::{NEXT, Place};
+use evenkeel_algo::frames::{ACK, ECE, FIN, RST, Segment, assert_sound};
+
+use crate::conversation::{MSS, ack, connect, data, shown, syn, synack};
+use crate::ports::{NEXT, Place};
 
 const LATER: u64 = u64::MAX;
 /// Of a data segment: Ethernet, IPv4, TCP with timestamps.
@@ -19,7 +20,7 @@ fn place(cera: u32) -> (Place, Shares) {
 
 fn with(proboscis: u32, cera: u32) -> (Place, Shares) {
     let mut place = Place::new(proboscis);
-    let mut port = evenkeel_testbed::place::settings(proboscis);
+    let mut port = crate::ports::settings(proboscis);
     port.cera.mode = cera;
     for index in [place.pa, place.pb] {
         place.datapath.attach(index, &port).unwrap();
@@ -186,7 +187,7 @@ fn a_limit_that_is_only_observed_hides_no_other() {
     let of = |outcome: Outcome| u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])) << 7;
     let enforced = of(place.run_to_vm(place.pa, &marked.frame()));
     assert!(enforced < 6 * MSS, "ProBoSCIS has the smaller one");
-    let mut port = evenkeel_testbed::place::settings(intf::EK_MODE_OBSERVE);
+    let mut port = crate::ports::settings(intf::EK_MODE_OBSERVE);
     port.cera.mode = intf::EK_MODE_ENFORCE;
     place.datapath.attach(place.pa, &port).unwrap();
     assert_eq!(of(place.run_to_vm(place.pa, &marked.frame())), (8 * MSS).div_ceil(128) * 128);

@@ -3,12 +3,14 @@
 use std::mem::offset_of;
 
 use evenkeel_agent::datapath::{Datapath, intf};
+use evenkeel_algo::frames::{ACK, ECE, FIN, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS, assert_sound};
+use evenkeel_algo::noise::{self, Random};
 use evenkeel_algo::packet::{self, Kind};
-use evenkeel_testbed::frames::{ACK, ECE, FIN, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS, assert_sound};
-use evenkeel_testbed::noise::{self, Random};
-use evenkeel_testbed::place::{A, B, DROP, MARK, NEXT, REDIRECT, Tap, index, ip, leave};
+use evenkeel_testbed::place::{Tap, index, ip, leave};
 use evenkeel_testbed::tap::TapFile;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::ports::{A, B, DROP, MARK, NEXT, REDIRECT};
 
 const BYTES: u32 = 1448;
 /// Of the VM's windows.

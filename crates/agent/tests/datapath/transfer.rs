@@ -5,9 +5,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use evenkeel_agent::datapath::{Datapath, intf};
-use evenkeel_testbed::place::{A, B, KEY, index, leave, settings};
+use evenkeel_testbed::place::{index, leave};
 use evenkeel_testbed::program::Program;
 use evenkeel_testbed::vm::{Vm, bridge, tcp_counter};
+
+use crate::ports::{A, B, KEY, settings};
 
 const BYTES: usize = 8 << 20;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use evenkeel_testbed::frames::{LINUX_OPTIONS, SYN, Segment};
+use evenkeel_algo::frames::{LINUX_OPTIONS, SYN, Segment};
 use evenkeel_testbed::place::{Tap, index, ip};
 use evenkeel_testbed::vm::{Vm, tcp_counter};
 use serde_json::Value;

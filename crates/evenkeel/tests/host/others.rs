@@ -10,12 +10,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use evenkeel_algo::frames::RST;
 use evenkeel_algo::packet::{self, Kind};
 use evenkeel_lab::host::vm::{Accelerator, Channel, Nic, System, Vm as Machine, VmSpec};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, GuestImage, KernelSeries};
 use evenkeel_lab::proto::{Answer, Op};
-use evenkeel_testbed::frames::RST;
 use evenkeel_testbed::place::ip;
 use evenkeel_testbed::vm::{Vm, tcp_counter};
 use smoltcp::iface::{Config, Interface, SocketSet};

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
+use evenkeel_algo::frames::{ACK, SYN, Segment};
 use evenkeel_algo::packet::{self, Kind, Packet};
-use evenkeel_testbed::frames::{ACK, SYN, Segment};
 use evenkeel_testbed::place::{Tap, index, ip};
 use evenkeel_testbed::tap::TapVm;
 use evenkeel_testbed::vm::Vm;

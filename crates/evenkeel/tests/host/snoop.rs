@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use evenkeel_algo::noise::Random;
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, KernelSeries};
-use evenkeel_testbed::noise::Random;
 use evenkeel_testbed::place::{index, ip};
 use evenkeel_testbed::tap::TapVm;
 use evenkeel_testbed::vm::Vm;

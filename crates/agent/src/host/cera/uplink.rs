@@ -242,7 +242,7 @@ impl Uplinks {
 mod tests {
     use std::process::Command;
 
-    use evenkeel_testbed::frames::{ACK, Segment};
+    use evenkeel_algo::frames::{ACK, Segment};
     use evenkeel_testbed::place::{Tap, index, ip};
     use nix::sched::{CloneFlags, unshare};
     use proptest::prelude::*;

@@ -1,9 +1,10 @@
 //! The beginning of one TCP connection between two hosts with evenkeel, frame by frame.
 
 use evenkeel_agent::datapath::intf;
+use evenkeel_algo::frames::{ACK, CWR, ECE, LINUX_OPTIONS, SYN, Segment, TIMESTAMPS, assert_sound};
+use evenkeel_testbed::place::Tap;
 
-use crate::frames::{ACK, CWR, ECE, LINUX_OPTIONS, SYN, Segment, TIMESTAMPS, assert_sound};
-use crate::place::{A, B, DROP, NEXT, Place, REDIRECT, Tap};
+use crate::ports::{A, B, DROP, NEXT, Place, REDIRECT};
 
 /// Bytes of data in a full segment of it.
 pub const MSS: u32 = 1448;
