@@ -1,5 +1,6 @@
-//! What both agents have: how configurations are read, a lock, a clock.
+//! What both agents have: how configurations are read, a lock, a clock, structures of the programs as bytes.
 
+pub(crate) mod bytes;
 pub(crate) mod clock;
 pub mod config;
 pub(crate) mod lock;

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut};
 
-use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
 use super::hold::{self, Hold};
 use super::intf;
@@ -22,6 +21,7 @@ use super::ring::{Events, Ring};
 use super::shares::Shares;
 use super::skb::SkbContext;
 use super::tcx::{self, Attached, Others};
+use crate::common::bytes::{as_bytes, from_bytes};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
 /// Programs of a port.

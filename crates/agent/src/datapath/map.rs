@@ -2,8 +2,8 @@
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
+use crate::common::bytes::{as_bytes, from_bytes};
 
 /// Entries that are read with one call.
 pub(super) const BATCH: u32 = 1024;

@@ -5,7 +5,6 @@ pub mod intf;
 /// Name and help text of each counter, in the order of `ek_counter`.
 pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/counters.rs"));
 
-pub(crate) mod bytes;
 mod error;
 mod hold;
 mod load;

@@ -12,9 +12,9 @@ use std::sync::atomic::{Ordering, fence};
 
 use libbpf_rs::{AsRawLibbpf, MapHandle, RingBuffer, RingBufferBuilder};
 
-use super::bytes::from_bytes;
 use super::error::DatapathError;
 use super::intf::ek_event;
+use crate::common::bytes::from_bytes;
 
 /// Events that are read at once; others than the ring have their turn then.
 const AT_ONCE: usize = 4096;

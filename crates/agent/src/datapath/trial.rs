@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
 use super::load::Datapath;
 use super::skb::SkbContext;
+use crate::common::bytes::{as_bytes, from_bytes};
 
 /// In every network namespace.
 const LOOPBACK: u32 = 1;

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut, ProgramType};
 
-use super::bytes::{as_bytes, from_bytes};
 use super::error::DatapathError;
 use super::{intf, map, pins, tcx};
+use crate::common::bytes::{as_bytes, from_bytes};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 /// The map of the qdisc's functions, and its pin.

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::super::bytes::{as_bytes, from_bytes};
 use super::super::error::DatapathError;
 use super::super::intf;
 use super::super::map::BATCH;
 use super::{Datapath, PROGRAMS};
+use crate::common::bytes::{as_bytes, from_bytes};
 
 impl Datapath {
     /// Whether tables still know ports that are gone.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use libbpf_rs::MapCore;
 
-use super::super::bytes::from_bytes;
 use super::super::error::DatapathError;
 use super::super::hold::{self, Hold};
 use super::super::intf;
 use super::super::map::{lookup, lookup_bytes};
 use super::super::skb::SkbContext;
 use super::{Datapath, set_port};
+use crate::common::bytes::from_bytes;
 
 /// Connections that are ended in one go: each takes the host some microseconds.
 const MOST_ENDED: u32 = 1024;

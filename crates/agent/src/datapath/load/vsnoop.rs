@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use libbpf_rs::MapCore;
 
-use super::super::bytes::as_bytes;
 use super::super::error::DatapathError;
 use super::super::intf;
 use super::super::map::{lookup, read_all};
 use super::super::skb::SkbContext;
 use super::{Datapath, clear, set_port};
+use crate::common::bytes::as_bytes;
 
 impl Datapath {
     /// Removes vSnoop's entries of a port.

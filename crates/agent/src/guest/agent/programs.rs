@@ -17,7 +17,7 @@ use super::error::GuestError;
 use super::intf;
 use super::kernel::KernelReading;
 use crate::channel::GuestAddress;
-use crate::datapath::bytes::{as_bytes, from_bytes};
+use crate::common::bytes::{as_bytes, from_bytes};
 
 const VFLOOD_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-vflood.bpf.o"));
 const CERA_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-cera.bpf.o"));

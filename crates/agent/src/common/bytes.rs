@@ -1,4 +1,4 @@
-//! Structures of intf.h as bytes.
+//! Structures of the programs (`intf.h` of either side) as bytes.
 
 /// The bytes of a C structure.
 pub fn as_bytes<T: Copy>(value: &T) -> &[u8] {
