@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::channel::HostAddress;
 use crate::host::vsnoop::config::Proof;
+use crate::host::HostError;
 
 fn refused(text: &str) -> String {
     Config::parse(text, "host.toml").unwrap_err().to_string()
@@ -130,7 +131,7 @@ fn an_error_names_file_line_key_and_what_is_allowed() {
     }
     let error = Config::load("/nonexistent/host.toml".as_ref()).unwrap_err();
     assert!(error.to_string().starts_with("cannot read /nonexistent/host.toml: No such file"), "{error}");
-    assert!(error.help().unwrap().contains("--print-config"));
+    assert!(HostError::from(error).help().unwrap().contains("--print-config"));
 }
 
 #[test]
