@@ -2,7 +2,7 @@
 
 use evenkeel_algo::cera::{self, Controller, LeastRtt, MAX_EPOCHS, Pace, Settings, Shown, Verdict, Vm};
 
-use super::Member;
+use super::setup::Member;
 use crate::datapath::{Limit, Shares};
 use crate::host::config::Mode;
 

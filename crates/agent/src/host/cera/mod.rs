@@ -9,52 +9,20 @@ mod epoch;
 pub mod metrics;
 mod rate;
 pub mod report;
+mod setup;
 mod thread;
 mod uplink;
 
-use self::config::Cera;
 use self::report::{PortReport, report, report_port};
+use self::setup::{Member, Setup};
 use self::thread::{Controller, View};
 use super::config::{Config, PortSettings};
 use super::control::proto::{self, ExplainedFlow, Status};
 use super::error::HostError;
 use super::mechanism::{Asked, Mechanism, Presence, Tools};
 use super::port::{Port, Ports};
-use crate::channel::Channels;
 use crate::common::value::Mode;
 use crate::datapath::{DatapathError, intf};
-
-/// A VM's port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Index of the device.
-    pub ifindex: u32,
-    /// Where its share is.
-    pub slot: u32,
-    /// Whether CERA acts there, or only observes.
-    pub mode: Mode,
-    /// mu.
-    pub weight: u32,
-}
-
-/// What the controller is to do.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Setup {
-    /// The settings.
-    pub config: Cera,
-    /// The ports where CERA is not off.
-    pub members: Vec<Member>,
-}
-
-impl epoch::Clients for Channels {
-    fn tell(&self, ifindex: u32, epoch: u64, window_segments: u32) -> bool {
-        self.window(ifindex, epoch, window_segments)
-    }
-
-    fn is_there(&self, ifindex: u32) -> bool {
-        self.has_client(ifindex)
-    }
-}
 
 /// CERA's wing.
 #[derive(Debug)]

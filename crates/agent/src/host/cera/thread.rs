@@ -11,9 +11,10 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::clock_gettime;
 
-use super::Setup;
 use super::epoch::{Clients, Epochs, Found, Look, Share};
+use super::setup::Setup;
 use super::uplink::{Uplink, Uplinks};
+use crate::channel::Channels;
 use crate::common::clock::now_ns;
 use crate::datapath::Shares;
 use crate::host::config::Bounded;
@@ -58,6 +59,16 @@ pub struct View {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Clients for Channels {
+    fn tell(&self, ifindex: u32, epoch: u64, window_segments: u32) -> bool {
+        self.window(ifindex, epoch, window_segments)
+    }
+
+    fn is_there(&self, ifindex: u32) -> bool {
+        self.has_client(ifindex)
+    }
 }
 
 impl Controller {

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::channel::HostAddress;
-use crate::host::vsnoop::config::Proof;
 use crate::host::HostError;
+use crate::host::vsnoop::config::Proof;
 
 fn refused(text: &str) -> String {
     Config::parse(text, "host.toml").unwrap_err().to_string()
