@@ -33,6 +33,7 @@ MODULES = {
         "channel/wire": "channel/endpoint",
         "datapath": "common netdevice",
         "guest": "channel common file",
+        "guest/pvtcp": "",
         "host": "channel common datapath file netdevice netlink",
         "doctor": "channel common datapath guest netdevice",
     },
@@ -56,6 +57,11 @@ MODULES = {
         "world": "event guest host memory net packet tcp time workload",
         "record": "packet tcp time workload world",
     },
+}
+# Modules of a crate of which none takes anything from another.
+APART = {
+    "agent": "host/cera host/proboscis host/vflood host/vsnoop",
+    "sim": "host/cera host/proboscis host/vflood host/vsnoop",
 }
 
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|\bb?r(#*)".*?"\1|"(?:\\.|[^"\\])*"|\'(?:\\[^\']+|[^\\\'])\'', re.S)
@@ -209,6 +215,10 @@ def check_files(edges):
 
 def check_modules(crate, edges):
     for (a, b), names in edges.items():
+        apart = APART.get(crate, "").split()
+        for module in apart:
+            if a.is_in([module]) and b.is_in(set(apart) - {module}):
+                faults.append(f"{a} takes {listed(names)} from {b}, and {listed(apart)} are to know no other; {MEND}")
         for module, may in MODULES.get(crate, {}).items():
             if a.is_in([module]) and not b.is_in([module, *may.split()]):
                 takes = f"{a} takes {listed(names)} from {b}, and `{module}` may take from {listed(may.split())}"

@@ -7,6 +7,8 @@ use crate::time::Instant;
 pub const FRAME_OVERHEAD_BYTES: u32 = 38;
 /// IPv4 and TCP headers without options.
 pub const HEADER_BYTES: u32 = 40;
+/// A bare ACK: headers, and timestamps.
+const ACK_BYTES: u32 = FRAME_OVERHEAD_BYTES + HEADER_BYTES + 12;
 
 /// A machine with a network card: an end of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,7 +18,8 @@ pub struct HostId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GuestId(pub u32);
 
-/// One end of a connection. `generation` tells the present user of a slot from earlier ones, whose late packets are dropped.
+/// One end of a connection. `generation` tells the present user of a slot from earlier ones, whose late packets are
+/// dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     /// Slot in the table of connections.
@@ -81,7 +84,8 @@ impl Flags {
 /// Most SACK blocks in a segment with timestamps (RFC 2018).
 pub const MAX_SACK_BLOCKS: usize = 3;
 
-/// SACK blocks, the most recent first; a DSACK (RFC 2883) is the first block, at or below the acknowledgement or inside the second.
+/// SACK blocks, the most recent first; a DSACK (RFC 2883) is the first block, at or below the acknowledgement or inside
+/// the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackBlocks {
     /// Left edge (included) and right edge (excluded).
@@ -193,6 +197,17 @@ pub struct Packet {
     pub enqueued: Instant,
     /// Headers and payload.
     pub payload: Payload,
+}
+
+impl Packet {
+    /// Its ACK, without its data.
+    pub fn bare_ack(&self, seq: u32) -> Self {
+        let mut ack = Self { wire_bytes: ACK_BYTES, remaining_bytes: 0, ..*self };
+        if let Payload::Tcp(_, segment) = &mut ack.payload {
+            *segment = Segment { seq, payload_bytes: 0, flags: segment.flags.without(Flags::PSH), ..*segment };
+        }
+        ack
+    }
 }
 
 /// The packets in flight.

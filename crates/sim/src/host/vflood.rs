@@ -8,11 +8,8 @@ use evenkeel_algo::{seq, window};
 use evenkeel_scenario::format::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
-use crate::packet::{ConnId, FRAME_OVERHEAD_BYTES, Flags, HEADER_BYTES, Packet, Payload, SackBlocks, Segment};
+use crate::packet::{ConnId, Flags, Packet, Payload, SackBlocks, Segment};
 use crate::time::Instant;
-
-/// A bare ACK: headers, and timestamps.
-const ACK_BYTES: u32 = FRAME_OVERHEAD_BYTES + HEADER_BYTES + 12;
 
 /// A SYN-ACK permits SACK only if the SYN has.
 const PERMITS_SACK: Flags = Flags::ACK.with(Flags::SACK_PERMITTED);
@@ -231,7 +228,7 @@ impl Vflood {
                 Fate::Drop => {}
             }
             if bare && enforces {
-                let ack = bare_ack(packet, flow.flow.snd_nxt());
+                let ack = packet.bare_ack(flow.flow.snd_nxt());
                 flow.flow.ack_out(flow.last.ack);
                 effects.from_vm.push((FromVm::Hold, ack));
             }
@@ -246,7 +243,8 @@ impl Vflood {
     }
 }
 
-/// What has waited goes out with the VM's latest ACK and timestamps: with older ones the receiver would take it for an old duplicate (PAWS).
+/// What has waited goes out with the VM's latest ACK and timestamps: with older ones the receiver would take it for an
+/// old duplicate (PAWS).
 fn up_to_date(mut packet: Packet, last: &Segment) -> Packet {
     if let Payload::Tcp(_, segment) = &mut packet.payload {
         segment.ts_val = last.ts_val;
@@ -258,15 +256,6 @@ fn up_to_date(mut packet: Packet, last: &Segment) -> Packet {
         }
     }
     packet
-}
-
-/// The ACK of a packet, without its data.
-pub(super) fn bare_ack(of: &Packet, seq: u32) -> Packet {
-    let mut ack = Packet { wire_bytes: ACK_BYTES, remaining_bytes: 0, ..*of };
-    if let Payload::Tcp(_, segment) = &mut ack.payload {
-        *segment = Segment { seq, payload_bytes: 0, flags: segment.flags.without(Flags::PSH), ..*segment };
-    }
-    ack
 }
 
 impl Shim for Vflood {

@@ -6,7 +6,6 @@ use evenkeel_algo::vsnoop::{self, Data, Doubt, EarlyAck, Settings, State, Vm, Vm
 use evenkeel_scenario::format::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
-use super::vflood::bare_ack;
 use crate::packet::{ConnId, Flags, Packet, Payload, SackBlocks, Segment};
 use crate::time::Instant;
 
@@ -132,7 +131,7 @@ impl Vsnoop {
 }
 
 fn early_ack(like: &Packet, ack: &EarlyAck, ts_ecr: u32) -> Packet {
-    let mut packet = bare_ack(like, ack.seq);
+    let mut packet = like.bare_ack(ack.seq);
     if let Payload::Tcp(_, segment) = &mut packet.payload {
         segment.ack = ack.ack;
         segment.window = ack.window;
