@@ -119,7 +119,8 @@ impl Uplinks {
         Ok(&self.buffer)
     }
 
-    /// Asks for a device's root qdisc, by what needs no search (a single request is only answered if it asks for its echo).
+    /// Asks for a device's root qdisc, by what needs no search (a single request is only answered if it asks for its
+    /// echo).
     fn root(&mut self, ifindex: u32) -> io::Result<Message<'_>> {
         self.send(libc::RTM_GETQDISC, libc::NLM_F_ECHO as u16, ifindex, TC_H_ROOT)?;
         let seq = self.seq;
@@ -260,6 +261,13 @@ mod tests {
         Config::parse(&format!("[cera]\nuplinks = [\"up*\"]\n{more}"), "host.toml").unwrap().cera
     }
 
+    /// The kernel notes a little later that the other end is up, or down.
+    fn wait_for_carrier(is_there: bool) {
+        while ip("link show up0").contains("LOWER_UP") != is_there {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// In a network namespace of its own, with an uplink of two queues.
     fn with_uplink(test: impl FnOnce(Uplinks) + Send + 'static) {
         let place = move || {
@@ -267,6 +275,7 @@ mod tests {
             ip("link add up0 numtxqueues 2 numrxqueues 2 type veth peer name far numtxqueues 2 numrxqueues 2");
             ip("link set up0 up");
             ip("link set far up");
+            wait_for_carrier(true);
             test(Uplinks::new().unwrap());
         };
         if let Err(panic) = std::thread::spawn(place).join() {
@@ -306,6 +315,7 @@ mod tests {
             tc("qdisc replace dev up0 root tbf rate 80mbit burst 10k limit 1m");
             assert!(uplinks.find(&config(""), |_| false).is_ok());
             ip("link set far down");
+            wait_for_carrier(false);
             assert_eq!(uplinks.find(&config(""), |_| false).unwrap_err(), "up0 has no carrier");
             ip("link set up0 down");
             assert_eq!(uplinks.find(&config("rate_mbit = 8"), |_| false).unwrap_err(), "up0 is down");
