@@ -7,7 +7,8 @@
 
 #define SEC(name) __attribute__((section(name), used))
 
-static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static void *(*const map_lookup)(void *map,
+				 const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*const map_update)(void *map, const void *key, const void *value,
 				__u64 flags) = (void *)BPF_FUNC_map_update_elem;
 static long (*const load_bytes)(const void *skb, __u32 at, void *to,

@@ -49,7 +49,8 @@ int main(int argc, char **argv)
 	loaded = bpf(BPF_PROG_LOAD, &load);
 	link.link_create.prog_fd = (uint32_t)loaded;
 	link.link_create.target_ifindex = if_nametoindex(argv[1]);
-	link.link_create.attach_type = strcmp(argv[2], "ingress") ? TCX_EGRESS : TCX_INGRESS;
+	link.link_create.attach_type =
+		strcmp(argv[2], "ingress") ? TCX_EGRESS : TCX_INGRESS;
 	link.link_create.flags = strcmp(argv[3], "before") ? TCX_AFTER : TCX_BEFORE;
 	if (loaded < 0 || bpf(BPF_LINK_CREATE, &link) < 0) {
 		perror(argv[1]);

@@ -33,7 +33,8 @@ static int open_tap(const char *name)
 
 	strncpy(request.ifr_name, name, sizeof(request.ifr_name) - 1);
 	if (tap < 0 || ioctl(tap, TUNSETIFF, &request) ||
-	    ioctl(tap, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN)) {
+	    ioctl(tap, TUNSETOFFLOAD,
+		  TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN)) {
 		perror(name);
 		exit(1);
 	}
@@ -68,8 +69,7 @@ static void carry(int from, int to)
 		bytes = read(from, frame, sizeof(frame));
 		if (bytes <= 0)
 			return;
-		/* A port that is down takes nothing. Other losses are no wire's, and are told.
-		 */
+		/* A port that is down takes nothing. Other losses are told. */
 		if (write(to, frame, (size_t)bytes) < 0 && errno != EIO && told++ < TOLD)
 			fprintf(stderr, "lost a frame of %zd bytes: %s\n", bytes,
 				strerror(errno));

@@ -1,4 +1,5 @@
-//! Compiles the eBPF programs of kernel/host and kernel/guest and makes Rust declarations of their boundaries with user space.
+//! Compiles the eBPF programs of kernel/host and kernel/guest and makes Rust declarations of their boundaries with user
+//! space.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -31,8 +31,9 @@ fn main() {
     bindgen::Builder::default()
         .headers(headers)
         .allowlist_item(
-            "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|seq|reno|RENO|cubic|hystart|dctcp|DCTCP\
-             |cera|CERA|congestion|CONGESTION|vegas|vflood|VFLOOD|vsnoop|VSNOOP|ack_filter|ACK_FILTER|step|STEP)_.*",
+            "(pvtcp|PVTCP|packet|PACKET|siphash|window|WINDOW|proboscis|PROBOSCIS|seq|reno|RENO|cubic|hystart|dctcp\
+             |DCTCP|cera|CERA|congestion|CONGESTION|vegas|vflood|VFLOOD|vsnoop|VSNOOP|ack_filter|ACK_FILTER|step\
+             |STEP)_.*",
         )
         .rustified_enum("(pvtcp_timer|packet_kind|dctcp_ack|vflood_verdict|vsnoop_verdict|vsnoop_ack)")
         .wrap_static_fns(true)

@@ -1,6 +1,6 @@
-//! What a packet costs: each program by BPF_PROG_TEST_RUN beside one that does nothing, and, as packets that really come in at a
-//! device, `from_vm` beside that and nf_conntrack; vFlood's decisions by themselves. Tables in Markdown. Needs root and, for nf_conntrack,
-//! nft. `cargo bench -p evenkeel-agent --bench datapath`
+//! What a packet costs: each program by BPF_PROG_TEST_RUN beside one that does nothing, and, as packets that really
+//! come in at a device, `from_vm` beside that and nf_conntrack; vFlood's decisions by themselves. Tables in Markdown.
+//! Needs root and, for nf_conntrack, nft. `cargo bench -p evenkeel-agent --bench datapath`
 
 use std::fs;
 use std::io::Write;
@@ -103,7 +103,8 @@ fn programs(place: &mut Place, table: &Table) {
     }
 }
 
-/// vSnoop on a tap that nobody reads: data that comes again, so that each run does the same, and the VM's ACK, which says nothing new.
+/// vSnoop on a tap that nobody reads: data that comes again, so that each run does the same, and the VM's ACK, which
+/// says nothing new.
 fn early_acks(place: &mut Place, table: &Table) {
     const MANY: u32 = 20_000;
     let _vm = TapFile::new("vnet0", false);
@@ -138,15 +139,16 @@ fn early_acks(place: &mut Place, table: &Table) {
     }
 }
 
-/// Mean time of runs that each have a frame of their own: what is written into a packet is written each time. What it takes to begin a run is
-/// part of it.
+/// Mean time of runs that each have a frame of their own: what is written into a packet is written each time. What it
+/// takes to begin a run is part of it.
 fn single(place: &mut Place, name: &str, port: u32, frame: &[u8]) -> std::time::Duration {
     const MANY: u32 = 3000;
     let mut run = || place.datapath.trial(name, port, 0, frame, 1).expect("root, and Linux 6.6").duration;
     (0..MANY).map(|_| run()).sum::<std::time::Duration>() / MANY
 }
 
-/// CERA beside ProBoSCIS, and a limit that is lower than what the receiver offers. A flow that has sent nothing has none.
+/// CERA beside ProBoSCIS, and a limit that is lower than what the receiver offers. A flow that has sent nothing has
+/// none.
 fn with_cera(place: &mut Place, settings: &intf::ek_port, table: &Table) {
     let pa = place.pa;
     let (data, ack) = (data(0).frame(), ack(0, 0).frame());
@@ -170,7 +172,8 @@ fn with_cera(place: &mut Place, settings: &intf::ek_port, table: &Table) {
     place.datapath.attach(pa, settings).expect("it was there before");
 }
 
-/// vFlood's part in `from_vm` and `to_vm`. The device that would hold packets is one that drops them: what its qdisc does is not measured here.
+/// vFlood's part in `from_vm` and `to_vm`. The device that would hold packets is one that drops them: what its qdisc
+/// does is not measured here.
 fn with_vflood(place: &mut Place, table: &Table) {
     // A bridge without ports.
     ip("link add drops type bridge");
@@ -213,8 +216,8 @@ fn with_vflood(place: &mut Place, table: &Table) {
     place.datapath.detach(port).expect("it was attached");
 }
 
-/// What vFlood decides for a segment, in steady state: it is held, an ACK comes, it is let out, and room is granted. In the C that the
-/// programs are made of.
+/// What vFlood decides for a segment, in steady state: it is held, an ACK comes, it is let out, and room is granted. In
+/// the C that the programs are made of.
 fn decisions(table: &Table) {
     use evenkeel_algo::vflood::{Ack, DEFAULTS, Flow, Host, Verdict, Vm};
     const SEGMENTS: u32 = 200_000;
@@ -259,7 +262,8 @@ fn nft(rules: &str) {
     assert!(nft.wait().expect("nft ends").success(), "nft refuses: {rules}");
 }
 
-/// Makes nf_conntrack see every packet of this namespace. No packet here is sent by it, so the rule costs none anything.
+/// Makes nf_conntrack see every packet of this namespace. No packet here is sent by it, so the rule costs none
+/// anything.
 fn track(is_on: bool) {
     nft(if is_on {
         "table ip track {\n chain output {\n type filter hook output priority 0\n ct state invalid drop\n }\n }"
@@ -268,8 +272,8 @@ fn track(is_on: bool) {
     });
 }
 
-/// Packets come in at `lo` and end behind nf_conntrack's place, at `prerouting`. What is measured is one variant's time less the
-/// others' in the same round.
+/// Packets come in at `lo` and end behind nf_conntrack's place, at `prerouting`. What is measured is one variant's time
+/// less the others' in the same round.
 fn received(place: &mut Place, settings: &intf::ek_port, table: &Table) {
     if !Command::new("nft").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
         println!("not measured beside nf_conntrack: no nft");

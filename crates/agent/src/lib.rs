@@ -1,8 +1,8 @@
 //! What runs on hosts and in guests.
 //!
-//! [`doctor`] says what a machine supports and what hurts TCP there; [`guest`] is what evenkeel does inside a guest. On a hypervisor,
-//! [`datapath`] is the packet path and [`host`] the agent that keeps it; [`channel`] is what the two agents say to each other,
-//! [`common`] what both have.
+//! [`doctor`] says what a machine supports and what hurts TCP there; [`guest`] is what evenkeel does inside a guest. On
+//! a hypervisor, [`datapath`] is the packet path and [`host`] the agent that keeps it; [`channel`] is what the two
+//! agents say to each other, [`common`] what both have.
 
 pub mod channel;
 pub mod common;

@@ -18,7 +18,8 @@ pub struct Vm(sys::ack_filter_vm);
 impl Vm {
     /// Whether so many may wait that it is time to look at the port's queue, and to say [`Vm::reads`] if it is short.
     pub fn is_crowded(&self, limit: u32) -> bool {
-        // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it. So everywhere here.
+        // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it. So everywhere
+        // here.
         unsafe { sys::ack_filter_is_crowded(&self.0, limit) }
     }
 
@@ -34,8 +35,8 @@ impl Vm {
 pub struct Flow(sys::ack_filter_flow);
 
 impl Flow {
-    /// Whether an ACK that is needless (see [`is_needless`]) is to be kept from the VM, after [`vflood::Flow::acked`]. `limit`: how many may wait at
-    /// the port.
+    /// Whether an ACK that is needless (see [`is_needless`]) is to be kept from the VM, after [`vflood::Flow::acked`].
+    /// `limit`: how many may wait at the port.
     pub fn keeps(&self, vm: &Vm, flow: &vflood::Flow, limit: u32, now_us: u64) -> bool {
         // SAFETY: as in `is_crowded`.
         unsafe { sys::ack_filter_keeps(&self.0, &vm.0, &flow.0, limit, now_us) }
@@ -54,8 +55,8 @@ impl Flow {
     }
 }
 
-/// Whether later ACKs will say all that one does, after [`vflood::Flow::acked`], before which `una` was the flow's [`vflood::Flow::snd_una`].
-/// `is_plain`: it has a number and timestamps, and nothing else.
+/// Whether later ACKs will say all that one does, after [`vflood::Flow::acked`], before which `una` was the flow's
+/// [`vflood::Flow::snd_una`]. `is_plain`: it has a number and timestamps, and nothing else.
 pub fn is_needless(flow: &vflood::Flow, una: u32, is_plain: bool) -> bool {
     // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
     unsafe { sys::ack_filter_is_needless(&flow.0, una, is_plain) }

@@ -18,7 +18,8 @@ pub const CLIENT_SLACK: u32 = sys::CERA_CLIENT_SLACK;
 pub const MAX_EPOCHS: u32 = sys::CERA_MAX_EPOCHS;
 /// Largest weight.
 pub const MAX_WEIGHT: u32 = sys::CERA_MAX_WEIGHT;
-/// Delta where none is given: 1 ms, and on links below 1 Gbit/s as much longer as they are slower. `bytes_per_s` is 0 if it is not known.
+/// Delta where none is given: 1 ms, and on links below 1 Gbit/s as much longer as they are slower. `bytes_per_s` is 0
+/// if it is not known.
 pub fn usual_epoch_us(bytes_per_s: u64) -> u32 {
     // SAFETY: the C function is pure.
     unsafe { sys::cera_usual_epoch_us(bytes_per_s) }

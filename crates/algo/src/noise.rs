@@ -25,8 +25,8 @@ impl Random {
     }
 }
 
-/// A packet that resembles one of the seeds: whole, with bytes of its headers changed, cut, lengthened, or, one in eight, nothing but
-/// noise. Never shorter than `least` bytes.
+/// A packet that resembles one of the seeds: whole, with bytes of its headers changed, cut, lengthened, or, one in
+/// eight, nothing but noise. Never shorter than `least` bytes.
 pub fn packet(seeds: &[Vec<u8>], least: usize, random: &mut Random) -> Vec<u8> {
     let mut frame = seeds[random.below(seeds.len())].clone();
     for _ in 0..random.below(4) {

@@ -1,4 +1,5 @@
-//! The steps of a packet's way through a VM's port, in their order: `algo/base/steps.h`, whose lists the eBPF programs run.
+//! The steps of a packet's way through a VM's port, in their order: `algo/base/steps.h`, whose lists the eBPF programs
+//! run.
 
 use crate::sys;
 

@@ -1,7 +1,7 @@
 //! vFlood: the host's decisions on what a VM has flooded it with, and the guest's on its window.
 //!
-//! The caller keeps the packets. [`Flow::data`] says what becomes of one that the VM sends, [`Flow::release`] whether the first of those
-//! that are held may leave.
+//! The caller keeps the packets. [`Flow::data`] says what becomes of one that the VM sends, [`Flow::release`] whether
+//! the first of those that are held may leave.
 
 use crate::congestion::Kind;
 use crate::sys;
@@ -151,7 +151,8 @@ pub struct Sacked {
 }
 
 impl Sacked {
-    /// What these blocks, from their first bytes to their ends, say beside this acknowledgement of segments of `mss` bytes.
+    /// What these blocks, from their first bytes to their ends, say beside this acknowledgement of segments of `mss`
+    /// bytes.
     pub fn of(ack: u32, blocks: &[(u32, u32)], mss: u32) -> Option<Self> {
         let end = blocks.iter().map(|block| block.1).reduce(|a, b| if b.wrapping_sub(a) as i32 > 0 { b } else { a })?;
         let skipped = usize::from(is_dsack(ack, blocks));
@@ -170,7 +171,8 @@ pub struct Flow(pub(crate) sys::vflood_flow);
 impl Flow {
     /// The VM sends a SYN or SYN-ACK with this sequence number.
     pub fn vm_syn(&mut self, host: &Host, seq: u32, now_us: u64) {
-        // SAFETY: all pointers are to live, distinct values for the length of the call; the C code does not keep them. So everywhere here.
+        // SAFETY: all pointers are to live, distinct values for the length of the call; the C code does not keep them.
+        // So everywhere here.
         unsafe { sys::vflood_vm_syn(&mut self.0, &host.0, seq, now_us) }
     }
 
@@ -203,7 +205,8 @@ impl Flow {
         unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
     }
 
-    /// Whether new data of a flow that holds nothing leaves at once, without a look at the VM's buffer; otherwise it is for [`Flow::data`].
+    /// Whether new data of a flow that holds nothing leaves at once, without a look at the VM's buffer; otherwise it is
+    /// for [`Flow::data`].
     pub fn passes(&mut self, host: &Host, seq: u32, bytes: u32, now_us: u64) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_passes(&mut self.0, &host.0, seq, bytes, now_us) }
@@ -231,13 +234,15 @@ impl Flow {
         unsafe { sys::vflood_acked(&mut self.0, &host.0, &ack, now_us) }
     }
 
-    /// Whether an ACK says nothing that the flow does not know, or has to act on: [`Flow::acked`] would only allow another burst.
+    /// Whether an ACK says nothing that the flow does not know, or has to act on: [`Flow::acked`] would only allow
+    /// another burst.
     pub fn is_told(&self, ack: &Ack) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_is_told(&self.0, ack.number, ack.window, ack.is_pure, ack.sacked.is_some()) }
     }
 
-    /// Whether the first packet of the flow's queue may leave it: to the network, or, if its data has arrived, for good.
+    /// Whether the first packet of the flow's queue may leave it: to the network, or, if its data has arrived, for
+    /// good.
     pub fn release(&mut self, vm: &mut Vm, host: &Host, seq: u32, bytes: u32, now_us: u64) -> Verdict {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_release(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
@@ -249,7 +254,8 @@ impl Flow {
         unsafe { sys::vflood_splits(&mut self.0, &host.0, seq, bytes) }
     }
 
-    /// Whether new data in a packet of several segments would be held, or leave, as it is: otherwise it would be split as soon as it is held.
+    /// Whether new data in a packet of several segments would be held, or leave, as it is: otherwise it would be split
+    /// as soon as it is held.
     pub fn is_whole(&self, seq: u32, bytes: u32) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_is_whole(&self.0, seq, bytes) }
@@ -352,7 +358,8 @@ impl Flow {
 pub struct Guest {
     /// The host says that it is there.
     pub is_online: bool,
-    /// TCP has seen a loss, or signs of one; where its window in recovery counts what is out (2.6.32), only while it has something to send again, or after a timeout.
+    /// TCP has seen a loss, or signs of one; where its window in recovery counts what is out (2.6.32), only while it
+    /// has something to send again, or after a timeout.
     pub is_repairing: bool,
     /// The window that a standard algorithm grows and shrinks all the time.
     pub shadow: u32,
@@ -365,7 +372,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// The guest's congestion window: what the host grants while the guest may flood, and its shadow window, and what is held, otherwise.
+    /// The guest's congestion window: what the host grants while the guest may flood, and its shadow window, and what
+    /// is held, otherwise.
     pub fn cwnd(&self) -> u32 {
         let granted = self.granted_segments.unwrap_or(0);
         // SAFETY: the C function is pure.
@@ -383,7 +391,8 @@ pub fn is_dsack(ack: u32, blocks: &[(u32, u32)]) -> bool {
     unsafe { sys::vflood_is_dsack(ack, first.0, first.1, second.0, second.1) }
 }
 
-/// What the host still holds, as far as the guest can tell by what is out, what of it was SACKed, and its shadow window.
+/// What the host still holds, as far as the guest can tell by what is out, what of it was SACKed, and its shadow
+/// window.
 pub fn guest_held(out: u32, sacked: u32, shadow: u32) -> u32 {
     // SAFETY: the C function is pure.
     unsafe { sys::vflood_guest_held(out, sacked, shadow) }

@@ -132,7 +132,8 @@ pub struct Flow(sys::vsnoop_flow);
 impl Flow {
     /// The other end's SYN or SYN-ACK comes. `mss` is the payload of its full segments.
     pub fn peer_syn(&mut self, seq: u32, mss: u32) {
-        // SAFETY: all pointers are to live, distinct values for the length of the call; the C code does not keep them. So everywhere here.
+        // SAFETY: all pointers are to live, distinct values for the length of the call; the C code does not keep them.
+        // So everywhere here.
         unsafe { sys::vsnoop_peer_syn(&mut self.0, seq, mss) }
     }
 

@@ -40,7 +40,8 @@ struct Connection {
     flow: Flow,
     filter: ack_filter::Flow,
     isn: u32,
-    /// Offsets: what the VM has handed over, in segments that are held, and what was acknowledged, by the other end and as the VM knows it.
+    /// Offsets: what the VM has handed over, in segments that are held, and what was acknowledged, by the other end and
+    /// as the VM knows it.
     sent: u32,
     held: std::collections::VecDeque<u32>,
     acked: u32,

@@ -288,7 +288,8 @@ proptest! {
         }
     }
 
-    /// The sum of all windows is at most W and half a segment for each flow, but for what the least window of every flow takes.
+    /// The sum of all windows is at most W and half a segment for each flow, but for what the least window of every
+    /// flow takes.
     #[test]
     fn shares_do_not_exceed_the_window(
         vms in prop::collection::vec(real_vm(), 1..64),
@@ -315,7 +316,11 @@ proptest! {
 
     /// VMs that use what they have share by weight, to the segment.
     #[test]
-    fn backlogged_vms_share_by_weight(weights in prop::collection::vec(1..100_u32, 1..32), low in 500..20_000_u32, skew in 60..100_u64) {
+    fn backlogged_vms_share_by_weight(
+        weights in prop::collection::vec(1..100_u32, 1..32),
+        low in 500..20_000_u32,
+        skew in 60..100_u64,
+    ) {
         let settings = Settings { low_segments: low, ..DEFAULTS };
         let vms: Vec<Vm> = weights
             .iter()
@@ -327,7 +332,8 @@ proptest! {
         for (window, weight) in windows(&settings, &vms).into_iter().zip(&weights) {
             let share = whole * f64::from(*weight) / all + 0.5;
             let least = f64::from(LEAST_SEGMENTS);
-            prop_assert!(f64::from(window) < (share + 1.0).max(least + 0.1) && f64::from(window) > share - 1.0, "{window} {share}");
+            let window = f64::from(window);
+            prop_assert!(window < (share + 1.0).max(least + 0.1) && window > share - 1.0, "{window} {share}");
         }
     }
 
@@ -354,8 +360,8 @@ proptest! {
         }
     }
 
-    /// Where rates follow windows, and windows of new flows double, a VM that sends its first packets has its share after ten epochs at the
-    /// latest, and keeps it.
+    /// Where rates follow windows, and windows of new flows double, a VM that sends its first packets has its share
+    /// after ten epochs at the latest, and keeps it.
     #[test]
     fn a_vm_that_wakes_up_has_its_share_in_ten_epochs(others in 1..8_usize, weight in 1..10_u32, first in 4..40_u32) {
         let settings = Settings { low_segments: 600, ..DEFAULTS };

@@ -334,7 +334,8 @@ proptest! {
         all in prop::collection::vec((any::<[u64; 3]>(), any::<[u32; 6]>(), any::<bool>()), 1..100),
     ) {
         let mut pace = Pace::default();
-        for ([now_us, sent_bytes, rate], [epoch_us, pause_us, vm_pause_us, rtt_us, cover_us, queue_us], is_full) in all {
+        for ([now_us, sent_bytes, rate], times_us, is_full) in all {
+            let [epoch_us, pause_us, vm_pause_us, rtt_us, cover_us, queue_us] = times_us;
             let seen = Seen { pause_us, vm_pause_us, is_full };
             let reserve = pace.turn(&Shown { now_us, sent_bytes, rate, epoch_us, seen, rtt_us, cover_us, queue_us });
             prop_assert!(pace.pause_us() <= LONGEST_PAUSE_US);

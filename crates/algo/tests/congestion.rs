@@ -50,7 +50,8 @@ fn cubic_is_back_at_its_old_window_after_k() {
     assert!((995..=1003).contains(&window.cwnd()), "{}", window.cwnd());
 }
 
-/// Slow start over a path with this RTT whose bottleneck sends a segment each `segment_us`: the window at which HyStart ends it.
+/// Slow start over a path with this RTT whose bottleneck sends a segment each `segment_us`: the window at which HyStart
+/// ends it.
 fn slow_start_ends_at(base_rtt_us: u32, segment_us: u32, most: u32) -> Option<u32> {
     let (mut hystart, mut window) = (Hystart::default(), Window::new(10));
     let mut now_us = 1_000_000;
@@ -75,7 +76,8 @@ fn slow_start_ends_at(base_rtt_us: u32, segment_us: u32, most: u32) -> Option<u3
 
 #[test]
 fn hystart_ends_slow_start_where_the_acks_of_a_round_trip_fill_it() {
-    // 1 Gbit/s and 2 ms are 166 segments. Bursts may take 1 ms, so it is the round trip that begins with 160: 125 ACKs take (2 + 1) / 2 ms.
+    // 1 Gbit/s and 2 ms are 166 segments. Bursts may take 1 ms, so it is the round trip that begins with 160: 125 ACKs
+    // take (2 + 1) / 2 ms.
     assert_eq!(slow_start_ends_at(2000, 12, 10_000), Some(272));
     // A path that is never full.
     assert_eq!(slow_start_ends_at(100_000, 1, 5000), None);
@@ -162,7 +164,8 @@ proptest! {
 
     #[test]
     fn windows_grow_by_no_more_than_was_acknowledged(
-        cwnd in 1..MAX_CWND, ssthresh in 2..u32::MAX, acks in prop::collection::vec((1..10_000u32, 0..10_000_000u64), 1..50),
+        cwnd in 1..MAX_CWND, ssthresh in 2..u32::MAX,
+        acks in prop::collection::vec((1..10_000u32, 0..10_000_000u64), 1..50),
         srtt in 0..10_000_000u32, loss_at in 0..50usize,
     ) {
         for use_cubic in [false, true] {
@@ -191,7 +194,10 @@ proptest! {
     }
 
     #[test]
-    fn alpha_stays_a_fraction(windows in prop::collection::vec((0..100_000u32, 0..100_000u32), 1..100), cwnd in 2..MAX_CWND) {
+    fn alpha_stays_a_fraction(
+        windows in prop::collection::vec((0..100_000u32, 0..100_000u32), 1..100),
+        cwnd in 2..MAX_CWND,
+    ) {
         let mut dctcp = Dctcp::default();
         for (marked, clean) in windows {
             dctcp.count(marked, true);

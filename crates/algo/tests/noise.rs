@@ -1,5 +1,5 @@
-//! Random and mutated packets through everything that reads bytes of the network. `make noise` runs ten million of them with
-//! sanitizers in the C code.
+//! Random and mutated packets through everything that reads bytes of the network. `make noise` runs ten million of them
+//! with sanitizers in the C code.
 
 use evenkeel_algo::frames::{ACK, ECE, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS};
 use evenkeel_algo::noise::{self, Random};

@@ -8,8 +8,8 @@ use evenkeel_algo::siphash::{self, Key};
 use evenkeel_algo::window::{self, By};
 use proptest::prelude::*;
 
-/// The test vectors of the authors' reference implementation (vectors_sip64, key and message 00 01 02 ...), for lengths 0, 8, ..., 56.
-/// With ProBoSCIS alone.
+/// The test vectors of the authors' reference implementation (vectors_sip64, key and message 00 01 02 ...), for lengths
+/// 0, 8, ..., 56. With ProBoSCIS alone.
 fn arbitrate(limit: Option<u32>, offered: u16, scale: u8, mss: u32) -> (u16, By) {
     window::arbitrate(window::Offers { proboscis_bytes: limit, ..Default::default() }, offered, scale, mss)
 }
@@ -142,7 +142,11 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_word_leaves_the_checksum_right(mut words in prop::collection::vec(any::<u16>(), 2..40), at: prop::sample::Index, new: u16) {
+    fn a_changed_word_leaves_the_checksum_right(
+        mut words in prop::collection::vec(any::<u16>(), 2..40),
+        at: prop::sample::Index,
+        new: u16,
+    ) {
         let sum = |words: &[u16]| {
             let mut sum: u32 = words.iter().map(|w| u32::from(*w)).sum();
             while sum > 0xffff { sum = (sum & 0xffff) + (sum >> 16); }
@@ -190,7 +194,11 @@ proptest! {
     }
 
     #[test]
-    fn no_more_probes_than_the_budget(gaps_ns in prop::collection::vec(0u64..100_000_000, 1..400), rate in 1u32..100_000, burst in 1u32..5000) {
+    fn no_more_probes_than_the_budget(
+        gaps_ns in prop::collection::vec(0u64..100_000_000, 1..400),
+        rate in 1u32..100_000,
+        burst in 1u32..5000,
+    ) {
         let mut budget = Budget::new(rate, burst);
         let (mut now_ns, mut sent) = (1_000_000_000u64, 0u64);
         let start_ns = now_ns;
@@ -204,7 +212,11 @@ proptest! {
     }
 
     #[test]
-    fn trains_share_what_is_under_way(gaps_ns in prop::collection::vec(0u64..1_000_000, 1..200), probes in 1u32..=64, b1_us in 1u32..20_000) {
+    fn trains_share_what_is_under_way(
+        gaps_ns in prop::collection::vec(0u64..1_000_000, 1..200),
+        probes in 1u32..=64,
+        b1_us in 1u32..20_000,
+    ) {
         let settings = Settings { probes, b1_us, ..Settings::default() };
         let (mut trains, mut now_ns) = (Trains::default(), 1_000_000_000u64);
         let mut sent: Vec<(u64, u32)> = Vec::new();
@@ -214,7 +226,8 @@ proptest! {
             prop_assert!(length <= probes && length >= probes.min(2));
             // Within b1, those that are longer than the least.
             let since_ns = now_ns.saturating_sub(u64::from(b1_us) * 1000);
-            let before: u32 = sent.iter().filter(|(at_ns, length)| *at_ns > since_ns && *length > 2).map(|(_, length)| length).sum();
+            let counts = |(at_ns, length): &&(u64, u32)| *at_ns > since_ns && *length > 2;
+            let before: u32 = sent.iter().filter(counts).map(|(_, length)| length).sum();
             if length > 2 {
                 prop_assert!(before + length <= 4 * probes, "{before} and {length}");
             }
@@ -241,7 +254,9 @@ proptest! {
     }
 
     #[test]
-    fn echoed_bytes_follow_marked_ones(segments in prop::collection::vec((1u32..65_536, any::<bool>(), 1usize..5), 1..300)) {
+    fn echoed_bytes_follow_marked_ones(
+        segments in prop::collection::vec((1u32..65_536, any::<bool>(), 1usize..5), 1..300),
+    ) {
         let mut echo = Echo::new(0);
         let (mut end, mut acked, mut marked, mut echoed, mut largest) = (0u32, 0u32, 0i64, 0i64, 0i64);
         for (bytes, is_marked, every) in segments {

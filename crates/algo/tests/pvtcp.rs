@@ -101,8 +101,10 @@ proptest! {
     }
 
     #[test]
-    fn without_a_wakeup_nothing_changes(set in settings(), ticks in prop::collection::vec(0..200u64, 1..50),
-                                        srtt in any::<u32>(), mdev in any::<u32>(), sample in any::<i64>(), idle in any::<u32>()) {
+    fn without_a_wakeup_nothing_changes(
+        set in settings(), ticks in prop::collection::vec(0..200u64, 1..50),
+        srtt in any::<u32>(), mdev in any::<u32>(), sample in any::<i64>(), idle in any::<u32>(),
+    ) {
         let mut vcpu = Vcpu::default();
         let mut now = 0;
         for late in ticks {
@@ -157,9 +159,11 @@ proptest! {
     }
 
     #[test]
-    fn a_spoilt_sample_leaves_srtt_and_rttvar(set in settings(), wake in 10_000_000..10_000_002u64, since in 0..200_000u64,
-                                              srtt in any::<u32>(), mdev in any::<u32>(),
-                                              sample in prop_oneof![any::<i64>(), -10..400_000i64]) {
+    fn a_spoilt_sample_leaves_srtt_and_rttvar(
+        set in settings(), wake in 10_000_000..10_000_002u64, since in 0..200_000u64,
+        srtt in any::<u32>(), mdev in any::<u32>(),
+        sample in prop_oneof![any::<i64>(), -10..400_000i64],
+    ) {
         let vcpu = woken(&set, wake, 2_000_000);
         let (srtt, mdev) = (i64::from(srtt), i64::from(mdev));
         let filtered = vcpu.filter_rtt(&set, wake + since, srtt as u32, mdev as u32, sample);

@@ -35,8 +35,9 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let flow = 0..FLOWS;
+    let bytes = prop_oneof![3 => Just(MSS), 1 => 1..MSS, 1 => MSS..4 * MSS];
     prop_oneof![
-        8 => (flow.clone(), prop_oneof![6 => Just(0u32), 1 => 1..5u32], prop_oneof![3 => Just(MSS), 1 => 1..MSS, 1 => MSS..4 * MSS])
+        8 => (flow.clone(), prop_oneof![6 => Just(0u32), 1 => 1..5u32], bytes)
             .prop_map(|(flow, back, bytes)| Step::Send { flow, back, bytes }),
         10 => (flow.clone(), proptest::bool::weighted(0.05), prop_oneof![8 => Just(0usize), 1 => 1..4usize])
             .prop_map(|(flow, lost, overtaken)| Step::Network { flow, lost, overtaken }),

@@ -1,7 +1,7 @@
-//! What it costs to hold packets (vFlood): throughput beside `fq`, how soon an ACK lets data out, and each program's time. In a guest with the
-//! newest kernel, because hosts' kernels may have no qdiscs in BPF: under TCG, so that times are many times as long as on a machine.
-//! `make bench-hold`, as root. With the argument `policies`: what flows of low and of high RTT get under each policy instead; with `throughput`,
-//! `release`, `messages` or `programs`, only that.
+//! What it costs to hold packets (vFlood): throughput beside `fq`, how soon an ACK lets data out, and each program's
+//! time. In a guest with the newest kernel, because hosts' kernels may have no qdiscs in BPF: under TCG, so that times
+//! are many times as long as on a machine. `make bench-hold`, as root. With the argument `policies`: what flows of low
+//! and of high RTT get under each policy instead; with `throughput`, `release`, `messages` or `programs`, only that.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

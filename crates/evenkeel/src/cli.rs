@@ -12,8 +12,9 @@ use crate::exit;
 
 /// Keeps TCP between virtual machines on an even keel.
 ///
-/// TCP between VMs is slow for reasons that TCP cannot see: the VM was off its core, or a queue was full of a neighbour's packets. evenkeel
-/// says what hurts on a machine (doctor), cures it (host, guest, guest pvtcp), and proves that with real VMs (lab) and in simulation (sim).
+/// TCP between VMs is slow for reasons that TCP cannot see: the VM was off its core, or a queue was full of a
+/// neighbour's packets. evenkeel says what hurts on a machine (doctor), cures it (host, guest, guest pvtcp), and proves
+/// that with real VMs (lab) and in simulation (sim).
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, after_help = exit::HELP, max_term_width = 100)]
 pub struct Cli {
@@ -46,8 +47,8 @@ pub enum Command {
 
 /// Run a scenario with real VMs on this machine.
 ///
-/// Boots stock kernels in QEMU, lets their virtual CPUs share a core as the scenario says, runs its workload and counts what TCP does. Prints a
-/// table and the path of the HTML report. Needs root, two cores and QEMU.
+/// Boots stock kernels in QEMU, lets their virtual CPUs share a core as the scenario says, runs its workload and counts
+/// what TCP does. Prints a table and the path of the HTML report. Needs root, two cores and QEMU.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Lab {
@@ -103,9 +104,10 @@ pub struct LabRun {
 
 /// Run a scenario in the simulator.
 ///
-/// Simulates the scenario's machines, hypervisors and network packet by packet, with the same mechanisms that kernels load, at scales that no lab
-/// here reaches. Prints a table and the path of the HTML report. The same scenario and seed give the same results to the byte, whatever
-/// --jobs is. Needs no privileges. It begins afresh, whatever the results directory holds; after Ctrl-C, `evenkeel sweep` goes on.
+/// Simulates the scenario's machines, hypervisors and network packet by packet, with the same mechanisms that kernels
+/// load, at scales that no lab here reaches. Prints a table and the path of the HTML report. The same scenario and seed
+/// give the same results to the byte, whatever --jobs is. Needs no privileges. It begins afresh, whatever the results
+/// directory holds; after Ctrl-C, `evenkeel sweep` goes on.
 #[derive(Debug, Args)]
 pub struct Sim {
     /// What to run, and how.
@@ -115,9 +117,9 @@ pub struct Sim {
 
 /// Run a scenario in the simulator, and go on where an earlier sweep was interrupted.
 ///
-/// As sim, but runs that are finished in the results directory are kept: after Ctrl-C, a kill or a power cut the same command goes on with
-/// what is missing. What a complete sweep has left is shown again. Runs of another scenario text, version, --only or --repetitions are not
-/// mixed with: the command refuses and says what differs.
+/// As sim, but runs that are finished in the results directory are kept: after Ctrl-C, a kill or a power cut the same
+/// command goes on with what is missing. What a complete sweep has left is shown again. Runs of another scenario text,
+/// version, --only or --repetitions are not mixed with: the command refuses and says what differs.
 #[derive(Debug, Args)]
 pub struct Sweep {
     /// What to run, and how.
@@ -211,8 +213,9 @@ pub enum Scenario {
 
 /// Say what this machine supports, what hurts TCP here, and what would help.
 ///
-/// Looks at the kernel, the hypervisor, stolen core time, TCP's settings and counters, the ports of VMs, QEMU and KVM. Takes a second or two,
-/// changes nothing, needs no privileges (with root it sees more). Findings do not change the exit code; scripts read `worst` from --json.
+/// Looks at the kernel, the hypervisor, stolen core time, TCP's settings and counters, the ports of VMs, QEMU and KVM.
+/// Takes a second or two, changes nothing, needs no privileges (with root it sees more). Findings do not change the
+/// exit code; scripts read `worst` from --json.
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// Print the findings as JSON.
@@ -222,11 +225,12 @@ pub struct Doctor {
 
 /// Run the host agent: ProBoSCIS, vSnoop, vFlood and CERA on the ports of this machine's VMs.
 ///
-/// Finds the ports by name as they appear and go, puts eBPF programs on them and keeps their settings; sends again what was lost on the way
-/// to a connection; raises queues that are too short; answers `evenkeel status`, `flows` and `top`; serves metrics. Runs in the foreground
-/// until SIGTERM or Ctrl-C, which leave the programs at work without it, as a crash does: a new agent takes them over with their
-/// connections. Only --stop removes everything and puts back what was changed. SIGHUP reads the configuration again. Needs Linux 6.6, root or
-/// CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; `evenkeel doctor` says what is missing.
+/// Finds the ports by name as they appear and go, puts eBPF programs on them and keeps their settings; sends again what
+/// was lost on the way to a connection; raises queues that are too short; answers `evenkeel status`, `flows` and `top`;
+/// serves metrics. Runs in the foreground until SIGTERM or Ctrl-C, which leave the programs at work without it, as a
+/// crash does: a new agent takes them over with their connections. Only --stop removes everything and puts back what
+/// was changed. SIGHUP reads the configuration again. Needs Linux 6.6, root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON;
+/// `evenkeel doctor` says what is missing.
 #[derive(Debug, Args)]
 pub struct Host {
     /// The configuration file [default: /etc/evenkeel/host.toml, or its defaults if that is not there].
@@ -277,8 +281,8 @@ pub struct Flows {
     /// Where the agent answers.
     #[command(flatten)]
     pub agent: Agent,
-    /// Say of one connection, in words, which mechanism set its window, and why. Written as in the list, either end first:
-    /// 10.0.0.1:4000-10.0.0.2:80 or [fd00::1]:4000-[fd00::2]:80.
+    /// Say of one connection, in words, which mechanism set its window, and why. Written as in the list, either end
+    /// first: 10.0.0.1:4000-10.0.0.2:80 or [fd00::1]:4000-[fd00::2]:80.
     #[arg(long, value_name = "TUPLE", conflicts_with = "limit")]
     pub explain: Option<host::Tuple>,
     /// Show only so many [default: all].
@@ -295,8 +299,9 @@ pub enum Port {
 
 /// Make a port ready for its VM to leave, and wait until it is.
 ///
-/// vFlood lets out what it holds and the guest goes back to plain TCP, vSnoop acknowledges nothing more for the VM, CERA's limit ends. Connections go
-/// on. The port stays offline until it goes away, `evenkeel port online`, or the agent's end.
+/// vFlood lets out what it holds and the guest goes back to plain TCP, vSnoop acknowledges nothing more for the VM,
+/// CERA's limit ends. Connections go on. The port stays offline until it goes away, `evenkeel port online`, or the
+/// agent's end.
 #[derive(Debug, Args)]
 pub struct PortOffline {
     /// The port, as in `evenkeel status`.
@@ -342,11 +347,12 @@ pub struct Top {
 
 /// Run the guest agent: vFlood's congestion control and CERA's client, as the host says over a virtio-serial port.
 ///
-/// Registers the congestion control `vflood`, which floods the host only while the host's agent attests that it holds this guest's packets, and
-/// sets the windows of flows to their shares of what the host has for this guest. Runs in the foreground until SIGTERM or Ctrl-C: then TCP is plain
-/// at once, as it is within three heartbeats when the agent, the channel or the host's agent dies. Only --stop takes the congestion control and the
-/// settings back. SIGHUP reads the configuration again. Needs Linux 6.1 with type information (BTF), root or CAP_BPF, CAP_NET_ADMIN,
-/// CAP_PERFMON and CAP_DAC_OVERRIDE; `evenkeel doctor` says what is missing.
+/// Registers the congestion control `vflood`, which floods the host only while the host's agent attests that it holds
+/// this guest's packets, and sets the windows of flows to their shares of what the host has for this guest. Runs in the
+/// foreground until SIGTERM or Ctrl-C: then TCP is plain at once, as it is within three heartbeats when the agent, the
+/// channel or the host's agent dies. Only --stop takes the congestion control and the settings back. SIGHUP reads the
+/// configuration again. Needs Linux 6.1 with type information (BTF), root or CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and
+/// CAP_DAC_OVERRIDE; `evenkeel doctor` says what is missing.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Guest {
@@ -415,8 +421,8 @@ pub enum Pvtcp {
 
 /// Load the module, or change the settings of the loaded one.
 ///
-/// Settings that are not named stay as they are, or at the module's own defaults, shown here. A kernel that the module does not fit refuses
-/// with the reason and leaves TCP as it was.
+/// Settings that are not named stay as they are, or at the module's own defaults, shown here. A kernel that the module
+/// does not fit refuses with the reason and leaves TCP as it was.
 #[derive(Debug, Args)]
 pub struct PvtcpLoad {
     /// Load this file (uncompressed) instead of the installed module.

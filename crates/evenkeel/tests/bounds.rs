@@ -1,4 +1,5 @@
-//! A mechanism's settings have the same bounds in scenarios and in the agent's configuration, which do not know each other.
+//! A mechanism's settings have the same bounds in scenarios and in the agent's configuration, which do not know each
+//! other.
 
 use evenkeel_agent::host::Config;
 use evenkeel_scenario::schema::SCHEMA;

@@ -158,7 +158,8 @@ fn the_guest_agents_configuration_is_printed_and_checked() {
     let (code, out, err) = run(&["guest", "--check", "--config", name]);
     assert_eq!((code, out.as_str()), (2, ""));
     let what = format!(
-        "error: {name}:2: cera.max_core_percent: invalid value: integer `0`, expected a whole number from 1 to 100\nhelp: "
+        "error: {name}:2: cera.max_core_percent: invalid value: integer `0`, expected a whole number from 1 to 100\n\
+         help: "
     );
     assert!(err.starts_with(&what), "{err}");
 }

@@ -134,10 +134,15 @@ burst_flows = 4
 tcp_info_period_ms = 0
 [[axes]]
 name = "host"
-variants = [
-  { label = "plain", set = {} },
-  { label = "agent", set = { "network.queue" = { discipline = "red", ecn_threshold_segments = 5 }, "vms.client.proboscis.mode" = "enforce", "vms.server.proboscis.mode" = "enforce" } },
-]
+[[axes.variants]]
+label = "plain"
+set = {}
+[[axes.variants]]
+label = "agent"
+[axes.variants.set]
+"network.queue" = { discipline = "red", ecn_threshold_segments = 5 }
+"vms.client.proboscis.mode" = "enforce"
+"vms.server.proboscis.mode" = "enforce"
 "#;
 
 /// Agents of labs whose temporary directory is below `directory`.
@@ -202,7 +207,8 @@ fn a_dead_network_ends_the_lab() {
     assert_left_clean(scratch.path());
 }
 
-/// The host agent probes for real requests over a port that marks, and the lab, which fails if the agent leaves anything on its ports, ends well.
+/// The host agent probes for real requests over a port that marks, and the lab, which fails if the agent leaves
+/// anything on its ports, ends well.
 #[test]
 fn the_host_agent_acts_on_real_requests() {
     let _machine = machine();
@@ -254,7 +260,8 @@ bytes = 100000
 tcp_info_period_ms = 0
 "#;
 
-/// A driver domain has two VMs' ports and the real agent on them; what they send passes to a VM whose host is this machine, and its agent.
+/// A driver domain has two VMs' ports and the real agent on them; what they send passes to a VM whose host is this
+/// machine, and its agent.
 #[test]
 fn a_driver_domain_carries_its_vms_traffic_and_runs_the_agent() {
     let _machine = machine();
@@ -474,8 +481,8 @@ fn threads() -> impl Iterator<Item = (PathBuf, PathBuf)> {
         .filter_map(|thread| std::fs::read_link(thread.join("ns/net")).ok().map(|network| (thread, network)))
 }
 
-/// Network namespaces of labs whose temporary directory is below `directory`, and of their machines, each once however many threads it has. As long
-/// as they are open nobody else's has their numbers.
+/// Network namespaces of labs whose temporary directory is below `directory`, and of their machines, each once however
+/// many threads it has. As long as they are open nobody else's has their numbers.
 fn networks_below(directory: &Path) -> BTreeMap<PathBuf, File> {
     let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let is_below = |thread: &Path| {

@@ -1,5 +1,6 @@
-//! Runs shell commands in a VM with the newest kernel, one after the other, and prints what they print: for benchmarks that need what this
-//! machine's kernel may not have. The folder is at /bench in the VM. The first command that fails ends it.
+//! Runs shell commands in a VM with the newest kernel, one after the other, and prints what they print: for benchmarks
+//! that need what this machine's kernel may not have. The folder is at /bench in the VM. The first command that fails
+//! ends it.
 //!
 //! in_vm EVENKEEL_BINARY FOLDER CPUS MEMORY_MIB COMMAND...
 

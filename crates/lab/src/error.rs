@@ -93,7 +93,8 @@ impl LabError {
             Self::Missing { help, .. } => Some(help),
             Self::Vm { .. } => Some("run again with EVENKEEL_LOG=debug to see the VM's console"),
             Self::NothingPasses { .. } => Some(
-                "the last run in the results may be cut short by it: leave it out, and run what is missing again (--only)",
+                "the last run in the results may be cut short by it: leave it out, and run what is missing again \
+                 (--only)",
             ),
             _ => None,
         }

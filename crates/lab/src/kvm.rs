@@ -1,5 +1,5 @@
-//! Whether KVM runs a guest here. That `/dev/kvm` exists says little: inside a VM it may be there and still fail to boot any stock kernel.
-//! So a tiny guest is run, with the CPU model and machine that the lab's VMs have.
+//! Whether KVM runs a guest here. That `/dev/kvm` exists says little: inside a VM it may be there and still fail to
+//! boot any stock kernel. So a tiny guest is run, with the CPU model and machine that the lab's VMs have.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -118,8 +118,9 @@ fn first_error(said: &str) -> String {
     line.map(|l| format!(": {}", l.trim().trim_start_matches("qemu-system-x86_64: "))).unwrap_or_default()
 }
 
-/// The guest, as firmware of 64 KiB: from real mode to 64-bit mode, then what stock kernels do on their first way and partial KVM
-/// implementations fail at: page tables, a model-specific register, BMI2 where it is announced, an exception.
+/// The guest, as firmware of 64 KiB: from real mode to 64-bit mode, then what stock kernels do on their first way and
+/// partial KVM implementations fail at: page tables, a model-specific register, BMI2 where it is announced, an
+/// exception.
 #[cfg(target_arch = "x86_64")]
 mod firmware {
     std::arch::global_asm!(
@@ -242,7 +243,8 @@ mod tests {
 
     #[test]
     fn the_first_error_is_quoted_without_warnings() {
-        let said = "qemu-system-x86_64: warning: host doesn't support\nqemu-system-x86_64: error: failed to set MSR 0x10a to 0x69\nAssertion";
+        let said = "qemu-system-x86_64: warning: host doesn't support\n\
+            qemu-system-x86_64: error: failed to set MSR 0x10a to 0x69\nAssertion";
         assert_eq!(first_error(said), ": error: failed to set MSR 0x10a to 0x69");
         assert_eq!(first_error(""), "");
     }

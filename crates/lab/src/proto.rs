@@ -1,7 +1,7 @@
 //! What the lab says to the runner inside a VM: JSON lines over a virtio-serial port.
 //!
-//! The host sends one [`Call`] per line and gets one [`Reply`] per line with the same `id`; the guest never speaks unasked. Long work
-//! runs in threads of the guest's runner and is fetched with [`Op::Collect`].
+//! The host sends one [`Call`] per line and gets one [`Reply`] per line with the same `id`; the guest never speaks
+//! unasked. Long work runs in threads of the guest's runner and is fetched with [`Op::Collect`].
 
 use std::collections::BTreeMap;
 
@@ -84,8 +84,9 @@ pub enum Op {
         /// From which byte on.
         offset: u64,
     },
-    /// Counters of the kernel: all of /proc/net/netstat and /proc/net/snmp as nstat names them (`TcpExtTCPTimeouts`, `TcpRetransSegs`),
-    /// `CpuBusyUs` and `CpuIdleUs` from /proc/stat, `EthTxDropped` and `EthRxDropped` of eth0. Answered by [`Answer::Counters`].
+    /// Counters of the kernel: all of /proc/net/netstat and /proc/net/snmp as nstat names them (`TcpExtTCPTimeouts`,
+    /// `TcpRetransSegs`), `CpuBusyUs` and `CpuIdleUs` from /proc/stat, `EthTxDropped` and `EthRxDropped` of eth0.
+    /// Answered by [`Answer::Counters`].
     Counters,
     /// Accept connections on [`WORKLOAD_PORT`] until [`Op::Stop`]. Answered by [`Answer::Started`].
     Serve {
@@ -103,8 +104,8 @@ pub enum Op {
         /// Socket settings.
         sockets: SocketSettings,
     },
-    /// Ask all [`ServeRole::BlockServer`]s for blocks, one request after the other, until [`Op::Stop`] or `requests` are done.
-    /// Answered by [`Answer::Started`] when all connections stand.
+    /// Ask all [`ServeRole::BlockServer`]s for blocks, one request after the other, until [`Op::Stop`] or `requests`
+    /// are done. Answered by [`Answer::Started`] when all connections stand.
     Strobe {
         /// IPv4 addresses of the block servers.
         from: Vec<String>,
@@ -117,7 +118,8 @@ pub enum Op {
     },
     /// This VM's CLOCK_MONOTONIC. Answered by [`Answer::Now`].
     Now,
-    /// Send HTTP requests, each at its time and on a connection of its own, until [`Op::Stop`]. Answered by [`Answer::Started`].
+    /// Send HTTP requests, each at its time and on a connection of its own, until [`Op::Stop`]. Answered by
+    /// [`Answer::Started`].
     Requests {
         /// This VM's CLOCK_MONOTONIC that times count from.
         start_ns: u64,
@@ -128,7 +130,8 @@ pub enum Op {
         /// Socket settings.
         sockets: SocketSettings,
     },
-    /// Send transfers one after the other to [`ServeRole::Transfers`], until [`Op::Stop`]. Answered by [`Answer::Started`].
+    /// Send transfers one after the other to [`ServeRole::Transfers`], until [`Op::Stop`]. Answered by
+    /// [`Answer::Started`].
     Transfers {
         /// IPv4 addresses of the receivers.
         to: Vec<String>,
@@ -154,7 +157,8 @@ pub enum Op {
         /// Socket settings.
         sockets: SocketSettings,
     },
-    /// Ask web servers for files in a closed loop until [`Op::Stop`]. Answered by [`Answer::Started`] when all connections stand.
+    /// Ask web servers for files in a closed loop until [`Op::Stop`]. Answered by [`Answer::Started`] when all
+    /// connections stand.
     Fetch {
         /// IPv4 addresses of the servers.
         servers: Vec<String>,
@@ -169,8 +173,8 @@ pub enum Op {
         /// Socket settings.
         sockets: SocketSettings,
     },
-    /// Fill a web application's stores, and answer the requests for pages that nginx passes on to [`APPLICATION_PORT`], until [`Op::Stop`]. Answered by
-    /// [`Answer::Started`].
+    /// Fill a web application's stores, and answer the requests for pages that nginx passes on to [`APPLICATION_PORT`],
+    /// until [`Op::Stop`]. Answered by [`Answer::Started`].
     Web {
         /// IPv4 address of the database.
         database: String,
@@ -219,13 +223,14 @@ pub enum Op {
         /// Time between requests.
         interval_ms: u32,
     },
-    /// Begin the measured time in this VM: forget what tasks have recorded so far, start the TCP_INFO sampler over all the workload's
-    /// sockets in this VM. Answered by [`Answer::Done`].
+    /// Begin the measured time in this VM: forget what tasks have recorded so far, start the TCP_INFO sampler over all
+    /// the workload's sockets in this VM. Answered by [`Answer::Done`].
     Mark {
         /// 0: no sampler.
         tcp_info_period_ms: u32,
     },
-    /// End the measured time: stop the sampler, fetch what was recorded since [`Op::Mark`]. Tasks go on. Answered by [`Answer::Recorded`].
+    /// End the measured time: stop the sampler, fetch what was recorded since [`Op::Mark`]. Tasks go on. Answered by
+    /// [`Answer::Recorded`].
     Collect,
     /// Watch the queue of this kind at one of this VM's devices until [`Op::Queue`]. Answered by [`Answer::Done`].
     WatchQueue {
@@ -238,7 +243,8 @@ pub enum Op {
     },
     /// What was seen since [`Op::WatchQueue`]. Answered by [`Answer::Queue`].
     Queue,
-    /// Whether a [`Op::Strobe`] with `requests` is done, and how many strobes or transfers are, counted since [`Op::Mark`]. Answered by [`Answer::Progress`].
+    /// Whether a [`Op::Strobe`] with `requests` is done, and how many strobes or transfers are, counted since
+    /// [`Op::Mark`]. Answered by [`Answer::Progress`].
     Progress,
     /// End all workload tasks and close their sockets. Answered by [`Answer::Done`].
     Stop,

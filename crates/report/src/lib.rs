@@ -1,7 +1,8 @@
 //! Tables, plots and the self-contained HTML report.
 //!
-//! A results directory holds `meta.json` ([`RunSet`]) and `runs.jsonl` ([`RunRecord`] per line) or Parquet tables ([`write_parquet`]). [`render_text`] prints the table for
-//! a terminal, [`render_markdown`] the same for the docs, [`render_html`] one file with tables and plots that needs nothing else.
+//! A results directory holds `meta.json` ([`RunSet`]) and `runs.jsonl` ([`RunRecord`] per line) or Parquet tables
+//! ([`write_parquet`]). [`render_text`] prints the table for a terminal, [`render_markdown`] the same for the docs,
+//! [`render_html`] one file with tables and plots that needs nothing else.
 
 pub mod columnar;
 mod error;

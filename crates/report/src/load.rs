@@ -23,8 +23,8 @@ pub struct Results {
 /// Reads `meta.json`, and `runs.jsonl` or the Parquet tables.
 ///
 /// # Errors
-/// [`ReportError::Results`], [`ReportError::Unfinished`], [`ReportError::Manifest`], [`ReportError::Damaged`], [`ReportError::Table`],
-/// [`ReportError::Scenario`], or [`ReportError::NoRuns`].
+/// [`ReportError::Results`], [`ReportError::Unfinished`], [`ReportError::Manifest`], [`ReportError::Damaged`],
+/// [`ReportError::Table`], [`ReportError::Scenario`], or [`ReportError::NoRuns`].
 pub fn load(results_dir: &Path) -> Result<Results, ReportError> {
     let (meta, lines) = (results_dir.join(META_FILE), results_dir.join(RUNS_FILE));
     let (set, file, records) = if is_parquet(results_dir) {
@@ -45,7 +45,8 @@ pub fn load(results_dir: &Path) -> Result<Results, ReportError> {
     Ok(Results { set, scenario, records })
 }
 
-/// Whether the runs are there as Parquet tables. Lines beside tables that are complete are left over: their removal is the last step.
+/// Whether the runs are there as Parquet tables. Lines beside tables that are complete are left over: their removal is
+/// the last step.
 pub fn is_parquet(results_dir: &Path) -> bool {
     results_dir.join(PARQUET_MANIFEST).exists()
 }

@@ -49,8 +49,9 @@ pub(crate) fn render(figure: &Figure) -> String {
     }
     let (width, height) = (WIDTH + 2 * MARGIN, y + row_height + MARGIN);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"sans-serif\" fill=\"#222222\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#FFFFFF\"/>\n{body}</svg>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} \
+         {height}\" font-family=\"sans-serif\" fill=\"#222222\">\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#FFFFFF\"/>\n{body}</svg>\n"
     )
 }
 

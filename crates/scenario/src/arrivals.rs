@@ -1,5 +1,5 @@
-//! When flows of an open-loop workload begin, between whom, and how large they are: drawn ahead of a run, so that all of its cells
-//! see the same.
+//! When flows of an open-loop workload begin, between whom, and how large they are: drawn ahead of a run, so that all
+//! of its cells see the same.
 
 use crate::format::FlowSizes;
 use crate::random::Random;

@@ -14,7 +14,8 @@ pub const MAX_CELLS: usize = 4096;
 /// Most runs of a scenario: what is summarized is in memory together.
 pub const MAX_RUNS: u64 = 100_000;
 
-/// Keys that an axis can vary, and everything below them. The seed is not among them: cells are compared under the same draws.
+/// Keys that an axis can vary, and everything below them. The seed is not among them: cells are compared under the same
+/// draws.
 pub const VARIABLE: &[&str] = &["duration_ms", "warmup_ms", "network", "vms", "workload", "record"];
 
 /// One point of the sweep.

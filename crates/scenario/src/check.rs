@@ -1,7 +1,7 @@
 //! Checks a TOML tree against the JSON schema, with messages for people: which key, what is wrong, what is allowed.
 //!
-//! General validators answer "matches none of the alternatives" where a scenario's author needs to read which words are allowed. This one
-//! knows just the part of JSON schema that `schema.rs` generates; a test holds the two together.
+//! General validators answer "matches none of the alternatives" where a scenario's author needs to read which words are
+//! allowed. This one knows just the part of JSON schema that `schema.rs` generates; a test holds the two together.
 
 use std::fmt::Write;
 

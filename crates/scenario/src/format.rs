@@ -1,7 +1,7 @@
 //! The scenario file: what the TOML keys are, their units, defaults and bounds.
 //!
-//! The bounds in the `schemars` attributes are the only place where they stand: the JSON schema for editors and the check of a file
-//! (`check.rs`) both come from them.
+//! The bounds in the `schemars` attributes are the only place where they stand: the JSON schema for editors and the
+//! check of a file (`check.rs`) both come from them.
 
 use std::collections::BTreeMap;
 
@@ -123,12 +123,13 @@ pub struct VmGroup {
     /// Queue length of each VM's port on the host, towards the VM (`txqueuelen`; netback's queue in the paper).
     #[schemars(range(min = 1, max = 1_000_000))]
     pub port_queue_segments: u32,
-    /// Ticks per second of the guest's clock. 0: timers run at their very time. Left out: 250, or 1000 with `tcp.era = "paper"`.
+    /// Ticks per second of the guest's clock. 0: timers run at their very time. Left out: 250, or 1000 with
+    /// `tcp.era = "paper"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10_000))]
     pub hz: Option<u32>,
-    /// Whether these are VMs behind a driver domain. `false`: machines of their own, without a hypervisor; in the lab, VMs at the switch
-    /// that share no core.
+    /// Whether these are VMs behind a driver domain. `false`: machines of their own, without a hypervisor; in the lab,
+    /// VMs at the switch that share no core.
     pub hypervisor: bool,
     /// What plays these machines in the lab. Without a hypervisor there is a choice.
     pub machine: MachineKind,
@@ -138,11 +139,12 @@ pub struct VmGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub host_delay_us: Option<u32>,
-    /// Time that a virtual CPU takes for each packet that it sends or receives. 0: none, and no CPU shares are reported.
+    /// Time that a virtual CPU takes for each packet that it sends or receives. 0: none, and no CPU shares are
+    /// reported.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub packet_cost_ns: u32,
-    /// Time that a virtual CPU takes to wake an application up that reads what has come. Packets that come meanwhile are read together, and
-    /// acknowledged together.
+    /// Time that a virtual CPU takes to wake an application up that reads what has come. Packets that come meanwhile
+    /// are read together, and acknowledged together.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub read_cost_ns: u32,
     /// Queue length of the host's network card.
@@ -153,8 +155,8 @@ pub struct VmGroup {
     /// VMs of this group that share one host and its network card.
     #[schemars(range(min = 1, max = 64))]
     pub per_host: u32,
-    /// So long after the measured time has begun, the VM moves to another host by live migration: its port goes offline, what is held leaves, and its
-    /// new host takes over. Left out: it stays. Only the lab can.
+    /// So long after the measured time has begun, the VM moves to another host by live migration: its port goes
+    /// offline, what is held leaves, and its new host takes over. Left out: it stays. Only the lab can.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 600_000))]
     pub migrate_at_ms: Option<u32>,
@@ -227,8 +229,8 @@ impl VmGroup {
         })
     }
 
-    /// What the host takes for a packet. A ping between two VMs crosses four times what one between physical machines does not: in the
-    /// PVTCP paper 227 us, so about 57 us each.
+    /// What the host takes for a packet. A ping between two VMs crosses four times what one between physical machines
+    /// does not: in the PVTCP paper 227 us, so about 57 us each.
     pub fn host_delay_us(&self) -> u32 {
         self.host_delay_us.unwrap_or(if self.hypervisor { 50 } else { 0 })
     }
@@ -252,7 +254,8 @@ pub enum MachineKind {
     /// A VM with its own kernel.
     #[default]
     Vm,
-    /// A network namespace of the machine that runs the lab, under its kernel: its code is never translated. For machines that are not under test.
+    /// A network namespace of the machine that runs the lab, under its kernel: its code is never translated. For
+    /// machines that are not under test.
     Namespace,
 }
 
@@ -286,8 +289,9 @@ pub struct CoreSharing {
     /// How likely a neighbour is to use its slice, from 0 to 1.
     #[schemars(range(min = 0, max = 1))]
     pub load: f64,
-    /// A VM that has had nothing to do for this long gives the rest of its slice up, as one does that halts: while it waits for ACKs, the
-    /// neighbours have the core. Left out: it keeps its slice, as one does that computes beside its traffic.
+    /// A VM that has had nothing to do for this long gives the rest of its slice up, as one does that halts: while it
+    /// waits for ACKs, the neighbours have the core. Left out: it keeps its slice, as one does that computes beside its
+    /// traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub idle_us: Option<u32>,
@@ -391,7 +395,8 @@ pub struct GuestTcp {
     /// `tcp_dsack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dsack: Option<bool>,
-    /// `tcp_slow_start_after_idle`: a window that was not used for an RTO begins anew. With a small RTO, an absence of the VM is such a time.
+    /// `tcp_slow_start_after_idle`: a window that was not used for an RTO begins anew. With a small RTO, an absence of
+    /// the VM is such a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_start_after_idle: Option<bool>,
     /// `tcp_frto`.
@@ -412,7 +417,8 @@ pub struct GuestTcp {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 1_000_000))]
     pub delayed_ack_max_us: Option<u32>,
-    /// Initial window (route attribute `initcwnd`). Left out: the kernel's 10; the simulator has 3 with `era = "paper"`, as 2.6.32.
+    /// Initial window (route attribute `initcwnd`). Left out: the kernel's 10; the simulator has 3 with
+    /// `era = "paper"`, as 2.6.32.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub initial_window_segments: Option<u32>,
@@ -526,12 +532,14 @@ pub struct Record {
     /// Period of the TCP_INFO series of the senders' sockets. 0: no series.
     #[schemars(range(min = 0, max = 60_000))]
     pub tcp_info_period_ms: u32,
-    /// Whether packets are captured: headers, on the host's side of every port and inside the first VM of the sending group.
+    /// Whether packets are captured: headers, on the host's side of every port and inside the first VM of the sending
+    /// group.
     pub capture: bool,
     /// Period of the bottleneck queue's series. 0: no series.
     #[schemars(range(min = 0, max = 60_000))]
     pub queue_period_ms: u32,
-    /// Whether the bottleneck is the network card of the first sending VM's host. How long each packet waits there is recorded too.
+    /// Whether the bottleneck is the network card of the first sending VM's host. How long each packet waits there is
+    /// recorded too.
     pub sender_nic: bool,
 }
 
@@ -584,7 +592,8 @@ pub struct PaperFigures {
     /// Axis name to label; axes left out match every label.
     #[serde(default)]
     pub cell: BTreeMap<String, String>,
-    /// Metric name to the paper's figure, in the metric's unit. Empty where the paper prints ratios only: `note` says them.
+    /// Metric name to the paper's figure, in the metric's unit. Empty where the paper prints ratios only: `note` says
+    /// them.
     #[schemars(extend("propertyNames" = names::metric_name(&mut SchemaGenerator::default())))]
     pub values: BTreeMap<String, f64>,
     /// Conditions that differ from ours, in a few words.
@@ -607,8 +616,8 @@ pub struct ReportSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Plot {
-    /// Bars of one metric: one group of bars per label of `x`, one colour per label of `series`, one panel per combination of
-    /// the other axes. The median of the repetitions, with the range as a whisker.
+    /// Bars of one metric: one group of bars per label of `x`, one colour per label of `series`, one panel per
+    /// combination of the other axes. The median of the repetitions, with the range as a whisker.
     Bars {
         /// Heading.
         title: String,
@@ -634,8 +643,9 @@ pub enum Plot {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         series: Option<String>,
     },
-    /// One metric over another, as throughput over delay: a mark per cell, a line through those of one label of `series`, one panel per
-    /// combination of the axes that are neither `series` nor `along`. Medians, with ranges as thin lines.
+    /// One metric over another, as throughput over delay: a mark per cell, a line through those of one label of
+    /// `series`, one panel per combination of the axes that are neither `series` nor `along`. Medians, with ranges as
+    /// thin lines.
     Plane {
         /// Heading.
         title: String,

@@ -47,7 +47,8 @@ pub fn stage_results(directory: &Path, set: &RunSet, records: &[RunRecord]) -> R
         let mut all = records.iter().map(|record| out.write_all(&line(record)?));
         all.try_for_each(|written| written).and_then(|()| out.flush()).map_err(write_error(&directory.join(RUNS_FILE)))
     })?;
-    // Runs of another set go before a `meta.json` that is not theirs. Of the same set they stay: there may be no other copy.
+    // Runs of another set go before a `meta.json` that is not theirs. Of the same set they stay: there may be no other
+    // copy.
     let stale = fs::read(directory.join(META_FILE)).map_or(true, |present| present != bytes);
     let steps = [Step::Place(META_FILE), Step::Place(RUNS_FILE), Step::Remove(PARQUET_MANIFEST)];
     let tables = PARQUET_FILES.map(Step::Remove);

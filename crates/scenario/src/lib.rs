@@ -1,8 +1,8 @@
 //! Scenario files, sweeps and the result schema that the lab and the simulator share.
 //!
-//! A scenario is a TOML file ([`mod@format`]), read and checked by [`Scenario::load`]; its axes expand into cells ([`cell`], [`sweep`]); each repetition
-//! of a cell yields one [`result::RunRecord`], kept as [`io`] and [`mod@replace`] have it and summarized by [`stats`]; [`metric`] names and describes every
-//! figure a run can report.
+//! A scenario is a TOML file ([`mod@format`]), read and checked by [`Scenario::load`]; its axes expand into cells
+//! ([`cell`], [`sweep`]); each repetition of a cell yields one [`result::RunRecord`], kept as [`io`] and
+//! [`mod@replace`] have it and summarized by [`stats`]; [`metric`] names and describes every figure a run can report.
 
 pub mod arrivals;
 pub mod cell;

@@ -32,47 +32,77 @@ macro_rules! metrics {
     ($($name:literal, $title:literal, $unit:literal, $better:ident, $decimals:literal, $description:literal;)*) => {
         /// All metrics, in the order of the documentation.
         pub const METRICS: &[Metric] = &[$(Metric {
-            name: $name, title: $title, unit: $unit, better: Better::$better, decimals: $decimals, description: $description,
+            name: $name,
+            title: $title,
+            unit: $unit,
+            better: Better::$better,
+            decimals: $decimals,
+            description: $description,
         }),*];
     };
 }
 
 metrics! {
-    "goodput_mbit", "goodput", "Mbit/s", Higher, 1, "Payload bytes that the receiving application read, over the measured time, all flows together.";
-    "background_goodput_mbit", "background goodput", "Mbit/s", Higher, 1, "Payload bytes of the flows in the background that arrived (in the lab: iperf3's own figure), over the measured time.";
+    "goodput_mbit", "goodput", "Mbit/s", Higher, 1,
+        "Payload bytes that the receiving application read, over the measured time, all flows together.";
+    "background_goodput_mbit", "background goodput", "Mbit/s", Higher, 1,
+        "Payload bytes of the flows in the background that arrived (in the lab: iperf3's own figure), over the \
+         measured time.";
     "time_s", "time", "s", Lower, 1, "Measured time.";
     "block_p50_ms", "block p50", "ms", Lower, 1, "Median time from a strobe request to its last byte.";
     "block_p99_ms", "block p99", "ms", Lower, 1, "99th percentile of the time from a strobe request to its last byte.";
     "blocks", "requests", "", Higher, 0, "Strobe requests completed.";
     "flows", "flows", "", Higher, 0, "Flows that began in the measured time and ended.";
-    "flows_unfinished", "unfinished", "", Lower, 0, "Flows that began in the measured time and had not ended when the run did.";
-    "operations_per_s", "operations", "1/s", Higher, 1, "Operations of a web application that began in the measured time and ended, over that time.";
-    "missed_deadlines", "missed deadlines", "", Lower, 0, "Flows of at most 100 KB that took longer than their deadline, ended or not.";
-    "fct_mean_ms", "FCT mean", "ms", Lower, 3, "Mean of the time from the start of a flow, or from a request, to its last byte.";
-    "fct_p50_ms", "FCT p50", "ms", Lower, 3, "Median of the time from the start of a flow, or from a request, to its last byte.";
-    "fct_p90_ms", "FCT p90", "ms", Lower, 3, "90th percentile of the time from the start of a flow, or from a request, to its last byte.";
-    "fct_p99_ms", "FCT p99", "ms", Lower, 3, "99th percentile of the time from the start of a flow, or from a request, to its last byte.";
-    "fct_p999_ms", "FCT p99.9", "ms", Lower, 3, "99.9th percentile of the time from the start of a flow, or from a request, to its last byte.";
-    "fct_max_ms", "FCT max", "ms", Lower, 3, "Longest time from the start of a flow, or from a request, to its last byte.";
+    "flows_unfinished", "unfinished", "", Lower, 0,
+        "Flows that began in the measured time and had not ended when the run did.";
+    "operations_per_s", "operations", "1/s", Higher, 1,
+        "Operations of a web application that began in the measured time and ended, over that time.";
+    "missed_deadlines", "missed deadlines", "", Lower, 0,
+        "Flows of at most 100 KB that took longer than their deadline, ended or not.";
+    "fct_mean_ms", "FCT mean", "ms", Lower, 3,
+        "Mean of the time from the start of a flow, or from a request, to its last byte.";
+    "fct_p50_ms", "FCT p50", "ms", Lower, 3,
+        "Median of the time from the start of a flow, or from a request, to its last byte.";
+    "fct_p90_ms", "FCT p90", "ms", Lower, 3,
+        "90th percentile of the time from the start of a flow, or from a request, to its last byte.";
+    "fct_p99_ms", "FCT p99", "ms", Lower, 3,
+        "99th percentile of the time from the start of a flow, or from a request, to its last byte.";
+    "fct_p999_ms", "FCT p99.9", "ms", Lower, 3,
+        "99.9th percentile of the time from the start of a flow, or from a request, to its last byte.";
+    "fct_max_ms", "FCT max", "ms", Lower, 3,
+        "Longest time from the start of a flow, or from a request, to its last byte.";
     "fct_small_mean_ms", "FCT small mean", "ms", Lower, 3, "Mean of the completion time of flows of at most 100 KB.";
     "fct_small_p50_ms", "FCT small p50", "ms", Lower, 3, "Median of the completion time of flows of at most 100 KB.";
-    "fct_small_p90_ms", "FCT small p90", "ms", Lower, 3, "90th percentile of the completion time of flows of at most 100 KB.";
-    "fct_small_p99_ms", "FCT small p99", "ms", Lower, 3, "99th percentile of the completion time of flows of at most 100 KB.";
-    "fct_small_p999_ms", "FCT small p99.9", "ms", Lower, 3, "99.9th percentile of the completion time of flows of at most 100 KB.";
+    "fct_small_p90_ms", "FCT small p90", "ms", Lower, 3,
+        "90th percentile of the completion time of flows of at most 100 KB.";
+    "fct_small_p99_ms", "FCT small p99", "ms", Lower, 3,
+        "99th percentile of the completion time of flows of at most 100 KB.";
+    "fct_small_p999_ms", "FCT small p99.9", "ms", Lower, 3,
+        "99.9th percentile of the completion time of flows of at most 100 KB.";
     "fct_small_max_ms", "FCT small max", "ms", Lower, 3, "Longest completion time of flows of at most 100 KB.";
-    "fct_medium_mean_ms", "FCT medium mean", "ms", Lower, 3, "Mean of the completion time of flows between 100 KB and 10 MB.";
-    "fct_medium_p50_ms", "FCT medium p50", "ms", Lower, 3, "Median of the completion time of flows between 100 KB and 10 MB.";
-    "fct_medium_p90_ms", "FCT medium p90", "ms", Lower, 3, "90th percentile of the completion time of flows between 100 KB and 10 MB.";
-    "fct_medium_p99_ms", "FCT medium p99", "ms", Lower, 3, "99th percentile of the completion time of flows between 100 KB and 10 MB.";
-    "fct_medium_p999_ms", "FCT medium p99.9", "ms", Lower, 3, "99.9th percentile of the completion time of flows between 100 KB and 10 MB.";
+    "fct_medium_mean_ms", "FCT medium mean", "ms", Lower, 3,
+        "Mean of the completion time of flows between 100 KB and 10 MB.";
+    "fct_medium_p50_ms", "FCT medium p50", "ms", Lower, 3,
+        "Median of the completion time of flows between 100 KB and 10 MB.";
+    "fct_medium_p90_ms", "FCT medium p90", "ms", Lower, 3,
+        "90th percentile of the completion time of flows between 100 KB and 10 MB.";
+    "fct_medium_p99_ms", "FCT medium p99", "ms", Lower, 3,
+        "99th percentile of the completion time of flows between 100 KB and 10 MB.";
+    "fct_medium_p999_ms", "FCT medium p99.9", "ms", Lower, 3,
+        "99.9th percentile of the completion time of flows between 100 KB and 10 MB.";
     "fct_medium_max_ms", "FCT medium max", "ms", Lower, 3, "Longest completion time of flows between 100 KB and 10 MB.";
     "fct_large_mean_ms", "FCT large mean", "ms", Lower, 3, "Mean of the completion time of flows of at least 10 MB.";
     "fct_large_p50_ms", "FCT large p50", "ms", Lower, 3, "Median of the completion time of flows of at least 10 MB.";
-    "fct_large_p90_ms", "FCT large p90", "ms", Lower, 3, "90th percentile of the completion time of flows of at least 10 MB.";
-    "fct_large_p99_ms", "FCT large p99", "ms", Lower, 3, "99th percentile of the completion time of flows of at least 10 MB.";
-    "fct_large_p999_ms", "FCT large p99.9", "ms", Lower, 3, "99.9th percentile of the completion time of flows of at least 10 MB.";
+    "fct_large_p90_ms", "FCT large p90", "ms", Lower, 3,
+        "90th percentile of the completion time of flows of at least 10 MB.";
+    "fct_large_p99_ms", "FCT large p99", "ms", Lower, 3,
+        "99th percentile of the completion time of flows of at least 10 MB.";
+    "fct_large_p999_ms", "FCT large p99.9", "ms", Lower, 3,
+        "99.9th percentile of the completion time of flows of at least 10 MB.";
     "fct_large_max_ms", "FCT large max", "ms", Lower, 3, "Longest completion time of flows of at least 10 MB.";
-    "fct_connected_p50_ms", "FCT p50, connected", "ms", Lower, 3, "Median over transfers of the time from when the sending application has its connection, and begins to write, to the last byte: without the handshake, which is in all other completion times.";
+    "fct_connected_p50_ms", "FCT p50, connected", "ms", Lower, 3,
+        "Median over transfers of the time from when the sending application has its connection, and begins to write, \
+         to the last byte: without the handshake, which is in all other completion times.";
     "rtt_p50_ms", "RTT p50", "ms", Lower, 2, "Median ping round-trip time.";
     "rtt_p90_ms", "RTT p90", "ms", Lower, 2, "90th percentile of the ping round-trip time.";
     "rtt_mean_ms", "RTT mean", "ms", Lower, 2, "Mean ping round-trip time.";
@@ -81,21 +111,29 @@ metrics! {
     "timeouts_per_s", "timeouts", "1/s", Lower, 2, "Retransmission timeouts per second, all senders.";
     "tail_loss_probes", "TLPs", "", Lower, 0, "Tail-loss probes sent, all senders (TcpExtTCPLossProbes).";
     "tail_loss_probes_per_s", "TLPs", "1/s", Lower, 2, "Tail-loss probes per second, all senders.";
-    "tlp_recoveries", "TLP recoveries", "", Lower, 0, "Losses repaired by a tail-loss probe, each with a cut of the window (TcpExtTCPLossProbeRecovery).";
-    "undone", "undone", "", Neutral, 0, "Window reductions undone because they turned out spurious (TCPFullUndo, TCPPartialUndo, TCPDSACKUndo, TCPLossUndo).";
+    "tlp_recoveries", "TLP recoveries", "", Lower, 0,
+        "Losses repaired by a tail-loss probe, each with a cut of the window (TcpExtTCPLossProbeRecovery).";
+    "undone", "undone", "", Neutral, 0,
+        "Window reductions undone because they turned out spurious (TCPFullUndo, TCPPartialUndo, TCPDSACKUndo, \
+         TCPLossUndo).";
     "spurious_frto", "spurious (F-RTO)", "", Neutral, 0, "Timeouts that F-RTO found spurious (TcpExtTCPSpuriousRTOs).";
     "detected_share", "found spurious", "%", Higher, 0, "Undone or F-RTO-detected timeouts as a share of all timeouts.";
-    "segments_sent", "segments sent", "", Neutral, 0, "Segments sent by the senders, retransmissions included (TcpOutSegs and TcpRetransSegs).";
+    "segments_sent", "segments sent", "", Neutral, 0,
+        "Segments sent by the senders, retransmissions included (TcpOutSegs and TcpRetransSegs).";
     "retransmitted", "retransmitted", "", Lower, 0, "Segments retransmitted by the senders (TcpRetransSegs).";
-    "needless_retransmissions", "needless retrans.", "", Lower, 0, "Retransmitted segments that no port had dropped: retransmitted less dropped at the ports, not below 0.";
+    "needless_retransmissions", "needless retrans.", "", Lower, 0,
+        "Retransmitted segments that no port had dropped: retransmitted less dropped at the ports, not below 0.";
     "needless_per_s", "needless retrans.", "1/s", Lower, 2, "Needless retransmissions per second.";
     "dsacks", "DSACKs", "", Lower, 0, "Duplicate SACK blocks the senders received (TcpExtTCPDSACKRecv).";
     "port_drops", "port drops", "", Lower, 0, "Packets dropped at the bottleneck port and at the VMs' port queues.";
     "ecn_marks", "ECN marks", "", Neutral, 0, "Packets that ports marked instead of dropping them.";
-    "acks_sent", "ACKs sent", "", Lower, 0, "Segments that the receivers sent (TcpOutSegs): ACKs, and the requests of a strobe.";
+    "acks_sent", "ACKs sent", "", Lower, 0,
+        "Segments that the receivers sent (TcpOutSegs): ACKs, and the requests of a strobe.";
     "duplicate_acks", "duplicate ACKs", "", Lower, 0, "Pure duplicate ACKs that the first sender received (capture).";
-    "rto_ms", "RTO p50", "ms", Lower, 1, "Median of the retransmission timeout over all TCP_INFO samples of the senders.";
-    "rto_p90_ms", "RTO p90", "ms", Lower, 1, "90th percentile of the retransmission timeout over all TCP_INFO samples of the senders.";
+    "rto_ms", "RTO p50", "ms", Lower, 1,
+        "Median of the retransmission timeout over all TCP_INFO samples of the senders.";
+    "rto_p90_ms", "RTO p90", "ms", Lower, 1,
+        "90th percentile of the retransmission timeout over all TCP_INFO samples of the senders.";
     "srtt_ms", "SRTT p50", "ms", Lower, 2, "Median of the smoothed RTT over all TCP_INFO samples of the senders.";
     "rto_runs_1", "1x RTO", "", Lower, 0, "Runs of exactly one timeout of a flow with no progress in between.";
     "rto_runs_2", "2x RTO", "", Lower, 0, "Runs of exactly two successive timeouts.";
@@ -105,16 +143,24 @@ metrics! {
     "sender_cpu", "sender CPU", "%", Lower, 1, "Time the senders' virtual CPUs were not idle, mean.";
     "queue_mean_segments", "queue mean", "segments", Lower, 1, "Mean backlog of the bottleneck port.";
     "queue_max_segments", "queue max", "segments", Lower, 0, "Largest backlog of the bottleneck port.";
-    "queue_delay_mean_ms", "queueing mean", "ms", Lower, 3, "Mean time that packets waited at the network card of the senders' host, all VMs' packets.";
-    "queue_delay_p50_ms", "queueing p50", "ms", Lower, 3, "Median of the time that packets waited at the network card of the senders' host.";
-    "queue_delay_p99_ms", "queueing p99", "ms", Lower, 3, "99th percentile of the time that packets waited at the network card of the senders' host.";
-    "queue_delay_first_mean_ms", "queueing mean, first VM", "ms", Lower, 3, "Mean time that the first sending VM's packets waited at its host's network card.";
-    "queue_delay_first_p99_ms", "queueing p99, first VM", "ms", Lower, 3, "99th percentile of the time that the first sending VM's packets waited at its host's network card.";
-    "uplink_use", "uplink in use", "%", Higher, 1, "Share of the time in which the network card of the senders' host was sending: bytes on the wire, of all VMs' packets.";
+    "queue_delay_mean_ms", "queueing mean", "ms", Lower, 3,
+        "Mean time that packets waited at the network card of the senders' host, all VMs' packets.";
+    "queue_delay_p50_ms", "queueing p50", "ms", Lower, 3,
+        "Median of the time that packets waited at the network card of the senders' host.";
+    "queue_delay_p99_ms", "queueing p99", "ms", Lower, 3,
+        "99th percentile of the time that packets waited at the network card of the senders' host.";
+    "queue_delay_first_mean_ms", "queueing mean, first VM", "ms", Lower, 3,
+        "Mean time that the first sending VM's packets waited at its host's network card.";
+    "queue_delay_first_p99_ms", "queueing p99, first VM", "ms", Lower, 3,
+        "99th percentile of the time that the first sending VM's packets waited at its host's network card.";
+    "uplink_use", "uplink in use", "%", Higher, 1,
+        "Share of the time in which the network card of the senders' host was sending: bytes on the wire, of all VMs' \
+         packets.";
     "cera_cuts", "cuts", "", Neutral, 0, "Epochs at whose end CERA cut windows, all hosts.";
     "cera_windows_set", "windows set", "", Neutral, 0, "Times that CERA's clients lowered a flow's congestion window.";
     "cera_windows_limited", "windows limited (CERA)", "", Neutral, 0, "ACKs in which CERA lowered the window.";
-    "weight_error", "off its weight", "%", Lower, 1, "Largest deviation of a VM's share of the long-lived flows' bytes from its weight's share, of the latter.";
+    "weight_error", "off its weight", "%", Lower, 1,
+        "Largest deviation of a VM's share of the long-lived flows' bytes from its weight's share, of the latter.";
     "pvtcp_wakeups", "wake-ups", "", Neutral, 0, "Wake-ups that PVTCP saw, all senders and receivers.";
     "pvtcp_longest_us", "longest wake-up", "us", Neutral, 0, "Longest time off the core that PVTCP saw.";
     "pvtcp_held", "timers held", "", Neutral, 0, "Timers that PVTCP held off.";
@@ -123,37 +169,57 @@ metrics! {
     "probes_sent", "probes", "", Neutral, 0, "Probes that ProBoSCIS sent ahead of SYNs, those sent again included.";
     "probes_marked", "probes marked", "", Neutral, 0, "Probes that arrived with a congestion mark.";
     "syns_repeated", "SYNs repeated", "", Neutral, 0, "SYNs that ProBoSCIS sent again.";
-    "first_windows_scaled", "first windows cut", "", Neutral, 0, "SYN-ACKs whose window was cut by the share of probes without a mark.";
+    "first_windows_scaled", "first windows cut", "", Neutral, 0,
+        "SYN-ACKs whose window was cut by the share of probes without a mark.";
     "first_windows_one_mss", "first windows of 1 MSS", "", Neutral, 0, "SYN-ACKs whose window was cut to one segment.";
     "windows_limited", "windows limited", "", Neutral, 0, "ACKs in which ProBoSCIS's DCTCP lowered the window.";
-    "throughput_p50_mbit", "throughput p50", "Mbit/s", Higher, 2, "Median over flows of their payload by their completion time.";
-    "throughput_near_p50_mbit", "near p50", "Mbit/s", Higher, 2, "The same of flows to VMs that are near (`far_count`).";
+    "throughput_p50_mbit", "throughput p50", "Mbit/s", Higher, 2,
+        "Median over flows of their payload by their completion time.";
+    "throughput_near_p50_mbit", "near p50", "Mbit/s", Higher, 2,
+        "The same of flows to VMs that are near (`far_count`).";
     "throughput_far_p50_mbit", "far p50", "Mbit/s", Higher, 2, "The same of flows to VMs that are far away.";
-    "throughput_connected_p50_mbit", "throughput p50, connected", "Mbit/s", Higher, 2, "Median over transfers of their payload by the time from when the sending application has its connection to the last byte, as iperf counts: without the handshake, which is in throughput_p50_mbit.";
-    "wire_first_segments", "first burst", "segments", Lower, 0, "Most segments that a flow of the first sender had on the wire before its first data was acknowledged (capture beyond the sender's host).";
-    "wire_burst_segments", "longest burst", "segments", Lower, 0, "Most segments that a flow of the first sender sent between two ACKs (capture beyond the sender's host).";
-    "wire_beyond_segments", "beyond slow start", "segments", Lower, 0, "Most segments that a flow of the first sender had sent beyond the standard initial window and two for each that was acknowledged (capture beyond the sender's host).";
+    "throughput_connected_p50_mbit", "throughput p50, connected", "Mbit/s", Higher, 2,
+        "Median over transfers of their payload by the time from when the sending application has its connection to \
+         the last byte, as iperf counts: without the handshake, which is in throughput_p50_mbit.";
+    "wire_first_segments", "first burst", "segments", Lower, 0,
+        "Most segments that a flow of the first sender had on the wire before its first data was acknowledged (capture \
+         beyond the sender's host).";
+    "wire_burst_segments", "longest burst", "segments", Lower, 0,
+        "Most segments that a flow of the first sender sent between two ACKs (capture beyond the sender's host).";
+    "wire_beyond_segments", "beyond slow start", "segments", Lower, 0,
+        "Most segments that a flow of the first sender had sent beyond the standard initial window and two for each \
+         that was acknowledged (capture beyond the sender's host).";
     "vflood_held", "held", "", Neutral, 0, "Packets that hosts held back for their VMs (vFlood).";
     "vflood_held_mean_us", "held for", "us", Neutral, 0, "Mean time for which they were held.";
-    "vflood_low_rtt_segments", "held, low RTT", "segments", Neutral, 1, "Buffer use of all flows with an RTT below vflood.low_rtt_us, mean over time.";
-    "vflood_high_rtt_segments", "held, high RTT", "segments", Neutral, 1, "Buffer use of all other flows, mean over time.";
+    "vflood_low_rtt_segments", "held, low RTT", "segments", Neutral, 1,
+        "Buffer use of all flows with an RTT below vflood.low_rtt_us, mean over time.";
+    "vflood_high_rtt_segments", "held, high RTT", "segments", Neutral, 1,
+        "Buffer use of all other flows, mean over time.";
     "vflood_grants", "grants", "", Neutral, 0, "ACKs in which the VM was told a window by vFlood.";
     "vflood_losses", "losses", "", Lower, 0, "Times that a flow of vFlood went to PACKET_LOSS.";
     "vflood_no_buffer", "no buffer", "", Lower, 0, "Times that a flow of vFlood went to NO_BUFFER.";
-    "domain_cpu", "domain CPU", "%", Lower, 1, "Busy share of the driver domains' virtual CPUs (`host = \"vm\"`), by their own clocks.";
-    "vflood_share", "share", "%", Neutral, 1, "Goodput of the VMs that have vFlood (`vflood.clients`, whatever its mode), as a share of what they would have if all senders had the same.";
+    "domain_cpu", "domain CPU", "%", Lower, 1,
+        "Busy share of the driver domains' virtual CPUs (`host = \"vm\"`), by their own clocks.";
+    "vflood_share", "share", "%", Neutral, 1,
+        "Goodput of the VMs that have vFlood (`vflood.clients`, whatever its mode), as a share of what they would have \
+         if all senders had the same.";
     "vflood_refused", "refused", "", Lower, 0, "Packets for which the VM's buffer had no room.";
     "vsnoop_early_acks", "early ACKs", "", Neutral, 0, "ACKs that hosts sent for their VMs (vSnoop).";
     "vsnoop_on_data", "on data", "", Neutral, 0, "Data packets of VMs that an early ACK rode on.";
     "vsnoop_dropped", "ACKs dropped", "", Neutral, 0, "ACKs of VMs that said nothing new after early ones.";
-    "longest_stall_ms", "longest stall", "ms", Lower, 0, "Longest time for which nothing arrived of a transfer that was under way and ended.";
+    "longest_stall_ms", "longest stall", "ms", Lower, 0,
+        "Longest time for which nothing arrived of a transfer that was under way and ended.";
     "damaged", "damaged", "", Lower, 0, "Transfers of which a byte arrived that was not the one that was sent.";
     "resets", "resets", "", Lower, 0, "Connections reset, in all VMs (TcpOutRsts and TcpEstabResets).";
-    "migration_offline_ms", "offline in", "ms", Lower, 0, "From the word that the VM is to leave until its host held nothing of it and its guest was plain TCP.";
+    "migration_offline_ms", "offline in", "ms", Lower, 0,
+        "From the word that the VM is to leave until its host held nothing of it and its guest was plain TCP.";
     "migration_ms", "migration", "ms", Lower, 0, "Live migration, without the time before (QEMU's total-time).";
-    "migration_downtime_ms", "downtime", "ms", Lower, 0, "For so long the VM stood still while it was moved (QEMU's downtime).";
-    "migration_online_ms", "online in", "ms", Lower, 0, "From the VM's start on its new host until that attested that it holds its packets.";
-    "pvtcp_reloads", "reloads", "", Neutral, 0, "Times that PVTCP was unloaded and loaded again while the workload ran, all VMs.";
+    "migration_downtime_ms", "downtime", "ms", Lower, 0,
+        "For so long the VM stood still while it was moved (QEMU's downtime).";
+    "migration_online_ms", "online in", "ms", Lower, 0,
+        "From the VM's start on its new host until that attested that it holds its packets.";
+    "pvtcp_reloads", "reloads", "", Neutral, 0,
+        "Times that PVTCP was unloaded and loaded again while the workload ran, all VMs.";
     "kernel_complaints", "kernel complaints", "", Lower, 0, "Warnings, bugs and stalls in the guests' kernel logs.";
 }
 

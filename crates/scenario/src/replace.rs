@@ -1,4 +1,5 @@
-//! Replaces the files of a results directory, so that a kill at any time leaves the old results, the new ones, or what is read as neither.
+//! Replaces the files of a results directory, so that a kill at any time leaves the old results, the new ones, or what
+//! is read as neither.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -27,7 +28,8 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Makes the results directory, and an empty one in it for new files. What a killed process has left there is removed.
+    /// Makes the results directory, and an empty one in it for new files. What a killed process has left there is
+    /// removed.
     ///
     /// # Errors
     /// [`ScenarioError::Write`].

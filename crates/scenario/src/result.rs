@@ -91,9 +91,9 @@ pub const SERIES: &[&str] =
 
 /// A series over time.
 ///
-/// Names in use: `rtt_ms` (ping, one point per reply), `block_ms` (strobe, one point per request), `meas_rtt_ms` (RTT samples of
-/// the sender's TCP), `srtt_ms`, `rto_ms`, `cwnd_segments` (TCP_INFO), `queue_segments` (bottleneck backlog), `share_segments` (the window
-/// that CERA has for a VM).
+/// Names in use: `rtt_ms` (ping, one point per reply), `block_ms` (strobe, one point per request), `meas_rtt_ms` (RTT
+/// samples of the sender's TCP), `srtt_ms`, `rto_ms`, `cwnd_segments` (TCP_INFO), `queue_segments` (bottleneck
+/// backlog), `share_segments` (the window that CERA has for a VM).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// What is recorded, with its unit.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::RunRecord;
 
-/// The quantile `q` (0 to 1) of values in any order: linear between order statistics, Hyndman and Fan's type 7, as R and NumPy have it.
+/// The quantile `q` (0 to 1) of values in any order: linear between order statistics, Hyndman and Fan's type 7, as R
+/// and NumPy have it.
 ///
 /// None without values or when one is not a number.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {

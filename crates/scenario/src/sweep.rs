@@ -131,7 +131,8 @@ fn check_points(scenario: &Scenario, axes: &[Vec<Point>]) -> Result<(), Vec<Prob
                 let problem = match check_override(scenario, key, value) {
                     Ok(()) => continue,
                     Err(BadOverride::Key(why)) => {
-                        // One key for all values of an axis: its values all give the same problem, which stands at the key.
+                        // One key for all values of an axis: its values all give the same problem, which stands at the
+                        // key.
                         let place = if axis.key.is_some() {
                             format!("axes[{index}].key")
                         } else {

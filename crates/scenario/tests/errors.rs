@@ -22,7 +22,8 @@ to = "receiver"
 block_kib = 64
 "#;
 
-const THREE_TIER: &str = "users = 1\nthink_time_ms = 1\noperations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
+const THREE_TIER: &str = "users = 1\nthink_time_ms = 1\n\
+    operations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
 
 fn errors(text: &str) -> String {
     match Scenario::from_str(text, "case.toml") {
@@ -36,6 +37,11 @@ fn errors(text: &str) -> String {
 fn with(from: &str, to: &str) -> String {
     assert!(VALID.contains(from), "{from} is not in the valid scenario");
     errors(&VALID.replace(from, to))
+}
+
+/// The valid scenario with a workload of another kind, and these keys in the place of the strobe's.
+fn of_kind(kind: &str, keys: &str) -> String {
+    errors(&VALID.replace("\"strobe\"", &format!("\"{kind}\"")).replace("block_kib = 64", keys))
 }
 
 /// The valid scenario with lines added.
@@ -63,8 +69,8 @@ cases! {
     unknown_key_in_workload: with("block_kib = 64", "block_kib = 64\nflows = 2");
     unknown_workload: with("\"strobe\"", "\"strobes\"");
     workload_without_kind: with("kind = \"strobe\"\n", "");
-    web_application_without_its_four_servers: errors(&VALID.replace("\"strobe\"", "\"three-tier\"").replace("block_kib = 64", THREE_TIER));
-    web_application_with_nothing_to_do: errors(&VALID.replace("\"strobe\"", "\"three-tier\"").replace("block_kib = 64", "users = 1\nthink_time_ms = 1\noperations = []"));
+    web_application_without_its_four_servers: of_kind("three-tier", THREE_TIER);
+    web_application_with_nothing_to_do: of_kind("three-tier", "users = 1\nthink_time_ms = 1\noperations = []");
     workload_lacks_a_key: with("block_kib = 64\n", "");
     number_out_of_bounds: with("rate_mbit = 100", "rate_mbit = 400001\nmtu_bytes = 68");
     number_is_negative: with("duration_ms = 5000", "duration_ms = -1");
@@ -103,70 +109,101 @@ cases! {
     setting_without_effect_alone_on_a_core: with("vms_per_core = 3", "slice_ms = 10");
     setting_without_effect_in_an_unshaped_port: with("rate_mbit = 100", "rate_mbit = 0\nbuffer_segments = 16");
     setting_without_effect_with_pvtcp_off: with("[vms.receiver]", "[vms.receiver]\npvtcp = { quick_ack = false }");
-    setting_without_effect_on_the_other_end: with("[vms.receiver]", "[vms.receiver]\ntcp = { send_buffer_bytes = 65536 }");
+    setting_without_effect_on_the_other_end: with("[vms.receiver]", "[vms.receiver]\n\
+        tcp = { send_buffer_bytes = 65536 }");
     setting_without_effect_for_a_ping: errors(
         &VALID.replace("\"strobe\"", "\"ping\"").replace("block_kib = 64", "interval_ms = 10")
             .replace("[vms.receiver]", "[vms.receiver]\ntcp = { era = \"paper\" }")
     );
-    setting_without_effect_in_another_topology: with("rate_mbit = 100", "rate_mbit = 100\nspines = 4\nedge_rate_mbit = 1000");
-    setting_without_effect_in_another_discipline: with("rate_mbit = 100", "rate_mbit = 100\nqueue = { discipline = \"codel\", ecn_threshold_segments = 20, thresholds_bytes = [1] }");
+    setting_without_effect_in_another_topology: with("rate_mbit = 100", "rate_mbit = 100\nspines = 4\n\
+        edge_rate_mbit = 1000");
+    setting_without_effect_in_another_discipline: with("rate_mbit = 100", "rate_mbit = 100\n\
+        queue = { discipline = \"codel\", ecn_threshold_segments = 20, thresholds_bytes = [1] }");
     setting_without_effect_with_own_buffers: with("rate_mbit = 100", "rate_mbit = 100\nbuffer_alpha = 2");
-    setting_without_effect_with_shared_buffers: with("rate_mbit = 100", "rate_mbit = 100\nshared_buffer_kib = 512\nbuffer_segments = 20");
-    setting_without_effect_without_a_hypervisor: with("[vms.receiver]", "[vms.receiver]\nhypervisor = false\nhost_delay_us = 5\nport_queue_segments = 5");
-    setting_without_effect_on_slow_start: with("[vms.receiver]", "[vms.sender.tcp]\ncongestion_control = \"reno\"\nhystart = false\n\n[vms.receiver]\ntcp.hystart = false");
-    setting_without_effect_on_acks_at_once: with("[vms.receiver]", "[vms.receiver]\ntcp = { delayed_ack = \"off\", delayed_ack_max_us = 500, timestamps = false, eifel = true }");
+    setting_without_effect_with_shared_buffers: with("rate_mbit = 100", "rate_mbit = 100\nshared_buffer_kib = 512\n\
+        buffer_segments = 20");
+    setting_without_effect_without_a_hypervisor: with("[vms.receiver]", "[vms.receiver]\nhypervisor = false\n\
+        host_delay_us = 5\nport_queue_segments = 5");
+    setting_without_effect_on_slow_start: with("[vms.receiver]", "[vms.sender.tcp]\ncongestion_control = \"reno\"\n\
+        hystart = false\n\n[vms.receiver]\ntcp.hystart = false");
+    setting_without_effect_on_acks_at_once: with("[vms.receiver]", "[vms.receiver]\n\
+        tcp = { delayed_ack = \"off\", delayed_ack_max_us = 500, timestamps = false, eifel = true }");
     unknown_topology: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leafspine\"");
-    more_hosts_than_places: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leaf-spine\"\nhosts_per_leaf = 1\nleaves = 1\nspines = 1");
-    too_many_places: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leaf-spine\"\nhosts_per_leaf = 256\nleaves = 256");
+    more_hosts_than_places: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leaf-spine\"\nhosts_per_leaf = 1\n\
+        leaves = 1\nspines = 1");
+    too_many_places: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leaf-spine\"\nhosts_per_leaf = 256\n\
+        leaves = 256");
     spines_above_one_leaf: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leaf-spine\"\nleaves = 1");
-    red_without_thresholds: with("rate_mbit = 100", "rate_mbit = 100\nqueue = { discipline = \"red\", red_min_segments = 5 }");
-    red_with_both_thresholds: with("rate_mbit = 100", "rate_mbit = 100\nqueue = { discipline = \"red\", red_min_segments = 5, ecn_threshold_segments = 5 }");
-    red_upside_down: with("rate_mbit = 100", "rate_mbit = 100\nqueue = { discipline = \"red\", red_min_segments = 50, red_max_segments = 5 }");
+    red_without_thresholds: with("rate_mbit = 100", "rate_mbit = 100\n\
+        queue = { discipline = \"red\", red_min_segments = 5 }");
+    red_with_both_thresholds: with("rate_mbit = 100", "rate_mbit = 100\n\
+        queue = { discipline = \"red\", red_min_segments = 5, ecn_threshold_segments = 5 }");
+    red_upside_down: with("rate_mbit = 100", "rate_mbit = 100\n\
+        queue = { discipline = \"red\", red_min_segments = 50, red_max_segments = 5 }");
     priority_without_thresholds: with("rate_mbit = 100", "rate_mbit = 100\nqueue = { discipline = \"priority\" }");
-    priority_with_falling_thresholds: with("rate_mbit = 100", "rate_mbit = 100\nqueue = { discipline = \"priority\", thresholds_bytes = [2000, 1000] }");
-    priority_with_a_threshold_of_nothing: with("rate_mbit = 100", "rate_mbit = 100\nqueue = { discipline = \"priority\", thresholds_bytes = [0, 1000] }");
+    priority_with_falling_thresholds: with("rate_mbit = 100", "rate_mbit = 100\n\
+        queue = { discipline = \"priority\", thresholds_bytes = [2000, 1000] }");
+    priority_with_a_threshold_of_nothing: with("rate_mbit = 100", "rate_mbit = 100\n\
+        queue = { discipline = \"priority\", thresholds_bytes = [0, 1000] }");
     namespace_behind_a_hypervisor: with("[vms.receiver]", "[vms.receiver]\nmachine = \"namespace\"");
-    setting_without_effect_in_a_namespace: with("[vms.receiver]", "[vms.receiver]\nhypervisor = false\nmachine = \"namespace\"\nkernel = \"6.1\"\nvcpus = 2\nmemory_mib = 512\nhz = 250\n[report]\ncolumns = [\"receiver_cpu\"]");
-    pvtcp_in_a_namespace: with("[vms.receiver]", "[vms.receiver]\nhypervisor = false\nmachine = \"namespace\"\npvtcp = { mode = \"observe\" }");
+    setting_without_effect_in_a_namespace: with("[vms.receiver]", "[vms.receiver]\nhypervisor = false\n\
+        machine = \"namespace\"\nkernel = \"6.1\"\nvcpus = 2\nmemory_mib = 512\nhz = 250\n[report]\n\
+        columns = [\"receiver_cpu\"]");
+    pvtcp_in_a_namespace: with("[vms.receiver]", "[vms.receiver]\nhypervisor = false\nmachine = \"namespace\"\n\
+        pvtcp = { mode = \"observe\" }");
     shared_core_without_a_hypervisor: with("core = {", "hypervisor = false\nper_host = 2\ncore = {");
     pvtcp_without_ticks: with("[vms.receiver]", "hz = 0\npvtcp = { mode = \"enforce\" }\n[vms.receiver]");
-    dctcp_without_ecn: with("[vms.receiver]", "tcp = { congestion_control = \"dctcp\", ecn = \"off\" }\n[vms.receiver]");
+    dctcp_without_ecn: with("[vms.receiver]", "tcp = { congestion_control = \"dctcp\", ecn = \"off\" }\n\
+        [vms.receiver]");
     poisson_in_a_dumbbell: {
         let all_to_all = "kind = \"poisson\"\nfrom = \"sender\"\nload = 0.5\nsizes = \"websearch\"\n";
-        errors(&VALID.replace("[vms.receiver]\n", "count = 4").replace("rate_mbit = 100", "rate_mbit = 100\ntopology = \"dumbbell\"").replace("kind = \"strobe\"\nfrom = \"sender\"\nto = \"receiver\"\nblock_kib = 64\n", all_to_all))
+        let strobe = "kind = \"strobe\"\nfrom = \"sender\"\nto = \"receiver\"\nblock_kib = 64\n";
+        let dumbbell = "rate_mbit = 100\ntopology = \"dumbbell\"";
+        let one_group = VALID.replace("[vms.receiver]\n", "count = 4");
+        errors(&one_group.replace("rate_mbit = 100", dumbbell).replace(strobe, all_to_all))
     };
-    poisson_of_unknown_sizes: errors(&VALID.replace("\"strobe\"", "\"poisson\"").replace("block_kib = 64", "load = 0\nsizes = \"web\""));
+    poisson_of_unknown_sizes: of_kind("poisson", "load = 0\nsizes = \"web\"");
     poisson_among_one: errors(
-        &VALID.replace("[vms.receiver]\n", "").replace("\"strobe\"", "\"poisson\"").replace("to = \"receiver\"\nblock_kib = 64", "load = 0.5\nsizes = 1000")
+        &VALID.replace("[vms.receiver]\n", "").replace("\"strobe\"", "\"poisson\"")
+            .replace("to = \"receiver\"\nblock_kib = 64", "load = 0.5\nsizes = 1000")
     );
-    columns_of_flows_for_a_strobe: plus("[report]\ncolumns = [\"fct_p99_ms\", \"flows\", \"missed_deadlines\", \"ecn_marks\"]");
-    columns_of_another_size: errors(
-        &VALID.replace("\"strobe\"", "\"poisson\"").replace("block_kib = 64", "load = 0.5\nsizes = 1000\n[record]\ntcp_info_period_ms = 10\n[report]\ncolumns = [\"fct_large_p50_ms\", \"fct_small_p50_ms\", \"rto_ms\"]")
-    );
-    columns_of_connections_for_requests: errors(
-        &VALID.replace("\"strobe\"", "\"request-response\"").replace("block_kib = 64", "[report]\ncolumns = [\"fct_p50_ms\", \"fct_connected_p50_ms\", \"throughput_connected_p50_mbit\"]")
-    );
+    columns_of_flows_for_a_strobe: plus("[report]\ncolumns = [\"fct_p99_ms\", \"flows\", \"missed_deadlines\", \
+        \"ecn_marks\"]");
+    columns_of_another_size: of_kind("poisson", "load = 0.5\nsizes = 1000\n[record]\ntcp_info_period_ms = 10\n\
+        [report]\ncolumns = [\"fct_large_p50_ms\", \"fct_small_p50_ms\", \"rto_ms\"]");
+    columns_of_connections_for_requests: of_kind("request-response", "[report]\n\
+        columns = [\"fct_p50_ms\", \"fct_connected_p50_ms\", \"throughput_connected_p50_mbit\"]");
     unknown_column: plus("[report]\ncolumns = [\"goodput\", \"blocks\", \"blocks\"]");
     empty_column: plus("[report]\ncolumns = [\"rtt_p50_ms\", \"queue_max_segments\", \"rto_runs_1\"]");
     unknown_plot: plus("[[report.plots]]\nkind = \"pie\"\ntitle = \"Pie\"");
-    plot_of_an_unknown_axis: plus("[[report.plots]]\nkind = \"bars\"\ntitle = \"Bars\"\nmetric = \"blocks\"\nx = \"rto\"");
-    plane_along_its_series: plus("[[axes]]\nname = \"b\"\nkey = \"workload.block_kib\"\nvalues = [1, 2]\n[[report.plots]]\nkind = \"plane\"\ntitle = \"P\"\nx_metric = \"block_p50_ms\"\ny_metric = \"queue_max_segments\"\nseries = \"b\"\nalong = \"b\"");
+    plot_of_an_unknown_axis: plus("[[report.plots]]\nkind = \"bars\"\ntitle = \"Bars\"\nmetric = \"blocks\"\n\
+        x = \"rto\"");
+    plane_along_its_series: plus("[[axes]]\nname = \"b\"\nkey = \"workload.block_kib\"\nvalues = [1, 2]\n\
+        [[report.plots]]\nkind = \"plane\"\ntitle = \"P\"\nx_metric = \"block_p50_ms\"\n\
+        y_metric = \"queue_max_segments\"\nseries = \"b\"\nalong = \"b\"");
     empty_plot: plus("[[report.plots]]\nkind = \"series\"\ntitle = \"Series\"\nseries = [\"meas_rtt_ms\"]");
     paper_names_no_axis: plus("[[paper]]\nsource = \"Table I\"\ncell = { rto = \"1 ms\" }\nvalues = { timeouts = 3 }");
     paper_names_no_metric: plus("[[paper]]\nsource = \"Table I\"\nvalues = { timeout = 3 }");
-    paper_names_no_label: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [64, 128]\n[[paper]]\nsource = \"T\"\ncell = { block = \"256\" }\nvalues = { timeouts = 3 }");
+    paper_names_no_label: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [64, 128]\n\
+        [[paper]]\nsource = \"T\"\ncell = { block = \"256\" }\nvalues = { timeouts = 3 }");
     axis_without_values: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"");
     axis_without_key: plus("[[axes]]\nname = \"block\"\nvalues = [1]");
-    axis_with_both: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [1]\nvariants = [{ label = \"a\", set = {} }]");
-    axis_with_too_few_labels: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [1, 2]\nlabels = [\"one\"]");
-    axis_twice: plus("[[axes]]\nname = \"b\"\nkey = \"workload.block_kib\"\nvalues = [1]\n[[axes]]\nname = \"b\"\nkey = \"workload.block_kib\"\nvalues = [2, 2]");
-    axis_with_an_unknown_key: plus("[[axes]]\nname = \"rto\"\nkey = \"vms.sender.tcp.rto_min\"\nvalues = [10000, 20000]");
+    axis_with_both: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [1]\n\
+        variants = [{ label = \"a\", set = {} }]");
+    axis_with_too_few_labels: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [1, 2]\n\
+        labels = [\"one\"]");
+    axis_twice: plus("[[axes]]\nname = \"b\"\nkey = \"workload.block_kib\"\nvalues = [1]\n[[axes]]\nname = \"b\"\n\
+        key = \"workload.block_kib\"\nvalues = [2, 2]");
+    axis_with_an_unknown_key: plus("[[axes]]\nname = \"rto\"\nkey = \"vms.sender.tcp.rto_min\"\n\
+        values = [10000, 20000]");
     axis_with_an_unknown_group: plus("[[axes]]\nname = \"n\"\nkey = \"vms.senders.count\"\nvalues = [1, 2]");
     axis_that_cannot_be_varied: plus("[[axes]]\nname = \"seed\"\nkey = \"seed\"\nvalues = [1, 2]");
     axis_with_a_bad_value: plus("[[axes]]\nname = \"n\"\nkey = \"vms.sender.count\"\nvalues = [1, 5000, \"many\"]");
-    axis_with_a_bad_variant: plus("[[axes]]\nname = \"a\"\nvariants = [{ label = \"x\", set = { \"vms.sender.tcp.era\" = \"old\" } }]");
+    axis_with_a_bad_variant: plus("[[axes]]\nname = \"a\"\n\
+        variants = [{ label = \"x\", set = { \"vms.sender.tcp.era\" = \"old\" } }]");
     axis_that_makes_a_bad_cell: plus("[[axes]]\nname = \"n\"\nkey = \"vms.receiver.count\"\nvalues = [1, 2]");
-    axis_value_without_effect: plus("[[axes]]\nname = \"p\"\nvariants = [{ label = \"x\", set = { \"vms.sender.pvtcp.hold_rto\" = false } }]");
+    axis_value_without_effect: plus("[[axes]]\nname = \"p\"\n\
+        variants = [{ label = \"x\", set = { \"vms.sender.pvtcp.hold_rto\" = false } }]");
     too_many_cells: {
         let axis = |name: &str, key: &str| {
             let values: Vec<String> = (1..=64).map(|n| n.to_string()).collect();

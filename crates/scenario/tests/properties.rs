@@ -251,10 +251,14 @@ proptest! {
     fn any_value_of_any_key_is_answered(
         key in prop_oneof![
             Just("duration_ms"), Just("network.rate_mbit"), Just("vms.sender.tcp.rto_min_us"), Just("vms.sender.core"),
-            Just("vms.sender"), Just("vms"), Just("workload"), Just("workload.kind"), Just("report"), Just(""), Just("vms..x"),
+            Just("vms.sender"), Just("vms"), Just("workload"), Just("workload.kind"), Just("report"), Just(""),
+            Just("vms..x"),
         ],
-        value in prop_oneof!["-?[0-9]{1,18}", Just("nan".to_owned()), Just("{}".to_owned()), Just("[]".to_owned()), "\"[a-z]{0,8}\""],
+        value in prop_oneof![
+            "-?[0-9]{1,18}", Just("nan".to_owned()), Just("{}".to_owned()), Just("[]".to_owned()), "\"[a-z]{0,8}\"",
+        ],
     ) {
-        let _ = Scenario::from_str(&format!("{DEMO}\n[[axes]]\nname = \"new\"\nkey = \"{key}\"\nvalues = [{value}]"), "x.toml");
+        let axis = format!("[[axes]]\nname = \"new\"\nkey = \"{key}\"\nvalues = [{value}]");
+        let _ = Scenario::from_str(&format!("{DEMO}\n{axis}"), "x.toml");
     }
 }

@@ -1,5 +1,5 @@
-//! How fast the simulator is, and how large: beside ns-3 on the same case (if `NS3_PEER` names bench/ns3's program), on leaf-spine networks, and per
-//! connection and packet. `make bench` runs it.
+//! How fast the simulator is, and how large: beside ns-3 on the same case (if `NS3_PEER` names bench/ns3's program), on
+//! leaf-spine networks, and per connection and packet. `make bench` runs it.
 //!
 //! Absolute figures say something about this machine; the ratios, taken in one run, are what is compared.
 
@@ -203,8 +203,10 @@ fn idle_flow() -> f64 {
     const MANY: u32 = 110_000;
     let grown = |flows| {
         let before = resident_bytes();
-        let text = "schema = 1\nname = \"idle\"\ntitle = \"idle\"\nduration_ms = 1000\n[network]\nrate_mbit = 10000\nbuffer_segments = 1000000\n\
-                    [vms.a]\nhypervisor = false\nhz = 0\nnic_queue_segments = 1000000\n[vms.b]\nhypervisor = false\nhz = 0\nnic_queue_segments = 1000000\n\
+        let text = "schema = 1\nname = \"idle\"\ntitle = \"idle\"\nduration_ms = 1000\n[network]\nrate_mbit = 10000\n\
+            buffer_segments = 1000000\n\
+                    [vms.a]\nhypervisor = false\nhz = 0\nnic_queue_segments = 1000000\n[vms.b]\nhypervisor = false\n\
+                    hz = 0\nnic_queue_segments = 1000000\n\
                     [workload]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[record]\ntcp_info_period_ms = 0\n";
         let scenario = Scenario::from_str(text, "idle.toml").unwrap_or_else(|e| panic!("{e}")).scenario;
         let places = setup::places(&scenario);

@@ -17,8 +17,8 @@ pub fn prefetch<T>(place: *const T) {
 /// From so many bytes on, a slab asks for huge pages. Less would waste most of one.
 const HUGE_BYTES: usize = 4 << 20;
 
-/// Adds to a slab. A large one asks the kernel for huge pages, because its entries are used in no order and each would cost an entry of the
-/// TLB.
+/// Adds to a slab. A large one asks the kernel for huge pages, because its entries are used in no order and each would
+/// cost an entry of the TLB.
 pub fn push<T>(slab: &mut Vec<T>, value: T) {
     if slab.len() == slab.capacity() {
         slab.reserve(1);
@@ -35,7 +35,8 @@ fn advise_huge<T>(slab: &mut Vec<T>) {
     let start = slab.as_mut_ptr().cast::<u8>();
     let skipped = start.align_offset(PAGE);
     let bytes = (slab.capacity() * size_of::<T>()).saturating_sub(skipped) / PAGE * PAGE;
-    // SAFETY: the pages are this vector's own allocation, and this advice changes no contents. If the kernel does not take it, nothing is lost.
+    // SAFETY: the pages are this vector's own allocation, and this advice changes no contents. If the kernel does not
+    // take it, nothing is lost.
     unsafe {
         libc::madvise(start.add(skipped).cast(), bytes, libc::MADV_HUGEPAGE);
     }
@@ -47,7 +48,8 @@ fn advise_huge<T>(_: &mut Vec<T>) {}
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch_line(place: *const i8) {
-    // SAFETY: SSE is part of x86_64, and the instruction accepts any address: it reads nothing that a program could see.
+    // SAFETY: SSE is part of x86_64, and the instruction accepts any address: it reads nothing that a program could
+    // see.
     unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(place) }
 }
 

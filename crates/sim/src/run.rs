@@ -84,8 +84,8 @@ pub struct Finished {
 
 type Simulation = World<Observed, Shared>;
 
-/// Runs a repetition of a cell. `scenario_seed` is the scenario's: all cells of a repetition see the same draws. `report` is called now and
-/// then.
+/// Runs a repetition of a cell. `scenario_seed` is the scenario's: all cells of a repetition see the same draws.
+/// `report` is called now and then.
 ///
 /// # Errors
 /// A setting that the simulator cannot honour, a run that outgrows any memory, or `report` wants to stop.
@@ -238,7 +238,8 @@ fn guests(scenario: &Scenario, places: &[Place], seed: u64) -> Vec<GuestSpec> {
     specs
 }
 
-/// The port whose backlog is recorded: the one towards the receiver, or a dumbbell's middle; or the first sender's network card.
+/// The port whose backlog is recorded: the one towards the receiver, or a dumbbell's middle; or the first sender's
+/// network card.
 fn bottleneck(world: &Simulation, scenario: &Scenario) -> PortId {
     let (_, to) = scenario.workload.roles();
     let net = &world.core.net;
@@ -412,8 +413,8 @@ fn finish(
     }
 }
 
-/// When the first VM of the sending group was off its core, or else the first of the receiving group, if they share one; without a capture
-/// nobody asks.
+/// When the first VM of the sending group was off its core, or else the first of the receiving group, if they share
+/// one; without a capture nobody asks.
 fn off_the_core(scenario: &Scenario, places: &[Place], seed: u64, end: Instant) -> Vec<(Instant, Instant)> {
     let (from, to) = scenario.workload.roles();
     let of = |group: &str| {

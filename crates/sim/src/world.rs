@@ -189,8 +189,8 @@ impl<A: Application, R: Recorder> World<A, R> {
         result
     }
 
-    /// Has memory ready for the events to come. Most of a run's time would go into waiting for it: what an event needs was last touched
-    /// when its flow's packet before it came by.
+    /// Has memory ready for the events to come. Most of a run's time would go into waiting for it: what an event needs
+    /// was last touched when its flow's packet before it came by.
     #[inline]
     fn look_ahead(&self) {
         let Core { events, net, packets, conns, .. } = &self.core;

@@ -1,4 +1,5 @@
-//! CERA on simulated hosts: a short queue at the network card, shares by weight, and what it is without an agent in the VMs.
+//! CERA on simulated hosts: a short queue at the network card, shares by weight, and what it is without an agent in the
+//! VMs.
 
 use std::collections::BTreeMap;
 
@@ -154,7 +155,8 @@ fn a_run_twice_is_the_same_to_the_byte() {
     assert!(written() == written());
 }
 
-/// Where W has enough for all flows of the lightest VM: below two segments each it does not go. Whoever has an agent, and whoever has none.
+/// Where W has enough for all flows of the lightest VM: below two segments each it does not go. Whoever has an agent,
+/// and whoever has none.
 #[test]
 fn rates_follow_weights() {
     for (clients, flows) in [("", 2), ("", 8), (", clients = 0", 2), (", clients = 2", 2), (", clients = 2", 8)] {

@@ -13,7 +13,8 @@ fn cell(text: &str) -> Cell {
 
 fn scenario(network: &str, groups: &str, workload: &str) -> String {
     format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 200\nwarmup_ms = 50\n[network]\nrate_mbit = 100\n{network}\n{groups}\n[workload]\n{workload}\n"
+        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 200\nwarmup_ms = 50\n[network]\nrate_mbit = 100\n\
+         {network}\n{groups}\n[workload]\n{workload}\n"
     )
 }
 
@@ -22,7 +23,9 @@ fn simulated(text: &str) -> RunRecord {
 }
 
 const PAIR: &str = "[vms.a]\n[vms.b]";
-const SHARED: &str = "[vms.a]\ncount = 3\ncore = { vms_per_core = 2, slice_ms = 10, slice_jitter = 0.5 }\ntcp = { era = \"paper\", rto_min_us = \"smallest\" }\npvtcp = { mode = \"enforce\" }\n[vms.b]\ntcp = { era = \"paper\" }";
+const SHARED: &str = "[vms.a]\ncount = 3\ncore = { vms_per_core = 2, slice_ms = 10, slice_jitter = 0.5 }\n\
+    tcp = { era = \"paper\", rto_min_us = \"smallest\" }\npvtcp = { mode = \"enforce\" }\n[vms.b]\n\
+    tcp = { era = \"paper\" }";
 
 #[test]
 fn a_ping_crosses_both_hosts_twice() {
@@ -76,7 +79,8 @@ fn poisson_flows_end() {
 
 #[test]
 fn requests_and_responses_go_round() {
-    let workload = "kind = \"request-response\"\nfrom = \"a\"\nto = \"b\"\nrequest_bytes = 100\nresponse_bytes = 5000\noutstanding = 2\nthink_time_us = 100";
+    let workload = "kind = \"request-response\"\nfrom = \"a\"\nto = \"b\"\nrequest_bytes = 100\n\
+        response_bytes = 5000\noutstanding = 2\nthink_time_us = 100";
     let record = simulated(&scenario("topology = \"dumbbell\"\nedge_rate_mbit = 1000", PAIR, workload));
     assert!(record.metrics["flows"] > 200.0, "{:?}", record.metrics);
     assert_eq!(record.flows.len() as f64, record.metrics["flows"]);
@@ -209,7 +213,8 @@ fn mutated() -> impl Strategy<Value = String> {
     (network, group(), group(), workload, record, 0..3_u64).prop_map(|(network, a, b, workload, record, seed)| {
         let receivers = if workload.contains("to =") { format!("[vms.b]\n{}", b.join("\n")) } else { String::new() };
         format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nseed = {seed}\nduration_ms = 100\nwarmup_ms = 20\n[network]\nrate_mbit = 50\n{}\n[vms.a]\n{}\n{receivers}\n[workload]\nfrom = \"a\"\n{workload}\n{record}\n",
+            "schema = 1\nname = \"t\"\ntitle = \"t\"\nseed = {seed}\nduration_ms = 100\nwarmup_ms = 20\n[network]\n\
+             rate_mbit = 50\n{}\n[vms.a]\n{}\n{receivers}\n[workload]\nfrom = \"a\"\n{workload}\n{record}\n",
             network.join("\n"),
             a.join("\n"),
         )

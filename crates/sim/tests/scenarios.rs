@@ -50,7 +50,8 @@ fn one_testbed_in_all_of_pvtcp() {
     }
 }
 
-/// PVTCP Fig. 4 wants exact slices and neighbours that are always busy, to show the peaks; a core of one's own has no neighbours.
+/// PVTCP Fig. 4 wants exact slices and neighbours that are always busy, to show the peaks; a core of one's own has no
+/// neighbours.
 fn same_neighbours(group: &VmGroup, testbed: &CoreSharing) -> bool {
     let exact = CoreSharing { vms_per_core: group.core.vms_per_core, ..CoreSharing::default() };
     let same = CoreSharing { vms_per_core: group.core.vms_per_core, ..testbed.clone() };

@@ -23,8 +23,10 @@ use evenkeel_sim::world::{NoRecorder, World};
 
 fn simulate(network: &str, sender: &str, receiver: &str, workload: &str) -> RunRecord {
     let text = format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 60000\nwarmup_ms = 100\n[network]\nrate_mbit = 1000\n{network}\n\
-         [vms.sender]\n{sender}\n[vms.receiver]\n{receiver}\n[workload]\nfrom = \"sender\"\nto = \"receiver\"\n{workload}\n\
+        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 60000\nwarmup_ms = 100\n[network]\nrate_mbit = 1000\n\
+         {network}\n\
+         [vms.sender]\n{sender}\n[vms.receiver]\n{receiver}\n[workload]\nfrom = \"sender\"\nto = \"receiver\"\n\
+         {workload}\n\
          [record]\ntcp_info_period_ms = 0\n"
     );
     let loaded = Scenario::from_str(&text, "t.toml").unwrap_or_else(|e| panic!("{e}"));
@@ -83,10 +85,12 @@ fn a_receiver_off_its_core_for_longer_than_the_timeout_costs_nobody_a_window() {
     const SMALL: &str = ", send_buffer_bytes = 131072";
     let away = |era| {
         format!(
-            "core = {{ vms_per_core = 10, load = 0.8, slice_jitter = 0.5 }}\ntcp = {{ era = \"{era}\", receive_buffer_bytes = 262144 }}"
+            "core = {{ vms_per_core = 10, load = 0.8, slice_jitter = 0.5 }}\n\
+             tcp = {{ era = \"{era}\", receive_buffer_bytes = 262144 }}"
         )
     };
-    // Without timestamps and with them. A VM with a small send buffer has little held, and so gets its ACKs, and its timer runs out.
+    // Without timestamps and with them. A VM with a small send buffer has little held, and so gets its ACKs, and its
+    // timer runs out.
     for (era, send_buffer) in [("paper", ""), ("current", ""), ("paper", SMALL), ("current", SMALL)] {
         let sender = format!(
             "tcp = {{ era = \"{era}\", tail_loss_probe = false{send_buffer} }}\nvflood = {{ mode = \"enforce\" }}"

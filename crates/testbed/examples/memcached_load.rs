@@ -1,5 +1,5 @@
-//! Asks a memcached, as memaslap does: some requests under way at any time, each on a connection of its own, nine GETs to a SET, keys of 64 bytes
-//! and values of 1024. Prints the latencies of a while as JSON, in microseconds.
+//! Asks a memcached, as memaslap does: some requests under way at any time, each on a connection of its own, nine GETs
+//! to a SET, keys of 64 bytes and values of 1024. Prints the latencies of a while as JSON, in microseconds.
 //!
 //! memcached_load ADDRESS:PORT CONNECTIONS WARMUP_SECONDS SECONDS
 //!
@@ -105,7 +105,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let at = |share: f64| all.get(((all.len() as f64 - 1.0) * share) as usize).copied().unwrap_or(0);
     let mean = all.iter().map(|us| f64::from(*us)).sum::<f64>() / (all.len() as f64).max(1.0);
     println!(
-        "{{\"requests\": {}, \"mean_us\": {mean:.1}, \"p50_us\": {}, \"p90_us\": {}, \"p99_us\": {}, \"p999_us\": {}, \"max_us\": {}}}",
+        "{{\"requests\": {}, \"mean_us\": {mean:.1}, \"p50_us\": {}, \"p90_us\": {}, \"p99_us\": {}, \"p999_us\": {}, \
+         \"max_us\": {}}}",
         all.len(),
         at(0.5),
         at(0.9),

@@ -1,4 +1,5 @@
-//! What tests and benchmarks on this machine's kernel share. Everything here panics where something is not as it should be.
+//! What tests and benchmarks on this machine's kernel share. Everything here panics where something is not as it should
+//! be.
 
 pub mod place;
 pub mod program;

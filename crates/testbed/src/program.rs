@@ -42,7 +42,8 @@ fn answer(value: i32) -> [bpf_insn; 2] {
 
 impl Program {
     fn load(kind: u32, name: &CStr, instructions: &[bpf_insn]) -> Self {
-        // SAFETY: name, licence and instructions outlive the call; no options. What comes back is checked and owned once.
+        // SAFETY: name, licence and instructions outlive the call; no options. What comes back is checked and owned
+        // once.
         unsafe {
             let program = libbpf_sys::bpf_prog_load(
                 kind,
@@ -189,7 +190,8 @@ impl Program {
         info.id
     }
 
-    /// Puts it on a device before the programs that are there, at `BPF_TCX_INGRESS` or `BPF_TCX_EGRESS`. Holds as long as the descriptor.
+    /// Puts it on a device before the programs that are there, at `BPF_TCX_INGRESS` or `BPF_TCX_EGRESS`. Holds as long
+    /// as the descriptor.
     pub fn attach(&self, device: u32, place: u32) -> OwnedFd {
         self.attach_at(device, place, Order::Before)
     }
@@ -224,8 +226,8 @@ impl Program {
         self.test_run(&mut options)
     }
 
-    /// Lets real packets come in at this namespace's `lo`, each a copy of the frame, and the stack see to them: the mean time of
-    /// one, all that the stack does included. For a program of XDP.
+    /// Lets real packets come in at this namespace's `lo`, each a copy of the frame, and the stack see to them: the
+    /// mean time of one, all that the stack does included. For a program of XDP.
     pub fn receive(&self, frame: &[u8], packets: u32) -> Duration {
         let context = xdp_md { data_end: frame.len() as u32, ..Default::default() };
         let mut options = libbpf_sys::bpf_test_run_opts {

@@ -1,4 +1,5 @@
-//! A VM behind a tap: frames wait in the tap's ring until somebody takes them out, as QEMU does for a VM that has its core.
+//! A VM behind a tap: frames wait in the tap's ring until somebody takes them out, as QEMU does for a VM that has its
+//! core.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -1,4 +1,5 @@
-//! Watches a host's devices while connections run, and says afterwards whether a promise was made that the VM or its port had not given.
+//! Watches a host's devices while connections run, and says afterwards whether a promise was made that the VM or its
+//! port had not given.
 
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;
@@ -69,8 +70,8 @@ impl Watch {
         Self { ends, thread }
     }
 
-    /// Ends it. Panics if an ACK for a sender at `wire` said more than was delivered to `port`, or offered a window beyond those of the
-    /// VM behind it.
+    /// Ends it. Panics if an ACK for a sender at `wire` said more than was delivered to `port`, or offered a window
+    /// beyond those of the VM behind it.
     pub fn judge(self, port: u32, wire: u32) -> Proof {
         self.ends.store(true, Ordering::SeqCst);
         let (seen, lost) = self.thread.join().unwrap();
@@ -118,7 +119,8 @@ struct Flow {
     /// The VM's own.
     vm_ack: u32,
     vm_edge: u32,
-    /// The highest ACK for a sender: another CPU may have its data in hands still, but nobody sends again what was acknowledged.
+    /// The highest ACK for a sender: another CPU may have its data in hands still, but nobody sends again what was
+    /// acknowledged.
     told: u32,
 }
 

@@ -101,7 +101,8 @@ impl HostEnd {
         self.peer.counts()
     }
 
-    /// Attests that the host holds the guest's packets, or no longer; `None` is offline. False if no guest is there that could be told.
+    /// Attests that the host holds the guest's packets, or no longer; `None` is offline. False if no guest is there
+    /// that could be told.
     pub fn attest(&mut self, flood_segments: Option<u32>, now: Instant) -> bool {
         self.attested = flood_segments;
         self.settle(now);
@@ -135,8 +136,8 @@ impl HostEnd {
         self.guest.is_some_and(|guest| guest.vflood_serial == self.vflood.serial)
     }
 
-    /// Sets the guest's window; 0: no limit. A newer one takes the place of one that has not left yet. False if no client is there that
-    /// would share it out.
+    /// Sets the guest's window; 0: no limit. A newer one takes the place of one that has not left yet. False if no
+    /// client is there that would share it out.
     pub fn window(&mut self, epoch: u64, segments: u32) -> bool {
         self.window = Window { epoch, segments };
         self.window_due = true;

@@ -1,6 +1,7 @@
 //! The channel between a guest's agent and its host's: a small message protocol over virtio-serial, vsock or TCP.
 //!
-//! [`wire`] is the bytes, [`HostEnd`] and [`GuestEnd`] are the two ends without any I/O, [`Channels`] are all channels of a host.
+//! [`wire`] is the bytes, [`HostEnd`] and [`GuestEnd`] are the two ends without any I/O, [`Channels`] are all channels
+//! of a host.
 
 mod address;
 mod budget;

@@ -1,7 +1,7 @@
 //! What both ends have in common: hellos, heartbeats, and whether the other one is there.
 //!
-//! An end is there while its heartbeats come and echo ours of a short while ago. What waited in some buffer for a reader to come back does not:
-//! it attests nothing.
+//! An end is there while its heartbeats come and echo ours of a short while ago. What waited in some buffer for a
+//! reader to come back does not: it attests nothing.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -171,8 +171,8 @@ impl Peer {
         self.alive_until.take().map(|_| News::Down(why))
     }
 
-    /// Whether its heartbeats are answers, which wait a little for the other end's: a guest wakes up once for both. They are never closer together
-    /// than half of the time between them that it has announced.
+    /// Whether its heartbeats are answers, which wait a little for the other end's: a guest wakes up once for both.
+    /// They are never closer together than half of the time between them that it has announced.
     fn answers(&self) -> bool {
         self.own.role == Role::Guest && self.alive_until.is_some()
     }

@@ -1,4 +1,5 @@
-//! The host's channels: a thread of their own, so that no guest's bytes ever wait for the agent, nor the agent for them.
+//! The host's channels: a thread of their own, so that no guest's bytes ever wait for the agent, nor the agent for
+//! them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -120,8 +121,8 @@ impl Channels {
         let _ = self.orders.send(order);
     }
 
-    /// Attests to a port's guest that the host holds its packets, or no longer (`None`). What was attested last is told to any guest that
-    /// comes. Whether one is there now that can flood.
+    /// Attests to a port's guest that the host holds its packets, or no longer (`None`). What was attested last is told
+    /// to any guest that comes. Whether one is there now that can flood.
     pub fn attest(&self, ifindex: u32, flood_segments: Option<u32>) -> bool {
         self.with(ifindex, |line| {
             let before = line.end.serial();
@@ -134,8 +135,8 @@ impl Channels {
         .unwrap_or(false)
     }
 
-    /// What was attested to all guests holds until then: the datapath holds packets only as long as it hears of the agent, and this thread
-    /// would go on if the one that tells it does not.
+    /// What was attested to all guests holds until then: the datapath holds packets only as long as it hears of the
+    /// agent, and this thread would go on if the one that tells it does not.
     pub fn vouch(&self, until: Instant) {
         let now = Instant::now();
         for line in lock(&self.shared).values_mut() {
@@ -152,8 +153,8 @@ impl Channels {
         self.with(ifindex, |line| line.end.is_obeyed()).unwrap_or(false)
     }
 
-    /// Sends a port's guest its window, in segments; 0: no limit any more. False if no client is there to share it out: then it is the
-    /// host's to enforce.
+    /// Sends a port's guest its window, in segments; 0: no limit any more. False if no client is there to share it out:
+    /// then it is the host's to enforce.
     pub fn window(&self, ifindex: u32, epoch: u64, segments: u32) -> bool {
         self.with(ifindex, |line| {
             let is_there = line.end.window(epoch, segments);
@@ -274,7 +275,8 @@ impl One {
             self.with(|line| {
                 if line.trouble.as_ref() != Some(&why) {
                     self.say(|left_out| {
-                        tracing::info!(port = self.name, channel = %self.address, left_out, "no connection to the guest: {why}");
+                        tracing::info!(port = self.name, channel = %self.address, left_out, "no connection to the \
+                            guest: {why}");
                     });
                     line.trouble = Some(why);
                 }

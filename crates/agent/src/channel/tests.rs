@@ -121,7 +121,8 @@ fn two_ends_meet_within_a_few_messages() {
     assert_eq!(pair.limit, 0);
 }
 
-/// A guest wakes up once for both: its heartbeats go out when the host's come, whatever step they begin in, and by themselves where none come.
+/// A guest wakes up once for both: its heartbeats go out when the host's come, whatever step they begin in, and by
+/// themselves where none come.
 #[test]
 fn a_guests_heartbeats_answer_the_hosts() {
     for late_ms in [0, 20, 49, 51, 80, 99] {
@@ -316,7 +317,8 @@ fn of_many_windows_the_last_is_shared_out() {
     assert_eq!(pair.guest.received(&ended, pair.now).last(), Some(&Effect::Released));
 }
 
-/// The guest has missed the host's heartbeats, and the host does not know: what it says then is not heard, and is said again.
+/// The guest has missed the host's heartbeats, and the host does not know: what it says then is not heard, and is said
+/// again.
 #[test]
 fn a_window_that_was_not_heard_is_said_again() {
     let mut pair = Pair::new();

@@ -9,8 +9,8 @@
 //! | 8 | 4 | CRC-32 (IEEE 802.3) of bytes 4 to 8 and the payload |
 //! | 12 | | payload |
 //!
-//! Numbers are in network byte order. A payload may grow at its end: what a reader does not know it passes over. What is no frame is skipped byte by
-//! byte until one begins.
+//! Numbers are in network byte order. A payload may grow at its end: what a reader does not know it passes over. What
+//! is no frame is skipped byte by byte until one begins.
 
 use std::time::Duration;
 
@@ -88,7 +88,8 @@ impl Hello {
 pub struct Heartbeat {
     /// Counts up, and wraps.
     pub number: u32,
-    /// The highest number that came from the other end. Without a recent one the heartbeat is an old one that waited somewhere.
+    /// The highest number that came from the other end. Without a recent one the heartbeat is an old one that waited
+    /// somewhere.
     pub echo: u32,
     /// From a guest: the settings of vFlood that hold there; 0: none.
     pub vflood_serial: u32,
@@ -493,13 +494,19 @@ pub(super) mod tests {
             let bytes = [noise.clone(), vec![0; MAX_FRAME], frame(&sent)].concat();
             let items = decode(&bytes.chunks(cut).collect::<Vec<_>>());
             prop_assert_eq!(messages(&items), [sent]);
-            let skipped: usize = items.iter().map(|item| if let Item::Garbage(bytes) = item { *bytes } else { 0 }).sum();
+            let garbage = |item: &Item| if let Item::Garbage(bytes) = item { *bytes } else { 0 };
+            let skipped: usize = items.iter().map(garbage).sum();
             prop_assert_eq!(skipped, noise.len() + MAX_FRAME);
         }
 
         /// A flipped bit costs the frame that it is in and no other.
         #[test]
-        fn damage_is_found(before in message(), hit in message(), after in message(), bit in any::<prop::sample::Index>()) {
+        fn damage_is_found(
+            before in message(),
+            hit in message(),
+            after in message(),
+            bit in any::<prop::sample::Index>(),
+        ) {
             let mut damaged = frame(&hit);
             let bit = bit.index(damaged.len() * 8);
             damaged[bit / 8] ^= 1 << (bit % 8);

@@ -21,7 +21,8 @@ impl Words {
         Self { budget: Budget::new(BUDGET.0, BUDGET.1, now), left_out: 0 }
     }
 
-    /// Says a line, unless the log has had enough of this channel. What says it is given how many were left out before it, if any were.
+    /// Says a line, unless the log has had enough of this channel. What says it is given how many were left out before
+    /// it, if any were.
     pub fn say(&mut self, now: Instant, line: impl FnOnce(Option<u64>)) {
         if self.budget.afford(LINE, now) {
             let left_out = std::mem::take(&mut self.left_out);

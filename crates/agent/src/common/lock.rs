@@ -42,7 +42,8 @@ impl Lock {
     }
 }
 
-/// Whether somebody holds a lock file, and who, if they said so. Looking takes a moment in which nobody else can take it.
+/// Whether somebody holds a lock file, and who, if they said so. Looking takes a moment in which nobody else can take
+/// it.
 pub fn holder(path: &Path) -> io::Result<Option<Option<u32>>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -63,8 +63,8 @@ impl std::fmt::Debug for Datapath {
 }
 
 impl Datapath {
-    /// Loads the programs, with the maps that are pinned in `pin_dir` if they are of this version. Ports keep theirs until
-    /// [`attach`](Self::attach) puts these in their place.
+    /// Loads the programs, with the maps that are pinned in `pin_dir` if they are of this version. Ports keep theirs
+    /// until [`attach`](Self::attach) puts these in their place.
     ///
     /// # Errors
     /// [`DatapathError`], with what to do next.
@@ -274,8 +274,8 @@ impl Datapath {
         Ok(Attached::of(&link))
     }
 
-    /// Takes the programs off a device, which may be gone already. Whether they stay until what is held for it is out: then it is for
-    /// [`let_go`](Self::let_go) to take them off.
+    /// Takes the programs off a device, which may be gone already. Whether they stay until what is held for it is out:
+    /// then it is for [`let_go`](Self::let_go) to take them off.
     ///
     /// # Errors
     /// [`DatapathError`]

@@ -1,4 +1,5 @@
-//! The shares of the uplink: memory that the programs and the agent have in common, so that an epoch needs no system call per port.
+//! The shares of the uplink: memory that the programs and the agent have in common, so that an epoch needs no system
+//! call per port.
 
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
@@ -72,7 +73,8 @@ impl Shares {
     }
 }
 
-/// A port's share. Programs count in it all the while: whatever they write is only read and written through raw pointers.
+/// A port's share. Programs count in it all the while: whatever they write is only read and written through raw
+/// pointers.
 #[derive(Debug)]
 pub struct Share<'a> {
     share: NonNull<intf::ek_cera_port>,

@@ -24,7 +24,8 @@ pub struct Outcome {
 }
 
 impl Datapath {
-    /// Runs `to_vm` or `from_vm` on a frame as if it passed the device with this index, come in at one that is no port. Copies that the program sends are really sent.
+    /// Runs `to_vm` or `from_vm` on a frame as if it passed the device with this index, come in at one that is no port.
+    /// Copies that the program sends are really sent.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -39,7 +40,8 @@ impl Datapath {
         self.run(name, SkbContext { mark, ifindex, ingress_ifindex: LOOPBACK, ..SkbContext::default() }, frame, repeat)
     }
 
-    /// As [`trial`](Self::trial), once, of a frame that has come in at another device of this host; 0: it is the host's own.
+    /// As [`trial`](Self::trial), once, of a frame that has come in at another device of this host; 0: it is the host's
+    /// own.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]

@@ -58,7 +58,8 @@ fn datapath(readings: &Readings) -> Finding {
     }
     let hosts_vms = !readings.ports.is_empty();
     let meaning = if hosts_vms {
-        "ProBoSCIS cannot work here: bursts of new connections go out unprobed, and guests without ECN lose packets instead of being marked."
+        "ProBoSCIS cannot work here: bursts of new connections go out unprobed, and guests without ECN lose packets \
+         instead of being marked."
     } else {
         "No matter as long as this machine hosts no VMs."
     };
@@ -114,7 +115,8 @@ fn offloads(devices: &[OffloadReading]) -> Option<Finding> {
     if lacking.is_empty() {
         return Some(Finding::new(TOPIC, Level::Ok, format!("GRO and TSO are on ({})", names.join(", ")), ""));
     }
-    let meaning = "The programs then run once per segment instead of once per 64 KB: up to 45 times as often for bulk data. Nothing breaks.";
+    let meaning = "The programs then run once per segment instead of once per 64 KB: up to 45 times as often for bulk \
+        data. Nothing breaks.";
     let first = devices.iter().find(|d| d.gro == Some(false) || d.tso == Some(false))?;
     let finding = Finding::new(TOPIC, Level::Note, lacking.join("; "), meaning);
     Some(finding.next(format!("ethtool -K {} gro on tso on", first.name)))
@@ -138,16 +140,19 @@ fn ecn(readings: &Readings) -> Option<Finding> {
     let (fact, meaning) = if capable >= ENOUGH_PACKETS {
         (
             format!("none of {capable} ECN-capable packets came marked"),
-            "Either no queue on their paths was long, or no switch marks. ProBoSCIS without marks still probes, and sees lost probes only.",
+            "Either no queue on their paths was long, or no switch marks. ProBoSCIS without marks still probes, and \
+             sees lost probes only.",
         )
     } else {
         (
             "too few ECN-capable packets came to tell whether switches mark".to_owned(),
-            "Only this machine's own traffic is counted here, and its TCP asks for ECN only if told so (net.ipv4.tcp_ecn).",
+            "Only this machine's own traffic is counted here, and its TCP asks for ECN only if told so \
+             (net.ipv4.tcp_ecn).",
         )
     };
     Some(Finding::new(TOPIC, Level::Note, fact, meaning).next(
-        "let the switches mark from a quarter of the port's buffer on (DCTCP's setting), then see ce_seen in `evenkeel status`",
+        "let the switches mark from a quarter of the port's buffer on (DCTCP's setting), then see ce_seen in `evenkeel \
+         status`",
     ))
 }
 

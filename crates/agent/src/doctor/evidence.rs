@@ -69,14 +69,16 @@ fn timeouts(all: u64, syn: u64, undone: u64, place: &Place) -> Finding {
         Level::Ok if data < ENOUGH => "Too few to judge.",
         Level::Ok => "Nearly all that were looked into were for real losses.",
         _ => {
-            "Nothing was lost: the answer was only late, because a VM at either end was off its core or a queue was long."
+            "Nothing was lost: the answer was only late, because a VM at either end was off its core or a queue was \
+             long."
         }
     };
     let finding = Finding::new("timeouts", level, fact, meaning);
     if level == Level::Ok { finding } else { advise(finding, place) }
 }
 
-/// Points to PVTCP. What was counted before it was loaded is still in the counters, so that it is loaded excuses nothing.
+/// Points to PVTCP. What was counted before it was loaded is still in the counters, so that it is loaded excuses
+/// nothing.
 fn advise(finding: Finding, place: &Place) -> Finding {
     if !place.is_protected() {
         return advise_pvtcp(finding, place);
@@ -97,7 +99,8 @@ fn retransmissions(all: u64, sent: u64, needless: u64, place: &Place) -> Finding
         Level::Ok if all < ENOUGH => "Too few to judge.",
         Level::Ok => "What was sent again had mostly been lost.",
         _ => {
-            "Sent again though it had arrived, as the receivers' DSACKs tell: needless timeouts and probes, or reordering on the way."
+            "Sent again though it had arrived, as the receivers' DSACKs tell: needless timeouts and probes, or \
+             reordering on the way."
         }
     };
     let finding = Finding::new("retransmitted", level, fact, meaning);

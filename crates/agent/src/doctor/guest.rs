@@ -40,7 +40,8 @@ fn channel(readings: &Readings) -> Finding {
         [] => "no virtio-serial port".to_owned(),
         others => format!("no virtio-serial port named {PORT_NAME} (there is {})", others.join(", ")),
     };
-    let meaning = "The host cannot tell this guest anything: no vFlood, and CERA without a client. vsock and TCP do as well (channel.address).";
+    let meaning = "The host cannot tell this guest anything: no vFlood, and CERA without a client. vsock and TCP do as \
+        well (channel.address).";
     Finding::new(TOPIC, Level::Note, fact, meaning)
         .next(format!("give the VM a virtserialport named {PORT_NAME}; in the guest, modprobe virtio_console"))
 }

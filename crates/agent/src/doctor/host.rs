@@ -99,7 +99,8 @@ pub(super) fn ports(ports: &[PortReading]) -> Finding {
         if shortest >= SHORT_QUEUE {
             return Finding::new(TOPIC, Level::Ok, fact, "");
         }
-        let meaning = "A queue this short fills within one absence of its VM (30 ms at 300 Mbit/s are 750 packets), and the rest is lost.";
+        let meaning = "A queue this short fills within one absence of its VM (30 ms at 300 Mbit/s are 750 packets), \
+            and the rest is lost.";
         return Finding::new(TOPIC, Level::Note, fact, meaning)
             .next("run `evenkeel host`: it raises the queues and puts them back (port_queue_segments)");
     };

@@ -23,8 +23,8 @@ pub(super) fn release(readings: &Readings) -> Finding {
         Some(v) if v < OLDEST => (Level::Problem, "Older than 6.1, the oldest kernel that evenkeel supports."),
         Some(v) if v > NEWEST => (
             Level::Note,
-            "Newer than 7.3, the newest kernel that evenkeel was tested on. Where a function does not fit, the guest module refuses to load and \
-             leaves TCP as it is.",
+            "Newer than 7.3, the newest kernel that evenkeel was tested on. Where a function does not fit, the guest \
+             module refuses to load and leaves TCP as it is.",
         ),
         Some(_) => (Level::Ok, "Between 6.1 and 7.3, the kernels that evenkeel was tested on."),
         None => {

@@ -1,6 +1,7 @@
 //! The examination: what a machine supports, what hurts TCP there, and which mechanism would help.
 //!
-//! [`Readings::take`] reads the machine, [`judge`] says what that means. Judging reads nothing, so it is tested with fixtures.
+//! [`Readings::take`] reads the machine, [`judge`] says what that means. Judging reads nothing, so it is tested with
+//! fixtures.
 
 mod datapath;
 mod evidence;

@@ -78,13 +78,15 @@ pub(super) fn machine(place: &Place) -> Finding {
             "machine",
             Level::Ok,
             format!("a VM, under {name}"),
-            "Other VMs may share its cores. TCP in here cannot see when it is off its core, and takes that for congestion.",
+            "Other VMs may share its cores. TCP in here cannot see when it is off its core, and takes that for \
+             congestion.",
         ),
         None => Finding::new(
             "machine",
             Level::Ok,
             "no hypervisor below",
-            "Its own TCP always has its cores. What is said of TCP here matters to the VMs it hosts, if their settings are the same.",
+            "Its own TCP always has its cores. What is said of TCP here matters to the VMs it hosts, if their settings \
+             are the same.",
         ),
     }
 }
@@ -163,8 +165,8 @@ fn lost_time(boot: Times, sample: Times, place: &Place) -> Finding {
             "steal",
             Level::Problem,
             fact,
-            "Others run when this VM wants to. Each time it comes back, timers of TCP have expired and round-trip times are \
-             measured with the absence in them.",
+            "Others run when this VM wants to. Each time it comes back, timers of TCP have expired and round-trip \
+             times are measured with the absence in them.",
         );
         return advise_pvtcp(finding, place);
     }
@@ -173,7 +175,8 @@ fn lost_time(boot: Times, sample: Times, place: &Place) -> Finding {
             "steal",
             Level::Note,
             fact,
-            "Little, on average. A share does not tell how long single absences are; one of 30 ms is enough to run a timer.",
+            "Little, on average. A share does not tell how long single absences are; one of 30 ms is enough to run a \
+             timer.",
         );
     }
     Finding::new("steal", Level::Ok, fact, "This VM gets its cores when it wants them.")

@@ -21,7 +21,8 @@ pub(super) fn module(readings: &Readings, place: &Place) -> Finding {
     if !obstacles.is_empty() {
         let level = if place.is_guest() { Level::Note } else { Level::Ok };
         let meaning = if place.is_guest() {
-            "A stock distribution kernel takes it. It protects the machine that it is loaded on, so others can still use it."
+            "A stock distribution kernel takes it. It protects the machine that it is loaded on, so others can still \
+             use it."
         } else {
             "No matter: PVTCP belongs into VMs."
         };

@@ -28,14 +28,16 @@ pub(super) fn findings(readings: &Readings, place: &Place) -> Vec<Finding> {
 fn tail_loss_probe(on: bool, place: &Place) -> Finding {
     if on {
         let meaning = if place.is_guest() {
-            "After an absence of a few round trips the first answer is one needless probe and not yet a timeout. What remains are probes, and \
-             round-trip times with the absence in them, from which later timeouts are made. PVTCP holds probes off as well."
+            "After an absence of a few round trips the first answer is one needless probe and not yet a timeout. What \
+             remains are probes, and round-trip times with the absence in them, from which later timeouts are made. \
+             PVTCP holds probes off as well."
         } else {
             "A lost tail is found after two round trips instead of a timeout."
         };
         return Finding::new("TLP", Level::Ok, "on", meaning);
     }
-    let meaning = "Without the tail-loss probe every absence that is longer than the timeout is a timeout, and a lost tail always is.";
+    let meaning = "Without the tail-loss probe every absence that is longer than the timeout is a timeout, and a lost \
+        tail always is.";
     Finding::new("TLP", Level::Note, "off", meaning)
         .next("sysctl net.ipv4.tcp_early_retrans=3 (needs net.ipv4.tcp_sack=1)")
 }
@@ -75,8 +77,8 @@ fn delayed_ack(routes: &str) -> Finding {
         .filter_map(|line| line.split_whitespace().next())
         .collect();
     if quick.is_empty() {
-        let meaning = "The kernel's own rule: it adapts, and acknowledges at once where it pays. With a small RTO floor at the sender, a \
-                       delayed ACK (40 ms) of an old or foreign stack can run its timer.";
+        let meaning = "The kernel's own rule: it adapts, and acknowledges at once where it pays. With a small RTO \
+            floor at the sender, a delayed ACK (40 ms) of an old or foreign stack can run its timer.";
         return Finding::new("delayed ACK", Level::Ok, "on", meaning);
     }
     let meaning =

@@ -25,8 +25,8 @@ fn ms(duration: Duration) -> String {
     if value.fract() < 0.05 { format!("{value:.0} ms") } else { format!("{value:.1} ms") }
 }
 
-/// What a retransmission timeout is at least, for a floor and a tick: the kernel rounds the floor up to ticks and adds the
-/// smoothed round-trip time, which is a tick at least after rounding.
+/// What a retransmission timeout is at least, for a floor and a tick: the kernel rounds the floor up to ticks and adds
+/// the smoothed round-trip time, which is a tick at least after rounding.
 fn effective(floor: Duration, tick: Duration) -> Duration {
     let ticks = floor.as_nanos().div_ceil(tick.as_nanos()).max(1) as u32;
     tick * (ticks + 1)
@@ -83,8 +83,8 @@ fn floor(tick: Duration, sysctl: Option<Duration>, routes: &[(String, Duration)]
             "RTO floor",
             if place.is_guest() { Level::Problem } else { Level::Ok },
             fact,
-            "Losses are repaired soon, as incast needs it. But an absence from the core that is longer than this looks like a loss, and \
-             a VM's usual absences are 30 ms and more.",
+            "Losses are repaired soon, as incast needs it. But an absence from the core that is longer than this looks \
+             like a loss, and a VM's usual absences are 30 ms and more.",
         );
         return advise_pvtcp(finding, place);
     }
@@ -101,8 +101,8 @@ fn floor(tick: Duration, sysctl: Option<Duration>, routes: &[(String, Duration)]
         (false, _) => "",
     };
     let meaning = format!(
-        "In a data centre, where round trips take less than a millisecond, one timeout stalls a connection for hundreds of them: that is what \
-         collapses in incast.{safe}"
+        "In a data centre, where round trips take less than a millisecond, one timeout stalls a connection for \
+         hundreds of them: that is what collapses in incast.{safe}"
     );
     Finding::new("RTO floor", Level::Note, fact, meaning).next(how)
 }

@@ -17,13 +17,15 @@ use crate::common::clock::now_ns;
 use crate::common::value::Mode;
 use crate::datapath::{Datapath, DatapathError, intf};
 
-/// How often the datapath is told that the agent is here. What it holds for the agent's timers it holds for so long after the agent was last heard
-/// of as that takes three times: a crash costs no more SYN-ACKs than those of this while.
+/// How often the datapath is told that the agent is here. What it holds for the agent's timers it holds for so long
+/// after the agent was last heard of as that takes three times: a crash costs no more SYN-ACKs than those of this
+/// while.
 const HEARTBEAT: Duration = Duration::from_millis(50);
-/// The same where no SYN-ACK is held. On a small host each is worth sparing: in the lab it takes a millisecond of translated code.
+/// The same where no SYN-ACK is held. On a small host each is worth sparing: in the lab it takes a millisecond of
+/// translated code.
 const HEARTBEAT_AT_LEISURE: Duration = Duration::from_millis(500);
-/// How long guests may flood after the datapath was last told that the agent is here. It holds packets for `EK_VFLOOD_AGENT_NS` from
-/// then on, and a guest that is told nothing any more floods for three heartbeats.
+/// How long guests may flood after the datapath was last told that the agent is here. It holds packets for
+/// `EK_VFLOOD_AGENT_NS` from then on, and a guest that is told nothing any more floods for three heartbeats.
 const ATTESTED_FOR: Duration = Duration::from_secs(2);
 /// How often it is tried again to shorten a queue, or to note what was changed.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
@@ -32,8 +34,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often devices are listed although no news of them was lost.
 const LIST_EVERY: Duration = Duration::from_secs(60);
 /// Why a macvtap is no port.
-const MACVTAP: &str = "packets for the VM come in at a macvtap and those of the VM go out, so that what the host sends would go the wrong way. \
-                       Give the VM a tap on a bridge";
+const MACVTAP: &str = "packets for the VM come in at a macvtap and those of the VM go out, so that what the host sends \
+    would go the wrong way. Give the VM a tap on a bridge";
 
 /// A configuration with everything that it names.
 #[derive(Debug, Clone)]
@@ -362,7 +364,8 @@ impl Core {
         self.waiting.remove(&link.ifindex);
         self.meet(link);
         if !self.loaded.config.is_port(&link.name) {
-            // Raised by an agent with another configuration, or before it was renamed. Its programs are there while it settles.
+            // Raised by an agent with another configuration, or before it was renamed. Its programs are there while it
+            // settles.
             let action = self.plan_queue(link, 0);
             if self.ports.remove(&link.ifindex).is_some() {
                 tracing::info!(port = link.name, "no longer a port");
@@ -521,8 +524,8 @@ impl Core {
         action
     }
 
-    /// Whether nothing is dropped when a tap's queue is made shorter. Nothing is promised there from now on; the port's settings hold again when
-    /// its new length is seen. What has not settled is tried again.
+    /// Whether nothing is dropped when a tap's queue is made shorter. Nothing is promised there from now on; the port's
+    /// settings hold again when its new length is seen. What has not settled is tried again.
     fn settle(&mut self, link: &Link, segments: u32) -> bool {
         if !settle::shortens(link, segments) {
             return true;
@@ -569,8 +572,8 @@ impl Core {
         }
     }
 
-    /// Takes the programs off all ports and removes all pins. The names of the ports, what the queues were, and the devices whose queues must stay
-    /// because of what waits there.
+    /// Takes the programs off all ports and removes all pins. The names of the ports, what the queues were, and the
+    /// devices whose queues must stay because of what waits there.
     ///
     /// # Errors
     /// [`HostError::Datapath`]
@@ -606,8 +609,9 @@ impl Core {
         self.wings.proboscis.due_in()
     }
 
-    /// Takes a port offline before its VM leaves this host, or online again: vFlood lets out what it holds and the guest goes back to plain TCP,
-    /// vSnoop promises nothing more, CERA's limit ends. False if there is no port of this name.
+    /// Takes a port offline before its VM leaves this host, or online again: vFlood lets out what it holds and the
+    /// guest goes back to plain TCP, vSnoop promises nothing more, CERA's limit ends. False if there is no port of this
+    /// name.
     ///
     /// # Errors
     /// Why the datapath does not take it.

@@ -108,11 +108,12 @@ impl HostError {
                 Some("`evenkeel status` shows what it does, `evenkeel host --stop` ends it and removes everything")
             }
             Self::NotRunning { .. } => Some(
-                "start it with `systemctl start evenkeel-host` or `evenkeel host`; --socket says where to ask, and wants root or the \
-                 socket's group",
+                "start it with `systemctl start evenkeel-host` or `evenkeel host`; --socket says where to ask, and \
+                 wants root or the socket's group",
             ),
             Self::State { .. } => Some(
-                "it says which queue lengths to put back; put them back by hand (`ip link set DEVICE txqueuelen N`), then remove it",
+                "it says which queue lengths to put back; put them back by hand (`ip link set DEVICE txqueuelen N`), \
+                 then remove it",
             ),
             Self::Missing { help, .. } => Some(help),
             Self::Netlink { source, .. } | Self::Io { source, .. }

@@ -272,18 +272,19 @@ impl Flow {
                 "The window is the receiver's own: every mechanism is off on this port.".to_owned()
             }
             SetBy::Vflood => format!(
-                "vFlood told the VM {set_bytes} bytes, the receiver offered {offered_bytes}: the host holds what the VM hands over, and keeps to \
-                 the receiver's window itself."
+                "vFlood told the VM {set_bytes} bytes, the receiver offered {offered_bytes}: the host holds what the \
+                 VM hands over, and keeps to the receiver's window itself."
             ),
             SetBy::Cera => format!(
-                "CERA set the window to {set_bytes} bytes, the receiver offered {offered_bytes}: it is this connection's part of its VM's share of \
-                 the uplink. {acks} limited."
+                "CERA set the window to {set_bytes} bytes, the receiver offered {offered_bytes}: it is this \
+                 connection's part of its VM's share of the uplink. {acks} limited."
             ),
             SetBy::Receiver if limited_acks > 0 && self.mode == Mode::Off => {
                 format!("The window is the receiver's own, {offered_bytes} bytes; {acks} limited earlier.")
             }
             SetBy::Receiver if limited_acks > 0 => format!(
-                "The window is the receiver's own, {offered_bytes} bytes; {acks} limited earlier. alpha is {} now, k1_permille is {}.",
+                "The window is the receiver's own, {offered_bytes} bytes; {acks} limited earlier. alpha is {} now, \
+                 k1_permille is {}.",
                 self.alpha(),
                 proboscis.k1_permille
             ),
@@ -291,8 +292,9 @@ impl Flow {
                 format!("The window is the receiver's own, {offered_bytes} bytes: no mechanism had reason to lower it.")
             }
             SetBy::Proboscis => format!(
-                "ProBoSCIS set the window to {set_bytes} bytes, the receiver offered {offered_bytes}: the share of bytes that came back \
-                 marked (alpha, smoothed) is {}, and k1_permille = {} is where DCTCP begins. {acks} limited.",
+                "ProBoSCIS set the window to {set_bytes} bytes, the receiver offered {offered_bytes}: the share of \
+                 bytes that came back marked (alpha, smoothed) is {}, and k1_permille = {} is where DCTCP begins. \
+                 {acks} limited.",
                 self.alpha(),
                 proboscis.k1_permille
             ),

@@ -1,4 +1,5 @@
-//! Before a tap's queue is made shorter, which drops what does not fit any more: what waits there may have been acknowledged for the VM.
+//! Before a tap's queue is made shorter, which drops what does not fit any more: what waits there may have been
+//! acknowledged for the VM.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -16,7 +17,8 @@ pub fn shortens(link: &Link, segments: u32) -> bool {
     link.kind == Kind::Tap && segments < link.queue_segments
 }
 
-/// Whether nothing is dropped if the queue of this port, for which nothing more is promised, has so many places. Waits for it.
+/// Whether nothing is dropped if the queue of this port, for which nothing more is promised, has so many places. Waits
+/// for it.
 pub fn has_settled(datapath: &mut Datapath, link: &Link, segments: u32, patience: Duration) -> bool {
     if !shortens(link, segments) {
         return true;

@@ -62,7 +62,8 @@ impl HostState {
     /// What an earlier agent left; empty if there was none.
     ///
     /// # Errors
-    /// [`HostError::State`] if the file cannot be read or is of another version: it may be the only trace of what was changed.
+    /// [`HostError::State`] if the file cannot be read or is of another version: it may be the only trace of what was
+    /// changed.
     pub fn load(run_dir: &Path) -> Result<Self, HostError> {
         let file = run_dir.join(FILE);
         let text = match crate::file::read(&file) {
@@ -115,8 +116,8 @@ impl HostState {
         }
     }
 
-    /// Forgets devices that are no longer there; true if anything changed. `known` is the name by which the running agent knows a device:
-    /// one that it knows is the same under any name.
+    /// Forgets devices that are no longer there; true if anything changed. `known` is the name by which the running
+    /// agent knows a device: one that it knows is the same under any name.
     pub fn retain<'a>(&mut self, links: &[Link], known: impl Fn(u32) -> Option<&'a str>) -> bool {
         let before = self.queues.clone();
         for link in links {
@@ -143,8 +144,8 @@ impl HostState {
         change.map(|change| to.clone_into(&mut change.name)).is_some()
     }
 
-    /// What to do so that the device's queue holds at least `wanted_segments`; 0 asks for the length it had. The answer's change is
-    /// noted here and must be stored before it is made.
+    /// What to do so that the device's queue holds at least `wanted_segments`; 0 asks for the length it had. The
+    /// answer's change is noted here and must be stored before it is made.
     pub fn plan(&mut self, link: &Link, wanted_segments: u32) -> QueueAction {
         let ours = self.queues.get(&link.ifindex).filter(|change| change.name == link.name).cloned();
         let Some(change) = ours else {
@@ -170,7 +171,8 @@ impl HostState {
             return QueueAction::Theirs;
         }
         let target = wanted_segments.max(change.before_segments);
-        // What a device is said to have may be old news, while ours is on its way. Only a change that was confirmed lets us forget.
+        // What a device is said to have may be old news, while ours is on its way. Only a change that was confirmed
+        // lets us forget.
         if link.queue_segments == target && target != change.before_segments {
             return QueueAction::Leave;
         }

@@ -1,5 +1,5 @@
-//! Real TCP to a VM behind a tap whose core is taken away again and again, with vSnoop at its port. All arrives as it was sent, and every
-//! promise on the wire is one that the port and the VM had given.
+//! Real TCP to a VM behind a tap whose core is taken away again and again, with vSnoop at its port. All arrives as it
+//! was sent, and every promise on the wire is one that the port and the VM had given.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};

@@ -121,7 +121,8 @@ fn a_syn_to_a_stranger_is_told_as_such() {
     assert!(place.datapath.events().unwrap().events.is_empty());
 }
 
-/// Lets `seen` probes of ten come to `pb`, `marked` of them with a mark, then a SYN and its SYN-ACK. The SYN-ACK's window.
+/// Lets `seen` probes of ten come to `pb`, `marked` of them with a mark, then a SYN and its SYN-ACK. The SYN-ACK's
+/// window.
 fn first_window(place: &mut Place, seen: usize, marked: usize) -> u16 {
     let mut probes = probes_of(place, &syn());
     for (i, probe) in probes.iter_mut().take(seen).enumerate() {

@@ -12,7 +12,8 @@ use crate::ports::{KEY, NEXT, Place, REDIRECT};
 
 const WINDOW: u32 = 10;
 
-/// A VM's connection that vFlood manages. The device that would hold packets drops them: this kernel need not have the qdisc.
+/// A VM's connection that vFlood manages. The device that would hold packets drops them: this kernel need not have the
+/// qdisc.
 struct Managed {
     place: Place,
     flows: MapHandle,
@@ -120,7 +121,8 @@ fn what_the_qdisc_works_on_is_left_to_it() {
     assert_eq!(managed.send(0), NEXT);
 }
 
-/// Another processor has read its clock later than this one, and had its turn first: no pause of hundreds of years is between the two.
+/// Another processor has read its clock later than this one, and had its turn first: no pause of hundreds of years is
+/// between the two.
 #[test]
 fn a_flows_time_does_not_go_back() {
     let mut managed = Managed::new();

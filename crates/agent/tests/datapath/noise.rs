@@ -1,4 +1,5 @@
-//! Random and mutated packets: what cannot be read passes unchanged, and nothing else happens to the rest than the programs' purpose.
+//! Random and mutated packets: what cannot be read passes unchanged, and nothing else happens to the rest than the
+//! programs' purpose.
 
 use evenkeel_agent::datapath::intf;
 use evenkeel_algo::frames::{ACK, ECE, LINUX_OPTIONS, RST, SYN, Segment};

@@ -224,7 +224,8 @@ fn a_window_is_not_taken_back_from_what_was_sent() {
     }
 }
 
-/// What two VMs of a host say to each other does not pass the uplink, nor does what a VM says to the host: its agent's words are no flow of the VM's.
+/// What two VMs of a host say to each other does not pass the uplink, nor does what a VM says to the host: its agent's
+/// words are no flow of the VM's.
 #[test]
 fn what_stays_on_the_host_is_neither_counted_nor_limited() {
     const HOST: u32 = 0;

@@ -610,7 +610,8 @@ fn turned_off_it_forgets_and_idle_connections_are_forgotten() {
     assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
 }
 
-/// Random and mutated packets, both ways: what cannot be read passes unchanged, and the port's total stays a number of segments.
+/// Random and mutated packets, both ways: what cannot be read passes unchanged, and the port's total stays a number of
+/// segments.
 #[test]
 fn packets_of_noise_through_vsnoop() {
     const SEED: u64 = 2;

@@ -1,5 +1,6 @@
-//! Real TCP between two VMs (network namespaces) behind a bridge, with veth ports that have their offloads: GSO packets and partial
-//! checksums. A program of three instructions at the receiver's port stands for a switch that marks all it can.
+//! Real TCP between two VMs (network namespaces) behind a bridge, with veth ports that have their offloads: GSO packets
+//! and partial checksums. A program of three instructions at the receiver's port stands for a switch that marks all it
+//! can.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

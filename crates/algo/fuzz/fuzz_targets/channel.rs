@@ -1,5 +1,6 @@
-//! Whatever comes over a guest channel, in whatever pieces: what is read is what would be written, and neither end does anything but to rest, as long
-//! as nobody has echoed its heartbeats. `make fuzz`, or in crates/algo: `cargo +nightly fuzz run channel`.
+//! Whatever comes over a guest channel, in whatever pieces: what is read is what would be written, and neither end does
+//! anything but to rest, as long as nobody has echoed its heartbeats. `make fuzz`, or in crates/algo:
+//! `cargo +nightly fuzz run channel`.
 #![no_main]
 #![allow(dead_code, missing_docs, reason = "the agent uses the rest")]
 

@@ -1,4 +1,5 @@
-//! What is read of a probe's option is what would be written. `make fuzz`, or in crates/algo: `cargo +nightly fuzz run option`.
+//! What is read of a probe's option is what would be written. `make fuzz`, or in crates/algo:
+//! `cargo +nightly fuzz run option`.
 #![no_main]
 
 use evenkeel_algo::proboscis::{OPTION_BYTES, ProbeOption};

@@ -1,4 +1,5 @@
-//! Any frame is answered, and what is said to be TCP lies within it. `make fuzz`, or in crates/algo: `cargo +nightly fuzz run packet`.
+//! Any frame is answered, and what is said to be TCP lies within it. `make fuzz`, or in crates/algo:
+//! `cargo +nightly fuzz run packet`.
 #![no_main]
 
 use evenkeel_algo::packet::{self, HEAD_BYTES, Kind};

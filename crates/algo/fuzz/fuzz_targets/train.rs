@@ -1,4 +1,5 @@
-//! Whatever probes come, a first window is within its bounds. `make fuzz`, or in crates/algo: `cargo +nightly fuzz run train`.
+//! Whatever probes come, a first window is within its bounds. `make fuzz`, or in crates/algo:
+//! `cargo +nightly fuzz run train`.
 #![no_main]
 
 use evenkeel_algo::proboscis::{Train, WindowSettings};

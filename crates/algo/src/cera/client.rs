@@ -8,8 +8,8 @@ pub fn flow_window(window: u32, flows: u32, position: u32, next: u32) -> u32 {
     unsafe { sys::cera_flow_window(window, flows, position, next) }
 }
 
-/// Whether a client sets a flow's window, which is `cwnd`, to `window`. `is_unscathed`: its threshold is what a client has set it to, so nothing was
-/// lost since. `is_limited`: it uses all of its window.
+/// Whether a client sets a flow's window, which is `cwnd`, to `window`. `is_unscathed`: its threshold is what a client
+/// has set it to, so nothing was lost since. `is_limited`: it uses all of its window.
 pub fn client_sets(cwnd: u32, window: u32, is_unscathed: bool, is_limited: bool) -> bool {
     // SAFETY: the C function is pure.
     unsafe { sys::cera_client_sets(cwnd, window, is_unscathed.into(), is_limited.into()) != 0 }
@@ -29,8 +29,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// What the windows of the active flows are set to: [`CLIENT_SLACK`](super::CLIENT_SLACK) more than their shares, which the host has in their ACKs.
-    /// `active` are their places in the list of all flows, in ascending order. The remainder goes on where it stopped last time.
+    /// What the windows of the active flows are set to: [`CLIENT_SLACK`](super::CLIENT_SLACK) more than their shares,
+    /// which the host has in their ACKs. `active` are their places in the list of all flows, in ascending order. The
+    /// remainder goes on where it stopped last time.
     pub fn share(&mut self, window: u32, active: &[u32]) -> impl Iterator<Item = u32> + use<> {
         let flows = active.len() as u32;
         let from = active.partition_point(|&place| place < self.next) as u32;

@@ -131,7 +131,8 @@ impl Meter {
         Traffic::new(unsafe { sys::cera_turn(&mut self.0, epochs, stride) })
     }
 
-    /// As [`turn`](Self::turn), of a meter in which others count meanwhile: a packet of that moment may be counted or not.
+    /// As [`turn`](Self::turn), of a meter in which others count meanwhile: a packet of that moment may be counted or
+    /// not.
     ///
     /// # Safety
     /// `meter` points to a meter that can be read and written for the length of the call.

@@ -103,7 +103,8 @@ impl Sender {
         unsafe { sys::proboscis_sent(&mut self.0, end) }
     }
 
-    /// An ACK came, with or without an echo; `scale` is that of the window in it. The limit to the VM's window, in bytes.
+    /// An ACK came, with or without an echo; `scale` is that of the window in it. The limit to the VM's window, in
+    /// bytes.
     pub fn acked(&mut self, settings: &SenderSettings, ack: u32, echo: bool, mss: u32, scale: u8) -> Option<u32> {
         let settings = sys::proboscis_settings { k1_permille: settings.k1_permille, ..Default::default() };
         // SAFETY: as in `Budget::take`.

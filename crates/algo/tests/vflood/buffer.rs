@@ -41,7 +41,8 @@ fn flows_of_low_rtt_may_hold_more_where_they_have_priority() {
         [first, flow.grant(&mut vm, &host).unwrap()].map(|bytes| bytes / MSS - DEFAULTS.initial_window)
     };
     let priority = Settings { policy: Policy::Priority, alpha: ALPHA_ONE / 2, ..DEFAULTS };
-    // Alpha of 1/2 leaves two thirds to others, alpha of 4 a fifth. Who has sent nothing gets half of what any flow gets, whatever its RTT.
+    // Alpha of 1/2 leaves two thirds to others, alpha of 4 a fifth. Who has sent nothing gets half of what any flow
+    // gets, whatever its RTT.
     assert_eq!((granted(priority, 60_000), granted(priority, 300)), ([341, 682], [341, 1638]));
     assert_eq!((granted(DEFAULTS, 60_000), granted(DEFAULTS, 300)), ([512, 1024], [512, 1024]));
     // Nor more than a VM may flood where nothing is said.

@@ -58,7 +58,8 @@ fn said(stopped: &Stopped) -> String {
     }
     for RestoredQueue { port, segments } in &stopped.waiting {
         text.push_str(&format!(
-            "queue of {port} stays as it is: packets wait in it that were acknowledged for the VM; when it has run, ip link set {port} txqueuelen {segments}\n"
+            "queue of {port} stays as it is: packets wait in it that were acknowledged for the VM; when it has run, ip \
+             link set {port} txqueuelen {segments}\n"
         ));
     }
     text

@@ -49,7 +49,14 @@ fn prepare(arguments: &Prepare) -> Result<(), CliError> {
     if arguments.json {
         let images: Vec<_> = images
             .iter()
-            .map(|i| json!({ "kernel": i.series.to_string(), "release": i.release, "vmlinuz": i.vmlinuz, "initramfs": i.initramfs }))
+            .map(|i| {
+                json!({
+                    "kernel": i.series.to_string(),
+                    "release": i.release,
+                    "vmlinuz": i.vmlinuz,
+                    "initramfs": i.initramfs,
+                })
+            })
             .collect();
         return output::print_json(&images);
     }

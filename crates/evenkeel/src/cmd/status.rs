@@ -177,7 +177,8 @@ fn held(vflood: &VfloodPort) -> String {
         None => {
             let rests = if *rests { "; it rests, because the VM has its core" } else { "" };
             format!(
-                "{mode}, {connections} connections, {held_segments} of {buffer_segments} segments are held, {promised_segments} more are promised{rests}"
+                "{mode}, {connections} connections, {held_segments} of {buffer_segments} segments are held, \
+                 {promised_segments} more are promised{rests}"
             )
         }
     }

@@ -25,8 +25,8 @@ fn plain(sockets: &[Socket]) -> bool {
     !sockets.is_empty() && sockets.iter().all(|socket| socket.cwnd < FLOOD / 4)
 }
 
-/// Two connections in the place of those that are there, slow enough that a window that is not flooded stays small. One has the default, one
-/// chooses.
+/// Two connections in the place of those that are there, slow enough that a window that is not flooded stays small. One
+/// has the default, one chooses.
 fn connect(bed: &Bed) {
     bed.end_connections();
     for (port, more) in [(5201, "-b 8M"), (5202, "-b 8M -C vflood")] {

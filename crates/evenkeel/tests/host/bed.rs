@@ -80,8 +80,10 @@ impl Host {
     /// With time for a handshake on a busy machine before its SYN is sent again.
     pub fn configure(&self, mode: &str, metrics: u16, more: &str) {
         let text = format!(
-            "ports = [\"vp*\"]\nport_queue_segments = 4000\nprobe_key_file = \"{}\"\n{more}\n[proboscis]\nmode = \"{mode}\"\n\
-             b2_us = 300000\nmax_time_us = 900000\n[control]\nsocket = \"{}\"\n[metrics]\nlisten = \"127.0.0.1:{metrics}\"\n",
+            "ports = [\"vp*\"]\nport_queue_segments = 4000\nprobe_key_file = \"{}\"\n{more}\n[proboscis]\n\
+             mode = \"{mode}\"\n\
+             b2_us = 300000\nmax_time_us = 900000\n[control]\nsocket = \"{}\"\n[metrics]\n\
+             listen = \"127.0.0.1:{metrics}\"\n",
             self.text("probe.key"),
             self.text("host.sock"),
         );

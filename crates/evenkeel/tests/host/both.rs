@@ -1,5 +1,6 @@
-//! vFlood and vSnoop on one port of a kernel that holds packets: a VM behind a tap loses its core in the middle of a connection with data in
-//! both directions. Its host goes on sending what it holds, acknowledges what comes, and one packet does both.
+//! vFlood and vSnoop on one port of a kernel that holds packets: a VM behind a tap loses its core in the middle of a
+//! connection with data in both directions. Its host goes on sending what it holds, acknowledges what comes, and one
+//! packet does both.
 
 use std::process::Command;
 use std::time::Duration;
@@ -46,14 +47,17 @@ fn signal(machine: &Machine, name: &str) {
     machine.shell(&format!("kill -{name} $(cat /tmp/tap_vm.pid)")).unwrap();
 }
 
-/// Data in both directions at once until each end has all; `meanwhile` happens once the VM's is held. Both are compared.
+/// Data in both directions at once until each end has all; `meanwhile` happens once the VM's is held. Both are
+/// compared.
 fn exchange(machine: &Machine, meanwhile: impl FnOnce()) {
     machine
         .shell(
             "rm -f /tmp/at_vm /tmp/at_peer; \
-             (cat /tmp/data; sleep 600) | ip netns exec both nc -l -p 9000 >/tmp/at_vm 2>/dev/null & echo $! >/tmp/nc_vm.pid; \
+             (cat /tmp/data; sleep 600) | ip netns exec both nc -l -p 9000 >/tmp/at_vm 2>/dev/null & echo $! \
+             >/tmp/nc_vm.pid; \
              sleep 1; \
-             (cat /tmp/part; sleep 600) | ip netns exec peer nc 10.8.0.3 9000 >/tmp/at_peer 2>/dev/null & echo $! >/tmp/nc_peer.pid",
+             (cat /tmp/part; sleep 600) | ip netns exec peer nc 10.8.0.3 9000 >/tmp/at_peer 2>/dev/null & echo $! \
+             >/tmp/nc_peer.pid",
         )
         .unwrap();
     let is_over =

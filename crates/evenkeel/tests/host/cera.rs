@@ -83,7 +83,8 @@ impl Load {
 
 fn config(mode: &str) -> String {
     format!(
-        "[cera]\nmode = \"{mode}\"\nuplinks = [\"up*\"]\nhigh_segments = 40\n[[port]]\nmatch = \"vp2\"\n[port.cera]\nweight = 2"
+        "[cera]\nmode = \"{mode}\"\nuplinks = [\"up*\"]\nhigh_segments = 40\n[[port]]\nmatch = \"vp2\"\n[port.cera]\n\
+         weight = 2"
     )
 }
 
@@ -389,7 +390,8 @@ fn a_guest_whose_agent_does_nothing_falls_silent_babbles_or_goes_is_limited_by_i
     load.end();
 }
 
-/// A channel over TCP is a connection through the VM's port, and stays on the host: its heartbeats are no flow that has a part of the uplink.
+/// A channel over TCP is a connection through the VM's port, and stays on the host: its heartbeats are no flow that has
+/// a part of the uplink.
 #[test]
 fn a_channel_over_tcp_is_no_flow_of_the_vms() {
     const PORT: u16 = 9465;

@@ -1,5 +1,5 @@
-//! vFlood's queue, on kernels that have qdiscs in BPF: in a guest of its own, with namespaces for VMs. What a VM floods leaves as a
-//! standard TCP sender's, and all of it arrives, whatever happens to the agent meanwhile.
+//! vFlood's queue, on kernels that have qdiscs in BPF: in a guest of its own, with namespaces for VMs. What a VM floods
+//! leaves as a standard TCP sender's, and all of it arrives, whatever happens to the agent meanwhile.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -26,7 +26,8 @@ const MORE_SEGMENTS: u64 = 3;
 
 pub fn configure(machine: &Machine, mode: &str, more: &str) {
     let text = format!(
-        "ports = [\"vp*\"]\nport_queue_segments = 0\n[proboscis]\nmode = \"off\"\n[vflood]\nmode = \"{mode}\"\n{more}\n[metrics]\nenabled = false"
+        "ports = [\"vp*\"]\nport_queue_segments = 0\n[proboscis]\nmode = \"off\"\n[vflood]\nmode = \"{mode}\"\n\
+         {more}\n[metrics]\nenabled = false"
     );
     machine.shell(&format!("cat >/tmp/host.toml <<'END'\n{text}\nEND")).unwrap();
 }
@@ -117,8 +118,8 @@ enum Line {
     },
 }
 
-/// Whether SACK blocks beside this acknowledgement tell of a gap. The first may tell of data that came twice: that is acknowledged, or within
-/// the second.
+/// Whether SACK blocks beside this acknowledgement tell of a gap. The first may tell of data that came twice: that is
+/// acknowledged, or within the second.
 fn is_gap(ack: u64, blocks: &[Range<u64>]) -> bool {
     let Some(first) = blocks.first() else { return false };
     let is_within = blocks.get(1).is_some_and(|second| first.start >= second.start && first.end <= second.end);
@@ -157,8 +158,8 @@ fn out_of_order(capture: &str) -> usize {
         .count()
 }
 
-/// Slow start at the other end: beyond what is acknowledged never more than the initial window and a segment for each that was acknowledged,
-/// however short (as Linux counts; RFC 5681 §3.1 lets no ACK add more). How many segments came.
+/// Slow start at the other end: beyond what is acknowledged never more than the initial window and a segment for each
+/// that was acknowledged, however short (as Linux counts; RFC 5681 §3.1 lets no ACK add more). How many segments came.
 pub fn slow_start(capture: &str) -> u64 {
     let (mut acked, mut sent, mut ends) = (0, 0, Vec::new());
     for line in lines(capture) {
@@ -233,9 +234,11 @@ fn halvings(capture: &str) -> u32 {
 
 /// Segments about a timeout at the other end, if there was one.
 struct Timeout {
-    /// Out when the oldest data that the VM knows of came again without a duplicate ACK before it. Of ACKs it gets few, so that may have arrived.
+    /// Out when the oldest data that the VM knows of came again without a duplicate ACK before it. Of ACKs it gets few,
+    /// so that may have arrived.
     out: u64,
-    /// The most that new data made of it until something beyond what was out then was acknowledged: one ACK may be for all of that.
+    /// The most that new data made of it until something beyond what was out then was acknowledged: one ACK may be for
+    /// all of that.
     out_with_new: u64,
 }
 
@@ -338,7 +341,8 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
     assert_eq!(left.trim(), "", "left: {left}");
 }
 
-/// What fits the window goes past the devices that hold packets; of more, packets of several segments leave as the VM handed them over.
+/// What fits the window goes past the devices that hold packets; of more, packets of several segments leave as the VM
+/// handed them over.
 fn leaves_whole(machine: &Machine) {
     const BYTES: u64 = 4 * MSS_BYTES;
     let packets =
@@ -372,13 +376,15 @@ fn outlives_the_vm(machine: &Machine) {
     let before = count(machine, "vflood_held");
     machine
         .shell(
-            "ip -n peer neigh replace 10.8.0.1 lladdr $(ip netns exec vm cat /sys/class/net/eth1/address) dev eth1 nud permanent; \
+            "ip -n peer neigh replace 10.8.0.1 lladdr $(ip netns exec vm cat /sys/class/net/eth1/address) dev eth1 nud \
+             permanent; \
              tc -n peer qdisc change dev eth1 root netem delay 400ms limit 10000",
         )
         .unwrap();
     let handed_over = format!(
         "for i in $(seq 60); do \
-             [ $(evenkeel status --json | grep -o 'vflood_held\": *[0-9]*' | grep -o '[0-9]*$' | sort -n | tail -n 1) -ge {} ] && break; \
+             [ $(evenkeel status --json | grep -o 'vflood_held\": *[0-9]*' | grep -o '[0-9]*$' | sort -n | tail -n 1) \
+             -ge {} ] && break; \
              sleep 0.05; \
          done; \
          ip -4 -n vm addr flush dev eth1",
@@ -393,7 +399,8 @@ fn outlives_the_vm(machine: &Machine) {
         .unwrap();
 }
 
-/// The device is no port any more while data is held for it. It keeps its programs until that is out, and is plain then.
+/// The device is no port any more while data is held for it. It keeps its programs until that is out, and is plain
+/// then.
 fn outlives_the_port(machine: &Machine) {
     let delay = |ms: u32| {
         machine.shell(&netem(&format!("delay {ms}ms"))).unwrap();
@@ -433,9 +440,9 @@ fn netem(what: &str) -> String {
     format!("tc -n peer qdisc change dev eth1 root netem {what} limit 10000")
 }
 
-/// ACKs are late, so that the VM's timer runs out and it sends its oldest data again: what its host sends on them is not a reduced sender's. They
-/// are also slow, so that none is kept from the VM: one that lacks ACKs begins with data that has arrived, which is no loss. Whether one was taken
-/// back.
+/// ACKs are late, so that the VM's timer runs out and it sends its oldest data again: what its host sends on them is
+/// not a reduced sender's. They are also slow, so that none is kept from the VM: one that lacks ACKs begins with data
+/// that has arrived, which is no loss. Whether one was taken back.
 fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
     /// Of the third round trip, some.
     const PACKETS: u64 = INITIAL_WINDOW_SEGMENTS * 4;
@@ -451,7 +458,8 @@ fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
         .parse()
         .unwrap();
     let late = format!(
-        "for i in $(seq 500); do [ $(cat /sys/class/net/up0/statistics/tx_packets) -ge {} ] && break; sleep 0.02; done; {}",
+        "for i in $(seq 500); do [ $(cat /sys/class/net/up0/statistics/tx_packets) -ge {} ] && break; sleep 0.02; \
+         done; {}",
         packets + PACKETS,
         netem("delay 3s rate 1gbit")
     );
@@ -467,8 +475,8 @@ fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
     undone > 0
 }
 
-/// A timeout gives a container's packets another hash (`sk_rethink_txhash()` in Linux), by which CPUs are chosen: what comes behind it stays behind what
-/// is held already.
+/// A timeout gives a container's packets another hash (`sk_rethink_txhash()` in Linux), by which CPUs are chosen: what
+/// comes behind it stays behind what is held already.
 fn keeps_order_after_a_timeout(machine: &Machine) {
     machine.shell(&format!("head -c 1000000 /tmp/data >/tmp/late; {}", netem("delay 200ms"))).unwrap();
     let capture = captured_with(machine, "late", &format!("sleep 0.3; {}", netem("delay 1500ms")));
@@ -487,7 +495,10 @@ fn a_kernel_that_cannot_hold_is_told_in_one_line_and_the_rest_runs() {
     // ProBoSCIS beside it: `off` stands only there.
     machine.shell("sed -i 's/\"off\"/\"observe\"/' /tmp/host.toml && kill -HUP $(cat /tmp/agent.pid)").unwrap();
     machine
-        .shell("for i in $(seq 40); do evenkeel status | grep -q 'vp0.*observe' && exit 0; sleep 0.5; done; evenkeel status; exit 1")
+        .shell(
+            "for i in $(seq 40); do evenkeel status | grep -q 'vp0.*observe' && exit 0; sleep 0.5; done; evenkeel \
+             status; exit 1",
+        )
         .unwrap();
     fetch(&machine, "true");
     assert!(count(&machine, "flows") > 0);

@@ -1,8 +1,8 @@
-//! The host agent as a user meets it: the real binary in a network namespace of its own, with veth ports for VMs. Needs root, Linux
-//! 6.6, iproute2.
+//! The host agent as a user meets it: the real binary in a network namespace of its own, with veth ports for VMs. Needs
+//! root, Linux 6.6, iproute2.
 //!
-//! Every test takes its own network and mount namespaces, which its thread hands down to what it starts. Nothing is left when the last
-//! process in them ends.
+//! Every test takes its own network and mount namespaces, which its thread hands down to what it starts. Nothing is
+//! left when the last process in them ends.
 
 mod agent;
 mod bed;

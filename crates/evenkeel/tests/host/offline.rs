@@ -1,5 +1,5 @@
-//! `evenkeel port offline`, as before a live migration, with transfers running: nothing is lost, and when the command comes back nothing
-//! is held and nothing is promised that the VM does not have.
+//! `evenkeel port offline`, as before a live migration, with transfers running: nothing is lost, and when the command
+//! comes back nothing is held and nothing is promised that the VM does not have.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,8 @@ use serde_json::Value;
 use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, wait_until};
 use crate::hold::{self, count, fetch, slow_start, status};
 
-/// What is held leaves as a standard sender's, and not in a burst: what goes beyond the windows is dropped on the way or by the receiver.
+/// What is held leaves as a standard sender's, and not in a burst: what goes beyond the windows is dropped on the way
+/// or by the receiver.
 #[test]
 fn what_is_held_leaves_under_its_windows_before_a_vm_may_go() {
     let interrupt = Interrupt::install().unwrap();
@@ -44,8 +45,8 @@ fn what_is_held_leaves_under_its_windows_before_a_vm_may_go() {
     assert!(count(&machine, "vflood_held") > held, "online again, nothing was held");
 }
 
-/// Goes offline while a transfer is held for some round trips. Whether that was in time, and no ACK took so long that the host ceased to
-/// wait for it: on a busy machine it may be otherwise.
+/// Goes offline while a transfer is held for some round trips. Whether that was in time, and no ACK took so long that
+/// the host ceased to wait for it: on a busy machine it may be otherwise.
 fn leaves_on_acks(machine: &Machine) -> bool {
     let drained = count(machine, "vflood_drained");
     machine
@@ -141,7 +142,8 @@ fn what_was_acknowledged_early_is_in_the_vm_before_it_may_go() {
     let mut at_the_end = 0;
     stream(&other, &vm.vm, &ends, || {
         wait_until("early ACKs", || early_acks() > 100);
-        // What the other end sends while it stands still is acknowledged, and the VM does not have it; unless something was missing just then.
+        // What the other end sends while it stands still is acknowledged, and the VM does not have it; unless something
+        // was missing just then.
         wait_until("promises", || {
             vm.run(false);
             let is_promised = |_| {

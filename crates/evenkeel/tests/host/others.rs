@@ -1,5 +1,5 @@
-//! Other ends: kernels of three ages in real VMs, and a TCP that is not Linux's, at a port with evenkeel and beyond it, in both
-//! directions. Connections work as they do without evenkeel, nothing is reset, and no SYN has to be sent twice.
+//! Other ends: kernels of three ages in real VMs, and a TCP that is not Linux's, at a port with evenkeel and beyond it,
+//! in both directions. Connections work as they do without evenkeel, nothing is reset, and no SYN has to be sent twice.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -36,7 +36,8 @@ fn connections(vm: &Vm, server: Ipv4Addr, port: u16) -> (Vec<Duration>, u64) {
     vm.spawn(move || {
         let resets = || (tcp_counter("OutRsts"), tcp_counter("EstabResets"), tcp_counter("AttemptFails"));
         let (before, retransmitted) = (resets(), tcp_counter("RetransSegs"));
-        // Open until the end: what a busy machine's guest sends again late would find its connection closed, and be answered by a reset.
+        // Open until the end: what a busy machine's guest sends again late would find its connection closed, and be
+        // answered by a reset.
         let mut streams = Vec::new();
         let times = (0..CONNECTIONS)
             .map(|_| {
@@ -55,7 +56,8 @@ fn connections(vm: &Vm, server: Ipv4Addr, port: u16) -> (Vec<Duration>, u64) {
             })
             .collect();
         assert_eq!(resets(), before, "a connection was reset, or failed");
-        // It sends a SYN and a request for each. What stalls a SYN stalls all of them; a busy machine stalls one or the other.
+        // It sends a SYN and a request for each. What stalls a SYN stalls all of them; a busy machine stalls one or the
+        // other.
         let retransmitted = tcp_counter("RetransSegs") - retransmitted;
         assert!(retransmitted < CONNECTIONS as u64 / 2, "{retransmitted} segments sent again");
         (times, retransmitted)
@@ -105,7 +107,8 @@ pub fn boot(image: &GuestImage, tap: &str, number: u8, directory: &Path, interru
     boot_with(image, tap, number, 1, Vec::new(), directory, interrupt)
 }
 
-/// With so many processors. One thread runs them all: before QEMU 8.1 a change of code is lost on one that another is translating.
+/// With so many processors. One thread runs them all: before QEMU 8.1 a change of code is lost on one that another is
+/// translating.
 pub fn boot_with(
     image: &GuestImage,
     tap: &str,
@@ -146,7 +149,8 @@ fn troubles(machine: &Machine) -> (Vec<i64>, i64) {
 pub fn fetch(machine: &Machine, server: Ipv4Addr) {
     machine
         .shell(&format!(
-            "for i in $(seq {CONNECTIONS}); do wget -q -T 60 -O /tmp/got http://{server}:{WEB}/data && cmp /tmp/got /tmp/data || exit 1; done"
+            "for i in $(seq {CONNECTIONS}); do wget -q -T 60 -O /tmp/got http://{server}:{WEB}/data && cmp /tmp/got \
+             /tmp/data || exit 1; done"
         ))
         .unwrap();
 }
@@ -156,7 +160,8 @@ pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     machine
         .shell(
             "ip link add vp0 type veth peer name vm0; modprobe tun; ip tuntap add dev vp1 mode tap; \
-             printf 'ports = [\"vp*\"]\\n[vsnoop]\\nmode = \"enforce\"\\nendpoint = \"observed\"\\n[metrics]\\nenabled = false\\n' > /tmp/host.toml",
+             printf 'ports = [\"vp*\"]\\n[vsnoop]\\nmode = \"enforce\"\\nendpoint = \"observed\"\\n[metrics]\\nenabled \
+             = false\\n' > /tmp/host.toml",
         )
         .unwrap();
     if image.series == KernelSeries::V6_1 {
@@ -180,7 +185,8 @@ pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     println!("{} takes the programs", image.release);
 }
 
-/// A kernel as the guest of a port with evenkeel, the other end without it, and the other way round; both open connections.
+/// A kernel as the guest of a port with evenkeel, the other end without it, and the other way round; both open
+/// connections.
 #[test]
 fn kernels_of_three_ages() {
     let interrupt = Interrupt::install().unwrap();
@@ -430,7 +436,8 @@ fn run(
     }
 }
 
-/// smoltcp as the guest of a port with evenkeel, and as the unprepared other end, which gets the probes of those that call it.
+/// smoltcp as the guest of a port with evenkeel, and as the unprepared other end, which gets the probes of those that
+/// call it.
 #[test]
 fn a_tcp_that_is_not_linux() {
     let mut host = Host::new();

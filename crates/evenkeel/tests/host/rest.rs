@@ -1,5 +1,5 @@
-//! vFlood rests while a VM has its core, and acts while it waits for it: the real host agent on the newest kernel. The guest's end of the channel is the
-//! test's, and so is what it says of its core.
+//! vFlood rests while a VM has its core, and acts while it waits for it: the real host agent on the newest kernel. The
+//! guest's end of the channel is the test's, and so is what it says of its core.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -82,7 +82,8 @@ impl Drop for Guest {
     }
 }
 
-/// Both ends give a connection up in the middle of its data, unheard by the host. The other end has but one port for connections from now on.
+/// Both ends give a connection up in the middle of its data, unheard by the host. The other end has but one port for
+/// connections from now on.
 fn abandon_a_transfer(machine: &Machine) {
     machine
         .shell(

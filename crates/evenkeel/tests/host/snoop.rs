@@ -1,5 +1,5 @@
-//! vSnoop and real guests: kernels of two ages behind a tap, their QEMU stopped again and again while they fetch files. Every file comes
-//! whole, and no promise was made that the port and the guest had not given.
+//! vSnoop and real guests: kernels of two ages behind a tap, their QEMU stopped again and again while they fetch files.
+//! Every file comes whole, and no promise was made that the port and the guest had not given.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -120,8 +120,8 @@ fn a_port_that_is_none_any_more_keeps_its_promises() {
     });
 }
 
-/// A port's queue was raised and more was promised of it than it held before; the VM gets its core back after a while, or
-/// when the end is over.
+/// A port's queue was raised and more was promised of it than it held before; the VM gets its core back after a while,
+/// or when the end is over.
 fn keeps_its_promises(absence: Option<Duration>, end: impl FnOnce(&Host) + Send) {
     let mut host = Host::new();
     host.configure("off", METRICS, VSNOOP);

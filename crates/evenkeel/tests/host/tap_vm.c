@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * A VM behind a tap, for guests that have no Rust: tap_vm PORT NAMESPACE makes the tap PORT and,
- * in the network namespace, eth0, and carries frames between them. Stopped, it is a VM without a core.
+ * A VM behind a tap, for guests that have no Rust: tap_vm PORT NAMESPACE makes the tap
+ * PORT and, in the network namespace, eth0, and carries frames between them. Stopped, it
+ * is a VM without a core.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

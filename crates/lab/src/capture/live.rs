@@ -1,8 +1,9 @@
 //! Captures headers at network interfaces into a pcap file.
 //!
-//! The file is of link type LINUX_SLL2 with nanoseconds: each record tells interface and direction, so that one file holds all ports of a
-//! lab, and tcpdump and Wireshark read it. Packets are grouped by interface every few milliseconds; [`super::packets::read`] sorts them.
-//! What leaves an interface is seen behind its queue: what the queue drops is not in the file.
+//! The file is of link type LINUX_SLL2 with nanoseconds: each record tells interface and direction, so that one file
+//! holds all ports of a lab, and tcpdump and Wireshark read it. Packets are grouped by interface every few
+//! milliseconds; [`super::packets::read`] sorts them. What leaves an interface is seen behind its queue: what the queue
+//! drops is not in the file.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -176,8 +177,8 @@ fn run(
     Ok(summary)
 }
 
-/// Fetches what one socket holds; at the end no more than it can hold at a time, so that heavy traffic cannot keep it busy for ever.
-/// Gives the socket's error, if it has one; that the file cannot be written ends the capture.
+/// Fetches what one socket holds; at the end no more than it can hold at a time, so that heavy traffic cannot keep it
+/// busy for ever. Gives the socket's error, if it has one; that the file cannot be written ends the capture.
 fn drain(
     socket: &OwnedFd,
     batch: &mut Batch,

@@ -52,7 +52,8 @@ impl Batch {
             .collect();
         let mut headers: Vec<libc::mmsghdr> = Vec::with_capacity(BATCH);
         for ((link, control), piece) in self.links.iter_mut().zip(&mut self.controls).zip(&mut pieces) {
-            // SAFETY: mmsghdr is integers and pointers, for which zero is a value. (musl has padding fields: no literal.)
+            // SAFETY: mmsghdr is integers and pointers, for which zero is a value. (musl has padding fields: no
+            // literal.)
             let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
             header.msg_hdr.msg_name = ptr::from_mut(link).cast();
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
@@ -64,7 +65,8 @@ impl Batch {
         }
         // MSG_TRUNC makes the kernel tell the length before the cut.
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-        // SAFETY: `headers` has BATCH entries, whose pointers lead to buffers of the stated sizes that live to the end of this function.
+        // SAFETY: `headers` has BATCH entries, whose pointers lead to buffers of the stated sizes that live to the end
+        // of this function.
         let n = unsafe {
             libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), BATCH as _, flags as _, ptr::null_mut())
         };

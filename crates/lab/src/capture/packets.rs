@@ -346,7 +346,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_parsed_without_panic(data in prop::collection::vec(any::<u8>(), 0..200), wire_len: u32, t_ns: i64) {
+        fn any_bytes_are_parsed_without_panic(
+            data in prop::collection::vec(any::<u8>(), 0..200),
+            wire_len: u32,
+            t_ns: i64,
+        ) {
             for link in [Link::Ethernet, Link::LinuxSll, Link::LinuxSll2, Link::Ip] {
                 let _ = parse(link, &data, wire_len, t_ns);
             }

@@ -74,7 +74,8 @@ fn parse_stat(text: &str, ticks_per_second: i64, values: &mut BTreeMap<String, i
 mod tests {
     use super::*;
 
-    const NETSTAT: &str = "TcpExt: SyncookiesSent TCPTimeouts TCPLossProbes\nTcpExt: 0 12 34\nIpExt: InNoRoutes InOctets\nIpExt: 0 9876543210\n";
+    const NETSTAT: &str = "TcpExt: SyncookiesSent TCPTimeouts TCPLossProbes\nTcpExt: 0 12 34\n\
+        IpExt: InNoRoutes InOctets\nIpExt: 0 9876543210\n";
     const SNMP: &str = "Ip: Forwarding DefaultTTL\nIp: 2 64\nTcp: RtoAlgorithm MaxConn RetransSegs\nTcp: 1 -1 77\n";
 
     #[test]

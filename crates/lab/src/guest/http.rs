@@ -1,4 +1,5 @@
-//! As much of HTTP/1.1 as the web application needs: one request or response at a time on a connection, with bodies of a length said ahead.
+//! As much of HTTP/1.1 as the web application needs: one request or response at a time on a connection, with bodies of
+//! a length said ahead.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,6 +1,8 @@
-//! The runner inside a VM or a network namespace: takes [`crate::proto`] calls, runs programs and workloads, samples sockets.
+//! The runner inside a VM or a network namespace: takes [`crate::proto`] calls, runs programs and workloads, samples
+//! sockets.
 //!
-//! Everything is blocking threads: a VM has one slow virtual CPU, and a thread that sleeps in the kernel costs it nothing.
+//! Everything is blocking threads: a VM has one slow virtual CPU, and a thread that sleeps in the kernel costs it
+//! nothing.
 
 mod block_server;
 mod bulk;
@@ -78,8 +80,8 @@ pub fn run(control: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The same in a network namespace of the lab's machine: listens at the Unix socket `control` for the lab, with `root` for a root. Comes back when
-/// the lab has gone.
+/// The same in a network namespace of the lab's machine: listens at the Unix socket `control` for the lab, with `root`
+/// for a root. Comes back when the lab has gone.
 ///
 /// # Errors
 /// When the socket or the root cannot be made, or the connection breaks.
@@ -91,8 +93,8 @@ pub fn run_in_namespace(control: &Path, root: &Path) -> anyhow::Result<()> {
     answer(stream, writer, WORKLOAD_PORT, AtEof::End).map(drop)
 }
 
-/// The loop behind [`run`], over any pair of byte streams. `port` is the workload's TCP port; 0 takes a free one at the first
-/// [`Op::Serve`].
+/// The loop behind [`run`], over any pair of byte streams. `port` is the workload's TCP port; 0 takes a free one at the
+/// first [`Op::Serve`].
 fn answer(mut reader: impl Read, writer: impl Write + Send + 'static, port: u16, at_eof: AtEof) -> anyhow::Result<End> {
     let writer = Arc::new(Mutex::new(writer));
     let mut tasks = Tasks::new(port);

@@ -9,7 +9,8 @@ use nix::unistd::{chdir, chroot};
 /// Where programs write.
 const OWN: [&str; 4] = ["run", "tmp", "var/log", "var/lib/nginx"];
 
-/// Makes `root` the root of this process, which has mounts of its own: nobody can write there but to [`OWN`], which begin empty.
+/// Makes `root` the root of this process, which has mounts of its own: nobody can write there but to [`OWN`], which
+/// begin empty.
 pub fn enter(root: &Path) -> anyhow::Result<()> {
     const NONE: Option<&str> = None;
     let at = |below: &str| root.join(below);

@@ -1,4 +1,5 @@
-//! As much of PostgreSQL's protocol (version 3.0) as the web application needs: simple queries, and a server that trusts.
+//! As much of PostgreSQL's protocol (version 3.0) as the web application needs: simple queries, and a server that
+//! trusts.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -44,8 +44,8 @@ impl Program {
         let (name, arguments) = argv.split_first().context("no program named")?;
         let mut command = Command::new(name);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        // SAFETY: sigaction is async-signal-safe, and sets no handler. It is how the program will be ended: it must not inherit that SIGINT is
-        // ignored, as it is in what a shell starts in the background.
+        // SAFETY: sigaction is async-signal-safe, and sets no handler. It is how the program will be ended: it must not
+        // inherit that SIGINT is ignored, as it is in what a shell starts in the background.
         unsafe {
             command.pre_exec(|| signal(Signal::SIGINT, SigHandler::SigDfl).map(drop).map_err(Into::into));
         }

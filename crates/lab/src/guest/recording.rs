@@ -37,7 +37,8 @@ impl Connection {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Ends blocked reads and writes. What is unsent is thrown away: it would go on filling the link after the workload's end.
+    /// Ends blocked reads and writes. What is unsent is thrown away: it would go on filling the link after the
+    /// workload's end.
     fn hang_up(&self) {
         // Both fail only when the connection has ended by itself.
         let _ = super::socket::reset_on_close(&self.stream);

@@ -1,7 +1,8 @@
-//! The load generator: HTTP requests at given times, each on a connection of its own, whether earlier ones are done or not.
+//! The load generator: HTTP requests at given times, each on a connection of its own, whether earlier ones are done or
+//! not.
 //!
-//! A request is a PUT, so that the end that opens the connection is the one that sends, as in the simulator. One thread has all sockets: a
-//! thread for each request would take more of a slow virtual CPU than the request.
+//! A request is a PUT, so that the end that opens the connection is the one that sends, as in the simulator. One thread
+//! has all sockets: a thread for each request would take more of a slow virtual CPU than the request.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

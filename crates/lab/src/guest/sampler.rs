@@ -99,7 +99,8 @@ fn sample(stream: &TcpStream, mark: Instant) -> Option<TcpInfoSample> {
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).ok()?;
     let t_us = micros(mark.elapsed());
-    // SAFETY: the kernel writes at most `length` bytes to `info`; older kernels, with a shorter struct, leave the rest zero.
+    // SAFETY: the kernel writes at most `length` bytes to `info`; older kernels, with a shorter struct, leave the rest
+    // zero.
     let failed = unsafe {
         libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };

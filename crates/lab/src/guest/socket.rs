@@ -17,8 +17,8 @@ use crate::proto::SocketSettings;
 /// How long a connection may take; three SYNs may be lost in that time.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// A listening socket. Buffer sizes are set before it listens, because the window scale is chosen from them at the handshake;
-/// accepted sockets inherit them.
+/// A listening socket. Buffer sizes are set before it listens, because the window scale is chosen from them at the
+/// handshake; accepted sockets inherit them.
 pub fn listen(at: SocketAddr, settings: SocketSettings) -> anyhow::Result<TcpListener> {
     let fd = new(at, settings)?;
     setsockopt(&fd, sockopt::ReuseAddr, &true).context("SO_REUSEADDR")?;
@@ -54,7 +54,8 @@ pub fn reset_on_close(stream: &TcpStream) -> nix::Result<()> {
     setsockopt(stream, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })
 }
 
-/// Whether an error only says that the other end has closed or reset the connection, as clients do when they are stopped.
+/// Whether an error only says that the other end has closed or reset the connection, as clients do when they are
+/// stopped.
 pub fn is_hangup(error: &io::Error) -> bool {
     matches!(
         error.kind(),

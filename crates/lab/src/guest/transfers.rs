@@ -1,8 +1,8 @@
 //! Transfers one after the other: the end that sends, and the end that receives.
 //!
-//! A transfer's time is from the opening of the connection to the last byte at the receiver, so each end notes its part of it by its own
-//! clock: the sender may be off its core when the last byte arrives. It also notes when it first could write, which is after it has had its
-//! core again for the SYN-ACK. Each end is one thread with all sockets.
+//! A transfer's time is from the opening of the connection to the last byte at the receiver, so each end notes its part
+//! of it by its own clock: the sender may be off its core when the last byte arrives. It also notes when it first could
+//! write, which is after it has had its core again for the SYN-ACK. Each end is one thread with all sockets.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,6 +1,7 @@
 //! The web application of three tiers: the part of the web front that calls the stores, and the users.
 //!
-//! nginx stands before it on the same VM and takes the users' connections; objects of pages it fetches from the file store by itself.
+//! nginx stands before it on the same VM and takes the users' connections; objects of pages it fetches from the file
+//! store by itself.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,8 +1,8 @@
-//! The host agent in the lab: the real `evenkeel host` on the VMs' ports, started for a run and stopped after it, on this machine or in a
-//! driver domain.
+//! The host agent in the lab: the real `evenkeel host` on the VMs' ports, started for a run and stopped after it, on
+//! this machine or in a driver domain.
 //!
-//! On this machine, the namespace's mounts are the lab's own, with a bpf file system for the agent's pins: they are gone with the last process
-//! in it, as ports and programs are, whatever ends the lab.
+//! On this machine, the namespace's mounts are the lab's own, with a bpf file system for the agent's pins: they are
+//! gone with the last process in it, as ports and programs are, whatever ends the lab.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Any key will do: all hosts of the lab are this one agent's.
 const PROBE_KEY: &str = "65766e6b65656c2d6c61622d70726f62\n";
 
-/// What an agent is asked for its counters, at its control socket: what `evenkeel status --json` asks, without a program more on a domain's
-/// processor. An agent that speaks another version says so in its answer, which is then an error here.
+/// What an agent is asked for its counters, at its control socket: what `evenkeel status --json` asks, without a
+/// program more on a domain's processor. An agent that speaks another version says so in its answer, which is then an
+/// error here.
 const STATUS_REQUEST: &str = r#"{"version":1,"ask":{"what":"status"}}"#;
 const CONTROL_SOCKET: &str = "host.sock";
 

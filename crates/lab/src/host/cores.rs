@@ -125,8 +125,9 @@ pub struct ToPlace {
     pub sends: bool,
 }
 
-/// Places vCPUs: the last core is the driver domain's. With a core for each vCPU, each has its own; else those that are contended (or,
-/// where none is, those that send) share the other cores evenly and the rest run beside the driver domain.
+/// Places vCPUs: the last core is the driver domain's. With a core for each vCPU, each has its own; else those that are
+/// contended (or, where none is, those that send) share the other cores evenly and the rest run beside the driver
+/// domain.
 pub fn place(vcpus: &[ToPlace], cores: &[CoreId]) -> Option<Placement> {
     let (&driver_domain, guest_cores) = cores.split_last()?;
     if guest_cores.is_empty() {

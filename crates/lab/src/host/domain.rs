@@ -1,8 +1,9 @@
-//! A driver domain: a host that is a VM, with the newest kernel, a network card for each of its VMs and one to the switch.
+//! A driver domain: a host that is a VM, with the newest kernel, a network card for each of its VMs and one to the
+//! switch.
 //!
-//! The link between a VM and its port in the domain is a bridge of two taps: a queue of the VM's own (`vm1`, towards the VM) and the
-//! domain's (`in1`). QEMU's sockets would save both, but they carry no segments above the MTU. In the domain, devices have the names that
-//! they have on a host without one: `vm1` for the port, `nic1` for the uplink.
+//! The link between a VM and its port in the domain is a bridge of two taps: a queue of the VM's own (`vm1`, towards
+//! the VM) and the domain's (`in1`). QEMU's sockets would save both, but they carry no segments above the MTU. In the
+//! domain, devices have the names that they have on a host without one: `vm1` for the port, `nic1` for the uplink.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -81,7 +82,8 @@ fn channel_name(port: &str) -> String {
 pub fn set_up(domain: &Vm, host: &Host, places: &[&Place], network: &Network) -> Result<(), LabError> {
     let mut script = String::from(
         "for name in all default; do echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6; done\n\
-         take() { for d in /sys/class/net/*; do if [ \"$(cat $d/address)\" = $1 ]; then /bin/ip link set ${d##*/} name $2; fi; done; }\n",
+         take() { for d in /sys/class/net/*; do if [ \"$(cat $d/address)\" = $1 ]; then /bin/ip link set ${d##*/} name \
+         $2; fi; done; }\n",
     );
     let devices = std::iter::once((uplink_mac(host.number), host.uplink.as_str()))
         .chain(places.iter().map(|place| (port_mac(place), place.tap.as_str())));
@@ -99,8 +101,8 @@ pub fn set_up(domain: &Vm, host: &Host, places: &[&Place], network: &Network) ->
     domain.shell(&format!("{script}/bin/ip -batch - <<END\n{batch}END\n{offloads}")).map(drop)
 }
 
-/// Sets the queues of its ports, and the MTU, and whether segments that come from a VM are joined (GRO), as a host gets them from one that leaves
-/// their segmentation to it.
+/// Sets the queues of its ports, and the MTU, and whether segments that come from a VM are joined (GRO), as a host gets
+/// them from one that leaves their segmentation to it.
 pub fn configure(
     domain: &Vm,
     host: &Host,

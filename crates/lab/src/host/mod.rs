@@ -1,4 +1,5 @@
-//! What the lab does on this machine: cores and privileges, the network, VMs, the schedule of their virtual CPUs, driver domains, the host agent.
+//! What the lab does on this machine: cores and privileges, the network, VMs, the schedule of their virtual CPUs,
+//! driver domains, the host agent.
 
 pub mod agent;
 pub mod cores;

@@ -1,11 +1,13 @@
-//! The lab's network: a namespace of its own, a bridge, a tap per VM, a veth per machine that is a namespace, the shaped port.
+//! The lab's network: a namespace of its own, a bridge, a tap per VM, a veth per machine that is a namespace, the
+//! shaped port.
 //!
-//! Where ports mark or the host agent runs, VMs are on hosts: a bridge with the VM's tap (`vm1`) and an uplink (`nic1`), whose other end is
-//! the switch's port (`up1`). What the switch marks and drops is then between two hosts, as in a network, and the agent's programs at the
-//! tap come after it. A host can be a VM itself: see [`super::domain`].
+//! Where ports mark or the host agent runs, VMs are on hosts: a bridge with the VM's tap (`vm1`) and an uplink
+//! (`nic1`), whose other end is the switch's port (`up1`). What the switch marks and drops is then between two hosts,
+//! as in a network, and the agent's programs at the tap come after it. A host can be a VM itself: see
+//! [`super::domain`].
 //!
-//! The namespace has no name and lives as long as the lab and its VMs, so nothing of it can be left behind. Qdiscs and links are set by
-//! iproute2, because rtnetlink's qdisc attributes do not cover HTB and TBF.
+//! The namespace has no name and lives as long as the lab and its VMs, so nothing of it can be left behind. Qdiscs and
+//! links are set by iproute2, because rtnetlink's qdisc attributes do not cover HTB and TBF.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
@@ -42,7 +44,8 @@ fn tc(line: &str) -> Result<(), LabError> {
     command(&std::iter::once("tc").chain(line.split_whitespace()).collect::<Vec<_>>()).map(drop)
 }
 
-/// Moves the calling thread, and what it starts from now on, into a new network namespace with a bridge. Its mounts are its own from then on.
+/// Moves the calling thread, and what it starts from now on, into a new network namespace with a bridge. Its mounts are
+/// its own from then on.
 pub fn enter_namespace() -> Result<(), LabError> {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
         .map_err(|e| LabError::io("making a network namespace", e))?;
@@ -240,7 +243,8 @@ impl Shaping<'_> {
         let burst_bytes = (u64::from(rate) * 100 / 8).max(2 * (u64::from(self.mtu_bytes) + 14));
         lines.push(format!("qdisc add dev {device} root handle 1: htb default 1 r2q 1000"));
         lines.push(format!(
-            "class add dev {device} parent 1: classid 1:1 htb rate {rate}mbit ceil {rate}mbit burst {burst_bytes} cburst {burst_bytes} quantum 60000"
+            "class add dev {device} parent 1: classid 1:1 htb rate {rate}mbit ceil {rate}mbit burst {burst_bytes} \
+             cburst {burst_bytes} quantum 60000"
         ));
         lines.push(format!("qdisc add dev {device} parent 1:1 handle 10: {}", self.leaf()));
         lines
@@ -316,7 +320,10 @@ mod tests {
 
     #[test]
     fn reads_the_leaf_of_a_shaped_port() {
-        let json = r#"[{"kind":"htb","handle":"1:","root":true,"drops":7},{"kind":"pfifo","handle":"10:","parent":"1:1","options":{"limit":16},"drops":7,"qlen":3}]"#;
+        let json = r#"[
+            {"kind":"htb","handle":"1:","root":true,"drops":7},
+            {"kind":"pfifo","handle":"10:","parent":"1:1","options":{"limit":16},"drops":7,"qlen":3}
+        ]"#;
         assert_eq!(parse_qdisc_drops(json), Some(7));
     }
 

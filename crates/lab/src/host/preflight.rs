@@ -16,8 +16,9 @@ pub struct Machine {
     pub cores: Vec<CoreId>,
     /// First line of `qemu-system-x86_64 --version`.
     pub qemu: String,
-    /// Whether its translated vCPUs may run in threads of their own. Before 8.1 (commit deba78709ae8), QEMU lost a change of guest code that
-    /// another vCPU was translating: a kernel that patches itself, as for every kprobe, went on in code that was no longer there.
+    /// Whether its translated vCPUs may run in threads of their own. Before 8.1 (commit deba78709ae8), QEMU lost a
+    /// change of guest code that another vCPU was translating: a kernel that patches itself, as for every kprobe, went
+    /// on in code that was no longer there.
     pub translates_in_parallel: bool,
     /// `uname -r`.
     pub kernel: String,

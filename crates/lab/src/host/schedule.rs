@@ -1,8 +1,9 @@
 //! Takes virtual CPUs off their core and puts them back, slice by slice.
 //!
-//! A vCPU thread that has its slice runs at a real-time priority above a spinning thread that stands for the co-located VMs; one that
-//! waits has a priority below it. So a waiting vCPU gets nothing at all, as in the papers' hypervisor, and only the vCPU thread
-//! waits: QEMU's other threads (the driver domain) run on another core. SIGSTOP would stop those too.
+//! A vCPU thread that has its slice runs at a real-time priority above a spinning thread that stands for the co-located
+//! VMs; one that waits has a priority below it. So a waiting vCPU gets nothing at all, as in the papers' hypervisor,
+//! and only the vCPU thread waits: QEMU's other threads (the driver domain) run on another core. SIGSTOP would stop
+//! those too.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,7 +24,8 @@ const PRIORITY_NEIGHBOUR: i32 = 5;
 const PRIORITY_RUNNING: i32 = 10;
 const PRIORITY_FIRST: i32 = 11;
 const PRIORITY_SCHEDULER: i32 = 50;
-/// How long one of several vCPUs that have their slice on the same core goes first. The kernel's own round robin would take 100 ms.
+/// How long one of several vCPUs that have their slice on the same core goes first. The kernel's own round robin would
+/// take 100 ms.
 const FIRST_NS: u64 = 2_000_000;
 /// How often it is looked whether a vCPU that gives its slice up has something to do.
 const LOOK_NS: u64 = 250_000;
@@ -97,7 +99,8 @@ impl IdleWatch {
         Ok(Self { limit_ns, stat: open("stat")?, schedstat: open("schedstat")?, runs: 0, since_ns: 0 })
     }
 
-    /// Whether the thread has slept for as long as it may. A thread that is gone has not: the run notices that by itself.
+    /// Whether the thread has slept for as long as it may. A thread that is gone has not: the run notices that by
+    /// itself.
     fn is_idle(&mut self, now_ns: u64) -> bool {
         let mut text = [0; 512];
         let runs = read_at_start(&self.schedstat, &mut text).and_then(runs_of);

@@ -138,8 +138,8 @@ impl Seat for Here {
         let log = std::fs::File::create(self.directory.join(LOG)).map_err(|e| LabError::io("making a log file", e))?;
         let mut command = self.command(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // SAFETY: prctl and setpgid are async-signal-safe. The agent ends with the lab, whatever ends that; a Ctrl-C in the terminal goes
-        // to the lab alone, which then stops it.
+        // SAFETY: prctl and setpgid are async-signal-safe. The agent ends with the lab, whatever ends that; a Ctrl-C in
+        // the terminal goes to the lab alone, which then stops it.
         unsafe {
             command.pre_exec(|| {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::setpgid(0, 0) != 0 {

@@ -1,4 +1,5 @@
-//! One machine of the lab: its process, its control port, its threads. It is a VM in QEMU, or a network namespace of this machine.
+//! One machine of the lab: its process, its control port, its threads. It is a VM in QEMU, or a network namespace of
+//! this machine.
 
 mod control;
 mod migration;
@@ -33,7 +34,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 const DRIVER_DOMAIN_PRIORITY: i32 = 20;
 /// Of the virtual CPUs of VMs that are driver domains.
 const DOMAIN_VCPU_PRIORITY: i32 = 19;
-/// Of network namespaces: they stand for machines of their own. Behind the driver domain a receiver read nothing before its transfer's end.
+/// Of network namespaces: they stand for machines of their own. Behind the driver domain a receiver read nothing before
+/// its transfer's end.
 const NAMESPACE_PRIORITY: i32 = 21;
 /// How much of the console is quoted in errors.
 const CONSOLE_LINES: usize = 8;
@@ -147,7 +149,8 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Starts QEMU in the calling thread's network namespace, or a namespace of its own. `directory` takes its sockets and console log.
+    /// Starts QEMU in the calling thread's network namespace, or a namespace of its own. `directory` takes its sockets
+    /// and console log.
     pub fn spawn(spec: VmSpec, directory: &Path, interrupt: Interrupt) -> Result<Self, LabError> {
         let child = match &spec.system {
             System::Booted(image) => qemu::start(&spec, image, directory, &spec.name, &[]),
@@ -332,8 +335,8 @@ impl Vm {
         }
     }
 
-    /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's, where they go before any vCPU that runs there too: in the
-    /// papers that domain has a core to itself. All threads of a namespace go before them.
+    /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's, where they go before any vCPU that
+    /// runs there too: in the papers that domain has a core to itself. All threads of a namespace go before them.
     pub fn pin(&self, vcpu_cores: &[CoreId], driver_domain: CoreId) -> Result<(), LabError> {
         self.pin_process(self.pid(), vcpu_cores, driver_domain)
     }
@@ -357,8 +360,8 @@ impl Vm {
         Ok(())
     }
 
-    /// Pins the threads of a VM that is a driver domain: its virtual CPUs go before all others that run on that core, but not before what
-    /// gives them their packets.
+    /// Pins the threads of a VM that is a driver domain: its virtual CPUs go before all others that run on that core,
+    /// but not before what gives them their packets.
     pub fn pin_domain(&self, core: CoreId) -> Result<(), LabError> {
         self.pin(&vec![core; self.spec.vcpu_threads as usize], core)?;
         let vcpus = self.vcpu_threads()?;
@@ -380,8 +383,8 @@ fn log_file(directory: &Path, stem: &str) -> Result<File, LabError> {
     File::create(directory.join(format!("{stem}.stderr"))).map_err(|e| LabError::io("making a log file", e))
 }
 
-/// Has a machine end with the lab, whatever ends that; a Ctrl-C in the terminal goes to the lab alone, which then ends its machines in order.
-/// The machine gets namespaces of its own of these kinds.
+/// Has a machine end with the lab, whatever ends that; a Ctrl-C in the terminal goes to the lab alone, which then ends
+/// its machines in order. The machine gets namespaces of its own of these kinds.
 fn ends_with_the_lab(command: &mut Command, namespaces: CloneFlags) {
     // SAFETY: prctl, setpgid and unshare are async-signal-safe.
     unsafe {

@@ -191,8 +191,8 @@ pub(super) fn with_database(
 const DATABASE: &str = "
     bin=$(ls -d /usr/lib/postgresql/*/bin)
     chown postgres /mnt
-    TZ=GMT setpriv --reuid=postgres --regid=postgres --clear-groups $bin/initdb -D /mnt/cluster -A trust --no-locale -E UTF8 -N \
-        --wal-segsize=1 >/dev/null
+    TZ=GMT setpriv --reuid=postgres --regid=postgres --clear-groups $bin/initdb -D /mnt/cluster -A trust --no-locale \
+    -E UTF8 -N --wal-segsize=1 >/dev/null
     chmod -R a+rX /mnt/cluster
     echo $bin/postgres
     ls ${bin%/bin}/lib/plpgsql.so
@@ -381,8 +381,8 @@ fn dependencies(path: &Path) -> Result<Vec<String>, PrepareError> {
     Ok(parse_dependencies(&cache::read(path)?))
 }
 
-/// The `depends=` and `softdep=pre:` strings of a module's `.modinfo` section, which are NUL-terminated and start after a
-/// NUL.
+/// The `depends=` and `softdep=pre:` strings of a module's `.modinfo` section, which are NUL-terminated and start after
+/// a NUL.
 fn parse_dependencies(module: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     for text in module.split(|byte| *byte == 0) {

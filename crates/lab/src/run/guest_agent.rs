@@ -11,12 +11,14 @@ use crate::host::vm::Vm;
 use crate::interrupt::Interrupt;
 use crate::proto::{Answer, Op};
 
-/// How long the agent may take to be ready: its programs are verified in a slow VM that is off its core most of the time.
+/// How long the agent may take to be ready: its programs are verified in a slow VM that is off its core most of the
+/// time.
 const LIMIT: Duration = Duration::from_secs(60);
 const CONFIG: &str = "/run/evenkeel-guest.toml";
 const LOG: &str = "/run/evenkeel-guest.log";
 
-/// Whether a group's VM with this number has the agent: vFlood has a part in guests, and CERA in those that it has clients in.
+/// Whether a group's VM with this number has the agent: vFlood has a part in guests, and CERA in those that it has
+/// clients in.
 pub fn is_wanted(group: &VmGroup, number: u32) -> bool {
     group.vflood.mode_of(number) != Mode::Off || has_client(&group.cera, number)
 }
@@ -37,7 +39,8 @@ pub struct GuestAgent<'a> {
 }
 
 impl<'a> GuestAgent<'a> {
-    /// Starts it; comes back when the host's agent is there and, with vFlood, has attested that it holds the VM's packets, or can tell whether to rest.
+    /// Starts it; comes back when the host's agent is there and, with vFlood, has attested that it holds the VM's
+    /// packets, or can tell whether to rest.
     pub fn start(vm: &'a Vm, group: &VmGroup, interrupt: &Interrupt) -> Result<Self, LabError> {
         vm.call(Op::WriteFile { path: CONFIG.to_owned(), text: config(group, vm.spec.number) })?;
         let line = format!("exec evenkeel guest --config {CONFIG} 2>{LOG}");
@@ -59,7 +62,8 @@ impl<'a> GuestAgent<'a> {
         self.vm
     }
 
-    /// Waits until the host's agent is there and, with vFlood, has attested that it holds the VM's packets, or can tell whether to rest.
+    /// Waits until the host's agent is there and, with vFlood, has attested that it holds the VM's packets, or can tell
+    /// whether to rest.
     pub fn wait_ready(&self, interrupt: &Interrupt) -> Result<(), LabError> {
         let end = Instant::now() + LIMIT;
         while !self.is_ready()? {

@@ -33,7 +33,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// nginx takes what clients upload into one file in memory, which each upload replaces. Its answer comes when it has all of it.
+    /// nginx takes what clients upload into one file in memory, which each upload replaces. Its answer comes when it
+    /// has all of it.
     fn files() -> Self {
         Self { upstreams: String::new(), locations: "location / {\n            dav_methods PUT;\n        }".to_owned() }
     }
@@ -83,7 +84,8 @@ pub fn start_nginx(vm: &Vm, config: &str) -> Result<u64, LabError> {
     Ok(task)
 }
 
-/// Gives each generator its part of the flows and has them all start at the same time. The flows are the same for all cells of a repetition.
+/// Gives each generator its part of the flows and has them all start at the same time. The flows are the same for all
+/// cells of a repetition.
 pub fn start_requests(
     scenario: &Scenario,
     roles: &Roles,

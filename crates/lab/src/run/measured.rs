@@ -16,7 +16,8 @@ use crate::proto::Recorded;
 pub struct Counters(pub BTreeMap<String, i64>);
 
 impl Counters {
-    /// The increase since an earlier reading. What was not there before counts from 0; a maximum (PVTCP's longest) stays as it is.
+    /// The increase since an earlier reading. What was not there before counts from 0; a maximum (PVTCP's longest)
+    /// stays as it is.
     pub fn since(&self, before: &Self) -> Self {
         let increase = |(name, value): (&String, &i64)| {
             let start = if name == "PvtcpWakeupMaxUs" { 0 } else { before.0.get(name).copied().unwrap_or(0) };

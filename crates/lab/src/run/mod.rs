@@ -75,8 +75,9 @@ pub struct LabOutcome {
 /// Runs a scenario.
 ///
 /// # Errors
-/// A scenario that is not valid or asks for what the lab cannot do, a machine that lacks something, a VM that fails, Ctrl-C. Whatever the
-/// reason, VMs, taps and the namespace are gone when this returns; runs that were finished are kept.
+/// A scenario that is not valid or asks for what the lab cannot do, a machine that lacks something, a VM that fails,
+/// Ctrl-C. Whatever the reason, VMs, taps and the namespace are gone when this returns; runs that were finished are
+/// kept.
 pub fn run(options: &LabOptions) -> Result<LabOutcome, LabError> {
     let interrupt = Interrupt::install()?;
     let loaded = Scenario::load(&options.scenario)?;
@@ -192,10 +193,18 @@ fn run_set(
     }
     let mut remarks = Vec::new();
     if options.accelerator == Accelerator::Tcg {
-        remarks.push("Guest code was translated (QEMU TCG), because KVM does not work on this machine: CPU costs are several times those of hardware.".to_owned());
+        remarks.push(
+            "Guest code was translated (QEMU TCG), because KVM does not work on this machine: CPU costs are \
+             several times those of hardware."
+                .to_owned(),
+        );
         let several = cells.iter().any(|cell| cell.scenario.vms.values().any(|group| group.vcpus > 1));
         if several && !machine.translates_in_parallel {
-            remarks.push("The virtual CPUs of a VM ran by turns in one thread: this QEMU (before 8.1) cannot run them side by side while a kernel changes its own code.".to_owned());
+            remarks.push(
+                "The virtual CPUs of a VM ran by turns in one thread: this QEMU (before 8.1) cannot run them \
+                 side by side while a kernel changes its own code."
+                    .to_owned(),
+            );
         }
     }
     let is_namespace = |name: &&String| {

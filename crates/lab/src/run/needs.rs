@@ -15,8 +15,8 @@ pub fn needs_own_hosts(scenario: &Scenario) -> bool {
         || scenario.network.queue.ecn_threshold_segments.is_some()
 }
 
-/// Whether driver domains get what their VMs send in packets larger than the MTU, as hosts do. At a network card with a queue packets are counted,
-/// and are segments.
+/// Whether driver domains get what their VMs send in packets larger than the MTU, as hosts do. At a network card with a
+/// queue packets are counted, and are segments.
 pub fn segments_for_vms(scenario: &Scenario) -> bool {
     scenario.network.segmentation_offload || !scenario.record.sender_nic
 }

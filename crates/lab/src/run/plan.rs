@@ -62,7 +62,8 @@ pub fn check_supported(scenario: &Scenario, file: &Path) -> Result<(), LabError>
     }
 }
 
-/// An error if a network namespace cannot have the congestion control that it is to have: this machine's kernel lets namespaces have `allowed`.
+/// An error if a network namespace cannot have the congestion control that it is to have: this machine's kernel lets
+/// namespaces have `allowed`.
 pub fn check_namespaces(scenario: &Scenario, file: &Path, allowed: &[String]) -> Result<(), LabError> {
     for (name, group) in scenario.vms.iter().filter(|(_, group)| group.machine == MachineKind::Namespace) {
         let asked = group.tcp.congestion_control();
@@ -71,7 +72,8 @@ pub fn check_namespaces(scenario: &Scenario, file: &Path, allowed: &[String]) ->
                 file: file.to_owned(),
                 key: format!("vms.{name}.tcp.congestion_control"),
                 why: format!(
-                    "a network namespace of this machine can have `{}`, not `{asked}`: set one of these, or add it to the machine's net.ipv4.tcp_allowed_congestion_control",
+                    "a network namespace of this machine can have `{}`, not `{asked}`: set one of these, or add it to \
+                     the machine's net.ipv4.tcp_allowed_congestion_control",
                     allowed.join("`, `")
                 ),
             });

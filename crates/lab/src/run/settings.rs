@@ -14,26 +14,30 @@ pub struct Neighbour {
     pub mac: String,
 }
 
-/// The script that sets a guest's addresses, once after it has booted. Programs are named by their path, because busybox's shell would
-/// take its own `ip` instead.
+/// The script that sets a guest's addresses, once after it has booted. Programs are named by their path, because
+/// busybox's shell would take its own `ip` instead.
 pub fn boot_script(address: Ipv4Addr, neighbours: &[Neighbour]) -> String {
     let mut batch = format!("addr replace {address}/24 dev eth0\nlink set lo up\nlink set eth0 up\n");
     for neighbour in neighbours {
-        // Fixed, because an ARP exchange in the middle of a run is one more thing that waits for a vCPU. Writing to a String cannot fail.
+        // Fixed, because an ARP exchange in the middle of a run is one more thing that waits for a vCPU. Writing to a
+        // String cannot fail.
         let _ = writeln!(batch, "neigh replace {} lladdr {} dev eth0 nud permanent", neighbour.address, neighbour.mac);
     }
     format!(
-        "for f in /proc/sys/net/ipv6/conf/all/disable_ipv6; do [ ! -e $f ] || echo 1 > $f; done\n/bin/ip -batch - <<END\n{batch}END\n"
+        "for f in /proc/sys/net/ipv6/conf/all/disable_ipv6; do [ ! -e $f ] || echo 1 > $f; done\n\
+         /bin/ip -batch - <<END\n{batch}END\n"
     )
 }
 
 /// The script that has a namespace's device take and give segments no larger than the MTU.
 pub const NO_OFFLOAD_SCRIPT: &str = "ethtool -K eth0 tso off gso off gro off";
 
-/// The script that sets a guest's route and TCP. Every key is written each time, so that nothing of the run before stays.
+/// The script that sets a guest's route and TCP. Every key is written each time, so that nothing of the run before
+/// stays.
 pub fn tcp_script(address: Ipv4Addr, tcp: &GuestTcp, network: &Network) -> String {
     let mut script = format!(
-        "/bin/ip -batch - <<END\nlink set eth0 mtu {}\nroute replace 10.0.0.0/24 dev eth0 proto kernel scope link src {address}{}\ntcp_metrics flush all\nEND\n",
+        "/bin/ip -batch - <<END\nlink set eth0 mtu {}\n\
+         route replace 10.0.0.0/24 dev eth0 proto kernel scope link src {address}{}\ntcp_metrics flush all\nEND\n",
         network.mtu_bytes,
         route_attributes(tcp)
     );

@@ -61,7 +61,8 @@ fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
         if group.cera.mode != Mode::Off && group.host == HostKind::Native && group.count > group.per_host {
             return refuse(
                 "per_host",
-                "one agent with one controller of CERA plays all hosts of this machine; put the VMs on one, or set `host = \"vm\"`",
+                "one agent with one controller of CERA plays all hosts of this machine; put the VMs on one, or set \
+                 `host = \"vm\"`",
             );
         }
         if is_bottleneck && !group.hypervisor {
@@ -420,7 +421,8 @@ mod tests {
         for (from, to, key) in [("128", "127", "request"), ("128", "4097", "request"), ("864", "865", "response")] {
             assert_eq!(asks(&unsampled, &SIZES.replace(from, to)), format!("workload.{key}_bytes"));
         }
-        let application = "\"three-tier\"\nusers = 1\nthink_time_ms = 1\noperations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
+        let application = "\"three-tier\"\nusers = 1\nthink_time_ms = 1\n\
+            operations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
         let tiers = unsampled.replace("[vms.a]", "[vms.a]\n        count = 4").replace("\"bulk\"", application);
         assert_eq!(refused_text(&tiers), "");
         let in_namespaces = tiers.replace("core = { vms_per_core = 2 }", "").replace("[vms.a]", namespace);

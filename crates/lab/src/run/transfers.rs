@@ -54,8 +54,8 @@ pub fn clock_offset_ns(vm: &Vm) -> Result<i64, LabError> {
     Ok(best.map_or(0, |(_, offset)| offset))
 }
 
-/// Makes requests of the senders out of what both ends have recorded: from the opening of the connection to the last byte at the receiver, and
-/// from when the sender had it. Of each VM's transfers the first `limit` count; 0: all.
+/// Makes requests of the senders out of what both ends have recorded: from the opening of the connection to the last
+/// byte at the receiver, and from when the sender had it. Of each VM's transfers the first `limit` count; 0: all.
 pub fn complete(recorded: &mut [Recorded], addresses: &[Ipv4Addr], clocks: &[Clock], limit: u32) {
     let by_host_clock = |ns: u64, vm: usize| clocks[vm].by_host(ns);
     // A port can be used again: the arrival that counts is the first after the start.

@@ -1,5 +1,5 @@
-//! The web application of three tiers: nginx and the application in the first VM of `from`, then PostgreSQL, memcached, nginx with files; users in
-//! the VMs of `to`.
+//! The web application of three tiers: nginx and the application in the first VM of `from`, then PostgreSQL, memcached,
+//! nginx with files; users in the VMs of `to`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -117,13 +117,15 @@ fn make_files(vm: &Vm, operations: &[Operation]) -> Result<(), LabError> {
 /// Starts PostgreSQL on a fresh copy of the cluster that the image has; its task.
 fn start_postgres(vm: &Vm) -> Result<u64, LabError> {
     vm.shell(
-        "rm -rf /run/postgres\ncp -a /var/lib/postgres /run/postgres\necho 'host all all 10.0.0.0/8 trust' >>/run/postgres/pg_hba.conf\n\
+        "rm -rf /run/postgres\ncp -a /var/lib/postgres /run/postgres\n\
+         echo 'host all all 10.0.0.0/8 trust' >>/run/postgres/pg_hba.conf\n\
          chown -R 101:101 /run/postgres\nchmod 700 /run/postgres",
     )?;
     let settings =
         ["listen_addresses=*", "unix_socket_directories="].map(|setting| format!(" -c '{setting}'")).concat();
     let line = format!(
-        "exec setpriv --reuid=101 --regid=101 --clear-groups /usr/lib/postgresql/*/bin/postgres -D /run/postgres{settings}"
+        "exec setpriv --reuid=101 --regid=101 --clear-groups /usr/lib/postgresql/*/bin/postgres -D \
+         /run/postgres{settings}"
     );
     let task = started(vm, Op::Spawn { argv: ["/bin/sh", "-c", &line].map(str::to_owned).to_vec() })?;
     vm.shell(&format!(

@@ -88,7 +88,8 @@ pub(super) mod runs {
         kind: Kind::Text,
         nullable: true,
         unit: "",
-        about: "a column per axis of the scenario, in its order: the label of the run's cell; null in a run without that axis",
+        about: "a column per axis of the scenario, in its order: the label of the run's cell; null in a run without \
+            that axis",
     };
     /// Stands for a column per metric.
     pub const METRICS: ColumnFormat = ColumnFormat {
@@ -134,7 +135,8 @@ pub(super) mod series {
     pub const T_US: Nullable<i64> = Nullable::new(
         "t_us",
         "µs",
-        "time, from the start of the measured time; negative in the warm-up; null in the one row of a series without points",
+        "time, from the start of the measured time; negative in the warm-up; null in the one row of a series without \
+         points",
     );
     pub const VALUE: Nullable<f64> =
         Nullable::new("value", "as `name` ends", "value at that time; null where `t_us` is");
@@ -148,7 +150,8 @@ pub(super) mod packets {
     pub const AT: Column<String> = Column::new(
         "at",
         "",
-        "where it was seen: `sender` (inside the sending VM), `sender-port` or `receiver-port` (on the host, at the VM's port)",
+        "where it was seen: `sender` (inside the sending VM), `sender-port` or `receiver-port` (on the host, at the \
+         VM's port)",
     );
     pub const DATA: Column<bool> = Column::new("data", "", "true for the sender's segments, false for ACKs");
     pub const SEQ: Column<u64> =

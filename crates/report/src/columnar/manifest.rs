@@ -1,7 +1,8 @@
-//! What was written: name, size and checksum of every file of a set. Written last, so that its presence says that all of them are there.
+//! What was written: name, size and checksum of every file of a set. Written last, so that its presence says that all
+//! of them are there.
 //!
-//! Parquet's own page checksums would not do: the writer of the parquet crate has none, and they leave out the footer. Its reader
-//! panics at some damaged pages, so files are held against the manifest before it sees them.
+//! Parquet's own page checksums would not do: the writer of the parquet crate has none, and they leave out the footer.
+//! Its reader panics at some damaged pages, so files are held against the manifest before it sees them.
 
 use std::collections::BTreeMap;
 use std::fs::File;

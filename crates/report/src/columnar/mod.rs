@@ -1,8 +1,8 @@
 //! Runs as Parquet tables, for tools that read columns: DuckDB, pandas, Polars, R.
 //!
-//! Six tables ([`TABLES`]) hold what `runs.jsonl` holds, no more and no less; `meta.json` is the same beside both. `tables.json`, written
-//! last, has every file's size and checksum: tables without it are not results, and a file that differs from it is damaged. For users,
-//! docs/results-format.md has all of this, and the columns from [`TABLES`].
+//! Six tables ([`TABLES`]) hold what `runs.jsonl` holds, no more and no less; `meta.json` is the same beside both.
+//! `tables.json`, written last, has every file's size and checksum: tables without it are not results, and a file that
+//! differs from it is damaged. For users, docs/results-format.md has all of this, and the columns from [`TABLES`].
 
 mod columns;
 mod manifest;
@@ -24,7 +24,8 @@ use manifest::{Content, Manifest};
 use table::Table;
 pub use value::Kind;
 
-/// Puts `meta.json`, the tables and their manifest in the place of what results the directory has, whatever their format.
+/// Puts `meta.json`, the tables and their manifest in the place of what results the directory has, whatever their
+/// format.
 ///
 /// # Errors
 /// [`ReportError::Results`], [`ReportError::Table`].
@@ -53,7 +54,8 @@ fn stage_parquet(results_dir: &Path, set: &RunSet, records: &[RunRecord]) -> Res
         why: why.to_string(),
     };
     staged.add_bytes(PARQUET_MANIFEST, &manifest.map_err(failed)?)?;
-    // Lines from before tables that count would count when their manifest is gone. Other lines go last: they may be the only copy.
+    // Lines from before tables that count would count when their manifest is gone. Other lines go last: they may be the
+    // only copy.
     let stale = results_dir.join(PARQUET_MANIFEST).exists().then_some(Step::Remove(RUNS_FILE));
     let tables = [Step::Remove(PARQUET_MANIFEST)].into_iter().chain(PARQUET_FILES.map(Step::Place));
     // Between these two, the manifest names another `meta.json` than is there, unless it is the same.

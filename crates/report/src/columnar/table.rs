@@ -1,4 +1,5 @@
-//! One Parquet file: named columns of one length. Every column may have nulls as far as Parquet goes, and none is nested.
+//! One Parquet file: named columns of one length. Every column may have nulls as far as Parquet goes, and none is
+//! nested.
 
 use std::fs::File;
 use std::io::Write;

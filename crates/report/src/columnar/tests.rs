@@ -18,7 +18,8 @@ fn set(scenario: &str) -> RunSet {
         schema: 1,
         engine: Engine::Sim,
         scenario_toml: format!(
-            "schema = 1\nname = \"{scenario}\"\ntitle = \"t\"\nduration_ms = 1\n[vms.a]\n[vms.b]\n[workload]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[report]\ncolumns = [\"goodput_mbit\"]\n"
+            "schema = 1\nname = \"{scenario}\"\ntitle = \"t\"\nduration_ms = 1\n[vms.a]\n[vms.b]\n[workload]\n\
+             kind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[report]\ncolumns = [\"goodput_mbit\"]\n"
         ),
         versions: BTreeMap::new(),
         command: String::new(),
@@ -267,7 +268,8 @@ fn whenever_writers_are_killed_no_mixture_is_read() {
                 if count == staged.steps() {
                     assert_eq!(after, Some(killed.set));
                 }
-                // The same results once more: there is no other copy. (Tables over the same tables are not readable in between.)
+                // The same results once more: there is no other copy. (Tables over the same tables are not readable in
+                // between.)
                 if old.set == killed.set && !(old.parquet && killed.parquet) {
                     assert_eq!(after, Some(old.set), "{old:?} is lost by {count} steps of {killed:?}");
                 }

@@ -33,7 +33,8 @@ pub(crate) fn swatch(swatch: Swatch) -> String {
         }
     };
     format!(
-        "<svg class=\"swatch\" viewBox=\"0 0 28 16\" aria-hidden=\"true\" focusable=\"false\"><g class=\"{class}\">{body}</g></svg>"
+        "<svg class=\"swatch\" viewBox=\"0 0 28 16\" aria-hidden=\"true\" focusable=\"false\"><g \
+         class=\"{class}\">{body}</g></svg>"
     )
 }
 

@@ -1,7 +1,7 @@
 //! The report: one self-contained HTML file.
 //!
-//! Everything that comes from scenario or result files is untrusted and goes through [`escape`]; the page's policy allows neither
-//! scripts nor requests.
+//! Everything that comes from scenario or result files is untrusted and goes through [`escape`]; the page's policy
+//! allows neither scripts nor requests.
 
 mod escape;
 mod legend;
@@ -146,7 +146,8 @@ fn again(out: &mut String, view: &View<'_>) {
 fn definitions(out: &mut String, view: &View<'_>) {
     put!(
         out,
-        "<section aria-labelledby=\"definitions\">\n<h2 id=\"definitions\">What the columns mean</h2>\n<dl class=\"metrics\">"
+        "<section aria-labelledby=\"definitions\">\n<h2 id=\"definitions\">What the columns mean</h2>\n\
+         <dl class=\"metrics\">"
     );
     for column in &view.columns {
         let direction = match column.direction() {

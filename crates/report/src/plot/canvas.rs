@@ -35,8 +35,8 @@ pub(crate) struct Pen<'a> {
 }
 
 impl Canvas {
-    /// A frame with these axes. Tick labels of `x` that are long (names of categories) are broken into lines; where there is no room for all
-    /// of them, some are left out.
+    /// A frame with these axes. Tick labels of `x` that are long (names of categories) are broken into lines; where
+    /// there is no room for all of them, some are left out.
     pub fn new(wide: bool, mut x: Scale, y: Scale) -> Self {
         let (width, height) = panel_size(wide);
         let labels = y.ticks.iter().map(|(_, label)| text_width(label)).max().unwrap_or(0);
@@ -178,8 +178,9 @@ fn svg(size: (i32, i32), about: &About<'_>, data: &str, description: &str, body:
     let (id, kind, title) = (&about.id, about.kind, escape(about.title));
     let wide = if size.0 == WIDE.0 * UNIT { " wide" } else { "" };
     format!(
-        "<svg class=\"plot{wide}\" id=\"{id}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"{id}-title {id}-desc\" \
-         data-kind=\"{kind}\" {data}>\n<title id=\"{id}-title\">{title}</title>\n<desc id=\"{id}-desc\">{}</desc>\n{body}</svg>",
+        "<svg class=\"plot{wide}\" id=\"{id}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"{id}-title \
+         {id}-desc\" data-kind=\"{kind}\" {data}>\n<title id=\"{id}-title\">{title}</title>\n\
+         <desc id=\"{id}-desc\">{}</desc>\n{body}</svg>",
         size.0,
         size.1,
         escape(description),

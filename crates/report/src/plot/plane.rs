@@ -90,8 +90,8 @@ fn panels(view: &View<'_>, spec: &Spec<'_>) -> Vec<(String, Vec<Point>)> {
     panels
 }
 
-/// Axes that hold all panels. They begin at 0 only where that does not press all marks to one end; what differs by less than a tenth is
-/// shown as that.
+/// Axes that hold all panels. They begin at 0 only where that does not press all marks to one end; what differs by less
+/// than a tenth is shown as that.
 fn scales<'p>(points: impl Iterator<Item = &'p Point>, x: &Column, y: &Column, log: bool) -> Option<(Scale, Scale)> {
     let (xs, ys): (Vec<Summary>, Vec<Summary>) = points.map(|point| (point.x, point.y)).unzip();
     let ends = |of: &[Summary]| -> Option<(f64, f64)> {

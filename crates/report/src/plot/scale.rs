@@ -41,7 +41,8 @@ impl Scale {
         scale
     }
 
-    /// Logarithmic, over whole decades; both ends must be positive. Fewer than three decades get ticks at 2 and 5 as well.
+    /// Logarithmic, over whole decades; both ends must be positive. Fewer than three decades get ticks at 2 and 5 as
+    /// well.
     pub fn log(label: &str, low: f64, high: f64) -> Self {
         let first = low.log10().floor() as i32;
         let last = (high.log10().ceil() as i32).max(first + 1);
@@ -74,7 +75,8 @@ impl Scale {
         Self { label: label.to_owned(), range: (low - room, high + room), ticks: points.to_vec(), log: false }
     }
 
-    /// Leaves out ticks that are closer than `part` of the axis to the last one that stays, from the low end. What is drawn stays where it is.
+    /// Leaves out ticks that are closer than `part` of the axis to the last one that stays, from the low end. What is
+    /// drawn stays where it is.
     pub fn thin(&mut self, part: f64) {
         self.ticks.sort_by(|one, other| one.0.total_cmp(&other.0));
         let closest = (self.range.1 - self.range.0) * part;

@@ -29,8 +29,8 @@ pub(super) fn figure(view: &View<'_>, position: usize, title: &str) -> Figure {
     let key = |label: &str, swatch| Key { label: label.to_owned(), swatch };
     Figure {
         title: title.to_owned(),
-        note: "Each tick is a segment, from its first byte to its last. Shaded: the VM was off its core, from the first packet \
-               seen then to the first seen after."
+        note: "Each tick is a segment, from its first byte to its last. Shaded: the VM was off its core, from the \
+            first packet seen then to the first seen after."
             .to_owned(),
         keys: vec![
             key("segment", Swatch::Tick(DATA)),
@@ -144,8 +144,8 @@ fn draw(packets: &[PacketRecord], about: &About<'_>) -> String {
     canvas.finish(
         about,
         &format!(
-            "{} segments, {again} of them retransmissions; {} ACKs at the host, {} inside the VM; the VM was off its core {} \
-             times, {:.1} ms in all.",
+            "{} segments, {again} of them retransmissions; {} ACKs at the host, {} inside the VM; the VM was off its \
+             core {} times, {:.1} ms in all.",
             data.len(),
             at_port.len(),
             in_vm.len(),

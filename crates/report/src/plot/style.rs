@@ -1,5 +1,5 @@
-//! Colours, marks and dashes. Colours are those of Okabe and Ito, told apart by colour-blind readers; marks and dashes tell
-//! the series apart without colour.
+//! Colours, marks and dashes. Colours are those of Okabe and Ito, told apart by colour-blind readers; marks and dashes
+//! tell the series apart without colour.
 
 use plotters::style::RGBColor;
 

@@ -20,7 +20,8 @@ fn every_plot_has_its_panels_and_points() {
     let html = Sample::everything().html();
     let kinds: Vec<&str> = plots(&html).iter().map(|tag| attribute(tag, "data-kind").unwrap()).collect();
     let count = |kind: &str| kinds.iter().filter(|known| **known == kind).count();
-    // Panels: goodput by era; timeouts by RTO min and PVTCP; block time, and goodput over it, by era; the rest by cell, the CDF six cells at most.
+    // Panels: goodput by era; timeouts by RTO min and PVTCP; block time, and goodput over it, by era; the rest by cell,
+    // the CDF six cells at most.
     assert_eq!(
         [count("bars"), count("lines"), count("plane"), count("series"), count("cdf"), count("sequence")],
         [2 + 4, 2, 2, 8, 2, 8],

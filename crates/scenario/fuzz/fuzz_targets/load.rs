@@ -1,4 +1,5 @@
-//! Any text is answered, and what is valid expands. In crates/scenario: `cargo +nightly fuzz run load fuzz/corpus ../../scenarios`.
+//! Any text is answered, and what is valid expands. In crates/scenario: `cargo +nightly fuzz run load fuzz/corpus
+//! ../../scenarios`.
 #![no_main]
 
 use evenkeel_scenario::{Scenario, sweep};

@@ -3,14 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Switches and links. In the lab one switch with one port per VM, of which those towards receivers are the bottlenecks.
+/// Switches and links. In the lab one switch with one port per VM, of which those towards receivers are the
+/// bottlenecks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
     /// How hosts and switches hang together.
     pub topology: Topology,
-    /// Lab: rate of the port towards the workload's receiver, or of all that receive in a Poisson process; 0: not shaped. Simulator: rate of all hosts' links, or of a dumbbell's
-    /// middle link.
+    /// Lab: rate of the port towards the workload's receiver, or of all that receive in a Poisson process; 0: not
+    /// shaped. Simulator: rate of all hosts' links, or of a dumbbell's middle link.
     #[schemars(range(min = 0, max = 400_000))]
     pub rate_mbit: u32,
     /// Rate of the hosts' links in a dumbbell. Left out: `rate_mbit`.
@@ -115,7 +116,8 @@ pub struct Queue {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub ecn_threshold_segments: Option<u32>,
-    /// `red`, instead of `ecn_threshold_segments`: from so many segments on, some are marked or dropped, with a probability that grows from 0.
+    /// `red`, instead of `ecn_threshold_segments`: from so many segments on, some are marked or dropped, with a
+    /// probability that grows from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub red_min_segments: Option<u32>,
@@ -131,11 +133,13 @@ pub struct Queue {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub codel_target_us: Option<u32>,
-    /// `codel`, `fq-codel`: for how long they must have waited longer before one is marked or dropped. Left out: 100000.
+    /// `codel`, `fq-codel`: for how long they must have waited longer before one is marked or dropped. Left out:
+    /// 100000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub codel_interval_us: Option<u32>,
-    /// `priority`: a flow that has sent so many bytes goes down to the next class (PIAS). One class more than there are thresholds.
+    /// `priority`: a flow that has sent so many bytes goes down to the next class (PIAS). One class more than there are
+    /// thresholds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(range(min = 1, max = 1_000_000_000_000_u64)))]
     pub thresholds_bytes: Vec<u64>,
@@ -156,6 +160,7 @@ pub enum Discipline {
     FqCodel,
     /// Strict priority by the bytes that a flow has sent (PIAS).
     Priority,
-    /// pFabric: the flow with the least left to send goes first; where it is full, a segment of the flow with the most is dropped.
+    /// pFabric: the flow with the least left to send goes first; where it is full, a segment of the flow with the most
+    /// is dropped.
     Pfabric,
 }

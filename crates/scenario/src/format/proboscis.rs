@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Mode;
 
-/// ProBoSCIS on the hosts of these VMs: probes before a SYN, the first window by what came of them, DCTCP by receive window afterwards. What is
-/// left out is as the agent has it.
+/// ProBoSCIS on the hosts of these VMs: probes before a SYN, the first window by what came of them, DCTCP by receive
+/// window afterwards. What is left out is as the agent has it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Proboscis {

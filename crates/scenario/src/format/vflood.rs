@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Mode;
 
-/// vFlood: the guests flood their hosts, which hold what they are given and send it under a congestion window of their own. The guests'
-/// own congestion control (`tcp.congestion_control`) goes on in the background, for when they are offline.
+/// vFlood: the guests flood their hosts, which hold what they are given and send it under a congestion window of their
+/// own. The guests' own congestion control (`tcp.congestion_control`) goes on in the background, for when they are
+/// offline.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Vflood {
@@ -16,8 +17,8 @@ pub struct Vflood {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub clients: Option<u32>,
-    /// It acts while a VM's core is missing for so much of the time, and rests otherwise; 0: always. Left out: 25. Only the lab can rest; the
-    /// simulator's hosts always act.
+    /// It acts while a VM's core is missing for so much of the time, and rests otherwise; 0: always. Left out: 25. Only
+    /// the lab can rest; the simulator's hosts always act.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 100))]
     pub off_core_percent: Option<u32>,
@@ -27,7 +28,8 @@ pub struct Vflood {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub buffer_segments: Option<u32>,
-    /// The host's congestion control. Left out: `reno` where the guests have it (`tcp.congestion_control`), otherwise `cubic`.
+    /// The host's congestion control. Left out: `reno` where the guests have it (`tcp.congestion_control`), otherwise
+    /// `cubic`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<HostCongestion>,
     /// Flows with a shorter RTT are of low RTT. Left out: 1000.

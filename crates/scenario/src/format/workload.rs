@@ -54,21 +54,22 @@ pub enum Workload {
         #[schemars(range(min = 1, max = 1000))]
         flows: u32,
     },
-    /// Flows that begin at random times (a Poisson process) between random VMs. In the lab each is an HTTP request on a connection of its own:
-    /// a PUT to nginx, whose answer ends the flow.
+    /// Flows that begin at random times (a Poisson process) between random VMs. In the lab each is an HTTP request on a
+    /// connection of its own: a PUT to nginx, whose answer ends the flow.
     Poisson {
         /// Group that sends.
         from: String,
         /// Group that receives. Left out: every VM of `from` sends to every other, those of its own host excepted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
-        /// Payload that flows bring, as a share of the bottleneck: the links of the side with fewer hosts, or a dumbbell's middle link.
+        /// Payload that flows bring, as a share of the bottleneck: the links of the side with fewer hosts, or a
+        /// dumbbell's middle link.
         #[schemars(range(min = 0.001, max = 2))]
         load: f64,
         /// How large flows are: a measured distribution, or a number of bytes.
         sizes: FlowSizes,
-        /// Flows to measure, in the simulator: with the last of them begun, no more begin, and the run ends when they are done, at the latest after `duration_ms`. 0: those
-        /// that begin in `duration_ms`.
+        /// Flows to measure, in the simulator: with the last of them begun, no more begin, and the run ends when they
+        /// are done, at the latest after `duration_ms`. 0: those that begin in `duration_ms`.
         #[serde(default)]
         #[schemars(range(min = 0, max = 10_000_000))]
         flows: u32,
@@ -76,24 +77,27 @@ pub enum Workload {
         #[serde(default)]
         #[schemars(range(min = 0, max = 600_000))]
         deadline_ms: u32,
-        /// Whether flows of one pair of VMs use an idle connection again rather than open another. Only the simulator can.
+        /// Whether flows of one pair of VMs use an idle connection again rather than open another. Only the simulator
+        /// can.
         #[serde(default)]
         persistent: bool,
         /// Flows that begin at the same time, towards one receiver, from all senders in turn.
         #[serde(default = "default_flows")]
         #[schemars(range(min = 1, max = 1000))]
         burst_flows: u32,
-        /// Long-lived flows (in the lab iperf3's) from every sender to every receiver meanwhile, not among the flows that are measured.
+        /// Long-lived flows (in the lab iperf3's) from every sender to every receiver meanwhile, not among the flows
+        /// that are measured.
         #[serde(default)]
         #[schemars(range(min = 0, max = 16))]
         background_flows: u32,
-        /// Long-lived flows from every VM of both groups meanwhile, each to a VM of another host, not among the flows that are measured. Only the simulator has them.
+        /// Long-lived flows from every VM of both groups meanwhile, each to a VM of another host, not among the flows
+        /// that are measured. Only the simulator has them.
         #[serde(default, skip_serializing_if = "is_zero")]
         #[schemars(range(min = 0, max = 100))]
         background_mesh_flows: u32,
     },
-    /// Requests and responses in a closed loop, on connections that are kept: each VM of `to` asks one of `from` and asks again when it has the
-    /// response. In the lab they are HTTP requests for a file of nginx.
+    /// Requests and responses in a closed loop, on connections that are kept: each VM of `to` asks one of `from` and
+    /// asks again when it has the response. In the lab they are HTTP requests for a file of nginx.
     RequestResponse {
         /// Group that answers.
         from: String,
@@ -143,8 +147,8 @@ pub enum Workload {
         #[schemars(range(min = 0, max = 600_000))]
         late_start_ms: u32,
     },
-    /// Transfers one after the other: each VM of `from` opens connections to the VMs of `to`, in turn, sends so many bytes on each, and
-    /// begins anew when all have arrived.
+    /// Transfers one after the other: each VM of `from` opens connections to the VMs of `to`, in turn, sends so many
+    /// bytes on each, and begins anew when all have arrived.
     Transfers {
         /// Group that sends.
         from: String,
@@ -161,7 +165,8 @@ pub enum Workload {
         #[serde(default)]
         #[schemars(range(min = 0, max = 60_000))]
         pause_ms: u32,
-        /// Stop after so many transfers rather than at `duration_ms`, which then is the limit. 0: run for `duration_ms`.
+        /// Stop after so many transfers rather than at `duration_ms`, which then is the limit. 0: run for
+        /// `duration_ms`.
         #[serde(default)]
         #[schemars(range(min = 0, max = 10_000_000))]
         transfers: u32,
@@ -180,7 +185,8 @@ pub enum Workload {
         /// Mean time between a response and the user's next request; the times are distributed exponentially.
         #[schemars(range(min = 1, max = 600_000))]
         think_time_ms: u32,
-        /// Whether users, and the web front, use their connections again. `false`: a connection for each request, with a handshake and slow start.
+        /// Whether users, and the web front, use their connections again. `false`: a connection for each request, with
+        /// a handshake and slow start.
         #[serde(default = "default_keep_alive")]
         keep_alive: bool,
         /// What users do.
@@ -213,7 +219,8 @@ pub struct Operation {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 10_000_000))]
     pub work_us: u32,
-    /// Objects on the page, which the user asks for one after the other with 400 bytes, and the web front the file store.
+    /// Objects on the page, which the user asks for one after the other with 400 bytes, and the web front the file
+    /// store.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1000))]
     pub objects: u32,

@@ -28,7 +28,8 @@ fn topology(scenario: &Scenario) -> Vec<Problem> {
         Topology::LeafSpine if places < hosts => vec![Problem::at(
             "network.hosts_per_leaf",
             format!(
-                "{leaves} leaves with {hosts_per_leaf} places each have room for {places} hosts, but the VMs need {hosts}"
+                "{leaves} leaves with {hosts_per_leaf} places each have room for {places} hosts, but the VMs need \
+                 {hosts}"
             ),
         )],
         Topology::LeafSpine if places > MAX_PLACES => {
@@ -57,10 +58,13 @@ fn queue(path: &str, queue: &Queue, problems: &mut Vec<Problem>) {
             (Some(_), None, None) if queue.red_max_probability.is_none() => {}
             (Some(_), _, _) => problems.push(Problem::at(
                 at("ecn_threshold_segments"),
-                "must not stand beside `red_min_segments`, `red_max_segments` or `red_max_probability`: it replaces them",
+                "must not stand beside `red_min_segments`, `red_max_segments` or `red_max_probability`: it replaces \
+                 them",
             )),
-            (None, Some(min), Some(max)) if min > max => problems
-                .push(Problem::at(at("red_min_segments"), format!("must be at most `red_max_segments`, which is {max}"))),
+            (None, Some(min), Some(max)) if min > max => problems.push(Problem::at(
+                at("red_min_segments"),
+                format!("must be at most `red_max_segments`, which is {max}"),
+            )),
             (None, Some(_), Some(_)) => {}
             (None, _, _) => problems.push(Problem::at(
                 at("discipline"),

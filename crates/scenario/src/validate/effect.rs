@@ -188,8 +188,8 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
     let mesh = matches!(scenario.workload, Workload::Poisson { background_mesh_flows: 1.., .. });
     let (sends_only, receives_only) = (sends && !receives && !mesh, receives && !sends && !mesh);
     let sack_off = group.tcp.sack == Some(false);
-    // The receiver of a strobe sends 8 bytes per request, so that what acts on ACKs or on windows of data acts on next to nothing there,
-    // but not on nothing: only the one-way workloads are clear.
+    // The receiver of a strobe sends 8 bytes per request, so that what acts on ACKs or on windows of data acts on next
+    // to nothing there, but not on nothing: only the one-way workloads are clear.
     let one_way = matches!(
         scenario.workload,
         Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. } | Workload::Transfers { .. }

@@ -1,6 +1,7 @@
 //! What happens, and when: the queue of future events.
 //!
-//! [`Events`] is the fastest of the queues below, by `benches/event_queue.rs`; the others are there to be measured against it, and to test it.
+//! [`Events`] is the fastest of the queues below, by `benches/event_queue.rs`; the others are there to be measured
+//! against it, and to test it.
 
 pub mod binary;
 pub mod quaternary;
@@ -16,7 +17,8 @@ use crate::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u32);
 
-/// What a packet meets at the other end of a link: the port out of which a switch sends it on, or its host, which is given the packet.
+/// What a packet meets at the other end of a link: the port out of which a switch sends it on, or its host, which is
+/// given the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Onward(u32);
 
@@ -84,8 +86,8 @@ pub enum Event {
     Sample,
 }
 
-/// What keeps events in order: of those of one instant, the one that was put in first comes out first. No event may be earlier than one
-/// that came out before.
+/// What keeps events in order: of those of one instant, the one that was put in first comes out first. No event may be
+/// earlier than one that came out before.
 pub trait Order: Default {
     /// Puts in an event.
     fn push(&mut self, at: Instant, event: Event);
@@ -93,7 +95,8 @@ pub trait Order: Default {
     fn pop_before(&mut self, end: Instant) -> Option<(Instant, Event)>;
     /// When the next event is.
     fn next_at(&self) -> Option<Instant>;
-    /// A guess at the event after so many others, to have memory ready for it. `None` where it is not known without a search.
+    /// A guess at the event after so many others, to have memory ready for it. `None` where it is not known without a
+    /// search.
     fn soon(&self, _after: usize) -> Option<Event> {
         None
     }

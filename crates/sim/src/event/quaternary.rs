@@ -1,4 +1,5 @@
-//! A heap with four children per node: half as deep as a binary one, and the children of a node are neighbours in memory.
+//! A heap with four children per node: half as deep as a binary one, and the children of a node are neighbours in
+//! memory.
 
 use super::{Event, Order};
 use crate::time::Instant;

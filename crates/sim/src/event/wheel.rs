@@ -1,10 +1,11 @@
 //! A hierarchical timing wheel (Varghese87) that does not lose the order within a tick.
 //!
-//! Time is cut into ticks, and ticks into blocks. Of the present block and the one after it each tick has a slot: that is where nearly all events
-//! go at once, because links are short. Beyond, a block's number is cut into digits, and an event is kept at the level of the highest digit in
-//! which its block differs from the last of the near ones, in the slot of that digit; when that block becomes near, the slot is spread over what is below.
-//! Slots are lists in one slab, first in, first out; events of one tick are always in the same slot, so a stable sort of the few of a tick is all
-//! that it takes to keep those of one instant in order.
+//! Time is cut into ticks, and ticks into blocks. Of the present block and the one after it each tick has a slot: that
+//! is where nearly all events go at once, because links are short. Beyond, a block's number is cut into digits, and an
+//! event is kept at the level of the highest digit in which its block differs from the last of the near ones, in the
+//! slot of that digit; when that block becomes near, the slot is spread over what is below. Slots are lists in one
+//! slab, first in, first out; events of one tick are always in the same slot, so a stable sort of the few of a tick is
+//! all that it takes to keep those of one instant in order.
 
 use super::{Entry, Event, Order};
 use crate::memory::prefetch;
@@ -22,7 +23,8 @@ const BLOCK_BITS: u32 = 8;
 /// Slots of two blocks, and the words that say which are occupied.
 const NEAR: usize = 2 << BLOCK_BITS;
 const WORDS: usize = NEAR / u64::BITS as usize;
-/// With fewer events than these in order, those of the next ticks join them, up to so many: so [`Order::soon`] sees past the end of a tick.
+/// With fewer events than these in order, those of the next ticks join them, up to so many: so [`Order::soon`] sees
+/// past the end of a tick.
 const FEW: usize = 16;
 const ENOUGH: usize = 32;
 /// Up to so many events are put in order one by one, as they come.

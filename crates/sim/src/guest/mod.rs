@@ -1,8 +1,8 @@
 //! VMs, and machines without a hypervisor.
 //!
-//! A VM's virtual CPU runs in slices. When it gets its core back, what has waited happens in the order of a Linux guest: the clock's
-//! tick, late; expired timers; the packets at its port; the application. A machine without a hypervisor is a guest with nothing to wait
-//! for.
+//! A VM's virtual CPU runs in slices. When it gets its core back, what has waited happens in the order of a Linux
+//! guest: the clock's tick, late; expired timers; the packets at its port; the application. A machine without a
+//! hypervisor is a guest with nothing to wait for.
 
 pub mod cera;
 pub mod clock;
@@ -39,7 +39,8 @@ pub struct GuestSpec {
     pub port: Option<PortSpec>,
     /// How long its CPU is busy with each packet that it sends or receives.
     pub packet_cost: Duration,
-    /// How long its CPU is busy when its applications wake up to read what has come; packets that come meanwhile are read together.
+    /// How long its CPU is busy when its applications wake up to read what has come; packets that come meanwhile are
+    /// read together.
     pub read_cost: Duration,
     /// PVTCP.
     pub pvtcp: Option<PvtcpSpec>,

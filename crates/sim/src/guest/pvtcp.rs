@@ -1,7 +1,7 @@
 //! PVTCP in a guest: what the kernel module does, at the points at which it does it.
 //!
-//! The decisions are those of `algo/pvtcp/pvtcp.h`. Ticks are told to it only when something depends on them: a punctual tick changes nothing
-//! that the one after it does not.
+//! The decisions are those of `algo/pvtcp/pvtcp.h`. Ticks are told to it only when something depends on them: a
+//! punctual tick changes nothing that the one after it does not.
 
 use evenkeel_algo::pvtcp::{Settings, Timer, Vcpu};
 use evenkeel_scenario::format::Mode;
@@ -74,7 +74,8 @@ pub struct Held {
 pub enum Fate {
     /// It runs.
     Run,
-    /// It is held until the backlog is in, or until then at the latest; the flag asks for a first look at it after that time.
+    /// It is held until the backlog is in, or until then at the latest; the flag asks for a first look at it after that
+    /// time.
     Hold {
         /// When it runs in any case.
         expires: Instant,
@@ -166,7 +167,8 @@ impl Pvtcp {
             return;
         }
         let steal_us = self.steal_clock(off_total);
-        // A tick counts what is missing after the module has seen the clock, so the first one after an absence shows it the old value.
+        // A tick counts what is missing after the module has seen the clock, so the first one after an absence shows it
+        // the old value.
         let seen_us = if count == self.ticks_told + 1 { self.steal_us } else { steal_us };
         let at_us = clock.tick(count).us();
         self.vcpu.tick(&self.spec.settings, at_us, at_us, seen_us);
@@ -174,7 +176,8 @@ impl Pvtcp {
         self.steal_us = steal_us;
     }
 
-    /// The virtual CPU has its core again; it had been told of all ticks before it lost it. `received`: packets that came in so far.
+    /// The virtual CPU has its core again; it had been told of all ticks before it lost it. `received`: packets that
+    /// came in so far.
     pub fn back(&mut self, clock: &Clock, now: Instant, off_total: Duration, received: u64) {
         let count = clock.count(now);
         if count <= self.ticks_told {

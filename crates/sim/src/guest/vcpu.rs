@@ -70,7 +70,8 @@ impl VirtualCpu {
         Some(Duration::from_ns(turn.on_ns.max(1)))
     }
 
-    /// Its slice ends, or begins; when the next change is. A slice is followed by another at once if no neighbour wants one.
+    /// Its slice ends, or begins; when the next change is. A slice is followed by another at once if no neighbour wants
+    /// one.
     pub fn switch(&mut self, now: Instant) -> Option<Instant> {
         if self.on && self.off > Duration::ZERO {
             return Some(self.give_up(now));

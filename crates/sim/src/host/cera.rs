@@ -1,4 +1,5 @@
-//! CERA on a simulated host: the controller, and its part at each VM's port, where packets are counted and windows limited.
+//! CERA on a simulated host: the controller, and its part at each VM's port, where packets are counted and windows
+//! limited.
 
 use std::collections::HashMap;
 
@@ -261,7 +262,8 @@ impl Tap {
         Report { traffic, rtt_us, own_rtt_us, seen: self.pause.take() }
     }
 
-    /// Takes the controller's order; the window that the VM's client is to be told of. `turned`: what is left over goes to other flows.
+    /// Takes the controller's order; the window that the VM's client is to be told of. `turned`: what is left over goes
+    /// to other flows.
     pub fn obey(&mut self, order: Order, turned: bool) -> Option<u32> {
         let window = match order {
             Order::Free => None,

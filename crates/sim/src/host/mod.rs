@@ -1,7 +1,7 @@
 //! A VM's port on its host: the driver domain, which never sleeps, between the network card and the VM.
 //!
-//! Every packet crosses it, in either direction, in a fixed time and in order. Towards the VM it then waits in the port's queue until
-//! the virtual CPU takes it, or is dropped if the queue is full.
+//! Every packet crosses it, in either direction, in a fixed time and in order. Towards the VM it then waits in the
+//! port's queue until the virtual CPU takes it, or is dropped if the queue is full.
 
 pub mod cera;
 pub mod proboscis;

@@ -1,7 +1,8 @@
-//! ProBoSCIS on a simulated host: what kernel/host does with eBPF and the agent with timers, at the same places and by the decisions of
-//! `algo/proboscis/proboscis.h`.
+//! ProBoSCIS on a simulated host: what kernel/host does with eBPF and the agent with timers, at the same places and by
+//! the decisions of `algo/proboscis/proboscis.h`.
 //!
-//! Two things of a real host are missing. Probes bear no tag, because nobody forges them here. And a VM has no budget of probes.
+//! Two things of a real host are missing. Probes bear no tag, because nobody forges them here. And a VM has no budget
+//! of probes.
 
 mod peers;
 
@@ -309,7 +310,8 @@ impl Proboscis {
         }
     }
 
-    /// A port that marks drops what is not ECN-capable at the same length of the queue: a SYN would be lost just where data gets through.
+    /// A port that marks drops what is not ECN-capable at the same length of the queue: a SYN would be lost just where
+    /// data gets through.
     fn handshake_from_vm(&mut self, end: ConnId, packet: &mut Packet, synack: bool) {
         let (enforces, spec) = (self.enforces(), self.spec);
         let Some(flow) = self.flows.get(&end.index) else { return };

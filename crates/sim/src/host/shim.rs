@@ -51,8 +51,8 @@ impl<T: Any> AsAny for T {
     }
 }
 
-/// A mechanism on the host. `end` is the VM's end of the connection that a packet belongs to; none for packets of no connection that is
-/// open.
+/// A mechanism on the host. `end` is the VM's end of the connection that a packet belongs to; none for packets of no
+/// connection that is open.
 pub trait Shim: AsAny + fmt::Debug + Send {
     /// Where it stands on the way to the VM.
     fn places_to_vm(&self) -> &'static [ToVm];

@@ -159,7 +159,8 @@ mod tests {
         Instant::START + Duration::from_us(us)
     }
 
-    /// When packets were dropped or marked, in microseconds, if one leaves every millisecond and all have been there from the start.
+    /// When packets were dropped or marked, in microseconds, if one leaves every millisecond and all have been there
+    /// from the start.
     fn punished(ecn: Ecn, packets_waiting: u32, until_ms: u64) -> (Vec<u64>, Ruled) {
         let (mut packets, mut stats, mut queue) = (Packets::default(), PortStats::default(), Ruled::default());
         let mut ledger = Ledger { packets: &mut packets, stats: &mut stats };
@@ -188,7 +189,8 @@ mod tests {
 
     #[test]
     fn drops_begin_an_interval_after_the_target_is_passed_and_come_faster() {
-        // Above the target from 5 ms on, so the first drop is at 105; then 100 ms later, and as the root of the count: 70.7, 57.7, 50 ms.
+        // Above the target from 5 ms on, so the first drop is at 105; then 100 ms later, and as the root of the count:
+        // 70.7, 57.7, 50 ms.
         let (times, queue) = punished(Ecn::NotEct, 2000, 440);
         assert_eq!(times, [105, 205, 276, 334, 384, 429]);
         assert_eq!(queue.control.count, 6);
@@ -201,7 +203,8 @@ mod tests {
 
     #[test]
     fn one_packet_left_ends_dropping() {
-        // 106 packets: at 105 ms the 105th is dropped and the last goes, with nothing behind it; so nothing is left to be bad.
+        // 106 packets: at 105 ms the 105th is dropped and the last goes, with nothing behind it; so nothing is left to
+        // be bad.
         let (times, queue) = punished(Ecn::NotEct, 106, 105);
         assert!(times.is_empty());
         assert!(!queue.control.dropping);

@@ -6,7 +6,8 @@ use super::red::Red;
 use super::topology::Limit;
 use crate::time::Instant;
 
-/// Its packets are in [`Link::flights`]; this says which of them still wait. With the discriminant of [`super::port::Queue`] one cache line.
+/// Its packets are in [`Link::flights`]; this says which of them still wait. With the discriminant of
+/// [`super::port::Queue`] one cache line.
 #[derive(Debug)]
 pub(super) struct Fifo {
     pub limit: Limit,

@@ -91,7 +91,8 @@ impl FqCoDel {
                 flow.deficit -= i64::from(ledger.packets[id].wire_bytes);
                 return Some(id);
             }
-            // An empty new queue becomes an old one once, so that it cannot jump the line by sending one packet at a time.
+            // An empty new queue becomes an old one once, so that it cannot jump the line by sending one packet at a
+            // time.
             let once_more = from_new && !self.old_flows.is_empty();
             flow.listed = once_more;
             self.leave_list(from_new);

@@ -1,8 +1,8 @@
 //! The network: hosts' network cards, links, and output-queued switches.
 //!
-//! A packet crosses a link whole (store and forward): it arrives its size over the rate, and the propagation delay, after its
-//! transmission began. A FIFO port knows at once when that will be, so that a hop through it is one event: the arrival at the other
-//! end, and only that of the oldest packet on each link is in the queue of events.
+//! A packet crosses a link whole (store and forward): it arrives its size over the rate, and the propagation delay,
+//! after its transmission began. A FIFO port knows at once when that will be, so that a hop through it is one event:
+//! the arrival at the other end, and only that of the oldest packet on each link is in the queue of events.
 
 mod codel;
 mod fifo;
@@ -33,7 +33,8 @@ pub use topology::{
     TopologySpec,
 };
 
-/// All ports and switches. Ports are numbered: network cards by host, then switch ports by host, then those between switches.
+/// All ports and switches. Ports are numbered: network cards by host, then switch ports by host, then those between
+/// switches.
 #[derive(Debug)]
 pub struct Network {
     ports: Vec<Port>,
@@ -110,7 +111,8 @@ impl Network {
         self.enqueue(now, host.0 as usize, Label::of(packet, packets), packets, events);
     }
 
-    /// The oldest packet on a port's link has reached the other end ([`crate::event::Event::Arrival`]): which, if that is a host; a switch sends it on.
+    /// The oldest packet on a port's link has reached the other end ([`crate::event::Event::Arrival`]): which, if that
+    /// is a host; a switch sends it on.
     #[inline]
     pub fn on_arrival(
         &mut self,
@@ -218,8 +220,8 @@ impl Network {
             port.offer(now, PortId(index as u32), label, None, (packets, &self.routes), events);
             return;
         };
-        // What other ports have sent since they were last looked at is still counted as waiting. That can only refuse too much, so
-        // they are looked at only then.
+        // What other ports have sent since they were last looked at is still counted as waiting. That can only refuse
+        // too much, so they are looked at only then.
         if !self.pools[number as usize].admits(port.waiting().bytes, label.bytes) {
             self.drain_pool(number as usize, now);
         }

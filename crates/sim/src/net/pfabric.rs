@@ -33,7 +33,8 @@ impl PFabric {
         self.waiting
     }
 
-    /// Takes a packet in; if there is no room, packets with more remaining make it, and if there are none, it is dropped.
+    /// Takes a packet in; if there is no room, packets with more remaining make it, and if there are none, it is
+    /// dropped.
     pub fn offer(&mut self, id: PacketId, pool: Option<&Pool>, ledger: &mut Ledger) {
         let packet = &ledger.packets[id];
         let arriving = Entry {
@@ -62,8 +63,8 @@ impl PFabric {
         ledger.accept(arriving.bytes);
     }
 
-    /// The earliest packet of the flow that has the least remaining: a flow's packets keep their order, and none starves behind
-    /// later ones of its flow.
+    /// The earliest packet of the flow that has the least remaining: a flow's packets keep their order, and none
+    /// starves behind later ones of its flow.
     pub fn next(&mut self) -> Option<PacketId> {
         let flow = self.entries.iter().min_by_key(|entry| (entry.remaining, entry.number))?.flow;
         let of_flow = (0..self.entries.len()).filter(|&i| self.entries[i].flow == flow);

@@ -108,7 +108,8 @@ impl Routes {
 /// One of so many, the same for all packets of a flow.
 #[inline]
 fn pick(flow_hash: u32, salt: u32, among: u32) -> u32 {
-    // The workload's hash may be weak in some bits (ports counted up): the multiplications (MurmurHash3's) spread them over all.
+    // The workload's hash may be weak in some bits (ports counted up): the multiplications (MurmurHash3's) spread them
+    // over all.
     let mut h = flow_hash ^ salt;
     h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
     h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);

@@ -109,7 +109,8 @@ fn a_full_queue_drops_and_the_backlog_drains() {
     let port = run.net.port_to(HostId(1));
     run.finish();
     let stats = *run.net.stats(port);
-    // 20 arrive within two transmissions: one is on the link, five wait, and one more finds room when the second is begun.
+    // 20 arrive within two transmissions: one is on the link, five wait, and one more finds room when the second is
+    // begun.
     assert_eq!((stats.packets, stats.drops, stats.peak_segments), (7, 13, 5));
     assert_eq!(stats.peak_bytes, 5 * 1538);
     assert_eq!(run.net.backlog(port, at_ns(1_000_000)), (0, 0));
@@ -281,7 +282,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn nothing_is_lost_made_or_kept_beyond_the_buffer(queue in any_queue(), buffer in any_buffer(), sends in any_sends(6)) {
+    fn nothing_is_lost_made_or_kept_beyond_the_buffer(
+        queue in any_queue(),
+        buffer in any_buffer(),
+        sends in any_sends(6),
+    ) {
         let shape = Shape::LeafSpine { leaves: 3, spines: 2, hosts_per_leaf: 2 };
         let mut spec = topology(shape, queue.clone());
         spec.buffer = buffer;
@@ -325,7 +330,10 @@ proptest! {
         let mut run = Run::new(&topology(shape, queue));
         run.send(&sends);
         run.finish();
-        let number = |packet: &Packet| if let Payload::Echo { from, number, .. } = packet.payload { (from, number) } else { unreachable!() };
+        let number = |packet: &Packet| match packet.payload {
+            Payload::Echo { from, number, .. } => (from, number),
+            _ => unreachable!(),
+        };
         let mut last = std::collections::BTreeMap::new();
         for (_, _, packet) in &run.arrived {
             let (from, number) = number(packet);
@@ -335,7 +343,11 @@ proptest! {
     }
 
     #[test]
-    fn a_dynamic_threshold_is_what_an_eager_count_says(sends in any_sends(4), bytes in 5_000u64..60_000, num in 1u32..6) {
+    fn a_dynamic_threshold_is_what_an_eager_count_says(
+        sends in any_sends(4),
+        bytes in 5_000u64..60_000,
+        num in 1u32..6,
+    ) {
         let alpha = Alpha { num, den: 2 };
         let mut spec = topology(Shape::Star { hosts: 4 }, QueueSpec::Fifo { limit: Limit::NONE, red: None });
         spec.buffer = BufferSpec::Shared { bytes, alpha };

@@ -456,7 +456,8 @@ mod tests {
 
     fn scenario(workload: &str) -> Scenario {
         let text = format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 100\n[vms.a]\ncount = 2\n[vms.b]\n[workload]\nfrom = \"a\"\nto = \"b\"\n{workload}"
+            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 100\n[vms.a]\n\
+             count = 2\n[vms.b]\n[workload]\nfrom = \"a\"\nto = \"b\"\n{workload}"
         );
         Scenario::from_str(&text, "t.toml").unwrap_or_else(|e| panic!("{e}")).scenario
     }

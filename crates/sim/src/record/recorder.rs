@@ -345,7 +345,8 @@ impl Recorder {
     }
 }
 
-/// A recorder that the world and the workload's side of it share. Nothing is asked of it for each packet unless packets are captured.
+/// A recorder that the world and the workload's side of it share. Nothing is asked of it for each packet unless packets
+/// are captured.
 #[derive(Clone, Debug)]
 pub struct Shared {
     captures: bool,

@@ -12,8 +12,8 @@ const BEFORE: Duration = Duration::from_ms(20);
 /// What is shown after it comes back.
 const AFTER: Duration = Duration::from_ms(30);
 
-/// Picks a wake-up out of `off`, the times in which the VM was off its core: the first that a retransmission follows; without one the first
-/// before which data was under way. Nothing when the packets cover none in full.
+/// Picks a wake-up out of `off`, the times in which the VM was off its core: the first that a retransmission follows;
+/// without one the first before which data was under way. Nothing when the packets cover none in full.
 pub(super) fn pick(packets: &[Seen], off: &[(Instant, Instant)]) -> Vec<PacketRecord> {
     let again = retransmissions(packets);
     let Some((first, last)) = packets.first().zip(packets.last()).map(|(f, l)| (f.at, l.at)) else { return Vec::new() };
@@ -46,8 +46,8 @@ pub(super) fn pick(packets: &[Seen], off: &[(Instant, Instant)]) -> Vec<PacketRe
         .collect()
 }
 
-/// For each packet, whether its bytes had been sent before. Of a segment that was sent more often than a place has seen it, the earliest
-/// copies are taken to be lost.
+/// For each packet, whether its bytes had been sent before. Of a segment that was sent more often than a place has seen
+/// it, the earliest copies are taken to be lost.
 fn retransmissions(packets: &[Seen]) -> Vec<bool> {
     let number = |place: SeenAt| match place {
         SeenAt::Sender => 0_u8,
@@ -82,7 +82,8 @@ mod tests {
         Seen { at: at(ms), place, data: true, seq, len: 100 }
     }
 
-    /// Off its core from 100 to 160 and from 300 to 360; after the second time it sends again what was lost behind its port.
+    /// Off its core from 100 to 160 and from 300 to 360; after the second time it sends again what was lost behind its
+    /// port.
     fn packets() -> Vec<Seen> {
         let mut packets = Vec::new();
         for step in (0..45_u64).filter(|n| !(10..16).contains(n) && !(30..36).contains(n)) {

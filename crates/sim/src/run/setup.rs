@@ -396,7 +396,8 @@ mod tests {
     #[test]
     fn links_and_queues_follow_their_keys() {
         let wide = scenario(
-            "topology = \"leaf-spine\"\nleaves = 9\nspines = 4\nuplink_rate_mbit = 800\ndelay_us = 50\nshared_buffer_kib = 100\nbuffer_alpha = 0.5\n\
+            "topology = \"leaf-spine\"\nleaves = 9\nspines = 4\nuplink_rate_mbit = 800\ndelay_us = 50\n\
+             shared_buffer_kib = 100\nbuffer_alpha = 0.5\n\
              queue = { discipline = \"priority\", thresholds_bytes = [1000, 2000], ecn_threshold_segments = 20 }",
             "count = 9",
             BULK,
@@ -409,7 +410,8 @@ mod tests {
         let red = Some(RedSpec::threshold(20));
         assert_eq!(spec.edge.queue, QueueSpec::Priority(PrioritySpec { classes: 3, limit: Limit::NONE, red }));
         let narrow = scenario(
-            "topology = \"dumbbell\"\nedge_rate_mbit = 4000\nbuffer_segments = 64\nqueue = { discipline = \"red\", red_min_segments = 5, red_max_segments = 15, red_max_probability = 0.02 }",
+            "topology = \"dumbbell\"\nedge_rate_mbit = 4000\nbuffer_segments = 64\n\
+             queue = { discipline = \"red\", red_min_segments = 5, red_max_segments = 15, red_max_probability = 0.02 }",
             "count = 3\nnic_queue_segments = 7",
             BULK,
         );

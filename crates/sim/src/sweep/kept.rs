@@ -1,7 +1,8 @@
 //! Finished runs on disk, until all of a sweep are there.
 //!
-//! A results directory has `sweep.json`, which says what is being run, and `unfinished/` with one file per finished run. Each is written
-//! beside and renamed, so that a kill leaves whole files only; one that is damaged all the same counts as not there.
+//! A results directory has `sweep.json`, which says what is being run, and `unfinished/` with one file per finished
+//! run. Each is written beside and renamed, so that a kill leaves whole files only; one that is damaged all the same
+//! counts as not there.
 
 use std::collections::BTreeSet;
 use std::fs;

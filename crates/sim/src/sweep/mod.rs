@@ -1,7 +1,8 @@
 //! Runs all cells and repetitions of a scenario on several threads, so that they can be gone on with after a kill.
 //!
-//! A run is single-threaded and follows from its cell and repetition alone, so the number of threads changes nothing but the time. Finished runs
-//! are kept on disk ([`Kept`]) and put in order at the end: repetitions outermost, then cells.
+//! A run is single-threaded and follows from its cell and repetition alone, so the number of threads changes nothing
+//! but the time. Finished runs are kept on disk ([`Kept`]) and put in order at the end: repetitions outermost, then
+//! cells.
 
 mod kept;
 
@@ -121,7 +122,8 @@ impl Sweep<'_> {
         (&self.cells[index % self.cells.len()], (index / self.cells.len()) as u32)
     }
 
-    /// Runs what is not finished yet. `watch` is called a few times a second on the calling thread, and may stop the `meter`.
+    /// Runs what is not finished yet. `watch` is called a few times a second on the calling thread, and may stop the
+    /// `meter`.
     ///
     /// # Errors
     /// The first run that fails, a finished run that cannot be kept, or that the meter was stopped.

@@ -184,7 +184,8 @@ fn a_damaged_sweep_file_is_named() {
     assert!(error.contains("sweep.json is damaged"), "{error}");
 }
 
-/// Each way in which beginning again can be killed half-way leaves something that can be gone on with, and never looks complete.
+/// Each way in which beginning again can be killed half-way leaves something that can be gone on with, and never looks
+/// complete.
 #[test]
 fn a_restart_that_was_killed_is_not_taken_for_complete() {
     let cells = cells();

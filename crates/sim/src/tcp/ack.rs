@@ -61,8 +61,9 @@ impl Connection {
         self.after_ack(env, &mut acked, in_flight_before);
     }
 
-    /// SACKs of what was sent before the head show that the path is alive, and the timer starts again; SACKs of what was sent after it would
-    /// only put off the timeout of a head that was lost twice (`tcp_clean_rtx_queue`). 2.6.32 waits for the head.
+    /// SACKs of what was sent before the head show that the path is alive, and the timer starts again; SACKs of what
+    /// was sent after it would only put off the timeout of a head that was lost twice (`tcp_clean_rtx_queue`). 2.6.32
+    /// waits for the head.
     fn sacked_before_head(&self, env: &Env, acked: &Acked) -> bool {
         let head = self.snd.board.queue.front();
         env.config.generation == Generation::Current

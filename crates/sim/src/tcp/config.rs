@@ -5,7 +5,8 @@ use crate::time::Duration;
 /// Which Linux the details follow that have no switch of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Generation {
-    /// Linux 6 and 7: proportional rate reduction, F-RTO inside the Loss state, windows that grow by acknowledged segments.
+    /// Linux 6 and 7: proportional rate reduction, F-RTO inside the Loss state, windows that grow by acknowledged
+    /// segments.
     #[default]
     Current,
     /// Linux 2.6.32: rate halving, FACK, F-RTO before the Loss state, windows that grow by ACKs, RTT measured in ticks.

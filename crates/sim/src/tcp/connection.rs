@@ -16,8 +16,8 @@ use crate::time::{Duration, Instant};
 
 /// One end of a connection.
 ///
-/// It takes less than a kilobyte, and, while data is outstanding, 24 bytes for each segment in flight and 16 for each gap in what
-/// was received; that memory is kept for the next burst. Nothing else is allocated.
+/// It takes less than a kilobyte, and, while data is outstanding, 24 bytes for each segment in flight and 16 for each
+/// gap in what was received; that memory is kept for the next burst. Nothing else is allocated.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub(super) phase: Phase,
@@ -115,8 +115,8 @@ impl Connection {
         }
     }
 
-    /// The application reads all that has come: after each segment, or after several that came together. Without it, ACKs are left to
-    /// the delayed ACK's timer.
+    /// The application reads all that has come: after each segment, or after several that came together. Without it,
+    /// ACKs are left to the delayed ACK's timer.
     #[inline]
     pub fn on_read(&mut self, env: &mut Env) {
         if self.rcv.must_ack_read() {
@@ -181,9 +181,9 @@ impl Connection {
         self.is_established() && self.remaining() > 0
     }
 
-    /// Sets the congestion window to so many segments, as CERA's client does from outside, if it is larger, or smaller because it was set and has lost
-    /// nothing since. The algorithm goes on from there as after a reduction of its own: in congestion avoidance, and with ACKs of what is sent from
-    /// now on. Whether it was set.
+    /// Sets the congestion window to so many segments, as CERA's client does from outside, if it is larger, or smaller
+    /// because it was set and has lost nothing since. The algorithm goes on from there as after a reduction of its own:
+    /// in congestion avoidance, and with ACKs of what is sent from now on. Whether it was set.
     pub fn adjust_window(&mut self, segments: u32) -> bool {
         let is_theirs = !matches!(self.state, State::Open | State::Disorder);
         let (cwnd, ssthresh) = (self.window.cwnd(), self.window.ssthresh());

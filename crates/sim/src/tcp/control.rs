@@ -35,7 +35,8 @@ impl Control {
         }
     }
 
-    /// The threshold after congestion; `loss`: lost segments and not marks tell of it. `sent` are the flow's bytes so far.
+    /// The threshold after congestion; `loss`: lost segments and not marks tell of it. `sent` are the flow's bytes so
+    /// far.
     pub fn ssthresh(&mut self, cwnd: u32, loss: bool, sent: u64) -> u32 {
         match self {
             Self::Cubic(cubic, _) => cubic.ssthresh(cwnd),

@@ -1,6 +1,7 @@
 //! TCP as Linux speaks it, without I/O: time comes in as an argument, segments go out as values.
 //!
-//! A [`Connection`] is one end: a sender and a receiver. It works in whole segments of one MSS; only the last of a write is shorter.
+//! A [`Connection`] is one end: a sender and a receiver. It works in whole segments of one MSS; only the last of a
+//! write is shorter.
 
 mod ack;
 mod config;

@@ -89,7 +89,8 @@ impl Connection {
         }
     }
 
-    /// Segments that may be in flight. With vFlood the connection's own window is the shadow, which goes on in the background.
+    /// Segments that may be in flight. With vFlood the connection's own window is the shadow, which goes on in the
+    /// background.
     fn cwnd(&self, env: &Env) -> u32 {
         let shadow = self.window.cwnd();
         if !env.config.flood {

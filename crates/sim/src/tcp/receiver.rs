@@ -35,8 +35,8 @@ pub(super) struct Receiver {
     /// The application answers what it receives: ACKs ride on its data.
     pub interactive: bool,
     quick: u32,
-    /// Segments shorter than the others since the last ACK: ends of what was written at the other end (Linux: `ICSK_ACK_PUSHED`, and
-    /// `ICSK_ACK_PUSHED2` for the second).
+    /// Segments shorter than the others since the last ACK: ends of what was written at the other end (Linux:
+    /// `ICSK_ACK_PUSHED`, and `ICSK_ACK_PUSHED2` for the second).
     pushed: u8,
     ato: Duration,
     segment_bytes: u32,
@@ -164,8 +164,8 @@ impl Receiver {
         self.ack_due && (full || self.pushed > u8::from(self.interactive))
     }
 
-    /// Whether an ACK must go out before the application has read anything; otherwise its timer is set. Unread data makes the window
-    /// smaller, and then a second full segment is not enough (`__tcp_ack_snd_check`).
+    /// Whether an ACK must go out before the application has read anything; otherwise its timer is set. Unread data
+    /// makes the window smaller, and then a second full segment is not enough (`__tcp_ack_snd_check`).
     pub fn must_ack_unread(&mut self, config: &TcpConfig, now: Instant, srtt: Duration) -> bool {
         if !self.ack_due {
             return false;

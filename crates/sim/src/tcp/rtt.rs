@@ -1,4 +1,5 @@
-//! The RTT estimate and the retransmission timeout, as Linux computes them (RFC 6298 with a variance that decays once per RTT).
+//! The RTT estimate and the retransmission timeout, as Linux computes them (RFC 6298 with a variance that decays once
+//! per RTT).
 
 use evenkeel_algo::pvtcp::{Settings, Vcpu};
 

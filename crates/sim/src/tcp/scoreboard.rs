@@ -136,8 +136,9 @@ impl Scoreboard {
         Some(sent)
     }
 
-    /// Judges the segments whose fate is open: those that were sent once, the oldest first, and those that were sent again, in the order in which
-    /// they were. Only a few of thousands are looked at in recovery, as in the kernel's `tsorted_sent_queue`.
+    /// Judges the segments whose fate is open: those that were sent once, the oldest first, and those that were sent
+    /// again, in the order in which they were. Only a few of thousands are looked at in recovery, as in the kernel's
+    /// `tsorted_sent_queue`.
     pub fn judge(&mut self, mut judge: impl FnMut(&Sent) -> Fate) {
         if std::mem::take(&mut self.resent_is_stale) {
             self.list_resent();
@@ -265,7 +266,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whom [`Scoreboard::judge`] does not ask would not have been taken for lost either, and nobody waits for it longer.
+        /// Whom [`Scoreboard::judge`] does not ask would not have been taken for lost either, and nobody waits for it
+        /// longer.
         #[test]
         fn judging_a_few_is_judging_all(steps in steps()) {
             let mut board = Scoreboard::default();

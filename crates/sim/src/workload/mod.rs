@@ -1,7 +1,7 @@
 //! What the VMs do: the processes that run in them, and what they record.
 //!
-//! The kinds mean what the lab's do (`crates/lab/src/guest`): a strobe's requests, for one, are small messages on the connections that the
-//! blocks come back on.
+//! The kinds mean what the lab's do (`crates/lab/src/guest`): a strobe's requests, for one, are small messages on the
+//! connections that the blocks come back on.
 
 mod bulk;
 mod memcached;
@@ -45,11 +45,12 @@ pub trait System {
     /// Opens a connection, with a handshake; [`Workload::on_established`] tells when it is done.
     fn open(&mut self, from: GuestId, to: GuestId) -> FlowId;
 
-    /// Writes a message, as a blocking write of all of it would. What PIAS and LLDCT count begins anew with each message.
+    /// Writes a message, as a blocking write of all of it would. What PIAS and LLDCT count begins anew with each
+    /// message.
     fn write(&mut self, flow: FlowId, side: Side, bytes: u64);
 
-    /// Asks for one [`Workload::on_delivered`] as soon as `side` has received `total` bytes in all, also if it has already. Replaces what was
-    /// asked for before.
+    /// Asks for one [`Workload::on_delivered`] as soon as `side` has received `total` bytes in all, also if it has
+    /// already. Replaces what was asked for before.
     fn expect(&mut self, flow: FlowId, side: Side, total: u64);
 
     /// Closes both ends. What is on its way is dropped when it arrives, and nothing more is told about the connection.
@@ -58,7 +59,8 @@ pub trait System {
     /// Calls [`Workload::on_call`] at an instant, whatever runs then.
     fn call_at(&mut self, at: Instant, tag: u32);
 
-    /// Calls [`Workload::on_call`] inside a guest: at an instant, or when its virtual CPU next runs and has dealt with what had waited.
+    /// Calls [`Workload::on_call`] inside a guest: at an instant, or when its virtual CPU next runs and has dealt with
+    /// what had waited.
     fn call_in(&mut self, guest: GuestId, at: Instant, tag: u32);
 
     /// Keeps a guest's virtual CPU, which must have its core, busy for so long.

@@ -264,7 +264,8 @@ fn elsewhere(random: &mut Random, of: &[Member], host: HostId) -> GuestId {
     of[if drawn < first { drawn } else { drawn + own }].guest
 }
 
-/// Both ends of each long-lived flow. Their draws are their own, so that the flows that are measured are the same with and without them.
+/// Both ends of each long-lived flow. Their draws are their own, so that the flows that are measured are the same with
+/// and without them.
 fn background(members: &Members, each: u32) -> Vec<(GuestId, GuestId)> {
     let mut all = members.from.clone();
     all.extend(members.to.iter().filter(|to| members.from.iter().all(|from| from.guest != to.guest)));

@@ -1,9 +1,9 @@
 //! A web application of three tiers (vFlood Table 1): users, a web front, and behind it a database, a cache and a file
 //! store.
 //!
-//! A user asks the web front for a page and for the objects on it, one after the other, on one connection. For each the web front calls the
-//! stores, one after the other, each time on a connection that no other request is using; it opens another where all are in use. Without
-//! keep-alive every request has a connection of its own.
+//! A user asks the web front for a page and for the objects on it, one after the other, on one connection. For each the
+//! web front calls the stores, one after the other, each time on a connection that no other request is using; it opens
+//! another where all are in use. Without keep-alive every request has a connection of its own.
 
 use std::collections::BTreeMap;
 

@@ -177,7 +177,8 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// The guest takes packets that have waited, as far as its CPU lets it, and then turns to its applications: they read first.
+    /// The guest takes packets that have waited, as far as its CPU lets it, and then turns to its applications: they
+    /// read first.
     pub(super) fn take_backlog(&mut self, id: GuestId) {
         loop {
             let guest = &mut self.guests[id.0 as usize];
@@ -275,7 +276,8 @@ impl<R: Recorder> Core<R> {
         self.schedule(id);
     }
 
-    /// Calls one end of a connection that is still there, and does what it wants done. Its timers are left to the caller.
+    /// Calls one end of a connection that is still there, and does what it wants done. Its timers are left to the
+    /// caller.
     pub(super) fn call_tcp(&mut self, id: ConnId, call: impl FnOnce(&mut Connection, &mut Env)) {
         let slot = &mut self.conns.slots[id.index as usize];
         let guest = &self.guests[slot.guest.0 as usize];

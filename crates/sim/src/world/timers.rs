@@ -21,7 +21,8 @@ fn holdable(kind: TimerKind) -> Option<Timer> {
 }
 
 impl<R: Recorder> Core<R> {
-    /// Sees to it that the connection's timers are looked at in time. A later event in the queue is good enough for a later timer.
+    /// Sees to it that the connection's timers are looked at in time. A later event in the queue is good enough for a
+    /// later timer.
     pub(super) fn schedule(&mut self, conn: ConnId) {
         let slot = &mut self.conns.slots[conn.index as usize];
         let Some(deadline) = slot.deadline() else { return };

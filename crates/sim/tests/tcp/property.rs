@@ -102,7 +102,11 @@ proptest! {
     }
 
     #[test]
-    fn no_segment_makes_it_panic(mut config in config(), role in any::<bool>(), segments in prop::collection::vec(segment(), 1..60)) {
+    fn no_segment_makes_it_panic(
+        mut config in config(),
+        role in any::<bool>(),
+        segments in prop::collection::vec(segment(), 1..60),
+    ) {
         config.initial_sequence = 0;
         let mut end = Connection::new(&config, if role { Role::Client } else { Role::Server });
         let (mut out, mut notes) = (Vec::new(), Vec::new());

@@ -56,7 +56,8 @@ fn measured(cell: &str) -> Option<Measured> {
     Some(Measured { median, least, most })
 }
 
-/// Two cells differ in the lab if their runs do not overlap and their medians are at least a quarter apart, and by more than a few events.
+/// Two cells differ in the lab if their runs do not overlap and their medians are at least a quarter apart, and by more
+/// than a few events.
 fn differ(a: Measured, b: Measured) -> bool {
     let apart = a.most < b.least || b.most < a.least;
     let (small, large) = (a.median.min(b.median), a.median.max(b.median));

@@ -1,4 +1,5 @@
-//! The simulator's results beside those of ns-3 and of the lab. docs/validation.md has the tables and what does not agree, with the reasons.
+//! The simulator's results beside those of ns-3 and of the lab. docs/validation.md has the tables and what does not
+//! agree, with the reasons.
 
 mod lab;
 mod peer;

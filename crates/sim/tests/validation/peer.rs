@@ -1,5 +1,5 @@
-//! Against ns-3: the same senders, bottleneck, TCP settings and flows. `make validate` writes bench/ns3/inputs from the scenarios and computes
-//! bench/ns3/outputs again.
+//! Against ns-3: the same senders, bottleneck, TCP settings and flows. `make validate` writes bench/ns3/inputs from the
+//! scenarios and computes bench/ns3/outputs again.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
-//! The devices that hold packets: a pair of netkit devices for each port, with the qdisc on the first of them, and a pair of veths that
-//! joins segments that leave together.
+//! The devices that hold packets: a pair of netkit devices for each port, with the qdisc on the first of them, and a
+//! pair of veths that joins segments that leave together.
 //!
-//! Requests are answered at once, so the socket blocks: the agent's event loop waits for the kernel, and for nobody else.
+//! Requests are answered at once, so the socket blocks: the agent's event loop waits for the kernel, and for nobody
+//! else.
 
 use std::io;
 
@@ -122,7 +123,8 @@ pub(super) fn make(port: u32, port_name: &str, qdisc: &str) -> io::Result<Device
     set_up(devices.hold)?;
     devices.joining = make_joining(port, port_name, devices.joining)
         .inspect_err(|error| {
-            tracing::warn!(%error, port = port_name, "without veth devices what is held leaves segment by segment, which takes more of the CPU");
+            tracing::warn!(%error, port = port_name, "without veth devices what is held leaves segment by segment, \
+                which takes more of the CPU");
         })
         .ok();
     Ok(devices)
@@ -228,12 +230,14 @@ pub(super) fn remove(port: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// What comes in at this device is worked on by a CPU that the flow decides (RPS): it is let out on several, and is to stay in order.
+/// What comes in at this device is worked on by a CPU that the flow decides (RPS): it is let out on several, and is to
+/// stay in order.
 fn choose_cpu_by_flow(device: &str, port_name: &str) {
     let path = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
     if let Err(error) = online.and_then(|online| std::fs::write(path, cpu_mask(online.trim()))) {
-        tracing::warn!(%error, port = port_name, "what is held may leave in another order where several CPUs let it out");
+        tracing::warn!(%error, port = port_name, "what is held may leave in another order where several CPUs let it \
+            out");
     }
 }
 

@@ -98,8 +98,8 @@ impl Hold {
             .name("evenkeel_hold")
             .and_then(|builder| builder.open_memory(OBJECT))
             .map_err(|error| failed("cannot read the programs that hold packets", error))?;
-        // The qdisc of one that is there stays: it may hold packets. Nor would its maps take these functions, because to the kernel what they
-        // hold is a type of the object that made them.
+        // The qdisc of one that is there stays: it may hold packets. Nor would its maps take these functions, because
+        // to the kernel what they hold is a type of the object that made them.
         let is_there = is_pinned(pin_dir);
         if !is_there {
             // Of one that got no further.

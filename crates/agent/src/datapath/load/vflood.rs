@@ -16,7 +16,8 @@ use crate::common::bytes::from_bytes;
 const MOST_ENDED: u32 = 1024;
 
 impl Datapath {
-    /// Sees to the devices that hold a port's packets, if it is to have them. Where they cannot be had, vFlood is off there.
+    /// Sees to the devices that hold a port's packets, if it is to have them. Where they cannot be had, vFlood is off
+    /// there.
     pub(super) fn hold_packets(&mut self, ifindex: u32, settings: &mut intf::ek_port) -> Result<(), DatapathError> {
         let before = self.port(&ifindex.to_ne_bytes())?.map(|port| port.vflood).unwrap_or_default();
         if settings.vflood.mode == intf::EK_MODE_OFF {
@@ -98,7 +99,8 @@ impl Datapath {
         }
     }
 
-    /// Ends vFlood's connections that hold nothing and had no packet for so long, a part of them if they are very many. How many.
+    /// Ends vFlood's connections that hold nothing and had no packet for so long, a part of them if they are very many.
+    /// How many.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -108,7 +110,8 @@ impl Datapath {
         self.ask("vflood_idle", &context)
     }
 
-    /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still something to let out.
+    /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still
+    /// something to let out.
     ///
     /// # Errors
     /// [`DatapathError`]

@@ -65,7 +65,8 @@ impl Datapath {
         Ok(lookup(&self.snoop_ports, &port.slot)?.unwrap_or_default())
     }
 
-    /// Forgets vSnoop's entries of connections that were idle for so long, and of ports that are gone. How many are left.
+    /// Forgets vSnoop's entries of connections that were idle for so long, and of ports that are gone. How many are
+    /// left.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]

@@ -191,7 +191,8 @@ mod tests {
             ),
             (
                 "[channel]\naddress = \"/dev/vport0p1\"\n",
-                "guest.toml:2: channel.address: `/dev/vport0p1` is no channel (it begins with none of them); allowed are virtio-serial:NAME",
+                "guest.toml:2: channel.address: `/dev/vport0p1` is no channel (it begins with none of them); allowed \
+                 are virtio-serial:NAME",
             ),
             ("[vflood]\nmode = \"off\"\ndefault = true\n", "guest.toml: vflood.default: true has no effect"),
             ("[pvtcp]\n", "guest.toml:1: pvtcp: unknown field `pvtcp`, expected one of `channel`, `vflood`, `cera`"),

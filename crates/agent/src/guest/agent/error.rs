@@ -86,4 +86,5 @@ impl GuestError {
     }
 }
 
-const CAPABILITIES: &str = "run it as root, or with the capabilities of the systemd unit: CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_DAC_OVERRIDE";
+const CAPABILITIES: &str = "run it as root, or with the capabilities of the systemd unit: CAP_BPF, CAP_NET_ADMIN, \
+    CAP_PERFMON, CAP_DAC_OVERRIDE";

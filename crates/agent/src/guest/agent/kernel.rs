@@ -37,7 +37,8 @@ impl KernelReading {
         }
         if !self.has_struct_ops {
             return Some(
-                "this kernel takes no congestion control from a program (struct_ops: CONFIG_BPF_SYSCALL and CONFIG_BPF_JIT)",
+                "this kernel takes no congestion control from a program (struct_ops: CONFIG_BPF_SYSCALL and \
+                 CONFIG_BPF_JIT)",
             );
         }
         None

@@ -41,7 +41,8 @@ impl Line {
         &self.address
     }
 
-    /// The next connection. Over a socket a new one takes the place of the one that there is; a port of the machine is there once.
+    /// The next connection. Over a socket a new one takes the place of the one that there is; a port of the machine is
+    /// there once.
     pub async fn next(&mut self, has_one: bool) -> Pipe {
         if has_one && matches!(self.address, GuestAddress::VirtioSerial(_)) {
             return std::future::pending().await;
@@ -157,7 +158,8 @@ pub(super) fn find(ports: &Path, name: &str) -> io::Result<PathBuf> {
     Err(io::Error::new(
         io::ErrorKind::NotFound,
         format!(
-            "no virtio-serial port is named {name}; {there} (the VM needs a virtserialport of that name, and the module virtio_console)"
+            "no virtio-serial port is named {name}; {there} (the VM needs a virtserialport of that name, and the \
+             module virtio_console)"
         ),
     ))
 }

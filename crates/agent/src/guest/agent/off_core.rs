@@ -1,7 +1,8 @@
 //! Whether this guest waits for its core: a timer that asks to be woken at fixed times, and how often it is late.
 //!
-//! A hypervisor that is paravirtual tells its guests of stolen time, others do not; a timer that fires late tells of it everywhere. What it cannot
-//! tell apart is a guest whose own work keeps the agent from its processor: that counts as waiting too.
+//! A hypervisor that is paravirtual tells its guests of stolen time, others do not; a timer that fires late tells of it
+//! everywhere. What it cannot tell apart is a guest whose own work keeps the agent from its processor: that counts as
+//! waiting too.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Between two looks; a prime, out of step with schedulers' periods and quotas.
 const PERIOD: Duration = Duration::from_millis(71);
-/// A timer that fires later than this waited for a core: schedulers' slices are of milliseconds, and what else delays a timer takes less.
+/// A timer that fires later than this waited for a core: schedulers' slices are of milliseconds, and what else delays a
+/// timer takes less.
 const LATE: Duration = Duration::from_millis(3);
 /// Looks that count: as many as the bits that keep them.
 const LOOKS: u32 = u32::BITS;
@@ -31,7 +33,8 @@ impl Looks {
         self.taken = (self.taken + 1).min(LOOKS);
     }
 
-    /// The timer was to fire at `due` and has fired at `now`. Return: when it is to fire next. Looks that were slept through are taken then.
+    /// The timer was to fire at `due` and has fired at `now`. Return: when it is to fire next. Looks that were slept
+    /// through are taken then.
     fn woke(&mut self, due: Instant, now: Instant) -> Instant {
         let behind = now.saturating_duration_since(due);
         let missed = u32::try_from(behind.as_nanos() / PERIOD.as_nanos()).unwrap_or(u32::MAX - 1);

@@ -1,7 +1,7 @@
 //! The guest's programs: loaded, registered, pinned, taken over and removed.
 //!
-//! A congestion control stays registered when the agent ends, however it ends, because connections have it: without anybody who attests it is plain
-//! TCP. What is pinned lets the next agent, or `--stop`, take it away again.
+//! A congestion control stays registered when the agent ends, however it ends, because connections have it: without
+//! anybody who attests it is plain TCP. What is pinned lets the next agent, or `--stop`, take it away again.
 
 use std::fs;
 use std::io::{self, Read};
@@ -155,7 +155,8 @@ fn load(bytes: &[u8], pin_dir: &Path, name: &str, map_name: &str) -> Result<(Obj
     Ok((object, link))
 }
 
-/// Gives the algorithm that sets windows a name of this network namespace's own: names are the whole kernel's, agents are a namespace's.
+/// Gives the algorithm that sets windows a name of this network namespace's own: names are the whole kernel's, agents
+/// are a namespace's.
 fn name_setter(open: &mut OpenObject) -> Result<(), GuestError> {
     let namespace = fs::metadata("/proc/self/ns/net")
         .map_err(|error| GuestError::io("cannot look at this network namespace", error))?;
@@ -180,7 +181,8 @@ fn log(level: libbpf_rs::PrintLevel, text: String) {
     }
 }
 
-/// What holds in this guest, for vFlood's programs and for whoever asks what is there. It is there with vFlood or without.
+/// What holds in this guest, for vFlood's programs and for whoever asks what is there. It is there with vFlood or
+/// without.
 pub(super) struct Control(MapHandle);
 
 impl Control {
@@ -308,7 +310,8 @@ impl Cera {
         };
     }
 
-    /// Shares a window out over the active flows; 0 ends all limits. Once more, if there turn out to be more flows than the last time.
+    /// Shares a window out over the active flows; 0 ends all limits. Once more, if there turn out to be more flows than
+    /// the last time.
     ///
     /// # Errors
     /// [`GuestError`]

@@ -44,7 +44,8 @@ impl State {
     /// What an agent before this one has left; empty if there was none.
     ///
     /// # Errors
-    /// [`GuestError::State`] if the file cannot be read or is of another version: it may be the only trace of what was changed.
+    /// [`GuestError::State`] if the file cannot be read or is of another version: it may be the only trace of what was
+    /// changed.
     pub fn load(run_dir: &Path) -> Result<Self, GuestError> {
         Self::at(run_dir.join(FILE), SYSCTLS.into())
     }

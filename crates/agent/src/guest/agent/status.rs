@@ -33,7 +33,8 @@ pub struct Status {
     pub has_host: bool,
     /// How long sockets may flood, should the host say nothing more; 0: they may not.
     pub attested_ms: u64,
-    /// For how much of the last seconds this guest had no core, while a host's heartbeats come; nothing where that is not known.
+    /// For how much of the last seconds this guest had no core, while a host's heartbeats come; nothing where that is
+    /// not known.
     pub off_core_permille: Option<u32>,
     /// What speaks against this guest's TCP as the end of its connections, in words; nothing where no agent runs or it
     /// has not looked yet. Where that is an empty list, the host may acknowledge data early.

@@ -251,7 +251,8 @@ async fn agent(options: &Options) -> Result<(), GuestError> {
     let off_core = OffCore::watch().map_err(|error| GuestError::io("cannot start a thread", error))?;
     let mut watch = Watch::new();
     notify(&[NotifyState::Ready]);
-    tracing::info!(channel = %talk.line.address(), vflood = %work.config().vflood.mode, cera = %work.config().cera.mode, "ready");
+    let (vflood, cera) = (work.config().vflood.mode, work.config().cera.mode);
+    tracing::info!(channel = %talk.line.address(), %vflood, %cera, "ready");
 
     let mut buffer = [0; CHUNK];
     loop {

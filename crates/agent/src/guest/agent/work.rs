@@ -32,7 +32,8 @@ pub(super) struct Work {
     host_until: Option<Instant>,
     attested_until: Option<Instant>,
     flood_segments: u32,
-    /// The last word of a host that it holds this guest's packets, and how many there were: an agent before this one may have heard it.
+    /// The last word of a host that it holds this guest's packets, and how many there were: an agent before this one
+    /// may have heard it.
     word: Word,
     epoch: u32,
     off_core_permille: Option<u16>,
@@ -70,7 +71,9 @@ impl Work {
         if let Some(lacking) = kernel.lacking() {
             return Err(GuestError::Missing {
                 what: lacking.to_owned(),
-                help: "boot a distribution's kernel of 6.1 or newer; without an agent the host limits this guest by itself".to_owned(),
+                help: "boot a distribution's kernel of 6.1 or newer; without an agent the host limits this guest by \
+                    itself"
+                    .to_owned(),
             });
         }
         programs::make_pin_dir(pin_dir)?;

@@ -31,8 +31,8 @@ pub enum Loaded {
     Unchanged,
 }
 
-/// Loads the module, from `file` or as `modprobe` finds it, with these settings. A module that is loaded already gets the settings; those not
-/// named stay as they are.
+/// Loads the module, from `file` or as `modprobe` finds it, with these settings. A module that is loaded already gets
+/// the settings; those not named stay as they are.
 ///
 /// # Errors
 /// A file that is no module, lacking privileges, and the reason of a kernel or module that refuses.

@@ -118,7 +118,11 @@ fn doubts(kprobes_enabled: Option<&str>, kprobes: Option<&str>, ftrace_enabled: 
         doubts.push("ftrace is switched off (kernel.ftrace_enabled=0), and the module's probes with it".to_owned());
     }
     let Some(kprobes) = kprobes else {
-        doubts.push("the list of kprobes cannot be read (root and debugfs are needed), so nobody checked that all probes are in place".to_owned());
+        doubts.push(
+            "the list of kprobes cannot be read (root and debugfs are needed), so nobody checked that all \
+             probes are in place"
+                .to_owned(),
+        );
         return doubts;
     };
     for names in PROBED {
@@ -137,8 +141,8 @@ fn doubts_of_mode(status: &Status) -> Option<String> {
     match status.parameters.get("mode").map(String::as_str) {
         Some("off") => Some("the mode is off: nothing is counted".to_owned()),
         Some("observe") => Some(
-            "the mode is observe: counters say what would have been done, and more of it than in mode enforce, where a held timer \
-             spares those after it"
+            "the mode is observe: counters say what would have been done, and more of it than in mode enforce, where a \
+             held timer spares those after it"
                 .to_owned(),
         ),
         _ => None,

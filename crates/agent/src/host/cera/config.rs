@@ -37,7 +37,8 @@ pub struct Cera {
     /// T_l: what is to wait then; without it half of T_u.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_segments: Option<LowSegments>,
-    /// Delta: how often the queue is looked at; without it 1 ms, and on links below 1 Gbit/s as much longer as they are slower.
+    /// Delta: how often the queue is looked at; without it 1 ms, and on links below 1 Gbit/s as much longer as they are
+    /// slower.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch_us: Option<EpochUs>,
     /// M: a VM's traffic is what it has sent in so many epochs.

@@ -1,4 +1,5 @@
-//! What is done at the end of an epoch. Time and the queue's length come in as arguments; shares and channels are given.
+//! What is done at the end of an epoch. Time and the queue's length come in as arguments; shares and channels are
+//! given.
 
 use evenkeel_algo::cera::{self, Controller, LeastRtt, MAX_EPOCHS, Pace, Settings, Shown, Verdict, Vm};
 

@@ -1,8 +1,9 @@
-//! CERA on this host: its controller, a thread that looks at the uplink's queue every epoch and divides one window among the host's VMs
-//! (`algo/cera/cera.h`), is there while some port needs it. The programs are those of `kernel/host/cera`.
+//! CERA on this host: its controller, a thread that looks at the uplink's queue every epoch and divides one window
+//! among the host's VMs (`algo/cera/cera.h`), is there while some port needs it. The programs are those of
+//! `kernel/host/cera`.
 //!
-//! A VM with a client is told its window over its channel; that of another is a limit in memory that the datapath reads, and that means nothing any
-//! more soon after the controller has died.
+//! A VM with a client is told its window over its channel; that of another is a limit in memory that the datapath
+//! reads, and that means nothing any more soon after the controller has died.
 
 pub mod config;
 mod epoch;

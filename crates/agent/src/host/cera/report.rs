@@ -59,7 +59,8 @@ pub struct PortReport {
     pub window_segments: u32,
     /// Flows with data in the last two RTTs.
     pub flows: u32,
-    /// What the VM sends to the uplink, and what stays on the host without being TCP, smoothed over some hundred epochs.
+    /// What the VM sends to the uplink, and what stays on the host without being TCP, smoothed over some hundred
+    /// epochs.
     pub bytes_per_s: u64,
     /// d_k.
     pub rtt_us: u32,
@@ -119,7 +120,9 @@ impl PortReport {
         let PortReport { weight, window_segments, flows, rtt_us, pause_us, .. } = self;
         let does = if self.mode == Mode::Observe { "would have" } else { "has" };
         if is_local {
-            return "CERA: the other end is on this host, so this connection does not pass the uplink and has no part in its window.".to_owned();
+            return "CERA: the other end is on this host, so this connection does not pass the uplink and has no part \
+                in its window."
+                .to_owned();
         }
         if *window_segments == 0 {
             return "CERA: the VM has no limit, because less than T_u (high_segments) waits at the uplink.".to_owned();
@@ -131,7 +134,8 @@ impl PortReport {
         };
         let pauses = if *pause_us > 0 { format!(", pauses of {pause_us} us") } else { String::new() };
         format!(
-            "CERA: the VM {does} a window of {window_segments} segments (weight {weight}, RTT {rtt_us} us{pauses}) for {flows} active connections; {how}."
+            "CERA: the VM {does} a window of {window_segments} segments (weight {weight}, RTT {rtt_us} us{pauses}) for \
+             {flows} active connections; {how}."
         )
     }
 }

@@ -43,8 +43,8 @@ impl Config {
                 .map_err(|(key, why)| (format!("port[{index}].proboscis.{key}"), why))?;
             if over.channel.as_ref().is_some_and(|c| !c.has_port_name()) && !over.pattern.is_one_name() {
                 let why = format!(
-                    "`{}` may match several ports, and a channel leads to one guest; allowed are a channel with {PORT_WORD} in it, which \
-                     stands for the port's name, and a match of one name",
+                    "`{}` may match several ports, and a channel leads to one guest; allowed are a channel with \
+                     {PORT_WORD} in it, which stands for the port's name, and a match of one name",
                     over.pattern.as_str()
                 );
                 return Err((format!("port[{index}].channel"), why));
@@ -60,7 +60,8 @@ impl Config {
         }
         if self.metrics.enabled && !self.metrics.listen.ip().is_loopback() && !self.metrics.allow_remote {
             let why = format!(
-                "{} can be reached from other machines; allowed are 127.0.0.1:PORT and [::1]:PORT, others with allow_remote = true",
+                "{} can be reached from other machines; allowed are 127.0.0.1:PORT and [::1]:PORT, others with \
+                 allow_remote = true",
                 self.metrics.listen
             );
             return Err(("metrics.listen".to_owned(), why));

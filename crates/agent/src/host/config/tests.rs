@@ -79,7 +79,8 @@ fn an_error_names_file_line_key_and_what_is_allowed() {
         ),
         (
             "[proboscis]\nb1_us = \"fast\"\n",
-            "host.toml:2: proboscis.b1_us: invalid type: string \"fast\", expected a whole number from 1000 to 10000000",
+            "host.toml:2: proboscis.b1_us: invalid type: string \"fast\", expected a whole number from 1000 to \
+             10000000",
         ),
         (
             "[proboscis]\nmode = \"on\"\n",
@@ -101,7 +102,8 @@ fn an_error_names_file_line_key_and_what_is_allowed() {
         ("[proboscis]\nb1_us = 4000\nb2_us = 2000\n", "host.toml:3: proboscis.b2_us: 2000 is less than b1_us = 4000"),
         (
             "[[port]]\nmatch = \"a\"\n\n[[port]]\nmatch = \"b\"\n[port.proboscis]\nmax_time_us = 10\n",
-            "host.toml:7: port[1].proboscis.max_time_us: 10 is less than b1_us = 4000; 0 (nothing is sent again) or at least 4000 is allowed",
+            "host.toml:7: port[1].proboscis.max_time_us: 10 is less than b1_us = 4000; 0 (nothing is sent again) or at \
+             least 4000 is allowed",
         ),
         (
             "[metrics]\nlisten = \"0.0.0.0:9464\"\n",
@@ -109,11 +111,13 @@ fn an_error_names_file_line_key_and_what_is_allowed() {
         ),
         (
             "[[port]]\nmatch = \"vnet*\"\nchannel = \"/run/vm.sock\"\n",
-            "host.toml:3: port[0].channel: `vnet*` may match several ports, and a channel leads to one guest; allowed are a channel with {port}",
+            "host.toml:3: port[0].channel: `vnet*` may match several ports, and a channel leads to one guest; allowed \
+             are a channel with {port}",
         ),
         (
             "[[port]]\nmatch = \"a\"\nchannel = \"vm.sock\"\n",
-            "host.toml:3: port[0].channel: `vm.sock` is no channel (it begins with none of them); allowed are the absolute path",
+            "host.toml:3: port[0].channel: `vm.sock` is no channel (it begins with none of them); allowed are the \
+             absolute path",
         ),
         ("[cera]\nmode = \"observe\"\n", "host.toml:1: cera.uplinks: names no device"),
         (

@@ -1,7 +1,7 @@
 //! What is said on the control socket: one JSON object a line, each way.
 //!
-//! The client sends a [`Request`]; the agent answers with [`Response`]s. An agent that was asked in another version refuses and says which
-//! it speaks.
+//! The client sends a [`Request`]; the agent answers with [`Response`]s. An agent that was asked in another version
+//! refuses and says which it speaks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,7 +45,8 @@ pub enum Ask {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<usize>,
     },
-    /// To take a port offline before its VM leaves, or online again: one [`Response::Done`], at once; [`Port::offline`] says what is left to wait for.
+    /// To take a port offline before its VM leaves, or online again: one [`Response::Done`], at once; [`Port::offline`]
+    /// says what is left to wait for.
     Switch {
         /// The port's name.
         port: String,
@@ -260,8 +261,8 @@ pub struct Stopped {
     pub queues: Vec<RestoredQueue>,
     /// Queues that somebody else has set since: they stay.
     pub left: Vec<String>,
-    /// Queues that stay because more waits in them than they are to hold, some of which may have been acknowledged for the VM; with the length that
-    /// they are to have.
+    /// Queues that stay because more waits in them than they are to hold, some of which may have been acknowledged for
+    /// the VM; with the length that they are to have.
     #[serde(default)]
     pub waiting: Vec<RestoredQueue>,
 }

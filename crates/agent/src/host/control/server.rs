@@ -196,7 +196,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_sent_is_refused_or_understood(line in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        fn whatever_is_sent_is_refused_or_understood(
+            line in proptest::collection::vec(proptest::num::u8::ANY, 0..200),
+        ) {
             if let Err(why) = understand(&line) {
                 proptest::prop_assert!(!why.is_empty());
             }

@@ -30,7 +30,10 @@ fn first_window(flow: &Flow, proboscis: &Proboscis) -> Option<String> {
     let Probes { seen, marked, .. } = flow.probes;
     if flow.window.synack_bytes == 0 {
         return (seen > 0).then(|| {
-            format!("{seen} probes came before the SYN, {marked} of them marked; the VM's own first window was not above what they allow.")
+            format!(
+                "{seen} probes came before the SYN, {marked} of them marked; the VM's own first window was not \
+                above what they allow."
+            )
         });
     }
     let marked_permille = u32::from(marked) * 1000 / u32::from(seen).max(1);
@@ -43,7 +46,8 @@ fn first_window(flow: &Flow, proboscis: &Proboscis) -> Option<String> {
         )
     };
     Some(format!(
-        "ProBoSCIS set the first window, in the SYN-ACK, to {} bytes: {seen} probes came, {marked} of them marked; {why}.",
+        "ProBoSCIS set the first window, in the SYN-ACK, to {} bytes: {seen} probes came, {marked} of them marked; \
+         {why}.",
         flow.window.synack_bytes
     ))
 }
@@ -59,23 +63,27 @@ fn probes(flow: &Flow, proboscis: &Proboscis) -> String {
     match (flow.probes.sent, flow.peer_has_evenkeel || flow.peer_is_gone) {
         (0, _) if proboscis.g_probes.get() == 0 => "No probes were sent: g_probes is 0.".to_owned(),
         (0, _) if flow.is_routed => {
-            "No probes were sent: the VM's SYN goes to an address of this host, which routes it and may translate it (NAT). Probes go \
-             ahead of the connection, so they would not be translated (see probes_routed in `evenkeel status`)."
+            "No probes were sent: the VM's SYN goes to an address of this host, which routes it and may translate it \
+             (NAT). Probes go ahead of the connection, so they would not be translated (see probes_routed in `evenkeel \
+             status`)."
                 .to_owned()
         }
-        (0, _) => "No probes were sent: there is no key, the VM's budget was used up, or this peer never answers them (see \
-                   probes_refused and probes_spared in `evenkeel status`)."
+        (0, _) => "No probes were sent: there is no key, the VM's budget was used up, or this peer never answers them \
+            (see probes_refused and probes_spared in `evenkeel status`)."
             .to_owned(),
         (sent, true) => format!("{sent} probes went before the SYN; the other host had evenkeel and answered."),
-        (sent, false) => format!("{sent} probes went before the SYN; nobody answered them, so the other host has no evenkeel or no common key."),
+        (sent, false) => format!(
+            "{sent} probes went before the SYN; nobody answered them, so the other host has no \
+            evenkeel or no common key."
+        ),
     }
 }
 
 fn ecn(flow: &Flow, proboscis: &Proboscis) -> String {
     match flow.ecn {
         Ecn::Guests if flow.has_accurate_ecn => {
-            "The guests use accurate ECN, or asked for it: their ACKs count marks, so none is sent early, kept or held, and marks and \
-             counters pass untouched."
+            "The guests use accurate ECN, or asked for it: their ACKs count marks, so none is sent early, kept or \
+             held, and marks and counters pass untouched."
                 .to_owned()
         }
         Ecn::Guests => "The guests agreed on ECN: marks and echoes are theirs, and pass untouched.".to_owned(),
@@ -87,7 +95,8 @@ fn ecn(flow: &Flow, proboscis: &Proboscis) -> String {
             "No ECN: the guests did not agree on it, and ecn_for_guests is false.".to_owned()
         }
         Ecn::None if flow.peer_is_gone => {
-            "No ECN: the other host's packets show that it does not see to it, or no more, so this host has let go for good."
+            "No ECN: the other host's packets show that it does not see to it, or no more, so this host has let go for \
+             good."
                 .to_owned()
         }
         Ecn::None => {

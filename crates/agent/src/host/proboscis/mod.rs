@@ -1,5 +1,5 @@
-//! ProBoSCIS on this host: what takes a timer. Probes and SYNs that nobody answers are sent again, SYN-ACKs wait for late
-//! probes. The programs are those of `kernel/host/proboscis`.
+//! ProBoSCIS on this host: what takes a timer. Probes and SYNs that nobody answers are sent again, SYN-ACKs wait for
+//! late probes. The programs are those of `kernel/host/proboscis`.
 
 pub mod config;
 mod explain;

@@ -103,7 +103,8 @@ impl VfloodFlow {
     pub(super) fn explain(&self) -> String {
         let held = if self.is_enforced { "holds" } else { "would hold" };
         format!(
-            "vFlood {held} {} packets ({} segments; {}) under a window of {} segments, {} of them out; the VM may hand over {} bytes.",
+            "vFlood {held} {} packets ({} segments; {}) under a window of {} segments, {} of them out; the VM may hand \
+             over {} bytes.",
             self.held_packets,
             self.held_segments,
             self.state,

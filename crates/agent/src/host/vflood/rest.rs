@@ -4,15 +4,18 @@
 
 use std::time::{Duration, Instant};
 
-/// For how long a VM for which vFlood acted must have had its core: connections that are there flood no more from then on.
+/// For how long a VM for which vFlood acted must have had its core: connections that are there flood no more from then
+/// on.
 const QUIET: Duration = Duration::from_secs(10);
-/// A handshake that was passed over has ended by then. Its connection is not held, so it must not begin under a new word of the host.
+/// A handshake that was passed over has ended by then. Its connection is not held, so it must not begin under a new
+/// word of the host.
 const HANDSHAKE: Duration = Duration::from_secs(1);
 
 /// What vFlood does on a port just now.
 ///
-/// The guest must not flood what nobody holds. So the host's word is taken back first, and new connections are passed over once the guest has said
-/// that it is plain; and the guest has a word again only when all connections that are about to begin are held.
+/// The guest must not flood what nobody holds. So the host's word is taken back first, and new connections are passed
+/// over once the guest has said that it is plain; and the guest has a word again only when all connections that are
+/// about to begin are held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Rest {
     /// It acts; no guest has said yet how it fares.
@@ -40,8 +43,8 @@ pub struct Word {
 }
 
 impl Rest {
-    /// What the guest says now; nothing if no agent is there. From `acts_permille` of the time without a core on vFlood acts, and below two thirds of it
-    /// it need not.
+    /// What the guest says now; nothing if no agent is there. From `acts_permille` of the time without a core on vFlood
+    /// acts, and below two thirds of it it need not.
     #[must_use]
     pub fn heard(self, guest: Option<Word>, acts_permille: u16, now: Instant) -> Self {
         let permille = guest.and_then(|guest| guest.off_core_permille);
@@ -139,8 +142,8 @@ mod tests {
     }
 
     proptest! {
-        /// A guest that has the host's word, or has not said since that it is plain, is never passed over; and none has a word within the time of a
-        /// handshake that was passed over.
+        /// A guest that has the host's word, or has not said since that it is plain, is never passed over; and none has
+        /// a word within the time of a handshake that was passed over.
         #[test]
         fn what_floods_is_held(
             words in proptest::collection::vec(
@@ -153,7 +156,8 @@ mod tests {
             for (permille, is_obedient, ms) in words {
                 // Of what it is told now it can only say so the next time.
                 let has_said = is_obedient && !rest.attests();
-                rest = rest.heard(permille.map(|off_core_permille| Word { off_core_permille, is_obedient: has_said }), ACTS, now);
+                let word = permille.map(|off_core_permille| Word { off_core_permille, is_obedient: has_said });
+                rest = rest.heard(word, ACTS, now);
                 may_flood = rest.attests() || (may_flood && !has_said && permille.is_some());
                 prop_assert!(!may_flood || !rest.passes_over());
                 prop_assert!(!rest.attests() || passed_over.is_none_or(|then| now - then >= HANDSHAKE));

@@ -26,7 +26,8 @@ pub struct Vsnoop {
     pub mode: Mode,
     /// What shows that a VM's own TCP takes whatever its windows have offered.
     pub endpoint: Proof,
-    /// Segments at a port, of all its connections, that may be acknowledged before the VM has them; left out, half of the port's queue.
+    /// Segments at a port, of all its connections, that may be acknowledged before the VM has them; left out, half of
+    /// the port's queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_segments: Option<BudgetSegments>,
 }

@@ -34,11 +34,13 @@ impl VsnoopPort {
     pub fn obstacles(&self) -> Vec<String> {
         let of_vm = match self.endpoint {
             Endpoint::Unknown => Some(
-                "no agent in the VM vouches for its TCP (start `evenkeel guest` there, or set vsnoop.endpoint = \"observed\")"
+                "no agent in the VM vouches for its TCP (start `evenkeel guest` there, or set vsnoop.endpoint = \
+                 \"observed\")"
                     .to_owned(),
             ),
             Endpoint::Unfit => {
-                Some(format!("its agent says that the VM may drop what it has offered room for: {}", self.objections.join("; ")))
+                let objections = self.objections.join("; ");
+                Some(format!("its agent says that the VM may drop what it has offered room for: {objections}"))
             }
             Endpoint::Observed | Endpoint::Attested => None,
         };
@@ -190,8 +192,10 @@ impl VsnoopFlow {
             (_, Some(doubt)) => format!("data is the VM's to acknowledge now, because {}", doubt.words()),
         };
         format!(
-            "vSnoop: {state}. {early_acks} early ACKs so far, {on_data} on the VM's own data; {dropped_acks} ACKs of the VM said nothing new; \
-             {ahead_bytes} bytes are promised that the VM has not acknowledged, and its window leaves {window_bytes} more."
+            "vSnoop: {state}. {early_acks} early ACKs so far, {on_data} on the VM's own data; {dropped_acks} ACKs of \
+             the VM said nothing new; \
+             {ahead_bytes} bytes are promised that the VM has not acknowledged, and its window leaves {window_bytes} \
+             more."
         )
     }
 }

@@ -12,7 +12,8 @@ pub struct Bursts {
     pub first_segments: u64,
     /// Most segments between two ACKs.
     pub longest_segments: u64,
-    /// Most segments beyond slow start: what may have been sent is the initial window, and two segments for each that is acknowledged.
+    /// Most segments beyond slow start: what may have been sent is the initial window, and two segments for each that
+    /// is acknowledged.
     pub beyond_segments: u64,
 }
 
@@ -28,7 +29,8 @@ impl Bursts {
     }
 }
 
-/// The bursts of a flow. Segments are as long as its longest packet, but no longer than `mss_bytes`: with segmentation offload, packets are.
+/// The bursts of a flow. Segments are as long as its longest packet, but no longer than `mss_bytes`: with segmentation
+/// offload, packets are.
 #[must_use]
 pub fn of(flow: &Flow, mss_bytes: u32) -> Bursts {
     let data = flow.events.iter().filter_map(|event| match event {

@@ -1,8 +1,9 @@
 //! The clock of a VM against the host's.
 //!
-//! A data segment is seen inside the VM first and at its port a little later. The least that lies between the two, over all segments, is the
-//! offset of the clocks plus the shortest way out. ACKs, which pass the port first, bound what that shortest way can be: that is the error.
-//! The clocks may also run at slightly different speed; then the least is a line below all points and not a number.
+//! A data segment is seen inside the VM first and at its port a little later. The least that lies between the two, over
+//! all segments, is the offset of the clocks plus the shortest way out. ACKs, which pass the port first, bound what
+//! that shortest way can be: that is the error. The clocks may also run at slightly different speed; then the least is
+//! a line below all points and not a number.
 
 use std::collections::HashMap;
 
@@ -37,7 +38,8 @@ impl ClockMap {
     }
 }
 
-/// Aligns the clock of a capture inside the sending VM with that of one at its port. None when they share no segment that was sent once.
+/// Aligns the clock of a capture inside the sending VM with that of one at its port. None when they share no segment
+/// that was sent once.
 #[must_use]
 pub fn align(vm: &Flow, port: &Flow) -> Option<ClockMap> {
     let mut points = pairs(vm.segments().map(|s| (s.seq, s.t_ns)), port.segments().map(|s| (s.seq, s.t_ns)));

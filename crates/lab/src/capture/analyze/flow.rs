@@ -98,8 +98,8 @@ pub fn flows<'a>(packets: impl IntoIterator<Item = &'a Packet>) -> Vec<(FlowKey,
     flows
 }
 
-/// The sequence number of a flow's first byte: the one after its SYN, or the lowest that is seen of a flow that began earlier. Take it from
-/// one capture and use it for all, so that their numbers are the same.
+/// The sequence number of a flow's first byte: the one after its SYN, or the lowest that is seen of a flow that began
+/// earlier. Take it from one capture and use it for all, so that their numbers are the same.
 #[must_use]
 pub fn first_byte<'a>(key: FlowKey, packets: impl IntoIterator<Item = &'a Packet>) -> Option<u32> {
     let mut sent =

@@ -33,7 +33,11 @@ fn number() -> impl Strategy<Value = u32> {
 
 proptest! {
     #[test]
-    fn any_packets_are_analyzed(vm in packets(), port in packets(), off in prop::collection::vec((any::<i64>(), any::<i64>()), 0..5)) {
+    fn any_packets_are_analyzed(
+        vm in packets(),
+        port in packets(),
+        off in prop::collection::vec((any::<i64>(), any::<i64>()), 0..5),
+    ) {
         for (key, _) in flows(&vm).into_iter().chain([(KEY, 0)]) {
             let Some(first) = first_byte(key, &vm) else { continue };
             let (vm, port) = (Flow::new(key, first, &vm), Flow::new(key, first, &port));

@@ -12,8 +12,8 @@ struct Sent {
     retransmitted: bool,
 }
 
-/// For each ACK that advances `snd_una`: when it came, and how long before that the newest segment was sent that it newly acknowledges and
-/// that was never sent again (Karn's rule). Both in nanoseconds of the capture's clock.
+/// For each ACK that advances `snd_una`: when it came, and how long before that the newest segment was sent that it
+/// newly acknowledges and that was never sent again (Karn's rule). Both in nanoseconds of the capture's clock.
 ///
 /// Linux samples SACKed segments as well, and with timestamps retransmitted ones; the series leaves these out.
 #[must_use]

@@ -1,26 +1,29 @@
 //! Timeouts, and how many follow each other, out of a capture inside the sending VM.
 //!
 //! A capture does not say why a segment was sent again. The rule here, for a retransmission that covers `snd_una`:
-//! - **fast retransmit**, when since the last progress three duplicate ACKs or a SACK of later data have come, and either the last of them
-//!   just before (an ACK made it, not a timer), or it is the first retransmission at this `snd_una` and less than about an RTO after them
-//!   (the sender's own queue had to drain first);
-//! - **other**, when less than about an RTO has passed since the retransmission timer was set last (by progress, by a retransmission, or by
-//!   data sent when nothing was under way): slow start after a timeout, RACK's reordering timer;
-//! - **probe**, where tail-loss probes are on: the first one without progress of the last segment under way, before any duplicate ACK;
+//! - **fast retransmit**, when since the last progress three duplicate ACKs or a SACK of later data have come, and
+//!   either the last of them just before (an ACK made it, not a timer), or it is the first retransmission at this
+//!   `snd_una` and less than about an RTO after them (the sender's own queue had to drain first);
+//! - **other**, when less than about an RTO has passed since the retransmission timer was set last (by progress, by a
+//!   retransmission, or by data sent when nothing was under way): slow start after a timeout, RACK's reordering timer;
+//! - **probe**, where tail-loss probes are on: the first one without progress of the last segment under way, before any
+//!   duplicate ACK;
 //! - **timeout**, all else. A run of timeouts ends with progress.
 //!
-//! A retransmission of the last segment under way beyond `snd_una` without an ACK just before is a probe as well. A probe that sends new data
-//! looks like any new data: `TcpExtTCPLossProbes` counts more. Timeouts of SYN and FIN are not counted here, and a timeout whose packet could
-//! not be sent leaves no trace.
+//! A retransmission of the last segment under way beyond `snd_una` without an ACK just before is a probe as well. A
+//! probe that sends new data looks like any new data: `TcpExtTCPLossProbes` counts more. Timeouts of SYN and FIN are
+//! not counted here, and a timeout whose packet could not be sent leaves no trace.
 
 use super::flow::{Ack, Event, Flow, Segment};
 
 /// What to tell the kinds apart by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// A shorter time since the timer was set is no timeout. The smallest RTO less one tick, because timers are counted in whole ticks.
+    /// A shorter time since the timer was set is no timeout. The smallest RTO less one tick, because timers are counted
+    /// in whole ticks.
     pub idle_gap_ns: i64,
-    /// How soon after an ACK a retransmission is that the ACK makes. A millisecond or two in a VM without hardware help.
+    /// How soon after an ACK a retransmission is that the ACK makes. A millisecond or two in a VM without hardware
+    /// help.
     pub ack_reaction_ns: i64,
     /// Whether the sender sends tail-loss probes (`tcp_early_retrans` 3 or 4).
     pub tail_loss_probes: bool,

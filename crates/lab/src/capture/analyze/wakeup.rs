@@ -42,8 +42,9 @@ pub struct WakeUp {
     pub packets: Vec<PacketRecord>,
 }
 
-/// Picks a wake-up out of `off`, the times in which the VM was off its core (host clock). The first that a retransmission follows; without
-/// one the first before which data was under way. None when the captures cover none in full.
+/// Picks a wake-up out of `off`, the times in which the VM was off its core (host clock). The first that a
+/// retransmission follows; without one the first before which data was under way. None when the captures cover none in
+/// full.
 #[must_use]
 pub fn pick(views: Views<'_>, off: &[(i64, i64)]) -> Option<WakeUp> {
     let to_host = |vm_ns| views.clock.to_host(vm_ns);
@@ -131,8 +132,8 @@ impl Window<'_> {
     }
 }
 
-/// For each data segment of a view, whether it had been sent before. Of a segment that the sender sent more often than the view shows it, the
-/// earliest copies are taken to be lost.
+/// For each data segment of a view, whether it had been sent before. Of a segment that the sender sent more often than
+/// the view shows it, the earliest copies are taken to be lost.
 fn retransmissions(view: &Flow, sender: &Flow) -> Vec<bool> {
     let count = |flow: &Flow| {
         let mut copies: HashMap<i64, usize> = HashMap::new();

@@ -11,7 +11,8 @@ use crate::error::LabError;
 use crate::host::cores;
 use crate::host::qmp::Qmp;
 
-/// A VM's memory goes at this rate to its new place: the core that copies it has the driver domains' packets to do as well.
+/// A VM's memory goes at this rate to its new place: the core that copies it has the driver domains' packets to do as
+/// well.
 const MIGRATION_BYTES_PER_S: u64 = 64 << 20;
 /// QEMU stops the VM when the rest can be copied in so long.
 const MIGRATION_DOWNTIME_MS: u64 = 300;
@@ -43,8 +44,8 @@ impl Drop for Moving {
 }
 
 impl Vm {
-    /// Moves the running VM to another QEMU by live migration, whose network cards and channels are these. `place` is called as soon as that has
-    /// its threads.
+    /// Moves the running VM to another QEMU by live migration, whose network cards and channels are these. `place` is
+    /// called as soon as that has its threads.
     pub fn migrate(
         &self,
         nics: Vec<Nic>,

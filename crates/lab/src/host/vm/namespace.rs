@@ -1,7 +1,7 @@
 //! A machine that is a network namespace of this one: the runner that guests have, without a kernel of its own.
 //!
-//! It is the first process of a PID namespace, so that all it has started ends with it, and the first of its network namespace, so that its
-//! end takes the devices along.
+//! It is the first process of a PID namespace, so that all it has started ends with it, and the first of its network
+//! namespace, so that its end takes the devices along.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -12,7 +12,8 @@ use nix::sched::{CloneFlags, setns, unshare};
 use super::Userland;
 use crate::error::LabError;
 
-/// Starts the runner; `name` names its socket and its log. The calling thread must be one that lives as long as the lab.
+/// Starts the runner; `name` names its socket and its log. The calling thread must be one that lives as long as the
+/// lab.
 pub(super) fn start(userland: &Userland, directory: &Path, name: &str) -> Result<Child, LabError> {
     let mut command = Command::new(&userland.evenkeel);
     command

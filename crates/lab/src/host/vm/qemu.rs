@@ -11,7 +11,8 @@ use crate::host::cores;
 use crate::prepare::GuestImage;
 use crate::proto::CONTROL_PORT;
 
-/// QEMU 7.2's flags after CMPXCHG16B are sometimes a register's value, which the kernel's allocator does not survive under load.
+/// QEMU 7.2's flags after CMPXCHG16B are sometimes a register's value, which the kernel's allocator does not survive
+/// under load.
 const TCG_PROCESSOR: &str = "max,-cx16";
 
 /// What a network card can do with packets larger than the MTU.
@@ -106,8 +107,9 @@ fn command_line(accelerator: Accelerator) -> String {
         "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off no_timer_check random.trust_cpu=on rootfstype=ramfs";
     match accelerator {
         Accelerator::Kvm => common.to_owned(),
-        // The guest reads this machine's TSC, but cannot measure its rate while it shares a core: guest clocks ran ten times too fast. A
-        // waiting vCPU would also make the TSC look unstable to the clock watchdog, which then falls back to a slow clock.
+        // The guest reads this machine's TSC, but cannot measure its rate while it shares a core: guest clocks ran ten
+        // times too fast. A waiting vCPU would also make the TSC look unstable to the clock watchdog, which then falls
+        // back to a slow clock.
         Accelerator::Tcg => format!("{common} tsc=reliable tsc_early_khz={}", cores::tsc_khz()),
     }
 }

@@ -13,14 +13,16 @@ use crate::run::guest_agent::{self, GuestAgent};
 use crate::run::needs::wants_agent;
 
 impl BootedLab {
-    /// Starts the host agents: one for all hosts that are this machine's, one in each driver domain. Those that no group wants are not started.
+    /// Starts the host agents: one for all hosts that are this machine's, one in each driver domain. Those that no
+    /// group wants are not started.
     pub(super) fn start_agents(&self, scenario: &Scenario, batch: &Batch) -> Result<Vec<Agent<'_>>, LabError> {
         let wanted =
             |host: &&BootedHost| self.ports_of(host).iter().any(|(vm, _)| wants_agent(self.group(scenario, *vm)));
         let (domains, native): (Vec<_>, Vec<_>) = self.hosts.iter().partition(|host| host.domain.is_some());
         let mut agents = Vec::new();
         let mut ports = if native.iter().any(wanted) { self.agent_ports(scenario, &native)? } else { Vec::new() };
-        // vSnoop needs the VM's own port, which is a tap of this machine: it stands between the VM and its driver domain.
+        // vSnoop needs the VM's own port, which is a tap of this machine: it stands between the VM and its driver
+        // domain.
         for (vm, place) in domains.iter().flat_map(|host| self.ports_of(host)) {
             let (group, spec) = (self.group(scenario, vm), &self.vms[vm].spec);
             if group.vsnoop.mode != Mode::Off {

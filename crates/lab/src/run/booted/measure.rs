@@ -150,8 +150,9 @@ impl BootedLab {
     }
 }
 
-/// An error if a guest's clock does not keep time with ours: every time it measured would be wrong. It must have counted at least the
-/// time between the calls that began and ended the measurement, but for the time that the VM stood still, and at most the time with them.
+/// An error if a guest's clock does not keep time with ours: every time it measured would be wrong. It must have
+/// counted at least the time between the calls that began and ended the measurement, but for the time that the VM stood
+/// still, and at most the time with them.
 fn check_clock(
     vm: &Vm,
     recorded: &Recorded,

@@ -10,7 +10,8 @@ use crate::host::vm::{Channel, Nic};
 use crate::run::measured::Moved;
 
 impl BootedLab {
-    /// Moves those VMs that are to move, each at its time, as an operator would: their ports go offline, they move, and their new hosts take over.
+    /// Moves those VMs that are to move, each at its time, as an operator would: their ports go offline, they move, and
+    /// their new hosts take over.
     pub(super) fn migrate(
         &self,
         scenario: &Scenario,

@@ -1,5 +1,5 @@
-//! Whether packets pass, looked at before each run. A network that is dead gives runs with nothing in them, not errors: who reads the results would
-//! take them for a mechanism's.
+//! Whether packets pass, looked at before each run. A network that is dead gives runs with nothing in them, not errors:
+//! who reads the results would take them for a mechanism's.
 
 use std::fmt::{Display, Write};
 use std::io::ErrorKind;
@@ -31,7 +31,8 @@ pub fn remove_counts(results: &Path) -> Result<(), LabError> {
 }
 
 impl BootedLab {
-    /// An error if the first machine of those that receive answers not all the others. What devices have counted goes to a file in `results`.
+    /// An error if the first machine of those that receive answers not all the others. What devices have counted goes
+    /// to a file in `results`.
     pub(super) fn check_passage(&self, roles: &Roles, results: &Path) -> Result<(), LabError> {
         let to = self.first(roles.to)?;
         let answered = self.in_all(|vm| if vm.spec.name == to.spec.name { Ok(true) } else { is_answered(vm, to) })?;

@@ -11,7 +11,8 @@ use crate::run::roles::Roles;
 
 impl BootedLab {
     pub(super) fn place(&self, scenario: &Scenario, roles: &Roles, batch: &Batch) -> Result<Placement, LabError> {
-        // Several that receive are more work than those that send: beside the driver domain they would leave the other cores idle.
+        // Several that receive are more work than those that send: beside the driver domain they would leave the other
+        // cores idle.
         let one_receives = self.vms.iter().filter(|vm| vm.spec.group == roles.to).count() == 1;
         let spreads = matches!(scenario.workload, Workload::Poisson { .. }) && !one_receives;
         let to_place: Vec<ToPlace> = self

@@ -16,8 +16,8 @@ use crate::run::roles::Roles;
 use crate::run::transfers::clock_offset_ns;
 
 impl BootedLab {
-    /// The devices of the lab's namespace that are shaped: network cards of the hosts that send, if those are the bottleneck; else the switch's
-    /// port towards the receiver, or those towards all that receive in an open loop.
+    /// The devices of the lab's namespace that are shaped: network cards of the hosts that send, if those are the
+    /// bottleneck; else the switch's port towards the receiver, or those towards all that receive in an open loop.
     pub(super) fn bottlenecks(&self, scenario: &Scenario, roles: &Roles) -> Vec<String> {
         if scenario.record.sender_nic {
             let native = self.sending_hosts(roles).filter(|host| host.domain.is_none());

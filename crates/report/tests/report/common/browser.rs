@@ -30,7 +30,8 @@ pub fn problems_of(pages: &[Page<'_>]) -> Vec<String> {
     for Page { name, html, width } in pages {
         let quoted = html.replace('&', "&amp;").replace('"', "&quot;");
         text.push_str(&format!(
-            "<iframe name=\"{name}\" onload=\"report(this)\" style=\"border:0;width:{width}px;height:4000px\" srcdoc=\"{quoted}\"></iframe>"
+            "<iframe name=\"{name}\" onload=\"report(this)\" style=\"border:0;width:{width}px;height:4000px\" \
+             srcdoc=\"{quoted}\"></iframe>"
         ));
     }
     std::fs::write(&around, text).unwrap();

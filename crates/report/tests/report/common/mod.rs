@@ -147,7 +147,8 @@ fn series(dice: &mut Dice, rto: usize, pvtcp: usize) -> Vec<Series> {
     vec![named("rtt_ms", pings.collect()), named("meas_rtt_ms", rtts), named("rto_ms", rtos)]
 }
 
-/// A sender that is off its core from 12 to 72 ms: ACKs wait in the host, and a timeout follows unless PVTCP holds it off.
+/// A sender that is off its core from 12 to 72 ms: ACKs wait in the host, and a timeout follows unless PVTCP holds it
+/// off.
 fn packets(held: bool) -> Vec<PacketRecord> {
     let mut packets = Vec::new();
     let mut put = |t_us: i64, at, data, segment: u64, retransmission| {

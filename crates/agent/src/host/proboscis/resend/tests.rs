@@ -144,8 +144,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Every SYN-ACK that is held goes out, once, no later than b3 after it came or the next time anybody looks; no SYN is cared for
-    /// longer than MAX_TIME; what is due is never in the past once it was looked at.
+    /// Every SYN-ACK that is held goes out, once, no later than b3 after it came or the next time anybody looks; no SYN
+    /// is cared for longer than MAX_TIME; what is due is never in the past once it was looked at.
     #[test]
     fn nothing_is_kept_and_nothing_is_sent_twice(steps in proptest::collection::vec(step(), 1..80)) {
         let (mut resend, mut host, mut now_us) = (Resend::default(), host(), 0);
