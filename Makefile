@@ -36,7 +36,7 @@ help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
 	@echo 'make build      build $(EVENKEEL)'
 	@echo 'make test       all checks and tests (installs what they need)'
-	@echo 'make lint       format, imports, clippy, licences, citations'
+	@echo 'make lint       format, columns, imports, clippy, licences, citations'
 	@echo 'make lint-full  lint, and cargo-deny (installs it: more than 3 minutes; wants a current Rust)'
 	@echo 'make audit      known vulnerabilities, by cargo-deny (fetches its database)'
 	@echo 'make fmt        format the code'
@@ -69,6 +69,7 @@ lint:
 	clang-format-19 --dry-run -Werror $(C_FILES)
 	sh packaging/check-dependencies.sh $(CARGO)
 	python3 packaging/check-imports.py $(CARGO)
+	python3 packaging/check-columns.py
 	sh packaging/check-citations.sh
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
