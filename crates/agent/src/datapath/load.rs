@@ -1,8 +1,6 @@
 //! Loads, attaches and pins the programs; takes over what an agent before this one has pinned.
 
 mod forget;
-mod vflood;
-mod vsnoop;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -12,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut};
 
+use super::cera::Shares;
 use super::error::DatapathError;
-use super::hold::{self, Hold};
 use super::intf;
 use super::map::{lookup, lookup_bytes, read_all};
 use super::pins;
 use super::ring::{Events, Ring};
-use super::shares::Shares;
 use super::skb::SkbContext;
 use super::tcx::{self, Attached, Others};
+use super::vflood::qdisc::{self, Qdisc};
 use crate::common::bytes::{as_bytes, from_bytes};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
@@ -32,25 +30,25 @@ const OLDEST_KERNEL: (u32, u32) = (6, 6);
 /// The loaded programs with their maps.
 pub struct Datapath {
     object: Object,
-    pin_dir: PathBuf,
+    pub(super) pin_dir: PathBuf,
     took_over: bool,
-    ports: MapHandle,
+    pub(super) ports: MapHandle,
     counters: MapHandle,
     host: MapHandle,
     flows: MapHandle,
     handshakes: MapHandle,
     trains: MapHandle,
-    snoops: MapHandle,
-    snoop_ports: MapHandle,
+    pub(super) snoops: MapHandle,
+    pub(super) snoop_ports: MapHandle,
     proboscis_ports: MapHandle,
     vflood_ports: MapHandle,
-    vflood_flows: MapHandle,
-    hold: Option<Hold>,
-    cannot_hold: BTreeMap<u32, DatapathError>,
+    pub(super) vflood_flows: MapHandle,
+    pub(super) qdisc: Option<Qdisc>,
+    pub(super) cannot_hold: BTreeMap<u32, DatapathError>,
     /// What was put on devices.
     attached: BTreeMap<u32, Vec<Attached>>,
     /// Devices that are ports no more, and have their programs until what is held for them is out.
-    leaving: BTreeSet<u32>,
+    pub(super) leaving: BTreeSet<u32>,
     /// Ports that are gone, and are still known to tables.
     gone: BTreeSet<u32>,
     ring: Ring,
@@ -93,7 +91,7 @@ impl Datapath {
         };
         let ring = Ring::open(&map("events")?)?;
         // What an agent before this one held is this one's to let out, whatever its ports are to have.
-        let hold = hold::is_pinned(pin_dir).then(|| Hold::open(pin_dir)).and_then(|opened| {
+        let qdisc = qdisc::is_pinned(pin_dir).then(|| Qdisc::open(pin_dir)).and_then(|opened| {
             opened.inspect_err(|error| tracing::error!("what holds packets here is not taken over: {error}")).ok()
         });
         let datapath = Self {
@@ -111,7 +109,7 @@ impl Datapath {
             proboscis_ports: map("proboscis_ports")?,
             vflood_ports: map("vflood_ports")?,
             vflood_flows: map("vflood_flows")?,
-            hold,
+            qdisc,
             cannot_hold: BTreeMap::new(),
             attached: BTreeMap::new(),
             leaving: BTreeSet::new(),
@@ -189,7 +187,7 @@ impl Datapath {
         Ok(())
     }
 
-    fn port(&self, key: &[u8]) -> Result<Option<intf::ek_port>, DatapathError> {
+    pub(super) fn port(&self, key: &[u8]) -> Result<Option<intf::ek_port>, DatapathError> {
         Ok(lookup_bytes(&self.ports, key)?.as_deref().and_then(from_bytes))
     }
 
@@ -281,7 +279,7 @@ impl Datapath {
     /// [`DatapathError`]
     pub fn detach(&mut self, ifindex: u32) -> Result<bool, DatapathError> {
         let has_devices = self.port(&ifindex.to_ne_bytes())?.is_some_and(|port| port.vflood.hold_ifindex != 0);
-        if has_devices && self.hold.is_some() && nix::net::if_::if_indextoname(ifindex).is_ok() {
+        if has_devices && self.qdisc.is_some() && nix::net::if_::if_indextoname(ifindex).is_ok() {
             self.attach(ifindex, &intf::ek_port::default())?;
             self.leaving.insert(ifindex);
             return Ok(true);
@@ -290,16 +288,16 @@ impl Datapath {
         Ok(false)
     }
 
-    fn take_off(&mut self, ifindex: u32) -> Result<(), DatapathError> {
+    pub(super) fn take_off(&mut self, ifindex: u32) -> Result<(), DatapathError> {
         for name in PROGRAMS {
             pins::remove(&self.path(ifindex, name))?;
         }
         self.attached.remove(&ifindex);
         self.cannot_hold.remove(&ifindex);
         self.leaving.remove(&ifindex);
-        match &mut self.hold {
-            Some(hold) => hold.detach(ifindex)?,
-            None => hold::remove(ifindex)?,
+        match &mut self.qdisc {
+            Some(qdisc) => qdisc.detach(ifindex)?,
+            None => qdisc::remove(ifindex)?,
         }
         // Not there is as good as removed.
         let _ = self.ports.delete(&ifindex.to_ne_bytes());
@@ -363,7 +361,7 @@ impl Datapath {
     }
 
     /// What a program without a packet of its own says.
-    fn ask(&mut self, name: &str, context: &SkbContext) -> Result<u32, DatapathError> {
+    pub(super) fn ask(&mut self, name: &str, context: &SkbContext) -> Result<u32, DatapathError> {
         let mut context = as_bytes(context).to_vec();
         // A test run wants a frame.
         let frame = [0; 64];
@@ -465,7 +463,7 @@ impl Datapath {
             return Ok(Vec::new());
         }
         let ports = pins::ports(pin_dir)?;
-        hold::remove_all(pin_dir)?;
+        qdisc::remove_all(pin_dir)?;
         fs::remove_dir_all(pin_dir)
             .map_err(|error| DatapathError::io(format!("cannot remove {}", pin_dir.display()), error))?;
         Ok(ports)
@@ -538,12 +536,12 @@ fn monotonic_ns() -> Result<u64, DatapathError> {
 }
 
 /// A port's state begins anew.
-fn clear<V: Copy>(map: &MapHandle, slot: u32, fresh: &V) -> Result<(), DatapathError> {
+pub(super) fn clear<V: Copy>(map: &MapHandle, slot: u32, fresh: &V) -> Result<(), DatapathError> {
     let failed = |error| DatapathError::bpf("cannot clear a port's state", &error);
     map.update(&slot.to_ne_bytes(), as_bytes(fresh), MapFlags::ANY).map_err(failed)
 }
 
-fn set_port(ports: &MapHandle, key: &[u8], port: &intf::ek_port) -> Result<(), DatapathError> {
+pub(super) fn set_port(ports: &MapHandle, key: &[u8], port: &intf::ek_port) -> Result<(), DatapathError> {
     let failed = |error| DatapathError::bpf("cannot set a port's settings", &error);
     ports.update(key, as_bytes(port), MapFlags::ANY).map_err(failed)
 }

@@ -5,21 +5,22 @@ pub mod intf;
 /// Name and help text of each counter, in the order of `ek_counter`.
 pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/counters.rs"));
 
+mod cera;
 mod error;
-mod hold;
 mod load;
 mod map;
 mod pins;
 mod ring;
-mod shares;
 mod skb;
 mod tcx;
 mod trial;
+mod vflood;
+mod vsnoop;
 
+pub use cera::{Limit, Share, Shares};
 pub use error::DatapathError;
-pub use hold::{is_own_device, lacks as lacks_to_hold};
 pub use load::Datapath;
 pub use ring::Events;
-pub use shares::{Limit, Share, Shares};
 pub use tcx::{Beside, Others};
 pub use trial::Outcome;
+pub use vflood::qdisc::{is_own_device, lacks as lacks_to_hold};

@@ -2,18 +2,18 @@
 //!
 //! Each test runs in network and mount namespaces of its own, of which nothing is left.
 
+mod cera;
 mod conversation;
 mod descheduled;
 mod ends;
 mod events;
 mod gone;
 mod handshake;
-mod hold;
 mod hop;
 mod marks;
 mod noise;
 mod owned;
 mod ports;
-mod share;
-mod snoop;
 mod transfer;
+mod vflood;
+mod vsnoop;

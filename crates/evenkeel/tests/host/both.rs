@@ -12,7 +12,7 @@ use evenkeel_lab::proto::Op;
 use serde_json::Value;
 
 use crate::bed::wait_until;
-use crate::hold;
+use crate::vflood;
 
 const BED: &str = include_str!("both.sh");
 
@@ -100,10 +100,10 @@ fn early_acks_ride(machine: &Machine) -> bool {
 #[test]
 fn one_packet_of_a_vm_without_its_core_sends_what_is_held_and_acknowledges_what_comes() {
     let interrupt = Interrupt::install().unwrap();
-    let (_host, directory, machine) = hold::bed(KernelSeries::Newest, &interrupt);
+    let (_host, directory, machine) = vflood::bed(KernelSeries::Newest, &interrupt);
     bring_tap_vm(&machine, directory.path());
     machine.shell(BED).unwrap();
-    hold::configure(
+    vflood::configure(
         &machine,
         "enforce",
         "congestion_control = \"cubic\"\n[vsnoop]\nmode = \"enforce\"\nendpoint = \"observed\"",

@@ -16,14 +16,14 @@ use evenkeel_testbed::vm::Vm;
 use serde_json::Value;
 
 use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, wait_until};
-use crate::hold::{self, count, fetch, slow_start, status};
+use crate::vflood::{self, count, fetch, slow_start, status};
 
 /// What is held leaves as a standard sender's, and not in a burst: what goes beyond the windows is dropped on the way
 /// or by the receiver.
 #[test]
 fn what_is_held_leaves_under_its_windows_before_a_vm_may_go() {
     let interrupt = Interrupt::install().unwrap();
-    let (_host, _directory, machine) = hold::bed(KernelSeries::Newest, &interrupt);
+    let (_host, _directory, machine) = vflood::bed(KernelSeries::Newest, &interrupt);
     machine
         .shell(
             "ip netns exec vm ethtool -K eth1 tso off gso off; \

@@ -17,7 +17,7 @@ use evenkeel_lab::prepare::KernelSeries;
 use serde_json::Value;
 
 use crate::bed::wait_until;
-use crate::hold::{CHANNEL, bed, configure, count, fetch, status};
+use crate::vflood::{CHANNEL, bed, configure, count, fetch, status};
 
 /// The agent in the VM, as far as its host knows.
 struct Guest {

@@ -2,8 +2,6 @@
 //!
 //! Loaded when the first port asks for it, because it takes a newer kernel than everything else.
 
-mod devices;
-
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
@@ -14,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut, ProgramType};
 
-use super::error::DatapathError;
-use super::{intf, map, pins, tcx};
+use super::devices;
 use crate::common::bytes::{as_bytes, from_bytes};
+use crate::datapath::error::DatapathError;
+use crate::datapath::{intf, map, pins, tcx};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 /// The map of the qdisc's functions, and its pin.
@@ -39,7 +38,7 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 const ON_ITS_WAY: Duration = Duration::from_millis(20);
 
 /// The loaded qdisc.
-pub(super) struct Hold {
+pub(in crate::datapath) struct Qdisc {
     object: Object,
     pin_dir: PathBuf,
     vms: MapHandle,
@@ -72,12 +71,12 @@ pub fn lacks() -> Option<&'static str> {
 }
 
 /// Whether an agent before this one has loaded the qdisc.
-pub(super) fn is_pinned(pin_dir: &Path) -> bool {
+pub(in crate::datapath) fn is_pinned(pin_dir: &Path) -> bool {
     pin_dir.join(QDISC).exists()
 }
 
 /// Whether something is held, or is about to leave.
-pub(super) fn holds(vm: &intf::ek_vflood_queue) -> bool {
+pub(in crate::datapath) fn holds(vm: &intf::ek_vflood_queue) -> bool {
     vm.first != 0 || vm.ready != 0
 }
 
@@ -87,9 +86,9 @@ pub fn is_own_device(name: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-impl Hold {
+impl Qdisc {
     /// Loads the qdisc, or takes over the one that is pinned.
-    pub(super) fn open(pin_dir: &Path) -> Result<Self, DatapathError> {
+    pub(in crate::datapath) fn open(pin_dir: &Path) -> Result<Self, DatapathError> {
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
         if let Some(lacks) = lacks() {
             return Err(DatapathError::CannotHold { lacks });
@@ -138,13 +137,13 @@ impl Hold {
         };
         let (vms, hold_devices) = (map("vflood_queues")?, map("vflood_devices")?);
         let (flows, managed) = (map("vflood_flows")?, map("vflood_managed")?);
-        let hold = Self { object, pin_dir: pin_dir.to_owned(), vms, hold_devices, flows, managed };
-        hold.forget_orphans()?;
-        Ok(hold)
+        let qdisc = Self { object, pin_dir: pin_dir.to_owned(), vms, hold_devices, flows, managed };
+        qdisc.forget_orphans()?;
+        Ok(qdisc)
     }
 
     /// Makes a port's devices, or finds them, and puts the programs on them. Their indices go into `settings`.
-    pub(super) fn attach(
+    pub(in crate::datapath) fn attach(
         &mut self,
         port: u32,
         slot: u32,
@@ -212,7 +211,7 @@ impl Hold {
     }
 
     /// What is held for a port.
-    pub(super) fn vm(&self, slot: u32) -> Result<intf::ek_vflood_queue, DatapathError> {
+    pub(in crate::datapath) fn vm(&self, slot: u32) -> Result<intf::ek_vflood_queue, DatapathError> {
         let bytes = self
             .vms
             .lookup(&slot.to_ne_bytes(), MapFlags::ANY)
@@ -221,7 +220,7 @@ impl Hold {
     }
 
     /// Removes a port's devices, with what they hold.
-    pub(super) fn detach(&mut self, port: u32) -> Result<(), DatapathError> {
+    pub(in crate::datapath) fn detach(&mut self, port: u32) -> Result<(), DatapathError> {
         let found = devices::find(port);
         if found.is_some() {
             std::thread::sleep(ON_ITS_WAY);
@@ -241,7 +240,7 @@ impl Hold {
     }
 
     /// How many connections of a port are managed.
-    pub(super) fn managed_of(&self, slot: u32) -> Result<u32, DatapathError> {
+    pub(in crate::datapath) fn managed_of(&self, slot: u32) -> Result<u32, DatapathError> {
         Ok(map::lookup(&self.managed, &slot)?.unwrap_or_default())
     }
 
@@ -268,12 +267,12 @@ impl Hold {
 }
 
 /// Removes a port's devices that were made by an agent before this one.
-pub(super) fn remove(port: u32) -> Result<(), DatapathError> {
+pub(in crate::datapath) fn remove(port: u32) -> Result<(), DatapathError> {
     devices::remove(port).map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))
 }
 
 /// Lets out what is held on all ports, and removes their devices. The pins stay for whoever removes them all.
-pub(super) fn remove_all(pin_dir: &Path) -> Result<(), DatapathError> {
+pub(in crate::datapath) fn remove_all(pin_dir: &Path) -> Result<(), DatapathError> {
     let open = |name: &str| MapHandle::from_pinned_path(pin_dir.join(name)).ok();
     let (Some(hold_devices), Some(ports), Some(vms)) = (open("vflood_devices"), open("ports"), open("vflood_queues"))
     else {

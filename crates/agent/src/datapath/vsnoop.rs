@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use libbpf_rs::MapCore;
 
-use super::super::error::DatapathError;
-use super::super::intf;
-use super::super::map::{lookup, read_all};
-use super::super::skb::SkbContext;
-use super::{Datapath, clear, set_port};
+use super::error::DatapathError;
+use super::intf;
+use super::load::{Datapath, clear, set_port};
+use super::map::{lookup, read_all};
+use super::skb::SkbContext;
 use crate::common::bytes::as_bytes;
 
 impl Datapath {

@@ -1,15 +1,18 @@
 //! vFlood on ports: who has the devices that hold packets, and which of its connections are managed.
 
+mod devices;
+pub mod qdisc;
+
 use std::time::Duration;
 
 use libbpf_rs::MapCore;
 
-use super::super::error::DatapathError;
-use super::super::hold::{self, Hold};
-use super::super::intf;
-use super::super::map::{lookup, lookup_bytes};
-use super::super::skb::SkbContext;
-use super::{Datapath, set_port};
+use self::qdisc::Qdisc;
+use super::error::DatapathError;
+use super::intf;
+use super::load::{Datapath, set_port};
+use super::map::{lookup, lookup_bytes};
+use super::skb::SkbContext;
 use crate::common::bytes::from_bytes;
 
 /// Connections that are ended in one go: each takes the host some microseconds.
@@ -25,9 +28,9 @@ impl Datapath {
             settings.vflood = intf::ek_vflood_settings { mode: intf::EK_MODE_OFF, ..before };
             return Ok(());
         }
-        let outcome = match &mut self.hold {
+        let outcome = match &mut self.qdisc {
             Some(hold) => Ok(hold),
-            none => Hold::open(&self.pin_dir).map(|hold| none.insert(hold)),
+            none => Qdisc::open(&self.pin_dir).map(|hold| none.insert(hold)),
         };
         match outcome.and_then(|hold| hold.attach(ifindex, settings.slot, &mut settings.vflood)) {
             Ok(()) => {
@@ -81,7 +84,7 @@ impl Datapath {
     /// [`DatapathError::Bpf`]
     pub fn held(&self, ifindex: u32) -> Result<Option<intf::ek_vflood_queue>, DatapathError> {
         let port = self.port(&ifindex.to_ne_bytes())?.filter(|port| port.vflood.hold_ifindex != 0);
-        match (port, &self.hold) {
+        match (port, &self.qdisc) {
             (Some(port), Some(hold)) => hold.vm(port.slot).map(Some),
             _ => Ok(None),
         }
@@ -93,7 +96,7 @@ impl Datapath {
     /// [`DatapathError::Bpf`]
     pub fn managed_of(&self, ifindex: u32) -> Result<Option<u32>, DatapathError> {
         let port = self.port(&ifindex.to_ne_bytes())?.filter(|port| port.vflood.hold_ifindex != 0);
-        match (port, &self.hold) {
+        match (port, &self.qdisc) {
             (Some(port), Some(hold)) => hold.managed_of(port.slot).map(Some),
             _ => Ok(None),
         }
@@ -117,7 +120,7 @@ impl Datapath {
     /// [`DatapathError`]
     pub fn let_go(&mut self) -> Result<bool, DatapathError> {
         let (mut waits, mut left) = (false, Vec::new());
-        let Some(hold) = &mut self.hold else { return Ok(false) };
+        let Some(qdisc) = &mut self.qdisc else { return Ok(false) };
         for key in self.ports.keys() {
             let Some(mut port) = lookup_bytes(&self.ports, &key)?.as_deref().and_then(from_bytes::<intf::ek_port>)
             else {
@@ -126,14 +129,14 @@ impl Datapath {
             if port.vflood.mode != intf::EK_MODE_OFF || port.vflood.hold_ifindex == 0 {
                 continue;
             }
-            if hold::holds(&hold.vm(port.slot)?) {
+            if qdisc::holds(&qdisc.vm(port.slot)?) {
                 waits = true;
                 continue;
             }
             port.vflood = intf::ek_vflood_settings::default();
             set_port(&self.ports, &key, &port)?;
             let Some(ifindex) = from_bytes(&key) else { continue };
-            hold.detach(ifindex)?;
+            qdisc.detach(ifindex)?;
             left.push(ifindex);
         }
         for ifindex in left {
