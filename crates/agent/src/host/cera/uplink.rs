@@ -322,6 +322,7 @@ mod tests {
             assert!(uplinks.found().is_empty());
             ip("link set up0 up");
             ip("link set far up");
+            wait_for_carrier(true);
             assert_eq!(uplinks.find(&config(""), |_| false).unwrap().len(), 1);
         });
     }
