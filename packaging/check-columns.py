@@ -7,8 +7,6 @@ import re
 import sys
 
 COLUMNS = {".rs": 120, ".c": 90, ".h": 90}
-# As .clang-format has them still.
-WIDER = {"algo": 96, "kernel": 96}
 FOREIGN = re.compile(r"\.mod\.c$|/vmlinux\.h$")
 
 os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -20,8 +18,7 @@ for top in ("algo", "bench", "crates", "kernel"):
             suffix = os.path.splitext(file)[1]
             if suffix not in COLUMNS or FOREIGN.search(file):
                 continue
-            wider = [most for place, most in WIDER.items() if file.startswith(place + "/")]
-            most = max([COLUMNS[suffix], *wider])
+            most = COLUMNS[suffix]
             with open(file, encoding="utf-8") as opened:
                 for number, line in enumerate(opened, 1):
                     lines += 1

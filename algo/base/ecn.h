@@ -4,8 +4,8 @@
  * RFC 3168, and accurate ECN (RFC 9768 §3.1), which takes AE, CWR and ECE for one
  * counter.
  *
- * Where the two differ in what they mean, or say what no RFC knows yet, the bits are taken to
- * be theirs in a way that only they know.
+ * Where the two differ in what they mean, or say what no RFC knows yet, the bits are
+ * taken to be theirs in a way that only they know.
  */
 #ifndef EVENKEEL_ALGO_BASE_ECN_H
 #define EVENKEEL_ALGO_BASE_ECN_H
@@ -35,7 +35,8 @@ static inline u32 ecn_bits(const struct packet_head *h, const struct packet *p)
 	return bits;
 }
 
-/* What a SYN asks for. Of several with one number, the most counts: the first may be lost. */
+/* What a SYN asks for. Of several with one number, the most counts: the first may be
+ * lost. */
 static inline enum ecn_mode ecn_asked(u32 bits)
 {
 	if (!bits)
@@ -47,9 +48,9 @@ static inline enum ecn_mode ecn_asked(u32 bits)
  * ecn_agreed() - what a SYN-ACK makes of that
  * @asked: of the SYN that it answers
  *
- * A server that has once seen a SYN for accurate ECN goes on counting, even if it says nothing
- * of it in a SYN-ACK that it sends again. Bits that are reflected agree to nothing, but not all
- * ends know.
+ * A server that has once seen a SYN for accurate ECN goes on counting, even if it says
+ * nothing of it in a SYN-ACK that it sends again. Bits that are reflected agree to
+ * nothing, but not all ends know.
  */
 static inline enum ecn_mode ecn_agreed(enum ecn_mode asked, u32 bits)
 {

@@ -12,7 +12,8 @@
 
 #include "types.h"
 
-/* Ethernet, two VLAN tags, IPv6, the longest TCP header, and 6 to spare. A power of two. */
+/* Ethernet, two VLAN tags, IPv6, the longest TCP header, and 6 to spare. A power of two.
+ */
 #define PACKET_HEAD_BYTES 128
 #define PACKET_MAX_VLANS 2
 #define PACKET_MAX_EXTENSIONS 4 /* IPv6 */
@@ -55,7 +56,8 @@ enum packet_kind {
 struct packet {
 	u8 source[16]; /* IPv4 as ::ffff:a.b.c.d */
 	u8 destination[16];
-	u32 vlan[PACKET_MAX_VLANS]; /* packet_vlan() of its tags, the outermost first; 0: none
+	u32 vlan[PACKET_MAX_VLANS]; /* packet_vlan() of its tags, the outermost first; 0:
+				     * none
 				     */
 	u16 source_port;
 	u16 destination_port;
@@ -74,7 +76,8 @@ struct packet {
 
 /* Who else has a say in a header: what its options tell of that. */
 enum packet_claim {
-	PACKET_SIGNED = 1 << 0, /* it is signed, or summed in another way than TCP's own */
+	PACKET_SIGNED = 1 << 0, /* it is signed, or summed in another way than TCP's own
+				 */
 	PACKET_COUNTS_ECN = 1 << 1, /* it counts marks (accurate ECN, RFC 9768) */
 	PACKET_MULTIPATH = 1 << 2, /* its window and ACK are for several connections */
 };
@@ -92,8 +95,8 @@ struct packet_options {
 };
 
 /*
- * A VLAN tag as it tells networks apart. VID 0 is a priority without a network (IEEE 802.1Q
- * §9.6): the answer may come without it.
+ * A VLAN tag as it tells networks apart. VID 0 is a priority without a network (IEEE
+ * 802.1Q §9.6): the answer may come without it.
  */
 static inline u32 packet_vlan(u32 tpid, u32 tci)
 {
@@ -102,7 +105,8 @@ static inline u32 packet_vlan(u32 tpid, u32 tci)
 	return vid ? tpid << 16 | vid : 0;
 }
 
-/* A tag that the frame had around those of @p. Return: false if there is no room for it. */
+/* A tag that the frame had around those of @p. Return: false if there is no room for it.
+ */
 static inline bool packet_put_vlan(struct packet *p, u32 vlan)
 {
 	if (!vlan)
@@ -161,8 +165,9 @@ static inline u8 packet_ttl(const struct packet_head *h, const struct packet *p)
 }
 
 /*
- * Does it come from the machine itself, and not from one behind it? Stacks begin with these
- * values (RFC 1700 has 64; Windows 128; BSDs and network devices 255), and routers count down.
+ * Does it come from the machine itself, and not from one behind it? Stacks begin with
+ * these values (RFC 1700 has 64; Windows 128; BSDs and network devices 255), and routers
+ * count down.
  */
 static inline bool packet_is_first_hop(u8 ttl)
 {
@@ -178,8 +183,8 @@ static inline void packet_copy(u8 *to, const struct packet_head *h, u32 offset, 
 }
 
 /* The ports of TCP at @l4 and what follows them; the IP payload is @bytes long. */
-static inline enum packet_kind packet_parse_tcp(const struct packet_head *h, u32 l4, u32 bytes,
-						struct packet *p)
+static inline enum packet_kind packet_parse_tcp(const struct packet_head *h, u32 l4,
+						u32 bytes, struct packet *p)
 {
 	u32 tcp_bytes;
 
@@ -222,7 +227,8 @@ static inline void packet_map_v4(struct packet *p, const struct packet_head *h)
 	packet_copy(p->destination + 12, h, (u32)p->l3 + 16, 4);
 }
 
-static inline enum packet_kind packet_parse_v4(const struct packet_head *h, struct packet *p)
+static inline enum packet_kind packet_parse_v4(const struct packet_head *h,
+					       struct packet *p)
 {
 	u32 l3 = p->l3;
 	u32 ip_bytes = (u32)(packet_u8(h, l3) & 0xf) * 4;
@@ -245,7 +251,8 @@ static inline enum packet_kind packet_parse_v4(const struct packet_head *h, stru
 	return packet_parse_tcp(h, l3 + ip_bytes, total - ip_bytes, p);
 }
 
-static inline enum packet_kind packet_parse_v6(const struct packet_head *h, struct packet *p)
+static inline enum packet_kind packet_parse_v6(const struct packet_head *h,
+					       struct packet *p)
 {
 	u32 l4 = (u32)p->l3 + 40;
 	u32 next = packet_u8(h, (u32)p->l3 + 6);
@@ -328,7 +335,8 @@ static inline bool packet_parse_usual(const struct packet_head *h, struct packet
 }
 
 /* Only if it says PACKET_TCP may @p be used. */
-static inline enum packet_kind packet_parse_any(const struct packet_head *h, struct packet *p)
+static inline enum packet_kind packet_parse_any(const struct packet_head *h,
+						struct packet *p)
 {
 	u32 type = packet_u16(h, 12);
 	u32 vlan;
@@ -367,8 +375,8 @@ static inline enum packet_kind packet_parse(const struct packet_head *h, struct 
 }
 
 /*
- * Alternate and trailer checksums (RFC 1146), TCP-MD5 (RFC 2385), TCP-AO (RFC 5925); the two
- * orders of counters of accurate ECN (RFC 9768); MPTCP (RFC 8684).
+ * Alternate and trailer checksums (RFC 1146), TCP-MD5 (RFC 2385), TCP-AO (RFC 5925); the
+ * two orders of counters of accurate ECN (RFC 9768); MPTCP (RFC 8684).
  */
 static inline u32 packet_claim(u32 kind)
 {
@@ -394,8 +402,8 @@ static inline u32 packet_claim(u32 kind)
  *
  * Return: false if they are malformed.
  */
-static inline bool packet_parse_options(const struct packet_head *h, const struct packet *p,
-					struct packet_options *o)
+static inline bool packet_parse_options(const struct packet_head *h,
+					const struct packet *p, struct packet_options *o)
 {
 	u32 at = (u32)p->l4 + PACKET_TCP_BYTES;
 	u32 end = (u32)p->l4 + p->tcp_bytes;
@@ -445,15 +453,16 @@ static inline bool packet_parse_options(const struct packet_head *h, const struc
 		}
 		if (at + bytes >= end)
 			return true;
-		/* Changes nothing, and lets the BPF verifier see that all turns are alike. */
+		/* Changes nothing, and lets the BPF verifier see that all turns are
+		 * alike. */
 		at = (at + bytes) & (PACKET_HEAD_BYTES - 1);
 	}
 	return true;
 }
 
 /* The highest right edge of the SACK blocks (RFC 2018), as far above @ack as may be. */
-static inline u32 packet_sacked_end(const struct packet_head *h, const struct packet_options *o,
-				    u32 ack)
+static inline u32 packet_sacked_end(const struct packet_head *h,
+				    const struct packet_options *o, u32 ack)
 {
 	u32 highest = 0;
 	u32 i;

@@ -78,9 +78,9 @@ static inline u64 siphash_end(struct siphash *s)
 /* Eight bytes of a message as a word. */
 static inline u64 siphash_load(const u8 *bytes)
 {
-	return (u64)bytes[0] | (u64)bytes[1] << 8 | (u64)bytes[2] << 16 | (u64)bytes[3] << 24 |
-	       (u64)bytes[4] << 32 | (u64)bytes[5] << 40 | (u64)bytes[6] << 48 |
-	       (u64)bytes[7] << 56;
+	return (u64)bytes[0] | (u64)bytes[1] << 8 | (u64)bytes[2] << 16 |
+	       (u64)bytes[3] << 24 | (u64)bytes[4] << 32 | (u64)bytes[5] << 40 |
+	       (u64)bytes[6] << 48 | (u64)bytes[7] << 56;
 }
 
 #endif /* EVENKEEL_ALGO_BASE_SIPHASH_H */

@@ -10,8 +10,8 @@
 #define EVENKEEL_ALGO_BASE_STEPS_H
 
 /*
- * Network -> VM. What changes a packet stands before what acknowledges it: an early ACK is of
- * what the VM gets.
+ * Network -> VM. What changes a packet stands before what acknowledges it: an early ACK
+ * is of what the VM gets.
  *
  *   PROBES     ProBoSCIS takes probes and reports
  *   FLOW       a SYN or SYN-ACK is noted, and what belongs to no known connection passes
@@ -23,20 +23,20 @@
  *   EARLY_ACK  vSnoop acknowledges
  *   END        a connection may be over
  */
-#define STEPS_TO_VM(STEP)                                                                      \
-	STEP(PROBES, proboscis_probes)                                                         \
-	STEP(FLOW, flow)                                                                       \
-	STEP(MARKS, proboscis_marks)                                                           \
-	STEP(UPLINK, cera_uplink)                                                              \
-	STEP(ACK_CLOCK, vflood_ack_clock)                                                      \
-	STEP(WINDOW, window)                                                                   \
-	STEP(ECHOES, proboscis_echoes)                                                         \
-	STEP(EARLY_ACK, vsnoop_early_ack)                                                      \
+#define STEPS_TO_VM(STEP)                                                                \
+	STEP(PROBES, proboscis_probes)                                                   \
+	STEP(FLOW, flow)                                                                 \
+	STEP(MARKS, proboscis_marks)                                                     \
+	STEP(UPLINK, cera_uplink)                                                        \
+	STEP(ACK_CLOCK, vflood_ack_clock)                                                \
+	STEP(WINDOW, window)                                                             \
+	STEP(ECHOES, proboscis_echoes)                                                   \
+	STEP(EARLY_ACK, vsnoop_early_ack)                                                \
 	STEP(END, flow_end)
 
 /*
- * VM -> network. What says nothing new ends before anybody counts it, and what is held is as it
- * will leave, but for its ACK.
+ * VM -> network. What says nothing new ends before anybody counts it, and what is held is
+ * as it will leave, but for its ACK.
  *
  *   PROBES       probes and reports that this host has sent pass
  *   FLOW         signed handshakes pass, and the connection is looked up
@@ -53,20 +53,20 @@
  *   ACK_ON_DATA  early ACKs ride on what was held
  *   END          a connection may be over
  */
-#define STEPS_FROM_VM(STEP)                                                                    \
-	STEP(PROBES, proboscis_probes)                                                         \
-	STEP(FLOW, flow)                                                                       \
-	STEP(COPY, vsnoop_copy)                                                                \
-	STEP(KNOWN, flow_known)                                                                \
-	STEP(HANDSHAKE, proboscis_handshake)                                                   \
-	STEP(BACK, vflood_back)                                                                \
-	STEP(ACK_FILTER, vsnoop_ack_filter)                                                    \
-	STEP(ECN, proboscis_ecn)                                                               \
-	STEP(NUMBER, window_number)                                                            \
-	STEP(ECHO, proboscis_echo)                                                             \
-	STEP(UPLINK, cera_uplink)                                                              \
-	STEP(HOLD, vflood_hold)                                                                \
-	STEP(ACK_ON_DATA, vsnoop_ack_on_data)                                                  \
+#define STEPS_FROM_VM(STEP)                                                              \
+	STEP(PROBES, proboscis_probes)                                                   \
+	STEP(FLOW, flow)                                                                 \
+	STEP(COPY, vsnoop_copy)                                                          \
+	STEP(KNOWN, flow_known)                                                          \
+	STEP(HANDSHAKE, proboscis_handshake)                                             \
+	STEP(BACK, vflood_back)                                                          \
+	STEP(ACK_FILTER, vsnoop_ack_filter)                                              \
+	STEP(ECN, proboscis_ecn)                                                         \
+	STEP(NUMBER, window_number)                                                      \
+	STEP(ECHO, proboscis_echo)                                                       \
+	STEP(UPLINK, cera_uplink)                                                        \
+	STEP(HOLD, vflood_hold)                                                          \
+	STEP(ACK_ON_DATA, vsnoop_ack_on_data)                                            \
 	STEP(END, flow_end)
 
 #define STEP_TO_VM(name, function) STEP_TO_VM_##name,

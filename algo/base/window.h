@@ -17,7 +17,8 @@ enum window_by {
 	WINDOW_BY_RECEIVER, /* its own: nothing was lowered */
 	WINDOW_BY_PROBOSCIS,
 	WINDOW_BY_CERA,
-	WINDOW_BY_VFLOOD, /* what the host takes from the VM: it keeps to the receiver's itself
+	WINDOW_BY_VFLOOD, /* what the host takes from the VM: it keeps to the receiver's
+			   * itself
 			   */
 	WINDOW_BY_MAX,
 };
@@ -42,7 +43,8 @@ static inline u32 window_segment_bytes(u32 mss, bool has_timestamps)
 	return has_timestamps && mss > 12 ? mss - 12 : mss;
 }
 
-/* The least limit that leaves room for so many bytes when it is rounded down to the scale. */
+/* The least limit that leaves room for so many bytes when it is rounded down to the
+ * scale. */
 static inline u32 window_with_room(u32 bytes, u8 scale)
 {
 	u32 below = (1u << window_scale(scale)) - 1;
@@ -67,15 +69,16 @@ static inline bool window_is_limited(const struct window_limits *limits)
  *
  * vFlood's grant takes the place of what the receiver offers, and may be more. The
  * smallest limit below that wins and is rounded down to the scale. It stays at one
- * MSS or more (rounded up to the scale) unless less is offered, and takes back nothing that
- * was used already: a sender beyond its window's edge sends its own ACKs with the number of
- * that edge (tcp_acceptable_seq() in Linux), which the other end takes for an old segment's.
- * Two ends in that state never hear each other again. It sends no more for that, either.
+ * MSS or more (rounded up to the scale) unless less is offered, and takes back nothing
+ * that was used already: a sender beyond its window's edge sends its own ACKs with the
+ * number of that edge (tcp_acceptable_seq() in Linux), which the other end takes for an
+ * old segment's. Two ends in that state never hear each other again. It sends no more for
+ * that, either.
  *
  * Return: who won; WINDOW_BY_RECEIVER if the field stays as it is.
  */
-static inline enum window_by window_arbitrate(const struct window_limits *limits, u16 offered,
-					      u8 scale, u32 mss, u16 *field)
+static inline enum window_by window_arbitrate(const struct window_limits *limits,
+					      u16 offered, u8 scale, u32 mss, u16 *field)
 {
 	enum window_by by = WINDOW_BY_RECEIVER;
 	enum window_by winner = by;

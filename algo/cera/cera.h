@@ -61,8 +61,8 @@
 #define CERA_PAUSE_MEMORY 8
 #define CERA_PAUSES 8
 /*
- * VMs with pauses are helped to all of their share but such a part: for the last of it the
- * queue would have to be as long as the longest pause.
+ * VMs with pauses are helped to all of their share but such a part: for the last of it
+ * the queue would have to be as long as the longest pause.
  */
 #define CERA_PACE_LESS 64
 /* A VM may be ahead of its share by so many pauses. */
@@ -103,7 +103,8 @@ static inline u32 cera_usual_epoch_us(u64 bytes_per_s)
  *
  * Return: segments in flight that keep the link busy and T_l of them waiting.
  */
-static inline u32 cera_window(const struct cera_settings *set, u64 bytes_per_s, u32 rtt_us)
+static inline u32 cera_window(const struct cera_settings *set, u64 bytes_per_s,
+			      u32 rtt_us)
 {
 	u64 segments;
 
@@ -111,8 +112,8 @@ static inline u32 cera_window(const struct cera_settings *set, u64 bytes_per_s, 
 		bytes_per_s = CERA_MAX_RATE;
 	if (rtt_us > CERA_MAX_RTT_US)
 		rtt_us = CERA_MAX_RTT_US;
-	segments =
-		bytes_per_s * rtt_us / 1000000 / (set->segment_bytes ? set->segment_bytes : 1);
+	segments = bytes_per_s * rtt_us / 1000000 /
+		   (set->segment_bytes ? set->segment_bytes : 1);
 	segments += set->low_segments;
 	return segments < CERA_MAX_WINDOW ? (u32)segments : CERA_MAX_WINDOW;
 }
@@ -125,7 +126,8 @@ enum cera_verdict {
 };
 
 struct cera_controller {
-	u64 credit; /* of segments that have not yet made limits grow: in segments times us */
+	u64 credit; /* of segments that have not yet made limits grow: in segments times
+		       us */
 	u32 extra; /* segments by which limits have grown since the last cut */
 	u32 per_rtt; /* by how many they may grow in an RTT, from cera_divide() */
 	u32 engaged; /* there was a cut, and limits have not outgrown it */
@@ -162,8 +164,8 @@ static inline void cera_phase(struct cera_controller *c, u32 epoch_us, u32 rtt_u
  * cera_divide() has found, until it means nothing any more.
  */
 static inline enum cera_verdict cera_epoch(struct cera_controller *c,
-					   const struct cera_settings *set, u64 queue_bytes,
-					   u32 rtt_us, u32 window)
+					   const struct cera_settings *set,
+					   u64 queue_bytes, u32 rtt_us, u32 window)
 {
 	u64 high_bytes = (u64)set->high_segments * set->segment_bytes;
 	u64 grown, room, step;
@@ -182,7 +184,8 @@ static inline enum cera_verdict cera_epoch(struct cera_controller *c,
 	room = (high_bytes - queue_bytes) / (set->segment_bytes ? set->segment_bytes : 1);
 	step = c->per_rtt < room ? c->per_rtt : room;
 	/* A longer epoch than the RTT has seen nothing of what it did. */
-	c->credit += (step ? step : 1) * (set->epoch_us < rtt_us ? set->epoch_us : rtt_us);
+	c->credit +=
+		(step ? step : 1) * (set->epoch_us < rtt_us ? set->epoch_us : rtt_us);
 	grown = c->extra + c->credit / rtt_us;
 	c->credit %= rtt_us;
 	if (grown >= (u64)window * CERA_RELEASE || grown >= CERA_MAX_WINDOW) {
@@ -207,7 +210,8 @@ struct cera_vm {
 	u64 usual_bytes; /* what it sends in a longer time, of struct cera_pace */
 	u64 rate; /* its share of C by weight, in bytes per second */
 	u32 fresh; /* it has been silent until now, so n_k does not say what it needs */
-	u32 window; /* w_k, in segments; of a silent one: what it would have if it woke up */
+	u32 window; /* w_k, in segments; of a silent one: what it would have if it woke up
+		     */
 };
 
 static inline u64 cera_sent(const struct cera_vm *vm)
@@ -228,7 +232,8 @@ static inline u64 cera_flows(const struct cera_vm *vm)
 }
 
 /* One that makes a pause goes on soon, and has its part in flight. */
-static inline u32 cera_is_active(const struct cera_settings *set, const struct cera_vm *vm)
+static inline u32 cera_is_active(const struct cera_settings *set,
+				 const struct cera_vm *vm)
 {
 	return vm->sent_bytes || (vm->reserve_bytes && !set->printed);
 }
@@ -260,8 +265,8 @@ static inline u32 cera_portion(u64 sent, u64 all)
  * up counts as one that needs all of its share, and so does one with pauses, which
  * M epochs may be shorter than.
  */
-static inline u64 cera_part(const struct cera_settings *set, const struct cera_vm *vm, u64 sent,
-			    u64 weights)
+static inline u64 cera_part(const struct cera_settings *set, const struct cera_vm *vm,
+			    u64 sent, u64 weights)
 {
 	u32 portion = cera_portion(cera_sent(vm), sent);
 	u64 needs = 2ull * portion * weights >> 4;
@@ -467,8 +472,8 @@ static inline u32 cera_client_window(u32 window, u32 flows, u32 position, u32 ne
  *
  * A window below its share is lowered by the flow's own algorithm, for a bottleneck that
  * CERA does not see: it stays. But what a client has lowered grows with the share.
- * Algorithms are slower than that: CUBIC's small windows grow by half a segment in an RTT,
- * so the flows of heavy VMs, whose shares grow by more, would fall behind.
+ * Algorithms are slower than that: CUBIC's small windows grow by half a segment in an
+ * RTT, so the flows of heavy VMs, whose shares grow by more, would fall behind.
  */
 static inline u32 cera_client_sets(u32 cwnd, u32 window, u32 unscathed, u32 limited)
 {
@@ -612,10 +617,11 @@ static inline u32 cera_rtt_least(const struct cera_rtt *r)
 /* ---- Loops with pauses ---------------------------------------------------- */
 
 /*
- * A VM that waits for its core answers no ACK, and one whose peer waits gets none. The loop
- * is then longer than any handshake says, and the link is idle unless a window is in flight
- * that lasts so long. What shows is that the VM sends nothing though its last data has left
- * its flow no room. Programs time that, and the agent takes the longest of an epoch.
+ * A VM that waits for its core answers no ACK, and one whose peer waits gets none. The
+ * loop is then longer than any handshake says, and the link is idle unless a window is in
+ * flight that lasts so long. What shows is that the VM sends nothing though its last data
+ * has left its flow no room. Programs time that, and the agent takes the longest of an
+ * epoch.
  */
 struct cera_pause {
 	u64 since_us; /* the last data, if it used up its flow's window; else 0 */
@@ -658,8 +664,8 @@ static inline void cera_pause_data(struct cera_pause *p, u64 now_us, u32 full)
  * Whether an ACK begins the VM's own part of a pause: its flow had no room and has some
  * now. With less than two segments a sender may wait for more.
  */
-static inline u32 cera_pause_has_room(const struct cera_pause *p, u32 was_full, s32 room_bytes,
-				      u32 mss)
+static inline u32 cera_pause_has_room(const struct cera_pause *p, u32 was_full,
+				      s32 room_bytes, u32 mss)
 {
 	return p->since_us && !p->room_us && was_full && room_bytes >= (s32)(2 * mss);
 }
@@ -695,9 +701,9 @@ struct cera_shown {
 };
 
 /*
- * The second largest of those that are remembered: one alone is chance, or rest. A VM that
- * uses up its windows and makes no pauses has none any more. One that does not use them
- * says nothing, and pauses are remembered for as long as least RTTs are.
+ * The second largest of those that are remembered: one alone is chance, or rest. A VM
+ * that uses up its windows and makes no pauses has none any more. One that does not use
+ * them says nothing, and pauses are remembered for as long as least RTTs are.
  */
 static inline u32 cera_pace_usual(const struct cera_pace *p, u64 now_us)
 {
@@ -730,8 +736,9 @@ static inline void cera_pace_note(struct cera_pace *p, const struct cera_shown *
 		if (us <= s->cover_us)
 			return;
 		/*
-		 * Or the queue's, where the VM waits until its data has left. But with the
-		 * window that a pause asks for, the queue is as long: what was known stays.
+		 * Or the queue's, where the VM waits until its data has left. But with
+		 * the window that a pause asks for, the queue is as long: what was known
+		 * stays.
 		 */
 		if (us - us / 4 <= (u64)p->queue_us + s->epoch_us) {
 			if (!p->pause_us || us < p->pause_us - p->pause_us / 4)
@@ -750,9 +757,9 @@ static inline void cera_pace_note(struct cera_pace *p, const struct cera_shown *
 
 /*
  * What is in flight for the pauses: what the VM may send in them by its weight. A VM can
- * make pauses at will, so it is less when the VM has sent more than that on the whole, and
- * nothing when it is ahead by CERA_PACE_AHEAD such pauses. In the rhythm of its pauses a VM
- * is behind by one and ahead by one.
+ * make pauses at will, so it is less when the VM has sent more than that on the whole,
+ * and nothing when it is ahead by CERA_PACE_AHEAD such pauses. In the rhythm of its
+ * pauses a VM is behind by one and ahead by one.
  */
 static inline u64 cera_pace_reserve(const struct cera_pace *p)
 {
@@ -785,12 +792,14 @@ static inline u64 cera_pace_turn(struct cera_pace *p, const struct cera_shown *s
 	}
 	p->pause_us = cera_pace_usual(p, s->now_us);
 	p->usual_bytes += sent - p->usual_bytes / CERA_PACE_SMOOTH;
-	p->rate = p->rate ? p->rate - p->rate / CERA_PACE_SMOOTH + rate / CERA_PACE_SMOOTH :
-			    rate;
+	p->rate = p->rate ?
+			  p->rate - p->rate / CERA_PACE_SMOOTH + rate / CERA_PACE_SMOOTH :
+			  rate;
 	if (p->pause_us)
 		p->had_us = p->pause_us;
 	most = (s64)(p->rate * p->pause_us / 1000000);
-	/* What a VM is ahead by outlives its pauses: else it would have that again and again.
+	/* What a VM is ahead by outlives its pauses: else it would have that again and
+	 * again.
 	 */
 	least = -CERA_PACE_AHEAD * (s64)(p->rate * p->had_us / 1000000);
 	rate = p->rate - p->rate / CERA_PACE_LESS;

@@ -48,14 +48,14 @@ static inline void congestion_rtt(struct congestion *c, u32 rtt_us)
  * @min_rtt_us: least RTT; 0: slow start goes on until there is a loss
  * @round_over: a round trip has passed since this was last true
  */
-static inline void congestion_acked(struct congestion *c, u32 acked, u64 now_us, u32 srtt_us,
-				    u32 min_rtt_us, bool round_over)
+static inline void congestion_acked(struct congestion *c, u32 acked, u64 now_us,
+				    u32 srtt_us, u32 min_rtt_us, bool round_over)
 {
 	switch (c->kind) {
 	case CONGESTION_CUBIC:
 		if (min_rtt_us && reno_in_slow_start(&c->window))
-			hystart_acked(&c->hystart, &c->window, now_us, srtt_us, min_rtt_us,
-				      round_over);
+			hystart_acked(&c->hystart, &c->window, now_us, srtt_us,
+				      min_rtt_us, round_over);
 		cubic_acked(&c->cubic, &c->window, acked, now_us, srtt_us);
 		break;
 	case CONGESTION_VEGAS:
@@ -71,8 +71,9 @@ static inline void congestion_lost(struct congestion *c)
 {
 	u32 cwnd = c->window.cwnd;
 
-	c->window.ssthresh = c->kind == CONGESTION_CUBIC ? cubic_ssthresh(&c->cubic, cwnd) :
-							   reno_ssthresh(cwnd);
+	c->window.ssthresh = c->kind == CONGESTION_CUBIC ?
+				     cubic_ssthresh(&c->cubic, cwnd) :
+				     reno_ssthresh(cwnd);
 	c->window.cwnd = c->window.ssthresh;
 	c->window.credit = 0;
 }
@@ -92,14 +93,16 @@ struct congestion_before {
 	struct reno_window window;
 };
 
-static inline void congestion_keep(const struct congestion *c, struct congestion_before *b)
+static inline void congestion_keep(const struct congestion *c,
+				   struct congestion_before *b)
 {
 	b->cubic = c->cubic;
 	b->window = c->window;
 }
 
 /* A reduction was for nothing (RFC 4015; RFC 9438 §4.9). */
-static inline void congestion_undo(struct congestion *c, const struct congestion_before *b)
+static inline void congestion_undo(struct congestion *c,
+				   const struct congestion_before *b)
 {
 	if (c->window.cwnd < b->window.cwnd) {
 		c->window.cwnd = b->window.cwnd;

@@ -121,8 +121,8 @@ static inline u32 cubic_per(const struct cubic *c, u64 now_us, u32 cwnd, u32 srt
  * @acked: segments
  * @srtt_us: smoothed RTT
  */
-static inline void cubic_acked(struct cubic *c, struct reno_window *w, u32 acked, u64 now_us,
-			       u32 srtt_us)
+static inline void cubic_acked(struct cubic *c, struct reno_window *w, u32 acked,
+			       u64 now_us, u32 srtt_us)
 {
 	u64 per_segment, steps;
 	u32 per;
@@ -139,7 +139,8 @@ static inline void cubic_acked(struct cubic *c, struct reno_window *w, u32 acked
 	per_segment = (u64)(w->cwnd ? w->cwnd : 1) << 10;
 	steps = c->est_credit / per_segment;
 	c->est_credit -= steps * per_segment;
-	c->w_est = c->w_est + steps < RENO_MAX_CWND ? c->w_est + (u32)steps : RENO_MAX_CWND;
+	c->w_est = c->w_est + steps < RENO_MAX_CWND ? c->w_est + (u32)steps :
+						      RENO_MAX_CWND;
 
 	per = cubic_per(c, now_us, w->cwnd, srtt_us);
 	/* Where Reno would be faster, keep up with it. */

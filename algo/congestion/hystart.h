@@ -16,8 +16,8 @@
 #define HYSTART_SAMPLES 8 /* of a round trip's RTTs count */
 #define HYSTART_DELAY_MIN_US 4000
 #define HYSTART_DELAY_MAX_US 16000
-/* What a burst of a sender that paces may spread its ACKs by: four GSO packets at the rate of
- * two windows in an RTT, of 64 KiB at an MSS of 1448. */
+/* What a burst of a sender that paces may spread its ACKs by: four GSO packets at the
+ * rate of two windows in an RTT, of 64 KiB at an MSS of 1448. */
 #define HYSTART_BURST_SEGMENTS 181
 #define HYSTART_BURST_MAX_US 1000
 
@@ -66,7 +66,8 @@ static inline bool hystart_is_slower(const struct hystart *h, u32 min_rtt_us)
 }
 
 /**
- * hystart_acked() - new data was acknowledged in slow start: ends it where the path is full
+ * hystart_acked() - new data was acknowledged in slow start: ends it where the path is
+ * full
  * @min_rtt_us: of the connection
  * @round_over: a round trip has passed since this was last true
  */

@@ -42,7 +42,8 @@
 struct proboscis_settings {
 	u32 probes; /* g: probes before a SYN, 0: none */
 	u32 k1_permille; /* alpha from which DCTCP limits the window */
-	u32 k2_permille; /* marked share of probes above which the first window is one MSS */
+	u32 k2_permille; /* marked share of probes above which the first window is one MSS
+			  */
 	u32 k_percent; /* share of probes that must have come, or it is one MSS */
 	u32 b1_us; /* probes are sent again after */
 	u32 b2_us; /* the SYN is sent again after */
@@ -83,12 +84,12 @@ static inline u64 proboscis_budget(const struct proboscis_settings *set, u64 sta
  * @state_ns: the VM's, 0 at first; time until which its trains are on their way
  * @probes: as many as are wanted
  *
- * Ports count packets: a burst of connections would fill one with its probes, and lose the
- * SYNs behind them. So the trains of the last b1, for which probes are waited for, share two
- * full ones: each has half of what is left.
+ * Ports count packets: a burst of connections would fill one with its probes, and lose
+ * the SYNs behind them. So the trains of the last b1, for which probes are waited for,
+ * share two full ones: each has half of what is left.
  */
-static inline u32 proboscis_train_length(const struct proboscis_settings *set, u64 *state_ns,
-					 u64 now_ns, u32 probes)
+static inline u32 proboscis_train_length(const struct proboscis_settings *set,
+					 u64 *state_ns, u64 now_ns, u32 probes)
 {
 	u64 share = 2ull * set->probes;
 	u64 span_ns = set->b1_us * 1000ull;
@@ -152,7 +153,8 @@ struct proboscis_pending {
 	u64 last_syn_us; /* when the SYN was last sent */
 	u32 probe_retries;
 	u32 syn_retries;
-	u32 is_stranger; /* the peer was never heard of: it may be far, and without evenkeel */
+	u32 is_stranger; /* the peer was never heard of: it may be far, and without
+			    evenkeel */
 	u32 pad;
 };
 
@@ -180,8 +182,8 @@ static inline void proboscis_pending_init(struct proboscis_pending *p, u64 now_u
  * @probes: how many to send
  *
  * Printed, b2 is tested only if b1 has not passed, which with b1 < b2 it always
- * has: the SYN would never be sent again. Here b2 is tested first. A stranger is sent both
- * once more, after b2, and nothing else.
+ * has: the SYN would never be sent again. Here b2 is tested first. A stranger is sent
+ * both once more, after b2, and nothing else.
  */
 static inline enum proboscis_resend proboscis_expire(struct proboscis_pending *p,
 						     const struct proboscis_settings *set,
@@ -320,7 +322,8 @@ static inline void proboscis_window_end(struct proboscis_sender *s,
 	dctcp_window_end(&s->dctcp);
 	if (!marked && s->limit_bytes)
 		proboscis_grow(s,
-			       (u64)s->dctcp.alpha * 1000 < (u64)set->k1_permille * DCTCP_ONE,
+			       (u64)s->dctcp.alpha * 1000 <
+				       (u64)set->k1_permille * DCTCP_ONE,
 			       mss);
 	s->window_end = s->snd_nxt;
 	s->peak_bytes = s->snd_nxt - s->snd_una;
@@ -378,8 +381,8 @@ struct proboscis_train {
  *
  * Return: whether it counted.
  */
-static inline bool proboscis_count(struct proboscis_train *t, u8 number, u8 index, u8 total,
-				   bool marked)
+static inline bool proboscis_count(struct proboscis_train *t, u8 number, u8 index,
+				   u8 total, bool marked)
 {
 	if (!total || total > PROBOSCIS_MAX_PROBES || index >= total)
 		return false;
@@ -424,8 +427,8 @@ enum proboscis_verdict {
  * The result is a whole number of segments, so that none is cut short.
  */
 static inline enum proboscis_verdict
-proboscis_first_window(const struct proboscis_train *t, const struct proboscis_settings *set,
-		       u32 mss, u32 *bytes)
+proboscis_first_window(const struct proboscis_train *t,
+		       const struct proboscis_settings *set, u32 mss, u32 *bytes)
 {
 	u32 segments;
 
@@ -515,9 +518,10 @@ enum proboscis_type {
 };
 
 /*
- * The flags of TCP. A firewall that tracks connections may take a RST between SYN and SYN-ACK
- * for the connection's end, and let no SYN-ACK pass then; what has no flags is of no connection
- * to it. The first train goes ahead of the SYN, and is not to be answered where nobody listens.
+ * The flags of TCP. A firewall that tracks connections may take a RST between SYN and
+ * SYN-ACK for the connection's end, and let no SYN-ACK pass then; what has no flags is of
+ * no connection to it. The first train goes ahead of the SYN, and is not to be answered
+ * where nobody listens.
  */
 static inline u32 proboscis_flags(u8 type, u8 train)
 {
@@ -555,7 +559,8 @@ static inline void proboscis_tag_start(struct siphash *s, const struct siphash_k
 				(u64)path->iss << 32);
 }
 
-static inline u64 proboscis_tag(const struct siphash *start, const struct proboscis_option *o)
+static inline u64 proboscis_tag(const struct siphash *start,
+				const struct proboscis_option *o)
 {
 	struct siphash s = *start;
 
@@ -586,13 +591,15 @@ static inline void proboscis_option_write(u8 out[PROBOSCIS_OPTION_BYTES],
 		out[12 + i] = (u8)(tag >> 8 * i);
 }
 
-/* Return: false if these bytes are not such an option in a version and type known here. */
+/* Return: false if these bytes are not such an option in a version and type known here.
+ */
 static inline bool proboscis_option_read(const u8 in[PROBOSCIS_OPTION_BYTES],
 					 struct proboscis_option *o, u64 *tag)
 {
 	if (in[0] != PROBOSCIS_OPTION_KIND || in[1] != PROBOSCIS_OPTION_BYTES)
 		return false;
-	if (((u32)in[2] << 24 | (u32)in[3] << 16 | (u32)in[4] << 8 | in[5]) != PROBOSCIS_EXID)
+	if (((u32)in[2] << 24 | (u32)in[3] << 16 | (u32)in[4] << 8 | in[5]) !=
+	    PROBOSCIS_EXID)
 		return false;
 	if (in[6] >> 4 != PROBOSCIS_VERSION)
 		return false;

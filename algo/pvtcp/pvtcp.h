@@ -124,8 +124,8 @@ static inline bool pvtcp_steal(struct pvtcp_vcpu *v, const struct pvtcp_settings
 	return true;
 }
 
-static inline bool pvtcp_is_waking(const struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
-				   u64 now_us)
+static inline bool pvtcp_is_waking(const struct pvtcp_vcpu *v,
+				   const struct pvtcp_settings *set, u64 now_us)
 {
 	return v->waking && pvtcp_since_wake_us(v, now_us) < pvtcp_limit_us(set);
 }
@@ -135,8 +135,9 @@ static inline bool pvtcp_is_waking(const struct pvtcp_vcpu *v, const struct pvtc
  * pvtcp_release_us() until that lets the timer go, and then says so to
  * pvtcp_released().
  */
-static inline bool pvtcp_hold(const struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
-			      enum pvtcp_timer timer, u64 now_us)
+static inline bool pvtcp_hold(const struct pvtcp_vcpu *v,
+			      const struct pvtcp_settings *set, enum pvtcp_timer timer,
+			      u64 now_us)
 {
 	return set->hold[timer] && pvtcp_is_waking(v, set, now_us) &&
 	       v->extensions <= PVTCP_MAX_EXTENSIONS;
@@ -154,8 +155,9 @@ static inline void pvtcp_released(struct pvtcp_vcpu *v)
  *
  * Return: 0 if they shall run now, else the time after which to ask again.
  */
-static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
-				   u64 now_us, bool backlog_in)
+static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v,
+				   const struct pvtcp_settings *set, u64 now_us,
+				   bool backlog_in)
 {
 	u64 since_us = pvtcp_since_wake_us(v, now_us);
 
@@ -179,8 +181,9 @@ static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v, const struct pvtc
  * at times. One mean deviation above or below SRTT keeps both where they are; the
  * wake-up's time, as good as a coin, picks the side.
  */
-static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v, const struct pvtcp_settings *set,
-				   u64 now_us, u32 srtt_us, u32 mdev_us, s64 sample_us)
+static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v,
+				   const struct pvtcp_settings *set, u64 now_us,
+				   u32 srtt_us, u32 mdev_us, s64 sample_us)
 {
 	u64 since_us = pvtcp_since_wake_us(v, now_us);
 
@@ -204,8 +207,8 @@ static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v, const struct pvtc
  * the vCPU went off: that is the only trace of "first" a connection carries.
  */
 static inline u32 pvtcp_jit_segments(const struct pvtcp_vcpu *v,
-				     const struct pvtcp_settings *set, u64 now_us, u64 idle_us,
-				     u32 tick_us)
+				     const struct pvtcp_settings *set, u64 now_us,
+				     u64 idle_us, u32 tick_us)
 {
 	if (!set->jit_segments || !pvtcp_is_waking(v, set, now_us))
 		return 0;

@@ -2,11 +2,11 @@
 /*
  * ACK filtering (RFC 3449 §5.2.1) for a VM that vFlood acts for.
  *
- * What is held leaves on ACKs whether the VM runs or not, so the VM does not wait for them, and
- * each costs it an interrupt and the host a packet. Those of a VM that is off its core may also
- * fill its port, and SYNs and others' packets are dropped there. A port gives nothing back:
- * instead of an ACK that waits, the later one is kept from the VM, as long as still later ones
- * must come.
+ * What is held leaves on ACKs whether the VM runs or not, so the VM does not wait for
+ * them, and each costs it an interrupt and the host a packet. Those of a VM that is off
+ * its core may also fill its port, and SYNs and others' packets are dropped there. A port
+ * gives nothing back: instead of an ACK that waits, the later one is kept from the VM, as
+ * long as still later ones must come.
  */
 #ifndef EVENKEEL_ALGO_VFLOOD_ACK_FILTER_H
 #define EVENKEEL_ALGO_VFLOOD_ACK_FILTER_H
@@ -15,7 +15,8 @@
 
 #define ACK_FILTER_GAP_US 10000 /* one passes all the same */
 #define ACK_FILTER_PART 4 /* of a port's places, what ACKs may fill: one in so many */
-#define ACK_FILTER_UNTOLD 4 /* of what is not acknowledged, what it need not know: a part */
+#define ACK_FILTER_UNTOLD                                                                \
+	4 /* of what is not acknowledged, what it need not know: a part */
 #define ACK_FILTER_UNTOLD_SEGMENTS 16 /* nor more: receivers with GRO tell of as many */
 
 /* A VM's port. */
@@ -29,15 +30,16 @@ struct ack_filter_flow {
 	u32 is_over; /* the VM has handed over its last data */
 };
 
-/* ACKs that may wait at a port of so many places, before later ones are kept from the VM. */
+/* ACKs that may wait at a port of so many places, before later ones are kept from the VM.
+ */
 static inline u32 ack_filter_limit(u32 places)
 {
 	return places < ACK_FILTER_PART ? 1 : places / ACK_FILTER_PART;
 }
 
 /*
- * Are so many that it is time to look at the port's queue? Where nobody can, the VM's data
- * tells that it runs.
+ * Are so many that it is time to look at the port's queue? Where nobody can, the VM's
+ * data tells that it runs.
  */
 static inline bool ack_filter_is_crowded(const struct ack_filter_vm *vm, u32 limit)
 {
@@ -54,13 +56,15 @@ static inline void ack_filter_reads(struct ack_filter_vm *vm)
  * ack_filter_is_needless() - will later ACKs say all that this one does?
  * @v: the flow, after what the ACK lets out has left
  * @una: its snd_una before
- * @is_plain: it has a number and timestamps, and nothing else: no data, SACK blocks or echoes
+ * @is_plain: it has a number and timestamps, and nothing else: no data, SACK blocks or
+ * echoes
  *
- * They will as long as data is on its way: it is acknowledged, or sent again. Not so for an ACK
- * without a higher number, nor where the VM has something to send again, or believes so, which
- * may wait for any: after a loss, a loss that was none, or a refusal.
+ * They will as long as data is on its way: it is acknowledged, or sent again. Not so for
+ * an ACK without a higher number, nor where the VM has something to send again, or
+ * believes so, which may wait for any: after a loss, a loss that was none, or a refusal.
  */
-static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, bool is_plain)
+static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una,
+					  bool is_plain)
 {
 	bool is_repairing = v->state == VFLOOD_PACKET_LOSS || v->flags & VFLOOD_UNDONE;
 
@@ -73,15 +77,15 @@ static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una, 
  * @v: the flow, likewise
  * @limit: ACKs that may wait at the port
  *
- * If the VM, which has had one within a round trip, has nothing to do for it: there is so much
- * for the host to send, or it has ended the connection. Not so once there was a loss: little is
- * held from then on, and the VM is to learn of room at once. Or if others fill its port, with
- * CUBIC on the host, which loses little; Reno and Vegas are for VMs like 2.6.32's, whose TCP
- * grows its window by the number of ACKs.
+ * If the VM, which has had one within a round trip, has nothing to do for it: there is so
+ * much for the host to send, or it has ended the connection. Not so once there was a
+ * loss: little is held from then on, and the VM is to learn of room at once. Or if others
+ * fill its port, with CUBIC on the host, which loses little; Reno and Vegas are for VMs
+ * like 2.6.32's, whose TCP grows its window by the number of ACKs.
  */
 static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
-				    const struct ack_filter_vm *vm, const struct vflood_flow *v,
-				    u32 limit, u64 now_us)
+				    const struct ack_filter_vm *vm,
+				    const struct vflood_flow *v, u32 limit, u64 now_us)
 {
 	u64 gap_us = now_us - f->passed_us;
 	u32 most = (v->vm_end - v->snd_una) / ACK_FILTER_UNTOLD;
@@ -93,7 +97,8 @@ static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
 		held = ACK_FILTER_UNTOLD_SEGMENTS * v->mss;
 	if (most > held && !f->is_over)
 		most = held;
-	if (!(v->flags & VFLOOD_LOSSY) && gap_us < v->srtt_us && v->snd_una - f->passed <= most)
+	if (!(v->flags & VFLOOD_LOSSY) && gap_us < v->srtt_us &&
+	    v->snd_una - f->passed <= most)
 		return true;
 	return v->congestion.kind == CONGESTION_CUBIC && ack_filter_is_crowded(vm, limit);
 }

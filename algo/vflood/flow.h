@@ -13,10 +13,12 @@
 #include "../base/window.h"
 
 #define VFLOOD_DUP_ACKS 3 /* RFC 5681 §3.2 */
-#define VFLOOD_PATIENCE 4 /* a packet whole: its size in the window, or in what is out */
+#define VFLOOD_PATIENCE 4 /* a packet whole: its size in the window, or in what is out   \
+			   */
 #define VFLOOD_AFTER_LOSS 2 /* windows that a flow may hold once it has had a loss */
 #define VFLOOD_ALPHA_ONE 16 /* alpha is in sixteenths */
-#define VFLOOD_IDLE_US 200000 /* Linux's least timeout, for a window that was not used */
+#define VFLOOD_IDLE_US 200000 /* Linux's least timeout, for a window that was not used   \
+			       */
 #define VFLOOD_FLOOD_SEGMENTS 512 /* the guest's window where nothing was granted */
 #define VFLOOD_LEAST_PACKET 2 /* segments: tcp_min_tso_segs in Linux */
 
@@ -37,7 +39,8 @@ enum vflood_policy {
 enum vflood_verdict {
 	VFLOOD_PASS, /* send it */
 	VFLOOD_HOLD, /* put it at the end of the flow's queue, or leave it there */
-	VFLOOD_DROP, /* needless: it is held already, or has arrived; or there is no room */
+	VFLOOD_DROP, /* needless: it is held already, or has arrived; or there is no room
+		      */
 };
 
 struct vflood_settings {
@@ -72,7 +75,8 @@ struct vflood_ack {
 #define VFLOOD_SEEN_VM (1u << 0) /* the VM's SYN */
 #define VFLOOD_SEEN_PEER (1u << 1) /* the other end's */
 #define VFLOOD_SEEN_BOTH (VFLOOD_SEEN_VM | VFLOOD_SEEN_PEER)
-#define VFLOOD_SCALED (1u << 2) /* an ACK after the handshake has come: windows are scaled */
+#define VFLOOD_SCALED                                                                    \
+	(1u << 2) /* an ACK after the handshake has come: windows are scaled */
 #define VFLOOD_LIMITED (1u << 3) /* the congestion window kept something back */
 #define VFLOOD_TIMED_OUT (1u << 4) /* a timeout, not duplicate ACKs, told of the loss */
 #define VFLOOD_TIMING (1u << 5) /* a segment's RTT is being measured */
@@ -88,7 +92,8 @@ struct vflood_ack {
 #define VFLOOD_AGAIN_STAMPED (1u << 15) /* again_ts is known */
 #define VFLOOD_DOUBT (1u << 16) /* no ACK has told yet whether the loss was one */
 #define VFLOOD_MAY_UNDO (1u << 17) /* the last loss's window can be given back */
-#define VFLOOD_UNDONE (1u << 18) /* the VM may take for lost what is not, to vm_recover */
+#define VFLOOD_UNDONE (1u << 18) /* the VM may take for lost what is not, to vm_recover  \
+				  */
 #define VFLOOD_LEFT (1u << 19) /* something has left since the last ACK */
 
 struct vflood_flow {
@@ -114,8 +119,8 @@ struct vflood_flow {
 	u32 sacked_end; /* highest right edge of SACK blocks, or snd_una */
 	u32 sacked_segments; /* that the last ACK's SACK blocks tell of */
 	u32 fresh_start[2];
-	/* Sent again while a loss is repaired, and not acknowledged: in the round trip before,
-	 * and in this one. */
+	/* Sent again while a loss is repaired, and not acknowledged: in the round trip
+	 * before, and in this one. */
 	u32 again_segments[2];
 	u32 head;
 	u32 ts_val; /* newest timestamp of the VM's, with which all leaves */

@@ -20,7 +20,8 @@ static inline u32 vflood_direct(const struct vflood_flow *f)
 	return direct < f->burst_segments ? direct : f->burst_segments;
 }
 
-/* What was granted and has not come, beyond what could be sent at once, is promised room. */
+/* What was granted and has not come, beyond what could be sent at once, is promised room.
+ */
 static inline void vflood_promise(struct vflood_flow *f, struct vflood_vm *vm)
 {
 	u32 direct = vflood_direct(f);
@@ -33,15 +34,18 @@ static inline void vflood_promise(struct vflood_flow *f, struct vflood_vm *vm)
 	f->promised_segments = coming;
 }
 
-static inline u32 vflood_alpha(const struct vflood_flow *f, const struct vflood_settings *s)
+static inline u32 vflood_alpha(const struct vflood_flow *f,
+			       const struct vflood_settings *s)
 {
 	bool is_low = f->min_rtt_us && f->min_rtt_us < s->low_rtt_us;
 
-	return s->policy == VFLOOD_POLICY_PRIORITY && is_low ? s->alpha_low_rtt : s->alpha;
+	return s->policy == VFLOOD_POLICY_PRIORITY && is_low ? s->alpha_low_rtt :
+							       s->alpha;
 }
 
 /* T_i of vFlood eq. 1. */
-static inline u64 vflood_threshold(const struct vflood_flow *f, const struct vflood_vm *vm,
+static inline u64 vflood_threshold(const struct vflood_flow *f,
+				   const struct vflood_vm *vm,
 				   const struct vflood_settings *s)
 {
 	u32 used = vm->held_segments;
@@ -66,7 +70,8 @@ static inline u32 vflood_room(const struct vflood_flow *f, const struct vflood_v
 	u32 unused, room;
 	u64 threshold;
 
-	/* Without a policy, nobody keeps count of what is on its way: first come, first served.
+	/* Without a policy, nobody keeps count of what is on its way: first come, first
+	 * served.
 	 */
 	if (s->policy != VFLOOD_POLICY_NONE)
 		used += vm->promised_segments - f->promised_segments;
@@ -85,7 +90,8 @@ static inline u32 vflood_room(const struct vflood_flow *f, const struct vflood_v
 }
 
 /**
- * vflood_grant() - the window that the VM of a managed flow is told, in bytes beyond f->snd_una
+ * vflood_grant() - the window that the VM of a managed flow is told, in bytes beyond
+ * f->snd_una
  *
  * vFlood eq. 2 and 3: what is out and held, what could be sent at once (theta), and what
  * may be held beyond (phi). Offline there is no phi, and the VM has the window that a

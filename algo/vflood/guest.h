@@ -22,19 +22,20 @@ static inline u32 vflood_guest_held(u32 out, u32 sacked, u32 shadow)
 /**
  * vflood_guest_cwnd() - the guest's congestion window
  * @is_online: the host says that it is there
- * @is_repairing: the guest's TCP has seen a loss, or signs of one; where its window in recovery
- * counts what is out, only while it has something to send again, or after a timeout
+ * @is_repairing: the guest's TCP has seen a loss, or signs of one; where its window in
+ * recovery counts what is out, only while it has something to send again, or after a
+ * timeout
  * @shadow: cong_win_vm', which a standard algorithm grows and shrinks all the time
  * @granted: segments that the host grants; 0 if it has said nothing yet
- * @held: vflood_guest_held(); 0 after a timeout, when the guest takes all for lost, and where
- * the window in recovery follows what arrives (RFC 6937) instead of what is out
+ * @held: vflood_guest_held(); 0 after a timeout, when the guest takes all for lost, and
+ * where the window in recovery follows what arrives (RFC 6937) instead of what is out
  * @in_flight: segments sent, not acknowledged, and not taken for lost
  *
- * While a loss is repaired, what is held is not in the network, and must not keep lost data
- * from being sent again: a segment for each ACK.
+ * While a loss is repaired, what is held is not in the network, and must not keep lost
+ * data from being sent again: a segment for each ACK.
  */
-static inline u32 vflood_guest_cwnd(bool is_online, bool is_repairing, u32 shadow, u32 granted,
-				    u32 held, u32 in_flight)
+static inline u32 vflood_guest_cwnd(bool is_online, bool is_repairing, u32 shadow,
+				    u32 granted, u32 held, u32 in_flight)
 {
 	if (!is_online)
 		return shadow;
@@ -49,7 +50,8 @@ static inline u32 vflood_guest_cwnd(bool is_online, bool is_repairing, u32 shado
 }
 
 /**
- * vflood_guest_packet() - segments in a packet that the guest leaves to others to segment (GSO)
+ * vflood_guest_packet() - segments in a packet that the guest leaves to others to segment
+ * (GSO)
  * @shadow: the shadow window, which is about the host's
  *
  * Return: at least so many, if there is the data

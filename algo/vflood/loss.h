@@ -18,7 +18,8 @@ static inline bool vflood_is_fresh(const struct vflood_flow *f, u32 seq, u64 now
 {
 	return (now_us - f->fresh_us[0] < f->min_rtt_us &&
 		!seq_before(seq, f->fresh_start[0])) ||
-	       (now_us - f->fresh_us[1] < f->min_rtt_us && !seq_before(seq, f->fresh_start[1]));
+	       (now_us - f->fresh_us[1] < f->min_rtt_us &&
+		!seq_before(seq, f->fresh_start[1]));
 }
 
 static inline void vflood_enter_loss(struct vflood_flow *f, bool timed_out)
@@ -68,8 +69,8 @@ static inline void vflood_undo(struct vflood_flow *f)
 }
 
 /*
- * With this timestamp leaves what the VM sends now. One that is made up keeps the VM its own
- * window, as a sender's own would.
+ * With this timestamp leaves what the VM sends now. One that is made up keeps the VM its
+ * own window, as a sender's own would.
  */
 static inline void vflood_stamp(struct vflood_flow *f, u32 ts_val)
 {
@@ -104,9 +105,9 @@ static inline u32 vflood_came_twice(const struct vflood_flow *f, u32 start, u32 
 }
 
 /*
- * Is an ACK beyond what a timeout sent again for what was sent first (F-RTO, RFC 5682, with
- * SACK)? SACK blocks would have told of it before, had it come beyond a gap, and nothing else
- * was sent again.
+ * Is an ACK beyond what a timeout sent again for what was sent first (F-RTO, RFC 5682,
+ * with SACK)? SACK blocks would have told of it before, had it come beyond a gap, and
+ * nothing else was sent again.
  */
 static inline bool vflood_is_beyond(const struct vflood_flow *f, u32 ack, bool had_gap)
 {
@@ -115,9 +116,9 @@ static inline bool vflood_is_beyond(const struct vflood_flow *f, u32 ack, bool h
 }
 
 /*
- * Was the last loss none? All that was sent again has come twice (RFC 3708); or the first ACK
- * for more data is for what was sent first, because nothing was sent again yet or because its
- * timestamp says so (RFC 3522).
+ * Was the last loss none? All that was sent again has come twice (RFC 3708); or the first
+ * ACK for more data is for what was sent first, because nothing was sent again yet or
+ * because its timestamp says so (RFC 3522).
  *
  * @advanced: the ACK is for more data
  * @had_gap: SACK blocks had told of data beyond a gap
@@ -128,8 +129,9 @@ static inline bool vflood_is_needless(struct vflood_flow *f, const struct vflood
 	u32 came_twice = a->came_twice_segments;
 
 	if (came_twice && f->unproven_segments) {
-		f->unproven_segments -=
-			came_twice < f->unproven_segments ? came_twice : f->unproven_segments;
+		f->unproven_segments -= came_twice < f->unproven_segments ?
+						came_twice :
+						f->unproven_segments;
 		if (!f->unproven_segments && seq_after(f->snd_una, f->undo_start))
 			return true;
 	}
@@ -139,8 +141,8 @@ static inline bool vflood_is_needless(struct vflood_flow *f, const struct vflood
 		f->flags &= ~VFLOOD_DOUBT;
 		return !(f->flags & VFLOOD_AGAIN) || a->is_older;
 	}
-	/* Without timestamps the ACK for what a timeout sent again tells nothing: the next one
-	 * may. */
+	/* Without timestamps the ACK for what a timeout sent again tells nothing: the
+	 * next one may. */
 	if (!(f->flags & VFLOOD_TIMED_OUT) || seq_after(a->ack, f->again_first_end) ||
 	    !seq_before(a->ack, f->recover))
 		f->flags &= ~VFLOOD_DOUBT;
@@ -178,13 +180,13 @@ static inline void vflood_again_ages(struct vflood_flow *f, u64 now_us)
 }
 
 /*
- * The VM sends again what was let out before: it passes, and tells of a loss. A VM off its
- * core runs its timers before it reads ACKs, and one that has handed over more than its window
- * takes all of that for lost when what it then sent again is acknowledged (RACK, RFC 8985):
- * what is needless for certain is dropped, and tells nothing.
+ * The VM sends again what was let out before: it passes, and tells of a loss. A VM off
+ * its core runs its timers before it reads ACKs, and one that has handed over more than
+ * its window takes all of that for lost when what it then sent again is acknowledged
+ * (RACK, RFC 8985): what is needless for certain is dropped, and tells nothing.
  */
-static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 seq, u32 end,
-						    u64 now_us)
+static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 seq,
+						    u32 end, u64 now_us)
 {
 	bool is_known = f->flags & VFLOOD_SACKED;
 	bool is_head = !seq_after(seq, f->snd_una);
@@ -208,8 +210,8 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 	if (f->flags & VFLOOD_UNDONE && seq_before(seq, f->vm_recover) && !is_known &&
 	    !f->dup_acks && now_us - f->advanced_us < f->srtt_us)
 		return VFLOOD_DROP;
-	/* Nobody can know whether it has: the VM's guess. After a timeout a VM without RACK
-	 * would not send it once more. */
+	/* Nobody can know whether it has: the VM's guess. After a timeout a VM without
+	 * RACK would not send it once more. */
 	if (f->flags & VFLOOD_LOSSY && !(f->flags & VFLOOD_TIMED_OUT) &&
 	    seq_before(f->snd_una, f->vm_recover) && vflood_is_fresh(f, seq, now_us)) {
 		if (is_head)
@@ -218,14 +220,15 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 	}
 	f->flags &= ~VFLOOD_TIMING;
 	if (f->state == VFLOOD_PACKET_LOSS && seq_before(seq, f->recover)) {
-		/* The head once more: what was sent again was lost, and only a timer tells. */
+		/* The head once more: what was sent again was lost, and only a timer
+		 * tells. */
 		if (is_head && f->flags & VFLOOD_HEAD_AGAIN && f->head == f->snd_una &&
 		    !(f->flags & VFLOOD_TIMED_OUT))
 			vflood_enter_loss(f, true);
 	} else if (f->state != VFLOOD_PACKET_LOSS && is_head &&
 		   (has_sign || now_us - f->advanced_us >= f->srtt_us)) {
-		/* Without a sign from the receiver it is a timer's, none of which runs out
-		 * within a round trip of an ACK, or a guess, which says nothing. */
+		/* Without a sign from the receiver it is a timer's, none of which runs
+		 * out within a round trip of an ACK, or a guess, which says nothing. */
 		vflood_enter_loss(f, !has_sign && vflood_out_segments(f) > 1);
 	}
 	if (f->state == VFLOOD_PACKET_LOSS) {
@@ -248,8 +251,8 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
  *
  * The guest has sent it needlessly: nothing that the host knows of has left the network.
  */
-static inline bool vflood_is_dsack(u32 ack, u32 first_start, u32 first_end, u32 second_start,
-				   u32 second_end)
+static inline bool vflood_is_dsack(u32 ack, u32 first_start, u32 first_end,
+				   u32 second_start, u32 second_end)
 {
 	bool is_within = !seq_before(first_start, second_start) &&
 			 !seq_after(first_end, second_end);

@@ -40,8 +40,8 @@ static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 
 /*
  * A packet whose segmentation the VM has left to others (GSO) is one burst, as it is from
- * Linux's own senders: where it is a quarter of the window at most, the first after an ACK
- * leaves in one piece, whatever the ACK covers.
+ * Linux's own senders: where it is a quarter of the window at most, the first after an
+ * ACK leaves in one piece, whatever the ACK covers.
  */
 static inline bool vflood_is_small(const struct vflood_flow *f, u32 segments)
 {
@@ -70,8 +70,8 @@ static inline bool vflood_may_send(struct vflood_flow *f, const struct vflood_se
 	 * (RFC 5681 §4.1); vflood_data() has made it smaller after a longer time. */
 	if (is_idle)
 		f->burst_segments = burst;
-	/* A packet that is larger than the window or the burst goes when nothing else is out,
-	 * or never. */
+	/* A packet that is larger than the window or the burst goes when nothing else is
+	 * out, or never. */
 	if (is_idle && seq == f->snd_nxt &&
 	    (segments > f->congestion.window.cwnd || segments > f->burst_segments))
 		return true;
@@ -108,9 +108,9 @@ static inline void vflood_sent(struct vflood_flow *f, u32 end, u64 now_us)
  * @seq: its first byte
  * @bytes: its length, above 0
  *
- * What vflood_data() would let pass, without the VM's buffer: what is promised is counted anew
- * with the next ACK. If not, or after a pause that makes the window smaller, it is for
- * vflood_data().
+ * What vflood_data() would let pass, without the VM's buffer: what is promised is counted
+ * anew with the next ACK. If not, or after a pause that makes the window smaller, it is
+ * for vflood_data().
  */
 static inline bool vflood_passes(struct vflood_flow *f, const struct vflood_settings *s,
 				 u32 seq, u32 bytes, u64 now_us)
@@ -147,7 +147,8 @@ static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflo
 		bool is_refused = f->flags & VFLOOD_REFUSED &&
 				  seq_within(seq, f->refused_start, f->refused_end);
 
-		/* The timer of a VM whose receiver has closed its window: a window probe. */
+		/* The timer of a VM whose receiver has closed its window: a window probe.
+		 */
 		if (!is_refused && (seq != f->snd_nxt || f->snd_nxt != f->snd_una))
 			return VFLOOD_DROP;
 		/* If it comes again, an ACK may be for either. */
@@ -226,8 +227,8 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 	if (f->state != VFLOOD_PACKET_LOSS)
 		f->dup_acks = 0;
 	if (limited)
-		congestion_acked(&f->congestion, segments, now_us, f->srtt_us, f->min_rtt_us,
-				 round_over);
+		congestion_acked(&f->congestion, segments, now_us, f->srtt_us,
+				 f->min_rtt_us, round_over);
 	if (2 * segments > f->burst_segments)
 		f->burst_segments = 2 * segments;
 }
@@ -253,9 +254,11 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	u32 sacked = 0, more;
 	bool is_undone;
 
-	/* Old, or for data that the VM has not sent: it means nothing, and the VM drops it too.
+	/* Old, or for data that the VM has not sent: it means nothing, and the VM drops
+	 * it too.
 	 */
-	if (!vflood_is_managed(f) || seq_before(ack, f->snd_una) || seq_after(ack, f->vm_end))
+	if (!vflood_is_managed(f) || seq_before(ack, f->snd_una) ||
+	    seq_after(ack, f->vm_end))
 		return false;
 	f->flags |= VFLOOD_SCALED;
 	f->flags &= ~VFLOOD_SACKED;
@@ -278,7 +281,8 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	vflood_again_ages(f, now_us);
 	if (advanced) {
 		vflood_acked_new(f, ack, now_us);
-	} else if (a->is_pure && !is_update && (is_gap || !a->has_sack) && f->snd_nxt != ack) {
+	} else if (a->is_pure && !is_update && (is_gap || !a->has_sack) &&
+		   f->snd_nxt != ack) {
 		/* Linux's receivers send one for many segments (tcp_comp_sack_nr). */
 		if (more > 1 && sacked > f->dup_acks)
 			f->dup_acks += more < sacked - f->dup_acks ? more :
@@ -288,7 +292,8 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 		if (f->dup_acks >= VFLOOD_DUP_ACKS && f->state != VFLOOD_PACKET_LOSS)
 			vflood_enter_loss(f, false);
 	}
-	is_undone = f->flags & VFLOOD_MAY_UNDO && vflood_is_needless(f, a, advanced, had_gap);
+	is_undone = f->flags & VFLOOD_MAY_UNDO &&
+		    vflood_is_needless(f, a, advanced, had_gap);
 	if (is_undone)
 		vflood_undo(f);
 	if (f->flags & VFLOOD_AGAIN && !(f->flags & VFLOOD_DOUBT) &&
@@ -312,11 +317,13 @@ static inline bool vflood_is_told(const struct vflood_flow *f, u32 ack, u16 wind
 
 	return (f->flags & (known | open)) == known && !has_sack &&
 	       f->state != VFLOOD_PACKET_LOSS && !f->held_segments && ack == f->snd_una &&
-	       ack + ((u32)window << f->scale) == f->edge && (!is_pure || f->snd_nxt == ack);
+	       ack + ((u32)window << f->scale) == f->edge &&
+	       (!is_pure || f->snd_nxt == ack);
 }
 
 /* The first packet of the flow's queue is taken out. */
-static inline void vflood_taken_out(struct vflood_flow *f, struct vflood_vm *vm, u32 bytes)
+static inline void vflood_taken_out(struct vflood_flow *f, struct vflood_vm *vm,
+				    u32 bytes)
 {
 	u32 segments = vflood_segments(f, bytes);
 
@@ -325,11 +332,12 @@ static inline void vflood_taken_out(struct vflood_flow *f, struct vflood_vm *vm,
 }
 
 /**
- * vflood_drained() - the first packet of the flow's queue leaves, whatever the window says
+ * vflood_drained() - the first packet of the flow's queue leaves, whatever the window
+ * says
  * @end: the end of its data
  */
-static inline void vflood_drained(struct vflood_flow *f, struct vflood_vm *vm, u32 seq, u32 end,
-				  u64 now_us)
+static inline void vflood_drained(struct vflood_flow *f, struct vflood_vm *vm, u32 seq,
+				  u32 end, u64 now_us)
 {
 	vflood_taken_out(f, vm, end - seq);
 	if (seq_after(end, f->snd_nxt))
@@ -344,7 +352,8 @@ static inline void vflood_drained(struct vflood_flow *f, struct vflood_vm *vm, u
  * Return: VFLOOD_PASS: take it out and send it; VFLOOD_DROP: take it out, it has arrived
  * already; VFLOOD_HOLD: it stays, and so does all behind it.
  */
-static inline enum vflood_verdict vflood_release(struct vflood_flow *f, struct vflood_vm *vm,
+static inline enum vflood_verdict vflood_release(struct vflood_flow *f,
+						 struct vflood_vm *vm,
 						 const struct vflood_settings *s, u32 seq,
 						 u32 bytes, u64 now_us)
 {
@@ -361,10 +370,10 @@ static inline enum vflood_verdict vflood_release(struct vflood_flow *f, struct v
 }
 
 /*
- * Is so much on its way that a packet of several segments that may not leave does better to
- * wait for ACKs than to be split (tcp_tso_should_defer() in Linux)? Where the congestion window
- * is short of room for it, four times as much; where something else has left since the last
- * ACK, as much. A loss is repaired segment by segment.
+ * Is so much on its way that a packet of several segments that may not leave does better
+ * to wait for ACKs than to be split (tcp_tso_should_defer() in Linux)? Where the
+ * congestion window is short of room for it, four times as much; where something else has
+ * left since the last ACK, as much. A loss is repaired segment by segment.
  */
 static inline bool vflood_is_awaited(const struct vflood_flow *f, u32 seq, u32 bytes)
 {
@@ -379,7 +388,8 @@ static inline bool vflood_is_awaited(const struct vflood_flow *f, u32 seq, u32 b
 }
 
 /**
- * vflood_splits() - is a packet of several segments that may not leave as it is to be split?
+ * vflood_splits() - is a packet of several segments that may not leave as it is to be
+ * split?
  * @seq: its first byte
  * @bytes: its length
  *
@@ -388,12 +398,13 @@ static inline bool vflood_is_awaited(const struct vflood_flow *f, u32 seq, u32 b
 static inline bool vflood_splits(struct vflood_flow *f, const struct vflood_settings *s,
 				 u32 seq, u32 bytes)
 {
-	return !vflood_is_awaited(f, seq, bytes) && vflood_may_send(f, s, seq, seq + f->mss);
+	return !vflood_is_awaited(f, seq, bytes) &&
+	       vflood_may_send(f, s, seq, seq + f->mss);
 }
 
 /**
- * vflood_is_whole() - would new data in a packet of several segments be held, or leave, as it
- * is?
+ * vflood_is_whole() - would new data in a packet of several segments be held, or leave,
+ * as it is?
  * @seq: its first byte
  * @bytes: its length
  *

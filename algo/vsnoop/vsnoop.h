@@ -2,12 +2,12 @@
 /*
  * vSnoop (vFlood §6): the host acknowledges data for a VM that is off its core.
  *
- * An ACK is a promise that TCP cannot take back, and that only the VM's own TCP can keep. So it
- * is given only for data that is in order, lies inside the window that the VM itself has
- * offered, has its place in the port's queue and finds memory in the VM, and of which nothing
- * else is in doubt (enum vsnoop_doubt). The last segment is always the VM's to acknowledge:
- * the other end's timers go on, and find out that a VM is dead as they would without the host.
- * Sequence numbers are those of the other end's data.
+ * An ACK is a promise that TCP cannot take back, and that only the VM's own TCP can keep.
+ * So it is given only for data that is in order, lies inside the window that the VM
+ * itself has offered, has its place in the port's queue and finds memory in the VM, and
+ * of which nothing else is in doubt (enum vsnoop_doubt). The last segment is always the
+ * VM's to acknowledge: the other end's timers go on, and find out that a VM is dead as
+ * they would without the host. Sequence numbers are those of the other end's data.
  */
 #ifndef EVENKEEL_ALGO_VSNOOP_VSNOOP_H
 #define EVENKEEL_ALGO_VSNOOP_VSNOOP_H
@@ -17,12 +17,14 @@
 
 enum vsnoop_state {
 	VSNOOP_ACTIVE, /* data is acknowledged early */
-	VSNOOP_NO_BUFFER, /* not now: the VM's window or memory or the queue's share is used up
+	VSNOOP_NO_BUFFER, /* not now: the VM's window or memory or the queue's share is
+			   * used up
 			   */
 	VSNOOP_UNEXPECTED_SEQUENCE, /* not before the VM has caught up */
 };
 
-/* Why data was not acknowledged early: something that only somebody else can make true. */
+/* Why data was not acknowledged early: something that only somebody else can make true.
+ */
 enum vsnoop_doubt {
 	VSNOOP_CERTAIN,
 	/* Of the flow, for now. */
@@ -36,15 +38,20 @@ enum vsnoop_doubt {
 	/* Of the packet: the VM's TCP may not take it. */
 	VSNOOP_DOUBT_PLACE, /* the port's queue may not */
 	VSNOOP_DOUBT_CHECKSUM, /* it is damaged */
-	VSNOOP_DOUBT_ADDRESS, /* it is for another MAC than the one that the VM sends with */
+	VSNOOP_DOUBT_ADDRESS, /* it is for another MAC than the one that the VM sends with
+			       */
 	VSNOOP_DOUBT_TTL, /* lower than any that the VM has taken (IP_MINTTL) */
-	VSNOOP_DOUBT_CLOCK, /* its timestamp is behind one that went before (PAWS, RFC 7323) */
-	VSNOOP_DOUBT_HEADERS, /* options, flags or an ACK number that the VM may not take */
+	VSNOOP_DOUBT_CLOCK, /* its timestamp is behind one that went before (PAWS, RFC
+			       7323) */
+	VSNOOP_DOUBT_HEADERS, /* options, flags or an ACK number that the VM may not take
+			       */
 	/* Of the VM. */
 	VSNOOP_DOUBT_UNKNOWN, /* nobody has vouched for it */
-	VSNOOP_DOUBT_UNFIT, /* its own agent says that it may drop what it has offered room for
+	VSNOOP_DOUBT_UNFIT, /* its own agent says that it may drop what it has offered
+			     * room for
 			     */
-	VSNOOP_DOUBT_FORWARDED, /* its packets' TTL says that another machine has sent them */
+	VSNOOP_DOUBT_FORWARDED, /* its packets' TTL says that another machine has sent
+				   them */
 	VSNOOP_DOUBT_MACS, /* more than one MAC sends at its port */
 	VSNOOP_DOUBT_TOOK_BACK, /* it has taken back a part of its window */
 	VSNOOP_DOUBT_BROKEN, /* it has lost what was acknowledged for it */
@@ -66,26 +73,29 @@ struct vsnoop_settings {
 
 /* A VM's port. */
 struct vsnoop_vm {
-	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early */
+	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early
+			  */
 	u32 doubt; /* enum vsnoop_doubt: of the whole VM, for good */
 };
 
 /*
- * Memory that a segment takes in the VM at most: virtio_net gives it a buffer of a page and
- * describes it in 256 bytes (page_to_skb(), Linux 6.1 to 7.3); a longer one has several.
+ * Memory that a segment takes in the VM at most: virtio_net gives it a buffer of a page
+ * and describes it in 256 bytes (page_to_skb(), Linux 6.1 to 7.3); a longer one has
+ * several.
  */
 #define VSNOOP_SEGMENT_MEMORY 4352
 #define VSNOOP_BUFFER_BYTES 1536 /* the least that such a buffer holds */
 #define VSNOOP_MEMORY_MOST (1u << 31) /* no window is as large (RFC 7323 §2.3) */
 
 /*
- * How long data may be acknowledged for a VM that does not react to any: longer than a VM is
- * off its core, and than a delayed ACK (0.5 s, RFC 9293 §3.8.6.3) waits.
+ * How long data may be acknowledged for a VM that does not react to any: longer than a VM
+ * is off its core, and than a delayed ACK (0.5 s, RFC 9293 §3.8.6.3) waits.
  */
 #define VSNOOP_LIFE_US 1000000
 
 #define VSNOOP_SEEN_PEER 1u /* the other end's SYN */
-#define VSNOOP_SEEN_VM 2u /* an ACK of the VM's that is no SYN: its end is established */
+#define VSNOOP_SEEN_VM 2u /* an ACK of the VM's that is no SYN: its end is established   \
+			   */
 #define VSNOOP_SEEN_BOTH 3u
 #define VSNOOP_SCALED 4u /* f->scale is known */
 #define VSNOOP_CLOSING 8u /* a FIN was seen: the VM's own ACKs end the connection */
@@ -94,7 +104,8 @@ struct vsnoop_vm {
 #define VSNOOP_UNSURE 64u /* the VM may not have taken all before f->unsure */
 
 struct vsnoop_flow {
-	u64 waiting_us; /* since when the VM has data and has not reacted, 0: it has none */
+	u64 waiting_us; /* since when the VM has data and has not reacted, 0: it has none
+			 */
 	u32 next; /* end of what was delivered in order */
 	u32 high; /* highest end ever seen */
 	u32 told; /* highest ACK that has gone out, early or the VM's own */
@@ -103,13 +114,16 @@ struct vsnoop_flow {
 	u32 vm_edge; /* right edge of the window that the VM has offered */
 	u32 ts_val; /* the VM's last timestamp */
 	u32 vm_seq; /* end of what the VM has sent */
-	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early */
+	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early
+			  */
 	u32 mss; /* payload of a full segment, or more */
 	u32 rode; /* highest ACK that data of the VM's took along */
 	u32 flags;
 	u32 room_bytes; /* memory that the VM had when it last moved its window's edge */
-	u32 unsure; /* nothing is acknowledged early before the VM has acknowledged this */
-	u32 used_bytes; /* what has come for the VM since, and what was under way then, takes */
+	u32 unsure; /* nothing is acknowledged early before the VM has acknowledged this
+		     */
+	u32 used_bytes; /* what has come for the VM since, and what was under way then,
+			   takes */
 	u8 scale; /* of the VM's windows */
 	u8 state; /* enum vsnoop_state */
 	u8 doubt; /* enum vsnoop_doubt: about the last data */
@@ -131,7 +145,8 @@ static inline void vsnoop_peer_syn(struct vsnoop_flow *f, u32 seq, u32 mss)
 	f->flags |= VSNOOP_SEEN_PEER;
 }
 
-/* The VM's SYN or SYN-ACK: @scale is what it offers, and 0 if one of the two does not scale. */
+/* The VM's SYN or SYN-ACK: @scale is what it offers, and 0 if one of the two does not
+ * scale. */
 static inline void vsnoop_vm_syn(struct vsnoop_flow *f, u8 scale)
 {
 	f->scale = window_scale(scale);
@@ -140,8 +155,8 @@ static inline void vsnoop_vm_syn(struct vsnoop_flow *f, u8 scale)
 
 static inline bool vsnoop_is_managed(const struct vsnoop_flow *f)
 {
-	return (f->flags & VSNOOP_SEEN_BOTH) == VSNOOP_SEEN_BOTH && f->flags & VSNOOP_SCALED &&
-	       !(f->flags & VSNOOP_CLOSING);
+	return (f->flags & VSNOOP_SEEN_BOTH) == VSNOOP_SEEN_BOTH &&
+	       f->flags & VSNOOP_SCALED && !(f->flags & VSNOOP_CLOSING);
 }
 
 /* What goes into the window field beside an ACK of f->told. */
@@ -181,7 +196,8 @@ struct vsnoop_data {
 	u32 bytes; /* its length; 0 only with a FIN */
 	u32 segments; /* how many of at most a full segment it is */
 	u32 last_bytes; /* length of the last of them */
-	u32 doubt; /* enum vsnoop_doubt: whether the VM's TCP gets it, as far as it can be seen
+	u32 doubt; /* enum vsnoop_doubt: whether the VM's TCP gets it, as far as it can be
+		    * seen
 		    */
 	bool is_fin; /* it ends the stream */
 };
@@ -193,12 +209,15 @@ static inline void vsnoop_unsure(struct vsnoop_flow *f, u32 end)
 	f->unsure = end;
 }
 
-/* What is in doubt about new data in order that ends at @end, with the data itself counted. */
-static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f, const struct vsnoop_vm *vm,
+/* What is in doubt about new data in order that ends at @end, with the data itself
+ * counted. */
+static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f,
+				     const struct vsnoop_vm *vm,
 				     const struct vsnoop_settings *s,
 				     const struct vsnoop_data *d, u32 end)
 {
-	if ((f->flags & VSNOOP_SEEN_BOTH) != VSNOOP_SEEN_BOTH || !(f->flags & VSNOOP_SCALED))
+	if ((f->flags & VSNOOP_SEEN_BOTH) != VSNOOP_SEEN_BOTH ||
+	    !(f->flags & VSNOOP_SCALED))
 		return VSNOOP_DOUBT_HANDSHAKE;
 	if (f->flags & VSNOOP_CLOSING)
 		return VSNOOP_DOUBT_CLOSING;
@@ -219,8 +238,8 @@ static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f, const struct v
 /**
  * vsnoop_data() - data for the VM
  *
- * Return: VSNOOP_ACK: an ACK of f->told with vsnoop_window() and f->ts_val goes out, once the
- * packet is in the queue.
+ * Return: VSNOOP_ACK: an ACK of f->told with vsnoop_window() and f->ts_val goes out, once
+ * the packet is in the queue.
  */
 static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsnoop_vm *vm,
 					      const struct vsnoop_settings *s,
@@ -247,7 +266,8 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 		return VSNOOP_NONE;
 	}
 	if (!is_new) {
-		/* What was told may have been lost on its way, unless it was the VM's to tell.
+		/* What was told may have been lost on its way, unless it was the VM's to
+		 * tell.
 		 */
 		if (vsnoop_is_managed(f) && f->state == VSNOOP_ACTIVE && !vm->doubt &&
 		    seq_before(d->seq, f->told) && seq_after(f->told, f->vm_ack) &&
@@ -315,8 +335,9 @@ static inline void vsnoop_arrived(struct vsnoop_flow *f, struct vsnoop_vm *vm, u
 }
 
 /*
- * The VM has moved its window's edge. What it has offered anew it has memory for, but for what
- * the rounding of windows may add (__tcp_select_window() and tcp_select_window() in Linux).
+ * The VM has moved its window's edge. What it has offered anew it has memory for, but for
+ * what the rounding of windows may add (__tcp_select_window() and tcp_select_window() in
+ * Linux).
  */
 static inline void vsnoop_vm_edge(struct vsnoop_flow *f, struct vsnoop_vm *vm, u32 ack,
 				  u32 edge)
@@ -365,7 +386,8 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 		f->ts_val = a->ts_val;
 		f->vm_seq = a->seq + a->bytes;
 		f->waiting_us = seq_before(a->ack, f->high) ? a->now_us : 0;
-		/* A listener may have dropped what came before its connection was made. */
+		/* A listener may have dropped what came before its connection was made.
+		 */
 		if (seq_before(a->ack, f->high))
 			vsnoop_unsure(f, f->high);
 		return VSNOOP_ACK_PASS;
@@ -410,8 +432,8 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
  * vsnoop_ride() - data of the VM's goes out
  * @ack: its number
  *
- * Return: whether it takes along f->told and vsnoop_window(), which is more than it says by
- * itself. Early ACKs up to there are then needless.
+ * Return: whether it takes along f->told and vsnoop_window(), which is more than it says
+ * by itself. Early ACKs up to there are then needless.
  */
 static inline bool vsnoop_ride(struct vsnoop_flow *f, u32 ack)
 {

@@ -98,12 +98,13 @@ fn declare(intf: &Path, top: &Path, to: &Path) {
         .expect("OUT_DIR is writable");
 }
 
-/// Names and help texts of the counters, out of the lines `PREFIX_NAME, /* Help */`.
+/// Names and help texts of the counters, out of `PREFIX_NAME, /* Help */`.
 fn counters(intf: &str, prefix: &str) -> String {
     let mut list = String::from("[\n");
-    for line in intf.lines().filter_map(|l| l.trim().strip_prefix(prefix)) {
-        let (name, help) = line.split_once(", /* ").expect("a counter has a comment on its line");
-        let help = help.strip_suffix(" */").expect("a counter's comment ends on its line");
+    for declared in intf.split(&format!("\t{prefix}")).skip(1) {
+        let (name, rest) = declared.split_once(", /* ").expect("a counter has a comment behind it");
+        let (help, _) = rest.split_once("*/").expect("a comment ends");
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         writeln!(list, "    ({:?}, {help:?}),", name.to_lowercase()).expect("a string takes all");
     }
     list.push_str("]\n");

@@ -16,7 +16,8 @@
 
 #include "algo/congestion/congestion.h"
 
-#define EK_GUEST_VERSION 3 /* of all layouts below: pins of another are not taken over */
+#define EK_GUEST_VERSION 3 /* of all layouts below: pins of another are not taken over   \
+			    */
 
 #define EK_GUEST_MAX_LIMITED 16384
 
@@ -27,12 +28,13 @@ enum ek_guest_mode {
 };
 
 /*
- * What holds in this guest: for vFlood's programs, and for whoever asks what is there. The
- * agent makes the map, so that it is there without vFlood.
+ * What holds in this guest: for vFlood's programs, and for whoever asks what is there.
+ * The agent makes the map, so that it is there without vFlood.
  */
 struct ek_guest_control {
 	u64 host_until_ns; /* a host's agent counts as there until then: to be shown */
-	u64 attested_until_ns; /* a host holds this guest's packets until then (CLOCK_MONOTONIC)
+	u64 attested_until_ns; /* a host holds this guest's packets until then
+				* (CLOCK_MONOTONIC)
 				*/
 	u32 version; /* EK_GUEST_VERSION */
 	u32 mode; /* enum ek_guest_mode */
@@ -40,12 +42,12 @@ struct ek_guest_control {
 	u32 flood_segments; /* window where nothing was granted; 0: the mechanism's own */
 	u32 host; /* the session of the host's agent that attested last */
 	u32 serial; /* and the number of its word */
-	u32 epoch; /* goes up with each new word: the host does not hold connections that are
-		    * older, so they do not flood */
-	u32 off_core; /* 1 + how many permille of the last seconds this guest had no core, 0:
-		       * not known; to be shown */
-	u64 endpoint; /* what this guest says of its TCP, as in a heartbeat; 0: nothing yet; to
-		       * be shown */
+	u32 epoch; /* goes up with each new word: the host does not hold connections that
+		    * are older, so they do not flood */
+	u32 off_core; /* 1 + how many permille of the last seconds this guest had no core,
+		       * 0: not known; to be shown */
+	u64 endpoint; /* what this guest says of its TCP, as in a heartbeat; 0: nothing
+		       * yet; to be shown */
 };
 
 /* A pass of CERA's client over all sockets. */
@@ -60,9 +62,11 @@ struct ek_guest_share {
 	u32 failed; /* sockets that could not be set */
 	u32 pending_cwnd; /* for the socket at hand: its window; 0: its own stays */
 	u32 pending_ssthresh; /* and its threshold */
-	u32 evict; /* 1 + enum congestion_kind: that for sockets under vFlood; 0: they stay */
+	u32 evict; /* 1 + enum congestion_kind: that for sockets under vFlood; 0: they
+		      stay */
 	u32 evicted; /* how many were */
-	u32 channel_port; /* of the agent's channel over TCP, whose flow has no part; 0: none */
+	u32 channel_port; /* of the agent's channel over TCP, whose flow has no part; 0:
+			     none */
 	u32 padding;
 };
 

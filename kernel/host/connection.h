@@ -2,11 +2,11 @@
 /*
  * A connection at a port, as all mechanisms see it: it begins, is known, and ends.
  *
- * Headers that others own: what is signed (TCP-MD5, TCP-AO) no mechanism may write to, and
- * where ACKs count marks (accurate ECN) none may be made up, kept or held back. Of a connection
- * of several paths (MPTCP) the window is relative to an ACK that only an option tells. A
- * connection that begins so is not noted, or only as one that is the guests' own. What turns so
- * later is let go, with all that was known of it.
+ * Headers that others own: what is signed (TCP-MD5, TCP-AO) no mechanism may write to,
+ * and where ACKs count marks (accurate ECN) none may be made up, kept or held back. Of a
+ * connection of several paths (MPTCP) the window is relative to an ACK that only an
+ * option tells. A connection that begins so is not noted, or only as one that is the
+ * guests' own. What turns so later is let go, with all that was known of it.
  */
 #ifndef EVENKEEL_HOST_CONNECTION_H
 #define EVENKEEL_HOST_CONNECTION_H
@@ -42,7 +42,8 @@ static __always_inline bool has_more_options(const struct context *c)
 	if (p->l4 == PACKET_USUAL_L4)
 		return packet_words(c->head, PACKET_USUAL_L4 + PACKET_TCP_BYTES) !=
 		       VSNOOP_TIMESTAMP_WORD;
-	return packet_u32(c->head, (u32)p->l4 + PACKET_TCP_BYTES) != VSNOOP_TIMESTAMP_WORD;
+	return packet_u32(c->head, (u32)p->l4 + PACKET_TCP_BYTES) !=
+	       VSNOOP_TIMESTAMP_WORD;
 }
 
 /* Return: enum packet_claim of all options that can be read. */
@@ -78,13 +79,14 @@ static __noinline void flow_let_go(struct __sk_buff *skb, struct context *c)
 }
 
 /*
- * A SYN or SYN-ACK that is signed, or a SYN-ACK that agrees on several paths: no connection is
- * noted, and what was known of one before it with the same addresses and ports is not about it.
- * For that only the VM's word counts, since others' may be forged.
+ * A SYN or SYN-ACK that is signed, or a SYN-ACK that agrees on several paths: no
+ * connection is noted, and what was known of one before it with the same addresses and
+ * ports is not about it. For that only the VM's word counts, since others' may be forged.
  *
  * Return: false if it is neither.
  */
-static __noinline bool syn_is_owned(struct __sk_buff *skb, struct context *c, bool from_vm)
+static __noinline bool syn_is_owned(struct __sk_buff *skb, struct context *c,
+				    bool from_vm)
 {
 	u32 claims = packet_claims(c);
 	struct ek_handshake *h;
@@ -104,10 +106,11 @@ static __noinline bool syn_is_owned(struct __sk_buff *skb, struct context *c, bo
 }
 
 /*
- * A SYN-ACK that comes again and says something else of ECN than the first: which of them the
- * other end goes by nobody knows.
+ * A SYN-ACK that comes again and says something else of ECN than the first: which of them
+ * the other end goes by nobody knows.
  */
-static __always_inline bool synack_differs(const struct context *c, const struct ek_flow *f)
+static __always_inline bool synack_differs(const struct context *c,
+					   const struct ek_flow *f)
 {
 	switch (ecn_agreed(ECN_CLASSIC, ecn_bits(c->head, c->packet))) {
 	case ECN_ACCURATE:
@@ -120,7 +123,8 @@ static __always_inline bool synack_differs(const struct context *c, const struct
 }
 
 /*
- * A SYN-ACK passes: its flow begins for those mechanisms that keep something of their own.
+ * A SYN-ACK passes: its flow begins for those mechanisms that keep something of their
+ * own.
  *
  * Return: NULL if it is not known, or not any more.
  */
@@ -175,7 +179,8 @@ static __always_inline bool is_local(const struct __sk_buff *skb)
 }
 
 /* The other end, or this VM's other end, may have moved to another host, or here. */
-static __noinline void comes_from_elsewhere(const struct __sk_buff *skb, struct ek_flow *f)
+static __noinline void comes_from_elsewhere(const struct __sk_buff *skb,
+					    struct ek_flow *f)
 {
 	f->came_in = skb->ingress_ifindex;
 	if (is_local(skb))
@@ -258,8 +263,9 @@ static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 }
 
 /*
- * A connection that begins unnoted: what was known of one before it with the same addresses and
- * ports is not about it. Only the VM's word counts, since others' SYNs may be forged.
+ * A connection that begins unnoted: what was known of one before it with the same
+ * addresses and ports is not about it. Only the VM's word counts, since others' SYNs may
+ * be forged.
  */
 static __noinline void flow_replaced(struct context *c)
 {
@@ -304,7 +310,8 @@ known:
 }
 
 /* The connection may be over, for all mechanisms but what is still held. */
-static __always_inline void flow_may_end(struct __sk_buff *skb, struct way *w, bool from_vm)
+static __always_inline void flow_may_end(struct __sk_buff *skb, struct way *w,
+					 bool from_vm)
 {
 	struct context *c = w->c;
 

@@ -41,9 +41,9 @@ int from_vm(struct __sk_buff *skb)
 		return TCX_NEXT;
 	}
 
-#define STEP(name, function)                                                                   \
-	if ((!w.is_back || STEP_FROM_VM_##name > STEP_FROM_VM_HOLD) &&                         \
-	    !function##_from_vm(skb, &w))                                                      \
+#define STEP(name, function)                                                             \
+	if ((!w.is_back || STEP_FROM_VM_##name > STEP_FROM_VM_HOLD) &&                   \
+	    !function##_from_vm(skb, &w))                                                \
 		return w.verdict;
 	STEPS_FROM_VM(STEP)
 #undef STEP

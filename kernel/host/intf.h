@@ -24,8 +24,8 @@
  *   vflood_ports     array     struct ek_vflood_port [slot]
  *   vflood_managed   array     u32, the port's connections among vflood_flows [slot]
  *   vflood_queues    array     struct ek_vflood_queue [slot]; with the qdisc only
- *   vflood_devices   hash      u32 ifindex -> struct ek_vflood_device; with the qdisc only
- * A port without settings is passed over.
+ *   vflood_devices   hash      u32 ifindex -> struct ek_vflood_device; with the qdisc
+ * only A port without settings is passed over.
  */
 #ifndef EVENKEEL_HOST_INTF_H
 #define EVENKEEL_HOST_INTF_H
@@ -39,7 +39,8 @@
 #include "algo/vflood/vflood.h"
 #include "algo/base/window.h"
 
-#define EK_INTF_VERSION 12 /* of all layouts below: pins of another are not taken over */
+#define EK_INTF_VERSION 12 /* of all layouts below: pins of another are not taken over   \
+			    */
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -50,7 +51,8 @@
 #define EK_EVENTS_BYTES (1u << 20)
 #define EK_VFLOOD_FLOWS 16384 /* that vFlood manages at a time; a power of two */
 #define EK_VFLOOD_WAYS 8 /* places where a flow may be */
-#define EK_VFLOOD_PORT_FLOWS (EK_VFLOOD_FLOWS / 2) /* of one port: others need places, too */
+#define EK_VFLOOD_PORT_FLOWS                                                             \
+	(EK_VFLOOD_FLOWS / 2) /* of one port: others need places, too */
 
 /* Nothing is held for longer after the agent was last heard of: what is held drains. */
 #define EK_VFLOOD_AGENT_NS 3000000000ull
@@ -93,10 +95,11 @@ enum ek_vsnoop_ring {
 /* Whether the VM's own TCP takes what its windows have offered. */
 enum ek_vsnoop_endpoint {
 	EK_VSNOOP_ENDPOINT_UNKNOWN, /* nobody has vouched for the VM: no early ACKs */
-	EK_VSNOOP_ENDPOINT_UNFIT, /* its own agent says that it may drop what it has room for */
+	EK_VSNOOP_ENDPOINT_UNFIT, /* its own agent says that it may drop what it has room
+				     for */
 	EK_VSNOOP_ENDPOINT_OBSERVED, /* what the port sees of it is enough */
-	EK_VSNOOP_ENDPOINT_ATTESTED, /* its agent vouches for it, while the host's agent is
-					there */
+	EK_VSNOOP_ENDPOINT_ATTESTED, /* its agent vouches for it, while the host's agent
+					is there */
 };
 
 /* vSnoop on a port: part of its settings. */
@@ -110,11 +113,13 @@ struct ek_vsnoop_settings {
 /* vFlood on a port. */
 struct ek_vflood_settings {
 	u32 mode; /* enum ek_mode */
-	u32 hold_ifindex; /* the device whose qdisc holds the VM's packets, 0: there is none */
+	u32 hold_ifindex; /* the device whose qdisc holds the VM's packets, 0: there is
+			     none */
 	u32 split_ifindex; /* its other end, which splits GSO packets */
 	struct vflood_settings settings;
 	u32 unread_acks; /* that may wait for the VM (algo/vflood/ack_filter.h) */
-	u32 free_places; /* of a tap's queue when it reads them, 0: nobody can look at that */
+	u32 free_places; /* of a tap's queue when it reads them, 0: nobody can look at
+			    that */
 	u32 passes_over; /* 1: connections that begin are not managed */
 };
 
@@ -125,7 +130,8 @@ struct ek_proboscis_settings {
 	struct proboscis_settings settings;
 };
 
-/* A port's settings: the agent resolves defaults and overrides, and programs only read. */
+/* A port's settings: the agent resolves defaults and overrides, and programs only read.
+ */
 struct ek_port {
 	u32 slot; /* of its state: below EK_MAX_PORTS, and no other port's */
 	u32 pad;
@@ -133,7 +139,8 @@ struct ek_port {
 	struct ek_cera_settings cera;
 	struct ek_vsnoop_settings vsnoop;
 	struct ek_vflood_settings vflood;
-	u64 since_ns; /* its packets are read since then: what is older is not known of it */
+	u64 since_ns; /* its packets are read since then: what is older is not known of it
+		       */
 };
 
 /* ProBoSCIS's state of a port. */
@@ -171,7 +178,8 @@ struct ek_host {
 	u32 version; /* EK_INTF_VERSION */
 	u32 keys; /* how many of @key are valid; without any, no probes */
 	struct siphash_key key[2]; /* the first signs, both verify */
-	u64 agent_until_ns; /* CLOCK_MONOTONIC: SYN-ACKs may be held until then, 0: never */
+	u64 agent_until_ns; /* CLOCK_MONOTONIC: SYN-ACKs may be held until then, 0: never
+			     */
 };
 
 /* An address; IPv4 as ::ffff:a.b.c.d. Network byte order. */
@@ -186,7 +194,8 @@ struct ek_flow_key {
 	u16 local_port;
 	u16 remote_port;
 	u32 ifindex;
-	u32 vlan[PACKET_MAX_VLANS]; /* packet_vlan() of the tags, the outermost first; 0: none
+	u32 vlan[PACKET_MAX_VLANS]; /* packet_vlan() of the tags, the outermost first; 0:
+				     * none
 				     */
 };
 
@@ -212,7 +221,8 @@ struct ek_handshake {
 	u8 reported; /* the other host answered the probes */
 	u8 is_local; /* the other end is a VM of this host, or the host itself */
 	u8 is_routed; /* this host is its next hop, and may translate it */
-	u8 is_behind; /* a SYN is on its way through the port once more, behind its probes */
+	u8 is_behind; /* a SYN is on its way through the port once more, behind its probes
+		       */
 	u8 pad[6];
 };
 
@@ -243,18 +253,22 @@ struct ek_peer {
 
 enum ek_flow_flag {
 	EK_FLOW_VM_OPENED = 1 << 0, /* the VM sent the SYN */
-	EK_FLOW_NATIVE_ECN = 1 << 1, /* the guests have ECN of their own: it stays theirs */
+	EK_FLOW_NATIVE_ECN = 1 << 1, /* the guests have ECN of their own: it stays theirs
+				      */
 	EK_FLOW_PEER = 1 << 2, /* the other host has evenkeel */
 	EK_FLOW_ELEPHANT = 1 << 3, /* sent more than elephant_bytes: left alone */
 	EK_FLOW_VM_FIN = 1 << 4,
 	EK_FLOW_REMOTE_FIN = 1 << 5,
 	EK_FLOW_SYNACK_HELD = 1 << 6,
-	EK_FLOW_LOCAL = 1 << 7, /* the other end is a VM of this host, or the host itself */
+	EK_FLOW_LOCAL = 1 << 7, /* the other end is a VM of this host, or the host itself
+				 */
 	EK_FLOW_TIMED = 1 << 8, /* its handshake's third segment ends a measurement */
-	EK_FLOW_ACCURATE_ECN = 1 << 9, /* their ACKs count marks: none is made up, kept or held
+	EK_FLOW_ACCURATE_ECN = 1 << 9, /* their ACKs count marks: none is made up, kept or
+					* held
 					*/
 	EK_FLOW_PEER_GONE = 1 << 10, /* the other host saw to ECN, and does no more */
-	EK_FLOW_ROUTED = 1 << 11, /* no probes: this host routes it, and may translate it */
+	EK_FLOW_ROUTED = 1 << 11, /* no probes: this host routes it, and may translate it
+				   */
 	/* A SYN-ACK is on its way through the port once more: */
 	EK_FLOW_SYNACK_BEHIND = 1 << 16, /* behind its report */
 	EK_FLOW_SYNACK_RELEASED = 1 << 17, /* from the agent, which has held it */
@@ -279,8 +293,8 @@ struct ek_flow {
 	u32 window_set_bytes; /* what the VM was told (observe: would have been) */
 	u32 windows_limited; /* how many ACKs */
 	u32 synack_window_bytes; /* set on this flow's SYN-ACK, 0: untouched */
-	u32 cera_stamp; /* slot of its last data, 0: none; here because another lookup would
-			   cost more than all that CERA does with a packet */
+	u32 cera_stamp; /* slot of its last data, 0: none; here because another lookup
+			   would cost more than all that CERA does with a packet */
 	u32 cera_position; /* its place among the VM's flows */
 	u32 cera_limit_bytes; /* CERA's, in the last ACK to the VM, 0: none */
 	u32 cera_end; /* of what the VM may send by that */
@@ -300,7 +314,8 @@ struct ek_vsnoop_flow {
 	u32 rode; /* data of the VM's that took the number along */
 	u32 dropped; /* ACKs of the VM that said nothing new */
 	u32 told_ts; /* timestamp of the last data that was acknowledged early, 0: none */
-	u32 again_end; /* of data that came again, whose ACK is under way, or told at first */
+	u32 again_end; /* of data that came again, whose ACK is under way, or told at
+			  first */
 	struct vsnoop_flow flow;
 	u32 peer_ack; /* highest ACK of the other end's */
 	u32 peer_ts; /* its last timestamp, 0: none */
@@ -335,12 +350,14 @@ struct ek_vflood_last {
 	u32 ts_val;
 	u32 ts_ecr;
 	u16 window;
-	u8 has_timestamps; /* both of them stand in 12 bytes of options before all others */
+	u8 has_timestamps; /* both of them stand in 12 bytes of options before all others
+			    */
 	u8 pad;
 };
 
 /*
- * A flow that vFlood manages. The lock of its port's qdisc is over all that changes, but for
+ * A flow that vFlood manages. The lock of its port's qdisc is over all that changes, but
+ * for
  * @last and @owner on its way from 0.
  */
 struct ek_vflood_flow {
@@ -359,15 +376,17 @@ struct ek_vflood_flow {
 	u32 is_listed; /* among those of its port that hold something */
 	u32 next; /* in that list: place + 1, 0: the last */
 	u32 packets; /* in its queues, one that is being split among them */
-	u64 back_bytes; /* that have left the queue, and are to come by the port once more */
+	u64 back_bytes; /* that have left the queue, and are to come by the port once more
+			 */
 	u64 back_acks; /* the same, ACKs alone */
 	u32 pieces; /* in the queue of its pieces, which goes first */
 	u32 is_direct; /* all that is out has left past the device that holds packets */
-	u64 splitting; /* the range of the first packet, which is on its way to be split, 0:
-			  none */
+	u64 splitting; /* the range of the first packet, which is on its way to be split,
+			  0: none */
 	u64 splitting_ns; /* since when */
 	struct ack_filter_flow filter;
-	u64 filtered; /* 1 << 32 | the last ACK's number if the VM need not have it, or 0 */
+	u64 filtered; /* 1 << 32 | the last ACK's number if the VM need not have it, or 0
+		       */
 	u64 behind_ns; /* when a large packet last had to stay behind such segments */
 	u32 joining_end; /* of the last that went to be joined */
 	u32 joined_end; /* of the last that has come back; the same: none is on its way */
@@ -391,7 +410,8 @@ struct ek_vflood_device {
 	u32 join_ifindex; /* sends segments to where they are joined; 0: none does */
 };
 
-#define EK_VFLOOD_QDISC "evenkeel" /* what the kernel calls the qdisc of such a device */
+#define EK_VFLOOD_QDISC "evenkeel" /* what the kernel calls the qdisc of such a device   \
+				    */
 
 /* Observe counts what enforce would do. The build makes help texts of these comments. */
 enum ek_counter {
@@ -399,13 +419,15 @@ enum ek_counter {
 	EK_COUNT_PACKETS_TO_VM, /* Packets seen to the VM */
 	EK_COUNT_NOT_TCP, /* Packets passed because they are not TCP */
 	EK_COUNT_UNPARSABLE, /* Packets passed because their headers make no sense */
-	EK_COUNT_UNKNOWN_FLOW, /* TCP packets passed because their handshake was not seen */
+	EK_COUNT_UNKNOWN_FLOW, /* TCP packets passed because their handshake was not seen
+				*/
 	EK_COUNT_FLOWS, /* Flows entered after a handshake */
 	EK_COUNT_MAP_FULL, /* Times that a table took no entry */
 	EK_COUNT_SYNS_FROM_VM, /* SYNs from the VM */
 	EK_COUNT_PROBES_SENT, /* Probes sent before SYNs */
 	EK_COUNT_PROBES_REFUSED, /* Trains not sent because the VM's budget was used up */
-	EK_COUNT_PROBES_SPARED, /* SYNs without probes because the peer never answers them */
+	EK_COUNT_PROBES_SPARED, /* SYNs without probes because the peer never answers them
+				 */
 	EK_COUNT_PROBES_FAILED, /* Probes that could not be made or sent */
 	EK_COUNT_PROBES_SEEN, /* Valid probes from the network, dropped before the VM */
 	EK_COUNT_PROBES_MARKED, /* Valid probes from the network with a congestion mark */
@@ -429,23 +451,29 @@ enum ek_counter {
 	EK_COUNT_VSNOOP_ON_DATA, /* Data of the VM that carried such an acknowledgement */
 	EK_COUNT_VSNOOP_DROPPED, /* ACKs of the VM dropped because they say nothing new */
 	EK_COUNT_VSNOOP_NO_BUFFER, /* Segments left to the VM: window or budget is full */
-	EK_COUNT_VSNOOP_NO_PLACE, /* Segments left to the VM: the queue might not take them */
+	EK_COUNT_VSNOOP_NO_PLACE, /* Segments left to the VM: the queue might not take
+				     them */
 	EK_COUNT_VSNOOP_UNEXPECTED_SEQUENCE, /* Times that data might be missing */
 	EK_COUNT_VSNOOP_FAILED, /* Early ACKs that could not be made or sent */
-	EK_COUNT_VSNOOP_DOUBTED, /* Segments left to the VM: its TCP might not take them */
-	EK_COUNT_VSNOOP_BROKEN, /* Times that a VM did not keep what its window had offered */
+	EK_COUNT_VSNOOP_DOUBTED, /* Segments left to the VM: its TCP might not take them
+				  */
+	EK_COUNT_VSNOOP_BROKEN, /* Times that a VM did not keep what its window had
+				   offered */
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
 	EK_COUNT_VFLOOD_FLOWS, /* Flows that vFlood manages or observes */
 	EK_COUNT_VFLOOD_NO_PLACE, /* Flows that vFlood, or their port, had no place for */
 	EK_COUNT_VFLOOD_HELD, /* Segments of the VM that were held */
-	EK_COUNT_VFLOOD_HELD_US, /* How long all of them together were held, in microseconds */
+	EK_COUNT_VFLOOD_HELD_US, /* How long all of them together were held, in
+				    microseconds */
 	EK_COUNT_VFLOOD_GRANTS, /* ACKs that told the VM how much it may hand over */
 	EK_COUNT_VFLOOD_UPDATES, /* Window updates made after handshakes */
 	EK_COUNT_VFLOOD_LOSSES, /* Losses that vFlood saw */
-	EK_COUNT_VFLOOD_NO_BUFFER, /* Times that a flow had used up its share of the buffer */
+	EK_COUNT_VFLOOD_NO_BUFFER, /* Times that a flow had used up its share of the
+				      buffer */
 	EK_COUNT_VFLOOD_REFUSED, /* Packets dropped because the VM's buffer was full */
 	EK_COUNT_VFLOOD_UNDONE, /* Losses found to be none: windows given back */
-	EK_COUNT_VFLOOD_NEEDLESS, /* Packets dropped that were held already or had arrived */
+	EK_COUNT_VFLOOD_NEEDLESS, /* Packets dropped that were held already or had arrived
+				   */
 	EK_COUNT_VFLOOD_BARE_ACKS, /* ACKs sent alone because their data was held */
 	EK_COUNT_VFLOOD_DRAINED, /* Packets let go without an ACK that allowed it */
 	EK_COUNT_VFLOOD_SPLIT, /* GSO packets split because not all of them might leave */
@@ -454,7 +482,8 @@ enum ek_counter {
 	EK_COUNT_ACCURATE_ECN, /* Flows whose guests use or asked for accurate ECN */
 	EK_COUNT_PEERS_GONE, /* Flows let go because the other host saw to ECN no more */
 	EK_COUNT_PROBES_ROUTED, /* SYNs without probes because this host routes them */
-	EK_COUNT_MULTIPATH, /* Connections left alone because they have several paths (MPTCP) */
+	EK_COUNT_MULTIPATH, /* Connections left alone because they have several paths
+			       (MPTCP) */
 	EK_COUNTER_MAX,
 };
 
@@ -464,10 +493,11 @@ struct ek_counters {
 
 /* What needs a timer, and so user space. */
 enum ek_event_type {
-	EK_EVENT_SYN_PROBED, /* probes and SYN went out: send them again after b1 and b2 */
+	EK_EVENT_SYN_PROBED, /* probes and SYN went out: send them again after b1 and b2
+			      */
 	EK_EVENT_SYN_STRANGER, /* the same, for a peer that was never heard of */
-	EK_EVENT_SYNACK_HELD, /* was taken off the path: inject it after b3 or when its train is
-				 in */
+	EK_EVENT_SYNACK_HELD, /* was taken off the path: inject it after b3 or when its
+				 train is in */
 };
 
 struct ek_event {

@@ -27,8 +27,8 @@ int to_vm(struct __sk_buff *skb)
 	if (!context_read(skb, &c, false))
 		return TCX_NEXT;
 
-#define STEP(name, function)                                                                   \
-	if (!function##_to_vm(skb, &w))                                                        \
+#define STEP(name, function)                                                             \
+	if (!function##_to_vm(skb, &w))                                                  \
 		return w.verdict;
 	STEPS_TO_VM(STEP)
 #undef STEP

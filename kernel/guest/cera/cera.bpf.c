@@ -23,8 +23,8 @@ extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 #define RECENT_JIFFIES 2
 
 /*
- * Algorithms have one name in all network namespaces: the agent puts its own namespace's behind
- * this, here and below, before it loads.
+ * Algorithms have one name in all network namespaces: the agent puts its own namespace's
+ * behind this, here and below, before it loads.
  */
 #define SETTER "ek_cera"
 const volatile char setter_name[TCP_CA_NAME_MAX] = SETTER;
@@ -36,7 +36,8 @@ struct {
 	__type(value, struct ek_guest_share);
 } share SEC(".maps");
 
-/* Not a socket's storage: the kernel refuses to make one in some of these places (7.2). */
+/* Not a socket's storage: the kernel refuses to make one in some of these places (7.2).
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, EK_GUEST_MAX_LIMITED);
@@ -115,7 +116,8 @@ static __always_inline bool has_peer_here(const struct sock_common *skc)
 		       skc->skc_v6_rcv_saddr.in6_u.u6_addr32[1] &&
 	       skc->skc_v6_daddr.in6_u.u6_addr32[2] ==
 		       skc->skc_v6_rcv_saddr.in6_u.u6_addr32[2] &&
-	       skc->skc_v6_daddr.in6_u.u6_addr32[3] == skc->skc_v6_rcv_saddr.in6_u.u6_addr32[3];
+	       skc->skc_v6_daddr.in6_u.u6_addr32[3] ==
+		       skc->skc_v6_rcv_saddr.in6_u.u6_addr32[3];
 }
 
 /* The host's words would take a flow's part from all others each time. */
@@ -127,8 +129,8 @@ static __always_inline bool is_channel(const struct sock_common *skc,
 
 static __always_inline bool may_send(u8 state)
 {
-	return state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT || state == TCP_FIN_WAIT1 ||
-	       state == TCP_CLOSING || state == TCP_LAST_ACK;
+	return state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT ||
+	       state == TCP_FIN_WAIT1 || state == TCP_CLOSING || state == TCP_LAST_ACK;
 }
 
 /*
@@ -160,8 +162,8 @@ static __always_inline bool set(struct tcp_sock *tp, struct ek_guest_share *s, u
 }
 
 /* In recovery and after a timeout the window is theirs, and is only lowered. */
-static __always_inline void adjust(struct tcp_sock *tp, struct ek_guest_share *s, u32 window,
-				   bool is_reno)
+static __always_inline void adjust(struct tcp_sock *tp, struct ek_guest_share *s,
+				   u32 window, bool is_reno)
 {
 	u32 ssthresh = tp->snd_ssthresh;
 	bool is_theirs = ca_state(tp) > TCP_CA_Disorder;
@@ -169,11 +171,13 @@ static __always_inline void adjust(struct tcp_sock *tp, struct ek_guest_share *s
 	u64 cookie = bpf_get_socket_cookie(tp);
 	struct ek_guest_limited new = { .before = ssthresh, .set = threshold };
 	struct ek_guest_limited *l = bpf_map_lookup_elem(&limited, &cookie);
-	/* Another threshold than the one that was set is the socket's own, from a loss since.
+	/* Another threshold than the one that was set is the socket's own, from a loss
+	 * since.
 	 */
 	bool is_set = l && l->set == ssthresh;
 
-	if (!cera_client_sets(tp->snd_cwnd, window, is_set && !is_theirs, uses_window(tp)))
+	if (!cera_client_sets(tp->snd_cwnd, window, is_set && !is_theirs,
+			      uses_window(tp)))
 		return;
 	s->changed++;
 	if (s->mode != EK_GUEST_ENFORCE)
@@ -225,7 +229,8 @@ int pass(struct bpf_iter__tcp *ctx)
 	is_own = is_reno || is_name(name, cubic_name);
 
 	if (s->evict) {
-		if (is_name(name, vflood_name) && change(tp, s->evict - 1 == CONGESTION_RENO))
+		if (is_name(name, vflood_name) &&
+		    change(tp, s->evict - 1 == CONGESTION_RENO))
 			s->evicted++;
 		return 0;
 	}

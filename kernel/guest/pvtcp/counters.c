@@ -20,12 +20,13 @@ static const struct kernel_param_ops counter_ops = {
 	.get = counter_get,
 };
 
-#define COUNTER(name, counter, text)                                                           \
-	module_param_cb(name, &counter_ops, (void *)(counter), 0444);                          \
+#define COUNTER(name, counter, text)                                                     \
+	module_param_cb(name, &counter_ops, (void *)(counter), 0444);                    \
 	MODULE_PARM_DESC(name, "Counter: " text)
 
 COUNTER(wakeups, CNT_WAKEUPS, "wake-ups of a vCPU, all");
-COUNTER(wakeups_by_steal, CNT_WAKEUPS_BY_STEAL, "wake-ups that only the steal clock showed");
+COUNTER(wakeups_by_steal, CNT_WAKEUPS_BY_STEAL,
+	"wake-ups that only the steal clock showed");
 COUNTER(held_rto, CNT_HELD_RTO, "retransmission timeouts held");
 COUNTER(held_tlp, CNT_HELD_TLP, "tail-loss probes held");
 COUNTER(held_reo, CNT_HELD_REO, "RACK reordering timers held");

@@ -77,8 +77,8 @@ static enum hrtimer_restart release_fn(struct hrtimer *timer)
 	struct held h;
 	u32 wait_us;
 
-	wait_us = pvtcp_release_us(&per_cpu(pvtcp_cpus, cpu).vcpu, &pvtcp_settings, now_us(),
-				   backlog_in(cpu));
+	wait_us = pvtcp_release_us(&per_cpu(pvtcp_cpus, cpu).vcpu, &pvtcp_settings,
+				   now_us(), backlog_in(cpu));
 	if (wait_us) {
 		hrtimer_forward_now(timer, ktime_of_us(wait_us));
 		return HRTIMER_RESTART;
@@ -114,7 +114,8 @@ static struct held *find_entry(struct pvtcp_cpu *c, const struct sock *sk)
 	 * A kernel socket's timer may have to be stopped for good before its
 	 * namespace goes, which nobody could do while our release runs it.
 	 */
-	return c->held_count < HELD_MAX && sk->sk_net_refcnt ? &c->held[c->held_count] : NULL;
+	return c->held_count < HELD_MAX && sk->sk_net_refcnt ? &c->held[c->held_count] :
+							       NULL;
 }
 
 /**
@@ -144,7 +145,8 @@ bool hold_timer(struct sock *sk, u8 pending, int backlog_cpu)
 		h->snd_una = tp->snd_una;
 		h->delivered = tp->delivered;
 		h->data_segs_out = tp->data_segs_out;
-		h->expires = jiffies + 1 + usecs_to_jiffies(pvtcp_limit_us(&pvtcp_settings));
+		h->expires =
+			jiffies + 1 + usecs_to_jiffies(pvtcp_limit_us(&pvtcp_settings));
 		set_retransmit_expires(sk, h->expires);
 		c->backlog_cpu = backlog_cpu;
 		per_cpu(pvtcp_cpus, backlog_cpu).vcpu.holding = true;
@@ -153,7 +155,8 @@ bool hold_timer(struct sock *sk, u8 pending, int backlog_cpu)
 
 	if (h) {
 		if (!hrtimer_is_queued(&c->release))
-			hrtimer_start(&c->release, ktime_of_us(pvtcp_settings.hold_min_us),
+			hrtimer_start(&c->release,
+				      ktime_of_us(pvtcp_settings.hold_min_us),
 				      HRTIMER_MODE_REL_PINNED_SOFT);
 		return true;
 	}
@@ -178,8 +181,8 @@ int hold_init(void)
 			      HRTIMER_MODE_REL_PINNED_SOFT);
 	}
 	for_each_possible_cpu(cpu) {
-		struct held *held =
-			kcalloc_node(HELD_MAX, sizeof(*held), GFP_KERNEL, cpu_to_node(cpu));
+		struct held *held = kcalloc_node(HELD_MAX, sizeof(*held), GFP_KERNEL,
+						 cpu_to_node(cpu));
 
 		if (!held) {
 			hold_exit();

@@ -122,7 +122,8 @@ static int on_write_timer(struct kprobe *p, struct pt_regs *regs)
 	default:
 		return 0;
 	}
-	if (time_after(retransmit_expires(sk), jiffies) || timer_pending(retransmit_timer(sk)))
+	if (time_after(retransmit_expires(sk), jiffies) ||
+	    timer_pending(retransmit_timer(sk)))
 		return 0;
 
 	now = now_us();
@@ -142,8 +143,9 @@ static long filter_rtt(const struct sock *sk, u32 mdev_us, long sample_us)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 
-	return pvtcp_filter_rtt(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu, &pvtcp_settings,
-				tp->tcp_mstamp, tp->srtt_us >> 3, mdev_us, sample_us);
+	return pvtcp_filter_rtt(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu,
+				&pvtcp_settings, tp->tcp_mstamp, tp->srtt_us >> 3,
+				mdev_us, sample_us);
 }
 
 /*
@@ -191,7 +193,8 @@ static int on_data_recv(struct kprobe *p, struct pt_regs *regs)
 		return 0;
 	segments = pvtcp_jit_segments(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu,
 				      &pvtcp_settings, now_us(),
-				      jiffies_to_usecs(tcp_jiffies32 - icsk->icsk_ack.lrcvtime),
+				      jiffies_to_usecs(tcp_jiffies32 -
+						       icsk->icsk_ack.lrcvtime),
 				      jiffies_to_usecs(1));
 	if (!segments)
 		return 0;

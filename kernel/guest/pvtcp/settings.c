@@ -48,12 +48,12 @@ static const struct kernel_param_ops bounded_ops = {
 	.get = bounded_get,
 };
 
-#define BOUNDED_PARAM(name, lowest, highest)                                                   \
-	static struct bounded bounded_##name = {                                               \
-		.value = &pvtcp_settings.name,                                                 \
-		.min = (lowest),                                                               \
-		.max = (highest),                                                              \
-	};                                                                                     \
+#define BOUNDED_PARAM(name, lowest, highest)                                             \
+	static struct bounded bounded_##name = {                                         \
+		.value = &pvtcp_settings.name,                                           \
+		.min = (lowest),                                                         \
+		.max = (highest),                                                        \
+	};                                                                               \
 	module_param_cb(name, &bounded_ops, &bounded_##name, 0644)
 
 BOUNDED_PARAM(late_us, 200, 1000000);
@@ -74,11 +74,13 @@ MODULE_PARM_DESC(
 	"Data segments of each connection acknowledged at once after a wake-up (0-16, default 3, as the paper)");
 
 module_param_named(hold_rto, pvtcp_settings.hold[PVTCP_TIMER_RTO], bool, 0644);
-MODULE_PARM_DESC(hold_rto, "Hold retransmission timeouts after a wake-up (bool, default Y)");
+MODULE_PARM_DESC(hold_rto,
+		 "Hold retransmission timeouts after a wake-up (bool, default Y)");
 module_param_named(hold_tlp, pvtcp_settings.hold[PVTCP_TIMER_TLP], bool, 0644);
 MODULE_PARM_DESC(hold_tlp, "Hold tail-loss probes after a wake-up (bool, default Y)");
 module_param_named(hold_reo, pvtcp_settings.hold[PVTCP_TIMER_REO], bool, 0644);
-MODULE_PARM_DESC(hold_reo, "Hold RACK's reordering timer after a wake-up (bool, default Y)");
+MODULE_PARM_DESC(hold_reo,
+		 "Hold RACK's reordering timer after a wake-up (bool, default Y)");
 module_param_named(filter_rtt, pvtcp_settings.filter_rtt, bool, 0644);
 MODULE_PARM_DESC(
 	filter_rtt,
@@ -111,4 +113,5 @@ static const struct kernel_param_ops mode_ops = {
 };
 module_param_cb(mode, &mode_ops, NULL, 0644);
 MODULE_PARM_DESC(
-	mode, "off, observe (count what would be done, change nothing) or enforce (default)");
+	mode,
+	"off, observe (count what would be done, change nothing) or enforce (default)");

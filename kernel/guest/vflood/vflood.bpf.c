@@ -52,7 +52,8 @@ static __always_inline u32 in_flight(const struct tcp_sock *tp)
 }
 
 /* Whether TCP repairs a loss, or has signs of one. */
-static __always_inline bool is_repairing(const struct tcp_sock *tp, const struct guest_flow *f)
+static __always_inline bool is_repairing(const struct tcp_sock *tp,
+					 const struct guest_flow *f)
 {
 	return f->state != TCP_CA_Open || tp->sacked_out || tp->lost_out;
 }
@@ -67,7 +68,8 @@ static __always_inline bool is_reducing(const struct guest_flow *f)
  * Segments that the host grants. The receive window says so, and TCP keeps to it by
  * itself; so this must only not be less.
  */
-static __always_inline u32 granted(const struct tcp_sock *tp, const struct ek_guest_control *c)
+static __always_inline u32 granted(const struct tcp_sock *tp,
+				   const struct ek_guest_control *c)
 {
 	u32 mss = tp->mss_cache;
 	u32 window = mss ? tp->snd_wnd / mss : 0;
@@ -230,8 +232,8 @@ void BPF_PROG(flood_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	/* Only a window that was used grows; in slow start, one that was used by half
 	 * (RFC 7661, as Linux has it). */
 	if (reno_in_slow_start(w) ? w->cwnd < 2 * used : w->cwnd <= used)
-		congestion_acked(&f->shadow, acked, f->acked_us, tp->srtt_us >> 3, min_rtt_us,
-				 round_over);
+		congestion_acked(&f->shadow, acked, f->acked_us, tp->srtt_us >> 3,
+				 min_rtt_us, round_over);
 	settle(tp, f);
 }
 
@@ -254,10 +256,11 @@ static __always_inline void begin_again(struct sock *sk)
 	if (is_reducing(f))
 		return;
 	take_over(tp, f);
-	/* TCP restarts the window that it knows, which is the flood's; the host restarts its
-	 * own as here. */
+	/* TCP restarts the window that it knows, which is the flood's; the host restarts
+	 * its own as here. */
 	if (f->is_flooding && now - f->acked_us > VFLOOD_IDLE_US)
-		congestion_idle(&f->shadow, now - f->acked_us, VFLOOD_IDLE_US, f->initial);
+		congestion_idle(&f->shadow, now - f->acked_us, VFLOOD_IDLE_US,
+				f->initial);
 	settle(tp, f);
 }
 
@@ -275,8 +278,8 @@ void BPF_PROG(flood_tx_start, struct sock *sk)
 }
 
 /*
- * What is flooded is not paced by the VM, so its packets need not be sized by a pace: the host
- * lets packets of this size leave in one piece.
+ * What is flooded is not paced by the VM, so its packets need not be sized by a pace: the
+ * host lets packets of this size leave in one piece.
  */
 SEC("struct_ops")
 u32 BPF_PROG(flood_min_tso_segs, struct sock *sk)

@@ -28,8 +28,8 @@ static long checksum_next(u64 index, void *data)
 	if (bytes >= SCRATCH_CHUNK_BYTES) {
 		if (bpf_skb_load_bytes(c->skb, c->at, c->chunk, SCRATCH_CHUNK_BYTES))
 			return 1;
-		c->sum = (__wsum)bpf_csum_diff(NULL, 0, (__be32 *)c->chunk, SCRATCH_CHUNK_BYTES,
-					       c->sum);
+		c->sum = (__wsum)bpf_csum_diff(NULL, 0, (__be32 *)c->chunk,
+					       SCRATCH_CHUNK_BYTES, c->sum);
 		c->at += SCRATCH_CHUNK_BYTES;
 		return 0;
 	}
@@ -46,7 +46,8 @@ static long checksum_next(u64 index, void *data)
 	bytes = (bytes + 3) & ~3ull & (2 * SCRATCH_CHUNK_BYTES - 1);
 	barrier_var(bytes);
 	if (bytes <= SCRATCH_CHUNK_BYTES)
-		c->sum = (__wsum)bpf_csum_diff(NULL, 0, (__be32 *)c->chunk, bytes, c->sum);
+		c->sum =
+			(__wsum)bpf_csum_diff(NULL, 0, (__be32 *)c->chunk, bytes, c->sum);
 	return 1;
 }
 
@@ -85,9 +86,9 @@ static __always_inline bool ip_checksum_holds(const struct context *c)
 /**
  * skb_checksums_hold() - a packet without IP options
  *
- * Of a partial checksum whoever sends the packet on completes it, and one that hardware or GRO
- * has verified needs no second look (skb->ip_summed). Nobody has verified IPv4's header where
- * packets are bridged.
+ * Of a partial checksum whoever sends the packet on completes it, and one that hardware
+ * or GRO has verified needs no second look (skb->ip_summed). Nobody has verified IPv4's
+ * header where packets are bridged.
  */
 static __noinline bool skb_checksums_hold(struct __sk_buff *skb, struct context *c)
 {

@@ -24,7 +24,8 @@ struct scratch {
 	u8 chunk[SCRATCH_CHUNK_BYTES + 8]; /* of a packet, and room for zeros behind it */
 };
 
-/* No program is interrupted by itself but where it sends: all run with bottom halves off. */
+/* No program is interrupted by itself but where it sends: all run with bottom halves off.
+ */
 enum scratch_of {
 	SCRATCH_TO_VM,
 	SCRATCH_FROM_VM,
@@ -54,18 +55,19 @@ struct context {
 /* Some mechanism is on, or has something to let out. */
 static __always_inline bool port_acts(const struct ek_port *port)
 {
-	return (port->proboscis.mode | port->cera.mode | port->vsnoop.mode | port->vflood.mode |
-		port->vflood.hold_ifindex) != EK_MODE_OFF;
+	return (port->proboscis.mode | port->cera.mode | port->vsnoop.mode |
+		port->vflood.mode | port->vflood.hold_ifindex) != EK_MODE_OFF;
 }
 
 /* vFlood rests, and nothing else is on: nobody asks for connections that begin. */
 static __always_inline bool port_rests(const struct ek_port *port)
 {
-	return port->vflood.passes_over &&
-	       (port->proboscis.mode | port->cera.mode | port->vsnoop.mode) == EK_MODE_OFF;
+	return port->vflood.passes_over && (port->proboscis.mode | port->cera.mode |
+					    port->vsnoop.mode) == EK_MODE_OFF;
 }
 
-/* No packet is anybody's business: the port rests, and no connection from before is left. */
+/* No packet is anybody's business: the port rests, and no connection from before is left.
+ */
 static __always_inline bool port_sleeps(const struct ek_port *port)
 {
 	u32 slot = port->slot;
@@ -78,7 +80,8 @@ static __always_inline bool port_sleeps(const struct ek_port *port)
 }
 
 /* Return: false if this port is not to be treated. */
-static __always_inline bool context_open(struct context *c, u32 ifindex, enum scratch_of which)
+static __always_inline bool context_open(struct context *c, u32 ifindex,
+					 enum scratch_of which)
 {
 	struct scratch *s = bpf_map_lookup_elem(&scratch, &which);
 
@@ -119,12 +122,14 @@ static __always_inline bool ecn_for_guests(const struct context *c)
 	return probes_are_on(c) && c->port->proboscis.ecn_for_guests;
 }
 
-/* A tag that hardware, or the stack, has taken out of the frame is outside of those in it. */
+/* A tag that hardware, or the stack, has taken out of the frame is outside of those in
+ * it. */
 static __always_inline bool skb_vlan(const struct __sk_buff *skb, struct packet *p)
 {
 	if (!skb->vlan_present)
 		return true;
-	return packet_put_vlan(p, packet_vlan(bpf_ntohs((u16)skb->vlan_proto), skb->vlan_tci));
+	return packet_put_vlan(p, packet_vlan(bpf_ntohs((u16)skb->vlan_proto),
+					      skb->vlan_tci));
 }
 
 static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_vm)
@@ -160,7 +165,8 @@ static __always_inline struct ek_peer_key *peer_key(struct context *c)
 	return k;
 }
 
-/* A global function: the verifier looks at those once, not in each of its callers' states. */
+/* A global function: the verifier looks at those once, not in each of its callers'
+ * states. */
 __weak __noinline int head_parse(const struct packet_head *h, struct packet *p)
 {
 	return h && p ? (int)packet_parse_any(h, p) : PACKET_BROKEN;
@@ -180,12 +186,13 @@ static __noinline bool context_read_any(struct __sk_buff *skb, struct context *c
 	    c->head->valid < c->head->frame_bytes && skb_head(skb, c->head, false))
 		kind = (enum packet_kind)head_parse(c->head, c->packet);
 	if (kind != PACKET_TCP) {
-		count(c->count, kind == PACKET_BROKEN ? EK_COUNT_UNPARSABLE : EK_COUNT_NOT_TCP,
-		      1);
+		count(c->count,
+		      kind == PACKET_BROKEN ? EK_COUNT_UNPARSABLE : EK_COUNT_NOT_TCP, 1);
 		return false;
 	}
 	/* No TCP sends these together. */
-	if (c->packet->flags & PACKET_SYN && c->packet->flags & (PACKET_RST | PACKET_FIN)) {
+	if (c->packet->flags & PACKET_SYN &&
+	    c->packet->flags & (PACKET_RST | PACKET_FIN)) {
 		count(c->count, EK_COUNT_UNPARSABLE, 1);
 		return false;
 	}
@@ -193,8 +200,8 @@ static __noinline bool context_read_any(struct __sk_buff *skb, struct context *c
 }
 
 /*
- * Most packets need no call: here each costs as much as 30 instructions, and more where CPUs
- * must not guess where a function returns to.
+ * Most packets need no call: here each costs as much as 30 instructions, and more where
+ * CPUs must not guess where a function returns to.
  */
 static __always_inline bool context_read_plain(struct __sk_buff *skb, struct context *c)
 {
@@ -216,7 +223,8 @@ static __always_inline u64 context_coarse_ns(struct context *c)
 }
 
 /* Reads the packet. Return: false if it is to pass as it is. */
-static __always_inline bool context_read(struct __sk_buff *skb, struct context *c, bool from_vm)
+static __always_inline bool context_read(struct __sk_buff *skb, struct context *c,
+					 bool from_vm)
 {
 	if (!context_read_plain(skb, c) && !context_read_any(skb, c))
 		return false;

@@ -18,23 +18,25 @@ __weak __noinline int head_options(const struct packet_head *h, const struct pac
 }
 
 /* Global, too: the verifier looks at the arbiter once. */
-__weak __noinline int window_decide(const struct window_limits *limits, u32 offered, u32 scale,
-				    u32 mss, u16 *field)
+__weak __noinline int window_decide(const struct window_limits *limits, u32 offered,
+				    u32 scale, u32 mss, u16 *field)
 {
-	return limits && field ?
-		       (int)window_arbitrate(limits, (u16)offered, (u8)scale, mss, field) :
-		       WINDOW_BY_RECEIVER;
+	return limits && field ? (int)window_arbitrate(limits, (u16)offered, (u8)scale,
+						       mss, field) :
+				 WINDOW_BY_RECEIVER;
 }
 
 static __always_inline void end_read(struct ek_end *end, const struct packet_options *o)
 {
 	end->mss = o->mss;
-	end->wscale = o->wscale == EK_WSCALE_NONE ? EK_WSCALE_NONE : window_scale(o->wscale);
+	end->wscale = o->wscale == EK_WSCALE_NONE ? EK_WSCALE_NONE :
+						    window_scale(o->wscale);
 	end->has_timestamps = o->has_timestamps;
 }
 
 /* Scale of the windows that @receiver sends, once both have said so. */
-static __always_inline u8 flow_scale(const struct ek_flow *f, const struct ek_end *receiver)
+static __always_inline u8 flow_scale(const struct ek_flow *f,
+				     const struct ek_end *receiver)
 {
 	if (f->vm.wscale == EK_WSCALE_NONE || f->remote.wscale == EK_WSCALE_NONE)
 		return 0;
@@ -48,11 +50,13 @@ static __always_inline u32 flow_segment_bytes(const struct ek_flow *f)
 
 	if (!mss || (f->remote.mss && f->remote.mss < mss))
 		mss = f->remote.mss;
-	return window_segment_bytes(mss, f->vm.has_timestamps && f->remote.has_timestamps);
+	return window_segment_bytes(mss,
+				    f->vm.has_timestamps && f->remote.has_timestamps);
 }
 
 /* A SYN: @h is what was known of it, or new. */
-static __always_inline void handshake_start(struct ek_handshake *h, const struct context *c,
+static __always_inline void handshake_start(struct ek_handshake *h,
+					    const struct context *c,
 					    const struct packet_options *o, bool from_vm)
 {
 	__builtin_memset(h, 0, sizeof(*h));
@@ -65,7 +69,8 @@ static __always_inline void handshake_start(struct ek_handshake *h, const struct
 }
 
 /* A SYN comes again. */
-static __always_inline void handshake_again(struct ek_handshake *h, const struct context *c)
+static __always_inline void handshake_again(struct ek_handshake *h,
+					    const struct context *c)
 {
 	enum ecn_mode asked = ecn_asked(ecn_bits(c->head, c->packet));
 
@@ -144,7 +149,8 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 }
 
 /* A flow is over when both ends have closed it, or one has given it up. */
-static __always_inline bool flow_is_over(struct context *c, struct ek_flow *f, bool from_vm)
+static __always_inline bool flow_is_over(struct context *c, struct ek_flow *f,
+					 bool from_vm)
 {
 	const struct packet *p = c->packet;
 	u32 both = EK_FLOW_VM_FIN | EK_FLOW_REMOTE_FIN;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where a VM's packet goes next: over the bridge to somebody else, or to this host itself,
- * which routes it then and may translate its addresses.
+ * Where a VM's packet goes next: over the bridge to somebody else, or to this host
+ * itself, which routes it then and may translate its addresses.
  *
- * Connection tracking translates what belongs to a connection. Probes go ahead of the SYN, so
- * they belong to none, and would leave the host with the VM's own addresses.
+ * Connection tracking translates what belongs to a connection. Probes go ahead of the
+ * SYN, so they belong to none, and would leave the host with the VM's own addresses.
  */
 #ifndef EVENKEEL_HOST_BASE_HOP_H
 #define EVENKEEL_HOST_BASE_HOP_H
@@ -38,7 +38,8 @@ static __always_inline bool hop_has_address(const struct net_device *dev, const 
 }
 
 /*
- * Is this the address of a device that stands on @dev? @last: one of them, if there is any.
+ * Is this the address of a device that stands on @dev? @last: one of them, if there is
+ * any.
  *
  * Return: whether it is, or may be because there are more than are looked at.
  */
@@ -55,7 +56,8 @@ static __noinline bool hop_is_above(struct net_device *dev, const u8 *mac, u32 m
 			return false;
 		if (i >= most)
 			break;
-		a = (void *)((u8 *)at - bpf_core_field_offset(struct netdev_adjacent, list));
+		a = (void *)((u8 *)at -
+			     bpf_core_field_offset(struct netdev_adjacent, list));
 		*last = BPF_CORE_READ(a, dev);
 		if (!*last || hop_has_address(*last, mac))
 			return true;
@@ -65,8 +67,8 @@ static __noinline bool hop_is_above(struct net_device *dev, const u8 *mac, u32 m
 }
 
 /*
- * Does this host route the packet? Yes where that is not certain. A port is of one bridge,
- * which may have VLANs and others on it.
+ * Does this host route the packet? Yes where that is not certain. A port is of one
+ * bridge, which may have VLANs and others on it.
  */
 static __noinline bool hop_is_this_host(struct __sk_buff *skb, const struct context *c)
 {

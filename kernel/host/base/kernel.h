@@ -41,7 +41,8 @@ struct net_device {
 	struct netdev_queue *_tx;
 	unsigned int real_num_tx_queues;
 	struct {
-		struct list_head upper; /* netdev_adjacent, each a device that stands on it */
+		struct list_head upper; /* netdev_adjacent, each a device that stands on
+					   it */
 	} adj_list;
 	const unsigned char *dev_addr;
 	u8 priv[]; /* in newer kernels; in others it follows the structure */
@@ -62,7 +63,8 @@ struct sk_buff {
 struct ptr_ring {
 	int producer;
 	int consumer_head; /* what lies behind was taken */
-	int consumer_tail; /* what lies behind is free; the rest of what was taken is so soon */
+	int consumer_tail; /* what lies behind is free; the rest of what was taken is so
+			      soon */
 	int size;
 	void **queue;
 };

@@ -2,8 +2,9 @@
 /*
  * What a host has learned of a connection, or of another host, and when that ends.
  *
- * Where nobody was there to see, it may be another connection by now, and a host that saw to
- * ECN may do so no more. What is uncertain is let go: the worst is a connection without help.
+ * Where nobody was there to see, it may be another connection by now, and a host that saw
+ * to ECN may do so no more. What is uncertain is let go: the worst is a connection
+ * without help.
  */
 #ifndef EVENKEEL_HOST_BASE_KNOWN_H
 #define EVENKEEL_HOST_BASE_KNOWN_H
@@ -20,16 +21,18 @@ static __always_inline bool is_from_before(const struct context *c, u64 first_ns
 /* A SYN that is not answered in this time is not waited for by its sender either. */
 static __always_inline bool handshake_is_over(const struct context *c, u64 first_ns)
 {
-	return is_from_before(c, first_ns) || time_since(c->now_ns, first_ns) > EK_HANDSHAKE_NS;
+	return is_from_before(c, first_ns) ||
+	       time_since(c->now_ns, first_ns) > EK_HANDSHAKE_NS;
 }
 
 /* The SYN of this number, or NULL. */
-static __always_inline struct ek_handshake *handshake_known(const struct context *c, u32 iss,
-							    bool from_vm)
+static __always_inline struct ek_handshake *handshake_known(const struct context *c,
+							    u32 iss, bool from_vm)
 {
 	struct ek_handshake *h = bpf_map_lookup_elem(&handshakes, c->key);
 
-	return h && h->iss == iss && h->from_vm == from_vm && !handshake_is_over(c, h->syn_ns) ?
+	return h && h->iss == iss && h->from_vm == from_vm &&
+			       !handshake_is_over(c, h->syn_ns) ?
 		       h :
 		       NULL;
 }
@@ -45,8 +48,8 @@ static __always_inline struct ek_train *train_known(struct context *c, u32 iss)
 }
 
 /*
- * What the remote host has made of probes, or NULL. After a while it is asked anew: it may have
- * evenkeel by now, or none any more.
+ * What the remote host has made of probes, or NULL. After a while it is asked anew: it
+ * may have evenkeel by now, or none any more.
  */
 static __always_inline struct ek_peer *peer_known(struct context *c)
 {
@@ -61,10 +64,11 @@ static __always_inline struct ek_peer *peer_known(struct context *c)
 }
 
 /*
- * A packet of the remote end's passes. Where its host sees to ECN, all of them are ECN-capable,
- * pure ACKs among them, and those of a guest without ECN are not by themselves. So the first
- * that is not tells that nobody echoes marks there, or hides them, and this host does neither
- * from now on. What is on its way in that moment no ECN is heeded for, for a round trip.
+ * A packet of the remote end's passes. Where its host sees to ECN, all of them are
+ * ECN-capable, pure ACKs among them, and those of a guest without ECN are not by
+ * themselves. So the first that is not tells that nobody echoes marks there, or hides
+ * them, and this host does neither from now on. What is on its way in that moment no ECN
+ * is heeded for, for a round trip.
  */
 static __always_inline void peer_shows(struct context *c, struct ek_flow *f)
 {

@@ -48,8 +48,8 @@ static __always_inline bool skb_head(struct __sk_buff *skb, struct packet_head *
 #define HEAD_TIMESTAMPS_BYTES 66 /* and timestamps */
 
 /*
- * Copies a word of a packet. Where the stack puts packets nothing is aligned, and neither the
- * compiler nor the CPU is to mind.
+ * Copies a word of a packet. Where the stack puts packets nothing is aligned, and neither
+ * the compiler nor the CPU is to mind.
  */
 static __always_inline void head_word(struct packet_head *h, const void *data, u32 offset)
 {
@@ -57,8 +57,8 @@ static __always_inline void head_word(struct packet_head *h, const void *data, u
 }
 
 /*
- * Copies as much as most packets of IPv4 need, without a call. Return: false if it is another,
- * or too short.
+ * Copies as much as most packets of IPv4 need, without a call. Return: false if it is
+ * another, or too short.
  */
 static __always_inline bool skb_head_plain(struct __sk_buff *skb, struct packet_head *h)
 {
@@ -66,7 +66,8 @@ static __always_inline bool skb_head_plain(struct __sk_buff *skb, struct packet_
 	const void *end = (const void *)(long)skb->data_end;
 	u32 i;
 
-	if (data + HEAD_PLAIN_BYTES > end || *(const __be16 *)(data + 12) != bpf_htons(0x0800))
+	if (data + HEAD_PLAIN_BYTES > end ||
+	    *(const __be16 *)(data + 12) != bpf_htons(0x0800))
 		return false;
 	h->frame_bytes = skb->len;
 	h->valid = HEAD_PLAIN_BYTES;
@@ -99,7 +100,8 @@ static __always_inline bool skb_set_window(struct __sk_buff *skb, const struct p
 	return !bpf_skb_store_bytes(skb, l4 + TCP_OFFSET_WINDOW, &new_word, 2, 0);
 }
 
-static __always_inline bool skb_set_seq(struct __sk_buff *skb, const struct packet *p, u32 seq)
+static __always_inline bool skb_set_seq(struct __sk_buff *skb, const struct packet *p,
+					u32 seq)
 {
 	u32 l4 = p->l4;
 	__be32 old_word = bpf_htonl(p->seq);
@@ -142,8 +144,8 @@ static __always_inline bool skb_set_ecn(struct __sk_buff *skb, const struct pack
 }
 
 /*
- * The same with one call where IPv4 takes two otherwise, in packets as most are. @h says what
- * is in the packet, then as before.
+ * The same with one call where IPv4 takes two otherwise, in packets as most are. @h says
+ * what is in the packet, then as before.
  */
 static __always_inline bool head_set_ecn(struct __sk_buff *skb, struct packet_head *h,
 					 const struct packet *p, u8 ecn)
@@ -159,11 +161,12 @@ static __always_inline bool head_set_ecn(struct __sk_buff *skb, struct packet_he
 	h->bytes[PACKET_ETHER_BYTES + 1] = (u8)new_word;
 	h->bytes[PACKET_ETHER_BYTES + 10] = (u8)(check >> 8);
 	h->bytes[PACKET_ETHER_BYTES + 11] = (u8)check;
-	return !bpf_skb_store_bytes(skb, PACKET_ETHER_BYTES, h->bytes + PACKET_ETHER_BYTES, 12,
-				    0);
+	return !bpf_skb_store_bytes(skb, PACKET_ETHER_BYTES,
+				    h->bytes + PACKET_ETHER_BYTES, 12, 0);
 }
 
-/* The sequence numbers of a packet's data, a FIN counted. @l4: where its TCP header begins. */
+/* The sequence numbers of a packet's data, a FIN counted. @l4: where its TCP header
+ * begins. */
 static __always_inline bool skb_range(struct __sk_buff *skb, u32 l4, u32 *seq, u32 *end)
 {
 	u8 head[PACKET_TCP_BYTES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A packet's way through a port: its steps (algo/base/steps.h), and what one hands on to the
- * next.
+ * A packet's way through a port: its steps (algo/base/steps.h), and what one hands on to
+ * the next.
  */
 #ifndef EVENKEEL_HOST_BASE_WAY_H
 #define EVENKEEL_HOST_BASE_WAY_H
@@ -32,7 +32,8 @@ static __always_inline bool is_handshake(const struct way *w)
 
 static __always_inline bool is_synack(const struct way *w)
 {
-	return (w->c->packet->flags & (PACKET_SYN | PACKET_ACK)) == (PACKET_SYN | PACKET_ACK);
+	return (w->c->packet->flags & (PACKET_SYN | PACKET_ACK)) ==
+	       (PACKET_SYN | PACKET_ACK);
 }
 
 /* Does this host see to ECN, and not the guests themselves or nobody? */

@@ -18,7 +18,8 @@ static __always_inline void limits_enforced(const struct context *c,
 		limits->bytes[WINDOW_BY_CERA] = 0;
 }
 
-/* Writes the window that the VM is told, by the limits that the steps before have offered. */
+/* Writes the window that the VM is told, by the limits that the steps before have
+ * offered. */
 static __always_inline bool window_to_vm(struct __sk_buff *skb, struct way *w)
 {
 	struct context *c = w->c;
@@ -34,8 +35,8 @@ static __always_inline bool window_to_vm(struct __sk_buff *skb, struct way *w)
 	scale = flow_scale(f, &f->remote);
 	w->c->scratch->limits.in_flight_bytes = proboscis_in_flight(&f->sender, p->ack);
 	if (window_is_limited(&w->c->scratch->limits))
-		limited = (u32)window_decide(&w->c->scratch->limits, p->window, scale, mss,
-					     &field);
+		limited = (u32)window_decide(&w->c->scratch->limits, p->window, scale,
+					     mss, &field);
 	f->window_by = (u16)limited;
 	f->window_offered_bytes = (u32)p->window << scale;
 	f->window_set_bytes = (u32)field << scale;
@@ -58,19 +59,22 @@ static __always_inline bool window_to_vm(struct __sk_buff *skb, struct way *w)
 }
 
 /*
- * An ACK of a VM whose window was lowered while it sent: its number is that of the window's
- * edge, and not of what comes next, so that the other end would take it for an old segment's.
+ * An ACK of a VM whose window was lowered while it sent: its number is that of the
+ * window's edge, and not of what comes next, so that the other end would take it for an
+ * old segment's.
  */
 static __noinline void window_catch_up(struct __sk_buff *skb, struct context *c,
 				       struct ek_flow *f)
 {
 	struct packet *p = c->packet;
 
-	if (p->payload_bytes || p->flags & (PACKET_FIN | PACKET_RST) || !f->windows_limited ||
-	    f->vflood_owner || (!enforces(c) && c->port->cera.mode != EK_MODE_ENFORCE))
+	if (p->payload_bytes || p->flags & (PACKET_FIN | PACKET_RST) ||
+	    !f->windows_limited || f->vflood_owner ||
+	    (!enforces(c) && c->port->cera.mode != EK_MODE_ENFORCE))
 		return;
 	/* A keepalive and a window probe have a number below. */
-	if (seq_before(p->seq, f->sender.snd_una) || !seq_before(p->seq, f->sender.snd_nxt))
+	if (seq_before(p->seq, f->sender.snd_una) ||
+	    !seq_before(p->seq, f->sender.snd_nxt))
 		return;
 	if (skb_set_seq(skb, p, f->sender.snd_nxt))
 		p->seq = f->sender.snd_nxt;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * CERA at a VM's port: counts what the VM sends to the uplink, times handshakes,
- * and has the limit of a flow, whether or not there is a client in the VM: what one does is
- * the VM's word alone.
+ * and has the limit of a flow, whether or not there is a client in the VM: what one does
+ * is the VM's word alone.
  *
  * The agent writes the limit every epoch and says until when it holds: should
  * the agent die, it is gone soon after.
@@ -17,8 +17,9 @@ static __always_inline struct ek_cera_port *cera_port_of(const struct context *c
 {
 	u32 slot = c->port->slot;
 
-	return c->port->cera.mode == EK_MODE_OFF ? NULL :
-						   bpf_map_lookup_elem(&cera_ports, &slot);
+	return c->port->cera.mode == EK_MODE_OFF ?
+		       NULL :
+		       bpf_map_lookup_elem(&cera_ports, &slot);
 }
 
 /*
@@ -35,8 +36,10 @@ static __always_inline u32 cera_wire_bytes(const struct __sk_buff *skb, u32 head
 	return bytes + (bytes - header_bytes - 1) / gso_bytes * header_bytes;
 }
 
-/* The handshake's third segment, from the end that sent the first: RTT of network and VM. */
-static __always_inline void cera_handshake_timed(struct ek_cera_port *s, struct ek_flow *f)
+/* The handshake's third segment, from the end that sent the first: RTT of network and VM.
+ */
+static __always_inline void cera_handshake_timed(struct ek_cera_port *s,
+						 struct ek_flow *f)
 {
 	u64 us = (bpf_ktime_get_ns() - f->first_ns) / 1000;
 
@@ -57,8 +60,8 @@ static __always_inline bool cera_flow_is_full(const struct ek_flow *f, u32 end)
 }
 
 /* Data up to @end leaves the VM. */
-static __always_inline void cera_pause_note(struct ek_cera_port *s, const struct ek_flow *f,
-					    u32 end)
+static __always_inline void cera_pause_note(struct ek_cera_port *s,
+					    const struct ek_flow *f, u32 end)
 {
 	bool full = cera_flow_is_full(f, end);
 
@@ -68,8 +71,8 @@ static __always_inline void cera_pause_note(struct ek_cera_port *s, const struct
 }
 
 /* A packet leaves the VM. @f: NULL if it is of no known flow, or no TCP. */
-static __always_inline void cera_from_vm(const struct __sk_buff *skb, const struct context *c,
-					 struct ek_flow *f)
+static __always_inline void cera_from_vm(const struct __sk_buff *skb,
+					 const struct context *c, struct ek_flow *f)
 {
 	struct ek_cera_port *s = cera_port_of(c);
 
@@ -112,11 +115,11 @@ static __always_inline void cera_to_vm(struct context *c, struct ek_flow *f)
 }
 
 /*
- * The limit of a flow, in bytes, for an ACK that reaches the VM; 0: none. A flow that never
- * sent anything has none.
+ * The limit of a flow, in bytes, for an ACK that reaches the VM; 0: none. A flow that
+ * never sent anything has none.
  */
-static __always_inline u32 cera_flow_limit(const struct context *c, struct ek_flow *f, u8 scale,
-					   u32 mss)
+static __always_inline u32 cera_flow_limit(const struct context *c, struct ek_flow *f,
+					   u8 scale, u32 mss)
 {
 	bool was_full = cera_flow_is_full(f, f->sender.snd_nxt);
 	struct ek_cera_port *s;
@@ -128,20 +131,22 @@ static __always_inline u32 cera_flow_limit(const struct context *c, struct ek_fl
 	s = cera_port_of(c);
 	if (!s || !s->window || s->until_ns <= c->now_ns)
 		return 0;
-	bytes = (u64)cera_flow_window(s->window, s->flows, f->cera_position, s->next) * mss;
+	bytes = (u64)cera_flow_window(s->window, s->flows, f->cera_position, s->next) *
+		mss;
 	/* More than any window field can say. */
 	if (bytes >= 65535u << WINDOW_MAX_SCALE)
 		return 0;
 	f->cera_limit_bytes = window_with_room((u32)bytes, scale);
 	f->cera_end = c->packet->ack + f->cera_limit_bytes;
-	if (cera_pause_has_room(&s->pause, was_full, (s32)(f->cera_end - f->sender.snd_nxt),
-				mss))
+	if (cera_pause_has_room(&s->pause, was_full,
+				(s32)(f->cera_end - f->sender.snd_nxt), mss))
 		s->pause.room_us = bpf_ktime_get_ns() / 1000;
 	return f->cera_limit_bytes;
 }
 
 /* Not inlined: the stack of what calls it is nearly full. */
-static __noinline void cera_note(struct __sk_buff *skb, struct context *c, struct ek_flow *f)
+static __noinline void cera_note(struct __sk_buff *skb, struct context *c,
+				 struct ek_flow *f)
 {
 	cera_from_vm(skb, c, f);
 }
@@ -170,7 +175,8 @@ static __always_inline bool cera_uplink_to_vm(struct __sk_buff *skb, struct way 
 	cera_to_vm(c, f);
 	if (c->packet->flags & PACKET_ACK)
 		w->c->scratch->limits.bytes[WINDOW_BY_CERA] =
-			cera_flow_limit(c, f, flow_scale(f, &f->remote), flow_segment_bytes(f));
+			cera_flow_limit(c, f, flow_scale(f, &f->remote),
+					flow_segment_bytes(f));
 	return true;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A VM's SYN is sent behind probes, and the window of its SYN-ACK follows the probes that came.
+ * A VM's SYN is sent behind probes, and the window of its SYN-ACK follows the probes that
+ * came.
  */
 #ifndef EVENKEEL_HOST_PROBOSCIS_HANDSHAKE_H
 #define EVENKEEL_HOST_PROBOSCIS_HANDSHAKE_H
@@ -52,8 +53,8 @@ static __always_inline u32 probes_for(struct __sk_buff *skb, struct context *c,
 }
 
 /*
- * Probes and SYN have gone: they may have to be sent again. To a peer that has not answered
- * probes before, they are not.
+ * Probes and SYN have gone: they may have to be sent again. To a peer that has not
+ * answered probes before, they are not.
  */
 static __always_inline void syn_probed(struct __sk_buff *skb, struct context *c)
 {
@@ -144,11 +145,13 @@ static __always_inline void synack_window(struct __sk_buff *skb, struct context 
 	f->probes_marked = train->marked;
 	verdict = proboscis_first_window(train, &c->port->proboscis.settings, mss,
 					 &limits.bytes[WINDOW_BY_PROBOSCIS]);
-	if (window_decide(&limits, c->packet->window, 0, mss, &field) == WINDOW_BY_RECEIVER)
+	if (window_decide(&limits, c->packet->window, 0, mss, &field) ==
+	    WINDOW_BY_RECEIVER)
 		return;
 	f->synack_window_bytes = field;
 	count(c->count,
-	      verdict == PROBOSCIS_SCALED ? EK_COUNT_SYNACKS_SCALED : EK_COUNT_SYNACKS_ONE_MSS,
+	      verdict == PROBOSCIS_SCALED ? EK_COUNT_SYNACKS_SCALED :
+					    EK_COUNT_SYNACKS_ONE_MSS,
 	      1);
 	if (enforces(c) && !skb_set_window(skb, c->packet, field))
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
@@ -200,7 +203,8 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 	o.total = train.total;
 	o.seen = train.seen;
 	o.marked = train.marked;
-	/* Where it is lost, the opener's data is not ECN-capable, and marking ports drop it. */
+	/* Where it is lost, the opener's data is not ECN-capable, and marking ports drop
+	 * it. */
 	o.ecn = PACKET_ECT_0;
 	if (!enforces(c)) {
 		count(c->count, EK_COUNT_REPORTS_SENT, 1);
@@ -225,11 +229,13 @@ static __always_inline bool proboscis_probes_from_vm(struct __sk_buff *skb, stru
 	return way_ends(w, TCX_NEXT);
 }
 
-static __always_inline bool proboscis_handshake_from_vm(struct __sk_buff *skb, struct way *w)
+static __always_inline bool proboscis_handshake_from_vm(struct __sk_buff *skb,
+							struct way *w)
 {
 	if (w->f)
 		return true;
-	return way_ends(w, is_synack(w) ? synack_from_vm(skb, w->c) : syn_from_vm(skb, w->c));
+	return way_ends(w, is_synack(w) ? synack_from_vm(skb, w->c) :
+					  syn_from_vm(skb, w->c));
 }
 
 #endif /* EVENKEEL_HOST_PROBOSCIS_HANDSHAKE_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * ECN between hosts for guests that have none, at the VM that receives: marks and echoes are
- * counted, and hidden from it.
+ * ECN between hosts for guests that have none, at the VM that receives: marks and echoes
+ * are counted, and hidden from it.
  */
 #ifndef EVENKEEL_HOST_PROBOSCIS_MARKS_H
 #define EVENKEEL_HOST_PROBOSCIS_MARKS_H
@@ -29,7 +29,8 @@ static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct con
 		return;
 	if (p->ecn == PACKET_CE)
 		count(c->count, EK_COUNT_CE_SEEN, 1);
-	if (enforces(c) && !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_NOT_ECT))
+	if (enforces(c) &&
+	    !skb_set_ecn(skb, p, packet_u16(c->head, p->l3), PACKET_NOT_ECT))
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
 	else if (p->ecn == PACKET_CE)
 		count(c->count, EK_COUNT_CE_HIDDEN, 1);

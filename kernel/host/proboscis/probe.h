@@ -27,7 +27,8 @@ static __always_inline struct ek_host *this_host(void)
 	return h && h->version == EK_INTF_VERSION && h->keys ? h : NULL;
 }
 
-static __always_inline struct ek_proboscis_port *proboscis_port_of(const struct context *c)
+static __always_inline struct ek_proboscis_port *
+proboscis_port_of(const struct context *c)
 {
 	u32 slot = c->port->slot;
 
@@ -59,18 +60,20 @@ static __always_inline bool budget_take(struct context *c, u32 probes)
 	return false;
 }
 
-/* How many of these probes to send now. Several CPUs may ask at once: then it is a few more. */
+/* How many of these probes to send now. Several CPUs may ask at once: then it is a few
+ * more. */
 static __always_inline u32 train_length(struct context *c, u32 probes)
 {
 	struct ek_proboscis_port *port = proboscis_port_of(c);
 
-	return port ? proboscis_train_length(&c->port->proboscis.settings, &port->trains_ns,
-					     c->now_ns, probes) :
+	return port ? proboscis_train_length(&c->port->proboscis.settings,
+					     &port->trains_ns, c->now_ns, probes) :
 		      0;
 }
 
 /* Begins the tag of what goes the way of this packet. */
-static __noinline void probe_tag_start(struct siphash *start, const struct siphash_key *key,
+static __noinline void probe_tag_start(struct siphash *start,
+				       const struct siphash_key *key,
 				       const struct packet *p, u32 iss)
 {
 	struct proboscis_path path;
@@ -108,7 +111,8 @@ static __always_inline u64 tcp_sum(const struct packet_head *h, u32 l4, u32 byte
 }
 
 /* Cuts the packet to a header of PROBOSCIS_TCP_BYTES and says so in the IP header. */
-static __always_inline bool probe_shape(struct __sk_buff *skb, const struct packet_head *h,
+static __always_inline bool probe_shape(struct __sk_buff *skb,
+					const struct packet_head *h,
 					const struct packet *p, u8 ecn)
 {
 	u32 l3 = p->l3;
@@ -144,7 +148,8 @@ static __always_inline bool probe_checksum(struct __sk_buff *skb, u32 l4, u64 ol
 {
 	u16 difference = window_csum_fold(new_sum + (u16)~window_csum_fold(old_sum));
 
-	return !bpf_l4_csum_replace(skb, l4 + TCP_OFFSET_CHECK, 0, bpf_htons(difference), 0);
+	return !bpf_l4_csum_replace(skb, l4 + TCP_OFFSET_CHECK, 0, bpf_htons(difference),
+				    0);
 }
 
 /* What goes from one packet of a train to the next. */
@@ -168,9 +173,11 @@ static long probe_next(u64 index, void *data)
 	u64 sum;
 
 	t->option.index = (u8)index;
-	proboscis_option_write(t->bytes, &t->option, proboscis_tag(&t->start, &t->option));
+	proboscis_option_write(t->bytes, &t->option,
+			       proboscis_tag(&t->start, &t->option));
 	sum = t->header_sum + option_sum(t->bytes);
-	if (bpf_skb_store_bytes(skb, l4 + PACKET_TCP_BYTES, t->bytes, sizeof(t->bytes), 0) ||
+	if (bpf_skb_store_bytes(skb, l4 + PACKET_TCP_BYTES, t->bytes, sizeof(t->bytes),
+				0) ||
 	    !probe_checksum(skb, l4, t->sum, sum))
 		return 1;
 	t->sum = sum;
@@ -193,7 +200,8 @@ static __always_inline bool probe_header(struct __sk_buff *skb, const struct pac
 	u16 urgent = 0;
 
 	return !bpf_skb_store_bytes(skb, (u32)p->l4 + 4, words, sizeof(words), 0) &&
-	       !bpf_skb_store_bytes(skb, (u32)p->l4 + TCP_OFFSET_CHECK + 2, &urgent, 2, 0);
+	       !bpf_skb_store_bytes(skb, (u32)p->l4 + TCP_OFFSET_CHECK + 2, &urgent, 2,
+				    0);
 }
 
 static __noinline u32 probe_train(struct __sk_buff *skb, struct context *c,
@@ -215,14 +223,16 @@ static __noinline u32 probe_train(struct __sk_buff *skb, struct context *c,
 
 	if (!probe_shape(skb, c->head, p, o->ecn) || !probe_header(skb, p, o))
 		return 0;
-	/* Of the pseudo-header only the length changes, also where the checksum is partial. */
+	/* Of the pseudo-header only the length changes, also where the checksum is
+	 * partial. */
 	if (bpf_l4_csum_replace(skb, p->l4 + TCP_OFFSET_CHECK, bpf_htons(p->tcp_bytes),
 				bpf_htons(PROBOSCIS_TCP_BYTES), BPF_F_PSEUDO_HDR | 2))
 		return 0;
 	probe_tag_start(&t.start, &h->key[0], p, o->iss);
 	t.sum = tcp_sum(c->head, p->l4, p->tcp_bytes);
-	t.header_sum = (u64)p->source_port + p->destination_port + (seq >> 16) + (u16)seq +
-		       (PROBOSCIS_TCP_BYTES / 4 << 12 | proboscis_flags(o->type, o->train));
+	t.header_sum =
+		(u64)p->source_port + p->destination_port + (seq >> 16) + (u16)seq +
+		(PROBOSCIS_TCP_BYTES / 4 << 12 | proboscis_flags(o->type, o->train));
 	bpf_loop(o->packets, probe_next, &t, 0);
 	return t.sent;
 }
@@ -239,7 +249,8 @@ enum probe_result {
  * The packet must have no data. It is made into each of them in turn, and then
  * what it was.
  */
-static __always_inline enum probe_result probe_send(struct __sk_buff *skb, struct context *c,
+static __always_inline enum probe_result probe_send(struct __sk_buff *skb,
+						    struct context *c,
 						    const struct order *o,
 						    const struct ek_host *h, u32 *sent)
 {

@@ -21,7 +21,8 @@ enum probe_kind {
 };
 
 /* Reads what has that shape. */
-static __noinline enum probe_kind probe_read(struct context *c, struct proboscis_option *o)
+static __noinline enum probe_kind probe_read(struct context *c,
+					     struct proboscis_option *o)
 {
 	u32 iss = c->packet->seq ^ PROBOSCIS_SEQ_OFFSET;
 	struct ek_host *h = this_host();

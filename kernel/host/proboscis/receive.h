@@ -24,7 +24,8 @@ static __always_inline void peer_answered(struct context *c)
 		count(c->count, EK_COUNT_MAP_FULL, 1);
 }
 
-static __always_inline void train_count(struct context *c, const struct proboscis_option *o)
+static __always_inline void train_count(struct context *c,
+					const struct proboscis_option *o)
 {
 	struct ek_train *known;
 	struct ek_train fresh = { .first_ns = c->now_ns };

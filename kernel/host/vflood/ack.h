@@ -17,7 +17,8 @@ static __always_inline u32 vflood_ack_grant(const struct ek_vflood_flow *e, u32 
 		       0;
 }
 
-/* Do the SACK blocks report data that came twice? @segments: how many since the last loss. */
+/* Do the SACK blocks report data that came twice? @segments: how many since the last
+ * loss. */
 static __noinline bool vflood_ack_is_dsack(const struct context *c,
 					   const struct packet_options *o,
 					   const struct ek_vflood_flow *e, u32 *segments)
@@ -42,7 +43,8 @@ static __noinline bool vflood_ack_is_dsack(const struct context *c,
 	return true;
 }
 
-/* Looks at the VM's port now and then. What cannot be read is no cause to keep ACKs from it. */
+/* Looks at the VM's port now and then. What cannot be read is no cause to keep ACKs from
+ * it. */
 static __always_inline void vflood_ack_look(struct __sk_buff *skb, struct context *c)
 {
 	const struct ek_vflood_settings *v = &c->port->vflood;
@@ -61,8 +63,9 @@ static __always_inline void vflood_ack_look(struct __sk_buff *skb, struct contex
 }
 
 /*
- * An ACK to the VM lets out what is held. Return: the window that the VM may be told, 0: the
- * receiver's. @is_needless becomes true if the VM need not have it (algo/vflood/ack_filter.h).
+ * An ACK to the VM lets out what is held. Return: the window that the VM may be told, 0:
+ * the receiver's. @is_needless becomes true if the VM need not have it
+ * (algo/vflood/ack_filter.h).
  */
 static __noinline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
 				       struct ek_flow *f, bool *is_needless)
@@ -73,7 +76,9 @@ static __noinline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
 	bool has_options = p->tcp_bytes > PACKET_TCP_BYTES;
 	bool is_stamped = p->tcp_bytes >= PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES &&
 			  packet_u32(c->head, options) == VFLOOD_TIMESTAMPS;
-	struct vflood_ack a = { .ack = p->ack, .sacked_end = p->ack, .window = p->window };
+	struct vflood_ack a = { .ack = p->ack,
+				.sacked_end = p->ack,
+				.window = p->window };
 	struct packet_options o;
 	struct vflood_order order;
 	bool is_dsack;
@@ -82,7 +87,8 @@ static __noinline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
 		return 0;
 	vflood_ack_look(skb, c);
 	a.is_pure = !p->payload_bytes && !(p->flags & PACKET_FIN);
-	a.is_older = is_stamped && vflood_is_older(&e->flow, packet_u32(c->head, options + 8));
+	a.is_older = is_stamped &&
+		     vflood_is_older(&e->flow, packet_u32(c->head, options + 8));
 	/* Timestamps alone are what most have. */
 	if (has_options &&
 	    !(is_stamped && p->tcp_bytes == PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES) &&
@@ -93,10 +99,12 @@ static __noinline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
 		if (is_dsack)
 			a.is_pure = false;
 		if (e->flow.mss)
-			a.sacked_segments = packet_sacked_bytes(c->head, &o, is_dsack, p->ack) /
-					    e->flow.mss;
+			a.sacked_segments =
+				packet_sacked_bytes(c->head, &o, is_dsack, p->ack) /
+				e->flow.mss;
 	}
-	if (!e->packets && vflood_is_told(&e->flow, p->ack, p->window, a.is_pure, a.has_sack)) {
+	if (!e->packets &&
+	    vflood_is_told(&e->flow, p->ack, p->window, a.is_pure, a.has_sack)) {
 		e->seen_ns = c->now_ns;
 		e->acked_ns = c->now_ns;
 		return vflood_ack_grant(e, p->ack);
@@ -198,7 +206,8 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	return TCX_NEXT;
 }
 
-/* An ACK, or a SYN-ACK, lets out what is held, and tells how much the VM may hand over. */
+/* An ACK, or a SYN-ACK, lets out what is held, and tells how much the VM may hand over.
+ */
 static __always_inline bool vflood_ack_clock_to_vm(struct __sk_buff *skb, struct way *w)
 {
 	bool is_needless = false;

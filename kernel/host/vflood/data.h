@@ -9,7 +9,8 @@
 #include "flow.h"
 
 /* Notes what the VM says to the other end: what is held leaves with the newest of it. */
-static __always_inline void vflood_data_note(const struct context *c, struct ek_vflood_flow *e)
+static __always_inline void vflood_data_note(const struct context *c,
+					     struct ek_vflood_flow *e)
 {
 	const struct packet *p = c->packet;
 	u32 options = (u32)p->l4 + PACKET_TCP_BYTES;
@@ -18,7 +19,8 @@ static __always_inline void vflood_data_note(const struct context *c, struct ek_
 		return;
 	e->last.ack = p->ack;
 	e->last.window = p->window;
-	e->last.has_timestamps = p->tcp_bytes >= PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES &&
+	e->last.has_timestamps = p->tcp_bytes >=
+					 PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES &&
 				 packet_u32(c->head, options) == VFLOOD_TIMESTAMPS;
 	if (e->last.has_timestamps) {
 		e->last.ts_val = packet_u32(c->head, options + 4);
@@ -26,8 +28,8 @@ static __always_inline void vflood_data_note(const struct context *c, struct ek_
 	}
 }
 
-/* May a GSO packet be held as it is? New data in full segments, if it would not be split at
- * once. */
+/* May a GSO packet be held as it is? New data in full segments, if it would not be split
+ * at once. */
 static __always_inline bool vflood_data_is_whole(const struct __sk_buff *skb,
 						 const struct ek_vflood_flow *e, u32 seq,
 						 u32 end)
@@ -37,8 +39,9 @@ static __always_inline bool vflood_data_is_whole(const struct __sk_buff *skb,
 }
 
 /* Global, so that the verifier looks at it once. */
-__weak __noinline int vflood_flow_passes(struct vflood_flow *f, const struct vflood_settings *s,
-					 u64 range, u64 now_us)
+__weak __noinline int vflood_flow_passes(struct vflood_flow *f,
+					 const struct vflood_settings *s, u64 range,
+					 u64 now_us)
 {
 	u32 seq = (u32)range;
 
@@ -46,9 +49,9 @@ __weak __noinline int vflood_flow_passes(struct vflood_flow *f, const struct vfl
 }
 
 /*
- * Lets new data out at once that its windows allow, past the device that holds packets: most
- * connections never have more. Nothing overtakes: all that is out has left in the same way, or
- * nothing is out.
+ * Lets new data out at once that its windows allow, past the device that holds packets:
+ * most connections never have more. Nothing overtakes: all that is out has left in the
+ * same way, or nothing is out.
  *
  * Return: false if the qdisc is to decide.
  */
@@ -63,7 +66,8 @@ static __noinline bool vflood_lets_out(struct context *c, struct ek_flow *f,
 	bool is_out = false;
 	u64 now_ns;
 
-	if (!h || !vflood_is_on(h, c->port, c->now_ns) || e->packets || !vflood_flow_trylock(e))
+	if (!h || !vflood_is_on(h, c->port, c->now_ns) || e->packets ||
+	    !vflood_flow_trylock(e))
 		return false;
 	now_ns = vflood_flow_now(e, c->now_ns);
 	if (e->owner == f->vflood_owner && !e->is_closing && !e->packets &&
@@ -71,7 +75,8 @@ static __noinline bool vflood_lets_out(struct context *c, struct ek_flow *f,
 		if (e->last.has_timestamps)
 			vflood_stamp(&e->flow, e->last.ts_val);
 		is_out = vflood_flow_passes(&e->flow, &v->settings,
-					    (u64)end << 32 | c->packet->seq, now_ns / 1000);
+					    (u64)end << 32 | c->packet->seq,
+					    now_ns / 1000);
 	}
 	if (is_out) {
 		e->is_direct = 1;
@@ -99,8 +104,8 @@ static __always_inline bool vflood_use_up(u64 *left, u64 by)
 }
 
 /*
- * Has a packet of the flow left the queue, and been here before? The VM may send the same data
- * once more meanwhile: then that passes, and the other is the one that is seen anew.
+ * Has a packet of the flow left the queue, and been here before? The VM may send the same
+ * data once more meanwhile: then that passes, and the other is the one that is seen anew.
  */
 static __noinline bool vflood_is_back(const struct context *c, struct ek_flow *f)
 {
@@ -110,11 +115,14 @@ static __noinline bool vflood_is_back(const struct context *c, struct ek_flow *f
 
 	if (!e)
 		return false;
-	/* An ACK by itself has the number of what was let out last, the VM's that of its own.
+	/* An ACK by itself has the number of what was let out last, the VM's that of its
+	 * own.
 	 */
 	if (end == p->seq)
-		return seq_before(p->seq, e->flow.vm_end) && vflood_use_up(&e->back_acks, 1);
-	if (seq_after(end, e->flow.snd_nxt) || !vflood_use_up(&e->back_bytes, end - p->seq))
+		return seq_before(p->seq, e->flow.vm_end) &&
+		       vflood_use_up(&e->back_acks, 1);
+	if (seq_after(end, e->flow.snd_nxt) ||
+	    !vflood_use_up(&e->back_bytes, end - p->seq))
 		return false;
 	if (e->joining_end != e->joined_end)
 		e->joined_end = end;
@@ -151,7 +159,8 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 		bpf_clone_redirect(skb, hold, 0);
 		return TCX_NEXT;
 	}
-	if ((!skb->gso_size || skb->gso_size >= e->flow.mss) && vflood_lets_out(c, f, e, end))
+	if ((!skb->gso_size || skb->gso_size >= e->flow.mss) &&
+	    vflood_lets_out(c, f, e, end))
 		return TCX_NEXT;
 	if (vflood_ack_is_due(&e->flow, p->ack) &&
 	    vflood_direct(&e->flow) < vflood_segments(&e->flow, end - p->seq)) {
@@ -174,7 +183,8 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 	return bpf_redirect(c->port->vflood.split_ifindex, 0);
 }
 
-/* What was held has been here before: only what stands behind HOLD has still to see it. */
+/* What was held has been here before: only what stands behind HOLD has still to see it.
+ */
 static __always_inline bool vflood_back_from_vm(struct __sk_buff *skb, struct way *w)
 {
 	if (!w->f->vflood_owner || !vflood_is_back(w->c, w->f))

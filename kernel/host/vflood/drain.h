@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is held without leave to stay: it drains, when there is no agent, no mode or no VM any
- * more, or is dropped with its flow.
+ * What is held without leave to stay: it drains, when there is no agent, no mode or no VM
+ * any more, or is dropped with its flow.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_DRAIN_H
 #define EVENKEEL_HOST_VFLOOD_DRAIN_H
@@ -33,8 +33,8 @@ static __noinline void queue_drain(struct place *at, struct ek_vflood_flow *e, u
 		if (!h)
 			break;
 		bytes = (u32)(h->range >> 32) - (u32)h->range;
-		vflood_drained(&e->flow, &at->vm->vm, (u32)h->range, (u32)(h->range >> 32),
-			       at->now_ns / 1000);
+		vflood_drained(&e->flow, &at->vm->vm, (u32)h->range,
+			       (u32)(h->range >> 32), at->now_ns / 1000);
 		segments -= vflood_segments(&e->flow, bytes) < segments ?
 				    vflood_segments(&e->flow, bytes) :
 				    segments;
@@ -60,8 +60,10 @@ static __noinline void queue_drop(struct place *at, struct ek_vflood_flow *e, u3
 	e->splitting = 0;
 }
 
-/* A flow that holds something is looked after. Return: whether it still holds something. */
-static __noinline bool vflood_flow_tick(struct place *at, struct ek_vflood_flow *e, u32 place)
+/* A flow that holds something is looked after. Return: whether it still holds something.
+ */
+static __noinline bool vflood_flow_tick(struct place *at, struct ek_vflood_flow *e,
+					u32 place)
 {
 	bool is_silent = vflood_flow_is_idle(e, at->now_ns, EK_VFLOOD_IDLE_NS);
 	bool is_cut_off = !at->port || e->is_closing; /* from ACKs */
@@ -70,7 +72,8 @@ static __noinline bool vflood_flow_tick(struct place *at, struct ek_vflood_flow 
 	/* Its last segment was lost on the way. */
 	if (e->splitting && at->now_ns - e->splitting_ns > VFLOOD_SPLIT_NS)
 		split_done(at, e, place);
-	/* ACKs let it out, as ever: beyond its windows the network or the receiver drops it. */
+	/* ACKs let it out, as ever: beyond its windows the network or the receiver drops
+	 * it. */
 	if (is_cut_off || is_silent ||
 	    (drains && time_since(at->now_ns, e->acked_ns) > VFLOOD_DRAIN_PATIENCE_NS))
 		queue_drain(at, e, place, VFLOOD_DRAIN_SEGMENTS);
@@ -107,7 +110,8 @@ static __noinline void tick(struct place *at)
 			vflood_flow_list(at, e, place);
 		vflood_flow_unlock(e);
 	}
-	at->vm->tick_ns = at->now_ns + (at->drains ? VFLOOD_DRAIN_TICK_NS : VFLOOD_TICK_NS);
+	at->vm->tick_ns =
+		at->now_ns + (at->drains ? VFLOOD_DRAIN_TICK_NS : VFLOOD_TICK_NS);
 }
 
 #endif /* EVENKEEL_HOST_VFLOOD_DRAIN_H */

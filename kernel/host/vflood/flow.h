@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * vFlood at a port: which packets go by way of the device that holds them, and what the VM is
- * told. What is held and what leaves is decided under the lock of that device's qdisc
- * (qdisc.bpf.c); from here it gets orders in the cb of packets and of copies.
+ * vFlood at a port: which packets go by way of the device that holds them, and what the
+ * VM is told. What is held and what leaves is decided under the lock of that device's
+ * qdisc (qdisc.bpf.c); from here it gets orders in the cb of packets and of copies.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_FLOW_H
 #define EVENKEEL_HOST_VFLOOD_FLOW_H
@@ -44,9 +44,10 @@ static __always_inline u32 vflood_flow_hash(const struct ek_flow_key *k)
 	return hash;
 }
 
-/* Takes one of the places where a flow of a port may be, if the port has not its share. */
-static __always_inline struct ek_vflood_flow *vflood_flow_claim(const struct ek_flow_key *k,
-								u32 slot, u32 *place)
+/* Takes one of the places where a flow of a port may be, if the port has not its share.
+ */
+static __always_inline struct ek_vflood_flow *
+vflood_flow_claim(const struct ek_flow_key *k, u32 slot, u32 *place)
 {
 	u32 *managed = bpf_map_lookup_elem(&vflood_managed, &slot);
 	u32 first = vflood_flow_hash(k);
@@ -66,8 +67,8 @@ static __always_inline struct ek_vflood_flow *vflood_flow_claim(const struct ek_
 }
 
 /* What the packet at hand, or a copy of it, is sent to the holding device for. */
-static __always_inline void vflood_send_order(struct __sk_buff *skb, const struct context *c,
-					      struct vflood_order o)
+static __always_inline void
+vflood_send_order(struct __sk_buff *skb, const struct context *c, struct vflood_order o)
 {
 	o.l4 = c->packet->l4;
 	vflood_order_write(skb, &o);
@@ -116,8 +117,8 @@ static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 		e->flow.flags |= VFLOOD_HAS_SACK;
 	if (synack_from_vm) {
 		/* The window comes with the first ACK, before any data can. */
-		vflood_peer_syn(&e->flow, 0, flow_scale(f, &f->remote), flow_segment_bytes(f),
-				now_us);
+		vflood_peer_syn(&e->flow, 0, flow_scale(f, &f->remote),
+				flow_segment_bytes(f), now_us);
 		vflood_vm_syn(&e->flow, set, p->seq, now_us);
 		vflood_ack_out(&e->flow, p->ack);
 	} else {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Segments that leave one after the other are joined again, as a sender's own are (GSO): behind
- * the queue they take a pair of veths whose far end does GRO. Each packet costs bridge, network
- * card and receiver the same, however large it is.
+ * Segments that leave one after the other are joined again, as a sender's own are (GSO):
+ * behind the queue they take a pair of veths whose far end does GRO. Each packet costs
+ * bridge, network card and receiver the same, however large it is.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_JOIN_H
 #define EVENKEEL_HOST_VFLOOD_JOIN_H
@@ -11,10 +11,11 @@
 #include "../base/skb.h"
 
 /*
- * The device by which a packet is to leave, or 0. Full segments go there, and what must not
- * overtake them. They overtake nothing: one CPU works on a flow, before they go and after.
- * A large packet is split to stay behind, and joined again, which costs more than they save: so
- * none goes there for a round trip after one. from_vm notes what has come back.
+ * The device by which a packet is to leave, or 0. Full segments go there, and what must
+ * not overtake them. They overtake nothing: one CPU works on a flow, before they go and
+ * after. A large packet is split to stay behind, and joined again, which costs more than
+ * they save: so none goes there for a round trip after one. from_vm notes what has come
+ * back.
  */
 static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood_flow *e,
 				   const struct vflood_order *o)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What a qdisc in BPF (Linux 6.16, CONFIG_NET_SCH_BPF) needs of the kernel's
- * declarations, its kfuncs, and lists of objects. Offsets are relocated when it is loaded.
+ * declarations, its kfuncs, and lists of objects. Offsets are relocated when it is
+ * loaded.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_KERNEL_H
 #define EVENKEEL_HOST_VFLOOD_KERNEL_H
@@ -92,8 +93,10 @@ struct qdisc_cb {
 #endif
 
 extern void bpf_kfree_skb(struct sk_buff *skb) __ksym;
-extern void bpf_qdisc_skb_drop(struct sk_buff *skb, struct bpf_sk_buff_ptr *to_free) __ksym;
-extern void bpf_qdisc_watchdog_schedule(struct Qdisc *sch, __u64 expire, __u64 delta_ns) __ksym;
+extern void bpf_qdisc_skb_drop(struct sk_buff *skb,
+			       struct bpf_sk_buff_ptr *to_free) __ksym;
+extern void bpf_qdisc_watchdog_schedule(struct Qdisc *sch, __u64 expire,
+					__u64 delta_ns) __ksym;
 extern void bpf_qdisc_bstats_update(struct Qdisc *sch, const struct sk_buff *skb) __ksym;
 extern void *bpf_obj_new_impl(__u64 local_type_id, void *meta) __ksym;
 extern void bpf_obj_drop_impl(void *object, void *meta) __ksym;
@@ -106,7 +109,7 @@ extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
 #define object_new(type) ((type *)bpf_obj_new_impl(bpf_core_type_id_local(type), NULL))
 #define object_drop(object) bpf_obj_drop_impl(object, NULL)
 #define list_of(type, member) __attribute__((btf_decl_tag("contains:" #type ":" #member)))
-#define object_of(pointer, type, member)                                                       \
+#define object_of(pointer, type, member)                                                 \
 	((type *)((void *)(pointer) - __builtin_offsetof(type, member)))
 
 #endif /* EVENKEEL_HOST_VFLOOD_KERNEL_H */

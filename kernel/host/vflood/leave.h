@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is written into packets that leave the queue (qdisc.bpf.c): what the VM, or vSnoop for
- * it, has said to the other end since they came.
+ * What is written into packets that leave the queue (qdisc.bpf.c): what the VM, or vSnoop
+ * for it, has said to the other end since they came.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_LEAVE_H
 #define EVENKEEL_HOST_VFLOOD_LEAVE_H
@@ -11,8 +11,8 @@
 #include "../base/skb.h"
 
 /* Writes a word of the TCP header, where it is another. */
-static __always_inline void set_word(struct __sk_buff *skb, u32 l4, u32 offset, __be32 from,
-				     __be32 to)
+static __always_inline void set_word(struct __sk_buff *skb, u32 l4, u32 offset,
+				     __be32 from, __be32 to)
 {
 	if (from == to)
 		return;
@@ -21,12 +21,13 @@ static __always_inline void set_word(struct __sk_buff *skb, u32 l4, u32 offset, 
 }
 
 /*
- * SACK blocks go with the number that they were made for: below a newer one they would report
- * data that came twice (RFC 2883).
+ * SACK blocks go with the number that they were made for: below a newer one they would
+ * report data that came twice (RFC 2883).
  */
 static __noinline bool hide_sack(struct __sk_buff *skb, u32 l4, u32 tcp_bytes)
 {
-	u64 bytes = tcp_bytes - PACKET_TCP_BYTES; /* the verifier follows whole registers */
+	u64 bytes = tcp_bytes - PACKET_TCP_BYTES; /* the verifier follows whole registers
+						   */
 	__be32 before[PACKET_OPTIONS_BYTES / 4] = {};
 	__be32 after[PACKET_OPTIONS_BYTES / 4];
 	s64 sum;
@@ -48,9 +49,9 @@ static __noinline bool hide_sack(struct __sk_buff *skb, u32 l4, u32 tcp_bytes)
 }
 
 /*
- * What was held tells the other end what the VM has said since: with an older timestamp it
- * would be taken for an old duplicate (PAWS, RFC 7323), and its window for a newer one than
- * that of an update that went ahead of it (RFC 9293 §3.10.7.4).
+ * What was held tells the other end what the VM has said since: with an older timestamp
+ * it would be taken for an old duplicate (PAWS, RFC 7323), and its window for a newer one
+ * than that of an update that went ahead of it (RFC 9293 §3.10.7.4).
  */
 static __always_inline void bring_up_to_date(struct __sk_buff *skb, u32 l4,
 					     const struct ek_vflood_last *last)
@@ -69,7 +70,8 @@ static __always_inline void bring_up_to_date(struct __sk_buff *skb, u32 l4,
 	if (seq_before(last->ack, ack))
 		return;
 	tcp_bytes = (bpf_ntohl(head[3]) >> 28) * 4;
-	if (last->ack != ack && tcp_bytes > PACKET_TCP_BYTES + (last->has_timestamps ? 12 : 0))
+	if (last->ack != ack &&
+	    tcp_bytes > PACKET_TCP_BYTES + (last->has_timestamps ? 12 : 0))
 		hide_sack(skb, l4, tcp_bytes);
 	set_word(skb, l4, TCP_OFFSET_ACK, head[2], bpf_htonl(last->ack));
 	window = (__be16)(head[3] >> 16);
@@ -114,10 +116,11 @@ static __always_inline bool set_length(struct __sk_buff *skb, u32 l3, u32 bytes)
 }
 
 /*
- * Makes a copy of data the ACK that it carries. The checksum covered the data, so that it is
- * made anew, unless it is to be completed later (CHECKSUM_PARTIAL).
+ * Makes a copy of data the ACK that it carries. The checksum covered the data, so that it
+ * is made anew, unless it is to be completed later (CHECKSUM_PARTIAL).
  */
-static __noinline bool make_bare(struct __sk_buff *skb, const struct ek_vflood_flow *e, u32 l4)
+static __noinline bool make_bare(struct __sk_buff *skb, const struct ek_vflood_flow *e,
+				 u32 l4)
 {
 	struct sk_buff *kernel_skb = bpf_cast_to_kern_ctx(skb);
 	u32 old_bytes = skb->len - l4;
@@ -149,8 +152,8 @@ static __noinline bool make_bare(struct __sk_buff *skb, const struct ek_vflood_f
 		return false;
 	if (BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed) == CHECKSUM_PARTIAL)
 		return !bpf_l4_csum_replace(skb, l4 + TCP_OFFSET_CHECK,
-					    bpf_htons((u16)old_bytes), bpf_htons((u16)bytes),
-					    BPF_F_PSEUDO_HDR | 2);
+					    bpf_htons((u16)old_bytes),
+					    bpf_htons((u16)bytes), BPF_F_PSEUDO_HDR | 2);
 	head[TCP_OFFSET_CHECK] = 0;
 	head[TCP_OFFSET_CHECK + 1] = 0;
 	tail = bpf_htonl(6u << 16 | (u32)bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is to be done with an skb that comes to a device that holds packets. It stands in the
- * skb's cb, five words that the programs at the port write and the qdisc's read:
+ * What is to be done with an skb that comes to a device that holds packets. It stands in
+ * the skb's cb, five words that the programs at the port write and the qdisc's read:
  *
  *   cb[0]  VFLOOD_ORDER_MAGIC; what is without it is dropped
  *   cb[1]  place | kind << 16 | l4 << 24
@@ -24,10 +24,11 @@ enum vflood_order_kind {
 	VFLOOD_ORDER_GRANT, /* a copy of a SYN-ACK to the VM: it is to be told a window */
 	VFLOOD_ORDER_CLOSE, /* a copy of what ends the flow: what is held drains */
 	VFLOOD_ORDER_RESET, /* the same, and what is held is dropped */
-	VFLOOD_ORDER_WHOLE, /* new data of several segments, which may be held and leave as it
-			     * is
+	VFLOOD_ORDER_WHOLE, /* new data of several segments, which may be held and leave
+			     * as it is
 			     */
-	VFLOOD_ORDER_SPLIT, /* to be split behind the queue, because not all of it may leave */
+	VFLOOD_ORDER_SPLIT, /* to be split behind the queue, because not all of it may
+			       leave */
 	VFLOOD_ORDER_PIECE, /* a segment of that */
 	VFLOOD_ORDER_ANEW, /* to be split; each segment is then VFLOOD_ORDER_DATA */
 };
@@ -57,15 +58,16 @@ static __always_inline void vflood_order_write(struct __sk_buff *skb,
 	skb->cb[4] = o->c;
 }
 
-/* @cb: of a struct __sk_buff or what the kernel has of it, words that are read one by one. */
-#define VFLOOD_ORDER_READ(cb)                                                                  \
-	{                                                                                      \
-		.place = (cb)[1] & (EK_VFLOOD_FLOWS - 1),                                      \
-		.kind = (cb)[1] >> 16 & 0xff,                                                  \
-		.l4 = (cb)[1] >> 24,                                                           \
-		.a = (cb)[2],                                                                  \
-		.b = (cb)[3],                                                                  \
-		.c = (cb)[4],                                                                  \
+/* @cb: of a struct __sk_buff or what the kernel has of it, words that are read one by
+ * one. */
+#define VFLOOD_ORDER_READ(cb)                                                            \
+	{                                                                                \
+		.place = (cb)[1] & (EK_VFLOOD_FLOWS - 1),                                \
+		.kind = (cb)[1] >> 16 & 0xff,                                            \
+		.l4 = (cb)[1] >> 24,                                                     \
+		.a = (cb)[2],                                                            \
+		.b = (cb)[3],                                                            \
+		.c = (cb)[4],                                                            \
 	}
 
 #define VFLOOD_ORDER_PURE (1u << 16)

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The qdisc that holds a VM's packets (vFlood), and the programs of the pair of netkit devices
- * that it sits on:
+ * The qdisc that holds a VM's packets (vFlood), and the programs of the pair of netkit
+ * devices that it sits on:
  *
  *   port -> from_vm -> [split] -> qdisc -> released -> back -> port
  *
- * from_vm sends a managed flow's data to the holding device. GSO packets are held as they are,
- * and leave so if the window has room for them; otherwise they go through the pair's other end,
- * which splits them, and come back. What leaves the qdisc gets the newest ACK and timestamps of
- * the VM, which behind an ifb's queue no program could write, and at the pair's other end goes
- * back to where it came in, in order on whatever CPU it was let out, and past from_vm.
- * Orders come in the cb of packets (intf.h, EK_VFLOOD_MAGIC). One lock, the qdisc's, is over a
- * port's flows and its buffer. What need not be held at all from_vm lets out past all this, in
- * its turn (turn.h).
+ * from_vm sends a managed flow's data to the holding device. GSO packets are held as they
+ * are, and leave so if the window has room for them; otherwise they go through the pair's
+ * other end, which splits them, and come back. What leaves the qdisc gets the newest ACK
+ * and timestamps of the VM, which behind an ifb's queue no program could write, and at
+ * the pair's other end goes back to where it came in, in order on whatever CPU it was let
+ * out, and past from_vm. Orders come in the cb of packets (intf.h, EK_VFLOOD_MAGIC). One
+ * lock, the qdisc's, is over a port's flows and its buffer. What need not be held at all
+ * from_vm lets out past all this, in its turn (turn.h).
  *
  * Loaded only where some port has vFlood: Linux 6.16 with NET_SCH_BPF and NETKIT.
  */
@@ -48,14 +48,16 @@ static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u
 	} else {
 		if (e->last.has_timestamps)
 			vflood_stamp(&e->flow, e->last.ts_val);
-		verdict = vflood_flow_data(&e->flow, &at->vm->vm, &at->port->vflood.settings,
-					   range(seq, end), at->now_ns / 1000);
+		verdict = vflood_flow_data(&e->flow, &at->vm->vm,
+					   &at->port->vflood.settings, range(seq, end),
+					   at->now_ns / 1000);
 	}
 	count_state(at, &e->flow, before);
 	if (verdict == VFLOOD_HOLD) {
 		vflood_flow_list(at, e, place);
 		e->packets++;
-		count(at->count, EK_COUNT_VFLOOD_HELD, vflood_segments(&e->flow, end - seq));
+		count(at->count, EK_COUNT_VFLOOD_HELD,
+		      vflood_segments(&e->flow, end - seq));
 	} else if (verdict == VFLOOD_DROP) {
 		count(at->count,
 		      seq_after(end, vm_end) ? EK_COUNT_VFLOOD_REFUSED :
@@ -66,8 +68,8 @@ static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u
 }
 
 /* Notes whether the VM need not have an ACK that has let out what it may. */
-static __always_inline void filter_ack(struct place *at, struct ek_vflood_flow *e, u32 una,
-				       const struct vflood_ack *a)
+static __always_inline void filter_ack(struct place *at, struct ek_vflood_flow *e,
+				       u32 una, const struct vflood_ack *a)
 {
 	bool is_plain = a->is_pure && !a->has_sack;
 	struct ack_filter_vm *vm = &at->state->filter;
@@ -119,7 +121,8 @@ static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
 		vflood_flow_grant(&e->flow, &at->vm->vm, set);
 }
 
-/* A segment of what was held in one packet, and counts with its flow until all have come. */
+/* A segment of what was held in one packet, and counts with its flow until all have come.
+ */
 static __noinline void piece_held(struct place *at, struct ek_vflood_flow *e, u32 place,
 				  u32 seq, u32 end)
 {
@@ -133,8 +136,8 @@ static __noinline void piece_held(struct place *at, struct ek_vflood_flow *e, u3
 }
 
 /* Puts an skb where it may leave. */
-static __always_inline int ready_push(struct place *at, struct sk_buff *skb, struct Qdisc *sch,
-				      struct bpf_sk_buff_ptr *to_free)
+static __always_inline int ready_push(struct place *at, struct sk_buff *skb,
+				      struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
 {
 	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
 	u32 bytes = ((struct qdisc_cb *)skb->cb)->pkt_len;
@@ -166,7 +169,8 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	struct vflood_order o = VFLOOD_ORDER_READ(cb->data);
 	u32 queue = o.place;
 	bool is_data = o.kind == VFLOOD_ORDER_DATA || o.kind == VFLOOD_ORDER_WHOLE;
-	bool is_copy = !is_data && o.kind != VFLOOD_ORDER_BARE && o.kind != VFLOOD_ORDER_PIECE;
+	bool is_copy = !is_data && o.kind != VFLOOD_ORDER_BARE &&
+		       o.kind != VFLOOD_ORDER_PIECE;
 	u32 bytes = cb->pkt_len;
 	struct place at = {};
 	struct ek_vflood_flow *e;
@@ -185,7 +189,8 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		return ready_push(&at, skb, sch, to_free);
 	}
 	/* A segment that was given up: later data has left. */
-	if (o.kind == VFLOOD_ORDER_BARE || (o.kind == VFLOOD_ORDER_PIECE && !e->splitting))
+	if (o.kind == VFLOOD_ORDER_BARE ||
+	    (o.kind == VFLOOD_ORDER_PIECE && !e->splitting))
 		return ready_push(&at, skb, sch, to_free);
 	if (is_copy && o.kind != VFLOOD_ORDER_SEEN) {
 		vflood_flow_take(&at, e);
@@ -218,7 +223,8 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		return ready_push(&at, skb, sch, to_free);
 	if (verdict != VFLOOD_HOLD || !q)
 		goto drop;
-	h = held_new(&at, range(o.a, o.b), o.kind == VFLOOD_ORDER_SEEN ? 0 : bytes, o.kind);
+	h = held_new(&at, range(o.a, o.b), o.kind == VFLOOD_ORDER_SEEN ? 0 : bytes,
+		     o.kind);
 	if (!h) {
 		e->packets--;
 		if (o.kind == VFLOOD_ORDER_PIECE)
@@ -358,7 +364,8 @@ struct Qdisc_ops evenkeel_hold = {
 	.destroy = (void *)vflood_qdisc_destroy,
 };
 
-/* Of what from_vm knew when it sent the packet here, only the sequence numbers are others. */
+/* Of what from_vm knew when it sent the packet here, only the sequence numbers are
+ * others. */
 SEC("netkit/peer")
 int split(struct __sk_buff *skb)
 {
@@ -400,8 +407,9 @@ int released(struct __sk_buff *skb)
 	} else {
 		bring_up_to_date(skb, o.l4, &e->last);
 	}
-	/* A container's TCP gives its packets another hash after a timeout (sk_rethink_txhash()
-	 * in Linux). CPUs are chosen, and segments joined, by that of the flow. */
+	/* A container's TCP gives its packets another hash after a timeout
+	 * (sk_rethink_txhash() in Linux). CPUs are chosen, and segments joined, by that
+	 * of the flow. */
 	bpf_set_hash_invalid(skb);
 	return TCX_PASS;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the qdisc that holds packets keeps (qdisc.bpf.c): each flow's packets, and those that
- * may leave, with what algo/vflood/vflood.h decides of them.
+ * What the qdisc that holds packets keeps (qdisc.bpf.c): each flow's packets, and those
+ * that may leave, with what algo/vflood/vflood.h decides of them.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_QUEUE_H
 #define EVENKEEL_HOST_VFLOOD_QUEUE_H
@@ -13,8 +13,8 @@
 
 #define VFLOOD_RELEASE_PACKETS 4096 /* with one ACK at most */
 #define VFLOOD_SPARES 256 /* that a port keeps at most */
-#define VFLOOD_TURNS                                                                           \
-	100000 /* looks for a flow that is taken: longer than any has a right to               \
+#define VFLOOD_TURNS                                                                     \
+	100000 /* looks for a flow that is taken: longer than any has a right to         \
 		*/
 
 struct held {
@@ -40,8 +40,9 @@ struct {
 } queues SEC(".maps");
 
 /*
- * What may leave, by slot of the port; EK_MAX_PORTS further, entries without a packet for the
- * next ones. Freed at once, every few dozen of them would cost the host a grace period of RCU.
+ * What may leave, by slot of the port; EK_MAX_PORTS further, entries without a packet for
+ * the next ones. Freed at once, every few dozen of them would cost the host a grace
+ * period of RCU.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -137,7 +138,8 @@ static __always_inline struct queue *spares_of(const struct place *at)
 	return bpf_map_lookup_elem(&ready, &place);
 }
 
-static __always_inline struct held *held_new(struct place *at, u64 range, u64 bytes, u64 kind)
+static __always_inline struct held *held_new(struct place *at, u64 range, u64 bytes,
+					     u64 kind)
 {
 	struct queue *spares = at->vm->spares ? spares_of(at) : NULL;
 	struct held *h = NULL;
@@ -218,8 +220,8 @@ static __noinline struct held *vflood_flow_pop(struct ek_vflood_flow *e, u32 pla
 }
 
 /*
- * Waits for a flow that another CPU lets something out of, some hundred instructions. One that
- * stands still meanwhile is not waited for: then the two count one segment less.
+ * Waits for a flow that another CPU lets something out of, some hundred instructions. One
+ * that stands still meanwhile is not waited for: then the two count one segment less.
  */
 static __noinline void vflood_flow_take(struct place *at, struct ek_vflood_flow *e)
 {
@@ -250,7 +252,8 @@ static __always_inline void held_free(struct place *at, struct held *h)
 /* The logic: global functions, which the verifier looks at once. */
 
 __weak __noinline int vflood_flow_data(struct vflood_flow *f, struct vflood_vm *vm,
-				       const struct vflood_settings *s, u64 range, u64 now_us)
+				       const struct vflood_settings *s, u64 range,
+				       u64 now_us)
 {
 	u32 seq = (u32)range;
 
@@ -270,7 +273,8 @@ __weak __noinline int vflood_flow_release(struct vflood_flow *f, struct vflood_v
 	return vflood_release(f, vm, s, seq, (u32)(range >> 32) - seq, now_us);
 }
 
-__weak __noinline int vflood_flow_acked(struct vflood_flow *f, const struct vflood_settings *s,
+__weak __noinline int vflood_flow_acked(struct vflood_flow *f,
+					const struct vflood_settings *s,
 					const struct vflood_ack *a, u64 now_us)
 {
 	return f && s && a && vflood_acked(f, s, a, now_us);
@@ -284,8 +288,8 @@ __weak __noinline int vflood_flow_grant(struct vflood_flow *f, struct vflood_vm 
 	return 0;
 }
 
-__weak __noinline int vflood_flow_splits(struct vflood_flow *f, const struct vflood_settings *s,
-					 u64 range)
+__weak __noinline int vflood_flow_splits(struct vflood_flow *f,
+					 const struct vflood_settings *s, u64 range)
 {
 	u32 seq = (u32)range;
 
@@ -301,9 +305,9 @@ __weak __noinline int vflood_flow_taken_out(struct vflood_flow *f, struct vflood
 }
 
 /*
- * May new data of several segments be held, or leave, as it is? Not if there is room for a part
- * of it only, and not if it is the next and larger than the window: the algorithm would let it
- * go, because it knows of no splitting.
+ * May new data of several segments be held, or leave, as it is? Not if there is room for
+ * a part of it only, and not if it is the next and larger than the window: the algorithm
+ * would let it go, because it knows of no splitting.
  */
 __weak __noinline int vflood_flow_takes_whole(struct vflood_flow *f, struct vflood_vm *vm,
 					      const struct vflood_settings *s, u64 range)
@@ -319,8 +323,8 @@ __weak __noinline int vflood_flow_takes_whole(struct vflood_flow *f, struct vflo
 }
 
 /* Counts what became of a flow's state. */
-static __always_inline void count_state(const struct place *at, const struct vflood_flow *f,
-					u8 before)
+static __always_inline void count_state(const struct place *at,
+					const struct vflood_flow *f, u8 before)
 {
 	if (f->state == before)
 		return;
@@ -360,7 +364,8 @@ static __always_inline void count_waited(struct place *at, const struct ek_vfloo
 	      (at->now_ns - h->since_ns) / 1000 * vflood_segments(&e->flow, bytes));
 }
 
-/* What was held goes to what may leave. Return: 1 if it does, 0 if it was only observed. */
+/* What was held goes to what may leave. Return: 1 if it does, 0 if it was only observed.
+ */
 static __always_inline u32 held_out(struct place *at, const struct ek_vflood_flow *e,
 				    struct held *h)
 {
@@ -377,25 +382,26 @@ static __always_inline u32 held_out(struct place *at, const struct ek_vflood_flo
 }
 
 /*
- * May the flow's next packet leave? One of several segments leaves as it is only if the window
- * has room for all of it.
+ * May the flow's next packet leave? One of several segments leaves as it is only if the
+ * window has room for all of it.
  */
-static __always_inline int next_verdict(struct place *at, struct ek_vflood_flow *e, u64 first,
-					u64 kind)
+static __always_inline int next_verdict(struct place *at, struct ek_vflood_flow *e,
+					u64 first, u64 kind)
 {
 	struct vflood_settings *set = &at->port->vflood.settings;
 	u32 seq = (u32)first;
 
-	if (kind != VFLOOD_ORDER_WHOLE || vflood_segments(&e->flow, (u32)(first >> 32) - seq) <=
-						  e->flow.congestion.window.cwnd)
+	if (kind != VFLOOD_ORDER_WHOLE ||
+	    vflood_segments(&e->flow, (u32)(first >> 32) - seq) <=
+		    e->flow.congestion.window.cwnd)
 		return vflood_flow_release(&e->flow, &at->vm->vm, set, first,
 					   at->now_ns / 1000);
 	return VFLOOD_HOLD;
 }
 
 /*
- * Sends the flow's first packet to be split. Nothing of the flow leaves until its segments have
- * come back, into a queue of their own.
+ * Sends the flow's first packet to be split. Nothing of the flow leaves until its
+ * segments have come back, into a queue of their own.
  */
 static __noinline void queue_split(struct place *at, struct ek_vflood_flow *e, u32 place)
 {
@@ -417,7 +423,8 @@ static __noinline void queue_split(struct place *at, struct ek_vflood_flow *e, u
 }
 
 /* Lets out what the windows allow. */
-static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e, u32 place)
+static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e,
+				     u32 place)
 {
 	u64 first = 0, kind = 0;
 	struct queue *q;
@@ -436,7 +443,8 @@ static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e,
 		verdict = next_verdict(at, e, first, kind);
 		if (verdict == VFLOOD_HOLD) {
 			if (kind == VFLOOD_ORDER_WHOLE &&
-			    vflood_flow_splits(&e->flow, &at->port->vflood.settings, first))
+			    vflood_flow_splits(&e->flow, &at->port->vflood.settings,
+					       first))
 				queue_split(at, e, place);
 			break;
 		}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * When a VM's packets may be held, and whose turn it is to work on a flow's state: the qdisc's
- * that holds them, as a rule, or that of the program at the port's ingress, which lets out at
- * once what need not be held.
+ * When a VM's packets may be held, and whose turn it is to work on a flow's state: the
+ * qdisc's that holds them, as a rule, or that of the program at the port's ingress, which
+ * lets out at once what need not be held.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_TURN_H
 #define EVENKEEL_HOST_VFLOOD_TURN_H
@@ -13,8 +13,8 @@
 #define VFLOOD_CLAIMED (~0ull) /* who a place belongs to until its flow is there */
 
 /* Is it wanted, and the agent there? */
-static __always_inline bool vflood_is_on(const struct ek_host *h, const struct ek_port *port,
-					 u64 now_ns)
+static __always_inline bool vflood_is_on(const struct ek_host *h,
+					 const struct ek_port *port, u64 now_ns)
 {
 	return port->vflood.mode == EK_MODE_ENFORCE &&
 	       h->agent_until_ns + EK_VFLOOD_AGENT_NS > now_ns;
@@ -27,8 +27,8 @@ static __always_inline bool vflood_flow_trylock(struct ek_vflood_flow *e)
 }
 
 /*
- * Whose turn it is goes by this time: where another CPU read its clock later and came first, by
- * that one's. A flow's time does not go back.
+ * Whose turn it is goes by this time: where another CPU read its clock later and came
+ * first, by that one's. A flow's time does not go back.
  */
 static __always_inline u64 vflood_flow_now(struct ek_vflood_flow *e, u64 now_ns)
 {
@@ -37,8 +37,8 @@ static __always_inline u64 vflood_flow_now(struct ek_vflood_flow *e, u64 now_ns)
 	return e->turn_ns;
 }
 
-static __always_inline bool vflood_flow_is_idle(const struct ek_vflood_flow *e, u64 now_ns,
-						u64 silence_ns)
+static __always_inline bool vflood_flow_is_idle(const struct ek_vflood_flow *e,
+						u64 now_ns, u64 silence_ns)
 {
 	return time_since(now_ns, e->seen_ns) > silence_ns;
 }

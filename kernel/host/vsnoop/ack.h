@@ -5,8 +5,9 @@
  *
  * The copy has come in at the VM's port with the addresses and ports of the data, but for
  * Ethernet's, which are those of the ACK already: if nobody makes one out of it, it is no
- * packet that a bridge could learn from, or the other end takes. It is cut to its headers,
- * and these are written anew: IP, TCP. Whoever sent it, no more is said than was promised.
+ * packet that a bridge could learn from, or the other end takes. It is cut to its
+ * headers, and these are written anew: IP, TCP. Whoever sent it, no more is said than was
+ * promised.
  */
 #ifndef EVENKEEL_HOST_VSNOOP_ACK_H
 #define EVENKEEL_HOST_VSNOOP_ACK_H
@@ -105,7 +106,8 @@ static __noinline bool vsnoop_write_v6(struct __sk_buff *skb, const struct conte
 	return !bpf_skb_store_bytes(skb, p->l3, ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
 }
 
-/* Hardware, or nobody, completes a checksum that is partial: it is the pseudo-header's then. */
+/* Hardware, or nobody, completes a checksum that is partial: it is the pseudo-header's
+ * then. */
 static __noinline bool vsnoop_write_tcp(struct __sk_buff *skb, const struct context *c,
 					const struct vsnoop_ack_early *a)
 {
@@ -113,9 +115,10 @@ static __noinline bool vsnoop_write_tcp(struct __sk_buff *skb, const struct cont
 	const struct packet *p = c->packet;
 	u8 tcp[PACKET_TCP_BYTES + VSNOOP_TIMESTAMP_BYTES] = {};
 	/* ::ffff: of IPv4's addresses is a zero to this sum. */
-	u64 pseudo =
-		vsnoop_sum(p->source, 16) + vsnoop_sum(p->destination, 16) + 6 + a->tcp_bytes;
-	bool is_partial = BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed) == CHECKSUM_PARTIAL;
+	u64 pseudo = vsnoop_sum(p->source, 16) + vsnoop_sum(p->destination, 16) + 6 +
+		     a->tcp_bytes;
+	bool is_partial = BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed) ==
+			  CHECKSUM_PARTIAL;
 	u16 check;
 
 	vsnoop_put16(tcp, p->destination_port);
@@ -136,13 +139,15 @@ static __noinline bool vsnoop_write_tcp(struct __sk_buff *skb, const struct cont
 		check = (u16)~window_csum_fold(pseudo + vsnoop_sum(tcp, sizeof(tcp)));
 	vsnoop_put16(tcp + TCP_OFFSET_CHECK, check);
 	if (a->tcp_bytes > PACKET_TCP_BYTES)
-		return !bpf_skb_store_bytes(skb, p->l4, tcp, sizeof(tcp), BPF_F_RECOMPUTE_CSUM);
-	return !bpf_skb_store_bytes(skb, p->l4, tcp, PACKET_TCP_BYTES, BPF_F_RECOMPUTE_CSUM);
+		return !bpf_skb_store_bytes(skb, p->l4, tcp, sizeof(tcp),
+					    BPF_F_RECOMPUTE_CSUM);
+	return !bpf_skb_store_bytes(skb, p->l4, tcp, PACKET_TCP_BYTES,
+				    BPF_F_RECOMPUTE_CSUM);
 }
 
 /* What an ACK of this flow says now. Return: false if there is nothing left to say. */
-static __noinline bool vsnoop_ack_fill(struct context *c, struct ek_flow *f, u32 last_bytes,
-				       struct vsnoop_ack_early *a)
+static __noinline bool vsnoop_ack_fill(struct context *c, struct ek_flow *f,
+				       u32 last_bytes, struct vsnoop_ack_early *a)
 {
 	struct ek_vsnoop_flow *s = bpf_map_lookup_elem(&vsnoop_flows, c->key);
 	struct ek_vsnoop_port *port = vsnoop_port_of(c);
@@ -161,7 +166,8 @@ static __noinline bool vsnoop_ack_fill(struct context *c, struct ek_flow *f, u32
 		s->again_end = s->flow.told;
 	is_true = vsnoop_is_managed(&s->flow) && !seq_after(own, s->flow.told) &&
 		  (is_again || !vsnoop_has_ridden(&s->flow, own));
-	/* Each packet's own number: the same one again would look like a duplicate ACK. */
+	/* Each packet's own number: the same one again would look like a duplicate ACK.
+	 */
 	said.told = is_again ? s->flow.told : own;
 	said.vm_edge = s->flow.vm_edge;
 	said.scale = s->flow.scale;
@@ -250,7 +256,8 @@ static __always_inline bool vsnoop_set_word(struct __sk_buff *skb, const struct 
 	__be32 old_word = bpf_htonl(from);
 	__be32 word = bpf_htonl(to);
 
-	return !bpf_l4_csum_replace(skb, (u32)p->l4 + TCP_OFFSET_CHECK, old_word, word, 4) &&
+	return !bpf_l4_csum_replace(skb, (u32)p->l4 + TCP_OFFSET_CHECK, old_word, word,
+				    4) &&
 	       !bpf_skb_store_bytes(skb, (u32)p->l4 + offset, &word, 4, 0);
 }
 
@@ -281,7 +288,8 @@ static __noinline void vsnoop_ack_ride(struct __sk_buff *skb, struct context *c,
 			  skb_set_window(skb, p, r->window);
 
 	/* The other end would take an older echo for the round trip of what it says. */
-	if (is_written && r->ts_ecr && vsnoop_timestamp(c) && seq_after(r->ts_ecr, ts_ecr))
+	if (is_written && r->ts_ecr && vsnoop_timestamp(c) &&
+	    seq_after(r->ts_ecr, ts_ecr))
 		is_written = vsnoop_set_word(skb, p, echo, ts_ecr, r->ts_ecr);
 	if (!is_written) {
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
@@ -317,9 +325,10 @@ static __noinline void vsnoop_released(struct __sk_buff *skb, struct context *c)
 	vsnoop_ack_ride(skb, c, &r);
 }
 
-/* Early ACKs are needless only once the data is out: where it is held, its ACK goes first. */
-static __always_inline bool vsnoop_may_ride(const struct context *c, struct ek_vsnoop_flow *s,
-					    u32 ack)
+/* Early ACKs are needless only once the data is out: where it is held, its ACK goes
+ * first. */
+static __always_inline bool vsnoop_may_ride(const struct context *c,
+					    struct ek_vsnoop_flow *s, u32 ack)
 {
 	if (!c->port->vflood.hold_ifindex && vsnoop_enforces(c))
 		return vsnoop_ride(&s->flow, ack);
@@ -403,14 +412,17 @@ static __always_inline bool vsnoop_copy_from_vm(struct __sk_buff *skb, struct wa
 	return way_ends(w, vsnoop_ack_early(skb, w->c));
 }
 
-static __always_inline bool vsnoop_ack_filter_from_vm(struct __sk_buff *skb, struct way *w)
+static __always_inline bool vsnoop_ack_filter_from_vm(struct __sk_buff *skb,
+						      struct way *w)
 {
-	return !(vsnoop_is_on(w->c) && vsnoop_from_vm(skb, w->c)) || way_ends(w, TCX_DROP);
+	return !(vsnoop_is_on(w->c) && vsnoop_from_vm(skb, w->c)) ||
+	       way_ends(w, TCX_DROP);
 }
 
-/* What was held, or passes a port that holds: nothing comes back that an early ACK could ride
- * on. */
-static __always_inline bool vsnoop_ack_on_data_from_vm(struct __sk_buff *skb, struct way *w)
+/* What was held, or passes a port that holds: nothing comes back that an early ACK could
+ * ride on. */
+static __always_inline bool vsnoop_ack_on_data_from_vm(struct __sk_buff *skb,
+						       struct way *w)
 {
 	struct context *c = w->c;
 

@@ -37,8 +37,8 @@ struct vsnoop_outcome {
 	u8 state;
 };
 
-static __always_inline void vsnoop_count(struct context *c, const struct vsnoop_outcome *o,
-					 u32 segments)
+static __always_inline void vsnoop_count(struct context *c,
+					 const struct vsnoop_outcome *o, u32 segments)
 {
 	if (o->verdict == VSNOOP_ACK) {
 		count(c->count, EK_COUNT_VSNOOP_EARLY_ACKS, 1);
@@ -57,12 +57,13 @@ static __always_inline bool vsnoop_turn(struct __sk_buff *skb, const u8 *first,
 
 	__builtin_memcpy(addresses, first, 6);
 	__builtin_memcpy(addresses + 6, second, 6);
-	return !bpf_skb_store_bytes(skb, 0, addresses, sizeof(addresses), BPF_F_RECOMPUTE_CSUM);
+	return !bpf_skb_store_bytes(skb, 0, addresses, sizeof(addresses),
+				    BPF_F_RECOMPUTE_CSUM);
 }
 
 /*
- * The copy that becomes the ACK, with the addresses of an answer. Without it the VM's own must
- * pass. Return: false if the data itself is spoilt.
+ * The copy that becomes the ACK, with the addresses of an answer. Without it the VM's own
+ * must pass. Return: false if the data itself is spoilt.
  */
 static __noinline bool vsnoop_send(struct __sk_buff *skb, struct context *c,
 				   struct ek_vsnoop_port *port, struct ek_vsnoop_flow *s,
@@ -129,8 +130,9 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 	port->place = place;
 	if (place != EK_VSNOOP_RING_FREE)
 		count(c->count, EK_COUNT_VSNOOP_NO_PLACE, segments);
-	data.doubt = place == EK_VSNOOP_RING_FREE ? vsnoop_flow_doubt(skb, c, f, s, port) :
-						    VSNOOP_DOUBT_PLACE;
+	data.doubt = place == EK_VSNOOP_RING_FREE ?
+			     vsnoop_flow_doubt(skb, c, f, s, port) :
+			     VSNOOP_DOUBT_PLACE;
 	if (data.doubt && place == EK_VSNOOP_RING_FREE)
 		count(c->count, EK_COUNT_VSNOOP_DOUBTED, segments);
 	vsnoop_note_peer(c, s, data.doubt);

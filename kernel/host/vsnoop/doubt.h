@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * vSnoop: what is in doubt about a packet with data, and about the VM that it is for. What the
- * VM's kernel can drop on its way to the socket, and can be seen here, is listed in
- * docs/vsnoop-promises.md; anything that is seen is a reason not to acknowledge early.
+ * vSnoop: what is in doubt about a packet with data, and about the VM that it is for.
+ * What the VM's kernel can drop on its way to the socket, and can be seen here, is listed
+ * in docs/vsnoop-promises.md; anything that is seen is a reason not to acknowledge early.
  */
 #ifndef EVENKEEL_HOST_VSNOOP_DOUBT_H
 #define EVENKEEL_HOST_VSNOOP_DOUBT_H
@@ -71,7 +71,8 @@ static __always_inline bool vsnoop_is_acceptable(const struct context *c,
  * Return: enum vsnoop_doubt
  */
 static __noinline u32 vsnoop_flow_doubt(struct __sk_buff *skb, struct context *c,
-					const struct ek_flow *f, const struct ek_vsnoop_flow *s,
+					const struct ek_flow *f,
+					const struct ek_vsnoop_flow *s,
 					const struct ek_vsnoop_port *port)
 {
 	u32 doubt;

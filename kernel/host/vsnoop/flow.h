@@ -52,7 +52,8 @@ static __always_inline u32 vsnoop_timestamp(const struct context *c)
 	return packet_u32(c->head, at + 4);
 }
 
-/* Neither other options nor SACK blocks, which go with the number that they were made for. */
+/* Neither other options nor SACK blocks, which go with the number that they were made
+ * for. */
 static __always_inline bool vsnoop_is_plain(const struct context *c)
 {
 	return c->packet->tcp_bytes ==
@@ -60,7 +61,8 @@ static __always_inline bool vsnoop_is_plain(const struct context *c)
 }
 
 /* Can an ACK be made out of this packet by ack.h? */
-static __always_inline bool vsnoop_is_usual(const struct context *c, const struct ek_flow *f)
+static __always_inline bool vsnoop_is_usual(const struct context *c,
+					    const struct ek_flow *f)
 {
 	const struct packet *p = c->packet;
 
@@ -70,7 +72,8 @@ static __always_inline bool vsnoop_is_usual(const struct context *c, const struc
 }
 
 /* Length of the last segment that a packet with data is, or will be cut into. */
-static __always_inline u32 vsnoop_last_bytes(const struct __sk_buff *skb, u32 payload_bytes)
+static __always_inline u32 vsnoop_last_bytes(const struct __sk_buff *skb,
+					     u32 payload_bytes)
 {
 	u32 size = skb->gso_size;
 
@@ -78,8 +81,8 @@ static __always_inline u32 vsnoop_last_bytes(const struct __sk_buff *skb, u32 pa
 }
 
 /*
- * A SYN-ACK goes either way. @peer_seq: of the other end's SYN or SYN-ACK. @ttl: of the latter,
- * 0: the VM accepts the connection.
+ * A SYN-ACK goes either way. @peer_seq: of the other end's SYN or SYN-ACK. @ttl: of the
+ * latter, 0: the VM accepts the connection.
  */
 static __noinline void vsnoop_flow_open(struct context *c, const struct ek_flow *f,
 					u32 peer_seq, u8 ttl)

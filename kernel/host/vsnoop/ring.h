@@ -80,7 +80,8 @@ static __always_inline bool qdisc_is_plain(const struct Qdisc_ops *ops)
 static __noinline enum ek_vsnoop_ring qdisc_place(const struct netdev_queue *queue)
 {
 	const u64 stuck =
-		1ull << bpf_core_enum_value(enum qdisc_state_t, __QDISC_STATE_DEACTIVATED) |
+		1ull << bpf_core_enum_value(enum qdisc_state_t,
+					    __QDISC_STATE_DEACTIVATED) |
 		1ull << bpf_core_enum_value(enum qdisc_state_t, __QDISC_STATE_MISSED) |
 		1ull << bpf_core_enum_value(enum qdisc_state_t, __QDISC_STATE_DRAINING);
 	const struct Qdisc_ops *ops;
@@ -141,7 +142,8 @@ static __noinline enum ek_vsnoop_ring ring_place(const struct tun_file *file, u3
 }
 
 /* May the tap itself drop what comes, whatever room there is? */
-static __always_inline enum ek_vsnoop_ring tap_place(const struct tun_struct *tun, u32 *queues)
+static __always_inline enum ek_vsnoop_ring tap_place(const struct tun_struct *tun,
+						     u32 *queues)
 {
 	struct tun_prog *program;
 	bool is_filtered;
@@ -196,7 +198,8 @@ static __noinline enum ek_vsnoop_ring vsnoop_ring_look(struct __sk_buff *skb, u3
 	for (i = 0; i < RING_MAX_QUEUES; i++) {
 		if (i >= tx_queues)
 			break;
-		place = qdisc_place((void *)tx + i * bpf_core_type_size(struct netdev_queue));
+		place = qdisc_place((void *)tx +
+				    i * bpf_core_type_size(struct netdev_queue));
 		if (place != EK_VSNOOP_RING_FREE)
 			return place;
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Forgets vSnoop's entries of connections that have said nothing for long, also those whose
- * port is gone: such a connection is acknowledged by its VM. User space runs this by
- * BPF_PROG_TEST_RUN, with the time in ms in cb[0].
+ * Forgets vSnoop's entries of connections that have said nothing for long, also those
+ * whose port is gone: such a connection is acknowledged by its VM. User space runs this
+ * by BPF_PROG_TEST_RUN, with the time in ms in cb[0].
  */
 #include "../base/maps.h"
 
@@ -12,8 +12,8 @@ struct sweep {
 };
 
 /* For bpf_for_each_map_elem(). Return: 0 to go on. */
-static long vsnoop_sweep_flow(void *map, struct ek_flow_key *key, struct ek_vsnoop_flow *s,
-			      struct sweep *w)
+static long vsnoop_sweep_flow(void *map, struct ek_flow_key *key,
+			      struct ek_vsnoop_flow *s, struct sweep *w)
 {
 	u32 ifindex = key->ifindex;
 	struct ek_port *port = bpf_map_lookup_elem(&ports, &ifindex);
