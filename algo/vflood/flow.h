@@ -13,12 +13,12 @@
 #include "../base/window.h"
 
 #define VFLOOD_DUP_ACKS 3 /* RFC 5681 §3.2 */
-#define VFLOOD_PATIENCE 4 /* a packet whole: its size in the window, or in what is out   \
-			   */
+/* A packet whole: its size in the window, or in what is out. */
+#define VFLOOD_PATIENCE 4
 #define VFLOOD_AFTER_LOSS 2 /* windows that a flow may hold once it has had a loss */
 #define VFLOOD_ALPHA_ONE 16 /* alpha is in sixteenths */
-#define VFLOOD_IDLE_US 200000 /* Linux's least timeout, for a window that was not used   \
-			       */
+/* Linux's least timeout, for a window that was not used. */
+#define VFLOOD_IDLE_US 200000
 #define VFLOOD_FLOOD_SEGMENTS 512 /* the guest's window where nothing was granted */
 #define VFLOOD_LEAST_PACKET 2 /* segments: tcp_min_tso_segs in Linux */
 
@@ -92,8 +92,8 @@ struct vflood_ack {
 #define VFLOOD_AGAIN_STAMPED (1u << 15) /* again_ts is known */
 #define VFLOOD_DOUBT (1u << 16) /* no ACK has told yet whether the loss was one */
 #define VFLOOD_MAY_UNDO (1u << 17) /* the last loss's window can be given back */
-#define VFLOOD_UNDONE (1u << 18) /* the VM may take for lost what is not, to vm_recover  \
-				  */
+/* The VM may take for lost what is not, to vm_recover. */
+#define VFLOOD_UNDONE (1u << 18)
 #define VFLOOD_LEFT (1u << 19) /* something has left since the last ACK */
 
 struct vflood_flow {

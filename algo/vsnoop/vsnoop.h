@@ -94,8 +94,8 @@ struct vsnoop_vm {
 #define VSNOOP_LIFE_US 1000000
 
 #define VSNOOP_SEEN_PEER 1u /* the other end's SYN */
-#define VSNOOP_SEEN_VM 2u /* an ACK of the VM's that is no SYN: its end is established   \
-			   */
+/* An ACK of the VM's that is no SYN: its end is established. */
+#define VSNOOP_SEEN_VM 2u
 #define VSNOOP_SEEN_BOTH 3u
 #define VSNOOP_SCALED 4u /* f->scale is known */
 #define VSNOOP_CLOSING 8u /* a FIN was seen: the VM's own ACKs end the connection */

@@ -16,8 +16,8 @@
 
 #include "algo/congestion/congestion.h"
 
-#define EK_GUEST_VERSION 3 /* of all layouts below: pins of another are not taken over   \
-			    */
+/* Of all layouts below: pins of another are not taken over. */
+#define EK_GUEST_VERSION 3
 
 #define EK_GUEST_MAX_LIMITED 16384
 

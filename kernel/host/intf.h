@@ -39,8 +39,8 @@
 #include "algo/vflood/vflood.h"
 #include "algo/base/window.h"
 
-#define EK_INTF_VERSION 12 /* of all layouts below: pins of another are not taken over   \
-			    */
+/* Of all layouts below: pins of another are not taken over. */
+#define EK_INTF_VERSION 12
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -410,8 +410,8 @@ struct ek_vflood_device {
 	u32 join_ifindex; /* sends segments to where they are joined; 0: none does */
 };
 
-#define EK_VFLOOD_QDISC "evenkeel" /* what the kernel calls the qdisc of such a device   \
-				    */
+/* What the kernel calls the qdisc of such a device. */
+#define EK_VFLOOD_QDISC "evenkeel"
 
 /* Observe counts what enforce would do. The build makes help texts of these comments. */
 enum ek_counter {
