@@ -2,6 +2,7 @@
 //! asks the wings in turn; no wing knows another.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::config::{Config, PortSettings};
 use super::control::proto::{self, ExplainedFlow, Status};
@@ -9,6 +10,9 @@ use super::error::HostError;
 use super::port::{Port, Ports};
 use crate::channel::Channels;
 use crate::datapath::{Datapath, DatapathError, intf};
+
+/// How often a wing looks through its connections for silent ones.
+pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// What wings work with.
 pub(super) struct Tools<'a> {

@@ -17,14 +17,11 @@ use super::config::PortSettings;
 use super::control::proto::{self, ExplainedFlow, Status};
 use super::error::HostError;
 use super::links::Kind;
-use super::mechanism::{Asked, Mechanism, Presence, Tools};
+use super::mechanism::{Asked, Mechanism, Presence, SWEEP_EVERY, Tools};
 use super::port::{Port, Ports};
 use crate::channel::wire::Capabilities;
 use crate::common::value::Mode;
 use crate::datapath::{DatapathError, intf};
-
-/// How often connections are looked through for silent ones.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// What is known of a port.
 #[derive(Debug, Clone, Copy, Default)]

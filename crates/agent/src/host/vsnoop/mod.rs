@@ -17,14 +17,12 @@ use super::config::PortSettings;
 use super::control::proto::{self, ExplainedFlow};
 use super::error::HostError;
 use super::links::Kind;
-use super::mechanism::{Asked, Mechanism, Presence, Tools};
+use super::mechanism::{Asked, Mechanism, Presence, SWEEP_EVERY, Tools};
 use super::port::{Port, Ports};
 use crate::channel::Reasons;
 use crate::common::value::Mode;
 use crate::datapath::{DatapathError, intf};
 
-/// How often connections are looked through for silent ones.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Connections that were idle for so long are forgotten,
 const SWEEP_IDLE: Duration = Duration::from_secs(3600);
 /// or for so long, while the table is more than half full.
