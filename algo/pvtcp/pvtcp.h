@@ -12,11 +12,19 @@
 
 #include "../base/types.h"
 
-/* Defaults of the settings. */
+/* Settings: default, least and most. */
 #define PVTCP_LATE_US 2000
-#define PVTCP_HOLD_MIN_US 1000
+#define PVTCP_LATE_US_LEAST 200
+#define PVTCP_LATE_US_MOST 1000000
+#define PVTCP_HOLD_MIN_US 1000 /* PVTCP III.B: 1 ms */
+#define PVTCP_HOLD_MIN_US_LEAST 0
+#define PVTCP_HOLD_MIN_US_MOST 20000
 #define PVTCP_HOLD_MAX_US 4000
-#define PVTCP_JIT_SEGMENTS 3
+#define PVTCP_HOLD_MAX_US_LEAST 0
+#define PVTCP_HOLD_MAX_US_MOST 100000
+#define PVTCP_JIT_SEGMENTS 3 /* PVTCP-slides 26 */
+#define PVTCP_JIT_SEGMENTS_LEAST 0
+#define PVTCP_JIT_SEGMENTS_MOST 16
 
 /* How long to wait before asking again whether the backlog is in. */
 #define PVTCP_POLL_US 200

@@ -13,6 +13,9 @@ pub use wire::{OPTION_BYTES, ProbeOption, TCP_BYTES};
 /// How often it is looked whether a held SYN-ACK's probes are in.
 pub const HELD_POLL_US: u64 = sys::PROBOSCIS_HELD_POLL_US as u64;
 
+/// Most probes of one train.
+pub const MAX_PROBES: u32 = sys::PROBOSCIS_MAX_PROBES;
+
 /// Defaults of the settings that a packet's way depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults {

@@ -10,6 +10,33 @@ pub const POLL_US: u32 = sys::PVTCP_POLL_US;
 /// How many wake-ups more a vCPU is given for the timers that it holds.
 pub const MAX_EXTENSIONS: u32 = sys::PVTCP_MAX_EXTENSIONS;
 
+/// A setting's default and its bounds, both allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Unless something else is said.
+    pub default: u32,
+    /// The smallest.
+    pub least: u32,
+    /// The largest.
+    pub most: u32,
+}
+
+/// Of [`Settings::late_us`].
+pub const LATE_US: Range =
+    Range { default: sys::PVTCP_LATE_US, least: sys::PVTCP_LATE_US_LEAST, most: sys::PVTCP_LATE_US_MOST };
+/// Of [`Settings::hold_min_us`].
+pub const HOLD_MIN_US: Range =
+    Range { default: sys::PVTCP_HOLD_MIN_US, least: sys::PVTCP_HOLD_MIN_US_LEAST, most: sys::PVTCP_HOLD_MIN_US_MOST };
+/// Of [`Settings::hold_max_us`].
+pub const HOLD_MAX_US: Range =
+    Range { default: sys::PVTCP_HOLD_MAX_US, least: sys::PVTCP_HOLD_MAX_US_LEAST, most: sys::PVTCP_HOLD_MAX_US_MOST };
+/// Of [`Settings::jit_segments`].
+pub const JIT_SEGMENTS: Range = Range {
+    default: sys::PVTCP_JIT_SEGMENTS,
+    least: sys::PVTCP_JIT_SEGMENTS_LEAST,
+    most: sys::PVTCP_JIT_SEGMENTS_MOST,
+};
+
 /// The timers that share TCP's retransmit timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
@@ -55,10 +82,10 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            late_us: sys::PVTCP_LATE_US,
-            hold_min_us: sys::PVTCP_HOLD_MIN_US,
-            hold_max_us: sys::PVTCP_HOLD_MAX_US,
-            jit_segments: sys::PVTCP_JIT_SEGMENTS,
+            late_us: LATE_US.default,
+            hold_min_us: HOLD_MIN_US.default,
+            hold_max_us: HOLD_MAX_US.default,
+            jit_segments: JIT_SEGMENTS.default,
             hold_rto: true,
             hold_tlp: true,
             hold_reo: true,

@@ -3,10 +3,10 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use evenkeel_agent::guest::agent;
-use evenkeel_agent::host;
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
+use evenkeel_agent::guest::pvtcp::PARAMETERS;
 use evenkeel_lab::prepare::KernelSeries;
+use evenkeel_settings::Key;
 
 use crate::exit;
 
@@ -246,10 +246,10 @@ pub struct Host {
     #[arg(long, conflicts_with = "config")]
     pub print_config: bool,
     /// Where the lock and the notes on what was changed are kept.
-    #[arg(long, value_name = "DIR", default_value = host::DEFAULT_RUN_DIR)]
+    #[arg(long, value_name = "DIR", default_value = evenkeel_settings::host::DEFAULT_RUN_DIR)]
     pub run_dir: PathBuf,
     /// Where programs and maps are pinned: a directory in a bpf file system.
-    #[arg(long, value_name = "DIR", default_value = host::DEFAULT_PIN_DIR)]
+    #[arg(long, value_name = "DIR", default_value = evenkeel_settings::host::DEFAULT_PIN_DIR)]
     pub pin_dir: PathBuf,
     /// Print what --stop and --check have to say as JSON.
     #[arg(long, conflicts_with = "print_config")]
@@ -268,7 +268,7 @@ pub struct Status {
 #[derive(Debug, Args)]
 pub struct Agent {
     /// The agent's control socket (control.socket of its configuration).
-    #[arg(long, value_name = "PATH", default_value = host::DEFAULT_SOCKET)]
+    #[arg(long, value_name = "PATH", default_value = evenkeel_settings::host::DEFAULT_SOCKET)]
     pub socket: PathBuf,
     /// Print as JSON.
     #[arg(long)]
@@ -284,7 +284,7 @@ pub struct Flows {
     /// Say of one connection, in words, which mechanism set its window, and why. Written as in the list, either end
     /// first: 10.0.0.1:4000-10.0.0.2:80 or [fd00::1]:4000-[fd00::2]:80.
     #[arg(long, value_name = "TUPLE", conflicts_with = "limit")]
-    pub explain: Option<host::Tuple>,
+    pub explain: Option<evenkeel_agent::host::Tuple>,
     /// Show only so many [default: all].
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
@@ -383,10 +383,10 @@ pub struct GuestAgent {
     #[arg(long, conflicts_with = "config")]
     pub print_config: bool,
     /// Where the lock and the notes on what was changed are kept.
-    #[arg(long, value_name = "DIR", default_value = agent::DEFAULT_RUN_DIR)]
+    #[arg(long, value_name = "DIR", default_value = evenkeel_settings::guest::DEFAULT_RUN_DIR)]
     pub run_dir: PathBuf,
     /// Where maps are pinned: a directory in a bpf file system.
-    #[arg(long, value_name = "DIR", default_value = agent::DEFAULT_PIN_DIR)]
+    #[arg(long, value_name = "DIR", default_value = evenkeel_settings::guest::DEFAULT_PIN_DIR)]
     pub pin_dir: PathBuf,
     /// Print what --stop, --status and --check have to say as JSON.
     #[arg(long, conflicts_with = "print_config")]
@@ -428,56 +428,56 @@ pub struct PvtcpLoad {
     /// Load this file (uncompressed) instead of the installed module.
     #[arg(long, value_name = "FILE")]
     pub module: Option<PathBuf>,
-    /// off, observe (count, change nothing) or enforce [module's default: enforce].
-    #[arg(long)]
-    pub mode: Option<Mode>,
-    /// Hold retransmission timeouts off after a wake-up [module's default: on].
-    #[arg(long, value_name = "on|off", hide_possible_values = true)]
-    pub hold_rto: Option<Switch>,
-    /// Hold tail-loss probes off [module's default: on].
-    #[arg(long, value_name = "on|off", hide_possible_values = true)]
-    pub hold_tlp: Option<Switch>,
-    /// Hold RACK's reordering timer off [module's default: on].
-    #[arg(long, value_name = "on|off", hide_possible_values = true)]
-    pub hold_reo: Option<Switch>,
-    /// Replace round-trip times that span a wake-up by the smoothed one [module's default: on].
-    #[arg(long, value_name = "on|off", hide_possible_values = true)]
-    pub filter_rtt: Option<Switch>,
-    /// Segments of each connection that are acknowledged at once after a wake-up, 0-16 [module's default: 3].
-    #[arg(long, value_name = "N")]
-    pub jit_segments: Option<String>,
-    /// A tick later than this is a wake-up, 200-1000000 us [module's default: 2000].
-    #[arg(long, value_name = "US")]
-    pub late_us: Option<String>,
-    /// Held timers wait at least this long after a wake-up, 0-20000 us [module's default: 1000].
-    #[arg(long, value_name = "US")]
-    pub hold_min_us: Option<String>,
-    /// Held timers wait no longer than this for the packets that came meanwhile, 0-100000 us [module's default: 4000].
-    #[arg(long, value_name = "US")]
-    pub hold_max_us: Option<String>,
+    #[command(flatten)]
+    pub parameters: PvtcpParameters,
     /// Print the outcome as JSON.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Whether a mechanism acts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    /// Does nothing.
-    Off,
-    /// Counts what it would do, changes nothing.
-    Observe,
-    /// Acts.
-    Enforce,
+/// The module's parameters, out of the table of settings.
+#[derive(Debug, Default)]
+pub struct PvtcpParameters {
+    /// Names and values of those that are given.
+    pub given: Vec<(&'static str, String)>,
 }
 
-/// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
-    /// On.
-    On,
-    /// Off.
-    Off,
+impl Args for PvtcpParameters {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.args(Pvtcp::parameters())
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for PvtcpParameters {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut parameters = Self::default();
+        parameters.update_from_arg_matches(matches)?;
+        Ok(parameters)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let value = |key: &Key| Some((key.name, matches.get_one::<String>(key.name)?.clone()));
+        self.given = PARAMETERS.iter().filter_map(value).collect();
+        Ok(())
+    }
+}
+
+impl Pvtcp {
+    fn parameters() -> impl Iterator<Item = clap::Arg> {
+        PARAMETERS.iter().map(|key| {
+            let default = key.default_in_words();
+            let what = if key.is_switch() { key.what.clone() } else { key.comment() };
+            let what = what.trim_end_matches('.');
+            clap::Arg::new(key.name)
+                .long(key.name.replace('_', "-"))
+                .value_name(if key.is_switch() { "on|off" } else { "VALUE" })
+                .help(format!("{what} [module's default: {default}]"))
+        })
+    }
 }
 
 /// Print a results directory's table again, and make its HTML report anew.
@@ -530,7 +530,6 @@ fn kernel(text: &str) -> Result<KernelSeries, String> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use evenkeel_algo::pvtcp::Settings;
 
     use super::*;
 
@@ -546,21 +545,14 @@ mod tests {
     }
 
     #[test]
-    fn the_modules_defaults_are_as_the_help_has_them() {
-        let mut command = Cli::command();
-        let load =
-            ["guest", "pvtcp", "load"].iter().fold(&mut command, |at, name| at.find_subcommand_mut(name).unwrap());
-        let Settings { late_us, hold_min_us, hold_max_us, jit_segments, .. } = Settings::default();
-        for (name, default) in [
-            ("late_us", late_us),
-            ("hold_min_us", hold_min_us),
-            ("hold_max_us", hold_max_us),
-            ("jit_segments", jit_segments),
-        ] {
-            let argument = load.get_arguments().find(|argument| argument.get_id() == name).unwrap();
-            let help = argument.get_help().unwrap().to_string();
-            assert!(help.ends_with(&format!("[module's default: {default}]")), "{name}: {help}");
-        }
+    fn parameters_of_the_module_are_those_of_the_table() {
+        let line = ["evenkeel", "guest", "pvtcp", "load", "--late-us", "3000", "--hold-rto", "off"];
+        let Command::Guest(Guest { command: Some(GuestCommand::Pvtcp(Pvtcp::Load(load))), .. }) =
+            Cli::try_parse_from(line).unwrap().command
+        else {
+            panic!()
+        };
+        assert_eq!(load.parameters.given, [("late_us", "3000".to_owned()), ("hold_rto", "off".to_owned())]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! A mechanism's settings have the same bounds in scenarios and in the agent's configuration, which do not know each
-//! other.
+//! A mechanism's settings have the same bounds in scenarios and in the agent's configuration.
 
-use evenkeel_agent::host::Config;
+use std::path::Path;
+
 use evenkeel_scenario::schema::SCHEMA;
+use evenkeel_settings::host::Config;
 use serde_json::Value;
 
 /// The tables that both have, and the keys that only scenarios have.
@@ -17,7 +18,7 @@ const MECHANISMS: [(&str, &[&str]); 4] = [
 /// What the agent says of a value of a key; None if it takes it.
 fn refusal(mechanism: &str, key: &str, value: &Value) -> Option<String> {
     let text = format!("[{mechanism}]\n{key} = {value}\n");
-    Config::parse(&text, "host.toml").err().map(|error| error.to_string())
+    Config::parse(&text, Path::new("host.toml")).err().map(|error| error.to_string())
 }
 
 /// Keys of a scenario's table that have bounds.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_settings::vflood::{HostCongestion, VfloodOverride};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +15,15 @@ mod network;
 mod proboscis;
 mod pvtcp;
 mod vflood;
+mod vsnoop;
 mod workload;
 
-pub use cera::{Cera, Shares};
+pub use cera::Cera;
 pub use network::{Discipline, Network, Queue, Topology};
 pub use proboscis::Proboscis;
 pub use pvtcp::Pvtcp;
-pub use vflood::{BufferPolicy, HostCongestion, Vflood, Vsnoop};
+pub use vflood::Vflood;
+pub use vsnoop::Vsnoop;
 pub use workload::{FlowSizes, FlowSizesWord, OBJECT_REQUEST_BYTES, Operation, Store, StoreCall, Workload};
 
 /// One scenario: a topology, guests, a workload, axes to sweep and the figures a paper reports.
@@ -221,12 +224,14 @@ impl VmGroup {
         })
     }
 
-    /// The host's congestion control (vFlood), with the guests' filled in.
-    pub fn host_congestion_control(&self) -> HostCongestion {
-        self.vflood.congestion_control.unwrap_or(match self.tcp.congestion_control() {
+    /// vFlood on the hosts: its congestion control is the guests' own unless something else is said.
+    pub fn vflood(&self) -> evenkeel_settings::vflood::Vflood {
+        let guests = match self.tcp.congestion_control() {
             "reno" => HostCongestion::Reno,
             _ => HostCongestion::Cubic,
-        })
+        };
+        let congestion_control = self.vflood.set.congestion_control.or(Some(guests));
+        VfloodOverride { congestion_control, ..self.vflood.set.clone() }.in_scenario()
     }
 
     /// What the host takes for a packet. A ping between two VMs crosses four times what one between physical machines
@@ -510,19 +515,6 @@ impl GuestTcp {
             Era::Paper => SpuriousResponse::RateHalving,
         })
     }
-}
-
-/// Whether a mechanism acts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Not loaded.
-    #[default]
-    Off,
-    /// Loaded, counts what it would do, changes nothing.
-    Observe,
-    /// Acts.
-    Enforce,
 }
 
 /// What is recorded besides counters.

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use evenkeel_settings::{self as settings, Key, Table};
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
@@ -15,12 +16,53 @@ pub static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let settings = SchemaSettings::draft07().with(|s| s.inline_subschemas = true).with_transform(DropNull);
     let mut schema = settings.into_generator().into_root_schema_for::<Scenario>();
     schema.insert("title".into(), "evenkeel scenario".into());
-    schema.into()
+    let mut schema = Value::from(schema);
+    let groups = &mut schema["properties"]["vms"]["additionalProperties"]["properties"];
+    for (name, keys) in mechanisms() {
+        of_mechanism(name, &mut groups[name], &keys);
+    }
+    schema
 });
 
 /// The schema as text, as in `scenarios/scenario.schema.json`.
 pub fn text() -> String {
     format!("{:#}\n", *SCHEMA)
+}
+
+/// The mechanisms' tables, and their settings.
+fn mechanisms() -> [(&'static str, Vec<Key>); 5] {
+    [
+        ("pvtcp", settings::pvtcp::Pvtcp::keys()),
+        ("proboscis", settings::proboscis::Proboscis::keys()),
+        ("vsnoop", settings::vsnoop::Vsnoop::keys()),
+        ("vflood", settings::vflood::Vflood::keys()),
+        ("cera", settings::cera::Cera::keys()),
+    ]
+}
+
+/// Leaves those settings in a mechanism's table that scenarios have, and says what holds where one is left out.
+fn of_mechanism(name: &str, table: &mut Value, keys: &[Key]) {
+    table["additionalProperties"] = false.into();
+    let Value::Object(table) = table else { return };
+    table.remove("default");
+    let Some(properties) = table.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for key in keys {
+        if !key.scope.is_of_scenarios() {
+            properties.remove(key.name);
+        } else if let Some(property) = properties.get_mut(key.name) {
+            property["description"] = key.explanation().into();
+            match (name, key.name, &key.default) {
+                // A mechanism without a mode is off.
+                (_, "mode", _) => property["default"] = "off".into(),
+                ("vflood", "congestion_control", _) => {
+                    let guests = " Left out: the guests' own (tcp.congestion_control), or else cubic.";
+                    property["description"] = (key.explanation() + guests).into();
+                }
+                (_, _, Some(default)) => property["default"] = serde_json::json!(default),
+                (_, _, None) => {}
+            }
+        }
+    }
 }
 
 /// TOML has no null: a key is left out instead.
@@ -34,6 +76,19 @@ impl Transform for DropNull {
             if let [only] = &types[..] {
                 let only = only.clone();
                 schema.insert("type".into(), only);
+            }
+        }
+        if let Some(Value::Array(alternatives)) = schema.get_mut("anyOf") {
+            alternatives.retain(|alternative| alternative["type"] != "null");
+            if let [Value::Object(only)] = &alternatives[..] {
+                let only = only.clone();
+                schema.remove("anyOf");
+                for (key, value) in only {
+                    // The key's own description says more than its type's.
+                    if schema.get(&key).is_none() {
+                        schema.insert(key, value);
+                    }
+                }
             }
         }
         if schema.get("default").is_some_and(Value::is_null) {

@@ -108,7 +108,7 @@ cases! {
     block_smaller_than_its_senders_need: with("block_kib = 64", "block_kib = 0");
     setting_without_effect_alone_on_a_core: with("vms_per_core = 3", "slice_ms = 10");
     setting_without_effect_in_an_unshaped_port: with("rate_mbit = 100", "rate_mbit = 0\nbuffer_segments = 16");
-    setting_without_effect_with_pvtcp_off: with("[vms.receiver]", "[vms.receiver]\npvtcp = { quick_ack = false }");
+    setting_without_effect_with_pvtcp_off: with("[vms.receiver]", "[vms.receiver]\npvtcp = { jit_segments = 0 }");
     setting_without_effect_on_the_other_end: with("[vms.receiver]", "[vms.receiver]\n\
         tcp = { send_buffer_bytes = 65536 }");
     setting_without_effect_for_a_ping: errors(

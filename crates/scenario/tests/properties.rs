@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use evenkeel_scenario::format::{
-    CoreSharing, Era, GuestTcp, Kernel, Mode, Network, Pvtcp, Record, ReportSpec, RtoMin, RtoMinWord, Scenario,
-    VmGroup, Workload,
+    CoreSharing, Era, GuestTcp, Kernel, Network, Pvtcp, Record, ReportSpec, RtoMin, RtoMinWord, Scenario, VmGroup,
+    Workload,
 };
 use evenkeel_scenario::{select, sweep};
+use evenkeel_settings::pvtcp::PvtcpOverride;
+use evenkeel_settings::{Bounded, Mode};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -48,10 +50,13 @@ fn tcp() -> impl Strategy<Value = GuestTcp> {
 }
 
 fn pvtcp() -> impl Strategy<Value = Pvtcp> {
-    let on = (any::<bool>(), any::<[bool; 5]>()).prop_map(|(observe, switches)| {
-        let [hold_rto, hold_tlp, hold_reo, rtt_filter, quick_ack] = switches;
-        let mode = if observe { Mode::Observe } else { Mode::Enforce };
-        Pvtcp { mode, hold_rto, hold_tlp, hold_reo, rtt_filter, quick_ack, ..Pvtcp::default() }
+    let on = (any::<bool>(), any::<[Option<bool>; 4]>(), any::<bool>()).prop_map(|(observe, switches, acks_late)| {
+        let [hold_rto, hold_tlp, hold_reo, filter_rtt] = switches;
+        let mode = Some(if observe { Mode::Observe } else { Mode::Enforce });
+        let jit_segments = acks_late.then(|| Bounded::new(0));
+        let set =
+            PvtcpOverride { mode, hold_rto, hold_tlp, hold_reo, filter_rtt, jit_segments, ..PvtcpOverride::default() };
+        Pvtcp { set, ..Pvtcp::default() }
     });
     prop_oneof![Just(Pvtcp::default()), on]
 }

@@ -1,9 +1,10 @@
 //! Axes and cells.
 
 use evenkeel_scenario::cell::Cell;
-use evenkeel_scenario::format::{Era, Mode};
+use evenkeel_scenario::format::Era;
 use evenkeel_scenario::sweep;
 use evenkeel_scenario::{LoadedScenario, Scenario};
+use evenkeel_settings::Mode;
 
 const TEXT: &str = r#"
 schema = 1
@@ -63,7 +64,7 @@ fn a_cell_has_what_its_labels_set_and_keeps_the_rest() {
     assert_eq!((a(1).core.vms_per_core, a(1).core.slice_ms), (3, 10.0));
     // A table replaces a table.
     assert_eq!((a(5).core.vms_per_core, a(5).core.slice_ms), (3, 30.0));
-    assert_eq!((a(5).pvtcp.mode, a(5).tcp.era), (Mode::Enforce, Era::Current));
+    assert_eq!((a(5).pvtcp.mode(), a(5).tcp.era), (Mode::Enforce, Era::Current));
     assert!(cells.iter().all(|c| c.scenario.vms["a"].tcp.rto_min_us == loaded().scenario.vms["a"].tcp.rto_min_us));
 }
 

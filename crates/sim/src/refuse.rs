@@ -167,7 +167,7 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
     if group.vflood.clients.is_some() {
         return owned("vflood.clients", "all VMs of a group have vFlood in the simulator, or none; leave it out");
     }
-    if group.vflood.off_core_percent.is_some() {
+    if group.vflood.set.off_core_percent.is_some() {
         return owned(
             "vflood.off_core_percent",
             "the simulator's vFlood always acts; leave it out (the lab's can rest)",

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use evenkeel_scenario::RunRecord;
 use evenkeel_scenario::cell::Cell;
-use evenkeel_scenario::format::{Mode, Scenario, Topology, VmGroup, Workload as Spec};
+use evenkeel_scenario::format::{Scenario, Topology, VmGroup, Workload as Spec};
 use evenkeel_scenario::slices::Turns;
 use evenkeel_scenario::sweep::run_seed;
+use evenkeel_settings::Mode;
 
 use crate::event::PortId;
 use crate::guest::GuestSpec;
@@ -190,8 +191,7 @@ fn add_cera(world: &mut Simulation, scenario: &Scenario, places: &[Place]) {
         let mut host = Host::new(first.host, spec);
         for place in members {
             let number = place.guest.0 - offset;
-            let weights = &group.cera.weights;
-            let weight = weights.get(number as usize % weights.len().max(1)).copied().unwrap_or(1);
+            let weight = group.cera.weight_of(number).get();
             let has_client = group.cera.clients.is_none_or(|clients| number < clients);
             host.guests.push((place.guest, weight));
             let Some(guest) = world.core.guest_mut(place.guest) else { continue };
@@ -219,9 +219,9 @@ fn guests(scenario: &Scenario, places: &[Place], seed: u64) -> Vec<GuestSpec> {
         }),
         packet_cost: Duration::from_ns(u64::from(group.packet_cost_ns)),
         read_cost: Duration::from_ns(u64::from(group.read_cost_ns)),
-        pvtcp: (group.pvtcp.mode != Mode::Off).then(|| PvtcpSpec {
-            mode: group.pvtcp.mode,
-            settings: setup::pvtcp(&group.pvtcp),
+        pvtcp: (group.pvtcp.mode() != Mode::Off).then(|| PvtcpSpec {
+            mode: group.pvtcp.mode(),
+            settings: group.pvtcp.set.in_scenario().settings(),
             steal_clock: false,
         }),
         class_thresholds_bytes: Arc::clone(classes),

@@ -185,7 +185,7 @@ fn mutated() -> impl Strategy<Value = String> {
                 "tcp = { era = \"paper\", rto_min_us = \"smallest\", sack = false }",
                 "tcp = { congestion_control = \"lldct\", delayed_ack = \"off\", initial_window_segments = 1000 }",
                 "tcp = { congestion_control = \"dctcp\", receive_buffer_bytes = 4608, send_buffer_bytes = 4608 }",
-                "pvtcp = { mode = \"enforce\", quick_ack = true, hold_max_us = 0 }",
+                "pvtcp = { mode = \"enforce\", jit_segments = 3, hold_max_us = 0 }",
                 "pvtcp = { mode = \"observe\" }",
                 "proboscis = { mode = \"enforce\", b1_us = 1000, elephant_bytes = 20000 }",
                 "proboscis = { mode = \"observe\", g_probes = 64 }",

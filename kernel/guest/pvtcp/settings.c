@@ -3,6 +3,7 @@
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/string.h>
+#include <linux/stringify.h>
 
 #include "module.h"
 
@@ -48,30 +49,24 @@ static const struct kernel_param_ops bounded_ops = {
 	.get = bounded_get,
 };
 
-#define BOUNDED_PARAM(name, lowest, highest)                                             \
+#define BOUNDED_PARAM(name, constant, text)                                              \
 	static struct bounded bounded_##name = {                                         \
 		.value = &pvtcp_settings.name,                                           \
-		.min = (lowest),                                                         \
-		.max = (highest),                                                        \
+		.min = constant##_LEAST,                                                 \
+		.max = constant##_MOST,                                                  \
 	};                                                                               \
-	module_param_cb(name, &bounded_ops, &bounded_##name, 0644)
+	module_param_cb(name, &bounded_ops, &bounded_##name, 0644);                      \
+	MODULE_PARM_DESC(name,                                                           \
+			 text " (" __stringify(constant##_LEAST) "-" __stringify(        \
+				 constant##_MOST) ", default " __stringify(constant) ")")
 
-BOUNDED_PARAM(late_us, 200, 1000000);
-MODULE_PARM_DESC(
-	late_us,
-	"A tick later than this is a wake-up of the vCPU, in us (200-1000000, default 2000)");
-BOUNDED_PARAM(hold_min_us, 0, 20000);
-MODULE_PARM_DESC(
-	hold_min_us,
-	"Timers wait at least this long after a wake-up, in us (0-20000, default 1000)");
-BOUNDED_PARAM(hold_max_us, 0, 100000);
-MODULE_PARM_DESC(
-	hold_max_us,
-	"Timers wait no longer than this (or hold_min_us) for the backlog of packets, in us (0-100000, default 4000)");
-BOUNDED_PARAM(jit_segments, 0, 16);
-MODULE_PARM_DESC(
-	jit_segments,
-	"Data segments of each connection acknowledged at once after a wake-up (0-16, default 3, as the paper)");
+BOUNDED_PARAM(late_us, PVTCP_LATE_US, "A tick later than this is a wake-up, in us");
+BOUNDED_PARAM(hold_min_us, PVTCP_HOLD_MIN_US,
+	      "Held timers wait at least this long after a wake-up, in us");
+BOUNDED_PARAM(hold_max_us, PVTCP_HOLD_MAX_US,
+	      "Held timers wait no longer than this for the backlog, in us");
+BOUNDED_PARAM(jit_segments, PVTCP_JIT_SEGMENTS,
+	      "Segments of each connection acknowledged at once after a wake-up");
 
 module_param_named(hold_rto, pvtcp_settings.hold[PVTCP_TIMER_RTO], bool, 0644);
 MODULE_PARM_DESC(hold_rto,

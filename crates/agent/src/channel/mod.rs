@@ -3,7 +3,6 @@
 //! [`wire`] is the bytes, [`HostEnd`] and [`GuestEnd`] are the two ends without any I/O, [`Channels`] are all channels
 //! of a host.
 
-mod address;
 mod budget;
 mod endpoint;
 mod guest;
@@ -14,7 +13,6 @@ mod switchboard;
 pub mod wire;
 mod words;
 
-pub use address::{GuestAddress, HostAddress, PORT_NAME, PORT_WORD};
 pub use endpoint::{Reason, Reasons};
 pub use guest::{Effect, GuestEnd, Word};
 pub use host::{Change, Guest, HostEnd};

@@ -7,14 +7,13 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use evenkeel_settings::address::HostAddress;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, VsockAddr, connect, getsockopt, socket,
     sockopt,
 };
 use tokio::io::unix::AsyncFd;
-
-use super::address::HostAddress;
 
 /// How long connecting over a network may take.
 const PATIENCE: Duration = Duration::from_secs(5);

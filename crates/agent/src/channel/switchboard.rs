@@ -7,10 +7,10 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use evenkeel_settings::address::HostAddress;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, LocalSet};
 
-use super::address::HostAddress;
 use super::endpoint::Reasons;
 use super::host::{Change, Guest, HostEnd};
 use super::peer::{Counts, REST};

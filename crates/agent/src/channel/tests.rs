@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
+use evenkeel_settings::address::HostAddress;
 use proptest::prelude::*;
 
 use super::wire::tests::frame;

@@ -28,7 +28,7 @@ pub const MAX_PAYLOAD: usize = 256;
 pub const MAX_FRAME: usize = HEADER + MAX_PAYLOAD;
 
 /// Shortest and longest time between two heartbeats that an end may announce.
-pub const HEARTBEAT_MS: std::ops::RangeInclusive<u16> = 50..=5000;
+pub use evenkeel_settings::HEARTBEAT_MS;
 
 /// Which end somebody is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,5 @@
 
 pub(crate) mod bytes;
 pub(crate) mod clock;
-pub mod config;
+pub(crate) mod config;
 pub(crate) mod lock;
-pub mod value;

@@ -1,9 +1,10 @@
 //! What the guest agent needs: a kernel that takes its programs, and a channel to the host.
 
+use evenkeel_settings::address::PORT_NAME;
+
 use super::finding::{Finding, Level};
 use super::place::Place;
 use super::readings::Readings;
-use crate::channel::PORT_NAME;
 
 /// All of them; nothing on a machine that is no guest.
 pub(super) fn findings(readings: &Readings, place: &Place) -> Vec<Finding> {

@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::config::{ChannelAddress, Config};
+use evenkeel_settings::Mode;
+use evenkeel_settings::address::ChannelAddress;
+use evenkeel_settings::host::Config;
+
 use super::error::HostError;
 use super::links::{Kind, Link, Listing};
 use super::mechanism::{Mechanism, Presence, Tools};
-use super::port::{Port, Ports};
+use super::port::{self, Port, Ports, is_port};
 use super::settle;
 use super::state::{HostState, QueueAction};
 use super::wings::Wings;
 use crate::channel::{Channels, Words};
 use crate::common::clock::now_ns;
-use crate::common::value::Mode;
 use crate::datapath::{Datapath, DatapathError, intf};
 
 /// How often the datapath is told that the agent is here. What it holds for the agent's timers it holds for so long
@@ -265,7 +267,7 @@ impl Core {
     /// A device is new or has changed: it is to be looked at, if that is a port or was changed here.
     pub fn heard(&mut self, ifindex: u32, name: String) {
         let was_changed = self.ports.contains_key(&ifindex) || self.state.queues.contains_key(&ifindex);
-        if was_changed || self.loaded.config.is_port(&name) {
+        if was_changed || is_port(&self.loaded.config, &name) {
             self.waiting.insert(ifindex, Waiting { name, error: None });
         } else {
             self.waiting.remove(&ifindex);
@@ -342,7 +344,7 @@ impl Core {
     /// Takes the programs off a device that is no port.
     fn leave(&mut self, ifindex: u32, listing: &Listing) {
         let name = listing.links.iter().find(|l| l.ifindex == ifindex).map(|l| l.name.as_str());
-        let is_port = name.is_some_and(|name| self.loaded.config.is_port(name));
+        let is_port = name.is_some_and(|name| is_port(&self.loaded.config, name));
         if is_port || self.ports.contains_key(&ifindex) || (name.is_none() && !listing.is_whole) {
             return;
         }
@@ -363,7 +365,7 @@ impl Core {
     pub fn seen(&mut self, link: &Link) -> QueueAction {
         self.waiting.remove(&link.ifindex);
         self.meet(link);
-        if !self.loaded.config.is_port(&link.name) {
+        if !is_port(&self.loaded.config, &link.name) {
             // Raised by an agent with another configuration, or before it was renamed. Its programs are there while it
             // settles.
             let action = self.plan_queue(link, 0);
@@ -379,7 +381,7 @@ impl Core {
             return action;
         }
         let is_offline = self.offline.contains(&link.ifindex);
-        let settings = self.loaded.config.settings(&link.name).while_offline(is_offline);
+        let settings = port::settings(&self.loaded.config, &link.name, is_offline);
         let known = self.ports.get(&link.ifindex).filter(|port| port.link.name == link.name);
         let is_new = known.is_none();
         let is_settled = known.is_some_and(|port| {

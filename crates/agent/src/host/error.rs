@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use evenkeel_quote::{path, shown};
+use evenkeel_settings::ConfigError;
 
-use crate::common::config::ConfigError;
 use crate::datapath::DatapathError;
 
 /// Why the agent could not start, run, be asked or be stopped.

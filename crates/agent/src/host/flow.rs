@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use evenkeel_algo::dctcp;
 use evenkeel_quote::quoted;
+use evenkeel_settings::Mode;
+use evenkeel_settings::proboscis::Proboscis;
 use serde::{Deserialize, Serialize};
 
-use super::proboscis::config::Proboscis;
 use super::vlan::Vlan;
-use crate::common::value::Mode;
 use crate::datapath::intf;
 
 /// The two ends of a connection, the VM's first.

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::config::{Config, PortSettings};
+use evenkeel_settings::Mode;
+use evenkeel_settings::host::{Config, PortSettings};
+
 use super::control::proto::{self, ExplainedFlow, Status};
 use super::error::HostError;
 use super::port::{Port, Ports};
@@ -126,4 +128,13 @@ pub(super) trait Mechanism: fmt::Debug {
 
     /// Everything is undone.
     fn stop(&mut self) {}
+}
+
+/// A mode as the datapath has it.
+pub(super) fn mode_to_intf(mode: Mode) -> u32 {
+    match mode {
+        Mode::Off => intf::EK_MODE_OFF,
+        Mode::Observe => intf::EK_MODE_OBSERVE,
+        Mode::Enforce => intf::EK_MODE_ENFORCE,
+    }
 }

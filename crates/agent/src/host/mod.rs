@@ -3,7 +3,6 @@
 //! [`run`] is the agent, [`stop`] undoes all it did, [`Client`] asks one that runs.
 
 mod cera;
-mod config;
 mod control;
 mod core;
 mod crowd;
@@ -25,11 +24,6 @@ mod vsnoop;
 mod wings;
 
 pub use cera::report::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
-pub use config::{
-    Alpha, Bounded, BufferPolicy, Cera, CeraOverride, CeraPort, Channel as ChannelConfig, ChannelAddress, Config,
-    Control, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR, DEFAULT_SOCKET, EXAMPLE, HostCongestion, Metrics, Mode,
-    Pattern, PortOverride, PortSettings, Proboscis, ProboscisOverride, Shares, Vflood, VfloodOverride,
-};
 pub use control::client::Client;
 pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Left, Port, RestoredQueue, Status, Stopped};
 pub use error::HostError;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::config::PortSettings;
+use evenkeel_settings::Mode;
+use evenkeel_settings::host::{Config, PortSettings};
+
 use super::links::Link;
 use crate::channel::Words;
-use crate::common::value::Mode;
+use crate::datapath::is_own_device;
 
 /// Ports by the index of their device.
 pub(super) type Ports = BTreeMap<u32, Port>;
@@ -34,13 +36,17 @@ impl Port {
     }
 }
 
-impl PortSettings {
-    /// With what has to rest on a port whose VM is about to leave.
-    pub(super) fn while_offline(mut self, is_offline: bool) -> Self {
-        if is_offline {
-            self.vflood.mode = Mode::Off;
-            self.cera.mode = Mode::Off;
-        }
-        self
+/// What holds on the port of this name. What moves with a VM rests on a port whose VM is about to leave.
+pub(super) fn settings(config: &Config, name: &str, is_offline: bool) -> PortSettings {
+    let mut settings = config.settings(name);
+    if is_offline {
+        settings.vflood.mode = Mode::Off;
+        settings.cera.mode = Mode::Off;
     }
+    settings
+}
+
+/// Whether a device of this name is a port: the agent's own devices never are.
+pub(super) fn is_port(config: &Config, name: &str) -> bool {
+    !is_own_device(name) && config.is_port(name)
 }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use evenkeel_settings::ConfigError;
+use evenkeel_settings::host::{self as config, Config};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use sd_notify::NotifyState;
@@ -18,7 +20,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, LocalSet};
 
-use super::config::{self, Config};
 use super::control::client::Client;
 use super::control::proto::{Ask, Response, RestoredQueue, Stopped};
 use super::control::server::{Listener, Service};
@@ -30,7 +31,7 @@ use super::proboscis::keys;
 use super::state::{HostState, QueueAction};
 use super::{http, metrics, settle};
 use crate::channel::Channels;
-use crate::common::config::ConfigError;
+use crate::common::config as config_file;
 use crate::datapath::Datapath;
 use crate::file;
 
@@ -130,7 +131,7 @@ pub struct Checked {
 /// [`HostError::Config`], also if there is no file.
 pub fn check(file: Option<&Path>) -> Result<Checked, HostError> {
     let file = file.unwrap_or(Path::new(config::DEFAULT_FILE)).to_owned();
-    let config = Config::load(&file)?;
+    let config = config_file::read(&file, Config::parse)?;
     Ok(Checked { file, probe_keys: keys::load(&config.probe_key_file)?.map_or(0, |keys| keys.len()) })
 }
 
@@ -142,7 +143,7 @@ fn load(options: &Options, holds: Option<&Loaded>) -> Result<Loaded, ConfigError
     if is_default && holds.is_some_and(|holds| !holds.is_default) {
         return Err(ConfigError::Gone { file, loss: "all settings would be the defaults" });
     }
-    let config = if is_default { Config::default() } else { Config::load(&file)? };
+    let config = if is_default { Config::default() } else { config_file::read(&file, Config::parse)? };
     let keys = keys::load(&config.probe_key_file)?;
     if keys.is_none() && holds.is_some_and(|holds| !holds.keys.is_empty()) {
         let file = config.probe_key_file;

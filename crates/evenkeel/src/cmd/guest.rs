@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use evenkeel_agent::guest::agent::{self, COUNTERS, Config, GuestError, Options, Status, Stopped};
+use evenkeel_agent::guest::agent::{self, COUNTERS, Options, Status, Stopped};
 use evenkeel_quote::path;
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::output;
 /// Runs the agent, stops one, or says what is there.
 pub fn run(arguments: GuestAgent) -> Result<(), CliError> {
     if arguments.print_config {
-        return output::print_as_it_is(agent::EXAMPLE);
+        return output::print_as_it_is(&evenkeel_settings::guest::example());
     }
     if arguments.check {
         return check(arguments.config.as_deref(), arguments.json);
@@ -32,8 +32,8 @@ pub fn run(arguments: GuestAgent) -> Result<(), CliError> {
 }
 
 fn check(file: Option<&Path>, json: bool) -> Result<(), CliError> {
-    let file = file.unwrap_or(Path::new(agent::DEFAULT_FILE));
-    Config::load(file).map_err(GuestError::from)?;
+    let file = file.unwrap_or(Path::new(evenkeel_settings::guest::DEFAULT_FILE));
+    agent::check(file)?;
     if json {
         return output::print_json(&json!({ "file": file, "valid": true }));
     }

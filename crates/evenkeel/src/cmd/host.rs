@@ -13,7 +13,7 @@ use crate::output;
 /// Runs the agent, or stops one.
 pub fn run(arguments: Host) -> Result<(), CliError> {
     if arguments.print_config {
-        return output::print_as_it_is(host::EXAMPLE);
+        return output::print_as_it_is(&evenkeel_settings::host::example());
     }
     if arguments.check {
         return check(arguments.config.as_deref(), arguments.json);

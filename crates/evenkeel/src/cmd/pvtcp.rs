@@ -1,6 +1,5 @@
 //! `evenkeel guest pvtcp`.
 
-use clap::ValueEnum;
 use evenkeel_agent::guest::pvtcp::{self, Loaded, Settings};
 use serde_json::json;
 
@@ -40,25 +39,9 @@ fn load(arguments: &PvtcpLoad) -> Result<(), CliError> {
 }
 
 fn settings(arguments: &PvtcpLoad) -> Result<Settings, CliError> {
-    fn word<T: ValueEnum>(value: Option<T>) -> Option<String> {
-        value.and_then(|v| Some(v.to_possible_value()?.get_name().to_owned()))
-    }
-    let values = [
-        ("mode", word(arguments.mode)),
-        ("hold_rto", word(arguments.hold_rto)),
-        ("hold_tlp", word(arguments.hold_tlp)),
-        ("hold_reo", word(arguments.hold_reo)),
-        ("filter_rtt", word(arguments.filter_rtt)),
-        ("jit_segments", arguments.jit_segments.clone()),
-        ("late_us", arguments.late_us.clone()),
-        ("hold_min_us", arguments.hold_min_us.clone()),
-        ("hold_max_us", arguments.hold_max_us.clone()),
-    ];
     let mut settings = Settings::default();
-    for (name, value) in values {
-        if let Some(value) = value {
-            settings.set(name, &value)?;
-        }
+    for (name, value) in &arguments.parameters.given {
+        settings.set(name, value)?;
     }
     Ok(settings)
 }

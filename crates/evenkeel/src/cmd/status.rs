@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use evenkeel_agent::datapath::{Beside, COUNTERS, Others};
-use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Mode, Status, VfloodPort, VsnoopPort};
+use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Status, VfloodPort, VsnoopPort};
+use evenkeel_settings::Mode;
 
 use crate::cli;
 use crate::cmd::flows::amount;

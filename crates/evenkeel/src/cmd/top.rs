@@ -314,7 +314,8 @@ fn header(names: &[&'static str]) -> Row<'static> {
 #[cfg(test)]
 mod tests {
     use evenkeel_agent::datapath::Others;
-    use evenkeel_agent::host::{CeraPortReport, Ecn, Mode, Port, Probes, SetBy, Window};
+    use evenkeel_agent::host::{CeraPortReport, Ecn, Port, Probes, SetBy, Window};
+    use evenkeel_settings::Mode;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

@@ -5,10 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use evenkeel_agent::channel::{Channels, HostAddress, PORT_NAME};
+use evenkeel_agent::channel::Channels;
 use evenkeel_lab::host::vm::{Accelerator, Channel, Nic, System, Vm as Machine, VmSpec};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::GuestImage;
+use evenkeel_settings::address::{HostAddress, PORT_NAME};
 use evenkeel_testbed::place::ip;
 use evenkeel_testbed::vm::{Vm, bridge};
 use nix::mount::{MsFlags, mount};

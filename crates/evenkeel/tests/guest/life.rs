@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_agent::channel::PORT_NAME;
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, KernelSeries};
+use evenkeel_settings::address::PORT_NAME;
 
 use crate::bed::{Bed, HEARTBEAT_MS, PORT, Socket};
 

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use evenkeel_agent::channel::PORT_NAME;
 use evenkeel_lab::host::vm::{Channel, Vm as Machine};
 use evenkeel_lab::interrupt::Interrupt;
 use evenkeel_lab::prepare::{self, KernelSeries};
+use evenkeel_settings::address::PORT_NAME;
 use serde_json::Value;
 use tempfile::TempDir;
 

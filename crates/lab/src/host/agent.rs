@@ -8,10 +8,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use evenkeel_scenario::format::{Cera, Mode, Vflood, VmGroup};
-use serde::Serialize;
+use evenkeel_quote::quoted;
+use evenkeel_scenario::format::VmGroup;
+use evenkeel_settings::address::ChannelAddress;
+use evenkeel_settings::cera::{Cera, CeraOverride};
+use evenkeel_settings::host::{Config, Control, Metrics, PortOverride};
+use evenkeel_settings::proboscis::ProboscisOverride;
+use evenkeel_settings::vflood::VfloodOverride;
+use evenkeel_settings::vsnoop::{Proof, VsnoopOverride};
+use evenkeel_settings::{Bounded, Mode, Pattern};
 use serde_json::Value;
-use toml::Table;
 
 use super::seat::{Ended, Seat};
 use crate::error::LabError;
@@ -71,103 +77,91 @@ impl Counted {
 /// A VM's port, and what the agent is to do there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Port {
-    device: String,
     /// Its host's.
     uplink: String,
-    channel: Option<PathBuf>,
-    /// A table for each mechanism, by its name.
-    mechanisms: Table,
+    settings: PortOverride,
     /// CERA's settings of the port's whole host, if it is on there.
-    cera: Option<Table>,
+    cera: Option<CeraOverride>,
 }
 
 impl Port {
     /// The port of a group's VM with this number, counted from 0, on a host with this uplink.
     pub fn of(device: &str, uplink: &str, group: &VmGroup, number: u32) -> Result<Self, LabError> {
-        // The agent observes with ProBoSCIS unless told otherwise; all else is off in it, too.
-        let mut mechanisms = Table::from_iter([("proboscis".to_owned(), settings(&group.proboscis)?)]);
-        let congestion_control = Some(group.host_congestion_control());
-        let vflood = Vflood { clients: None, congestion_control, ..group.vflood.clone() };
-        for (name, mode, table) in [
-            ("vsnoop", group.vsnoop.mode, settings(&group.vsnoop)?),
-            ("vflood", group.vflood.mode_of(number), settings(&vflood)?),
-            ("cera", group.cera.mode, cera_of_port(&group.cera, number)),
-        ] {
-            if mode != Mode::Off {
-                mechanisms.insert(name.to_owned(), table);
-            }
-        }
-        let cera = if group.cera.mode == Mode::Off { None } else { Some(cera_of_host(&group.cera)?) };
-        Ok(Self { device: device.to_owned(), uplink: uplink.to_owned(), channel: None, mechanisms, cera })
+        let pattern = Pattern::new(device)
+            .map_err(|why| LabError::Agent { why: format!("{} is no name of a port: {why}", quoted(device)) })?;
+        let settings = PortOverride {
+            // The agent observes with ProBoSCIS unless told otherwise.
+            proboscis: ProboscisOverride { mode: Some(group.proboscis.mode()), ..group.proboscis.clone() },
+            vsnoop: VsnoopOverride {
+                mode: Some(group.vsnoop.mode()),
+                // No agent in the VM vouches for it, until it has a channel.
+                endpoint: Some(Proof::Observed),
+                ..group.vsnoop.clone()
+            },
+            vflood: VfloodOverride {
+                mode: Some(group.vflood.mode_of(number)),
+                congestion_control: Some(group.vflood().congestion_control),
+                ..group.vflood.set.clone()
+            },
+            cera: CeraOverride {
+                mode: Some(group.cera.mode()),
+                weight: Some(group.cera.weight_of(number)),
+                ..CeraOverride::default()
+            },
+            ..PortOverride::of(pattern)
+        };
+        let cera = (group.cera.mode() != Mode::Off).then(|| CeraOverride { mode: None, ..group.cera.set.clone() });
+        Ok(Self { uplink: uplink.to_owned(), settings, cera })
+    }
+
+    /// Its name.
+    fn device(&self) -> &str {
+        self.settings.pattern.as_str()
     }
 
     /// With one of the mechanisms only.
-    pub fn with_only(mut self, mechanism: &str) -> Self {
-        self.mechanisms.retain(|name, _| name == mechanism);
-        let off = Table::from_iter([("mode".to_owned(), "off".into())]);
-        self.mechanisms.insert("proboscis".to_owned(), off.into());
-        self.cera = None;
-        self
+    pub fn with_only(self, mechanism: Mechanism) -> Self {
+        let others = Mechanism::ALL.into_iter().filter(|other| *other != mechanism);
+        let cera = if mechanism == Mechanism::Cera { self.cera.clone() } else { None };
+        Self { cera, ..others.fold(self, Self::without) }
     }
 
     /// Without one of the mechanisms.
-    pub fn without(mut self, mechanism: &str) -> Self {
-        self.mechanisms.remove(mechanism);
+    #[must_use]
+    pub fn without(mut self, mechanism: Mechanism) -> Self {
+        let mode = match mechanism {
+            Mechanism::Proboscis => &mut self.settings.proboscis.mode,
+            Mechanism::Vsnoop => &mut self.settings.vsnoop.mode,
+            Mechanism::Vflood => &mut self.settings.vflood.mode,
+            Mechanism::Cera => &mut self.settings.cera.mode,
+        };
+        *mode = Some(Mode::Off);
         self
     }
 
     /// With the guest's channel: a socket or a character device.
-    pub fn with_channel(self, channel: PathBuf) -> Self {
-        Self { channel: Some(channel), ..self }
-    }
-
-    /// Its part of the agent's configuration.
-    fn table(&self) -> Table {
-        let channel = self.channel.as_ref().map(|path| ("channel".to_owned(), path_value(path)));
-        let head = std::iter::once(("match".to_owned(), self.device.as_str().into())).chain(channel);
-        let mut mechanisms = self.mechanisms.clone();
-        // No agent in the VM vouches for it.
-        if let (None, Some(vsnoop)) = (&self.channel, mechanisms.get_mut("vsnoop").and_then(toml::Value::as_table_mut))
-        {
-            vsnoop.insert("endpoint".to_owned(), "observed".into());
-        }
-        head.chain(mechanisms).collect()
+    pub fn with_channel(mut self, channel: &Path) -> Self {
+        self.settings.channel = Some(ChannelAddress::from(channel));
+        self.settings.vsnoop.endpoint = None;
+        self
     }
 }
 
-/// Settings as the agent reads them: a scenario's keys are the agent's.
-fn settings(table: &impl Serialize) -> Result<toml::Value, LabError> {
-    toml::Value::try_from(table).map_err(not_written)
+/// A mechanism of the host's agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mechanism {
+    /// ProBoSCIS.
+    Proboscis,
+    /// vSnoop.
+    Vsnoop,
+    /// vFlood.
+    Vflood,
+    /// CERA.
+    Cera,
 }
 
-/// What holds on one port. A group has weights by number, and a port its own.
-fn cera_of_port(group: &Cera, number: u32) -> toml::Value {
-    let mode = match group.mode {
-        Mode::Off => "off",
-        Mode::Observe => "observe",
-        Mode::Enforce => "enforce",
-    };
-    let mut table = Table::from_iter([("mode".to_owned(), mode.into())]);
-    if let Some(weight) = group.weights.iter().cycle().nth(number as usize) {
-        table.insert("weight".to_owned(), i64::from(*weight).into());
-    }
-    table.into()
-}
-
-/// What holds on a whole host. Which guests have a client is not its to know.
-fn cera_of_host(group: &Cera) -> Result<Table, LabError> {
-    let alike = Cera { weights: Vec::new(), clients: None, client_delay_us: None, ..group.clone() };
-    let mut table = Table::try_from(&alike).map_err(not_written)?;
-    table.remove("mode");
-    Ok(table)
-}
-
-fn not_written(error: toml::ser::Error) -> LabError {
-    LabError::io("writing the agent's configuration", std::io::Error::other(error))
-}
-
-fn path_value(path: &Path) -> toml::Value {
-    path.to_string_lossy().into_owned().into()
+impl Mechanism {
+    const ALL: [Self; 4] = [Self::Proboscis, Self::Vsnoop, Self::Vflood, Self::Cera];
 }
 
 /// A running agent. Dropped, it is stopped as well as can be.
@@ -181,10 +175,11 @@ pub struct Agent<'a> {
 impl<'a> Agent<'a> {
     /// Starts the agent on these ports, each with its settings; comes back when the datapath is on all of them.
     pub fn start(seat: Box<dyn Seat + 'a>, ports: &[Port], interrupt: &Interrupt) -> Result<Self, LabError> {
-        let names = ports.iter().map(|port| port.device.clone()).collect();
+        let names = ports.iter().map(|port| port.device().to_owned()).collect();
         let mut agent = Self { seat, ports: names, runs: false };
         agent.seat.write("probe.key", PROBE_KEY)?;
-        agent.seat.write("host.toml", &config(agent.seat.directory(), ports)?)?;
+        let config = config(agent.seat.directory(), ports)?;
+        agent.seat.write("host.toml", &toml::to_string(&config).map_err(not_written)?)?;
         let state = agent.state();
         agent.seat.start(&with(&["host", "--config", "host.toml"], &state))?;
         agent.runs = true;
@@ -313,28 +308,33 @@ fn with<'a>(first: &[&'a str], rest: &'a [String]) -> Vec<&'a str> {
 }
 
 /// The agent's configuration.
-fn config(directory: &Path, ports: &[Port]) -> Result<String, LabError> {
-    let table = |pairs: Vec<(&str, toml::Value)>| -> Table {
-        pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+fn config(directory: &Path, ports: &[Port]) -> Result<Config, LabError> {
+    let pattern = |name: &str| {
+        Pattern::new(name).map_err(|why| LabError::Agent { why: format!("{} is no device: {why}", quoted(name)) })
     };
-    let mut config = table(vec![
-        ("ports", ports.iter().map(|port| port.device.as_str()).collect::<Vec<_>>().into()),
-        // The scenario sets queues: `port_queue_segments` of the groups.
-        ("port_queue_segments", 0.into()),
-        ("probe_key_file", path_value(&directory.join("probe.key"))),
-        ("control", table(vec![("socket", path_value(&directory.join(CONTROL_SOCKET)))]).into()),
-        ("metrics", table(vec![("enabled", false.into())]).into()),
-        ("port", ports.iter().map(Port::table).collect::<Vec<_>>().into()),
-    ]);
     let mut uplinks: Vec<&str> =
-        ports.iter().filter(|port| port.mechanisms.contains_key("cera")).map(|port| port.uplink.as_str()).collect();
+        ports.iter().filter(|port| port.cera.is_some()).map(|port| port.uplink.as_str()).collect();
     uplinks.dedup();
     // One agent plays all hosts, and has one controller.
-    if let Some(mut cera) = ports.iter().find_map(|port| port.cera.clone()) {
-        cera.insert("uplinks".to_owned(), uplinks.into());
-        config.insert("cera".to_owned(), cera.into());
-    }
-    toml::to_string(&config).map_err(not_written)
+    let cera = ports.iter().find_map(|port| port.cera.as_ref());
+    Ok(Config {
+        ports: ports.iter().map(|port| port.settings.pattern.clone()).collect(),
+        // The scenario sets queues: `port_queue_segments` of the groups.
+        port_queue_segments: Bounded::new(0),
+        probe_key_file: directory.join("probe.key"),
+        control: Control { socket: directory.join(CONTROL_SOCKET), ..Control::default() },
+        metrics: Metrics { enabled: false, ..Metrics::default() },
+        cera: Cera {
+            uplinks: uplinks.into_iter().map(pattern).collect::<Result<_, _>>()?,
+            ..cera.map_or_else(Cera::default, CeraOverride::in_scenario)
+        },
+        overrides: ports.iter().map(|port| port.settings.clone()).collect(),
+        ..Config::default()
+    })
+}
+
+fn not_written(error: toml::ser::Error) -> LabError {
+    LabError::io("writing the agent's configuration", std::io::Error::other(error))
 }
 
 fn answer(ended: &Ended) -> Result<Value, String> {
@@ -361,68 +361,87 @@ fn counted(status: &Value) -> Option<Counted> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_scenario::format::{BufferPolicy, Proboscis, Vflood, Vsnoop};
+    use evenkeel_scenario::format::{self, Proboscis, Vflood, Vsnoop};
+    use evenkeel_settings::vflood::BufferPolicy;
     use serde_json::json;
 
     use super::*;
 
-    fn config_of(groups: &[VmGroup]) -> Table {
+    /// As the agent reads it.
+    fn config_of(groups: &[VmGroup]) -> Config {
         let ports: Vec<_> = (0..)
             .zip(groups)
             .map(|(n, group)| Port::of(&format!("vm{}", n + 1), "nic1", group, n).expect("a port"))
             .collect();
-        config(Path::new("/lab"), &ports).expect("written").parse().expect("TOML")
+        let written = toml::to_string(&config(Path::new("/lab"), &ports).expect("made")).expect("written");
+        Config::parse(&written, Path::new("host.toml")).expect("valid")
     }
 
     #[test]
     fn each_port_has_its_groups_settings() {
-        let enforce = Proboscis { mode: Mode::Enforce, g_probes: Some(5), ..Proboscis::default() };
+        let enforce = Proboscis { mode: Some(Mode::Enforce), g_probes: Some(Bounded::new(5)), ..Proboscis::default() };
         let config = config_of(&[VmGroup { proboscis: enforce, ..VmGroup::default() }, VmGroup::default()]);
-        assert_eq!(config["ports"], toml::Value::from(vec!["vm1", "vm2"]));
-        assert_eq!(config["control"]["socket"].as_str(), Some("/lab/host.sock"));
-        assert_eq!(config["port"][0]["proboscis"]["mode"].as_str(), Some("enforce"));
-        assert_eq!(config["port"][0]["proboscis"]["g_probes"].as_integer(), Some(5));
-        assert_eq!(config["port"][1]["match"].as_str(), Some("vm2"));
-        assert_eq!(config["port"][1]["proboscis"].as_table().map(Table::len), Some(1), "only the mode");
-        let tables = config["port"][1].as_table().expect("a table");
-        assert!(["vsnoop", "vflood", "cera", "channel"].iter().all(|key| !tables.contains_key(*key)), "{tables}");
+        assert!(config.is_port("vm1") && config.is_port("vm2") && !config.is_port("vm3"));
+        assert_eq!(config.control.socket, Path::new("/lab/host.sock"));
+        let [one, two] = ["vm1", "vm2"].map(|name| config.settings(name));
+        assert_eq!((one.proboscis.mode, one.proboscis.g_probes.get()), (Mode::Enforce, 5));
+        assert_eq!(two.proboscis, Proboscis::default().in_scenario(), "off, and all else is the agent's");
+        assert_eq!([two.vsnoop.mode, two.vflood.mode, two.cera.mode], [Mode::Off; 3]);
+        assert_eq!(two.channel, None);
     }
 
     #[test]
-    fn mechanisms_that_act_have_tables_and_a_port_its_own_weight() {
+    fn mechanisms_that_act_have_settings_and_a_port_its_own_weight() {
+        let high_segments = Some(Bounded::new(25));
         let group = VmGroup {
-            vsnoop: Vsnoop { mode: Mode::Observe, budget_segments: Some(9) },
-            vflood: Vflood { mode: Mode::Enforce, policy: BufferPolicy::Priority, ..Vflood::default() },
-            cera: Cera {
-                mode: Mode::Enforce,
-                weights: vec![1, 3],
+            vsnoop: Vsnoop { mode: Some(Mode::Observe), budget_segments: Some(Bounded::new(9)), ..Vsnoop::default() },
+            vflood: Vflood {
+                set: VfloodOverride {
+                    mode: Some(Mode::Enforce),
+                    policy: Some(BufferPolicy::Priority),
+                    ..VfloodOverride::default()
+                },
+                clients: Some(2),
+            },
+            cera: format::Cera {
+                set: CeraOverride { mode: Some(Mode::Enforce), high_segments, ..CeraOverride::default() },
+                weights: [1, 3].map(Bounded::new).into(),
                 clients: Some(1),
-                high_segments: Some(25),
-                ..Cera::default()
+                client_delay_us: None,
             },
             ..VmGroup::default()
         };
-        let heard = Port::of("vm1", "nic1", &group, 0).expect("a port").with_channel("/lab/channel".into());
-        assert!(heard.table()["vsnoop"].get("endpoint").is_none(), "its agent's word is what counts");
+        let heard = Port::of("vm1", "nic1", &group, 0).expect("a port").with_channel(Path::new("/lab/channel"));
+        assert_eq!(heard.settings.vsnoop.endpoint, None, "its agent's word is what counts");
         let config = config_of(&[group.clone(), group.clone(), group]);
-        let port = &config["port"][1];
-        assert_eq!(port["vsnoop"]["budget_segments"].as_integer(), Some(9));
-        assert_eq!(port["vsnoop"]["endpoint"].as_str(), Some("observed"), "nobody in the VM vouches for it");
-        assert_eq!(port["vflood"]["policy"].as_str(), Some("priority"));
-        assert_eq!(port["cera"]["weight"].as_integer(), Some(3));
-        assert_eq!(config["cera"]["uplinks"], toml::Value::from(vec!["nic1"]));
-        assert_eq!(config["cera"]["high_segments"].as_integer(), Some(25));
-        assert!(config["cera"].get("mode").is_none() && config["cera"].get("weights").is_none(), "{config}");
-        assert!(port["cera"].get("high_segments").is_none(), "{port}");
-        assert_eq!(config["port"][2]["cera"]["weight"].as_integer(), Some(1), "they begin anew");
-        assert!(port["cera"].get("weights").or(port["cera"].get("clients")).is_none(), "{port}");
+        let port = config.settings("vm2");
+        assert_eq!(port.vsnoop.budget_segments(1000), 9);
+        assert_eq!(port.vsnoop.endpoint, Proof::Observed, "nobody in the VM vouches for it");
+        assert_eq!(port.vflood.policy, BufferPolicy::Priority);
+        assert_eq!(config.settings("vm3").vflood.mode, Mode::Off, "it is for two");
+        assert_eq!((port.cera.mode, port.cera.weight.get()), (Mode::Enforce, 3));
+        assert_eq!(config.settings("vm3").cera.weight.get(), 1, "they begin anew");
+        assert_eq!(config.cera.uplinks, [Pattern::new("nic1").expect("a name")]);
+        assert_eq!((config.cera.mode, config.cera.high_segments.get()), (Mode::Off, 25));
+    }
+
+    #[test]
+    fn one_mechanism_can_be_alone_on_a_port() {
+        let enforce = Proboscis { mode: Some(Mode::Enforce), ..Proboscis::default() };
+        let vsnoop = Vsnoop { mode: Some(Mode::Enforce), ..Vsnoop::default() };
+        let group = VmGroup { proboscis: enforce, vsnoop, ..VmGroup::default() };
+        let port = || Port::of("vm1", "nic1", &group, 0).expect("a port");
+        let modes = |port: &Port| (port.settings.proboscis.mode(), port.settings.vsnoop.mode());
+        assert_eq!(modes(&port().with_only(Mechanism::Vsnoop)), (Mode::Off, Mode::Enforce));
+        assert_eq!(modes(&port().without(Mechanism::Vsnoop)), (Mode::Enforce, Mode::Off));
     }
 
     #[test]
     fn a_channel_is_named() {
         let port =
-            Port::of("vm1", "nic1", &VmGroup::default(), 0).expect("a port").with_channel("/lab/a.channel".into());
-        assert_eq!(port.table()["channel"].as_str(), Some("/lab/a.channel"));
+            Port::of("vm1", "nic1", &VmGroup::default(), 0).expect("a port").with_channel(Path::new("/lab/a.channel"));
+        let written = toml::to_string(&port.settings).expect("written");
+        assert!(written.contains("channel = \"/lab/a.channel\""), "{written}");
     }
 
     #[test]

@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use evenkeel_scenario::format::{Cera, Mode, VmGroup};
+use evenkeel_scenario::format::{Cera, VmGroup};
+use evenkeel_settings::Mode;
+use evenkeel_settings::cera::CeraGuest;
+use evenkeel_settings::guest::Config;
+use evenkeel_settings::vflood::{Shadow, VfloodGuest};
 use serde_json::Value;
 
 use super::task::started;
@@ -24,7 +28,7 @@ pub fn is_wanted(group: &VmGroup, number: u32) -> bool {
 }
 
 fn has_client(cera: &Cera, number: u32) -> bool {
-    cera.mode != Mode::Off && cera.clients.is_none_or(|clients| number < clients)
+    cera.mode() != Mode::Off && cera.clients.is_none_or(|clients| number < clients)
 }
 
 /// A running agent.
@@ -42,11 +46,13 @@ impl<'a> GuestAgent<'a> {
     /// Starts it; comes back when the host's agent is there and, with vFlood, has attested that it holds the VM's
     /// packets, or can tell whether to rest.
     pub fn start(vm: &'a Vm, group: &VmGroup, interrupt: &Interrupt) -> Result<Self, LabError> {
-        vm.call(Op::WriteFile { path: CONFIG.to_owned(), text: config(group, vm.spec.number) })?;
+        let text = toml::to_string(&config(group, vm.spec.number))
+            .map_err(|error| LabError::Vm { name: vm.spec.name.clone(), why: error.to_string() })?;
+        vm.call(Op::WriteFile { path: CONFIG.to_owned(), text })?;
         let line = format!("exec evenkeel guest --config {CONFIG} 2>{LOG}");
         let argv = ["/bin/sh", "-c", &line].map(str::to_owned).to_vec();
         let floods = group.vflood.mode_of(vm.spec.number) == Mode::Enforce;
-        let may_rest = group.vflood.off_core_percent != Some(0);
+        let may_rest = group.vflood().off_core_percent.get() != 0;
         let agent = Self {
             vm,
             task: started(vm, Op::Spawn { argv })?,
@@ -104,53 +110,58 @@ impl<'a> GuestAgent<'a> {
 }
 
 /// The agent's configuration.
-fn config(group: &VmGroup, number: u32) -> String {
-    let word = |mode: Mode| match mode {
-        Mode::Off => "off",
-        Mode::Observe => "observe",
-        Mode::Enforce => "enforce",
-    };
-    let cera = if has_client(&group.cera, number) { group.cera.mode } else { Mode::Off };
+fn config(group: &VmGroup, number: u32) -> Config {
     let vflood = group.vflood.mode_of(number);
-    let flooding = vflood != Mode::Off;
-    format!(
-        "[vflood]\nmode = \"{}\"\ndefault = {flooding}\ncongestion_control = \"{}\"\n[cera]\nmode = \"{}\"\n",
-        word(vflood),
-        if flooding { group.tcp.congestion_control() } else { "cubic" },
-        word(cera)
-    )
+    let floods = vflood != Mode::Off;
+    let shadow = match group.tcp.congestion_control() {
+        "reno" if floods => Shadow::Reno,
+        _ => Shadow::Cubic,
+    };
+    let cera = if has_client(&group.cera, number) { group.cera.mode() } else { Mode::Off };
+    Config {
+        vflood: VfloodGuest { mode: vflood, default: floods, congestion_control: shadow, ..VfloodGuest::default() },
+        cera: CeraGuest { mode: cera, ..CeraGuest::default() },
+        ..Config::default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use evenkeel_scenario::format::{Era, GuestTcp, Vflood};
+    use evenkeel_settings::cera::CeraOverride;
+    use evenkeel_settings::vflood::VfloodOverride;
+
+    use std::path::Path;
 
     use super::*;
 
+    fn vflood(clients: Option<u32>) -> Vflood {
+        Vflood { set: VfloodOverride { mode: Some(Mode::Enforce), ..VfloodOverride::default() }, clients }
+    }
+
     #[test]
     fn a_guest_has_what_its_group_asks_for() {
-        let vflood = Vflood { mode: Mode::Enforce, ..Vflood::default() };
         let tcp = GuestTcp { era: Era::Paper, ..GuestTcp::default() };
-        let group = VmGroup { vflood, tcp, ..VmGroup::default() };
+        let group = VmGroup { vflood: vflood(None), tcp, ..VmGroup::default() };
         assert!(is_wanted(&group, 0));
-        assert_eq!(
-            config(&group, 0),
-            "[vflood]\nmode = \"enforce\"\ndefault = true\ncongestion_control = \"reno\"\n[cera]\nmode = \"off\"\n"
-        );
+        let config = config(&group, 0);
+        assert_eq!((config.vflood.mode, config.vflood.default), (Mode::Enforce, true));
+        assert_eq!((config.vflood.congestion_control, config.cera.mode), (Shadow::Reno, Mode::Off));
+        let written = toml::to_string(&config).expect("written");
+        assert_eq!(Config::parse(&written, Path::new("guest.toml")).expect("valid"), config);
     }
 
     #[test]
     fn so_many_of_a_group_have_ceras_client() {
-        let cera = Cera { mode: Mode::Enforce, clients: Some(1), ..Cera::default() };
-        let group = VmGroup { cera, ..VmGroup::default() };
+        let set = CeraOverride { mode: Some(Mode::Enforce), ..CeraOverride::default() };
+        let group = VmGroup { cera: Cera { set, clients: Some(1), ..Cera::default() }, ..VmGroup::default() };
         assert_eq!([0, 1].map(|number| is_wanted(&group, number)), [true, false]);
-        assert!(config(&group, 0).ends_with("[cera]\nmode = \"enforce\"\n"));
+        assert_eq!((config(&group, 0).cera.mode, config(&group, 0).vflood.mode), (Mode::Enforce, Mode::Off));
     }
 
     #[test]
     fn so_many_of_a_group_have_vflood() {
-        let vflood = Vflood { mode: Mode::Enforce, clients: Some(1), ..Vflood::default() };
-        let group = VmGroup { vflood, count: 2, ..VmGroup::default() };
+        let group = VmGroup { vflood: vflood(Some(1)), count: 2, ..VmGroup::default() };
         assert_eq!([0, 1].map(|number| is_wanted(&group, number)), [true, false]);
     }
 }

@@ -1,10 +1,13 @@
 //! What a scenario asks of VMs and hosts beside their number.
 
-use evenkeel_scenario::format::{HostKind, Mode, Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{HostKind, Scenario, VmGroup, Workload};
+use evenkeel_settings::Mode;
 
 /// Whether a group's hosts need the agent.
 pub fn wants_agent(group: &VmGroup) -> bool {
-    [group.proboscis.mode, group.vsnoop.mode, group.vflood.mode, group.cera.mode].iter().any(|m| *m != Mode::Off)
+    [group.proboscis.mode(), group.vsnoop.mode(), group.vflood.mode(), group.cera.mode()]
+        .iter()
+        .any(|m| *m != Mode::Off)
 }
 
 /// Whether a cell needs VMs to be on hosts: where ports mark, or there is something on hosts.

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-use evenkeel_scenario::format::{DelayedAck, GuestTcp, Mode, Network, Pvtcp, RtoMin, RtoMinWord};
+use evenkeel_scenario::format::{DelayedAck, GuestTcp, Network, Pvtcp, RtoMin, RtoMinWord};
+use evenkeel_settings::Mode;
 
 /// A neighbour in the lab's network.
 #[derive(Debug, Clone)]
@@ -103,24 +104,18 @@ pub fn pvtcp_reload_script(pvtcp: &Pvtcp) -> Option<String> {
 }
 
 fn pvtcp_load_command(pvtcp: &Pvtcp) -> Option<String> {
-    let mode = match pvtcp.mode {
-        Mode::Off => return None,
-        Mode::Observe => "observe",
-        Mode::Enforce => "enforce",
+    if pvtcp.mode() == Mode::Off {
+        return None;
+    }
+    // The module's parameters are the settings' keys.
+    let parameters = toml::Table::try_from(&pvtcp.set).ok()?;
+    let value = |value: &toml::Value| match value {
+        toml::Value::Boolean(on) => if *on { "Y" } else { "N" }.to_owned(),
+        toml::Value::String(word) => word.clone(),
+        other => other.to_string(),
     };
-    let flag = |on: bool| if on { "Y" } else { "N" };
-    let time = |name: &str, us: Option<u32>| us.map_or_else(String::new, |us| format!(" {name}={us}"));
-    let times = time("late_us", pvtcp.late_us)
-        + &time("hold_min_us", pvtcp.hold_min_us)
-        + &time("hold_max_us", pvtcp.hold_max_us);
-    Some(format!(
-        "modprobe evenkeel_pvtcp mode={mode} hold_rto={} hold_tlp={} hold_reo={} filter_rtt={} jit_segments={}{times}",
-        flag(pvtcp.hold_rto),
-        flag(pvtcp.hold_tlp),
-        flag(pvtcp.hold_reo),
-        flag(pvtcp.rtt_filter),
-        pvtcp.jit_segments(),
-    ))
+    let arguments = parameters.iter().map(|(name, given)| format!(" {name}={}", value(given)));
+    Some(format!("modprobe evenkeel_pvtcp{}", arguments.collect::<String>()))
 }
 
 /// The script that prints PVTCP's counters as `name:value` lines; nothing where it is not loaded.
@@ -130,6 +125,8 @@ pub const PVTCP_COUNTERS_SCRIPT: &str = "cd /sys/module/evenkeel_pvtcp/parameter
 #[cfg(test)]
 mod tests {
     use evenkeel_scenario::format::Era;
+    use evenkeel_settings::Bounded;
+    use evenkeel_settings::pvtcp::PvtcpOverride;
 
     use super::*;
 
@@ -155,6 +152,19 @@ mod tests {
         };
         assert_eq!(value(&tcp, "tcp_timestamps"), "1");
         assert_eq!(value(&tcp, "tcp_congestion_control"), "cubic");
+    }
+
+    #[test]
+    fn the_module_is_loaded_with_what_is_set() {
+        let set = |mode| PvtcpOverride {
+            mode: Some(mode),
+            hold_tlp: Some(false),
+            jit_segments: Some(Bounded::new(0)),
+            ..PvtcpOverride::default()
+        };
+        let script = |mode| pvtcp_script(&Pvtcp { set: set(mode), reloads: 0 });
+        assert!(script(Mode::Enforce).ends_with("modprobe evenkeel_pvtcp hold_tlp=N jit_segments=0 mode=enforce"));
+        assert!(!script(Mode::Off).contains("modprobe"));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::ops::RangeInclusive;
 
 use evenkeel_scenario::format::{
-    Discipline, HostKind, MachineKind, Mode, Network, Operation, Scenario, SpuriousResponse, Topology, VmGroup,
-    Workload,
+    Discipline, HostKind, MachineKind, Network, Operation, Scenario, SpuriousResponse, Topology, VmGroup, Workload,
 };
+use evenkeel_settings::Mode;
 
 /// Most VMs that the lab starts.
 const MAX_VMS: u64 = 64;
@@ -58,7 +58,7 @@ fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
                 );
             }
         }
-        if group.cera.mode != Mode::Off && group.host == HostKind::Native && group.count > group.per_host {
+        if group.cera.mode() != Mode::Off && group.host == HostKind::Native && group.count > group.per_host {
             return refuse(
                 "per_host",
                 "one agent with one controller of CERA plays all hosts of this machine; put the VMs on one, or set \
@@ -167,13 +167,13 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
     if group.cera.client_delay_us.is_some() {
         return Some(("cera.client_delay_us", "the lab's channels take the time that they take; leave it out"));
     }
-    if group.vflood.mode != Mode::Off && group.host != HostKind::Vm {
+    if group.vflood.mode() != Mode::Off && group.host != HostKind::Vm {
         return Some((
             "vflood.mode",
             "vFlood needs a kernel with BPF qdiscs (Linux 6.16) on the host; set `host = \"vm\"`",
         ));
     }
-    if group.vflood.mode != Mode::Off && !matches!(tcp.congestion_control(), "reno" | "cubic") {
+    if group.vflood.mode() != Mode::Off && !matches!(tcp.congestion_control(), "reno" | "cubic") {
         return Some((
             "tcp.congestion_control",
             "with vFlood, `reno` or `cubic` goes on in the background; leave it out, or set one of them",

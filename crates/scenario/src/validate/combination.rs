@@ -1,8 +1,10 @@
 //! Combinations of keys that cannot be.
 
+use evenkeel_settings::Mode;
+
 use crate::check::join;
 use crate::error::Problem;
-use crate::format::{Discipline, HostKind, MachineKind, Mode, Network, Queue, Scenario, Topology, VmGroup, Workload};
+use crate::format::{Discipline, HostKind, MachineKind, Network, Queue, Scenario, Topology, VmGroup, Workload};
 
 /// Settings that exclude each other or lack one another.
 pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
@@ -102,7 +104,7 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
         if group.hypervisor {
             problem("machine", "must be \"vm\" behind a hypervisor, or set `hypervisor = false`");
         }
-        if group.pvtcp.mode != Mode::Off {
+        if group.pvtcp.mode() != Mode::Off {
             problem("pvtcp.mode", "must be \"off\" in a namespace, which has no kernel of its own to load it into");
         }
         if group.tcp.hystart.is_some() {
@@ -112,21 +114,23 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
     if group.host == HostKind::Vm && !group.hypervisor {
         problem("host", "must be left out without a hypervisor (hypervisor = false)");
     }
-    if group.proboscis.mode != Mode::Off && !group.hypervisor {
+    if group.proboscis.mode() != Mode::Off && !group.hypervisor {
         problem("proboscis.mode", "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
     }
-    if group.cera.mode != Mode::Off && !group.hypervisor {
+    if group.cera.mode() != Mode::Off && !group.hypervisor {
         problem("cera.mode", "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
     }
     if group.cera.weights.len() > group.count as usize {
         problem("cera.weights", &format!("must be at most one for each of the {} VMs", group.count));
     }
-    if let (Some(low), Some(high)) = (group.cera.low_segments, group.cera.high_segments) {
-        if low >= high {
-            problem("cera.low_segments", &format!("must be less than `high_segments`, which is {high}"));
+    for (table, checked) in
+        [("cera", group.cera.set.in_scenario().check()), ("proboscis", group.proboscis.in_scenario().check())]
+    {
+        if let Err((key, why)) = checked {
+            problem(&format!("{table}.{key}"), &why);
         }
     }
-    for (key, mode) in [("vflood.mode", group.vflood.mode), ("vsnoop.mode", group.vsnoop.mode)] {
+    for (key, mode) in [("vflood.mode", group.vflood.mode()), ("vsnoop.mode", group.vsnoop.mode())] {
         if mode != Mode::Off && !group.hypervisor {
             problem(key, "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
         }
@@ -146,7 +150,7 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
     if group.far_count > 0 && group.per_host > 1 {
         problem("far_count", "must be 0 where VMs share a host (per_host): hosts are far away, and not VMs");
     }
-    if group.pvtcp.mode != Mode::Off && group.hz == Some(0) {
+    if group.pvtcp.mode() != Mode::Off && group.hz == Some(0) {
         problem("hz", "must not be 0 with PVTCP: it tells a wake-up by a late tick");
     }
     if group.tcp.needs_ecn() && !group.tcp.ecn() {

@@ -1,14 +1,16 @@
 //! Settings that act in no cell, and columns and plots that would be empty.
 
 use evenkeel_quote::quoted;
+use evenkeel_settings::Mode;
+use evenkeel_settings::vflood::BufferPolicy;
 use toml::{Table, Value};
 
 use crate::cell::{Cell, Point, VARIABLE, covers};
 use crate::check::join;
 use crate::error::Problem;
 use crate::format::{
-    Axis, BufferPolicy, DelayedAck, Discipline, FlowSizes, HostKind, MachineKind, Mode, Network, Plot, Record,
-    Scenario, Topology, VmGroup, Workload,
+    Axis, DelayedAck, Discipline, FlowSizes, HostKind, MachineKind, Network, Plot, Record, Scenario, Topology, VmGroup,
+    Workload,
 };
 use crate::metric::SizeClass;
 
@@ -209,37 +211,37 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
         ["kernel" | "vcpus" | "memory_mib" | "hz"] if group.machine == MachineKind::Namespace => {
             Some("a namespace has the kernel, the processors, the memory and the clock of its machine (machine)")
         }
-        ["pvtcp", switch] if switch != "mode" && group.pvtcp.mode == Mode::Off => {
+        ["pvtcp", switch] if switch != "mode" && group.pvtcp.mode() == Mode::Off => {
             Some("PVTCP is off (pvtcp.mode = \"off\")")
         }
-        ["proboscis", key] if key != "mode" && group.proboscis.mode == Mode::Off => {
+        ["proboscis", key] if key != "mode" && group.proboscis.mode() == Mode::Off => {
             Some("ProBoSCIS is off (proboscis.mode = \"off\")")
         }
-        ["cera", key] if key != "mode" && group.cera.mode == Mode::Off => Some("CERA is off (cera.mode = \"off\")"),
+        ["cera", key] if key != "mode" && group.cera.mode() == Mode::Off => Some("CERA is off (cera.mode = \"off\")"),
         ["cera", "client_delay_us"] if group.cera.clients == Some(0) => {
             Some("no VM has CERA's client (cera.clients = 0)")
         }
         ["nic_queue", parameter] if parameter != "discipline" => {
             why_idle_in_queue(parameter, group.nic_queue.discipline)
         }
-        ["vflood", key] if key != "mode" && group.vflood.mode == Mode::Off => {
+        ["vflood", key] if key != "mode" && group.vflood.mode() == Mode::Off => {
             Some("vFlood is off (vflood.mode = \"off\")")
         }
-        ["vflood", "low_rtt_us" | "alpha_low_rtt"] if group.vflood.policy != BufferPolicy::Priority => {
+        ["vflood", "low_rtt_us" | "alpha_low_rtt"] if group.vflood().policy != BufferPolicy::Priority => {
             Some("only the policy `priority` uses it (vflood.policy)")
         }
-        ["vflood", "alpha"] if group.vflood.policy == BufferPolicy::None => {
+        ["vflood", "alpha"] if group.vflood().policy == BufferPolicy::None => {
             Some("the policy `none` does not use it (vflood.policy)")
         }
         ["vflood", ..] if receives_only && one_way => Some("this group only receives; vFlood acts on what VMs send"),
-        ["vsnoop", "budget_segments"] if group.vsnoop.mode == Mode::Off => {
+        ["vsnoop", "budget_segments"] if group.vsnoop.mode() == Mode::Off => {
             Some("vSnoop is off (vsnoop.mode = \"off\")")
         }
         ["vsnoop", ..] if sends_only && one_way => Some("this group only sends; vSnoop acts on what VMs receive"),
         ["tcp", "hystart"] if group.tcp.congestion_control() != "cubic" => {
             Some("only CUBIC has it (tcp.congestion_control)")
         }
-        ["tcp", "hystart"] if group.vflood.mode == Mode::Enforce => {
+        ["tcp", "hystart"] if group.vflood.mode() == Mode::Enforce => {
             Some("slow start is the host's affair with vFlood (vflood.mode = \"enforce\")")
         }
         ["tcp", "dsack"] if sack_off && group.tcp.dsack == Some(true) => Some("DSACK needs SACK, which is off"),
@@ -345,20 +347,20 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
             .all(|g| g.vflood.clients.is_none())
             .then_some("no group has VMs with vFlood beside others (vflood.clients)"),
         vflood if vflood.starts_with("vflood_") => {
-            scenario.vms.values().all(|g| g.vflood.mode == Mode::Off).then_some("vFlood is off in all groups")
+            scenario.vms.values().all(|g| g.vflood.mode() == Mode::Off).then_some("vFlood is off in all groups")
         }
         vsnoop if vsnoop.starts_with("vsnoop_") => {
-            scenario.vms.values().all(|g| g.vsnoop.mode == Mode::Off).then_some("vSnoop is off in all groups")
+            scenario.vms.values().all(|g| g.vsnoop.mode() == Mode::Off).then_some("vSnoop is off in all groups")
         }
         pvtcp if pvtcp.starts_with("pvtcp_") => {
-            scenario.vms.values().all(|g| g.pvtcp.mode == Mode::Off).then_some("PVTCP is off in all groups")
+            scenario.vms.values().all(|g| g.pvtcp.mode() == Mode::Off).then_some("PVTCP is off in all groups")
         }
         _ => ping.then_some("a ping does not use TCP"),
     }
 }
 
 fn why_no_cera(scenario: &Scenario) -> Option<&'static str> {
-    scenario.vms.values().all(|g| g.cera.mode == Mode::Off).then_some("CERA is off in all groups")
+    scenario.vms.values().all(|g| g.cera.mode() == Mode::Off).then_some("CERA is off in all groups")
 }
 
 fn why_no_flows(scenario: &Scenario) -> Option<&'static str> {

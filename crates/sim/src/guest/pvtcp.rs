@@ -4,7 +4,7 @@
 //! punctual tick changes nothing that the one after it does not.
 
 use evenkeel_algo::pvtcp::{Settings, Timer, Vcpu};
-use evenkeel_scenario::format::Mode;
+use evenkeel_settings::Mode;
 
 use super::clock::Clock;
 use crate::packet::ConnId;

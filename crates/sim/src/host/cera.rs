@@ -7,7 +7,7 @@ use evenkeel_algo::cera::{
     self, Controller, LeastRtt, Meter, Pace, Pause, Seen, Settings, Shown, Traffic, Verdict as Word, Vm,
 };
 use evenkeel_algo::window;
-use evenkeel_scenario::format::Mode;
+use evenkeel_settings::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
 use crate::packet::{ConnId, Flags, GuestId, HostId, Packet, Payload};

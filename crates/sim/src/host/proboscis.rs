@@ -13,7 +13,7 @@ use evenkeel_algo::proboscis::{
     Verdict as Probed, WindowSettings,
 };
 use evenkeel_algo::{seq, window};
-use evenkeel_scenario::format::Mode;
+use evenkeel_settings::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
 use crate::packet::{ConnId, Ecn, FRAME_OVERHEAD_BYTES, Flags, GuestId, Packet, Payload, Segment};

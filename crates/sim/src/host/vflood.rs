@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use evenkeel_algo::ack_filter;
 use evenkeel_algo::vflood::{self, Host, Settings, State, Verdict as Fate, Vm};
 use evenkeel_algo::{seq, window};
-use evenkeel_scenario::format::Mode;
+use evenkeel_settings::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
 use crate::packet::{ConnId, Flags, Packet, Payload, SackBlocks, Segment};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use evenkeel_algo::vsnoop::{self, Data, Doubt, EarlyAck, Settings, State, Vm, VmAck};
-use evenkeel_scenario::format::Mode;
+use evenkeel_settings::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
 use crate::packet::{ConnId, Flags, Packet, Payload, SackBlocks, Segment};

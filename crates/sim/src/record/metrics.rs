@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_scenario::format::{Mode, Scenario, Workload};
+use evenkeel_scenario::format::{Scenario, Workload};
 use evenkeel_scenario::metric::SizeClass;
 use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
 use evenkeel_scenario::stats::quantile;
+use evenkeel_settings::Mode;
 
 use super::recorder::Recorder;
 use super::wakeup;
@@ -307,7 +308,7 @@ fn of_hosts(metrics: &mut Metrics, scenario: &Scenario, measured: &Measured) {
         let bits = f64::from(scenario.network.host_rate_mbit()) * 1e6 * measured.duration.as_s_f64();
         metrics.set("uplink_use", Some(100.0 * measured.uplink_bytes as f64 * 8.0 / bits));
     }
-    if scenario.vms.values().any(|group| group.cera.mode != Mode::Off) {
+    if scenario.vms.values().any(|group| group.cera.mode() != Mode::Off) {
         metrics.set("cera_cuts", Some(measured.cuts as f64));
         metrics.set("cera_windows_set", Some(sum(&everyone, "CeraWindowsSet")));
         metrics.set("cera_windows_limited", Some(sum(&everyone, "CeraWindowsLimited")));
@@ -322,8 +323,8 @@ fn weight_error(scenario: &Scenario, measured: &Measured) -> Option<f64> {
         *bytes.entry(*from).or_default() += sent;
     }
     let (group, _) = scenario.workload.roles();
-    let weights = &scenario.vms.get(group)?.cera.weights;
-    let weight = |guest: GuestId| f64::from(weights.get(guest.0 as usize % weights.len().max(1)).copied().unwrap_or(1));
+    let cera = &scenario.vms.get(group)?.cera;
+    let weight = |guest: GuestId| f64::from(cera.weight_of(guest.0).get());
     let all_bytes = bytes.values().sum::<u64>() as f64;
     let all_weights: f64 = bytes.keys().map(|guest| weight(*guest)).sum();
     let error = |(guest, sent): (&GuestId, &u64)| {

@@ -1,15 +1,11 @@
 //! From a scenario's keys to what the parts of the simulator are set up with.
 
-use evenkeel_algo::cera as cera_algo;
-use evenkeel_algo::congestion::Kind;
-use evenkeel_algo::proboscis::{DEFAULTS, SenderSettings, Settings as ProboscisTimers, WindowSettings};
-use evenkeel_algo::pvtcp::Settings as PvtcpSettings;
-use evenkeel_algo::vflood::{ALPHA_ONE, DEFAULTS as VFLOOD_DEFAULTS, Policy, Settings as VfloodSettings};
 use evenkeel_algo::vsnoop::Settings as VsnoopSettings;
 use evenkeel_scenario::format::{
-    BufferPolicy, DelayedAck, Discipline, Era, HostCongestion, Mode, Network, Pvtcp, Queue, RtoMin, RtoMinWord,
-    Scenario, Shares, SpuriousResponse as Response, Topology, VmGroup, Workload,
+    DelayedAck, Discipline, Era, Network, Queue, RtoMin, RtoMinWord, Scenario, SpuriousResponse as Response, Topology,
+    VmGroup, Workload,
 };
+use evenkeel_settings::{Bounded, Mode};
 
 use crate::host::{cera, proboscis, vflood, vsnoop};
 use crate::net::{
@@ -185,9 +181,9 @@ pub fn tcp(group: &VmGroup, mtu_bytes: u32) -> TcpConfig {
         sack: tcp.sack(),
         dsack: tcp.sack() && tcp.dsack.unwrap_or(base.dsack),
         timestamps: tcp.timestamps(),
-        flood: group.vflood.mode == Mode::Enforce,
+        flood: group.vflood.mode() == Mode::Enforce,
         // What the host lets out after a timeout looks like the originals' ACKs.
-        f_rto: tcp.f_rto.unwrap_or(base.f_rto) && group.vflood.mode != Mode::Enforce,
+        f_rto: tcp.f_rto.unwrap_or(base.f_rto) && group.vflood.mode() != Mode::Enforce,
         slow_start_after_idle: tcp.slow_start_after_idle.unwrap_or(base.slow_start_after_idle),
         spurious_response: match tcp.spurious_response() {
             Response::RateHalving => SpuriousResponse::RateHalving,
@@ -208,7 +204,7 @@ pub fn tcp(group: &VmGroup, mtu_bytes: u32) -> TcpConfig {
             _ => CongestionControl::Cubic,
         },
         // With vFlood, what the guest sees of its round trips is when it reads.
-        hystart: tcp.hystart.unwrap_or(base.hystart) && group.vflood.mode != Mode::Enforce,
+        hystart: tcp.hystart.unwrap_or(base.hystart) && group.vflood.mode() != Mode::Enforce,
         delayed_ack: tcp.delayed_ack == DelayedAck::On,
         delayed_ack_min: if delayed_ack_max < base.delayed_ack_min { delayed_ack_max } else { base.delayed_ack_min },
         delayed_ack_max,
@@ -232,92 +228,41 @@ fn rto_min(asked: RtoMin, jiffy: Duration, default: Duration) -> Duration {
     Duration::from_ps(asked.ps().div_ceil(tick) * tick)
 }
 
-/// PVTCP's parameters in a group's guests.
-pub fn pvtcp(pvtcp: &Pvtcp) -> PvtcpSettings {
-    let default = PvtcpSettings::default();
-    PvtcpSettings {
-        late_us: pvtcp.late_us.unwrap_or(default.late_us),
-        hold_min_us: pvtcp.hold_min_us.unwrap_or(default.hold_min_us),
-        hold_max_us: pvtcp.hold_max_us.unwrap_or(default.hold_max_us),
-        jit_segments: pvtcp.jit_segments(),
-        hold_rto: pvtcp.hold_rto,
-        hold_tlp: pvtcp.hold_tlp,
-        hold_reo: pvtcp.hold_reo,
-        filter_rtt: pvtcp.rtt_filter,
-    }
-}
-
 /// ProBoSCIS on the hosts of a group; none if it is off.
 pub fn proboscis(group: &VmGroup, mtu_bytes: u32) -> Option<proboscis::Spec> {
-    let set = &group.proboscis;
+    let set = group.proboscis.in_scenario();
     (set.mode != Mode::Off).then(|| proboscis::Spec {
         mode: set.mode,
-        timers: ProboscisTimers {
-            probes: set.g_probes.unwrap_or(DEFAULTS.probes),
-            b1_us: set.b1_us.unwrap_or(DEFAULTS.b1_us),
-            b2_us: set.b2_us.unwrap_or(DEFAULTS.b2_us),
-            b3_us: set.b3_us.unwrap_or(DEFAULTS.b3_us),
-            max_time_us: set.max_time_us.unwrap_or(DEFAULTS.max_time_us),
-        },
-        window: WindowSettings {
-            k_percent: set.k_percent.unwrap_or(DEFAULTS.k_percent),
-            k2_permille: set.k2_permille.unwrap_or(DEFAULTS.k2_permille),
-            icwnd_segments: set.icwnd_segments.unwrap_or(DEFAULTS.icwnd_segments),
-            b3_us: set.b3_us.unwrap_or(DEFAULTS.b3_us),
-        },
-        sender: SenderSettings { k1_permille: set.k1_permille.unwrap_or(DEFAULTS.k1_permille) },
-        elephant_bytes: set.elephant_bytes.unwrap_or(DEFAULTS.elephant_bytes),
-        ecn_for_guests: set.ecn_for_guests.unwrap_or(true),
+        timers: set.timers(),
+        window: set.window(),
+        sender: set.sender(),
+        elephant_bytes: u64::from(set.elephant_bytes.get()),
+        ecn_for_guests: set.ecn_for_guests,
         mss_bytes: tcp(group, mtu_bytes).mss_bytes,
     })
 }
 
 /// CERA on the hosts of a group; none if it is off.
 pub fn cera(scenario: &Scenario, group: &VmGroup) -> Option<cera::Spec> {
-    let (set, default) = (&group.cera, cera_algo::DEFAULTS);
-    let high_segments = set.high_segments.unwrap_or(default.high_segments);
+    let set = group.cera.set.in_scenario();
     let bytes_per_s = u64::from(scenario.network.host_rate_mbit()) * 125_000;
     (set.mode != Mode::Off).then(|| cera::Spec {
         mode: set.mode,
-        settings: cera_algo::Settings {
-            high_segments,
-            low_segments: set.low_segments.unwrap_or(high_segments / 2),
-            epoch_us: set.epoch_us.unwrap_or_else(|| cera_algo::usual_epoch_us(bytes_per_s)),
-            epochs: set.epochs.unwrap_or(default.epochs),
-            segment_bytes: scenario.network.mtu_bytes + FRAME_OVERHEAD_BYTES,
-            printed: set.shares == Shares::Printed,
-        },
+        settings: set.settings(scenario.network.mtu_bytes + FRAME_OVERHEAD_BYTES, bytes_per_s),
         bytes_per_s,
-        rtt_us: set.rtt_us,
+        rtt_us: set.rtt_us.map(Bounded::get),
         mss_bytes: tcp(group, scenario.network.mtu_bytes).mss_bytes,
-        client_delay: Duration::from_us(u64::from(set.client_delay_us.unwrap_or(CLIENT_DELAY_US))),
+        client_delay: Duration::from_us(u64::from(group.cera.client_delay_us.unwrap_or(CLIENT_DELAY_US))),
     })
 }
 
 /// vFlood on the hosts of a group; none if it is off.
 pub fn vflood(group: &VmGroup, mtu_bytes: u32) -> Option<vflood::Spec> {
-    let set = &group.vflood;
+    let set = group.vflood();
     let tcp = tcp(group, mtu_bytes);
-    let alpha = |value: Option<f64>, default| value.map_or(default, |a| (a * f64::from(ALPHA_ONE)).round() as u32);
     (set.mode != Mode::Off).then(|| vflood::Spec {
         mode: set.mode,
-        settings: VfloodSettings {
-            buffer_segments: set.buffer_segments.unwrap_or(VFLOOD_DEFAULTS.buffer_segments),
-            initial_window: tcp.initial_window_segments,
-            low_rtt_us: set.low_rtt_us.unwrap_or(VFLOOD_DEFAULTS.low_rtt_us),
-            alpha: alpha(set.alpha, VFLOOD_DEFAULTS.alpha),
-            alpha_low_rtt: alpha(set.alpha_low_rtt, VFLOOD_DEFAULTS.alpha_low_rtt),
-            policy: match set.policy {
-                BufferPolicy::None => Policy::None,
-                BufferPolicy::Fair => Policy::Fair,
-                BufferPolicy::Priority => Policy::Priority,
-            },
-            congestion: match group.host_congestion_control() {
-                HostCongestion::Reno => Kind::Reno,
-                HostCongestion::Cubic => Kind::Cubic,
-                HostCongestion::Vegas => Kind::Vegas,
-            },
-        },
+        settings: set.settings(tcp.initial_window_segments),
         mss_bytes: tcp.mss_bytes,
         port_queue_segments: group.port_queue_segments,
     })
@@ -325,11 +270,10 @@ pub fn vflood(group: &VmGroup, mtu_bytes: u32) -> Option<vflood::Spec> {
 
 /// vSnoop on the hosts of a group; none if it is off.
 pub fn vsnoop(group: &VmGroup, mtu_bytes: u32) -> Option<vsnoop::Spec> {
-    let set = &group.vsnoop;
-    let share = (group.port_queue_segments / 2).max(1);
+    let set = group.vsnoop.in_scenario();
     (set.mode != Mode::Off).then(|| vsnoop::Spec {
         mode: set.mode,
-        settings: VsnoopSettings { budget_segments: set.budget_segments.unwrap_or(share) },
+        settings: VsnoopSettings { budget_segments: set.budget_segments(group.port_queue_segments).max(1) },
         mss_bytes: tcp(group, mtu_bytes).mss_bytes,
     })
 }
@@ -453,12 +397,5 @@ mod tests {
         assert!(config.receive_window_bytes() >> config.window_scale <= MAX_WINDOW && config.window_scale == 10);
         assert_eq!((config.delayed_ack_min, config.delayed_ack_max), (Duration::from_us(500), Duration::from_us(500)));
         assert_eq!(tcp(&VmGroup { hz: Some(0), ..group }, 9000).rto_min, Duration::from_ms(5));
-    }
-
-    #[test]
-    fn pvtcp_follows_its_keys() {
-        let found = pvtcp(&Pvtcp { quick_ack: false, hold_tlp: false, late_us: Some(500), ..Pvtcp::default() });
-        assert_eq!((found.jit_segments, found.hold_tlp, found.hold_rto, found.late_us), (0, false, true, 500));
-        assert_eq!(pvtcp(&Pvtcp::default()), PvtcpSettings::default());
     }
 }

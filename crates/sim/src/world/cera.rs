@@ -1,13 +1,13 @@
 //! CERA: hosts' epochs, and what guests' clients do about them.
 
+use evenkeel_settings::Mode;
+
 use super::{Core, Recorder};
 use crate::event::{Event, PortId};
 use crate::guest::Task;
 use crate::host::cera::{Host, Report, Tap};
 use crate::packet::{GuestId, HostId};
 use crate::time::Duration;
-
-use evenkeel_scenario::format::Mode;
 
 impl<R: Recorder> Core<R> {
     /// Gives a host a controller. Its guests' ports have their part already. Before anything is sent.

@@ -2,8 +2,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use evenkeel_algo::pvtcp::Settings;
-use evenkeel_scenario::format::{CoreSharing, Mode};
+use evenkeel_scenario::format::CoreSharing;
 use evenkeel_scenario::slices::Turns;
+use evenkeel_settings::Mode;
 
 use super::*;
 use crate::guest::pvtcp::PvtcpSpec;

@@ -4,8 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use evenkeel_quote::{path, shown};
-
-use crate::common::config::ConfigError;
+use evenkeel_settings::ConfigError;
 
 /// Why the agent could not start, run or be stopped.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use evenkeel_settings::address::GuestAddress;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrLike, SockaddrStorage, VsockAddr, accept4, bind, getpeername,
@@ -14,7 +15,7 @@ use nix::sys::socket::{
 };
 use tokio::io::unix::AsyncFd;
 
-use crate::channel::{GuestAddress, Pipe, Words, open_device};
+use crate::channel::{Pipe, Words, open_device};
 
 /// Where the kernel has the names of virtio-serial ports.
 const PORTS: &str = "/sys/class/virtio-ports";

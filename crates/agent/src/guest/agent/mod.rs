@@ -2,7 +2,6 @@
 //!
 //! [`run`] is the agent, [`stop`] undoes all it did, [`status`] says what is there.
 
-mod config;
 mod endpoint;
 mod error;
 mod intf;
@@ -15,8 +14,7 @@ mod status;
 mod supervisor;
 mod work;
 
-pub use config::{Cera, Channel, Config, DEFAULT_FILE, DEFAULT_PIN_DIR, DEFAULT_RUN_DIR, EXAMPLE, Shadow, Vflood};
 pub use error::GuestError;
 pub use kernel::KernelReading;
 pub use status::{COUNTERS, Status, status};
-pub use supervisor::{Options, Stopped, run, stop};
+pub use supervisor::{Options, Stopped, check, run, stop};

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use evenkeel_settings::address::GuestAddress;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, libbpf_sys};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::time::{ClockId, clock_gettime};
@@ -16,7 +17,6 @@ use nix::time::{ClockId, clock_gettime};
 use super::error::GuestError;
 use super::intf;
 use super::kernel::KernelReading;
-use crate::channel::GuestAddress;
 use crate::common::bytes::{as_bytes, from_bytes};
 
 const VFLOOD_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-vflood.bpf.o"));

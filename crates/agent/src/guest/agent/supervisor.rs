@@ -5,13 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use evenkeel_settings::ConfigError;
+use evenkeel_settings::guest::{self as config, Config};
+use evenkeel_settings::vflood::Shadow;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sd_notify::NotifyState;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::config::{self, Config};
 use super::endpoint::Watch;
 use super::error::GuestError;
 use super::kernel::KernelReading;
@@ -21,7 +23,7 @@ use super::programs::{self, Cera};
 use super::state::State;
 use super::work::{Work, congestion};
 use crate::channel::{Effect, GuestEnd, Pipe, REST};
-use crate::common::config::ConfigError;
+use crate::common::config as config_file;
 use crate::common::lock::{Lock, NotTaken};
 use crate::file;
 
@@ -91,7 +93,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, GuestError> {
     }
     stopped.unregistered = programs::registered(pin_dir).into_iter().map(str::to_owned).collect();
     if !stopped.unregistered.is_empty() && KernelReading::take().lacking().is_none() {
-        let shadow = programs::read_control(pin_dir).map_or(congestion(config::Shadow::Cubic), |c| c.congestion);
+        let shadow = programs::read_control(pin_dir).map_or(congestion(Shadow::Cubic), |c| c.congestion);
         let mut cera = Cera::load(pin_dir)?;
         stopped.connections = cera.evict(shadow)?.evicted;
         cera.unload()?;
@@ -140,12 +142,20 @@ fn take_lock(run_dir: &Path) -> Result<Lock, GuestError> {
     }
 }
 
+/// Checks a configuration file.
+///
+/// # Errors
+/// [`GuestError::Config`] with all that is needed to mend the file.
+pub fn check(file: &Path) -> Result<(), GuestError> {
+    Ok(config_file::read(file, Config::parse).map(drop)?)
+}
+
 /// A configuration, and whether it is a file's. One that was there for the one that holds is not taken for none.
 fn load(options: &Options, had_file: bool) -> Result<(Config, bool), GuestError> {
     let file = options.config.clone().unwrap_or_else(|| config::DEFAULT_FILE.into());
     let is_there = file::is_there(&file).map_err(|source| ConfigError::Read { file: file.clone(), source })?;
     match is_there || options.config.is_some() {
-        true => Ok((Config::load(&file)?, true)),
+        true => Ok((config_file::read(&file, Config::parse)?, true)),
         false if had_file => Err(ConfigError::Gone { file, loss: "all settings would be the defaults" }.into()),
         false => Ok((Config::default(), false)),
     }

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::config::{Config, Shadow};
+use evenkeel_settings::Mode;
+use evenkeel_settings::guest::Config;
+use evenkeel_settings::vflood::Shadow;
+
 use super::error::GuestError;
 use super::intf;
 use super::kernel::KernelReading;
@@ -12,7 +15,6 @@ use super::state::State;
 use crate::channel::wire::Capabilities;
 use crate::channel::{Effect, GuestEnd, Reasons, Word, session};
 use crate::common::clock::now_ns;
-use crate::common::value::Mode;
 
 /// F-RTO takes what the host lets out for the ACKs of data that it took for lost.
 const F_RTO: &str = "net.ipv4.tcp_frto";

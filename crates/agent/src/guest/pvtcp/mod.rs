@@ -8,7 +8,7 @@ mod status;
 
 pub use error::PvtcpError;
 pub use load::{Loaded, load, unload};
-pub use settings::{Kind, PARAMETERS, Parameter, Settings};
+pub use settings::{PARAMETERS, Settings};
 pub use status::{COUNTERS, Status, status};
 
 /// The module's name as the kernel has it.

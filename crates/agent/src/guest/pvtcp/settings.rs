@@ -1,70 +1,35 @@
 //! The module's parameters, checked here as well, because the kernel's own answer to a bad one is "Invalid argument".
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use evenkeel_settings::pvtcp::{Pvtcp, PvtcpOverride};
+use evenkeel_settings::{Key, Table};
 
 use super::error::PvtcpError;
 
-/// What a parameter may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// On or off.
-    Switch,
-    /// A whole number within bounds, both allowed.
-    Number {
-        /// The smallest.
-        min: u32,
-        /// The largest.
-        max: u32,
-    },
-    /// One of these words.
-    Word(&'static [&'static str]),
-}
-
-/// A parameter of the module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parameter {
-    /// Its name in sysfs.
-    pub name: &'static str,
-    /// What it may be.
-    pub kind: Kind,
-}
-
 /// All parameters, as `kernel/guest/pvtcp/settings.c` has them.
-pub const PARAMETERS: &[Parameter] = &[
-    Parameter { name: "mode", kind: Kind::Word(&["off", "observe", "enforce"]) },
-    Parameter { name: "hold_rto", kind: Kind::Switch },
-    Parameter { name: "hold_tlp", kind: Kind::Switch },
-    Parameter { name: "hold_reo", kind: Kind::Switch },
-    Parameter { name: "filter_rtt", kind: Kind::Switch },
-    Parameter { name: "jit_segments", kind: Kind::Number { min: 0, max: 16 } },
-    Parameter { name: "late_us", kind: Kind::Number { min: 200, max: 1_000_000 } },
-    Parameter { name: "hold_min_us", kind: Kind::Number { min: 0, max: 20_000 } },
-    Parameter { name: "hold_max_us", kind: Kind::Number { min: 0, max: 100_000 } },
-];
+pub static PARAMETERS: LazyLock<Vec<Key>> = LazyLock::new(Pvtcp::keys);
 
-impl Parameter {
-    /// The value as sysfs shows it.
-    fn canonical(&self, value: &str) -> Option<String> {
-        match self.kind {
-            Kind::Switch => match value {
-                "on" | "Y" | "y" | "1" | "true" => Some("Y".to_owned()),
-                "off" | "N" | "n" | "0" | "false" => Some("N".to_owned()),
-                _ => None,
-            },
-            Kind::Number { min, max } => {
-                value.parse::<u32>().ok().filter(|number| (min..=max).contains(number)).map(|number| number.to_string())
-            }
-            Kind::Word(words) => words.contains(&value).then(|| value.to_owned()),
-        }
-    }
-
-    fn allowed(&self) -> String {
-        match self.kind {
-            Kind::Switch => "on or off".to_owned(),
-            Kind::Number { min, max } => format!("a whole number from {min} to {max}"),
-            Kind::Word(words) => words.join(", "),
-        }
-    }
+/// A parameter's value as sysfs shows it, if it may have it.
+fn canonical(name: &str, value: &str) -> Option<String> {
+    let set = |value: toml::Value| {
+        let shown = match &value {
+            toml::Value::Boolean(on) => if *on { "Y" } else { "N" }.to_owned(),
+            toml::Value::String(word) => word.clone(),
+            other => other.to_string(),
+        };
+        let table = toml::Table::from_iter([(name.to_owned(), value)]);
+        table.try_into::<PvtcpOverride>().ok().map(|_| shown)
+    };
+    let is_on = match value {
+        "on" | "Y" | "y" | "1" | "true" => Some(true),
+        "off" | "N" | "n" | "0" | "false" => Some(false),
+        _ => None,
+    };
+    let number = value.parse::<u32>().ok().map(i64::from);
+    let meant = [is_on.map(toml::Value::Boolean), number.map(toml::Value::Integer), Some(value.into())];
+    meant.into_iter().flatten().find_map(set)
 }
 
 /// Values for some of the parameters; the others stay as they are.
@@ -81,11 +46,10 @@ impl Settings {
             let known = PARAMETERS.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
             return Err(PvtcpError::UnknownParameter { name: name.to_owned(), known });
         };
-        let canonical = parameter.canonical(value);
-        let canonical = canonical.ok_or_else(|| PvtcpError::BadValue {
+        let canonical = canonical(parameter.name, value).ok_or_else(|| PvtcpError::BadValue {
             name: parameter.name,
             value: value.to_owned(),
-            allowed: parameter.allowed(),
+            allowed: if parameter.is_switch() { "on or off".to_owned() } else { parameter.allowed_in_words() },
         })?;
         self.0.insert(parameter.name, canonical);
         Ok(())
@@ -120,34 +84,33 @@ mod tests {
             settings.set(name, value).unwrap();
         }
         assert_eq!(settings.arguments(), ["hold_tlp=Y", "late_us=2000", "mode=observe"]);
+        settings.set("jit_segments", "1").unwrap();
+        settings.set("hold_rto", "1").unwrap();
+        assert!(settings.arguments().contains(&"jit_segments=1".to_owned()), "{settings:?}");
+        assert!(settings.arguments().contains(&"hold_rto=Y".to_owned()), "{settings:?}");
     }
 
     #[test]
     fn what_is_not_allowed_is_said_with_what_is() {
-        assert_eq!(refusal("late_us", "100"), "late_us=100: a whole number from 200 to 1000000 is allowed");
-        assert_eq!(refusal("late_us", "-1"), "late_us=-1: a whole number from 200 to 1000000 is allowed");
-        assert_eq!(refusal("mode", "on"), "mode=on: off, observe, enforce is allowed");
+        assert_eq!(refusal("late_us", "100"), "late_us=100: 200-1000000 us is allowed");
+        assert_eq!(refusal("late_us", "-1"), "late_us=-1: 200-1000000 us is allowed");
+        assert!(refusal("mode", "on").starts_with("mode=on: off (packets pass unread), observe ("));
         assert_eq!(refusal("hold_rto", "maybe"), "hold_rto=maybe: on or off is allowed");
-        assert!(refusal("postpone", "1").starts_with("PVTCP has no parameter `postpone`; it has mode, hold_rto"));
+        assert!(refusal("postpone", "1").starts_with("PVTCP has no parameter `postpone`; it has mode, late_us"));
     }
 
     #[test]
     fn the_table_is_the_modules() {
-        let bounded: Vec<String> = PARAMETERS
-            .iter()
-            .filter_map(|p| match p.kind {
-                Kind::Number { min, max } => Some(format!("BOUNDED_PARAM({}, {min}, {max});", p.name)),
-                _ => None,
-            })
-            .collect();
-        assert!(bounded.iter().all(|line| SOURCE.contains(line)), "{bounded:?}");
-        assert_eq!(SOURCE.lines().filter(|l| l.starts_with("BOUNDED_PARAM(")).count(), bounded.len());
-        let switches: Vec<_> = PARAMETERS
-            .iter()
-            .filter(|p| p.kind == Kind::Switch)
-            .map(|p| format!("module_param_named({},", p.name))
-            .collect();
-        assert!(switches.iter().all(|line| SOURCE.contains(line)), "{switches:?}");
-        assert_eq!(SOURCE.matches("module_param_named(").count(), switches.len());
+        let is_bounded = |key: &&Key| key.allowed.starts_with(|c: char| c.is_ascii_digit());
+        let bounded = PARAMETERS.iter().filter(is_bounded);
+        let bounded: Vec<String> =
+            bounded.map(|p| format!("BOUNDED_PARAM({}, PVTCP_{},", p.name, p.name.to_uppercase())).collect();
+        let switches = PARAMETERS.iter().filter(|key| key.is_switch());
+        let switches: Vec<String> = switches.map(|p| format!("module_param_named({},", p.name)).collect();
+        assert_eq!((bounded.len(), switches.len()), (4, 4));
+        for (call, lines) in [("BOUNDED_PARAM(", bounded), ("module_param_named(", switches)] {
+            assert!(lines.iter().all(|line| SOURCE.contains(line)), "{lines:?}");
+            assert_eq!(SOURCE.matches(&format!("\n{call}")).count(), lines.len());
+        }
     }
 }

@@ -82,7 +82,7 @@ fn read_status(module: &Path) -> Result<Status, PvtcpError> {
         return Ok(status);
     }
     status.version = fs::read_to_string(module.join("version")).ok().map(|text| text.trim().to_owned());
-    for parameter in PARAMETERS {
+    for parameter in PARAMETERS.iter() {
         if let Some(value) = read_parameter(module, parameter.name)? {
             status.parameters.insert(parameter.name.to_owned(), value);
         }
@@ -156,7 +156,7 @@ impl fmt::Display for Status {
         }
         let version = self.version.as_ref().map(|v| format!(" {v}")).unwrap_or_default();
         writeln!(f, "{MODULE}{version} is loaded\n\nparameters")?;
-        for parameter in PARAMETERS {
+        for parameter in PARAMETERS.iter() {
             let value = self.parameters.get(parameter.name).map_or("-", String::as_str);
             writeln!(f, "  {:<18} {value:>12}", parameter.name)?;
         }

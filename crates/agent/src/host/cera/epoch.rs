@@ -2,10 +2,10 @@
 //! given.
 
 use evenkeel_algo::cera::{self, Controller, LeastRtt, MAX_EPOCHS, Pace, Settings, Shown, Verdict, Vm};
+use evenkeel_settings::Mode;
 
 use super::setup::Member;
 use crate::datapath::{Limit, Shares};
-use crate::host::config::Mode;
 
 /// d before there was a handshake.
 const UNKNOWN_RTT_US: u32 = 1000;

@@ -2,10 +2,10 @@
 
 use std::fmt::Error;
 
+use evenkeel_settings::Mode;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::report::PortReport;
-use crate::common::value::Mode;
 use crate::host::control::proto::{Port, Status};
 use crate::host::metrics::encode::{counter, gauge, port_gauge};
 

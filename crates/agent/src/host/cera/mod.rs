@@ -5,7 +5,6 @@
 //! A VM with a client is told its window over its channel; that of another is a limit in memory that the datapath
 //! reads, and that means nothing any more soon after the controller has died.
 
-pub mod config;
 mod epoch;
 pub mod metrics;
 mod rate;
@@ -14,15 +13,16 @@ mod setup;
 mod thread;
 mod uplink;
 
+use evenkeel_settings::Mode;
+use evenkeel_settings::host::{Config, PortSettings};
+
 use self::report::{PortReport, report, report_port};
 use self::setup::{Member, Setup};
 use self::thread::{Controller, View};
-use super::config::{Config, PortSettings};
 use super::control::proto::{self, ExplainedFlow, Status};
 use super::error::HostError;
-use super::mechanism::{Asked, Mechanism, Presence, Tools};
-use super::port::{Port, Ports};
-use crate::common::value::Mode;
+use super::mechanism::{Asked, Mechanism, Presence, Tools, mode_to_intf};
+use super::port::{Port, Ports, is_port};
 use crate::datapath::{DatapathError, intf};
 
 /// CERA's wing.
@@ -54,13 +54,13 @@ fn members(ports: &Ports, tools: &Tools<'_>) -> Vec<Member> {
 
 fn start(setup: Setup, tools: &Tools<'_>) -> Result<Controller, HostError> {
     let config = tools.config.clone();
-    let is_port = move |name: &str| config.is_port(name);
+    let is_port = move |name: &str| is_port(&config, name);
     Controller::start(setup, tools.datapath.shares()?, tools.channels.clone(), is_port)
 }
 
 impl Mechanism for Wing {
     fn configure(&mut self, port: &Port, _: &mut Tools<'_>, own: &mut intf::ek_port) -> Result<(), DatapathError> {
-        own.cera = intf::ek_cera_settings { mode: port.settings.cera.mode.to_intf(), ..Default::default() };
+        own.cera = intf::ek_cera_settings { mode: mode_to_intf(port.settings.cera.mode), ..Default::default() };
         Ok(())
     }
 

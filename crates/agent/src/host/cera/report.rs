@@ -1,10 +1,10 @@
 //! What `evenkeel status` and metrics say of the controller.
 
+use evenkeel_settings::Mode;
+use evenkeel_settings::host::CeraPort;
 use serde::{Deserialize, Serialize};
 
-use super::config::CeraPort;
 use super::thread::View;
-use crate::common::value::Mode;
 
 /// The controller.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! What CERA's controller is to do, and for whom.
 
-use super::config::Cera;
-use crate::common::value::Mode;
+use evenkeel_settings::Mode;
+use evenkeel_settings::cera::Cera;
 
 /// A VM's port.
 #[derive(Debug, Clone, PartialEq, Eq)]

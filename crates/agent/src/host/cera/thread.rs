@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use evenkeel_settings::Bounded;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::clock_gettime;
@@ -17,7 +18,6 @@ use super::uplink::{Uplink, Uplinks};
 use crate::channel::Channels;
 use crate::common::clock::now_ns;
 use crate::datapath::Shares;
-use crate::host::config::Bounded;
 use crate::host::error::HostError;
 
 /// How often the uplinks are looked for anew: another shaper, another link speed, another device.

@@ -5,13 +5,13 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use evenkeel_settings::cera::Cera;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::rate::{self, RateFrom};
-use crate::host::config::Cera;
 use crate::netdevice::NetDevices;
 
 // linux/rtnetlink.h and linux/gen_stats.h
@@ -249,7 +249,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::host::config::Config;
+    use evenkeel_settings::host::Config;
 
     fn tc(arguments: &str) -> String {
         let output = Command::new("tc").args(arguments.split_whitespace()).output().unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn config(more: &str) -> Cera {
-        Config::parse(&format!("[cera]\nuplinks = [\"up*\"]\n{more}"), "host.toml").unwrap().cera
+        Config::parse(&format!("[cera]\nuplinks = [\"up*\"]\n{more}"), std::path::Path::new("host.toml")).unwrap().cera
     }
 
     /// The kernel notes a little later that the other end is up, or down.

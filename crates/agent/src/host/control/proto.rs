@@ -12,10 +12,10 @@ use crate::channel::LineStatus;
 use crate::channel::wire::Capabilities;
 use crate::datapath::Others;
 use crate::host::cera::report as cera;
-use crate::host::config::Mode;
 pub use crate::host::flow::{Flow, Tuple};
 pub use crate::host::vflood::report::{VfloodFlow, VfloodPort};
 pub use crate::host::vsnoop::report::{VsnoopFlow, VsnoopPort};
+use evenkeel_settings::Mode;
 
 /// Version of the protocol.
 pub const VERSION: u32 = 1;

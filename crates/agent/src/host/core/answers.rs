@@ -10,6 +10,7 @@ use crate::host::error::HostError;
 use crate::host::flow::Flow;
 use crate::host::mechanism::{Asked, Tools};
 use crate::host::metrics::AGENT_COUNTERS;
+use crate::host::port::is_port;
 
 impl Core {
     /// What the agent does.
@@ -54,7 +55,7 @@ impl Core {
     /// Devices that are to be ports and that nobody has come to yet.
     fn waiting_ports(&self) -> impl Iterator<Item = proto::Port> {
         let is_new = |(ifindex, waiting): &(&u32, &Waiting)| {
-            !self.ports.contains_key(ifindex) && self.loaded.config.is_port(&waiting.name)
+            !self.ports.contains_key(ifindex) && is_port(&self.loaded.config, &waiting.name)
         };
         self.waiting.iter().filter(is_new).map(|(ifindex, waiting)| {
             let settings = self.loaded.config.settings(&waiting.name);

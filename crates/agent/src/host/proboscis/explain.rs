@@ -1,7 +1,8 @@
 //! What ProBoSCIS has done for a connection, in words.
 
-use super::config::Proboscis;
-use crate::common::value::Mode;
+use evenkeel_settings::Mode;
+use evenkeel_settings::proboscis::Proboscis;
+
 use crate::host::flow::{Ecn, Flow, Probes};
 
 /// One sentence or two per line; none where ProBoSCIS is off.

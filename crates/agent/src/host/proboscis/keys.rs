@@ -3,7 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::common::config::ConfigError;
+use evenkeel_settings::ConfigError;
+
 use crate::datapath::intf::siphash_key;
 
 /// Digits of a key: 16 bytes.

@@ -1,7 +1,6 @@
 //! ProBoSCIS on this host: what takes a timer. Probes and SYNs that nobody answers are sent again, SYN-ACKs wait for
 //! late probes. The programs are those of `kernel/host/proboscis`.
 
-pub mod config;
 mod explain;
 pub mod keys;
 pub mod metrics;
@@ -11,16 +10,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel_algo::proboscis::Settings;
+use evenkeel_settings::Mode;
+use evenkeel_settings::host::PortSettings;
+use evenkeel_settings::proboscis::Proboscis;
 
-use self::config::Proboscis;
 use self::resend::{Facts, Resend, Send};
-use super::config::PortSettings;
 use super::control::proto::{self, ExplainedFlow, Status};
 use super::error::HostError;
-use super::mechanism::{Asked, Mechanism, Presence, Tools};
+use super::mechanism::{Asked, Mechanism, Presence, Tools, mode_to_intf};
 use super::port::{Port, Ports};
 use crate::common::clock::now_ns;
-use crate::common::value::Mode;
 use crate::datapath::{Datapath, DatapathError, Events, intf};
 
 /// ProBoSCIS's wing.
@@ -47,7 +46,7 @@ struct View<'a> {
 impl Facts for View<'_> {
     fn settings(&self, ifindex: u32) -> Option<Settings> {
         let proboscis = &self.ports.get(&ifindex)?.settings.proboscis;
-        (proboscis.mode == Mode::Enforce).then(|| proboscis.to_algo())
+        (proboscis.mode == Mode::Enforce).then(|| proboscis.timers())
     }
 
     fn trains_sent(&self, flow: &intf::ek_flow_key, iss: u32) -> Option<u8> {
@@ -63,39 +62,26 @@ impl Facts for View<'_> {
     }
 }
 
-impl Proboscis {
-    /// As the logic has it.
-    fn to_algo(&self) -> Settings {
-        Settings {
-            probes: self.g_probes.get(),
-            b1_us: self.b1_us.get(),
-            b2_us: self.b2_us.get(),
-            b3_us: self.b3_us.get(),
-            max_time_us: self.max_time_us.get(),
-        }
-    }
-
-    /// As the datapath has it.
-    fn to_intf(&self) -> intf::ek_proboscis_settings {
-        intf::ek_proboscis_settings {
-            mode: self.mode.to_intf(),
-            ecn_for_guests: u32::from(self.ecn_for_guests),
-            settings: intf::proboscis_settings {
-                probes: self.g_probes.get(),
-                k1_permille: self.k1_permille.get(),
-                k2_permille: self.k2_permille.get(),
-                k_percent: self.k_percent.get(),
-                b1_us: self.b1_us.get(),
-                b2_us: self.b2_us.get(),
-                b3_us: self.b3_us.get(),
-                max_time_us: self.max_time_us.get(),
-                icwnd_segments: self.icwnd_segments.get(),
-                budget_probes_per_s: self.budget_probes_per_s.get(),
-                budget_burst_probes: self.budget_burst_probes.get(),
-                elephant_bytes: u64::from(self.elephant_bytes.get()),
-                ..Default::default()
-            },
-        }
+/// Settings as the datapath has them.
+fn to_intf(proboscis: &Proboscis) -> intf::ek_proboscis_settings {
+    intf::ek_proboscis_settings {
+        mode: mode_to_intf(proboscis.mode),
+        ecn_for_guests: u32::from(proboscis.ecn_for_guests),
+        settings: intf::proboscis_settings {
+            probes: proboscis.g_probes.get(),
+            k1_permille: proboscis.k1_permille.get(),
+            k2_permille: proboscis.k2_permille.get(),
+            k_percent: proboscis.k_percent.get(),
+            b1_us: proboscis.b1_us.get(),
+            b2_us: proboscis.b2_us.get(),
+            b3_us: proboscis.b3_us.get(),
+            max_time_us: proboscis.max_time_us.get(),
+            icwnd_segments: proboscis.icwnd_segments.get(),
+            budget_probes_per_s: proboscis.budget_probes_per_s.get(),
+            budget_burst_probes: proboscis.budget_burst_probes.get(),
+            elephant_bytes: u64::from(proboscis.elephant_bytes.get()),
+            ..Default::default()
+        },
     }
 }
 
@@ -186,7 +172,7 @@ impl Wing {
 
 impl Mechanism for Wing {
     fn configure(&mut self, port: &Port, _: &mut Tools<'_>, own: &mut intf::ek_port) -> Result<(), DatapathError> {
-        own.proboscis = port.settings.proboscis.to_intf();
+        own.proboscis = to_intf(&port.settings.proboscis);
         Ok(())
     }
 

@@ -1,7 +1,6 @@
 //! vFlood on this host: where it acts and where it rests, what guests are told of it, and what it says of ports and
 //! connections. The programs are those of `kernel/host/vflood`.
 
-pub mod config;
 pub mod metrics;
 pub mod report;
 mod rest;
@@ -10,18 +9,24 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use evenkeel_algo::ack_filter;
+use evenkeel_algo::congestion;
+use evenkeel_algo::vflood::Policy;
+use evenkeel_settings::Mode;
+use evenkeel_settings::host::PortSettings;
+use evenkeel_settings::vflood::Vflood;
 
 use self::report::{VfloodFlow, VfloodPort};
 use self::rest::{Rest, Word};
-use super::config::PortSettings;
 use super::control::proto::{self, ExplainedFlow, Status};
 use super::error::HostError;
 use super::links::Kind;
-use super::mechanism::{Asked, Mechanism, Presence, SWEEP_EVERY, Tools};
+use super::mechanism::{Asked, Mechanism, Presence, SWEEP_EVERY, Tools, mode_to_intf};
 use super::port::{Port, Ports};
 use crate::channel::wire::Capabilities;
-use crate::common::value::Mode;
 use crate::datapath::{DatapathError, intf};
+
+/// RFC 6928; the host begins with it as Linux does.
+const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
 /// What is known of a port.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,6 +49,32 @@ pub(super) struct Wing {
 impl Default for Wing {
     fn default() -> Self {
         Self { ports: BTreeMap::new(), lets_go: true, swept: Instant::now() }
+    }
+}
+
+/// Settings as the datapath has them; the devices are its own affair.
+fn to_intf(vflood: &Vflood) -> intf::ek_vflood_settings {
+    let settings = vflood.settings(INITIAL_WINDOW_SEGMENTS);
+    intf::ek_vflood_settings {
+        mode: mode_to_intf(vflood.mode),
+        settings: intf::vflood_settings {
+            buffer_segments: settings.buffer_segments,
+            initial_window: settings.initial_window,
+            low_rtt_us: settings.low_rtt_us,
+            alpha: settings.alpha,
+            alpha_low_rtt: settings.alpha_low_rtt,
+            policy: match settings.policy {
+                Policy::None => intf::VFLOOD_POLICY_NONE,
+                Policy::Fair => intf::VFLOOD_POLICY_FAIR,
+                Policy::Priority => intf::VFLOOD_POLICY_PRIORITY,
+            },
+            congestion: match settings.congestion {
+                congestion::Kind::Reno => intf::CONGESTION_RENO,
+                congestion::Kind::Cubic => intf::CONGESTION_CUBIC,
+                congestion::Kind::Vegas => intf::CONGESTION_VEGAS,
+            },
+        },
+        ..Default::default()
     }
 }
 
@@ -130,7 +161,7 @@ impl Mechanism for Wing {
             unread_acks,
             free_places: if is_tap { queue_segments.saturating_sub(unread_acks).max(1) } else { 0 },
             passes_over: u32::from(self.rest(ifindex).passes_over()),
-            ..port.settings.vflood.to_intf()
+            ..to_intf(&port.settings.vflood)
         };
         self.ports.entry(ifindex).or_default().was_managed = Some(tools.datapath.manages(ifindex)?);
         self.lets_go = true;

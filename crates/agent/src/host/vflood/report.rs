@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use evenkeel_settings::Mode;
 use serde::{Deserialize, Serialize};
 
-use crate::common::value::Mode;
 use crate::datapath::intf;
 
 /// vFlood on a port.

@@ -3,9 +3,9 @@
 
 use std::fmt;
 
+use evenkeel_settings::vsnoop::Proof;
 use serde::{Deserialize, Serialize};
 
-use super::config::Proof;
 use crate::channel::Reasons;
 use crate::datapath::intf;
 

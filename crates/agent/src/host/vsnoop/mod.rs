@@ -1,7 +1,6 @@
 //! vSnoop on this host: which VMs data may be acknowledged for, and what it says of ports and connections. The programs
 //! are those of `kernel/host/vsnoop`.
 
-pub mod config;
 mod doubt;
 mod endpoint;
 pub mod report;
@@ -13,15 +12,15 @@ pub use endpoint::Endpoint;
 
 use self::doubt::Doubt;
 use self::report::{Place, VsnoopFlow, VsnoopPort};
-use super::config::PortSettings;
 use super::control::proto::{self, ExplainedFlow};
 use super::error::HostError;
 use super::links::Kind;
-use super::mechanism::{Asked, Mechanism, Presence, SWEEP_EVERY, Tools};
+use super::mechanism::{Asked, Mechanism, Presence, SWEEP_EVERY, Tools, mode_to_intf};
 use super::port::{Port, Ports};
 use crate::channel::Reasons;
-use crate::common::value::Mode;
 use crate::datapath::{DatapathError, intf};
+use evenkeel_settings::Mode;
+use evenkeel_settings::host::PortSettings;
 
 /// Connections that were idle for so long are forgotten,
 const SWEEP_IDLE: Duration = Duration::from_secs(3600);
@@ -54,7 +53,7 @@ impl Wing {
         let (settings, queue_segments) = (&port.settings.vsnoop, port.queue_segments());
         let cpus = libbpf_rs::num_possible_cpus().map_or(1, |cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
         intf::ek_vsnoop_settings {
-            mode: if port.link.kind == Kind::Tap { settings.mode.to_intf() } else { intf::EK_MODE_OFF },
+            mode: if port.link.kind == Kind::Tap { mode_to_intf(settings.mode) } else { intf::EK_MODE_OFF },
             settings: intf::vsnoop_settings { budget_segments: settings.budget_segments(queue_segments) },
             // Each CPU may put one packet in meanwhile, of 64 segments if the tap does not take them whole.
             reserve_segments: cpus.saturating_mul(64).clamp(queue_segments / 4, (queue_segments / 2).max(1)),

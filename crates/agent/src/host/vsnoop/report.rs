@@ -1,10 +1,10 @@
 //! vSnoop as users see it: why a port has early ACKs or none, and what of a connection was acknowledged.
 
+use evenkeel_settings::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::doubt::Doubt;
 use super::endpoint::Endpoint;
-use crate::common::value::Mode;
 use crate::datapath::intf;
 
 /// vSnoop on a port.

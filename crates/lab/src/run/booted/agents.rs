@@ -1,10 +1,11 @@
 //! The agents of a run: of hosts, and of guests.
 
-use evenkeel_scenario::format::{Mode, Scenario, VmGroup, Vsnoop};
+use evenkeel_scenario::format::{Scenario, VmGroup, Vsnoop};
+use evenkeel_settings::Mode;
 
 use super::{BootedHost, BootedLab};
 use crate::error::LabError;
-use crate::host::agent::{self, Agent, Port};
+use crate::host::agent::{self, Agent, Mechanism, Port};
 use crate::host::net::Place;
 use crate::host::seat::{Here, InDomain};
 use crate::host::vm::Vm;
@@ -25,8 +26,8 @@ impl BootedLab {
         // domain.
         for (vm, place) in domains.iter().flat_map(|host| self.ports_of(host)) {
             let (group, spec) = (self.group(scenario, vm), &self.vms[vm].spec);
-            if group.vsnoop.mode != Mode::Off {
-                ports.push(Port::of(&place.tap, "", group, spec.number)?.with_only("vsnoop"));
+            if group.vsnoop.mode() != Mode::Off {
+                ports.push(Port::of(&place.tap, "", group, spec.number)?.with_only(Mechanism::Vsnoop));
             }
         }
         if !ports.is_empty() {
@@ -62,7 +63,7 @@ impl BootedLab {
             let port = |(vm, place): (usize, &Place)| {
                 let (spec, group) = (&self.vms[vm].spec, self.group(scenario, vm));
                 let port = Port::of(&place.tap, &host.host.uplink, group, spec.number)?;
-                let port = if host.domain.is_some() { port.without("vsnoop") } else { port };
+                let port = if host.domain.is_some() { port.without(Mechanism::Vsnoop) } else { port };
                 if !guest_agent::is_wanted(group, spec.number) {
                     return Ok(port);
                 }
@@ -70,7 +71,7 @@ impl BootedLab {
                     None => self.channel_at(vm, place),
                     Some((_, channels)) => channels.get(&place.tap).cloned().unwrap_or_default(),
                 };
-                Ok(port.with_channel(channel))
+                Ok(port.with_channel(&channel))
             };
             self.ports_of(host).into_iter().map(port).collect::<Vec<_>>()
         };

@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use evenkeel_quote::quoted;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::value::always;
 
 /// The name of the virtio-serial port, unless something else is said.
 pub const PORT_NAME: &str = "org.evenkeel.0";
@@ -120,6 +124,72 @@ impl fmt::Display for GuestAddress {
             Self::Vsock { port } => write!(f, "vsock:{port}"),
             Self::Tcp { listen, from } => write!(f, "tcp:{listen},from={from}"),
         }
+    }
+}
+
+/// Where a port's channel to its guest's agent is, as it is written: `{port}` stands for the name of the device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct ChannelAddress(String);
+
+impl ChannelAddress {
+    /// That of the port of this name.
+    #[must_use]
+    pub fn of(&self, port: &str) -> Self {
+        Self(self.0.replace(PORT_WORD, port))
+    }
+
+    /// Whether ports of different names have different ones.
+    pub fn has_port_name(&self) -> bool {
+        self.0.contains(PORT_WORD)
+    }
+
+    /// Where that is.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what is allowed.
+    pub fn parse(&self) -> Result<HostAddress, String> {
+        self.0.parse()
+    }
+}
+
+impl From<&Path> for ChannelAddress {
+    /// A Unix socket that QEMU listens on, or a character device.
+    fn from(path: &Path) -> Self {
+        Self(path.to_string_lossy().into_owned())
+    }
+}
+
+impl<'de> Deserialize<'de> for ChannelAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        // With any name of a device it must be one.
+        text.replace(PORT_WORD, "0").parse::<HostAddress>().map_err(D::Error::custom)?;
+        Ok(Self(text))
+    }
+}
+
+/// A [`GuestAddress`] as configurations have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address(pub GuestAddress);
+
+always!(Address, String::new());
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map(Self).map_err(D::Error::custom)
     }
 }
 

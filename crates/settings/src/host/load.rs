@@ -2,45 +2,37 @@
 
 use std::path::Path;
 
-use super::{Config, Mode};
-use crate::channel::PORT_WORD;
-use crate::common::config::{ConfigError, parse};
-use crate::host::proboscis::config::ordered;
+use super::{Cera, Config, Mode};
+use crate::address::PORT_WORD;
+use crate::error::{ConfigError, parse};
+use crate::table::Table;
 
 impl Config {
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    /// [`ConfigError`] with all that is needed to mend the file.
-    pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let (text, _) =
-            crate::file::read(file).map_err(|source| ConfigError::Read { file: file.to_owned(), source })?;
-        Self::parse(&text, file)
-    }
-
     /// Checks the text of a configuration. `file` is what errors call it.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`]
-    pub fn parse(text: &str, file: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let config: Self = parse(text, file.as_ref())?;
-        let invalid = |line, key: String, message: String| ConfigError::Invalid {
-            file: file.as_ref().to_owned(),
-            line,
-            key,
-            message,
-        };
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        let config: Self = parse(text, file)?;
+        let invalid =
+            |line, key: String, message: String| ConfigError::Invalid { file: file.to_owned(), line, key, message };
         config.check().map_err(|(key, message)| invalid(line_of(text, &key), key, message))?;
         Ok(config)
     }
 
     /// What no single value shows: the key at fault, and what is wrong.
     fn check(&self) -> Result<(), (String, String)> {
-        ordered(&self.proboscis).map_err(|(key, why)| (format!("proboscis.{key}"), why))?;
+        self.proboscis.check().map_err(|(key, why)| (format!("proboscis.{key}"), why))?;
         for (index, over) in self.overrides.iter().enumerate() {
             // The settings as that override leaves them, whatever follows.
-            ordered(&over.proboscis.over(self.proboscis.clone()))
+            over.proboscis
+                .over(self.proboscis.clone())
+                .check()
                 .map_err(|(key, why)| (format!("port[{index}].proboscis.{key}"), why))?;
+            if let Some(key) = over.cera.keys_set().find(|key| !is_of_ports::<Cera>(key)) {
+                let why = "is one value for all ports; only [cera] has it".to_owned();
+                return Err((format!("port[{index}].cera.{key}"), why));
+            }
             if over.channel.as_ref().is_some_and(|c| !c.has_port_name()) && !over.pattern.is_one_name() {
                 let why = format!(
                     "`{}` may match several ports, and a channel leads to one guest; allowed are a channel with \
@@ -76,6 +68,11 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Whether single ports may have a key of their own.
+fn is_of_ports<T: Table>(name: &str) -> bool {
+    T::keys().iter().any(|key| key.name == name && key.scope.is_of_ports())
 }
 
 /// Line of a dotted key, or of the table that it is not written in.

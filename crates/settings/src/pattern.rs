@@ -1,24 +1,14 @@
-//! Values that a configuration may hold, with their bounds.
+//! Names of ports, as configurations write them.
+
+use std::borrow::Cow;
 
 use evenkeel_quote::quoted;
 use globset::{Glob, GlobMatcher};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Mode;
-use crate::channel::{HostAddress, PORT_WORD};
-use crate::datapath::intf;
-
-impl Mode {
-    /// As the datapath has it.
-    pub(in crate::host) fn to_intf(self) -> u32 {
-        match self {
-            Self::Off => intf::EK_MODE_OFF,
-            Self::Observe => intf::EK_MODE_OBSERVE,
-            Self::Enforce => intf::EK_MODE_ENFORCE,
-        }
-    }
-}
+use crate::value::always;
 
 /// A pattern for names of ports, as in `vnet*`.
 #[derive(Debug, Clone)]
@@ -37,7 +27,7 @@ impl Pattern {
     }
 
     /// A pattern of this program's own.
-    pub(super) fn literal(text: &str) -> Self {
+    pub(crate) fn literal(text: &str) -> Self {
         Self::new(text).expect("patterns in the source are valid")
     }
 
@@ -57,9 +47,25 @@ impl Pattern {
     }
 }
 
+always!(Pattern, String::new());
+
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.as_str() == other.as_str()
+    }
+}
+
+impl JsonSchema for Pattern {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Pattern".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
     }
 }
 
@@ -78,40 +84,5 @@ impl<'de> Deserialize<'de> for Pattern {
                 quoted(&text)
             ))
         })
-    }
-}
-
-/// Where a port's channel to its guest's agent is, as it is written: `{port}` stands for the name of the device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct ChannelAddress(String);
-
-impl ChannelAddress {
-    /// That of the port of this name.
-    #[must_use]
-    pub fn of(&self, port: &str) -> Self {
-        Self(self.0.replace(PORT_WORD, port))
-    }
-
-    /// Whether ports of different names have different ones.
-    pub fn has_port_name(&self) -> bool {
-        self.0.contains(PORT_WORD)
-    }
-
-    /// Where that is.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what is allowed.
-    pub fn parse(&self) -> Result<HostAddress, String> {
-        self.0.parse()
-    }
-}
-
-impl<'de> Deserialize<'de> for ChannelAddress {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        // With any name of a device it must be one.
-        text.replace(PORT_WORD, "0").parse::<HostAddress>().map_err(D::Error::custom)?;
-        Ok(Self(text))
     }
 }

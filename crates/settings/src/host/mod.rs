@@ -1,0 +1,213 @@
+//! The host agent's configuration.
+
+mod load;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::HeartbeatMs;
+use crate::address::ChannelAddress;
+use crate::cera::{Cera, CeraOverride, Weight};
+use crate::pattern::Pattern;
+use crate::proboscis::{Proboscis, ProboscisOverride};
+use crate::table::{comment, example as table, settings};
+use crate::value::{Bounded, Mode};
+use crate::vflood::{Vflood, VfloodOverride};
+use crate::vsnoop::{Vsnoop, VsnoopOverride};
+
+/// Where the configuration is unless something else is said.
+pub const DEFAULT_FILE: &str = "/etc/evenkeel/host.toml";
+/// Where the agent keeps its lock, its state and its socket.
+pub const DEFAULT_RUN_DIR: &str = "/run/evenkeel";
+/// Where programs and maps are pinned.
+pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/evenkeel";
+/// Where the control socket is unless something else is said.
+pub const DEFAULT_SOCKET: &str = "/run/evenkeel/host.sock";
+
+/// Queue lengths; 0 leaves ports as they are.
+pub type QueueSegments = Bounded<0, 1_000_000>;
+
+settings! {
+    /// Where `evenkeel status`, `flows` and `top` ask.
+    pub struct Control;
+    /// The control socket.
+    socket: PathBuf = DEFAULT_SOCKET.into();
+    /// Who may ask beside root: a group's name or number.
+    group: String = "root".to_owned();
+}
+
+settings! {
+    /// Metrics for Prometheus, in OpenMetrics form, at http://ADDRESS/metrics.
+    pub struct Metrics;
+    /// Whether they are served.
+    enabled: bool = true;
+    /// Address and port.
+    listen: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
+    /// An address that other machines can reach is refused unless this is true.
+    allow_remote: bool = false;
+}
+
+settings! {
+    /// Channels to the agents in guests (`evenkeel guest`). Where each of them is, its [[port]] says.
+    pub struct Channel;
+    /// Time between two heartbeats; a guest that has missed three is plain TCP again.
+    heartbeat_ms: HeartbeatMs = Bounded::new(200);
+}
+
+settings! {
+    /// The whole configuration.
+    pub struct Config;
+    /// Names of the ports that lead to VMs: * stands for any text, ? for one character, [abc] for one of them, {a,b} for
+    /// either. vnet* is libvirt's, tap* that of Proxmox and OpenStack.
+    ports: Vec<Pattern> = ["vnet*", "tap*"].map(Pattern::literal).into();
+    /// Queues of ports are raised to this many packets (a GSO packet is one) as long as the agent has them, and put back
+    /// by `evenkeel host --stop`. Queues that are longer stay.
+    port_queue_segments: QueueSegments = Bounded::new(4000), note "0 leaves all as they are";
+    /// The key that signs probes, the same on all hosts: one line of 32 hexadecimal digits (`openssl rand -hex 16`),
+    /// readable for root alone. A second line is an older key that is still believed, while a new one goes round. Without
+    /// the file no probes are sent or believed; everything else works.
+    probe_key_file: PathBuf = "/etc/evenkeel/probe.key".into();
+    table proboscis: Proboscis;
+    table vsnoop: Vsnoop;
+    table cera: Cera;
+    table vflood: Vflood;
+    table control: Control;
+    table metrics: Metrics;
+    table channel: Channel;
+    list overrides = "port": PortOverride;
+}
+
+/// What is otherwise on some ports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortOverride {
+    /// Which ports.
+    #[serde(rename = "match")]
+    pub pattern: Pattern,
+    /// As the key of the same name for all ports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_queue_segments: Option<QueueSegments>,
+    /// Where the guest's agent is found; `{port}` stands for the name of the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelAddress>,
+    /// As the table of the same name for all ports; what is not named stays.
+    #[serde(default)]
+    pub proboscis: ProboscisOverride,
+    /// As the table of the same name for all ports; what is not named stays.
+    #[serde(default)]
+    pub vsnoop: VsnoopOverride,
+    /// As the table of the same name for all ports; what is not named stays.
+    #[serde(default)]
+    pub cera: CeraOverride,
+    /// The same for vFlood.
+    #[serde(default)]
+    pub vflood: VfloodOverride,
+}
+
+impl PortOverride {
+    /// One that says nothing of these ports.
+    pub fn of(pattern: Pattern) -> Self {
+        Self {
+            pattern,
+            port_queue_segments: None,
+            channel: None,
+            proboscis: ProboscisOverride::default(),
+            vsnoop: VsnoopOverride::default(),
+            cera: CeraOverride::default(),
+            vflood: VfloodOverride::default(),
+        }
+    }
+}
+
+/// What holds on one port, defaults and overrides resolved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PortSettings {
+    /// Its queue is raised to this.
+    pub port_queue_segments: QueueSegments,
+    /// Where its guest's agent is found.
+    pub channel: Option<ChannelAddress>,
+    /// ProBoSCIS on it.
+    pub proboscis: Proboscis,
+    /// vSnoop on it.
+    pub vsnoop: Vsnoop,
+    /// CERA on it.
+    pub cera: CeraPort,
+    /// vFlood on it.
+    pub vflood: Vflood,
+}
+
+/// CERA on one port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CeraPort {
+    /// Whether it acts there.
+    pub mode: Mode,
+    /// mu: the VM's weight.
+    pub weight: Weight,
+}
+
+impl Config {
+    /// Whether a device of this name is a port.
+    pub fn is_port(&self, name: &str) -> bool {
+        self.ports.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// What holds on the port of this name.
+    pub fn settings(&self, name: &str) -> PortSettings {
+        let own = PortSettings {
+            port_queue_segments: self.port_queue_segments,
+            channel: None,
+            proboscis: self.proboscis.clone(),
+            vsnoop: self.vsnoop.clone(),
+            cera: CeraPort { mode: self.cera.mode, weight: self.cera.weight },
+            vflood: self.vflood.clone(),
+        };
+        self.overrides.iter().filter(|over| over.pattern.matches(name)).fold(own, |settings, over| PortSettings {
+            port_queue_segments: over.port_queue_segments.unwrap_or(settings.port_queue_segments),
+            channel: over.channel.as_ref().map(|channel| channel.of(name)).or(settings.channel),
+            proboscis: over.proboscis.over(settings.proboscis),
+            vsnoop: over.vsnoop.over(settings.vsnoop),
+            cera: CeraPort {
+                mode: over.cera.mode.unwrap_or(settings.cera.mode),
+                weight: over.cera.weight.unwrap_or(settings.cera.weight),
+            },
+            vflood: over.vflood.over(settings.vflood),
+        })
+    }
+}
+
+/// A commented configuration with all keys at their defaults.
+pub fn example() -> String {
+    const HEAD: &str = "Configuration of `evenkeel host`: every key, at its default. Leave out what you do not change.";
+    const RELOAD: &str = "The agent reads it again on SIGHUP (systemctl reload evenkeel-host); a file with an error is \
+                          refused and the old settings stay.";
+    const PORTS: &str = r#"# What is otherwise on some ports. Of several that match, the last one decides, key by key.
+#
+# [[port]]
+# match = "vnet7"
+# port_queue_segments = 0
+# # Where the guest's agent is found: a Unix socket that QEMU listens on, a character device, vsock:CID:PORT or
+# # tcp:ADDRESS:PORT. {port} in it stands for the name of the device.
+# channel = "/run/evenkeel/vms/{port}.channel"
+# [port.proboscis]
+# mode = "enforce"
+# [port.cera]
+# weight = 3
+"#;
+    let tables = [
+        comment(HEAD) + &comment(RELOAD) + "\n",
+        table::<Config>(""),
+        table::<Proboscis>("proboscis"),
+        table::<Vsnoop>("vsnoop"),
+        table::<Cera>("cera"),
+        table::<Vflood>("vflood"),
+        table::<Control>("control"),
+        table::<Metrics>("metrics"),
+        table::<Channel>("channel"),
+    ];
+    tables.concat() + PORTS
+}
+
+#[cfg(test)]
+mod tests;
