@@ -48,7 +48,8 @@ pub enum Command {
 /// Run a scenario with real VMs on this machine.
 ///
 /// Boots stock kernels in QEMU, lets their virtual CPUs share a core as the scenario says, runs its workload and counts
-/// what TCP does. Prints a table and the path of the HTML report. Needs root, two cores and QEMU.
+/// what TCP does. Prints a table and the path of the HTML report. It begins afresh, whatever the results directory holds;
+/// after Ctrl-C, a VM that failed or a kill, --resume goes on. Needs root, two cores and QEMU.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Lab {
@@ -94,6 +95,10 @@ pub struct LabRun {
     /// Keep the packet captures beside the results.
     #[arg(long)]
     pub keep_capture: bool,
+    /// Go on where an earlier lab was interrupted: runs that are finished in the results directory are kept. It begins
+    /// if there are none, and refuses those of another scenario text, version, kernel, --only or --repetitions.
+    #[arg(long)]
+    pub resume: bool,
     /// Print the results as JSON instead of a table.
     #[arg(long)]
     pub json: bool,
@@ -107,12 +112,15 @@ pub struct LabRun {
 /// Simulates the scenario's machines, hypervisors and network packet by packet, with the same mechanisms that kernels
 /// load, at scales that no lab here reaches. Prints a table and the path of the HTML report. The same scenario and seed
 /// give the same results to the byte, whatever --jobs is. Needs no privileges. It begins afresh, whatever the results
-/// directory holds; after Ctrl-C, `evenkeel sweep` goes on.
+/// directory holds; after Ctrl-C, `evenkeel sweep` goes on, or the same with --resume.
 #[derive(Debug, Args)]
 pub struct Sim {
     /// What to run, and how.
     #[command(flatten)]
     pub run: SimRun,
+    /// Go on where an earlier simulation was interrupted, as `evenkeel sweep` does.
+    #[arg(long)]
+    pub resume: bool,
 }
 
 /// Run a scenario in the simulator, and go on where an earlier sweep was interrupted.

@@ -10,7 +10,7 @@ use evenkeel_lab::LabError;
 use evenkeel_lab::prepare::PrepareError;
 use evenkeel_quote::shown;
 use evenkeel_report::ReportError;
-use evenkeel_scenario::ScenarioError;
+use evenkeel_scenario::{Refused, ScenarioError};
 
 use crate::exit::Exit;
 
@@ -65,6 +65,12 @@ impl From<ScenarioError> for CliError {
     }
 }
 
+impl From<Refused> for CliError {
+    fn from(refused: Refused) -> Self {
+        Self::new(Exit::Usage, refused.to_string())
+    }
+}
+
 impl From<PrepareError> for CliError {
     fn from(error: PrepareError) -> Self {
         let exit = match &error {
@@ -85,10 +91,8 @@ impl From<LabError> for CliError {
     fn from(error: LabError) -> Self {
         let help = error.help().map(str::to_owned);
         let exit = match error {
-            LabError::Scenario(error) => return error.into(),
             LabError::Prepare(error) => return error.into(),
             LabError::Missing { .. } => Exit::Missing,
-            LabError::Unsupported { .. } => Exit::Usage,
             LabError::Interrupted => Exit::Interrupted,
             LabError::Vm { .. }
             | LabError::Agent { .. }

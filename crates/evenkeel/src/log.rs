@@ -69,7 +69,9 @@ impl Visit for Words<'_> {
 fn default_level(command: &Command) -> &'static str {
     match command {
         Command::Lab(lab) if !lab.is_quiet() && !io::stderr().is_terminal() => "info",
-        Command::Sim(Sim { run }) | Command::Sweep(Sweep { run, .. }) if !run.quiet && !io::stderr().is_terminal() => {
+        Command::Sim(Sim { run, .. }) | Command::Sweep(Sweep { run, .. })
+            if !run.quiet && !io::stderr().is_terminal() =>
+        {
             "info"
         }
         // The netlink library warns of every attribute that a newer kernel has grown.

@@ -1,11 +1,14 @@
 //! The command line: parses arguments, calls the other crates, prints.
 
+mod batch;
 mod cli;
 mod cmd;
 mod error;
 mod exit;
 mod log;
 mod output;
+mod progress;
+mod show;
 
 use std::process::ExitCode;
 

@@ -15,16 +15,6 @@ pub enum LabError {
         /// What to do next.
         help: String,
     },
-    /// The scenario asks for something this lab cannot do here.
-    #[error("{}: {}: {}", path(file), shown(key), shown(why))]
-    Unsupported {
-        /// The scenario file.
-        file: PathBuf,
-        /// The key, as a dotted path.
-        key: String,
-        /// Why not, and what is possible.
-        why: String,
-    },
     /// A VM ended or failed while it was needed.
     #[error("VM {}: {}", shown(name), lines(why))]
     Vm {
@@ -68,9 +58,6 @@ pub enum LabError {
     /// Kernels, build root or initramfs could not be made.
     #[error(transparent)]
     Prepare(#[from] crate::prepare::PrepareError),
-    /// The scenario is not valid.
-    #[error(transparent)]
-    Scenario(#[from] evenkeel_scenario::ScenarioError),
     /// An operation of the system failed.
     #[error("{}: {source}", shown(context))]
     Io {
@@ -93,8 +80,8 @@ impl LabError {
             Self::Missing { help, .. } => Some(help),
             Self::Vm { .. } => Some("run again with EVENKEEL_LOG=debug to see the VM's console"),
             Self::NothingPasses { .. } => Some(
-                "the last run in the results may be cut short by it: leave it out, and run what is missing again \
-                 (--only)",
+                "the last run in the results may be cut short by it: remove the newest file in `unfinished` beside \
+                 them, and go on with --resume",
             ),
             _ => None,
         }

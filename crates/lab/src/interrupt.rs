@@ -1,28 +1,29 @@
 //! Ctrl-C and SIGTERM: noticed at the next step, so that everything is torn down in order.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use evenkeel_scenario::batch::Stop;
 
 use crate::error::LabError;
 
 /// Whether the user wants the run to end.
 #[derive(Debug, Clone)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt(Stop);
 
 impl Interrupt {
     /// From now on SIGINT, SIGTERM and SIGHUP set the flag instead of ending the process.
     pub fn install() -> Result<Self, LabError> {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(|e| LabError::io("catching signals", e))?;
-        }
-        Ok(Self(flag))
+        Ok(Self(Stop::on_signals().map_err(|e| LabError::io("catching signals", e))?))
+    }
+
+    /// What somebody else watches for.
+    pub fn of(stop: &Stop) -> Self {
+        Self(stop.clone())
     }
 
     /// Whether a signal came.
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_set()
     }
 
     /// An error if a signal came.

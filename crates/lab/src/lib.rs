@@ -1,7 +1,7 @@
 //! The lab: real kernels in real VMs on one machine, whose virtual CPUs share a core as a hypervisor would have them
 //! share it.
 //!
-//! [`run`] runs a scenario. Below it, [`prepare`] makes kernels and initramfs images, [`host`] is what the lab does on
+//! [`Lab`] runs a cell of a scenario. Below it, [`prepare`] makes kernels and initramfs images, [`host`] is what the lab does on
 //! this machine, [`proto`] what it says to the runner in a VM, [`guest`] that runner, and [`capture`] what packets
 //! tell.
 
@@ -18,4 +18,4 @@ pub mod proto;
 pub mod run;
 
 pub use error::LabError;
-pub use run::{LabOptions, LabOutcome, run};
+pub use run::Lab;

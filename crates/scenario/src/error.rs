@@ -26,6 +26,16 @@ impl Problem {
     }
 }
 
+/// A setting that an engine cannot honour.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {}", shown(key), shown(why))]
+pub struct Refused {
+    /// The key, as in `vms.sender.vcpus`.
+    pub key: String,
+    /// Why not, and what to do.
+    pub why: String,
+}
+
 /// All that is wrong in one scenario file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {

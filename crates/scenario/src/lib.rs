@@ -1,10 +1,12 @@
-//! Scenario files, sweeps and the result schema that the lab and the simulator share.
+//! Scenario files, sweeps, the runner of all their runs and the result schema: what the lab and the simulator share.
 //!
 //! A scenario is a TOML file ([`mod@format`]), read and checked by [`Scenario::load`]; its axes expand into cells
-//! ([`cell`], [`sweep`]); each repetition of a cell yields one [`result::RunRecord`], kept as [`io`] and
-//! [`mod@replace`] have it and summarized by [`stats`]; [`metric`] names and describes every figure a run can report.
+//! ([`cell`], [`sweep`]); an engine runs each repetition of a cell ([`batch`]), which yields one
+//! [`result::RunRecord`], kept as [`io`] and [`mod@replace`] have it and summarized by [`stats`]; [`metric`] names and
+//! describes every figure a run can report.
 
 pub mod arrivals;
+pub mod batch;
 pub mod cell;
 mod check;
 mod error;
@@ -27,7 +29,7 @@ pub mod sweep;
 mod tree;
 mod validate;
 
-pub use error::{Invalid, Problem, ScenarioError};
+pub use error::{Invalid, Problem, Refused, ScenarioError};
 pub use format::Scenario;
 pub use loaded::LoadedScenario;
 pub use result::RunRecord;

@@ -4,6 +4,7 @@
 //! mechanisms are the C code of `algo/`, as it is loaded into kernels. Time is whole picoseconds; a run follows from
 //! its scenario and seed alone.
 
+pub mod engine;
 pub mod event;
 pub mod guest;
 pub mod host;
@@ -13,7 +14,6 @@ pub mod packet;
 pub mod record;
 pub mod refuse;
 pub mod run;
-pub mod sweep;
 pub mod tcp;
 pub mod time;
 pub mod units;

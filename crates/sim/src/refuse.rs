@@ -1,6 +1,7 @@
 //! What a scenario can ask for that the simulator cannot give.
 
-use evenkeel_quote::{quoted, shown};
+use evenkeel_quote::quoted;
+use evenkeel_scenario::Refused;
 use evenkeel_scenario::format::{Discipline, HostKind, Kernel, MachineKind, Scenario, VmGroup, Workload};
 
 use crate::net::FqCoDelSpec;
@@ -16,16 +17,6 @@ const MAX_FLOW_QUEUES: u64 = 10_000_000;
 const MAX_PACKETS: usize = 20_000_000;
 /// Most flows, blocks and pings that a run keeps: each takes some hundred bytes on its way to a file.
 const MAX_KEPT: usize = 10_000_000;
-
-/// A setting that the simulator cannot honour.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {}", shown(key), shown(why))]
-pub struct Refused {
-    /// The key, as in `vms.sender.vcpus`.
-    pub key: String,
-    /// Why not, and what to do.
-    pub why: String,
-}
 
 /// Whether the simulator can run a cell as it is written.
 ///

@@ -6,11 +6,11 @@ pub mod setup;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_scenario::RunRecord;
 use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{Scenario, Topology, VmGroup, Workload as Spec};
 use evenkeel_scenario::slices::Turns;
 use evenkeel_scenario::sweep::run_seed;
+use evenkeel_scenario::{Refused, RunRecord};
 use evenkeel_settings::Mode;
 
 use crate::event::PortId;
@@ -26,7 +26,7 @@ use crate::host::vsnoop::Vsnoop;
 use crate::net::Place as PortPlace;
 use crate::packet::{GuestId, HostId};
 use crate::record::{self, GuestCounters, Measured, Plan, PvtcpCounters, Shared, VmMeasured};
-use crate::refuse::{self, Extent, Refused};
+use crate::refuse::{self, Extent};
 use crate::tcp::TcpConfig;
 use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Random, Side, System, Workload};

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use evenkeel_lab::LabError;
 use evenkeel_lab::prepare::{self, KernelSeries};
-use evenkeel_lab::{LabError, LabOptions};
-use evenkeel_report::Results;
 use serde_json::json;
 
+use crate::batch::{self, Asked};
 use crate::cli::{Lab, LabCommand, LabRun, Prepare};
-use crate::cmd::{command_line, kvm, report};
+use crate::cmd::{AFRESH, begin, going_on, kvm, own_command};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output;
@@ -22,21 +22,23 @@ pub fn run(arguments: Lab) -> Result<(), CliError> {
 }
 
 fn run_scenario(arguments: LabRun) -> Result<(), CliError> {
-    let scenario = arguments.scenario.ok_or_else(|| CliError::new(Exit::Usage, "name a scenario file"))?;
-    let options = LabOptions {
+    let LabRun { scenario, out, repetitions, only, keep_capture, resume, json, quiet } = arguments;
+    let scenario = scenario.ok_or_else(|| CliError::new(Exit::Usage, "name a scenario file"))?;
+    let lab = evenkeel_lab::Lab { keep_capture, accelerator: kvm::accelerator(), evenkeel: this_program()? };
+    let asked = Asked {
         scenario,
-        out: arguments.out,
-        repetitions: arguments.repetitions,
-        only: arguments.only,
-        keep_capture: arguments.keep_capture,
-        progress: !arguments.quiet,
-        accelerator: kvm::accelerator(),
-        evenkeel: this_program()?,
-        command: command_line(std::env::args().skip(1)),
+        out,
+        repetitions,
+        only,
+        format: None,
+        json,
+        quiet,
+        begin: begin(resume),
+        afresh: AFRESH,
+        command: own_command(),
+        going_on: going_on(std::env::args().skip(1)),
     };
-    let outcome = evenkeel_lab::run(&options)?;
-    let results = Results { set: outcome.set, scenario: outcome.scenario, records: outcome.records };
-    report::write_and_show(&outcome.directory, &results, arguments.json)
+    batch::run(&lab, &asked)
 }
 
 fn prepare(arguments: &Prepare) -> Result<(), CliError> {

@@ -16,6 +16,8 @@ mod sim;
 mod status;
 mod top;
 
+use evenkeel_scenario::batch::Begin;
+
 use crate::cli::{Command, GuestCommand};
 use crate::error::CliError;
 
@@ -23,10 +25,8 @@ use crate::error::CliError;
 pub fn run(command: Command) -> Result<(), CliError> {
     match command {
         Command::Lab(arguments) => lab::run(arguments),
-        Command::Sim(arguments) => sim::run(arguments.run, sim::Begin::Afresh),
-        Command::Sweep(arguments) => {
-            sim::run(arguments.run, if arguments.restart { sim::Begin::Afresh } else { sim::Begin::GoOn })
-        }
+        Command::Sim(arguments) => sim::run(arguments),
+        Command::Sweep(arguments) => sim::sweep(arguments),
         Command::LabGuest(arguments) => lab_guest::run(&arguments),
         Command::Scenario(arguments) => scenario::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
@@ -42,6 +42,26 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Report(arguments) => report::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     }
+}
+
+/// What begins again, where `--resume` goes on.
+const AFRESH: &str = "the same without --resume";
+
+fn begin(goes_on: bool) -> Begin {
+    if goes_on { Begin::GoOn } else { Begin::Afresh }
+}
+
+/// The command that this is.
+fn own_command() -> String {
+    command_line(std::env::args().skip(1))
+}
+
+/// The command that goes on with what this `lab`, `sim` or `sweep` has begun.
+fn going_on(arguments: impl Iterator<Item = String>) -> String {
+    let mut rest = arguments.filter(|argument| argument != "--restart" && argument != "--resume");
+    let first: &[&str] =
+        if rest.next().is_some_and(|command| command == "lab") { &["lab", "--resume"] } else { &["sweep"] };
+    command_line(first.iter().map(|word| (*word).to_owned()).chain(rest))
 }
 
 /// The command as it could be typed again.
@@ -71,5 +91,18 @@ mod tests {
             "evenkeel lab scenarios/demo.toml --only 'rto=8 ms'"
         );
         assert_eq!(line(&["it's", ""]), r"evenkeel 'it'\''s' ''");
+    }
+
+    #[test]
+    fn what_was_interrupted_can_be_gone_on_with() {
+        let line = |words: &[&str]| going_on(words.iter().map(|w| (*w).to_owned()));
+        assert_eq!(
+            line(&["sim", "a b.toml", "--only", "rto=8 ms", "--repetitions", "3"]),
+            "evenkeel sweep 'a b.toml' --only 'rto=8 ms' --repetitions 3"
+        );
+        assert_eq!(line(&["sweep", "--restart", "a.toml", "--out", "o"]), "evenkeel sweep a.toml --out o");
+        assert_eq!(line(&["sim", "--resume", "a.toml"]), "evenkeel sweep a.toml");
+        assert_eq!(line(&["lab", "a.toml", "--quiet"]), "evenkeel lab --resume a.toml --quiet");
+        assert_eq!(line(&["lab", "a.toml", "--resume"]), "evenkeel lab --resume a.toml");
     }
 }

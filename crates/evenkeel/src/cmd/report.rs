@@ -1,14 +1,10 @@
-//! `evenkeel report`, and what `evenkeel lab` and `evenkeel sim` print at their end.
-
-use std::path::Path;
+//! `evenkeel report`.
 
 use evenkeel_quote::path;
-use evenkeel_report::Results;
-use serde_json::json;
 
 use crate::cli::Report;
 use crate::error::CliError;
-use crate::output;
+use crate::{output, show};
 
 /// Prints a results directory.
 pub fn run(arguments: &Report) -> Result<(), CliError> {
@@ -25,22 +21,5 @@ pub fn run(arguments: &Report) -> Result<(), CliError> {
         let lines: Vec<String> = files.iter().map(|file| format!("{}\n", path(file))).collect();
         return output::print(&lines.concat());
     }
-    show(&arguments.directory, arguments.json)
-}
-
-/// Prints a results directory that is complete already.
-pub fn show(directory: &Path, json: bool) -> Result<(), CliError> {
-    write_and_show(directory, &evenkeel_report::load(directory)?, json)
-}
-
-/// Writes the HTML report and prints the results.
-pub fn write_and_show(directory: &Path, results: &Results, json: bool) -> Result<(), CliError> {
-    let report = evenkeel_report::write_report(directory)?;
-    // Absolute, so that it can be opened from anywhere.
-    let report = report.canonicalize().unwrap_or(report);
-    if json {
-        return output::print_json(&json!({ "report": report, "set": results.set, "runs": results.records }));
-    }
-    let table = evenkeel_report::render_text(&results.set, &results.scenario, &results.records);
-    output::print(&format!("{table}\nreport: {}\n", path(&report)))
+    show::write_and_show(&arguments.directory, &evenkeel_report::load(&arguments.directory)?, arguments.json)
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use evenkeel_scenario::batch::Meter;
 use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{Kernel, Network, Scenario, VmGroup, Workload};
 use evenkeel_scenario::result::RunRecord;
@@ -20,7 +21,7 @@ use evenkeel_scenario::sweep;
 
 pub use self::passage::remove_counts;
 use self::shape::{hosts, specs};
-use super::Batch;
+use super::Shared;
 use super::guest_agent::GuestAgent;
 use super::metrics;
 use super::needs::segments_for_vms;
@@ -75,15 +76,16 @@ impl BootedHost {
 
 impl BootedLab {
     /// Boots the VMs of a scenario in the calling thread's network namespace.
-    pub fn boot(scenario: &Scenario, batch: &Batch) -> Result<Self, LabError> {
+    pub fn boot(scenario: &Scenario, shared: &Shared, meter: &Meter) -> Result<Self, LabError> {
         let directory = tempfile::Builder::new()
             .prefix("evenkeel-lab-")
             .tempdir()
             .map_err(|e| LabError::io("making a temporary directory", e))?;
-        let hosts = hosts(scenario, batch.own_hosts);
-        let specs = specs(scenario, batch, directory.path());
+        let hosts = hosts(scenario, shared.own_hosts);
+        let specs = specs(scenario, shared, directory.path());
         let domains = hosts.iter().filter(|h| h.host.in_vm).count();
-        batch.progress.boot(specs.len() + domains);
+        tracing::info!(vms = specs.len() + domains, "booting");
+        meter.step(&format!("booting {} VMs", specs.len() + domains));
         let mut lab = Self {
             vms: Vec::new(),
             places: Vec::new(),
@@ -101,7 +103,7 @@ impl BootedLab {
             if !spec.is_namespace() {
                 place.make()?;
             }
-            let vm = Vm::spawn(spec, lab.directory.path(), batch.interrupt.clone())?;
+            let vm = Vm::spawn(spec, lab.directory.path(), shared.interrupt.clone())?;
             if vm.spec.is_namespace() {
                 place.make_towards(vm.pid(), vm.spec.mac())?;
             }
@@ -116,8 +118,8 @@ impl BootedLab {
         }
         for index in 0..lab.hosts.len() {
             if lab.hosts[index].host.in_vm {
-                let spec = domain::spec(&lab.domain_shape(index, scenario, batch));
-                let vm = Vm::spawn(spec, lab.directory.path(), batch.interrupt.clone())?;
+                let spec = domain::spec(&lab.domain_shape(index, scenario, shared));
+                let vm = Vm::spawn(spec, lab.directory.path(), shared.interrupt.clone())?;
                 lab.hosts[index].domain = Some((vm, BTreeMap::new()));
             }
         }
@@ -140,16 +142,16 @@ impl BootedLab {
         Place::new(u8::try_from(index + 1).unwrap_or(u8::MAX), host.map(|host| &host.host))
     }
 
-    fn domain_shape<'a>(&'a self, index: usize, scenario: &Scenario, batch: &Batch) -> domain::Shape<'a> {
+    fn domain_shape<'a>(&'a self, index: usize, scenario: &Scenario, shared: &Shared) -> domain::Shape<'a> {
         let host = &self.hosts[index];
         let ports = self.ports_of(host).into_iter();
         domain::Shape {
             host: &host.host,
             vms: ports.map(|(vm, place)| (place, self.channel_at(vm, place))).collect(),
-            image: batch.images[&Kernel::Newest].clone(),
+            image: shared.images[&Kernel::Newest].clone(),
             segmentation_offload: scenario.network.segmentation_offload,
             segments_for_vms: segments_for_vms(scenario),
-            accelerator: batch.options.accelerator,
+            accelerator: shared.lab.accelerator,
         }
     }
 
@@ -215,15 +217,15 @@ impl BootedLab {
     }
 
     /// One repetition of one cell.
-    pub fn run_cell(&self, cell: &Cell, repetition: u32, batch: &Batch) -> Result<RunRecord, LabError> {
+    pub fn run_cell(&self, cell: &Cell, repetition: u32, shared: &Shared) -> Result<RunRecord, LabError> {
         let scenario = &cell.scenario;
         let roles = Roles::of(&scenario.workload);
         let receiver_port = self.first(roles.to)?.spec.port();
         let bottlenecks = self.bottlenecks(scenario, &roles);
         self.set_up_guests(scenario)?;
         let marking = self.set_up_ports(scenario, &roles, &bottlenecks)?;
-        self.check_passage(&roles, batch.directory)?;
-        let placement = self.place(scenario, &roles, batch)?;
+        self.check_passage(&roles, &shared.directory)?;
+        let placement = self.place(scenario, &roles, shared)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
         let schedule = Schedule::start(&self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
         let transfers = matches!(scenario.workload, Workload::Transfers { .. });
@@ -235,10 +237,10 @@ impl BootedLab {
             true => Some(Trace::start(self.first(roles.from)?, receiver_port, self.directory.path())?),
             false => None,
         };
-        let mut agents = self.start_agents(scenario, batch)?;
-        let guests = self.start_guest_agents(scenario, batch)?;
+        let mut agents = self.start_agents(scenario, shared)?;
+        let guests = self.start_guest_agents(scenario, shared)?;
         let bottleneck = bottlenecks.first().map(String::as_str);
-        let mut control = Control { placement: &placement, agents: &mut agents, guests: &guests, batch };
+        let mut control = Control { placement: &placement, agents: &mut agents, guests: &guests, shared };
         let outcome = self.measure(scenario, &roles, bottleneck, seed, marking.as_ref(), &mut control);
         let off = schedule.stop();
         // Whatever failed, the next run must not meet this one's tasks.
@@ -255,8 +257,8 @@ impl BootedLab {
             let (bursts, remarks, file) =
                 wire.finish(self.first(roles.from)?.spec.address, scenario.network.mtu_bytes)?;
             measured.trace = Traced { bursts: Some(bursts), remarks, ..Traced::default() };
-            if batch.options.keep_capture {
-                trace::keep(&[(&file, "wire")], batch.directory, &cell.labels, repetition)?;
+            if shared.lab.keep_capture {
+                trace::keep(&[(&file, "wire")], &shared.directory, &cell.labels, repetition)?;
             }
         }
         if let Some(captured) = captured? {
@@ -266,8 +268,8 @@ impl BootedLab {
                 .unwrap_or(roles.from);
             let off = off.get(&self.first(shown)?.spec.name).map_or(&[][..], Vec::as_slice);
             measured.trace = captured.analyse(&scenario.vms[roles.from].tcp, self.hz, off)?;
-            if batch.options.keep_capture {
-                captured.keep(batch.directory, &cell.labels, repetition)?;
+            if shared.lab.keep_capture {
+                captured.keep(&shared.directory, &cell.labels, repetition)?;
             }
         }
         Ok(metrics::record(cell, repetition, seed, &roles, measured))
@@ -342,7 +344,7 @@ struct Control<'a, 'b> {
     placement: &'a Placement,
     agents: &'a mut [Agent<'b>],
     guests: &'a [GuestAgent<'b>],
-    batch: &'a Batch<'a>,
+    shared: &'a Shared,
 }
 
 /// A host's VMs and the one that will move there, with their places on it.

@@ -1,21 +1,12 @@
 //! Which cells are run, and which of them can share booted VMs.
 
-use std::path::Path;
-use std::time::Duration;
-
+use evenkeel_scenario::Refused;
 use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup};
 
 use super::needs::{has_database, segments_for_vms};
 use super::support;
-use crate::error::LabError;
 use crate::host::domain;
-
-/// Cells that run in the same booted VMs.
-pub struct Boot {
-    /// At least one.
-    pub cells: Vec<Cell>,
-}
 
 /// What can only be set when VMs are started.
 #[derive(PartialEq, Eq)]
@@ -42,34 +33,35 @@ fn shape(scenario: &Scenario) -> Shape {
     }
 }
 
-/// Cells that can share booted VMs, in the order in which their first cell comes.
-pub fn by_boot(cells: Vec<Cell>) -> Vec<Boot> {
-    let mut boots: Vec<Boot> = Vec::new();
-    for cell in cells {
-        match boots.iter_mut().find(|b| shape(&b.cells[0].scenario) == shape(&cell.scenario)) {
-            Some(boot) => boot.cells.push(cell),
-            None => boots.push(Boot { cells: vec![cell] }),
+/// Whether two scenarios can share booted VMs.
+pub fn share_a_boot(one: &Scenario, other: &Scenario) -> bool {
+    shape(one) == shape(other)
+}
+
+/// Cells that can share booted VMs, by their positions, in the order in which their first cell comes. None is empty.
+pub fn by_boot(cells: &[Cell]) -> Vec<Vec<usize>> {
+    let mut boots: Vec<Vec<usize>> = Vec::new();
+    for (index, cell) in cells.iter().enumerate() {
+        match boots.iter_mut().find(|boot| share_a_boot(&cells[boot[0]].scenario, &cell.scenario)) {
+            Some(boot) => boot.push(index),
+            None => boots.push(vec![index]),
         }
     }
     boots
 }
 
 /// An error if the lab cannot honour a setting.
-pub fn check_supported(scenario: &Scenario, file: &Path) -> Result<(), LabError> {
-    match support::why_unsupported(scenario) {
-        Some((key, why)) => Err(LabError::Unsupported { file: file.to_owned(), key, why }),
-        None => Ok(()),
-    }
+pub fn check_supported(scenario: &Scenario) -> Result<(), Refused> {
+    support::why_unsupported(scenario).map_or(Ok(()), |(key, why)| Err(Refused { key, why }))
 }
 
 /// An error if a network namespace cannot have the congestion control that it is to have: this machine's kernel lets
 /// namespaces have `allowed`.
-pub fn check_namespaces(scenario: &Scenario, file: &Path, allowed: &[String]) -> Result<(), LabError> {
+pub fn check_namespaces(scenario: &Scenario, allowed: &[String]) -> Result<(), Refused> {
     for (name, group) in scenario.vms.iter().filter(|(_, group)| group.machine == MachineKind::Namespace) {
         let asked = group.tcp.congestion_control();
         if !allowed.iter().any(|allowed| allowed == asked) {
-            return Err(LabError::Unsupported {
-                file: file.to_owned(),
+            return Err(Refused {
                 key: format!("vms.{name}.tcp.congestion_control"),
                 why: format!(
                     "a network namespace of this machine can have `{}`, not `{asked}`: set one of these, or add it to \
@@ -115,9 +107,9 @@ pub fn largest_vm_count(cells: &[Cell]) -> u64 {
     cells.iter().map(|c| vm_count(&c.scenario)).max().unwrap_or(0)
 }
 
-/// About how long one run takes.
-pub fn run_time(scenario: &Scenario) -> Duration {
-    Duration::from_millis(scenario.warmup_ms + scenario.duration_ms + 1000)
+/// About how long one run takes, in milliseconds.
+pub fn run_time_ms(scenario: &Scenario) -> u64 {
+    scenario.warmup_ms + scenario.duration_ms + 1000
 }
 
 #[cfg(test)]
@@ -153,8 +145,8 @@ mod tests {
 
     #[test]
     fn kernels_need_boots_of_their_own_and_tcp_settings_do_not() {
-        let boots = by_boot(sweep::cells(&loaded()).unwrap());
-        assert_eq!(boots.iter().map(|b| b.cells.len()).collect::<Vec<_>>(), [2, 2]);
+        let boots = by_boot(&sweep::cells(&loaded()).unwrap());
+        assert_eq!(boots, [[0, 1], [2, 3]]);
     }
 
     #[test]
@@ -172,22 +164,19 @@ mod tests {
         let scenario = Scenario::from_str(&text, "t.toml").unwrap().scenario;
         let allowed = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            check_namespaces(&scenario, Path::new("t.toml"), &names)
+            check_namespaces(&scenario, &names)
         };
         assert!(allowed(&["reno", "cubic"]).is_ok());
         let error = allowed(&["reno", "bbr"]).unwrap_err().to_string();
-        assert!(
-            error.starts_with("t.toml: vms.b.tcp.congestion_control:") && error.contains("`reno`, `bbr`"),
-            "{error}"
-        );
+        assert!(error.starts_with("vms.b.tcp.congestion_control:") && error.contains("`reno`, `bbr`"), "{error}");
         assert_eq!((vm_count(&scenario), memory_mib(&scenario)), (1, 256));
     }
 
     #[test]
-    fn what_is_refused_is_named_with_its_file() {
+    fn what_is_refused_is_named() {
         let mut scenario = loaded().scenario;
         scenario.network.delay_us = 50;
-        let error = check_supported(&scenario, Path::new("t.toml")).unwrap_err().to_string();
-        assert!(error.starts_with("t.toml: network.delay_us:"), "{error}");
+        let error = check_supported(&scenario).unwrap_err().to_string();
+        assert!(error.starts_with("network.delay_us:"), "{error}");
     }
 }

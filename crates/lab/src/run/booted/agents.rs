@@ -9,14 +9,14 @@ use crate::host::agent::{self, Agent, Mechanism, Port};
 use crate::host::net::Place;
 use crate::host::seat::{Here, InDomain};
 use crate::host::vm::Vm;
-use crate::run::Batch;
+use crate::run::Shared;
 use crate::run::guest_agent::{self, GuestAgent};
 use crate::run::needs::wants_agent;
 
 impl BootedLab {
     /// Starts the host agents: one for all hosts that are this machine's, one in each driver domain. Those that no
     /// group wants are not started.
-    pub(super) fn start_agents(&self, scenario: &Scenario, batch: &Batch) -> Result<Vec<Agent<'_>>, LabError> {
+    pub(super) fn start_agents(&self, scenario: &Scenario, shared: &Shared) -> Result<Vec<Agent<'_>>, LabError> {
         let wanted =
             |host: &&BootedHost| self.ports_of(host).iter().any(|(vm, _)| wants_agent(self.group(scenario, *vm)));
         let (domains, native): (Vec<_>, Vec<_>) = self.hosts.iter().partition(|host| host.domain.is_some());
@@ -31,8 +31,8 @@ impl BootedLab {
             }
         }
         if !ports.is_empty() {
-            let seat = Here::new(&batch.options.evenkeel, &self.directory.path().join("agent"))?;
-            agents.push(Agent::start(Box::new(seat), &ports, batch.interrupt)?);
+            let seat = Here::new(&shared.lab.evenkeel, &self.directory.path().join("agent"))?;
+            agents.push(Agent::start(Box::new(seat), &ports, &shared.interrupt)?);
         }
         let only_vsnoop = |vm: usize| {
             let group = self.group(scenario, vm);
@@ -42,7 +42,7 @@ impl BootedLab {
         for host in domains.into_iter().filter(wanted) {
             if let Some(domain) = host.domain() {
                 let ports = self.agent_ports(scenario, &[host])?;
-                agents.push(Agent::start(Box::new(InDomain::new(domain)?), &ports, batch.interrupt)?);
+                agents.push(Agent::start(Box::new(InDomain::new(domain)?), &ports, &shared.interrupt)?);
             }
         }
         Ok(agents)
@@ -51,11 +51,11 @@ impl BootedLab {
     pub(super) fn start_guest_agents(
         &self,
         scenario: &Scenario,
-        batch: &Batch,
+        shared: &Shared,
     ) -> Result<Vec<GuestAgent<'_>>, LabError> {
         let wanted = |vm: &&Vm| guest_agent::is_wanted(&scenario.vms[&vm.spec.group], vm.spec.number);
         let vms = self.vms.iter().filter(wanted);
-        vms.map(|vm| GuestAgent::start(vm, &scenario.vms[&vm.spec.group], batch.interrupt)).collect()
+        vms.map(|vm| GuestAgent::start(vm, &scenario.vms[&vm.spec.group], &shared.interrupt)).collect()
     }
 
     fn agent_ports(&self, scenario: &Scenario, hosts: &[&BootedHost]) -> Result<Vec<agent::Port>, LabError> {

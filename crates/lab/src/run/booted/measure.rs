@@ -14,7 +14,7 @@ use crate::host::cores;
 use crate::host::marking::MarkingPorts;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op, Recorded};
-use crate::run::Batch;
+use crate::run::Shared;
 use crate::run::measured::{Counters, Measured, Moved, VmMeasured};
 use crate::run::metrics;
 use crate::run::roles::Roles;
@@ -34,13 +34,13 @@ impl BootedLab {
         marking: Option<&MarkingPorts>,
         control: &mut Control<'_, '_>,
     ) -> Result<Measured, LabError> {
-        let batch = control.batch;
+        let shared = control.shared;
         let mut clocks = match scenario.workload {
             Workload::Transfers { .. } => self.in_all(Clock::of)?,
             _ => Vec::new(),
         };
         let running = Running::start(scenario, roles, seed, &self.vms)?;
-        batch.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
+        shared.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
         let period_ms = scenario.record.tcp_info_period_ms;
         // The agents' status takes a driver domain's processor, whose time is counted.
         let counted_before = read(control.agents)?;
@@ -57,7 +57,7 @@ impl BootedLab {
         let began = Instant::now();
         let reloads = self.start_reloads(scenario)?;
         let moved = self.migrate(scenario, began, control)?;
-        self.wait_for_end(scenario, roles, began, batch)?;
+        self.wait_for_end(scenario, roles, began, shared)?;
         let reloaded = finish_reloads(scenario, reloads)?;
         let duration = began.elapsed();
         let mut recorded: Vec<Recorded> = self.in_all(|vm| match vm.call(Op::Collect)? {
@@ -119,7 +119,13 @@ impl BootedLab {
         })
     }
 
-    fn wait_for_end(&self, scenario: &Scenario, roles: &Roles, began: Instant, batch: &Batch) -> Result<(), LabError> {
+    fn wait_for_end(
+        &self,
+        scenario: &Scenario,
+        roles: &Roles,
+        began: Instant,
+        shared: &Shared,
+    ) -> Result<(), LabError> {
         let end = began + Duration::from_millis(scenario.duration_ms);
         let limit = end.saturating_duration_since(Instant::now());
         // Who can be done before the time is up, and with how much.
@@ -128,10 +134,10 @@ impl BootedLab {
             Workload::Transfers { transfers: enough @ 1.., .. } => {
                 (self.vms.iter().filter(|vm| vm.spec.group == roles.from).collect(), enough)
             }
-            _ => return batch.interrupt.sleep(limit, || self.check_alive()),
+            _ => return shared.interrupt.sleep(limit, || self.check_alive()),
         };
         while Instant::now() < end {
-            batch.interrupt.sleep(Duration::from_millis(200), || self.check_alive())?;
+            shared.interrupt.sleep(Duration::from_millis(200), || self.check_alive())?;
             let mut done = true;
             for client in &clients {
                 match client.call(Op::Progress)? {

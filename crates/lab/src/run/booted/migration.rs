@@ -18,13 +18,13 @@ impl BootedLab {
         began: Instant,
         control: &mut Control<'_, '_>,
     ) -> Result<Vec<Moved>, LabError> {
-        let batch = control.batch;
+        let shared = control.shared;
         let mut moved = Vec::new();
         for (index, place) in &self.destinations {
             let vm = &self.vms[*index];
             let Some(at_ms) = self.group(scenario, *index).migrate_at_ms else { continue };
             let left = (began + Duration::from_millis(at_ms.into())).saturating_duration_since(Instant::now());
-            batch.interrupt.sleep(left, || self.check_alive())?;
+            shared.interrupt.sleep(left, || self.check_alive())?;
             let start = Instant::now();
             let mut offline = None;
             for agent in control.agents.iter_mut().filter(|agent| agent.has(vm.spec.port())) {
@@ -40,7 +40,8 @@ impl BootedLab {
             let migrated = vm.migrate(vec![nic], vec![channel], |vm, pid| vm.pin_process(pid, cores, driver_domain))?;
             let start = Instant::now();
             let guest = control.guests.iter().find(|guest| guest.vm().spec.name == vm.spec.name);
-            let online = guest.map(|guest| guest.wait_ready(batch.interrupt).map(|()| start.elapsed())).transpose()?;
+            let online =
+                guest.map(|guest| guest.wait_ready(&shared.interrupt).map(|()| start.elapsed())).transpose()?;
             let (name, port) = (vm.spec.name.clone(), place.tap.clone());
             moved.push(Moved { vm: *index, name, port, offline, migrated, online });
         }

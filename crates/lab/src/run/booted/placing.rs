@@ -6,11 +6,11 @@ use super::BootedLab;
 use crate::error::LabError;
 use crate::host::cores::{self, Placement, ToPlace};
 use crate::host::schedule::ScheduledVcpu;
-use crate::run::Batch;
+use crate::run::Shared;
 use crate::run::roles::Roles;
 
 impl BootedLab {
-    pub(super) fn place(&self, scenario: &Scenario, roles: &Roles, batch: &Batch) -> Result<Placement, LabError> {
+    pub(super) fn place(&self, scenario: &Scenario, roles: &Roles, shared: &Shared) -> Result<Placement, LabError> {
         // Several that receive are more work than those that send: beside the driver domain they would leave the other
         // cores idle.
         let one_receives = self.vms.iter().filter(|vm| vm.spec.group == roles.to).count() == 1;
@@ -26,7 +26,7 @@ impl BootedLab {
                 std::iter::repeat_n(vcpu, vm.spec.vcpu_threads as usize)
             })
             .collect();
-        let placement = cores::place(&to_place, &batch.machine.cores).ok_or_else(|| LabError::Missing {
+        let placement = cores::place(&to_place, &shared.machine.cores).ok_or_else(|| LabError::Missing {
             what: "the lab needs two cores".into(),
             help: "give this machine a second core".into(),
         })?;

@@ -8,7 +8,7 @@ use evenkeel_scenario::format::{HostKind, MachineKind, Scenario, Store, VmGroup}
 use super::{BootedHost, CHANNEL, channel_of};
 use crate::host::net::{Host, Place};
 use crate::host::vm::{Channel, Nic, System, VmSpec};
-use crate::run::Batch;
+use crate::run::Shared;
 use crate::run::needs::{has_database, segments_for_vms};
 
 /// The hosts of a scenario, none of them booted.
@@ -33,7 +33,7 @@ pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
 }
 
 /// Its VMs, none of them booted.
-pub(super) fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec<VmSpec> {
+pub(super) fn specs(scenario: &Scenario, shared: &Shared, directory: &Path) -> Vec<VmSpec> {
     let mut number: u8 = 0;
     let mut specs = Vec::new();
     for (group, VmGroup { count, kernel, vcpus, memory_mib, machine, hypervisor, host, .. }) in &scenario.vms {
@@ -43,10 +43,10 @@ pub(super) fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec
             let channel = Channel { name: CHANNEL.to_owned(), socket: channel_of(&name, directory), listens: true };
             let is_database =
                 has_database(scenario) && group == scenario.workload.roles().0 && index == Store::Database as u32;
-            let images = if is_database { batch.database_images } else { batch.images };
+            let images = if is_database { &shared.database_images } else { &shared.images };
             let (system, vcpu_threads) = match machine {
-                MachineKind::Vm => (System::Booted(images[kernel].clone()), batch.vcpu_threads(*vcpus)),
-                MachineKind::Namespace => (System::Namespace(batch.userland()), 0),
+                MachineKind::Vm => (System::Booted(images[kernel].clone()), shared.vcpu_threads(*vcpus)),
+                MachineKind::Namespace => (System::Namespace(shared.userland()), 0),
             };
             specs.push(VmSpec {
                 name,
@@ -66,7 +66,7 @@ pub(super) fn specs(scenario: &Scenario, batch: &Batch, directory: &Path) -> Vec
                 }],
                 address: Ipv4Addr::new(10, 0, 0, number),
                 channels: vec![channel],
-                accelerator: batch.options.accelerator,
+                accelerator: shared.lab.accelerator,
             });
         }
     }

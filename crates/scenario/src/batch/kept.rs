@@ -1,0 +1,309 @@
+//! Finished runs on disk, until all of a batch are there.
+//!
+//! A results directory has `sweep.json`, which says what is being run, and `unfinished/` with one file per finished
+//! run. Each is written beside and renamed, so that a kill leaves whole files only; one that is damaged all the same
+//! counts as not there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use evenkeel_quote::{path as shown_path, shown};
+use serde::{Deserialize, Serialize};
+
+use crate::lock::Lock;
+use crate::result::{Engine, RunRecord, RunSet};
+
+/// Name of the file that says what is being run.
+pub const SWEEP_FILE: &str = "sweep.json";
+/// Name of the directory with one file per finished run.
+pub const UNFINISHED: &str = "unfinished";
+
+/// What makes runs the same: a batch goes on only where all of this agrees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// What runs them.
+    pub engine: Engine,
+    /// Version of evenkeel.
+    pub version: String,
+    /// The scenario's text.
+    pub scenario_toml: String,
+    /// Labels of the cells.
+    pub cells: Vec<Vec<(String, String)>>,
+    /// Cells that are run one after the other, by their positions.
+    pub groups: Vec<Vec<usize>>,
+    /// How often each is run.
+    pub repetitions: u32,
+    /// The engine's options that say what a run leaves.
+    pub options: Vec<String>,
+}
+
+impl Identity {
+    /// All runs in their order, each as the position of its cell and its repetition: group after group, in a group all
+    /// cells of a repetition, then the next.
+    pub fn order(&self) -> Vec<(usize, u32)> {
+        let of = |repetition| move |cell: &usize| (*cell, repetition);
+        let group = |group| (0..self.repetitions).flat_map(move |r| <[usize]>::iter(group).map(of(r)));
+        self.groups.iter().flat_map(|cells| group(cells)).collect()
+    }
+}
+
+/// What [`SWEEP_FILE`] has in it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Begun {
+    identity: Identity,
+    set: RunSet,
+}
+
+fn file_stem(index: usize) -> String {
+    format!("{index:06}")
+}
+
+/// That there is nothing to remove is no error.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+/// What is in a results directory.
+#[derive(Debug)]
+pub enum State {
+    /// Nothing to go on with.
+    None(Lock),
+    /// Runs are to be done.
+    Open(Kept),
+    /// All runs of this very batch are there. Nobody else writes there while the lock is held.
+    Complete(Lock),
+}
+
+/// Why finished runs cannot be kept or gone on with.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    /// The system says no.
+    #[error("{what} {}: {source}", shown_path(path))]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{} is damaged: {source}", shown_path(path))]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// The directory belongs to another batch.
+    #[error("{} holds the runs of another sweep: {}", shown_path(directory), shown(differs))]
+    Other {
+        /// Which.
+        directory: PathBuf,
+        /// What differs.
+        differs: String,
+    },
+}
+
+/// The finished runs of a batch.
+#[derive(Debug)]
+pub struct Kept {
+    directory: PathBuf,
+    begun: Begun,
+    order: Vec<(usize, u32)>,
+    finished: Mutex<BTreeSet<usize>>,
+    lock: Lock,
+}
+
+impl Kept {
+    /// Begins a batch in a results directory and forgets what an unfinished one has left there.
+    ///
+    /// # Errors
+    /// [`KeptError::Io`].
+    pub fn begin(directory: &Path, identity: Identity, set: RunSet, lock: Lock) -> Result<Self, KeptError> {
+        let (file, unfinished) = (directory.join(SWEEP_FILE), directory.join(UNFINISHED));
+        // The file goes first: without it nothing is taken for a batch, whenever this is killed.
+        gone(fs::remove_file(&file)).map_err(failed("cannot remove", &file))?;
+        gone(fs::remove_dir_all(&unfinished)).map_err(failed("cannot remove", &unfinished))?;
+        fs::create_dir_all(&unfinished).map_err(failed("cannot make", &unfinished))?;
+        let begun = Begun { identity, set };
+        write(&file, &begun)?;
+        Ok(Self::new(directory, begun, lock))
+    }
+
+    fn new(directory: &Path, begun: Begun, lock: Lock) -> Self {
+        let order = begun.identity.order();
+        Self { directory: directory.to_owned(), begun, order, finished: Mutex::default(), lock }
+    }
+
+    /// Looks for what a batch has left. Runs that cannot be read are not finished.
+    ///
+    /// # Errors
+    /// [`KeptError::Other`] if the directory holds another batch, or another version's; [`KeptError::Damaged`] for a
+    /// `sweep.json` that cannot be read; [`KeptError::Io`].
+    pub fn find(directory: &Path, identity: &Identity, lock: Lock) -> Result<State, KeptError> {
+        let Some(begun) = read::<Begun>(&directory.join(SWEEP_FILE))? else { return Ok(State::None(lock)) };
+        if let Some(differs) = difference(&begun.identity, identity) {
+            return Err(KeptError::Other { directory: directory.to_owned(), differs });
+        }
+        let unfinished = directory.join(UNFINISHED);
+        let entries = match fs::read_dir(&unfinished) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::Complete(lock)),
+            other => other.map_err(failed("cannot read", &unfinished))?,
+        };
+        let kept = Self::new(directory, begun, lock);
+        for entry in entries {
+            let path = entry.map_err(failed("cannot read", &unfinished))?.path();
+            let Some(index) = kept.index_of(&path) else { continue };
+            match read::<RunRecord>(&path) {
+                Ok(Some(record)) if kept.is_run(index, &record) => kept.insert(index),
+                Ok(_) | Err(KeptError::Damaged { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(State::Open(kept))
+    }
+
+    /// The same, if more runs would be under what its set says.
+    ///
+    /// # Errors
+    /// [`KeptError::Other`] if versions or remarks differ from those of `set`: of another machine, another kernel.
+    pub fn with(self, set: &RunSet) -> Result<Self, KeptError> {
+        match change(&self.begun.set, set) {
+            Some(differs) => Err(KeptError::Other { directory: self.directory, differs }),
+            None => Ok(self),
+        }
+    }
+
+    /// What holds for all runs.
+    pub fn set(&self) -> &RunSet {
+        &self.begun.set
+    }
+
+    /// All runs in their order, each as the position of its cell and its repetition.
+    pub fn order(&self) -> &[(usize, u32)] {
+        &self.order
+    }
+
+    /// Where the results go.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The number of the run that a file is of, if it is one of this batch.
+    fn index_of(&self, path: &Path) -> Option<usize> {
+        let name = path.file_name()?.to_str()?.strip_suffix(".json")?;
+        name.parse().ok().filter(|index| *index < self.order.len() && name == file_stem(*index))
+    }
+
+    /// Whether a record is of the run with this number.
+    fn is_run(&self, index: usize, record: &RunRecord) -> bool {
+        let (cell, repetition) = self.order[index];
+        self.begun.identity.cells.get(cell) == Some(&record.cell) && record.repetition == repetition
+    }
+
+    fn insert(&self, index: usize) {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner).insert(index);
+    }
+
+    /// Whether this run is there.
+    pub fn is_finished(&self, index: usize) -> bool {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner).contains(&index)
+    }
+
+    /// Keeps a finished run.
+    ///
+    /// # Errors
+    /// [`KeptError::Io`].
+    pub fn keep(&self, index: usize, record: &RunRecord) -> Result<(), KeptError> {
+        write(&self.file(index), record)?;
+        self.insert(index);
+        Ok(())
+    }
+
+    /// Reads all finished runs, in their order.
+    ///
+    /// # Errors
+    /// [`KeptError::Damaged`] and [`KeptError::Io`].
+    pub fn records(&self) -> Result<Vec<RunRecord>, KeptError> {
+        let finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = |path: &Path| failed("cannot read", path)(io::ErrorKind::NotFound.into());
+        finished.iter().map(|index| self.file(*index)).map(|path| read(&path)?.ok_or_else(|| missing(&path))).collect()
+    }
+
+    /// The results are written elsewhere: the single runs are no longer needed. The lock, for what is still to be
+    /// written.
+    ///
+    /// # Errors
+    /// [`KeptError::Io`].
+    pub fn complete(self) -> Result<Lock, KeptError> {
+        let unfinished = self.directory.join(UNFINISHED);
+        fs::remove_dir_all(&unfinished).map_err(failed("cannot remove", &unfinished))?;
+        Ok(self.lock)
+    }
+
+    fn file(&self, index: usize) -> PathBuf {
+        self.directory.join(UNFINISHED).join(format!("{}.json", file_stem(index)))
+    }
+}
+
+fn difference(present: &Identity, wanted: &Identity) -> Option<String> {
+    if present.engine != wanted.engine {
+        let name = if present.engine == Engine::Lab { "the lab" } else { "the simulator" };
+        Some(format!("{name} made them"))
+    } else if present.version != wanted.version {
+        Some("another version of evenkeel made them".to_owned())
+    } else if present.scenario_toml != wanted.scenario_toml {
+        Some("the scenario file has changed since".to_owned())
+    } else if present.repetitions != wanted.repetitions {
+        Some("with another number of repetitions".to_owned())
+    } else if present.cells != wanted.cells {
+        Some("with other cells (`--only`)".to_owned())
+    } else if present.options != wanted.options {
+        let some = if present.options.is_empty() { &wanted.options } else { &present.options };
+        Some(format!("with other options (`{}`)", some.join("`, `")))
+    } else {
+        (present.groups != wanted.groups).then(|| "in another order".to_owned())
+    }
+}
+
+/// What has changed since a batch was begun, so that its set would not be true of more runs.
+fn change(begun: &RunSet, now: &RunSet) -> Option<String> {
+    let mut names = begun.versions.keys().chain(now.versions.keys());
+    if let Some(name) = names.find(|name| begun.versions.get(*name) != now.versions.get(*name)) {
+        let [then, now] = [begun, now].map(|set| set.versions.get(name).map_or("none", String::as_str));
+        return Some(format!("with another {name}: {then}, now {now}"));
+    }
+    let gone = begun.remarks.iter().find(|remark| !now.remarks.contains(remark));
+    let new = now.remarks.iter().find(|remark| !begun.remarks.contains(remark));
+    let gone = gone.map(|remark| format!("of them holds, but not of more runs: {remark}"));
+    gone.or_else(|| new.map(|remark| format!("not of them holds, but of more runs: {remark}")))
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeptError {
+    let path = path.to_owned();
+    move |source| KeptError::Io { what, path, source }
+}
+
+fn write(path: &Path, value: &impl Serialize) -> Result<(), KeptError> {
+    let unfinished = path.with_extension("part");
+    let bytes = serde_json::to_vec(value).map_err(|error| failed("cannot write", path)(error.into()))?;
+    // Synced before it gets its name: after a power cut, what has the name is whole.
+    let synced =
+        fs::File::create(&unfinished).and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
+    synced.and_then(|()| fs::rename(&unfinished, path)).map_err(failed("cannot write", path))
+}
+
+fn read<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, KeptError> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("cannot read", path)(error)),
+        Ok(bytes) => {
+            let damaged = |source| KeptError::Damaged { path: path.to_owned(), source };
+            serde_json::from_slice(&bytes).map(Some).map_err(damaged)
+        }
+    }
+}
