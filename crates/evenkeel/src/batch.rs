@@ -65,8 +65,8 @@ where
     progress.finish(outcome.is_ok());
     match outcome.map_err(|error| failed::<E>(error, asked))? {
         Outcome::Complete(_lock) => show_complete(&directory, asked),
-        Outcome::Finished { set, records, kept } => {
-            let results = Results { set, scenario: loaded.scenario.clone(), records };
+        Outcome::Finished { records, kept } => {
+            let results = Results { set: kept.set().clone(), scenario: loaded.scenario.clone(), records };
             write(&directory, &results, asked.format.unwrap_or_default())?;
             let _lock = kept.complete().map_err(|error| of_kept(&error, asked))?;
             show::write_and_show(&directory, &results, asked.json)

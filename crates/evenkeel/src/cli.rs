@@ -48,8 +48,8 @@ pub enum Command {
 /// Run a scenario with real VMs on this machine.
 ///
 /// Boots stock kernels in QEMU, lets their virtual CPUs share a core as the scenario says, runs its workload and counts
-/// what TCP does. Prints a table and the path of the HTML report. It begins afresh, whatever the results directory holds;
-/// after Ctrl-C, a VM that failed or a kill, --resume goes on. Needs root, two cores and QEMU.
+/// what TCP does. Prints a table and the path of the HTML report. It begins afresh, whatever the results directory
+/// holds; after Ctrl-C, a failure or a kill, --resume goes on. Needs root, two cores and QEMU.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Lab {

@@ -207,6 +207,86 @@ fn a_dead_network_ends_the_lab() {
     assert_left_clean(scratch.path());
 }
 
+const CAPTURED: &str = r#"
+schema = 1
+name = "captured"
+title = "Captures of a lab that is killed"
+duration_ms = 1000
+warmup_ms = 100
+repetitions = 2
+[vms.sender]
+[vms.receiver]
+hypervisor = false
+machine = "namespace"
+tcp = { congestion_control = "reno" }
+[workload]
+kind = "transfers"
+from = "sender"
+to = "receiver"
+bytes = 10000
+[record]
+tcp_info_period_ms = 0
+capture = true
+[[axes]]
+name = "rate"
+key = "network.rate_mbit"
+values = [10, 20, 30]
+"#;
+
+/// A lab that was killed, and then interrupted, goes on with what is missing. What is finished can be read at any time.
+#[test]
+fn a_killed_lab_goes_on_with_what_is_missing() {
+    let _machine = machine();
+    let scratch = tempfile::tempdir().unwrap();
+    let (scenario, out) = (scratch.path().join("captured.toml"), scratch.path().join("out"));
+    std::fs::write(&scenario, CAPTURED).unwrap();
+    let lines = || std::fs::read_to_string(out.join("runs.jsonl")).unwrap_or_default();
+    let runs = |wanted: usize| {
+        wait_until("runs", Duration::from_secs(300), || lines().lines().count() >= wanted);
+    };
+    let mut killed = start(&scenario, scratch.path(), &["--keep-capture"]);
+    runs(2);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    wait_until("machines to end", Duration::from_secs(5), || {
+        (vms_below(scratch.path()), namespaces_below(scratch.path())) == (0, 0)
+    });
+    let (_, first) = evenkeel_scenario::io::read_results(&out).unwrap();
+    let resumed = start(&scenario, scratch.path(), &["--keep-capture", "--resume"]);
+    runs(first.len() + 1);
+    interrupt(resumed);
+    let (_, second) = evenkeel_scenario::io::read_results(&out).unwrap();
+    assert!((3..6).contains(&second.len()), "{} runs", second.len());
+    // All runs of a set have their captures, or none.
+    let refused = lab(&scenario, &out, &["--resume"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("with other options (`--keep-capture`)"), "{said}");
+
+    let output = start(&scenario, scratch.path(), &["--keep-capture", "--resume"]).wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (set, records) = evenkeel_scenario::io::read_results(&out).unwrap();
+    assert!(!set.command.contains("--resume") && !out.join("unfinished").exists(), "{}", set.command);
+    // Those of the earlier sessions as they were.
+    assert_eq!((&records[..first.len()], &records[..second.len()]), (&first[..], &second[..]));
+    let order: Vec<(u32, &str)> = records.iter().map(|r| (r.repetition, r.cell[0].1.as_str())).collect();
+    assert_eq!(order, [(0, "10"), (0, "20"), (0, "30"), (1, "10"), (1, "20"), (1, "30")]);
+    let mut captures: Vec<String> = std::fs::read_dir(out.join("captures"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    captures.sort_unstable();
+    let expected = ["10", "20", "30"].map(|rate| [0, 1].map(|n| format!("{rate}.{n}.wire.pcap"))).concat();
+    assert_eq!(captures, expected);
+    // It is complete: shown again, without machines.
+    let shown = lab(&scenario, &out, &["--keep-capture", "--resume"]).output().unwrap();
+    let said = String::from_utf8_lossy(&shown.stderr).into_owned();
+    assert!(
+        shown.status.success() && said.contains("all 6 runs are there already; the same without --resume"),
+        "{said}"
+    );
+    assert!(!scratch.path().join("out/nothing-passes.txt").exists());
+}
+
 /// The host agent probes for real requests over a port that marks, and the lab, which fails if the agent leaves
 /// anything on its ports, ends well.
 #[test]

@@ -239,6 +239,26 @@ fn a_killed_sweep_goes_on_and_ends_with_the_same_bytes() {
     assert!(place.lines("out") == place.lines("at-once"));
 }
 
+/// `--resume` is what `sweep` does; the results say how they were begun.
+#[test]
+fn a_simulation_goes_on_with_resume() {
+    let place = long();
+    let arguments = ["sim", "s.toml", "--quiet", "--out", "out", "--jobs", "1"];
+    let (code, _) = after_some_runs(&place, &arguments, signal(libc::SIGKILL));
+    assert_eq!(code, None);
+    let first = modified(&place.path("out/unfinished/000000.json"));
+    let again = [&arguments[..], &["--resume"]].concat();
+    let (_, err) = after_some_runs(&place, &again, signal(libc::SIGKILL));
+    assert!(modified(&place.path("out/unfinished/000000.json")) == first, "{err}");
+    let shown: serde_json::Value = serde_json::from_str(&place.good(&[&again[..], &["--json"]].concat())).unwrap();
+    assert_eq!(shown["set"]["command"], "evenkeel sim s.toml --quiet --out out --jobs 1");
+    place.good(&["sim", "s.toml", "--quiet", "--out", "at-once"]);
+    assert!(place.lines("out") == place.lines("at-once"));
+    let (code, _, err) = place.run(&["sim", "s.toml", "--out", "out", "--resume"]);
+    let all = "out: all 16 runs are there already; the same without --resume runs them again\n";
+    assert_eq!((code, err.as_str()), (0, all));
+}
+
 #[test]
 fn of_three_sweeps_in_one_directory_one_runs_and_the_others_say_who_has_it() {
     let place = long();

@@ -112,7 +112,7 @@ pub enum KeptError {
 #[derive(Debug)]
 pub struct Kept {
     directory: PathBuf,
-    begun: Begun,
+    begun: Box<Begun>,
     order: Vec<(usize, u32)>,
     finished: Mutex<BTreeSet<usize>>,
     lock: Lock,
@@ -129,12 +129,12 @@ impl Kept {
         gone(fs::remove_file(&file)).map_err(failed("cannot remove", &file))?;
         gone(fs::remove_dir_all(&unfinished)).map_err(failed("cannot remove", &unfinished))?;
         fs::create_dir_all(&unfinished).map_err(failed("cannot make", &unfinished))?;
-        let begun = Begun { identity, set };
-        write(&file, &begun)?;
+        let begun = Box::new(Begun { identity, set });
+        write(&file, &*begun)?;
         Ok(Self::new(directory, begun, lock))
     }
 
-    fn new(directory: &Path, begun: Begun, lock: Lock) -> Self {
+    fn new(directory: &Path, begun: Box<Begun>, lock: Lock) -> Self {
         let order = begun.identity.order();
         Self { directory: directory.to_owned(), begun, order, finished: Mutex::default(), lock }
     }
@@ -145,7 +145,7 @@ impl Kept {
     /// [`KeptError::Other`] if the directory holds another batch, or another version's; [`KeptError::Damaged`] for a
     /// `sweep.json` that cannot be read; [`KeptError::Io`].
     pub fn find(directory: &Path, identity: &Identity, lock: Lock) -> Result<State, KeptError> {
-        let Some(begun) = read::<Begun>(&directory.join(SWEEP_FILE))? else { return Ok(State::None(lock)) };
+        let Some(begun) = read::<Box<Begun>>(&directory.join(SWEEP_FILE))? else { return Ok(State::None(lock)) };
         if let Some(differs) = difference(&begun.identity, identity) {
             return Err(KeptError::Other { directory: directory.to_owned(), differs });
         }

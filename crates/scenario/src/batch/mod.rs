@@ -62,11 +62,9 @@ pub enum Outcome {
     /// All runs are there now. When the results are written, the single runs are no longer needed: see
     /// [`Kept::complete`].
     Finished {
-        /// What holds for all runs.
-        set: RunSet,
         /// The runs, in their order.
         records: Vec<RunRecord>,
-        /// The same, one by one.
+        /// The same, one by one, and what holds for all of them.
         kept: Kept,
     },
     /// All runs of this very batch were there before. Nobody else writes there while the lock is held.
@@ -109,7 +107,7 @@ impl<E: Engine> Batch<'_, E> {
         let file = &self.loaded.file;
         let session = Session { engine: self.engine, setup: &setup, file, cells: &cells, kept: &kept, stop };
         session.execute(watch)?;
-        Ok(Outcome::Finished { set: kept.set().clone(), records: kept.records()?, kept })
+        Ok(Outcome::Finished { records: kept.records()?, kept })
     }
 
     fn check(&self, cell: &Cell) -> Result<(), BatchError<E::Error>> {

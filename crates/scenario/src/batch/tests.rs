@@ -199,8 +199,8 @@ fn run_all<const SHOWS: bool>(
     let repetitions = Some(repetitions);
     let batch = Batch { engine: toy, loaded: &loaded, only: &[], repetitions, directory, begin, command, stop };
     match batch.run(watch)? {
-        Outcome::Finished { set, records, kept } => {
-            io::write_results(directory, &set, &records)?;
+        Outcome::Finished { records, kept } => {
+            io::write_results(directory, kept.set(), &records)?;
             kept.complete()?;
             Ok(records)
         }
