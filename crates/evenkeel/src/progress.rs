@@ -64,6 +64,7 @@ impl Watch for Progress {
     fn running(&self, status: &Status) {
         if self.last.borrow().is_none() {
             tracing::info!(runs = status.runs - status.finished, "runs to do");
+            self.bar.disable_steady_tick();
             self.bar.set_length(status.size);
             self.bar.reset();
             self.bar.set_style(style("{prefix}: [{bar:24}] {msg} ({elapsed} gone, {eta} left)"));
