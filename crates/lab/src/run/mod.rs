@@ -179,7 +179,7 @@ impl Machines {
         };
         let labels = cell.labels.iter().map(|(axis, label)| format!("{axis} {label}")).collect::<Vec<_>>().join(", ");
         tracing::info!(cell = labels, repetition, "run");
-        meter.step(&format!("{} #{}", shown(&labels), repetition + 1));
+        meter.step(format!("{} #{}", shown(&labels), repetition + 1).trim_start());
         lab.run_cell(cell, repetition, shared)
     }
 }

@@ -279,8 +279,8 @@ fn change(begun: &RunSet, now: &RunSet) -> Option<String> {
     }
     let gone = begun.remarks.iter().find(|remark| !now.remarks.contains(remark));
     let new = now.remarks.iter().find(|remark| !begun.remarks.contains(remark));
-    let gone = gone.map(|remark| format!("of them holds, but not of more runs: {remark}"));
-    gone.or_else(|| new.map(|remark| format!("not of them holds, but of more runs: {remark}")))
+    let gone = gone.map(|remark| format!("made under what no longer holds: {remark}"));
+    gone.or_else(|| new.map(|remark| format!("not made under what holds now: {remark}")))
 }
 
 fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeptError {

@@ -12,6 +12,7 @@ mod threads;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 pub use engine::{Engine, Plan, Prepared};
 pub use error::BatchError;
@@ -105,7 +106,8 @@ impl<E: Engine> Batch<'_, E> {
             io::write_results(self.directory, kept.set(), &kept.records()?)?;
         }
         let file = &self.loaded.file;
-        let session = Session { engine: self.engine, setup: &setup, file, cells: &cells, kept: &kept, stop };
+        let (engine, shown) = (self.engine, Mutex::default());
+        let session = Session { engine, setup: &setup, file, cells: &cells, kept: &kept, stop, shown };
         session.execute(watch)?;
         Ok(Outcome::Finished { records: kept.records()?, kept })
     }

@@ -292,8 +292,11 @@ fn a_machine_that_has_changed_is_not_gone_on_with() {
     let refusal = |set: &RunSet| open().with(set).unwrap_err().to_string();
     assert!(refusal(&of(Some("6.2"), &["Slow."])).ends_with("of another sweep: with another kernel: 6.1, now 6.2"));
     assert!(refusal(&of(None, &["Slow."])).ends_with("with another kernel: 6.1, now none"));
-    assert!(refusal(&of(Some("6.1"), &[])).ends_with("of them holds, but not of more runs: Slow."));
-    assert!(refusal(&of(Some("6.1"), &["Slow.", "Hot."])).ends_with("not of them holds, but of more runs: Hot."));
+    assert!(refusal(&of(Some("6.1"), &[])).ends_with("of another sweep: made under what no longer holds: Slow."));
+    assert!(
+        refusal(&of(Some("6.1"), &["Slow.", "Hot."]))
+            .ends_with("of another sweep: not made under what holds now: Hot.")
+    );
     // As the batch sees it.
     let directory = tempfile::tempdir().unwrap();
     let fails = |_: &Cell, _, _: &Meter<'_>| Err("no".to_owned());
@@ -376,7 +379,8 @@ fn only_whole_runs_of_this_sweep_count_as_finished() {
     // What is not whole is run again and replaced.
     let (toy, stop) = (Toy::<false>::new(&good), Stop::default());
     let file = Path::new("t.toml");
-    let session = Session { engine: &toy, setup: &7, file, cells: &cells, kept: &kept, stop: &stop };
+    let session =
+        Session { engine: &toy, setup: &7, file, cells: &cells, kept: &kept, stop: &stop, shown: Mutex::default() };
     session.execute(&Watched::default()).unwrap();
     assert_eq!(kept.records().unwrap(), cells.iter().map(|cell| record(cell, 0)).collect::<Vec<_>>());
 }

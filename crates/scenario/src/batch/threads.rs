@@ -25,6 +25,8 @@ pub(super) struct Session<'a, E: Engine> {
     pub(super) cells: &'a [Cell],
     pub(super) kept: &'a Kept,
     pub(super) stop: &'a Stop,
+    /// Held by who adds to results that are shown unfinished.
+    pub(super) shown: Mutex<()>,
 }
 
 impl<E: Engine> Session<'_, E> {
@@ -87,6 +89,7 @@ impl<E: Engine> Session<'_, E> {
             };
             self.kept.keep(index, &record)?;
             if E::SHOWS_UNFINISHED {
+                let _one_at_a_time = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
                 io::append_record(self.kept.directory(), &record)?;
             }
             meter.end(self.engine.size(cell));
