@@ -78,7 +78,9 @@ impl LabError {
     pub fn help(&self) -> Option<&str> {
         match self {
             Self::Missing { help, .. } => Some(help),
-            Self::Vm { .. } => Some("run again with EVENKEEL_LOG=debug to see the VM's console"),
+            Self::Vm { .. } => {
+                Some("run again with EVENKEEL_LOG=debug to see the VM's console; --resume keeps what is finished")
+            }
             Self::NothingPasses { .. } => Some(
                 "the last run in the results may be cut short by it: remove the newest file in `unfinished` beside \
                  them, and go on with --resume",
