@@ -17,13 +17,14 @@ import sys
 CRATES = {
     "algo": ("", ""),
     "quote": ("", ""),
-    "scenario": ("quote", ""),
+    "settings": ("algo quote", ""),
+    "scenario": ("quote settings", ""),
     "testbed": ("algo", ""),
-    "agent": ("algo quote", "testbed"),
-    "lab": ("quote scenario", ""),
-    "sim": ("algo quote scenario", ""),
+    "agent": ("algo quote settings", "testbed"),
+    "lab": ("quote scenario settings", ""),
+    "sim": ("algo quote scenario settings", ""),
     "report": ("quote scenario", ""),
-    "evenkeel": ("agent lab quote report scenario sim", "algo testbed"),
+    "evenkeel": ("agent lab quote report scenario settings sim", "algo testbed"),
 }
 # A module of a crate: the modules of that crate it may take, beside its own. Others may take any.
 MODULES = {

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use evenkeel_settings::ConfigError;
+
 /// More than anybody writes by hand, or the agent notes of all its ports.
 const MOST_BYTES: u64 = 16 << 20;
 
@@ -31,6 +33,18 @@ pub(crate) fn read(path: &Path) -> io::Result<(String, Metadata)> {
         return Err(io::Error::other(format!("it is longer than {MOST_BYTES} bytes, which is the most that is read")));
     }
     Ok((text, metadata))
+}
+
+/// Reads a file and checks it with `parse`.
+///
+/// # Errors
+/// [`ConfigError`] with all that is needed to mend the file.
+pub(crate) fn config<T>(
+    file: &Path,
+    parse: impl FnOnce(&str, &Path) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    let (text, _) = read(file).map_err(|source| ConfigError::Read { file: file.to_owned(), source })?;
+    parse(&text, file)
 }
 
 /// Whether there is anything of this name, be it a link that leads nowhere.
@@ -69,5 +83,12 @@ mod tests {
         assert!(is_there(&path("file/below")).is_err());
         fs::File::create(path("long")).unwrap().set_len(MOST_BYTES + 1).unwrap();
         assert!(read(&path("long")).unwrap_err().to_string().contains("longer than"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named_and_what_to_do() {
+        let error = config(Path::new("/nonexistent/host.toml"), evenkeel_settings::host::Config::parse).unwrap_err();
+        assert!(error.to_string().starts_with("cannot read /nonexistent/host.toml: No such file"), "{error}");
+        assert!(crate::host::HostError::from(error).help().unwrap().contains("--print-config"));
     }
 }

@@ -39,8 +39,8 @@ settings! {
 pub fn example() -> String {
     const HEAD: &str =
         "Configuration of `evenkeel guest`: every key, at its default. Leave out what you do not change.";
-    const RELOAD: &str = "The agent reads it again on SIGHUP (systemctl reload evenkeel-guest); a file with an error is \
-                          refused and the old settings stay.";
+    const RELOAD: &str = "The agent reads it again on SIGHUP (systemctl reload evenkeel-guest); a file with an error \
+                          is refused and the old settings stay.";
     let head = comment(HEAD) + &comment(RELOAD) + "\n";
     let tables = [table::<Channel>("channel"), table::<VfloodGuest>("vflood"), table::<CeraGuest>("cera")];
     (head + &tables.concat()).trim_end().to_owned() + "\n"

@@ -230,7 +230,7 @@ macro_rules! settings {
                 pub $table: $table_type,
             )*
             $(
-                #[doc = concat!("The tables `[[", $list_name, "]]`: of several that match, the last one decides, key by key.")]
+                #[doc = concat!("The tables `[[", $list_name, "]]`; of several that match, the last decides.")]
                 #[serde(rename = $list_name)]
                 pub $list: Vec<$list_type>,
             )?
@@ -296,7 +296,7 @@ macro_rules! overridden {
                 self.mode.unwrap_or_default()
             }
 
-            /// What holds in a scenario: what is not said is as the agent has it, and a mechanism without a mode is off.
+            /// What holds in a scenario: what is not said is as the agent has it, without a mode it is off.
             #[must_use]
             pub fn in_scenario(&self) -> $name {
                 self.over($name { mode: $crate::value::Mode::Off, ..$name::default() })

@@ -73,7 +73,8 @@ impl Alpha {
     const LEAST: f64 = 1.0 / ALPHA_ONE as f64;
     const MOST: f64 = 64.0;
 
-    /// So many sixteenths known to be within the bounds; anything else does not compile where it is used for a constant.
+    /// So many sixteenths known to be within the bounds; anything else does not compile where it is used for a
+    /// constant.
     pub const fn new(sixteenths: u32) -> Self {
         assert!(sixteenths >= 1 && sixteenths <= 64 * ALPHA_ONE, "out of bounds");
         Self(sixteenths)
@@ -130,8 +131,8 @@ impl JsonSchema for Alpha {
 }
 
 settings! {
-    /// vFlood: the host holds what the VM floods, and sends it under a congestion window of its own. Takes Linux 6.16 or
-    /// newer with CONFIG_NET_SCH_BPF and CONFIG_NETKIT; elsewhere it stays off, and the agent says so.
+    /// vFlood: the host holds what the VM floods, and sends it under a congestion window of its own. Takes Linux 6.16
+    /// or newer with CONFIG_NET_SCH_BPF and CONFIG_NETKIT; elsewhere it stays off, and the agent says so.
     pub struct Vflood, override VfloodOverride;
     /// Whether it acts:
     mode: Mode = Mode::Off;
@@ -182,8 +183,8 @@ settings! {
     pub struct VfloodGuest;
     /// Whether the congestion control vflood is there, and whether it floods:
     mode: Mode = Mode::Enforce;
-    /// Connections that choose no congestion control get vflood; a program can choose it by
-    /// setsockopt(TCP_CONGESTION, "vflood") either way. It floods only while the host attests that it holds the packets.
+    /// Connections that choose no congestion control get vflood; a program can choose it by setsockopt(TCP_CONGESTION,
+    /// "vflood") either way. It floods only while the host attests that it holds the packets.
     default: bool = false;
     /// What it is where nothing is flooded, and what takes over while a loss is repaired:
     congestion_control: Shadow = Shadow::Cubic;

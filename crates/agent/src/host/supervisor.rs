@@ -31,7 +31,6 @@ use super::proboscis::keys;
 use super::state::{HostState, QueueAction};
 use super::{http, metrics, settle};
 use crate::channel::Channels;
-use crate::common::config as config_file;
 use crate::datapath::Datapath;
 use crate::file;
 
@@ -131,7 +130,7 @@ pub struct Checked {
 /// [`HostError::Config`], also if there is no file.
 pub fn check(file: Option<&Path>) -> Result<Checked, HostError> {
     let file = file.unwrap_or(Path::new(config::DEFAULT_FILE)).to_owned();
-    let config = config_file::read(&file, Config::parse)?;
+    let config = file::config(&file, Config::parse)?;
     Ok(Checked { file, probe_keys: keys::load(&config.probe_key_file)?.map_or(0, |keys| keys.len()) })
 }
 
@@ -143,7 +142,7 @@ fn load(options: &Options, holds: Option<&Loaded>) -> Result<Loaded, ConfigError
     if is_default && holds.is_some_and(|holds| !holds.is_default) {
         return Err(ConfigError::Gone { file, loss: "all settings would be the defaults" });
     }
-    let config = if is_default { Config::default() } else { config_file::read(&file, Config::parse)? };
+    let config = if is_default { Config::default() } else { file::config(&file, Config::parse)? };
     let keys = keys::load(&config.probe_key_file)?;
     if keys.is_none() && holds.is_some_and(|holds| !holds.keys.is_empty()) {
         let file = config.probe_key_file;

@@ -23,7 +23,6 @@ use super::programs::{self, Cera};
 use super::state::State;
 use super::work::{Work, congestion};
 use crate::channel::{Effect, GuestEnd, Pipe, REST};
-use crate::common::config as config_file;
 use crate::common::lock::{Lock, NotTaken};
 use crate::file;
 
@@ -147,7 +146,7 @@ fn take_lock(run_dir: &Path) -> Result<Lock, GuestError> {
 /// # Errors
 /// [`GuestError::Config`] with all that is needed to mend the file.
 pub fn check(file: &Path) -> Result<(), GuestError> {
-    Ok(config_file::read(file, Config::parse).map(drop)?)
+    Ok(file::config(file, Config::parse).map(drop)?)
 }
 
 /// A configuration, and whether it is a file's. One that was there for the one that holds is not taken for none.
@@ -155,7 +154,7 @@ fn load(options: &Options, had_file: bool) -> Result<(Config, bool), GuestError>
     let file = options.config.clone().unwrap_or_else(|| config::DEFAULT_FILE.into());
     let is_there = file::is_there(&file).map_err(|source| ConfigError::Read { file: file.clone(), source })?;
     match is_there || options.config.is_some() {
-        true => Ok((config_file::read(&file, Config::parse)?, true)),
+        true => Ok((file::config(&file, Config::parse)?, true)),
         false if had_file => Err(ConfigError::Gone { file, loss: "all settings would be the defaults" }.into()),
         false => Ok((Config::default(), false)),
     }
