@@ -41,25 +41,18 @@ static inline void congestion_rtt(struct congestion *c, u32 rtt_us)
 		hystart_rtt(&c->hystart, rtt_us);
 }
 
-/**
- * congestion_acked() - new data was acknowledged while the window limited the sender
- * @acked: segments
- * @srtt_us: smoothed RTT
- * @min_rtt_us: least RTT; 0: slow start goes on until there is a loss
- * @round_over: a round trip has passed since this was last true
- */
-static inline void congestion_acked(struct congestion *c, u32 acked, u64 now_us,
-				    u32 srtt_us, u32 min_rtt_us, bool round_over)
+/* New data was acknowledged while the window limited the sender: so many segments. */
+static inline void congestion_acked(struct congestion *c, u32 acked,
+				    const struct congestion_path *path)
 {
 	switch (c->kind) {
 	case CONGESTION_CUBIC:
-		if (min_rtt_us && reno_in_slow_start(&c->window))
-			hystart_acked(&c->hystart, &c->window, now_us, srtt_us,
-				      min_rtt_us, round_over);
-		cubic_acked(&c->cubic, &c->window, acked, now_us, srtt_us);
+		if (path->min_rtt_us && reno_in_slow_start(&c->window))
+			hystart_acked(&c->hystart, &c->window, path);
+		cubic_acked(&c->cubic, &c->window, acked, path->now_us, path->srtt_us);
 		break;
 	case CONGESTION_VEGAS:
-		vegas_acked(&c->vegas, &c->window, acked, round_over);
+		vegas_acked(&c->vegas, &c->window, acked, path->round_over);
 		break;
 	default:
 		reno_acked(&c->window, acked);

@@ -65,18 +65,23 @@ static inline bool hystart_is_slower(const struct hystart *h, u32 min_rtt_us)
 	return h->rtt_us > min_rtt_us + more_us;
 }
 
-/**
- * hystart_acked() - new data was acknowledged in slow start: ends it where the path is
- * full
- * @min_rtt_us: of the connection
- * @round_over: a round trip has passed since this was last true
- */
-static inline void hystart_acked(struct hystart *h, struct reno_window *w, u64 now_us,
-				 u32 srtt_us, u32 min_rtt_us, bool round_over)
+/* What is known of the path when new data is acknowledged. */
+struct congestion_path {
+	u64 now_us;
+	u32 srtt_us; /* smoothed RTT */
+	u32 min_rtt_us; /* least RTT; 0: slow start goes on until there is a loss */
+	bool round_over; /* a round trip has passed since this was last true */
+};
+
+/* New data was acknowledged in slow start: ends it where the path is full. */
+static inline void hystart_acked(struct hystart *h, struct reno_window *w,
+				 const struct congestion_path *path)
 {
+	bool round_over = path->round_over;
+	u64 now_us = path->now_us;
 	/* A round trip with fewer RTTs is judged by those at its end. */
 	bool is_sampled = h->samples >= HYSTART_SAMPLES || (round_over && h->samples);
-	bool is_slower = is_sampled && hystart_is_slower(h, min_rtt_us);
+	bool is_slower = is_sampled && hystart_is_slower(h, path->min_rtt_us);
 	bool is_train;
 
 	/* The ACK that ends one is the last of its train. */
@@ -87,7 +92,8 @@ static inline void hystart_acked(struct hystart *h, struct reno_window *w, u64 n
 	if (round_over)
 		h->samples = 0;
 	h->is_over = round_over;
-	is_train = hystart_is_train(h, w->cwnd, (u32)now_us, srtt_us, min_rtt_us);
+	is_train = hystart_is_train(h, w->cwnd, (u32)now_us, path->srtt_us,
+				    path->min_rtt_us);
 	if (w->cwnd >= HYSTART_LOW_WINDOW && (is_train || is_slower))
 		w->ssthresh = w->cwnd;
 }

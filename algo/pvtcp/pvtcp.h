@@ -176,9 +176,15 @@ static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v,
 	return backlog_in ? 0 : PVTCP_POLL_US;
 }
 
-/**
- * pvtcp_filter_rtt() - an RTT sample, or one that says nothing in its place
- * @mdev_us: mean deviation of the samples (RTTVAR before it is taken times four)
+/* What TCP knows of a connection's RTT, and a new sample. */
+struct pvtcp_rtt {
+	s64 sample_us;
+	u32 srtt_us;
+	u32 mdev_us; /* mean deviation of samples: RTTVAR before it is taken times four */
+};
+
+/*
+ * An RTT sample, or one that says nothing in its place.
  *
  * A sample is spoilt if its segment was sent before the wake-up and its ACK is
  * part of the backlog. An ACK that comes in later did not wait for the vCPU:
@@ -191,9 +197,11 @@ static inline u32 pvtcp_release_us(const struct pvtcp_vcpu *v,
  */
 static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v,
 				   const struct pvtcp_settings *set, u64 now_us,
-				   u32 srtt_us, u32 mdev_us, s64 sample_us)
+				   const struct pvtcp_rtt *rtt)
 {
+	u32 srtt_us = rtt->srtt_us, mdev_us = rtt->mdev_us;
 	u64 since_us = pvtcp_since_wake_us(v, now_us);
+	s64 sample_us = rtt->sample_us;
 
 	if (!set->filter_rtt || !v->wake_us || !srtt_us)
 		return sample_us;

@@ -96,6 +96,12 @@ struct vflood_ack {
 #define VFLOOD_UNDONE (1u << 18)
 #define VFLOOD_LEFT (1u << 19) /* something has left since the last ACK */
 
+/* Data of a packet: its first sequence number, and the one behind its last. */
+struct vflood_range {
+	u32 seq;
+	u32 end;
+};
+
 struct vflood_flow {
 	struct congestion congestion; /* cong_win_drv */
 	struct congestion_before before; /* before the last loss, with VFLOOD_MAY_UNDO */

@@ -20,26 +20,40 @@ static inline u32 vflood_guest_held(u32 out, u32 sacked, u32 shadow)
 }
 
 /**
- * vflood_guest_cwnd() - the guest's congestion window
+ * struct vflood_guest - what a guest's connection knows; windows in segments
+ * @shadow: cong_win_vm', which a standard algorithm grows and shrinks all the time
+ * @granted: what the host grants; 0 if it has said nothing yet
+ * @held: vflood_guest_held(); 0 after a timeout, when the guest takes all for lost, and
+ * where the window in recovery follows what arrives (RFC 6937) instead of what is out
+ * @in_flight: sent, not acknowledged, and not taken for lost
  * @is_online: the host says that it is there
  * @is_repairing: the guest's TCP has seen a loss, or signs of one; where its window in
  * recovery counts what is out, only while it has something to send again, or after a
  * timeout
- * @shadow: cong_win_vm', which a standard algorithm grows and shrinks all the time
- * @granted: segments that the host grants; 0 if it has said nothing yet
- * @held: vflood_guest_held(); 0 after a timeout, when the guest takes all for lost, and
- * where the window in recovery follows what arrives (RFC 6937) instead of what is out
- * @in_flight: segments sent, not acknowledged, and not taken for lost
+ */
+struct vflood_guest {
+	u32 shadow;
+	u32 granted;
+	u32 held;
+	u32 in_flight;
+	bool is_online;
+	bool is_repairing;
+};
+
+/*
+ * The guest's congestion window.
  *
  * While a loss is repaired, what is held is not in the network, and must not keep lost
  * data from being sent again: a segment for each ACK.
  */
-static inline u32 vflood_guest_cwnd(bool is_online, bool is_repairing, u32 shadow,
-				    u32 granted, u32 held, u32 in_flight)
+static inline u32 vflood_guest_cwnd(const struct vflood_guest *g)
 {
-	if (!is_online)
+	u32 shadow = g->shadow, granted = g->granted, held = g->held;
+	u32 in_flight = g->in_flight;
+
+	if (!g->is_online)
 		return shadow;
-	if (is_repairing) {
+	if (g->is_repairing) {
 		if (shadow + held > in_flight + 1)
 			held = in_flight + 1 > shadow ? in_flight + 1 - shadow : 0;
 		return shadow + held;

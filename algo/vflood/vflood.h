@@ -125,16 +125,12 @@ static inline bool vflood_passes(struct vflood_flow *f, const struct vflood_sett
 	return true;
 }
 
-/**
- * vflood_data() - data from the VM
- * @seq: its first byte
- * @bytes: its length, above 0
- */
+/* Data from the VM, which is not empty. */
 static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflood_vm *vm,
-					      const struct vflood_settings *s, u32 seq,
-					      u32 bytes, u64 now_us)
+					      const struct vflood_settings *s,
+					      struct vflood_range data, u64 now_us)
 {
-	u32 end = seq + bytes;
+	u32 seq = data.seq, end = data.end, bytes = end - seq;
 	u32 segments;
 
 	if (!vflood_is_managed(f))
@@ -226,9 +222,16 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 	}
 	if (f->state != VFLOOD_PACKET_LOSS)
 		f->dup_acks = 0;
-	if (limited)
-		congestion_acked(&f->congestion, segments, now_us, f->srtt_us,
-				 f->min_rtt_us, round_over);
+	if (limited) {
+		struct congestion_path path = {
+			.now_us = now_us,
+			.srtt_us = f->srtt_us,
+			.min_rtt_us = f->min_rtt_us,
+			.round_over = round_over,
+		};
+
+		congestion_acked(&f->congestion, segments, &path);
+	}
 	if (2 * segments > f->burst_segments)
 		f->burst_segments = 2 * segments;
 }
@@ -346,18 +349,16 @@ static inline void vflood_drained(struct vflood_flow *f, struct vflood_vm *vm, u
 
 /**
  * vflood_release() - may the first packet of the flow's queue leave?
- * @seq: its first byte
- * @bytes: its length
  *
  * Return: VFLOOD_PASS: take it out and send it; VFLOOD_DROP: take it out, it has arrived
  * already; VFLOOD_HOLD: it stays, and so does all behind it.
  */
 static inline enum vflood_verdict vflood_release(struct vflood_flow *f,
 						 struct vflood_vm *vm,
-						 const struct vflood_settings *s, u32 seq,
-						 u32 bytes, u64 now_us)
+						 const struct vflood_settings *s,
+						 struct vflood_range data, u64 now_us)
 {
-	u32 end = seq + bytes;
+	u32 seq = data.seq, end = data.end, bytes = end - seq;
 	bool has_arrived = !seq_after(end, f->snd_una);
 
 	if (!has_arrived && !vflood_may_send(f, s, seq, end))

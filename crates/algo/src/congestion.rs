@@ -24,6 +24,26 @@ impl Kind {
     }
 }
 
+/// What is known of the path when new data is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Path {
+    /// The time.
+    pub now_us: u64,
+    /// Smoothed RTT.
+    pub srtt_us: u32,
+    /// Least RTT; 0: slow start goes on until there is a loss.
+    pub min_rtt_us: u32,
+    /// A round trip has passed since this was last true.
+    pub round_over: bool,
+}
+
+impl Path {
+    pub(crate) fn raw(&self) -> sys::congestion_path {
+        let &Self { now_us, srtt_us, min_rtt_us, round_over } = self;
+        sys::congestion_path { now_us, srtt_us, min_rtt_us, round_over }
+    }
+}
+
 /// A window, and what its algorithm remembers.
 #[derive(Debug, Clone)]
 pub struct Congestion(sys::congestion);
@@ -54,9 +74,9 @@ impl Congestion {
     }
 
     /// New data was acknowledged while the window limited the sender.
-    pub fn acked(&mut self, segments: u32, now_us: u64, srtt_us: u32, min_rtt_us: u32, round_over: bool) {
+    pub fn acked(&mut self, segments: u32, path: &Path) {
         // SAFETY: as in `new`.
-        unsafe { sys::congestion_acked(&mut self.0, segments, now_us, srtt_us, min_rtt_us, round_over) }
+        unsafe { sys::congestion_acked(&mut self.0, segments, &path.raw()) }
     }
 
     /// A segment was lost.

@@ -1,5 +1,6 @@
 //! HyStart: slow start ends before it loses segments.
 
+use crate::congestion::Path;
 use crate::reno::Window;
 use crate::sys;
 
@@ -15,8 +16,8 @@ impl Hystart {
     }
 
     /// New data was acknowledged in slow start: ends it where the path is full.
-    pub fn acked(&mut self, window: &mut Window, now_us: u64, srtt_us: u32, min_rtt_us: u32, round_over: bool) {
+    pub fn acked(&mut self, window: &mut Window, path: &Path) {
         // SAFETY: as in `rtt`; the two values are distinct.
-        unsafe { sys::hystart_acked(&mut self.0, &mut window.0, now_us, srtt_us, min_rtt_us, round_over) }
+        unsafe { sys::hystart_acked(&mut self.0, &mut window.0, &path.raw()) }
     }
 }

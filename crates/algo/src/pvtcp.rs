@@ -170,7 +170,7 @@ impl Vcpu {
     /// An RTT sample, or SRTT in its place if the wake-up has spoilt it. Negative samples mean "none".
     pub fn filter_rtt(&self, set: &Settings, now_us: u64, srtt_us: u32, mdev_us: u32, sample_us: i64) -> i64 {
         // SAFETY: as in `tick`.
-        unsafe { sys::pvtcp_filter_rtt(&self.0, &set.raw(), now_us, srtt_us, mdev_us, sample_us) }
+        unsafe { sys::pvtcp_filter_rtt(&self.0, &set.raw(), now_us, &sys::pvtcp_rtt { sample_us, srtt_us, mdev_us }) }
     }
 
     /// How many segments to acknowledge at once, told when a segment comes in `idle_us` (in whole ticks) after the

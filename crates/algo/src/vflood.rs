@@ -76,6 +76,10 @@ impl Host {
     }
 }
 
+fn range(seq: u32, bytes: u32) -> sys::vflood_range {
+    sys::vflood_range { seq, end: seq.wrapping_add(bytes) }
+}
+
 /// A VM's buffer, shared by its flows.
 #[derive(Debug, Clone, Default)]
 pub struct Vm(sys::vflood_vm);
@@ -202,7 +206,7 @@ impl Flow {
     /// Data from the VM. None becomes of a packet without any.
     pub fn data(&mut self, vm: &mut Vm, host: &Host, seq: u32, bytes: u32, now_us: u64) -> Verdict {
         // SAFETY: as in `vm_syn`.
-        unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
+        unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
     }
 
     /// Whether new data of a flow that holds nothing leaves at once, without a look at the VM's buffer; otherwise it is
@@ -245,7 +249,7 @@ impl Flow {
     /// good.
     pub fn release(&mut self, vm: &mut Vm, host: &Host, seq: u32, bytes: u32, now_us: u64) -> Verdict {
         // SAFETY: as in `vm_syn`.
-        unsafe { sys::vflood_release(&mut self.0, &mut vm.0, &host.0, seq, bytes, now_us) }.into()
+        unsafe { sys::vflood_release(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
     }
 
     /// Whether the first packet of the flow's queue, of several segments and not to leave as it is, is to be split.
@@ -376,10 +380,16 @@ impl Guest {
     /// is held, otherwise.
     pub fn cwnd(&self) -> u32 {
         let granted = self.granted_segments.unwrap_or(0);
+        let guest = sys::vflood_guest {
+            shadow: self.shadow,
+            granted,
+            held: self.held,
+            in_flight: self.in_flight,
+            is_online: self.is_online,
+            is_repairing: self.is_repairing,
+        };
         // SAFETY: the C function is pure.
-        unsafe {
-            sys::vflood_guest_cwnd(self.is_online, self.is_repairing, self.shadow, granted, self.held, self.in_flight)
-        }
+        unsafe { sys::vflood_guest_cwnd(&guest) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What must hold for any window and any pattern of acknowledgements.
 
+use evenkeel_algo::congestion::Path;
 use evenkeel_algo::cubic::{self, Cubic};
 use evenkeel_algo::dctcp::{self, Dctcp};
 use evenkeel_algo::hystart::Hystart;
@@ -63,7 +64,9 @@ fn slow_start_ends_at(base_rtt_us: u32, segment_us: u32, most: u32) -> Option<u3
             let at_us = now_us + u64::from((n + 1) * segment_us);
             let rtt_us = base_rtt_us + u64::from(n * segment_us).min(round_us - u64::from(base_rtt_us)) as u32;
             hystart.rtt(rtt_us);
-            hystart.acked(&mut window, at_us, rtt_us, base_rtt_us, n + 1 == segments);
+            let round_over = n + 1 == segments;
+            let path = Path { now_us: at_us, srtt_us: rtt_us, min_rtt_us: base_rtt_us, round_over };
+            hystart.acked(&mut window, &path);
             if !window.in_slow_start() {
                 return Some(window.cwnd());
             }
@@ -91,10 +94,11 @@ fn hystart_ends_slow_start_where_the_rtt_rises() {
     let mut window = Window::new(100);
     let mut round = |hystart: &mut Hystart, now_us: u64, rtt_us: u32, samples: u32| {
         // ACKs too far from each other for a train.
-        hystart.acked(&mut window, now_us, rtt_us, 40_000, true);
+        let path = |now_us, round_over| Path { now_us, srtt_us: rtt_us, min_rtt_us: 40_000, round_over };
+        hystart.acked(&mut window, &path(now_us, true));
         for n in 1..=samples {
             hystart.rtt(rtt_us);
-            hystart.acked(&mut window, now_us + u64::from(n) * 3000, rtt_us, 40_000, false);
+            hystart.acked(&mut window, &path(now_us + u64::from(n) * 3000, false));
         }
         window.in_slow_start()
     };

@@ -142,10 +142,14 @@ static int on_write_timer(struct kprobe *p, struct pt_regs *regs)
 static long filter_rtt(const struct sock *sk, u32 mdev_us, long sample_us)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
+	struct pvtcp_rtt rtt = {
+		.sample_us = sample_us,
+		.srtt_us = tp->srtt_us >> 3,
+		.mdev_us = mdev_us,
+	};
 
 	return pvtcp_filter_rtt(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu,
-				&pvtcp_settings, tp->tcp_mstamp, tp->srtt_us >> 3,
-				mdev_us, sample_us);
+				&pvtcp_settings, tp->tcp_mstamp, &rtt);
 }
 
 /*

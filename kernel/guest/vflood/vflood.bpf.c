@@ -94,6 +94,7 @@ static __always_inline void settle(struct tcp_sock *tp, struct guest_flow *f)
 			 bpf_ktime_get_ns() < c->attested_until_ns;
 	bool is_loss = is_repairing(tp, f);
 	bool floods = is_online && !is_loss;
+	struct vflood_guest guest = {};
 	u32 cwnd;
 
 	if (floods && !f->is_flooding)
@@ -101,9 +102,12 @@ static __always_inline void settle(struct tcp_sock *tp, struct guest_flow *f)
 	if (!floods && f->is_flooding)
 		count(is_loss ? EK_GUEST_COUNT_HANDOVERS : EK_GUEST_COUNT_RETRACTS);
 	f->is_flooding = floods;
-	cwnd = vflood_guest_cwnd(is_online && c->mode == EK_GUEST_ENFORCE, is_loss,
-				 f->shadow.window.cwnd, c ? granted(tp, c) : 0, 0,
-				 in_flight(tp));
+	guest.is_online = is_online && c->mode == EK_GUEST_ENFORCE;
+	guest.is_repairing = is_loss;
+	guest.shadow = f->shadow.window.cwnd;
+	guest.granted = c ? granted(tp, c) : 0;
+	guest.in_flight = in_flight(tp);
+	cwnd = vflood_guest_cwnd(&guest);
 	if (cwnd < 1)
 		cwnd = 1;
 	tp->snd_cwnd = cwnd;
@@ -221,19 +225,23 @@ void BPF_PROG(flood_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	struct guest_flow *f = flow_of(sk);
 	struct reno_window *w = &f->shadow.window;
 	u32 used = in_flight(tp) + acked;
-	bool round_over = !seq_before(ack, f->round_end);
-	/* What is held counts in the RTTs of one that floods: the host judges its own. */
-	u32 min_rtt_us = f->is_flooding ? 0 : tp->rtt_min.s[0].v;
+	struct congestion_path path = {
+		.now_us = now_us(),
+		.srtt_us = tp->srtt_us >> 3,
+		/* What is held counts in the RTTs of one that floods: the host judges its
+		 * own. */
+		.min_rtt_us = f->is_flooding ? 0 : tp->rtt_min.s[0].v,
+		.round_over = !seq_before(ack, f->round_end),
+	};
 
-	if (round_over)
+	if (path.round_over)
 		f->round_end = tp->snd_nxt;
 	take_over(tp, f);
-	f->acked_us = now_us();
+	f->acked_us = path.now_us;
 	/* Only a window that was used grows; in slow start, one that was used by half
 	 * (RFC 7661, as Linux has it). */
 	if (reno_in_slow_start(w) ? w->cwnd < 2 * used : w->cwnd <= used)
-		congestion_acked(&f->shadow, acked, f->acked_us, tp->srtt_us >> 3,
-				 min_rtt_us, round_over);
+		congestion_acked(&f->shadow, acked, &path);
 	settle(tp, f);
 }
 

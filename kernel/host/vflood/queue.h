@@ -255,22 +255,22 @@ __weak __noinline int vflood_flow_data(struct vflood_flow *f, struct vflood_vm *
 				       const struct vflood_settings *s, u64 range,
 				       u64 now_us)
 {
-	u32 seq = (u32)range;
+	struct vflood_range data = { .seq = (u32)range, .end = (u32)(range >> 32) };
 
 	if (!f || !vm || !s)
 		return VFLOOD_PASS;
-	return vflood_data(f, vm, s, seq, (u32)(range >> 32) - seq, now_us);
+	return vflood_data(f, vm, s, data, now_us);
 }
 
 __weak __noinline int vflood_flow_release(struct vflood_flow *f, struct vflood_vm *vm,
 					  const struct vflood_settings *s, u64 range,
 					  u64 now_us)
 {
-	u32 seq = (u32)range;
+	struct vflood_range data = { .seq = (u32)range, .end = (u32)(range >> 32) };
 
 	if (!f || !vm || !s)
 		return VFLOOD_HOLD;
-	return vflood_release(f, vm, s, seq, (u32)(range >> 32) - seq, now_us);
+	return vflood_release(f, vm, s, data, now_us);
 }
 
 __weak __noinline int vflood_flow_acked(struct vflood_flow *f,

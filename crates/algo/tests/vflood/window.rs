@@ -1,6 +1,6 @@
 //! What leaves, and when.
 
-use evenkeel_algo::congestion::{Congestion, Kind};
+use evenkeel_algo::congestion::{Congestion, Kind, Path};
 use evenkeel_algo::vflood::{self, Flow, Host, Sacked, Settings, State, Verdict, Vm};
 
 use crate::world::{MSS, RENO, SCALE, Step, flooded};
@@ -130,7 +130,7 @@ fn vegas_keeps_a_few_segments_in_the_queue() {
         let rtt_us = 1000 + 100 * vegas.cwnd().saturating_sub(10);
         vegas.rtt(rtt_us);
         let acked = vegas.cwnd();
-        vegas.acked(acked, round * 1000, 1000, 1000, true);
+        vegas.acked(acked, &Path { now_us: round * 1000, srtt_us: 1000, min_rtt_us: 1000, round_over: true });
     }
     assert!((12..=14).contains(&vegas.cwnd()), "{}", vegas.cwnd());
     assert!(vegas.ssthresh() < u32::MAX, "it left slow start before any loss");
@@ -145,7 +145,7 @@ fn an_idle_window_begins_anew() {
     for kind in [Kind::Reno, Kind::Cubic, Kind::Vegas] {
         let mut window = Congestion::new(kind, 10);
         window.rtt(100);
-        window.acked(90, 1000, 100, 100, false);
+        window.acked(90, &Path { now_us: 1000, srtt_us: 100, min_rtt_us: 100, round_over: false });
         assert_eq!(window.cwnd(), 100, "{kind:?}");
         window.lost();
         let before = window.cwnd();

@@ -1,5 +1,6 @@
 //! Congestion control: the logic of `algo/`, and L2DCT, which is only compared with.
 
+use evenkeel_algo::congestion::Path;
 use evenkeel_algo::cubic::Cubic;
 use evenkeel_algo::dctcp::{self, Dctcp};
 use evenkeel_algo::hystart::Hystart;
@@ -51,7 +52,9 @@ impl Control {
         match self {
             Self::Cubic(cubic, slow_start) => {
                 if let Some(s) = slow_start.as_mut().filter(|_| window.in_slow_start()) {
-                    s.hystart.acked(window, now_us, rtt.srtt_us(), rtt.min_us, s.is_round_over);
+                    let (srtt_us, min_rtt_us) = (rtt.srtt_us(), rtt.min_us);
+                    let path = Path { now_us, srtt_us, min_rtt_us, round_over: s.is_round_over };
+                    s.hystart.acked(window, &path);
                     s.is_round_over = false;
                 }
                 cubic.acked(window, segments, now_us, rtt.srtt_us());
