@@ -74,22 +74,22 @@ static inline void proboscis_peer_answered(struct proboscis_peer *p)
 
 static inline void proboscis_peer_silent(struct proboscis_peer *p)
 {
-	if (p->unanswered < PROBOSCIS_PATIENCE)
+	if (p->unanswered < PROBOSCIS_MAX_SILENT)
 		p->unanswered++;
 }
 
 /* It was long ago: whoever was silent is asked once more. */
 static inline void proboscis_peer_forget(struct proboscis_peer *p)
 {
-	if (p->unanswered >= PROBOSCIS_PATIENCE)
-		p->unanswered = PROBOSCIS_PATIENCE - 1;
+	if (p->unanswered >= PROBOSCIS_MAX_SILENT)
+		p->unanswered = PROBOSCIS_MAX_SILENT - 1;
 	p->spared = 0;
 }
 
 /* Is it worth while to probe? Hosts without evenkeel are left in peace. */
 static inline bool proboscis_peer_probe(struct proboscis_peer *p)
 {
-	if (p->unanswered < PROBOSCIS_PATIENCE)
+	if (p->unanswered < PROBOSCIS_MAX_SILENT)
 		return true;
 	if (++p->spared < PROBOSCIS_SELDOM)
 		return false;

@@ -8,7 +8,7 @@
 #define PROBOSCIS_MAX_PROBES 64 /* of one train */
 
 /* A peer that left so many handshakes unanswered is probed at every 64th SYN. */
-#define PROBOSCIS_PATIENCE 16
+#define PROBOSCIS_MAX_SILENT 16
 #define PROBOSCIS_SELDOM 64
 
 /* Defaults of the settings. */

@@ -13,8 +13,9 @@
 #include "../base/window.h"
 
 #define VFLOOD_DUP_ACKS 3 /* RFC 5681 §3.2 */
-/* A packet whole: its size in the window, or in what is out. */
-#define VFLOOD_PATIENCE 4
+/* A packet leaves whole if it is no more than a fourth of the window or of what is out.
+ */
+#define VFLOOD_WHOLE_PART 4
 #define VFLOOD_AFTER_LOSS 2 /* windows that a flow may hold once it has had a loss */
 #define VFLOOD_ALPHA_ONE 16 /* alpha is in sixteenths */
 /* Linux's least timeout, for a window that was not used. */

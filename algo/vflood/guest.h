@@ -72,7 +72,7 @@ static inline u32 vflood_guest_cwnd(const struct vflood_guest *g)
  */
 static inline u32 vflood_guest_packet(bool is_flooding, u32 shadow)
 {
-	u32 segments = is_flooding ? shadow / VFLOOD_PATIENCE : 0;
+	u32 segments = is_flooding ? shadow / VFLOOD_WHOLE_PART : 0;
 
 	return segments > VFLOOD_LEAST_PACKET ? segments : VFLOOD_LEAST_PACKET;
 }

@@ -45,7 +45,7 @@ static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
  */
 static inline bool vflood_is_small(const struct vflood_flow *f, u32 segments)
 {
-	return segments <= f->congestion.window.cwnd / VFLOOD_PATIENCE;
+	return segments <= f->congestion.window.cwnd / VFLOOD_WHOLE_PART;
 }
 
 /* Does the bound on bursts allow so many at once? */
@@ -384,7 +384,7 @@ static inline bool vflood_is_awaited(const struct vflood_flow *f, u32 seq, u32 b
 	if (f->state == VFLOOD_PACKET_LOSS)
 		return false;
 	if (vflood_pipe(f, seq + bytes) > f->congestion.window.cwnd)
-		return out / VFLOOD_PATIENCE >= segments;
+		return out / VFLOOD_WHOLE_PART >= segments;
 	return vflood_is_small(f, segments) && out >= segments;
 }
 

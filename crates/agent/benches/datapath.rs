@@ -14,7 +14,7 @@ use evenkeel_testbed::tap::TapFile;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use conversation::{MSS, ack, connect, data, shown, syn, synack};
-use ports::{Place, REDIRECT, settings};
+use ports::{Bed, REDIRECT, settings};
 
 #[path = "../tests/datapath/conversation.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
@@ -70,7 +70,7 @@ fn rounds(mut measure: impl FnMut() -> std::time::Duration) -> Times {
 }
 
 /// Single programs on single frames.
-fn programs(place: &mut Place, table: &Table) {
+fn programs(place: &mut Bed, table: &Table) {
     let (pa, pb) = (place.pa, place.pb);
     let (data, ack) = (data(0).frame(), ack(0, 0).frame());
     let echoed = shown(conversation::ack(0, 0)).frame();
@@ -105,7 +105,7 @@ fn programs(place: &mut Place, table: &Table) {
 
 /// vSnoop on a tap that nobody reads: data that comes again, so that each run does the same, and the VM's ACK, which
 /// says nothing new.
-fn early_acks(place: &mut Place, table: &Table) {
+fn early_acks(place: &mut Bed, table: &Table) {
     const MANY: u32 = 20_000;
     let _vm = TapFile::new("vnet0", false);
     ip("link set vnet0 txqueuelen 4000 up");
@@ -141,7 +141,7 @@ fn early_acks(place: &mut Place, table: &Table) {
 
 /// Mean time of runs that each have a frame of their own: what is written into a packet is written each time. What it
 /// takes to begin a run is part of it.
-fn single(place: &mut Place, name: &str, port: u32, frame: &[u8]) -> std::time::Duration {
+fn single(place: &mut Bed, name: &str, port: u32, frame: &[u8]) -> std::time::Duration {
     const MANY: u32 = 3000;
     let mut run = || place.datapath.trial(name, port, 0, frame, 1).expect("root, and Linux 6.6").duration;
     (0..MANY).map(|_| run()).sum::<std::time::Duration>() / MANY
@@ -149,7 +149,7 @@ fn single(place: &mut Place, name: &str, port: u32, frame: &[u8]) -> std::time::
 
 /// CERA beside ProBoSCIS, and a limit that is lower than what the receiver offers. A flow that has sent nothing has
 /// none.
-fn with_cera(place: &mut Place, settings: &intf::ek_port, table: &Table) {
+fn with_cera(place: &mut Bed, settings: &intf::ek_port, table: &Table) {
     let pa = place.pa;
     let (data, ack) = (data(0).frame(), ack(0, 0).frame());
     table.head("CERA enforced beside ProBoSCIS");
@@ -174,7 +174,7 @@ fn with_cera(place: &mut Place, settings: &intf::ek_port, table: &Table) {
 
 /// vFlood's part in `from_vm` and `to_vm`. The device that would hold packets is one that drops them: what its qdisc
 /// does is not measured here.
-fn with_vflood(place: &mut Place, table: &Table) {
+fn with_vflood(place: &mut Bed, table: &Table) {
     // A bridge without ports.
     ip("link add drops type bridge");
     ip("link set drops up");
@@ -274,7 +274,7 @@ fn track(is_on: bool) {
 
 /// Packets come in at `lo` and end behind nf_conntrack's place, at `prerouting`. What is measured is one variant's time
 /// less the others' in the same round.
-fn received(place: &mut Place, settings: &intf::ek_port, table: &Table) {
+fn received(place: &mut Bed, settings: &intf::ek_port, table: &Table) {
     if !Command::new("nft").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
         println!("not measured beside nf_conntrack: no nft");
         return;
@@ -326,7 +326,7 @@ fn received(place: &mut Place, settings: &intf::ek_port, table: &Table) {
 }
 
 fn main() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
     port.proboscis.settings.budget_probes_per_s = 1_000_000_000;
     port.proboscis.settings.budget_burst_probes = 1_000_000_000;

@@ -53,7 +53,7 @@ struct LinkSettings {
     cmd: u32,
     speed: u32,
     bytes: [u8; 7],
-    /// Words of each bit map; the kernel answers a wrong number with the negative of the right one.
+    /// ChannelLog of each bit map; the kernel answers a wrong number with the negative of the right one.
     words: i8,
     more: [u8; 32],
     maps: [u32; 3 * MAP_WORDS],

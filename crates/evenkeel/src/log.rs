@@ -32,19 +32,19 @@ struct OnOneLine;
 
 impl<'w> FormatFields<'w> for OnOneLine {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut words = Words { writer, outcome: Ok(()), is_first: true };
+        let mut words = Message { writer, outcome: Ok(()), is_first: true };
         fields.record(&mut words);
         words.outcome
     }
 }
 
-struct Words<'w> {
+struct Message<'w> {
     writer: Writer<'w>,
     outcome: fmt::Result,
     is_first: bool,
 }
 
-impl Words<'_> {
+impl Message<'_> {
     fn write(&mut self, field: &Field, value: &str) -> fmt::Result {
         if !std::mem::take(&mut self.is_first) {
             self.writer.write_char(' ')?;
@@ -56,7 +56,7 @@ impl Words<'_> {
     }
 }
 
-impl Visit for Words<'_> {
+impl Visit for Message<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // Of libraries that log otherwise: where in their code it was.
         if self.outcome.is_ok() && !field.name().starts_with("log.") {

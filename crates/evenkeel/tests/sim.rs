@@ -35,11 +35,11 @@ columns = ["goodput_mbit", "timeouts"]
 "#;
 
 /// A scenario in a directory of its own.
-struct Place {
+struct Bed {
     directory: TempDir,
 }
 
-impl Place {
+impl Bed {
     fn new(scenario: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("s.toml"), scenario).unwrap();
@@ -76,7 +76,7 @@ impl Place {
 
 #[test]
 fn a_simulation_prints_a_table_and_leaves_a_report() {
-    let place = Place::new(SMALL);
+    let place = Bed::new(SMALL);
     let (code, out, err) = place.run(&["sim", "s.toml"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.starts_with("small: Two machines\n") && out.contains("goodput"), "{out}");
@@ -95,7 +95,7 @@ fn a_simulation_prints_a_table_and_leaves_a_report() {
 
 #[test]
 fn results_are_the_same_bytes_whatever_the_number_of_jobs() {
-    let place = Place::new(SMALL);
+    let place = Bed::new(SMALL);
     for (jobs, out) in [("1", "one"), ("2", "two"), ("7", "seven")] {
         place.good(&["sim", "s.toml", "--quiet", "--jobs", jobs, "--out", out]);
     }
@@ -120,7 +120,7 @@ fn results_are_the_same_bytes_whatever_the_number_of_jobs() {
 
 #[test]
 fn some_cells_and_json() {
-    let place = Place::new(SMALL);
+    let place = Bed::new(SMALL);
     let out = place.good(&[
         "sim",
         "s.toml",
@@ -145,7 +145,7 @@ fn some_cells_and_json() {
 
 #[test]
 fn tables_and_lines_are_the_same_runs() {
-    let place = Place::new(SMALL);
+    let place = Bed::new(SMALL);
     let runs = |arguments: &[&str]| {
         let out: serde_json::Value = serde_json::from_str(&place.good(arguments)).unwrap();
         out["runs"].clone()
@@ -163,7 +163,7 @@ fn tables_and_lines_are_the_same_runs() {
 
 #[test]
 fn tables_that_were_not_written_to_their_end_are_no_results() {
-    let place = Place::new(SMALL);
+    let place = Bed::new(SMALL);
     let arguments = ["sim", "s.toml", "--quiet", "--out", "out", "--format", "parquet"];
     place.good(&arguments);
     // As a kill leaves them that comes before the last of them is there.
@@ -181,7 +181,7 @@ fn tables_that_were_not_written_to_their_end_are_no_results() {
 }
 
 /// Waits until some runs are finished, then does something to the process.
-fn after_some_runs(place: &Place, arguments: &[&str], then: impl Fn(u32)) -> (Option<i32>, String) {
+fn after_some_runs(place: &Bed, arguments: &[&str], then: impl Fn(u32)) -> (Option<i32>, String) {
     let mut child = place.command(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
     let finished = || fs::read_dir(place.path("out/unfinished")).map_or(0, |entries| entries.count());
@@ -198,8 +198,8 @@ fn after_some_runs(place: &Place, arguments: &[&str], then: impl Fn(u32)) -> (Op
 }
 
 /// Runs of some tenths of a second, so that there is time to interrupt.
-fn long() -> Place {
-    Place::new(
+fn long() -> Bed {
+    Bed::new(
         &SMALL.replace("duration_ms = 100", "duration_ms = 2000").replace("[10, 20, 30, 40]", "[100, 150, 200, 250]"),
     )
 }
@@ -286,7 +286,7 @@ fn modified(path: &Path) -> std::time::SystemTime {
 
 #[test]
 fn runs_of_another_sweep_are_not_mixed_with() {
-    let place = Place::new(SMALL);
+    let place = Bed::new(SMALL);
     place.good(&["sweep", "s.toml", "--quiet", "--out", "out"]);
     let refused = |arguments: &[&str], why: &str| {
         let (code, out, err) = place.run(arguments);
@@ -309,7 +309,7 @@ fn runs_of_another_sweep_are_not_mixed_with() {
 
 #[test]
 fn a_complete_sweep_that_lost_its_results_says_what_to_do() {
-    let place = Place::new(SMALL);
+    let place = Bed::new(SMALL);
     place.good(&["sweep", "s.toml", "--quiet", "--out", "out"]);
     fs::remove_file(place.path("out/runs.jsonl")).unwrap();
     let (code, _, err) = place.run(&["sweep", "s.toml", "--out", "out"]);
@@ -319,13 +319,13 @@ fn a_complete_sweep_that_lost_its_results_says_what_to_do() {
 
 #[test]
 fn what_the_simulator_cannot_do_is_refused_with_file_and_key() {
-    let place = Place::new(&SMALL.replace("rate_mbit = 100", "rate_mbit = 100\nsegmentation_offload = true"));
+    let place = Bed::new(&SMALL.replace("rate_mbit = 100", "rate_mbit = 100\nsegmentation_offload = true"));
     let (code, out, err) = place.run(&["sim", "s.toml"]);
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.starts_with("error: s.toml: network.segmentation_offload: ") && !err.contains("(in the cell"), "{err}");
     assert!(!place.path("results").exists());
     // Where an axis sets it, its cell is named.
-    let place = Place::new(&SMALL.replace("values = [10, 20, 30, 40]", "values = [10, 0]"));
+    let place = Bed::new(&SMALL.replace("values = [10, 20, 30, 40]", "values = [10, 0]"));
     let (code, _, err) = place.run(&["sweep", "s.toml"]);
     assert_eq!(code, 2);
     assert!(
@@ -337,7 +337,7 @@ fn what_the_simulator_cannot_do_is_refused_with_file_and_key() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_named() {
-    let place = Place::new(SMALL);
+    let place = Bed::new(SMALL);
     fs::write(place.path("file"), "").unwrap();
     let (code, _, err) = place.run(&["sim", "s.toml", "--out", "file/below"]);
     assert_eq!(code, 1);

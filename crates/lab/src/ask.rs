@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::Context;
 
 /// How long a program may take to answer: a host's agent has its turn late where packets fill the processor.
-const PATIENCE: Duration = Duration::from_secs(50);
+const TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Says a line; the line that comes back, without its end.
 pub fn ask(socket: &Path, line: &str) -> anyhow::Result<String> {
     let at = || format!("at {}", socket.display());
     let mut stream = UnixStream::connect(socket).with_context(at)?;
-    stream.set_read_timeout(Some(PATIENCE)).with_context(at)?;
+    stream.set_read_timeout(Some(TIMEOUT)).with_context(at)?;
     stream.write_all(format!("{line}\n").as_bytes()).with_context(at)?;
     let mut text = String::new();
     BufReader::new(stream).read_line(&mut text).with_context(at)?;

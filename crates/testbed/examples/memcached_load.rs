@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const KEYS: u64 = 1000;
 const VALUE_BYTES: usize = 1024;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Connection {
     stream: BufReader<TcpStream>,
@@ -21,9 +21,9 @@ struct Connection {
 
 impl Connection {
     fn new(server: SocketAddr, number: u64) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+        let stream = TcpStream::connect_timeout(&server, TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         Ok(Self { stream: BufReader::new(stream), value: vec![b'v'; VALUE_BYTES], random: number + 1 })
     }
 

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Without any progress for so long, an operation is stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// A longest wait is reported from here on.
 const SLOW: Duration = Duration::from_secs(20);
 /// A stuck connection stays for so long after it was reported.
@@ -141,10 +141,10 @@ fn connect(target: &Target, waits: &Waits) -> Outcome<TcpStream> {
         setsockopt(&socket, sockopt::TcpFastOpenConnect, &true)?;
         socket.connect(&target.address.into())?;
     } else {
-        waits.measure(|| socket.connect_timeout(&target.address.into(), PATIENCE))?;
+        waits.measure(|| socket.connect_timeout(&target.address.into(), TIMEOUT))?;
     }
     let stream = TcpStream::from(socket);
-    limit(&stream, PATIENCE)?;
+    limit(&stream, TIMEOUT)?;
     Ok(stream)
 }
 
@@ -376,7 +376,7 @@ fn transfer(mut line: Line<TcpStream>, up: u64, down: u64, seed: u64) -> Outcome
 
 fn serve_one(stream: TcpStream) -> Outcome<()> {
     // What is stuck is the client's to find and to show.
-    limit(&stream, PATIENCE * 3)?;
+    limit(&stream, TIMEOUT * 3)?;
     let mut line = Line { stream, waits: Arc::default() };
     let mut head = [0; 24];
     line.read_exact(&mut head)?;
@@ -427,7 +427,7 @@ fn curl_fault(code: Option<i32>, said: &str) -> Error {
 fn fetch(target: &Target, random: &mut Random, waits: &Arc<Waits>) -> Outcome<u64> {
     let count = if random.below(2) == 0 { 1 } else { 2 + random.below(7) };
     let files: Vec<usize> = (0..count).map(|_| random.below(FILES.len())).collect();
-    let (host, patience) = (format!("soak:{}", target.address.port()), PATIENCE.as_secs().to_string());
+    let (host, patience) = (format!("soak:{}", target.address.port()), TIMEOUT.as_secs().to_string());
     let mut curl = Command::new("curl")
         .args(["--silent", "--show-error", "--no-buffer", "--noproxy", "*", "--cacert", &target.ca])
         .args(["--speed-limit", "1", "--speed-time", &patience, "--connect-timeout", &patience])
@@ -491,7 +491,7 @@ fn iperf3(target: &Target, random: &mut Random, waits: &Waits) -> Outcome<u64> {
         let mut text = String::new();
         output.read_to_string(&mut text).map(|_| text)
     });
-    end_within(&mut child, Duration::from_secs(IPERF_SECONDS) + PATIENCE)?;
+    end_within(&mut child, Duration::from_secs(IPERF_SECONDS) + TIMEOUT)?;
     let text = reading.join().unwrap()?;
     let report: Value =
         serde_json::from_str(&text).map_err(|error| Error::other(format!("iperf3's report: {error}")))?;

@@ -11,13 +11,13 @@
 #define VFLOOD_TICK_NS 50000000ull /* how often what is held is looked after */
 #define VFLOOD_DRAIN_TICK_NS 1000000ull
 #define VFLOOD_DRAIN_SEGMENTS 10 /* of each flow at each tick */
-#define VFLOOD_DRAIN_PATIENCE_NS 3000000000ull /* that what drains waits for an ACK */
+#define VFLOOD_DRAIN_TIMEOUT_NS 3000000000ull /* that what drains waits for an ACK */
 #define VFLOOD_ALL_PACKETS (1 << 20) /* more than a buffer has segments */
 #define VFLOOD_SPLIT_NS 10000000ull /* longer than that no packet takes to be split */
 
 /* Lets out some of what is held, whatever the windows say. */
-static __noinline void queue_drain(struct place *at, struct ek_vflood_flow *e, u32 place,
-				   u32 segments)
+static __noinline void queue_drain(struct qdisc_port *at, struct ek_vflood_flow *e,
+				   u32 place, u32 segments)
 {
 	struct held *h;
 	u32 bytes;
@@ -43,7 +43,8 @@ static __noinline void queue_drain(struct place *at, struct ek_vflood_flow *e, u
 }
 
 /* Drops what is held. */
-static __noinline void queue_drop(struct place *at, struct ek_vflood_flow *e, u32 place)
+static __noinline void queue_drop(struct qdisc_port *at, struct ek_vflood_flow *e,
+				  u32 place)
 {
 	struct held *h;
 	int i;
@@ -62,7 +63,7 @@ static __noinline void queue_drop(struct place *at, struct ek_vflood_flow *e, u3
 
 /* A flow that holds something is looked after. Return: whether it still holds something.
  */
-static __noinline bool vflood_flow_tick(struct place *at, struct ek_vflood_flow *e,
+static __noinline bool vflood_flow_tick(struct qdisc_port *at, struct ek_vflood_flow *e,
 					u32 place)
 {
 	bool is_silent = vflood_flow_is_idle(e, at->now_ns, EK_VFLOOD_IDLE_NS);
@@ -75,7 +76,7 @@ static __noinline bool vflood_flow_tick(struct place *at, struct ek_vflood_flow 
 	/* ACKs let it out, as ever: beyond its windows the network or the receiver drops
 	 * it. */
 	if (is_cut_off || is_silent ||
-	    (drains && time_since(at->now_ns, e->acked_ns) > VFLOOD_DRAIN_PATIENCE_NS))
+	    (drains && time_since(at->now_ns, e->acked_ns) > VFLOOD_DRAIN_TIMEOUT_NS))
 		queue_drain(at, e, place, VFLOOD_DRAIN_SEGMENTS);
 	if (is_cut_off || is_silent || drains) {
 		at->drains = true;
@@ -86,7 +87,7 @@ static __noinline bool vflood_flow_tick(struct place *at, struct ek_vflood_flow 
 }
 
 /* Looks after all flows that hold something. */
-static __noinline void tick(struct place *at)
+static __noinline void tick(struct qdisc_port *at)
 {
 	u32 next = at->vm->first;
 	struct ek_vflood_flow *e;

@@ -23,8 +23,8 @@
 #define VFLOOD_READY_PACKETS 8192 /* that wait for the device at most */
 
 /* Data of a managed flow. Return: what is to be done with it. */
-static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u32 place,
-				   u32 seq, u32 end)
+static __noinline int data_verdict(struct qdisc_port *at, struct ek_vflood_flow *e,
+				   u32 place, u32 seq, u32 end)
 {
 	bool is_cut_off = e->is_closing || !at->port;
 	u8 before = e->flow.state;
@@ -68,7 +68,7 @@ static __noinline int data_verdict(struct place *at, struct ek_vflood_flow *e, u
 }
 
 /* Notes whether the VM need not have an ACK that has let out what it may. */
-static __always_inline void filter_ack(struct place *at, struct ek_vflood_flow *e,
+static __always_inline void filter_ack(struct qdisc_port *at, struct ek_vflood_flow *e,
 				       u32 una, const struct vflood_ack *a)
 {
 	bool is_plain = a->is_pure && !a->has_sack;
@@ -85,7 +85,7 @@ static __always_inline void filter_ack(struct place *at, struct ek_vflood_flow *
 		ack_filter_passes(&e->filter, vm, &e->flow, limit, now_us);
 }
 
-static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
+static __noinline void order_run(struct qdisc_port *at, struct ek_vflood_flow *e,
 				 const struct vflood_order *o)
 {
 	struct vflood_settings *set;
@@ -123,8 +123,8 @@ static __noinline void order_run(struct place *at, struct ek_vflood_flow *e,
 
 /* A segment of what was held in one packet, and counts with its flow until all have come.
  */
-static __noinline void piece_held(struct place *at, struct ek_vflood_flow *e, u32 place,
-				  u32 seq, u32 end)
+static __noinline void piece_held(struct qdisc_port *at, struct ek_vflood_flow *e,
+				  u32 place, u32 seq, u32 end)
 {
 	u32 segments = vflood_segments(&e->flow, end - seq);
 
@@ -136,7 +136,7 @@ static __noinline void piece_held(struct place *at, struct ek_vflood_flow *e, u3
 }
 
 /* Puts an skb where it may leave. */
-static __always_inline int ready_push(struct place *at, struct sk_buff *skb,
+static __always_inline int ready_push(struct qdisc_port *at, struct sk_buff *skb,
 				      struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
 {
 	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
@@ -172,13 +172,13 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	bool is_copy = !is_data && o.kind != VFLOOD_ORDER_BARE &&
 		       o.kind != VFLOOD_ORDER_PIECE;
 	u32 bytes = cb->pkt_len;
-	struct place at = {};
+	struct qdisc_port at = {};
 	struct ek_vflood_flow *e;
 	struct queue *q;
 	struct held *h;
 	int verdict;
 
-	if (cb->data[0] != VFLOOD_ORDER_MAGIC || !place_open(&at, sch))
+	if (cb->data[0] != VFLOOD_ORDER_MAGIC || !qdisc_port_open(&at, sch))
 		goto drop;
 	e = bpf_map_lookup_elem(&vflood_flows, &o.place);
 	/* No longer managed since the tc program looked. */
@@ -258,12 +258,12 @@ SEC("struct_ops/vflood_qdisc_dequeue")
 struct sk_buff *BPF_PROG(vflood_qdisc_dequeue, struct Qdisc *sch)
 {
 	struct sk_buff *skb = NULL;
-	struct place at = {};
+	struct qdisc_port at = {};
 	struct qdisc_cb *cb;
 	struct queue *r;
 	struct held *h;
 
-	if (!place_open(&at, sch))
+	if (!qdisc_port_open(&at, sch))
 		return NULL;
 	r = bpf_map_lookup_elem(&ready, &at.slot);
 	if (!r)
@@ -301,7 +301,7 @@ int BPF_PROG(vflood_qdisc_init, struct Qdisc *sch, struct nlattr *options,
 SEC("struct_ops/vflood_qdisc_reset")
 void BPF_PROG(vflood_qdisc_reset, struct Qdisc *sch)
 {
-	struct place at = {};
+	struct qdisc_port at = {};
 	struct ek_vflood_flow *e;
 	struct queue *r;
 	struct held *h;
@@ -310,7 +310,7 @@ void BPF_PROG(vflood_qdisc_reset, struct Qdisc *sch)
 
 	sch->q.qlen = 0;
 	sch->qstats.backlog = 0;
-	if (!place_open(&at, sch))
+	if (!qdisc_port_open(&at, sch))
 		return;
 	bpf_for(i, 0, EK_VFLOOD_FLOWS)
 	{

@@ -66,7 +66,7 @@ struct {
 } vflood_devices SEC(".maps");
 
 /* A port, as its qdisc sees it. */
-struct place {
+struct qdisc_port {
 	struct ek_port *port;
 	struct ek_counters *count;
 	struct ek_vflood_queue *vm;
@@ -79,7 +79,7 @@ struct place {
 	u64 now_ns;
 };
 
-static __always_inline bool place_open(struct place *at, struct Qdisc *sch)
+static __always_inline bool qdisc_port_open(struct qdisc_port *at, struct Qdisc *sch)
 {
 	u32 ifindex = (u32)sch->dev_queue->dev->ifindex;
 	struct ek_vflood_device *d = bpf_map_lookup_elem(&vflood_devices, &ifindex);
@@ -100,7 +100,7 @@ static __always_inline bool place_open(struct place *at, struct Qdisc *sch)
 	return true;
 }
 
-static __always_inline struct vflood_settings *settings_of(struct place *at)
+static __always_inline struct vflood_settings *settings_of(struct qdisc_port *at)
 {
 	return at->port ? &at->port->vflood.settings : NULL;
 }
@@ -131,14 +131,14 @@ static __always_inline struct held *queue_pop(struct queue *q)
 	return object_of(node, struct held, node);
 }
 
-static __always_inline struct queue *spares_of(const struct place *at)
+static __always_inline struct queue *spares_of(const struct qdisc_port *at)
 {
 	u32 place = at->slot + EK_MAX_PORTS;
 
 	return bpf_map_lookup_elem(&ready, &place);
 }
 
-static __always_inline struct held *held_new(struct place *at, u64 range, u64 bytes,
+static __always_inline struct held *held_new(struct qdisc_port *at, u64 range, u64 bytes,
 					     u64 kind)
 {
 	struct queue *spares = at->vm->spares ? spares_of(at) : NULL;
@@ -160,7 +160,7 @@ static __always_inline struct held *held_new(struct place *at, u64 range, u64 by
 }
 
 /* An entry that has no packet any more. */
-static __always_inline void held_put(struct place *at, struct held *h)
+static __always_inline void held_put(struct qdisc_port *at, struct held *h)
 {
 	struct queue *spares = at->vm->spares < VFLOOD_SPARES ? spares_of(at) : NULL;
 
@@ -223,7 +223,7 @@ static __noinline struct held *vflood_flow_pop(struct ek_vflood_flow *e, u32 pla
  * Waits for a flow that another CPU lets something out of, some hundred instructions. One
  * that stands still meanwhile is not waited for: then the two count one segment less.
  */
-static __noinline void vflood_flow_take(struct place *at, struct ek_vflood_flow *e)
+static __noinline void vflood_flow_take(struct qdisc_port *at, struct ek_vflood_flow *e)
 {
 	int i;
 
@@ -236,7 +236,7 @@ static __noinline void vflood_flow_take(struct place *at, struct ek_vflood_flow 
 }
 
 /* Frees a packet, and its skb if it has one. */
-static __always_inline void held_free(struct place *at, struct held *h)
+static __always_inline void held_free(struct qdisc_port *at, struct held *h)
 {
 	struct sk_buff *skb = bpf_kptr_xchg(&h->skb, NULL);
 	u32 bytes = (u32)h->bytes;
@@ -323,7 +323,7 @@ __weak __noinline int vflood_flow_takes_whole(struct vflood_flow *f, struct vflo
 }
 
 /* Counts what became of a flow's state. */
-static __always_inline void count_state(const struct place *at,
+static __always_inline void count_state(const struct qdisc_port *at,
 					const struct vflood_flow *f, u8 before)
 {
 	if (f->state == before)
@@ -334,8 +334,8 @@ static __always_inline void count_state(const struct place *at,
 		count(at->count, EK_COUNT_VFLOOD_NO_BUFFER, 1);
 }
 
-static __always_inline void vflood_flow_list(struct place *at, struct ek_vflood_flow *e,
-					     u32 place)
+static __always_inline void vflood_flow_list(struct qdisc_port *at,
+					     struct ek_vflood_flow *e, u32 place)
 {
 	if (e->is_listed)
 		return;
@@ -345,7 +345,8 @@ static __always_inline void vflood_flow_list(struct place *at, struct ek_vflood_
 }
 
 /* The flow is no longer managed. What it holds must be out. */
-static __always_inline void vflood_flow_forget(struct place *at, struct ek_vflood_flow *e)
+static __always_inline void vflood_flow_forget(struct qdisc_port *at,
+					       struct ek_vflood_flow *e)
 {
 	vflood_close(&e->flow, &at->vm->vm);
 	e->splitting = 0;
@@ -355,8 +356,8 @@ static __always_inline void vflood_flow_forget(struct place *at, struct ek_vfloo
 }
 
 /* Counts how long a packet's segments have waited. */
-static __always_inline void count_waited(struct place *at, const struct ek_vflood_flow *e,
-					 const struct held *h)
+static __always_inline void
+count_waited(struct qdisc_port *at, const struct ek_vflood_flow *e, const struct held *h)
 {
 	u32 bytes = (u32)(h->range >> 32) - (u32)h->range;
 
@@ -366,7 +367,7 @@ static __always_inline void count_waited(struct place *at, const struct ek_vfloo
 
 /* What was held goes to what may leave. Return: 1 if it does, 0 if it was only observed.
  */
-static __always_inline u32 held_out(struct place *at, const struct ek_vflood_flow *e,
+static __always_inline u32 held_out(struct qdisc_port *at, const struct ek_vflood_flow *e,
 				    struct held *h)
 {
 	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
@@ -385,7 +386,7 @@ static __always_inline u32 held_out(struct place *at, const struct ek_vflood_flo
  * May the flow's next packet leave? One of several segments leaves as it is only if the
  * window has room for all of it.
  */
-static __always_inline int next_verdict(struct place *at, struct ek_vflood_flow *e,
+static __always_inline int next_verdict(struct qdisc_port *at, struct ek_vflood_flow *e,
 					u64 first, u64 kind)
 {
 	struct vflood_settings *set = &at->port->vflood.settings;
@@ -403,7 +404,8 @@ static __always_inline int next_verdict(struct place *at, struct ek_vflood_flow 
  * Sends the flow's first packet to be split. Nothing of the flow leaves until its
  * segments have come back, into a queue of their own.
  */
-static __noinline void queue_split(struct place *at, struct ek_vflood_flow *e, u32 place)
+static __noinline void queue_split(struct qdisc_port *at, struct ek_vflood_flow *e,
+				   u32 place)
 {
 	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
 	struct queue *q = bpf_map_lookup_elem(&queues, &place);
@@ -423,7 +425,7 @@ static __noinline void queue_split(struct place *at, struct ek_vflood_flow *e, u
 }
 
 /* Lets out what the windows allow. */
-static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e,
+static __noinline void queue_release(struct qdisc_port *at, struct ek_vflood_flow *e,
 				     u32 place)
 {
 	u64 first = 0, kind = 0;
@@ -459,7 +461,8 @@ static __noinline void queue_release(struct place *at, struct ek_vflood_flow *e,
 }
 
 /* The packet that was sent to be split has come back as segments. */
-static __noinline void split_done(struct place *at, struct ek_vflood_flow *e, u32 place)
+static __noinline void split_done(struct qdisc_port *at, struct ek_vflood_flow *e,
+				  u32 place)
 {
 	vflood_flow_taken_out(&e->flow, &at->vm->vm, e->splitting);
 	e->splitting = 0;

@@ -7,19 +7,19 @@ mod budget;
 mod endpoint;
 mod guest;
 mod host;
+mod log;
 mod peer;
 mod pipe;
 mod switchboard;
 pub mod wire;
-mod words;
 
 pub use endpoint::{Reason, Reasons};
 pub use guest::{Effect, GuestEnd, Word};
 pub use host::{Change, Guest, HostEnd};
+pub use log::ChannelLog;
 pub use peer::{Counts, MISSED_HEARTBEATS, REST, Why};
 pub use pipe::{Pipe, open_device};
 pub use switchboard::{Channels, LineStatus};
-pub use words::Words;
 
 /// A number for a session.
 ///

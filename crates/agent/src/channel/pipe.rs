@@ -16,7 +16,7 @@ use nix::sys::socket::{
 use tokio::io::unix::AsyncFd;
 
 /// How long connecting over a network may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A virtio-serial port without anybody at its other end counts as ready at all times, and takes nothing.
 const CLOSED_PAUSE: Duration = Duration::from_millis(100);
@@ -72,7 +72,7 @@ impl Pipe {
         }
         let pipe = Self::new(fd)?;
         if is_under_way {
-            let ready = tokio::time::timeout(PATIENCE, pipe.0.writable()).await;
+            let ready = tokio::time::timeout(TIMEOUT, pipe.0.writable()).await;
             drop(ready.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??);
             match getsockopt(&pipe.0.get_ref().as_fd(), sockopt::SocketError)? {
                 0 => {}

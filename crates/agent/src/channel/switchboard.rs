@@ -13,11 +13,11 @@ use tokio::task::{JoinHandle, LocalSet};
 
 use super::endpoint::Reasons;
 use super::host::{Change, Guest, HostEnd};
+use super::log::ChannelLog;
 use super::peer::{Counts, REST};
 use super::pipe::Pipe;
 use super::session;
 use super::wire::Capabilities;
-use super::words::Words;
 
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(500);
@@ -211,7 +211,7 @@ async fn work(shared: Shared, mut orders: mpsc::UnboundedReceiver<Order>) {
         match order {
             Order::Open { ifindex, name, address, wake } => {
                 let (end, ended) = mpsc::channel(1);
-                let words = RefCell::new(Words::new(Instant::now()));
+                let words = RefCell::new(ChannelLog::new(Instant::now()));
                 let one = One { shared: Arc::clone(&shared), ifindex, name, address, wake, words };
                 tasks.insert(ifindex, (end, tokio::task::spawn_local(one.run(ended))));
             }
@@ -241,7 +241,7 @@ struct One {
     name: String,
     address: HostAddress,
     wake: Arc<Notify>,
-    words: RefCell<Words>,
+    words: RefCell<ChannelLog>,
 }
 
 impl One {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::finding::{Finding, Level};
-use super::place::{Place, advise_pvtcp};
+use super::machine::{Machine, advise_pvtcp};
 use super::readings::Readings;
 
 /// Groups of counters that are TCP's.
@@ -39,14 +39,14 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 /// Timeouts, retransmissions and probes.
-pub(super) fn findings(readings: &Readings, place: &Place) -> Vec<Finding> {
+pub(super) fn findings(readings: &Readings, machine: &Machine) -> Vec<Finding> {
     let Some(text) = &readings.netstat else { return Vec::new() };
     let counters = counters(text, GROUPS);
     let get = |name: &str| counters.get(name).copied().unwrap_or(0);
     vec![
-        timeouts(get("TCPTimeouts"), get("TCPSynRetrans"), get("TCPLossUndo"), place),
-        retransmissions(get("RetransSegs"), get("OutSegs"), get("TCPDSACKRecv") + get("TCPDSACKOfoRecv"), place),
-        probes(get("TCPLossProbes"), get("TCPLossProbeRecovery"), place),
+        timeouts(get("TCPTimeouts"), get("TCPSynRetrans"), get("TCPLossUndo"), machine),
+        retransmissions(get("RetransSegs"), get("OutSegs"), get("TCPDSACKRecv") + get("TCPDSACKOfoRecv"), machine),
+        probes(get("TCPLossProbes"), get("TCPLossProbeRecovery"), machine),
     ]
 }
 
@@ -59,7 +59,7 @@ fn level(share: f64, events: u64) -> Level {
     }
 }
 
-fn timeouts(all: u64, syn: u64, undone: u64, place: &Place) -> Finding {
+fn timeouts(all: u64, syn: u64, undone: u64, machine: &Machine) -> Finding {
     let data = all.saturating_sub(syn);
     let share = percent(undone, data).min(100.0);
     let fact =
@@ -74,20 +74,20 @@ fn timeouts(all: u64, syn: u64, undone: u64, place: &Place) -> Finding {
         }
     };
     let finding = Finding::new("timeouts", level, fact, meaning);
-    if level == Level::Ok { finding } else { advise(finding, place) }
+    if level == Level::Ok { finding } else { advise(finding, machine) }
 }
 
 /// Points to PVTCP. What was counted before it was loaded is still in the counters, so that it is loaded excuses
 /// nothing.
-fn advise(finding: Finding, place: &Place) -> Finding {
-    if !place.is_protected() {
-        return advise_pvtcp(finding, place);
+fn advise(finding: Finding, machine: &Machine) -> Finding {
+    if !machine.is_protected() {
+        return advise_pvtcp(finding, machine);
     }
     let meaning = format!("{} Some of it may date from before PVTCP was loaded.", finding.meaning);
     Finding { level: Level::Note, meaning, ..finding }
 }
 
-fn retransmissions(all: u64, sent: u64, needless: u64, place: &Place) -> Finding {
+fn retransmissions(all: u64, sent: u64, needless: u64, machine: &Machine) -> Finding {
     let share = percent(needless, all).min(100.0);
     let fact = format!(
         "{:.2} % of the segments sent; the receivers had {needless} of {all} already ({share:.0} %)",
@@ -104,10 +104,10 @@ fn retransmissions(all: u64, sent: u64, needless: u64, place: &Place) -> Finding
         }
     };
     let finding = Finding::new("retransmitted", level, fact, meaning);
-    if level == Level::Ok { finding } else { advise(finding, place) }
+    if level == Level::Ok { finding } else { advise(finding, machine) }
 }
 
-fn probes(sent: u64, repaired: u64, place: &Place) -> Finding {
+fn probes(sent: u64, repaired: u64, machine: &Machine) -> Finding {
     let fact = format!("{sent} tail-loss probes since boot, {repaired} of them repaired a loss by themselves");
     let idle = sent.saturating_sub(repaired);
     // A probe that repaired nothing may still have told of a loss, so their number alone is never a problem.
@@ -117,7 +117,7 @@ fn probes(sent: u64, repaired: u64, place: &Place) -> Finding {
     }
     let meaning = "Most met no loss: the ACK was only late.";
     let finding = Finding::new("probes", Level::Note, fact, meaning);
-    advise(finding, place)
+    advise(finding, machine)
 }
 
 #[cfg(test)]
@@ -134,8 +134,8 @@ mod tests {
         Tcp: RtoAlgorithm MaxConn OutSegs RetransSegs\n\
         Tcp: 1 -1 100000 1000\n";
 
-    fn guest() -> Place {
-        Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true }
+    fn guest() -> Machine {
+        Machine { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true }
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use evenkeel_settings::address::PORT_NAME;
 
 use super::finding::{Finding, Level};
-use super::place::Place;
+use super::machine::Machine;
 use super::readings::Readings;
 
 /// All of them; nothing on a machine that is no guest.
-pub(super) fn findings(readings: &Readings, place: &Place) -> Vec<Finding> {
-    if !place.is_guest() {
+pub(super) fn findings(readings: &Readings, machine: &Machine) -> Vec<Finding> {
+    if !machine.is_guest() {
         return Vec::new();
     }
     let mut findings = vec![programs(readings), channel(readings)];
@@ -74,8 +74,8 @@ mod tests {
         }
     }
 
-    fn guest() -> Place {
-        Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true }
+    fn guest() -> Machine {
+        Machine { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true }
     }
 
     fn levels(readings: &Readings) -> Vec<Level> {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn an_able_guest_lacks_nothing() {
         assert_eq!(levels(&able()), [Level::Ok, Level::Ok]);
-        let host = Place { hypervisor: None, ..guest() };
+        let host = Machine { hypervisor: None, ..guest() };
         assert_eq!(findings(&able(), &host), []);
     }
 

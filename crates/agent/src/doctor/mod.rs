@@ -9,7 +9,7 @@ mod finding;
 mod guest;
 mod host;
 mod kernel;
-mod place;
+mod machine;
 mod pvtcp;
 mod readings;
 mod tcp;
@@ -19,19 +19,19 @@ pub use finding::{Finding, Level, Mechanism, Report};
 pub use host::Kvm;
 pub use readings::{OffloadReading, PortReading, Readings};
 
-use place::Place;
+use machine::Machine;
 
 /// Judges what was read, with what came of trying KVM.
 pub fn judge(readings: &Readings, kvm: &Kvm) -> Report {
-    let place = Place::of(readings);
-    let mut findings = vec![place::machine(&place)];
-    findings.extend(place::steal(readings, &place));
+    let machine = Machine::of(readings);
+    let mut findings = vec![machine::machine(&machine)];
+    findings.extend(machine::steal(readings, &machine));
     findings.push(kernel::release(readings));
-    findings.push(pvtcp::module(readings, &place));
-    findings.extend(guest::findings(readings, &place));
-    findings.extend(timer::findings(readings, &place));
-    findings.extend(tcp::findings(readings, &place));
-    findings.extend(evidence::findings(readings, &place));
+    findings.push(pvtcp::module(readings, &machine));
+    findings.extend(guest::findings(readings, &machine));
+    findings.extend(timer::findings(readings, &machine));
+    findings.extend(tcp::findings(readings, &machine));
+    findings.extend(evidence::findings(readings, &machine));
     findings.extend(datapath::findings(readings));
     findings.push(host::ports(&readings.ports));
     findings.push(host::privileges(readings));

@@ -2,14 +2,14 @@
 
 use super::finding::{Finding, Level};
 use super::kernel;
-use super::place::Place;
+use super::machine::Machine;
 use super::readings::Readings;
 
 /// The state of the guest module.
-pub(super) fn module(readings: &Readings, place: &Place) -> Finding {
+pub(super) fn module(readings: &Readings, machine: &Machine) -> Finding {
     const TOPIC: &str = "PVTCP module";
     if let Some(mode) = &readings.pvtcp_mode {
-        let level = if place.is_protected() { Level::Ok } else { Level::Note };
+        let level = if machine.is_protected() { Level::Ok } else { Level::Note };
         let meaning = match mode.as_str() {
             "enforce" => "Being off its core no longer looks like congestion to TCP in this VM.",
             "observe" => "It counts what it would do and changes nothing. See `evenkeel guest pvtcp status`.",
@@ -19,8 +19,8 @@ pub(super) fn module(readings: &Readings, place: &Place) -> Finding {
     }
     let obstacles = kernel::obstacles(readings);
     if !obstacles.is_empty() {
-        let level = if place.is_guest() { Level::Note } else { Level::Ok };
-        let meaning = if place.is_guest() {
+        let level = if machine.is_guest() { Level::Note } else { Level::Ok };
+        let meaning = if machine.is_guest() {
             "A stock distribution kernel takes it. It protects the machine that it is loaded on, so others can still \
              use it."
         } else {
@@ -28,7 +28,7 @@ pub(super) fn module(readings: &Readings, place: &Place) -> Finding {
         };
         return Finding::new(TOPIC, level, format!("cannot be loaded: {}", obstacles.join("; ")), meaning);
     }
-    if !place.is_guest() {
+    if !machine.is_guest() {
         return Finding::new(
             TOPIC,
             Level::Ok,
@@ -71,8 +71,8 @@ mod tests {
         }
     }
 
-    fn guest() -> Place {
-        Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true }
+    fn guest() -> Machine {
+        Machine { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true }
     }
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_host_needs_no_module() {
-        let host = Place { hypervisor: None, steal_clock: None, pvtcp_mode: None, takes_pvtcp: true };
+        let host = Machine { hypervisor: None, steal_clock: None, pvtcp_mode: None, takes_pvtcp: true };
         assert_eq!(module(&able(), &host).level, Level::Ok);
         assert_eq!(module(&Readings { has_modules: false, ..able() }, &host).level, Level::Ok);
     }

@@ -1,23 +1,23 @@
 //! Which of TCP's own defences against needless timeouts are on.
 
 use super::finding::{Finding, Level};
-use super::place::Place;
+use super::machine::Machine;
 use super::readings::Readings;
 
 /// The switches, one finding each where the kernel has it.
-pub(super) fn findings(readings: &Readings, place: &Place) -> Vec<Finding> {
+pub(super) fn findings(readings: &Readings, machine: &Machine) -> Vec<Finding> {
     let number =
         |name: &str| readings.sysctls.get(name).and_then(|text| text.split_whitespace().next()?.parse::<u32>().ok());
     let on = |name: &str| number(name).is_some_and(|n| n != 0);
     let mut findings = Vec::new();
     if let Some(mode) = number("tcp_early_retrans") {
-        findings.push(tail_loss_probe(matches!(mode, 3 | 4) && on("tcp_sack"), place));
+        findings.push(tail_loss_probe(matches!(mode, 3 | 4) && on("tcp_sack"), machine));
     }
     if number("tcp_timestamps").is_some() {
         findings.push(undo(on("tcp_timestamps"), on("tcp_frto"), on("tcp_sack") && on("tcp_dsack")));
     }
     if let Some(recovery) = number("tcp_recovery") {
-        findings.push(rack(recovery & 1 != 0 && on("tcp_sack"), place));
+        findings.push(rack(recovery & 1 != 0 && on("tcp_sack"), machine));
     }
     if let Some(routes) = &readings.routes {
         findings.push(delayed_ack(routes));
@@ -25,9 +25,9 @@ pub(super) fn findings(readings: &Readings, place: &Place) -> Vec<Finding> {
     findings
 }
 
-fn tail_loss_probe(on: bool, place: &Place) -> Finding {
+fn tail_loss_probe(on: bool, machine: &Machine) -> Finding {
     if on {
-        let meaning = if place.is_guest() {
+        let meaning = if machine.is_guest() {
             "After an absence of a few round trips the first answer is one needless probe and not yet a timeout. What \
              remains are probes, and round-trip times with the absence in them, from which later timeouts are made. \
              PVTCP holds probes off as well."
@@ -58,7 +58,7 @@ fn undo(timestamps: bool, f_rto: bool, dsack: bool) -> Finding {
     Finding::new("undo", Level::Note, fact, meaning).next("sysctl net.ipv4.tcp_timestamps=1")
 }
 
-fn rack(on: bool, place: &Place) -> Finding {
+fn rack(on: bool, machine: &Machine) -> Finding {
     if !on {
         let meaning =
             "Losses are found by three duplicate ACKs, which short transfers and lost retransmissions do not give.";
@@ -66,7 +66,7 @@ fn rack(on: bool, place: &Place) -> Finding {
             .next("sysctl net.ipv4.tcp_recovery=1 (needs net.ipv4.tcp_sack=1)");
     }
     let guest =
-        if place.is_guest() { " Its reordering timer can run late after an absence, as the others do." } else { "" };
+        if machine.is_guest() { " Its reordering timer can run late after an absence, as the others do." } else { "" };
     Finding::new("RACK", Level::Ok, "on", format!("Losses are found by time, without three duplicate ACKs.{guest}"))
 }
 
@@ -95,8 +95,9 @@ mod tests {
     fn judged(values: &[(&str, &str)]) -> BTreeMap<&'static str, (Level, String)> {
         let sysctls = values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let readings = Readings { sysctls, ..Readings::default() };
-        let place = Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true };
-        findings(&readings, &place).into_iter().map(|f| (f.topic, (f.level, f.fact))).collect()
+        let machine =
+            Machine { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true };
+        findings(&readings, &machine).into_iter().map(|f| (f.topic, (f.level, f.fact))).collect()
     }
 
     #[test]

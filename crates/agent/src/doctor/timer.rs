@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::finding::{Finding, Level};
-use super::place::{Place, advise_pvtcp};
+use super::machine::{Machine, advise_pvtcp};
 use super::readings::Readings;
 
 /// TCP_RTO_MIN of kernels without a sysctl for it.
@@ -12,12 +12,12 @@ const BUILT_IN_FLOOR: Duration = Duration::from_millis(200);
 const SHORT_FLOOR: Duration = Duration::from_millis(100);
 
 /// HZ and the floor.
-pub(super) fn findings(readings: &Readings, place: &Place) -> Vec<Finding> {
+pub(super) fn findings(readings: &Readings, machine: &Machine) -> Vec<Finding> {
     let Some(tick) = readings.tick.filter(|t| !t.is_zero()) else { return Vec::new() };
     let sysctl =
         readings.sysctls.get("tcp_rto_min_us").and_then(|text| text.trim().parse().ok()).map(Duration::from_micros);
     let routes = readings.routes.as_deref().map(route_floors).unwrap_or_default();
-    vec![hz(tick), floor(tick, sysctl, &routes, place)]
+    vec![hz(tick), floor(tick, sysctl, &routes, machine)]
 }
 
 fn ms(duration: Duration) -> String {
@@ -71,7 +71,7 @@ fn parse_time(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(value * unit / 1e6).ok()
 }
 
-fn floor(tick: Duration, sysctl: Option<Duration>, routes: &[(String, Duration)], place: &Place) -> Finding {
+fn floor(tick: Duration, sysctl: Option<Duration>, routes: &[(String, Duration)], machine: &Machine) -> Finding {
     let general = sysctl.unwrap_or(BUILT_IN_FLOOR);
     let smallest = routes.iter().map(|(_, floor)| *floor).chain([general]).min().unwrap_or(general);
     let mut fact = format!("a timeout takes {} at least", ms(effective(general, tick)));
@@ -81,12 +81,12 @@ fn floor(tick: Duration, sysctl: Option<Duration>, routes: &[(String, Duration)]
     if smallest < SHORT_FLOOR {
         let finding = Finding::new(
             "RTO floor",
-            if place.is_guest() { Level::Problem } else { Level::Ok },
+            if machine.is_guest() { Level::Problem } else { Level::Ok },
             fact,
             "Losses are repaired soon, as incast needs it. But an absence from the core that is longer than this looks \
              like a loss, and a VM's usual absences are 30 ms and more.",
         );
-        return advise_pvtcp(finding, place);
+        return advise_pvtcp(finding, machine);
     }
     let how = match sysctl {
         Some(_) => format!(
@@ -95,7 +95,7 @@ fn floor(tick: Duration, sysctl: Option<Duration>, routes: &[(String, Duration)]
         ),
         None => format!("ip route change ROUTE rto_min {} sets the smallest on a route", ms(tick).replace(' ', "")),
     };
-    let safe = match (place.is_guest(), place.is_protected()) {
+    let safe = match (machine.is_guest(), machine.is_protected()) {
         (true, false) => " A lower floor is safe in a VM only with PVTCP.",
         (true, true) => " With PVTCP loaded, a lower one is safe.",
         (false, _) => "",
@@ -116,8 +116,8 @@ mod tests {
         10.0.0.0/24 dev eth1 proto kernel scope link src 10.0.0.2 rto_min lock 1ms quickack 1\n\
         10.1.0.0/24 dev eth1 rto_min 10ms\n";
 
-    fn guest() -> Place {
-        Place { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true }
+    fn guest() -> Machine {
+        Machine { hypervisor: Some("KVM".into()), steal_clock: None, pvtcp_mode: None, takes_pvtcp: true }
     }
 
     #[test]
@@ -155,9 +155,9 @@ mod tests {
         let short = Some(Duration::from_millis(4));
         assert_eq!(floor(TICK, short, &[], &guest()).level, Level::Problem);
         assert_eq!(floor(TICK, None, &route_floors(ROUTES), &guest()).level, Level::Problem);
-        let safe = Place { pvtcp_mode: Some("enforce".into()), ..guest() };
+        let safe = Machine { pvtcp_mode: Some("enforce".into()), ..guest() };
         assert_eq!(floor(TICK, short, &[], &safe).level, Level::Ok);
-        let host = Place { hypervisor: None, ..guest() };
+        let host = Machine { hypervisor: None, ..guest() };
         assert_eq!(floor(TICK, short, &[], &host).level, Level::Ok);
     }
 

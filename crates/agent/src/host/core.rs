@@ -15,7 +15,7 @@ use super::port::{self, Port, Ports, is_port};
 use super::settle;
 use super::state::{HostState, QueueAction};
 use super::wings::Wings;
-use crate::channel::{Channels, Words};
+use crate::channel::{ChannelLog, Channels};
 use crate::common::clock::now_ns;
 use crate::datapath::{Datapath, DatapathError, intf};
 
@@ -394,7 +394,7 @@ impl Core {
             port.queue_is_theirs && port.settings.port_queue_segments == settings.port_queue_segments
         });
         let before = known.and_then(|port| port.error.clone());
-        let words = known.map_or_else(|| Words::new(Instant::now()), |port| port.words.clone());
+        let words = known.map_or_else(|| ChannelLog::new(Instant::now()), |port| port.words.clone());
         let wanted = settings.port_queue_segments.get();
         if is_new {
             self.count("ports_seen");
@@ -542,7 +542,7 @@ impl Core {
             }
             self.ports.insert(link.ifindex, port);
         }
-        let patience = if self.unsettled.contains(&link.ifindex) { Duration::ZERO } else { settle::PATIENCE };
+        let patience = if self.unsettled.contains(&link.ifindex) { Duration::ZERO } else { settle::TIMEOUT };
         let has_settled = settle::has_settled(&mut self.datapath, link, segments, patience);
         if !has_settled && self.unsettled.insert(link.ifindex) {
             let (now, then) = (link.queue_segments, segments);

@@ -30,7 +30,7 @@ struct Client {
 
 /// A client's own place, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct Admission {
     number: u64,
     inner: Rc<RefCell<Inner>>,
 }
@@ -55,7 +55,7 @@ impl Crowd {
     }
 
     /// Serves another client; needs a [`LocalSet`](tokio::task::LocalSet).
-    pub fn admit<F: Future<Output = ()> + 'static>(&self, serve: impl FnOnce(Place) -> F) {
+    pub fn admit<F: Future<Output = ()> + 'static>(&self, serve: impl FnOnce(Admission) -> F) {
         let number = {
             let mut inner = self.inner.borrow_mut();
             while inner.clients.len() >= self.most {
@@ -68,14 +68,14 @@ impl Crowd {
             inner.clients.insert(number, Client { task: None, silent: Some(number) });
             number
         };
-        let task = tokio::task::spawn_local(serve(Place { number, inner: Rc::clone(&self.inner) })).abort_handle();
+        let task = tokio::task::spawn_local(serve(Admission { number, inner: Rc::clone(&self.inner) })).abort_handle();
         if let Some(client) = self.inner.borrow_mut().clients.get_mut(&number) {
             client.task = Some(task);
         }
     }
 }
 
-impl Place {
+impl Admission {
     /// The client has asked, and is answered.
     pub fn is_heard(&self) {
         self.set(|_| None);
@@ -95,7 +95,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.inner.borrow_mut().clients.remove(&self.number);
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     /// A client that does what it is told, and ends when nobody tells it any more.
-    fn client(crowd: &Crowd, there: &Rc<Cell<usize>>) -> (oneshot::Sender<()>, Rc<RefCell<Option<Place>>>) {
+    fn client(crowd: &Crowd, there: &Rc<Cell<usize>>) -> (oneshot::Sender<()>, Rc<RefCell<Option<Admission>>>) {
         struct There(Rc<Cell<usize>>);
         impl Drop for There {
             fn drop(&mut self) {
@@ -139,21 +139,21 @@ mod tests {
         LocalSet::new().block_on(&runtime, async {
             let (crowd, there) = (Crowd::new(3), Rc::new(Cell::new(0)));
             let mut clients: Vec<_> = (0..3).map(|_| client(&crowd, &there)).collect();
-            let place = |clients: &[(_, Rc<RefCell<Option<Place>>>)], at: usize, act: fn(&Place)| {
+            let place = |clients: &[(_, Rc<RefCell<Option<Admission>>>)], at: usize, act: fn(&Admission)| {
                 act(clients[at].1.borrow().as_ref().unwrap());
             };
             // The first is being answered, the second was, and so the third is silent for longest.
-            place(&clients, 0, Place::is_heard);
-            place(&clients, 1, Place::is_heard);
-            place(&clients, 1, Place::is_silent);
+            place(&clients, 0, Admission::is_heard);
+            place(&clients, 1, Admission::is_heard);
+            place(&clients, 1, Admission::is_silent);
             clients.push(client(&crowd, &there));
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
             assert_eq!(there.get(), 3);
             assert!(clients[2].0.is_closed() && !clients[0].0.is_closed() && !clients[1].0.is_closed());
             // Where all are being answered the first goes.
-            place(&clients, 1, Place::is_heard);
-            place(&clients, 3, Place::is_heard);
+            place(&clients, 1, Admission::is_heard);
+            place(&clients, 3, Admission::is_heard);
             clients.push(client(&crowd, &there));
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;

@@ -19,7 +19,7 @@ use super::error::HostError;
 /// Connections at once.
 const CONNECTIONS: usize = 64;
 /// How long a client may take to ask.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Binds the address, so that a bad one is found before anything else is done.
@@ -53,10 +53,10 @@ pub async fn serve(listener: TcpListener, text: Rc<dyn Fn() -> Result<String, Ho
                 async { Ok::<_, Infallible>(response) }
             });
             let mut http = hyper::server::conn::http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
+            http.timer(TokioTimer::new()).header_read_timeout(TIMEOUT).keep_alive(false);
             let connection = http.serve_connection(TokioIo::new(stream), service);
             // A client that goes away or says nonsense is its own affair.
-            let _ = tokio::time::timeout(PATIENCE * 2, connection).await;
+            let _ = tokio::time::timeout(TIMEOUT * 2, connection).await;
         });
     }
 }

@@ -31,7 +31,7 @@ const NEWS_BYTES: usize = 16 << 20;
 /// Reads after which others than devices have their turn.
 const READS: usize = 4096;
 /// How long an answer may take, while others change devices.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Lists that are taken in a row because devices changed meanwhile.
 const LISTS: usize = 4;
 
@@ -233,7 +233,7 @@ impl Links {
             socket.bind_auto()?;
             socket.connect(&SocketAddr::new(0, 0))?;
             let fd = owned(&socket)?;
-            setsockopt(&fd, ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs() as i64))?;
+            setsockopt(&fd, ReceiveTimeout, &TimeVal::seconds(TIMEOUT.as_secs() as i64))?;
             Ok(fd)
         };
         let fd = open().map_err(|source| HostError::netlink("cannot open a netlink socket", source))?;

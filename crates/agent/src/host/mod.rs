@@ -33,4 +33,4 @@ pub use supervisor::{Checked, Options, check, run, stop};
 pub use vflood::report::{VfloodFlow, VfloodPort, VfloodState};
 pub use vlan::{Vlan, VlanProtocol};
 pub use vsnoop::Endpoint;
-pub use vsnoop::report::{Place, VsnoopFlow, VsnoopPort, VsnoopState};
+pub use vsnoop::report::{QueueState, VsnoopFlow, VsnoopPort, VsnoopState};

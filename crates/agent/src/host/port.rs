@@ -6,7 +6,7 @@ use evenkeel_settings::Mode;
 use evenkeel_settings::host::{Config, PortSettings};
 
 use super::links::Link;
-use crate::channel::Words;
+use crate::channel::ChannelLog;
 use crate::datapath::is_own_device;
 
 /// Ports by the index of their device.
@@ -26,7 +26,7 @@ pub(super) struct Port {
     /// Its VM is about to leave.
     pub is_offline: bool,
     /// What the log says of the VM, which is the VM's to change.
-    pub words: Words,
+    pub words: ChannelLog,
 }
 
 impl Port {

@@ -9,7 +9,7 @@ use super::state::QueueChange;
 use crate::datapath::{Datapath, intf};
 
 /// How long is waited for a VM that is off its core and leaves packets in its queue.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub const TIMEOUT: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(2);
 
 /// Whether a queue of so many places is a shorter one for a tap; others lose nothing.
@@ -42,7 +42,7 @@ pub fn unsettled(datapath: &mut Datapath, links: &[Link], queues: &BTreeMap<u32,
     let mut unsettled = BTreeSet::new();
     for (segments, link) in shorter.filter(|(segments, link)| shortens(link, *segments)) {
         end_promises(datapath, link, &intf::ek_port::default());
-        if !has_settled(datapath, link, segments, PATIENCE) {
+        if !has_settled(datapath, link, segments, TIMEOUT) {
             unsettled.insert(link.ifindex);
         }
     }

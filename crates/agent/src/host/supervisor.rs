@@ -35,9 +35,9 @@ use crate::datapath::Datapath;
 use crate::file;
 
 /// How long `--stop` waits for an agent that has said it stops.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it waits for one that has taken its lock and does not answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(10);
 /// How long an earlier control socket is still answered: a client has its answer in milliseconds.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<(), HostError> {
 /// # Errors
 /// [`HostError`] if something could not be removed or put back: then it can be tried again.
 pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
-    let patience = Instant::now() + ANSWER_PATIENCE;
+    let patience = Instant::now() + ANSWER_TIMEOUT;
     let (mut client, running) = loop {
         let state = HostState::load(run_dir)?;
         match lock::take(run_dir) {
@@ -82,7 +82,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
         }
     };
     let stopped = client.stop()?;
-    let deadline = Instant::now() + STOP_PATIENCE;
+    let deadline = Instant::now() + STOP_TIMEOUT;
     while Instant::now() < deadline {
         match lock::take(run_dir) {
             Err(HostError::Running { .. }) => std::thread::sleep(STEP),
@@ -189,12 +189,12 @@ fn put_back(
 }
 
 /// What of the agent listens, with the configuration that it listens by.
-struct Faces {
+struct Listeners {
     control: (config::Control, JoinHandle<()>),
     metrics: (config::Metrics, Option<JoinHandle<()>>),
 }
 
-impl Drop for Faces {
+impl Drop for Listeners {
     fn drop(&mut self) {
         self.control.1.abort();
         if let Some(task) = &self.metrics.1 {
@@ -203,12 +203,12 @@ impl Drop for Faces {
     }
 }
 
-struct Desk {
+struct ControlService {
     core: Rc<RefCell<Core>>,
     stop: mpsc::Sender<oneshot::Sender<Result<Stopped, HostError>>>,
 }
 
-impl Service for Desk {
+impl Service for ControlService {
     async fn answer(&self, ask: Ask) -> Box<dyn Iterator<Item = Response>> {
         let refused = |error: HostError| Response::Refused { why: format!("could not do it: {error}") };
         let lines = match ask {
@@ -276,7 +276,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     catch_up(&core, &mut links).await;
 
     let (stop_sender, mut stop_requests) = mpsc::channel(1);
-    let mut faces = Faces {
+    let mut listeners = Listeners {
         control: (config.control.clone(), serve_control(control, &core, &stop_sender)),
         metrics: (config.metrics.clone(), metrics.map(|listener| serve_metrics(listener, &core))),
     };
@@ -318,7 +318,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
             }
             // One device a turn: whoever else has something to do is first.
             () = tokio::task::yield_now(), if is_behind => look(&core, &mut links),
-            _ = hangup.recv() => reload(options, &core, &mut links, &mut faces, &stop_sender).await,
+            _ = hangup.recv() => reload(options, &core, &mut links, &mut listeners, &stop_sender).await,
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             Some(reply) = stop_requests.recv() => {
@@ -355,7 +355,7 @@ fn serve_control(
     core: &Rc<RefCell<Core>>,
     stop: &mpsc::Sender<oneshot::Sender<Result<Stopped, HostError>>>,
 ) -> JoinHandle<()> {
-    let desk = Rc::new(Desk { core: Rc::clone(core), stop: stop.clone() });
+    let desk = Rc::new(ControlService { core: Rc::clone(core), stop: stop.clone() });
     tokio::task::spawn_local(async move { listener.serve(desk).await })
 }
 
@@ -440,7 +440,7 @@ async fn reload(
     options: &Options,
     core: &Rc<RefCell<Core>>,
     links: &mut Links,
-    faces: &mut Faces,
+    listeners: &mut Listeners,
     stop: &mpsc::Sender<oneshot::Sender<Result<Stopped, HostError>>>,
 ) {
     match NotifyState::monotonic_usec_now() {
@@ -448,14 +448,14 @@ async fn reload(
         Err(_) => notify(&[NotifyState::Reloading]),
     }
     let holds = core.borrow().loaded().clone();
-    match prepare(options, &holds, faces).await {
+    match prepare(options, &holds, listeners).await {
         Ok((loaded, control, metrics)) => {
             let config = loaded.config.clone();
             core.borrow_mut().adopt(loaded);
             if let Some(listener) = control {
                 core.borrow_mut().note_socket(listener.path());
                 let own = (config.control, serve_control(listener, core, stop));
-                let (_, before) = std::mem::replace(&mut faces.control, own);
+                let (_, before) = std::mem::replace(&mut listeners.control, own);
                 // Who has found the earlier socket is answered there.
                 tokio::task::spawn_local(async move {
                     tokio::time::sleep(FAREWELL).await;
@@ -463,10 +463,10 @@ async fn reload(
                 });
             }
             if let Some(listener) = metrics {
-                if let Some(task) = faces.metrics.1.take() {
+                if let Some(task) = listeners.metrics.1.take() {
                     task.abort();
                 }
-                faces.metrics = (config.metrics, listener.map(|listener| serve_metrics(listener, core)));
+                listeners.metrics = (config.metrics, listener.map(|listener| serve_metrics(listener, core)));
             }
             core.borrow_mut().ask_for_list();
             catch_up(core, links).await;
@@ -488,16 +488,19 @@ async fn reload(
 async fn prepare(
     options: &Options,
     holds: &Loaded,
-    faces: &Faces,
+    listeners: &Listeners,
 ) -> Result<(Loaded, Option<Listener>, Option<Option<TcpListener>>), HostError> {
     let loaded = load(options, Some(holds))?;
     let config = &loaded.config;
-    let mut control = (config.control != faces.control.0)
+    let mut control = (config.control != listeners.control.0)
         .then(|| Listener::bind(&config.control.socket, &config.control.group))
         .transpose()?;
-    let metrics = if config.metrics == faces.metrics.0 {
+    let metrics = if config.metrics == listeners.metrics.0 {
         None
-    } else if config.metrics.enabled && faces.metrics.0.enabled && config.metrics.listen == faces.metrics.0.listen {
+    } else if config.metrics.enabled
+        && listeners.metrics.0.enabled
+        && config.metrics.listen == listeners.metrics.0.listen
+    {
         // Only what is checked when the file is read has changed; the socket is the same.
         None
     } else {

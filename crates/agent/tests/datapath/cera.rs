@@ -7,19 +7,19 @@ use evenkeel_algo::cera::Seen;
 use evenkeel_algo::frames::{ACK, ECE, FIN, RST, Segment, assert_sound};
 
 use crate::conversation::{MSS, ack, connect, data, shown, syn, synack};
-use crate::ports::{NEXT, Place};
+use crate::ports::{Bed, NEXT};
 
 const LATER: u64 = u64::MAX;
 /// Of a data segment: Ethernet, IPv4, TCP with timestamps.
 const HEADERS: u64 = 14 + 20 + 32;
 
 /// Ports on which only CERA is on.
-fn place(cera: u32) -> (Place, Shares) {
+fn place(cera: u32) -> (Bed, Shares) {
     with(intf::EK_MODE_OFF, cera)
 }
 
-fn with(proboscis: u32, cera: u32) -> (Place, Shares) {
-    let mut place = Place::new(proboscis);
+fn with(proboscis: u32, cera: u32) -> (Bed, Shares) {
+    let mut place = Bed::new(proboscis);
     let mut port = crate::ports::settings(proboscis);
     port.cera.mode = cera;
     for index in [place.pa, place.pb] {
@@ -29,12 +29,12 @@ fn with(proboscis: u32, cera: u32) -> (Place, Shares) {
     (place, shares)
 }
 
-fn slot(place: &Place) -> u32 {
+fn slot(place: &Bed) -> u32 {
     place.datapath.slot_of(place.pa).unwrap().unwrap()
 }
 
 /// A connection of `pa` to somebody outside of this host.
-fn open(place: &mut Place, from: u16) {
+fn open(place: &mut Bed, from: u16) {
     let of = |segment: Segment, is_back: bool| {
         let mut segment = segment;
         let end = if is_back { &mut segment.destination } else { &mut segment.source };
@@ -46,14 +46,14 @@ fn open(place: &mut Place, from: u16) {
     place.run_from_vm(place.pa, &of(Segment { payload: 0, ..data(0) }, false));
 }
 
-fn send(place: &mut Place, from: u16, offset: u32) {
+fn send(place: &mut Bed, from: u16, offset: u32) {
     let segment = data(offset);
     let frame = Segment { source: (segment.source.0, from), ..segment }.frame();
     let outcome = place.run_from_vm(place.pa, &frame);
     assert_eq!((outcome.verdict, outcome.frame), (NEXT, frame), "CERA changes no data");
 }
 
-fn acked(place: &mut Place, to: u16, bytes: u32) -> u32 {
+fn acked(place: &mut Bed, to: u16, bytes: u32) -> u32 {
     let segment = ack(bytes, 0);
     let frame = Segment { destination: (segment.destination.0, to), ..segment }.frame();
     let outcome = place.run_to_vm(place.pa, &frame);
@@ -233,7 +233,7 @@ fn what_stays_on_the_host_is_neither_counted_nor_limited() {
     stays(|_| HOST);
 }
 
-fn stays(from: impl Fn(&Place) -> u32) {
+fn stays(from: impl Fn(&Bed) -> u32) {
     let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
     let slot = slot(&place);
     place.run_from_vm(place.pa, &syn().frame());

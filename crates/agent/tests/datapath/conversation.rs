@@ -4,7 +4,7 @@ use evenkeel_agent::datapath::intf;
 use evenkeel_algo::frames::{ACK, CWR, ECE, LINUX_OPTIONS, SYN, Segment, TIMESTAMPS, assert_sound};
 use evenkeel_testbed::place::Tap;
 
-use crate::ports::{A, B, DROP, NEXT, Place, REDIRECT};
+use crate::ports::{A, B, Bed, DROP, NEXT, REDIRECT};
 
 /// Bytes of data in a full segment of it.
 pub const MSS: u32 = 1448;
@@ -48,7 +48,7 @@ pub fn shown(segment: Segment) -> Segment {
 }
 
 /// Sends a SYN from `pa` and gives the probes that it made.
-pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
+pub fn probes_of(place: &mut Bed, syn: &Segment) -> Vec<Vec<u8>> {
     let tap = Tap::new(place.pa);
     let frame = syn.frame();
     let outcome = place.run_from_vm(place.pa, &frame);
@@ -60,7 +60,7 @@ pub fn probes_of(place: &mut Place, syn: &Segment) -> Vec<Vec<u8>> {
 }
 
 /// The connection from `pa` to `pb`, whose hosts know of each other then.
-pub fn connect(place: &mut Place) {
+pub fn connect(place: &mut Bed) {
     connect_by(place, &syn(), &synack());
     for port in [place.pa, place.pb] {
         assert_ne!(place.only_flow(port).flags & intf::EK_FLOW_PEER, 0);
@@ -68,7 +68,7 @@ pub fn connect(place: &mut Place) {
 }
 
 /// The same by this SYN and its answer. Both come as the other host sends them.
-pub fn connect_by(place: &mut Place, syn: &Segment, synack: &Segment) {
+pub fn connect_by(place: &mut Bed, syn: &Segment, synack: &Segment) {
     let probes = probes_of(place, syn);
     for probe in &probes {
         assert_eq!(place.run_to_vm(place.pb, probe).verdict, DROP);

@@ -9,7 +9,7 @@ use evenkeel_testbed::place::Tap;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::conversation::{MSS, ack, connect, connect_by, data, probes_of, shown, syn, synack};
-use crate::ports::{A, DROP, NEXT, Place, settings};
+use crate::ports::{A, Bed, DROP, NEXT, settings};
 
 /// The same between other addresses.
 fn v6(segment: Segment) -> Segment {
@@ -24,12 +24,12 @@ fn v4(segment: Segment) -> Segment {
 }
 
 /// The same port in other words; what the agent does at a reload.
-fn attach(place: &mut Place, port: u32, mode: u32) {
+fn attach(place: &mut Bed, port: u32, mode: u32) {
     place.datapath.attach(port, &settings(mode)).unwrap();
 }
 
 /// Writes into each entry of a map.
-fn patch(place: &Place, map: &str, offset: usize, bytes: &[u8]) {
+fn patch(place: &Bed, map: &str, offset: usize, bytes: &[u8]) {
     let map = MapHandle::from_pinned_path(place.pins().join(map)).unwrap();
     let keys: Vec<_> = map.keys().collect();
     assert!(!keys.is_empty());
@@ -40,14 +40,14 @@ fn patch(place: &Place, map: &str, offset: usize, bytes: &[u8]) {
     }
 }
 
-fn knows(place: &Place, port: u32) -> bool {
+fn knows(place: &Bed, port: u32) -> bool {
     place.datapath.flows().unwrap().iter().any(|(key, _)| key.ifindex == port)
 }
 
 /// The receiver's host is there no more: its VM's ACKs come as the VM sent them.
 #[test]
 fn data_is_no_longer_ecn_capable_once_nobody_echoes_marks() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     for of in [v4, v6] {
         connect_by(&mut place, &of(syn()), &of(synack()));
         for i in 0..10 {
@@ -78,7 +78,7 @@ fn data_is_no_longer_ecn_capable_once_nobody_echoes_marks() {
 /// The sender's host is there no more.
 #[test]
 fn marks_are_no_longer_hidden_once_nobody_heeds_their_echo() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     for of in [v4, v6] {
         connect_by(&mut place, &of(syn()), &of(synack()));
         let marked = Segment { ecn: 3, ..of(data(0)) }.frame();
@@ -101,7 +101,7 @@ fn marks_are_no_longer_hidden_once_nobody_heeds_their_echo() {
 /// A report tells that there is evenkeel, and not that it sees to ECN; one that is lost leaves the other host without.
 #[test]
 fn only_a_host_that_shows_it_is_taken_to_see_to_ecn() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
     port.proboscis.ecn_for_guests = 0;
     let pb = place.pb;
@@ -137,7 +137,7 @@ fn only_a_host_that_shows_it_is_taken_to_see_to_ecn() {
 /// A packet that its VM would not take says nothing about the other host.
 #[test]
 fn who_cannot_be_the_other_end_ends_nothing() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
     place.run_from_vm(place.pa, &data(0).frame());
     for strange in [
@@ -154,7 +154,7 @@ fn who_cannot_be_the_other_end_ends_nothing() {
 /// Packets of a port that is switched off are not read: what was known is of other connections by now.
 #[test]
 fn what_was_known_before_a_port_was_off_is_not_known_after() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let pa = place.pa;
     connect(&mut place);
     probes_of(&mut place, &Segment { source: (A.parse().unwrap(), 7), ..syn() });
@@ -178,7 +178,7 @@ fn what_was_known_before_a_port_was_off_is_not_known_after() {
 #[test]
 fn a_handshake_ends() {
     let long_ago = 1u64.to_ne_bytes();
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     // What passed before the port was read is forgotten too; here it always was.
     patch(&place, "ports", offset_of!(intf::ek_port, since_ns), &0u64.to_ne_bytes());
     for probe in probes_of(&mut place, &syn()) {
@@ -203,8 +203,8 @@ fn a_handshake_ends() {
 /// A host without evenkeel may have it by now, and one that had it none any more.
 #[test]
 fn what_a_peer_made_of_probes_is_asked_anew() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
-    let sent = |place: &mut Place, port: u16| {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    let sent = |place: &mut Bed, port: u16| {
         let before = place.count(place.pa, intf::EK_COUNT_PROBES_SENT);
         let source = (A.parse().unwrap(), port);
         place.run_from_vm(place.pa, &Segment { source, ..syn() }.frame());
@@ -222,7 +222,7 @@ fn what_a_peer_made_of_probes_is_asked_anew() {
 #[test]
 fn whether_the_other_end_is_on_this_host_follows_its_packets() {
     const UPLINK: u32 = 1;
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let (pa, pb) = (place.pa, place.pb);
     place.run_from_vm(pa, &syn().frame());
     place.datapath.trial_from("to_vm", pa, pb, &synack().frame()).unwrap();

@@ -9,7 +9,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::conversation::syn;
-use crate::ports::{KEY, Place, settings};
+use crate::ports::{Bed, KEY, settings};
 
 /// Runs of the program with a SYN. A reader that looks without a barrier misses a wake-up in a hundred thousand
 /// events or two.
@@ -21,7 +21,7 @@ const SLEEP: Duration = Duration::from_millis(500);
 
 #[test]
 fn whoever_has_read_all_events_is_woken_up_for_the_next_one() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
     port.proboscis.settings.probes = 1;
     port.proboscis.settings.budget_probes_per_s = u32::MAX;

@@ -5,7 +5,7 @@ use evenkeel_algo::frames::{LINUX_OPTIONS, SYN, Segment};
 use evenkeel_testbed::place::ip;
 
 use crate::conversation::{connect, probes_of};
-use crate::ports::{A, B, Place, settings};
+use crate::ports::{A, B, Bed, settings};
 
 /// Connections that the tables have of a device.
 fn flows(datapath: &Datapath, ifindex: u32) -> Vec<intf::ek_flow_key> {
@@ -14,8 +14,8 @@ fn flows(datapath: &Datapath, ifindex: u32) -> Vec<intf::ek_flow_key> {
 }
 
 /// With a connection between `pa` and `pb`, and a SYN of `pa` that waits for its answer: the key of that.
-fn busy() -> (Place, intf::ek_flow_key) {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+fn busy() -> (Bed, intf::ek_flow_key) {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
     let unanswered = Segment { options: LINUX_OPTIONS.to_vec(), ..Segment::new((A, 40001), (B, 80), SYN) };
     let probes = probes_of(&mut place, &unanswered);

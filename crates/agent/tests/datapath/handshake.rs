@@ -5,10 +5,10 @@ use evenkeel_algo::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, SYN, Segment, ass
 use evenkeel_testbed::place::Tap;
 
 use crate::conversation::{connect, probes_of, syn, synack};
-use crate::ports::{A, B, DROP, KEY, NEXT, Place, REDIRECT, settings};
+use crate::ports::{A, B, Bed, DROP, KEY, NEXT, REDIRECT, settings};
 
 fn probes_are_sound(syn: &Segment) {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let probes = probes_of(&mut place, syn);
     assert_eq!(probes.len(), 10);
     for (i, probe) in probes.iter().enumerate() {
@@ -51,7 +51,7 @@ fn probes_before_a_syn_with_all_the_options_there_is_room_for() {
 
 #[test]
 fn probes_before_a_syn_in_a_vlan() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let tagged = Segment { vlan: Some(42), ..syn() };
     // The kernel takes the tag out of the frame before a program sees it; a packet socket shows the rest.
     let probes = probes_of(&mut place, &tagged);
@@ -60,7 +60,7 @@ fn probes_before_a_syn_in_a_vlan() {
 
 #[test]
 fn a_host_without_a_key_sends_no_probes_and_takes_none() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let probes = probes_of(&mut place, &syn());
     let keyless = intf::ek_host { version: intf::EK_INTF_VERSION, ..Default::default() };
     place.datapath.set_host(&keyless).unwrap();
@@ -71,7 +71,7 @@ fn a_host_without_a_key_sends_no_probes_and_takes_none() {
 
 #[test]
 fn a_flood_of_syns_gets_probes_within_its_budget() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
     // One probe in a quarter of an hour: no refill while this runs.
     port.proboscis.settings.budget_probes_per_s = 1;
@@ -91,7 +91,7 @@ fn a_flood_of_syns_gets_probes_within_its_budget() {
 
 #[test]
 fn connections_of_one_moment_share_their_probes() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
     // More than an hour: what this takes is nothing beside it.
     port.proboscis.settings.b1_us = u32::MAX;
@@ -106,7 +106,7 @@ fn connections_of_one_moment_share_their_probes() {
 /// The agent is told of SYNs to send again: to peers that have answered probes, and to those that never had any.
 #[test]
 fn a_syn_to_a_stranger_is_told_as_such() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut host =
         intf::ek_host { version: intf::EK_INTF_VERSION, keys: 1, agent_until_ns: u64::MAX, ..Default::default() };
     host.key[0] = KEY;
@@ -123,7 +123,7 @@ fn a_syn_to_a_stranger_is_told_as_such() {
 
 /// Lets `seen` probes of ten come to `pb`, `marked` of them with a mark, then a SYN and its SYN-ACK. The SYN-ACK's
 /// window.
-fn first_window(place: &mut Place, seen: usize, marked: usize) -> u16 {
+fn first_window(place: &mut Bed, seen: usize, marked: usize) -> u16 {
     let mut probes = probes_of(place, &syn());
     for (i, probe) in probes.iter_mut().take(seen).enumerate() {
         if i < marked {
@@ -152,14 +152,14 @@ fn the_first_window_follows_the_probes() {
         (0, 0, 65160),
     ];
     for (seen, marked, window) in cases {
-        let window_is = std::thread::spawn(move || first_window(&mut Place::new(intf::EK_MODE_ENFORCE), seen, marked));
+        let window_is = std::thread::spawn(move || first_window(&mut Bed::new(intf::EK_MODE_ENFORCE), seen, marked));
         assert_eq!(window_is.join().unwrap(), window, "{seen} probes came, {marked} with a mark");
     }
 }
 
 #[test]
 fn a_window_smaller_than_the_probes_allow_stays() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let probes = probes_of(&mut place, &syn());
     for probe in &probes {
         place.run_to_vm(place.pb, probe);
@@ -172,7 +172,7 @@ fn a_window_smaller_than_the_probes_allow_stays() {
 
 #[test]
 fn forged_and_replayed_probes_change_nothing() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let probes = probes_of(&mut place, &syn());
     for byte in 26..74 {
         // Addresses, ports, sequence number and option; the acknowledgement, window and checksum say nothing.
@@ -206,7 +206,7 @@ fn probe_with(options: Vec<u8>, seq: u32) -> Segment {
 
 #[test]
 fn a_tag_is_good_for_one_flow_and_one_key() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let probes = probes_of(&mut place, &syn());
     let option = option_of(&probes[0]);
     let iss = 1000 ^ 1 << 31;
@@ -245,7 +245,7 @@ fn a_tag_is_good_for_one_flow_and_one_key() {
 
 #[test]
 fn options_of_other_versions_and_lengths_are_left_alone() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let probes = probes_of(&mut place, &syn());
     let option = option_of(&probes[0]);
     let changed = |at: usize, value: u8| {
@@ -283,7 +283,7 @@ fn options_of_other_versions_and_lengths_are_left_alone() {
 
 #[test]
 fn a_replayed_train_counts_once() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut probes = probes_of(&mut place, &syn());
     for probe in &probes {
         place.run_to_vm(place.pb, probe);
@@ -307,7 +307,7 @@ fn a_replayed_train_counts_once() {
 /// What the agent sends again: probes out of the VM's budget, and a SYN that marking ports let through.
 #[test]
 fn a_syn_is_sent_again_as_it_was_sent() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
     let mut host =
         intf::ek_host { version: intf::EK_INTF_VERSION, keys: 1, agent_until_ns: u64::MAX, ..Default::default() };
@@ -335,7 +335,7 @@ fn a_syn_is_sent_again_as_it_was_sent() {
 
 #[test]
 fn observing_changes_no_packet_and_counts() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let probes = probes_of(&mut place, &syn());
     place.datapath.attach(place.pa, &settings(intf::EK_MODE_OBSERVE)).unwrap();
     place.datapath.attach(place.pb, &settings(intf::EK_MODE_OBSERVE)).unwrap();
@@ -356,7 +356,7 @@ fn observing_changes_no_packet_and_counts() {
 
 #[test]
 fn guests_that_agree_on_ecn_are_seen() {
-    let mut place = Place::new(intf::EK_MODE_OBSERVE);
+    let mut place = Bed::new(intf::EK_MODE_OBSERVE);
     place.run_from_vm(place.pa, &Segment { flags: SYN | ECE | CWR, ..syn() }.frame());
     place.run_to_vm(place.pa, &Segment { flags: SYN | ACK | ECE, ..synack() }.frame());
     let flow = place.only_flow(place.pa);

@@ -5,7 +5,7 @@ use evenkeel_algo::frames::{SYN, Segment};
 use evenkeel_testbed::place::ip;
 
 use crate::conversation::{probes_of, syn, synack};
-use crate::ports::{A, NEXT, Place};
+use crate::ports::{A, Bed, NEXT};
 
 /// The address of a device.
 fn mac(device: &str) -> Vec<u8> {
@@ -16,7 +16,7 @@ fn mac(device: &str) -> Vec<u8> {
 
 #[test]
 fn no_probes_for_what_this_host_routes() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     ip("link add br0 address 02:01:01:01:01:01 type bridge");
     for (name, last) in [("door", 7), ("gate", 9)] {
         ip(&format!("link add link br0 name {name} address 02:01:01:01:01:0{last} type macvlan mode bridge"));

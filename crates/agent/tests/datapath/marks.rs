@@ -5,7 +5,7 @@ use evenkeel_algo::frames::{ACK, CWR, ECE, FIN, SYN, Segment, assert_sound, ecn,
 use evenkeel_testbed::place::Tap;
 
 use crate::conversation::{MSS, ack, connect, data, probes_of, shown, syn, synack};
-use crate::ports::{NEXT, Place, settings};
+use crate::ports::{Bed, NEXT, settings};
 
 fn window(outcome: &Outcome) -> u32 {
     u32::from(u16::from_be_bytes([outcome.frame[48], outcome.frame[49]]))
@@ -13,7 +13,7 @@ fn window(outcome: &Outcome) -> u32 {
 
 #[test]
 fn marks_are_hidden_echoed_and_hidden_again() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
     let sent = place.run_from_vm(place.pa, &data(0).frame());
     assert_eq!((sent.verdict, ecn(&sent.frame)), (NEXT, 2), "made ECN-capable");
@@ -51,7 +51,7 @@ fn marks_are_hidden_echoed_and_hidden_again() {
 /// A port that marks drops what is not ECN-capable: SYNs must be, and the VMs must not see it.
 #[test]
 fn handshakes_are_ecn_capable_between_the_hosts() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let probes = probes_of(&mut place, &syn());
     place.run_to_vm(place.pb, &probes[0]);
     for ecn_field in [2, 3] {
@@ -79,7 +79,7 @@ fn handshakes_are_ecn_capable_between_the_hosts() {
 fn a_syn_sent_again_is_as_ecn_capable_as_the_first() {
     let offers = Segment { flags: SYN | ECE | CWR, ..syn() };
     for (syn, expected) in [(syn(), 2), (offers, 0)] {
-        let mut place = Place::new(intf::EK_MODE_ENFORCE);
+        let mut place = Bed::new(intf::EK_MODE_ENFORCE);
         probes_of(&mut place, &syn);
         let frame = syn.frame();
         let mut event = intf::ek_event::default();
@@ -97,7 +97,7 @@ fn a_syn_sent_again_is_as_ecn_capable_as_the_first() {
 /// From a host without evenkeel, and of a VM with ECN, a SYN stays as it is.
 #[test]
 fn handshakes_of_others_stay() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let strange = Segment { ecn: 3, ..syn() }.frame();
     assert_eq!(place.run_to_vm(place.pb, &strange).frame, strange);
     let offers = Segment { flags: SYN | ECE | CWR, ..syn() };
@@ -109,7 +109,7 @@ fn handshakes_of_others_stay() {
 
 #[test]
 fn a_mark_halves_the_first_window_and_growth_follows() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
     for i in 0..10 {
         place.run_from_vm(place.pa, &data(i * MSS).frame());
@@ -138,7 +138,7 @@ fn a_mark_halves_the_first_window_and_growth_follows() {
 
 #[test]
 fn elephants_are_left_alone() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
     port.proboscis.settings.elephant_bytes = 2 * u64::from(MSS);
     place.datapath.attach(place.pa, &port).unwrap();
@@ -154,7 +154,7 @@ fn elephants_are_left_alone() {
 
 #[test]
 fn without_evenkeel_at_the_other_end_nothing_is_changed() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     probes_of(&mut place, &syn());
     for frame in [synack().frame(), ack(0, ECE).frame(), ack(MSS, ECE).frame()] {
         let seen = place.run_to_vm(place.pa, &frame);
@@ -169,7 +169,7 @@ fn without_evenkeel_at_the_other_end_nothing_is_changed() {
 
 #[test]
 fn ports_that_are_off_or_unknown_are_passed_over() {
-    let mut place = Place::new(intf::EK_MODE_OFF);
+    let mut place = Bed::new(intf::EK_MODE_OFF);
     let frame = syn().frame();
     for (port, name) in [(place.pa, "from_vm"), (place.pa, "to_vm"), (1, "from_vm"), (1, "to_vm")] {
         let outcome = place.datapath.trial(name, port, 0, &frame, 1).unwrap();
@@ -180,7 +180,7 @@ fn ports_that_are_off_or_unknown_are_passed_over() {
 
 #[test]
 fn a_closed_flow_leaves_the_table() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);
     place.run_from_vm(place.pa, &Segment { flags: ACK | FIN, payload: 0, ..data(0) }.frame());
     place.run_to_vm(place.pa, &Segment { flags: ACK | FIN, ack: 1002, ..ack(0, 0) }.frame());

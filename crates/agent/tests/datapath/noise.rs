@@ -7,12 +7,12 @@ use evenkeel_algo::noise::{self, Random};
 use evenkeel_algo::packet::{self, Kind};
 
 use crate::conversation::{ack, connect, data, probes_of, shown, syn, synack};
-use crate::ports::{A, B, DROP, NEXT, Place, REDIRECT};
+use crate::ports::{A, B, Bed, DROP, NEXT, REDIRECT};
 
 /// BPF_PROG_TEST_RUN takes no shorter frames that claim to be IPv6. The parser's own tests have them.
 const LEAST: usize = 54;
 
-fn seeds(place: &mut Place) -> Vec<Vec<u8>> {
+fn seeds(place: &mut Bed) -> Vec<Vec<u8>> {
     let v6 = (("fd00::1", 40000), ("fd00::2", 80));
     let mut seeds = vec![
         syn().frame(),
@@ -34,7 +34,7 @@ fn seeds(place: &mut Place) -> Vec<Vec<u8>> {
 fn packets_of_noise() {
     const SEED: u64 = 1;
     let packets = noise::count(1_000_000);
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let seeds = seeds(&mut place);
     connect(&mut place);
     let mut random = Random::new(SEED);

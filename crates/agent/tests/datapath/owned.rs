@@ -6,7 +6,7 @@ use evenkeel_agent::datapath::{Datapath, intf};
 use evenkeel_algo::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, Segment, TIMESTAMPS, ecn};
 
 use crate::conversation::{connect, connect_by, data, probes_of, syn, synack};
-use crate::ports::{A, B, DROP, NEXT, Place, settings};
+use crate::ports::{A, B, Bed, DROP, NEXT, settings};
 
 const V4: [(&str, u16); 2] = [(A, 40000), (B, 80)];
 const V6: [(&str, u16); 2] = [("fd00::1", 40000), ("fd00::2", 80)];
@@ -31,8 +31,8 @@ fn everything() -> intf::ek_port {
     }
 }
 
-fn place() -> Place {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+fn place() -> Bed {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     for port in [place.pa, place.pb] {
         place.datapath.attach(port, &everything()).unwrap();
     }

@@ -53,7 +53,7 @@ pub fn settings(mode: u32) -> intf::ek_port {
 
 /// Ports `pa` and `pb`; what the programs send into `pa` and `pb` is seen there.
 #[derive(Debug)]
-pub struct Place {
+pub struct Bed {
     /// The programs, on both ports.
     pub datapath: Datapath,
     /// Index of a port.
@@ -63,7 +63,7 @@ pub struct Place {
     directory: tempfile::TempDir,
 }
 
-impl Place {
+impl Bed {
     /// Both ports in this mode.
     pub fn new(mode: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();

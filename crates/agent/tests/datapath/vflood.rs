@@ -8,14 +8,14 @@ use evenkeel_testbed::place::{index, ip};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::conversation::{MSS, ack, data, syn, synack};
-use crate::ports::{KEY, NEXT, Place, REDIRECT};
+use crate::ports::{Bed, KEY, NEXT, REDIRECT};
 
 const WINDOW: u32 = 10;
 
 /// A VM's connection that vFlood manages. The device that would hold packets drops them: this kernel need not have the
 /// qdisc.
 struct Managed {
-    place: Place,
+    place: Bed,
     flows: MapHandle,
     /// How many of a port's there are.
     counts: MapHandle,
@@ -37,7 +37,7 @@ impl Managed {
     }
 
     fn without_connections() -> Self {
-        let place = Place::new(intf::EK_MODE_OFF);
+        let place = Bed::new(intf::EK_MODE_OFF);
         ip("link add drops type bridge");
         ip("link set drops up");
         let mut host = intf::ek_host {

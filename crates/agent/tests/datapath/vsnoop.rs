@@ -20,7 +20,7 @@ const ISS: u32 = 1000;
 const VM_ISS: u32 = 0xffff_0000;
 
 /// A VM behind a tap that nobody reads, on a bridge with a wire to the sender.
-struct Place {
+struct Bed {
     datapath: Datapath,
     port: u32,
     /// What leaves the host.
@@ -98,7 +98,7 @@ fn settings(mode: u32, budget_segments: u32, reserve_segments: u32) -> intf::ek_
     }
 }
 
-impl Place {
+impl Bed {
     fn new(mode: u32) -> Self {
         Self::with(&settings(mode, 50, 10), 100)
     }
@@ -196,7 +196,7 @@ impl Place {
 
 /// The whole ACK, as it must be.
 fn an_ack_is_what_the_vm_would_say(ends: Ends) {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&ends);
     assert_eq!(place.send_to_vm(&ends.data(BYTES)), NEXT);
     assert_eq!(place.early(), 0, "the last segment is the VM's to acknowledge");
@@ -245,7 +245,7 @@ fn an_early_ack_without_timestamps() {
 #[test]
 fn an_early_ack_in_a_vlan() {
     let ends = Ends { vlan: Some(42), ..V4 };
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&ends);
     // A packet socket shows the tag apart, and the rest as if there were none.
     place.receive(&ends, 1);
@@ -256,7 +256,7 @@ fn an_early_ack_in_a_vlan() {
 
 #[test]
 fn data_that_the_vm_did_not_offer_room_for_is_its_own() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     // As much memory as is certain.
     place.receive(&V4, 14);
@@ -268,7 +268,7 @@ fn data_that_the_vm_did_not_offer_room_for_is_its_own() {
 
 #[test]
 fn a_vm_that_takes_its_window_back_is_promised_for_no_more() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     place.receive(&V4, 3);
     let narrow = Segment { window: 20, ..V4.ack(2 * BYTES) };
@@ -280,7 +280,7 @@ fn a_vm_that_takes_its_window_back_is_promised_for_no_more() {
 
 #[test]
 fn the_budget_is_the_ports() {
-    let mut place = Place::with(&settings(intf::EK_MODE_ENFORCE, 6, 10), 100);
+    let mut place = Bed::with(&settings(intf::EK_MODE_ENFORCE, 6, 10), 100);
     place.connect(&V4);
     let other = Ends { sender: (A, 40001), ..V4 };
     place.connect(&other);
@@ -300,7 +300,7 @@ fn the_budget_is_the_ports() {
 
 #[test]
 fn data_after_a_gap_is_the_vms_until_it_has_caught_up() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     place.send_to_vm(&V4.data(2 * BYTES));
     place.send_to_vm(&V4.data(BYTES));
@@ -314,7 +314,7 @@ fn data_after_a_gap_is_the_vms_until_it_has_caught_up() {
 
 #[test]
 fn acks_without_news_are_dropped_and_others_pass() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     place.receive(&V4, 4);
     let edge = |segments: u32| (((500 << SCALE) - segments * BYTES) >> SCALE) as u16;
@@ -342,7 +342,7 @@ fn acks_without_news_are_dropped_and_others_pass() {
 
 #[test]
 fn data_of_the_vm_takes_the_told_number_along() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     place.receive(&V4, 4);
     let own = Segment { payload: 100, ..V4.ack(2 * BYTES) };
@@ -378,7 +378,7 @@ fn patch(map: &MapHandle, key: &[u8], changes: &[(usize, &[u8])]) {
 }
 
 /// The only connection is one that vFlood manages, whose queue has let out so much that has not come back.
-fn let_out(place: &Place, bytes: u64, acks: u64) {
+fn let_out(place: &Bed, bytes: u64, acks: u64) {
     let map = |name| MapHandle::from_pinned_path(place.directory.path().join("evenkeel").join(name)).unwrap();
     let (flows, managed, ports) = (map("flows"), map("vflood_flows"), map("ports"));
     if nix::net::if_::if_nametoindex("holds").is_err() {
@@ -407,7 +407,7 @@ fn let_out(place: &Place, bytes: u64, acks: u64) {
 }
 
 fn early_acks_ride_on_what_was_held(ends: Ends) {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&ends);
     place.receive(&ends, 4);
     let_out(&place, 200, 1);
@@ -449,7 +449,7 @@ fn early_acks_ride_on_what_was_held(ends: Ends) {
 /// What is held goes by the port twice, and no oftener: as much is passed as the queue has let out.
 #[test]
 fn what_was_held_passes_as_often_as_it_was_let_out() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     let_out(&place, 150, 0);
     let own = Segment { payload: 100, ..V4.ack(BYTES) };
@@ -464,7 +464,7 @@ fn what_was_held_passes_as_often_as_it_was_let_out() {
 
 #[test]
 fn a_keepalive_is_answered_by_the_vm() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     let answer = V4.ack(BYTES);
     assert_eq!(place.send_from_vm(&answer).0, DROP);
@@ -479,7 +479,7 @@ fn a_keepalive_is_answered_by_the_vm() {
 
 #[test]
 fn data_that_comes_again_is_acknowledged_with_the_told_number() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     place.receive(&V4, 4);
     let ack = place.early_ack(&V4.data(BYTES));
@@ -494,7 +494,7 @@ fn data_that_comes_again_is_acknowledged_with_the_told_number() {
 
 #[test]
 fn a_fin_ends_it_and_closed_connections_leave_the_table() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     place.receive(&V4, 2);
     place.send_to_vm(&Segment { flags: ACK | FIN, ..V4.data(3 * BYTES) });
@@ -511,10 +511,10 @@ fn a_fin_ends_it_and_closed_connections_leave_the_table() {
 }
 
 /// Why there is no place, or that there is one.
-fn place_for(prepare: impl FnOnce(&mut Place) + Send + 'static) -> (u32, u64) {
+fn place_for(prepare: impl FnOnce(&mut Bed) + Send + 'static) -> (u32, u64) {
     // A thread of its own for each: a namespace of its own.
     let case = move || {
-        let mut place = Place::new(intf::EK_MODE_ENFORCE);
+        let mut place = Bed::new(intf::EK_MODE_ENFORCE);
         place.connect(&V4);
         place.send_to_vm(&V4.data(BYTES));
         while place.vm.as_ref().unwrap().take().is_some() {}
@@ -526,7 +526,7 @@ fn place_for(prepare: impl FnOnce(&mut Place) + Send + 'static) -> (u32, u64) {
 }
 
 /// Packets that nobody takes out.
-fn fill(packets: u32) -> impl FnOnce(&mut Place) + Send + 'static {
+fn fill(packets: u32) -> impl FnOnce(&mut Bed) + Send + 'static {
     move |place| {
         let wire = Tap::new(place.port);
         for _ in 0..packets {
@@ -535,7 +535,7 @@ fn fill(packets: u32) -> impl FnOnce(&mut Place) + Send + 'static {
     }
 }
 
-fn run(command: &'static str) -> impl FnOnce(&mut Place) + Send + 'static {
+fn run(command: &'static str) -> impl FnOnce(&mut Bed) + Send + 'static {
     move |_| {
         let output = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
@@ -559,7 +559,7 @@ fn only_what_the_queue_takes_for_certain_is_acknowledged() {
 
 #[test]
 fn places_are_free_again_when_the_vm_takes_packets() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     for round in 0..7 {
         fill(95)(&mut place);
@@ -575,7 +575,7 @@ fn places_are_free_again_when_the_vm_takes_packets() {
 
 #[test]
 fn observing_counts_and_changes_nothing() {
-    let mut place = Place::new(intf::EK_MODE_OBSERVE);
+    let mut place = Bed::new(intf::EK_MODE_OBSERVE);
     place.connect(&V4);
     place.send_to_vm(&V4.data(BYTES));
     place.send_to_vm(&V4.data(2 * BYTES));
@@ -589,7 +589,7 @@ fn observing_counts_and_changes_nothing() {
 
 #[test]
 fn turned_off_it_forgets_and_idle_connections_are_forgotten() {
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
     place.receive(&V4, 2);
     assert_eq!(place.datapath.sweep_snoops(std::time::Duration::from_secs(3600)).unwrap(), 1);
@@ -616,7 +616,7 @@ fn turned_off_it_forgets_and_idle_connections_are_forgotten() {
 fn packets_of_noise_through_vsnoop() {
     const SEED: u64 = 2;
     let packets = noise::count(100_000);
-    let mut place = Place::new(intf::EK_MODE_ENFORCE);
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let v6 = Ends { sender: ("fd00::1", 40000), vm: ("fd00::2", 80), ..V4 };
     let mut seeds = Vec::new();
     for ends in [V4, v6] {

@@ -263,7 +263,7 @@ const SILENT: u32 = 1;
 const BABBLING: u32 = 2;
 const GONE: u32 = 3;
 /// How long an agent waits for a word of its host before it looks how it is to behave.
-const PATIENCE: Duration = Duration::from_millis(5);
+const TIMEOUT: Duration = Duration::from_millis(5);
 /// Between an agent's heartbeats: the shortest that there is.
 const HEARTBEAT_MS: u16 = 50;
 
@@ -276,8 +276,8 @@ impl Agent {
         let thread = std::thread::spawn(move || {
             while mine.load(Ordering::Relaxed) != GONE {
                 let (stream, _) = listener.accept().unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+                stream.set_write_timeout(Some(TIMEOUT)).unwrap();
                 talk(stream, &mine, &window);
             }
         });
@@ -296,8 +296,8 @@ impl Agent {
             while mine.load(Ordering::Relaxed) != GONE {
                 let (stream, _) = listener.accept().unwrap();
                 stream.set_nodelay(true).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+                stream.set_write_timeout(Some(TIMEOUT)).unwrap();
                 talk(stream, &mine, &window);
             }
         });

@@ -18,7 +18,7 @@ use crate::bed::{Host, LIMIT, METRICS, SERVER, connect, receive, wait_until};
 
 const PAGE: usize = 4096;
 /// The datapath goes on to tell of SYNs for that long after the agent's last word; a SYN that is later is tried again.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The two pages of a ring that say where its reader and its writer are.
 struct Places {
@@ -53,7 +53,7 @@ impl Places {
 
 /// A SYN that nobody answers.
 fn knock(client: &Vm, server: SocketAddr) {
-    client.spawn(move || std::net::TcpStream::connect_timeout(&server, PATIENCE).unwrap_err()).join().unwrap();
+    client.spawn(move || std::net::TcpStream::connect_timeout(&server, TIMEOUT).unwrap_err()).join().unwrap();
 }
 
 #[test]

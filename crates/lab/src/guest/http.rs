@@ -14,7 +14,7 @@ use crate::proto::SocketSettings;
 /// Longest head that is read.
 const MAX_HEAD_BYTES: u64 = 64 * 1024;
 /// How long the other end may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The head of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Http {
     /// One that stands.
     pub fn new(stream: TcpStream) -> anyhow::Result<Self> {
         stream.set_nodelay(true).context("TCP_NODELAY")?;
-        stream.set_read_timeout(Some(PATIENCE)).context("SO_RCVTIMEO")?;
+        stream.set_read_timeout(Some(TIMEOUT)).context("SO_RCVTIMEO")?;
         Ok(Self { reader: BufReader::new(stream) })
     }
 

@@ -13,7 +13,7 @@ use crate::proto::SocketSettings;
 const VERSION: i32 = 3 << 16;
 /// Longest message that is read.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Postgres {
     pub fn connect(to: SocketAddr) -> anyhow::Result<Self> {
         let stream = socket::connect(to, SocketSettings::default())?;
         stream.set_nodelay(true).context("TCP_NODELAY")?;
-        stream.set_read_timeout(Some(PATIENCE)).context("SO_RCVTIMEO")?;
+        stream.set_read_timeout(Some(TIMEOUT)).context("SO_RCVTIMEO")?;
         let mut postgres = Self { reader: BufReader::new(stream) };
         let mut start = VERSION.to_be_bytes().to_vec();
         start.extend(b"user\0postgres\0database\0postgres\0\0");

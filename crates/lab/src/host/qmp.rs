@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::error::LabError;
 
 /// How long an answer may take while QEMU's main thread has other work.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to the monitor of one VM.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Qmp {
 impl Qmp {
     /// Connects, when QEMU listens there.
     pub fn connect(socket: &Path, name: &str) -> Result<Self, LabError> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let failed = |error| LabError::io(format!("connecting to {name}'s monitor"), error);
         let stream = loop {
             match UnixStream::connect(socket) {
@@ -32,7 +32,7 @@ impl Qmp {
                 Err(error) => return Err(failed(error)),
             }
         };
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
         let writer = stream.try_clone().map_err(failed)?;
         let mut qmp = Self { reader: BufReader::new(stream), writer, name: name.to_owned() };
         // Its greeting comes first.

@@ -33,7 +33,7 @@ const LISTS: [&str; 2] = ["queues", "ready"];
 /// Maps that are those of the other programs.
 const SHARED: [&str; 6] = ["ports", "counters", "host", "vflood_flows", "vflood_managed", "vflood_ports"];
 /// How long what is held may take to leave before it is removed.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// What has left the queue is on its way through the other devices for less than that.
 const ON_ITS_WAY: Duration = Duration::from_millis(20);
 
@@ -294,7 +294,7 @@ pub(in crate::datapath) fn remove_all(pin_dir: &Path) -> Result<(), DatapathErro
         bytes.as_deref().and_then(from_bytes).is_none_or(|vm| !holds(&vm))
     };
     let waits = || {
-        let deadline = Instant::now() + DRAIN_PATIENCE;
+        let deadline = Instant::now() + DRAIN_TIMEOUT;
         while !held.iter().all(|device| is_empty(device.slot)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -15,7 +15,7 @@ use nix::sys::socket::{
 };
 use tokio::io::unix::AsyncFd;
 
-use crate::channel::{Pipe, Words, open_device};
+use crate::channel::{ChannelLog, Pipe, open_device};
 
 /// Where the kernel has the names of virtio-serial ports.
 const PORTS: &str = "/sys/class/virtio-ports";
@@ -28,13 +28,13 @@ pub(super) struct Line {
     listener: Option<AsyncFd<OwnedFd>>,
     trouble: Option<String>,
     /// Of connections that were refused.
-    refusals: Words,
+    refusals: ChannelLog,
 }
 
 impl Line {
     /// Nothing is opened yet.
     pub fn new(address: GuestAddress) -> Self {
-        Self { address, listener: None, trouble: None, refusals: Words::new(Instant::now()) }
+        Self { address, listener: None, trouble: None, refusals: ChannelLog::new(Instant::now()) }
     }
 
     /// Where it is.

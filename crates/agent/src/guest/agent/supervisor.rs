@@ -29,7 +29,7 @@ use crate::file;
 /// The lock's name in the run directory.
 pub(super) const LOCK: &str = "guest.lock";
 /// How long `--stop` waits for an agent to end.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a look at who has the lock may take.
 const LOOK: Duration = Duration::from_millis(300);
 /// Of this process: what the host says is worth nothing when it is read late.
@@ -104,7 +104,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, GuestError> {
 /// The lock, once an agent that had it has ended.
 fn end_running(run_dir: &Path) -> Result<Lock, GuestError> {
     let path = run_dir.join(LOCK);
-    let deadline = Instant::now() + STOP_PATIENCE;
+    let deadline = Instant::now() + STOP_TIMEOUT;
     let mut is_told = false;
     loop {
         match Lock::take(&path) {

@@ -26,7 +26,7 @@ const TCMSG_BYTES: usize = 20;
 /// Ethernet's header, which qdiscs count.
 const ETHERNET_BYTES: u32 = 14;
 /// An answer takes microseconds, unless somebody changes devices meanwhile.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A network card that leads out of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Uplinks {
         socket.connect(&SocketAddr::new(0, 0))?;
         // SAFETY: the socket is open for as long as this borrow.
         let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
-        setsockopt(&fd, ReceiveTimeout, &TimeVal::milliseconds(PATIENCE.as_millis() as i64))?;
+        setsockopt(&fd, ReceiveTimeout, &TimeVal::milliseconds(TIMEOUT.as_millis() as i64))?;
         Ok(Self { socket, devices: NetDevices::new()?, buffer: Vec::with_capacity(1 << 15), seq: 0, found: Vec::new() })
     }
 

@@ -9,7 +9,7 @@ use super::proto::{Ask, ExplainedFlow, Request, Response, Status, Stopped, VERSI
 use crate::host::error::HostError;
 
 /// How long the agent may take for one line.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to the agent.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ impl Client {
     pub fn connect(socket: &Path) -> Result<Self, HostError> {
         let connect = || {
             let stream = UnixStream::connect(socket)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
             Ok::<_, std::io::Error>(stream)
         };
         let stream =

@@ -14,7 +14,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::proto::{Ask, Request, Response, VERSION};
-use crate::host::crowd::{Crowd, Place};
+use crate::host::crowd::{Admission, Crowd};
 use crate::host::error::HostError;
 
 /// Connections at once.
@@ -22,7 +22,7 @@ const CONNECTIONS: usize = 64;
 /// The longest line that a client may send.
 const LINE_BYTES: u64 = 4096;
 /// How long a client may take to read what it asked for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Root and the group may ask; nobody else.
 const MODE: u32 = 0o660;
 
@@ -135,7 +135,7 @@ fn group_id(name: &str) -> Result<Gid, HostError> {
     }
 }
 
-async fn talk<S: Service>(stream: UnixStream, service: &S, place: &Place) -> io::Result<()> {
+async fn talk<S: Service>(stream: UnixStream, service: &S, place: &Admission) -> io::Result<()> {
     let (read, write) = stream.into_split();
     let mut write = BufWriter::new(write);
     let mut read = BufReader::new(read);
@@ -149,7 +149,7 @@ async fn talk<S: Service>(stream: UnixStream, service: &S, place: &Place) -> io:
         match understand(&line) {
             Ok(ask) => {
                 let answer = service.answer(ask).await;
-                tokio::time::timeout(PATIENCE, send_all(&mut write, answer)).await??;
+                tokio::time::timeout(TIMEOUT, send_all(&mut write, answer)).await??;
                 place.is_silent();
             }
             Err(why) => {

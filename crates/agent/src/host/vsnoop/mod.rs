@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub use endpoint::Endpoint;
 
 use self::doubt::Doubt;
-use self::report::{Place, VsnoopFlow, VsnoopPort};
+use self::report::{QueueState, VsnoopFlow, VsnoopPort};
 use super::control::proto::{self, ExplainedFlow};
 use super::error::HostError;
 use super::links::Kind;
@@ -145,8 +145,8 @@ impl Mechanism for Wing {
         }
         let own = self.settings(port);
         let place = match port.link.kind {
-            Kind::Tap => Place::of(tools.datapath.place(ifindex, own.reserve_segments.saturating_add(1))?),
-            Kind::Macvtap | Kind::Other => Place::NoTap,
+            Kind::Tap => QueueState::of(tools.datapath.place(ifindex, own.reserve_segments.saturating_add(1))?),
+            Kind::Macvtap | Kind::Other => QueueState::NoTap,
         };
         let vm = tools.datapath.snoop_port(ifindex)?.vm;
         shown.vsnoop = Some(VsnoopPort {

@@ -17,7 +17,7 @@ pub struct VsnoopPort {
     /// What was, or may be, and waits there now.
     pub outstanding_segments: u32,
     /// Whether the port's queue would take a packet now.
-    pub place: Place,
+    pub place: QueueState,
     /// Whether the VM's own TCP is known to take what its windows have offered.
     #[serde(default)]
     pub endpoint: Endpoint,
@@ -49,10 +49,10 @@ impl VsnoopPort {
     }
 }
 
-/// What is known of the place of a packet in a port's queue. Only with [`Place::Free`] is data acknowledged early.
+/// What is known of a port's queue. Only with [`QueueState::Free`] is data acknowledged early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum QueueState {
     /// There is one.
     Free,
     /// Too little is free just now.
@@ -73,7 +73,7 @@ pub enum Place {
     NoTap,
 }
 
-impl Place {
+impl QueueState {
     pub(super) fn of(place: intf::ek_vsnoop_ring) -> Self {
         match place {
             intf::EK_VSNOOP_RING_FREE => Self::Free,

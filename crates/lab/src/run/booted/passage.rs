@@ -13,7 +13,7 @@ use crate::proto::{Answer, Op};
 use crate::run::roles::Roles;
 
 /// An idle network answers within milliseconds, one with what is left of a run before it within seconds.
-const PATIENCE_MS: u32 = 20_000;
+const TIMEOUT_MS: u32 = 20_000;
 /// Where the results are: what each device has counted when nothing passes.
 const FILE: &str = "nothing-passes.txt";
 const COUNTS: [&[&str]; 3] = [&["ip", "-s", "link"], &["tc", "-s", "qdisc"], &["bridge", "fdb"]];
@@ -65,7 +65,7 @@ impl BootedLab {
 }
 
 fn is_answered(vm: &Vm, to: &Vm) -> Result<bool, LabError> {
-    match vm.call(Op::Echo { to: to.spec.address.to_string(), patience_ms: PATIENCE_MS })? {
+    match vm.call(Op::Echo { to: to.spec.address.to_string(), patience_ms: TIMEOUT_MS })? {
         Answer::Echo { answered } => Ok(answered),
         other => {
             Err(LabError::Vm { name: vm.spec.name.clone(), why: format!("unexpected answer to an echo: {other:?}") })

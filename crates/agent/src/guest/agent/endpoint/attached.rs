@@ -22,7 +22,7 @@ const XDP_ATTACHED_NONE: u8 = 0;
 const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
 const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;
 /// An answer takes microseconds, unless somebody changes devices meanwhile.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 /// Messages of one answer; a network card takes packets for less addresses than that.
 const MOST_MESSAGES: usize = 4096;
 
@@ -111,7 +111,7 @@ fn any(request: RouteNetlinkMessage, is_wanted: impl Fn(&[u8]) -> io::Result<boo
     socket.set_netlink_get_strict_chk(true)?;
     // SAFETY: the socket is open for as long as this borrow.
     let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
-    setsockopt(&fd, ReceiveTimeout, &TimeVal::milliseconds(PATIENCE.as_millis() as i64))?;
+    setsockopt(&fd, ReceiveTimeout, &TimeVal::milliseconds(TIMEOUT.as_millis() as i64))?;
     let mut message = NetlinkMessage::from(request);
     message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
     message.finalize();

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(8);
 
 /// Where this machine is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Machine {
     /// The hypervisor, if this is a VM.
     pub hypervisor: Option<String>,
     /// Whether the hypervisor says when it takes the core away; `None` if that cannot be told.
@@ -27,7 +27,7 @@ pub(super) struct Place {
     pub takes_pvtcp: bool,
 }
 
-impl Place {
+impl Machine {
     /// Reads where this is from what was read.
     pub fn of(readings: &Readings) -> Self {
         let flagged = readings.cpuinfo.as_deref().is_some_and(has_hypervisor_flag);
@@ -72,8 +72,8 @@ fn has_hypervisor_flag(cpuinfo: &str) -> bool {
 }
 
 /// Where we are, as a finding.
-pub(super) fn machine(place: &Place) -> Finding {
-    match &place.hypervisor {
+pub(super) fn machine(machine: &Machine) -> Finding {
+    match &machine.hypervisor {
         Some(name) => Finding::new(
             "machine",
             Level::Ok,
@@ -120,12 +120,12 @@ impl Times {
 }
 
 /// How much of the wanted time others got.
-pub(super) fn steal(readings: &Readings, place: &Place) -> Vec<Finding> {
-    if !place.is_guest() {
+pub(super) fn steal(readings: &Readings, machine: &Machine) -> Vec<Finding> {
+    if !machine.is_guest() {
         return Vec::new();
     }
     let parse = |text: &Option<String>| text.as_deref().and_then(Times::parse);
-    let clock = match place.steal_clock {
+    let clock = match machine.steal_clock {
         Some(true) => Finding::new(
             "steal clock",
             Level::Ok,
@@ -146,16 +146,16 @@ pub(super) fn steal(readings: &Readings, place: &Place) -> Vec<Finding> {
         ),
     };
     let mut findings = vec![clock];
-    if place.steal_clock != Some(false) {
+    if machine.steal_clock != Some(false) {
         if let (Some(before), Some(after)) = (parse(&readings.stat_before), parse(&readings.stat_after)) {
-            findings.push(lost_time(after, after.since(before), place));
+            findings.push(lost_time(after, after.since(before), machine));
         }
     }
-    findings.extend(pause(readings.longest_pause, place));
+    findings.extend(pause(readings.longest_pause, machine));
     findings
 }
 
-fn lost_time(boot: Times, sample: Times, place: &Place) -> Finding {
+fn lost_time(boot: Times, sample: Times, machine: &Machine) -> Finding {
     let (since_boot, now) = (boot.lost_percent(), sample.lost_percent());
     let fact = format!("{since_boot:.1} % of the core time it wanted since boot, {now:.1} % in the last second");
     let now_counts = sample.steal >= SAMPLE_STEPS;
@@ -168,7 +168,7 @@ fn lost_time(boot: Times, sample: Times, place: &Place) -> Finding {
             "Others run when this VM wants to. Each time it comes back, timers of TCP have expired and round-trip \
              times are measured with the absence in them.",
         );
-        return advise_pvtcp(finding, place);
+        return advise_pvtcp(finding, machine);
     }
     if at_least(NOTE_PERCENT) {
         return Finding::new(
@@ -182,27 +182,27 @@ fn lost_time(boot: Times, sample: Times, place: &Place) -> Finding {
     Finding::new("steal", Level::Ok, fact, "This VM gets its cores when it wants them.")
 }
 
-fn pause(longest: Duration, place: &Place) -> Option<Finding> {
+fn pause(longest: Duration, machine: &Machine) -> Option<Finding> {
     let ms = longest.as_secs_f64() * 1e3;
     let fact = format!("a sleeper woke up to {ms:.1} ms late in one second");
     if longest < PAUSE {
         return Some(Finding::new("pauses", Level::Ok, fact, "Nothing held its core for long while this ran."));
     }
     let meaning = "A process of this machine or another VM had the core. TCP's timers are as late as that.";
-    Some(advise_pvtcp(Finding::new("pauses", Level::Note, fact, meaning), place))
+    Some(advise_pvtcp(Finding::new("pauses", Level::Note, fact, meaning), machine))
 }
 
 /// Points to the guest module, unless it is at work already.
-pub(super) fn advise_pvtcp(finding: Finding, place: &Place) -> Finding {
-    if place.is_protected() {
+pub(super) fn advise_pvtcp(finding: Finding, machine: &Machine) -> Finding {
+    if machine.is_protected() {
         let meaning = format!("{} PVTCP is loaded and takes care of that.", finding.meaning);
         return Finding { level: Level::Ok, meaning, ..finding };
     }
-    if !place.is_guest() {
+    if !machine.is_guest() {
         return finding;
     }
     let next =
-        if place.takes_pvtcp { "evenkeel guest pvtcp load" } else { "on a kernel that takes it, see PVTCP module" };
+        if machine.takes_pvtcp { "evenkeel guest pvtcp load" } else { "on a kernel that takes it, see PVTCP module" };
     finding.helped_by(Mechanism::Pvtcp).next(next)
 }
 
@@ -212,8 +212,8 @@ mod tests {
 
     const STAT: &str = "cpu  59595 0 22040 656048 1865 0 476 84 0 0\ncpu0 29020 0 9351 331265 239 0 64 42 0 0";
 
-    fn guest() -> Place {
-        Place { hypervisor: Some("KVM".into()), steal_clock: Some(true), pvtcp_mode: None, takes_pvtcp: true }
+    fn guest() -> Machine {
+        Machine { hypervisor: Some("KVM".into()), steal_clock: Some(true), pvtcp_mode: None, takes_pvtcp: true }
     }
 
     #[test]
@@ -245,8 +245,8 @@ mod tests {
 
     #[test]
     fn a_loaded_module_takes_the_edge_off() {
-        let place = Place { pvtcp_mode: Some("enforce".into()), ..guest() };
-        let finding = lost_time(Times { busy: 90, steal: 10 }, Times { busy: 90, steal: 10 }, &place);
+        let machine = Machine { pvtcp_mode: Some("enforce".into()), ..guest() };
+        let finding = lost_time(Times { busy: 90, steal: 10 }, Times { busy: 90, steal: 10 }, &machine);
         assert_eq!((finding.level, finding.mechanism), (Level::Ok, None));
     }
 
@@ -257,17 +257,17 @@ mod tests {
             cpuinfo: Some("flags : sse hypervisor".into()),
             ..Readings::default()
         };
-        let place = Place::of(&readings);
-        assert_eq!(place.steal_clock, Some(true));
-        assert_eq!(place.hypervisor.as_deref(), Some("a hypervisor"));
+        let machine = Machine::of(&readings);
+        assert_eq!(machine.steal_clock, Some(true));
+        assert_eq!(machine.hypervisor.as_deref(), Some("a hypervisor"));
     }
 
     #[test]
     fn tcg_has_no_steal_clock() {
         let readings = Readings { hypervisor: Some("QEMU without KVM (TCG)".into()), ..Readings::default() };
-        let place = Place::of(&readings);
-        assert_eq!(place.steal_clock, Some(false));
-        let findings = steal(&Readings { longest_pause: Duration::from_millis(60), ..readings }, &place);
+        let machine = Machine::of(&readings);
+        assert_eq!(machine.steal_clock, Some(false));
+        let findings = steal(&Readings { longest_pause: Duration::from_millis(60), ..readings }, &machine);
         assert_eq!(findings.iter().map(|f| f.topic).collect::<Vec<_>>(), ["steal clock", "pauses"]);
         assert_eq!(findings[1].mechanism, Some(Mechanism::Pvtcp));
     }

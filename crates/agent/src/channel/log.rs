@@ -10,12 +10,12 @@ const BUDGET: (u32, u32) = (1, 100);
 
 /// The lines of one channel.
 #[derive(Debug, Clone)]
-pub struct Words {
+pub struct ChannelLog {
     budget: Budget,
     left_out: u64,
 }
 
-impl Words {
+impl ChannelLog {
     /// None was said yet.
     pub fn new(now: Instant) -> Self {
         Self { budget: Budget::new(BUDGET.0, BUDGET.1, now), left_out: 0 }
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn ten_lines_and_then_one_in_ten_seconds() {
         let begin = Instant::now();
-        let mut words = Words::new(begin);
+        let mut words = ChannelLog::new(begin);
         let mut said = Vec::new();
         let mut turn = |ms| {
             let at = Duration::from_millis(ms);
