@@ -5,6 +5,7 @@
 
 pub mod cera;
 pub mod proboscis;
+pub mod scheduler;
 pub mod shim;
 pub mod vflood;
 pub mod vsnoop;

@@ -1,0 +1,467 @@
+//! Linux's scheduler for ordinary threads since 6.6: EEVDF, with groups, bandwidth control and slices of a thread's
+//! own. On a KVM host a virtual CPU is such a thread.
+//!
+//! # The model
+//!
+//! 1. *Virtual time.* An entity's virtual time goes on while it runs, the more slowly the greater its weight
+//!    (`update_curr`, `calc_delta_fair`). A queue's virtual time is the weighted average of those of its entities
+//!    (`avg_vruntime`). Who is behind it has had less than his share: his *lag* is positive, he is *eligible*.
+//! 2. *Deadline.* An entity asks for a slice at a time. Its deadline is the virtual time at which it will have had it
+//!    (`update_deadline`).
+//! 3. *The pick.* Of those that are eligible the one with the earliest deadline runs (`pick_eevdf`).
+//! 4. *When there is a pick.* When the one that runs halts; when somebody wakes up (5); and at a tick by which it has
+//!    had its slice (`update_curr` in `entity_tick`). There is no timer for the end of a slice (`HRTICK` is off): with
+//!    ticks of 4 ms a slice of 1.4 ms is 4 ms long if somebody waits.
+//! 5. *Wake-up.* Who wakes up goes first if he would be picked, but the one that runs is protected until he has had
+//!    his slice or is no longer eligible (`RUN_TO_PARITY`). One whose slice is shorter breaks the protection
+//!    (`PREEMPT_SHORT`, `check_preempt_wakeup_fair`). So who has slept for long and comes back with no lag waits or
+//!    not, as it happens: whether the one that runs is ahead of his share.
+//! 6. *Sleep.* The lag is kept over a sleep (`place_entity`), limited to two slices or a tick (`entity_lag`). Who
+//!    goes to sleep with negative lag stays in the competition, without running, until he is picked or wakes up
+//!    (`DELAY_DEQUEUE`); positive lag that he has gained by that is taken from him (`DELAY_ZERO`).
+//! 7. *Groups.* A VM's threads are in a group (cgroup) with a weight (`cpu.weight`). On each core the group is one
+//!    entity of the host's queue, with a queue of its own. Its weight there is its part of the group's, by the weight
+//!    of what is runnable on each core (`update_cfs_group`). Its slice is the shortest of its threads'.
+//! 8. *Bandwidth.* A group may have a quota: see [`quota`](super::quota). Use is noticed at ticks and when there is a
+//!    pick. A group that is freed again competes with the lag that it had. It goes before the one that runs only from
+//!    the next tick on, because nobody checks (`unthrottle_cfs_rq`).
+//! 9. *Cores.* Who wakes up runs on his last core if that is idle, else on an idle one, else waits on his last one
+//!    (`select_task_rq_fair`, `select_idle_sibling`). A core that gets idle takes somebody who waits from the core with
+//!    most (`sched_balance_newidle`). At ticks cores with fewer runnable threads take from those with more
+//!    (`sched_balance_rq`).
+//! 10. *Lazy preemption* (`PREEMPT_LAZY`, optional): a wake-up from another core, as by a thread that carries packets,
+//!     is noticed at the next tick only (`resched_curr_lazy`). With it off, as in most distributions, at once.
+//!
+//! ```text
+//!                       pick                            tick: slice over;
+//!        +--> Waiting ---------> Running --------------> Waiting
+//!        |      ^                  |  |   wake-up of one that goes first
+//!   wake |      | freed            |  +--------------------------> Throttled group
+//!        |      |                  | block            quota used up     |
+//!        |      +------------------|------------------------------------+
+//!        |                         v
+//!        |   lag >= 0        lag < 0
+//!      Asleep <------ . ---------> Delayed (competes, does not run)
+//!        ^                            | picked, or its group sleeps
+//!        +----------------------------+
+//! ```
+//!
+//! # What is left out
+//!
+//! Load averages (PELT): where the kernel balances by load over the last tens of milliseconds, the model counts who is
+//! runnable now. Topology, cache hotness, buddies (`NEXT_BUDDY` is off; the hint that a group whose thread sleeps be
+//! picked again is not modelled), other classes, nice values of groups other than weights, more than one level of
+//! groups. What a switch costs. A virtual CPU's thread is taken off its core at the very instant.
+//!
+//! Ticks that cannot change anything, as of a core with one runnable thread, are no events: they are made up for when
+//! the core is next looked at.
+
+mod balance;
+mod hierarchy;
+mod queue;
+
+#[cfg(test)]
+mod tests;
+
+use evenkeel_scenario::random::Random;
+
+use super::quota::{Local, Pool, Quota, QuotaStats};
+use super::timers::Timers;
+use super::{Change, CoreId, EntityId, Scheduler, What, Why};
+use crate::time::{Duration, Instant};
+use queue::{Lengths, NICE_0, Queue, Schedulable};
+
+/// Slice of a host with one core, in nanoseconds: `sysctl_sched_base_slice`. Long enough to be worth a switch. (0.75 ms
+/// until 6.14: made a little shorter, so that four of them fit into a tick of 3 ms.)
+const BASE_SLICE_NS: i64 = 700_000;
+/// Cores beyond this many do not make the slice longer: `get_update_sysctl_factor`.
+const SCALED_CORES: u32 = 8;
+/// Bounds of a slice of a thread's own, in nanoseconds: `__setparam_fair`.
+const OWN_SLICE_NS: (i64, i64) = (100_000, 100_000_000);
+/// `cpu.weight` of a group that nobody gave one: `CGROUP_WEIGHT_DFL`. It competes as a thread of nice value 0 does.
+pub const DEFAULT_WEIGHT: u32 = 100;
+/// Timers: the tick, then two of each group.
+const TICK: usize = 0;
+const GROUP_TIMERS: usize = 2;
+
+/// A VM's group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSpec {
+    /// `cpu.weight`, 1 to 10,000.
+    pub weight: u32,
+    /// `cpu.max` and `cpu.max.burst`.
+    pub quota: Option<Quota>,
+}
+
+impl Default for GroupSpec {
+    fn default() -> Self {
+        Self { weight: DEFAULT_WEIGHT, quota: None }
+    }
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadSpec {
+    /// The number of its group; without one it competes with the groups.
+    pub group: Option<u32>,
+    /// Its own slice (`sched_setattr` with `sched_runtime`, since 6.12).
+    pub slice: Option<Duration>,
+}
+
+/// A host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinuxSpec {
+    /// Number of cores.
+    pub cores: u32,
+    /// Ticks per second: `CONFIG_HZ`.
+    pub hz: u32,
+    /// Whether wake-ups are noticed at the next tick only.
+    pub lazy: bool,
+    /// Slice of threads that have none of their own; the kernel's default for so many cores if nothing is said.
+    pub slice: Option<Duration>,
+    /// The VMs' groups.
+    pub groups: Vec<GroupSpec>,
+    /// Virtual CPUs and other threads.
+    pub threads: Vec<ThreadSpec>,
+}
+
+impl Default for LinuxSpec {
+    fn default() -> Self {
+        Self { cores: 1, hz: 250, lazy: false, slice: None, groups: Vec::new(), threads: Vec::new() }
+    }
+}
+
+/// What the kernel takes as slice on a host with so many cores.
+pub fn default_slice(cores: u32) -> Duration {
+    let factor = 1 + i64::from(cores.clamp(1, SCALED_CORES).ilog2());
+    Duration::from_ns((BASE_SLICE_NS * factor) as u64)
+}
+
+#[derive(Debug)]
+struct Thread {
+    group: Option<u32>,
+    core: u32,
+    awake: bool,
+}
+
+#[derive(Debug)]
+struct Core {
+    running: Option<u32>,
+    /// Threads that want to run and may, the one that ran or came last at the end.
+    runnable: Vec<u32>,
+    /// Somebody else is to be picked, and why.
+    resched: Option<Why>,
+    /// Ticks up to here have been taken into account.
+    ticked: i64,
+    /// Whether its ticks are events.
+    needs_ticks: bool,
+    /// Ticks until it is looked at for balance, and attempts that have failed.
+    balance_in: u32,
+    failed: u32,
+}
+
+#[derive(Debug)]
+struct Group {
+    shares: i64,
+    threads: Vec<u32>,
+    /// Weight of what is runnable, on all cores.
+    load: i64,
+    pool: Option<Pool>,
+}
+
+/// A Linux host's scheduler.
+#[derive(Debug)]
+pub struct Linux {
+    lengths: Lengths,
+    lazy: bool,
+    /// When ticks are: multiples of their distance after this.
+    phase: i64,
+    threads: Vec<Thread>,
+    cores: Vec<Core>,
+    groups: Vec<Group>,
+    /// The threads, then each group's entity on each core.
+    all: Vec<Schedulable>,
+    /// The host's queue of each core, then each group's.
+    queues: Vec<Queue>,
+    /// Of each group on each core.
+    locals: Vec<Local>,
+    timers: Timers,
+    /// The instant of the present call: what the model counts is whole nanoseconds, what it reports is not.
+    now: Instant,
+    /// Cores whose ticks are events.
+    ticking: u32,
+}
+
+const fn ns(at: Instant) -> i64 {
+    (at.ps() / 1000) as i64
+}
+
+const fn instant(ns: i64) -> Instant {
+    Instant::from_ps(ns as u64 * 1000)
+}
+
+impl Linux {
+    /// A host on which everybody is asleep. Ticks and the periods of quotas are in phases that are drawn from the seed;
+    /// without one they begin with the simulation.
+    pub fn new(spec: &LinuxSpec, seed: Option<u64>) -> Self {
+        let (cores, threads) = (spec.cores.max(1), spec.threads.len() as u32);
+        let slice = (spec.slice.unwrap_or_else(|| default_slice(cores)).ps() / 1000) as i64;
+        let lengths = Lengths { slice, tick: 1_000_000_000 / i64::from(spec.hz.max(1)) };
+        let mut random = seed.map(|seed| Random::new(seed, 0));
+        let mut below = |span: i64| {
+            random.as_mut().map_or(0, |random| ((u128::from(random.bits()) * span as u128) >> 64) as i64)
+        };
+        let phase = below(lengths.tick);
+        let mut groups: Vec<_> = spec
+            .groups
+            .iter()
+            .map(|group| Group {
+                // `sched_weight_from_cgroup`.
+                shares: (i64::from(group.weight) * NICE_0 + i64::from(DEFAULT_WEIGHT) / 2) / i64::from(DEFAULT_WEIGHT),
+                threads: Vec::new(),
+                load: 0,
+                pool: group.quota.map(|quota| {
+                    Pool::new(&quota, Duration::from_ns(below((quota.period.ps() / 1000) as i64) as u64))
+                }),
+            })
+            .collect();
+        let mut all = Vec::new();
+        for (number, thread) in (0..).zip(&spec.threads) {
+            let own = thread.slice.map(|slice| ((slice.ps() / 1000) as i64).clamp(OWN_SLICE_NS.0, OWN_SLICE_NS.1));
+            let queue = thread.group.map_or(0, |group| cores * (1 + group));
+            all.push(Schedulable::new(NICE_0, own, queue, None, lengths));
+            if let Some(group) = thread.group {
+                groups[group as usize].threads.push(number);
+            }
+        }
+        let mut queues = vec![Queue::default(); cores as usize];
+        for (number, group) in (0..).zip(&groups) {
+            for core in 0..cores {
+                let owns = Some(cores * (1 + number) + core);
+                all.push(Schedulable::new(group.shares.max(2), None, core, owns, lengths));
+                queues.push(Queue::owned_by(threads + cores * number + core));
+            }
+        }
+        let core = || Core {
+            running: None,
+            runnable: Vec::new(),
+            resched: None,
+            ticked: 0,
+            needs_ticks: false,
+            balance_in: 0,
+            failed: 0,
+        };
+        Self {
+            lengths,
+            lazy: spec.lazy,
+            phase,
+            threads: spec.threads.iter().map(|thread| Thread { group: thread.group, core: 0, awake: false }).collect(),
+            cores: std::iter::repeat_with(core).take(cores as usize).collect(),
+            locals: vec![Local::default(); groups.len() * cores as usize],
+            timers: Timers::new(1 + GROUP_TIMERS * groups.len()),
+            groups,
+            all,
+            queues,
+            now: Instant::START,
+            ticking: 0,
+        }
+    }
+
+    /// What has come of a group's quota.
+    pub fn quota_stats(&self, group: u32) -> Option<&QuotaStats> {
+        self.groups.get(group as usize)?.pool.as_ref().map(Pool::stats)
+    }
+
+    fn change(&self, core: u32, thread: u32, what: What) -> Change {
+        Change { at: self.now, core: CoreId(core), entity: EntityId(thread), what }
+    }
+
+    /// The last tick by then.
+    fn tick_by(&self, now: i64) -> i64 {
+        self.phase + (now - self.phase).div_euclid(self.lengths.tick) * self.lengths.tick
+    }
+
+    /// Makes up for ticks of a core that were no events.
+    fn catch_up(&mut self, core: u32, now: i64) {
+        let last = self.tick_by(now);
+        let entry = &mut self.cores[core as usize];
+        let from = std::mem::replace(&mut entry.ticked, last);
+        if entry.needs_ticks || from >= last {
+            return;
+        }
+        let Some(thread) = entry.running else { return };
+        let mut at = from + self.lengths.tick;
+        while at <= last {
+            self.charge_thread(thread, at);
+            at += self.lengths.tick;
+        }
+        if let Some(owner) = self.parent(thread) {
+            self.update_weight(owner, last);
+        }
+    }
+
+    /// A core's tick: `sched_tick`, `task_tick_fair`.
+    fn tick(&mut self, core: u32, now: i64, changes: &mut Vec<Change>) {
+        self.cores[core as usize].ticked = now;
+        if let Some(thread) = self.cores[core as usize].running {
+            self.charge_thread(thread, now);
+            if let Some(owner) = self.parent(thread) {
+                self.update_weight(owner, now);
+            }
+        }
+        if self.cores[core as usize].resched.is_some() {
+            self.schedule(core, now, changes);
+        }
+        self.settle(core, now);
+    }
+
+    fn ticks(&mut self, now: i64, changes: &mut Vec<Change>) {
+        for core in 0..self.cores.len() as u32 {
+            if self.cores[core as usize].needs_ticks {
+                self.tick(core, now, changes);
+            }
+        }
+        if self.cores.len() > 1 {
+            self.balance(now, changes);
+        }
+        self.set_tick(now);
+    }
+
+    fn set_tick(&mut self, now: i64) {
+        let at = if self.ticking > 0 { instant(self.tick_by(now) + self.lengths.tick) } else { Instant::NEVER };
+        self.timers.set(TICK, at);
+    }
+
+    /// After something has changed on a core: whether its ticks are events from now on.
+    fn settle(&mut self, core: u32, now: i64) {
+        let running = self.cores[core as usize].running;
+        let needs = running.is_some_and(|thread| {
+            let own = self.all[thread as usize].queue as usize;
+            let limited = self.threads[thread as usize].group.map(|group| &self.groups[group as usize].pool);
+            self.queues[core as usize].count > 1 || self.queues[own].count > 1 || matches!(limited, Some(Some(_)))
+        });
+        if needs == self.cores[core as usize].needs_ticks {
+            return;
+        }
+        self.catch_up(core, now);
+        self.cores[core as usize].needs_ticks = needs;
+        self.ticking = if needs { self.ticking + 1 } else { self.ticking - 1 };
+        if self.ticking == u32::from(needs) {
+            self.set_tick(now);
+        }
+    }
+
+    /// A group's timers follow its pool.
+    fn set_group_timers(&mut self, group: u32) {
+        let Some(pool) = &self.groups[group as usize].pool else { return };
+        let timer = 1 + GROUP_TIMERS * group as usize;
+        self.timers.set(timer, pool.period_ends().map_or(Instant::NEVER, instant));
+        self.timers.set(timer + 1, pool.slack_at().map_or(Instant::NEVER, instant));
+    }
+
+    /// Somebody wakes up on a core: does he go first? `check_preempt_wakeup_fair`.
+    fn check_preempt(&mut self, core: u32, thread: u32, now: i64, changes: &mut Vec<Change>) {
+        let Some(running) = self.cores[core as usize].running else {
+            self.schedule(core, now, changes);
+            return;
+        };
+        if self.cores[core as usize].resched.is_none() && !self.is_throttled(thread) {
+            self.compare(core, running, thread, now);
+        }
+        if self.cores[core as usize].resched.is_some() && !self.lazy {
+            self.schedule(core, now, changes);
+        }
+    }
+
+    fn compare(&mut self, core: u32, running: u32, thread: u32, now: i64) {
+        let (mut current, mut waking) = (running, thread);
+        // Up to where both are on one queue: `find_matching_se`.
+        if self.all[current as usize].queue != self.all[waking as usize].queue {
+            current = self.parent(current).unwrap_or(current);
+            waking = self.parent(waking).unwrap_or(waking);
+        }
+        if current == waking {
+            return;
+        }
+        let queue = self.all[current as usize].queue;
+        self.charge(queue, now);
+        let shorter = self.all[waking as usize].slice < self.all[current as usize].slice;
+        if self.queues[queue as usize].pick(&self.all, shorter) == Some(waking) {
+            if shorter {
+                self.all[current as usize].expose();
+            }
+            self.cores[core as usize].resched.get_or_insert(Why::Preempted);
+        } else if shorter {
+            self.queues[queue as usize].limit_protection(&mut self.all, current);
+        }
+    }
+}
+
+impl Scheduler for Linux {
+    fn wake(&mut self, entity: EntityId, now: Instant, changes: &mut Vec<Change>) {
+        self.advance(now, changes);
+        self.now = now;
+        let (thread, now) = (entity.0, ns(now));
+        if std::mem::replace(&mut self.threads[thread as usize].awake, true) {
+            return;
+        }
+        if self.all[thread as usize].queued {
+            // It has not left its queue yet: `ttwu_runnable`.
+            let core = self.threads[thread as usize].core;
+            self.catch_up(core, now);
+            self.requeue(thread);
+            self.add_runnable(thread);
+        } else {
+            self.place_on(thread, self.select_core(thread));
+            self.catch_up(self.threads[thread as usize].core, now);
+            self.enqueue_thread(thread, now);
+        }
+        let core = self.threads[thread as usize].core;
+        self.check_preempt(core, thread, now, changes);
+        self.settle(core, now);
+    }
+
+    fn block(&mut self, entity: EntityId, now: Instant, changes: &mut Vec<Change>) {
+        self.advance(now, changes);
+        self.now = now;
+        let (thread, now) = (entity.0, ns(now));
+        if !std::mem::replace(&mut self.threads[thread as usize].awake, false) {
+            return;
+        }
+        let core = self.threads[thread as usize].core;
+        self.catch_up(core, now);
+        self.remove_runnable(thread);
+        self.dequeue(thread, now, hierarchy::Leaves::Sleeps);
+        if self.cores[core as usize].running == Some(thread) {
+            self.cores[core as usize].resched = Some(Why::Blocked);
+            self.schedule(core, now, changes);
+        }
+        self.settle(core, now);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    fn advance(&mut self, now: Instant, changes: &mut Vec<Change>) {
+        while let Some((at, timer)) = self.timers.pop(now) {
+            self.now = at;
+            let at = ns(at);
+            match timer.checked_sub(1) {
+                None => self.ticks(at, changes),
+                Some(timer) => {
+                    let group = (timer / GROUP_TIMERS) as u32;
+                    self.group_timer(group, timer.is_multiple_of(GROUP_TIMERS), at, changes);
+                }
+            }
+        }
+    }
+
+    fn running(&self, core: CoreId) -> Option<EntityId> {
+        self.cores.get(core.0 as usize)?.running.map(EntityId)
+    }
+
+    fn cores(&self) -> u32 {
+        self.cores.len() as u32
+    }
+}

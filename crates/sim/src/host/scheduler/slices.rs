@@ -1,0 +1,205 @@
+//! Timelines that are drawn: each virtual CPU has its core in turns ([`VirtualCpu`]), whoever else is on the host.
+//!
+//! It is the model for pictures, in which a VM's gaps are to have a length that the scenario says. Virtual CPUs of one
+//! host do not exclude each other: each has a core of its own, with its number, which it shares with neighbours that
+//! exist only as slices. One that halts keeps its slice, unless it is to give it up when idle: it is looked at in
+//! intervals of that length, as a host would, and its neighbours' slices begin when it has had nothing to do for so
+//! long.
+
+use evenkeel_scenario::slices::Turns;
+
+use super::timers::Timers;
+use super::{Change, CoreId, EntityId, Scheduler, What, Why};
+use crate::guest::vcpu::VirtualCpu;
+use crate::time::Instant;
+
+/// Timers of each virtual CPU: its slice, and when it is looked at for idleness.
+const TIMERS: usize = 2;
+
+#[derive(Debug)]
+struct Timeline {
+    vcpu: VirtualCpu,
+    awake: bool,
+    /// When it last had something to do, or got its core.
+    active: Instant,
+}
+
+/// The drawn timelines of a host's virtual CPUs.
+#[derive(Debug)]
+pub struct Slices {
+    timelines: Vec<Timeline>,
+    timers: Timers,
+}
+
+impl Slices {
+    /// A timeline for each virtual CPU; one without turns always has its core. All are blocked at first.
+    pub fn new(turns: impl IntoIterator<Item = Option<Turns>>) -> Self {
+        let timelines: Vec<_> = turns
+            .into_iter()
+            .map(|turns| Timeline { vcpu: VirtualCpu::new(turns), awake: false, active: Instant::START })
+            .collect();
+        let mut slices = Self { timers: Timers::new(TIMERS * timelines.len()), timelines };
+        for number in 0..slices.timelines.len() {
+            if let Some(at) = slices.timelines[number].vcpu.start() {
+                slices.timers.set(TIMERS * number, at);
+                slices.look_later(number, Instant::START);
+            }
+        }
+        slices
+    }
+
+    /// It has its core: it is looked at whether it needs it.
+    fn look_later(&mut self, number: usize, now: Instant) {
+        let timeline = &mut self.timelines[number];
+        timeline.active = timeline.active.max(now);
+        if let Some(idle) = timeline.vcpu.gives_up_after()
+            && self.timers.at(TIMERS * number + 1) == Instant::NEVER
+        {
+            self.timers.set(TIMERS * number + 1, now + idle);
+        }
+    }
+
+    fn change(&self, number: usize, at: Instant, what: What) -> Change {
+        Change { at, core: CoreId(number as u32), entity: EntityId(number as u32), what }
+    }
+
+    fn switch(&mut self, number: usize, now: Instant, changes: &mut Vec<Change>) {
+        let timeline = &mut self.timelines[number];
+        let was_on = timeline.vcpu.is_on();
+        if let Some(at) = timeline.vcpu.switch(now) {
+            self.timers.set(TIMERS * number, at);
+        }
+        let (awake, is_on) = (self.timelines[number].awake, self.timelines[number].vcpu.is_on());
+        if awake && was_on && !is_on {
+            changes.push(self.change(number, now, What::Stops(Why::SliceOver)));
+        }
+        if !was_on {
+            self.look_later(number, now);
+            if awake {
+                changes.push(self.change(number, now, What::Runs));
+            }
+        }
+    }
+
+    fn look(&mut self, number: usize, now: Instant) {
+        let timeline = &mut self.timelines[number];
+        let Some(idle) = timeline.vcpu.gives_up_after() else { return };
+        let at = if timeline.awake { now } else { timeline.active } + idle;
+        if !timeline.vcpu.is_on() {
+            // It is looked at again when it is back.
+        } else if at > now || !timeline.vcpu.has_neighbour() {
+            self.timers.set(TIMERS * number + 1, at.max(now + idle));
+        } else {
+            let back = timeline.vcpu.give_up(now);
+            self.timers.set(TIMERS * number, back);
+        }
+    }
+}
+
+impl Scheduler for Slices {
+    fn wake(&mut self, entity: EntityId, now: Instant, changes: &mut Vec<Change>) {
+        self.advance(now, changes);
+        let number = entity.0 as usize;
+        if !std::mem::replace(&mut self.timelines[number].awake, true) && self.timelines[number].vcpu.is_on() {
+            changes.push(self.change(number, now, What::Runs));
+        }
+    }
+
+    fn block(&mut self, entity: EntityId, now: Instant, changes: &mut Vec<Change>) {
+        self.advance(now, changes);
+        let number = entity.0 as usize;
+        let timeline = &mut self.timelines[number];
+        if !std::mem::replace(&mut timeline.awake, false) {
+            return;
+        }
+        timeline.active = now;
+        if timeline.vcpu.is_on() {
+            changes.push(self.change(number, now, What::Stops(Why::Blocked)));
+        }
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    fn advance(&mut self, now: Instant, changes: &mut Vec<Change>) {
+        while let Some((at, timer)) = self.timers.pop(now) {
+            match timer % TIMERS {
+                0 => self.switch(timer / TIMERS, at, changes),
+                _ => self.look(timer / TIMERS, at),
+            }
+        }
+    }
+
+    fn running(&self, core: CoreId) -> Option<EntityId> {
+        let timeline = self.timelines.get(core.0 as usize)?;
+        (timeline.awake && timeline.vcpu.is_on()).then_some(EntityId(core.0))
+    }
+
+    fn cores(&self) -> u32 {
+        self.timelines.len() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_scenario::format::CoreSharing;
+
+    use super::*;
+    use crate::time::Duration;
+
+    fn turns(idle_us: Option<u32>) -> Turns {
+        let sharing = CoreSharing { vms_per_core: 3, slice_jitter: 0.5, idle_us, ..CoreSharing::default() };
+        Turns::new(&sharing, 7, 0)
+    }
+
+    #[test]
+    fn the_timeline_is_that_of_the_virtual_cpu() {
+        let mut slices = Slices::new([Some(turns(None))]);
+        let mut vcpu = VirtualCpu::new(Some(turns(None)));
+        let mut changes = Vec::new();
+        slices.wake(EntityId(0), Instant::START, &mut changes);
+        let mut at = vcpu.start().unwrap();
+        for _ in 0..100 {
+            changes.clear();
+            assert_eq!(slices.next_event(), Some(at));
+            slices.advance(at, &mut changes);
+            at = vcpu.switch(at).unwrap();
+            let what = if vcpu.is_on() { What::Runs } else { What::Stops(Why::SliceOver) };
+            assert_eq!(changes, [slices.change(0, changes[0].at, what)]);
+            assert_eq!(slices.running(CoreId(0)).is_some(), vcpu.is_on());
+        }
+    }
+
+    #[test]
+    fn one_that_is_idle_gives_its_slice_up() {
+        let mut slices = Slices::new([Some(turns(Some(200)))]);
+        let mut changes = Vec::new();
+        let end = slices.timers.at(0);
+        // It is looked at every 200 us, and has been idle for 200 us at the second look after it halts.
+        slices.wake(EntityId(0), Instant::START, &mut changes);
+        slices.block(EntityId(0), Instant::START + Duration::from_us(250), &mut changes);
+        slices.advance(Instant::START + Duration::from_us(600), &mut changes);
+        assert!(!slices.timelines[0].vcpu.is_on());
+        assert!(slices.timelines[0].vcpu.went_off() < end);
+        // It waits for its turn although it wakes up again.
+        changes.clear();
+        slices.wake(EntityId(0), Instant::START + Duration::from_ms(1), &mut changes);
+        assert_eq!(changes, []);
+        let back = slices.next_event().unwrap();
+        slices.advance(back, &mut changes);
+        assert_eq!(changes, [slices.change(0, back, What::Runs)]);
+    }
+
+    #[test]
+    fn without_turns_it_always_has_its_core() {
+        let mut slices = Slices::new([None]);
+        let mut changes = Vec::new();
+        slices.wake(EntityId(0), Instant::START, &mut changes);
+        assert_eq!(slices.next_event(), None);
+        assert_eq!(slices.running(CoreId(0)), Some(EntityId(0)));
+        slices.block(EntityId(0), Instant::START + Duration::from_ms(5), &mut changes);
+        assert_eq!(changes.last().map(|change| change.what), Some(What::Stops(Why::Blocked)));
+        assert_eq!((slices.cores(), changes.len()), (1, 2));
+    }
+}
