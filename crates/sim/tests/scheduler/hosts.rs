@@ -1,54 +1,206 @@
+//! Whether a VM waits under the models as long as it did on a machine.
+//!
+//! Measured were round trips of pings to a VM in the lab: one core, VMs as threads of QEMU (translated code), a kernel
+//! 6.18 with 250 ticks a second on two cores (slices of 1.4 ms), a ping every 97 ms for 30 s, one or two runs each. An
+//! answer takes about 1.1 ms when nobody waits; of that the virtual CPU takes some 0.5 ms, the rest is QEMU's and the
+//! sender's, on other cores. "Own load" is a thread in the guest that computes for 60% of every 30 ms by the clock.
+//!
+//! How long somebody waits depends on how the phases of pings, ticks, periods and loads fall, which one run does not
+//! average out: so do the models, from seed to seed. Each row says what was measured, and the test that it is in the
+//! range of the quantiles of [`RUNS`] such runs, or out of it by no more than
+//!
+//! - 0.6 ms (p50), 15% (p90): the machine had other work, and QEMU's threads share a VM's quota;
+//! - 20% or 2 ms (the longest): of some 300 pings it is one, and the machine's own interruptions show in it.
+//!
+//! What does not fit that well, though within these bounds: under a quota of 30 ms with an own load of 60%, gaps are 11%
+//! longer than measured (the VM starts each period with what it did not use up, by a millisecond or two); with own load
+//! against busy neighbours the longest waits are shorter (17 ms, not 20). What does not fit at all is not here: the 149
+//! ms of the longest round trip under the papers' slices, which are longer than two slices of 45 ms and so were not a
+//! matter of slices alone.
+
+use evenkeel_scenario::format::CoreSharing;
+use evenkeel_scenario::slices::Turns;
+use evenkeel_sim::host::scheduler::Scheduler;
+use evenkeel_sim::host::scheduler::credit::{Credit, CreditSpec, DomainSpec};
 use evenkeel_sim::host::scheduler::linux::{GroupSpec, Linux, LinuxSpec, ThreadSpec};
 use evenkeel_sim::host::scheduler::quota::Quota;
-use evenkeel_sim::host::scheduler::Scheduler;
+use evenkeel_sim::host::scheduler::slices::Slices;
 use evenkeel_sim::time::{Duration, Instant};
 
 use crate::machine::{Load, Machine, Requests};
 
-fn quantiles<S: Scheduler>(scheduler: S, loads: &[Load], cost_us: u64) -> [f64; 4] {
-    let mut machine = Machine::new(scheduler, loads, 7);
-    machine.ask(Requests { to: 0, gap: Duration::from_ms(50), cost: Duration::from_us(cost_us) });
-    machine.run(Instant::START + Duration::from_s(300));
-    let mut answers = std::mem::take(&mut machine.answers);
-    answers.sort_unstable();
-    [0.5, 0.9, 0.99, 1.0].map(|q| answers[((answers.len() - 1) as f64 * q) as usize].as_ms_f64() + 0.3)
+const RUNS: u64 = 24;
+/// CPU time of an answer, and the rest of a round trip.
+const COST: Duration = Duration::from_us(500);
+const BEYOND: Duration = Duration::from_us(600);
+const QUANTILES: [usize; 3] = [50, 90, 100];
+
+/// A duty cycle of 60%, by the clock.
+const OWN_60: Load = Load::Cycle { busy: Duration::from_ms(18), period: Duration::from_ms(30), by_clock: true };
+
+struct Row {
+    what: &'static str,
+    /// The loads of the VM and its neighbours.
+    loads: &'static [Load],
+    quota: Option<(u64, u64)>,
+    slice_us: Option<u64>,
+    /// p50, p90 and longest, in us.
+    measured: [u64; 3],
 }
 
-fn spec(neighbours: u32, quota: Option<Quota>, slice: Option<Duration>) -> LinuxSpec {
-    let group = |number| GroupSpec { weight: 100, quota: quota.filter(|_| number == 0) };
-    let thread = |number| ThreadSpec { group: Some(number), slice: slice.filter(|_| number == 0) };
-    LinuxSpec {
-        cores: 1,
-        slice: Some(Duration::from_us(1400)),
-        groups: (0..=neighbours).map(group).collect(),
-        threads: (0..=neighbours).map(thread).collect(),
-        ..LinuxSpec::default()
+const ROWS: &[Row] = &[
+    Row {
+        what: "idle, neighbours busy",
+        loads: &[Load::Idle, Load::Busy, Load::Busy],
+        quota: None,
+        slice_us: None,
+        measured: [1_100, 4_900, 9_400],
+    },
+    Row {
+        what: "own load 60%, neighbours busy",
+        loads: &[OWN_60, Load::Busy, Load::Busy],
+        quota: None,
+        slice_us: None,
+        measured: [4_600, 9_700, 20_000],
+    },
+    Row {
+        what: "own load 60%, neighbours 60%",
+        loads: &[OWN_60, OWN_60, OWN_60],
+        quota: None,
+        slice_us: None,
+        measured: [1_300, 5_500, 12_000],
+    },
+    Row {
+        what: "quota 30/100, own load 60%",
+        loads: &[OWN_60],
+        quota: Some((30, 100)),
+        slice_us: None,
+        measured: [4_000, 37_000, 52_000],
+    },
+    Row {
+        what: "quota 30/100, own load 100%",
+        loads: &[Load::Busy],
+        quota: Some((30, 100)),
+        slice_us: None,
+        measured: [22_600, 62_000, 72_000],
+    },
+    Row {
+        what: "quota 3/10, own load 100%",
+        loads: &[Load::Busy],
+        quota: Some((3, 10)),
+        slice_us: None,
+        measured: [4_800, 8_900, 18_000],
+    },
+    Row {
+        what: "idle, slices of 0.3 ms, neighbours busy",
+        loads: &[Load::Idle, Load::Busy, Load::Busy],
+        quota: None,
+        slice_us: Some(300),
+        measured: [1_100, 3_500, 7_000],
+    },
+    Row {
+        what: "idle, slices of 0.3 ms, neighbours 60%",
+        loads: &[Load::Idle, OWN_60, OWN_60],
+        quota: None,
+        slice_us: Some(300),
+        measured: [1_400, 2_200, 5_000],
+    },
+];
+
+impl Row {
+    fn host(&self) -> LinuxSpec {
+        let vms = 0..self.loads.len() as u32;
+        let quota = self.quota.map(|(quota, period)| Quota {
+            quota: Duration::from_ms(quota),
+            period: Duration::from_ms(period),
+            burst: Duration::ZERO,
+        });
+        LinuxSpec {
+            slice: Some(Duration::from_us(1_400)),
+            groups: vms
+                .clone()
+                .map(|vm| GroupSpec { quota: quota.filter(|_| vm == 0), ..Default::default() })
+                .collect(),
+            threads: vms
+                .map(|vm| ThreadSpec {
+                    group: Some(vm),
+                    slice: self.slice_us.filter(|_| vm == 0).map(Duration::from_us),
+                })
+                .collect(),
+            ..LinuxSpec::default()
+        }
+    }
+}
+
+/// The quantiles of the round trips of a run, in us.
+fn round_trips<S: Scheduler>(scheduler: S, loads: &[Load], seed: u64, run: Duration) -> [u64; 3] {
+    let mut machine = Machine::new(scheduler, loads, seed);
+    machine.ask(Requests { to: 0, gap: Duration::from_ms(97), cost: COST });
+    machine.run(Instant::START + run);
+    let mut answers = std::mem::take(&mut machine.answers);
+    answers.sort_unstable();
+    QUANTILES.map(|quantile| (answers[(answers.len() - 1) * quantile / 100] + BEYOND).us())
+}
+
+/// The least and the greatest of each quantile.
+fn ranges(runs: impl Iterator<Item = [u64; 3]>) -> [(u64, u64); 3] {
+    runs.fold([(u64::MAX, 0); 3], |ranges, run| {
+        std::array::from_fn(|at| (ranges[at].0.min(run[at]), ranges[at].1.max(run[at])))
+    })
+}
+
+fn check(what: &str, ranges: [(u64, u64); 3], measured: [u64; 3]) {
+    println!("{what}: measured {measured:?}, modelled {ranges:?} us");
+    for (((least, greatest), measured), quantile) in ranges.into_iter().zip(measured).zip(QUANTILES) {
+        let beyond = match quantile {
+            50 => 600,
+            90 => measured * 15 / 100,
+            _ => (measured * 20 / 100).max(2_000),
+        };
+        let fits = (least.saturating_sub(beyond)..=greatest + beyond).contains(&measured);
+        assert!(fits, "{what}, quantile {quantile}: {measured} measured, {least} to {greatest} modelled");
     }
 }
 
 #[test]
-fn explore() {
-    let ms = Duration::from_ms;
-    let cyc = |percent: u64, by_clock| Load::Cycle { busy: Duration::from_us(300 * percent), period: ms(30), by_clock };
-    let some = Load::Some { percent: 60, period: ms(30) };
-    let own = Some(Duration::from_us(300));
-    let q = |quota, period| Some(Quota { quota: ms(quota), period: ms(period), burst: Duration::ZERO });
-    for cost in [500, 800, 1000] {
-        println!("cost {cost}");
-        let run = |name: &str, want: &str, spec: LinuxSpec, loads: &[Load]| {
-            println!("{name:40} want {want:20} got {:.1?}", quantiles(Linux::new(&spec, Some(3)), loads, cost));
-        };
-        run("eevdf idle", "1.1 4.9 9.4", spec(2, None, None), &[Load::Idle, Load::Busy, Load::Busy]);
-        for by_clock in [false, true] {
-            run("eevdf own 60", "4.6 9.7 20", spec(2, None, None), &[cyc(60, by_clock), Load::Busy, Load::Busy]);
-            run("eevdf own 60 nb 60", "1.3 5.5 12", spec(2, None, None), &[cyc(60, by_clock), cyc(60, by_clock), cyc(60, by_clock)]);
-            run("eevdf own 60 nb some", "1.3 5.5 12", spec(2, None, None), &[cyc(60, by_clock), some, some]);
-            run("quota 30/100 own 60", "4.0 37 52", spec(0, q(30, 100), None), &[cyc(60, by_clock)]);
-        }
-        run("quota 30/100 own 100", "22.6 62 72", spec(0, q(30, 100), None), &[Load::Busy]);
-        run("quota 3/10 own 100", "4.8 8.9 18", spec(0, q(3, 10), None), &[Load::Busy]);
-        run("0.3 idle", "1.1 3.5 7", spec(2, None, own), &[Load::Idle, Load::Busy, Load::Busy]);
-        run("0.3 idle nb 60", "1.4 2.2 5", spec(2, None, own), &[Load::Idle, cyc(60, false), cyc(60, false)]);
-        run("0.3 idle nb some", "1.4 2.2 5", spec(2, None, own), &[Load::Idle, some, some]);
+fn vms_wait_as_long_as_measured_under_linux() {
+    for row in ROWS {
+        let host = row.host();
+        let runs =
+            (0..RUNS).map(|seed| round_trips(Linux::new(&host, Some(seed)), row.loads, seed, Duration::from_s(30)));
+        check(row.what, ranges(runs), row.measured);
     }
+}
+
+#[test]
+fn vms_wait_as_long_as_measured_under_slices() {
+    let sharing = CoreSharing { vms_per_core: 3, slice_jitter: 0.5, ..CoreSharing::default() };
+    let runs = (0..RUNS).map(|seed| {
+        let slices = Slices::new([Some(Turns::new(&sharing, seed, 0))]);
+        round_trips(slices, &[Load::Busy], seed, Duration::from_s(30))
+    });
+    let [half, most, longest] = ranges(runs);
+    // The longest one is checked against what the slices make possible.
+    check("the papers' slices", [half, most, longest], [20_600, 56_500, longest.1]);
+    assert!(longest.1 < 2 * 45_000 + 2_000, "{longest:?}");
+}
+
+#[test]
+fn boost_and_load_decide_how_long_vms_wait_under_credit() {
+    let spec = CreditSpec { cores: 1, domains: vec![DomainSpec::default(); 3], vcpus: vec![0, 1, 2] };
+    let of = |loads: [Load; 3]| {
+        ranges((0..RUNS).map(|seed| round_trips(Credit::new(&spec, Some(seed)), &loads, seed, Duration::from_s(60))))
+    };
+    // One that is idle otherwise does not wait for those that compute: it is boosted. But for a rare ping: what it burns
+    // counts while it takes no part in the accounting, and when a tick finds it at last, it has overdrawn.
+    let alone = of([Load::Idle, Load::Busy, Load::Busy]);
+    assert_eq!(alone[..2], [(1_100, 1_100); 2]);
+    // Those that wake up now and then are boosted as well, and keep the core until they halt or their slice is over.
+    let idle = of([Load::Idle, OWN_60, OWN_60]);
+    assert!(idle[1].1 < 20_000 && idle[2].1 < 32_000, "{idle:?}");
+    // With a load like its neighbours' it waits for their slices: by how the duty cycles fall, for 60 ms, as the paper on
+    // vFlood has it, or for more when it has overdrawn.
+    let loaded = of([OWN_60; 3]);
+    println!("credit, idle: {idle:?}; all 60%: {loaded:?} us");
+    assert!(loaded[1].1 > 50_000 && loaded[2].1 > 60_000, "{loaded:?}");
 }

@@ -46,11 +46,13 @@ struct Entity {
     waits: Option<Instant>,
 }
 
-/// Requests to an entity: their mean distance, and the CPU time that one takes.
+/// Requests to an entity.
 #[derive(Clone, Copy, Debug)]
 pub struct Requests {
     pub to: u32,
+    /// Time between requests.
     pub gap: Duration,
+    /// CPU time that one takes.
     pub cost: Duration,
 }
 
@@ -118,7 +120,8 @@ impl<S: Scheduler> Machine<S> {
 
     pub fn ask(&mut self, requests: Requests) {
         self.requests = Some(requests);
-        self.plan(self.now + requests.gap, Todo::Request(requests.to));
+        let phase = self.span(requests.gap);
+        self.plan(self.now + phase, Todo::Request(requests.to));
     }
 
     /// CPU time that an entity has had.
@@ -204,8 +207,7 @@ impl<S: Scheduler> Machine<S> {
             }
             Todo::Request(id) => {
                 let Some(Requests { gap, cost, .. }) = self.requests else { return };
-                let pause = self.span(gap * 2);
-                self.plan(now + pause, Todo::Request(id));
+                self.plan(now + gap, Todo::Request(id));
                 self.account(id);
                 self.entities[id as usize].requests.push_back((now, cost));
                 self.proceed(id);

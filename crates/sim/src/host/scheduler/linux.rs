@@ -208,9 +208,8 @@ impl Linux {
         let slice = (spec.slice.unwrap_or_else(|| default_slice(cores)).ps() / 1000) as i64;
         let lengths = Lengths { slice, tick: 1_000_000_000 / i64::from(spec.hz.max(1)) };
         let mut random = seed.map(|seed| Random::new(seed, 0));
-        let mut below = |span: i64| {
-            random.as_mut().map_or(0, |random| ((u128::from(random.bits()) * span as u128) >> 64) as i64)
-        };
+        let mut below =
+            |span: i64| random.as_mut().map_or(0, |random| ((u128::from(random.bits()) * span as u128) >> 64) as i64);
         let phase = below(lengths.tick);
         let mut groups: Vec<_> = spec
             .groups
@@ -220,9 +219,9 @@ impl Linux {
                 shares: (i64::from(group.weight) * NICE_0 + i64::from(DEFAULT_WEIGHT) / 2) / i64::from(DEFAULT_WEIGHT),
                 threads: Vec::new(),
                 load: 0,
-                pool: group.quota.map(|quota| {
-                    Pool::new(&quota, Duration::from_ns(below((quota.period.ps() / 1000) as i64) as u64))
-                }),
+                pool: group
+                    .quota
+                    .map(|quota| Pool::new(&quota, Duration::from_ns(below((quota.period.ps() / 1000) as i64) as u64))),
             })
             .collect();
         let mut all = Vec::new();

@@ -27,7 +27,6 @@
 //! Nothing here uses floating-point numbers, and random numbers come from a seed: the same calls have the same effects
 //! on every machine.
 
-
 pub mod credit;
 pub mod linux;
 pub mod quota;

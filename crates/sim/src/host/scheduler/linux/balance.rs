@@ -14,9 +14,8 @@ impl Linux {
     pub(super) fn select_core(&self, thread: u32) -> u32 {
         let cores = self.cores.len() as u32;
         let last = self.threads[thread as usize].core;
-        let is_idle = |core: &u32| {
-            self.cores[*core as usize].running.is_none() && self.cores[*core as usize].runnable.is_empty()
-        };
+        let is_idle =
+            |core: &u32| self.cores[*core as usize].running.is_none() && self.cores[*core as usize].runnable.is_empty();
         (last..cores).chain(0..last).find(is_idle).unwrap_or(last)
     }
 

@@ -121,7 +121,10 @@ impl Linux {
         self.update_weight(id, now);
         self.queues[queue as usize].place(&mut self.all, id, self.lengths);
         self.count(queue, id, true);
-        self.queues[queue as usize].insert(&self.all, id);
+        // A group that has just run out of threads, and gets one from another core, is the current one still.
+        if self.queues[queue as usize].current != Some(id) {
+            self.queues[queue as usize].insert(&self.all, id);
+        }
         self.all[id as usize].queued = true;
         if self.queues[queue as usize].count == 1 {
             self.check_enqueue(queue, now);

@@ -268,13 +268,8 @@ fn limited(quota_ms: u64, period_ms: u64, burst_ms: u64, hz: u32) -> LinuxSpec {
 fn a_quota_throttles_when_it_is_used_up_until_the_period_ends() {
     let mut host = Host::new(&limited(30, 100, 0, 1000));
     host.wake(0, 0).run(205_000);
-    let expected = [
-        (0, 0, RUNS),
-        (30_000, 0, THROTTLED),
-        (100_000, 0, RUNS),
-        (130_000, 0, THROTTLED),
-        (200_000, 0, RUNS),
-    ];
+    let expected =
+        [(0, 0, RUNS), (30_000, 0, THROTTLED), (100_000, 0, RUNS), (130_000, 0, THROTTLED), (200_000, 0, RUNS)];
     assert_eq!(host.happened(), expected);
     let stats = host.linux.quota_stats(0).unwrap();
     assert_eq!((stats.periods, stats.throttled_periods, stats.throttled), (2, 2, Duration::from_ms(140)));
@@ -358,4 +353,20 @@ fn a_groups_weight_is_shared_by_its_cores() {
     host.wake(0, 0).wake(2, 0).wake(1, 4_100);
     let owner = |core: usize| host.linux.all[3 + core].weight;
     assert_eq!((owner(0), owner(1)), (512, 512));
+}
+
+#[test]
+fn a_group_that_runs_out_of_threads_on_a_core_may_get_one_from_another() {
+    let mut spec = vms(&[100, 100]);
+    spec.cores = 2;
+    spec.threads.push(ThreadSpec { group: Some(0), slice: None });
+    let mut host = Host::new(&spec);
+    // On core 1, thread 2 of the first group; on core 0 the other group's, then thread 0 behind it.
+    host.wake(1, 0).wake(2, 0).wake(0, 100);
+    host.happened();
+    host.block(2, 200);
+    assert_eq!(host.happened(), [(200, 2, BLOCKED), (200, 0, RUNS)]);
+    assert_eq!((host.linux.queues[1].count, host.linux.queues[1].current), (1, Some(4)));
+    host.block(0, 300).run(20_000);
+    assert_eq!(host.linux.running(CoreId(1)), None);
 }
