@@ -12,11 +12,13 @@
 //! - 0.6 ms (p50), 15% (p90): the machine had other work, and QEMU's threads share a VM's quota;
 //! - 20% or 2 ms (the longest): of some 300 pings it is one, and the machine's own interruptions show in it.
 //!
-//! What does not fit that well, though within these bounds: under a quota of 30 ms with an own load of 60%, gaps are 11%
-//! longer than measured (the VM starts each period with what it did not use up, by a millisecond or two); with own load
-//! against busy neighbours the longest waits are shorter (17 ms, not 20). What does not fit at all is not here: the 149
-//! ms of the longest round trip under the papers' slices, which are longer than two slices of 45 ms and so were not a
-//! matter of slices alone.
+//! What does not fit that well, though within these bounds: under a quota of 30 ms with an own load of 60%, gaps are
+//! 11% longer than measured, perhaps because a load in a translated guest is a little less than it is to be; with own
+//! load against busy neighbours the longest waits are shorter (17 ms, not 20). What does not fit at all is not here: the
+//! longest round trip under the papers' slices, 149 ms, is longer than two slices of 45 ms and so was no matter of
+//! slices alone.
+//!
+//! Of the credit scheduler there are no measurements here; its test says what the model makes of the papers' settings.
 
 use evenkeel_scenario::format::CoreSharing;
 use evenkeel_scenario::slices::Turns;
@@ -191,15 +193,15 @@ fn boost_and_load_decide_how_long_vms_wait_under_credit() {
     let of = |loads: [Load; 3]| {
         ranges((0..RUNS).map(|seed| round_trips(Credit::new(&spec, Some(seed)), &loads, seed, Duration::from_s(60))))
     };
-    // One that is idle otherwise does not wait for those that compute: it is boosted. But for a rare ping: what it burns
-    // counts while it takes no part in the accounting, and when a tick finds it at last, it has overdrawn.
+    // One that is idle otherwise does not wait for those that compute: it is boosted. But for a rare ping: what it
+    // burns counts while it takes no part in the accounting, and when a tick finds it at last, it has overdrawn.
     let alone = of([Load::Idle, Load::Busy, Load::Busy]);
     assert_eq!(alone[..2], [(1_100, 1_100); 2]);
     // Those that wake up now and then are boosted as well, and keep the core until they halt or their slice is over.
     let idle = of([Load::Idle, OWN_60, OWN_60]);
     assert!(idle[1].1 < 20_000 && idle[2].1 < 32_000, "{idle:?}");
-    // With a load like its neighbours' it waits for their slices: by how the duty cycles fall, for 60 ms, as the paper on
-    // vFlood has it, or for more when it has overdrawn.
+    // With a load like its neighbours' it waits for their slices: by how the duty cycles fall, for 60 ms, as the paper
+    // on vFlood has it, or for more when it has overdrawn.
     let loaded = of([OWN_60; 3]);
     println!("credit, idle: {idle:?}; all 60%: {loaded:?} us");
     assert!(loaded[1].1 > 50_000 && loaded[2].1 > 60_000, "{loaded:?}");

@@ -42,8 +42,6 @@ struct Entity {
     since: Option<Instant>,
     generation: u32,
     ran: Duration,
-    /// When it began to wait.
-    waits: Option<Instant>,
 }
 
 /// Requests to an entity.
@@ -56,6 +54,9 @@ pub struct Requests {
     pub cost: Duration,
 }
 
+/// Is told for how long who is awake and who runs.
+type Look = Box<dyn FnMut(Duration, &[bool], &[bool])>;
+
 pub struct Machine<S> {
     pub scheduler: S,
     entities: Vec<Entity>,
@@ -67,13 +68,10 @@ pub struct Machine<S> {
     changes: Vec<Change>,
     /// From a request to its answer.
     pub answers: Vec<Duration>,
-    /// From when an entity could have run until it did.
-    pub waits: Vec<Vec<Duration>>,
-    /// Changes and events so far.
+    /// Changes so far.
     pub changed: u64,
-    pub events: u64,
-    /// Called after each instant: time until the next one, and who is awake and who runs.
-    pub look: Option<Box<dyn FnMut(Duration, &[bool], &[bool])>>,
+    /// Called between instants.
+    pub look: Option<Look>,
 }
 
 const FOREVER: Duration = Duration::from_ps(u64::MAX / 4);
@@ -88,7 +86,6 @@ impl<S: Scheduler> Machine<S> {
             since: None,
             generation: 0,
             ran: Duration::ZERO,
-            waits: None,
         };
         let mut machine = Self {
             scheduler,
@@ -100,9 +97,7 @@ impl<S: Scheduler> Machine<S> {
             now: Instant::START,
             changes: Vec::new(),
             answers: Vec::new(),
-            waits: vec![Vec::new(); loads.len()],
             changed: 0,
-            events: 0,
             look: None,
         };
         for (id, load) in (0..).zip(loads) {
@@ -146,7 +141,6 @@ impl<S: Scheduler> Machine<S> {
             let Some(next) = planned.into_iter().chain(scheduled).min().filter(|next| *next <= until) else { break };
             self.look(next);
             self.now = next;
-            self.events += 1;
             if scheduled == Some(next) {
                 self.scheduler.advance(next, &mut self.changes);
                 self.follow();
@@ -159,9 +153,7 @@ impl<S: Scheduler> Machine<S> {
     }
 
     fn look(&mut self, next: Instant) {
-        if let Some(look) = &mut self.look
-            && next > self.now
-        {
+        if let Some(look) = self.look.as_mut().filter(|_| next > self.now) {
             let awake: Vec<_> = self.entities.iter().map(|entity| entity.awake).collect();
             let runs: Vec<_> = self.entities.iter().map(|entity| entity.since.is_some()).collect();
             look(next.since(self.now), &awake, &runs);
@@ -246,10 +238,8 @@ impl<S: Scheduler> Machine<S> {
         let generation = entity.generation;
         if has_work != std::mem::replace(&mut entity.awake, has_work) {
             if has_work {
-                entity.waits = Some(self.now);
                 self.scheduler.wake(EntityId(id), self.now, &mut self.changes);
             } else {
-                entity.waits = None;
                 self.scheduler.block(EntityId(id), self.now, &mut self.changes);
             }
             self.follow();
@@ -269,9 +259,6 @@ impl<S: Scheduler> Machine<S> {
                 What::Runs => {
                     assert!(entity.awake && entity.since.is_none(), "{change:?}");
                     entity.since = Some(self.now);
-                    if let Some(since) = entity.waits.take() {
-                        self.waits[id as usize].push(self.now.since(since));
-                    }
                     let left = entity.requests.front().map_or(entity.own, |request| request.1);
                     entity.generation += 1;
                     let todo = Todo::Done(id, entity.generation);
@@ -283,7 +270,6 @@ impl<S: Scheduler> Machine<S> {
                     let entity = &mut self.entities[id as usize];
                     entity.since = None;
                     entity.generation += 1;
-                    entity.waits = entity.awake.then_some(self.now);
                 }
             }
         }

@@ -71,7 +71,7 @@ fn linux(random: &mut Random, cores: u32, quota: Option<Quota>) -> (LinuxSpec, u
     };
     let spec = LinuxSpec {
         cores,
-        hz: if cores.is_multiple_of(2) { 1000 } else { 250 },
+        hz: if cores % 2 == 0 { 1000 } else { 250 },
         lazy: below(random, 4) == 0,
         slice: None,
         groups: (0..groups).map(|_| group(random)).collect(),
@@ -157,7 +157,7 @@ fn credit_shares_by_weight() {
         for (number, domain) in (0..).zip(&domains) {
             let due = Duration::from_ps(run.ps() / u64::from(all) * u64::from(domain.weight));
             let ran = machine.ran(number);
-            // Within 2.5% for all but those who save more than 300 credits while the others have a slice each: they leave
+            // Within 2.5%, but for those who save more than 300 credits while the others have a slice each: they leave
             // the accounting with half of them, and get 12% less than they are due.
             assert!(ran.ps().abs_diff(due.ps()) < due.ps() * 15 / 100, "seed {seed}, {number}: {ran}, due {due}");
         }

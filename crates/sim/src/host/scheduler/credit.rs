@@ -8,9 +8,9 @@
 //! 2. *Priority.* Who has credits left after that is UNDER, who has overdrawn is OVER (`csched_acct`). Nobody changes
 //!    between the two before the next accounting.
 //! 3. *Queues.* Each core has a queue in the order of priorities, first come, first served within one
-//!    (`__runq_insert`). The first one gets the core for 30 ms (`csched_schedule`), or until it halts, or until somebody
-//!    comes whose priority is strictly higher (`__runq_tickle`). The accounting changes no queue: each core puts those
-//!    that are UNDER to the front at its next tick (`csched_runq_sort`).
+//!    (`__runq_insert`). The first one gets the core for 30 ms (`csched_schedule`), or until it halts, or until
+//!    somebody comes whose priority is strictly higher (`__runq_tickle`). The accounting changes no queue: each core
+//!    puts those that are UNDER to the front at its next tick (`csched_runq_sort`).
 //! 4. *BOOST.* A virtual CPU that wakes up and is UNDER is above all others, until a tick finds it running
 //!    (`csched_vcpu_wake`, `csched_vcpu_acct`). So a VM that computes little never waits; one that a tick has found
 //!    running waits with the others. Ticks are 10 ms apart.
@@ -43,8 +43,8 @@
 //! Affinity, pools of cores, topology (on a socket without hyper-threads `_csched_cpu_pick` never moves one that runs),
 //! `yield`, and what a switch costs. Where the hypervisor interrupts several cores at once, the waker's goes first.
 //!
-//! Ticks are at multiples of 10 ms on all cores, as after `csched_tick_resume`; the accounting comes after a tick of the
-//! same instant. Neither is an event while nobody runs or takes part.
+//! Ticks are at multiples of 10 ms on all cores, as after `csched_tick_resume`; the accounting comes after a tick of
+//! the same instant. Neither is an event while nobody runs or takes part.
 
 mod accounting;
 
@@ -233,8 +233,8 @@ impl Credit {
         self.cores[core as usize].queue.retain(|other| *other != vcpu);
     }
 
-    /// Cores are told of one that waits: its own, if it goes before the one that runs there; and an idle one, if its own
-    /// is busy: `__runq_tickle`.
+    /// Cores are told of one that waits: its own, if it goes before the one that runs there; and an idle one, if its
+    /// own is busy: `__runq_tickle`.
     fn tickle(&mut self, core: u32, vcpu: u32) {
         let running = self.cores[core as usize].running;
         let priority = self.vcpus[vcpu as usize].priority;

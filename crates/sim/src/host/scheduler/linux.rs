@@ -46,12 +46,16 @@
 //!        +----------------------------+
 //! ```
 //!
+//! The rules are those of 6.18. Before 6.17 the protection ended with the slice, also beside shorter ones; before 6.12
+//! there was neither 5's exception nor 6's second half.
+//!
 //! # What is left out
 //!
 //! Load averages (PELT): where the kernel balances by load over the last tens of milliseconds, the model counts who is
 //! runnable now. Topology, cache hotness, buddies (`NEXT_BUDDY` is off; the hint that a group whose thread sleeps be
 //! picked again is not modelled), other classes, nice values of groups other than weights, more than one level of
-//! groups. What a switch costs. A virtual CPU's thread is taken off its core at the very instant.
+//! groups. What a switch costs. A virtual CPU's thread is taken off its core at
+//! the very instant, also when it is throttled (since 6.18 a thread is when it next leaves the kernel).
 //!
 //! Ticks that cannot change anything, as of a core with one runnable thread, are no events: they are made up for when
 //! the core is next looked at.
@@ -71,8 +75,9 @@ use super::{Change, CoreId, EntityId, Scheduler, What, Why};
 use crate::time::{Duration, Instant};
 use queue::{Lengths, NICE_0, Queue, Schedulable};
 
-/// Slice of a host with one core, in nanoseconds: `sysctl_sched_base_slice`. Long enough to be worth a switch. (0.75 ms
-/// until 6.14: made a little shorter, so that four of them fit into a tick of 3 ms.)
+/// Slice of a host with one core, in nanoseconds: `sysctl_sched_base_slice`. Long enough to be worth a switch, and on
+/// common machines a little shorter than whole ticks, so that a tick that comes a trifle early does not make a slice
+/// longer by another one (0.75 ms until 6.14).
 const BASE_SLICE_NS: i64 = 700_000;
 /// Cores beyond this many do not make the slice longer: `get_update_sysctl_factor`.
 const SCALED_CORES: u32 = 8;
@@ -450,7 +455,7 @@ impl Scheduler for Linux {
                 None => self.ticks(at, changes),
                 Some(timer) => {
                     let group = (timer / GROUP_TIMERS) as u32;
-                    self.group_timer(group, timer.is_multiple_of(GROUP_TIMERS), at, changes);
+                    self.group_timer(group, timer % GROUP_TIMERS == 0, at, changes);
                 }
             }
         }

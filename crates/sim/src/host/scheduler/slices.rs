@@ -52,10 +52,9 @@ impl Slices {
     fn look_later(&mut self, number: usize, now: Instant) {
         let timeline = &mut self.timelines[number];
         timeline.active = timeline.active.max(now);
-        if let Some(idle) = timeline.vcpu.gives_up_after()
-            && self.timers.at(TIMERS * number + 1) == Instant::NEVER
-        {
-            self.timers.set(TIMERS * number + 1, now + idle);
+        let timer = TIMERS * number + 1;
+        if let Some(idle) = timeline.vcpu.gives_up_after().filter(|_| self.timers.at(timer) == Instant::NEVER) {
+            self.timers.set(timer, now + idle);
         }
     }
 

@@ -66,9 +66,7 @@ impl Linux {
     /// Accounts for what a queue's current entity has run: `update_curr`, `account_cfs_rq_runtime`.
     pub(super) fn charge(&mut self, queue: u32, now: i64) {
         let (ran, mut is_over) = self.queues[queue as usize].charge(&mut self.all, now, self.lengths);
-        if ran > 0
-            && let Some((pool, local, group)) = self.limited(queue)
-        {
+        if let Some((pool, local, group)) = self.limited(queue).filter(|_| ran > 0) {
             is_over |= !pool.charge(local, ran, now);
             self.set_group_timers(group);
         }
@@ -217,9 +215,8 @@ impl Linux {
         }
         self.all[id as usize].queued = false;
         self.count(queue, id, false);
-        if self.queues[queue as usize].count == 0
-            && let Some((pool, local, group)) = self.limited(queue)
-        {
+        let is_last = self.queues[queue as usize].count == 0;
+        if let Some((pool, local, group)) = self.limited(queue).filter(|_| is_last) {
             pool.give_back(local, now);
             self.set_group_timers(group);
         }
