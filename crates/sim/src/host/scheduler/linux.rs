@@ -14,8 +14,8 @@
 //!    ticks of 4 ms a slice of 1.4 ms is 4 ms long if somebody waits.
 //! 5. *Wake-up.* Who wakes up goes first if he would be picked, but the one that runs is protected until he has had
 //!    his slice or is no longer eligible (`RUN_TO_PARITY`). One whose slice is shorter breaks the protection
-//!    (`PREEMPT_SHORT`, `check_preempt_wakeup_fair`). So who has slept for long and comes back with no lag waits or
-//!    not, as it happens: whether the one that runs is ahead of his share.
+//!    (`PREEMPT_SHORT`, `check_preempt_wakeup_fair`). So who comes back with no lag waits while the one that
+//!    runs is in his slice and not ahead of his share, and also if another one that waits has an earlier deadline.
 //! 6. *Sleep.* The lag is kept over a sleep (`place_entity`), limited to two slices or a tick (`entity_lag`). Who
 //!    goes to sleep with negative lag stays in the competition, without running, until he is picked or wakes up
 //!    (`DELAY_DEQUEUE`); positive lag that he has gained by that is taken from him (`DELAY_ZERO`).
@@ -54,8 +54,8 @@
 //! Load averages (PELT): where the kernel balances by load over the last tens of milliseconds, the model counts who is
 //! runnable now. Topology, cache hotness, buddies (`NEXT_BUDDY` is off; the hint that a group whose thread sleeps be
 //! picked again is not modelled), other classes, nice values of groups other than weights, more than one level of
-//! groups. What a switch costs. A virtual CPU's thread is taken off its core at
-//! the very instant, also when it is throttled (since 6.18 a thread is when it next leaves the kernel).
+//! groups. What a switch costs. A virtual CPU's thread is taken off its core at the very instant, also when it is throttled
+//! (since 6.18 a thread is when it next leaves the kernel). Affinity.
 //!
 //! Ticks that cannot change anything, as of a core with one runnable thread, are no events: they are made up for when
 //! the core is next looked at.
