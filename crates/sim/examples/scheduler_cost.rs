@@ -1,5 +1,5 @@
-//! What a call of a host's scheduler costs, in nanoseconds: VMs that wake up, compute for a little while and halt again,
-//! beside neighbours that always compute.
+//! What a call of a host's scheduler costs, in nanoseconds: VMs that wake up, compute for a little while and halt
+//! again, beside neighbours that always compute.
 
 use std::hint::black_box;
 use std::time::Instant as Wall;

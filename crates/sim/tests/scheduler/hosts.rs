@@ -14,8 +14,8 @@
 //!
 //! What does not fit that well, though within these bounds: under a quota of 30 ms with an own load of 60%, gaps are
 //! 11% longer than measured, perhaps because a load in a translated guest is a little less than it is to be; with own
-//! load against busy neighbours the longest waits are shorter (17 ms, not 20). What does not fit at all is not here: the
-//! longest round trip under the papers' slices, 149 ms, is longer than two slices of 45 ms and so was no matter of
+//! load against busy neighbours the longest waits are shorter (17 ms, not 20). What does not fit at all is not here:
+//! the longest round trip under the papers' slices, 149 ms, is longer than two slices of 45 ms and so was no matter of
 //! slices alone.
 //!
 //! Of the credit scheduler there are no measurements here; its test says what the model makes of the papers' settings.

@@ -61,8 +61,8 @@ use crate::time::{Duration, Instant};
 const TICK: Duration = Duration::from_ms(10);
 /// Time between accountings: `CSCHED_TICKS_PER_ACCT`, three ticks.
 const ACCOUNTING: Duration = Duration::from_ms(30);
-/// Longest time that somebody runs before others of his priority do: `CSCHED_MSECS_PER_TSLICE`. Long, so that caches
-/// pay off; too long for a packet to wait.
+/// Longest time that a virtual CPU runs before others of its priority do: `CSCHED_MSECS_PER_TSLICE`. Long, so that
+/// caches pay off; too long for a packet to wait.
 const SLICE: Duration = Duration::from_ms(30);
 /// Picoseconds that a credit lasts: `CSCHED_CREDITS_PER_MSEC` is 10.
 const CREDIT_PS: u64 = 100_000_000;

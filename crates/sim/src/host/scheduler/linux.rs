@@ -5,32 +5,33 @@
 //!
 //! 1. *Virtual time.* An entity's virtual time goes on while it runs, the more slowly the greater its weight
 //!    (`update_curr`, `calc_delta_fair`). A queue's virtual time is the weighted average of those of its entities
-//!    (`avg_vruntime`). Who is behind it has had less than his share: his *lag* is positive, he is *eligible*.
+//!    (`avg_vruntime`). An entity that is behind it has had less than its share: its *lag* is positive, it is
+//!    *eligible*.
 //! 2. *Deadline.* An entity asks for a slice at a time. Its deadline is the virtual time at which it will have had it
 //!    (`update_deadline`).
-//! 3. *The pick.* Of those that are eligible the one with the earliest deadline runs (`pick_eevdf`).
-//! 4. *When there is a pick.* When the one that runs halts; when somebody wakes up (5); and at a tick by which it has
-//!    had its slice (`update_curr` in `entity_tick`). There is no timer for the end of a slice (`HRTICK` is off): with
-//!    ticks of 4 ms a slice of 1.4 ms is 4 ms long if somebody waits.
-//! 5. *Wake-up.* Who wakes up goes first if he would be picked, but the one that runs is protected until he has had
-//!    his slice or is no longer eligible (`RUN_TO_PARITY`). One whose slice is shorter breaks the protection
-//!    (`PREEMPT_SHORT`, `check_preempt_wakeup_fair`). So who comes back with no lag waits while the one that
-//!    runs is in his slice and not ahead of his share, and also if another one that waits has an earlier deadline.
-//! 6. *Sleep.* The lag is kept over a sleep (`place_entity`), limited to two slices or a tick (`entity_lag`). Who
-//!    goes to sleep with negative lag stays in the competition, without running, until he is picked or wakes up
-//!    (`DELAY_DEQUEUE`); positive lag that he has gained by that is taken from him (`DELAY_ZERO`).
+//! 3. *The pick.* Of the eligible entities the one with the earliest deadline runs (`pick_eevdf`).
+//! 4. *When there is a pick.* When the running entity halts; when another one wakes up (5); and at a tick by which it
+//!    has had its slice (`update_curr` in `entity_tick`). There is no timer for the end of a slice (`HRTICK` is off):
+//!    with ticks of 4 ms a slice of 1.4 ms is 4 ms long if somebody waits.
+//! 5. *Wake-up.* An entity that wakes up preempts if it would be picked, but the running one is protected until it has
+//!    had its slice or is no longer eligible (`RUN_TO_PARITY`). One whose slice is shorter breaks the protection
+//!    (`PREEMPT_SHORT`, `check_preempt_wakeup_fair`). So one that comes back with no lag waits while the running one is
+//!    in its slice and not ahead of its share, and also if another one that waits has an earlier deadline.
+//! 6. *Sleep.* The lag is kept over a sleep (`place_entity`), limited to two slices or a tick (`entity_lag`). An entity
+//!    that goes to sleep with negative lag stays in the competition, without running, until it is picked or wakes up
+//!    (`DELAY_DEQUEUE`); positive lag that it has gained by that is taken from it (`DELAY_ZERO`).
 //! 7. *Groups.* A VM's threads are in a group (cgroup) with a weight (`cpu.weight`). On each core the group is one
 //!    entity of the host's queue, with a queue of its own. Its weight there is its part of the group's, by the weight
 //!    of what is runnable on each core (`update_cfs_group`). Its slice is the shortest of its threads'.
 //! 8. *Bandwidth.* A group may have a quota: see [`quota`](super::quota). Use is noticed at ticks and when there is a
-//!    pick. A group that is freed again competes with the lag that it had. It goes before the one that runs only from
-//!    the next tick on, because nobody checks (`unthrottle_cfs_rq`).
-//! 9. *Cores.* Who wakes up runs on his last core if that is idle, else on an idle one, else waits on his last one
-//!    (`select_task_rq_fair`, `select_idle_sibling`). A core that gets idle takes somebody who waits from the core with
-//!    most (`sched_balance_newidle`). At ticks cores with fewer runnable threads take from those with more
-//!    (`sched_balance_rq`).
+//!    pick. A group that is unthrottled competes with the lag that it had. It preempts at the next tick at the
+//!    earliest, because nobody checks before (`unthrottle_cfs_rq`).
+//! 9. *Cores.* A thread that wakes up runs on its last core if that is idle, else on another idle one, else waits on
+//!    its last one (`select_task_rq_fair`, `select_idle_sibling`). A core that becomes idle pulls a waiting thread from
+//!    the core with the most (`sched_balance_newidle`). At ticks, cores with fewer runnable threads pull from those
+//!    with more (`sched_balance_rq`).
 //! 10. *Lazy preemption* (`PREEMPT_LAZY`, optional): a wake-up from another core, as by a thread that carries packets,
-//!     is noticed at the next tick only (`resched_curr_lazy`). With it off, as in most distributions, at once.
+//!     is noticed at the next tick only (`resched_curr_lazy`). With it off, at once.
 //!
 //! ```text
 //!                       pick                            tick: slice over;
@@ -47,15 +48,15 @@
 //! ```
 //!
 //! The rules are those of 6.18. Before 6.17 the protection ended with the slice, also beside shorter ones; before 6.12
-//! there was neither 5's exception nor 6's second half.
+//! there was neither 5's exception for shorter slices nor 6's second half.
 //!
 //! # What is left out
 //!
 //! Load averages (PELT): where the kernel balances by load over the last tens of milliseconds, the model counts who is
 //! runnable now. Topology, cache hotness, buddies (`NEXT_BUDDY` is off; the hint that a group whose thread sleeps be
 //! picked again is not modelled), other classes, nice values of groups other than weights, more than one level of
-//! groups. What a switch costs. A virtual CPU's thread is taken off its core at the very instant, also when it is throttled
-//! (since 6.18 a thread is when it next leaves the kernel). Affinity.
+//! groups, affinity, what a switch costs. A virtual CPU's thread is taken off its core at the very instant, also when
+//! it is throttled (since 6.18 a thread is when it next leaves the kernel).
 //!
 //! Ticks that cannot change anything, as of a core with one runnable thread, are no events: they are made up for when
 //! the core is next looked at.
@@ -344,6 +345,10 @@ impl Linux {
             let limited = self.threads[thread as usize].group.map(|group| &self.groups[group as usize].pool);
             self.queues[core as usize].count > 1 || self.queues[own].count > 1 || matches!(limited, Some(Some(_)))
         });
+        if !needs {
+            // There is nobody else to pick.
+            self.cores[core as usize].resched = None;
+        }
         if needs == self.cores[core as usize].needs_ticks {
             return;
         }
@@ -363,7 +368,7 @@ impl Linux {
         self.timers.set(timer + 1, pool.slack_at().map_or(Instant::NEVER, instant));
     }
 
-    /// Somebody wakes up on a core: does he go first? `check_preempt_wakeup_fair`.
+    /// A thread has woken up on a core: does it preempt? `check_preempt_wakeup_fair`.
     fn check_preempt(&mut self, core: u32, thread: u32, now: i64, changes: &mut Vec<Change>) {
         let Some(running) = self.cores[core as usize].running else {
             self.schedule(core, now, changes);

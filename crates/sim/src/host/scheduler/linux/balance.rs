@@ -1,4 +1,4 @@
-//! Which core: where somebody wakes up, and who is taken from where.
+//! Which core: where a thread wakes up, and which one is pulled from where.
 
 use super::hierarchy::Leaves;
 use super::{Change, Linux};
@@ -10,7 +10,7 @@ const BUSY_FACTOR: i64 = 16;
 const INTERVAL_NS: i64 = 1_000_000;
 
 impl Linux {
-    /// Where somebody wakes up: `select_task_rq_fair`.
+    /// Where a thread wakes up: `select_task_rq_fair`.
     pub(super) fn select_core(&self, thread: u32) -> u32 {
         let cores = self.cores.len() as u32;
         let last = self.threads[thread as usize].core;
@@ -32,8 +32,8 @@ impl Linux {
         self.all[thread as usize].queue = entry.group.map_or(core, |group| cores * (1 + group) + core);
     }
 
-    /// A core takes somebody who waits from the core with the most runnable threads, if that has so many more. Who ran
-    /// or came longest ago is taken: `detach_tasks`.
+    /// A core pulls a waiting thread from the core with the most runnable ones, if that has so many more. It is the one
+    /// that ran or came longest ago: `detach_tasks`.
     pub(super) fn pull(&mut self, core: u32, now: i64, more: usize) -> bool {
         let own = self.cores[core as usize].runnable.len();
         let mut busiest = None;
