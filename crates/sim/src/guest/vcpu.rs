@@ -2,19 +2,13 @@
 
 use evenkeel_scenario::slices::Turns;
 
+use crate::host::scheduler::timeline::Timeline;
 use crate::time::{Duration, Instant};
 
 /// One virtual CPU.
 #[derive(Debug)]
 pub struct VirtualCpu {
-    turns: Option<Turns>,
-    /// How long it will be off its core after the present slice.
-    off: Duration,
-    on: bool,
-    went_off: Instant,
-    /// When it is to lose or get its core; events for other instants are out of date.
-    due: Instant,
-    off_total: Duration,
+    timeline: Timeline,
     busy_until: Instant,
     busy_total: Duration,
 }
@@ -22,92 +16,65 @@ pub struct VirtualCpu {
 impl VirtualCpu {
     /// A virtual CPU on its core; for good, if it has no turns.
     pub fn new(turns: Option<Turns>) -> Self {
-        Self {
-            turns,
-            off: Duration::ZERO,
-            on: true,
-            went_off: Instant::START,
-            due: Instant::NEVER,
-            off_total: Duration::ZERO,
-            busy_until: Instant::START,
-            busy_total: Duration::ZERO,
-        }
+        Self { timeline: Timeline::new(turns), busy_until: Instant::START, busy_total: Duration::ZERO }
     }
 
     /// When the first slice ends; `None` if never.
     pub fn start(&mut self) -> Option<Instant> {
-        let phase_ns = self.turns.as_mut()?.phase_ns();
-        self.due = Instant::START + Duration::from_ns(phase_ns) + self.take_turn()?;
-        Some(self.due)
+        self.timeline.start()
     }
 
     /// Whether a change is due now.
     pub fn is_due(&self, now: Instant) -> bool {
-        self.due == now
+        self.timeline.is_due(now)
     }
 
     /// How long it keeps its core without anything to do, if not for the whole slice.
     pub fn gives_up_after(&self) -> Option<Duration> {
-        self.turns.as_ref().and_then(Turns::idle_ns).map(Duration::from_ns)
+        self.timeline.gives_up_after()
     }
 
     /// Whether a neighbour wants the core after the present slice.
     pub fn has_neighbour(&self) -> bool {
-        self.off > Duration::ZERO
+        self.timeline.has_neighbour()
     }
 
     /// It has nothing to do and halts: its neighbours' slices begin now. When it has its core again.
     pub fn give_up(&mut self, now: Instant) -> Instant {
-        self.on = false;
-        self.went_off = now;
-        self.due = now + self.off;
-        self.due
-    }
-
-    fn take_turn(&mut self) -> Option<Duration> {
-        let turn = self.turns.as_mut()?.next()?;
-        self.off = Duration::from_ns(turn.off_ns);
-        Some(Duration::from_ns(turn.on_ns.max(1)))
+        self.timeline.give_up(now)
     }
 
     /// Its slice ends, or begins; when the next change is. A slice is followed by another at once if no neighbour wants
     /// one.
     pub fn switch(&mut self, now: Instant) -> Option<Instant> {
-        if self.on && self.off > Duration::ZERO {
-            return Some(self.give_up(now));
+        let (was_on, went_off) = (self.timeline.is_on(), self.timeline.went_off());
+        let next = self.timeline.switch(now);
+        if !was_on && self.busy_until > went_off {
+            self.busy_until += now.since(went_off);
         }
-        if !self.on {
-            self.on = true;
-            let off = now.since(self.went_off);
-            self.off_total += off;
-            if self.busy_until > self.went_off {
-                self.busy_until += off;
-            }
-        }
-        self.due = now + self.take_turn()?;
-        Some(self.due)
+        next
     }
 
     /// Whether it has its core.
     #[inline]
     pub const fn is_on(&self) -> bool {
-        self.on
+        self.timeline.is_on()
     }
 
     /// Whether it has its core and is not busy with a packet.
     #[inline]
     pub fn is_free(&self, now: Instant) -> bool {
-        self.on && now >= self.busy_until
+        self.timeline.is_on() && now >= self.busy_until
     }
 
     /// When it last lost its core.
     pub const fn went_off(&self) -> Instant {
-        self.went_off
+        self.timeline.went_off()
     }
 
     /// How long it was off its core until it last got it back.
     pub const fn off_total(&self) -> Duration {
-        self.off_total
+        self.timeline.off_total()
     }
 
     /// When it is done with the packets that it has begun, if it is not taken off its core before.

@@ -31,6 +31,7 @@ pub mod credit;
 pub mod linux;
 pub mod quota;
 pub mod slices;
+pub mod timeline;
 mod timers;
 
 use crate::time::Instant;

@@ -1,4 +1,4 @@
-//! Timelines that are drawn: each virtual CPU has its core in turns ([`VirtualCpu`]), whoever else is on the host.
+//! Timelines that are drawn: each virtual CPU has its core in turns ([`Timeline`]), whoever else is on the host.
 //!
 //! It is the model for pictures, in which a VM's gaps are to have a length that the scenario says. Virtual CPUs of one
 //! host do not exclude each other: each has a core of its own, with its number, which it shares with neighbours that
@@ -8,17 +8,17 @@
 
 use evenkeel_scenario::slices::Turns;
 
+use super::timeline::Timeline;
 use super::timers::Timers;
 use super::{Change, CoreId, EntityId, Scheduler, What, Why};
-use crate::guest::vcpu::VirtualCpu;
 use crate::time::Instant;
 
 /// Timers of each virtual CPU: its slice, and when it is looked at for idleness.
 const TIMERS: usize = 2;
 
 #[derive(Debug)]
-struct Timeline {
-    vcpu: VirtualCpu,
+struct Vcpu {
+    timeline: Timeline,
     awake: bool,
     /// When it last had something to do, or got its core.
     active: Instant,
@@ -27,20 +27,20 @@ struct Timeline {
 /// The drawn timelines of a host's virtual CPUs.
 #[derive(Debug)]
 pub struct Slices {
-    timelines: Vec<Timeline>,
+    vcpus: Vec<Vcpu>,
     timers: Timers,
 }
 
 impl Slices {
     /// A timeline for each virtual CPU; one without turns always has its core. All are blocked at first.
     pub fn new(turns: impl IntoIterator<Item = Option<Turns>>) -> Self {
-        let timelines: Vec<_> = turns
+        let vcpus: Vec<_> = turns
             .into_iter()
-            .map(|turns| Timeline { vcpu: VirtualCpu::new(turns), awake: false, active: Instant::START })
+            .map(|turns| Vcpu { timeline: Timeline::new(turns), awake: false, active: Instant::START })
             .collect();
-        let mut slices = Self { timers: Timers::new(TIMERS * timelines.len()), timelines };
-        for number in 0..slices.timelines.len() {
-            if let Some(at) = slices.timelines[number].vcpu.start() {
+        let mut slices = Self { timers: Timers::new(TIMERS * vcpus.len()), vcpus };
+        for number in 0..slices.vcpus.len() {
+            if let Some(at) = slices.vcpus[number].timeline.start() {
                 slices.timers.set(TIMERS * number, at);
                 slices.look_later(number, Instant::START);
             }
@@ -50,10 +50,10 @@ impl Slices {
 
     /// It has its core: it is looked at whether it needs it.
     fn look_later(&mut self, number: usize, now: Instant) {
-        let timeline = &mut self.timelines[number];
-        timeline.active = timeline.active.max(now);
+        let vcpu = &mut self.vcpus[number];
+        vcpu.active = vcpu.active.max(now);
         let timer = TIMERS * number + 1;
-        if let Some(idle) = timeline.vcpu.gives_up_after().filter(|_| self.timers.at(timer) == Instant::NEVER) {
+        if let Some(idle) = vcpu.timeline.gives_up_after().filter(|_| self.timers.at(timer) == Instant::NEVER) {
             self.timers.set(timer, now + idle);
         }
     }
@@ -63,12 +63,12 @@ impl Slices {
     }
 
     fn switch(&mut self, number: usize, now: Instant, changes: &mut Vec<Change>) {
-        let timeline = &mut self.timelines[number];
-        let was_on = timeline.vcpu.is_on();
-        if let Some(at) = timeline.vcpu.switch(now) {
+        let vcpu = &mut self.vcpus[number];
+        let was_on = vcpu.timeline.is_on();
+        if let Some(at) = vcpu.timeline.switch(now) {
             self.timers.set(TIMERS * number, at);
         }
-        let (awake, is_on) = (self.timelines[number].awake, self.timelines[number].vcpu.is_on());
+        let (awake, is_on) = (self.vcpus[number].awake, self.vcpus[number].timeline.is_on());
         if awake && was_on && !is_on {
             changes.push(self.change(number, now, What::Stops(Why::SliceOver)));
         }
@@ -81,15 +81,15 @@ impl Slices {
     }
 
     fn look(&mut self, number: usize, now: Instant) {
-        let timeline = &mut self.timelines[number];
-        let Some(idle) = timeline.vcpu.gives_up_after() else { return };
-        let at = if timeline.awake { now } else { timeline.active } + idle;
-        if !timeline.vcpu.is_on() {
+        let vcpu = &mut self.vcpus[number];
+        let Some(idle) = vcpu.timeline.gives_up_after() else { return };
+        let at = if vcpu.awake { now } else { vcpu.active } + idle;
+        if !vcpu.timeline.is_on() {
             // It is looked at again when it is back.
-        } else if at > now || !timeline.vcpu.has_neighbour() {
+        } else if at > now || !vcpu.timeline.has_neighbour() {
             self.timers.set(TIMERS * number + 1, at.max(now + idle));
         } else {
-            let back = timeline.vcpu.give_up(now);
+            let back = vcpu.timeline.give_up(now);
             self.timers.set(TIMERS * number, back);
         }
     }
@@ -99,7 +99,7 @@ impl Scheduler for Slices {
     fn wake(&mut self, entity: EntityId, now: Instant, changes: &mut Vec<Change>) {
         self.advance(now, changes);
         let number = entity.0 as usize;
-        if !std::mem::replace(&mut self.timelines[number].awake, true) && self.timelines[number].vcpu.is_on() {
+        if !std::mem::replace(&mut self.vcpus[number].awake, true) && self.vcpus[number].timeline.is_on() {
             changes.push(self.change(number, now, What::Runs));
         }
     }
@@ -107,12 +107,12 @@ impl Scheduler for Slices {
     fn block(&mut self, entity: EntityId, now: Instant, changes: &mut Vec<Change>) {
         self.advance(now, changes);
         let number = entity.0 as usize;
-        let timeline = &mut self.timelines[number];
-        if !std::mem::replace(&mut timeline.awake, false) {
+        let vcpu = &mut self.vcpus[number];
+        if !std::mem::replace(&mut vcpu.awake, false) {
             return;
         }
-        timeline.active = now;
-        if timeline.vcpu.is_on() {
+        vcpu.active = now;
+        if vcpu.timeline.is_on() {
             changes.push(self.change(number, now, What::Stops(Why::Blocked)));
         }
     }
@@ -131,12 +131,12 @@ impl Scheduler for Slices {
     }
 
     fn running(&self, core: CoreId) -> Option<EntityId> {
-        let timeline = self.timelines.get(core.0 as usize)?;
-        (timeline.awake && timeline.vcpu.is_on()).then_some(EntityId(core.0))
+        let vcpu = self.vcpus.get(core.0 as usize)?;
+        (vcpu.awake && vcpu.timeline.is_on()).then_some(EntityId(core.0))
     }
 
     fn cores(&self) -> u32 {
-        self.timelines.len() as u32
+        self.vcpus.len() as u32
     }
 }
 
@@ -153,20 +153,20 @@ mod tests {
     }
 
     #[test]
-    fn the_timeline_is_that_of_the_virtual_cpu() {
+    fn the_timeline_is_what_is_drawn() {
         let mut slices = Slices::new([Some(turns(None))]);
-        let mut vcpu = VirtualCpu::new(Some(turns(None)));
+        let mut timeline = Timeline::new(Some(turns(None)));
         let mut changes = Vec::new();
         slices.wake(EntityId(0), Instant::START, &mut changes);
-        let mut at = vcpu.start().unwrap();
+        let mut at = timeline.start().unwrap();
         for _ in 0..100 {
             changes.clear();
             assert_eq!(slices.next_event(), Some(at));
             slices.advance(at, &mut changes);
-            at = vcpu.switch(at).unwrap();
-            let what = if vcpu.is_on() { What::Runs } else { What::Stops(Why::SliceOver) };
+            at = timeline.switch(at).unwrap();
+            let what = if timeline.is_on() { What::Runs } else { What::Stops(Why::SliceOver) };
             assert_eq!(changes, [slices.change(0, changes[0].at, what)]);
-            assert_eq!(slices.running(CoreId(0)).is_some(), vcpu.is_on());
+            assert_eq!(slices.running(CoreId(0)).is_some(), timeline.is_on());
         }
     }
 
@@ -179,8 +179,8 @@ mod tests {
         slices.wake(EntityId(0), Instant::START, &mut changes);
         slices.block(EntityId(0), Instant::START + Duration::from_us(250), &mut changes);
         slices.advance(Instant::START + Duration::from_us(600), &mut changes);
-        assert!(!slices.timelines[0].vcpu.is_on());
-        assert!(slices.timelines[0].vcpu.went_off() < end);
+        assert!(!slices.vcpus[0].timeline.is_on());
+        assert!(slices.vcpus[0].timeline.went_off() < end);
         // It waits for its turn although it wakes up again.
         changes.clear();
         slices.wake(EntityId(0), Instant::START + Duration::from_ms(1), &mut changes);
