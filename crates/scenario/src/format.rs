@@ -10,6 +10,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 mod cera;
+mod host;
 mod names;
 mod network;
 mod proboscis;
@@ -19,6 +20,7 @@ mod vsnoop;
 mod workload;
 
 pub use cera::Cera;
+pub use host::{DriverDomain, Host, Neighbours, OwnLoad, Quota, Scheduler};
 pub use network::{Discipline, Network, Queue, Topology};
 pub use proboscis::Proboscis;
 pub use pvtcp::Pvtcp;
@@ -63,6 +65,10 @@ pub struct Scenario {
     /// The network between the VMs.
     #[serde(default)]
     pub network: Network,
+    /// Kinds of hosts, by name, for groups that say which they are `on`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = serde_json::json!({ "pattern": "^[a-z][a-z0-9-]{0,31}$" })))]
+    pub hosts: BTreeMap<String, Host>,
     /// Groups of like VMs, by name (`sender`, `receiver`).
     #[schemars(extend("propertyNames" = serde_json::json!({ "pattern": "^[a-z][a-z0-9-]{0,31}$" })))]
     pub vms: BTreeMap<String, VmGroup>,
@@ -121,6 +127,29 @@ pub struct VmGroup {
     /// Memory of each.
     #[schemars(range(min = 96, max = 4096))]
     pub memory_mib: u32,
+    /// The hosts that they are on, a name below `[hosts]`. Left out: hosts of their own, `per_host` VMs on each, with a
+    /// core for each virtual CPU, shared as `core` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
+    /// How much of their host's cores is theirs beside others (`cpu.weight`).
+    #[schemars(range(min = 1, max = 10_000))]
+    pub weight: u32,
+    /// What each may use of its host's cores at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Quota>,
+    /// How long their virtual CPUs run before others have their turn (`sched_setattr`, Linux 6.12 and newer). Left out:
+    /// the scheduler's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 100, max = 100_000))]
+    pub slice_us: Option<u32>,
+    /// What each computes beside its traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_load: Option<OwnLoad>,
+    /// Slots of the ring between each VM and its host, in each direction: Xen's has 240, virtio's 256 to 1024. Left out:
+    /// as many as ever are needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 8, max = 65_536))]
+    pub ring_slots: Option<u32>,
     /// How their virtual CPUs share a core.
     pub core: CoreSharing,
     /// Queue length of each VM's port on the host, towards the VM (`txqueuelen`; netback's queue in the paper).
@@ -190,6 +219,12 @@ impl Default for VmGroup {
             kernel: Kernel::Newest,
             vcpus: 1,
             memory_mib: 256,
+            on: None,
+            weight: 100,
+            quota: None,
+            slice_us: None,
+            own_load: None,
+            ring_slots: None,
             core: CoreSharing::default(),
             port_queue_segments: 1000,
             hz: None,

@@ -17,6 +17,7 @@ mod load;
 mod loaded;
 pub mod lock;
 pub mod metric;
+pub mod placement;
 pub mod random;
 pub mod replace;
 pub mod result;

@@ -129,6 +129,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
             record,
         )| {
             Scenario {
+                hosts: BTreeMap::new(),
                 schema: 1,
                 name,
                 title,

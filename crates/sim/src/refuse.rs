@@ -27,6 +27,10 @@ pub fn check(scenario: &Scenario) -> Result<(), Refused> {
     if let Some((key, why)) = in_network(scenario).or_else(|| in_workload(scenario)) {
         return Err(refused(key, why));
     }
+    if let Some(name) = scenario.hosts.keys().next() {
+        let why = "the simulator's VMs do not share hosts' cores yet; leave `hosts` and `on` out";
+        return Err(refused(&format!("hosts.{name}"), why));
+    }
     for (name, group) in &scenario.vms {
         if scenario.record.capture && group.core.idle_us.is_some() {
             let why = "with `record.capture`, slices must be known in advance; leave it out, or do not capture";
@@ -132,6 +136,9 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
 }
 
 fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
+    if group.ring_slots.is_some() {
+        return Some(("ring_slots", "the simulator's rings take all that comes; leave it out".to_owned()));
+    }
     let owned = |key, why: &str| Some((key, why.to_owned()));
     let default = VmGroup::default();
     if group.host != HostKind::Native {

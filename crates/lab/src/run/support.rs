@@ -23,6 +23,9 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
         Some((format!("vms.{name}.{key}"), why.to_owned()))
     });
     let owned = |(key, why): (&str, &str)| (key.to_owned(), why.to_owned());
+    if let Some(name) = scenario.hosts.keys().next() {
+        return Some((format!("hosts.{name}"), "the lab's VMs do not share hosts' cores yet".to_owned()));
+    }
     in_network(&scenario.network)
         .map(owned)
         .or_else(|| too_many(scenario))

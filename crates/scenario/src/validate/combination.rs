@@ -1,20 +1,29 @@
 //! Combinations of keys that cannot be.
 
+use evenkeel_quote::quoted;
 use evenkeel_settings::Mode;
 
-use crate::check::join;
+use crate::check::{join, or_list};
 use crate::error::Problem;
-use crate::format::{Discipline, HostKind, MachineKind, Network, Queue, Scenario, Topology, VmGroup, Workload};
+use crate::format::{
+    Discipline, DriverDomain, Host, HostKind, MachineKind, Network, Queue, Scenario, Scheduler, Topology, VmGroup,
+    Workload,
+};
+use crate::placement::{host_count, hosts_of};
 
 /// Settings that exclude each other or lack one another.
 pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
     let mut problems = topology(scenario);
     queue("network.queue", &scenario.network.queue, &mut problems);
+    for (name, kind) in &scenario.hosts {
+        host(&join("hosts", name), kind, &mut problems);
+    }
     for (name, group) in &scenario.vms {
         vms(&join("vms", name), group, &mut problems);
+        on_hosts(&join("vms", name), group, scenario, &mut problems);
     }
     if let Workload::Poisson { from, to: None, .. } = &scenario.workload {
-        if scenario.vms.get(from).is_some_and(|group| group.hosts() < 2) {
+        if scenario.vms.contains_key(from) && hosts_of(scenario, from) < 2 {
             let message = "left out, every VM of `workload.from` sends to those of other hosts, but all are on one";
             problems.push(Problem::at("workload.to", message));
         }
@@ -24,7 +33,7 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
 
 fn topology(scenario: &Scenario) -> Vec<Problem> {
     let Network { topology, leaves, spines, hosts_per_leaf, .. } = scenario.network;
-    let hosts: u64 = scenario.vms.values().map(|group| u64::from(group.hosts())).sum();
+    let hosts = u64::from(host_count(scenario));
     let places = u64::from(leaves) * u64::from(hosts_per_leaf);
     match topology {
         Topology::LeafSpine if places < hosts => vec![Problem::at(
@@ -88,6 +97,60 @@ fn queue(path: &str, queue: &Queue, problems: &mut Vec<Problem>) {
 
 /// Switches have eight classes.
 const MAX_THRESHOLDS: usize = 7;
+
+/// A kind of hosts, and what it is asked for.
+fn host(path: &str, host: &Host, problems: &mut Vec<Problem>) {
+    let mut problem = |key: &str, message: &str| problems.push(Problem::at(format!("{path}.{key}"), message));
+    if let (Scheduler::Slices { .. }, DriverDomain::Shared) = (host.scheduler, host.driver_domain) {
+        problem("driver_domain", "must be \"own-core\" with drawn slices, which nobody competes for (scheduler.kind)");
+    }
+}
+
+/// A group's place on its hosts.
+fn on_hosts(path: &str, group: &VmGroup, scenario: &Scenario, problems: &mut Vec<Problem>) {
+    let default = VmGroup::default();
+    let mut problem = |key: &str, message: String| problems.push(Problem::at(format!("{path}.{key}"), message));
+    let Some(on) = &group.on else {
+        let unused = [
+            ("weight", group.weight != default.weight),
+            ("quota", group.quota.is_some()),
+            ("slice_us", group.slice_us.is_some()),
+            ("own_load", group.own_load.is_some()),
+        ];
+        for (key, _) in unused.into_iter().filter(|(_, is_set)| *is_set) {
+            problem(key, "needs `on`: the hosts whose cores these VMs share".to_owned());
+        }
+        return;
+    };
+    let Some(host) = scenario.hosts.get(on) else {
+        let names: Vec<&str> = scenario.hosts.keys().map(String::as_str).collect();
+        return problem("on", format!("no hosts are called {}; must be {}", quoted(on), or_list(&names)));
+    };
+    if group.core != default.core {
+        problem("core", "must be left out beside `on`: its hosts say who shares their cores".to_owned());
+    }
+    if group.per_host != default.per_host {
+        problem("per_host", "must be left out beside `on`: VMs are spread over its hosts in turn".to_owned());
+    }
+    if !group.hypervisor {
+        problem("on", "must be left out without a hypervisor (hypervisor = false)".to_owned());
+    }
+    if group.migrate_at_ms.is_some() {
+        problem("migrate_at_ms", "must be left out beside `on`".to_owned());
+    }
+    let is_linux = matches!(host.scheduler, Scheduler::Linux { .. });
+    for (key, is_set) in [("quota", group.quota.is_some()), ("slice_us", group.slice_us.is_some())] {
+        if is_set && !is_linux {
+            problem(key, format!("only Linux's scheduler has it ({}.scheduler.kind)", join("hosts", on)));
+        }
+    }
+    if group.weight != default.weight && matches!(host.scheduler, Scheduler::Slices { .. }) {
+        problem("weight", format!("drawn slices know no weight ({}.scheduler.kind)", join("hosts", on)));
+    }
+    if group.quota.is_some_and(|quota| quota.burst_us > quota.us) {
+        problem("quota.burst_us", "must be at most `us`, as the kernel has it".to_owned());
+    }
+}
 
 fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
     queue(&format!("{path}.nic_queue"), &group.nic_queue, problems);

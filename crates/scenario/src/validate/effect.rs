@@ -9,8 +9,8 @@ use crate::cell::{Cell, Point, VARIABLE, covers};
 use crate::check::join;
 use crate::error::Problem;
 use crate::format::{
-    Axis, DelayedAck, Discipline, FlowSizes, HostKind, MachineKind, Network, Plot, Record, Scenario, Topology, VmGroup,
-    Workload,
+    Axis, DelayedAck, Discipline, FlowSizes, HostKind, MachineKind, Network, Plot, Record, Scenario, Scheduler,
+    Topology, VmGroup, Workload,
 };
 use crate::metric::SizeClass;
 
@@ -133,6 +133,7 @@ fn why_idle(key: &str, scenario: &Scenario) -> Option<&'static str> {
             Some(COME_AND_GO)
         }
         ["network", ref rest @ ..] => why_idle_in_network(rest, &scenario.network),
+        ["hosts", name, ref rest @ ..] => why_idle_in_hosts(rest, name, scenario),
         ["vms", _, "tcp", ..] if ping => Some("a ping does not use TCP"),
         ["vms", group, ref rest @ ..] => why_idle_in_group(group, rest, scenario.vms.get(group)?, scenario),
         _ => None,
@@ -143,6 +144,25 @@ const COME_AND_GO: &str = "the connections of this workload come and go; they ar
 
 fn open_loop(scenario: &Scenario) -> bool {
     matches!(scenario.workload, Workload::Poisson { .. } | Workload::Transfers { .. })
+}
+
+fn why_idle_in_hosts(key: &[&str], name: &str, scenario: &Scenario) -> Option<&'static str> {
+    let kind = scenario.hosts.get(name)?;
+    match *key {
+        _ if scenario.vms.values().all(|group| group.on.as_deref() != Some(name)) => {
+            Some("no group is on these hosts (vms.NAME.on)")
+        }
+        ["neighbours", "load" | "duty_ms"] if kind.neighbours.per_core == 0 => {
+            Some("there are no neighbours (neighbours.per_core)")
+        }
+        ["neighbours", "duty_ms"] if matches!(kind.scheduler, Scheduler::Slices { .. }) => {
+            Some("with drawn slices a neighbour computes in some slices and not in others (scheduler.kind)")
+        }
+        ["scheduler", "slice_jitter" | "idle_us"] if kind.neighbours.per_core == 0 => {
+            Some("there are no neighbours (neighbours.per_core)")
+        }
+        _ => None,
+    }
 }
 
 fn why_idle_in_network(key: &[&str], network: &Network) -> Option<&'static str> {
