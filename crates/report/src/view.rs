@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_scenario::Scenario;
 use evenkeel_scenario::format::Axis;
-use evenkeel_scenario::metric::{self, Better, METRICS, Metric};
+use evenkeel_scenario::metric::{About, Better, Metric};
 use evenkeel_scenario::result::{RunRecord, RunSet};
 use evenkeel_scenario::stats::Summary;
 
@@ -68,8 +68,8 @@ pub(crate) struct PaperFigure {
 impl Column {
     /// The column of a metric; an unknown name becomes a column all the same, so that nothing recorded is hidden.
     pub fn of(name: &str) -> Self {
-        match metric::find(name) {
-            Some(&Metric { name, title, unit, better, decimals, description }) => Self {
+        match Metric::named(name).map(Metric::about) {
+            Some(&About { name, title, unit, better, decimals, description }) => Self {
                 name: name.to_owned(),
                 title: title.to_owned(),
                 unit: unit.to_owned(),
@@ -250,7 +250,7 @@ fn columns(scenario: &Scenario, records: &[RunRecord]) -> Vec<Column> {
     }
     if names.is_empty() {
         let recorded = |name: &str| records.iter().any(|record| record.metrics.contains_key(name));
-        names = METRICS.iter().map(|metric| metric.name).filter(|name| recorded(name)).collect();
+        names = Metric::ALL.iter().map(|metric| metric.name()).filter(|name| recorded(name)).collect();
     }
     names.into_iter().map(Column::of).collect()
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use evenkeel_report::columnar::{ColumnFormat, Kind, TABLES};
 use evenkeel_report::{ReportError, load, write_parquet};
-use evenkeel_scenario::metric::METRICS;
+use evenkeel_scenario::metric::Metric;
 use evenkeel_scenario::result::{
     FlowRecord, META_FILE, PARQUET_FILES, PARQUET_MANIFEST, PacketRecord, RUNS_FILE, RunRecord, SeenAt, Series,
 };
@@ -344,7 +344,7 @@ fn the_format_in_the_docs_is_current() {
 #[test]
 fn no_metric_has_the_name_of_another_column() {
     let mut record = empty();
-    record.metrics = METRICS.iter().map(|metric| (metric.name.to_owned(), 1.0)).collect();
+    record.metrics = Metric::ALL.iter().map(|metric| (metric.name().to_owned(), 1.0)).collect();
     let directory = tempfile::tempdir().unwrap();
     let Sample { set, .. } = Sample::plain();
     write_parquet(directory.path(), &set, std::slice::from_ref(&record)).unwrap();

@@ -2,12 +2,12 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::metric::METRICS;
+use crate::metric::Metric;
 use crate::result::SERIES;
 
 /// One of the metrics.
 pub(crate) fn metric_name(_: &mut SchemaGenerator) -> Schema {
-    let names: Vec<&str> = METRICS.iter().map(|m| m.name).collect();
+    let names: Vec<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
     json_schema!({ "type": "string", "enum": names })
 }
 

@@ -12,7 +12,7 @@ use crate::format::{
     Axis, DelayedAck, Discipline, FlowSizes, HostKind, MachineKind, Network, Plot, Record, Scenario, Scheduler,
     Topology, VmGroup, Workload,
 };
-use crate::metric::SizeClass;
+use crate::metric::{Metric, SizeClass};
 
 /// Settings that are written down, differ from their default, and act in no cell.
 pub(crate) fn idle(scenario: &Scenario, tree: &Table, cells: &[Cell]) -> Vec<Problem> {
@@ -296,16 +296,23 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
     }
 }
 
-fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
-    let ping = matches!(scenario.workload, Workload::Ping { .. });
-    let strobe = matches!(scenario.workload, Workload::Strobe { .. });
+fn why_no_metric(name: &str, scenario: &Scenario) -> Option<&'static str> {
+    let metric = Metric::named(name)?;
+    let workload = &scenario.workload;
+    let (from, to) = workload.roles();
+    let groups = || scenario.vms.values();
+    let in_namespaces = |group: &str| {
+        let group = scenario.vms.get(group)?;
+        (group.machine == MachineKind::Namespace).then_some("a namespace has no virtual CPU (machine)")
+    };
     match metric {
-        "flows" | "flows_unfinished" => why_no_flows(scenario),
-        "missed_deadlines" => match scenario.workload {
+        Metric::TimeS | Metric::KernelComplaints => None,
+        Metric::Flows | Metric::FlowsUnfinished | Metric::ThroughputP50Mbit => why_no_flows(scenario),
+        Metric::MissedDeadlines => match workload {
             Workload::Poisson { deadline_ms: 1.., .. } => None,
             _ => Some("no flow has a deadline (workload.deadline_ms)"),
         },
-        "background_goodput_mbit" => match scenario.workload {
+        Metric::BackgroundGoodputMbit => match workload {
             Workload::Poisson { background_flows: 1.., .. } | Workload::Poisson { background_mesh_flows: 1.., .. } => {
                 None
             }
@@ -313,69 +320,124 @@ fn why_no_metric(metric: &str, scenario: &Scenario) -> Option<&'static str> {
                 Some("there are no flows in the background (workload.background_flows, workload.background_mesh_flows)")
             }
         },
-        "ecn_marks" => {
-            let nics = scenario.vms.values().map(|group| group.nic_queue.discipline);
+        Metric::EcnMarks => {
+            let nics = groups().map(|group| group.nic_queue.discipline);
             let nothing = |queue| matches!(queue, Discipline::DropTail | Discipline::Pfabric);
             nics.chain([scenario.network.queue.discipline])
                 .all(nothing)
                 .then_some("this queue marks nothing (network.queue.discipline)")
         }
-        "fct_connected_p50_ms" | "throughput_connected_p50_mbit" => {
-            (!matches!(scenario.workload, Workload::Transfers { .. }))
+        Metric::FctConnectedP50Ms | Metric::ThroughputConnectedP50Mbit => {
+            (!matches!(workload, Workload::Transfers { .. }))
                 .then_some("only transfers note when their sender has its connection")
         }
-        fct if fct.starts_with("fct_") => why_no_flows(scenario).or_else(|| why_none_of_size(fct, scenario)),
-        "rtt_p50_ms" | "rtt_p90_ms" | "rtt_mean_ms" | "rtt_max_ms" => (!ping).then_some("only a ping measures it"),
-        "block_p50_ms" | "block_p99_ms" | "blocks" => (!strobe).then_some("only a strobe has blocks"),
-        "rto_ms" | "rto_p90_ms" => why_no_series("rto_ms", scenario),
-        "srtt_ms" => why_no_series("srtt_ms", scenario),
-        "rto_runs_1" | "rto_runs_2" | "rto_runs_3" | "rto_runs_4" | "duplicate_acks" => {
+        Metric::FctMeanMs
+        | Metric::FctP50Ms
+        | Metric::FctP90Ms
+        | Metric::FctP99Ms
+        | Metric::FctP999Ms
+        | Metric::FctMaxMs => why_no_flows(scenario),
+        Metric::FctSmallMeanMs
+        | Metric::FctSmallP50Ms
+        | Metric::FctSmallP90Ms
+        | Metric::FctSmallP99Ms
+        | Metric::FctSmallP999Ms
+        | Metric::FctSmallMaxMs => why_no_flows(scenario).or_else(|| why_none_of_size(SizeClass::Small, scenario)),
+        Metric::FctMediumMeanMs
+        | Metric::FctMediumP50Ms
+        | Metric::FctMediumP90Ms
+        | Metric::FctMediumP99Ms
+        | Metric::FctMediumP999Ms
+        | Metric::FctMediumMaxMs => why_no_flows(scenario).or_else(|| why_none_of_size(SizeClass::Medium, scenario)),
+        Metric::FctLargeMeanMs
+        | Metric::FctLargeP50Ms
+        | Metric::FctLargeP90Ms
+        | Metric::FctLargeP99Ms
+        | Metric::FctLargeP999Ms
+        | Metric::FctLargeMaxMs => why_no_flows(scenario).or_else(|| why_none_of_size(SizeClass::Large, scenario)),
+        Metric::RttP50Ms | Metric::RttP90Ms | Metric::RttMeanMs | Metric::RttMaxMs => {
+            (!matches!(workload, Workload::Ping { .. })).then_some("only a ping measures it")
+        }
+        Metric::BlockP50Ms | Metric::BlockP99Ms | Metric::Blocks => {
+            (!matches!(workload, Workload::Strobe { .. })).then_some("only a strobe has blocks")
+        }
+        Metric::RtoMs | Metric::RtoP90Ms => why_no_series("rto_ms", scenario),
+        Metric::SrttMs => why_no_series("srtt_ms", scenario),
+        Metric::RtoRuns1 | Metric::RtoRuns2 | Metric::RtoRuns3 | Metric::RtoRuns4 | Metric::DuplicateAcks => {
             why_no_series("meas_rtt_ms", scenario)
         }
-        "queue_mean_segments" | "queue_max_segments" => why_no_series("queue_segments", scenario),
-        delay if delay.starts_with("queue_delay_") => {
-            (!scenario.record.sender_nic).then_some("it needs record.sender_nic = true")
+        Metric::QueueMeanSegments | Metric::QueueMaxSegments => why_no_series("queue_segments", scenario),
+        Metric::QueueDelayMeanMs
+        | Metric::QueueDelayP50Ms
+        | Metric::QueueDelayP99Ms
+        | Metric::QueueDelayFirstMeanMs
+        | Metric::QueueDelayFirstP99Ms
+        | Metric::UplinkUse => (!scenario.record.sender_nic).then_some("it needs record.sender_nic = true"),
+        Metric::CeraCuts | Metric::CeraWindowsSet | Metric::CeraWindowsLimited | Metric::WeightError => {
+            why_no_cera(scenario)
         }
-        "uplink_use" => (!scenario.record.sender_nic).then_some("it needs record.sender_nic = true"),
-        cera if cera.starts_with("cera_") => why_no_cera(scenario),
-        "weight_error" => why_no_cera(scenario),
-        "time_s" | "kernel_complaints" => None,
-        "sender_cpu" | "receiver_cpu" => {
-            let (from, to) = scenario.workload.roles();
-            let group = scenario.vms.get(if metric == "sender_cpu" { from } else { to })?;
-            (group.machine == MachineKind::Namespace).then_some("a namespace has no virtual CPU (machine)")
-        }
-        "throughput_near_p50_mbit" | "throughput_far_p50_mbit" => why_no_flows(scenario).or_else(|| {
-            let (_, to) = scenario.workload.roles();
+        Metric::SenderCpu => in_namespaces(from),
+        Metric::ReceiverCpu => in_namespaces(to),
+        Metric::ThroughputNearP50Mbit | Metric::ThroughputFarP50Mbit => why_no_flows(scenario).or_else(|| {
             scenario.vms.get(to).is_none_or(|g| g.far_count == 0).then_some("no VM of `workload.to` is far (far_count)")
         }),
-        "throughput_p50_mbit" => why_no_flows(scenario),
-        "longest_stall_ms" | "damaged" => {
-            (!matches!(scenario.workload, Workload::Transfers { .. })).then_some("only transfers have it")
+        Metric::LongestStallMs | Metric::Damaged => {
+            (!matches!(workload, Workload::Transfers { .. })).then_some("only transfers have it")
         }
-        migration if migration.starts_with("migration_") => {
-            scenario.vms.values().all(|g| g.migrate_at_ms.is_none()).then_some("no VM moves (migrate_at_ms)")
+        Metric::MigrationOfflineMs | Metric::MigrationMs | Metric::MigrationDowntimeMs | Metric::MigrationOnlineMs => {
+            groups().all(|g| g.migrate_at_ms.is_none()).then_some("no VM moves (migrate_at_ms)")
         }
-        "operations_per_s" => (!matches!(scenario.workload, Workload::ThreeTier { .. }))
+        Metric::OperationsPerS => (!matches!(workload, Workload::ThreeTier { .. }))
             .then_some("only the users of a web application have operations (workload.kind = \"three-tier\")"),
-        "domain_cpu" => {
-            scenario.vms.values().all(|g| g.host != HostKind::Vm).then_some("no host is a VM (host = \"vm\")")
-        }
-        "vflood_share" => scenario
-            .vms
-            .values()
+        Metric::DomainCpu => groups().all(|g| g.host != HostKind::Vm).then_some("no host is a VM (host = \"vm\")"),
+        Metric::VfloodShare => groups()
             .all(|g| g.vflood.clients.is_none())
             .then_some("no group has VMs with vFlood beside others (vflood.clients)"),
-        vflood if vflood.starts_with("vflood_") => {
-            scenario.vms.values().all(|g| g.vflood.mode() == Mode::Off).then_some("vFlood is off in all groups")
+        Metric::VfloodHeld
+        | Metric::VfloodHeldMeanUs
+        | Metric::VfloodLowRttSegments
+        | Metric::VfloodHighRttSegments
+        | Metric::VfloodGrants
+        | Metric::VfloodLosses
+        | Metric::VfloodNoBuffer
+        | Metric::VfloodRefused => {
+            groups().all(|g| g.vflood.mode() == Mode::Off).then_some("vFlood is off in all groups")
         }
-        vsnoop if vsnoop.starts_with("vsnoop_") => {
-            scenario.vms.values().all(|g| g.vsnoop.mode() == Mode::Off).then_some("vSnoop is off in all groups")
+        Metric::VsnoopEarlyAcks | Metric::VsnoopOnData | Metric::VsnoopDropped => {
+            groups().all(|g| g.vsnoop.mode() == Mode::Off).then_some("vSnoop is off in all groups")
         }
-        pvtcp if pvtcp.starts_with("pvtcp_") => {
-            scenario.vms.values().all(|g| g.pvtcp.mode() == Mode::Off).then_some("PVTCP is off in all groups")
-        }
-        _ => ping.then_some("a ping does not use TCP"),
+        Metric::PvtcpWakeups
+        | Metric::PvtcpLongestUs
+        | Metric::PvtcpHeld
+        | Metric::PvtcpFiltered
+        | Metric::PvtcpQuickAcks
+        | Metric::PvtcpReloads => groups().all(|g| g.pvtcp.mode() == Mode::Off).then_some("PVTCP is off in all groups"),
+        Metric::GoodputMbit
+        | Metric::Timeouts
+        | Metric::TimeoutsPerS
+        | Metric::TailLossProbes
+        | Metric::TailLossProbesPerS
+        | Metric::TlpRecoveries
+        | Metric::Undone
+        | Metric::SpuriousFrto
+        | Metric::DetectedShare
+        | Metric::SegmentsSent
+        | Metric::Retransmitted
+        | Metric::NeedlessRetransmissions
+        | Metric::NeedlessPerS
+        | Metric::Dsacks
+        | Metric::PortDrops
+        | Metric::AcksSent
+        | Metric::ProbesSent
+        | Metric::ProbesMarked
+        | Metric::SynsRepeated
+        | Metric::FirstWindowsScaled
+        | Metric::FirstWindowsOneMss
+        | Metric::WindowsLimited
+        | Metric::WireFirstSegments
+        | Metric::WireBurstSegments
+        | Metric::WireBeyondSegments
+        | Metric::Resets => matches!(workload, Workload::Ping { .. }).then_some("a ping does not use TCP"),
     }
 }
 
@@ -395,8 +457,8 @@ fn why_no_flows(scenario: &Scenario) -> Option<&'static str> {
     (!flows).then_some("only a Poisson process, transfers, and requests and responses have flows that end")
 }
 
-/// Why no flow is of the size that a metric is about.
-fn why_none_of_size(fct: &str, scenario: &Scenario) -> Option<&'static str> {
+/// Why no flow is of this size.
+fn why_none_of_size(asked: SizeClass, scenario: &Scenario) -> Option<&'static str> {
     let bytes = match scenario.workload {
         Workload::Poisson { sizes: FlowSizes::Bytes(bytes), .. } => bytes,
         Workload::RequestResponse { response_bytes, .. } => response_bytes,
@@ -404,10 +466,7 @@ fn why_none_of_size(fct: &str, scenario: &Scenario) -> Option<&'static str> {
         Workload::Transfers { bytes, .. } => bytes,
         _ => return None,
     };
-    let class = SizeClass::of(bytes.into());
-    let asked = fct.strip_prefix("fct_")?.split('_').next()?;
-    let known = SizeClass::ALL.iter().find(|c| c.name() == asked)?;
-    (*known != class).then_some("all flows are of another size")
+    (SizeClass::of(bytes.into()) != asked).then_some("all flows are of another size")
 }
 
 fn why_no_series(series: &str, scenario: &Scenario) -> Option<&'static str> {

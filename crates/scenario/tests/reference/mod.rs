@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use evenkeel_scenario::metric::METRICS;
+use evenkeel_scenario::metric::Metric;
 use evenkeel_scenario::result::SERIES;
 use evenkeel_scenario::schema::SCHEMA;
 use serde_json::Value;
@@ -55,7 +55,7 @@ pub fn text() -> String {
         }
     }
     writeln!(out, "### Metrics\n\n| name | unit | what it is |\n|---|---|---|").unwrap();
-    for metric in METRICS {
+    for metric in Metric::ALL.iter().map(|metric| metric.about()) {
         writeln!(out, "| `{}` | {} | {} |", metric.name, metric.unit, metric.description).unwrap();
     }
     writeln!(out, "\n### Series\n\n`{}`\n", SERIES.join("`, `")).unwrap();

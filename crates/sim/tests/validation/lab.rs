@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_scenario::cell::Cell;
-use evenkeel_scenario::metric;
+use evenkeel_scenario::metric::Metric;
 use evenkeel_scenario::stats::median;
 use evenkeel_scenario::sweep::cells;
 
@@ -41,8 +41,8 @@ fn columns(line: &str) -> Vec<&str> {
 
 /// The metric under a heading like `goodput (Mbit/s)`.
 fn metric_of(heading: &str) -> Option<&'static str> {
-    let is = |m: &metric::Metric| heading == m.title || heading == format!("{} ({})", m.title, m.unit);
-    metric::METRICS.iter().find(|m| is(m)).map(|m| m.name)
+    let mut all = Metric::ALL.iter().map(|metric| metric.about());
+    all.find(|m| heading == m.title || heading == format!("{} ({})", m.title, m.unit)).map(|m| m.name)
 }
 
 /// `54.5 (54.1–55.3); paper 309.5`, `8.0` or, if there is nothing, `–`.

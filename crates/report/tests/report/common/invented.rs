@@ -1,6 +1,6 @@
 //! Results for any scenario: every metric, series and capture it could record.
 
-use evenkeel_scenario::metric::METRICS;
+use evenkeel_scenario::metric::Metric;
 use evenkeel_scenario::result::{RunRecord, RunSet, SERIES, Series};
 use evenkeel_scenario::{LoadedScenario, sweep};
 
@@ -17,9 +17,9 @@ pub fn invent(loaded: &LoadedScenario) -> (RunSet, Vec<RunRecord>) {
                 repetition,
                 seed: sweep::run_seed(1, repetition),
                 duration_us: 8_000_000,
-                metrics: METRICS
+                metrics: Metric::ALL
                     .iter()
-                    .map(|metric| (metric.name.to_owned(), figure(metric.name, &mut dice)))
+                    .map(|metric| (metric.name().to_owned(), figure(*metric, &mut dice)))
                     .collect(),
                 counters: [].into(),
                 flows: Vec::new(),
@@ -33,8 +33,8 @@ pub fn invent(loaded: &LoadedScenario) -> (RunSet, Vec<RunRecord>) {
 }
 
 /// As long as figures get.
-fn figure(name: &str, dice: &mut Dice) -> f64 {
-    let size = if name == "segments_sent" { 213_456.0 } else { 700.0 };
+fn figure(metric: Metric, dice: &mut Dice) -> f64 {
+    let size = if metric == Metric::SegmentsSent { 213_456.0 } else { 700.0 };
     size * (0.5 + dice.roll())
 }
 

@@ -1,0 +1,14 @@
+//! The figures that a run can report: their list, and each one's formula over what an engine has measured.
+
+mod formula;
+mod list;
+mod measurements;
+mod size;
+
+pub use formula::metrics;
+pub use list::{About, Better, Metric};
+pub use measurements::{
+    Arrival, Bursts, CpuTime, Ended, LongLived, Measurements, Migration, PS_PER_US, Read, SocketSample, Trace,
+    Unfinished, Uplink, Vm, Waits,
+};
+pub use size::SizeClass;
