@@ -1,11 +1,14 @@
-//! What a run leaves behind: counters, series and metrics with the names and the meaning of the lab's.
+//! What a run leaves behind: counters and series with the names and the meaning of the lab's, and what metrics are
+//! made of.
 
 mod counters;
-mod metrics;
+mod measured;
 mod recorder;
+mod results;
 mod wakeup;
 
 pub use counters::{GuestCounters, PvtcpCounters};
-pub use metrics::{Measured, VmMeasured, record};
+pub use measured::{Measured, VmMeasured};
 pub(crate) use recorder::add;
 pub use recorder::{Due, Plan, Recorder, Seen, Shared};
+pub use results::record;

@@ -3,7 +3,7 @@
 use super::bulk::Bulk;
 use super::request_response::{self, RequestResponse, Sizes};
 use super::{FlowId, Members, Recording, Side, System};
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 /// memaslap's keys.
 const KEY_BYTES: u64 = 64;
@@ -52,8 +52,9 @@ impl Memcached {
         Self { requests, bulk: Bulk::new(sending, settings.flows).with_late_start(settings.late_start) }
     }
 
-    pub(super) fn requests(&self) -> &RequestResponse {
-        &self.requests
+    /// What is under way at the end.
+    pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
+        self.requests.leave(recording, end);
     }
 
     pub(super) fn start(&self, system: &mut impl System) {

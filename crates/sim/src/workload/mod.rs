@@ -15,7 +15,7 @@ mod three_tier;
 mod transfers;
 
 pub use random::Random;
-pub use recording::{FlowDone, Recording, Timed};
+pub use recording::{FlowDone, FlowUnderWay, Recording, Timed};
 
 pub use evenkeel_scenario::sizes::SizeDistribution;
 
@@ -132,7 +132,6 @@ impl Workload {
                 load,
                 sizes,
                 flows,
-                deadline_ms,
                 persistent,
                 burst_flows,
                 background_flows,
@@ -144,7 +143,6 @@ impl Workload {
                     load: *load,
                     sizes: *sizes,
                     flows: *flows,
-                    deadline: Duration::from_ms(u64::from(*deadline_ms)),
                     persistent: *persistent,
                     burst: *burst_flows,
                     background: *background_mesh_flows,
@@ -241,22 +239,16 @@ impl Workload {
 
     /// Ends the measured time; what was recorded in it.
     pub fn collect(&mut self, now: Instant) -> Recording {
-        if let Kind::Poisson(poisson) = &self.kind {
-            poisson.count_unfinished(now, &mut self.recording);
+        let recording = &mut self.recording;
+        match &self.kind {
+            Kind::Ping(_) | Kind::Bulk(_) | Kind::Strobe(_) => {}
+            Kind::Poisson(poisson) => poisson.leave(recording, now),
+            Kind::RequestResponse(requests) => requests.leave(recording, now),
+            Kind::Memcached(memcached) => memcached.leave(recording, now),
+            Kind::Transfers(transfers) => transfers.leave(recording, now),
+            Kind::ThreeTier(application) => application.leave(recording, now),
         }
-        if let Kind::RequestResponse(requests) = &self.kind {
-            requests.count_unfinished(&mut self.recording);
-        }
-        if let Kind::Memcached(memcached) = &self.kind {
-            memcached.requests().count_unfinished(&mut self.recording);
-        }
-        if let Kind::Transfers(transfers) = &self.kind {
-            transfers.count_unfinished(&mut self.recording);
-        }
-        if let Kind::ThreeTier(application) = &self.kind {
-            application.count_unfinished(&mut self.recording);
-        }
-        std::mem::take(&mut self.recording)
+        std::mem::take(recording)
     }
 
     /// The handshake is done, at the opener.

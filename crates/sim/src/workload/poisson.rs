@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_scenario::format::FlowSizes;
-use evenkeel_scenario::metric::SizeClass;
 
 use super::{FlowDone, FlowId, Member, Members, Random, Recording, START_SPREAD, Side, SizeDistribution, System};
 use crate::packet::{GuestId, HostId};
@@ -24,8 +23,6 @@ pub(super) struct Settings {
     pub sizes: FlowSizes,
     /// Flows to measure; 0: no limit.
     pub flows: u32,
-    /// Of small flows; zero: none.
-    pub deadline: Duration,
     pub persistent: bool,
     /// Flows that begin at once, towards one receiver.
     pub burst: u32,
@@ -42,7 +39,6 @@ pub(super) struct Poisson {
     mean_gap_ps: f64,
     burst: u32,
     limit: u32,
-    deadline: Duration,
     persistent: bool,
     /// Long-lived flows that are still to begin, and those that have.
     background_due: Vec<(GuestId, GuestId)>,
@@ -99,7 +95,6 @@ impl Poisson {
             mean_gap_ps: 1e12 / flows_per_s * f64::from(burst),
             burst,
             limit: settings.flows,
-            deadline: settings.deadline,
             persistent: settings.persistent,
             background_due,
             background: BTreeSet::new(),
@@ -230,27 +225,16 @@ impl Poisson {
         if measured {
             self.ended += 1;
             recording.flow(FlowDone { from, to, bytes, start, took, connected_took: None });
-            self.judge(recording, bytes, took);
             if self.limit > 0 && self.ended == self.limit {
                 system.stop();
             }
         }
     }
 
-    fn judge(&self, recording: &mut Recording, bytes: u64, took: Duration) {
-        if self.deadline > Duration::ZERO {
-            let missed = SizeClass::of(bytes) == SizeClass::Small && took > self.deadline;
-            *recording.missed_deadlines.get_or_insert(0) += u64::from(missed);
-        }
-    }
-
-    pub(super) fn count_unfinished(&self, now: Instant, recording: &mut Recording) {
-        if self.deadline > Duration::ZERO {
-            recording.missed_deadlines.get_or_insert(0);
-        }
+    /// What is under way at the end.
+    pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
         for transfer in self.transfers.iter().flatten().filter(|t| t.measured) {
-            recording.flows_unfinished += 1;
-            self.judge(recording, transfer.bytes, now.since(transfer.start));
+            recording.under_way(transfer.bytes, transfer.start, end);
         }
     }
 }

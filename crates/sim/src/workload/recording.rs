@@ -31,6 +31,15 @@ pub struct FlowDone {
     pub connected_took: Option<Duration>,
 }
 
+/// A flow that began in the measured time and had not ended when the run did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowUnderWay {
+    /// Payload that it was to bring.
+    pub bytes: u64,
+    /// Since its start.
+    pub waited: Duration,
+}
+
 /// What was recorded in the measured time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
@@ -44,9 +53,7 @@ pub struct Recording {
     /// Flows that ended.
     pub flows: Vec<FlowDone>,
     /// Flows that did not.
-    pub flows_unfinished: u64,
-    /// Flows that took longer than they had, ended or not; `None` where flows have no deadline.
-    pub missed_deadlines: Option<u64>,
+    pub unfinished: Vec<FlowUnderWay>,
 }
 
 impl Recording {
@@ -79,6 +86,13 @@ impl Recording {
     pub(super) fn flow(&mut self, flow: FlowDone) {
         if self.counts(flow.start) {
             self.flows.push(flow);
+        }
+    }
+
+    /// A flow is under way at the end.
+    pub(super) fn under_way(&mut self, bytes: u64, start: Instant, end: Instant) {
+        if self.counts(start) {
+            self.unfinished.push(FlowUnderWay { bytes, waited: end.since(start) });
         }
     }
 }

@@ -38,6 +38,13 @@ impl Sizes {
     }
 }
 
+impl Settings {
+    /// Of the response to a loop's latest request.
+    fn response_bytes(&self, tag: u32, one: &Loop) -> u64 {
+        self.sizes.of(u64::from(tag), one.asked - 1).1
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct RequestResponse {
     settings: Settings,
@@ -149,7 +156,7 @@ impl RequestResponse {
         }
         let now = system.now();
         if let Some(start) = one.began.take() {
-            let bytes = self.settings.sizes.of(u64::from(tag), one.asked - 1).1;
+            let bytes = self.settings.response_bytes(tag, one);
             let (from, to) = (one.answerer, one.asker);
             recording.flow(FlowDone { from, to, bytes, start, took: now.since(start), connected_took: None });
         }
@@ -160,8 +167,12 @@ impl RequestResponse {
         }
     }
 
-    pub(super) fn count_unfinished(&self, recording: &mut Recording) {
-        let began = self.loops.iter().filter_map(|one| one.began);
-        recording.flows_unfinished = began.filter(|start| recording.counts(*start)).count() as u64;
+    /// What is under way at the end.
+    pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
+        for (tag, one) in (0..).zip(&self.loops) {
+            if let Some(start) = one.began {
+                recording.under_way(self.settings.response_bytes(tag, one), start, end);
+            }
+        }
     }
 }

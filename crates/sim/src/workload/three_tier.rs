@@ -83,6 +83,13 @@ impl From<&format::Operation> for Operation {
     }
 }
 
+impl Operation {
+    /// What a user gets of it.
+    fn bytes(&self) -> u64 {
+        self.exchanges.iter().map(|exchange| exchange.response_bytes).sum()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct ThreeTier {
     settings: Settings,
@@ -328,9 +335,8 @@ impl ThreeTier {
             return self.begin_exchange(system, number);
         }
         let user = &mut self.users[number];
-        let exchanges = &self.settings.operations[user.operation].exchanges;
         if let Some(start) = user.began.take() {
-            let bytes = exchanges.iter().map(|exchange| exchange.response_bytes).sum();
+            let bytes = self.settings.operations[user.operation].bytes();
             recording.flow(FlowDone {
                 from: web,
                 to: user.guest,
@@ -344,9 +350,13 @@ impl ThreeTier {
         system.call_in(user.guest, now + thought, number as u32);
     }
 
-    pub(super) fn count_unfinished(&self, recording: &mut Recording) {
-        let began = self.users.iter().filter_map(|user| user.began);
-        recording.flows_unfinished = began.filter(|start| recording.counts(*start)).count() as u64;
+    /// What is under way at the end.
+    pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
+        for user in &self.users {
+            if let Some(start) = user.began {
+                recording.under_way(self.settings.operations[user.operation].bytes(), start, end);
+            }
+        }
     }
 }
 

@@ -94,8 +94,10 @@ impl Transfers {
         }
     }
 
-    pub(super) fn count_unfinished(&self, recording: &mut Recording) {
-        let began = self.by_flow.values().map(|transfer| transfer.start);
-        recording.flows_unfinished = began.filter(|start| recording.counts(*start)).count() as u64;
+    /// What is under way at the end.
+    pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
+        for transfer in self.by_flow.values() {
+            recording.under_way(self.settings.bytes, transfer.start, end);
+        }
     }
 }

@@ -150,7 +150,7 @@ fn input(scenario: &Scenario, outcome: &Outcome) -> String {
             }
         }
         _ => {
-            assert_eq!(outcome.recording.flows_unfinished, 0, "the peer runs the flows that ended");
+            assert_eq!(outcome.recording.unfinished.len(), 0, "the peer runs the flows that ended");
             for flow in in_order(scenario, outcome) {
                 line("flow", &format_args!("{} {} {} {}", flow.start_us, flow.from, flow.to, flow.bytes));
             }
