@@ -23,8 +23,9 @@ pub use self::passage::remove_counts;
 use self::shape::{hosts, specs};
 use super::Shared;
 use super::guest_agent::GuestAgent;
-use super::metrics;
+use super::kernel_log;
 use super::needs::segments_for_vms;
+use super::results;
 use super::roles::Roles;
 use super::settings::{self, Neighbour};
 use super::trace::{self, Trace, Traced, Wire};
@@ -272,7 +273,7 @@ impl BootedLab {
                 captured.keep(&shared.directory, &cell.labels, repetition)?;
             }
         }
-        Ok(metrics::record(cell, repetition, seed, &roles, measured))
+        Ok(results::record(cell, repetition, seed, measured))
     }
 
     /// Lines in the guests' kernel logs that no healthy kernel writes, each log read once.
@@ -284,7 +285,7 @@ impl BootedLab {
             .into_iter()
             .zip(logs)
             .flat_map(|(vm, log)| {
-                metrics::complaints(&log).map(|line| format!("{}: {line}", vm.spec.name)).collect::<Vec<_>>()
+                kernel_log::complaints(&log).map(|line| format!("{}: {line}", vm.spec.name)).collect::<Vec<_>>()
             })
             .collect())
     }

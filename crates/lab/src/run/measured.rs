@@ -25,11 +25,6 @@ impl Counters {
         };
         Self(self.0.iter().map(increase).collect())
     }
-
-    /// Its value; 0 if there is none.
-    pub fn get(&self, name: &str) -> f64 {
-        self.0.get(name).copied().unwrap_or(0) as f64
-    }
 }
 
 /// What one VM did in the measured time.

@@ -1,13 +1,16 @@
 //! Runs the cells of a scenario: boots the VMs that they need, and makes a record of each run.
 
 mod booted;
+mod counters;
 mod guest_agent;
 mod http;
+mod kernel_log;
 mod measured;
+mod measurements;
 mod memcached;
-mod metrics;
 mod needs;
 mod plan;
+mod results;
 mod roles;
 mod settings;
 mod support;

@@ -15,8 +15,8 @@ use crate::host::marking::MarkingPorts;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op, Recorded};
 use crate::run::Shared;
+use crate::run::counters::parse_pvtcp_counters;
 use crate::run::measured::{Counters, Measured, Moved, VmMeasured};
-use crate::run::metrics;
 use crate::run::roles::Roles;
 use crate::run::settings;
 use crate::run::trace::Traced;
@@ -191,7 +191,7 @@ fn counters(vm: &Vm) -> Result<Counters, LabError> {
         values.retain(|name, _| !name.starts_with("Cpu"));
     } else {
         let pvtcp = vm.shell(settings::PVTCP_COUNTERS_SCRIPT)?;
-        values.extend(metrics::parse_pvtcp_counters(&pvtcp));
+        values.extend(parse_pvtcp_counters(&pvtcp));
     }
     Ok(Counters(values))
 }

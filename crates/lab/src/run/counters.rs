@@ -1,0 +1,43 @@
+//! Counters of VMs, ports and agents, under the names that they have in records: the simulator's have the same.
+
+/// Prefix of PVTCP's counters among a VM's.
+const PVTCP: &str = "Pvtcp";
+
+/// Reads PVTCP's counters from `name:value` lines.
+pub fn parse_pvtcp_counters(text: &str) -> impl Iterator<Item = (String, i64)> {
+    text.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        Some((camel(PVTCP, name), value.trim().parse().ok()?))
+    })
+}
+
+/// The records' name of a port's counter. Those of mechanisms other than ProBoSCIS begin with the mechanism's name.
+pub fn of_port(name: &str) -> String {
+    let name = &name.replace("synacks", "syn_acks");
+    let mechanism = ["vsnoop_", "vflood_", "cera_"].iter().any(|prefix| name.starts_with(prefix));
+    camel(if mechanism { "" } else { "Proboscis" }, name)
+}
+
+/// The records' name of a counter: `probes_sent` is `ProboscisProbesSent`.
+pub fn camel(prefix: &str, name: &str) -> String {
+    let word = |word: &str| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default();
+    std::iter::once(prefix.to_owned()).chain(name.split('_').map(word)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pvtcp_counters_become_names() {
+        let parsed: Vec<_> = parse_pvtcp_counters("wakeups:12\nheld_rto:3\nnonsense\nwakeup_max_us:x\n").collect();
+        assert_eq!(parsed, [("PvtcpWakeups".to_owned(), 12), ("PvtcpHeldRto".to_owned(), 3)]);
+    }
+
+    #[test]
+    fn ports_counters_have_the_simulators_names() {
+        assert_eq!(of_port("probes_sent"), "ProboscisProbesSent");
+        assert_eq!(of_port("synacks_one_mss"), "ProboscisSynAcksOneMss");
+        assert_eq!(of_port("vsnoop_early_acks"), "VsnoopEarlyAcks");
+    }
+}

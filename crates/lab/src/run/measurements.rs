@@ -1,0 +1,211 @@
+//! What metrics are made of, out of what was measured.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+use evenkeel_scenario::format::{Scenario, VmGroup, Workload};
+use evenkeel_scenario::metric::{
+    Arrival, Bursts, CpuTime, Ended, LongLived, Measurements, Migration, PS_PER_US, Read, SocketSample, Trace,
+    Unfinished, Uplink, Vm, Waits,
+};
+use evenkeel_settings::Mode;
+
+use super::counters::of_port;
+use super::measured::{Counters, Measured, Moved, VmMeasured};
+use crate::host::agent::Counted;
+use crate::proto::RequestTime;
+
+/// Mechanisms on a group's hosts: how the names of their counters begin, and their mode.
+fn modes(group: &VmGroup) -> [(&'static str, Mode); 4] {
+    [
+        ("Proboscis", group.proboscis.mode()),
+        ("Vsnoop", group.vsnoop.mode()),
+        ("Vflood", group.vflood.mode()),
+        ("Cera", group.cera.mode()),
+    ]
+}
+
+/// The beginnings of names of the mechanisms that are on anywhere.
+fn mechanisms(scenario: &Scenario) -> Vec<&'static str> {
+    scenario.vms.values().flat_map(modes).filter(|(_, mode)| *mode != Mode::Off).map(|(name, _)| name).collect()
+}
+
+/// What metrics are made of.
+pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
+    let (from, to) = scenario.workload.roles();
+    let members = |group: &str| -> Vec<&VmMeasured> { measured.vms.iter().filter(|vm| vm.group == group).collect() };
+    let (senders, receivers) = (members(from), members(to));
+    let numbers = Numbers::of(&measured.vms);
+    let ended: Vec<Ended> = measured.vms.iter().flat_map(|vm| ended(scenario, vm, &numbers)).collect();
+    let read = read(scenario, measured, &ended);
+    let samples = senders.iter().flat_map(|vm| &vm.recorded.sockets).flat_map(|socket| &socket.samples);
+    let arrived = measured.vms.iter().flat_map(|vm| &vm.recorded.arrived);
+    let backlog = &measured.backlog;
+    let watched = scenario.record.sender_nic && !backlog.samples.is_empty();
+    let cera_cuts = measured.agent.as_ref().and_then(|counted| counted.agent.get("cera_cuts"));
+    let (marks, mechanisms) = (measured.marks, mechanisms(scenario));
+    Measurements {
+        duration_ps: ps(measured.duration),
+        vms: measured.vms.iter().zip(read).map(of_vm).collect(),
+        hosts: measured.agent.as_ref().map(|counted| of_hosts(&mechanisms, counted)).unwrap_or_default(),
+        domains: measured.domains.iter().filter_map(|(_, counters)| cpu_time(counters)).collect(),
+        iperf3_bits_per_s: measured.iperf3,
+        background_bytes: None,
+        long_lived: receivers.iter().flat_map(|vm| long_lived(vm, &numbers)).collect(),
+        ended,
+        unfinished: measured.vms.iter().flat_map(unfinished).collect(),
+        blocks_ps: receivers.iter().flat_map(|vm| &vm.recorded.blocks).map(|(_, us)| us * PS_PER_US).collect(),
+        rtts_ps: senders.iter().flat_map(|vm| &vm.recorded.pings).map(|(_, us)| us * PS_PER_US).collect(),
+        sockets: samples
+            .map(|sample| SocketSample { rto_ps: u64::from(sample.rto_us) * PS_PER_US, srtt_us: sample.srtt_us })
+            .collect(),
+        trace: Trace {
+            duplicate_acks: measured.trace.duplicate_acks,
+            rto_runs: measured.trace.rto_runs,
+            bursts: measured.trace.bursts.map(|bursts| Bursts {
+                first_segments: bursts.first_segments,
+                longest_segments: bursts.longest_segments,
+                beyond_segments: bursts.beyond_segments,
+            }),
+        },
+        dropped: measured.dropped + marks.map_or(0, |marks| marks.dropped),
+        marked: marks.map(|marks| marks.marked),
+        backlog_segments: backlog.samples.iter().map(|(_, segments)| *segments).collect(),
+        uplink: watched.then(|| Uplink {
+            sent_bytes: backlog.sent_bytes,
+            watched_ps: ps(backlog.duration()),
+            waits: Waits::Backlog { mean_bytes: backlog.waiting_bytes as f64 / backlog.samples.len() as f64 },
+        }),
+        cera_cuts: cera_cuts.filter(|_| mechanisms.contains(&"Cera")).map(|cuts| cuts.unsigned_abs()),
+        arrived: arrived
+            .map(|transfer| Arrival {
+                longest_stall_ps: transfer.longest_stall_ns * 1000,
+                is_damaged: transfer.is_damaged,
+            })
+            .collect(),
+        migrations: measured.moved.iter().map(migration).collect(),
+        pvtcp_reloads: (measured.reloaded > 0).then_some(measured.reloaded),
+        kernel_complaints: Some(measured.complaints.len() as u64),
+    }
+}
+
+fn ps(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos() * 1000).unwrap_or(u64::MAX)
+}
+
+/// Less than a microsecond, which is what guests count, is one.
+fn at_least_one_us(us: u64) -> u64 {
+    us.max(1) * PS_PER_US
+}
+
+fn of_vm((vm, read): (&VmMeasured, Option<Read>)) -> Vm {
+    let (name, group, counters) = (vm.name.clone(), vm.group.clone(), vm.counters.0.clone());
+    Vm { name, group, counters, cpu: cpu_time(&vm.counters), read }
+}
+
+/// None where nobody has read the processors' clocks.
+fn cpu_time(counters: &Counters) -> Option<CpuTime> {
+    let count = |name: &str| counters.0.get(name).copied();
+    Some(CpuTime { busy_us: count("CpuBusyUs")?, idle_us: count("CpuIdleUs")? })
+}
+
+/// The sum over all ports, and the agents' own. An agent counts for mechanisms that are off, too.
+fn of_hosts(mechanisms: &[&str], counted: &Counted) -> BTreeMap<String, i64> {
+    let mut hosts: BTreeMap<String, i64> = BTreeMap::new();
+    for (name, count) in counted.ports.values().flatten() {
+        *hosts.entry(of_port(name)).or_default() += count;
+    }
+    if let Some(repeated) = counted.agent.get("syns_resent") {
+        hosts.insert("ProboscisSynsRepeated".to_owned(), *repeated);
+    }
+    hosts.retain(|name, _| mechanisms.iter().any(|mechanism| name.starts_with(mechanism)));
+    hosts
+}
+
+/// The VMs' numbers.
+struct Numbers(HashMap<Ipv4Addr, u32>);
+
+impl Numbers {
+    fn of(vms: &[VmMeasured]) -> Self {
+        Self(vms.iter().map(|vm| vm.address).zip(0..).collect())
+    }
+
+    fn get(&self, address: Ipv4Addr) -> Option<u32> {
+        self.0.get(&address).copied()
+    }
+}
+
+fn long_lived(receiver: &VmMeasured, numbers: &Numbers) -> Vec<LongLived> {
+    let Some(to) = numbers.get(receiver.address) else { return Vec::new() };
+    let flow = |(peer, bytes): &(String, u64)| {
+        let from = peer.parse::<SocketAddrV4>().ok().and_then(|peer| numbers.get(*peer.ip()));
+        LongLived { from, to, bytes: *bytes }
+    };
+    receiver.recorded.received.iter().map(flow).collect()
+}
+
+fn ended(scenario: &Scenario, vm: &VmMeasured, numbers: &Numbers) -> Vec<Ended> {
+    // Of a request with a response, who asks receives the payload.
+    let sends = matches!(scenario.workload, Workload::Poisson { .. } | Workload::Transfers { .. });
+    let ended = |request: &RequestTime| {
+        let (own, other) = (numbers.get(vm.address)?, numbers.get(request.to.parse().ok()?)?);
+        let (from, to) = if sends { (own, other) } else { (other, own) };
+        Some(Ended {
+            from,
+            to,
+            bytes: request.bytes,
+            start_ps: request.start_us * PS_PER_US,
+            took_ps: at_least_one_us(request.took_us?),
+            connected_took_ps: request.connected_took_us.map(at_least_one_us),
+        })
+    };
+    vm.recorded.requests.iter().filter_map(ended).collect()
+}
+
+/// What each VM read: its sinks, or the client of a strobe. Who answers requests counts nothing, so what was answered
+/// counts, with its request. Transfers, uploads and pages are not counted as they come in.
+fn read(scenario: &Scenario, measured: &Measured, ended: &[Ended]) -> Vec<Option<Read>> {
+    match scenario.workload {
+        Workload::RequestResponse { request_bytes, .. } => {
+            let mut bytes = vec![0; measured.vms.len()];
+            for flow in ended {
+                bytes[flow.to as usize] += flow.bytes;
+                bytes[flow.from as usize] += u64::from(request_bytes);
+            }
+            bytes.into_iter().map(|bytes| Some(Read { bytes, during_ps: ps(measured.duration) })).collect()
+        }
+        Workload::Ping { .. }
+        | Workload::Iperf3 { .. }
+        | Workload::Poisson { .. }
+        | Workload::Transfers { .. }
+        | Workload::ThreeTier { .. } => vec![None; measured.vms.len()],
+        Workload::Bulk { .. } | Workload::Strobe { .. } | Workload::Memcached { .. } => {
+            let read = |vm: &VmMeasured| {
+                let received = &vm.recorded.received;
+                let bytes = received.iter().map(|(_, bytes)| bytes).sum();
+                let read = Read { bytes, during_ps: at_least_one_us(vm.recorded.measured_us) };
+                (!received.is_empty()).then_some(read)
+            };
+            measured.vms.iter().map(read).collect()
+        }
+    }
+}
+
+fn unfinished(vm: &VmMeasured) -> Vec<Unfinished> {
+    let under_way = vm.recorded.requests.iter().filter(|request| request.took_us.is_none());
+    let waited_us = |request: &RequestTime| vm.recorded.measured_us.saturating_sub(request.start_us);
+    under_way.map(|r| Unfinished { bytes: r.bytes, waited_ps: waited_us(r) * PS_PER_US }).collect()
+}
+
+fn migration(moved: &Moved) -> Migration {
+    Migration {
+        offline_ps: moved.offline.map(ps),
+        total_ms: moved.migrated.total_ms,
+        downtime_ms: moved.migrated.downtime_ms,
+        online_ps: moved.online.map(ps),
+    }
+}
+
+#[cfg(test)]
+mod tests;
