@@ -44,6 +44,7 @@ MODULES = {
         "proto": "backlog",
         "guest": "ask host proto",
         "host": "ask backlog error interrupt prepare proto",
+        "workload": "error host proto",
     },
     "scenario": {"format": "metric result"},
     "sim": {

@@ -16,6 +16,7 @@ pub mod kvm;
 pub mod prepare;
 pub mod proto;
 pub mod run;
+mod workload;
 
 pub use error::LabError;
 pub use run::Lab;

@@ -5,29 +5,22 @@
 //! nothing.
 
 mod block_server;
-mod bulk;
 mod counters;
-mod fetch;
 mod http;
-mod keyvalue;
 mod lines;
 mod namespace;
-mod ping;
 mod postgres;
 mod program;
 mod recording;
-mod requests;
 mod sampler;
 mod serve;
 mod sink;
 mod socket;
-mod strobe;
 mod system;
 mod tasks;
 #[cfg(test)]
 mod tests;
-mod transfers;
-mod web;
+mod workload;
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};

@@ -2,15 +2,16 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::Context;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{
     AddressFamily, Backlog, SetSockOpt, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, connect as connect_to,
     getsockopt, listen as listen_on, setsockopt, socket, sockopt,
 };
-use nix::sys::time::TimeVal;
+use nix::sys::time::{TimeSpec, TimeVal};
 
 use crate::proto::SocketSettings;
 
@@ -93,6 +94,20 @@ fn set_buffer(
 fn check(got: usize, asked: u32) -> anyhow::Result<()> {
     anyhow::ensure!(got == (asked & !1) as usize, "{asked} bytes asked for, the kernel gives {got}");
     Ok(())
+}
+
+/// Waits until a socket is ready, at most so long; what each is ready for, in their order.
+pub fn wait<'a>(
+    sockets: impl Iterator<Item = (BorrowedFd<'a>, PollFlags)>,
+    limit: Duration,
+) -> anyhow::Result<Vec<PollFlags>> {
+    let mut polled: Vec<PollFd<'_>> = sockets.map(|(fd, events)| PollFd::new(fd, events)).collect();
+    match ppoll(&mut polled, Some(TimeSpec::from_duration(limit)), None) {
+        Ok(_) => {}
+        Err(nix::errno::Errno::EINTR) => return Ok(vec![PollFlags::empty(); polled.len()]),
+        Err(error) => return Err(error).context("ppoll"),
+    }
+    Ok(polled.iter().map(|p| p.revents().unwrap_or(PollFlags::empty())).collect())
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use anyhow::Context;
 use super::program::Program;
 use super::recording::Recording;
 use super::sampler::Sampler;
-use super::{bulk, counters, fetch, keyvalue, ping, requests, serve, strobe, system, transfers, web};
+use super::workload::{bulk, memcached, ping, poisson, request_response, strobe, three_tier, transfers};
+use super::{counters, serve, system};
 use crate::ask::ask;
 use crate::host::cores::monotonic_ns;
 use crate::host::qdisc::BacklogSampler;
@@ -110,38 +111,38 @@ impl Tasks {
             }
             Op::KeyValue { servers, outstanding, gets_permille, value_bytes, sockets } => {
                 let (servers, value_bytes) = (addresses(&servers, MEMCACHED_PORT)?, value_bytes as usize);
-                let plan = keyvalue::Plan { servers, outstanding, gets_permille, value_bytes };
-                self.workload.threads.push(keyvalue::start(&self.workload.recording, plan, sockets)?);
+                let plan = memcached::Plan { servers, outstanding, gets_permille, value_bytes };
+                self.workload.threads.push(memcached::start(&self.workload.recording, plan, sockets)?);
                 Ok(Answer::Started { task: self.number() })
             }
             Op::Fetch { servers, outstanding, request_bytes, response_bytes, think_time_us, sockets } => {
-                let plan = fetch::Plan {
+                let plan = request_response::Plan {
                     servers: addresses(&servers, HTTP_PORT)?,
                     outstanding,
                     request_bytes: request_bytes as usize,
                     response_bytes: response_bytes.into(),
                     think_time: Duration::from_micros(think_time_us.into()),
                 };
-                self.workload.threads.extend(fetch::start(&self.workload.recording, &plan, sockets)?);
+                self.workload.threads.extend(request_response::start(&self.workload.recording, &plan, sockets)?);
                 Ok(Answer::Started { task: self.number() })
             }
             Op::Web { database, cache, files, keep_alive, operations } => {
                 let at = |text: &str, port| Ok::<_, anyhow::Error>(SocketAddr::new(address(text)?, port));
-                let stores = web::Stores {
+                let stores = three_tier::Stores {
                     database: at(&database, POSTGRES_PORT)?,
                     cache: at(&cache, MEMCACHED_PORT)?,
                     files: at(&files, HTTP_PORT)?,
                 };
                 let own = SocketAddr::from((Ipv4Addr::LOCALHOST, APPLICATION_PORT));
-                let (_, thread) = web::serve(&self.workload.recording, own, stores, keep_alive, operations)?;
+                let (_, thread) = three_tier::serve(&self.workload.recording, own, stores, keep_alive, operations)?;
                 self.workload.threads.push(thread);
                 Ok(Answer::Started { task: self.number() })
             }
             Op::Users { to, users, think_time_ms, keep_alive, operations, seed } => {
                 let server = SocketAddr::new(address(&to)?, HTTP_PORT);
                 let think_time = Duration::from_millis(think_time_ms.into());
-                let plan = web::Plan { server, users, think_time, keep_alive, operations, seed };
-                self.workload.threads.extend(web::start(&self.workload.recording, &plan)?);
+                let plan = three_tier::Plan { server, users, think_time, keep_alive, operations, seed };
+                self.workload.threads.extend(three_tier::start(&self.workload.recording, &plan)?);
                 Ok(Answer::Started { task: self.number() })
             }
             Op::Echo { to, patience_ms } => {
@@ -180,12 +181,12 @@ impl Tasks {
         let servers = addresses(servers, HTTP_PORT)?;
         let planned = |&(at_us, server, bytes): &(u64, u16, u64)| {
             let to = *servers.get(usize::from(server)).with_context(|| format!("no server {server}"))?;
-            Ok(requests::Planned { at: Duration::from_micros(at_us), to, bytes })
+            Ok(poisson::Planned { at: Duration::from_micros(at_us), to, bytes })
         };
         let plan = plan.iter().map(planned).collect::<anyhow::Result<Vec<_>>>()?;
         let lead = start_ns.checked_sub(monotonic_ns()).context("the start has passed already")?;
         let start = Instant::now() + Duration::from_nanos(lead);
-        self.workload.threads.push(requests::start(&self.workload.recording, start, plan, sockets)?);
+        self.workload.threads.push(poisson::start(&self.workload.recording, start, plan, sockets)?);
         Ok(Answer::Started { task: self.number() })
     }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::http::Http;
 use super::recording::Recording;
-use super::{AtEof, End, answer, bulk, fetch, requests, serve, strobe};
+use super::workload::{bulk, poisson, request_response, strobe};
+use super::{AtEof, End, answer, serve};
 use crate::proto::{Answer, Call, Op, Recorded, Reply, ServeRole, SocketSettings};
 
 const LOCAL: &str = "127.0.0.1";
@@ -295,8 +296,8 @@ fn http_server(status: &'static str) -> SocketAddr {
 fn requested(to: SocketAddr, sizes: &[u64], done: impl Fn(&Recorded) -> bool) -> Recorded {
     let recording = Arc::new(Recording::new());
     let start = recording.mark();
-    let plan = sizes.iter().map(|&bytes| requests::Planned { at: Duration::from_millis(2), to, bytes }).collect();
-    let thread = requests::start(&recording, start, plan, SocketSettings::default()).expect("started");
+    let plan = sizes.iter().map(|&bytes| poisson::Planned { at: Duration::from_millis(2), to, bytes }).collect();
+    let thread = poisson::start(&recording, start, plan, SocketSettings::default()).expect("started");
     let end = Instant::now() + Duration::from_secs(20);
     let recorded = loop {
         let recorded = recording.peek();
@@ -356,8 +357,8 @@ fn fetching(servers: Vec<SocketAddr>, think_time: Duration) -> (Arc<Recording>, 
     let recording = Arc::new(Recording::new());
     recording.mark();
     let outstanding = servers.len() as u32;
-    let plan = fetch::Plan { servers, outstanding, request_bytes: 200, response_bytes: 20_000, think_time };
-    let threads = fetch::start(&recording, &plan, SocketSettings::default()).expect("connects");
+    let plan = request_response::Plan { servers, outstanding, request_bytes: 200, response_bytes: 20_000, think_time };
+    let threads = request_response::start(&recording, &plan, SocketSettings::default()).expect("connects");
     (recording, threads)
 }
 

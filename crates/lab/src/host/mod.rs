@@ -2,6 +2,7 @@
 //! driver domains, the host agent.
 
 pub mod agent;
+pub mod clock;
 pub mod cores;
 pub mod domain;
 pub mod marking;

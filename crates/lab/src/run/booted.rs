@@ -26,7 +26,6 @@ use super::guest_agent::GuestAgent;
 use super::kernel_log;
 use super::needs::segments_for_vms;
 use super::results;
-use super::roles::Roles;
 use super::settings::{self, Neighbour};
 use super::trace::{self, Trace, Traced, Wire};
 use crate::error::LabError;
@@ -37,6 +36,7 @@ use crate::host::net::{Host, Place};
 use crate::host::schedule::Schedule;
 use crate::host::vm::Vm;
 use crate::proto::Op;
+use crate::workload::Roles;
 
 /// How long a VM may take to boot; on a busy machine, TCG needs a while for nine at once.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);

@@ -9,11 +9,11 @@ use evenkeel_settings::guest::Config;
 use evenkeel_settings::vflood::{Shadow, VfloodGuest};
 use serde_json::Value;
 
-use super::task::started;
 use crate::error::LabError;
 use crate::host::vm::Vm;
 use crate::interrupt::Interrupt;
 use crate::proto::{Answer, Op};
+use crate::workload::task::started;
 
 /// How long the agent may take to be ready: its programs are verified in a slow VM that is off its core most of the
 /// time.

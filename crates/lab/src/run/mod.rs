@@ -3,22 +3,15 @@
 mod booted;
 mod counters;
 mod guest_agent;
-mod http;
 mod kernel_log;
 mod measured;
 mod measurements;
-mod memcached;
 mod needs;
 mod plan;
 mod results;
-mod roles;
 mod settings;
 mod support;
-mod task;
 mod trace;
-mod transfers;
-mod web;
-mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;

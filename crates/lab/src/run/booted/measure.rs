@@ -10,6 +10,7 @@ use super::ports::Watched;
 use super::reloads::finish_reloads;
 use super::{BootedLab, Control};
 use crate::error::LabError;
+use crate::host::clock::{Clock, clock_offset_ns};
 use crate::host::cores;
 use crate::host::marking::MarkingPorts;
 use crate::host::vm::Vm;
@@ -17,11 +18,9 @@ use crate::proto::{Answer, Op, Recorded};
 use crate::run::Shared;
 use crate::run::counters::parse_pvtcp_counters;
 use crate::run::measured::{Counters, Measured, Moved, VmMeasured};
-use crate::run::roles::Roles;
 use crate::run::settings;
 use crate::run::trace::Traced;
-use crate::run::transfers::{self, Clock, clock_offset_ns};
-use crate::run::workload::Running;
+use crate::workload::{self, Roles, transfers};
 
 impl BootedLab {
     /// Starts the workload, lets it warm up, and measures.
@@ -39,7 +38,7 @@ impl BootedLab {
             Workload::Transfers { .. } => self.in_all(Clock::of)?,
             _ => Vec::new(),
         };
-        let running = Running::start(scenario, roles, seed, &self.vms)?;
+        let running = workload::start(scenario, seed, &self.vms)?;
         shared.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
         let period_ms = scenario.record.tcp_info_period_ms;
         // The agents' status takes a driver domain's processor, whose time is counted.
@@ -85,7 +84,7 @@ impl BootedLab {
         let drops_after = self.drops()?;
         let marks_after = marking.map(MarkingPorts::read).transpose()?;
         let counted_after = read(control.agents)?;
-        let iperf3 = running.finish(&self.vms)?;
+        let iperf3 = workload::finish(running, &self.vms)?;
         let vms = self
             .vms
             .iter()

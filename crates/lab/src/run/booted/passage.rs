@@ -10,7 +10,7 @@ use crate::error::LabError;
 use crate::host::net;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op};
-use crate::run::roles::Roles;
+use crate::workload::Roles;
 
 /// An idle network answers within milliseconds, one with what is left of a run before it within seconds.
 const TIMEOUT_MS: u32 = 20_000;

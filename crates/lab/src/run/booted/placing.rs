@@ -7,7 +7,7 @@ use crate::error::LabError;
 use crate::host::cores::{self, Placement, ToPlace};
 use crate::host::schedule::ScheduledVcpu;
 use crate::run::Shared;
-use crate::run::roles::Roles;
+use crate::workload::Roles;
 
 impl BootedLab {
     pub(super) fn place(&self, scenario: &Scenario, roles: &Roles, shared: &Shared) -> Result<Placement, LabError> {

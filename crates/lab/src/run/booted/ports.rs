@@ -5,6 +5,7 @@ use evenkeel_scenario::format::{Scenario, Workload};
 use super::{BootedHost, BootedLab};
 use crate::backlog::Backlog;
 use crate::error::LabError;
+use crate::host::clock::clock_offset_ns;
 use crate::host::domain;
 use crate::host::marking::MarkingPorts;
 use crate::host::net::{self, Place, Shaping};
@@ -12,8 +13,7 @@ use crate::host::qdisc::BacklogSampler;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op};
 use crate::run::needs::segments_for_vms;
-use crate::run::roles::Roles;
-use crate::run::transfers::clock_offset_ns;
+use crate::workload::Roles;
 
 impl BootedLab {
     /// The devices of the lab's namespace that are shaped: network cards of the hosts that send, if those are the

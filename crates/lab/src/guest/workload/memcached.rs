@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nix::poll::PollFlags;
 
-use super::recording::Recording;
-use super::socket;
-use super::transfers::wait;
+use crate::guest::recording::Recording;
+use crate::guest::socket::{self, wait};
 use crate::proto::SocketSettings;
 
 /// How often it is looked whether the workload ends.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::http::{self, Http};
-use super::recording::Recording;
-use super::socket;
+use crate::guest::http::{self, Http};
+use crate::guest::recording::Recording;
+use crate::guest::socket;
 use crate::proto::{OBJECT_PATH, SocketSettings};
 
 /// What is asked for.

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 
 use anyhow::Context;
 
-use super::block_server::ZEROS;
-use super::recording::Recording;
-use super::socket;
+use crate::guest::block_server::ZEROS;
+use crate::guest::recording::Recording;
+use crate::guest::socket;
 use crate::proto::SocketSettings;
 
 /// Opens all connections, then sends on each in a thread of its own.

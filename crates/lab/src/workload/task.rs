@@ -6,6 +6,15 @@ use crate::error::LabError;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op, SocketSettings};
 
+/// A started workload. Tasks stand with their VM's position.
+#[derive(Debug, Default)]
+pub struct Running {
+    /// iperf3's clients, which end by themselves.
+    pub iperf3: Vec<(usize, u64)>,
+    /// Servers that are ended with the workload.
+    pub servers: Vec<(usize, u64)>,
+}
+
 /// Starts a task; its number.
 pub fn started(vm: &Vm, op: Op) -> Result<u64, LabError> {
     let what = format!("{op:?}");

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use evenkeel_scenario::random::Random;
 
-use super::http::Http;
-use super::postgres::Postgres;
-use super::recording::Recording;
-use super::socket;
+use crate::guest::http::Http;
+use crate::guest::postgres::Postgres;
+use crate::guest::recording::Recording;
+use crate::guest::socket;
 use crate::proto::{OBJECT_PATH, SocketSettings, WebCall, WebOperation, WebStore};
 
 /// Path of an operation; its number follows.

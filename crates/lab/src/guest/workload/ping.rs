@@ -12,8 +12,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, SockaddrStorage, connect, recv, send};
 
-use super::recording::Recording;
-use super::sampler::next_due;
+use crate::guest::recording::Recording;
+use crate::guest::sampler::next_due;
 
 /// A reply that takes longer is lost.
 const LOST_AFTER: Duration = Duration::from_secs(1);

@@ -12,9 +12,9 @@ use anyhow::Context;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::recording::{Connection, Recording};
-use super::sink::READ_BYTES;
-use super::socket;
+use crate::guest::recording::{Connection, Recording};
+use crate::guest::sink::READ_BYTES;
+use crate::guest::socket;
 use crate::proto::SocketSettings;
 
 /// How often a strobe that has done its requests looks for a new mark.

@@ -1,14 +1,13 @@
-//! The web application of three tiers: nginx and the application in the first VM of `from`, then PostgreSQL, memcached,
-//! nginx with files; users in the VMs of `to`.
+//! The web application of three tiers: nginx with an application, PostgreSQL, memcached, nginx with files, and users.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use evenkeel_scenario::format::{Operation, Scenario, Store, Workload};
+use evenkeel_scenario::format::{Operation, Store, StoreCall};
 
-use super::roles::Roles;
-use super::task::started;
-use super::{http, memcached};
+use super::members::{Members, address};
+use super::task::{Running, started};
+use super::{memcached, nginx};
 use crate::error::LabError;
 use crate::host::vm::Vm;
 use crate::proto::{APPLICATION_PORT, HTTP_PORT, Op, POSTGRES_PORT, WebCall, WebOperation, WebStore};
@@ -16,57 +15,60 @@ use crate::proto::{APPLICATION_PORT, HTTP_PORT, Op, POSTGRES_PORT, WebCall, WebO
 /// How long the application may take to fill the stores.
 const FILL_LIMIT: Duration = Duration::from_secs(120);
 
-/// Starts all of it, the users last; the servers' positions and tasks.
-pub fn start(
-    scenario: &Scenario,
-    roles: &Roles,
-    seed: u64,
-    from: &[(usize, &Vm)],
-    to: &[(usize, &Vm)],
-) -> Result<Vec<(usize, u64)>, LabError> {
-    let Workload::ThreeTier { users, think_time_ms, keep_alive, operations, .. } = &scenario.workload else {
-        return Ok(Vec::new());
-    };
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub struct Users {
+    /// How many, on all VMs.
+    pub users: u32,
+    /// Mean time between a response and the next request.
+    pub think_time_ms: u32,
+    /// Whether connections are used again.
+    pub keep_alive: bool,
+}
+
+/// Starts all of it, the users last.
+pub fn start(members: &Members, users: Users, operations: &[Operation]) -> Result<Running, LabError> {
+    let Users { users: all, think_time_ms, keep_alive } = users;
     // `validate` sees to it that there are as many.
-    let [(web_index, web), (database_index, database), (cache_index, cache), (files_index, files)] = from else {
-        return Err(LabError::Vm { name: roles.from.to_owned(), why: "a web application has four servers".into() });
+    let [(web_index, web), (database_index, database), (cache_index, cache), (files_index, files)] = members.from[..]
+    else {
+        let (group, _) = members.scenario.workload.roles();
+        return Err(LabError::Vm { name: group.to_owned(), why: "a web application has four servers".into() });
     };
-    let tcp = &scenario.vms[roles.from].tcp;
-    let address = |vm: &Vm| vm.spec.address.to_string();
+    let tcp = members.tcp_of(web);
     make_files(files, operations)?;
     let mut servers = vec![
-        (*database_index, start_postgres(database)?),
-        (*cache_index, memcached::start(cache)?),
-        (*files_index, http::start_server(files, tcp)?),
+        (database_index, start_postgres(database)?),
+        (cache_index, memcached::start_server(cache)?),
+        (files_index, nginx::start_files(files, tcp)?),
     ];
     let web_operations: Vec<WebOperation> = operations.iter().map(web_operation).collect();
     let application = Op::Web {
         database: address(database),
         cache: address(cache),
         files: address(files),
-        keep_alive: *keep_alive,
+        keep_alive,
         operations: web_operations.clone(),
     };
     web.call_within(application, FILL_LIMIT)?;
-    servers.push((*web_index, http::start_nginx(web, &http::config(tcp, &front(&address(files), *keep_alive)))?));
-    for (position, (_, vm)) in to.iter().enumerate() {
-        let (all, vms, position) = (*users, to.len() as u32, position as u32);
-        let own = all / vms + u32::from(position < all % vms);
+    servers.push((web_index, nginx::start(web, &nginx::config(tcp, &front(&address(files), keep_alive)))?));
+    for (position, (_, vm)) in (0..).zip(&members.to) {
+        let vms = members.to.len() as u32;
         let op = Op::Users {
             to: address(web),
-            users: own,
-            think_time_ms: *think_time_ms,
-            keep_alive: *keep_alive,
+            users: all / vms + u32::from(position < all % vms),
+            think_time_ms,
+            keep_alive,
             operations: web_operations.clone(),
-            seed: seed.wrapping_add(u64::from(position) << 32),
+            seed: members.seed.wrapping_add(u64::from(position) << 32),
         };
         started(vm, op)?;
     }
-    Ok(servers)
+    Ok(Running { servers, ..Running::default() })
 }
 
 fn web_operation(operation: &Operation) -> WebOperation {
-    let call = |call: &evenkeel_scenario::format::StoreCall| WebCall {
+    let call = |call: &StoreCall| WebCall {
         store: match call.store {
             Store::Database => WebStore::Database,
             Store::Cache => WebStore::Cache,
@@ -87,10 +89,10 @@ fn web_operation(operation: &Operation) -> WebOperation {
 }
 
 /// nginx before the application: pages are the application's, and what is on them comes from the file store.
-fn front(files: &str, keep_alive: bool) -> http::Site {
+fn front(files: &str, keep_alive: bool) -> nginx::Site {
     let kept = if keep_alive { "keepalive 64; " } else { "" };
     let (version, connection) = if keep_alive { ("1.1", "\"\"") } else { ("1.0", "close") };
-    http::Site {
+    nginx::Site {
         upstreams: format!(
             "upstream application {{ server 127.0.0.1:{APPLICATION_PORT}; {kept}}}\n    \
              upstream files {{ server {files}:{HTTP_PORT}; {kept}}}\n    \
@@ -111,7 +113,7 @@ fn make_files(vm: &Vm, operations: &[Operation]) -> Result<(), LabError> {
         .map(|operation| operation.object_bytes)
         .chain(of_calls.map(|call| call.response_bytes))
         .collect();
-    http::make_files(vm, &sizes)
+    nginx::make_files(vm, &sizes)
 }
 
 /// Starts PostgreSQL on a fresh copy of the cluster that the image has; its task.

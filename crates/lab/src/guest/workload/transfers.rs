@@ -6,18 +6,17 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
+use nix::poll::PollFlags;
 
-use super::recording::Recording;
-use super::sink::READ_BYTES;
-use super::socket;
+use crate::guest::recording::Recording;
+use crate::guest::sink::READ_BYTES;
+use crate::guest::socket::{self, wait};
 use crate::host::cores::monotonic_ns;
 use crate::proto::{Arrived, Sent, SocketSettings};
 
@@ -232,20 +231,6 @@ impl Outgoing {
             Err(error) => Err(error).context("waiting for the end of a transfer"),
         }
     }
-}
-
-/// Waits until a socket is ready, at most so long; what each is ready for, in their order.
-pub fn wait<'a>(
-    sockets: impl Iterator<Item = (BorrowedFd<'a>, PollFlags)>,
-    limit: Duration,
-) -> anyhow::Result<Vec<PollFlags>> {
-    let mut polled: Vec<PollFd<'_>> = sockets.map(|(fd, events)| PollFd::new(fd, events)).collect();
-    match ppoll(&mut polled, Some(TimeSpec::from_duration(limit)), None) {
-        Ok(_) => {}
-        Err(nix::errno::Errno::EINTR) => return Ok(vec![PollFlags::empty(); polled.len()]),
-        Err(error) => return Err(error).context("ppoll"),
-    }
-    Ok(polled.iter().map(|p| p.revents().unwrap_or(PollFlags::empty())).collect())
 }
 
 #[cfg(test)]

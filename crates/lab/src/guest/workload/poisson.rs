@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nix::poll::PollFlags;
 
-use super::block_server::ZEROS;
-use super::recording::Recording;
-use super::socket;
-use super::transfers::wait as ready;
+use crate::guest::block_server::ZEROS;
+use crate::guest::recording::Recording;
+use crate::guest::socket::{self, wait as ready};
 use crate::proto::SocketSettings;
 
 /// How often it is looked whether the workload ends.
