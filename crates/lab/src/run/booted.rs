@@ -28,6 +28,7 @@ use super::needs::segments_for_vms;
 use super::results;
 use super::settings::{self, Neighbour};
 use super::trace::{self, Trace, Traced, Wire};
+use crate::capture::analyze::flow::Span;
 use crate::error::LabError;
 use crate::host::agent::Agent;
 use crate::host::cores::Placement;
@@ -268,7 +269,9 @@ impl BootedLab {
                 .find(|g| scenario.vms[*g].core.vms_per_core > 1)
                 .unwrap_or(roles.from);
             let off = off.get(&self.first(shown)?.spec.name).map_or(&[][..], Vec::as_slice);
-            measured.trace = captured.analyse(&scenario.vms[roles.from].tcp, self.hz, off)?;
+            let from_ns = measured.mark_realtime_ns as i64;
+            let span = Span { from_ns, to_ns: from_ns + measured.duration.as_nanos() as i64 };
+            measured.trace = captured.analyse(&scenario.vms[roles.from].tcp, self.hz, span, off)?;
             if shared.lab.keep_capture {
                 captured.keep(&shared.directory, &cell.labels, repetition)?;
             }

@@ -7,9 +7,10 @@ use evenkeel_scenario::format::{GuestTcp, RtoMin, RtoMinWord};
 use evenkeel_scenario::result::PacketRecord;
 
 use crate::capture::analyze::bursts::{self, Bursts};
-use crate::capture::analyze::flow::{self, Flow};
+use crate::capture::analyze::clock::{self, ClockMap};
+use crate::capture::analyze::flow::{self, Flow, Span};
 use crate::capture::analyze::timeouts::{self, Rule};
-use crate::capture::analyze::{acks, clock, rtt, wakeup};
+use crate::capture::analyze::{acks, rtt, wakeup};
 use crate::capture::live::Capture;
 use crate::capture::packets::{self, Packet};
 use crate::error::LabError;
@@ -146,8 +147,9 @@ fn missed(stderr: &str) -> Option<u64> {
 }
 
 impl Captured {
-    /// Analyses the flows. `off`: when the VM whose wake-up is shown was off its core.
-    pub fn analyse(&self, tcp: &GuestTcp, hz: u32, off: &[OffInterval]) -> Result<Traced, LabError> {
+    /// Analyses the flows. `measured`: the measured time, CLOCK_REALTIME of this machine. `off`: when the VM whose
+    /// wake-up is shown was off its core.
+    pub fn analyse(&self, tcp: &GuestTcp, hz: u32, measured: Span, off: &[OffInterval]) -> Result<Traced, LabError> {
         let read = |file: &Path| {
             packets::read(file).map_err(|e| {
                 LabError::io(format!("reading {}", file.display()), std::io::Error::other(format!("{e:#}")))
@@ -157,32 +159,46 @@ impl Captured {
         let mut traced = Traced { remarks: self.remarks.clone(), ..Traced::default() };
         let rule = Rule::new(smallest_rto_us(tcp, hz), hz, tcp.tail_loss_probe());
         let (mut runs, mut duplicates) = ([0; 4], 0);
+        // In the VM's time, as soon as that is known.
+        let mut span = Span::ALL;
         for (position, (key, _)) in flow::flows(&guest).into_iter().enumerate() {
             // Requests of a strobe are data too, in the other direction.
             let Some(first_byte) = flow::first_byte(key, &guest).filter(|_| sent_by_guest(key, &guest)) else {
                 continue;
             };
             let inside = Flow::new(key, first_byte, &guest);
-            duplicates += acks::count(&inside).duplicate;
-            let found = timeouts::runs(&inside, rule);
-            runs.iter_mut().zip(found.runs).for_each(|(sum, n)| *sum += n);
-            if position == 0 {
-                self.picture(&inside, first_byte, &host, off, &mut traced);
+            let first = position == 0;
+            let clock = first.then(|| self.picture(&inside, first_byte, &host, off, &mut traced)).flatten();
+            if let Some(clock) = clock {
+                span = Span { from_ns: clock.to_vm(measured.from_ns), to_ns: clock.to_vm(measured.to_ns) };
             }
+            duplicates += acks::count(&inside, span).duplicate;
+            let found = timeouts::runs(&inside, rule, span);
+            runs.iter_mut().zip(found.runs).for_each(|(sum, n)| *sum += n);
         }
         traced.rto_runs = Some(runs);
         traced.duplicate_acks = Some(duplicates);
         Ok(traced)
     }
 
-    fn picture(&self, inside: &Flow, first_byte: u32, host: &[Packet], off: &[OffInterval], traced: &mut Traced) {
+    /// RTT samples of a flow, and its packets around a wake-up; how the VM's clock is aligned.
+    fn picture(
+        &self,
+        inside: &Flow,
+        first_byte: u32,
+        host: &[Packet],
+        off: &[OffInterval],
+        traced: &mut Traced,
+    ) -> Option<ClockMap> {
         let at = |port: Option<u32>| {
             Flow::new(inside.key, first_byte, host.iter().filter(move |p| port.is_some() && p.interface == port))
         };
         let (sender_port, receiver_port) = (at(self.sender_port), at(self.receiver_port));
         let Some(clock) = clock::align(inside, &sender_port) else {
-            traced.remarks.push("the captures share no segment, so there is no picture of a wake-up".to_owned());
-            return;
+            let why = "the captures share no segment, so there is no picture of a wake-up, and what the capture inside \
+                       the VM shows of the time before and after the measured time is counted, too";
+            traced.remarks.push(why.to_owned());
+            return None;
         };
         traced.meas_rtt =
             rtt::samples(inside).into_iter().map(|(t_ns, rtt_ns)| (clock.to_host(t_ns), rtt_ns)).collect();
@@ -196,6 +212,7 @@ impl Captured {
         if let Some(wake_up) = wakeup::pick(views, &off) {
             traced.packets = wake_up.packets;
         }
+        Some(clock)
     }
 
     /// Copies the files beside the results.

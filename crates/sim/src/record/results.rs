@@ -124,6 +124,7 @@ fn series(measured: &Measured, vms: &[Vm]) -> Vec<Series> {
 #[cfg(test)]
 mod tests {
     use evenkeel_scenario::format::Record;
+    use evenkeel_scenario::metric::Metric;
     use evenkeel_scenario::sweep::run_seed;
 
     use super::super::measured::VmMeasured;
@@ -201,33 +202,36 @@ mod tests {
     fn metrics_mean_what_the_labs_mean() {
         let labels = [("x".to_owned(), "1".to_owned())];
         let record = record(&labels, &scenario("kind = \"bulk\""), 1, run_seed(1, 1), measured());
-        for (name, value) in [
-            ("goodput_mbit", 100.0),
-            ("time_s", 2.0),
-            ("timeouts", 4.0),
-            ("timeouts_per_s", 2.0),
-            ("retransmitted", 10.0),
-            ("needless_retransmissions", 6.0),
-            ("needless_per_s", 3.0),
-            ("segments_sent", 100.0),
-            ("acks_sent", 40.0),
-            ("detected_share", 50.0),
-            ("duplicate_acks", 3.0),
-            ("port_drops", 4.0),
-            ("ecn_marks", 11.0),
-            ("rto_ms", 210.0),
-            ("rto_p90_ms", 250.0),
-            ("srtt_ms", 1.5),
-            ("queue_mean_segments", 10.0),
-            ("queue_max_segments", 20.0),
-            ("pvtcp_wakeups", 5.0),
-            ("pvtcp_longest_us", 60_000.0),
-            ("pvtcp_held", 2.0),
-            ("rto_runs_1", 0.0),
+        for (metric, value) in [
+            (Metric::GoodputMbit, 100.0),
+            (Metric::TimeS, 2.0),
+            (Metric::Timeouts, 4.0),
+            (Metric::TimeoutsPerS, 2.0),
+            (Metric::Retransmitted, 10.0),
+            (Metric::NeedlessRetransmissions, 6.0),
+            (Metric::NeedlessPerS, 3.0),
+            (Metric::SegmentsSent, 100.0),
+            (Metric::AcksSent, 40.0),
+            (Metric::DetectedShare, 50.0),
+            (Metric::DuplicateAcks, 3.0),
+            (Metric::PortDrops, 4.0),
+            (Metric::EcnMarks, 11.0),
+            (Metric::RtoMs, 210.0),
+            (Metric::RtoP90Ms, 250.0),
+            (Metric::SrttMs, 1.5),
+            (Metric::QueueMeanSegments, 10.0),
+            (Metric::QueueMaxSegments, 20.0),
+            (Metric::PvtcpWakeups, 5.0),
+            (Metric::PvtcpLongestUs, 60_000.0),
+            (Metric::PvtcpHeld, 2.0),
+            (Metric::RtoRuns1, 0.0),
         ] {
-            assert_eq!(record.metrics.get(name), Some(&value), "{name}");
+            assert_eq!(record.metrics.get(metric.name()), Some(&value), "{metric}");
         }
-        assert!(!record.metrics.contains_key("blocks") && !record.metrics.contains_key("sender_cpu"));
+        assert!(
+            !record.metrics.contains_key(Metric::Blocks.name())
+                && !record.metrics.contains_key(Metric::SenderCpu.name())
+        );
         assert_eq!(record.flows.len(), 1);
         assert_eq!((record.flows[0].from.as_str(), record.flows[0].to.as_str()), ("a-0", "b-0"));
         let names: Vec<&str> = record.series.iter().map(|s| s.name.as_str()).collect();
@@ -256,23 +260,23 @@ mod tests {
             1,
             measured,
         );
-        for (name, value) in [
-            ("flows", 4.0),
-            ("flows_unfinished", 2.0),
-            ("missed_deadlines", 1.0),
-            ("fct_mean_ms", 106.0),
-            ("fct_p50_ms", 11.5),
-            ("fct_max_ms", 400.0),
-            ("fct_small_mean_ms", 2.0),
-            ("fct_small_p50_ms", 2.0),
-            ("fct_small_max_ms", 3.0),
-            ("fct_medium_p999_ms", 20.0),
-            ("fct_large_p90_ms", 400.0),
+        for (metric, value) in [
+            (Metric::Flows, 4.0),
+            (Metric::FlowsUnfinished, 2.0),
+            (Metric::MissedDeadlines, 1.0),
+            (Metric::FctMeanMs, 106.0),
+            (Metric::FctP50Ms, 11.5),
+            (Metric::FctMaxMs, 400.0),
+            (Metric::FctSmallMeanMs, 2.0),
+            (Metric::FctSmallP50Ms, 2.0),
+            (Metric::FctSmallMaxMs, 3.0),
+            (Metric::FctMediumP999Ms, 20.0),
+            (Metric::FctLargeP90Ms, 400.0),
         ] {
-            assert_eq!(record.metrics.get(name), Some(&value), "{name}");
+            assert_eq!(record.metrics.get(metric.name()), Some(&value), "{metric}");
         }
         assert_eq!(record.flows[1].start_us, 1000);
-        assert!(!record.metrics.contains_key("fct_connected_p50_ms"));
+        assert!(!record.metrics.contains_key(Metric::FctConnectedP50Ms.name()));
     }
 
     #[test]
@@ -288,13 +292,13 @@ mod tests {
         };
         measured.recording.flows = vec![flow(50, 20), flow(20, 10), flow(25, 16)];
         let record = record(&[], &scenario("kind = \"transfers\"\nbytes = 100000"), 0, 1, measured);
-        for (name, value) in [
-            ("fct_p50_ms", 25.0),
-            ("fct_connected_p50_ms", 16.0),
-            ("throughput_p50_mbit", 32.0),
-            ("throughput_connected_p50_mbit", 50.0),
+        for (metric, value) in [
+            (Metric::FctP50Ms, 25.0),
+            (Metric::FctConnectedP50Ms, 16.0),
+            (Metric::ThroughputP50Mbit, 32.0),
+            (Metric::ThroughputConnectedP50Mbit, 50.0),
         ] {
-            assert_eq!(record.metrics.get(name), Some(&value), "{name}");
+            assert_eq!(record.metrics.get(metric.name()), Some(&value), "{metric}");
         }
     }
 
@@ -304,8 +308,11 @@ mod tests {
         let (guest, start) = (GuestId(0), measured.mark);
         measured.recording.pings = vec![Timed { guest, start, took: Duration::from_ms(4) }];
         let record = record(&[], &scenario("kind = \"ping\"\ninterval_ms = 10"), 0, 1, measured);
-        assert_eq!(record.metrics["rtt_p50_ms"], 4.0);
-        assert!(!record.metrics.contains_key("timeouts") && !record.metrics.contains_key("goodput_mbit"));
+        assert_eq!(record.metrics[Metric::RttP50Ms.name()], 4.0);
+        assert!(
+            !record.metrics.contains_key(Metric::Timeouts.name())
+                && !record.metrics.contains_key(Metric::GoodputMbit.name())
+        );
         assert_eq!(record.series[0].points, [(4000, 4.0)]);
     }
 }

@@ -36,6 +36,14 @@ impl ClockMap {
         let gained = (vm_ns.saturating_sub(self.origin_ns) as f64 * self.drift) as i64;
         vm_ns.saturating_add(self.offset_ns).saturating_add(gained)
     }
+
+    /// The VM's time at a time of the host.
+    #[must_use]
+    pub fn to_vm(&self, host_ns: i64) -> i64 {
+        let without_drift = host_ns.saturating_sub(self.offset_ns);
+        let gained = without_drift.saturating_sub(self.origin_ns) as f64 * self.drift / (1.0 + self.drift);
+        without_drift.saturating_sub(gained as i64)
+    }
 }
 
 /// Aligns the clock of a capture inside the sending VM with that of one at its port. None when they share no segment
@@ -150,6 +158,8 @@ mod tests {
         for t_ms in [0, 3000, 9000] {
             let error = clock.to_host(t_ms * MS) - (t_ms * MS + t_ms * 100 + 77 * MS);
             assert!((0..200_000).contains(&error), "{error} ns at {t_ms} ms");
+            let there_and_back = clock.to_vm(clock.to_host(t_ms * MS)) - t_ms * MS;
+            assert!(there_and_back.abs() <= 1, "{there_and_back} ns at {t_ms} ms");
         }
     }
 

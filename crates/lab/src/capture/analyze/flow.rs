@@ -77,6 +77,26 @@ impl Event {
     }
 }
 
+/// A time of which events are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// When it begins.
+    pub from_ns: i64,
+    /// When it ends.
+    pub to_ns: i64,
+}
+
+impl Span {
+    /// All that a capture shows.
+    pub const ALL: Self = Self { from_ns: i64::MIN, to_ns: i64::MAX };
+
+    /// The events up to its end, each with whether it is in it. Those before tell what is under way when it begins.
+    pub(super) fn events(self, flow: &Flow) -> impl Iterator<Item = (&Event, bool)> {
+        let events = flow.events.iter().take_while(move |event| event.t_ns() <= self.to_ns);
+        events.map(move |event| (event, event.t_ns() >= self.from_ns))
+    }
+}
+
 /// A flow as one capture shows it. SYNs and resets are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::build::{KEY, packet};
-use super::flow::{Flow, first_byte, flows};
+use super::flow::{Flow, Span, first_byte, flows};
 use super::timeouts::Rule;
 use super::{acks, clock, needless, rtt, timeouts, wakeup};
 use crate::capture::packets::{Flags, Packet};
@@ -42,8 +42,8 @@ proptest! {
             let Some(first) = first_byte(key, &vm) else { continue };
             let (vm, port) = (Flow::new(key, first, &vm), Flow::new(key, first, &port));
             let _ = rtt::samples(&vm);
-            let _ = acks::count(&vm);
-            let found = timeouts::runs(&vm, Rule::new(8000, 250, true));
+            let _ = acks::count(&vm, Span::ALL);
+            let found = timeouts::runs(&vm, Rule::new(8000, 250, true), Span::ALL);
             prop_assert!(found.runs.iter().sum::<u64>() <= found.timeouts);
             let Some(clock) = clock::align(&vm, &port) else { continue };
             let compared = needless::compare(&vm, &clock, &port);

@@ -14,7 +14,7 @@
 //! probe that sends new data looks like any new data: `TcpExtTCPLossProbes` counts more. Timeouts of SYN and FIN are
 //! not counted here, and a timeout whose packet could not be sent leaves no trace.
 
-use super::flow::{Ack, Event, Flow, Segment};
+use super::flow::{Ack, Event, Flow, Segment, Span};
 
 /// What to tell the kinds apart by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,18 +54,23 @@ pub struct TimeoutRuns {
     pub other: u64,
 }
 
-/// Tells retransmissions apart.
+/// Tells retransmissions apart, those in a span of time. A run is of the span in which it ends, with all its timeouts.
 #[must_use]
-pub fn runs(flow: &Flow, rule: Rule) -> TimeoutRuns {
+pub fn runs(flow: &Flow, rule: Rule, span: Span) -> TimeoutRuns {
     let mut sender = Sender::new(rule);
-    for event in &flow.events {
+    let mut began = false;
+    for (event, is_in) in span.events(flow) {
+        if is_in && !began {
+            began = true;
+            sender.found = TimeoutRuns::default();
+        }
         match event {
             Event::Data(segment) => sender.sends(*segment),
             Event::Ack(ack) => sender.hears(ack),
         }
     }
     sender.progress();
-    sender.found
+    if began { sender.found } else { TimeoutRuns::default() }
 }
 
 /// The sender, as far as its packets show.
@@ -187,7 +192,7 @@ mod tests {
     const CURRENT: Rule = Rule { tail_loss_probes: true, ..PAPER_DAY };
 
     fn found(rule: Rule, events: Vec<Event>) -> TimeoutRuns {
-        runs(&flow(events), rule)
+        runs(&flow(events), rule, Span::ALL)
     }
 
     #[test]
@@ -203,6 +208,22 @@ mod tests {
         events.extend([10, 30, 70, 150, 310].map(|t| data(t, 0, 100)));
         events.extend([ack(311, 200), data(312, 200, 100), data(330, 200, 100), data(370, 200, 100)]);
         assert_eq!(found(PAPER_DAY, events), TimeoutRuns { runs: [0, 1, 0, 1], timeouts: 7, ..TimeoutRuns::default() });
+    }
+
+    #[test]
+    fn a_run_is_of_the_span_that_it_ends_in() {
+        let mut events = vec![data(0, 0, 100), data(0, 100, 100), data(10, 0, 100), ack(11, 100)];
+        events.extend([20, 40].map(|t| data(t, 100, 100)));
+        events.extend([ack(41, 200), data(41, 200, 100), data(60, 200, 100), ack(61, 300)]);
+        let flow = flow(events);
+        let runs = |from_ms: i64, to_ms: i64| {
+            let span = Span { from_ns: from_ms * 1_000_000, to_ns: to_ms * 1_000_000 };
+            runs(&flow, PAPER_DAY, span).runs
+        };
+        assert_eq!(runs(0, 100), [2, 1, 0, 0]);
+        assert_eq!(runs(30, 100), [1, 1, 0, 0], "one of two has begun before");
+        assert_eq!(runs(30, 50), [0, 1, 0, 0]);
+        assert_eq!(runs(70, 100), [0; 4], "nothing is in it");
     }
 
     #[test]

@@ -1,3 +1,5 @@
+use evenkeel_scenario::metric::{Metric, metrics};
+
 use super::*;
 use crate::backlog::Backlog;
 use crate::host::marking::Marks;
@@ -6,8 +8,8 @@ use crate::run::trace::Traced;
 
 fn scenario(groups: &str, workload: &str) -> Scenario {
     let text = format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 100\n{groups}\n[workload]\n\
-         from = \"a\"\n{workload}"
+        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 100\n{groups}\n\
+         [workload]\nfrom = \"a\"\n{workload}"
     );
     Scenario::from_str(&text, "t.toml").unwrap_or_else(|e| panic!("{e}\n{text}")).scenario
 }
@@ -55,9 +57,9 @@ fn requests(requests: Vec<RequestTime>) -> Vec<VmMeasured> {
     vec![vm("a", 1, Recorded { requests, ..Recorded::default() }), vm("b", 2, Recorded::default())]
 }
 
-fn metrics_of(scenario: &Scenario, measured: &Measured) -> impl Fn(&str) -> Option<f64> + use<> {
-    let metrics = evenkeel_scenario::metric::metrics(scenario, &of(scenario, measured));
-    move |name| metrics.get(name).copied()
+fn metrics_of(scenario: &Scenario, measured: &Measured) -> impl Fn(Metric) -> Option<f64> + use<> {
+    let metrics = metrics(scenario, &of(scenario, measured));
+    move |metric| metrics.get(metric.name()).copied()
 }
 
 #[test]
@@ -73,12 +75,12 @@ fn completion_times_are_by_size_and_unfinished_flows_miss_their_deadline() {
             request(5_000_000, 5, Some(700_000), None),
         ])),
     );
-    assert_eq!((metric("flows"), metric("flows_unfinished")), (Some(3.0), Some(2.0)));
-    assert_eq!((metric("fct_small_mean_ms"), metric("fct_small_max_ms")), (Some(155.0), Some(300.0)));
-    assert_eq!((metric("fct_medium_mean_ms"), metric("fct_large_mean_ms")), (Some(700.0), None));
-    assert_eq!(metric("missed_deadlines"), Some(2.0), "the slow one, and one that has waited for longer");
-    assert_eq!((metric("fct_connected_p50_ms"), metric("throughput_connected_p50_mbit")), (None, None));
-    assert_eq!((metric("goodput_mbit"), metric("kernel_complaints")), (None, Some(0.0)));
+    assert_eq!((metric(Metric::Flows), metric(Metric::FlowsUnfinished)), (Some(3.0), Some(2.0)));
+    assert_eq!((metric(Metric::FctSmallMeanMs), metric(Metric::FctSmallMaxMs)), (Some(155.0), Some(300.0)));
+    assert_eq!((metric(Metric::FctMediumMeanMs), metric(Metric::FctLargeMeanMs)), (Some(700.0), None));
+    assert_eq!(metric(Metric::MissedDeadlines), Some(2.0), "the slow one, and one that has waited for longer");
+    assert_eq!((metric(Metric::FctConnectedP50Ms), metric(Metric::ThroughputConnectedP50Mbit)), (None, None));
+    assert_eq!((metric(Metric::GoodputMbit), metric(Metric::KernelComplaints)), (None, Some(0.0)));
 }
 
 #[test]
@@ -91,8 +93,11 @@ fn transfers_have_a_time_with_the_handshake_and_one_without() {
             request(100_000, 0, None, None),
         ])),
     );
-    assert_eq!((metric("fct_p50_ms"), metric("throughput_p50_mbit")), (Some(45.0), Some(18.0)));
-    assert_eq!((metric("fct_connected_p50_ms"), metric("throughput_connected_p50_mbit")), (Some(15.0), Some(60.0)));
+    assert_eq!((metric(Metric::FctP50Ms), metric(Metric::ThroughputP50Mbit)), (Some(45.0), Some(18.0)));
+    assert_eq!(
+        (metric(Metric::FctConnectedP50Ms), metric(Metric::ThroughputConnectedP50Mbit)),
+        (Some(15.0), Some(60.0))
+    );
 }
 
 #[test]
@@ -109,7 +114,7 @@ fn payload_goes_from_who_answers_to_who_asks_and_both_read() {
     assert_eq!((flow.from, flow.to, flow.start_ps, flow.took_ps), (0, 1, 5 * PS_PER_US, 7_000 * PS_PER_US));
     let read: Vec<_> = measurements.vms.iter().map(|vm| vm.read.map(|read| read.bytes)).collect();
     assert_eq!(read, [Some(25_000), Some(100_000)]);
-    assert_eq!(metrics_of(&scenario, &own)("goodput_mbit"), Some(1.0));
+    assert_eq!(metrics_of(&scenario, &own)(Metric::GoodputMbit), Some(1.0));
     // Of flows that the opener sends, it is the other way round.
     let opened = of(&self::scenario(PAIR, TRANSFERS), &measured(requests(vec![request(1, 0, Some(0), Some(0))])));
     let flow = opened.ended[0];
@@ -127,7 +132,7 @@ fn sinks_count_by_their_vms_own_clock_and_know_who_sent() {
     assert_eq!(measurements.vms[0].read, None);
     assert_eq!(measurements.long_lived[0], LongLived { from: Some(0), to: 1, bytes: 1_000_000 });
     assert_eq!(measurements.long_lived[1].from, None);
-    assert_eq!(metrics_of(&scenario(PAIR, BULK), &own)("goodput_mbit"), Some(20.0));
+    assert_eq!(metrics_of(&scenario(PAIR, BULK), &own)(Metric::GoodputMbit), Some(20.0));
 }
 
 #[test]
@@ -143,11 +148,17 @@ fn a_mechanism_that_is_off_counts_nothing() {
     };
     let own = Measured { agent: Some(counted), ..measured(vec![vm("a", 1, Recorded::default())]) };
     let probes = metrics_of(&scenario("[vms.a]\nproboscis = { mode = \"observe\" }\n[vms.b]", TRANSFERS), &own);
-    assert_eq!((probes("probes_sent"), probes("syns_repeated")), (Some(7.0), Some(2.0)));
-    assert_eq!((probes("first_windows_scaled"), probes("vflood_held"), probes("cera_cuts")), (Some(4.0), None, None));
+    assert_eq!((probes(Metric::ProbesSent), probes(Metric::SynsRepeated)), (Some(7.0), Some(2.0)));
+    assert_eq!(
+        (probes(Metric::FirstWindowsScaled), probes(Metric::VfloodHeld), probes(Metric::CeraCuts)),
+        (Some(4.0), None, None)
+    );
     let cera = metrics_of(&scenario("[vms.a]\ncera = { mode = \"enforce\" }\n[vms.b]", BULK), &own);
-    assert_eq!((cera("cera_cuts"), cera("cera_windows_limited")), (Some(8.0), Some(9.0)));
-    assert_eq!((cera("probes_sent"), cera("syns_repeated"), cera("cera_windows_set")), (None, None, None));
+    assert_eq!((cera(Metric::CeraCuts), cera(Metric::CeraWindowsLimited)), (Some(8.0), Some(9.0)));
+    assert_eq!(
+        (cera(Metric::ProbesSent), cera(Metric::SynsRepeated), cera(Metric::CeraWindowsSet)),
+        (None, None, None)
+    );
 }
 
 #[test]
@@ -171,15 +182,15 @@ fn what_ports_sockets_and_machines_say() {
         ..scenario(PAIR, BULK)
     };
     let metric = metrics_of(&scenario, &own);
-    assert_eq!((metric("rto_ms"), metric("srtt_ms")), (Some(210.0), Some(1.5)));
+    assert_eq!((metric(Metric::RtoMs), metric(Metric::SrttMs)), (Some(210.0), Some(1.5)));
     assert_eq!(
-        (metric("sender_cpu"), metric("receiver_cpu")),
+        (metric(Metric::SenderCpu), metric(Metric::ReceiverCpu)),
         (Some(75.0), None),
         "a namespace has no clock of its own"
     );
-    assert_eq!((metric("port_drops"), metric("ecn_marks")), (Some(4.0), Some(5.0)));
-    assert_eq!((metric("queue_mean_segments"), metric("uplink_use")), (Some(15.0), Some(0.8)));
-    assert_eq!((metric("queue_delay_mean_ms"), metric("queue_delay_p50_ms")), (Some(300.0), None));
-    assert_eq!((metric("longest_stall_ms"), metric("damaged")), (Some(5.0), Some(1.0)));
-    assert_eq!((metric("pvtcp_reloads"), metric("resets")), (Some(2.0), None));
+    assert_eq!((metric(Metric::PortDrops), metric(Metric::EcnMarks)), (Some(4.0), Some(5.0)));
+    assert_eq!((metric(Metric::QueueMeanSegments), metric(Metric::UplinkUse)), (Some(15.0), Some(0.8)));
+    assert_eq!((metric(Metric::QueueDelayMeanMs), metric(Metric::QueueDelayP50Ms)), (Some(300.0), None));
+    assert_eq!((metric(Metric::LongestStallMs), metric(Metric::Damaged)), (Some(5.0), Some(1.0)));
+    assert_eq!((metric(Metric::PvtcpReloads), metric(Metric::Resets)), (Some(2.0), None));
 }
