@@ -46,7 +46,7 @@ MODULES = {
         "host": "ask backlog error interrupt prepare proto",
         "workload": "error host proto",
     },
-    "scenario": {"format": "metric result"},
+    "scenario": {"format": "metric result", "metric": "format stats"},
     "sim": {
         "time": "",
         "packet": "memory time",
