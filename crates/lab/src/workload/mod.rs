@@ -32,7 +32,16 @@ pub fn start(scenario: &Scenario, seed: u64, vms: &[Vm]) -> Result<Running, LabE
         Workload::Bulk { flows, .. } => bulk::start(&members, *flows),
         Workload::Strobe { block_kib, requests, .. } => strobe::start(&members, *block_kib, *requests),
         Workload::Iperf3 { flows, .. } => iperf3::start(&members, *flows),
-        Workload::Poisson { background_flows, .. } => poisson::start(&members, *background_flows),
+        Workload::Poisson { to, load, sizes, burst_flows, background_flows, .. } => {
+            let flows = poisson::Flows {
+                has_receivers: to.is_some(),
+                load: *load,
+                sizes: *sizes,
+                burst_flows: *burst_flows,
+                background_flows: *background_flows,
+            };
+            poisson::start(&members, flows)
+        }
         Workload::RequestResponse { request_bytes, response_bytes, outstanding, think_time_us, .. } => {
             let request = request_response::Request {
                 request_bytes: *request_bytes,

@@ -2,7 +2,7 @@
 //! drawn ahead.
 
 use evenkeel_scenario::arrivals::{self, Arrival, Pattern};
-use evenkeel_scenario::format::Workload;
+use evenkeel_scenario::format::FlowSizes;
 
 use super::members::Members;
 use super::task::{Running, sockets, started};
@@ -18,38 +18,53 @@ const LEAD_NS: u64 = 1_500_000_000;
 /// Flows go on beginning for so long after the measured time, which is asked for a little later.
 const SLACK_US: u64 = 3_000_000;
 
-/// Starts it.
-pub fn start(members: &Members, background_flows: u32) -> Result<Running, LabError> {
+/// Which flows.
+#[derive(Debug, Clone, Copy)]
+pub struct Flows {
+    /// Whether a group receives; else all VMs of the one that sends do.
+    pub has_receivers: bool,
+    /// Share of the bottleneck.
+    pub load: f64,
+    /// How large they are.
+    pub sizes: FlowSizes,
+    /// Those that begin at the same time, towards one receiver.
+    pub burst_flows: u32,
+    /// Long-lived ones of iperf3 from every sender to every receiver.
+    pub background_flows: u32,
+}
+
+/// Starts them.
+pub fn start(members: &Members, flows: Flows) -> Result<Running, LabError> {
     let (from, to) = (&members.from, &members.to);
     let mut running = Running::default();
     for (index, vm) in to {
         running.servers.push((*index, nginx::start_files(vm, members.tcp_of(vm))?));
     }
-    if background_flows > 0 {
+    if flows.background_flows > 0 {
         let pairs: Vec<_> = from
             .iter()
             .flat_map(|client| to.iter().map(move |server| (*client, *server)))
             .filter(|(client, server)| client.0 != server.0)
             .map(|(client, server)| (client, server.1))
             .collect();
-        running.iperf3 = iperf3::start_between(members.scenario, background_flows, &pairs)?;
+        running.iperf3 = iperf3::start_between(members.scenario, flows.background_flows, &pairs)?;
     }
-    start_requests(members)?;
+    start_requests(members, flows)?;
     Ok(running)
 }
 
 /// Gives each generator its part of the flows and has them all start at the same time. The flows are the same for all
 /// cells of a repetition.
-fn start_requests(members: &Members) -> Result<(), LabError> {
+fn start_requests(members: &Members, flows: Flows) -> Result<(), LabError> {
     let Members { scenario, seed, from, to } = members;
-    let Workload::Poisson { to: receivers, load, sizes, burst_flows, .. } = &scenario.workload else { return Ok(()) };
+    let Flows { has_receivers, load, sizes, burst_flows, .. } = flows;
     let pattern = Pattern {
         senders: from.len(),
-        receivers: receivers.is_some().then_some(to.len()),
-        load: *load,
+        receivers: has_receivers.then_some(to.len()),
+        load,
         capacity_bps: f64::from(scenario.network.rate_mbit) * 1e6 * from.len().min(to.len()) as f64,
-        sizes: *sizes,
-        burst_flows: *burst_flows,
+        sizes,
+        burst_flows,
     };
     let until_us = (scenario.warmup_ms + scenario.duration_ms) * 1000 + SLACK_US;
     let arrivals = arrivals::poisson(&pattern, *seed, until_us);
