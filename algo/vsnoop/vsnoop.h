@@ -93,6 +93,43 @@ struct vsnoop_vm {
  */
 #define VSNOOP_LIFE_US 1000000
 
+/* Segments of a packet that another CPU has in hands, if they take a place each. */
+#define VSNOOP_CPU_SEGMENTS 64
+
+/* Segments at a port with so many places that may be acknowledged before the VM has them,
+ * where nobody says how many. */
+static inline u32 vsnoop_budget(u32 places)
+{
+	return places / 2;
+}
+
+/**
+ * vsnoop_reserve() - places of a port's queue that are never counted on
+ * @places: all of them
+ * @cpus: of the host
+ *
+ * A quarter, or what all CPUs may put in between the look at the queue and the packet's
+ * arrival, if that is more: one packet each. At most half.
+ */
+static inline u32 vsnoop_reserve(u32 places, u32 cpus)
+{
+	u64 reserve = (u64)cpus * VSNOOP_CPU_SEGMENTS;
+	u32 most = places / 2 ? places / 2 : 1;
+
+	if (reserve < places / 4)
+		return places / 4;
+	return reserve < most ? (u32)reserve : most;
+}
+
+/**
+ * vsnoop_places() - places that must be free for a packet to have one for certain
+ * @segments: that it is, or may be cut into
+ */
+static inline u32 vsnoop_places(u32 segments, u32 reserve)
+{
+	return segments + reserve;
+}
+
 #define VSNOOP_SEEN_PEER 1u /* the other end's SYN */
 /* An ACK of the VM's that is no SYN: its end is established. */
 #define VSNOOP_SEEN_VM 2u

@@ -15,6 +15,24 @@ impl Settings {
     }
 }
 
+/// Segments at a port with so many places that may be acknowledged before the VM has them, where nobody says how many.
+pub fn budget(places: u32) -> u32 {
+    // SAFETY: the C function is pure.
+    unsafe { sys::vsnoop_budget(places) }
+}
+
+/// Places of a port's queue, of so many, that a host with so many CPUs never counts on.
+pub fn reserve(places: u32, cpus: u32) -> u32 {
+    // SAFETY: the C function is pure.
+    unsafe { sys::vsnoop_reserve(places, cpus) }
+}
+
+/// Places that must be free for a packet of so many segments to have one for certain.
+pub fn places(segments: u32, reserve: u32) -> u32 {
+    // SAFETY: the C function is pure.
+    unsafe { sys::vsnoop_places(segments, reserve) }
+}
+
 /// A VM's port.
 #[derive(Debug, Clone, Default)]
 pub struct Vm(sys::vsnoop_vm);

@@ -1,5 +1,7 @@
 //! vSnoop's settings.
 
+use evenkeel_algo::vsnoop;
+
 use crate::table::{Scope, settings};
 use crate::value::{Bounded, Mode, words};
 
@@ -31,6 +33,6 @@ settings! {
 impl Vsnoop {
     /// The budget on a port with a queue of this length.
     pub fn budget_segments(&self, queue_segments: u32) -> u32 {
-        self.budget_segments.map_or(queue_segments / 2, Bounded::get)
+        self.budget_segments.map_or_else(|| vsnoop::budget(queue_segments), Bounded::get)
     }
 }

@@ -126,7 +126,10 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 		bpf_spin_unlock(&port->lock);
 		return true;
 	}
-	place = vsnoop_ring_look(skb, segments + c->port->vsnoop.reserve_segments, false);
+	place = vsnoop_ring_look(skb,
+				 vsnoop_places(segments,
+					       c->port->vsnoop.reserve_segments),
+				 false);
 	port->place = place;
 	if (place != EK_VSNOOP_RING_FREE)
 		count(c->count, EK_COUNT_VSNOOP_NO_PLACE, segments);

@@ -8,6 +8,7 @@ pub mod report;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use evenkeel_algo::vsnoop;
 pub use endpoint::Endpoint;
 
 use self::doubt::Doubt;
@@ -55,8 +56,7 @@ impl Wing {
         intf::ek_vsnoop_settings {
             mode: if port.link.kind == Kind::Tap { mode_to_intf(settings.mode) } else { intf::EK_MODE_OFF },
             settings: intf::vsnoop_settings { budget_segments: settings.budget_segments(queue_segments) },
-            // Each CPU may put one packet in meanwhile, of 64 segments if the tap does not take them whole.
-            reserve_segments: cpus.saturating_mul(64).clamp(queue_segments / 4, (queue_segments / 2).max(1)),
+            reserve_segments: vsnoop::reserve(queue_segments, cpus),
             endpoint: self.endpoint(port.link.ifindex).to_intf(),
         }
     }
@@ -145,7 +145,7 @@ impl Mechanism for Wing {
         }
         let own = self.settings(port);
         let place = match port.link.kind {
-            Kind::Tap => QueueState::of(tools.datapath.place(ifindex, own.reserve_segments.saturating_add(1))?),
+            Kind::Tap => QueueState::of(tools.datapath.place(ifindex, vsnoop::places(1, own.reserve_segments))?),
             Kind::Macvtap | Kind::Other => QueueState::NoTap,
         };
         let vm = tools.datapath.snoop_port(ifindex)?.vm;
