@@ -124,4 +124,10 @@ static inline u32 vflood_grant(struct vflood_flow *f, struct vflood_vm *vm,
 	return f->granted - f->snd_una;
 }
 
+/* What was granted beyond an ACK's number; 0: the receiver's window holds. */
+static inline u32 vflood_granted(const struct vflood_flow *f, u32 ack)
+{
+	return seq_after(f->granted, ack) ? f->granted - ack : 0;
+}
+
 #endif /* EVENKEEL_ALGO_VFLOOD_GRANT_H */

@@ -125,6 +125,17 @@ static inline bool vflood_passes(struct vflood_flow *f, const struct vflood_sett
 	return true;
 }
 
+/**
+ * vflood_is_ahead() - may new data leave past the queue, if vflood_passes() lets it?
+ * @is_direct: what the VM sent last has left so
+ *
+ * It overtakes nothing where all that is out has left in the same way, or nothing is out.
+ */
+static inline bool vflood_is_ahead(const struct vflood_flow *f, bool is_direct)
+{
+	return is_direct || f->snd_nxt == f->snd_una;
+}
+
 /* Data from the VM, which is not empty. */
 static inline enum vflood_verdict vflood_data(struct vflood_flow *f, struct vflood_vm *vm,
 					      const struct vflood_settings *s,
@@ -403,6 +414,16 @@ static inline bool vflood_splits(struct vflood_flow *f, const struct vflood_sett
 	       vflood_may_send(f, s, seq, seq + f->mss);
 }
 
+/*
+ * Has the window room for a whole packet? One of several segments that is larger is
+ * split: vflood_may_send() would let it go when nothing else is out, because it knows of
+ * no splitting.
+ */
+static inline bool vflood_fits(const struct vflood_flow *f, u32 bytes)
+{
+	return vflood_segments(f, bytes) <= f->congestion.window.cwnd;
+}
+
 /**
  * vflood_is_whole() - would new data in a packet of several segments be held, or leave,
  * as it is?
@@ -423,6 +444,77 @@ static inline bool vflood_is_whole(const struct vflood_flow *f, u32 seq, u32 byt
 	return vflood_is_awaited(f, seq, bytes) ||
 	       (!seq_after(seq + bytes, f->edge) && vflood_pipe(f, seq + bytes) <= cwnd &&
 		vflood_is_burst(f, segments));
+}
+
+/**
+ * vflood_comes_whole() - is a packet of several segments to come to the queue as it is?
+ * @seq: its first byte
+ * @bytes: its length
+ * @segment_bytes: of its segments, but for the last one
+ * @is_held: something of the flow is held
+ *
+ * New data in full segments is, if it would not be split at once.
+ */
+static inline bool vflood_comes_whole(const struct vflood_flow *f, u32 seq, u32 bytes,
+				      u32 segment_bytes, bool is_held)
+{
+	return segment_bytes >= f->mss && !seq_before(seq, f->vm_end) &&
+	       (is_held || vflood_is_whole(f, seq, bytes));
+}
+
+/**
+ * vflood_takes_whole() - does the queue take a packet of several segments that comes as
+ * it is, for vflood_data() to let out or to hold?
+ * @seq: its first byte
+ * @bytes: its length
+ *
+ * Not if there is room for a part of it only, and not if it is the next and larger than
+ * the window. Otherwise it is split before it counts.
+ */
+static inline bool vflood_takes_whole(const struct vflood_flow *f,
+				      const struct vflood_vm *vm,
+				      const struct vflood_settings *s, u32 seq, u32 bytes)
+{
+	u32 segments;
+
+	if (!vflood_is_managed(f) || seq_before(seq, f->vm_end))
+		return false;
+	segments = vflood_segments(f, bytes);
+	return vm->held_segments + segments <= s->buffer_segments &&
+	       (f->held_segments || vflood_fits(f, bytes));
+}
+
+/**
+ * vflood_release_whole() - vflood_release() for a packet of several segments
+ *
+ * It leaves as it is only if the window has room for all of it. If it stays,
+ * vflood_splits() says whether it is to be split.
+ */
+static inline enum vflood_verdict vflood_release_whole(struct vflood_flow *f,
+						       struct vflood_vm *vm,
+						       const struct vflood_settings *s,
+						       struct vflood_range data,
+						       u64 now_us)
+{
+	return vflood_fits(f, data.end - data.seq) ?
+		       vflood_release(f, vm, s, data, now_us) :
+		       VFLOOD_HOLD;
+}
+
+/**
+ * vflood_piece_held() - a segment of a packet that was split while it was held
+ * @bytes: its length
+ *
+ * It waits in the packet's place, and counts with it until all have come; then
+ * vflood_taken_out() is told of the packet.
+ */
+static inline void vflood_piece_held(struct vflood_flow *f, struct vflood_vm *vm,
+				     u32 bytes)
+{
+	u32 segments = vflood_segments(f, bytes);
+
+	f->held_segments += segments;
+	vm->held_segments += segments;
 }
 
 /**

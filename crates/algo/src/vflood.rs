@@ -258,6 +258,54 @@ impl Flow {
         unsafe { sys::vflood_splits(&mut self.0, &host.0, seq, bytes) }
     }
 
+    /// Whether new data may leave past the flow's queue, if [`Flow::passes`] lets it: it overtakes nothing where what
+    /// is out has left in the same way (`is_direct`: the last of it has), or nothing is out.
+    pub fn is_ahead(&self, is_direct: bool) -> bool {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_is_ahead(&self.0, is_direct) }
+    }
+
+    /// Whether a packet of several segments comes to the queue as it is, and is not split before: new data in full
+    /// segments, if it would not be split at once. `segment_bytes`: of its segments, but for the last one; `is_held`:
+    /// something of the flow is held.
+    pub fn comes_whole(&self, seq: u32, bytes: u32, segment_bytes: u32, is_held: bool) -> bool {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_comes_whole(&self.0, seq, bytes, segment_bytes, is_held) }
+    }
+
+    /// Whether the queue takes a packet of several segments that comes as it is, for [`Flow::data`]; otherwise it is
+    /// split before it counts.
+    pub fn takes_whole(&self, vm: &Vm, host: &Host, seq: u32, bytes: u32) -> bool {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_takes_whole(&self.0, &vm.0, &host.0, seq, bytes) }
+    }
+
+    /// [`Flow::release`] for a packet of several segments: it leaves as it is only if the window has room for all of
+    /// it. If it stays, [`Flow::splits`] says whether it is to be split.
+    pub fn release_whole(&mut self, vm: &mut Vm, host: &Host, seq: u32, bytes: u32, now_us: u64) -> Verdict {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_release_whole(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
+    }
+
+    /// A segment of a packet that was split while it was held waits in its place. When all have come,
+    /// [`Flow::taken_out`] is told of the packet.
+    pub fn piece_held(&mut self, vm: &mut Vm, bytes: u32) {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_piece_held(&mut self.0, &mut vm.0, bytes) }
+    }
+
+    /// The first packet of the flow's queue is taken out.
+    pub fn taken_out(&mut self, vm: &mut Vm, bytes: u32) {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_taken_out(&mut self.0, &mut vm.0, bytes) }
+    }
+
+    /// How many segments so many bytes are, of a managed flow.
+    pub fn segments(&self, bytes: u32) -> u32 {
+        // SAFETY: as in `vm_syn`.
+        unsafe { sys::vflood_segments(&self.0, bytes) }
+    }
+
     /// Whether new data in a packet of several segments would be held, or leave, as it is: otherwise it would be split
     /// as soon as it is held.
     pub fn is_whole(&self, seq: u32, bytes: u32) -> bool {
@@ -276,6 +324,12 @@ impl Flow {
     pub fn grant(&mut self, vm: &mut Vm, host: &Host) -> Option<u32> {
         // SAFETY: as in `vm_syn`.
         self.is_managed().then(|| unsafe { sys::vflood_grant(&mut self.0, &mut vm.0, &host.0) })
+    }
+
+    /// What was granted beyond an ACK's number; `None`: the receiver's window holds.
+    pub fn granted(&self, ack: u32) -> Option<u32> {
+        // SAFETY: as in `vm_syn`.
+        Some(unsafe { sys::vflood_granted(&self.0, ack) }).filter(|bytes| *bytes > 0)
     }
 
     /// The sequence number for a packet of the VM's without data.

@@ -12,9 +12,7 @@
 /* What the VM may be told beyond @ack, 0: what the receiver says. */
 static __always_inline u32 vflood_ack_grant(const struct ek_vflood_flow *e, u32 ack)
 {
-	return e->is_enforced && e->owner && seq_after(e->flow.granted, ack) ?
-		       e->flow.granted - ack :
-		       0;
+	return e->is_enforced && e->owner ? vflood_granted(&e->flow, ack) : 0;
 }
 
 /* Do the SACK blocks report data that came twice? @segments: how many since the last

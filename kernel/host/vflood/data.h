@@ -28,16 +28,6 @@ static __always_inline void vflood_data_note(const struct context *c,
 	}
 }
 
-/* May a GSO packet be held as it is? New data in full segments, if it would not be split
- * at once. */
-static __always_inline bool vflood_data_is_whole(const struct __sk_buff *skb,
-						 const struct ek_vflood_flow *e, u32 seq,
-						 u32 end)
-{
-	return skb->gso_size >= e->flow.mss && !seq_before(seq, e->flow.vm_end) &&
-	       (e->packets || vflood_is_whole(&e->flow, seq, end - seq));
-}
-
 /* Global, so that the verifier looks at it once. */
 __weak __noinline int vflood_flow_passes(struct vflood_flow *f,
 					 const struct vflood_settings *s, u64 range,
@@ -71,7 +61,7 @@ static __noinline bool vflood_lets_out(struct context *c, struct ek_flow *f,
 		return false;
 	now_ns = vflood_flow_now(e, c->now_ns);
 	if (e->owner == f->vflood_owner && !e->is_closing && !e->packets &&
-	    (e->is_direct || e->flow.snd_nxt == e->flow.snd_una)) {
+	    vflood_is_ahead(&e->flow, e->is_direct)) {
 		if (e->last.has_timestamps)
 			vflood_stamp(&e->flow, e->last.ts_val);
 		is_out = vflood_flow_passes(&e->flow, &v->settings,
@@ -170,7 +160,8 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 		vflood_ack_out(&e->flow, p->ack);
 		count(c->count, EK_COUNT_VFLOOD_BARE_ACKS, 1);
 	}
-	if (skb->gso_size && vflood_data_is_whole(skb, e, p->seq, end)) {
+	if (skb->gso_size && vflood_comes_whole(&e->flow, p->seq, end - p->seq,
+						skb->gso_size, e->packets)) {
 		o.kind = VFLOOD_ORDER_WHOLE;
 		vflood_send_order(skb, c, o);
 		return bpf_redirect(hold, 0);

@@ -126,10 +126,7 @@ static __noinline void order_run(struct qdisc_port *at, struct ek_vflood_flow *e
 static __noinline void piece_held(struct qdisc_port *at, struct ek_vflood_flow *e,
 				  u32 place, u32 seq, u32 end)
 {
-	u32 segments = vflood_segments(&e->flow, end - seq);
-
-	e->flow.held_segments += segments;
-	at->vm->vm.held_segments += segments;
+	vflood_piece_held(&e->flow, &at->vm->vm, end - seq);
 	e->packets++;
 	e->pieces++;
 	vflood_flow_list(at, e, place);

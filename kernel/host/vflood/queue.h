@@ -304,22 +304,13 @@ __weak __noinline int vflood_flow_taken_out(struct vflood_flow *f, struct vflood
 	return 0;
 }
 
-/*
- * May new data of several segments be held, or leave, as it is? Not if there is room for
- * a part of it only, and not if it is the next and larger than the window: the algorithm
- * would let it go, because it knows of no splitting.
- */
 __weak __noinline int vflood_flow_takes_whole(struct vflood_flow *f, struct vflood_vm *vm,
 					      const struct vflood_settings *s, u64 range)
 {
 	u32 seq = (u32)range;
-	u32 segments;
 
-	if (!f || !vm || !s || !vflood_is_managed(f) || seq_before(seq, f->vm_end))
-		return false;
-	segments = vflood_segments(f, (u32)(range >> 32) - seq);
-	return vm->held_segments + segments <= s->buffer_segments &&
-	       (f->held_segments || segments <= f->congestion.window.cwnd);
+	return f && vm && s &&
+	       vflood_takes_whole(f, vm, s, seq, (u32)(range >> 32) - seq);
 }
 
 /* Counts what became of a flow's state. */
@@ -382,19 +373,15 @@ static __always_inline u32 held_out(struct qdisc_port *at, const struct ek_vfloo
 	return 1;
 }
 
-/*
- * May the flow's next packet leave? One of several segments leaves as it is only if the
- * window has room for all of it.
- */
+/* May the flow's next packet leave? What vflood_release_whole() says of one of several
+ * segments: its call of vflood_release() is a global function here. */
 static __always_inline int next_verdict(struct qdisc_port *at, struct ek_vflood_flow *e,
 					u64 first, u64 kind)
 {
 	struct vflood_settings *set = &at->port->vflood.settings;
 	u32 seq = (u32)first;
 
-	if (kind != VFLOOD_ORDER_WHOLE ||
-	    vflood_segments(&e->flow, (u32)(first >> 32) - seq) <=
-		    e->flow.congestion.window.cwnd)
+	if (kind != VFLOOD_ORDER_WHOLE || vflood_fits(&e->flow, (u32)(first >> 32) - seq))
 		return vflood_flow_release(&e->flow, &at->vm->vm, set, first,
 					   at->now_ns / 1000);
 	return VFLOOD_HOLD;
