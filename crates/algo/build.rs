@@ -26,6 +26,7 @@ fn main() {
         "vflood/vflood.h",
         "vsnoop/vsnoop.h",
         "vflood/ack_filter.h",
+        "vflood/rest.h",
     ]
     .map(|name| algo.join(name).to_str().expect("the path of the sources is UTF-8").to_owned());
     bindgen::Builder::default()

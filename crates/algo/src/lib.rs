@@ -13,6 +13,7 @@ pub mod packet;
 pub mod proboscis;
 pub mod pvtcp;
 pub mod reno;
+pub mod rest;
 pub mod seq;
 pub mod siphash;
 pub mod steps;

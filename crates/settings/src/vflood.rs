@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use evenkeel_algo::congestion::Kind;
+use evenkeel_algo::rest::OFF_CORE_PERCENT;
 use evenkeel_algo::vflood::{ALPHA_ONE, DEFAULTS, Policy, Settings};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
@@ -138,7 +139,7 @@ settings! {
     mode: Mode = Mode::Off;
     /// It acts while the VM's core is missing for so much of the time, as the agent in it says, or while that says
     /// nothing. Below two thirds of it, it rests: the VM's own TCP does as well then.
-    off_core_percent: OffCorePercent = Bounded::new(25), note "0: it always acts";
+    off_core_percent: OffCorePercent = Bounded::new(OFF_CORE_PERCENT), note "0: it always acts";
     /// Who may hold how much of a VM's buffer:
     policy: BufferPolicy = BufferPolicy::Fair;
     /// B: what is held for a VM at most.

@@ -3,26 +3,26 @@
 
 pub mod metrics;
 pub mod report;
-mod rest;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use evenkeel_algo::ack_filter;
 use evenkeel_algo::congestion;
+use evenkeel_algo::rest::{Rest, Word};
 use evenkeel_algo::vflood::Policy;
 use evenkeel_settings::Mode;
 use evenkeel_settings::host::PortSettings;
 use evenkeel_settings::vflood::Vflood;
 
 use self::report::{VfloodFlow, VfloodPort};
-use self::rest::{Rest, Word};
 use super::control::proto::{self, ExplainedFlow, Status};
 use super::error::HostError;
 use super::links::Kind;
 use super::mechanism::{Asked, Mechanism, Presence, SWEEP_EVERY, Tools, mode_to_intf};
 use super::port::{Port, Ports};
 use crate::channel::wire::Capabilities;
+use crate::common::clock;
 use crate::datapath::{DatapathError, intf};
 
 /// RFC 6928; the host begins with it as Linux does.
@@ -103,7 +103,7 @@ impl Wing {
             });
             let acts_permille = 10 * port.settings.vflood.off_core_percent.get() as u16;
             let before = self.rest(*ifindex);
-            let rest = before.heard(word, acts_permille, now);
+            let rest = before.heard(word, acts_permille, clock::now_ns() / 1000);
             if rest.passes_over() != before.passes_over() {
                 if let Err(error) = tools.datapath.pass_over(*ifindex, rest.passes_over()) {
                     tracing::warn!(port = port.link.name, %error, "vFlood goes on as it did");
@@ -177,7 +177,7 @@ impl Mechanism for Wing {
         let state = self.ports.entry(ifindex).or_default();
         // Handshakes that passed before were not seen.
         if state.was_managed.take() == Some(false) && tools.datapath.manages(ifindex)? {
-            state.rest = Rest::Waking(Instant::now());
+            state.rest = Rest::waking(clock::now_ns() / 1000);
         }
         Ok(())
     }

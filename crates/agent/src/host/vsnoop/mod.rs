@@ -8,8 +8,8 @@ pub mod report;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use evenkeel_algo::vsnoop;
 pub use endpoint::Endpoint;
+use evenkeel_algo::vsnoop;
 
 use self::doubt::Doubt;
 use self::report::{QueueState, VsnoopFlow, VsnoopPort};
