@@ -7,6 +7,8 @@ use crate::time::Instant;
 pub const FRAME_OVERHEAD_BYTES: u32 = 38;
 /// IPv4 and TCP headers without options.
 pub const HEADER_BYTES: u32 = 40;
+/// The shortest Ethernet frame, preamble and gap included.
+const MIN_WIRE_BYTES: u32 = 84;
 /// A bare ACK: headers, and timestamps.
 const ACK_BYTES: u32 = FRAME_OVERHEAD_BYTES + HEADER_BYTES + 12;
 
@@ -118,6 +120,15 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Bytes on the wire, with the options that Linux sends.
+    #[inline]
+    pub fn wire_bytes(&self) -> u32 {
+        let timestamps = if self.ts_val != 0 { 12 } else { 0 };
+        let blocks = if self.sack.count > 0 { 4 + 8 * u32::from(self.sack.count) } else { 0 };
+        let of_syn = if self.flags.has(Flags::SYN) { 8 } else { 0 };
+        (FRAME_OVERHEAD_BYTES + HEADER_BYTES + timestamps + blocks + of_syn + self.payload_bytes).max(MIN_WIRE_BYTES)
+    }
+
     /// Bytes of sequence space: the payload, and one for a SYN.
     #[inline]
     pub const fn seq_len(&self) -> u32 {
@@ -191,6 +202,9 @@ pub struct Packet {
     pub class: u8,
     /// ECN field.
     pub ecn: Ecn,
+    /// Payload of each of its segments but the last one, where the guest leaves it to others to cut it (GSO); 0: it is
+    /// a segment.
+    pub gso_bytes: u16,
     /// Bytes that the flow still has to send, this packet's included (pFabric).
     pub remaining_bytes: u32,
     /// When it entered the queue that it is in.
@@ -200,9 +214,41 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// Payload of each of its segments but the last one, if it is to be cut.
+    #[inline]
+    pub fn segment_bytes(&self) -> Option<u32> {
+        (self.gso_bytes > 0).then_some(u32::from(self.gso_bytes))
+    }
+
+    /// Its segments, in order, as packets of their own: the first tells of a smaller window, the last that all was
+    /// sent.
+    pub fn cut(&self) -> impl DoubleEndedIterator<Item = Self> + use<> {
+        let of = *self;
+        let payload_bytes = if let Payload::Tcp(_, whole) = of.payload { whole.payload_bytes } else { 0 };
+        let size = self.segment_bytes().unwrap_or(payload_bytes).max(1);
+        let last = payload_bytes.div_ceil(size).max(1) - 1;
+        (0..=last).map(move |index| {
+            let mut packet = of;
+            if let (Payload::Tcp(_, segment), 1..) = (&mut packet.payload, of.gso_bytes) {
+                let start = index * size;
+                segment.seq = segment.seq.wrapping_add(start);
+                segment.payload_bytes = size.min(payload_bytes - start);
+                if index < last {
+                    segment.flags = segment.flags.without(Flags::PSH);
+                }
+                if index > 0 {
+                    segment.flags = segment.flags.without(Flags::CWR);
+                }
+                packet.wire_bytes = segment.wire_bytes();
+                packet.gso_bytes = 0;
+            }
+            packet
+        })
+    }
+
     /// Its ACK, without its data.
     pub fn bare_ack(&self, seq: u32) -> Self {
-        let mut ack = Self { wire_bytes: ACK_BYTES, remaining_bytes: 0, ..*self };
+        let mut ack = Self { wire_bytes: ACK_BYTES, gso_bytes: 0, remaining_bytes: 0, ..*self };
         if let Payload::Tcp(_, segment) = &mut ack.payload {
             *segment = Segment { seq, payload_bytes: 0, flags: segment.flags.without(Flags::PSH), ..*segment };
         }

@@ -35,6 +35,8 @@ struct Flow {
     filter: ack_filter::Flow,
     /// The ACK at hand need not reach the VM.
     is_filtered: bool,
+    /// What the VM sent last has left past the queue.
+    is_direct: bool,
     /// Whether it was last counted among those of low RTT, and with how much.
     counted: (bool, u32),
     /// With the time at which each came. Where nothing is enforced, they have gone on and only their numbers wait.
@@ -55,6 +57,8 @@ pub struct Vflood {
     high_rtt: Occupancy,
     held: u64,
     held_us: u64,
+    direct: u64,
+    split: u64,
     grants: u64,
     losses: u64,
     no_buffer: u64,
@@ -94,6 +98,8 @@ impl Vflood {
             high_rtt: Occupancy::default(),
             held: 0,
             held_us: 0,
+            direct: 0,
+            split: 0,
             grants: 0,
             losses: 0,
             no_buffer: 0,
@@ -150,7 +156,9 @@ impl Vflood {
             filter.reads();
         }
         let done = self.with(now, end, |flow, vm, host| {
-            let mut held_us = 0;
+            if !flow.flow.is_managed() {
+                return LetOut::default();
+            }
             let una = flow.flow.snd_una();
             let blocks = &segment.sack.blocks[..usize::from(segment.sack.count)];
             let came_twice = blocks.first().copied().filter(|_| vflood::is_dsack(segment.ack, blocks));
@@ -158,40 +166,37 @@ impl Vflood {
             let sacked = vflood::Sacked::of(segment.ack, blocks, flow.flow.mss());
             let (number, window, ts_ecr) = (segment.ack, segment.window, segment.ts_ecr);
             let ack = vflood::Ack { number, window, is_pure, sacked, ts_ecr, came_twice };
-            let is_undone = flow.flow.acked(host, &ack, now.us());
-            while let Some((since, packet)) = flow.queue.front() {
-                let Payload::Tcp(_, held) = packet.payload else { break };
-                let fate = flow.flow.release(vm, host, held.seq, held.payload_bytes, now.us());
-                if fate == Fate::Hold {
-                    break;
-                }
-                held_us += now.since(*since).us();
-                if let Some((_, packet)) = flow.queue.pop_front().filter(|_| enforces && fate == Fate::Pass) {
-                    effects.from_vm.push((FromVm::Hold, up_to_date(packet, &flow.last)));
-                    flow.flow.ack_out(flow.last.ack);
-                }
+            if flow.queue.is_empty() && flow.flow.is_told(&ack) {
+                return LetOut::default();
             }
+            let is_undone = flow.flow.acked(host, &ack, now.us());
+            let mut done = flow.release(now, vm, host, enforces, effects);
+            done.is_undone = is_undone;
             let is_plain = segment.payload_bytes == 0 && segment.sack.count == 0 && segment.flags == Flags::ACK;
             let is_needless = ack_filter::is_needless(&flow.flow, una, is_plain);
             flow.is_filtered = enforces && is_needless && flow.filter.keeps(&filter, &flow.flow, limit, now.us());
             if !flow.is_filtered {
                 flow.filter.passes(&mut filter, &flow.flow, limit, now.us());
             }
-            (held_us, is_undone)
+            flow.flow.grant(vm, host);
+            done
         });
         self.filter = filter;
-        let (held_us, is_undone) = done.unwrap_or_default();
-        self.held_us += held_us;
-        self.undone += u64::from(is_undone);
+        let done = done.unwrap_or_default();
+        self.held_us += done.held_us;
+        self.split += done.split;
+        self.undone += u64::from(done.is_undone);
     }
 
-    fn grant(&mut self, now: Instant, end: ConnId, scaled: bool, packet: &mut Packet) -> Option<u16> {
+    /// Tells the VM what was granted, if that is more than the receiver's window. The field of an ACK that says so with
+    /// the receiver's scale.
+    fn tell(&mut self, now: Instant, end: ConnId, scaled: bool, packet: &mut Packet) -> Option<u16> {
         let (enforces, mss) = (self.enforces(), self.spec.mss_bytes);
         let Payload::Tcp(_, segment) = &mut packet.payload else { return None };
-        let (granted, scale) = self
-            .with(now, end, |flow, vm, host| (flow.flow.grant(vm, host), flow.flow.scale()))
+        let (vflood_bytes, scale) = self
+            .with(now, end, |flow, _, _| (flow.flow.granted(segment.ack), flow.flow.scale()))
             .filter(|_| enforces)?;
-        let offers = window::Offers { vflood_bytes: granted, ..window::Offers::default() };
+        let offers = window::Offers { vflood_bytes, ..window::Offers::default() };
         let (field, by) = window::arbitrate(offers, segment.window, if scaled { scale } else { 0 }, mss);
         if by != window::By::Vflood {
             return None;
@@ -201,23 +206,64 @@ impl Vflood {
         Some(window::arbitrate(offers, 0, scale, mss).0)
     }
 
-    fn data_from_vm(&mut self, now: Instant, end: ConnId, packet: &mut Packet, effects: &mut Effects) -> Verdict {
-        let enforces = self.enforces();
-        let fate = self.with(now, end, |flow, vm, host| {
-            let Payload::Tcp(_, segment) = &mut packet.payload else { return (Fate::Pass, false, false) };
+    fn from_vm(&mut self, now: Instant, end: ConnId, packet: &mut Packet, effects: &mut Effects) -> Verdict {
+        let (enforces, segment_bytes) = (self.enforces(), packet.segment_bytes());
+        let Payload::Tcp(_, segment) = &mut packet.payload else { return Verdict::Pass };
+        let is_out = self.with(now, end, |flow, _, host| {
             if !flow.last.flags.has(Flags::ACK) || !seq::before(segment.ack, flow.last.ack) {
                 flow.last = Segment { sack: SackBlocks::default(), payload_bytes: 0, ..*segment };
             }
-            if segment.payload_bytes == 0 {
+            if segment.payload_bytes == 0 || !flow.flow.is_managed() {
                 if enforces {
                     segment.seq = flow.flow.bare_seq(segment.seq);
                 }
                 flow.flow.ack_out(segment.ack);
-                return (Fate::Pass, false, false);
+                return (true, false);
             }
             if flow.last.ts_val != 0 {
                 flow.flow.stamp(flow.last.ts_val);
             }
+            let may_pass = enforces && segment_bytes.is_none_or(|bytes| bytes >= flow.flow.mss());
+            let is_direct = may_pass && flow.lets_out(now, host, segment);
+            (is_direct, is_direct)
+        });
+        let Some((is_out, is_direct)) = is_out else { return Verdict::Pass };
+        self.direct += u64::from(is_direct);
+        if is_out {
+            return Verdict::Pass;
+        }
+        if !enforces || !self.is_split(now, end, packet) {
+            let fate = self.data(now, end, packet, effects);
+            return if fate == Fate::Pass || !enforces { Verdict::Pass } else { Verdict::Drop };
+        }
+        self.split += 1;
+        for piece in packet.cut() {
+            if self.data(now, end, &piece, effects) == Fate::Pass {
+                effects.from_vm.push((FromVm::Hold, piece));
+            }
+        }
+        Verdict::Drop
+    }
+
+    /// Whether a packet is split before it comes to the flow's queue, or there.
+    fn is_split(&mut self, now: Instant, end: ConnId, packet: &Packet) -> bool {
+        let (Some(segment_bytes), Payload::Tcp(_, segment)) = (packet.segment_bytes(), packet.payload) else {
+            return false;
+        };
+        let (seq, bytes) = (segment.seq, segment.payload_bytes);
+        let is_whole = self.with(now, end, |flow, vm, host| {
+            flow.flow.comes_whole(seq, bytes, segment_bytes, !flow.queue.is_empty())
+                && flow.flow.takes_whole(vm, host, seq, bytes)
+        });
+        is_whole == Some(false)
+    }
+
+    /// Data that the flow's queue holds, if it may not go on.
+    fn data(&mut self, now: Instant, end: ConnId, packet: &Packet, effects: &mut Effects) -> Fate {
+        let enforces = self.enforces();
+        let Payload::Tcp(_, segment) = packet.payload else { return Fate::Pass };
+        let done = self.with(now, end, |flow, vm, host| {
+            flow.is_direct = false;
             let is_new = seq::after(segment.seq.wrapping_add(segment.payload_bytes), flow.flow.vm_end());
             let fate = flow.flow.data(vm, host, segment.seq, segment.payload_bytes, now.us());
             let is_refused = fate == Fate::Drop && is_new;
@@ -232,15 +278,85 @@ impl Vflood {
                 flow.flow.ack_out(flow.last.ack);
                 effects.from_vm.push((FromVm::Hold, ack));
             }
-            (fate, is_refused, bare)
+            (fate, is_refused, bare, flow.flow.segments(segment.payload_bytes))
         });
-        let Some((fate, is_refused, bare)) = fate else { return Verdict::Pass };
-        self.held += u64::from(fate == Fate::Hold);
+        let Some((fate, is_refused, bare, segments)) = done else { return Fate::Pass };
+        self.held += if fate == Fate::Hold { u64::from(segments) } else { 0 };
         self.refused += u64::from(is_refused);
         self.needless += u64::from(fate == Fate::Drop && !is_refused);
         self.bare_acks += u64::from(bare);
-        if fate == Fate::Pass || !enforces { Verdict::Pass } else { Verdict::Drop }
+        fate
     }
+}
+
+impl Flow {
+    /// Lets new data out at once that its windows allow, past the queue: what is promised to the VM is counted anew
+    /// with the next ACK.
+    fn lets_out(&mut self, now: Instant, host: &Host, segment: &Segment) -> bool {
+        let is_out = self.queue.is_empty()
+            && self.flow.is_ahead(self.is_direct)
+            && self.flow.passes(host, segment.seq, segment.payload_bytes, now.us());
+        if is_out {
+            self.is_direct = true;
+            self.flow.ack_out(segment.ack);
+        }
+        is_out
+    }
+
+    /// Lets out what its windows allow.
+    fn release(&mut self, now: Instant, vm: &mut Vm, host: &Host, enforces: bool, effects: &mut Effects) -> LetOut {
+        let mut done = LetOut::default();
+        while let Some(&(since, packet)) = self.queue.front() {
+            let Payload::Tcp(_, held) = packet.payload else { break };
+            let (seq, bytes) = (held.seq, held.payload_bytes);
+            let is_whole = enforces && packet.segment_bytes().is_some();
+            let fate = if is_whole {
+                self.flow.release_whole(vm, host, seq, bytes, now.us())
+            } else {
+                self.flow.release(vm, host, seq, bytes, now.us())
+            };
+            if fate == Fate::Hold && !(is_whole && self.flow.splits(host, seq, bytes)) {
+                break;
+            }
+            done.held_us += now.since(since).us() * u64::from(self.flow.segments(bytes));
+            self.queue.pop_front();
+            match fate {
+                Fate::Hold => {
+                    self.put_pieces(now, vm, &packet);
+                    done.split += 1;
+                }
+                Fate::Pass if enforces => {
+                    effects.from_vm.push((FromVm::Hold, up_to_date(packet, &self.last)));
+                    self.flow.ack_out(self.last.ack);
+                }
+                Fate::Pass | Fate::Drop => {}
+            }
+        }
+        done
+    }
+
+    /// A packet's segments wait where it has waited.
+    fn put_pieces(&mut self, now: Instant, vm: &mut Vm, packet: &Packet) {
+        let Payload::Tcp(_, whole) = packet.payload else { return };
+        for piece in packet.cut().rev() {
+            if let Payload::Tcp(_, segment) = piece.payload {
+                self.flow.piece_held(vm, segment.payload_bytes);
+                self.queue.push_front((now, piece));
+            }
+        }
+        self.flow.taken_out(vm, whole.payload_bytes);
+    }
+}
+
+/// What an ACK has let out.
+#[derive(Debug, Default)]
+struct LetOut {
+    /// Sum of the times for which segments were held.
+    held_us: u64,
+    /// Packets that were split.
+    split: u64,
+    /// The last loss was found to be none.
+    is_undone: bool,
 }
 
 /// What has waited goes out with the VM's latest ACK and timestamps: with older ones the receiver would take it for an
@@ -285,11 +401,14 @@ impl Shim for Vflood {
                 if segment.flags.has(PERMITS_SACK) {
                     flow.permit_sack();
                 }
+                if ack {
+                    self.with(now, end, |flow, vm, host| flow.flow.grant(vm, host));
+                }
             }
             ToVm::AckClock if ack => self.ack_to_vm(now, end, &segment, effects),
             ToVm::Window if syn && ack => {
                 // The SYN-ACK's window is not scaled: what is granted beyond 64 KB stands in an ACK right behind it.
-                if let Some(window) = self.grant(now, end, false, packet) {
+                if let Some(window) = self.tell(now, end, false, packet) {
                     let update = Segment {
                         seq: segment.seq.wrapping_add(1),
                         window,
@@ -301,7 +420,7 @@ impl Shim for Vflood {
                 }
             }
             ToVm::Window if ack && !syn => {
-                self.grant(now, end, true, packet);
+                self.tell(now, end, true, packet);
                 let is_filtered = self.with(now, end, |flow, _, _| std::mem::take(&mut flow.is_filtered));
                 if is_filtered == Some(true) {
                     self.filtered_acks += 1;
@@ -332,7 +451,7 @@ impl Shim for Vflood {
             });
             return Verdict::Pass;
         }
-        self.data_from_vm(now, end, packet, effects)
+        self.from_vm(now, end, packet, effects)
     }
 
     fn on_close(&mut self, now: Instant, end: ConnId) {
@@ -346,6 +465,8 @@ impl Shim for Vflood {
         vec![
             ("VfloodHeld", self.held),
             ("VfloodHeldUs", self.held_us),
+            ("VfloodDirect", self.direct),
+            ("VfloodSplit", self.split),
             ("VfloodLowRttSegmentUs", self.low_rtt.segment_us),
             ("VfloodHighRttSegmentUs", self.high_rtt.segment_us),
             ("VfloodGrants", self.grants),

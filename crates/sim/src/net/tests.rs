@@ -15,6 +15,7 @@ pub(super) fn packet(dst: u32) -> Packet {
         wire_bytes: 1538,
         class: 0,
         ecn: Ecn::NotEct,
+        gso_bytes: 0,
         remaining_bytes: 0,
         enqueued: Instant::START,
         payload: Payload::Echo { from: GuestId(0), number: 0, reply: false },

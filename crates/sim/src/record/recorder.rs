@@ -488,6 +488,7 @@ mod tests {
             wire_bytes: 100,
             class: 0,
             ecn: Ecn::NotEct,
+            gso_bytes: 0,
             remaining_bytes: 0,
             enqueued: at(0),
             payload: Payload::Tcp(ConnId { index: to, generation: 0 }, segment),

@@ -106,6 +106,8 @@ pub struct TcpConfig {
     pub send_buffer_bytes: Option<u64>,
     /// vFlood in the guest: the window that counts is what the host grants, except while a loss is repaired.
     pub flood: bool,
+    /// Segments in a packet at most that the guest leaves to others to cut (GSO); 1: every segment is a packet.
+    pub gso_segments: u32,
     /// `tcp_slow_start_after_idle`.
     pub slow_start_after_idle: bool,
 }
@@ -141,6 +143,7 @@ impl TcpConfig {
             window_scale: 7,
             send_buffer_bytes: None,
             flood: false,
+            gso_segments: 1,
             slow_start_after_idle: true,
         }
     }

@@ -295,7 +295,7 @@ impl Connection {
         self.stats.segments_sent += 1;
         self.stats.retransmitted += u64::from(retransmission);
         let ecn = if self.ecn && env.config.ecn == EcnMode::Dctcp { Ecn::Ect0 } else { Ecn::NotEct };
-        env.out.push(Outgoing { segment, ecn, retransmission });
+        env.out.push(Outgoing { segment, ecn, retransmission, gso_bytes: 0 });
         self.timer = Some((TimerKind::Rto, env.now + self.rtt.rto));
     }
 

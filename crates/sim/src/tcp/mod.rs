@@ -25,7 +25,7 @@ pub use connection::Connection;
 pub use note::{ConnStats, Info, Note, UndoKind, Undone};
 pub use rtt::RttFilter;
 
-use crate::packet::{Ecn, Segment};
+use crate::packet::{Ecn, Flags, Segment};
 use crate::time::Instant;
 
 /// Who opens the connection.
@@ -71,7 +71,50 @@ pub struct Outgoing {
     pub ecn: Ecn,
     /// Whether its payload was sent before.
     pub retransmission: bool,
+    /// Payload of each of its segments but the last one, if it is several that are left to others to cut (GSO); 0: it
+    /// is one.
+    pub gso_bytes: u16,
 }
+
+impl Outgoing {
+    /// What is sent first of segments that go out together, with no more than so many of them in it, and the rest. New
+    /// data in full segments goes in one packet, as far as its headers are the same.
+    pub(crate) fn first_of(out: &[Self], most: u32) -> Option<(Self, &[Self])> {
+        let (first, behind) = out.split_first()?;
+        let size = first.segment.payload_bytes;
+        let mut whole = *first;
+        let mut joined = 0;
+        for next in behind.iter().take(most.saturating_sub(1) as usize) {
+            if !whole.takes(next, size) {
+                break;
+            }
+            whole.segment.payload_bytes += next.segment.payload_bytes;
+            whole.segment.flags = whole.segment.flags.with(next.segment.flags);
+            whole.gso_bytes = size as u16;
+            joined += 1;
+            if next.segment.payload_bytes < size {
+                break;
+            }
+        }
+        Some((whole, &behind[joined..]))
+    }
+
+    /// Whether a segment can go on in this packet, whose segments are of that size.
+    fn takes(&self, next: &Self, size: u32) -> bool {
+        let (own, other) = (&self.segment, &next.segment);
+        let header = |of: &Segment| Segment { seq: 0, payload_bytes: 0, flags: of.flags.without(FLAGS_OF_ONE), ..*of };
+        let is_new = !(self.retransmission || next.retransmission);
+        is_new
+            && (1..=size).contains(&other.payload_bytes)
+            && size <= u32::from(u16::MAX)
+            && own.seq.wrapping_add(own.payload_bytes) == other.seq
+            && self.ecn == next.ecn
+            && header(own) == header(other)
+    }
+}
+
+/// Flags that only the first or the last segment of a packet has.
+const FLAGS_OF_ONE: Flags = Flags::PSH.with(Flags::CWR);
 
 /// What a call may use and fill.
 pub struct Env<'a> {

@@ -40,7 +40,7 @@ impl Connection {
         // DCTCP's control packets are ECN-capable too, or they would be dropped where data is marked.
         let ecn = if self.ecn && env.config.ecn == EcnMode::Dctcp { Ecn::Ect0 } else { Ecn::NotEct };
         self.stats.acks_sent += 1;
-        env.out.push(Outgoing { segment, ecn, retransmission: false });
+        env.out.push(Outgoing { segment, ecn, retransmission: false, gso_bytes: 0 });
     }
 
     fn send_data(&mut self, env: &mut Env, seq: u64, len: u32, retransmission: bool) {
@@ -60,7 +60,12 @@ impl Connection {
         self.stats.retransmitted += u64::from(retransmission);
         self.snd.last_send = env.now;
         self.rcv.data_sent(env.now);
-        env.out.push(Outgoing { segment, ecn: if capable { Ecn::Ect0 } else { Ecn::NotEct }, retransmission });
+        env.out.push(Outgoing {
+            segment,
+            ecn: if capable { Ecn::Ect0 } else { Ecn::NotEct },
+            retransmission,
+            gso_bytes: 0,
+        });
     }
 
     /// Length of the next new segment, if there is one and the receiver has room for it.

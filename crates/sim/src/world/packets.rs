@@ -4,25 +4,12 @@ use super::{Core, Point, Recorder, Way};
 use crate::event::Event;
 use crate::guest::Task;
 use crate::host::shim::Verdict;
-use crate::packet::Flags;
-use crate::packet::{
-    ConnId, Ecn, FRAME_OVERHEAD_BYTES, GuestId, HEADER_BYTES, HostId, Packet, PacketId, Payload, Segment,
-};
+use crate::packet::{ConnId, Ecn, FRAME_OVERHEAD_BYTES, GuestId, HostId, Packet, PacketId, Payload, Segment};
 use crate::tcp::{Connection, Env, Note, Outgoing};
 use crate::workload::Side;
 
-/// The shortest Ethernet frame, preamble and gap included.
-const MIN_WIRE_BYTES: u32 = 84;
 /// An echo request: 64 bytes of ICMP in an IPv4 packet.
 const ECHO_BYTES: u32 = 84;
-
-/// Bytes on the wire of a segment, with the options that Linux sends.
-fn wire_bytes(segment: &Segment) -> u32 {
-    let timestamps = if segment.ts_val != 0 { 12 } else { 0 };
-    let blocks = if segment.sack.count > 0 { 4 + 8 * u32::from(segment.sack.count) } else { 0 };
-    let of_syn = if segment.flags.has(Flags::SYN) { 8 } else { 0 };
-    (FRAME_OVERHEAD_BYTES + HEADER_BYTES + timestamps + blocks + of_syn + segment.payload_bytes).max(MIN_WIRE_BYTES)
-}
 
 impl<R: Recorder> Core<R> {
     /// A packet has come to a host, for the guest that it names.
@@ -142,8 +129,18 @@ impl<R: Recorder> Core<R> {
         self.leave(host, id);
     }
 
-    /// A packet leaves for another host, or stays on this one.
+    /// A packet leaves for another host, or stays on this one. The network card cuts it into segments.
     fn leave(&mut self, host: HostId, id: PacketId) {
+        if self.packets[id].gso_bytes == 0 {
+            return self.leave_as_it_is(host, id);
+        }
+        for segment in self.packets.remove(id).cut() {
+            let id = self.packets.insert(segment);
+            self.leave_as_it_is(host, id);
+        }
+    }
+
+    fn leave_as_it_is(&mut self, host: HostId, id: PacketId) {
         if self.packets[id].dst == host {
             self.arrive(id);
         } else {
@@ -289,10 +286,25 @@ impl<R: Recorder> Core<R> {
         }
         if !self.out.is_empty() {
             let mut out = std::mem::take(&mut self.out);
-            for outgoing in out.drain(..) {
-                self.send_segment(id, &outgoing);
+            let most = self.guests[self.conns.slots[id.index as usize].guest.0 as usize].tcp.gso_segments;
+            if most > 1 {
+                self.send_joined(id, &out, most);
+            } else {
+                for outgoing in &out {
+                    self.send_segment(id, outgoing);
+                }
             }
+            out.clear();
             self.out = out;
+        }
+    }
+
+    /// Sends segments in packets of several, which are left to others to cut.
+    fn send_joined(&mut self, id: ConnId, out: &[Outgoing], most: u32) {
+        let mut rest = out;
+        while let Some((outgoing, behind)) = Outgoing::first_of(rest, most) {
+            self.send_segment(id, &outgoing);
+            rest = behind;
         }
     }
 
@@ -338,17 +350,21 @@ impl<R: Recorder> Core<R> {
                 class = thresholds.iter().filter(|threshold| of_message >= **threshold).count() as u8;
             }
         }
-        let packet = Packet {
+        let mut packet = Packet {
             dst: self.guests[slot.peer_guest.0 as usize].host,
             guest: slot.peer_guest,
             flow_hash: slot.flow_hash,
-            wire_bytes: wire_bytes(&segment),
+            wire_bytes: segment.wire_bytes(),
             class,
             ecn: outgoing.ecn,
+            gso_bytes: outgoing.gso_bytes,
             remaining_bytes,
             enqueued: self.now,
             payload: Payload::Tcp(slot.peer, segment),
         };
+        if packet.gso_bytes > 0 {
+            packet.wire_bytes = packet.cut().map(|segment| segment.wire_bytes).sum();
+        }
         self.transmit(slot.guest, packet);
     }
 
@@ -360,6 +376,7 @@ impl<R: Recorder> Core<R> {
             wire_bytes: FRAME_OVERHEAD_BYTES + ECHO_BYTES,
             class: 0,
             ecn: Ecn::NotEct,
+            gso_bytes: 0,
             remaining_bytes: 0,
             enqueued: self.now,
             payload: Payload::Echo { from: asker, number, reply },
