@@ -462,6 +462,12 @@ pub struct GuestTcp {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub initial_window_segments: Option<u32>,
+    /// Segments in a packet at most that this guest leaves to others to cut (GSO, `gso_max_segs`). Left out: 1, so that
+    /// every segment is a packet; in the lab with `network.segmentation_offload`, which more than 1 needs there, the
+    /// kernel's own choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub gso_segments: Option<u32>,
     /// Receive buffer of this guest's sockets; about half of it is advertised. Left out: autotuned.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 4608, max = 268_435_456))]
@@ -492,6 +498,7 @@ impl Default for GuestTcp {
             delayed_ack: DelayedAck::On,
             delayed_ack_max_us: None,
             initial_window_segments: None,
+            gso_segments: None,
             receive_buffer_bytes: None,
             send_buffer_bytes: None,
         }

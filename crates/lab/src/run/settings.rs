@@ -33,13 +33,17 @@ pub fn boot_script(address: Ipv4Addr, neighbours: &[Neighbour]) -> String {
 /// The script that has a namespace's device take and give segments no larger than the MTU.
 pub const NO_OFFLOAD_SCRIPT: &str = "ethtool -K eth0 tso off gso off gro off";
 
+/// Segments in a packet at most where nobody says how many: the kernel's own bound (GSO_MAX_SEGS).
+const GSO_MAX_SEGMENTS: u32 = 65_535;
+
 /// The script that sets a guest's route and TCP. Every key is written each time, so that nothing of the run before
 /// stays.
 pub fn tcp_script(address: Ipv4Addr, tcp: &GuestTcp, network: &Network) -> String {
     let mut script = format!(
-        "/bin/ip -batch - <<END\nlink set eth0 mtu {}\n\
+        "/bin/ip -batch - <<END\nlink set eth0 mtu {} gso_max_segs {}\n\
          route replace 10.0.0.0/24 dev eth0 proto kernel scope link src {address}{}\ntcp_metrics flush all\nEND\n",
         network.mtu_bytes,
+        tcp.gso_segments.unwrap_or(GSO_MAX_SEGMENTS),
         route_attributes(tcp)
     );
     for (key, value) in sysctls(tcp) {
@@ -171,6 +175,15 @@ mod tests {
     fn hystart_is_on_unless_it_is_switched_off() {
         let script = |hystart| hystart_script(&GuestTcp { hystart, ..GuestTcp::default() });
         assert!(script(None).starts_with("echo 1 >") && script(Some(false)).starts_with("echo 0 >"));
+    }
+
+    #[test]
+    fn packets_are_bounded_anew_for_each_run() {
+        let network = Network::default();
+        let script =
+            |gso_segments| tcp_script(Ipv4Addr::LOCALHOST, &GuestTcp { gso_segments, ..GuestTcp::default() }, &network);
+        assert!(script(Some(4)).contains("\nlink set eth0 mtu 1500 gso_max_segs 4\n"));
+        assert!(script(None).contains(" gso_max_segs 65535\n"));
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
     }
     in_network(&scenario.network)
         .map(owned)
+        .or_else(|| large_packets(scenario))
         .or_else(|| too_many(scenario))
         .or(of_groups)
         .or_else(|| in_workload(scenario).map(owned))
@@ -115,6 +116,16 @@ fn too_many(scenario: &Scenario) -> Option<(String, String)> {
             "vms".to_owned(),
             format!("{vms} VMs in all groups together; the lab starts at most {MAX_VMS} (the simulator more)"),
         )
+    })
+}
+
+/// Without offload what a guest leaves to others to cut is cut in it.
+fn large_packets(scenario: &Scenario) -> Option<(String, String)> {
+    let is_large = |group: &VmGroup| group.tcp.gso_segments.is_some_and(|segments| segments > 1);
+    let (name, _) = scenario.vms.iter().find(|(_, group)| is_large(group))?;
+    (!scenario.network.segmentation_offload).then(|| {
+        let why = "guests hand over segments of the MTU; set `network.segmentation_offload = true`, or leave it out";
+        (format!("vms.{name}.tcp.gso_segments"), why.to_owned())
     })
 }
 
@@ -379,6 +390,10 @@ mod tests {
         ] {
             assert_eq!(group(line), key, "{line}");
         }
+        let large = |segments: u32| refused("[vms.a]", &format!("[vms.a]\ntcp = {{ gso_segments = {segments} }}"));
+        assert_eq!((large(1).as_str(), large(2).as_str()), ("", "vms.a.tcp.gso_segments"));
+        let offload = TEXT.replace("rate_mbit = 100", "rate_mbit = 100\nsegmentation_offload = true");
+        assert_eq!(refused_text(&offload.replace("[vms.a]", "[vms.a]\ntcp = { gso_segments = 2 }")), "");
         let moves = |line: &str, workload: &str| {
             let text = TEXT.replace("core = { vms_per_core = 2 }", &format!("migrate_at_ms = 500\n{line}"));
             refused_text(&text.replace("\"bulk\"", workload))

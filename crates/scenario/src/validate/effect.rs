@@ -289,6 +289,9 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
         ["tcp", "initial_window_segments"] if asymmetric && receives_only => {
             Some("this group receives; the sending group's initial window counts")
         }
+        ["tcp", "gso_segments"] if asymmetric && receives_only => {
+            Some("this group receives; the sending group's packets count")
+        }
         ["tcp", "hystart"] if asymmetric && receives_only => {
             Some("this group receives; the sending group's slow start counts")
         }
