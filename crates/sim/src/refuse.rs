@@ -101,7 +101,8 @@ fn in_network(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
     }
     scenario.network.segmentation_offload.then_some((
         "network.segmentation_offload",
-        "the simulator's packets are segments; leave it at false (the lab can hand over larger ones)",
+        "the simulator's links and receivers have segments; leave it at false (with `tcp.gso_segments` senders \
+         hand over more)",
     ))
 }
 
@@ -165,12 +166,6 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
     if group.vflood.clients.is_some() {
         return owned("vflood.clients", "all VMs of a group have vFlood in the simulator, or none; leave it out");
     }
-    if group.vflood.set.off_core_percent.is_some() {
-        return owned(
-            "vflood.off_core_percent",
-            "the simulator's vFlood always acts; leave it out (the lab's can rest)",
-        );
-    }
     if group.pvtcp.reloads > 0 {
         return owned("pvtcp.reloads", "the simulator has no modules to load; leave it at 0 (the lab has)");
     }
@@ -213,6 +208,8 @@ mod tests {
     #[test]
     fn what_it_has_is_not_refused() {
         assert_eq!(refused("t", "t"), "");
+        let rests = "count = 1\nvflood = { mode = \"enforce\", off_core_percent = 40 }\ntcp = { gso_segments = 9 }";
+        assert_eq!(refused("count = 1001", rests), "");
         for name in CONGESTION_CONTROLS {
             assert_eq!(
                 refused("[vms.b]", &format!("[vms.b]\ntcp = {{ congestion_control = \"{name}\", ecn = \"on\" }}")),
@@ -262,11 +259,6 @@ mod tests {
             ("[vms.b]", "[vms.b]\nvcpus = 2", "vms.b.vcpus: "),
             ("[vms.b]", "[vms.b]\nmemory_mib = 512", "vms.b.memory_mib: "),
             ("[vms.b]", "[vms.b]\npvtcp = { mode = \"enforce\", reloads = 3 }", "vms.b.pvtcp.reloads: "),
-            (
-                "count = 1001",
-                "count = 1\nvflood = { mode = \"enforce\", off_core_percent = 0 }",
-                "vms.a.vflood.off_core_percent: ",
-            ),
             ("[vms.b]", "[vms.b]\ntcp = { congestion_control = \"bbr\" }", "vms.b.tcp.congestion_control: "),
         ] {
             let message = refused(from, to);

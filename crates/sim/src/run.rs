@@ -18,6 +18,7 @@ use crate::guest::GuestSpec;
 use crate::guest::cera::Client;
 use crate::guest::pvtcp::PvtcpSpec;
 use crate::guest::vcpu::VirtualCpu;
+use crate::guest::vflood::Agent;
 use crate::host::PortSpec;
 use crate::host::cera::{Host, Tap};
 use crate::host::proboscis::{Peers, Proboscis};
@@ -38,6 +39,8 @@ use setup::Place;
 const EVENTS_PER_REPORT: u64 = 1 << 20;
 /// Tells the draws of clocks' phases from others of the same seed.
 const PHASES: u64 = 2;
+/// Tells the turns of virtual CPUs before the run from those in it.
+const BEFORE: u64 = 1 << 63;
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +166,8 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
         let (Some(group), Some(port)) = (scenario.vms.get(&place.group), port) else { continue };
         let mtu_bytes = scenario.network.mtu_bytes;
         // Its grant stands before the others' limits.
-        if let Some(spec) = setup::vflood(group, mtu_bytes) {
+        let vflood = setup::vflood(group, mtu_bytes);
+        if let Some(spec) = vflood {
             port.shims.add(Box::new(Vflood::new(spec)));
         }
         if let Some(spec) = setup::proboscis(group, mtu_bytes) {
@@ -171,6 +175,9 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
         }
         if let Some(spec) = setup::vsnoop(group, mtu_bytes) {
             port.shims.add(Box::new(Vsnoop::new(spec)));
+        }
+        if vflood.is_some_and(|spec| spec.off_core_permille > 0) {
+            world.core.add_vflood_agent(place.guest, Agent::new(turns(group, place.guest, seed ^ BEFORE)));
         }
     }
     add_cera(&mut world, scenario, places);

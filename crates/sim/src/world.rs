@@ -6,6 +6,7 @@ mod packets;
 mod recorder;
 mod system;
 mod timers;
+mod vflood;
 
 use std::collections::VecDeque;
 
@@ -235,6 +236,8 @@ impl<A: Application, R: Recorder> World<A, R> {
             Event::Share(guest) => core.on_share_event(guest),
             Event::Shims(guest) => core.on_shims_event(guest),
             Event::Idle(guest) => core.on_idle_event(guest),
+            Event::Look(guest) => core.on_look_event(guest),
+            Event::Heartbeat(guest) => core.on_heartbeat_event(guest),
             Event::Workload(number) => self.call(number),
             Event::Sample => {}
         }
@@ -415,6 +418,7 @@ impl<R: Recorder> Core<R> {
             self.run_timers(conn);
         }
         self.guests[id.0 as usize].due = due;
+        self.wake_vflood_agent(id);
         self.await_idle(id);
         self.take_backlog(id);
         let pvtcp = self.guests[id.0 as usize].pvtcp.as_mut();

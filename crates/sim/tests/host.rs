@@ -3,7 +3,7 @@
 use evenkeel_algo::rest::{HANDSHAKE_US, Word};
 use evenkeel_algo::vflood::{DEFAULTS, Settings as VfloodSettings};
 use evenkeel_algo::vsnoop::{self, Settings as VsnoopSettings};
-use evenkeel_scenario::format::Mode;
+use evenkeel_settings::Mode;
 use evenkeel_sim::host::shim::{Effects, FromVm, Shim, ToVm, Verdict};
 use evenkeel_sim::host::vflood::{Spec as VfloodSpec, Vflood};
 use evenkeel_sim::host::vsnoop::{Spec as VsnoopSpec, Vsnoop};
@@ -74,10 +74,10 @@ impl Bed {
         self.vflood.on_from_vm(self.now, FromVm::Hold, Some(end), &mut packet(syn), &mut self.effects);
         self.now += Duration::from_ms(1);
         let synack = Segment { seq: PEER_SEQ - 1, ack: VM_SEQ, flags: Flags::SYN, ..Segment::default() };
-        self.to_vm(end, acks(synack));
+        self.comes(end, acks(synack));
     }
 
-    fn to_vm(&mut self, end: ConnId, segment: Segment) {
+    fn comes(&mut self, end: ConnId, segment: Segment) {
         let mut packet = packet(segment);
         for place in [ToVm::AckClock, ToVm::Window] {
             self.vflood.on_to_vm(self.now, place, Some(end), &mut packet, &mut self.effects);
@@ -87,7 +87,7 @@ impl Bed {
     /// The other end acknowledges so many segments in all, a millisecond later.
     fn acked(&mut self, segments: u32) {
         self.now += Duration::from_ms(1);
-        self.to_vm(END, acks(Segment { seq: PEER_SEQ, ack: VM_SEQ + segments * MSS, ..Segment::default() }));
+        self.comes(END, acks(Segment { seq: PEER_SEQ, ack: VM_SEQ + segments * MSS, ..Segment::default() }));
     }
 
     /// The VM hands over so many segments in a packet; what of it leaves at once, as first bytes and lengths in
@@ -169,7 +169,7 @@ fn an_ack_without_news_lets_nothing_out() {
         assert_eq!(bed.sends(1).len(), 1);
     }
     let ack = VM_SEQ + 32 * MSS;
-    bed.to_vm(END, acks(Segment { seq: PEER_SEQ, ack, payload_bytes: 100, ..Segment::default() }));
+    bed.comes(END, acks(Segment { seq: PEER_SEQ, ack, payload_bytes: 100, ..Segment::default() }));
     assert_eq!(bed.sends(1), []);
     assert_eq!(bed.count("VfloodHeld"), 1);
 }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use evenkeel_algo::congestion::Kind;
 use evenkeel_algo::vflood::{DEFAULTS, Settings};
 use evenkeel_scenario::Scenario;
-use evenkeel_scenario::format::Workload as Spec;
+use evenkeel_scenario::format::{CoreSharing, Workload as Spec};
 use evenkeel_scenario::result::RunRecord;
+use evenkeel_scenario::slices::Turns;
 use evenkeel_scenario::sweep::cells;
 use evenkeel_settings::Mode;
 use evenkeel_sim::guest::GuestSpec;
+use evenkeel_sim::guest::vflood::Agent;
 use evenkeel_sim::host::PortSpec as Driver;
 use evenkeel_sim::host::vflood::{Spec as VfloodSpec, Vflood};
 use evenkeel_sim::net::{BufferSpec, PortSpec, QueueSpec, Shape, TopologySpec};
@@ -23,8 +25,12 @@ use evenkeel_sim::workload::{Member, Members, Side, Workload};
 use evenkeel_sim::world::{NoRecorder, World};
 
 fn simulate(network: &str, sender: &str, receiver: &str, workload: &str) -> RunRecord {
+    simulate_for(60_000, network, sender, receiver, workload)
+}
+
+fn simulate_for(ms: u32, network: &str, sender: &str, receiver: &str, workload: &str) -> RunRecord {
     let text = format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 60000\nwarmup_ms = 100\n[network]\nrate_mbit = 1000\n\
+        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = {ms}\nwarmup_ms = 100\n[network]\nrate_mbit = 1000\n\
          {network}\n\
          [vms.sender]\n{sender}\n[vms.receiver]\n{receiver}\n[workload]\nfrom = \"sender\"\nto = \"receiver\"\n\
          {workload}\n\
@@ -94,7 +100,8 @@ fn a_receiver_off_its_core_for_longer_than_the_timeout_costs_nobody_a_window() {
     // timer runs out.
     for (era, send_buffer) in [("paper", ""), ("current", ""), ("paper", SMALL), ("current", SMALL)] {
         let sender = format!(
-            "tcp = {{ era = \"{era}\", tail_loss_probe = false{send_buffer} }}\nvflood = {{ mode = \"enforce\" }}"
+            "tcp = {{ era = \"{era}\", tail_loss_probe = false{send_buffer} }}\n\
+             vflood = {{ mode = \"enforce\", off_core_percent = 0 }}"
         );
         let bulk = "kind = \"transfers\"\nbytes = 10000000\ntransfers = 5\npause_ms = 50";
         let record = simulate("", &sender, &away(era), bulk);
@@ -157,6 +164,61 @@ fn both_act_on_one_connection() {
     assert_eq!(sum(&record, "VsnoopOnData"), 0);
 }
 
+const ALONE: &str = "tcp = { era = \"current\" }";
+const CURRENT: &str = "hypervisor = false";
+
+#[test]
+fn it_rests_where_the_vm_has_its_core_and_acts_where_it_waits() {
+    let held = |sender: &str, vflood: &str| {
+        let record =
+            simulate(SHALLOW, &format!("{sender}\nvflood = {{ mode = \"enforce\"{vflood} }}"), CURRENT, TRANSFERS);
+        assert_eq!((record.metrics["flows"], record.metrics["flows_unfinished"]), (60.0, 0.0));
+        (sum(&record, "VfloodHeld") > 0, sum(&record, "VfloodPassedOver"))
+    };
+    let crowded = "core = { vms_per_core = 2, slice_jitter = 0.5 }";
+    assert_eq!(held(ALONE, ""), (false, 60));
+    assert_eq!(held(ALONE, ", off_core_percent = 0"), (true, 0));
+    assert_eq!(held(crowded, ""), (true, 0));
+    // It waits for its core for half of the time.
+    assert_eq!(held(crowded, ", off_core_percent = 100"), (false, 60));
+}
+
+/// The VM's own TCP is as it is without vFlood, slow start and all: on connections that begin with the run, too.
+#[test]
+fn where_it_rests_a_vm_is_as_without_it() {
+    let record = |mode: &str, workload: &str| {
+        simulate_for(3000, SHALLOW, &format!("{ALONE}\nvflood = {{ mode = \"{mode}\" }}"), CURRENT, workload)
+    };
+    let again = "kind = \"transfers\"\nbytes = 3000000\ntransfers = 20\npause_ms = 100";
+    let (off, rests) = (record("off", again), record("enforce", again));
+    assert_eq!(off.flows, rests.flows);
+    assert!(off.metrics["port_drops"] > 0.0);
+    let bulk = "kind = \"bulk\"\nflows = 2";
+    let (off, rests) = (record("off", bulk), record("enforce", bulk));
+    assert_eq!(off.metrics["goodput_mbit"], rests.metrics["goodput_mbit"]);
+}
+
+#[test]
+fn packets_of_several_segments_are_segments_on_the_wire() {
+    let record = |gso_segments: u32, vflood: &str| {
+        let sender = format!(
+            "core = {{ vms_per_core = 3, load = 0.6, slice_jitter = 0.5, idle_us = 20 }}\n\
+             tcp = {{ gso_segments = {gso_segments} }}\nvflood = {{ mode = \"{vflood}\" }}"
+        );
+        simulate(SHALLOW, &sender, CURRENT, TRANSFERS)
+    };
+    let packets = |record: &RunRecord| record.counters["sender-0"]["EthTxPackets"];
+    // Without a host that holds them the network card cuts them, and the network sees the same segments.
+    let (single, joined) = (record(1, "off"), record(16, "off"));
+    assert_eq!(single.flows, joined.flows);
+    assert!(4 * packets(&joined) < 3 * packets(&single), "{} and {}", packets(&joined), packets(&single));
+    let held = record(16, "enforce");
+    assert_eq!((held.metrics["flows"], held.metrics["flows_unfinished"]), (60.0, 0.0));
+    assert!(sum(&held, "VfloodHeld") > 0 && sum(&held, "VfloodSplit") > 0);
+    let observed = record(16, "observe");
+    assert_eq!(observed.flows, joined.flows);
+}
+
 /// Two senders at one bottleneck, neither off its core: the first VM's host has vFlood.
 fn share(kind: Kind, guest: TcpConfig) -> [u64; 2] {
     let port =
@@ -189,6 +251,7 @@ fn share(kind: Kind, guest: TcpConfig) -> [u64; 2] {
         settings,
         mss_bytes: guest.mss_bytes,
         port_queue_segments: 1000,
+        off_core_permille: 0,
     });
     world.core.guest_mut(GuestId(0)).and_then(|guest| guest.port.as_mut()).unwrap().shims.add(Box::new(vflood));
     world.run(Instant::START + Duration::from_s(60), u64::MAX);
@@ -210,4 +273,53 @@ fn beside_a_plain_sender_it_has_its_share() {
         let ratio = with as f64 / without as f64;
         assert!((0.9..=1.1).contains(&ratio), "{kind:?}, {generation:?}: {with} bytes with vFlood, {without} without");
     }
+}
+
+/// A VM that has its core again: its connections flood no more, and go on.
+#[test]
+fn a_connection_that_flooded_goes_on_plain_where_it_rests() {
+    let port = PortSpec { rate: Rate::from_mbit(100), delay: Duration::from_us(100), queue: QueueSpec::drop_tail(60) };
+    let topology = TopologySpec {
+        shape: Shape::Star { hosts: 2 },
+        nic: port.clone(),
+        edge: port.clone(),
+        core: port,
+        buffer: BufferSpec::PerPort,
+    };
+    let tcp = |flood| Arc::new(TcpConfig { flood, f_rto: !flood, ..TcpConfig::current(250) });
+    let driver = Some(Driver { delay: Duration::from_us(50), queue_segments: 1000 });
+    let guests: Vec<GuestSpec> = (0..2)
+        .map(|host| GuestSpec { port: driver.clone(), ..GuestSpec::plain(HostId(host), tcp(host == 0)) })
+        .collect();
+    let member = |guest: u32| Member { guest: GuestId(guest), host: HostId(guest) };
+    let members = Members { from: vec![member(0)], to: vec![member(1)], capacity_bps: 100_000_000, seed: 3 };
+    let spec = Spec::Bulk { from: "a".to_owned(), to: "b".to_owned(), flows: 1 };
+    let workload = Workload::new(&spec, members).unwrap();
+    let mut world = World::new(&topology, &guests, 3, workload, NoRecorder);
+    let vflood = Vflood::new(VfloodSpec {
+        mode: Mode::Enforce,
+        settings: DEFAULTS,
+        mss_bytes: 1448,
+        port_queue_segments: 1000,
+        off_core_permille: 250,
+    });
+    world.core.guest_mut(GuestId(0)).and_then(|guest| guest.port.as_mut()).unwrap().shims.add(Box::new(vflood));
+    // Until now it had neighbours.
+    let crowded = CoreSharing { vms_per_core: 3, ..CoreSharing::default() };
+    world.core.add_vflood_agent(GuestId(0), Agent::new(Some(Turns::new(&crowded, 3, 0))));
+    let mut after = |seconds: u64| {
+        world.run(Instant::START + Duration::from_s(seconds), u64::MAX);
+        let floods = world.core.guests()[0].vflood.as_ref().is_some_and(|agent| agent.floods());
+        let vflood = world.core.vflood_of(GuestId(0)).map(|vflood| (vflood.attests(), vflood.rests())).unwrap();
+        let flow = world.core.flows().next().unwrap().0;
+        let sender = world.core.connection(flow, Side::Opener).unwrap();
+        (floods, vflood, sender.acked())
+    };
+    let (floods, vflood, acked) = after(5);
+    assert!(floods && vflood == (true, false) && acked > 0, "it floods for as long as it may be without its core");
+    let (floods, vflood, before) = after(20);
+    assert!(!floods && vflood == (false, true));
+    let (.., acked) = after(30);
+    let mbit = (acked - before) as f64 * 8.0 / 10e6;
+    assert!(mbit > 80.0, "{mbit} Mbit/s");
 }

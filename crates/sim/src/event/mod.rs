@@ -78,6 +78,10 @@ pub enum Event {
     Epoch(HostId),
     /// What a host has said to a guest's client arrives (CERA).
     Share(GuestId),
+    /// A guest's agent looks whether the guest's core is missing (vFlood).
+    Look(GuestId),
+    /// A guest's agent sends its heartbeat, and the host acts on what it has heard (vFlood).
+    Heartbeat(GuestId),
     /// A guest may have had nothing to do for so long that it gives its core up.
     Idle(GuestId),
     /// The workload asked to be called, with a number of its own.

@@ -8,6 +8,7 @@ pub mod cera;
 pub mod clock;
 pub mod pvtcp;
 pub mod vcpu;
+pub mod vflood;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -105,6 +106,8 @@ pub struct Guest {
     pub pvtcp: Option<Pvtcp>,
     /// CERA's client, if there is one.
     pub cera: Option<cera::Client>,
+    /// vFlood's part of its agent, if its host's vFlood can rest.
+    pub vflood: Option<vflood::Agent>,
     pub(crate) packet_cost: Duration,
     pub(crate) read_cost: Duration,
     pub(crate) class_thresholds_bytes: Arc<[u64]>,
@@ -141,6 +144,7 @@ impl Guest {
             port: spec.port.as_ref().map(Port::new),
             pvtcp: spec.pvtcp.as_ref().and_then(|pvtcp| Pvtcp::new(pvtcp, &clock)),
             cera: None,
+            vflood: None,
             packet_cost: spec.packet_cost,
             read_cost: spec.read_cost,
             class_thresholds_bytes: Arc::clone(&spec.class_thresholds_bytes),

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use evenkeel_algo::ack_filter;
+use evenkeel_algo::rest::{Rest, Word};
 use evenkeel_algo::vflood::{self, Host, Settings, State, Verdict as Fate, Vm};
 use evenkeel_algo::{seq, window};
 use evenkeel_settings::Mode;
@@ -25,6 +26,8 @@ pub struct Spec {
     pub mss_bytes: u32,
     /// Packets that may wait for the VM at its port.
     pub port_queue_segments: u32,
+    /// It acts while the VM's core is missing for so much of the time, and rests otherwise; 0: always.
+    pub off_core_permille: u16,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +53,7 @@ struct Flow {
 pub struct Vflood {
     spec: Spec,
     host: Host,
+    rest: Rest,
     vm: Vm,
     filter: ack_filter::Vm,
     flows: HashMap<u32, Flow>,
@@ -59,6 +63,7 @@ pub struct Vflood {
     held_us: u64,
     direct: u64,
     split: u64,
+    passed_over: u64,
     grants: u64,
     losses: u64,
     no_buffer: u64,
@@ -91,6 +96,7 @@ impl Vflood {
         Self {
             spec,
             host: Host::new(&spec.settings),
+            rest: Rest::default(),
             vm: Vm::default(),
             filter: ack_filter::Vm::default(),
             flows: HashMap::new(),
@@ -100,6 +106,7 @@ impl Vflood {
             held_us: 0,
             direct: 0,
             split: 0,
+            passed_over: 0,
             grants: 0,
             losses: 0,
             no_buffer: 0,
@@ -108,6 +115,29 @@ impl Vflood {
             undone: 0,
             bare_acks: 0,
             filtered_acks: 0,
+        }
+    }
+
+    /// What the guest's agent says now; nothing if it is silent.
+    pub fn hear(&mut self, now: Instant, word: Option<Word>) {
+        self.rest = self.rest.heard(word, self.spec.off_core_permille, now.us());
+    }
+
+    /// The host's word for its guest: it may flood.
+    pub fn attests(&self) -> bool {
+        self.enforces() && self.rest.attests()
+    }
+
+    /// New connections are passed over.
+    pub fn rests(&self) -> bool {
+        self.rest.passes_over()
+    }
+
+    /// A SYN-ACK passes, either way: the connection begins, or is left alone from here on.
+    fn open(&mut self, now: Instant, end: ConnId) {
+        if self.rests() {
+            self.passed_over += 1;
+            self.on_close(now, end);
         }
     }
 
@@ -152,7 +182,7 @@ impl Vflood {
         let queue_segments = self.spec.port_queue_segments;
         let limit = ack_filter::limit(queue_segments);
         let mut filter = std::mem::take(&mut self.filter);
-        if filter.is_crowded(limit) && effects.port_room >= (queue_segments - limit) as usize {
+        if filter.is_crowded(limit) && effects.port_room >= queue_segments.saturating_sub(limit).max(1) as usize {
             filter.reads();
         }
         let done = self.with(now, end, |flow, vm, host| {
@@ -206,10 +236,10 @@ impl Vflood {
         Some(window::arbitrate(offers, 0, scale, mss).0)
     }
 
-    fn from_vm(&mut self, now: Instant, end: ConnId, packet: &mut Packet, effects: &mut Effects) -> Verdict {
+    fn of_vm(&mut self, now: Instant, end: ConnId, packet: &mut Packet, effects: &mut Effects) -> Verdict {
         let (enforces, segment_bytes) = (self.enforces(), packet.segment_bytes());
         let Payload::Tcp(_, segment) = &mut packet.payload else { return Verdict::Pass };
-        let is_out = self.with(now, end, |flow, _, host| {
+        let done = self.with(now, end, |flow, _, host| {
             if !flow.last.flags.has(Flags::ACK) || !seq::before(segment.ack, flow.last.ack) {
                 flow.last = Segment { sack: SackBlocks::default(), payload_bytes: 0, ..*segment };
             }
@@ -227,7 +257,7 @@ impl Vflood {
             let is_direct = may_pass && flow.lets_out(now, host, segment);
             (is_direct, is_direct)
         });
-        let Some((is_out, is_direct)) = is_out else { return Verdict::Pass };
+        let Some((is_out, is_direct)) = done else { return Verdict::Pass };
         self.direct += u64::from(is_direct);
         if is_out {
             return Verdict::Pass;
@@ -402,6 +432,7 @@ impl Shim for Vflood {
                     flow.permit_sack();
                 }
                 if ack {
+                    self.open(now, end);
                     self.with(now, end, |flow, vm, host| flow.flow.grant(vm, host));
                 }
             }
@@ -449,9 +480,12 @@ impl Shim for Vflood {
                     flow.flow.permit_sack();
                 }
             });
+            if segment.flags.has(Flags::ACK) {
+                self.open(now, end);
+            }
             return Verdict::Pass;
         }
-        self.from_vm(now, end, packet, effects)
+        self.of_vm(now, end, packet, effects)
     }
 
     fn on_close(&mut self, now: Instant, end: ConnId) {
@@ -467,6 +501,7 @@ impl Shim for Vflood {
             ("VfloodHeldUs", self.held_us),
             ("VfloodDirect", self.direct),
             ("VfloodSplit", self.split),
+            ("VfloodPassedOver", self.passed_over),
             ("VfloodLowRttSegmentUs", self.low_rtt.segment_us),
             ("VfloodHighRttSegmentUs", self.high_rtt.segment_us),
             ("VfloodGrants", self.grants),

@@ -16,6 +16,8 @@ pub struct Spec {
     pub mode: Mode,
     /// The queue's share.
     pub settings: Settings,
+    /// Places of the queue that are never counted on.
+    pub reserve_segments: u32,
     /// Payload of a full segment.
     pub mss_bytes: u32,
 }
@@ -74,10 +76,12 @@ impl Vsnoop {
     }
 
     fn data_to_vm(&mut self, now: Instant, end: ConnId, segment: &Segment, effects: &mut Effects) {
-        let (enforces, settings, mut vm) = (self.enforces(), self.spec.settings, std::mem::take(&mut self.vm));
+        let Spec { settings, reserve_segments: reserve, .. } = self.spec;
+        let (enforces, mut vm) = (self.enforces(), std::mem::take(&mut self.vm));
         let flow = self.flow(end);
         let (state, told) = (flow.flow.state(), flow.flow.told());
-        let doubt = if effects.port_room > 0 { Doubt::CERTAIN } else { Doubt::PLACE };
+        let has_place = effects.port_room >= vsnoop::places(1, reserve) as usize;
+        let doubt = if has_place { Doubt::CERTAIN } else { Doubt::PLACE };
         let bytes = segment.payload_bytes;
         let data = Data { seq: segment.seq, bytes, segments: 1, last_bytes: bytes, is_fin: false, doubt };
         let early = flow.flow.data(&mut vm, settings, data, now.us());

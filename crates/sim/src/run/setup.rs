@@ -1,6 +1,6 @@
 //! From a scenario's keys to what the parts of the simulator are set up with.
 
-use evenkeel_algo::vsnoop::Settings as VsnoopSettings;
+use evenkeel_algo::vsnoop::{self as vsnoop_algo, Settings as VsnoopSettings};
 use evenkeel_scenario::format::{
     DelayedAck, Discipline, Era, Network, Queue, RtoMin, RtoMinWord, Scenario, SpuriousResponse as Response, Topology,
     VmGroup, Workload,
@@ -182,6 +182,8 @@ pub fn tcp(group: &VmGroup, mtu_bytes: u32) -> TcpConfig {
         dsack: tcp.sack() && tcp.dsack.unwrap_or(base.dsack),
         timestamps: tcp.timestamps(),
         flood: group.vflood.mode() == Mode::Enforce,
+        // A packet is no longer than IP can say.
+        gso_segments: tcp.gso_segments.unwrap_or(base.gso_segments).min(u32::from(u16::MAX) / mtu_bytes).max(1),
         // What the host lets out after a timeout looks like the originals' ACKs.
         f_rto: tcp.f_rto.unwrap_or(base.f_rto) && group.vflood.mode() != Mode::Enforce,
         slow_start_after_idle: tcp.slow_start_after_idle.unwrap_or(base.slow_start_after_idle),
@@ -203,8 +205,7 @@ pub fn tcp(group: &VmGroup, mtu_bytes: u32) -> TcpConfig {
             "lldct" => CongestionControl::Lldct,
             _ => CongestionControl::Cubic,
         },
-        // With vFlood, what the guest sees of its round trips is when it reads.
-        hystart: tcp.hystart.unwrap_or(base.hystart) && group.vflood.mode() != Mode::Enforce,
+        hystart: tcp.hystart.unwrap_or(base.hystart),
         delayed_ack: tcp.delayed_ack == DelayedAck::On,
         delayed_ack_min: if delayed_ack_max < base.delayed_ack_min { delayed_ack_max } else { base.delayed_ack_min },
         delayed_ack_max,
@@ -265,15 +266,19 @@ pub fn vflood(group: &VmGroup, mtu_bytes: u32) -> Option<vflood::Spec> {
         settings: set.settings(tcp.initial_window_segments),
         mss_bytes: tcp.mss_bytes,
         port_queue_segments: group.port_queue_segments,
+        off_core_permille: 10 * set.off_core_percent.get() as u16,
     })
 }
 
 /// vSnoop on the hosts of a group; none if it is off.
 pub fn vsnoop(group: &VmGroup, mtu_bytes: u32) -> Option<vsnoop::Spec> {
     let set = group.vsnoop.in_scenario();
+    let places = group.port_queue_segments;
     (set.mode != Mode::Off).then(|| vsnoop::Spec {
         mode: set.mode,
-        settings: VsnoopSettings { budget_segments: set.budget_segments(group.port_queue_segments).max(1) },
+        settings: VsnoopSettings { budget_segments: set.budget_segments(places) },
+        // Each VM has its core, and the driver domain one.
+        reserve_segments: vsnoop_algo::reserve(places, group.per_host + 1),
         mss_bytes: tcp(group, mtu_bytes).mss_bytes,
     })
 }

@@ -104,7 +104,8 @@ pub struct TcpConfig {
     pub window_scale: u8,
     /// What may be written and not yet acknowledged. `None`: anything.
     pub send_buffer_bytes: Option<u64>,
-    /// vFlood in the guest: the window that counts is what the host grants, except while a loss is repaired.
+    /// vFlood in the guest: the window that counts is what the host grants, except while a loss is repaired. A flooding
+    /// connection has no HyStart.
     pub flood: bool,
     /// Segments in a packet at most that the guest leaves to others to cut (GSO); 1: every segment is a packet.
     pub gso_segments: u32,

@@ -29,6 +29,8 @@ pub struct Connection {
     pub(super) scale_out: u8,
     pub(super) scale_in: u8,
     pub(super) mss: u32,
+    /// vFlood: the window that counts is what the host grants.
+    pub(super) floods: bool,
     syn_at: Instant,
     /// The retransmit timer: one of its four kinds at a time.
     pub(super) timer: Option<(TimerKind, Instant)>,
@@ -62,14 +64,22 @@ impl Connection {
             scale_out: 0,
             scale_in: 0,
             mss: config.mss_bytes.max(1),
+            floods: config.flood,
             syn_at: Instant::START,
             timer: None,
             snd,
             rcv: Receiver::default(),
             rtt: Rtt::new(config),
             window: Window::new(config.initial_window_segments.max(1)),
-            control: Control::new(config),
+            control: Control::new(config, config.flood),
             stats: ConnStats::default(),
+        }
+    }
+
+    /// The connection floods no more (vFlood): its own window counts from here on, and grows as a plain one's does.
+    pub fn be_plain(&mut self, config: &TcpConfig) {
+        if std::mem::take(&mut self.floods) {
+            self.control.be_plain(config);
         }
     }
 

@@ -27,12 +27,21 @@ pub(super) struct SlowStart {
 }
 
 impl Control {
-    pub fn new(config: &TcpConfig) -> Self {
+    /// `floods`: what the guest sees of its round trips is when it reads (vFlood), so it has no HyStart.
+    pub fn new(config: &TcpConfig, floods: bool) -> Self {
+        let slow_start = (config.hystart && !floods).then(SlowStart::default);
         match config.congestion_control {
             CongestionControl::Reno => Self::Reno,
-            CongestionControl::Cubic => Self::Cubic(Cubic::default(), config.hystart.then(SlowStart::default)),
+            CongestionControl::Cubic => Self::Cubic(Cubic::default(), slow_start),
             CongestionControl::Dctcp => Self::Dctcp(Dctcp::default(), 0),
             CongestionControl::Lldct => Self::Lldct(Dctcp::default(), 0),
+        }
+    }
+
+    /// The connection floods no more: slow start ends as everybody's does.
+    pub fn be_plain(&mut self, config: &TcpConfig) {
+        if let Self::Cubic(_, slow_start) = self {
+            *slow_start = config.hystart.then(SlowStart::default);
         }
     }
 

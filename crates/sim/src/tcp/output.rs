@@ -98,7 +98,7 @@ impl Connection {
     /// background.
     fn cwnd(&self, env: &Env) -> u32 {
         let shadow = self.window.cwnd();
-        if !env.config.flood {
+        if !self.floods {
             return shadow;
         }
         let granted = (self.snd.edge.saturating_sub(self.snd.una) / u64::from(self.mss)).min(u64::from(MAX_CWND));

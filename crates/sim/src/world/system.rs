@@ -59,10 +59,13 @@ impl<R: Recorder> System for Core<R> {
         let (opener, acceptor) = (&self.guests[from.0 as usize].tcp, &self.guests[to.0 as usize].tcp);
         let flow = self.conns.open((from, opener), (to, acceptor), hashes);
         for (guest, side) in [(from, Side::Opener), (to, Side::Acceptor)] {
-            if let (Some(client), Some(conn)) =
-                (&mut self.guests[guest.0 as usize].cera, self.conns.of_flow(flow, side))
-            {
+            let Some(conn) = self.conns.of_flow(flow, side) else { continue };
+            let guest = &mut self.guests[guest.0 as usize];
+            if let Some(client) = &mut guest.cera {
                 client.opened(conn);
+            }
+            if guest.vflood.as_ref().is_some_and(|agent| !agent.floods()) {
+                self.conns.slots[conn.index as usize].conn.be_plain(&guest.tcp);
             }
         }
         if let Some(conn) = self.conns.of_flow(flow, Side::Opener) {
