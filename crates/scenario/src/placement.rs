@@ -24,8 +24,8 @@ impl Placement<'_> {
     }
 }
 
-/// All VMs: the group that sends first, then the one that receives. Hosts are numbered in the order in which VMs come to
-/// them; the hosts of one kind are taken in turn, by the VMs of all groups on them.
+/// All VMs: the group that sends first, then the one that receives. Hosts are numbered in the order in which VMs come
+/// to them; the hosts of one kind are taken in turn, by the VMs of all groups on them.
 pub fn placements(scenario: &Scenario) -> Vec<Placement<'_>> {
     let (from, to) = scenario.workload.roles();
     let names = if from == to { vec![from] } else { vec![from, to] };

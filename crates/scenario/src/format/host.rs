@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Hosts of one kind. The VMs of the groups that are on them (`on`) are spread over them in turn, and share their cores.
+/// Hosts of one kind. The VMs of the groups that are on them (`on`) are spread over them in turn, and share their
+/// cores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Host {
