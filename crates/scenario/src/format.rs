@@ -145,8 +145,8 @@ pub struct VmGroup {
     /// What each computes beside its traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_load: Option<OwnLoad>,
-    /// The hosts that they are on, a name below `[hosts]`. Left out: hosts of their own, `per_host` VMs on each, with a
-    /// core as many as ever are needed.
+    /// Slots of the ring between each VM and its host, each way: Xen's has 240, virtio's 256 to 1024. Left out:
+    /// as many as ever are needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 8, max = 65_536))]
     pub ring_slots: Option<u32>,
