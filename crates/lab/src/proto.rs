@@ -72,14 +72,14 @@ pub enum Op {
     },
     /// Write a file, `/proc/sys` and `/sys` included. Answered by [`Answer::Done`].
     WriteFile {
-        /// Where.
+        /// The file's path.
         path: String,
-        /// What.
+        /// What is to be in it.
         text: String,
     },
     /// Read a piece of a file. Answered by [`Answer::Bytes`].
     ReadFile {
-        /// Which.
+        /// The file's path.
         path: String,
         /// From which byte on.
         offset: u64,
@@ -272,9 +272,9 @@ pub struct WebOperation {
 /// Calls of a store, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebCall {
-    /// Which.
+    /// The store that is called.
     pub store: WebStore,
-    /// How many.
+    /// How many calls.
     pub times: u32,
     /// Size of the query, or of the upload.
     pub request_bytes: u64,

@@ -81,7 +81,7 @@ pub enum TableError {
     /// A column cannot be read.
     #[error("column {}: {source}", quoted(column))]
     Column {
-        /// Which.
+        /// The column's name.
         column: String,
         /// What the parquet crate said.
         source: ParquetError,
@@ -89,25 +89,25 @@ pub enum TableError {
     /// A column is not there.
     #[error("column {} is missing", quoted(column))]
     Missing {
-        /// Which.
+        /// The column's name.
         column: String,
     },
     /// A column is there that this table does not have.
     #[error("column {} is not one of this table's", quoted(column))]
     Unknown {
-        /// Which.
+        /// The column's name.
         column: String,
     },
     /// Two columns have one name.
     #[error("column {} is there twice", quoted(column))]
     Twice {
-        /// Which.
+        /// The column's name.
         column: String,
     },
     /// A column has the type of another.
     #[error("column {} has the type {found}, not {wanted}", quoted(column))]
     Type {
-        /// Which.
+        /// The column's name.
         column: String,
         /// Its type.
         found: &'static str,
@@ -117,7 +117,7 @@ pub enum TableError {
     /// A column has a type that none here has.
     #[error("column {} has the type {found}, which evenkeel does not write", quoted(column))]
     Foreign {
-        /// Which.
+        /// The column's name.
         column: String,
         /// Its type.
         found: String,
@@ -125,7 +125,7 @@ pub enum TableError {
     /// A column is shorter or longer than the file says.
     #[error("column {} has {found} rows of {declared}", quoted(column))]
     Rows {
-        /// Which.
+        /// The column's name.
         column: String,
         /// Rows there are.
         found: usize,
@@ -135,17 +135,17 @@ pub enum TableError {
     /// A value is missing.
     #[error("column {}, row {row}: no value", quoted(column))]
     Null {
-        /// Which.
+        /// The column's name.
         column: String,
-        /// Where.
+        /// The row's number, from 0.
         row: usize,
     },
     /// A value cannot be.
     #[error("column {}, row {row}: {why}", quoted(column))]
     Value {
-        /// Which.
+        /// The column's name.
         column: String,
-        /// Where.
+        /// The row's number, from 0.
         row: usize,
         /// Why not.
         why: String,

@@ -72,7 +72,7 @@ pub enum ScenarioError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path(file))]
     Read {
-        /// Which.
+        /// The file's path.
         file: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -80,7 +80,7 @@ pub enum ScenarioError {
     /// A file or directory cannot be written.
     #[error("cannot write {}: {source}", path(file))]
     Write {
-        /// Which.
+        /// The file's path.
         file: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -88,7 +88,7 @@ pub enum ScenarioError {
     /// Another process writes results into a directory.
     #[error("{} is in use: {} writes results into it", path(directory), named(holder))]
     InUse {
-        /// Which.
+        /// The directory's path.
         directory: PathBuf,
         /// Who, if it said so.
         holder: Option<Holder>,
@@ -99,7 +99,7 @@ pub enum ScenarioError {
     /// A result file does not hold what it should.
     #[error("{}:{line}: {}", path(file), shown(why))]
     Result {
-        /// Which.
+        /// The file's path.
         file: PathBuf,
         /// Line, from 1.
         line: usize,

@@ -85,7 +85,7 @@ pub enum KeptError {
     Io {
         /// What was tried.
         what: &'static str,
-        /// Where.
+        /// The path it was tried on.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -93,7 +93,7 @@ pub enum KeptError {
     /// A file does not hold what it should.
     #[error("{} is damaged: {source}", shown_path(path))]
     Damaged {
-        /// Which.
+        /// The file's path.
         path: PathBuf,
         /// What is wrong.
         source: serde_json::Error,
@@ -101,7 +101,7 @@ pub enum KeptError {
     /// The directory belongs to another batch.
     #[error("{} holds the runs of another sweep: {}", shown_path(directory), shown(differs))]
     Other {
-        /// Which.
+        /// The directory's path.
         directory: PathBuf,
         /// What differs.
         differs: String,

@@ -36,7 +36,7 @@ pub struct Spec {
 /// The controller of a host.
 #[derive(Debug)]
 pub struct Host {
-    /// Which.
+    /// The host's number.
     pub host: HostId,
     /// How it is set up.
     pub spec: Spec,

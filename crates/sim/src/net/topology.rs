@@ -24,7 +24,7 @@ pub struct TopologySpec {
 pub enum Shape {
     /// All hosts on one switch.
     Star {
-        /// How many.
+        /// Number of hosts.
         hosts: u32,
     },
     /// Two switches with one link between them.

@@ -45,9 +45,9 @@ pub struct Due {
 /// A packet of the plotted flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// When.
+    /// The simulated time.
     pub at: Instant,
-    /// Where.
+    /// At the host's port, or in the guest.
     pub place: SeenAt,
     /// True for data, false for an ACK.
     pub data: bool,
@@ -60,9 +60,9 @@ pub struct Seen {
 /// A socket's samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SocketSamples {
-    /// Whose.
+    /// The guest whose socket it is.
     pub guest: GuestId,
-    /// Which.
+    /// Its flow.
     pub flow: FlowId,
     /// When, and what it was.
     pub samples: Vec<(Instant, Info)>,

@@ -76,7 +76,7 @@ pub trait System {
 /// A VM that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Which.
+    /// The guest's number.
     pub guest: GuestId,
     /// Where it is.
     pub host: HostId,

@@ -6,7 +6,7 @@ use crate::time::{Duration, Instant};
 /// Something that took its time: a block, a ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
-    /// Where.
+    /// The guest that measured it.
     pub guest: GuestId,
     /// When it began.
     pub start: Instant,

@@ -103,7 +103,7 @@ impl Datapath {
     }
 
     /// Ends vFlood's connections that hold nothing and had no packet for so long, a part of them if they are very many.
-    /// How many.
+    /// Returns how many it ended.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]

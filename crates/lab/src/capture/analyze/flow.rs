@@ -100,7 +100,7 @@ impl Span {
 /// A flow as one capture shows it. SYNs and resets are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// Whose.
+    /// Addresses and ports.
     pub key: FlowKey,
     /// In the order of time.
     pub events: Vec<Event>,

@@ -69,11 +69,11 @@ pub enum What {
 /// An entity starts or stops running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// When.
+    /// The simulated time.
     pub at: Instant,
     /// On which core.
     pub core: CoreId,
-    /// Who.
+    /// The entity's number.
     pub entity: EntityId,
     /// Starts or stops.
     pub what: What,
