@@ -27,7 +27,16 @@ static inline u32 cera_window(const struct cera_settings *set, u64 bytes_per_s,
 	return segments < CERA_MAX_WINDOW ? (u32)segments : CERA_MAX_WINDOW;
 }
 
-/* What is to be done at the end of an epoch. */
+/*
+ * What is to be done at the end of an epoch:
+ *
+ *              q > T_u           q <= T_u
+ *     FREE ------------> CUT ----------------> GROW ---+
+ *      ^                  ^  <----------------  |  ^   | q <= T_u
+ *      |                         q > T_u        |  +---+
+ *      +----------------------------------------+
+ *           windows are CERA_RELEASE times W
+ */
 enum cera_verdict {
 	CERA_FREE, /* nothing: no VM has a limit */
 	CERA_GROW, /* limits grow; guests' own windows do so by themselves */

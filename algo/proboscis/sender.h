@@ -109,6 +109,18 @@ struct proboscis_pending {
 	u32 pad;
 };
 
+/*
+ * What a SYN's timer says (ProBoSCIS Algorithm 1):
+ *
+ *              b1 since the last probes
+ *     WAIT ---------------------------------> RESEND_PROBES --+
+ *      ^  |    b2 since the last SYN                          |
+ *      |  +---------------------------------> RESEND_BOTH ----+
+ *      |                                                      |
+ *      +------------------------------------------------------+
+ *
+ * GIVE_UP: MAX_TIME since the first SYN, or a stranger's SYN was sent again.
+ */
 enum proboscis_resend {
 	PROBOSCIS_WAIT,
 	PROBOSCIS_RESEND_PROBES,

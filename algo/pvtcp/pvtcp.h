@@ -53,6 +53,17 @@ struct pvtcp_settings {
 	bool filter_rtt;
 };
 
+/*
+ * A vCPU, and the timers that run on it:
+ *
+ *               a tick later than late_us, or so much stolen time
+ *     punctual ---------------------------------------------------> waking
+ *        ^                                                           |  |
+ *        +------- a punctual tick, hold_min_us after the wake-up ----+  | a timer is due
+ *                                                                       v
+ *     run <---- hold_min_us has passed and the backlog is in, ---- timers held
+ *               or hold_max_us has passed
+ */
 struct pvtcp_vcpu {
 	u64 wake_us; /* when the last wake-up was seen */
 	u64 steal_us; /* the steal clock when it was last looked at */

@@ -23,7 +23,21 @@
 #define VFLOOD_FLOOD_SEGMENTS 512 /* the guest's window where nothing was granted */
 #define VFLOOD_LEAST_PACKET 2 /* segments: tcp_min_tso_segs in Linux */
 
-/* vFlood Fig. 3. */
+/*
+ * A flow's states (vFlood Fig. 3):
+ *
+ *              more held than its share
+ *     ACTIVE ----------------------------> NO_BUFFER
+ *      ^  |  <----------------------------     |
+ *      |  |      half of the share is free     |
+ *      |  |                                    |
+ *      |  | loss                          loss |
+ *      |  v                                    |
+ *     PACKET_LOSS <----------------------------+
+ *
+ * PACKET_LOSS ends when what was out at the loss is acknowledged, or the loss is found to
+ * be none.
+ */
 enum vflood_state {
 	VFLOOD_ACTIVE, /* the guest may flood */
 	VFLOOD_NO_BUFFER, /* it may not: the flow's share of the buffer is used up */

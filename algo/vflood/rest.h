@@ -76,6 +76,23 @@ static inline u32 vflood_off_core(const struct vflood_looks *l)
 }
 
 /*
+ * States of a port:
+ *
+ *                the VM waits               the VM has its core
+ *     UNHEARD ----------------> ACTS <---------------------------> QUIET
+ *        |                       ^          the VM waits             |
+ *        | the VM has its core   | the VM waits       VFLOOD_QUIET_US|
+ *        v                       |                                   |
+ *     ENDING --------------------+ <---------------------------------+
+ *        |   ^
+ *        |   | the VM has its core, VFLOOD_HANDSHAKE_US later (or it waits: ACTS)
+ *        |   |
+ *        |  WAKING
+ *        |   ^
+ *        |   | the VM waits, or its agent is gone
+ *        v   |
+ *     RESTS -+       the guest has said that it is plain: ENDING becomes RESTS
+ *
  * The guest must not flood what nobody holds. So the host's word is taken back first, and
  * new connections are passed over once the guest has said that it is plain; and the guest
  * has a word again only when all connections that are about to begin are held.

@@ -15,6 +15,20 @@
 #include "../base/seq.h"
 #include "../base/window.h"
 
+/*
+ * A flow's states:
+ *
+ *              window, memory or budget used up
+ *     ACTIVE ------------------------------------> NO_BUFFER
+ *      ^  |  <------------------------------------     |
+ *      |  |             data that fits                 |
+ *      |  |                                            |
+ *      |  | data is missing,                           | the same
+ *      |  v or a packet is in doubt                    |
+ *     UNEXPECTED_SEQUENCE <----------------------------+
+ *
+ * UNEXPECTED_SEQUENCE ends when the VM has acknowledged all that was ever seen.
+ */
 enum vsnoop_state {
 	VSNOOP_ACTIVE, /* data is acknowledged early */
 	VSNOOP_NO_BUFFER, /* not now: the VM's window or memory or the queue's share is
