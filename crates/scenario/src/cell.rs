@@ -16,7 +16,8 @@ pub const MAX_RUNS: u64 = 100_000;
 
 /// Keys that an axis can vary, and everything below them. The seed is not among them: cells are compared under the same
 /// draws.
-pub const VARIABLE: &[&str] = &["duration_ms", "warmup_ms", "network", "hosts", "vms", "workload", "record"];
+pub const VARIABLE: &[&str] =
+    &["duration_ms", "warmup_ms", "network", "hosts", "vms", "mechanisms", "workload", "record"];
 
 /// One point of the sweep.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod cera;
 mod host;
+mod mechanisms;
 mod names;
 mod network;
 mod proboscis;
@@ -21,6 +22,7 @@ mod workload;
 
 pub use cera::Cera;
 pub use host::{DriverDomain, Host, Neighbours, OwnLoad, Quota, Scheduler};
+pub use mechanisms::Preset;
 pub use network::{Discipline, Network, Queue, Topology};
 pub use proboscis::Proboscis;
 pub use pvtcp::Pvtcp;
@@ -72,6 +74,11 @@ pub struct Scenario {
     /// Groups of like VMs, by name (`sender`, `receiver`).
     #[schemars(extend("propertyNames" = serde_json::json!({ "pattern": "^[a-z][a-z0-9-]{0,31}$" })))]
     pub vms: BTreeMap<String, VmGroup>,
+    /// Which mechanisms act (mode `enforce`), by the name of a group or of a kind of hosts. Their other settings are in
+    /// the groups' own tables.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = serde_json::json!({ "pattern": "^[a-z][a-z0-9-]{0,31}$" })))]
+    pub mechanisms: BTreeMap<String, Preset>,
     /// What the VMs do.
     pub workload: Workload,
     /// What is recorded besides counters.

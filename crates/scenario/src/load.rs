@@ -48,6 +48,7 @@ fn parse(text: &str) -> Result<Scenario, Vec<Problem>> {
             return Err(problems);
         }
         let scenario = deserialize(&tree)?;
+        problems.extend(validate::mechanisms(&scenario));
         problems.extend(validate::scenario(&scenario));
         problems.extend(validate::report(&scenario));
         problems.extend(validate::axes(&scenario));

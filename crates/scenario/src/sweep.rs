@@ -89,8 +89,10 @@ fn check_cell(tree: &Table) -> Result<Scenario, Vec<Problem>> {
     let mut problems = Vec::new();
     check(&SCHEMA, &Value::Table(tree.clone()), "", &mut problems);
     if problems.is_empty() {
-        let scenario = deserialize(tree)?;
-        problems = validate::scenario(&scenario);
+        let mut scenario = deserialize(tree)?;
+        problems = validate::mechanisms(&scenario);
+        scenario.apply_mechanisms();
+        problems.extend(validate::scenario(&scenario));
         if problems.is_empty() {
             return Ok(scenario);
         }

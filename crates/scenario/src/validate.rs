@@ -75,6 +75,38 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Problem> {
     problems
 }
 
+/// Whether `[mechanisms]` names groups or hosts that there are, and says alone which mechanisms act in them.
+pub(crate) fn mechanisms(scenario: &Scenario) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, preset) in &scenario.mechanisms {
+        let path = join("mechanisms", name);
+        if !scenario.vms.contains_key(name) && !scenario.hosts.contains_key(name) {
+            let names: Vec<&String> = scenario.vms.keys().chain(scenario.hosts.keys()).collect();
+            let message = format!("no group and no hosts are called {}; must be {}", quoted(name), or_list(&names));
+            problems.push(Problem::at(&path, message));
+        }
+        if scenario.vms.contains_key(name) && scenario.hosts.contains_key(name) {
+            problems.push(Problem::at(&path, "both a group and hosts have this name: one of them needs another"));
+        }
+        for (group, vms) in &scenario.vms {
+            if group != name && vms.on.as_ref() != Some(name) {
+                continue;
+            }
+            let mut vms = vms.clone();
+            for (mechanism, _) in preset.modes(&mut vms).into_iter().filter(|(_, mode)| mode.is_some()) {
+                let message = format!("says what `{}` says, too", join(&join(&join("vms", group), mechanism), "mode"));
+                problems.push(Problem::at(&path, message));
+            }
+            if group != name && scenario.mechanisms.contains_key(group) {
+                let message =
+                    format!("says of the group {} what `{}` says, too", quoted(group), join("mechanisms", group));
+                problems.push(Problem::at(&path, message));
+            }
+        }
+    }
+    problems
+}
+
 /// Whether the axes can be expanded.
 pub(crate) fn axes(scenario: &Scenario) -> Vec<Problem> {
     let mut problems = Vec::new();

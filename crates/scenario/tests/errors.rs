@@ -84,6 +84,17 @@ cases! {
     bad_group_name: with("[vms.receiver]", "[vms.Receiver]");
     newer_schema: with("schema = 1", "schema = 2");
     several_at_once: with("duration_ms = 5000", "duration = 5000\nrepetitions = 0\nseed = \"x\"");
+    hosts_that_nobody_is_on: plus("[hosts.rack]");
+    unknown_hosts: with("[vms.receiver]", "[vms.receiver]\non = \"rack\"");
+    a_core_beside_hosts: with("[vms.sender]", "[hosts.rack]\n[vms.sender]\non = \"rack\"");
+    quota_without_hosts: with("[vms.receiver]", "[vms.receiver]\nquota = { us = 30000 }\nown_load = { load = 0.6 }");
+    quota_with_drawn_slices: with("[vms.receiver]", "[hosts.rack]\nscheduler = { kind = \"slices\" }\n\
+        driver_domain = \"shared\"\n[vms.receiver]\non = \"rack\"\nquota = { us = 30000, burst_us = 40000 }");
+    neighbours_that_are_none: with("[vms.receiver]", "[hosts.rack]\nneighbours = { load = 0.5 }\n\
+        [vms.receiver]\non = \"rack\"");
+    mechanisms_of_nobody: plus("[mechanisms]\nreceivers = \"all\"");
+    mechanisms_said_twice: with("[vms.receiver]", "[mechanisms]\nreceiver = \"pvtcp\"\n[vms.receiver]\n\
+        pvtcp = { mode = \"observe\" }");
     unknown_group: with("to = \"receiver\"", "to = \"reciever\"");
     same_group_on_both_ends: with("to = \"receiver\"", "to = \"sender\"");
     group_without_use: plus("[vms.third]");

@@ -130,6 +130,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
         )| {
             Scenario {
                 hosts: BTreeMap::new(),
+                mechanisms: BTreeMap::new(),
                 schema: 1,
                 name,
                 title,

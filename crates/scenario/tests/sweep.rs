@@ -57,6 +57,24 @@ fn the_last_axis_is_the_fastest() {
 }
 
 #[test]
+fn mechanisms_are_compared_in_a_line() {
+    let text = "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[hosts.h]\n[vms.a]\non = \"h\"\n[vms.b]\n\
+                [workload]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[[axes]]\nname = \"mechanism\"\n\
+                key = \"mechanisms.h\"\nvalues = [\"none\", \"vflood\", \"all\"]\n";
+    let loaded = Scenario::from_str(text, "t.toml").unwrap_or_else(|error| panic!("{error}"));
+    let modes: Vec<_> = sweep::cells(&loaded)
+        .unwrap()
+        .iter()
+        .map(|cell| {
+            let group = &cell.scenario.vms["a"];
+            (group.pvtcp.mode(), group.vflood.mode(), group.vsnoop.mode(), group.cera.mode())
+        })
+        .collect();
+    let (off, on) = (Mode::Off, Mode::Enforce);
+    assert_eq!(modes, [(off, off, off, off), (off, on, off, off), (on, on, on, on)]);
+}
+
+#[test]
 fn a_cell_has_what_its_labels_set_and_keeps_the_rest() {
     let cells = sweep::cells(&loaded()).unwrap();
     let a = |cell: usize| cells[cell].scenario.vms["a"].clone();

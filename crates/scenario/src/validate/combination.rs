@@ -16,6 +16,10 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
     let mut problems = topology(scenario);
     queue("network.queue", &scenario.network.queue, &mut problems);
     for (name, kind) in &scenario.hosts {
+        if scenario.vms.values().all(|group| group.on.as_ref() != Some(name)) {
+            let message = "no group is on these hosts (vms.NAME.on)";
+            problems.push(Problem::at(join("hosts", name), message));
+        }
         host(&join("hosts", name), kind, &mut problems);
     }
     for (name, group) in &scenario.vms {
@@ -124,7 +128,11 @@ fn on_hosts(path: &str, group: &VmGroup, scenario: &Scenario, problems: &mut Vec
     };
     let Some(host) = scenario.hosts.get(on) else {
         let names: Vec<&str> = scenario.hosts.keys().map(String::as_str).collect();
-        return problem("on", format!("no hosts are called {}; must be {}", quoted(on), or_list(&names)));
+        let allowed = match names[..] {
+            [] => format!("`{}` would be those", join("hosts", on)),
+            _ => format!("must be {}", or_list(&names)),
+        };
+        return problem("on", format!("no hosts are called {}; {allowed}", quoted(on)));
     };
     if group.core != default.core {
         problem("core", "must be left out beside `on`: its hosts say who shares their cores".to_owned());

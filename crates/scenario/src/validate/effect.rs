@@ -149,9 +149,6 @@ fn open_loop(scenario: &Scenario) -> bool {
 fn why_idle_in_hosts(key: &[&str], name: &str, scenario: &Scenario) -> Option<&'static str> {
     let kind = scenario.hosts.get(name)?;
     match *key {
-        _ if scenario.vms.values().all(|group| group.on.as_deref() != Some(name)) => {
-            Some("no group is on these hosts (vms.NAME.on)")
-        }
         ["neighbours", "load" | "duty_ms"] if kind.neighbours.per_core == 0 => {
             Some("there are no neighbours (neighbours.per_core)")
         }
