@@ -1,3 +1,0 @@
-//! vSnoop on the hosts of a group.
-
-pub use evenkeel_settings::vsnoop::VsnoopOverride as Vsnoop;
