@@ -173,14 +173,31 @@ pub(crate) fn report(scenario: &Scenario) -> Vec<Problem> {
         _ => format!("no axis is called {}; must be {}", quoted(name), or_list(&names)),
     };
     for (index, plot) in scenario.report.plots.iter().enumerate() {
+        let path = format!("report.plots[{index}]");
         let [one, other] = match plot {
             Plot::Bars { x, series, .. } | Plot::Lines { x, series, .. } => {
                 [("x", Some(x)), ("series", series.as_ref())]
             }
             Plot::Plane { series, along, .. } => [("series", Some(series)), ("along", along.as_ref())],
+            Plot::Heat { x, y, series, baseline, .. } => {
+                if x == series || y == series {
+                    let message = "must be another axis than `x` and `y`".to_owned();
+                    problems.push(Problem::at(format!("{path}.series"), message));
+                }
+                match scenario.axes.iter().find(|axis| axis.name == *series) {
+                    None => problems.push(Problem::at(format!("{path}.series"), no_axis(series))),
+                    Some(axis) => {
+                        let labels: Vec<String> = axis.points().into_iter().map(|point| point.label).collect();
+                        if !labels.contains(baseline) {
+                            let message = format!("must be a label of `series`: {}", or_list(&labels));
+                            problems.push(Problem::at(format!("{path}.baseline"), message));
+                        }
+                    }
+                }
+                [("x", Some(x)), ("y", Some(y))]
+            }
             Plot::Series { .. } | Plot::Cdf { .. } | Plot::Sequence { .. } => continue,
         };
-        let path = format!("report.plots[{index}]");
         for (key, axis) in [one, other] {
             if let Some(axis) = axis.filter(|axis| !names.contains(&axis.as_str())) {
                 problems.push(Problem::at(format!("{path}.{key}"), no_axis(axis)));

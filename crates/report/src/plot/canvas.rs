@@ -234,6 +234,11 @@ impl Pen<'_> {
         self.area.draw(&Polygon::new(corners, colour.filled())).expect(IN_MEMORY);
     }
 
+    /// A text in the middle of something.
+    pub fn label(&self, text: &str, at: (i32, i32)) {
+        self.text(text, at, HPos::Center, VPos::Center);
+    }
+
     fn text(&self, text: &str, at: (i32, i32), h: HPos, v: VPos) {
         let style = font().pos(Pos::new(h, v));
         self.area.draw(&Text::new(String::from(shown(text)), at, style)).expect(IN_MEMORY);

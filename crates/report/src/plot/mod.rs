@@ -5,6 +5,7 @@ mod canvas;
 mod cdf;
 mod decimate;
 mod grid;
+mod heat;
 mod lines;
 mod plane;
 mod scale;
@@ -59,6 +60,9 @@ pub(crate) fn figure(view: &View<'_>, position: usize, plot: &Plot) -> Figure {
         Plot::Plane { title, x_metric, y_metric, series, along, log } => {
             let along = along.as_deref();
             plane::figure(view, position, &plane::Spec { title, x_metric, y_metric, series, along, log: *log })
+        }
+        Plot::Heat { title, metric, x, y, series, baseline } => {
+            heat::figure(view, position, &heat::Spec { title, metric, x, y, series, baseline })
         }
         Plot::Series { title, series, log } => series::figure(view, position, title, series, *log),
         Plot::Cdf { title, series } => cdf::figure(view, position, title, series),

@@ -23,8 +23,8 @@ fn every_plot_has_its_panels_and_points() {
     // Panels: goodput by era; timeouts by RTO min and PVTCP; block time, and goodput over it, by era; the rest by cell,
     // the CDF six cells at most.
     assert_eq!(
-        [count("bars"), count("lines"), count("plane"), count("series"), count("cdf"), count("sequence")],
-        [2 + 4, 2, 2, 8, 2, 8],
+        ["bars", "lines", "plane", "heat", "series", "cdf", "sequence"].map(count),
+        [2 + 4, 2, 2, 1, 8, 2, 8],
         "{kinds:?}"
     );
     for tag in plots(&html) {
@@ -54,6 +54,29 @@ fn a_plane_has_a_mark_per_cell_where_its_metrics_are() {
 }
 
 #[test]
+fn a_map_has_a_factor_for_each_pair_of_cells() {
+    let sample = Sample::everything();
+    let html = sample.html();
+    let tag = html.find("data-kind=\"heat\"").unwrap();
+    let panel = &html[tag..tag + html[tag..].find("</svg>").unwrap()];
+    assert!(panel.contains("data-points=\"4\""), "two axes of two labels each: {panel}");
+    let middle = |cell: &[(String, String)]| {
+        let runs = sample.records.iter().filter(|record| record.cell == cell);
+        let mut values: Vec<f64> = runs.map(|record| record.metrics["block_p99_ms"]).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let off = &sample.records[0].cell;
+    let on: Vec<_> = off
+        .iter()
+        .map(|(axis, label)| (axis.clone(), if axis == "PVTCP" { "on".to_owned() } else { label.clone() }))
+        .collect();
+    let factor = format!("smallest, paper&#39;s day: {:.2}", middle(&on) / middle(off));
+    assert!(panel.contains(&factor), "{factor} in {panel}");
+    assert!(html.contains("as a factor of what it is with PVTCP = off. Less is better."));
+}
+
+#[test]
 fn plots_can_stand_alone() {
     let sample = Sample::everything();
     let count = sample.scenario.report.plots.len();
@@ -74,10 +97,10 @@ fn a_page_has_its_pictures_beside_it() {
     Sample::everything().write(dir.path());
     let (results, page) = (load(dir.path()).unwrap(), dir.path().join("page.md"));
     let files = evenkeel_report::write_page(&results, &page).unwrap();
-    assert_eq!(files, [dir.path().join("page-4.svg"), page.clone()]);
+    assert_eq!(files, [dir.path().join("page-4.svg"), dir.path().join("page-5.svg"), page.clone()]);
     let text = std::fs::read_to_string(&page).unwrap();
     let table = evenkeel_report::render_markdown(&results.set, &results.scenario, &results.records);
-    assert_eq!(text, table + "\n![Goodput over block time](page-4.svg)\n");
+    assert_eq!(text, table + "\n![Goodput over block time](page-4.svg)\n\n![Block times with PVTCP](page-5.svg)\n");
     let error = evenkeel_report::write_page(&results, &dir.path().join("none/page.md")).unwrap_err();
     assert!(matches!(error, ReportError::Write { .. }), "{error}");
 }

@@ -88,6 +88,23 @@ pub enum Plot {
         #[serde(default)]
         log: bool,
     },
+    /// One metric over two axes, as a factor of what it is with one label of a third, as colours: a panel per other
+    /// label of `series` and combination of the other axes. Medians.
+    Heat {
+        /// Heading.
+        title: String,
+        /// Metric.
+        #[schemars(schema_with = "names::metric_name")]
+        metric: String,
+        /// Axis along the abscissa.
+        x: String,
+        /// Axis along the ordinate.
+        y: String,
+        /// Axis whose labels are compared.
+        series: String,
+        /// The label of `series` that the others are compared with.
+        baseline: String,
+    },
     /// Recorded series over time: one panel per cell (first repetition).
     Series {
         /// Heading.

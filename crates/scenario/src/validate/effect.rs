@@ -67,7 +67,7 @@ pub(crate) fn empty_results(scenario: &Scenario, cells: &[Cell]) -> Vec<Problem>
     for (index, plot) in scenario.report.plots.iter().enumerate() {
         let path = format!("report.plots[{index}]");
         match plot {
-            Plot::Bars { metric, .. } | Plot::Lines { metric, .. } => {
+            Plot::Bars { metric, .. } | Plot::Lines { metric, .. } | Plot::Heat { metric, .. } => {
                 judge(format!("{path}.metric"), &format!("the plot of {}", quoted(metric)), &|s| {
                     why_no_metric(metric, s)
                 });
