@@ -511,13 +511,31 @@ struct ek_event {
 	u8 frame[EK_MAX_FRAME]; /* from the Ethernet header; checksums may be partial */
 };
 
-/* Order to the injecting program, in cb[0..2] of BPF_PROG_TEST_RUN; data is a frame of an
- * event. */
+/* What programs that the agent runs are told: words of cb[] of BPF_PROG_TEST_RUN. */
+
+/* proboscis/inject; data is a frame of an event. */
 enum ek_inject {
 	EK_INJECT_PROBES, /* how many probes to send first */
 	EK_INJECT_TRAIN, /* number of their train */
 	EK_INJECT_FRAME, /* 1: send the frame, too */
 	EK_INJECT_VLAN, /* vlan_proto << 16 | vlan_tci, 0: no tag */
+};
+
+/* vflood/idle */
+enum ek_idle {
+	EK_IDLE_MS, /* connections without a packet for so long are ended */
+	EK_IDLE_FLOWS, /* at most so many of them */
+};
+
+/* vsnoop/sweep */
+enum ek_sweep {
+	EK_SWEEP_MS, /* connections without a packet for so long are forgotten */
+};
+
+/* vsnoop/ring */
+enum ek_ring {
+	EK_RING_PLACES, /* how many places of the queue are asked for */
+	EK_RING_TAKEN, /* 1: those count whose packet was taken out */
 };
 
 #endif /* EVENKEEL_HOST_INTF_H */

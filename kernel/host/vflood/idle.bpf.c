@@ -2,7 +2,7 @@
 /*
  * Ends vFlood's flows that hold nothing and have said nothing for long, each under the
  * lock of its port's qdisc, which the order to do so is sent to. What it sends from then
- * on passes. User space runs this by BPF_PROG_TEST_RUN, with the time in ms in cb[0].
+ * on passes. User space runs this by BPF_PROG_TEST_RUN, with enum ek_idle in cb[].
  */
 #include "order.h"
 #include "turn.h"
@@ -31,15 +31,15 @@ static long idle_flow(void *map, u32 *place, struct ek_vflood_flow *e, struct id
 	return !--s->left;
 }
 
-/* At most cb[1] flows. Return: how many were ended. */
+/* Return: how many were ended. */
 SEC("tc")
 int vflood_idle(struct __sk_buff *skb)
 {
 	struct idle s = {
 		.skb = skb,
 		.now_ns = bpf_ktime_get_ns(),
-		.ns = (u64)skb->cb[0] * 1000000,
-		.left = skb->cb[1],
+		.ns = (u64)skb->cb[EK_IDLE_MS] * 1000000,
+		.left = skb->cb[EK_IDLE_FLOWS],
 	};
 	u32 most = s.left;
 

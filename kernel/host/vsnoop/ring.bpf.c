@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Whether a tap's queue has so many places free, and if not, why. User space runs
- * it by BPF_PROG_TEST_RUN, which gives it the port and, in cb[0], the places; in cb[1]
- * whether those count whose packet was taken out.
+ * it by BPF_PROG_TEST_RUN, which gives it the port and, in cb[], enum ek_ring.
  */
 #include "ring.h"
 
@@ -10,7 +9,7 @@
 SEC("tc")
 int vsnoop_ring(struct __sk_buff *skb)
 {
-	return vsnoop_ring_look(skb, skb->cb[0], skb->cb[1]);
+	return vsnoop_ring_look(skb, skb->cb[EK_RING_PLACES], skb->cb[EK_RING_TAKEN]);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -2,7 +2,7 @@
 /*
  * Forgets vSnoop's entries of connections that have said nothing for long, also those
  * whose port is gone: such a connection is acknowledged by its VM. User space runs this
- * by BPF_PROG_TEST_RUN, with the time in ms in cb[0].
+ * by BPF_PROG_TEST_RUN, with enum ek_sweep in cb[].
  */
 #include "../base/maps.h"
 
@@ -42,7 +42,7 @@ SEC("tc")
 int vsnoop_sweep(struct __sk_buff *skb)
 {
 	u64 now_ns = bpf_ktime_get_ns();
-	u64 idle_ns = (u64)skb->cb[0] * 1000000;
+	u64 idle_ns = (u64)skb->cb[EK_SWEEP_MS] * 1000000;
 	struct sweep w = {};
 
 	w.before_ns = now_ns > idle_ns ? now_ns - idle_ns : 0;

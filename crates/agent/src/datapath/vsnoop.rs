@@ -72,7 +72,7 @@ impl Datapath {
     /// [`DatapathError::Bpf`]
     pub fn sweep_snoops(&mut self, idle: Duration) -> Result<u32, DatapathError> {
         let mut context = SkbContext::default();
-        context.cb[0] = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
+        context.cb[intf::EK_SWEEP_MS as usize] = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
         self.ask("vsnoop_sweep", &context)
     }
 
@@ -82,7 +82,7 @@ impl Datapath {
     /// [`DatapathError::Bpf`]
     pub fn place(&mut self, ifindex: u32, segments: u32) -> Result<intf::ek_vsnoop_ring, DatapathError> {
         let mut context = SkbContext { ifindex, ..SkbContext::default() };
-        context.cb[0] = segments;
+        context.cb[intf::EK_RING_PLACES as usize] = segments;
         self.ask("vsnoop_ring", &context)
     }
 
@@ -92,7 +92,8 @@ impl Datapath {
     /// [`DatapathError::Bpf`]
     pub fn waits(&mut self, ifindex: u32, segments: u32) -> Result<bool, DatapathError> {
         let mut context = SkbContext { ifindex, ..SkbContext::default() };
-        context.cb[..2].copy_from_slice(&[segments, 1]);
+        context.cb[intf::EK_RING_PLACES as usize] = segments;
+        context.cb[intf::EK_RING_TAKEN as usize] = 1;
         Ok(matches!(self.ask("vsnoop_ring", &context)?, intf::EK_VSNOOP_RING_FULL | intf::EK_VSNOOP_RING_WAITING))
     }
 }

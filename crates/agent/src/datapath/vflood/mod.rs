@@ -109,7 +109,8 @@ impl Datapath {
     /// [`DatapathError::Bpf`]
     pub fn end_silent(&mut self, silence: Duration) -> Result<u32, DatapathError> {
         let mut context = SkbContext::default();
-        context.cb[..2].copy_from_slice(&[u32::try_from(silence.as_millis()).unwrap_or(u32::MAX), MOST_ENDED]);
+        context.cb[intf::EK_IDLE_MS as usize] = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+        context.cb[intf::EK_IDLE_FLOWS as usize] = MOST_ENDED;
         self.ask("vflood_idle", &context)
     }
 
