@@ -57,7 +57,12 @@ fn linux(cores: u32, vms: u32, quota: Option<Quota>) -> Vec<Box<dyn Scheduler>> 
 }
 
 fn credit(cores: u32, vms: u32) -> Vec<Box<dyn Scheduler>> {
-    let spec = CreditSpec { cores, domains: vec![DomainSpec::default(); vms as usize], vcpus: (0..vms).collect() };
+    let spec = CreditSpec {
+        cores,
+        domains: vec![DomainSpec::default(); vms as usize],
+        vcpus: (0..vms).collect(),
+        ..CreditSpec::default()
+    };
     (0..HOSTS).map(|seed| Box::new(Credit::new(&spec, Some(seed as u64))) as Box<dyn Scheduler>).collect()
 }
 

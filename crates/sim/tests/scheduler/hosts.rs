@@ -189,7 +189,8 @@ fn vms_wait_as_long_as_measured_under_slices() {
 
 #[test]
 fn boost_and_load_decide_how_long_vms_wait_under_credit() {
-    let spec = CreditSpec { cores: 1, domains: vec![DomainSpec::default(); 3], vcpus: vec![0, 1, 2] };
+    let spec =
+        CreditSpec { cores: 1, domains: vec![DomainSpec::default(); 3], vcpus: vec![0, 1, 2], ..CreditSpec::default() };
     let of = |loads: [Load; 3]| {
         ranges((0..RUNS).map(|seed| round_trips(Credit::new(&spec, Some(seed)), &loads, seed, Duration::from_s(60))))
     };

@@ -104,6 +104,7 @@ fn credit_leaves_no_core_idle_that_is_needed() {
             cores,
             domains: (0..domains).map(|_| DomainSpec { weight: 1 + below(&mut random, 900) as u32, cap: 0 }).collect(),
             vcpus: (0..domains * 2).map(|vcpu| vcpu % domains).collect(),
+            ..CreditSpec::default()
         };
         let mut machine = Machine::new(Credit::new(&spec, Some(seed)), &loads(&mut random, domains * 2), seed);
         assert_eq!(idle_although_needed(&mut machine).0, Duration::ZERO, "seed {seed}");
@@ -150,7 +151,8 @@ fn credit_shares_by_weight() {
         let domains: Vec<_> =
             (0..count).map(|_| DomainSpec { weight: 100 + below(&mut random, 400) as u32, cap: 0 }).collect();
         let all: u32 = domains.iter().map(|domain| domain.weight).sum();
-        let spec = CreditSpec { cores: 1, domains: domains.clone(), vcpus: (0..count).collect() };
+        let spec =
+            CreditSpec { cores: 1, domains: domains.clone(), vcpus: (0..count).collect(), ..CreditSpec::default() };
         let mut machine = Machine::new(Credit::new(&spec, Some(seed)), &vec![Load::Busy; count as usize], seed);
         let run = Duration::from_s(200);
         machine.run(Instant::START + run);

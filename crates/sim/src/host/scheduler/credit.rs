@@ -59,8 +59,8 @@ use crate::time::{Duration, Instant};
 
 /// Time between ticks: `CSCHED_MSECS_PER_TICK`.
 const TICK: Duration = Duration::from_ms(10);
-/// Time between accountings: `CSCHED_TICKS_PER_ACCT`, three ticks.
-const ACCOUNTING: Duration = Duration::from_ms(30);
+/// Ticks between accountings: `CSCHED_TICKS_PER_ACCT`.
+const TICKS_PER_ACCOUNTING: u64 = 3;
 /// Longest time that a virtual CPU runs before others of its priority do: `CSCHED_MSECS_PER_TSLICE`. Long, so that
 /// caches pay off; too long for a packet to wait.
 const SLICE: Duration = Duration::from_ms(30);
@@ -89,14 +89,26 @@ impl Default for DomainSpec {
 }
 
 /// A host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreditSpec {
     /// Number of cores.
     pub cores: u32,
+    /// Longest time that a virtual CPU runs before others of its priority do.
+    pub slice: Duration,
+    /// Time between ticks.
+    pub tick: Duration,
+    /// Whether a virtual CPU that wakes up with credits left is above all others.
+    pub boost: bool,
     /// The VMs.
     pub domains: Vec<DomainSpec>,
     /// The domain of each virtual CPU.
     pub vcpus: Vec<u32>,
+}
+
+impl Default for CreditSpec {
+    fn default() -> Self {
+        Self { cores: 1, slice: SLICE, tick: TICK, boost: true, domains: Vec::new(), vcpus: Vec::new() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,6 +169,9 @@ pub struct Credit {
     accountings: u64,
     /// Idle cores are told of work in turn.
     last_told: u32,
+    slice: Duration,
+    between_ticks: Duration,
+    boost: bool,
     phase: Duration,
     timers: Timers,
 }
@@ -165,7 +180,8 @@ impl Credit {
     /// A host on which everybody is asleep. The phase of its ticks is drawn from the seed; without one they begin with
     /// the simulation.
     pub fn new(spec: &CreditSpec, seed: Option<u64>) -> Self {
-        let phase_ps = seed.map_or(0, |seed| Random::new(seed, 0).bits() % ACCOUNTING.ps());
+        let between_ticks = Duration::from_ps(spec.tick.ps().max(1));
+        let phase_ps = seed.map_or(0, |seed| Random::new(seed, 0).bits() % (between_ticks * TICKS_PER_ACCOUNTING).ps());
         let cores = spec.cores.max(1) as usize;
         Self {
             vcpus: spec
@@ -199,9 +215,17 @@ impl Credit {
             balance: 0,
             accountings: 0,
             last_told: 0,
+            slice: spec.slice,
+            between_ticks,
+            boost: spec.boost,
             phase: Duration::from_ps(phase_ps),
             timers: Timers::new(TIMER_SLICES + cores),
         }
+    }
+
+    /// Time between accountings.
+    fn accounting(&self) -> Duration {
+        self.between_ticks * TICKS_PER_ACCOUNTING
     }
 
     /// The next multiple of so much after the phase.
@@ -255,7 +279,7 @@ impl Credit {
     /// It waits to run: `csched_vcpu_wake`.
     fn start_waiting(&mut self, vcpu: u32) {
         let entry = &mut self.vcpus[vcpu as usize];
-        if entry.priority == Priority::Under && !entry.parked {
+        if self.boost && entry.priority == Priority::Under && !entry.parked {
             entry.priority = Priority::Boost;
         }
         let core = entry.core;
@@ -308,7 +332,7 @@ impl Credit {
             let queue = &mut self.cores[core as usize].queue;
             (!queue.is_empty()).then(|| queue.remove(0))
         });
-        self.timers.set(TIMER_SLICES + core as usize, next.map_or(Instant::NEVER, |_| now + SLICE));
+        self.timers.set(TIMER_SLICES + core as usize, next.map_or(Instant::NEVER, |_| now + self.slice));
         if next == previous {
             return;
         }
@@ -335,7 +359,7 @@ impl Credit {
             }
         }
         let runs = self.cores.iter().any(|core| core.running.is_some());
-        let tick = if runs { self.next_multiple(now, TICK) } else { Instant::NEVER };
+        let tick = if runs { self.next_multiple(now, self.between_ticks) } else { Instant::NEVER };
         self.timers.set(TIMER_TICK, tick);
         self.plan_accounting(now);
     }

@@ -1,14 +1,13 @@
 //! Ticks, and the accounting that deals out credits.
 
-use super::{ACCOUNTING, Credit, Priority, TIMER_ACCOUNTING};
+use super::{CREDIT_PS, Credit, Priority, TIMER_ACCOUNTING};
 use crate::host::scheduler::Why;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
-/// Credits that a virtual CPU burns in a slice, the most that it may save and the most that it may owe:
-/// `CSCHED_CREDITS_PER_TSLICE`.
-const PER_SLICE: i64 = 300;
-/// Credits that are dealt out per core: `CSCHED_CREDITS_PER_ACCT`.
-const PER_ACCOUNTING: i64 = 300;
+/// Credits that a virtual CPU burns in so much time.
+fn credits(time: Duration) -> i64 {
+    (time.ps() / CREDIT_PS) as i64
+}
 
 /// Rounded up, as the hypervisor does to lose no credits.
 fn divided(dividend: i64, divisor: i64) -> i64 {
@@ -16,6 +15,17 @@ fn divided(dividend: i64, divisor: i64) -> i64 {
 }
 
 impl Credit {
+    /// The most that a virtual CPU may save, and the most that it may owe: what it burns in a slice,
+    /// `CSCHED_CREDITS_PER_TSLICE`.
+    fn per_slice(&self) -> i64 {
+        credits(self.slice)
+    }
+
+    /// Credits that are dealt out per core: `CSCHED_CREDITS_PER_ACCT`.
+    fn per_accounting(&self) -> i64 {
+        credits(self.accounting())
+    }
+
     /// All cores' ticks: `csched_tick`.
     pub(super) fn tick(&mut self, now: Instant) {
         for core in 0..self.cores.len() {
@@ -62,7 +72,7 @@ impl Credit {
         } else if self.timers.at(TIMER_ACCOUNTING) == Instant::NEVER {
             // Who was found by the tick of this very instant takes part already.
             let before = Instant::from_ps(now.ps().saturating_sub(1));
-            self.timers.set(TIMER_ACCOUNTING, self.next_multiple(before, ACCOUNTING));
+            self.timers.set(TIMER_ACCOUNTING, self.next_multiple(before, self.accounting()));
         }
     }
 
@@ -72,7 +82,8 @@ impl Credit {
         if weight == 0 {
             return;
         }
-        let mut total = self.cores.len() as i64 * PER_ACCOUNTING + debt;
+        let per_accounting = self.per_accounting();
+        let mut total = self.cores.len() as i64 * per_accounting + debt;
         let (mut weight_left, mut balance, mut has_short) = (weight, 0, false);
         let mut turn = std::mem::take(&mut self.turn);
         turn.clone_from(&self.active);
@@ -82,10 +93,10 @@ impl Credit {
             let (own, cap) = (domain.weight * count, domain.cap);
             weight_left -= own;
             // No more than it could burn, unless all together owe.
-            let mut peak = count * PER_ACCOUNTING + divided(debt * own, weight);
+            let mut peak = count * per_accounting + divided(debt * own, weight);
             let mut cap_each = 0;
             if cap > 0 {
-                let cap = divided(cap * PER_ACCOUNTING, 100);
+                let cap = divided(cap * per_accounting, 100);
                 peak = peak.min(cap);
                 cap_each = divided(cap, count);
             }
@@ -106,7 +117,7 @@ impl Credit {
             balance += self.deal(number, divided(fair, count), cap_each);
         }
         self.turn = turn;
-        self.timers.set(TIMER_ACCOUNTING, self.next_multiple(now, ACCOUNTING));
+        self.timers.set(TIMER_ACCOUNTING, self.next_multiple(now, self.accounting()));
         self.balance = balance;
         self.accountings += 1;
     }
@@ -114,7 +125,7 @@ impl Credit {
     /// Each active virtual CPU of a domain gets so many credits; what they have then, all together.
     fn deal(&mut self, number: u32, each: i64, cap_each: i64) -> i64 {
         let (weight, is_capped) = (self.domains[number as usize].weight, self.domains[number as usize].cap > 0);
-        let (mut sum, mut at) = (0, 0);
+        let (per_slice, mut sum, mut at) = (self.per_slice(), 0, 0);
         while let Some(vcpu) = self.domains[number as usize].active.get(at).copied() {
             at += 1;
             let entry = &mut self.vcpus[vcpu as usize];
@@ -122,7 +133,7 @@ impl Credit {
             let credit = entry.credit;
             if credit < 0 {
                 entry.priority = Priority::Over;
-                entry.credit = credit.max(-PER_SLICE);
+                entry.credit = credit.max(-per_slice);
                 if is_capped && credit < -cap_each && !std::mem::replace(&mut entry.parked, true) && entry.awake {
                     self.stop_waiting(vcpu, Why::Throttled);
                 }
@@ -134,7 +145,7 @@ impl Credit {
                     }
                     self.vcpus[vcpu as usize].parked = false;
                 }
-                if credit > PER_SLICE {
+                if credit > per_slice {
                     let entry = &mut self.vcpus[vcpu as usize];
                     entry.active = false;
                     entry.credit = credit / 2;

@@ -22,6 +22,7 @@ fn domains(cores: u32, weights: &[(u32, u32)]) -> CreditSpec {
         cores,
         domains: weights.iter().map(|(weight, cap)| DomainSpec { weight: *weight, cap: *cap }).collect(),
         vcpus: (0..weights.len() as u32).collect(),
+        ..CreditSpec::default()
     }
 }
 
