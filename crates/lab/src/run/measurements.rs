@@ -50,6 +50,7 @@ pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
         vms: measured.vms.iter().zip(read).map(of_vm).collect(),
         hosts: measured.agent.as_ref().map(|counted| of_hosts(&mechanisms, counted)).unwrap_or_default(),
         domains: measured.domains.iter().filter_map(|(_, counters)| cpu_time(counters)).collect(),
+        vcpu_waits_ps: Vec::new(),
         iperf3_bits_per_s: measured.iperf3,
         background_bytes: None,
         long_lived: receivers.iter().flat_map(|vm| long_lived(vm, &numbers)).collect(),

@@ -180,6 +180,15 @@ metrics! {
     RtoRuns4, "rto_runs_4", "4x RTO and more", "", Lower, 0, "Runs of four or more successive timeouts.";
     ReceiverCpu, "receiver_cpu", "receiver CPU", "%", Lower, 1, "Time the receiver's virtual CPU was not idle.";
     SenderCpu, "sender_cpu", "sender CPU", "%", Lower, 1, "Time the senders' virtual CPUs were not idle, mean.";
+    VcpuWaitP50Ms, "vcpu_wait_p50_ms", "core wait p50", "ms", Lower, 2,
+        "Median time for which a virtual CPU of the senders waited for its core, each time that it did not get it at \
+         once when it had something to do, or lost it before it was done. For VMs that are `on` hosts.";
+    VcpuWaitP90Ms, "vcpu_wait_p90_ms", "core wait p90", "ms", Lower, 2,
+        "90th percentile of the time for which a virtual CPU of the senders waited for its core.";
+    VcpuWaitMaxMs, "vcpu_wait_max_ms", "core wait max", "ms", Lower, 2,
+        "Longest time for which a virtual CPU of the senders waited for its core.";
+    ThrottledMs, "throttled_ms", "throttled", "ms", Lower, 0,
+        "Time for which quotas kept VMs from running (throttled_usec of their cgroups), all VMs together.";
     QueueMeanSegments, "queue_mean_segments", "queue mean", "segments", Lower, 1,
         "Mean backlog of the bottleneck port.";
     QueueMaxSegments, "queue_max_segments", "queue max", "segments", Lower, 0,

@@ -16,6 +16,8 @@ pub struct Measurements {
     pub hosts: BTreeMap<String, i64>,
     /// Of the driver domains' virtual CPUs.
     pub domains: Vec<CpuTime>,
+    /// How long virtual CPUs of `workload.from` waited for their cores, each time that they did, where that is known.
+    pub vcpu_waits_ps: Vec<u64>,
     /// What iperf3's servers received, by its own figure, all of them together.
     pub iperf3_bits_per_s: Option<f64>,
     /// Payload that applications read of flows in the background, where it is counted.

@@ -377,6 +377,11 @@ fn why_no_metric(name: &str, scenario: &Scenario) -> Option<&'static str> {
             why_no_cera(scenario)
         }
         Metric::SenderCpu => in_namespaces(from),
+        Metric::VcpuWaitP50Ms | Metric::VcpuWaitP90Ms | Metric::VcpuWaitMaxMs => {
+            let is_on = scenario.vms.get(from).is_some_and(|group| group.on.is_some());
+            (!is_on).then_some("the VMs of `workload.from` are not on hosts that share cores (vms.NAME.on)")
+        }
+        Metric::ThrottledMs => groups().all(|g| g.quota.is_none()).then_some("no VM has a quota (vms.NAME.quota)"),
         Metric::ReceiverCpu => in_namespaces(to),
         Metric::ThroughputNearP50Mbit | Metric::ThroughputFarP50Mbit => why_no_flows(scenario).or_else(|| {
             scenario.vms.get(to).is_none_or(|g| g.far_count == 0).then_some("no VM of `workload.to` is far (far_count)")

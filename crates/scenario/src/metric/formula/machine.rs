@@ -32,6 +32,17 @@ impl Run<'_> {
         Self::busy(self.measured.domains.iter().copied())
     }
 
+    /// Milliseconds, from each wait of a virtual CPU of `workload.from`.
+    pub(super) fn vcpu_wait_ms(&self, statistic: Statistic) -> Option<f64> {
+        let waits_ps = &self.measured.vcpu_waits_ps;
+        self.vcpu_waits.get_or_init(|| waits_ps.iter().copied().map(milliseconds).collect()).say(statistic)
+    }
+
+    /// Milliseconds, from CpuThrottledUs.
+    pub(super) fn throttled_ms(&self) -> Option<f64> {
+        Some(self.count("CpuThrottledUs")? / 1e3)
+    }
+
     /// Segments, from samples of the bottleneck's backlog.
     pub(super) fn queue_segments(&self, statistic: Statistic) -> Option<f64> {
         statistic.of(&self.measured.backlog_segments.iter().map(|segments| f64::from(*segments)).collect::<Vec<_>>())

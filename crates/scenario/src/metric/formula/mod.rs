@@ -40,6 +40,8 @@ struct Run<'a> {
     completion: [OnceCell<Sorted>; 1 + SizeClass::ALL.len()],
     /// Milliseconds that packets waited at the network card: all, and the first sender's.
     waits: [OnceCell<Sorted>; 2],
+    /// Milliseconds that virtual CPUs waited for their cores.
+    vcpu_waits: OnceCell<Sorted>,
 }
 
 impl<'a> Run<'a> {
@@ -49,7 +51,8 @@ impl<'a> Run<'a> {
         let both = matches!(scenario.workload, Workload::RequestResponse { .. } | Workload::ThreeTier { .. });
         let of = |group: &str| measured.vms.iter().filter(|vm| both || vm.group == group).collect();
         let (senders, receivers) = (of(from), of(to));
-        Self { scenario, measured, senders, receivers, completion: Default::default(), waits: Default::default() }
+        let (completion, waits, vcpu_waits) = Default::default();
+        Self { scenario, measured, senders, receivers, completion, waits, vcpu_waits }
     }
 
     /// The sum of a counter over VMs; one that is not there is 0.
@@ -138,6 +141,10 @@ impl<'a> Run<'a> {
             Metric::RtoRuns4 => self.rto_runs(3),
             Metric::ReceiverCpu => self.receiver_cpu(),
             Metric::SenderCpu => self.sender_cpu(),
+            Metric::VcpuWaitP50Ms => self.vcpu_wait_ms(P50),
+            Metric::VcpuWaitP90Ms => self.vcpu_wait_ms(P90),
+            Metric::VcpuWaitMaxMs => self.vcpu_wait_ms(Max),
+            Metric::ThrottledMs => self.throttled_ms(),
             Metric::QueueMeanSegments => self.queue_segments(Mean),
             Metric::QueueMaxSegments => self.queue_segments(Max),
             Metric::QueueDelayMeanMs => self.queue_delay_mean_ms(),
