@@ -2,7 +2,7 @@
 
 use evenkeel_quote::quoted;
 use evenkeel_scenario::Refused;
-use evenkeel_scenario::format::{Discipline, HostKind, Kernel, MachineKind, Scenario, VmGroup, Workload};
+use evenkeel_scenario::format::{Discipline, HostKind, Kernel, MachineKind, Scenario, Topology, VmGroup, Workload};
 
 use crate::net::FqCoDelSpec;
 use crate::run::setup;
@@ -26,10 +26,6 @@ pub fn check(scenario: &Scenario) -> Result<(), Refused> {
     let refused = |key: &str, why: &str| Refused { key: key.to_owned(), why: why.to_owned() };
     if let Some((key, why)) = in_network(scenario).or_else(|| in_workload(scenario)) {
         return Err(refused(key, why));
-    }
-    if let Some(name) = scenario.hosts.keys().next() {
-        let why = "the simulator's VMs do not share hosts' cores yet; leave `hosts` and `on` out";
-        return Err(refused(&format!("hosts.{name}"), why));
     }
     for (name, group) in &scenario.vms {
         if scenario.record.capture && group.core.idle_us.is_some() {
@@ -88,6 +84,11 @@ impl Extent {
 }
 
 fn in_network(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
+    let (from, to) = scenario.workload.roles();
+    let on = |group: &str| scenario.vms.get(group).and_then(|group| group.on.as_ref());
+    if scenario.network.topology == Topology::Dumbbell && on(from).is_some() && on(from) == on(to) {
+        return Some(("network.topology", "both groups are on the same hosts, which are on one side of a dumbbell"));
+    }
     let ports = setup::topology(scenario).shape.switch_ports();
     let is_fair = scenario.network.queue.discipline == Discipline::FqCodel;
     if is_fair && ports * u64::from(FqCoDelSpec::default().flows) > MAX_FLOW_QUEUES {
@@ -137,9 +138,6 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
 }
 
 fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
-    if group.ring_slots.is_some() {
-        return Some(("ring_slots", "the simulator's rings take all that comes; leave it out".to_owned()));
-    }
     let owned = |key, why: &str| Some((key, why.to_owned()));
     let default = VmGroup::default();
     if group.host != HostKind::Native {

@@ -1,5 +1,6 @@
 //! Runs a cell of a scenario.
 
+pub mod hosts;
 mod observed;
 pub mod setup;
 
@@ -8,7 +9,6 @@ use std::sync::Arc;
 
 use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{Scenario, Topology, VmGroup, Workload as Spec};
-use evenkeel_scenario::slices::Turns;
 use evenkeel_scenario::sweep::run_seed;
 use evenkeel_scenario::{Refused, RunRecord};
 use evenkeel_settings::Mode;
@@ -141,8 +141,14 @@ fn extent(world: &Simulation) -> Extent {
 
 fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation> {
     let workload = Workload::new(&scenario.workload, setup::members(scenario, places, seed))?;
-    let (from, _) = scenario.workload.roles();
+    let (from, to) = scenario.workload.roles();
+    let senders = places.iter().filter(|p| p.group == from).map(|p| p.guest.0);
+    let is_on = |group: &str| scenario.vms.get(group).is_some_and(|group| group.on.is_some());
+    let waiting = senders.clone().min().zip(senders.max()).filter(|_| is_on(from));
+    let shown = places.iter().find(|p| p.group == from && is_on(from));
     let plan = Plan {
+        waiting: waiting.map_or(0..0, |(first, last)| first..last + 1),
+        shown: shown.or_else(|| places.iter().find(|p| p.group == to && is_on(to))).map(|p| p.guest),
         record: scenario.record.clone(),
         sockets: !matches!(scenario.workload, Spec::Poisson { .. } | Spec::Ping { .. }),
         data_side: setup::data_side(&scenario.workload),
@@ -151,7 +157,8 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
     let guests = guests(scenario, places, seed);
     let recorder = Shared::new(plan);
     let application = Observed { workload, recorder: recorder.clone() };
-    let mut world = World::new(&setup::topology(scenario), &guests, seed, application, recorder);
+    let hosts = hosts::cores(scenario, seed);
+    let mut world = World::with_hosts(&setup::topology(scenario), &guests, &hosts, seed, application, recorder);
     let mut peers: BTreeMap<HostId, Peers> = BTreeMap::new();
     for place in places {
         if let Some(nic) = scenario.vms.get(&place.group).and_then(|group| setup::nic(scenario, group)) {
@@ -173,11 +180,15 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
         if let Some(spec) = setup::proboscis(group, mtu_bytes) {
             port.shims.add(Box::new(Proboscis::new(spec, place.guest, peers.entry(place.host).or_default().clone())));
         }
-        if let Some(spec) = setup::vsnoop(group, mtu_bytes) {
+        if let Some(spec) = setup::vsnoop(scenario, group) {
             port.shims.add(Box::new(Vsnoop::new(spec)));
         }
         if vflood.is_some_and(|spec| spec.off_core_permille > 0) {
-            world.core.add_vflood_agent(place.guest, Agent::new(turns(group, place.guest, seed ^ BEFORE)));
+            let agent = match hosts.iter().find(|host| host.host == place.host) {
+                Some(host) => Agent::among(host, place.guest, seed ^ BEFORE),
+                None => Agent::new(hosts::turns(scenario, group, place.guest, seed ^ BEFORE)),
+            };
+            world.core.add_vflood_agent(place.guest, agent);
         }
     }
     add_cera(&mut world, scenario, places);
@@ -190,14 +201,19 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
 
 /// Gives hosts their controllers, ports CERA's part, and guests its client.
 fn add_cera(world: &mut Simulation, scenario: &Scenario, places: &[Place]) {
-    for members in places.chunk_by(|a, b| (&a.group, a.host) == (&b.group, b.host)) {
+    // A group's VMs are on its hosts in turn, or those of each host one after the other.
+    let mut members: BTreeMap<(usize, HostId), Vec<&Place>> = BTreeMap::new();
+    for place in places {
+        let first = places.iter().position(|other| other.group == place.group).unwrap_or(0);
+        members.entry((first, place.host)).or_default().push(place);
+    }
+    for ((offset, _), members) in members {
         let Some(first) = members.first() else { continue };
         let Some(group) = scenario.vms.get(&first.group) else { continue };
         let Some(spec) = setup::cera(scenario, group) else { continue };
-        let offset = places.iter().position(|place| place.group == first.group).unwrap_or(0) as u32;
         let mut host = Host::new(first.host, spec);
         for place in members {
-            let number = place.guest.0 - offset;
+            let number = place.guest.0 - offset as u32;
             let weight = group.cera.weight_of(number).get();
             let has_client = group.cera.clients.is_none_or(|clients| number < clients);
             host.guests.push((place.guest, weight));
@@ -219,10 +235,12 @@ fn guests(scenario: &Scenario, places: &[Place], seed: u64) -> Vec<GuestSpec> {
         tcp: Arc::clone(tcp),
         hz: group.hz(),
         tick_phase: phases.span(tcp.jiffy),
-        turns: turns(group, place.guest, seed),
+        turns: hosts::turns(scenario, group, place.guest, seed),
+        own_load: hosts::own_load(group, place.guest, seed),
         port: group.hypervisor.then(|| PortSpec {
             delay: Duration::from_us(u64::from(group.host_delay_us())),
             queue_segments: group.port_queue_segments,
+            ring_slots: group.ring_slots,
         }),
         packet_cost: Duration::from_ns(u64::from(group.packet_cost_ns)),
         read_cost: Duration::from_ns(u64::from(group.read_cost_ns)),
@@ -308,10 +326,7 @@ impl Reading {
             .enumerate()
             .map(|(index, guest)| {
                 let closed = core.recorder.with(|r| r.closed.get(index).copied().unwrap_or_default());
-                let off = guest.vcpu.off_total();
-                let away = if guest.vcpu.is_on() { Duration::ZERO } else { now.since(guest.vcpu.went_off()) };
-                let stolen = off + away;
-                let busy = guest.vcpu.busy_total();
+                let (stolen, busy) = (guest.vcpu.stolen(now), guest.vcpu.busy_total(now));
                 GuestCounters {
                     tcp: closed.stats,
                     delivered_bytes: closed.delivered_bytes,
@@ -321,6 +336,7 @@ impl Reading {
                     busy,
                     idle: now.since(Instant::START) - stolen - busy,
                     stolen,
+                    throttled: guest.entity.and_then(|vcpu| core.cores_of(guest.host)?.throttled(vcpu)),
                     pvtcp: guest.pvtcp.as_ref().map(|pvtcp| {
                         let counters = pvtcp.counters();
                         PvtcpCounters {
@@ -374,7 +390,8 @@ fn finish(
 ) -> Finished {
     let scenario = &cell.scenario;
     let after = Reading::of(&world);
-    let recorder = world.core.recorder.take();
+    let mut recorder = world.core.recorder.take();
+    let recorded_off = (!scenario.hosts.is_empty()).then(|| std::mem::take(&mut recorder.shown_off));
     let side = recorder.data_side();
     let vms = places
         .iter()
@@ -410,7 +427,7 @@ fn finish(
         background_bytes,
         recording: world.application.workload.collect(now),
         recorder,
-        off: off_the_core(scenario, places, seed, now),
+        off: recorded_off.unwrap_or_else(|| off_the_core(scenario, places, seed, now)),
     };
     Finished {
         events: world.core.events.handled(),
@@ -426,7 +443,7 @@ fn off_the_core(scenario: &Scenario, places: &[Place], seed: u64, end: Instant) 
     let (from, to) = scenario.workload.roles();
     let of = |group: &str| {
         let place = places.iter().find(|p| p.group == group)?;
-        turns(scenario.vms.get(group)?, place.guest, seed)
+        hosts::turns(scenario, scenario.vms.get(group)?, place.guest, seed)
     };
     let mut intervals = Vec::new();
     let Some(turns) = of(from).or_else(|| of(to)).filter(|_| scenario.record.capture) else { return intervals };
@@ -441,8 +458,4 @@ fn off_the_core(scenario: &Scenario, places: &[Place], seed: u64, end: Instant) 
         }
     }
     intervals
-}
-
-fn turns(group: &VmGroup, guest: GuestId, seed: u64) -> Option<Turns> {
-    (group.core.vms_per_core > 1).then(|| Turns::new(&group.core, seed, u64::from(guest.0)))
 }

@@ -2,6 +2,7 @@
 
 mod cera;
 mod conns;
+mod hosts;
 mod packets;
 mod recorder;
 mod system;
@@ -13,8 +14,11 @@ use std::collections::VecDeque;
 use evenkeel_scenario::sweep::splitmix64;
 
 use crate::event::{Event, Events, Meets, PortId};
+use crate::guest::vcpu::VirtualCpu;
 use crate::guest::{Guest, GuestSpec, Task};
 use crate::host::cera::Host;
+use crate::host::cores::{Cores, CoresSpec};
+use crate::host::scheduler::EntityId;
 use crate::host::shim::Effects;
 use crate::net::{Network, TopologySpec};
 use crate::packet::{ConnId, GuestId, Packets};
@@ -29,6 +33,9 @@ pub use recorder::{NoRecorder, Point, Recorder, Way};
 const PORTS_AHEAD: usize = 8;
 const FLIGHT_AHEAD: usize = 4;
 const END_AHEAD: usize = 2;
+
+/// Tells the draws of hosts' schedulers from others of the same seed.
+const CORES: u64 = 1 << 62;
 
 /// What the guests' applications do.
 pub trait Application {
@@ -105,6 +112,8 @@ pub struct Core<R> {
     notes: Vec<Note>,
     effects: Effects,
     controllers: Vec<Host>,
+    /// Hosts whose schedulers decide who runs, by number.
+    shared: Vec<Option<hosts::Shared>>,
     /// The port at which waiting times are recorded.
     watched: Option<PortId>,
     seed: u64,
@@ -123,6 +132,18 @@ pub struct World<A, R> {
 impl<A: Application, R: Recorder> World<A, R> {
     /// A world at its beginning; guests are numbered in their order. The workload's processes have been started.
     pub fn new(topology: &TopologySpec, guests: &[GuestSpec], seed: u64, application: A, recorder: R) -> Self {
+        Self::with_hosts(topology, guests, &[], seed, application, recorder)
+    }
+
+    /// The same, with hosts whose schedulers decide when their guests run.
+    pub fn with_hosts(
+        topology: &TopologySpec,
+        guests: &[GuestSpec],
+        hosts: &[CoresSpec],
+        seed: u64,
+        application: A,
+        recorder: R,
+    ) -> Self {
         let mut core = Core {
             now: Instant::START,
             events: Events::default(),
@@ -138,6 +159,7 @@ impl<A: Application, R: Recorder> World<A, R> {
             notes: Vec::new(),
             effects: Effects::default(),
             controllers: Vec::new(),
+            shared: Vec::new(),
             watched: None,
             seed: splitmix64(seed),
             stopped: false,
@@ -149,6 +171,9 @@ impl<A: Application, R: Recorder> World<A, R> {
                     core.events.push(Instant::START + idle, Event::Idle(GuestId(index as u32)));
                 }
             }
+        }
+        for host in hosts {
+            core.add_host(host, seed);
         }
         let mut world = Self { core, application };
         world.application.start(&mut world.core);
@@ -231,6 +256,8 @@ impl<A: Application, R: Recorder> World<A, R> {
             Event::Timer(conn) => core.on_timer_event(conn),
             Event::Slice(guest) => core.switch(guest),
             Event::Tick(guest) => core.cpu_done(guest),
+            Event::Cores(host) => core.on_cores_event(host),
+            Event::Domain(host) => core.on_domain_event(host),
             Event::Release(guest) => core.on_release_event(guest),
             Event::Epoch(host) => core.on_epoch(host),
             Event::Share(guest) => core.on_share_event(guest),
@@ -248,17 +275,26 @@ impl<A: Application, R: Recorder> World<A, R> {
         core.free_calls.push(number);
         match core.calls[number as usize] {
             Call::At(tag) => self.application.on_call(core, tag),
-            Call::In(guest, tag) => core.add_task(guest, Task::Call(tag)),
+            Call::In(guest, tag) => {
+                core.want_core(guest, hosts::Cause::Clock);
+                core.add_task(guest, Task::Call(tag));
+            }
         }
     }
 
     /// Lets guests do what they have to, if they run.
     fn run_ready(&mut self) {
         while let Some(guest) = self.core.ready.pop_front() {
-            self.core.guests[guest.0 as usize].is_ready = false;
+            let one = &mut self.core.guests[guest.0 as usize];
+            one.is_ready = false;
+            if one.is_back && one.vcpu.is_on() {
+                one.is_back = false;
+                self.core.wake_up(guest);
+            }
             while let Some(task) = self.core.next_task(guest) {
                 self.run_task(guest, task);
             }
+            self.core.may_halt(guest);
         }
     }
 
@@ -286,6 +322,22 @@ impl<A: Application, R: Recorder> World<A, R> {
 }
 
 impl<R: Recorder> Core<R> {
+    /// A host whose guests compete for its cores.
+    fn add_host(&mut self, spec: &CoresSpec, seed: u64) {
+        let number = spec.host.0 as usize;
+        if self.shared.len() <= number {
+            self.shared.resize_with(number + 1, || None);
+        }
+        for ((guest, _), entity) in spec.vcpus.iter().zip(0..) {
+            let guest = &mut self.guests[guest.0 as usize];
+            guest.entity = Some(EntityId(entity));
+            guest.vcpu = VirtualCpu::competing();
+        }
+        let cores = Cores::new(spec, splitmix64(seed ^ splitmix64(CORES ^ u64::from(spec.host.0))));
+        self.shared[number] = Some(hosts::Shared::new(cores, spec.has_domain));
+        self.follow(spec.host);
+    }
+
     /// The guests, by number.
     pub fn guests(&self) -> &[Guest] {
         &self.guests
@@ -323,9 +375,14 @@ impl<R: Recorder> Core<R> {
 
     fn make_ready(&mut self, id: GuestId) {
         let guest = &mut self.guests[id.0 as usize];
-        if !guest.is_ready && guest.vcpu.is_on() {
+        if guest.is_ready {
+            return;
+        }
+        if guest.vcpu.is_on() {
             guest.is_ready = true;
             self.ready.push_back(id);
+        } else {
+            self.want_core(id, hosts::Cause::Interrupt);
         }
     }
 
@@ -335,7 +392,8 @@ impl<R: Recorder> Core<R> {
         if guest.tasks.is_empty() || !guest.vcpu.is_on() {
             return None;
         }
-        if !guest.vcpu.is_free(self.now) || !guest.backlog.is_empty() || !guest.unread.is_empty() {
+        let has_packets = !guest.backlog.is_empty() || guest.in_hand.is_some() || !guest.unread.is_empty();
+        if has_packets || !guest.vcpu.is_free(self.now) {
             self.await_cpu(id);
             return None;
         }
@@ -354,6 +412,9 @@ impl<R: Recorder> Core<R> {
     fn cpu_done(&mut self, id: GuestId) {
         self.guests[id.0 as usize].cpu_awaited = false;
         self.take_backlog(id);
+        if self.guests[id.0 as usize].vcpu.is_on() {
+            self.after_work(id);
+        }
     }
 
     /// A slice ends or begins.
@@ -371,6 +432,8 @@ impl<R: Recorder> Core<R> {
             self.events.push(at, Event::Slice(id));
         }
         if !was_on {
+            let since = self.guests[id.0 as usize].vcpu.went_off();
+            self.recorder.vcpu_waited(id, since, now);
             self.wake_up(id);
         }
     }
@@ -390,7 +453,8 @@ impl<R: Recorder> Core<R> {
         let now = self.now;
         let guest = &mut self.guests[id.0 as usize];
         let Some(idle) = guest.vcpu.gives_up_after() else { return };
-        let busy = guest.has_work() || !guest.vcpu.is_free(now);
+        let computes = guest.own_load.is_some_and(|duty| duty.at(now).0);
+        let busy = computes || guest.has_work() || !guest.vcpu.is_free(now);
         let at = if busy { now + idle } else { guest.active_at + idle };
         if !guest.vcpu.is_on() {
             // It is looked at again when it is back.
@@ -410,8 +474,13 @@ impl<R: Recorder> Core<R> {
     /// What has waited for a virtual CPU happens.
     fn wake_up(&mut self, id: GuestId) {
         let guest = &mut self.guests[id.0 as usize];
-        if let Some(pvtcp) = &mut guest.pvtcp {
-            pvtcp.back(&guest.clock, self.now, guest.vcpu.off_total(), guest.received);
+        let off_total = guest.vcpu.off_total();
+        match &mut guest.pvtcp {
+            Some(pvtcp) if std::mem::take(&mut guest.is_punctual) => {
+                pvtcp.catch_up(&guest.clock, self.now, off_total);
+            }
+            Some(pvtcp) => pvtcp.back(&guest.clock, self.now, off_total, guest.received),
+            None => {}
         }
         let mut due = std::mem::take(&mut guest.due);
         for conn in due.drain(..) {
@@ -420,6 +489,7 @@ impl<R: Recorder> Core<R> {
         self.guests[id.0 as usize].due = due;
         self.wake_vflood_agent(id);
         self.await_idle(id);
+        self.fill_ring(id);
         self.take_backlog(id);
         let pvtcp = self.guests[id.0 as usize].pvtcp.as_mut();
         if pvtcp.is_some_and(|pvtcp| std::mem::take(&mut pvtcp.release_missed)) {

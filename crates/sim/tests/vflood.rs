@@ -231,7 +231,7 @@ fn share(kind: Kind, guest: TcpConfig) -> [u64; 2] {
         buffer: BufferSpec::PerPort,
     };
     let tcp = |flood| Arc::new(TcpConfig { flood, f_rto: !flood, ..guest.clone() });
-    let driver = Some(Driver { delay: Duration::from_us(50), queue_segments: 1000 });
+    let driver = Some(Driver { delay: Duration::from_us(50), queue_segments: 1000, ring_slots: None });
     let guests: Vec<GuestSpec> = (0..4)
         .map(|host| GuestSpec { port: driver.clone(), ..GuestSpec::plain(HostId(host), tcp(host == 0)) })
         .collect();
@@ -287,7 +287,7 @@ fn a_connection_that_flooded_goes_on_plain_where_it_rests() {
         buffer: BufferSpec::PerPort,
     };
     let tcp = |flood| Arc::new(TcpConfig { flood, f_rto: !flood, ..TcpConfig::current(250) });
-    let driver = Some(Driver { delay: Duration::from_us(50), queue_segments: 1000 });
+    let driver = Some(Driver { delay: Duration::from_us(50), queue_segments: 1000, ring_slots: None });
     let guests: Vec<GuestSpec> = (0..2)
         .map(|host| GuestSpec { port: driver.clone(), ..GuestSpec::plain(HostId(host), tcp(host == 0)) })
         .collect();

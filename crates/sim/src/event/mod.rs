@@ -68,6 +68,10 @@ pub enum Event {
     Timer(ConnId),
     /// A guest's virtual CPU gets its core, or loses it.
     Slice(GuestId),
+    /// A host's scheduler has something to decide, or somebody on the host begins or ends to compute.
+    Cores(HostId),
+    /// A host's own thread is done with a packet, if it has kept its core.
+    Domain(HostId),
     /// A guest's virtual CPU may be done with the packets that kept it busy.
     Tick(GuestId),
     /// A guest's held timers are looked at again (PVTCP).

@@ -3,6 +3,8 @@
 //! A VM's virtual CPU runs in slices. When it gets its core back, what has waited happens in the order of a Linux
 //! guest: the clock's tick, late; expired timers; the packets at its port; the application. A machine without a
 //! hypervisor is a guest with nothing to wait for.
+//!
+//! A VM that shares its host's cores by a scheduler halts when it has nothing to do; see [`crate::host::cores`].
 
 pub mod cera;
 pub mod clock;
@@ -15,6 +17,8 @@ use std::sync::Arc;
 
 use evenkeel_scenario::slices::Turns;
 
+use crate::host::cores::Duty;
+use crate::host::scheduler::EntityId;
 use crate::host::{Port, PortSpec};
 use crate::packet::{ConnId, HostId, PacketId};
 use crate::tcp::TcpConfig;
@@ -34,8 +38,10 @@ pub struct GuestSpec {
     pub hz: u32,
     /// When the first tick is.
     pub tick_phase: Duration,
-    /// When its virtual CPU has its core; `None`: always.
+    /// When its virtual CPU has its core; `None`: always, unless it competes for cores with others of its host.
     pub turns: Option<Turns>,
+    /// What it computes beside its traffic.
+    pub own_load: Option<Duty>,
     /// Its port on the host. `None`: a machine without a hypervisor.
     pub port: Option<PortSpec>,
     /// How long its CPU is busy with each packet that it sends or receives.
@@ -59,6 +65,7 @@ impl GuestSpec {
             hz,
             tick_phase: Duration::ZERO,
             turns: None,
+            own_load: None,
             port: None,
             packet_cost: Duration::ZERO,
             read_cost: Duration::ZERO,
@@ -113,6 +120,8 @@ pub struct Guest {
     pub(crate) class_thresholds_bytes: Arc<[u64]>,
     /// Packets that wait for its CPU: in the port's queue, if there is a port.
     pub(crate) backlog: VecDeque<PacketId>,
+    /// The packet that it works on, where that can be interrupted: what comes of it comes afterwards.
+    pub(crate) in_hand: Option<PacketId>,
     /// Connections with data that their applications have not read.
     pub(crate) unread: Vec<ConnId>,
     /// Applications have woken up to read.
@@ -120,6 +129,17 @@ pub struct Guest {
     /// Connections whose timers have run out while the virtual CPU was off its core.
     pub(crate) due: Vec<ConnId>,
     pub(crate) tasks: VecDeque<Task>,
+    /// Packets that found the ring to the host full.
+    pub(crate) qdisc: VecDeque<PacketId>,
+    pub(crate) own_load: Option<Duty>,
+    /// What it is to the scheduler of its host, if that decides.
+    pub(crate) entity: Option<EntityId>,
+    /// It computes beside its traffic. Only where the host's scheduler decides; otherwise its duty tells.
+    pub(crate) computes: bool,
+    /// It has got its core, and what has waited for that has not happened yet.
+    pub(crate) is_back: bool,
+    /// It waits for its core since it was halted, and no timer ran out since: no clock event can be late.
+    pub(crate) is_punctual: bool,
     /// It is in the list of guests with something to do.
     pub(crate) is_ready: bool,
     /// It is going to be looked at when its CPU is no longer busy.
@@ -149,10 +169,17 @@ impl Guest {
             read_cost: spec.read_cost,
             class_thresholds_bytes: Arc::clone(&spec.class_thresholds_bytes),
             backlog: VecDeque::new(),
+            in_hand: None,
             unread: Vec::new(),
             is_reading: false,
             due: Vec::new(),
             tasks: VecDeque::new(),
+            qdisc: VecDeque::new(),
+            own_load: spec.own_load,
+            entity: None,
+            computes: false,
+            is_back: false,
+            is_punctual: false,
             is_ready: false,
             cpu_awaited: false,
             active_at: Instant::START,
@@ -174,7 +201,15 @@ impl Guest {
 
     /// Whether there is something that it has to do when its CPU is free.
     pub(crate) fn has_work(&self) -> bool {
-        self.is_reading || !(self.backlog.is_empty() && self.unread.is_empty() && self.tasks.is_empty())
+        self.is_reading
+            || self.in_hand.is_some()
+            || !(self.backlog.is_empty() && self.unread.is_empty() && self.tasks.is_empty())
+    }
+
+    /// Whether it handles a packet only when that has taken its time: its core may be taken from it meanwhile.
+    #[inline]
+    pub(crate) fn takes_in_hand(&self) -> bool {
+        self.entity.is_some() && self.packet_cost > Duration::ZERO
     }
 
     /// Whether it reads what has come before anything else can come.

@@ -1,4 +1,7 @@
 //! A guest's virtual CPU: when it has its core, and how long packets keep it busy.
+//!
+//! It has its core by a drawn timeline, or competes for it with others of its host. One that competes halts when it has
+//! nothing to do, and waits for its core when it has.
 
 use evenkeel_scenario::slices::Turns;
 
@@ -11,12 +14,68 @@ pub struct VirtualCpu {
     timeline: Timeline,
     busy_until: Instant,
     busy_total: Duration,
+    /// It competes, and has nothing to do.
+    is_halted: bool,
+    /// If it competes: when it got the core that it has, and for how long it had one before.
+    had_core: Option<(Instant, Duration)>,
 }
 
 impl VirtualCpu {
     /// A virtual CPU on its core; for good, if it has no turns.
     pub fn new(turns: Option<Turns>) -> Self {
-        Self { timeline: Timeline::new(turns), busy_until: Instant::START, busy_total: Duration::ZERO }
+        Self {
+            timeline: Timeline::new(turns),
+            busy_until: Instant::START,
+            busy_total: Duration::ZERO,
+            is_halted: false,
+            had_core: None,
+        }
+    }
+
+    /// A virtual CPU that competes for a core; halted.
+    pub fn competing() -> Self {
+        let mut vcpu = Self { is_halted: true, had_core: Some((Instant::START, Duration::ZERO)), ..Self::new(None) };
+        vcpu.timeline.leave(Instant::START);
+        vcpu
+    }
+
+    /// Whether it competes for its core, and has nothing to do.
+    #[inline]
+    pub const fn is_halted(&self) -> bool {
+        self.is_halted
+    }
+
+    /// It has been halted and has something to do: it waits from now on.
+    pub fn wait(&mut self, now: Instant) {
+        self.is_halted = false;
+        self.timeline.leave(now);
+    }
+
+    /// It has waited, and gets its core.
+    pub fn get_core(&mut self, now: Instant) {
+        self.put_off(now);
+        self.timeline.come_back(now);
+        self.had_core = self.had_core.map(|(_, before)| (now, before));
+    }
+
+    /// It has to wait, although it is not done.
+    pub fn lose_core(&mut self, now: Instant) {
+        self.timeline.leave(now);
+        self.had_core = self.had_core.map(|(since, before)| (now, before + now.since(since)));
+    }
+
+    /// It has its core and nothing to do.
+    pub fn halt(&mut self, now: Instant) {
+        self.lose_core(now);
+        self.is_halted = true;
+    }
+
+    /// What it is busy with takes longer by the time that it was off its core.
+    fn put_off(&mut self, now: Instant) {
+        let went_off = self.timeline.went_off();
+        if self.busy_until > went_off {
+            self.busy_until += now.since(went_off);
+        }
     }
 
     /// When the first slice ends; `None` if never.
@@ -47,12 +106,10 @@ impl VirtualCpu {
     /// Its slice ends, or begins; when the next change is. A slice is followed by another at once if no neighbour wants
     /// one.
     pub fn switch(&mut self, now: Instant) -> Option<Instant> {
-        let (was_on, went_off) = (self.timeline.is_on(), self.timeline.went_off());
-        let next = self.timeline.switch(now);
-        if !was_on && self.busy_until > went_off {
-            self.busy_until += now.since(went_off);
+        if !self.timeline.is_on() {
+            self.put_off(now);
         }
-        next
+        self.timeline.switch(now)
     }
 
     /// Whether it has its core.
@@ -82,9 +139,19 @@ impl VirtualCpu {
         self.busy_until
     }
 
-    /// How long packets have kept it busy.
-    pub const fn busy_total(&self) -> Duration {
-        self.busy_total
+    /// How long it worked: on packets, and if it competes for its core, all the time that it had it.
+    pub fn busy_total(&self, now: Instant) -> Duration {
+        match self.had_core {
+            Some((since, before)) if self.is_on() => before + now.since(since),
+            Some((_, before)) => before,
+            None => self.busy_total,
+        }
+    }
+
+    /// How long it was off its core and not halted.
+    pub fn stolen(&self, now: Instant) -> Duration {
+        let waits = !self.is_on() && !self.is_halted;
+        self.off_total() + if waits { now.since(self.went_off()) } else { Duration::ZERO }
     }
 
     /// It works on a packet.
@@ -129,6 +196,23 @@ mod tests {
         vcpu.switch(on);
         assert!(!vcpu.is_free(on + Duration::from_us(1)));
         assert!(vcpu.is_free(on + Duration::from_us(2)));
-        assert_eq!(vcpu.busy_total(), Duration::from_us(3));
+        assert_eq!(vcpu.busy_total(on), Duration::from_us(3));
+    }
+
+    #[test]
+    fn one_that_competes_halts_waits_and_runs() {
+        let at = |us| Instant::START + Duration::from_us(us);
+        let mut vcpu = VirtualCpu::competing();
+        assert!(vcpu.is_halted() && !vcpu.is_on());
+        vcpu.wait(at(100));
+        assert_eq!(vcpu.stolen(at(103)), Duration::from_us(3));
+        vcpu.get_core(at(110));
+        vcpu.work(at(110), Duration::from_us(20));
+        vcpu.lose_core(at(115));
+        vcpu.get_core(at(145));
+        assert!(!vcpu.is_free(at(159)) && vcpu.is_free(at(160)));
+        vcpu.halt(at(160));
+        assert_eq!((vcpu.stolen(at(500)), vcpu.busy_total(at(500))), (Duration::from_us(40), Duration::from_us(20)));
+        assert_eq!(vcpu.off_total(), Duration::from_us(40));
     }
 }

@@ -5,6 +5,9 @@ use evenkeel_algo::rest::{LOOK_US, Looks, Word};
 use evenkeel_scenario::slices::Turns;
 
 use super::vcpu::VirtualCpu;
+use crate::host::cores::{Cores, CoresSpec, Happens, Who};
+use crate::host::scheduler::EntityId;
+use crate::packet::GuestId;
 use crate::time::{Duration, Instant};
 
 /// Between two heartbeats of either end, by default.
@@ -31,7 +34,10 @@ pub struct Agent {
 impl Agent {
     /// An agent that was there before the run, in an idle guest that had its core in these turns; `None`: always.
     pub fn new(turns: Option<Turns>) -> Self {
-        let looks = looks_before(turns);
+        Self::after(looks_before(turns))
+    }
+
+    fn after(looks: Looks) -> Self {
         Self {
             looks,
             look_at: Instant::START + Duration::from_us(LOOK_US),
@@ -41,6 +47,11 @@ impl Agent {
             said: (looks.permille(), false),
             said_at: Instant::START,
         }
+    }
+
+    /// The same on a host whose scheduler decides: until now everybody there has only computed.
+    pub fn among(host: &CoresSpec, guest: GuestId, seed: u64) -> Self {
+        Self::after(looks_among(host, guest, seed))
     }
 
     /// When it looks next.
@@ -94,6 +105,55 @@ fn looks_before(turns: Option<Turns>) -> Looks {
         }
         let next = if end < until { vcpu.give_up(end) } else { vcpu.switch(end).unwrap_or(Instant::NEVER) };
         (since, until) = if vcpu.is_on() { (end, next) } else { (next, vcpu.switch(next).unwrap_or(Instant::NEVER)) };
+    }
+    looks
+}
+
+/// The looks of a guest on a host where everybody only computes.
+fn looks_among(host: &CoresSpec, guest: GuestId, seed: u64) -> Looks {
+    let mut looks = Looks::default();
+    let mut cores = Cores::new(host, seed);
+    let number = |guest| host.vcpus.iter().position(|(vcpu, _)| *vcpu == guest).unwrap_or(0);
+    let own = number(guest);
+    // Of each VM: whether it computes, and whether it has a core.
+    let mut vcpus = vec![(false, false); host.vcpus.len()];
+    let (mut due_us, mut is_due) = (LOOK_US, false);
+    while looks.permille().is_none() {
+        let look_at = Instant::START + Duration::from_us(due_us);
+        let now = cores.next_event().unwrap_or(look_at).min(if is_due { Instant::NEVER } else { look_at });
+        cores.advance(now);
+        if now == look_at {
+            is_due = true;
+            cores.wake(EntityId(own as u32), now);
+        }
+        loop {
+            while let Some(happens) = cores.happened.pop_front() {
+                match happens {
+                    Happens::Gets(Who::Vcpu(vcpu)) => vcpus[number(vcpu)].1 = true,
+                    Happens::Loses(Who::Vcpu(vcpu)) => vcpus[number(vcpu)].1 = false,
+                    Happens::Computes(vcpu, computes) => {
+                        vcpus[number(vcpu)].0 = computes;
+                        if computes {
+                            cores.wake(EntityId(number(vcpu) as u32), now);
+                        }
+                    }
+                    Happens::Gets(_) | Happens::Loses(_) => {}
+                }
+            }
+            for (number, (computes, runs)) in vcpus.iter_mut().enumerate().filter(|(_, vcpu)| vcpu.1) {
+                if is_due && number == own {
+                    due_us = looks.woke(due_us, now.us());
+                    is_due = false;
+                }
+                if !*computes {
+                    *runs = false;
+                    cores.block(EntityId(number as u32), now);
+                }
+            }
+            if cores.happened.is_empty() {
+                break;
+            }
+        }
     }
     looks
 }

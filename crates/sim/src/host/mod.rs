@@ -1,9 +1,11 @@
 //! A VM's port on its host: the driver domain, which never sleeps, between the network card and the VM.
 //!
 //! Every packet crosses it, in either direction, in a fixed time and in order. Towards the VM it then waits in the
-//! port's queue until the virtual CPU takes it, or is dropped if the queue is full.
+//! port's queue until the virtual CPU takes it, or is dropped if the queue is full. A ring of its own may be between the
+//! queue and the VM, and bounds what the VM hands over.
 
 pub mod cera;
+pub mod cores;
 pub mod proboscis;
 pub mod scheduler;
 pub mod shim;
@@ -23,6 +25,9 @@ pub struct PortSpec {
     pub delay: Duration,
     /// Packets that may wait for the virtual CPU.
     pub queue_segments: u32,
+    /// Packets that the ring between VM and host holds in each direction: towards the VM before any wait in the queue,
+    /// from the VM until they have left the host. `None`: from the VM as many as come, and towards it none.
+    pub ring_slots: Option<u32>,
 }
 
 /// What a port has done so far.
@@ -61,6 +66,9 @@ impl Crossing {
 pub struct Port {
     pub(crate) delay: Duration,
     pub(crate) queue_segments: usize,
+    pub(crate) ring_slots: Option<usize>,
+    /// Packets from the VM that are on their way through the driver domain.
+    pub(crate) entered: usize,
     pub(crate) to_vm: Crossing,
     pub(crate) from_vm: Crossing,
     /// The mechanisms on the host.
@@ -74,11 +82,25 @@ impl Port {
         Self {
             delay: spec.delay,
             queue_segments: spec.queue_segments as usize,
+            ring_slots: spec.ring_slots.map(|slots| slots as usize),
+            entered: 0,
             to_vm: Crossing::default(),
             from_vm: Crossing::default(),
             shims: Shims::default(),
             stats: PortStats::default(),
         }
+    }
+
+    /// Packets that may wait for the VM, in the ring and in the queue.
+    #[inline]
+    pub(crate) fn places(&self) -> usize {
+        self.queue_segments + self.ring_slots.unwrap_or(0)
+    }
+
+    /// Whether the ring has a place for a packet of the VM's: what the host holds back keeps its place.
+    #[inline]
+    pub(crate) fn has_slot(&self) -> bool {
+        self.ring_slots.is_none_or(|slots| self.entered + self.shims.held() < slots)
     }
 
     /// What it has done so far.

@@ -22,8 +22,10 @@ pub struct GuestCounters {
     pub busy: Duration,
     /// Time in which it had its core and nothing to do.
     pub idle: Duration,
-    /// Time in which a neighbour had the core.
+    /// Time in which it wanted its core, and others had it.
     pub stolen: Duration,
+    /// Time for which its quota kept it from running, where it has one.
+    pub throttled: Option<Duration>,
     /// PVTCP, where it is loaded.
     pub pvtcp: Option<PvtcpCounters>,
     /// Windows that CERA's client has set.
@@ -90,6 +92,7 @@ impl GuestCounters {
             ("CpuIdleUs", self.idle.us()),
             ("CpuStealUs", self.stolen.us()),
         ]);
+        values.extend(self.throttled.map(|throttled| ("CpuThrottledUs", throttled.us())));
         if let Some(pvtcp) = &self.pvtcp {
             values.extend([
                 ("PvtcpWakeups", pvtcp.wakeups),

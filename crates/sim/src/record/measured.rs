@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_scenario::format::Scenario;
+use evenkeel_scenario::format::{Scenario, VmGroup};
 use evenkeel_scenario::metric::{
     CpuTime, Ended, LongLived, Measurements, Read, SocketSample, Trace, Unfinished, Uplink, Vm, Waits,
 };
@@ -78,6 +78,7 @@ impl Measured {
         Measurements {
             duration_ps,
             vms: std::mem::take(&mut self.vms).into_iter().map(|vm| vm.measured(scenario, duration_ps)).collect(),
+            vcpu_waits_ps: picoseconds(std::mem::take(&mut self.recorder.vcpu_waits)),
             hosts: if has_cera { of_cera.into() } else { BTreeMap::new() },
             background_bytes: Some(self.background_bytes),
             long_lived: self.transfers.iter().map(long_lived).collect(),
@@ -105,8 +106,9 @@ impl Measured {
 impl VmMeasured {
     fn measured(self, scenario: &Scenario, duration_ps: u64) -> Vm {
         let count = |name: &str| self.counters.get(name).copied().unwrap_or(0);
-        // Where packets cost nothing, its virtual CPU is idle.
-        let costs = scenario.vms.get(&self.group).is_some_and(|group| group.packet_cost_ns > 0);
+        // Where packets cost nothing, and nothing else is computed, its virtual CPU is idle.
+        let works = |group: &VmGroup| group.packet_cost_ns > 0 || group.own_load.is_some();
+        let costs = scenario.vms.get(&self.group).is_some_and(works);
         let cpu = costs.then(|| CpuTime { busy_us: count("CpuBusyUs"), idle_us: count("CpuIdleUs") });
         let read = Read { bytes: count("SimDeliveredBytes").unsigned_abs(), during_ps: duration_ps };
         Vm { name: self.name, group: self.group, counters: self.counters, cpu, read: Some(read) }

@@ -1,6 +1,7 @@
 //! What is written down while the simulation runs.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use evenkeel_scenario::format::Record;
@@ -31,6 +32,10 @@ pub struct Plan {
     pub data_side: Side,
     /// The first sender, whose packets are captured.
     pub first_sender: GuestId,
+    /// The senders, if they share cores of hosts: whose waits for a core are kept.
+    pub waiting: Range<u32>,
+    /// The VM on such a host whose wake-up is shown.
+    pub shown: Option<GuestId>,
 }
 
 /// What is to be sampled now.
@@ -84,6 +89,9 @@ pub struct Recorder {
     /// Of packets at the watched port, and of the first sender's packets among them.
     pub(super) waits: Vec<Duration>,
     pub(super) first_waits: Vec<Duration>,
+    /// When virtual CPUs waited for their cores.
+    pub(super) vcpu_waits: Vec<Duration>,
+    pub(crate) shown_off: Vec<(Instant, Instant)>,
     /// By number of the connection.
     ends: Vec<Ends>,
     /// The first sender's connections that carry data, the first of which is plotted.
@@ -143,6 +151,8 @@ impl Recorder {
             shares: Vec::new(),
             waits: Vec::new(),
             first_waits: Vec::new(),
+            vcpu_waits: Vec::new(),
+            shown_off: Vec::new(),
             ends: Vec::new(),
             captured: Vec::new(),
             plotted: Plotted::default(),
@@ -226,6 +236,20 @@ impl Recorder {
             if from == Some(self.plan.first_sender) {
                 self.first_waits.push(wait);
             }
+        } else {
+            self.overflow = true;
+        }
+    }
+
+    fn vcpu_waited(&mut self, guest: GuestId, since: Instant, until: Instant) {
+        if self.plan.shown == Some(guest) && self.plan.record.capture {
+            self.shown_off.push((since, until));
+        }
+        if !self.marked || !self.plan.waiting.contains(&guest.0) {
+            return;
+        }
+        if self.vcpu_waits.len() < MAX_WAITS {
+            self.vcpu_waits.push(until.since(since));
         } else {
             self.overflow = true;
         }
@@ -350,13 +374,15 @@ impl Recorder {
 #[derive(Clone, Debug)]
 pub struct Shared {
     captures: bool,
+    has_hosts: bool,
     recorder: Rc<RefCell<Recorder>>,
 }
 
 impl Shared {
     /// A recorder with nothing recorded yet.
     pub fn new(plan: Plan) -> Self {
-        Self { captures: plan.record.capture, recorder: Rc::new(RefCell::new(Recorder::new(plan))) }
+        let has_hosts = !plan.waiting.is_empty() || plan.shown.is_some();
+        Self { captures: plan.record.capture, has_hosts, recorder: Rc::new(RefCell::new(Recorder::new(plan))) }
     }
 
     /// Does something with the recorder.
@@ -387,6 +413,12 @@ impl world::Recorder for Shared {
 
     fn waited(&mut self, _now: Instant, from: Option<GuestId>, wait: Duration) {
         self.recorder.borrow_mut().waited(from, wait);
+    }
+
+    fn vcpu_waited(&mut self, guest: GuestId, since: Instant, until: Instant) {
+        if self.has_hosts {
+            self.recorder.borrow_mut().vcpu_waited(guest, since, until);
+        }
     }
 
     fn closed(&mut self, _now: Instant, flow: FlowId, side: Side, stats: &ConnStats) {
@@ -433,7 +465,15 @@ mod tests {
 
     fn recorder(capture: bool) -> Recorder {
         let record = Record { capture, tcp_info_period_ms: 20, queue_period_ms: 30, ..Record::default() };
-        Recorder::new(Plan { record, sockets: true, data_side: Side::Opener, first_sender: GuestId(0) })
+        let plan = Plan {
+            record,
+            sockets: true,
+            data_side: Side::Opener,
+            first_sender: GuestId(0),
+            waiting: 0..0,
+            shown: None,
+        };
+        Recorder::new(plan)
     }
 
     fn at(ms: u64) -> Instant {

@@ -149,7 +149,8 @@ mod tests {
         };
         let record = Record { capture: true, tcp_info_period_ms: 10, queue_period_ms: 10, ..Record::default() };
         let ends = (GuestId(0), GuestId(2));
-        let plan = Plan { record, sockets: true, data_side: Side::Opener, first_sender: ends.0 };
+        let plan =
+            Plan { record, sockets: true, data_side: Side::Opener, first_sender: ends.0, waiting: 0..0, shown: None };
         let mut recorder = Recorder::new(plan);
         let mark = Instant::START + Duration::from_ms(500);
         recorder.opened(FlowId(0), [ends.0, ends.1]);

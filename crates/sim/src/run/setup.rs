@@ -5,6 +5,7 @@ use evenkeel_scenario::format::{
     DelayedAck, Discipline, Era, Network, Queue, RtoMin, RtoMinWord, Scenario, SpuriousResponse as Response, Topology,
     VmGroup, Workload,
 };
+use evenkeel_scenario::placement::{Placement, hosts_of, placements};
 use evenkeel_settings::{Bounded, Mode};
 
 use crate::host::{cera, proboscis, vflood, vsnoop};
@@ -41,22 +42,27 @@ pub struct Place {
 
 /// Where all VMs are: the sending group first, each group's hosts one after the other.
 pub fn places(scenario: &Scenario) -> Vec<Place> {
+    let place = |(guest, placement): (u32, &Placement)| Place {
+        name: placement.name(),
+        group: placement.group.to_owned(),
+        guest: GuestId(guest),
+        host: HostId(placement.host),
+    };
+    (0..).zip(&placements(scenario)).map(place).collect()
+}
+
+/// How many hosts there are on either side: those of the senders, and the others. Hosts on which nobody is are there
+/// all the same.
+fn sides(scenario: &Scenario) -> [u32; 2] {
     let (from, to) = scenario.workload.roles();
-    let groups = if from == to { vec![from] } else { vec![from, to] };
-    let (mut places, mut first_host): (Vec<Place>, u32) = (Vec::new(), 0);
-    for name in groups {
-        let Some(group) = scenario.vms.get(name) else { continue };
-        for number in 0..group.count {
-            places.push(Place {
-                name: format!("{name}-{number}"),
-                group: name.to_owned(),
-                guest: GuestId(places.len() as u32),
-                host: HostId(first_host + number / group.per_host.max(1)),
-            });
-        }
-        first_host += group.hosts();
-    }
-    places
+    let group = |name: &str| scenario.vms.get(name);
+    let of = |name: &str| {
+        let kind = group(name).and_then(|group| scenario.hosts.get(group.on.as_ref()?));
+        kind.map_or_else(|| group(name).map_or(0, VmGroup::hosts), |kind| kind.count)
+    };
+    let on = |name: &str| group(name).and_then(|group| group.on.as_ref());
+    let is_same = from == to || on(from).is_some() && on(from) == on(to);
+    [of(from), if is_same { 0 } else { of(to) }]
 }
 
 /// Who takes part in the workload.
@@ -66,7 +72,7 @@ pub fn members(scenario: &Scenario, places: &[Place], seed: u64) -> Members {
         let own = places.iter().filter(|p| p.group == group);
         own.map(|p| Member { guest: p.guest, host: p.host }).collect::<Vec<_>>()
     };
-    let hosts = |group: &str| scenario.vms.get(group).map_or(0, |g| u64::from(g.hosts()));
+    let hosts = |group: &str| u64::from(hosts_of(scenario, group));
     let mbit = match scenario.network.topology {
         Topology::Dumbbell => u64::from(scenario.network.core_rate_mbit()),
         Topology::Star | Topology::LeafSpine => {
@@ -79,12 +85,10 @@ pub fn members(scenario: &Scenario, places: &[Place], seed: u64) -> Members {
 /// The network of a scenario.
 pub fn topology(scenario: &Scenario) -> TopologySpec {
     let network = &scenario.network;
-    let (from, to) = scenario.workload.roles();
-    let hosts = |group: &str| scenario.vms.get(group).map_or(0, VmGroup::hosts);
-    let all = if from == to { hosts(from) } else { hosts(from) + hosts(to) };
+    let [left, right] = sides(scenario);
     let shape = match network.topology {
-        Topology::Star => Shape::Star { hosts: all },
-        Topology::Dumbbell => Shape::Dumbbell { left: hosts(from), right: hosts(to) },
+        Topology::Star => Shape::Star { hosts: left + right },
+        Topology::Dumbbell => Shape::Dumbbell { left, right },
         Topology::LeafSpine => {
             Shape::LeafSpine { leaves: network.leaves, spines: network.spines, hosts_per_leaf: network.hosts_per_leaf }
         }
@@ -271,15 +275,16 @@ pub fn vflood(group: &VmGroup, mtu_bytes: u32) -> Option<vflood::Spec> {
 }
 
 /// vSnoop on the hosts of a group; none if it is off.
-pub fn vsnoop(group: &VmGroup, mtu_bytes: u32) -> Option<vsnoop::Spec> {
+pub fn vsnoop(scenario: &Scenario, group: &VmGroup) -> Option<vsnoop::Spec> {
     let set = group.vsnoop.in_scenario();
     let places = group.port_queue_segments;
+    let kind = group.on.as_ref().and_then(|on| scenario.hosts.get(on));
     (set.mode != Mode::Off).then(|| vsnoop::Spec {
         mode: set.mode,
         settings: VsnoopSettings { budget_segments: set.budget_segments(places) },
-        // Each VM has its core, and the driver domain one.
-        reserve_segments: vsnoop_algo::reserve(places, group.per_host + 1),
-        mss_bytes: tcp(group, mtu_bytes).mss_bytes,
+        // Unless hosts have cores for all, each VM has its core; and the driver domain one.
+        reserve_segments: vsnoop_algo::reserve(places, kind.map_or(group.per_host, |kind| kind.cores) + 1),
+        mss_bytes: tcp(group, scenario.network.mtu_bytes).mss_bytes,
     })
 }
 

@@ -1,8 +1,10 @@
 //! The way of packets through hosts and guests.
 
+use super::hosts::Cause;
 use super::{Core, Point, Recorder, Way};
 use crate::event::Event;
 use crate::guest::Task;
+use crate::host::Port;
 use crate::host::shim::Verdict;
 use crate::packet::{ConnId, Ecn, FRAME_OVERHEAD_BYTES, GuestId, HostId, Packet, PacketId, Payload, Segment};
 use crate::tcp::{Connection, Env, Note, Outgoing};
@@ -15,6 +17,9 @@ impl<R: Recorder> Core<R> {
     /// A packet has come to a host, for the guest that it names.
     pub(super) fn arrive(&mut self, id: PacketId) {
         let to = self.packets[id].guest;
+        if self.enter_domain(to, Way::In, id) {
+            return;
+        }
         let guest = &mut self.guests[to.0 as usize];
         let Some(port) = &mut guest.port else { return self.take_in(to, id) };
         if let Some(at) = port.to_vm.enter(self.now + port.delay, id) {
@@ -29,10 +34,17 @@ impl<R: Recorder> Core<R> {
         if let Some(at) = next {
             self.events.push(at, Event::ToGuest(to));
         }
+        self.hand_to_vm(to, id);
+    }
+
+    /// A packet has crossed the host.
+    pub(super) fn hand_to_vm(&mut self, to: GuestId, id: PacketId) {
+        let guest = &mut self.guests[to.0 as usize];
+        let Some(port) = &mut guest.port else { return };
         port.stats.to_vm += 1;
         self.recorder.packet(self.now, to, Point::Port, Way::In, &self.packets[id]);
         if !port.shims.is_empty() {
-            self.effects.port_room = port.queue_segments.saturating_sub(guest.backlog.len());
+            self.effects.port_room = port.places().saturating_sub(guest.backlog.len()).min(port.queue_segments);
             let packet = &mut self.packets[id];
             let end = packet.payload.end().filter(|&end| self.conns.flow_of(end).is_some());
             let verdict = port.shims.on_to_vm(self.now, end, packet, &mut self.effects);
@@ -104,6 +116,7 @@ impl<R: Recorder> Core<R> {
         }
         // What those behind have let go on in turn has gone already.
         self.effects.from_vm = own;
+        self.fill_ring(id);
     }
 
     pub(super) fn crossed_from_vm(&mut self, from: GuestId) {
@@ -113,6 +126,15 @@ impl<R: Recorder> Core<R> {
         if let Some(at) = next {
             self.events.push(at, Event::FromGuest(from));
         }
+        self.take_over(from, id);
+        self.fill_ring(from);
+    }
+
+    /// A packet of the VM's has crossed the host.
+    pub(super) fn take_over(&mut self, from: GuestId, id: PacketId) {
+        let guest = &mut self.guests[from.0 as usize];
+        let Some(port) = &mut guest.port else { return };
+        port.entered -= 1;
         port.stats.from_vm += 1;
         self.recorder.packet(self.now, from, Point::Port, Way::Out, &self.packets[id]);
         let host = guest.host;
@@ -152,16 +174,18 @@ impl<R: Recorder> Core<R> {
     /// The guest takes a packet, or it waits.
     fn take_in(&mut self, to: GuestId, id: PacketId) {
         let guest = &mut self.guests[to.0 as usize];
-        if guest.vcpu.is_free(self.now) && guest.backlog.is_empty() && guest.unread.is_empty() {
+        let is_free = guest.vcpu.is_free(self.now) && guest.backlog.is_empty() && guest.unread.is_empty();
+        if is_free && !guest.takes_in_hand() {
             let alone = guest.reads_at_once();
             self.receive(to, id, alone);
             if !alone {
                 self.take_backlog(to);
             }
+            self.after_work(to);
             return;
         }
         if let Some(port) = &mut guest.port {
-            if guest.backlog.len() >= port.queue_segments {
+            if guest.backlog.len() >= port.places() {
                 port.stats.dropped += 1;
                 self.packets.remove(id);
                 return;
@@ -169,8 +193,13 @@ impl<R: Recorder> Core<R> {
             port.stats.peak_segments = port.stats.peak_segments.max(guest.backlog.len() as u32 + 1);
         }
         guest.backlog.push_back(id);
-        if guest.vcpu.is_on() {
+        if is_free {
+            self.take_backlog(to);
+            self.after_work(to);
+        } else if guest.vcpu.is_on() {
             self.await_cpu(to);
+        } else {
+            self.want_core(to, Cause::Interrupt);
         }
     }
 
@@ -187,8 +216,15 @@ impl<R: Recorder> Core<R> {
             }
             if std::mem::take(&mut guest.is_reading) {
                 self.read(id);
-            } else if let Some(packet) = guest.backlog.pop_front() {
+            } else if let Some(packet) = guest.in_hand.take() {
                 self.receive(id, packet, false);
+            } else if let Some(packet) = guest.backlog.pop_front() {
+                if guest.takes_in_hand() {
+                    guest.in_hand = Some(packet);
+                    guest.vcpu.work(self.now, guest.packet_cost);
+                } else {
+                    self.receive(id, packet, false);
+                }
             } else if guest.unread.is_empty() {
                 break;
             } else {
@@ -219,7 +255,9 @@ impl<R: Recorder> Core<R> {
         let guest = &mut self.guests[to.0 as usize];
         guest.received += 1;
         guest.active_at = self.now;
-        guest.vcpu.work(self.now, guest.packet_cost);
+        if !guest.takes_in_hand() {
+            guest.vcpu.work(self.now, guest.packet_cost);
+        }
         self.recorder.packet(self.now, to, Point::Guest, Way::In, &packet);
         match packet.payload {
             Payload::Tcp(conn, segment) => self.receive_segment(conn, &segment, packet.ecn == Ecn::Ce, alone),
@@ -391,12 +429,43 @@ impl<R: Recorder> Core<R> {
         guest.vcpu.work(self.now, guest.packet_cost);
         self.recorder.packet(self.now, from, Point::Guest, Way::Out, &packet);
         let id = self.packets.insert(packet);
-        let Some(port) = &mut guest.port else {
+        let Some(port) = &guest.port else {
             let host = guest.host;
             return self.leave(host, id);
         };
+        if !guest.qdisc.is_empty() || !port.has_slot() {
+            guest.qdisc.push_back(id);
+            return;
+        }
+        self.enter_from_vm(from, id);
+    }
+
+    /// The host has a packet of the VM's.
+    fn enter_from_vm(&mut self, from: GuestId, id: PacketId) {
+        let Some(port) = &mut self.guests[from.0 as usize].port else { return };
+        port.entered += 1;
+        if self.enter_domain(from, Way::Out, id) {
+            return;
+        }
+        let Some(port) = &mut self.guests[from.0 as usize].port else { return };
         if let Some(at) = port.from_vm.enter(self.now + port.delay, id) {
             self.events.push(at, Event::FromGuest(from));
+        }
+    }
+
+    /// The ring to the host may have places: a guest on its core uses them, and one that has halted is told.
+    pub(super) fn fill_ring(&mut self, id: GuestId) {
+        loop {
+            let guest = &mut self.guests[id.0 as usize];
+            if guest.qdisc.is_empty() || !guest.port.as_ref().is_some_and(Port::has_slot) {
+                return;
+            }
+            if !guest.vcpu.is_on() {
+                return self.want_core(id, Cause::Interrupt);
+            }
+            if let Some(packet) = guest.qdisc.pop_front() {
+                self.enter_from_vm(id, packet);
+            }
         }
     }
 }

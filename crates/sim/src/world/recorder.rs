@@ -42,6 +42,10 @@ pub trait Recorder {
     #[inline]
     fn waited(&mut self, _now: Instant, _from: Option<GuestId>, _wait: Duration) {}
 
+    /// A virtual CPU has its core after it has waited for it.
+    #[inline]
+    fn vcpu_waited(&mut self, _guest: GuestId, _since: Instant, _until: Instant) {}
+
     /// A connection is closed; one call for each side.
     #[inline]
     fn closed(&mut self, _now: Instant, _flow: FlowId, _side: Side, _stats: &ConnStats) {}

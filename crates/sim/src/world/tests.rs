@@ -99,7 +99,7 @@ fn vm(host: u32, queue_segments: u32, mode: Mode) -> GuestSpec {
     let sharing = CoreSharing { vms_per_core: 3, ..CoreSharing::default() };
     GuestSpec {
         turns: Some(Turns::new(&sharing, 5, u64::from(host))),
-        port: Some(PortSpec { delay: Duration::from_us(50), queue_segments }),
+        port: Some(PortSpec { delay: Duration::from_us(50), queue_segments, ring_slots: None }),
         pvtcp: Some(PvtcpSpec { mode, settings: Settings::default(), steal_clock: false }),
         ..plain(host)
     }
@@ -191,8 +191,8 @@ fn packets_cost_processor_time() {
     let receiver = GuestSpec { packet_cost: Duration::from_us(20), ..plain(1) };
     let world = run(&[plain(0), receiver], bulk(), Duration::from_s(1));
     let guest = &world.core.guests()[1];
-    assert_eq!(guest.vcpu.busy_total(), Duration::from_us(20) * (guest.received() + guest.sent()));
-    let busy = guest.vcpu.busy_total().as_s_f64();
+    assert_eq!(guest.vcpu.busy_total(world.core.now()), Duration::from_us(20) * (guest.received() + guest.sent()));
+    let busy = guest.vcpu.busy_total(world.core.now()).as_s_f64();
     assert!((0.9..1.01).contains(&busy), "{busy}");
 }
 

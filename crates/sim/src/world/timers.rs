@@ -2,6 +2,7 @@
 
 use evenkeel_algo::pvtcp::Timer;
 
+use super::hosts::Cause;
 use super::{Core, Recorder};
 use crate::event::Event;
 use crate::guest::pvtcp::{Backlog, Due, Fate, Held};
@@ -37,11 +38,17 @@ impl<R: Recorder> Core<R> {
         let now = self.now;
         let Some(slot) = self.conns.get_mut(conn).filter(|slot| slot.timer_at == now) else { return };
         slot.timer_at = Instant::NEVER;
-        let guest = &mut self.guests[slot.guest.0 as usize];
+        let id = slot.guest;
+        let guest = &mut self.guests[id.0 as usize];
         if guest.vcpu.is_on() {
             self.run_timers(conn);
+            self.after_work(id);
+        } else if guest.vcpu.is_halted() && slot.deadline().is_none_or(|deadline| deadline > now) {
+            // Its clock has been told of the later time, and does not wake it.
+            self.schedule(conn);
         } else {
             guest.due.push(conn);
+            self.want_core(id, Cause::Clock);
         }
     }
 
@@ -96,8 +103,10 @@ impl<R: Recorder> Core<R> {
         let guest = &mut self.guests[id.0 as usize];
         if guest.vcpu.is_on() {
             self.release(id);
+            self.after_work(id);
         } else if let Some(pvtcp) = &mut guest.pvtcp {
             pvtcp.release_missed = true;
+            self.want_core(id, Cause::Clock);
         }
     }
 

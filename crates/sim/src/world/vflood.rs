@@ -1,5 +1,6 @@
 //! vFlood: guests' agents find out whether their cores are missing, and their hosts rest or act.
 
+use super::hosts::Cause;
 use super::{Core, Recorder};
 use crate::event::Event;
 use crate::guest::vflood::{Agent, HEARTBEAT};
@@ -41,6 +42,7 @@ impl<R: Recorder> Core<R> {
             self.events.push(at, Event::Look(id));
         } else {
             agent.is_late_look = true;
+            self.want_core(id, Cause::Clock);
         }
     }
 
@@ -58,6 +60,8 @@ impl<R: Recorder> Core<R> {
         vflood.hear(now, agent.word(now, vflood.attests()));
         if guest.vcpu.is_on() {
             self.hear_vflood(id);
+        } else {
+            self.want_core(id, Cause::Clock);
         }
     }
 

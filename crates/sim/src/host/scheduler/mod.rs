@@ -32,7 +32,7 @@ pub mod linux;
 pub mod quota;
 pub mod slices;
 pub mod timeline;
-mod timers;
+pub(super) mod timers;
 
 use crate::time::Instant;
 

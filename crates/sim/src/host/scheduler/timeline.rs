@@ -54,10 +54,21 @@ impl Timeline {
 
     /// It has nothing to do and halts: its neighbours' slices begin now. When it has its core again.
     pub fn give_up(&mut self, now: Instant) -> Instant {
-        self.on = false;
-        self.went_off = now;
+        self.leave(now);
         self.due = now + self.off;
         self.due
+    }
+
+    /// It loses its core.
+    pub fn leave(&mut self, now: Instant) {
+        self.on = false;
+        self.went_off = now;
+    }
+
+    /// It has its core again.
+    pub fn come_back(&mut self, now: Instant) {
+        self.on = true;
+        self.off_total += now.since(self.went_off);
     }
 
     fn take_turn(&mut self) -> Option<Duration> {
@@ -73,8 +84,7 @@ impl Timeline {
             return Some(self.give_up(now));
         }
         if !self.on {
-            self.on = true;
-            self.off_total += now.since(self.went_off);
+            self.come_back(now);
         }
         self.due = now + self.take_turn()?;
         Some(self.due)

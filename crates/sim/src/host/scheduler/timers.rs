@@ -5,7 +5,7 @@ use crate::time::Instant;
 /// A tournament of timers: each node knows which of its two halves is due first. Setting one costs as many comparisons
 /// as the tree is deep, and no memory.
 #[derive(Clone, Debug)]
-pub(super) struct Timers {
+pub(in crate::host) struct Timers {
     due: Vec<Instant>,
     /// The winner of each node; the root is 1, the leaves are the second half.
     winners: Vec<u32>,

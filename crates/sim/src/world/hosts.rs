@@ -1,0 +1,286 @@
+//! Hosts whose schedulers decide who runs: VMs halt, wait and run, and the host's own thread carries their packets.
+
+use std::collections::VecDeque;
+
+use super::{Core, Recorder, Way};
+use crate::event::Event;
+use crate::host::cores::{Cores, Happens, Who};
+use crate::host::scheduler::EntityId;
+use crate::packet::{GuestId, HostId, PacketId};
+use crate::time::{Duration, Instant};
+
+/// Why a guest has something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Its clock was to wake it now.
+    Clock,
+    /// Something else.
+    Interrupt,
+}
+
+/// A host and what it has to do.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub cores: Cores,
+    /// The event that is to come; others in the queue are out of date.
+    due: Instant,
+    domain: Option<Domain>,
+}
+
+/// The host's own thread, which takes packets across: those of all VMs in the order in which they come.
+#[derive(Debug, Default)]
+struct Domain {
+    queue: VecDeque<(GuestId, Way, PacketId)>,
+    /// What the first packet still takes.
+    left: Duration,
+    /// It has its core since then.
+    since: Option<Instant>,
+}
+
+impl Domain {
+    /// When the first packet is across, if it keeps its core.
+    fn done_at(&self) -> Option<Instant> {
+        self.since.filter(|_| !self.queue.is_empty()).map(|since| since + self.left)
+    }
+}
+
+impl Shared {
+    pub(super) fn new(cores: Cores, has_domain: bool) -> Self {
+        Self { cores, due: Instant::NEVER, domain: has_domain.then(Domain::default) }
+    }
+}
+
+impl<R: Recorder> Core<R> {
+    /// The cores of a host, if its scheduler decides who runs.
+    pub fn cores_of(&self, host: HostId) -> Option<&Cores> {
+        self.shared.get(host.0 as usize)?.as_ref().map(|host| &host.cores)
+    }
+
+    fn host_mut(&mut self, host: HostId) -> Option<&mut Shared> {
+        self.shared.get_mut(host.0 as usize)?.as_mut()
+    }
+
+    /// A guest has something to do. If it has halted, it waits for its core from now on; if it has its core or waits
+    /// already, or if no scheduler decides, nothing changes.
+    pub(super) fn want_core(&mut self, id: GuestId, cause: Cause) {
+        let now = self.now;
+        let guest = &mut self.guests[id.0 as usize];
+        let Some(entity) = guest.entity else { return };
+        if guest.vcpu.is_halted() {
+            let host = guest.host;
+            self.stop_halting(id, cause);
+            if let Some(shared) = self.host_mut(host) {
+                shared.cores.wake(entity, now);
+            }
+            self.follow(host);
+        } else if cause == Cause::Clock && guest.is_punctual {
+            // The clock was to wake it, and will do so late.
+            guest.is_punctual = false;
+            if let Some(pvtcp) = &mut guest.pvtcp {
+                pvtcp.catch_up(&guest.clock, before(now), guest.vcpu.off_total());
+            }
+        }
+    }
+
+    /// It waits for its core. The ticks for which it slept are not late; that of the clock that wakes it may be.
+    fn stop_halting(&mut self, id: GuestId, cause: Cause) {
+        let guest = &mut self.guests[id.0 as usize];
+        guest.vcpu.wait(self.now);
+        guest.is_punctual = cause == Cause::Interrupt;
+        if let Some(pvtcp) = &mut guest.pvtcp {
+            let slept = if guest.is_punctual { self.now } else { before(self.now) };
+            pvtcp.catch_up(&guest.clock, slept, guest.vcpu.off_total());
+        }
+    }
+
+    /// A guest has done something: if it competes for its core, it is looked at whether it needs it still.
+    #[inline]
+    pub(super) fn after_work(&mut self, id: GuestId) {
+        if self.guests[id.0 as usize].entity.is_some() {
+            self.make_ready(id);
+        }
+    }
+
+    /// A guest with nothing to do halts.
+    pub(super) fn may_halt(&mut self, id: GuestId) {
+        let now = self.now;
+        let guest = &mut self.guests[id.0 as usize];
+        let Some(entity) = guest.entity.filter(|_| guest.vcpu.is_on()) else { return };
+        if guest.computes || guest.has_work() || guest.is_ready {
+            // If it is busy, whoever left it work has asked to be called when it is free.
+            return;
+        }
+        if !guest.vcpu.is_free(now) {
+            return self.await_cpu(id);
+        }
+        let host = guest.host;
+        if let Some(pvtcp) = &mut guest.pvtcp {
+            pvtcp.catch_up(&guest.clock, now, guest.vcpu.off_total());
+        }
+        guest.vcpu.halt(now);
+        if let Some(shared) = self.host_mut(host) {
+            shared.cores.block(entity, now);
+        }
+        self.follow(host);
+    }
+
+    pub(super) fn on_cores_event(&mut self, host: HostId) {
+        let now = self.now;
+        let Some(shared) = self.host_mut(host).filter(|shared| shared.due == now) else { return };
+        shared.due = Instant::NEVER;
+        shared.cores.advance(now);
+        self.follow(host);
+    }
+
+    /// Does what the scheduler has decided. Guests that get their cores do what has waited when this event is over.
+    pub(super) fn follow(&mut self, host: HostId) {
+        let now = self.now;
+        while let Some(happens) = self.host_mut(host).and_then(|shared| shared.cores.happened.pop_front()) {
+            match happens {
+                Happens::Gets(Who::Vcpu(id)) => {
+                    let guest = &mut self.guests[id.0 as usize];
+                    let since = guest.vcpu.went_off();
+                    guest.vcpu.get_core(now);
+                    guest.is_back = true;
+                    if since < now {
+                        self.recorder.vcpu_waited(id, since, now);
+                    }
+                    self.make_ready(id);
+                }
+                Happens::Loses(Who::Vcpu(id)) => {
+                    let guest = &mut self.guests[id.0 as usize];
+                    // One that has not even been told that it was back has nothing to be told.
+                    if let Some(pvtcp) = guest.pvtcp.as_mut().filter(|_| !guest.is_back) {
+                        pvtcp.catch_up(&guest.clock, now, guest.vcpu.off_total());
+                        guest.is_punctual = false;
+                    }
+                    guest.vcpu.lose_core(now);
+                }
+                Happens::Computes(id, computes) => self.compute(id, computes),
+                Happens::Gets(Who::Domain) => self.domain_runs(host),
+                Happens::Loses(Who::Domain) => self.domain_stops(host),
+                Happens::Gets(Who::Neighbour) | Happens::Loses(Who::Neighbour) => {}
+            }
+        }
+        self.plan(host);
+    }
+
+    fn compute(&mut self, id: GuestId, computes: bool) {
+        let now = self.now;
+        let guest = &mut self.guests[id.0 as usize];
+        guest.computes = computes;
+        let (host, entity) = (guest.host, guest.entity);
+        if guest.vcpu.is_on() {
+            self.make_ready(id);
+        } else if guest.vcpu.is_halted() && computes {
+            self.stop_halting(id, Cause::Clock);
+            if let Some((shared, entity)) = self.host_mut(host).zip(entity) {
+                shared.cores.wake(entity, now);
+            }
+        }
+    }
+
+    fn plan(&mut self, host: HostId) {
+        let now = self.now;
+        let Some(shared) = self.host_mut(host) else { return };
+        // An event that comes too early does no harm.
+        if let Some(at) = shared.cores.next_event().map(|at| at.max(now)).filter(|at| *at < shared.due) {
+            shared.due = at;
+            self.events.push(at, Event::Cores(host));
+        }
+    }
+
+    /// A packet waits for the thread that does its host's own work; false if there is none.
+    #[inline]
+    pub(super) fn enter_domain(&mut self, id: GuestId, way: Way, packet: PacketId) -> bool {
+        !self.shared.is_empty() && self.queue_in_domain(id, way, packet)
+    }
+
+    fn queue_in_domain(&mut self, id: GuestId, way: Way, packet: PacketId) -> bool {
+        let now = self.now;
+        let guest = &self.guests[id.0 as usize];
+        let (host, delay) = (guest.host, guest.port.as_ref().map_or(Duration::ZERO, |port| port.delay));
+        let Some(shared) = self.host_mut(host) else { return false };
+        let Some(domain) = &mut shared.domain else { return false };
+        domain.queue.push_back((id, way, packet));
+        if domain.queue.len() > 1 {
+            return true;
+        }
+        domain.left = delay;
+        if domain.since.is_some() {
+            // It is about to block for lack of packets.
+            domain.since = Some(now);
+            self.plan_domain(host);
+        } else {
+            let entity: EntityId = shared.cores.domain();
+            shared.cores.wake(entity, now);
+            self.follow(host);
+        }
+        true
+    }
+
+    fn domain_runs(&mut self, host: HostId) {
+        let now = self.now;
+        if let Some(domain) = self.host_mut(host).and_then(|shared| shared.domain.as_mut()) {
+            domain.since = Some(now);
+            self.plan_domain(host);
+        }
+    }
+
+    fn domain_stops(&mut self, host: HostId) {
+        let now = self.now;
+        if let Some(domain) = self.host_mut(host).and_then(|shared| shared.domain.as_mut()) {
+            if let Some(since) = domain.since.take() {
+                domain.left = Duration::from_ps(domain.left.ps().saturating_sub(now.since(since).ps()));
+            }
+        }
+    }
+
+    fn plan_domain(&mut self, host: HostId) {
+        let done_at = self.host_mut(host).and_then(|shared| shared.domain.as_ref()?.done_at());
+        if let Some(at) = done_at {
+            self.events.push(at, Event::Domain(host));
+        }
+    }
+
+    pub(super) fn on_domain_event(&mut self, host: HostId) {
+        let now = self.now;
+        let Some(domain) = self.host_mut(host).and_then(|shared| shared.domain.as_mut()) else { return };
+        if domain.done_at() != Some(now) {
+            return;
+        }
+        let Some((id, way, packet)) = domain.queue.pop_front() else { return };
+        match way {
+            Way::In => self.hand_to_vm(id, packet),
+            Way::Out => {
+                self.take_over(id, packet);
+                self.fill_ring(id);
+            }
+        }
+        self.next_packet(host);
+    }
+
+    /// The host's thread goes on with its next packet, or blocks. It may have lost its core by what the last one did.
+    fn next_packet(&mut self, host: HostId) {
+        let now = self.now;
+        let next = self.host_mut(host).and_then(|shared| shared.domain.as_ref()?.queue.front().map(|first| first.0));
+        let delay = next.and_then(|id| self.guests[id.0 as usize].port.as_ref()).map(|port| port.delay);
+        let Some(shared) = self.host_mut(host) else { return };
+        let Some(domain) = &mut shared.domain else { return };
+        if let Some(delay) = delay {
+            domain.left = delay;
+            domain.since = domain.since.map(|_| now);
+            self.plan_domain(host);
+        } else {
+            domain.since = None;
+            let entity = shared.cores.domain();
+            shared.cores.block(entity, now);
+            self.follow(host);
+        }
+    }
+}
+
+/// The last picosecond before an instant.
+fn before(now: Instant) -> Instant {
+    Instant::from_ps(now.ps().saturating_sub(1))
+}
