@@ -1,65 +1,7 @@
-//! The steps of a packet's way through a VM's port, in their order: `algo/base/steps.h`, whose lists the eBPF programs
-//! run.
+//! The steps of a packet's way through a VM's port, in their order: [`ToVm`] and [`FromVm`] are made of the lists in
+//! `algo/base/steps.h`, which the eBPF programs run.
 
-use crate::sys;
-
-/// On the way to the VM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum ToVm {
-    /// ProBoSCIS takes probes and reports.
-    Probes = sys::step_to_vm_STEP_TO_VM_PROBES,
-    /// A SYN or SYN-ACK is noted, and what belongs to no known connection passes.
-    Flow = sys::step_to_vm_STEP_TO_VM_FLOW,
-    /// Marks are counted and hidden, echoes set DCTCP's limit.
-    Marks = sys::step_to_vm_STEP_TO_VM_MARKS,
-    /// CERA times the handshake and has the flow's share.
-    Uplink = sys::step_to_vm_STEP_TO_VM_UPLINK,
-    /// An ACK lets out what vFlood holds.
-    AckClock = sys::step_to_vm_STEP_TO_VM_ACK_CLOCK,
-    /// The window that the VM is told is written.
-    Window = sys::step_to_vm_STEP_TO_VM_WINDOW,
-    /// Echoes are hidden.
-    Echoes = sys::step_to_vm_STEP_TO_VM_ECHOES,
-    /// vSnoop acknowledges.
-    EarlyAck = sys::step_to_vm_STEP_TO_VM_EARLY_ACK,
-    /// A connection may be over.
-    End = sys::step_to_vm_STEP_TO_VM_END,
-}
-
-/// On the way from the VM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u32)]
-pub enum FromVm {
-    /// Probes and reports that this host has sent pass.
-    Probes = sys::step_from_vm_STEP_FROM_VM_PROBES,
-    /// Signed handshakes pass, and the connection is looked up.
-    Flow = sys::step_from_vm_STEP_FROM_VM_FLOW,
-    /// A copy of data becomes vSnoop's early ACK.
-    Copy = sys::step_from_vm_STEP_FROM_VM_COPY,
-    /// What belongs to no known connection passes.
-    Known = sys::step_from_vm_STEP_FROM_VM_KNOWN,
-    /// Probes go ahead of a SYN, the SYN-ACK's window follows those that came.
-    Handshake = sys::step_from_vm_STEP_FROM_VM_HANDSHAKE,
-    /// What vFlood held goes on behind [`Hold`](Self::Hold).
-    Back = sys::step_from_vm_STEP_FROM_VM_BACK,
-    /// ACKs that say nothing new are dropped, and early ACKs ride on data.
-    AckFilter = sys::step_from_vm_STEP_FROM_VM_ACK_FILTER,
-    /// Packets become ECN-capable.
-    Ecn = sys::step_from_vm_STEP_FROM_VM_ECN,
-    /// An ACK has the number of what comes next.
-    Number = sys::step_from_vm_STEP_FROM_VM_NUMBER,
-    /// Marks are echoed.
-    Echo = sys::step_from_vm_STEP_FROM_VM_ECHO,
-    /// CERA counts.
-    Uplink = sys::step_from_vm_STEP_FROM_VM_UPLINK,
-    /// vFlood holds data back.
-    Hold = sys::step_from_vm_STEP_FROM_VM_HOLD,
-    /// Early ACKs ride on what was held.
-    AckOnData = sys::step_from_vm_STEP_FROM_VM_ACK_ON_DATA,
-    /// A connection may be over.
-    End = sys::step_from_vm_STEP_FROM_VM_END,
-}
+include!(concat!(env!("OUT_DIR"), "/steps.rs"));
 
 #[cfg(test)]
 mod tests {
