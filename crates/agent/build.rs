@@ -35,6 +35,10 @@ fn main() {
         let text = fs::read_to_string(&intf).expect("intf.h is readable");
         fs::write(out.join(counted), counters(&text, prefix)).expect("OUT_DIR is writable");
     }
+    let text = fs::read_to_string(host.join("intf.h")).expect("intf.h is readable");
+    let modes = listed(&text, "EK_OTHERS_THAN_VFLOOD").map(|name| format!("|port| port.{name}.mode"));
+    fs::write(out.join("others.rs"), format!("[{}]\n", modes.collect::<Vec<_>>().join(", ")))
+        .expect("OUT_DIR is writable");
 }
 
 /// Compiles each program, links them into one object and writes its skeleton.
@@ -82,9 +86,7 @@ fn declare(intf: &Path, top: &Path, to: &Path) {
     bindgen::Builder::default()
         .header(intf.to_str().expect("the path of the sources is UTF-8"))
         .clang_arg(format!("-I{}", top.display()))
-        .allowlist_item(
-            "(ek|EK|cera|CERA|congestion|CONGESTION|proboscis|PROBOSCIS|vflood|VFLOOD|vsnoop|VSNOOP|window|WINDOW)_.*",
-        )
+        .allowlist_file(".*/(algo|kernel)/.*\\.h")
         .blocklist_function(".*")
         .derive_default(true)
         .derive_eq(true)
@@ -96,6 +98,13 @@ fn declare(intf: &Path, top: &Path, to: &Path) {
         .expect("libclang parses intf.h")
         .write_to_file(to)
         .expect("OUT_DIR is writable");
+}
+
+/// What is in a list, out of `#define LIST(OF) OF(one) OF(other)`.
+fn listed<'a>(intf: &'a str, list: &str) -> impl Iterator<Item = &'a str> {
+    let (_, list) = intf.split_once(&format!("#define {list}(MECHANISM)")).expect("intf.h has the list");
+    let (list, _) = list.split_once("\n#define").expect("more stands behind it");
+    list.split("MECHANISM(").skip(1).map(|name| name.split(')').next().unwrap_or_default())
 }
 
 /// Names and help texts of the counters, out of `PREFIX_NAME, /* Help */`.

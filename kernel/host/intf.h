@@ -130,15 +130,22 @@ struct ek_proboscis_settings {
 	struct proboscis_settings settings;
 };
 
+/*
+ * The mechanisms, whose settings on a port are struct ek_NAME_settings with an enum
+ * ek_mode in @mode. vFlood alone may be on and pass over what begins.
+ */
+#define EK_OTHERS_THAN_VFLOOD(MECHANISM)                                                 \
+	MECHANISM(proboscis) MECHANISM(cera) MECHANISM(vsnoop)
+#define EK_MECHANISMS(MECHANISM) EK_OTHERS_THAN_VFLOOD(MECHANISM) MECHANISM(vflood)
+
 /* A port's settings: the agent resolves defaults and overrides, and programs only read.
  */
 struct ek_port {
 	u32 slot; /* of its state: below EK_MAX_PORTS, and no other port's */
 	u32 pad;
-	struct ek_proboscis_settings proboscis;
-	struct ek_cera_settings cera;
-	struct ek_vsnoop_settings vsnoop;
-	struct ek_vflood_settings vflood;
+#define SETTINGS(name) struct ek_##name##_settings name;
+	EK_MECHANISMS(SETTINGS)
+#undef SETTINGS
 	u64 since_ns; /* its packets are read since then: what is older is not known of it
 		       */
 };

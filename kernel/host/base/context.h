@@ -52,19 +52,22 @@ struct context {
 	u64 now_ns;
 };
 
+#define MODE_OR(name) port->name.mode |
+
 /* Some mechanism is on, or has something to let out. */
 static __always_inline bool port_acts(const struct ek_port *port)
 {
-	return (port->proboscis.mode | port->cera.mode | port->vsnoop.mode |
-		port->vflood.mode | port->vflood.hold_ifindex) != EK_MODE_OFF;
+	return (EK_MECHANISMS(MODE_OR) port->vflood.hold_ifindex) != EK_MODE_OFF;
 }
 
 /* vFlood rests, and nothing else is on: nobody asks for connections that begin. */
 static __always_inline bool port_rests(const struct ek_port *port)
 {
-	return port->vflood.passes_over && (port->proboscis.mode | port->cera.mode |
-					    port->vsnoop.mode) == EK_MODE_OFF;
+	return port->vflood.passes_over &&
+	       (EK_OTHERS_THAN_VFLOOD(MODE_OR) 0) == EK_MODE_OFF;
 }
+
+#undef MODE_OR
 
 /* No packet is anybody's business: the port rests, and no connection from before is left.
  */

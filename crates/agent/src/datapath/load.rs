@@ -21,6 +21,8 @@ use super::tcx::{self, Attached, Others};
 use super::vflood::qdisc::{self, Qdisc};
 use crate::common::bytes::{as_bytes, from_bytes};
 
+/// Modes of the mechanisms that are told of every connection while they are on: `EK_OTHERS_THAN_VFLOOD` in intf.h.
+const OTHERS: &[fn(&intf::ek_port) -> u32] = &include!(concat!(env!("OUT_DIR"), "/others.rs"));
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
 /// Programs of a port.
 const PROGRAMS: [&str; 2] = ["to_vm", "from_vm"];
@@ -524,7 +526,7 @@ fn check_version(pin_dir: &Path) -> Result<(), DatapathError> {
 /// Whether the programs note the connections of a port that has these settings: `port_acts()` and not `port_rests()` in
 /// context.h.
 fn is_read(port: &intf::ek_port) -> bool {
-    let others = port.proboscis.mode | port.cera.mode | port.vsnoop.mode;
+    let others = OTHERS.iter().fold(0, |modes, mode| modes | mode(port));
     others != intf::EK_MODE_OFF || (port.vflood.mode != intf::EK_MODE_OFF && port.vflood.passes_over == 0)
 }
 
