@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
-use evenkeel_settings::{self as settings, Key, Table};
+use evenkeel_settings::host::MECHANISMS;
+use evenkeel_settings::pvtcp::Pvtcp;
+use evenkeel_settings::{Key, Table};
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
@@ -30,14 +32,9 @@ pub fn text() -> String {
 }
 
 /// The mechanisms' tables, and their settings.
-fn mechanisms() -> [(&'static str, Vec<Key>); 5] {
-    [
-        ("pvtcp", settings::pvtcp::Pvtcp::keys()),
-        ("proboscis", settings::proboscis::Proboscis::keys()),
-        ("vsnoop", settings::vsnoop::Vsnoop::keys()),
-        ("vflood", settings::vflood::Vflood::keys()),
-        ("cera", settings::cera::Cera::keys()),
-    ]
+fn mechanisms() -> impl Iterator<Item = (&'static str, Vec<Key>)> {
+    let on_hosts = MECHANISMS.iter().map(|(name, keys)| (*name, keys()));
+    on_hosts.chain([("pvtcp", Pvtcp::keys())])
 }
 
 /// Leaves those settings in a mechanism's table that scenarios have, and says what holds where one is left out.

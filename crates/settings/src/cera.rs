@@ -2,6 +2,8 @@
 
 use evenkeel_algo::cera::{DEFAULTS, MAX_EPOCHS, MAX_WEIGHT, Settings, usual_epoch_us};
 
+use serde::Serialize;
+
 use crate::pattern::Pattern;
 use crate::table::{Scope, settings};
 use crate::value::{Bounded, Mode, words};
@@ -61,6 +63,21 @@ settings! {
     shares: Shares = Shares::Need, scope Scope::Host;
     /// mu: a VM's weight; `[port.cera]` has those of single VMs.
     weight: Weight = Bounded::new(1), scope Scope::Agent;
+}
+
+/// CERA on one port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CeraPort {
+    /// Whether it acts there.
+    pub mode: Mode,
+    /// mu: the VM's weight.
+    pub weight: Weight,
+}
+
+impl From<Cera> for CeraPort {
+    fn from(cera: Cera) -> Self {
+        Self { mode: cera.mode, weight: cera.weight }
+    }
 }
 
 impl Cera {

@@ -1,7 +1,7 @@
 //! Files and parts of pages that are made of the tables.
 
 use crate::table::markdown;
-use crate::{cera, guest, host, proboscis, pvtcp, vflood, vsnoop};
+use crate::{Table, cera, guest, host, pvtcp, vflood};
 
 /// What stands before the name of a table in a page.
 pub const BEGIN: &str = "<!-- settings: ";
@@ -30,17 +30,14 @@ pub fn page(text: &str) -> Result<String, String> {
 }
 
 fn table(name: &str) -> Option<String> {
-    Some(match name {
-        "proboscis" => markdown::<proboscis::Proboscis>(),
-        "vsnoop" => markdown::<vsnoop::Vsnoop>(),
-        "vflood" => markdown::<vflood::Vflood>(),
-        "vflood guest" => markdown::<vflood::VfloodGuest>(),
-        "cera" => markdown::<cera::Cera>(),
-        "cera guest" => markdown::<cera::CeraGuest>(),
-        "pvtcp" => markdown::<pvtcp::Pvtcp>(),
-        "channel guest" => markdown::<guest::Channel>(),
-        _ => return None,
-    })
+    let keys = match name {
+        "vflood guest" => vflood::VfloodGuest::keys(),
+        "cera guest" => cera::CeraGuest::keys(),
+        "pvtcp" => pvtcp::Pvtcp::keys(),
+        "channel guest" => guest::Channel::keys(),
+        _ => host::MECHANISMS.iter().find(|(table, _)| *table == name)?.1(),
+    };
+    Some(markdown(&keys))
 }
 
 #[cfg(test)]

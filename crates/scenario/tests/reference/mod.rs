@@ -5,7 +5,11 @@ use std::fmt::Write;
 use evenkeel_scenario::metric::Metric;
 use evenkeel_scenario::result::SERIES;
 use evenkeel_scenario::schema::SCHEMA;
+use evenkeel_settings::host::MECHANISMS;
 use serde_json::Value;
+
+/// In the place of the tables of the mechanisms on hosts.
+const ON_HOSTS: &str = "";
 
 /// Headings, and where in the schema their keys are.
 const TABLES: &[(&str, &str)] = &[
@@ -21,10 +25,7 @@ const TABLES: &[(&str, &str)] = &[
     ("`[vms.NAME.own_load]`", "/properties/vms/additionalProperties/properties/own_load"),
     ("`[vms.NAME.tcp]`", "/properties/vms/additionalProperties/properties/tcp"),
     ("`[vms.NAME.pvtcp]`", "/properties/vms/additionalProperties/properties/pvtcp"),
-    ("`[vms.NAME.vflood]`", "/properties/vms/additionalProperties/properties/vflood"),
-    ("`[vms.NAME.vsnoop]`", "/properties/vms/additionalProperties/properties/vsnoop"),
-    ("`[vms.NAME.proboscis]`", "/properties/vms/additionalProperties/properties/proboscis"),
-    ("`[vms.NAME.cera]`", "/properties/vms/additionalProperties/properties/cera"),
+    (ON_HOSTS, ""),
     ("`[workload]`", "/properties/workload"),
     ("`[record]`", "/properties/record"),
     ("`[[axes]]`", "/properties/axes/items"),
@@ -34,11 +35,23 @@ const TABLES: &[(&str, &str)] = &[
     ("`[[report.plots]]`", "/properties/report/properties/plots/items"),
 ];
 
+/// All headings, and where in the schema their keys are.
+fn tables() -> impl Iterator<Item = (String, String)> {
+    TABLES.iter().flat_map(|(heading, pointer)| match *heading {
+        ON_HOSTS => {
+            let group = "/properties/vms/additionalProperties/properties";
+            let of = |(name, _): &(&str, _)| (format!("`[vms.NAME.{name}]`"), format!("{group}/{name}"));
+            MECHANISMS.iter().map(of).collect()
+        }
+        _ => vec![((*heading).to_owned(), (*pointer).to_owned())],
+    })
+}
+
 /// The generated part.
 pub fn text() -> String {
     let mut out = String::new();
-    for (heading, pointer) in TABLES {
-        let schema = SCHEMA.pointer(pointer).unwrap_or_else(|| panic!("no {pointer}"));
+    for (heading, pointer) in tables() {
+        let schema = SCHEMA.pointer(&pointer).unwrap_or_else(|| panic!("no {pointer}"));
         writeln!(out, "### {heading}\n").unwrap();
         match schema.get("oneOf").and_then(Value::as_array) {
             None => {

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use super::{Cera, Config, Mode};
+use super::Config;
 use crate::address::PORT_WORD;
+use crate::cera::Cera;
 use crate::error::{ConfigError, parse};
 use crate::table::Table;
+use crate::value::Mode;
 
 impl Config {
     /// Checks the text of a configuration. `file` is what errors call it.

@@ -7,15 +7,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::HeartbeatMs;
 use crate::address::ChannelAddress;
-use crate::cera::{Cera, CeraOverride, Weight};
 use crate::pattern::Pattern;
-use crate::proboscis::{Proboscis, ProboscisOverride};
 use crate::table::{comment, example as table, settings};
-use crate::value::{Bounded, Mode};
-use crate::vflood::{Vflood, VfloodOverride};
-use crate::vsnoop::{Vsnoop, VsnoopOverride};
+use crate::value::Bounded;
+use crate::{HeartbeatMs, Key, Table};
 
 /// Where the configuration is unless something else is said.
 pub const DEFAULT_FILE: &str = "/etc/evenkeel/host.toml";
@@ -56,124 +52,104 @@ settings! {
     heartbeat_ms: HeartbeatMs = Bounded::new(200);
 }
 
-settings! {
-    /// The whole configuration.
-    pub struct Config;
-    /// Names of the ports that lead to VMs: * stands for any text, ? for one character, [abc] for one of them, {a,b}
-    /// for either. vnet* is libvirt's, tap* that of Proxmox and OpenStack.
-    ports: Vec<Pattern> = ["vnet*", "tap*"].map(Pattern::literal).into();
-    /// Queues of ports are raised to this many packets (a GSO packet is one) as long as the agent has them, and put
-    /// back by `evenkeel host --stop`. Queues that are longer stay.
-    port_queue_segments: QueueSegments = Bounded::new(4000), note "0 leaves all as they are";
-    /// The key that signs probes, the same on all hosts: one line of 32 hexadecimal digits (`openssl rand -hex 16`),
-    /// readable for root alone. A second line is an older key that is still believed, while a new one goes round.
-    /// Without the file no probes are sent or believed; everything else works.
-    probe_key_file: PathBuf = "/etc/evenkeel/probe.key".into();
-    table proboscis: Proboscis;
-    table vsnoop: Vsnoop;
-    table cera: Cera;
-    table vflood: Vflood;
-    table control: Control;
-    table metrics: Metrics;
-    table channel: Channel;
-    list overrides = "port": PortOverride;
-}
+/// What all mechanisms have: a table of the whole host, one of single ports, and what holds on a port.
+macro_rules! mechanisms {
+    ($($name:ident: $table:ident, $override:ident, $on_port:ident;)+) => {
+        /// The mechanisms' tables, in the order of the file, and their keys.
+        pub const MECHANISMS: &[(&str, fn() -> Vec<Key>)] =
+            &[$((stringify!($name), <crate::$name::$table as Table>::keys)),+];
 
-/// What is otherwise on some ports.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PortOverride {
-    /// Which ports.
-    #[serde(rename = "match")]
-    pub pattern: Pattern,
-    /// As the key of the same name for all ports.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub port_queue_segments: Option<QueueSegments>,
-    /// Where the guest's agent is found; `{port}` stands for the name of the device.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub channel: Option<ChannelAddress>,
-    /// As the table of the same name for all ports; what is not named stays.
-    #[serde(default)]
-    pub proboscis: ProboscisOverride,
-    /// As the table of the same name for all ports; what is not named stays.
-    #[serde(default)]
-    pub vsnoop: VsnoopOverride,
-    /// As the table of the same name for all ports; what is not named stays.
-    #[serde(default)]
-    pub cera: CeraOverride,
-    /// The same for vFlood.
-    #[serde(default)]
-    pub vflood: VfloodOverride,
-}
-
-impl PortOverride {
-    /// One that says nothing of these ports.
-    pub fn of(pattern: Pattern) -> Self {
-        Self {
-            pattern,
-            port_queue_segments: None,
-            channel: None,
-            proboscis: ProboscisOverride::default(),
-            vsnoop: VsnoopOverride::default(),
-            cera: CeraOverride::default(),
-            vflood: VfloodOverride::default(),
+        settings! {
+            /// The whole configuration.
+            pub struct Config;
+            /// Names of the ports that lead to VMs: * stands for any text, ? for one character, [abc] for one of them,
+            /// {a,b} for either. vnet* is libvirt's, tap* that of Proxmox and OpenStack.
+            ports: Vec<Pattern> = ["vnet*", "tap*"].map(Pattern::literal).into();
+            /// Queues of ports are raised to this many packets (a GSO packet is one) as long as the agent has them, and
+            /// put back by `evenkeel host --stop`. Queues that are longer stay.
+            port_queue_segments: QueueSegments = Bounded::new(4000), note "0 leaves all as they are";
+            /// The key that signs probes, the same on all hosts: one line of 32 hexadecimal digits
+            /// (`openssl rand -hex 16`), readable for root alone. A second line is an older key that is still believed,
+            /// while a new one goes round. Without the file no probes are sent or believed; everything else works.
+            probe_key_file: PathBuf = "/etc/evenkeel/probe.key".into();
+            $(table $name: crate::$name::$table;)+
+            table control: Control;
+            table metrics: Metrics;
+            table channel: Channel;
+            list overrides = "port": PortOverride;
         }
-    }
+
+        /// What is otherwise on some ports.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct PortOverride {
+            /// Which ports.
+            #[serde(rename = "match")]
+            pub pattern: Pattern,
+            /// As the key of the same name for all ports.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub port_queue_segments: Option<QueueSegments>,
+            /// Where the guest's agent is found; `{port}` stands for the name of the device.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub channel: Option<ChannelAddress>,
+            $(
+                /// As the table of the same name for all ports; what is not named stays.
+                #[serde(default)]
+                pub $name: crate::$name::$override,
+            )+
+        }
+
+        impl PortOverride {
+            /// One that says nothing of these ports.
+            pub fn of(pattern: Pattern) -> Self {
+                Self { pattern, port_queue_segments: None, channel: None, $($name: Default::default(),)+ }
+            }
+        }
+
+        /// What holds on one port, defaults and overrides resolved.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        pub struct PortSettings {
+            /// Its queue is raised to this.
+            pub port_queue_segments: QueueSegments,
+            /// Where its guest's agent is found.
+            pub channel: Option<ChannelAddress>,
+            $(
+                /// The mechanism on it.
+                pub $name: crate::$name::$on_port,
+            )+
+        }
+
+        impl Config {
+            /// What holds on the port of this name.
+            pub fn settings(&self, name: &str) -> PortSettings {
+                let over = || self.overrides.iter().filter(|over| over.pattern.matches(name));
+                let queue_segments = over().filter_map(|over| over.port_queue_segments).next_back();
+                PortSettings {
+                    port_queue_segments: queue_segments.unwrap_or(self.port_queue_segments),
+                    channel: over().filter_map(|over| over.channel.as_ref()).next_back().map(|of_all| of_all.of(name)),
+                    $($name: over().fold(self.$name.clone(), |all, over| over.$name.over(all)).into(),)+
+                }
+            }
+        }
+
+        /// The mechanisms' tables, commented.
+        fn mechanisms() -> String {
+            [$(table::<crate::$name::$table>(stringify!($name))),+].concat()
+        }
+    };
 }
 
-/// What holds on one port, defaults and overrides resolved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PortSettings {
-    /// Its queue is raised to this.
-    pub port_queue_segments: QueueSegments,
-    /// Where its guest's agent is found.
-    pub channel: Option<ChannelAddress>,
-    /// ProBoSCIS on it.
-    pub proboscis: Proboscis,
-    /// vSnoop on it.
-    pub vsnoop: Vsnoop,
-    /// CERA on it.
-    pub cera: CeraPort,
-    /// vFlood on it.
-    pub vflood: Vflood,
-}
-
-/// CERA on one port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct CeraPort {
-    /// Whether it acts there.
-    pub mode: Mode,
-    /// mu: the VM's weight.
-    pub weight: Weight,
+mechanisms! {
+    proboscis: Proboscis, ProboscisOverride, Proboscis;
+    vsnoop: Vsnoop, VsnoopOverride, Vsnoop;
+    cera: Cera, CeraOverride, CeraPort;
+    vflood: Vflood, VfloodOverride, Vflood;
 }
 
 impl Config {
     /// Whether a device of this name is a port.
     pub fn is_port(&self, name: &str) -> bool {
         self.ports.iter().any(|pattern| pattern.matches(name))
-    }
-
-    /// What holds on the port of this name.
-    pub fn settings(&self, name: &str) -> PortSettings {
-        let own = PortSettings {
-            port_queue_segments: self.port_queue_segments,
-            channel: None,
-            proboscis: self.proboscis.clone(),
-            vsnoop: self.vsnoop.clone(),
-            cera: CeraPort { mode: self.cera.mode, weight: self.cera.weight },
-            vflood: self.vflood.clone(),
-        };
-        self.overrides.iter().filter(|over| over.pattern.matches(name)).fold(own, |settings, over| PortSettings {
-            port_queue_segments: over.port_queue_segments.unwrap_or(settings.port_queue_segments),
-            channel: over.channel.as_ref().map(|channel| channel.of(name)).or(settings.channel),
-            proboscis: over.proboscis.over(settings.proboscis),
-            vsnoop: over.vsnoop.over(settings.vsnoop),
-            cera: CeraPort {
-                mode: over.cera.mode.unwrap_or(settings.cera.mode),
-                weight: over.cera.weight.unwrap_or(settings.cera.weight),
-            },
-            vflood: over.vflood.over(settings.vflood),
-        })
     }
 }
 
@@ -198,10 +174,7 @@ pub fn example() -> String {
     let tables = [
         comment(HEAD) + &comment(RELOAD) + "\n",
         table::<Config>(""),
-        table::<Proboscis>("proboscis"),
-        table::<Vsnoop>("vsnoop"),
-        table::<Cera>("cera"),
-        table::<Vflood>("vflood"),
+        mechanisms(),
         table::<Control>("control"),
         table::<Metrics>("metrics"),
         table::<Channel>("channel"),

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::address::HostAddress;
+use crate::proboscis::Proboscis;
+use crate::value::Mode;
 use crate::vsnoop::Proof;
 
 fn refused(text: &str) -> String {

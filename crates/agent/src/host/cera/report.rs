@@ -1,7 +1,7 @@
 //! What `evenkeel status` and metrics say of the controller.
 
 use evenkeel_settings::Mode;
-use evenkeel_settings::host::CeraPort;
+use evenkeel_settings::cera::CeraPort;
 use serde::{Deserialize, Serialize};
 
 use super::thread::View;
