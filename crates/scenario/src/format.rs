@@ -23,7 +23,7 @@ mod workload;
 pub use cera::Cera;
 pub use evenkeel_settings::proboscis::ProboscisOverride as Proboscis;
 pub use evenkeel_settings::vsnoop::VsnoopOverride as Vsnoop;
-pub use group::{CoreSharing, HostKind, Kernel, MachineKind, VmGroup};
+pub use group::{CoreSharing, HostKind, Kernel, MachineKind, Mechanism, VmGroup};
 pub use host::{DriverDomain, Host, Neighbours, OwnLoad, Quota, Scheduler};
 pub use mechanisms::Preset;
 pub use network::{Discipline, Network, Queue, Topology};

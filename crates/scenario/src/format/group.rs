@@ -1,5 +1,6 @@
 //! A group of like VMs.
 
+use evenkeel_settings::Mode;
 use evenkeel_settings::vflood::{HostCongestion, VfloodOverride};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -156,6 +157,44 @@ impl Default for VmGroup {
             far_delay_us: 0,
         }
     }
+}
+
+/// A mechanism in a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mechanism {
+    /// Its table.
+    pub name: &'static str,
+    /// Off where nothing is said.
+    pub mode: Mode,
+    /// Whether it acts on hosts, and not in guests alone.
+    pub is_on_hosts: bool,
+    /// Why its settings have no effect while it is off.
+    pub(crate) why_idle: &'static str,
+}
+
+macro_rules! mechanisms {
+    ($($name:ident: $title:literal, $is_on_hosts:literal;)+) => {
+        impl VmGroup {
+            /// The mechanisms, each in a table of its own.
+            pub fn mechanisms(&self) -> impl Iterator<Item = Mechanism> + use<> {
+                [$(Mechanism {
+                    name: stringify!($name),
+                    mode: self.$name.mode(),
+                    is_on_hosts: $is_on_hosts,
+                    why_idle: concat!($title, " is off (", stringify!($name), ".mode = \"off\")"),
+                }),+]
+                .into_iter()
+            }
+        }
+    };
+}
+
+mechanisms! {
+    pvtcp: "PVTCP", false;
+    proboscis: "ProBoSCIS", true;
+    cera: "CERA", true;
+    vflood: "vFlood", true;
+    vsnoop: "vSnoop", true;
 }
 
 impl VmGroup {

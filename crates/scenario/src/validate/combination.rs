@@ -185,11 +185,11 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
     if group.host == HostKind::Vm && !group.hypervisor {
         problem("host", "must be left out without a hypervisor (hypervisor = false)");
     }
-    if group.proboscis.mode() != Mode::Off && !group.hypervisor {
-        problem("proboscis.mode", "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
-    }
-    if group.cera.mode() != Mode::Off && !group.hypervisor {
-        problem("cera.mode", "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
+    for mechanism in group.mechanisms().filter(|mechanism| mechanism.is_on_hosts && mechanism.mode != Mode::Off) {
+        if !group.hypervisor {
+            let why = "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)";
+            problem(&format!("{}.mode", mechanism.name), why);
+        }
     }
     if group.cera.weights.len() > group.count as usize {
         problem("cera.weights", &format!("must be at most one for each of the {} VMs", group.count));
@@ -199,11 +199,6 @@ fn vms(path: &str, group: &VmGroup, problems: &mut Vec<Problem>) {
     {
         if let Err((key, why)) = checked {
             problem(&format!("{table}.{key}"), &why);
-        }
-    }
-    for (key, mode) in [("vflood.mode", group.vflood.mode()), ("vsnoop.mode", group.vsnoop.mode())] {
-        if mode != Mode::Off && !group.hypervisor {
-            problem(key, "must be \"off\" without a hypervisor, which is where it acts (hypervisor = false)");
         }
     }
     if group.migrate_at_ms.is_some() && !group.hypervisor {

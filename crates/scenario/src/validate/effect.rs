@@ -218,6 +218,12 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
         scenario.workload,
         Workload::RequestResponse { .. } | Workload::Memcached { .. } | Workload::ThreeTier { .. }
     );
+    if let [table, setting] = *key {
+        let off = group.mechanisms().find(|mechanism| mechanism.name == table && mechanism.mode == Mode::Off);
+        if let Some(off) = off.filter(|_| setting != "mode") {
+            return Some(off.why_idle);
+        }
+    }
     match *key {
         ["core", "slice_ms" | "slice_jitter" | "load" | "idle_us"] if group.core.vms_per_core == 1 => {
             Some("the VMs have their core to themselves (core.vms_per_core = 1)")
@@ -228,21 +234,11 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
         ["kernel" | "vcpus" | "memory_mib" | "hz"] if group.machine == MachineKind::Namespace => {
             Some("a namespace has the kernel, the processors, the memory and the clock of its machine (machine)")
         }
-        ["pvtcp", switch] if switch != "mode" && group.pvtcp.mode() == Mode::Off => {
-            Some("PVTCP is off (pvtcp.mode = \"off\")")
-        }
-        ["proboscis", key] if key != "mode" && group.proboscis.mode() == Mode::Off => {
-            Some("ProBoSCIS is off (proboscis.mode = \"off\")")
-        }
-        ["cera", key] if key != "mode" && group.cera.mode() == Mode::Off => Some("CERA is off (cera.mode = \"off\")"),
         ["cera", "client_delay_us"] if group.cera.clients == Some(0) => {
             Some("no VM has CERA's client (cera.clients = 0)")
         }
         ["nic_queue", parameter] if parameter != "discipline" => {
             why_idle_in_queue(parameter, group.nic_queue.discipline)
-        }
-        ["vflood", key] if key != "mode" && group.vflood.mode() == Mode::Off => {
-            Some("vFlood is off (vflood.mode = \"off\")")
         }
         ["vflood", "low_rtt_us" | "alpha_low_rtt"] if group.vflood().policy != BufferPolicy::Priority => {
             Some("only the policy `priority` uses it (vflood.policy)")
@@ -251,9 +247,6 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
             Some("the policy `none` does not use it (vflood.policy)")
         }
         ["vflood", ..] if receives_only && one_way => Some("this group only receives; vFlood acts on what VMs send"),
-        ["vsnoop", "budget_segments"] if group.vsnoop.mode() == Mode::Off => {
-            Some("vSnoop is off (vsnoop.mode = \"off\")")
-        }
         ["vsnoop", ..] if sends_only && one_way => Some("this group only sends; vSnoop acts on what VMs receive"),
         ["tcp", "hystart"] if group.tcp.congestion_control() != "cubic" => {
             Some("only CUBIC has it (tcp.congestion_control)")
