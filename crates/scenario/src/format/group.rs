@@ -170,6 +170,8 @@ pub struct Mechanism {
     pub is_on_hosts: bool,
     /// Why its settings have no effect while it is off.
     pub(crate) why_idle: &'static str,
+    /// Why it counts nothing while it is off in all groups.
+    pub(crate) why_uncounted: &'static str,
 }
 
 macro_rules! mechanisms {
@@ -182,6 +184,7 @@ macro_rules! mechanisms {
                     mode: self.$name.mode(),
                     is_on_hosts: $is_on_hosts,
                     why_idle: concat!($title, " is off (", stringify!($name), ".mode = \"off\")"),
+                    why_uncounted: concat!($title, " is off in all groups"),
                 }),+]
                 .into_iter()
             }

@@ -30,12 +30,46 @@ pub struct About {
     pub description: &'static str,
 }
 
+/// Where a metric comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// It has a formula of its own.
+    Formula(Formula),
+    /// It is the sum of a counter over all VMs and hosts.
+    Count {
+        /// The counter in records.
+        counter: &'static str,
+        /// Whose it is: a mechanism's table in scenarios.
+        of: &'static str,
+    },
+}
+
+/// Metrics with formulas, and behind the arrow those that are counters, each with its mechanism.
 macro_rules! metrics {
-    ($($variant:ident, $name:literal, $title:literal, $unit:literal, $better:ident, $decimals:literal,
-       $description:literal;)*) => {
+    (
+        $($variant:ident, $name:literal, $title:literal, $unit:literal, $better:ident, $decimals:literal,
+          $description:literal;)*
+        =>
+        $($counted:ident, $counted_name:literal, $counted_title:literal, $counted_unit:literal,
+          $counted_better:ident, $counted_decimals:literal, $counted_description:literal, $counter:literal,
+          $of:literal;)*
+    ) => {
         /// A figure that a run can report, in the order of the documentation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Metric {
+            $(
+                #[doc = $description]
+                $variant,
+            )*
+            $(
+                #[doc = $counted_description]
+                $counted,
+            )*
+        }
+
+        /// A metric with a formula of its own.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Formula {
             $(
                 #[doc = $description]
                 $variant,
@@ -44,7 +78,7 @@ macro_rules! metrics {
 
         impl Metric {
             /// All of them, in their order.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
+            pub const ALL: &[Self] = &[$(Self::$variant,)* $(Self::$counted,)*];
 
             /// What is to be said of it.
             pub const fn about(self) -> &'static About {
@@ -57,6 +91,22 @@ macro_rules! metrics {
                         decimals: $decimals,
                         description: $description,
                     },)*
+                    $(Self::$counted => &About {
+                        name: $counted_name,
+                        title: $counted_title,
+                        unit: $counted_unit,
+                        better: Better::$counted_better,
+                        decimals: $counted_decimals,
+                        description: $counted_description,
+                    },)*
+                }
+            }
+
+            /// Where it comes from.
+            pub const fn source(self) -> Source {
+                match self {
+                    $(Self::$variant => Source::Formula(Formula::$variant),)*
+                    $(Self::$counted => Source::Count { counter: $counter, of: $of },)*
                 }
             }
         }
@@ -207,19 +257,11 @@ metrics! {
         "Share of the time in which the network card of the senders' host was sending: bytes on the wire, of all VMs' \
          packets.";
     CeraCuts, "cera_cuts", "cuts", "", Neutral, 0, "Epochs at whose end CERA cut windows, all hosts.";
-    CeraWindowsSet, "cera_windows_set", "windows set", "", Neutral, 0,
-        "Times that CERA's clients lowered a flow's congestion window.";
-    CeraWindowsLimited, "cera_windows_limited", "windows limited (CERA)", "", Neutral, 0,
-        "ACKs in which CERA lowered the window.";
     WeightError, "weight_error", "off its weight", "%", Lower, 1,
         "Largest deviation of a VM's share of the long-lived flows' bytes from its weight's share, of the latter.";
-    PvtcpWakeups, "pvtcp_wakeups", "wake-ups", "", Neutral, 0, "Wake-ups that PVTCP saw, all senders and receivers.";
     PvtcpLongestUs, "pvtcp_longest_us", "longest wake-up", "us", Neutral, 0,
         "Longest time off the core that PVTCP saw.";
     PvtcpHeld, "pvtcp_held", "timers held", "", Neutral, 0, "Timers that PVTCP held off.";
-    PvtcpFiltered, "pvtcp_filtered", "RTTs filtered", "", Neutral, 0, "RTT samples that PVTCP replaced by SRTT.";
-    PvtcpQuickAcks, "pvtcp_quick_acks", "quick ACKs", "", Neutral, 0,
-        "Times that PVTCP told a connection to acknowledge at once.";
     ProbesSent, "probes_sent", "probes", "", Neutral, 0,
         "Probes that ProBoSCIS sent ahead of SYNs, those sent again included.";
     ProbesMarked, "probes_marked", "probes marked", "", Neutral, 0, "Probes that arrived with a congestion mark.";
@@ -247,25 +289,16 @@ metrics! {
     WireBeyondSegments, "wire_beyond_segments", "beyond slow start", "segments", Lower, 0,
         "Most segments that a flow of the first sender had sent beyond the standard initial window and two for each \
          that was acknowledged (capture beyond the sender's host).";
-    VfloodHeld, "vflood_held", "held", "", Neutral, 0, "Packets that hosts held back for their VMs (vFlood).";
     VfloodHeldMeanUs, "vflood_held_mean_us", "held for", "us", Neutral, 0, "Mean time for which they were held.";
     VfloodLowRttSegments, "vflood_low_rtt_segments", "held, low RTT", "segments", Neutral, 1,
         "Buffer use of all flows with an RTT below vflood.low_rtt_us, mean over time.";
     VfloodHighRttSegments, "vflood_high_rtt_segments", "held, high RTT", "segments", Neutral, 1,
         "Buffer use of all other flows, mean over time.";
-    VfloodGrants, "vflood_grants", "grants", "", Neutral, 0, "ACKs in which the VM was told a window by vFlood.";
-    VfloodLosses, "vflood_losses", "losses", "", Lower, 0, "Times that a flow of vFlood went to PACKET_LOSS.";
-    VfloodNoBuffer, "vflood_no_buffer", "no buffer", "", Lower, 0, "Times that a flow of vFlood went to NO_BUFFER.";
     DomainCpu, "domain_cpu", "domain CPU", "%", Lower, 1,
         "Busy share of the driver domains' virtual CPUs (`host = \"vm\"`), by their own clocks.";
     VfloodShare, "vflood_share", "share", "%", Neutral, 1,
         "Goodput of the VMs that have vFlood (`vflood.clients`, whatever its mode), as a share of what they would have \
          if all senders had the same.";
-    VfloodRefused, "vflood_refused", "refused", "", Lower, 0, "Packets for which the VM's buffer had no room.";
-    VsnoopEarlyAcks, "vsnoop_early_acks", "early ACKs", "", Neutral, 0, "ACKs that hosts sent for their VMs (vSnoop).";
-    VsnoopOnData, "vsnoop_on_data", "on data", "", Neutral, 0, "Data packets of VMs that an early ACK rode on.";
-    VsnoopDropped, "vsnoop_dropped", "ACKs dropped", "", Neutral, 0,
-        "ACKs of VMs that said nothing new after early ones.";
     LongestStallMs, "longest_stall_ms", "longest stall", "ms", Lower, 0,
         "Longest time for which nothing arrived of a transfer that was under way and ended.";
     Damaged, "damaged", "damaged", "", Lower, 0,
@@ -283,6 +316,33 @@ metrics! {
         "Times that PVTCP was unloaded and loaded again while the workload ran, all VMs.";
     KernelComplaints, "kernel_complaints", "kernel complaints", "", Lower, 0,
         "Warnings, bugs and stalls in the guests' kernel logs.";
+    =>
+    CeraWindowsSet, "cera_windows_set", "windows set", "", Neutral, 0,
+        "Times that CERA's clients lowered a flow's congestion window.", "CeraWindowsSet", "cera";
+    CeraWindowsLimited, "cera_windows_limited", "windows limited (CERA)", "", Neutral, 0,
+        "ACKs in which CERA lowered the window.", "CeraWindowsLimited", "cera";
+    PvtcpWakeups, "pvtcp_wakeups", "wake-ups", "", Neutral, 0,
+        "Wake-ups that PVTCP saw, all senders and receivers.", "PvtcpWakeups", "pvtcp";
+    PvtcpFiltered, "pvtcp_filtered", "RTTs filtered", "", Neutral, 0,
+        "RTT samples that PVTCP replaced by SRTT.", "PvtcpRttFiltered", "pvtcp";
+    PvtcpQuickAcks, "pvtcp_quick_acks", "quick ACKs", "", Neutral, 0,
+        "Times that PVTCP told a connection to acknowledge at once.", "PvtcpJitAcks", "pvtcp";
+    VfloodHeld, "vflood_held", "held", "", Neutral, 0,
+        "Packets that hosts held back for their VMs (vFlood).", "VfloodHeld", "vflood";
+    VfloodGrants, "vflood_grants", "grants", "", Neutral, 0,
+        "ACKs in which the VM was told a window by vFlood.", "VfloodGrants", "vflood";
+    VfloodLosses, "vflood_losses", "losses", "", Lower, 0,
+        "Times that a flow of vFlood went to PACKET_LOSS.", "VfloodLosses", "vflood";
+    VfloodNoBuffer, "vflood_no_buffer", "no buffer", "", Lower, 0,
+        "Times that a flow of vFlood went to NO_BUFFER.", "VfloodNoBuffer", "vflood";
+    VfloodRefused, "vflood_refused", "refused", "", Lower, 0,
+        "Packets for which the VM's buffer had no room.", "VfloodRefused", "vflood";
+    VsnoopEarlyAcks, "vsnoop_early_acks", "early ACKs", "", Neutral, 0,
+        "ACKs that hosts sent for their VMs (vSnoop).", "VsnoopEarlyAcks", "vsnoop";
+    VsnoopOnData, "vsnoop_on_data", "on data", "", Neutral, 0,
+        "Data packets of VMs that an early ACK rode on.", "VsnoopOnData", "vsnoop";
+    VsnoopDropped, "vsnoop_dropped", "ACKs dropped", "", Neutral, 0,
+        "ACKs of VMs that said nothing new after early ones.", "VsnoopDropped", "vsnoop";
 }
 
 impl Metric {

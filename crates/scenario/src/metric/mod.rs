@@ -7,6 +7,7 @@ mod size;
 
 pub use formula::metrics;
 pub use list::{About, Better, Metric};
+pub(crate) use list::{Formula, Source};
 pub use measurements::{
     Arrival, Bursts, CpuTime, Ended, LongLived, Measurements, Migration, PS_PER_US, Read, SocketSample, Trace,
     Unfinished, Uplink, Vm, Waits,

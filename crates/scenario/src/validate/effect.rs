@@ -12,7 +12,7 @@ use crate::format::{
     Axis, DelayedAck, Discipline, FlowSizes, HostKind, MachineKind, Network, Plot, Record, Scenario, Scheduler,
     Topology, VmGroup, Workload,
 };
-use crate::metric::{Metric, SizeClass};
+use crate::metric::{Formula, Metric, SizeClass, Source};
 
 /// Settings that are written down, differ from their default, and act in no cell.
 pub(crate) fn idle(scenario: &Scenario, tree: &Table, cells: &[Cell]) -> Vec<Problem> {
@@ -298,14 +298,18 @@ fn why_no_metric(name: &str, scenario: &Scenario) -> Option<&'static str> {
         let group = scenario.vms.get(group)?;
         (group.machine == MachineKind::Namespace).then_some("a namespace has no virtual CPU (machine)")
     };
-    match metric {
-        Metric::TimeS | Metric::KernelComplaints => None,
-        Metric::Flows | Metric::FlowsUnfinished | Metric::ThroughputP50Mbit => why_no_flows(scenario),
-        Metric::MissedDeadlines => match workload {
+    let formula = match metric.source() {
+        Source::Count { of, .. } => return why_off(of, scenario),
+        Source::Formula(formula) => formula,
+    };
+    match formula {
+        Formula::TimeS | Formula::KernelComplaints => None,
+        Formula::Flows | Formula::FlowsUnfinished | Formula::ThroughputP50Mbit => why_no_flows(scenario),
+        Formula::MissedDeadlines => match workload {
             Workload::Poisson { deadline_ms: 1.., .. } => None,
             _ => Some("no flow has a deadline (workload.deadline_ms)"),
         },
-        Metric::BackgroundGoodputMbit => match workload {
+        Formula::BackgroundGoodputMbit => match workload {
             Workload::Poisson { background_flows: 1.., .. } | Workload::Poisson { background_mesh_flows: 1.., .. } => {
                 None
             }
@@ -313,134 +317,124 @@ fn why_no_metric(name: &str, scenario: &Scenario) -> Option<&'static str> {
                 Some("there are no flows in the background (workload.background_flows, workload.background_mesh_flows)")
             }
         },
-        Metric::EcnMarks => {
+        Formula::EcnMarks => {
             let nics = groups().map(|group| group.nic_queue.discipline);
             let nothing = |queue| matches!(queue, Discipline::DropTail | Discipline::Pfabric);
             nics.chain([scenario.network.queue.discipline])
                 .all(nothing)
                 .then_some("this queue marks nothing (network.queue.discipline)")
         }
-        Metric::FctConnectedP50Ms | Metric::ThroughputConnectedP50Mbit => {
+        Formula::FctConnectedP50Ms | Formula::ThroughputConnectedP50Mbit => {
             (!matches!(workload, Workload::Transfers { .. }))
                 .then_some("only transfers note when their sender has its connection")
         }
-        Metric::FctMeanMs
-        | Metric::FctP50Ms
-        | Metric::FctP90Ms
-        | Metric::FctP99Ms
-        | Metric::FctP999Ms
-        | Metric::FctMaxMs => why_no_flows(scenario),
-        Metric::FctSmallMeanMs
-        | Metric::FctSmallP50Ms
-        | Metric::FctSmallP90Ms
-        | Metric::FctSmallP99Ms
-        | Metric::FctSmallP999Ms
-        | Metric::FctSmallMaxMs => why_no_flows(scenario).or_else(|| why_none_of_size(SizeClass::Small, scenario)),
-        Metric::FctMediumMeanMs
-        | Metric::FctMediumP50Ms
-        | Metric::FctMediumP90Ms
-        | Metric::FctMediumP99Ms
-        | Metric::FctMediumP999Ms
-        | Metric::FctMediumMaxMs => why_no_flows(scenario).or_else(|| why_none_of_size(SizeClass::Medium, scenario)),
-        Metric::FctLargeMeanMs
-        | Metric::FctLargeP50Ms
-        | Metric::FctLargeP90Ms
-        | Metric::FctLargeP99Ms
-        | Metric::FctLargeP999Ms
-        | Metric::FctLargeMaxMs => why_no_flows(scenario).or_else(|| why_none_of_size(SizeClass::Large, scenario)),
-        Metric::RttP50Ms | Metric::RttP90Ms | Metric::RttMeanMs | Metric::RttMaxMs => {
+        Formula::FctMeanMs
+        | Formula::FctP50Ms
+        | Formula::FctP90Ms
+        | Formula::FctP99Ms
+        | Formula::FctP999Ms
+        | Formula::FctMaxMs => why_no_flows(scenario),
+        Formula::FctSmallMeanMs
+        | Formula::FctSmallP50Ms
+        | Formula::FctSmallP90Ms
+        | Formula::FctSmallP99Ms
+        | Formula::FctSmallP999Ms
+        | Formula::FctSmallMaxMs => why_no_flows(scenario).or_else(|| why_none_of_size(SizeClass::Small, scenario)),
+        Formula::FctMediumMeanMs
+        | Formula::FctMediumP50Ms
+        | Formula::FctMediumP90Ms
+        | Formula::FctMediumP99Ms
+        | Formula::FctMediumP999Ms
+        | Formula::FctMediumMaxMs => why_no_flows(scenario).or_else(|| why_none_of_size(SizeClass::Medium, scenario)),
+        Formula::FctLargeMeanMs
+        | Formula::FctLargeP50Ms
+        | Formula::FctLargeP90Ms
+        | Formula::FctLargeP99Ms
+        | Formula::FctLargeP999Ms
+        | Formula::FctLargeMaxMs => why_no_flows(scenario).or_else(|| why_none_of_size(SizeClass::Large, scenario)),
+        Formula::RttP50Ms | Formula::RttP90Ms | Formula::RttMeanMs | Formula::RttMaxMs => {
             (!matches!(workload, Workload::Ping { .. })).then_some("only a ping measures it")
         }
-        Metric::BlockP50Ms | Metric::BlockP99Ms | Metric::Blocks => {
+        Formula::BlockP50Ms | Formula::BlockP99Ms | Formula::Blocks => {
             (!matches!(workload, Workload::Strobe { .. })).then_some("only a strobe has blocks")
         }
-        Metric::RtoMs | Metric::RtoP90Ms => why_no_series("rto_ms", scenario),
-        Metric::SrttMs => why_no_series("srtt_ms", scenario),
-        Metric::RtoRuns1 | Metric::RtoRuns2 | Metric::RtoRuns3 | Metric::RtoRuns4 | Metric::DuplicateAcks => {
+        Formula::RtoMs | Formula::RtoP90Ms => why_no_series("rto_ms", scenario),
+        Formula::SrttMs => why_no_series("srtt_ms", scenario),
+        Formula::RtoRuns1 | Formula::RtoRuns2 | Formula::RtoRuns3 | Formula::RtoRuns4 | Formula::DuplicateAcks => {
             why_no_series("meas_rtt_ms", scenario)
         }
-        Metric::QueueMeanSegments | Metric::QueueMaxSegments => why_no_series("queue_segments", scenario),
-        Metric::QueueDelayMeanMs
-        | Metric::QueueDelayP50Ms
-        | Metric::QueueDelayP99Ms
-        | Metric::QueueDelayFirstMeanMs
-        | Metric::QueueDelayFirstP99Ms
-        | Metric::UplinkUse => (!scenario.record.sender_nic).then_some("it needs record.sender_nic = true"),
-        Metric::CeraCuts | Metric::CeraWindowsSet | Metric::CeraWindowsLimited | Metric::WeightError => {
-            why_no_cera(scenario)
-        }
-        Metric::SenderCpu => in_namespaces(from),
-        Metric::VcpuWaitP50Ms | Metric::VcpuWaitP90Ms | Metric::VcpuWaitMaxMs => {
+        Formula::QueueMeanSegments | Formula::QueueMaxSegments => why_no_series("queue_segments", scenario),
+        Formula::QueueDelayMeanMs
+        | Formula::QueueDelayP50Ms
+        | Formula::QueueDelayP99Ms
+        | Formula::QueueDelayFirstMeanMs
+        | Formula::QueueDelayFirstP99Ms
+        | Formula::UplinkUse => (!scenario.record.sender_nic).then_some("it needs record.sender_nic = true"),
+        Formula::CeraCuts | Formula::WeightError => why_off("cera", scenario),
+        Formula::SenderCpu => in_namespaces(from),
+        Formula::VcpuWaitP50Ms | Formula::VcpuWaitP90Ms | Formula::VcpuWaitMaxMs => {
             let is_on = scenario.vms.get(from).is_some_and(|group| group.on.is_some());
             (!is_on).then_some("the VMs of `workload.from` are not on hosts that share cores (vms.NAME.on)")
         }
-        Metric::ThrottledMs => groups().all(|g| g.quota.is_none()).then_some("no VM has a quota (vms.NAME.quota)"),
-        Metric::ReceiverCpu => in_namespaces(to),
-        Metric::ThroughputNearP50Mbit | Metric::ThroughputFarP50Mbit => why_no_flows(scenario).or_else(|| {
+        Formula::ThrottledMs => groups().all(|g| g.quota.is_none()).then_some("no VM has a quota (vms.NAME.quota)"),
+        Formula::ReceiverCpu => in_namespaces(to),
+        Formula::ThroughputNearP50Mbit | Formula::ThroughputFarP50Mbit => why_no_flows(scenario).or_else(|| {
             scenario.vms.get(to).is_none_or(|g| g.far_count == 0).then_some("no VM of `workload.to` is far (far_count)")
         }),
-        Metric::LongestStallMs | Metric::Damaged => {
+        Formula::LongestStallMs | Formula::Damaged => {
             (!matches!(workload, Workload::Transfers { .. })).then_some("only transfers have it")
         }
-        Metric::MigrationOfflineMs | Metric::MigrationMs | Metric::MigrationDowntimeMs | Metric::MigrationOnlineMs => {
+        Formula::MigrationOfflineMs
+        | Formula::MigrationMs
+        | Formula::MigrationDowntimeMs
+        | Formula::MigrationOnlineMs => {
             groups().all(|g| g.migrate_at_ms.is_none()).then_some("no VM moves (migrate_at_ms)")
         }
-        Metric::OperationsPerS => (!matches!(workload, Workload::ThreeTier { .. }))
+        Formula::OperationsPerS => (!matches!(workload, Workload::ThreeTier { .. }))
             .then_some("only the users of a web application have operations (workload.kind = \"three-tier\")"),
-        Metric::DomainCpu => groups().all(|g| g.host != HostKind::Vm).then_some("no host is a VM (host = \"vm\")"),
-        Metric::VfloodShare => groups()
+        Formula::DomainCpu => groups().all(|g| g.host != HostKind::Vm).then_some("no host is a VM (host = \"vm\")"),
+        Formula::VfloodShare => groups()
             .all(|g| g.vflood.clients.is_none())
             .then_some("no group has VMs with vFlood beside others (vflood.clients)"),
-        Metric::VfloodHeld
-        | Metric::VfloodHeldMeanUs
-        | Metric::VfloodLowRttSegments
-        | Metric::VfloodHighRttSegments
-        | Metric::VfloodGrants
-        | Metric::VfloodLosses
-        | Metric::VfloodNoBuffer
-        | Metric::VfloodRefused => {
-            groups().all(|g| g.vflood.mode() == Mode::Off).then_some("vFlood is off in all groups")
+        Formula::VfloodHeldMeanUs | Formula::VfloodLowRttSegments | Formula::VfloodHighRttSegments => {
+            why_off("vflood", scenario)
         }
-        Metric::VsnoopEarlyAcks | Metric::VsnoopOnData | Metric::VsnoopDropped => {
-            groups().all(|g| g.vsnoop.mode() == Mode::Off).then_some("vSnoop is off in all groups")
-        }
-        Metric::PvtcpWakeups
-        | Metric::PvtcpLongestUs
-        | Metric::PvtcpHeld
-        | Metric::PvtcpFiltered
-        | Metric::PvtcpQuickAcks
-        | Metric::PvtcpReloads => groups().all(|g| g.pvtcp.mode() == Mode::Off).then_some("PVTCP is off in all groups"),
-        Metric::GoodputMbit
-        | Metric::Timeouts
-        | Metric::TimeoutsPerS
-        | Metric::TailLossProbes
-        | Metric::TailLossProbesPerS
-        | Metric::TlpRecoveries
-        | Metric::Undone
-        | Metric::SpuriousFrto
-        | Metric::DetectedShare
-        | Metric::SegmentsSent
-        | Metric::Retransmitted
-        | Metric::NeedlessRetransmissions
-        | Metric::NeedlessPerS
-        | Metric::Dsacks
-        | Metric::PortDrops
-        | Metric::AcksSent
-        | Metric::ProbesSent
-        | Metric::ProbesMarked
-        | Metric::SynsRepeated
-        | Metric::FirstWindowsScaled
-        | Metric::FirstWindowsOneMss
-        | Metric::WindowsLimited
-        | Metric::WireFirstSegments
-        | Metric::WireBurstSegments
-        | Metric::WireBeyondSegments
-        | Metric::Resets => matches!(workload, Workload::Ping { .. }).then_some("a ping does not use TCP"),
+        Formula::PvtcpLongestUs | Formula::PvtcpHeld | Formula::PvtcpReloads => why_off("pvtcp", scenario),
+        Formula::GoodputMbit
+        | Formula::Timeouts
+        | Formula::TimeoutsPerS
+        | Formula::TailLossProbes
+        | Formula::TailLossProbesPerS
+        | Formula::TlpRecoveries
+        | Formula::Undone
+        | Formula::SpuriousFrto
+        | Formula::DetectedShare
+        | Formula::SegmentsSent
+        | Formula::Retransmitted
+        | Formula::NeedlessRetransmissions
+        | Formula::NeedlessPerS
+        | Formula::Dsacks
+        | Formula::PortDrops
+        | Formula::AcksSent
+        | Formula::ProbesSent
+        | Formula::ProbesMarked
+        | Formula::SynsRepeated
+        | Formula::FirstWindowsScaled
+        | Formula::FirstWindowsOneMss
+        | Formula::WindowsLimited
+        | Formula::WireFirstSegments
+        | Formula::WireBurstSegments
+        | Formula::WireBeyondSegments
+        | Formula::Resets => matches!(workload, Workload::Ping { .. }).then_some("a ping does not use TCP"),
     }
 }
 
-fn why_no_cera(scenario: &Scenario) -> Option<&'static str> {
-    scenario.vms.values().all(|g| g.cera.mode() == Mode::Off).then_some("CERA is off in all groups")
+/// Why nobody counts what a mechanism does.
+fn why_off(name: &str, scenario: &Scenario) -> Option<&'static str> {
+    let of_group = |group: &VmGroup| group.mechanisms().find(|mechanism| mechanism.name == name);
+    let mut mechanisms = scenario.vms.values().filter_map(of_group);
+    let is_off = mechanisms.clone().all(|mechanism| mechanism.mode == Mode::Off);
+    mechanisms.next().filter(|_| is_off).map(|mechanism| mechanism.why_uncounted)
 }
 
 fn why_no_flows(scenario: &Scenario) -> Option<&'static str> {
@@ -484,7 +478,7 @@ fn why_no_series(series: &str, scenario: &Scenario) -> Option<&'static str> {
         ("queue_segments", _) if scenario.network.rate_mbit == 0 => {
             Some("the port is not shaped (network.rate_mbit = 0)")
         }
-        ("share_segments", _) if why_no_cera(scenario).is_some() => Some("CERA is off in all groups"),
+        ("share_segments", _) if why_off("cera", scenario).is_some() => why_off("cera", scenario),
         ("queue_segments" | "share_segments", _) => {
             (record.queue_period_ms == 0).then_some("record.queue_period_ms is 0")
         }
