@@ -6,7 +6,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::control::proto::Status;
 use super::mechanism::Mechanism;
-use super::{cera, proboscis, vflood, vsnoop};
+use super::{cera, proboscis, vflood};
 
 /// Writes what a mechanism has to say in metrics, out of what `status` says.
 pub(super) type Encode = fn(&mut DescriptorEncoder<'_>, &Status) -> Result<(), Error>;
@@ -14,21 +14,32 @@ pub(super) type Encode = fn(&mut DescriptorEncoder<'_>, &Status) -> Result<(), E
 /// Metrics of those that have any beside the datapath's counters.
 pub(super) const METRICS: [Encode; 3] = [cera::metrics::encode, proboscis::metrics::encode, vflood::metrics::encode];
 
-/// The wings.
-#[derive(Debug, Default)]
-pub(super) struct Wings {
-    pub cera: cera::Wing,
-    pub proboscis: proboscis::Wing,
-    pub vsnoop: vsnoop::Wing,
-    pub vflood: vflood::Wing,
+macro_rules! wings {
+    ($($name:ident,)+) => {
+        /// How many wings there are.
+        const WINGS: usize = [$(stringify!($name)),+].len();
+
+        /// The wings.
+        #[derive(Debug, Default)]
+        pub(super) struct Wings {
+            $(pub $name: super::$name::Wing,)+
+        }
+
+        impl Wings {
+            pub fn all(&self) -> [&dyn Mechanism; WINGS] {
+                [$(&self.$name),+]
+            }
+
+            pub fn all_mut(&mut self) -> [&mut dyn Mechanism; WINGS] {
+                [$(&mut self.$name),+]
+            }
+        }
+    };
 }
 
-impl Wings {
-    pub fn all(&self) -> [&dyn Mechanism; 4] {
-        [&self.cera, &self.proboscis, &self.vsnoop, &self.vflood]
-    }
-
-    pub fn all_mut(&mut self) -> [&mut dyn Mechanism; 4] {
-        [&mut self.cera, &mut self.proboscis, &mut self.vsnoop, &mut self.vflood]
-    }
+wings! {
+    cera,
+    proboscis,
+    vsnoop,
+    vflood,
 }
