@@ -1,5 +1,5 @@
 //! How fast the simulator is, and how large: beside ns-3 on the same case (if `NS3_PEER` names bench/ns3's program), on
-//! leaf-spine networks, and per connection and packet. `make bench` runs it.
+//! leaf-spine networks, on hosts whose schedulers decide, and per connection and packet. `make bench` runs it.
 //!
 //! Absolute figures say something about this machine; the ratios, taken in one run, are what is compared.
 
@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Instant as Wall;
 
 use evenkeel_scenario::format::Scenario;
+use evenkeel_scenario::sweep;
 use evenkeel_sim::guest::GuestSpec;
 use evenkeel_sim::net::TopologySpec;
 use evenkeel_sim::packet::{GuestId, HostId, Packet};
-use evenkeel_sim::run::setup;
+use evenkeel_sim::run::{Go, run, setup};
 use evenkeel_sim::tcp::Connection;
 use evenkeel_sim::time::{Duration, Instant};
 use evenkeel_sim::workload::{FlowId, Side, System, Workload};
@@ -35,6 +36,9 @@ fn main() {
     }
     if is_asked("leaf-spine") {
         leaf_spines();
+    }
+    if is_asked("hosts") {
+        hosts();
     }
     if is_asked("memory") {
         memory();
@@ -65,6 +69,50 @@ fn leaf_spines() {
         rates.push(best);
     }
     println!("  {:<56} {:>14.2}", "1,024 hosts / 144 hosts", rates[1] / rates[0]);
+}
+
+/// Packets cost VMs time, and each computes beside them, so that virtual CPUs wake up, wait and halt all the time.
+fn hosts() {
+    println!("\n{:<58} {:>14}", "100 hosts of 4 cores, 8 VMs on each, at 10% load", "events/s");
+    for (name, scheduler) in [("linux", "kind = \"linux\""), ("credit", "kind = \"credit\"")] {
+        let text = format!(
+            r#"
+schema = 1
+name = "hosts"
+title = "hosts"
+duration_ms = 200
+warmup_ms = 0
+[network]
+rate_mbit = 10000
+delay_us = 1
+buffer_segments = 250
+[hosts.shared]
+count = 100
+cores = 4
+scheduler = {{ {scheduler} }}
+[vms.vm]
+count = 800
+on = "shared"
+packet_cost_ns = 500
+own_load = {{ load = 0.4 }}
+[workload]
+kind = "poisson"
+from = "vm"
+sizes = "websearch"
+load = 0.1
+[record]
+tcp_info_period_ms = 0
+"#
+        );
+        let loaded = Scenario::from_str(&text, "hosts.toml").unwrap_or_else(|e| panic!("{e}"));
+        let cells = sweep::cells(&loaded).expect("cells");
+        let rate = fastest(|| {
+            let wall = Wall::now();
+            let finished = run(&cells[0], 0, &mut |_| Go::On).expect("the simulator can run it");
+            finished.events as f64 / wall.elapsed().as_secs_f64()
+        });
+        println!("  {name:<56} {rate:>14.0}");
+    }
 }
 
 fn memory() {

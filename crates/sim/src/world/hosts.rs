@@ -27,20 +27,31 @@ pub(super) struct Shared {
     domain: Option<Domain>,
 }
 
-/// The host's own thread, which takes packets across: those of all VMs in the order in which they come.
+/// The host's own thread, which takes packets across. Packets to VMs and packets from them take turns, as the two halves
+/// of netback and of vhost do, so that neither waits for all of the other; each way they go in the order in which they
+/// come.
 #[derive(Debug, Default)]
 struct Domain {
-    queue: VecDeque<(GuestId, Way, PacketId)>,
-    /// What the first packet still takes.
+    to_vms: VecDeque<(GuestId, PacketId)>,
+    from_vms: VecDeque<(GuestId, PacketId)>,
+    /// What it works on, and what of that is left.
+    in_hand: Option<(GuestId, Way, PacketId)>,
     left: Duration,
     /// It has its core since then.
     since: Option<Instant>,
 }
 
 impl Domain {
-    /// When the first packet is across, if it keeps its core.
+    /// When the packet in hand is across, if it keeps its core.
     fn done_at(&self) -> Option<Instant> {
-        self.since.filter(|_| !self.queue.is_empty()).map(|since| since + self.left)
+        self.since.filter(|_| self.in_hand.is_some()).map(|since| since + self.left)
+    }
+
+    /// The next packet, after one that went this way.
+    fn next(&mut self, last: Way) -> Option<(GuestId, Way, PacketId)> {
+        let is_from = self.to_vms.is_empty() || last == Way::In && !self.from_vms.is_empty();
+        let (queue, way) = if is_from { (&mut self.from_vms, Way::Out) } else { (&mut self.to_vms, Way::In) };
+        queue.pop_front().map(|(id, packet)| (id, way, packet))
     }
 }
 
@@ -202,20 +213,18 @@ impl<R: Recorder> Core<R> {
         let (host, delay) = (guest.host, guest.port.as_ref().map_or(Duration::ZERO, |port| port.delay));
         let Some(shared) = self.host_mut(host) else { return false };
         let Some(domain) = &mut shared.domain else { return false };
-        domain.queue.push_back((id, way, packet));
-        if domain.queue.len() > 1 {
+        if domain.in_hand.is_some() {
+            match way {
+                Way::In => domain.to_vms.push_back((id, packet)),
+                Way::Out => domain.from_vms.push_back((id, packet)),
+            }
             return true;
         }
+        domain.in_hand = Some((id, way, packet));
         domain.left = delay;
-        if domain.since.is_some() {
-            // It is about to block for lack of packets.
-            domain.since = Some(now);
-            self.plan_domain(host);
-        } else {
-            let entity: EntityId = shared.cores.domain();
-            shared.cores.wake(entity, now);
-            self.follow(host);
-        }
+        let entity: EntityId = shared.cores.domain();
+        shared.cores.wake(entity, now);
+        self.follow(host);
         true
     }
 
@@ -249,7 +258,7 @@ impl<R: Recorder> Core<R> {
         if domain.done_at() != Some(now) {
             return;
         }
-        let Some((id, way, packet)) = domain.queue.pop_front() else { return };
+        let Some((id, way, packet)) = domain.in_hand else { return };
         match way {
             Way::In => self.hand_to_vm(id, packet),
             Way::Out => {
@@ -257,22 +266,25 @@ impl<R: Recorder> Core<R> {
                 self.fill_ring(id);
             }
         }
-        self.next_packet(host);
+        self.next_packet(host, way);
     }
 
     /// The host's thread goes on with its next packet, or blocks. It may have lost its core by what the last one did.
-    fn next_packet(&mut self, host: HostId) {
+    fn next_packet(&mut self, host: HostId, last: Way) {
         let now = self.now;
-        let next = self.host_mut(host).and_then(|shared| shared.domain.as_ref()?.queue.front().map(|first| first.0));
-        let delay = next.and_then(|id| self.guests[id.0 as usize].port.as_ref()).map(|port| port.delay);
-        let Some(shared) = self.host_mut(host) else { return };
-        let Some(domain) = &mut shared.domain else { return };
-        if let Some(delay) = delay {
-            domain.left = delay;
-            domain.since = domain.since.map(|_| now);
+        let Some(domain) = self.host_mut(host).and_then(|shared| shared.domain.as_mut()) else { return };
+        domain.in_hand = domain.next(last);
+        if let Some((id, ..)) = domain.in_hand {
+            let delay = self.guests[id.0 as usize].port.as_ref().map_or(Duration::ZERO, |port| port.delay);
+            if let Some(domain) = self.host_mut(host).and_then(|shared| shared.domain.as_mut()) {
+                domain.left = delay;
+                domain.since = domain.since.map(|_| now);
+            }
             self.plan_domain(host);
-        } else {
-            domain.since = None;
+        } else if let Some(shared) = self.host_mut(host) {
+            if let Some(domain) = &mut shared.domain {
+                domain.since = None;
+            }
             let entity = shared.cores.domain();
             shared.cores.block(entity, now);
             self.follow(host);
