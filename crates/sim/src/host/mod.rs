@@ -1,8 +1,8 @@
 //! A VM's port on its host: the driver domain, which never sleeps, between the network card and the VM.
 //!
 //! Every packet crosses it, in either direction, in a fixed time and in order. Towards the VM it then waits in the
-//! port's queue until the virtual CPU takes it, or is dropped if the queue is full. A ring of its own may be between the
-//! queue and the VM, and bounds what the VM hands over.
+//! port's queue until the virtual CPU takes it, or is dropped if the queue is full. A ring of its own may be between
+//! the queue and the VM, and bounds what the VM hands over.
 
 pub mod cera;
 pub mod cores;

@@ -27,9 +27,9 @@ pub(super) struct Shared {
     domain: Option<Domain>,
 }
 
-/// The host's own thread, which takes packets across. Packets to VMs and packets from them take turns, as the two halves
-/// of netback and of vhost do, so that neither waits for all of the other; each way they go in the order in which they
-/// come.
+/// The host's own thread, which takes packets across. Packets to VMs and packets from them take turns, as the two
+/// halves of netback and of vhost do, so that neither waits for all of the other; each way they go in the order in
+/// which they come.
 #[derive(Debug, Default)]
 struct Domain {
     to_vms: VecDeque<(GuestId, PacketId)>,
