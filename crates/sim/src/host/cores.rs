@@ -254,8 +254,7 @@ mod tests {
         assert_eq!(Duty { busy: Duration::ZERO, ..duty }.at(at(3)), (false, Instant::NEVER));
     }
 
-    /// A neighbour that computes for 1 ms of every 10 keeps a VM waiting; one whose time is over while it waits runs
-    /// for no time.
+    /// A neighbour whose time is over while it waits runs for no time.
     #[test]
     fn neighbours_come_and_go() {
         let duty = |busy| Duty { busy: Duration::from_ms(busy), period: Duration::from_ms(10), phase: Duration::ZERO };
