@@ -43,6 +43,8 @@ pub enum Command {
     Completions(Completions),
     #[command(hide = true)]
     LabGuest(LabGuest),
+    #[command(hide = true)]
+    LabNeighbour(LabNeighbour),
 }
 
 /// Run a scenario with real VMs on this machine.
@@ -201,6 +203,20 @@ pub struct LabGuest {
     /// Run in a network namespace of this machine, with this root.
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
+}
+
+/// What only computes beside a lab's VMs.
+#[derive(Debug, Args)]
+pub struct LabNeighbour {
+    /// Share of each cycle, from 0 to 1.
+    #[arg(long)]
+    pub load: f64,
+    /// Length of a cycle.
+    #[arg(long)]
+    pub duty_us: u64,
+    /// How far into its first cycle it is.
+    #[arg(long)]
+    pub phase_us: u64,
 }
 
 /// Check scenario files, or print their schema.

@@ -223,6 +223,15 @@ pub enum Op {
         /// Time between requests.
         interval_ms: u32,
     },
+    /// Compute beside the traffic until [`Op::Stop`]. Answered by [`Answer::Started`].
+    Load {
+        /// Share of each cycle, from 0 to 1.
+        share: f64,
+        /// Length of a cycle.
+        duty_us: u64,
+        /// How far into its first cycle it is.
+        phase_us: u64,
+    },
     /// Begin the measured time in this VM: forget what tasks have recorded so far, start the TCP_INFO sampler over all
     /// the workload's sockets in this VM. Answered by [`Answer::Done`].
     Mark {

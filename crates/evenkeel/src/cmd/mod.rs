@@ -8,6 +8,7 @@ mod host;
 mod kvm;
 mod lab;
 mod lab_guest;
+mod lab_neighbour;
 mod port;
 mod pvtcp;
 mod report;
@@ -28,6 +29,7 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Sim(arguments) => sim::run(arguments),
         Command::Sweep(arguments) => sim::sweep(arguments),
         Command::LabGuest(arguments) => lab_guest::run(&arguments),
+        Command::LabNeighbour(arguments) => lab_neighbour::run(&arguments),
         Command::Scenario(arguments) => scenario::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Host(arguments) => host::run(arguments),

@@ -7,22 +7,14 @@ use std::path::Path;
 use anyhow::Context;
 use base64::Engine;
 use nix::sys::reboot::{RebootMode, reboot};
-use nix::time::{ClockId, clock_getres};
 
+use crate::host::cores::hz;
 use crate::proto::{Answer, READ_CHUNK_BYTES};
 
 /// Release of the running kernel and its tick rate.
 pub fn hello() -> anyhow::Result<Answer> {
     let release = nix::sys::utsname::uname().context("uname")?.release().to_string_lossy().into_owned();
-    Ok(Answer::Hello { release, hz: hz()? })
-}
-
-/// Ticks per second. The coarse clock advances once per tick, so its resolution is the tick's length.
-pub fn hz() -> anyhow::Result<u32> {
-    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).context("clock_getres")?;
-    let tick_ns = tick.tv_sec() * 1_000_000_000 + tick.tv_nsec();
-    let hz = (1_000_000_000 + tick_ns / 2).checked_div(tick_ns).context("the coarse clock has no resolution")?;
-    u32::try_from(hz).context("the coarse clock's resolution makes no sense")
+    Ok(Answer::Hello { release, hz: hz().context("the coarse clock has no resolution that makes sense")? })
 }
 
 /// A piece of a file from `offset` on.
@@ -55,11 +47,6 @@ pub fn power_off() -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_tick_rate_is_one_that_linux_can_have() {
-        assert!([100, 250, 300, 1000].contains(&hz().expect("a tick rate")));
-    }
 
     #[test]
     fn a_file_is_read_in_pieces() {

@@ -17,6 +17,7 @@ use super::{counters, serve, system};
 use crate::ask::ask;
 use crate::host::cores::monotonic_ns;
 use crate::host::qdisc::BacklogSampler;
+use crate::load::Load;
 use crate::proto::{APPLICATION_PORT, Answer, HTTP_PORT, MEMCACHED_PORT, Op, POSTGRES_PORT, ServeRole, SocketSettings};
 
 /// All tasks between two [`Op::Stop`].
@@ -153,6 +154,15 @@ impl Tasks {
             Op::Ping { to, interval_ms } => {
                 let interval = Duration::from_millis(interval_ms.into());
                 self.workload.threads.push(ping::start(&self.workload.recording, address(&to)?, interval)?);
+                Ok(Answer::Started { task: self.number() })
+            }
+            Op::Load { share, duty_us, phase_us } => {
+                let (duty, phase) = (Duration::from_micros(duty_us), Duration::from_micros(phase_us));
+                let compute = move |recording: &Arc<Recording>| {
+                    Load { share, duty, phase }.compute(|| recording.stopping());
+                    Ok(())
+                };
+                self.workload.threads.push(self.workload.recording.spawn("load", compute)?);
                 Ok(Answer::Started { task: self.number() })
             }
             Op::Mark { tcp_info_period_ms } => self.mark(Duration::from_millis(tcp_info_period_ms.into())),

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::cores::{self, CoreId};
+use super::cgroup::Hierarchy;
+use super::cores::{self, CoreId, Policy};
 use crate::error::LabError;
 
 /// QEMU's own memory beside the guest's.
@@ -25,6 +26,42 @@ pub struct Machine {
     /// Processor's name.
     pub processor: String,
 }
+
+/// What hosts under this machine's scheduler depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct Scheduling {
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Ticks per second, if the kernel tells.
+    pub hz: Option<u32>,
+    /// The slice of threads that ask for none, if it tells.
+    pub slice_ns: Option<u64>,
+    /// Whether threads can have slices of their own.
+    pub has_own_slices: bool,
+    /// Whether there are cgroups with the processor's controller.
+    pub has_controller: bool,
+}
+
+/// How this machine schedules threads. Asked of a thread that is over then.
+pub fn scheduling() -> Scheduling {
+    let asked = std::thread::spawn(|| {
+        let reset = cores::set_policy(0, Policy::Other).and_then(|()| cores::set_slice(0, None));
+        let slice_ns = reset.and_then(|()| cores::slice_ns(0)).ok().flatten();
+        let own = cores::set_slice(0, Some(TRIED_SLICE_NS)).and_then(|()| cores::slice_ns(0)).ok().flatten();
+        (slice_ns, own == Some(TRIED_SLICE_NS))
+    });
+    let (slice_ns, has_own_slices) = asked.join().unwrap_or_default();
+    Scheduling {
+        cores: cores::available().map_or(0, |cores| cores.len()),
+        hz: cores::hz(),
+        slice_ns,
+        has_own_slices,
+        has_controller: Hierarchy::find().is_some(),
+    }
+}
+
+/// No kernel's own.
+const TRIED_SLICE_NS: u64 = 777_000;
 
 /// Checks privileges, programs, devices, cores and memory for guests of this size in all.
 pub fn check(guest_memory_mib: u64, vms: u64) -> Result<Machine, LabError> {

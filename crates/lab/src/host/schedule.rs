@@ -170,7 +170,8 @@ impl Schedule {
         for core in used_cores {
             let stop = Arc::clone(&schedule.stop);
             schedule.threads.push(spawn_named("ek-neighbours", move || {
-                if cores::pin_current(core).is_ok() && cores::set_policy(0, Policy::Fifo(PRIORITY_NEIGHBOUR)).is_ok() {
+                if cores::pin_current(&[core]).is_ok() && cores::set_policy(0, Policy::Fifo(PRIORITY_NEIGHBOUR)).is_ok()
+                {
                     while !stop.load(Ordering::Relaxed) {
                         std::hint::spin_loop();
                     }
@@ -179,7 +180,7 @@ impl Schedule {
         }
         let (stop, off) = (Arc::clone(&schedule.stop), Arc::clone(&schedule.off));
         schedule.threads.push(spawn_named("ek-scheduler", move || {
-            if cores::pin_current(scheduler_core).is_ok()
+            if cores::pin_current(&[scheduler_core]).is_ok()
                 && cores::set_policy(0, Policy::Fifo(PRIORITY_SCHEDULER)).is_ok()
             {
                 turn_by_turn(entries, &stop, &off);

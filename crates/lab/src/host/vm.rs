@@ -22,6 +22,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use self::control::Control;
 pub use self::migration::Migrated;
+pub use self::qemu::RING_SLOTS;
 use super::cores::{self, CoreId, Policy};
 use crate::error::LabError;
 use crate::interrupt::Interrupt;
@@ -335,35 +336,41 @@ impl Vm {
         }
     }
 
+    /// Threads that run none: QEMU's own.
+    pub fn other_threads(&self) -> Result<Vec<i32>, LabError> {
+        let others = self.threads()?.into_iter().filter(|(_, name)| qemu::vcpu_index(name).is_none());
+        Ok(others.map(|(tid, _)| tid).collect())
+    }
+
     /// Pins QEMU's threads: vCPUs to their cores, all others to the driver domain's, where they go before any vCPU that
     /// runs there too: in the papers that domain has a core to itself. All threads of a namespace go before them.
-    pub fn pin(&self, vcpu_cores: &[CoreId], driver_domain: CoreId) -> Result<(), LabError> {
+    pub fn pin(&self, vcpu_cores: &[Vec<CoreId>], driver_domain: CoreId) -> Result<(), LabError> {
         self.pin_process(self.pid(), vcpu_cores, driver_domain)
     }
 
     /// The same of a QEMU that the VM is to move to.
-    pub fn pin_process(&self, pid: u32, vcpu_cores: &[CoreId], driver_domain: CoreId) -> Result<(), LabError> {
+    pub fn pin_process(&self, pid: u32, vcpu_cores: &[Vec<CoreId>], driver_domain: CoreId) -> Result<(), LabError> {
         for (tid, name) in threads(pid)? {
-            let vcpu_core = qemu::vcpu_index(&name).and_then(|i| vcpu_cores.get(i as usize)).copied();
-            let policy = match vcpu_core {
+            let vcpu_cores = qemu::vcpu_index(&name).and_then(|i| vcpu_cores.get(i as usize));
+            let policy = match vcpu_cores {
                 Some(_) => Policy::Other,
                 None if self.spec.is_namespace() => Policy::RoundRobin(NAMESPACE_PRIORITY),
                 None => Policy::RoundRobin(DRIVER_DOMAIN_PRIORITY),
             };
-            let set = cores::pin(tid, vcpu_core.unwrap_or(driver_domain)).and_then(|()| cores::set_policy(tid, policy));
-            match set {
-                // A worker thread may end between being listed and being pinned.
-                Err(LabError::Io { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => {}
-                other => other?,
-            }
+            pin(tid, vcpu_cores.map_or(&[driver_domain], Vec::as_slice), policy)?;
         }
         Ok(())
+    }
+
+    /// Pins QEMU's own threads to their host's cores, where they compete with vCPUs.
+    pub fn pin_others_beside_vcpus(&self, cores: &[CoreId]) -> Result<(), LabError> {
+        self.other_threads()?.into_iter().try_for_each(|tid| pin(tid, cores, Policy::Other))
     }
 
     /// Pins the threads of a VM that is a driver domain: its virtual CPUs go before all others that run on that core,
     /// but not before what gives them their packets.
     pub fn pin_domain(&self, core: CoreId) -> Result<(), LabError> {
-        self.pin(&vec![core; self.spec.vcpu_threads as usize], core)?;
+        self.pin(&vec![vec![core]; self.spec.vcpu_threads as usize], core)?;
         let vcpus = self.vcpu_threads()?;
         vcpus.into_iter().try_for_each(|tid| cores::set_policy(tid, Policy::RoundRobin(DOMAIN_VCPU_PRIORITY)))
     }
@@ -385,7 +392,7 @@ fn log_file(directory: &Path, stem: &str) -> Result<File, LabError> {
 
 /// Has a machine end with the lab, whatever ends that; a Ctrl-C in the terminal goes to the lab alone, which then ends
 /// its machines in order. The machine gets namespaces of its own of these kinds.
-fn ends_with_the_lab(command: &mut Command, namespaces: CloneFlags) {
+pub(super) fn ends_with_the_lab(command: &mut Command, namespaces: CloneFlags) {
     // SAFETY: prctl, setpgid and unshare are async-signal-safe.
     unsafe {
         command.pre_exec(move || {
@@ -394,6 +401,14 @@ fn ends_with_the_lab(command: &mut Command, namespaces: CloneFlags) {
             }
             unshare(namespaces).map_err(Into::into)
         });
+    }
+}
+
+/// Pins a thread and sets its policy. A worker thread may end between being listed and being pinned.
+fn pin(tid: i32, cores: &[CoreId], policy: Policy) -> Result<(), LabError> {
+    match cores::pin(tid, cores).and_then(|()| cores::set_policy(tid, policy)) {
+        Err(LabError::Io { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        other => other,
     }
 }
 

@@ -23,6 +23,7 @@ pub use self::passage::remove_counts;
 use self::shape::{hosts, specs};
 use super::Shared;
 use super::guest_agent::GuestAgent;
+use super::hosts::sharing;
 use super::kernel_log;
 use super::needs::segments_for_vms;
 use super::results;
@@ -33,6 +34,7 @@ use crate::error::LabError;
 use crate::host::agent::Agent;
 use crate::host::cores::Placement;
 use crate::host::domain;
+use crate::host::linux::Linux;
 use crate::host::net::{Host, Place};
 use crate::host::schedule::Schedule;
 use crate::host::vm::Vm;
@@ -230,6 +232,8 @@ impl BootedLab {
         let placement = self.place(scenario, &roles, shared)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
         let schedule = Schedule::start(&self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
+        let linux = self.put_on_hosts(scenario, &placement, seed, shared)?;
+        self.start_own_loads(scenario, seed)?;
         let transfers = matches!(scenario.workload, Workload::Transfers { .. });
         let wire = match scenario.record.capture && transfers {
             true => Some(Wire::start(self.first_place(roles.from)?, self.directory.path())?),
@@ -242,9 +246,11 @@ impl BootedLab {
         let mut agents = self.start_agents(scenario, shared)?;
         let guests = self.start_guest_agents(scenario, shared)?;
         let bottleneck = bottlenecks.first().map(String::as_str);
-        let mut control = Control { placement: &placement, agents: &mut agents, guests: &guests, shared };
+        let mut control =
+            Control { placement: &placement, linux: linux.as_ref(), agents: &mut agents, guests: &guests, shared };
         let outcome = self.measure(scenario, &roles, bottleneck, seed, marking.as_ref(), &mut control);
         let off = schedule.stop();
+        drop(linux);
         // Whatever failed, the next run must not meet this one's tasks.
         let stopped = self.in_all(|vm| vm.call(Op::Stop));
         let guests_stopped = guests.into_iter().try_for_each(GuestAgent::stop);
@@ -266,7 +272,7 @@ impl BootedLab {
         if let Some(captured) = captured? {
             let shown = [roles.from, roles.to]
                 .into_iter()
-                .find(|g| scenario.vms[*g].core.vms_per_core > 1)
+                .find(|g| sharing(scenario, &scenario.vms[*g]).vms_per_core > 1)
                 .unwrap_or(roles.from);
             let off = off.get(&self.first(shown)?.spec.name).map_or(&[][..], Vec::as_slice);
             let from_ns = measured.mark_realtime_ns as i64;
@@ -346,6 +352,7 @@ impl Drop for BootedLab {
 /// What is started for a run, beside its workload.
 struct Control<'a, 'b> {
     placement: &'a Placement,
+    linux: Option<&'a Linux>,
     agents: &'a mut [Agent<'b>],
     guests: &'a [GuestAgent<'b>],
     shared: &'a Shared,

@@ -9,6 +9,7 @@ use crate::backlog::Backlog;
 use crate::host::agent::Counted;
 use crate::host::marking::Marks;
 use crate::host::vm::Migrated;
+use crate::host::waits::Wait;
 use crate::proto::Recorded;
 
 /// Counters of a VM by name.
@@ -42,6 +43,8 @@ pub struct VmMeasured {
     pub recorded: Recorded,
     /// Its counters' increase.
     pub counters: Counters,
+    /// How long its virtual CPUs waited for a core, if it is on a host's.
+    pub waits: Vec<Wait>,
 }
 
 /// A VM that was moved.

@@ -50,7 +50,7 @@ pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
         vms: measured.vms.iter().zip(read).map(of_vm).collect(),
         hosts: measured.agent.as_ref().map(|counted| of_hosts(&mechanisms, counted)).unwrap_or_default(),
         domains: measured.domains.iter().filter_map(|(_, counters)| cpu_time(counters)).collect(),
-        vcpu_waits_ps: Vec::new(),
+        vcpu_waits_ps: senders.iter().flat_map(|vm| &vm.waits).map(|wait| wait.waited_ns * PS_PER_NS).collect(),
         iperf3_bits_per_s: measured.iperf3,
         background_bytes: None,
         long_lived: receivers.iter().flat_map(|vm| long_lived(vm, &numbers)).collect(),
@@ -81,7 +81,7 @@ pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
         cera_cuts: cera_cuts.filter(|_| mechanisms.contains(&"Cera")).map(|cuts| cuts.unsigned_abs()),
         arrived: arrived
             .map(|transfer| Arrival {
-                longest_stall_ps: transfer.longest_stall_ns * 1000,
+                longest_stall_ps: transfer.longest_stall_ns * PS_PER_NS,
                 is_damaged: transfer.is_damaged,
             })
             .collect(),
@@ -90,6 +90,8 @@ pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
         kernel_complaints: Some(measured.complaints.len() as u64),
     }
 }
+
+const PS_PER_NS: u64 = 1000;
 
 fn ps(time: Duration) -> u64 {
     u64::try_from(time.as_nanos() * 1000).unwrap_or(u64::MAX)

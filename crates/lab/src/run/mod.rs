@@ -3,6 +3,7 @@
 mod booted;
 mod counters;
 mod guest_agent;
+mod hosts;
 mod kernel_log;
 mod measured;
 mod measurements;
@@ -26,7 +27,8 @@ use evenkeel_scenario::result::{self, RunRecord};
 
 use self::booted::BootedLab;
 use crate::error::LabError;
-use crate::host::preflight::{self, Machine};
+use crate::host::cgroup::Hierarchy;
+use crate::host::preflight::{self, Machine, Scheduling};
 use crate::host::vm::{Accelerator, Userland};
 use crate::interrupt::Interrupt;
 use crate::prepare::{self, GuestImage, KernelSeries};
@@ -51,6 +53,7 @@ impl batch::Engine for Lab {
 
     fn check(&self, scenario: &Scenario) -> Result<(), Refused> {
         plan::check_supported(scenario)?;
+        hosts::check(scenario, preflight::scheduling)?;
         plan::check_namespaces(scenario, &preflight::namespace_congestion_controls())
     }
 
@@ -93,6 +96,9 @@ impl batch::Engine for Lab {
     /// In a network namespace of the thread's own.
     fn worker(&self, shared: &Shared) -> Result<Machines, LabError> {
         booted::remove_counts(&shared.directory)?;
+        if let Some(hierarchy) = Hierarchy::find() {
+            hierarchy.remove_leftovers();
+        }
         crate::host::net::enter_namespace()?;
         Ok(Machines::default())
     }
@@ -247,6 +253,9 @@ fn remarks(cells: &[Cell], accelerator: Accelerator, machine: &Machine) -> Vec<S
             );
         }
     }
+    if cells.iter().any(|cell| !hosts::linux_hosts(&cell.scenario).is_empty()) {
+        remarks.push(own_scheduler(&machine.kernel, preflight::scheduling()));
+    }
     let groups = || cells.iter().flat_map(|cell| &cell.scenario.vms);
     let namespaces: BTreeSet<&String> =
         groups().filter(|(_, group)| group.machine == MachineKind::Namespace).map(|(name, _)| name).collect();
@@ -257,4 +266,12 @@ fn remarks(cells: &[Cell], accelerator: Accelerator, machine: &Machine) -> Vec<S
         ));
     }
     remarks
+}
+
+/// What schedules VMs on hosts.
+fn own_scheduler(kernel: &str, scheduling: Scheduling) -> String {
+    let hz =
+        scheduling.hz.map_or("how many ticks per second it has cannot be told".to_owned(), |hz| format!("{hz} Hz"));
+    let slice = scheduling.slice_ns.map_or(String::new(), |ns| format!(", slices of {} us", ns / 1000));
+    format!("VMs on hosts were ordinary threads under this machine's own scheduler ({kernel}; {hz}{slice}).")
 }

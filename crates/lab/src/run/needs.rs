@@ -3,6 +3,8 @@
 use evenkeel_scenario::format::{HostKind, Scenario, VmGroup, Workload};
 use evenkeel_settings::Mode;
 
+use super::hosts;
+
 /// Whether a group's hosts need the agent.
 pub fn wants_agent(group: &VmGroup) -> bool {
     [group.proboscis.mode(), group.vsnoop.mode(), group.vflood.mode(), group.cera.mode()]
@@ -14,6 +16,7 @@ pub fn wants_agent(group: &VmGroup) -> bool {
 pub fn needs_own_hosts(scenario: &Scenario) -> bool {
     let on_host = |group: &VmGroup| wants_agent(group) || group.host == HostKind::Vm || group.per_host > 1;
     scenario.vms.values().any(on_host)
+        || hosts::share_a_host(scenario)
         || scenario.record.sender_nic
         || scenario.network.queue.ecn_threshold_segments.is_some()
 }

@@ -1,11 +1,13 @@
 //! Which cells are run, and which of them can share booted VMs.
 
+use std::collections::BTreeMap;
+
 use evenkeel_scenario::Refused;
 use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup};
 
 use super::needs::{has_database, segments_for_vms};
-use super::support;
+use super::{hosts, support};
 use crate::host::domain;
 
 /// What can only be set when VMs are started.
@@ -14,6 +16,8 @@ struct Shape {
     groups: Vec<(String, u32, Kernel, u32, u32, MachineKind)>,
     /// Of each group: on which kind of host, if on any, how many VMs of it, and whether they move to another one.
     hosts: Vec<(bool, HostKind, u32, bool)>,
+    /// Of each group that says which hosts it is on: the host of each VM.
+    named_hosts: BTreeMap<String, Vec<u32>>,
     segmentation_offload: bool,
     segments_for_vms: bool,
     has_database: bool,
@@ -27,6 +31,7 @@ fn shape(scenario: &Scenario) -> Shape {
             .map(|(name, g)| (name.clone(), g.count, g.kernel, g.vcpus, g.memory_mib, g.machine))
             .collect(),
         hosts: scenario.vms.values().map(|g| (g.hypervisor, g.host, g.per_host, g.migrate_at_ms.is_some())).collect(),
+        named_hosts: hosts::named_hosts(scenario).into_iter().map(|(name, hosts)| (name.to_owned(), hosts)).collect(),
         segmentation_offload: scenario.network.segmentation_offload,
         segments_for_vms: segments_for_vms(scenario),
         has_database: has_database(scenario),
@@ -75,7 +80,7 @@ pub fn check_namespaces(scenario: &Scenario, allowed: &[String]) -> Result<(), R
 }
 
 fn memory_mib(scenario: &Scenario) -> u64 {
-    let of_domains = scenario.vms.values().map(|g| domains(g) * u64::from(domain::MEMORY_MIB)).sum::<u64>();
+    let of_domains = domains(scenario) * u64::from(domain::MEMORY_MIB);
     // For a while it is in both places.
     let twice = |g: &&VmGroup| g.migrate_at_ms.is_some();
     let moving = scenario.vms.values().filter(twice).map(|g| u64::from(g.count) * u64::from(g.memory_mib)).sum::<u64>();
@@ -83,7 +88,7 @@ fn memory_mib(scenario: &Scenario) -> u64 {
 }
 
 fn vm_count(scenario: &Scenario) -> u64 {
-    booted(scenario).map(|g| u64::from(g.count) + domains(g)).sum()
+    booted(scenario).map(|g| u64::from(g.count)).sum::<u64>() + domains(scenario)
 }
 
 /// Groups of VMs, which take memory.
@@ -91,10 +96,11 @@ fn booted(scenario: &Scenario) -> impl Iterator<Item = &VmGroup> {
     scenario.vms.values().filter(|group| group.machine == MachineKind::Vm)
 }
 
-/// Hosts of a group that are VMs themselves.
-fn domains(group: &VmGroup) -> u64 {
-    let moves = group.migrate_at_ms.is_some();
-    if group.host == HostKind::Vm { u64::from(group.hosts()) + u64::from(moves) } else { 0 }
+/// Hosts that are VMs themselves.
+fn domains(scenario: &Scenario) -> u64 {
+    let own = scenario.vms.values().filter(|group| group.host == HostKind::Vm && group.on.is_none());
+    let own = own.map(|group| u64::from(group.hosts()) + u64::from(group.migrate_at_ms.is_some()));
+    own.sum::<u64>() + hosts::named_domains(scenario)
 }
 
 /// Most guest memory that any cell needs at once.
@@ -147,6 +153,17 @@ mod tests {
     fn kernels_need_boots_of_their_own_and_tcp_settings_do_not() {
         let boots = by_boot(&sweep::cells(&loaded()).unwrap());
         assert_eq!(boots, [[0, 1], [2, 3]]);
+    }
+
+    #[test]
+    fn hosts_need_boots_of_their_own_only_where_vms_are_elsewhere() {
+        let on = |more: &str| {
+            let text = TEXT.replace("[vms.a]", &format!("[hosts.h]\n{more}\n[vms.a]\ncount = 2\non = \"h\""));
+            shape(&Scenario::from_str(&text, "t.toml").unwrap().scenario)
+        };
+        assert!(on("") == on("neighbours = { per_core = 3 }"));
+        assert!(on("") == on("scheduler.kind = \"slices\""));
+        assert!(on("") != on("count = 2"));
     }
 
     #[test]

@@ -105,6 +105,9 @@ fn series(measured: &Measured) -> Vec<Series> {
         }
     };
     for vm in &measured.vms {
+        let since_mark_us = |at_ns: u64| (at_ns as i64 - measured.mark_monotonic_ns as i64) / 1000;
+        let waits = vm.waits.iter().map(|wait| (since_mark_us(wait.end_ns), wait.waited_ns as f64 / 1e6));
+        push("vcpu_wait_ms", &vm.name, waits.collect());
         let times_ms = |times: &[(u64, u64)]| times.iter().map(|(t, us)| (*t as i64, *us as f64 / 1e3)).collect();
         push("rtt_ms", &vm.name, times_ms(&vm.recorded.pings));
         push("block_ms", &vm.name, times_ms(&vm.recorded.blocks));

@@ -5,7 +5,11 @@ use std::ops::RangeInclusive;
 use evenkeel_scenario::format::{
     Discipline, HostKind, MachineKind, Network, Operation, Scenario, SpuriousResponse, Topology, VmGroup, Workload,
 };
+use evenkeel_scenario::placement::hosts_of;
 use evenkeel_settings::Mode;
+
+use super::hosts;
+use crate::host::vm::RING_SLOTS;
 
 /// Most VMs that the lab starts.
 const MAX_VMS: u64 = 64;
@@ -23,11 +27,9 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
         Some((format!("vms.{name}.{key}"), why.to_owned()))
     });
     let owned = |(key, why): (&str, &str)| (key.to_owned(), why.to_owned());
-    if let Some(name) = scenario.hosts.keys().next() {
-        return Some((format!("hosts.{name}"), "the lab's VMs do not share hosts' cores yet".to_owned()));
-    }
     in_network(&scenario.network)
         .map(owned)
+        .or_else(|| hosts::why_unsupported(scenario))
         .or_else(|| large_packets(scenario))
         .or_else(|| too_many(scenario))
         .or(of_groups)
@@ -62,9 +64,13 @@ fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
                 );
             }
         }
-        if group.cera.mode() != Mode::Off && group.host == HostKind::Native && group.count > group.per_host {
+        let on_several = match &group.on {
+            None => group.count > group.per_host,
+            Some(_) => hosts_of(scenario, name) > 1,
+        };
+        if group.cera.mode() != Mode::Off && group.host == HostKind::Native && on_several {
             return refuse(
-                "per_host",
+                if group.on.is_some() { "on" } else { "per_host" },
                 "one agent with one controller of CERA plays all hosts of this machine; put the VMs on one, or set \
                  `host = \"vm\"`",
             );
@@ -203,6 +209,12 @@ fn in_group(group: &VmGroup) -> Option<(&'static str, &'static str)> {
         if group.core.vms_per_core > 1 {
             return Some(("migrate_at_ms", "a VM that moves has its core to itself; leave `core.vms_per_core` at 1"));
         }
+    }
+    if group.ring_slots.is_some_and(|slots| slots != RING_SLOTS) {
+        return Some((
+            "ring_slots",
+            "QEMU's rings on a tap have 256 slots for what a VM sends, whatever they are asked for; set 256",
+        ));
     }
     if group.far_count > 0 {
         return Some(("far_count", "the lab cannot delay packets; leave it at 0 (the simulator can)"));
@@ -378,6 +390,9 @@ mod tests {
             ("hz = 1000", "vms.b.hz"),
             ("host_delay_us = 50", "vms.b.host_delay_us"),
             ("packet_cost_ns = 500", "vms.b.packet_cost_ns"),
+            ("ring_slots = 240", "vms.b.ring_slots"),
+            ("ring_slots = 512", "vms.b.ring_slots"),
+            ("ring_slots = 256", ""),
             ("cera = { mode = \"enforce\", client_delay_us = 5 }", "vms.b.cera.client_delay_us"),
             ("nic_queue = { discipline = \"codel\" }", "vms.b.nic_queue"),
             ("count = 2\nfar_count = 1\nfar_delay_us = 9", "vms.b.far_count"),

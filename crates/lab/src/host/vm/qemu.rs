@@ -15,6 +15,10 @@ use crate::proto::CONTROL_PORT;
 /// under load.
 const TCG_PROCESSOR: &str = "max,-cx16";
 
+/// Slots of each ring of a network card. On a tap QEMU gives the one for what a VM sends no more, whatever it is asked
+/// for.
+pub const RING_SLOTS: u32 = 256;
+
 /// What a network card can do with packets larger than the MTU.
 const OFFLOADS: [&str; 9] =
     ["gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo"];
@@ -77,6 +81,7 @@ fn devices(spec: &VmSpec) -> Vec<String> {
         Accelerator::Kvm => "",
         Accelerator::Tcg => ",ioeventfd=off",
     };
+    let rings = format!("rx_queue_size={RING_SLOTS},tx_queue_size={RING_SLOTS}");
     let nics = spec.nics.iter().enumerate().flat_map(|(index, Nic { tap, mac, segmentation_offload })| {
         let offload = if *segmentation_offload { "on" } else { "off" };
         let offloads = OFFLOADS.map(|name| format!("{name}={offload}")).join(",");
@@ -84,7 +89,7 @@ fn devices(spec: &VmSpec) -> Vec<String> {
             "-netdev".to_owned(),
             format!("tap,id=net{index},ifname={tap},script=no,downscript=no,vhost=off"),
             "-device".to_owned(),
-            format!("virtio-net-pci,netdev=net{index},mac={mac},romfile=,{offloads}{notified}"),
+            format!("virtio-net-pci,netdev=net{index},mac={mac},romfile=,{rings},{offloads}{notified}"),
         ]
     });
     let channels = spec.channels.iter().enumerate().flat_map(|(index, Channel { name, socket, listens })| {

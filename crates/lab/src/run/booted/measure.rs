@@ -1,5 +1,6 @@
 //! The measured time of a run: counters before and after, and what was recorded meanwhile.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,10 @@ use super::{BootedLab, Control};
 use crate::error::LabError;
 use crate::host::clock::{Clock, clock_offset_ns};
 use crate::host::cores;
+use crate::host::linux::{Linux, Scheduling, Watch};
 use crate::host::marking::MarkingPorts;
 use crate::host::vm::Vm;
+use crate::host::waits::Wait;
 use crate::proto::{Answer, Op, Recorded};
 use crate::run::Shared;
 use crate::run::counters::parse_pvtcp_counters;
@@ -48,6 +51,8 @@ impl BootedLab {
         let drops_before = self.drops()?;
         let marks_before = marking.map(MarkingPorts::read).transpose()?;
         let watched = self.watch_queue(scenario, roles, bottleneck)?;
+        let scheduled_before = self.scheduling(control.linux)?;
+        let watch = control.linux.map(|linux| linux.watch(control.placement.driver_domain)).transpose()?;
         let before_mark = Instant::now();
         self.in_all(|vm| {
             vm.call(Op::Mark { tcp_info_period_ms: if vm.spec.group == roles.from { period_ms } else { 0 } })
@@ -59,6 +64,11 @@ impl BootedLab {
         self.wait_for_end(scenario, roles, began, shared)?;
         let reloaded = finish_reloads(scenario, reloads)?;
         let duration = began.elapsed();
+        let mut waits: BTreeMap<String, Vec<Wait>> = BTreeMap::new();
+        for (vm, seen) in watch.map(Watch::stop).unwrap_or_default() {
+            waits.entry(vm).or_default().extend(seen.iter().filter(|wait| wait.end_ns >= mark_monotonic_ns));
+        }
+        let scheduled_after = self.scheduling(control.linux)?;
         let mut recorded: Vec<Recorded> = self.in_all(|vm| match vm.call(Op::Collect)? {
             Answer::Recorded(recorded) => Ok(recorded),
             other => Err(LabError::Vm {
@@ -85,18 +95,25 @@ impl BootedLab {
         let marks_after = marking.map(MarkingPorts::read).transpose()?;
         let counted_after = read(control.agents)?;
         let iperf3 = workload::finish(running, &self.vms)?;
+        let scheduled = scheduled_before.iter().zip(&scheduled_after);
+        let counted = before.iter().zip(&after).zip(scheduled).map(|((before, after), (own_before, own_after))| {
+            let mut counted = after.since(before);
+            counted.0.extend(own_after.since(own_before).0);
+            counted
+        });
         let vms = self
             .vms
             .iter()
             .zip(recorded)
-            .zip(before.into_iter().zip(after))
-            .map(|((vm, recorded), (before, after))| VmMeasured {
+            .zip(counted)
+            .map(|((vm, recorded), counters)| VmMeasured {
+                waits: waits.remove(&vm.spec.name).unwrap_or_default(),
                 name: vm.spec.name.clone(),
                 group: vm.spec.group.clone(),
                 address: vm.spec.address,
                 port: vm.spec.port().to_owned(),
                 recorded,
-                counters: after.since(&before),
+                counters,
             })
             .collect();
         let domains = self.domains().zip(domains_before.iter().zip(domains_after));
@@ -116,6 +133,15 @@ impl BootedLab {
             trace: Traced::default(),
             moved,
         })
+    }
+
+    /// What this machine's kernel says of the virtual CPUs of VMs on hosts, VM by VM.
+    fn scheduling(&self, linux: Option<&Linux>) -> Result<Vec<Counters>, LabError> {
+        let of_vm = |vm: &Vm| {
+            let read = linux.map(|linux| linux.read(&vm.spec.name)).transpose()?.flatten();
+            Ok(read.as_ref().map(scheduling_counters).unwrap_or_default())
+        };
+        self.vms.iter().map(of_vm).collect()
     }
 
     fn wait_for_end(
@@ -153,6 +179,18 @@ impl BootedLab {
         }
         Ok(())
     }
+}
+
+fn scheduling_counters(scheduling: &Scheduling) -> Counters {
+    let Scheduling { threads, quota } = scheduling;
+    let counts = [
+        ("CpuRanUs", threads.ran_ns / 1000),
+        ("CpuWaitedUs", threads.waited_ns / 1000),
+        ("CpuQuotaPeriods", quota.periods),
+        ("CpuThrottledPeriods", quota.throttled),
+        ("CpuThrottledUs", quota.throttled_us),
+    ];
+    Counters(counts.map(|(name, count)| (name.to_owned(), count as i64)).into())
 }
 
 /// An error if a guest's clock does not keep time with ours: every time it measured would be wrong. It must have

@@ -1,13 +1,19 @@
-//! Which core each virtual CPU of a run is on, and which take turns.
+//! Which cores each virtual CPU of a run is on, and which take turns or are left to this machine's scheduler.
 
-use evenkeel_scenario::format::{Scenario, Workload};
+use evenkeel_scenario::format::{HostKind, Scenario, VmGroup, Workload};
 
 use super::BootedLab;
 use crate::error::LabError;
 use crate::host::cores::{self, Placement, ToPlace};
+use crate::host::linux::{Linux, OnHost};
 use crate::host::schedule::ScheduledVcpu;
+use crate::host::vm::Vm;
+use crate::load::Load;
+use crate::proto::Op;
 use crate::run::Shared;
+use crate::run::hosts::{is_shared, linux_hosts, neighbours, own_load, sharing};
 use crate::workload::Roles;
+use crate::workload::task::started;
 
 impl BootedLab {
     pub(super) fn place(&self, scenario: &Scenario, roles: &Roles, shared: &Shared) -> Result<Placement, LabError> {
@@ -15,22 +21,25 @@ impl BootedLab {
         // cores idle.
         let one_receives = self.vms.iter().filter(|vm| vm.spec.group == roles.to).count() == 1;
         let spreads = matches!(scenario.workload, Workload::Poisson { .. }) && !one_receives;
+        let hosts = linux_hosts(scenario);
         let to_place: Vec<ToPlace> = self
             .vms
             .iter()
             .flat_map(|vm| {
                 let vcpu = ToPlace {
-                    contended: scenario.vms[&vm.spec.group].core.vms_per_core > 1,
+                    host: hosts.iter().position(|host| host.vms.contains(&vm.spec.name)),
+                    contended: sharing(scenario, &scenario.vms[&vm.spec.group]).vms_per_core > 1,
                     sends: spreads || vm.spec.group == roles.from,
                 };
                 std::iter::repeat_n(vcpu, vm.spec.vcpu_threads as usize)
             })
             .collect();
-        let placement = cores::place(&to_place, &shared.machine.cores).ok_or_else(|| LabError::Missing {
-            what: "the lab needs two cores".into(),
-            help: "give this machine a second core".into(),
+        let cores: Vec<usize> = hosts.iter().map(|host| host.kind.cores as usize).collect();
+        let placement = cores::place(&to_place, &cores, &shared.machine.cores).ok_or_else(|| LabError::Missing {
+            what: "the lab needs two cores in all, and one beside those of its hosts".into(),
+            help: "give this machine more cores".into(),
         })?;
-        let mut placed = placement.vcpus.iter().copied();
+        let mut placed = placement.vcpus.iter().cloned();
         for vm in &self.vms {
             let cores: Vec<_> = placed.by_ref().take(vm.spec.vcpu_threads as usize).collect();
             vm.pin(&cores, placement.driver_domain)?;
@@ -39,12 +48,59 @@ impl BootedLab {
         Ok(placement)
     }
 
+    /// Leaves VMs that are on hosts to this machine's scheduler. None: no VM is.
+    pub(super) fn put_on_hosts(
+        &self,
+        scenario: &Scenario,
+        placement: &Placement,
+        seed: u64,
+        shared: &Shared,
+    ) -> Result<Option<Linux>, LabError> {
+        let hosts = linux_hosts(scenario);
+        if hosts.is_empty() {
+            return Ok(None);
+        }
+        let mut on_hosts = Vec::new();
+        for (host, cores) in hosts.iter().zip(&placement.hosts) {
+            let is_shared = is_shared(host.kind);
+            let is_here = |vm: &&Vm| host.vms.contains(&vm.spec.name);
+            for vm in self.vms.iter().filter(is_here) {
+                let VmGroup { weight, quota, slice_us, host, .. } = scenario.vms[&vm.spec.group];
+                // Before a driver domain, QEMU's own threads are no part of the host.
+                let has_others = is_shared && host == HostKind::Native;
+                if has_others {
+                    vm.pin_others_beside_vcpus(cores)?;
+                }
+                on_hosts.push(OnHost { vm, weight, quota, slice_us, has_others });
+            }
+            let domain = self.hosts.iter().find(|booted| booted.vms.iter().any(|vm| is_here(&&self.vms[*vm])));
+            if let Some(vm) = domain.and_then(|booted| booted.domain()).filter(|_| is_shared) {
+                vm.pin(&vec![cores.clone(); vm.spec.vcpu_threads as usize], placement.driver_domain)?;
+                let weight = VmGroup::default().weight;
+                on_hosts.push(OnHost { vm, weight, quota: None, slice_us: None, has_others: false });
+            }
+        }
+        let neighbours = neighbours(&hosts, &placement.hosts, seed);
+        Linux::start(&on_hosts, &neighbours, &shared.lab.evenkeel).map(Some)
+    }
+
+    /// Starts what VMs compute beside their traffic, until the run's end.
+    pub(super) fn start_own_loads(&self, scenario: &Scenario, seed: u64) -> Result<(), LabError> {
+        for (position, vm) in self.vms.iter().enumerate() {
+            if let Some(Load { share, duty, phase }) = own_load(self.group(scenario, position), seed, position) {
+                let (duty_us, phase_us) = (duty.as_micros() as u64, phase.as_micros() as u64);
+                started(vm, Op::Load { share, duty_us, phase_us })?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn scheduled(&self, scenario: &Scenario, placement: &Placement) -> Result<Vec<ScheduledVcpu>, LabError> {
-        let mut cores = placement.vcpus.iter().copied();
+        let mut cores = placement.vcpus.iter().map(|cores| cores[0]);
         let mut scheduled = Vec::new();
         for vm in &self.vms {
             for (index, (tid, core)) in vm.vcpu_threads()?.into_iter().zip(cores.by_ref()).enumerate() {
-                let sharing = scenario.vms[&vm.spec.group].core.clone();
+                let sharing = sharing(scenario, &scenario.vms[&vm.spec.group]);
                 scheduled.push(ScheduledVcpu { vm: vm.spec.name.clone(), index: index as u32, tid, core, sharing });
             }
         }

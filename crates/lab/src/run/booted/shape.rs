@@ -1,5 +1,6 @@
 //! The hosts and VMs that a scenario asks for.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
@@ -9,16 +10,32 @@ use super::{BootedHost, CHANNEL, channel_of};
 use crate::host::net::{Host, Place};
 use crate::host::vm::{Channel, Nic, System, VmSpec};
 use crate::run::Shared;
+use crate::run::hosts::named_hosts;
 use crate::run::needs::{has_database, segments_for_vms};
 
 /// The hosts of a scenario, none of them booted.
 pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
     let mut hosts: Vec<BootedHost> = Vec::new();
+    let named = named_hosts(scenario);
+    // By the number that the scenario's placement has for it.
+    let mut positions: BTreeMap<u32, usize> = BTreeMap::new();
     let mut first = 0;
-    for group in scenario.vms.values() {
+    for (name, group) in &scenario.vms {
         let vms: Vec<usize> = (first..first + group.count as usize).collect();
         first += vms.len();
         if !own_hosts || !group.hypervisor {
+            continue;
+        }
+        if let Some(named) = named.get(name.as_str()) {
+            for (vm, place) in vms.into_iter().zip(named) {
+                let position = *positions.entry(*place).or_insert_with(|| {
+                    let number = u8::try_from(hosts.len() + 1).unwrap_or(u8::MAX);
+                    let host = Host::new(number, group.host == HostKind::Vm);
+                    hosts.push(BootedHost { host, vms: Vec::new(), awaits: None, domain: None });
+                    hosts.len() - 1
+                });
+                hosts[position].vms.push(vm);
+            }
             continue;
         }
         let one_to_move_to = group.migrate_at_ms.and(vms.first()).map(|vm| (Vec::new(), Some(*vm)));

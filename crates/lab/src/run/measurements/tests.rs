@@ -27,6 +27,7 @@ fn vm(group: &str, number: u8, recorded: Recorded) -> VmMeasured {
         port: format!("vm{number}"),
         recorded: Recorded { measured_us: 1_000_000, ..recorded },
         counters: Counters::default(),
+        waits: Vec::new(),
     }
 }
 
