@@ -26,7 +26,7 @@ RESULTS := $(addprefix pvtcp/,fig4-rtt table1-one-sender fig6-rto-response fig8-
              s14-rto-runs s17-detection s18-ack-cost s31-port-queue) \
            $(addprefix proboscis/,incast one-to-all all-to-all) \
            $(addprefix vflood/,fig6 answer wire fig7 fig7-slow-port rest fig10 with-vsnoop migration table1 table1-slices table1-crowded fairness) $(addprefix vsnoop/,receiver idle ask bulk) \
-           $(addprefix cera/,fig2 fig4 fig5 with-vflood)
+           $(addprefix cera/,fig2 fig4 fig5 with-vflood) $(addprefix hosts/,ping transfers answer bulk)
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml scenarios/sim/hosts/*.toml)))
 
