@@ -86,14 +86,24 @@ pub struct FlowRecord {
 }
 
 /// Names that [`Series::name`] can have.
-pub const SERIES: &[&str] =
-    &["rtt_ms", "block_ms", "meas_rtt_ms", "srtt_ms", "rto_ms", "cwnd_segments", "queue_segments", "share_segments"];
+pub const SERIES: &[&str] = &[
+    "rtt_ms",
+    "block_ms",
+    "meas_rtt_ms",
+    "srtt_ms",
+    "rto_ms",
+    "cwnd_segments",
+    "queue_segments",
+    "share_segments",
+    "vcpu_wait_ms",
+];
 
 /// A series over time.
 ///
 /// Names in use: `rtt_ms` (ping, one point per reply), `block_ms` (strobe, one point per request), `meas_rtt_ms` (RTT
 /// samples of the sender's TCP), `srtt_ms`, `rto_ms`, `cwnd_segments` (TCP_INFO), `queue_segments` (bottleneck
-/// backlog), `share_segments` (the window that CERA has for a VM).
+/// backlog), `share_segments` (the window that CERA has for a VM), `vcpu_wait_ms` (how long a virtual CPU waited for a
+/// core of its host).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// What is recorded, with its unit.

@@ -22,7 +22,7 @@ impl Draw {
     }
 
     /// Evenly from 0 (included) to 1 (excluded).
-    fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

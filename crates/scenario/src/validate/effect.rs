@@ -9,7 +9,7 @@ use crate::cell::{Cell, Point, VARIABLE, covers};
 use crate::check::join;
 use crate::error::Problem;
 use crate::format::{
-    Axis, DelayedAck, Discipline, FlowSizes, HostKind, MachineKind, Network, Plot, Record, Scenario, Scheduler,
+    Axis, DelayedAck, Discipline, FlowSizes, Host, HostKind, MachineKind, Network, Plot, Record, Scenario, Scheduler,
     Topology, VmGroup, Workload,
 };
 use crate::metric::{Formula, Metric, SizeClass, Source};
@@ -464,6 +464,12 @@ fn why_none_of_size(asked: SizeClass, scenario: &Scenario) -> Option<&'static st
 fn why_no_series(series: &str, scenario: &Scenario) -> Option<&'static str> {
     let record = &scenario.record;
     match (series, &scenario.workload) {
+        ("vcpu_wait_ms", _) => {
+            let is_linux = |host: &Host| matches!(host.scheduler, Scheduler::Linux { .. });
+            let on_linux =
+                |group: &VmGroup| group.on.as_ref().and_then(|on| scenario.hosts.get(on)).is_some_and(is_linux);
+            (!scenario.vms.values().any(on_linux)).then_some("no VM is on hosts with Linux's scheduler (vms.NAME.on)")
+        }
         ("rtt_ms", workload) => (!matches!(workload, Workload::Ping { .. })).then_some("only a ping records it"),
         (_, Workload::Ping { .. }) if series != "queue_segments" => Some("a ping does not use TCP"),
         ("block_ms", workload) => (!matches!(workload, Workload::Strobe { .. })).then_some("only a strobe has blocks"),
