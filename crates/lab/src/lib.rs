@@ -13,12 +13,10 @@ pub mod guest;
 pub mod host;
 pub mod interrupt;
 pub mod kvm;
-mod load;
 pub mod prepare;
 pub mod proto;
 pub mod run;
 mod workload;
 
 pub use error::LabError;
-pub use load::Load;
 pub use run::Lab;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_lab::Load;
+use evenkeel_lab::host::load::Load;
 
 use crate::cli::LabNeighbour;
 use crate::error::CliError;

@@ -16,8 +16,8 @@ use super::workload::{bulk, memcached, ping, poisson, request_response, strobe, 
 use super::{counters, serve, system};
 use crate::ask::ask;
 use crate::host::cores::monotonic_ns;
+use crate::host::load::Load;
 use crate::host::qdisc::BacklogSampler;
-use crate::load::Load;
 use crate::proto::{APPLICATION_PORT, Answer, HTTP_PORT, MEMCACHED_PORT, Op, POSTGRES_PORT, ServeRole, SocketSettings};
 
 /// All tasks between two [`Op::Stop`].

@@ -9,10 +9,10 @@ use nix::sched::CloneFlags;
 
 use super::cgroup::{Hierarchy, Share, Throttled, Tree, VmGroup};
 use super::cores::{self, CoreId};
+use super::load::Load;
 use super::vm::{Vm, ends_with_the_lab};
 use super::waits::{SchedStat, SchedStatFile, Wait, WaitSampler};
 use crate::error::LabError;
-use crate::load::Load;
 
 /// A VM on a host.
 pub struct OnHost<'a> {

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod cores;
 pub mod domain;
 pub mod linux;
+pub mod load;
 pub mod marking;
 pub mod net;
 pub mod preflight;

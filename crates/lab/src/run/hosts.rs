@@ -9,8 +9,8 @@ use evenkeel_scenario::placement::placements;
 use evenkeel_scenario::slices::Draw;
 
 use crate::host::linux::Neighbour;
+use crate::host::load::Load;
 use crate::host::preflight::Scheduling;
-use crate::load::Load;
 
 /// What the draws of phases begin with, so that they are not those of slices.
 const PHASES: u64 = 0x7068_6173_6573;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::host::cores::{monotonic_ns, sleep_until_ns};
+use super::cores::{monotonic_ns, sleep_until_ns};
 
 /// Longest sleep, so that the end is seen.
 const LOOK_UP_NS: u64 = 20_000_000;
