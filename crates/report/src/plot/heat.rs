@@ -11,8 +11,9 @@ use super::{About, Figure, Panel, full_title};
 use crate::view::{Cell, Column, View};
 
 const KIND: &str = "heat";
-/// More fields than this need the page's width.
+/// More fields than this, or longer labels beside them, need the page's width.
 const NARROW_FIELDS: usize = 5;
+const NARROW_LETTERS: usize = 12;
 
 /// What a plot's table says.
 pub(super) struct Spec<'t> {
@@ -49,7 +50,8 @@ pub(super) fn figure(view: &View<'_>, position: usize, spec: &Spec<'_>) -> Figur
         let panel = Panel { title: String::new(), svg: no_data(true, &about), wide: true };
         return Figure { title: spec.title.to_owned(), note: String::new(), keys: Vec::new(), panels: vec![panel] };
     };
-    let wide = maps.len() == 1 || x.len() > NARROW_FIELDS;
+    let has_long_labels = y.iter().any(|label| label.chars().count() > NARROW_LETTERS);
+    let wide = maps.len() == 1 || x.len() > NARROW_FIELDS || has_long_labels;
     let panels = maps.iter().enumerate().map(|(index, map)| {
         let title = full_title(spec.title, &map.title);
         let about = About::new(position, index, KIND, &title);
