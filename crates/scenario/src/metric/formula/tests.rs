@@ -180,6 +180,22 @@ fn captures_and_samples_are_the_senders() {
 }
 
 #[test]
+fn waits_for_a_core_and_for_quotas_are_in_milliseconds() {
+    let own = Measurements {
+        vcpu_waits_ps: vec![9 * PS_PER_MS, PS_PER_MS, 4 * PS_PER_MS],
+        ..measured(vec![vm("a-0", &[("CpuThrottledUs", 70_000)]), vm("b-0", &[("CpuThrottledUs", 5_500)])])
+    };
+    let expected = [
+        (Metric::VcpuWaitP50Ms, 4.0),
+        (Metric::VcpuWaitP90Ms, 8.0),
+        (Metric::VcpuWaitMaxMs, 9.0),
+        (Metric::ThrottledMs, 75.5),
+    ];
+    check(&pair(BULK), &own, &expected);
+    check_absent(&pair(BULK), &measured(vec![vm("a-0", &[])]), &expected.map(|(metric, _)| metric));
+}
+
+#[test]
 fn completion_times_are_told_by_size() {
     let own = Measurements {
         ended: vec![ended(100_000, 1), ended(2000, 3), ended(100_001, 20), ended(10_000_000, 400)],
