@@ -118,7 +118,8 @@ impl Key {
 
     /// The sentence with what bounds alone do not say, for those who see the bounds beside it.
     pub fn explanation(&self) -> String {
-        let what = self.what.trim_end_matches([':', '.']);
+        let what = sentence(&self.what);
+        let what = what.trim_end_matches('.');
         let left_out = self.left_out.map(|words| format!("left out: {words}"));
         let notes: Vec<String> = self.note.map(str::to_owned).into_iter().chain(left_out).collect();
         if notes.is_empty() { format!("{what}.") } else { format!("{what}; {}.", notes.join("; ")) }
@@ -140,6 +141,11 @@ impl Key {
             (None, None) => String::new(),
         }
     }
+}
+
+/// A sentence that announces what is allowed (`Whether it acts:`), where that stands apart from it.
+fn sentence(what: &str) -> String {
+    what.strip_suffix(':').map_or_else(|| what.to_owned(), |what| format!("{what}."))
 }
 
 /// Settings that stand in one table of a file.
@@ -186,7 +192,7 @@ pub fn markdown(keys: &[Key]) -> String {
     let mut text = "| key | default | allowed | what it is |\n|---|---|---|---|\n".to_owned();
     for key in keys {
         let default = key.default.as_ref().map_or_else(|| "-".to_owned(), |value| format!("`{value}`"));
-        let cells = [format!("`{}`", key.name), default, key.allowed_in_words(), key.what.clone()];
+        let cells = [format!("`{}`", key.name), default, key.allowed_in_words(), sentence(&key.what)];
         text += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
     }
     text
