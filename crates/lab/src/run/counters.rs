@@ -1,5 +1,7 @@
 //! Counters of VMs, ports and agents, under the names that they have in records: the simulator's have the same.
 
+use evenkeel_settings::host::MECHANISMS;
+
 /// Prefix of PVTCP's counters among a VM's.
 const PVTCP: &str = "Pvtcp";
 
@@ -14,8 +16,9 @@ pub fn parse_pvtcp_counters(text: &str) -> impl Iterator<Item = (String, i64)> {
 /// The records' name of a port's counter. Those of mechanisms other than ProBoSCIS begin with the mechanism's name.
 pub fn of_port(name: &str) -> String {
     let name = &name.replace("synacks", "syn_acks");
-    let mechanism = ["vsnoop_", "vflood_", "cera_"].iter().any(|prefix| name.starts_with(prefix));
-    camel(if mechanism { "" } else { "Proboscis" }, name)
+    let is_of = |mechanism: &str| name.strip_prefix(mechanism).is_some_and(|rest| rest.starts_with('_'));
+    let has_its_own = MECHANISMS.iter().any(|(mechanism, _)| is_of(mechanism));
+    camel(if has_its_own { "" } else { "Proboscis" }, name)
 }
 
 /// The records' name of a counter: `probes_sent` is `ProboscisProbesSent`.

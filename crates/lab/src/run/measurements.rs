@@ -11,24 +11,16 @@ use evenkeel_scenario::metric::{
 };
 use evenkeel_settings::Mode;
 
-use super::counters::of_port;
+use super::counters::{camel, of_port};
 use super::measured::{Counters, Measured, Moved, VmMeasured};
 use crate::host::agent::Counted;
 use crate::proto::RequestTime;
 
-/// Mechanisms on a group's hosts: how the names of their counters begin, and their mode.
-fn modes(group: &VmGroup) -> [(&'static str, Mode); 4] {
-    [
-        ("Proboscis", group.proboscis.mode()),
-        ("Vsnoop", group.vsnoop.mode()),
-        ("Vflood", group.vflood.mode()),
-        ("Cera", group.cera.mode()),
-    ]
-}
-
-/// The beginnings of names of the mechanisms that are on anywhere.
-fn mechanisms(scenario: &Scenario) -> Vec<&'static str> {
-    scenario.vms.values().flat_map(modes).filter(|(_, mode)| *mode != Mode::Off).map(|(name, _)| name).collect()
+/// How the names of counters begin of the mechanisms that are on on any host.
+fn mechanisms(scenario: &Scenario) -> Vec<String> {
+    let all = scenario.vms.values().flat_map(VmGroup::mechanisms);
+    let acting = all.filter(|mechanism| mechanism.is_on_hosts && mechanism.mode != Mode::Off);
+    acting.map(|mechanism| camel("", mechanism.name)).collect()
 }
 
 /// What metrics are made of.
@@ -78,7 +70,7 @@ pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
             watched_ps: ps(backlog.duration()),
             waits: Waits::Backlog { mean_bytes: backlog.waiting_bytes as f64 / backlog.samples.len() as f64 },
         }),
-        cera_cuts: cera_cuts.filter(|_| mechanisms.contains(&"Cera")).map(|cuts| cuts.unsigned_abs()),
+        cera_cuts: cera_cuts.filter(|_| mechanisms.iter().any(|name| name == "Cera")).map(|cuts| cuts.unsigned_abs()),
         arrived: arrived
             .map(|transfer| Arrival {
                 longest_stall_ps: transfer.longest_stall_ns * PS_PER_NS,
@@ -114,7 +106,7 @@ fn cpu_time(counters: &Counters) -> Option<CpuTime> {
 }
 
 /// The sum over all ports, and the agents' own. An agent counts for mechanisms that are off, too.
-fn of_hosts(mechanisms: &[&str], counted: &Counted) -> BTreeMap<String, i64> {
+fn of_hosts(mechanisms: &[String], counted: &Counted) -> BTreeMap<String, i64> {
     let mut hosts: BTreeMap<String, i64> = BTreeMap::new();
     for (name, count) in counted.ports.values().flatten() {
         *hosts.entry(of_port(name)).or_default() += count;
@@ -122,7 +114,7 @@ fn of_hosts(mechanisms: &[&str], counted: &Counted) -> BTreeMap<String, i64> {
     if let Some(repeated) = counted.agent.get("syns_resent") {
         hosts.insert("ProboscisSynsRepeated".to_owned(), *repeated);
     }
-    hosts.retain(|name, _| mechanisms.iter().any(|mechanism| name.starts_with(mechanism)));
+    hosts.retain(|name, _| mechanisms.iter().any(|mechanism| name.starts_with(mechanism.as_str())));
     hosts
 }
 

@@ -7,9 +7,7 @@ use super::hosts;
 
 /// Whether a group's hosts need the agent.
 pub fn wants_agent(group: &VmGroup) -> bool {
-    [group.proboscis.mode(), group.vsnoop.mode(), group.vflood.mode(), group.cera.mode()]
-        .iter()
-        .any(|m| *m != Mode::Off)
+    group.mechanisms().any(|mechanism| mechanism.is_on_hosts && mechanism.mode != Mode::Off)
 }
 
 /// Whether a cell needs VMs to be on hosts: where ports mark, or there is something on hosts.
