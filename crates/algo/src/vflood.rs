@@ -42,7 +42,7 @@ pub struct Settings {
     pub congestion: Kind,
 }
 
-/// What a user gets who asks for nothing else: the paper's buffer and limit of RTT.
+/// What a user gets who asks for nothing else: the paper's buffer and limit of RTT, and RFC 6928's window.
 pub const DEFAULTS: Settings = Settings {
     buffer_segments: 2048,
     initial_window: 10,

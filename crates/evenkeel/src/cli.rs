@@ -468,7 +468,7 @@ pub struct PvtcpParameters {
 
 impl Args for PvtcpParameters {
     fn augment_args(command: clap::Command) -> clap::Command {
-        command.args(Pvtcp::parameters())
+        command.args(Self::parameters())
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -490,7 +490,7 @@ impl FromArgMatches for PvtcpParameters {
     }
 }
 
-impl Pvtcp {
+impl PvtcpParameters {
     fn parameters() -> impl Iterator<Item = clap::Arg> {
         PARAMETERS.iter().map(|key| {
             let default = key.default_in_words();
@@ -513,7 +513,7 @@ pub struct Report {
     /// Print the table as Markdown, and write nothing.
     #[arg(long)]
     pub markdown: bool,
-    /// Write the table as Markdown to this file, and plots of the kind `plane` as SVG files beside it.
+    /// Write the table as Markdown to this file, and plots of the kinds `plane` and `heat` as SVG files beside it.
     #[arg(long, value_name = "FILE", conflicts_with = "markdown")]
     pub page: Option<PathBuf>,
     /// Print the results as JSON.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::format::{Host, Scenario, VmGroup};
+use crate::format::{CoreSharing, Host, Scenario, Scheduler, VmGroup};
 
 /// A VM and its host.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,6 +70,20 @@ pub fn hosts_of(scenario: &Scenario, group: &str) -> u32 {
     let vms = placements(scenario);
     let hosts: BTreeSet<u32> = vms.iter().filter(|vm| vm.group == group).map(|vm| vm.host).collect();
     hosts.len() as u32
+}
+
+/// How a group's virtual CPUs share a core in turns that are drawn: as it says, or as its hosts say. None if a
+/// scheduler decides there, or nobody else is on the core.
+pub fn core_sharing(scenario: &Scenario, group: &VmGroup) -> Option<CoreSharing> {
+    let sharing = match group.on.as_ref().and_then(|on| scenario.hosts.get(on)) {
+        None => group.core.clone(),
+        Some(kind) => {
+            let Scheduler::Slices { slice_ms, slice_jitter, idle_us } = kind.scheduler else { return None };
+            let vms_per_core = 1 + kind.neighbours.per_core;
+            CoreSharing { vms_per_core, slice_ms, slice_jitter, load: kind.neighbours.load, idle_us }
+        }
+    };
+    (sharing.vms_per_core > 1).then_some(sharing)
 }
 
 #[cfg(test)]

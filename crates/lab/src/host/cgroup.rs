@@ -17,7 +17,7 @@ const PREFIX: &str = "evenkeel-lab-";
 /// Where virtual CPUs are.
 const VCPUS: &str = "vcpu";
 /// How long what was killed may take to leave its group.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// The weight of a group that has none of its own, as the versions have it.
 const DEFAULT_WEIGHT: u32 = 100;
 const DEFAULT_SHARES: u32 = 1024;
@@ -325,7 +325,7 @@ fn below(group: &Path) -> Vec<PathBuf> {
 /// Removes a group and all within it, when what was killed has left them.
 fn remove(group: &Path) -> Result<(), LabError> {
     below(group).iter().try_for_each(|inner| remove(inner))?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         match std::fs::remove_dir(group) {
             Ok(()) => return Ok(()),

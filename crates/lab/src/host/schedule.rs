@@ -129,23 +129,22 @@ fn sleeps(stat: &str) -> bool {
 }
 
 impl Schedule {
-    /// Starts the turns of these vCPUs. Those with `vms_per_core = 1` are left alone.
-    pub fn start(vcpus: &[ScheduledVcpu], scheduler_core: CoreId, seed: u64) -> Result<Self, LabError> {
-        let contended: Vec<ScheduledVcpu> = vcpus.iter().filter(|v| v.sharing.vms_per_core > 1).cloned().collect();
+    /// Starts the turns of these vCPUs, each of which shares its core.
+    pub fn start(vcpus: Vec<ScheduledVcpu>, scheduler_core: CoreId, seed: u64) -> Result<Self, LabError> {
         let mut schedule = Self {
             stop: Arc::new(AtomicBool::new(false)),
             threads: Vec::new(),
             off: Arc::new(Mutex::new(OffIntervals::new())),
-            tids: contended.iter().map(|v| v.tid).collect(),
+            tids: vcpus.iter().map(|v| v.tid).collect(),
         };
-        if contended.is_empty() {
+        if vcpus.is_empty() {
             return Ok(schedule);
         }
-        let mut used_cores: Vec<CoreId> = contended.iter().map(|v| v.core).collect();
+        let mut used_cores: Vec<CoreId> = vcpus.iter().map(|v| v.core).collect();
         used_cores.sort_unstable();
         used_cores.dedup();
         let now_ns = cores::monotonic_ns();
-        let entries = contended
+        let entries = vcpus
             .into_iter()
             .enumerate()
             .map(|(index, vcpu)| {

@@ -16,6 +16,7 @@ use std::time::Duration;
 use evenkeel_scenario::batch::Meter;
 use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{Kernel, Network, Scenario, VmGroup, Workload};
+use evenkeel_scenario::placement::core_sharing;
 use evenkeel_scenario::result::RunRecord;
 use evenkeel_scenario::sweep;
 
@@ -23,7 +24,6 @@ pub use self::passage::remove_counts;
 use self::shape::{hosts, specs};
 use super::Shared;
 use super::guest_agent::GuestAgent;
-use super::hosts::sharing;
 use super::kernel_log;
 use super::needs::segments_for_vms;
 use super::results;
@@ -231,7 +231,7 @@ impl BootedLab {
         self.check_passage(&roles, &shared.directory)?;
         let placement = self.place(scenario, &roles, shared)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
-        let schedule = Schedule::start(&self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
+        let schedule = Schedule::start(self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
         let linux = self.put_on_hosts(scenario, &placement, seed, shared)?;
         self.start_own_loads(scenario, seed)?;
         let transfers = matches!(scenario.workload, Workload::Transfers { .. });
@@ -272,7 +272,7 @@ impl BootedLab {
         if let Some(captured) = captured? {
             let shown = [roles.from, roles.to]
                 .into_iter()
-                .find(|g| sharing(scenario, &scenario.vms[*g]).vms_per_core > 1)
+                .find(|g| core_sharing(scenario, &scenario.vms[*g]).is_some())
                 .unwrap_or(roles.from);
             let off = off.get(&self.first(shown)?.spec.name).map_or(&[][..], Vec::as_slice);
             let from_ns = measured.mark_realtime_ns as i64;

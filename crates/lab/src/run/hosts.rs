@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel_scenario::Refused;
-use evenkeel_scenario::format::{CoreSharing, DriverDomain, Host, HostKind, Scenario, Scheduler, VmGroup};
-use evenkeel_scenario::placement::placements;
+use evenkeel_scenario::format::{DriverDomain, Host, HostKind, Scenario, Scheduler, VmGroup};
+use evenkeel_scenario::placement::{core_sharing, placements};
 use evenkeel_scenario::slices::Draw;
 
 use crate::host::linux::Neighbour;
@@ -60,21 +60,6 @@ pub fn named_domains(scenario: &Scenario) -> u64 {
 pub fn share_a_host(scenario: &Scenario) -> bool {
     let all: Vec<u32> = named_hosts(scenario).into_values().flatten().collect();
     all.iter().collect::<BTreeSet<_>>().len() < all.len()
-}
-
-/// How a group's virtual CPUs share a core in turns that are drawn: as it says, or as its hosts say.
-pub fn sharing(scenario: &Scenario, group: &VmGroup) -> CoreSharing {
-    let Some(host) = group.on.as_ref().and_then(|on| scenario.hosts.get(on)) else { return group.core.clone() };
-    match host.scheduler {
-        Scheduler::Slices { slice_ms, slice_jitter, idle_us } => CoreSharing {
-            vms_per_core: 1 + host.neighbours.per_core,
-            slice_ms,
-            slice_jitter,
-            load: host.neighbours.load,
-            idle_us,
-        },
-        Scheduler::Credit { .. } | Scheduler::Linux { .. } => CoreSharing::default(),
-    }
 }
 
 /// The neighbours of hosts with these cores, each somewhere in its cycle.
@@ -160,9 +145,8 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
         }
     }
     let is_linux = |group: &VmGroup| on(group).is_some_and(|kind| matches!(kind.scheduler, Scheduler::Linux { .. }));
-    let takes_turns = |group: &VmGroup| sharing(scenario, group).vms_per_core > 1;
     if scenario.vms.values().any(is_linux) {
-        if let Some((name, group)) = scenario.vms.iter().find(|(_, group)| takes_turns(group)) {
+        if let Some((name, group)) = scenario.vms.iter().find(|(_, group)| core_sharing(scenario, group).is_some()) {
             let why = "VMs take turns that are drawn here, and others are Linux's: the lab has either in a run";
             let key = group.on.as_ref().map_or(format!("vms.{name}.core"), |on| format!("hosts.{on}.scheduler.kind"));
             return refuse(key, why);
@@ -178,6 +162,8 @@ pub fn is_shared(kind: &Host) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_scenario::format::CoreSharing;
+
     use super::*;
 
     const TEXT: &str = r#"
@@ -224,7 +210,7 @@ mod tests {
         assert_eq!(named_hosts(&scenario), BTreeMap::from([("a", vec![0, 1, 0])]));
         assert!(share_a_host(&scenario));
         assert_eq!(named_domains(&scenario), 0);
-        assert_eq!(sharing(&scenario, &scenario.vms["a"]), CoreSharing::default());
+        assert_eq!(core_sharing(&scenario, &scenario.vms["a"]), None);
     }
 
     #[test]
@@ -257,7 +243,7 @@ mod tests {
         let scenario = scenario(&TEXT.replace("[hosts.h]", slices));
         assert!(linux_hosts(&scenario).is_empty());
         let turns = CoreSharing { vms_per_core: 4, slice_jitter: 0.5, load: 0.6, ..CoreSharing::default() };
-        assert_eq!(sharing(&scenario, &scenario.vms["a"]), turns);
+        assert_eq!(core_sharing(&scenario, &scenario.vms["a"]), Some(turns));
         assert!(check(&scenario, || unreachable!("nothing is asked of the machine")).is_ok());
         assert_eq!(why_unsupported(&scenario), None);
     }

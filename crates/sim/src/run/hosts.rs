@@ -1,7 +1,7 @@
 //! From a scenario's hosts to who competes for their cores.
 
-use evenkeel_scenario::format::{CoreSharing, DriverDomain, Host, Quota as QuotaKeys, Scenario, Scheduler, VmGroup};
-use evenkeel_scenario::placement::placements;
+use evenkeel_scenario::format::{DriverDomain, Host, Quota as QuotaKeys, Scenario, Scheduler, VmGroup};
+use evenkeel_scenario::placement::{core_sharing, placements};
 use evenkeel_scenario::slices::Turns;
 
 use crate::host::cores::{CoresSpec, Duty, SchedulerSpec};
@@ -25,35 +25,33 @@ pub fn cores(scenario: &Scenario, seed: u64) -> Vec<CoresSpec> {
     let mut found: Vec<(u32, &Host, Vec<Vm<'_>>)> = Vec::new();
     for (guest, placement) in (0..).map(GuestId).zip(&placements) {
         let (Some(kind), Some(group)) = (placement.kind, scenario.vms.get(placement.group)) else { continue };
-        if matches!(kind.scheduler, Scheduler::Slices { .. }) {
-            continue;
-        }
         match found.binary_search_by_key(&placement.host, |(number, ..)| *number) {
             Ok(place) => found[place].2.push((guest, group)),
             Err(place) => found.insert(place, (placement.host, kind, vec![(guest, group)])),
         }
     }
-    found.into_iter().map(|(number, kind, vms)| host(number, kind, &vms, seed)).collect()
+    found.into_iter().filter_map(|(number, kind, vms)| host(number, kind, &vms, seed)).collect()
 }
 
-fn host(number: u32, kind: &Host, vms: &[Vm<'_>], seed: u64) -> CoresSpec {
+/// None if turns are drawn there.
+fn host(number: u32, kind: &Host, vms: &[Vm<'_>], seed: u64) -> Option<CoresSpec> {
     let mut phases = Random::new(seed, NEIGHBOURS | u64::from(number));
     let neighbours = kind.neighbours.per_core * kind.cores;
     let neighbours: Vec<Duty> =
         (0..neighbours).map(|_| duty(kind.neighbours.load, kind.neighbours.duty_ms, &mut phases)).collect();
     let has_domain = kind.driver_domain == DriverDomain::Shared;
-    CoresSpec {
+    Some(CoresSpec {
         host: HostId(number),
-        scheduler: scheduler(kind, vms, neighbours.len(), has_domain),
+        scheduler: scheduler(kind, vms, neighbours.len(), has_domain)?,
         vcpus: vms.iter().map(|(guest, group)| (*guest, own_load(group, *guest, seed))).collect(),
         neighbours,
         has_domain,
-    }
+    })
 }
 
-fn scheduler(kind: &Host, vms: &[Vm<'_>], neighbours: usize, has_domain: bool) -> SchedulerSpec {
+fn scheduler(kind: &Host, vms: &[Vm<'_>], neighbours: usize, has_domain: bool) -> Option<SchedulerSpec> {
     let others = neighbours + usize::from(has_domain);
-    match kind.scheduler {
+    Some(match kind.scheduler {
         Scheduler::Credit { slice_ms, tick_ms, boost } => {
             // A weight is to mean the same everywhere.
             let weight = |group: &VmGroup| (group.weight * DEFAULT_CREDIT_WEIGHT).div_ceil(DEFAULT_WEIGHT);
@@ -89,9 +87,8 @@ fn scheduler(kind: &Host, vms: &[Vm<'_>], neighbours: usize, has_domain: bool) -
                 ..LinuxSpec::default()
             })
         }
-        // Nobody competes there.
-        Scheduler::Slices { .. } => SchedulerSpec::Linux(LinuxSpec::default()),
-    }
+        Scheduler::Slices { .. } => return None,
+    })
 }
 
 fn quota(keys: QuotaKeys) -> Quota {
@@ -119,20 +116,13 @@ fn duty(load: f64, duty_ms: f64, phases: &mut Random) -> Duty {
 
 /// When a VM has its core, if that is drawn.
 pub fn turns(scenario: &Scenario, group: &VmGroup, guest: GuestId, seed: u64) -> Option<Turns> {
-    let kind = group.on.as_ref().and_then(|on| scenario.hosts.get(on));
-    let sharing = kind.map_or_else(|| Some(group.core.clone()), drawn)?;
-    (sharing.vms_per_core > 1).then(|| Turns::new(&sharing, seed, u64::from(guest.0)))
-}
-
-/// The slices of hosts on which they are drawn.
-fn drawn(kind: &Host) -> Option<CoreSharing> {
-    let Scheduler::Slices { slice_ms, slice_jitter, idle_us } = kind.scheduler else { return None };
-    let vms_per_core = 1 + kind.neighbours.per_core;
-    Some(CoreSharing { vms_per_core, slice_ms, slice_jitter, load: kind.neighbours.load, idle_us })
+    core_sharing(scenario, group).map(|sharing| Turns::new(&sharing, seed, u64::from(guest.0)))
 }
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_scenario::format::CoreSharing;
+
     use super::*;
 
     fn scenario(hosts: &str, sender: &str) -> Scenario {

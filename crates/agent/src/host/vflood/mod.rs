@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use evenkeel_algo::ack_filter;
 use evenkeel_algo::congestion;
 use evenkeel_algo::rest::{Rest, Word};
-use evenkeel_algo::vflood::Policy;
+use evenkeel_algo::vflood::{DEFAULTS, Policy};
 use evenkeel_settings::Mode;
 use evenkeel_settings::host::PortSettings;
 use evenkeel_settings::vflood::Vflood;
@@ -24,9 +24,6 @@ use super::port::{Port, Ports};
 use crate::channel::wire::Capabilities;
 use crate::common::clock;
 use crate::datapath::{DatapathError, intf};
-
-/// RFC 6928; the host begins with it as Linux does.
-const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
 /// What is known of a port.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,7 +51,7 @@ impl Default for Wing {
 
 /// Settings as the datapath has them; the devices are its own affair.
 fn to_intf(vflood: &Vflood) -> intf::ek_vflood_settings {
-    let settings = vflood.settings(INITIAL_WINDOW_SEGMENTS);
+    let settings = vflood.settings(DEFAULTS.initial_window);
     intf::ek_vflood_settings {
         mode: mode_to_intf(vflood.mode),
         settings: intf::vflood_settings {

@@ -1,6 +1,7 @@
 //! Which cores each virtual CPU of a run is on, and which take turns or are left to this machine's scheduler.
 
 use evenkeel_scenario::format::{HostKind, Scenario, VmGroup, Workload};
+use evenkeel_scenario::placement::core_sharing;
 
 use super::BootedLab;
 use crate::error::LabError;
@@ -11,7 +12,7 @@ use crate::host::schedule::ScheduledVcpu;
 use crate::host::vm::Vm;
 use crate::proto::Op;
 use crate::run::Shared;
-use crate::run::hosts::{is_shared, linux_hosts, neighbours, own_load, sharing};
+use crate::run::hosts::{is_shared, linux_hosts, neighbours, own_load};
 use crate::workload::Roles;
 use crate::workload::task::started;
 
@@ -28,7 +29,7 @@ impl BootedLab {
             .flat_map(|vm| {
                 let vcpu = ToPlace {
                     host: hosts.iter().position(|host| host.vms.contains(&vm.spec.name)),
-                    contended: sharing(scenario, &scenario.vms[&vm.spec.group]).vms_per_core > 1,
+                    contended: core_sharing(scenario, &scenario.vms[&vm.spec.group]).is_some(),
                     sends: spreads || vm.spec.group == roles.from,
                 };
                 std::iter::repeat_n(vcpu, vm.spec.vcpu_threads as usize)
@@ -95,12 +96,13 @@ impl BootedLab {
         Ok(())
     }
 
+    /// The virtual CPUs that take turns on their cores.
     pub(super) fn scheduled(&self, scenario: &Scenario, placement: &Placement) -> Result<Vec<ScheduledVcpu>, LabError> {
         let mut cores = placement.vcpus.iter().map(|cores| cores[0]);
         let mut scheduled = Vec::new();
         for vm in &self.vms {
             for (index, (tid, core)) in vm.vcpu_threads()?.into_iter().zip(cores.by_ref()).enumerate() {
-                let sharing = sharing(scenario, &scenario.vms[&vm.spec.group]);
+                let Some(sharing) = core_sharing(scenario, &scenario.vms[&vm.spec.group]) else { continue };
                 scheduled.push(ScheduledVcpu { vm: vm.spec.name.clone(), index: index as u32, tid, core, sharing });
             }
         }
