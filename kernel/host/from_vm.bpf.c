@@ -10,7 +10,7 @@
  *   a probe or a report      the tag that one of this host's keys has signed
  *   a SYN behind its probes  the handshake waits for it (is_behind)
  *   a SYN-ACK                the flow waits for it (EK_FLOW_SYNACK_BEHIND, _RELEASED)
- *   what was held            the flow waits for so many bytes (back_bytes, back_acks)
+ *   what was held            the flow waits for that range, or an ACK (vflood/returns.h)
  *   a copy of data           it has the addresses of data to the VM (vsnoop/ack.h)
  *
  * Each packet of the VM's uses such an entry up, so that none goes round.

@@ -36,11 +36,12 @@
 #include "algo/base/packet.h"
 #include "algo/proboscis/proboscis.h"
 #include "algo/vsnoop/vsnoop.h"
+#include "algo/vflood/returns.h"
 #include "algo/vflood/vflood.h"
 #include "algo/base/window.h"
 
 /* Of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 12
+#define EK_INTF_VERSION 13
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -383,8 +384,8 @@ struct ek_vflood_flow {
 	u32 is_listed; /* among those of its port that hold something */
 	u32 next; /* in that list: place + 1, 0: the last */
 	u32 packets; /* in its queues, one that is being split among them */
-	u64 back_bytes; /* that have left the queue, and are to come by the port once more
-			 */
+	struct vflood_returns returns; /* what has left the queue, and is to come by the
+					* port once more */
 	u64 back_acks; /* the same, ACKs alone */
 	u32 pieces; /* in the queue of its pieces, which goes first */
 	u32 is_direct; /* all that is out has left past the device that holds packets */
@@ -395,8 +396,8 @@ struct ek_vflood_flow {
 	u64 filtered; /* 1 << 32 | the last ACK's number if the VM need not have it, or 0
 		       */
 	u64 behind_ns; /* when a large packet last had to stay behind such segments */
-	u32 joining_end; /* of the last that went to be joined */
-	u32 joined_end; /* of the last that has come back; the same: none is on its way */
+	u32 is_joining; /* what left the queue last went to be joined */
+	u32 pad;
 	u64 is_taken; /* somebody works on its state, see vflood/turn.h */
 };
 

@@ -76,6 +76,36 @@ impl Host {
     }
 }
 
+/// Data that has left the queue, and is to come by the VM's port once more.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Returns(sys::vflood_returns);
+
+impl Returns {
+    /// So many ranges are told apart.
+    pub const RANGES: usize = sys::VFLOOD_RETURN_RANGES as usize;
+
+    /// What has not come by for so long was lost.
+    pub const LOST_MS: u32 = sys::VFLOOD_RETURN_MS;
+
+    /// Data has left the queue with this timestamp.
+    pub fn note(&mut self, seq: u32, bytes: u32, ts_val: u32, now_ms: u32) {
+        // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
+        unsafe { sys::vflood_returns_note(&mut self.0, range(seq, bytes), ts_val, now_ms) }
+    }
+
+    /// Is this what has left the queue? Each byte is taken as often as it was noted.
+    pub fn take(&mut self, seq: u32, bytes: u32, ts_val: u32) -> bool {
+        // SAFETY: as in `note`.
+        unsafe { sys::vflood_returns_take(&mut self.0, range(seq, bytes), ts_val) }
+    }
+
+    /// Is nothing on its way?
+    pub fn is_empty(&self, now_ms: u32) -> bool {
+        // SAFETY: as in `note`.
+        unsafe { sys::vflood_returns_none(&self.0, now_ms) }
+    }
+}
+
 fn range(seq: u32, bytes: u32) -> sys::vflood_range {
     sys::vflood_range { seq, end: seq.wrapping_add(bytes) }
 }

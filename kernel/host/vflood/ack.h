@@ -72,8 +72,7 @@ static __noinline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
 	struct ek_vflood_flow *e = vflood_flow_of(c, f);
 	u32 options = (u32)p->l4 + PACKET_TCP_BYTES;
 	bool has_options = p->tcp_bytes > PACKET_TCP_BYTES;
-	bool is_stamped = p->tcp_bytes >= PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES &&
-			  packet_u32(c->head, options) == VFLOOD_TIMESTAMPS;
+	bool is_stamped = vflood_has_timestamps(c);
 	struct vflood_ack a = { .ack = p->ack,
 				.sacked_end = p->ack,
 				.window = p->window };

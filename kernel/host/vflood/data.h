@@ -13,19 +13,22 @@ static __always_inline void vflood_data_note(const struct context *c,
 					     struct ek_vflood_flow *e)
 {
 	const struct packet *p = c->packet;
-	u32 options = (u32)p->l4 + PACKET_TCP_BYTES;
+	bool has_timestamps = vflood_has_timestamps(c);
+	u32 ts_val;
 
 	if (!(p->flags & PACKET_ACK) || seq_before(p->ack, e->last.ack))
 		return;
+	if (has_timestamps) {
+		ts_val = vflood_ts_val(c);
+		/* It was held, or another CPU has had a newer one. */
+		if (e->last.has_timestamps && seq_before(ts_val, e->last.ts_val))
+			return;
+		e->last.ts_val = ts_val;
+		e->last.ts_ecr = packet_u32(c->head, (u32)p->l4 + PACKET_TCP_BYTES + 8);
+	}
 	e->last.ack = p->ack;
 	e->last.window = p->window;
-	e->last.has_timestamps = p->tcp_bytes >=
-					 PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES &&
-				 packet_u32(c->head, options) == VFLOOD_TIMESTAMPS;
-	if (e->last.has_timestamps) {
-		e->last.ts_val = packet_u32(c->head, options + 4);
-		e->last.ts_ecr = packet_u32(c->head, options + 8);
-	}
+	e->last.has_timestamps = has_timestamps;
 }
 
 /* Global, so that the verifier looks at it once. */
@@ -93,9 +96,18 @@ static __always_inline bool vflood_use_up(u64 *left, u64 by)
 	return false;
 }
 
+/* Global, so that the verifier looks at it once. */
+__weak __noinline int vflood_flow_is_back(struct vflood_returns *r, u32 seq, u32 end,
+					  u32 ts_val)
+{
+	struct vflood_range data = { .seq = seq, .end = end };
+
+	return r && vflood_returns_take(r, data, ts_val);
+}
+
 /*
- * Has a packet of the flow left the queue, and been here before? The VM may send the same
- * data once more meanwhile: then that passes, and the other is the one that is seen anew.
+ * Has a packet of the flow left the queue, and been here before? Of the very same
+ * data and timestamp one passes, and the other is the one that is seen anew.
  */
 static __noinline bool vflood_is_back(const struct context *c, struct ek_flow *f)
 {
@@ -111,12 +123,8 @@ static __noinline bool vflood_is_back(const struct context *c, struct ek_flow *f
 	if (end == p->seq)
 		return seq_before(p->seq, e->flow.vm_end) &&
 		       vflood_use_up(&e->back_acks, 1);
-	if (seq_after(end, e->flow.snd_nxt) ||
-	    !vflood_use_up(&e->back_bytes, end - p->seq))
-		return false;
-	if (e->joining_end != e->joined_end)
-		e->joined_end = end;
-	return true;
+	return vflood_flow_is_back(&e->returns, p->seq, end,
+				   vflood_has_timestamps(c) ? vflood_ts_val(c) : 0);
 }
 
 /* Return: what the program is to answer. */

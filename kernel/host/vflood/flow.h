@@ -11,9 +11,19 @@
 #include "order.h"
 #include "turn.h"
 
-/* NOP, NOP, timestamps: what Linux and others put before all other options. */
-#define VFLOOD_TIMESTAMPS 0x0101080au
-#define VFLOOD_TIMESTAMPS_BYTES 12
+/* Does a packet have timestamps where bring_up_to_date() writes them? */
+static __always_inline bool vflood_has_timestamps(const struct context *c)
+{
+	const struct packet *p = c->packet;
+
+	return p->tcp_bytes >= PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES &&
+	       packet_u32(c->head, (u32)p->l4 + PACKET_TCP_BYTES) == VFLOOD_TIMESTAMPS;
+}
+
+static __always_inline u32 vflood_ts_val(const struct context *c)
+{
+	return packet_u32(c->head, (u32)c->packet->l4 + PACKET_TCP_BYTES + 4);
+}
 
 /* The state of a flow that vFlood manages here, or NULL. */
 static __always_inline struct ek_vflood_flow *vflood_flow_of(const struct context *c,
@@ -100,9 +110,8 @@ static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 	__builtin_memset(&e->last, 0, sizeof(e->last));
 	__builtin_memset(&e->filter, 0, sizeof(e->filter));
 	e->behind_ns = 0;
-	e->joining_end = 0;
-	e->joined_end = 0;
-	e->back_bytes = 0;
+	e->is_joining = 0;
+	__builtin_memset(&e->returns, 0, sizeof(e->returns));
 	e->back_acks = 0;
 	e->is_direct = 0;
 	e->key = *c->key;

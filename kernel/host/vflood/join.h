@@ -11,22 +11,22 @@
 #include "../base/skb.h"
 
 /*
- * The device by which a packet is to leave, or 0. Full segments go there, and what must
- * not overtake them. They overtake nothing: one CPU works on a flow, before they go and
+ * The device by which data is to leave, or 0. Full segments go there, and what must not
+ * overtake them. They overtake nothing: one CPU works on a flow, before they go and
  * after. A large packet is split to stay behind, and joined again, which costs more than
- * they save: so none goes there for a round trip after one. from_vm notes what has come
- * back.
+ * they save: so none goes there for a round trip after one.
+ *
+ * @is_first: nothing that left before is still on its way to the port
  */
 static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood_flow *e,
-				   const struct vflood_order *o)
+				   const struct vflood_order *o, bool is_first,
+				   u64 now_ns)
 {
-	bool is_behind = e->joining_end != e->joined_end;
+	bool is_behind = e->is_joining && !is_first;
 	u32 hold_ifindex = e->hold_ifindex;
-	u64 now_ns = bpf_ktime_get_ns();
 	struct ek_vflood_device *d;
 
-	if (o->kind == VFLOOD_ORDER_BARE)
-		return 0;
+	e->is_joining = 0;
 	if (!is_behind && (skb->gso_size || o->b - o->a < e->flow.mss ||
 			   now_ns - e->behind_ns < e->flow.srtt_us * 1000ull))
 		return 0;
@@ -35,7 +35,7 @@ static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood
 	d = bpf_map_lookup_elem(&vflood_devices, &hold_ifindex);
 	if (!d || !d->join_ifindex)
 		return 0;
-	e->joining_end = o->b;
+	e->is_joining = 1;
 	return d->join_ifindex;
 }
 

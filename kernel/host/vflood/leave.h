@@ -52,23 +52,27 @@ static __noinline bool hide_sack(struct __sk_buff *skb, u32 l4, u32 tcp_bytes)
  * What was held tells the other end what the VM has said since: with an older timestamp
  * it would be taken for an old duplicate (PAWS, RFC 7323), and its window for a newer one
  * than that of an update that went ahead of it (RFC 9293 §3.10.7.4).
+ *
+ * Return: the timestamp that it leaves with, 0: it has none there.
  */
-static __always_inline void bring_up_to_date(struct __sk_buff *skb, u32 l4,
-					     const struct ek_vflood_last *last)
+static __always_inline u32 bring_up_to_date(struct __sk_buff *skb, u32 l4,
+					    const struct ek_vflood_last *last)
 {
 	__be32 head[(PACKET_TCP_BYTES + 12) / 4];
 	__be16 window, newest;
-	u32 ack, tcp_bytes;
+	u32 ack, tcp_bytes, ts_val = 0;
 
 	if (bpf_skb_load_bytes(skb, l4, head, sizeof(head)))
-		return;
-	if (last->has_timestamps && head[5] == bpf_htonl(0x0101080a)) {
-		set_word(skb, l4, PACKET_TCP_BYTES + 4, head[6], bpf_htonl(last->ts_val));
+		return 0;
+	if (head[5] == bpf_htonl(VFLOOD_TIMESTAMPS))
+		ts_val = last->has_timestamps ? last->ts_val : bpf_ntohl(head[6]);
+	if (ts_val && last->has_timestamps) {
+		set_word(skb, l4, PACKET_TCP_BYTES + 4, head[6], bpf_htonl(ts_val));
 		set_word(skb, l4, PACKET_TCP_BYTES + 8, head[7], bpf_htonl(last->ts_ecr));
 	}
 	ack = bpf_ntohl(head[2]);
 	if (seq_before(last->ack, ack))
-		return;
+		return ts_val;
 	tcp_bytes = (bpf_ntohl(head[3]) >> 28) * 4;
 	if (last->ack != ack &&
 	    tcp_bytes > PACKET_TCP_BYTES + (last->has_timestamps ? 12 : 0))
@@ -79,6 +83,7 @@ static __always_inline void bring_up_to_date(struct __sk_buff *skb, u32 l4,
 	if (window != newest &&
 	    !bpf_l4_csum_replace(skb, l4 + TCP_OFFSET_CHECK, window, newest, 2))
 		bpf_skb_store_bytes(skb, l4 + TCP_OFFSET_WINDOW, &newest, 2, 0);
+	return ts_val;
 }
 
 /* Where the IP header begins: behind the tags. */

@@ -7,12 +7,17 @@
  *   cb[1]  place | kind << 16 | l4 << 24
  *   cb[2]  a: of data its seq, of an ACK its number
  *   cb[3]  b: of data its end, of an ACK the end of what is sacked
- *   cb[4]  c: the flow's owner, of an ACK see vflood_order_of_ack()
+ *   cb[4]  c: the flow's owner, of an ACK see vflood_order_of_ack(); of what has left the
+ *          queue its timestamp
  */
 #ifndef EVENKEEL_HOST_VFLOOD_ORDER_H
 #define EVENKEEL_HOST_VFLOOD_ORDER_H
 
 #include "../base/maps.h"
+
+/* NOP, NOP, timestamps: what Linux and others put before all other options. */
+#define VFLOOD_TIMESTAMPS 0x0101080au
+#define VFLOOD_TIMESTAMPS_BYTES 12
 
 #define VFLOOD_ORDER_MAGIC 0xe7ee0f1du
 

@@ -402,7 +402,9 @@ int released(struct __sk_buff *skb)
 		if (!make_bare(skb, e, o.l4))
 			return TCX_DROP;
 	} else {
-		bring_up_to_date(skb, o.l4, &e->last);
+		/* back() notes it. */
+		o.c = bring_up_to_date(skb, o.l4, &e->last);
+		vflood_order_write(skb, &o);
 	}
 	/* A container's TCP gives its packets another hash after a timeout
 	 * (sk_rethink_txhash() in Linux). CPUs are chosen, and segments joined, by that
@@ -416,6 +418,9 @@ int back(struct __sk_buff *skb)
 {
 	struct vflood_order o = VFLOOD_ORDER_READ(skb->cb);
 	struct ek_vflood_flow *e;
+	u64 now_ns = bpf_ktime_get_ns();
+	struct vflood_range data;
+	bool is_first;
 	u32 join;
 
 	if (skb->cb[0] != VFLOOD_ORDER_MAGIC)
@@ -424,11 +429,15 @@ int back(struct __sk_buff *skb)
 	if (!e)
 		return TCX_DROP;
 	/* from_vm knows it by this. */
-	if (o.kind == VFLOOD_ORDER_BARE)
+	if (o.kind == VFLOOD_ORDER_BARE) {
 		__sync_fetch_and_add(&e->back_acks, 1);
-	else
-		__sync_fetch_and_add(&e->back_bytes, o.b - o.a);
-	join = join_of(skb, e, &o);
+		return bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
+	}
+	is_first = vflood_returns_none(&e->returns, vflood_ms(now_ns));
+	data.seq = o.a;
+	data.end = o.b;
+	vflood_returns_note(&e->returns, data, o.c, vflood_ms(now_ns));
+	join = join_of(skb, e, &o, is_first, now_ns);
 	return join ? bpf_redirect(join, 0) : bpf_redirect(e->key.ifindex, BPF_F_INGRESS);
 }
 

@@ -20,6 +20,12 @@ static __always_inline bool vflood_is_on(const struct ek_host *h,
 	       h->agent_until_ns + EK_VFLOOD_AGENT_NS > now_ns;
 }
 
+/* The clock of vflood_returns_note(). */
+static __always_inline u32 vflood_ms(u64 now_ns)
+{
+	return (u32)(now_ns / 1000000);
+}
+
 /* Return: false if somebody else has it just now. */
 static __always_inline bool vflood_flow_trylock(struct ek_vflood_flow *e)
 {

@@ -17,6 +17,8 @@ const BYTES: u32 = 1448;
 const SCALE: u32 = 7;
 /// The sender's, and the VM's.
 const ISS: u32 = 1000;
+/// Of what the VM sends.
+const VM_TS: u32 = 31;
 const VM_ISS: u32 = 0xffff_0000;
 
 /// A VM behind a tap that nobody reads, on a bridge with a wire to the sender.
@@ -79,7 +81,7 @@ impl Ends {
             seq: VM_ISS + 1,
             ack: ISS + 1 + bytes,
             window: 500,
-            options: self.options(31, 600),
+            options: self.options(VM_TS, 600),
             vlan: self.vlan,
             ..Segment::new(self.vm, self.sender, ACK)
         }
@@ -377,8 +379,9 @@ fn patch(map: &MapHandle, key: &[u8], changes: &[(usize, &[u8])]) {
     map.update(key, &value, MapFlags::ANY).unwrap();
 }
 
-/// The only connection is one that vFlood manages, whose queue has let out so much that has not come back.
-fn let_out(place: &Bed, bytes: u64, acks: u64) {
+/// The only connection is one that vFlood manages, whose queue has let out so many times the first 100 bytes, and so
+/// many ACKs, that have not come back. Their timestamp is that of [`Ends::ack`], or 0.
+fn let_out(place: &Bed, times: usize, acks: u64, ts_val: u32) {
     let map = |name| MapHandle::from_pinned_path(place.directory.path().join("evenkeel").join(name)).unwrap();
     let (flows, managed, ports) = (map("flows"), map("vflood_flows"), map("ports"));
     if nix::net::if_::if_nametoindex("holds").is_err() {
@@ -390,7 +393,12 @@ fn let_out(place: &Bed, bytes: u64, acks: u64) {
     let key = flows.keys().next().unwrap();
     patch(&flows, &key, &[(offset_of!(intf::ek_flow, vflood_owner), &7u32.to_ne_bytes())]);
     let flow = offset_of!(intf::ek_vflood_flow, flow);
+    let returns = offset_of!(intf::ek_vflood_flow, returns);
     let end = (VM_ISS + 1001).to_ne_bytes();
+    let range = u64::from(VM_ISS + 101) << 32 | u64::from(VM_ISS + 1);
+    let ranges = range.to_ne_bytes().repeat(times);
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+    let now_ms = (now.tv_sec() * 1000) as u32;
     patch(
         &managed,
         &0u32.to_ne_bytes(),
@@ -400,7 +408,9 @@ fn let_out(place: &Bed, bytes: u64, acks: u64) {
             (offset_of!(intf::ek_vflood_flow, is_enforced), &1u32.to_ne_bytes()),
             (flow + offset_of!(intf::vflood_flow, snd_nxt), &end),
             (flow + offset_of!(intf::vflood_flow, vm_end), &end),
-            (offset_of!(intf::ek_vflood_flow, back_bytes), &bytes.to_ne_bytes()),
+            (returns + offset_of!(intf::vflood_returns, ranges), &ranges),
+            (returns + offset_of!(intf::vflood_returns, ts_val), &ts_val.to_ne_bytes().repeat(times)),
+            (returns + offset_of!(intf::vflood_returns, noted_ms), &now_ms.to_ne_bytes().repeat(times)),
             (offset_of!(intf::ek_vflood_flow, back_acks), &acks.to_ne_bytes()),
         ],
     );
@@ -410,7 +420,7 @@ fn early_acks_ride_on_what_was_held(ends: Ends) {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&ends);
     place.receive(&ends, 4);
-    let_out(&place, 200, 1);
+    let_out(&place, 2, 1, if ends.has_timestamps { VM_TS } else { 0 });
     let port = place.port;
     let mut run_frame = |frame: &[u8]| {
         let outcome = place.datapath.trial("from_vm", port, MARK, frame, 1).unwrap();
@@ -446,20 +456,26 @@ fn early_acks_ride_on_what_was_held(ends: Ends) {
     place.early_ack(&ends.data(5 * BYTES));
 }
 
-/// What is held goes by the port twice, and no oftener: as much is passed as the queue has let out.
+/// What is held goes by the port twice, and no oftener: what the queue has let out is passed.
 #[test]
 fn what_was_held_passes_as_often_as_it_was_let_out() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
-    let_out(&place, 150, 0);
+    let_out(&place, 1, 0, VM_TS);
     let own = Segment { payload: 100, ..V4.ack(BYTES) };
     let before = place.count(intf::EK_COUNT_PACKETS_FROM_VM);
     assert_eq!(place.send_from_vm(&own), (NEXT, own.frame()));
     assert_eq!(place.count(intf::EK_COUNT_PACKETS_FROM_VM), before, "it was counted when it came");
     assert_eq!(place.send_from_vm(&own).0, REDIRECT, "the VM sends it again");
-    // Nor what has not left.
-    let_out(&place, 1000, 0);
-    assert_eq!(place.send_from_vm(&Segment { seq: VM_ISS + 1001, ..own }).0, REDIRECT);
+    // Nor anything else, as much as it may be.
+    let_out(&place, 16, 0, VM_TS);
+    for offset in [1, 50, 100, 1001] {
+        assert_eq!(place.send_from_vm(&Segment { seq: VM_ISS + 1 + offset, ..own.clone() }).0, REDIRECT, "{offset}");
+    }
+    // The VM sends it again while it is on its way.
+    let later = Segment { options: V4.options(VM_TS + 1, 600), ..own.clone() };
+    assert_eq!(place.send_from_vm(&later).0, REDIRECT);
+    assert_eq!(place.send_from_vm(&own).0, NEXT);
 }
 
 #[test]
@@ -542,6 +558,14 @@ fn run(command: &'static str) -> impl FnOnce(&mut Bed) + Send + 'static {
     }
 }
 
+/// Nobody has the tap open any more. A program that another thread starts has it, too, until it runs.
+fn detach(place: &mut Bed) {
+    place.vm = None;
+    while ip("link show vnet0").contains("LOWER_UP") {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn only_what_the_queue_takes_for_certain_is_acknowledged() {
     assert_eq!(place_for(|_| ()), (intf::EK_VSNOOP_RING_FREE, 1));
@@ -551,7 +575,7 @@ fn only_what_the_queue_takes_for_certain_is_acknowledged() {
     assert_eq!(place_for(fill(99)), (intf::EK_VSNOOP_RING_FULL, 0));
     assert_eq!(place_for(fill(100)), (intf::EK_VSNOOP_RING_FULL, 0));
     assert_eq!(place_for(fill(200)), (intf::EK_VSNOOP_RING_FULL, 0));
-    assert_eq!(place_for(|place| place.vm = None), (intf::EK_VSNOOP_RING_DETACHED, 0));
+    assert_eq!(place_for(detach), (intf::EK_VSNOOP_RING_DETACHED, 0));
     assert_eq!(place_for(run("tc qdisc replace dev vnet0 root pfifo limit 10")), (intf::EK_VSNOOP_RING_FREE, 1));
     let shaper = "tc qdisc replace dev vnet0 root tbf rate 1mbit burst 10kb limit 100kb";
     assert_eq!(place_for(run(shaper)), (intf::EK_VSNOOP_RING_QDISC, 0));

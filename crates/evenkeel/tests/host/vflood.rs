@@ -1,7 +1,7 @@
 //! vFlood's queue, on kernels that have qdiscs in BPF: in a guest of its own, with namespaces for VMs. What a VM floods
 //! leaves as a standard TCP sender's, and all of it arrives, whatever happens to the agent meanwhile.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -102,7 +102,30 @@ fn captured_with(machine: &Machine, file: &str, meanwhile: &str) -> String {
         )
         .unwrap();
     fetch_from(machine, "10.8.0.1", file, meanwhile);
-    machine.shell("sleep 1; kill $(cat /tmp/tcpdump.pid); tcpdump -nr /tmp/cap 2>/dev/null").unwrap()
+    let capture = machine.shell("sleep 1; kill $(cat /tmp/tcpdump.pid); tcpdump -nr /tmp/cap 2>/dev/null").unwrap();
+    assert_none_is_too_old(&capture);
+    capture
+}
+
+/// The other end drops new data with an older timestamp than that of what it last took in order (PAWS, RFC 7323 §5.3).
+fn assert_none_is_too_old(capture: &str) {
+    let (mut rcv_nxt, mut ts_recent, mut beyond) = (1, 0, BTreeMap::new());
+    for line in capture.lines().filter(|line| line.contains("8001 > ")) {
+        let word =
+            |name: &str| line.split_once(name).map(|(_, rest)| rest.split([',', ' ']).next().unwrap_or_default());
+        let (Some(range), Some(timestamp)) = (word("seq "), word("TS val ")) else { continue };
+        let Some((start, end)) = range.split_once(':') else { continue };
+        let (start, end): (u64, u64) = (start.parse().unwrap(), end.parse().unwrap());
+        let timestamp: u32 = timestamp.parse().unwrap();
+        assert!(timestamp >= ts_recent || end <= rcv_nxt, "older than {ts_recent}: {line}\n{capture}");
+        if start <= rcv_nxt && end > rcv_nxt {
+            ts_recent = timestamp;
+        }
+        beyond.insert(start, end);
+        while let Some(first) = beyond.first_entry().filter(|first| *first.key() <= rcv_nxt) {
+            rcv_nxt = rcv_nxt.max(first.remove());
+        }
+    }
 }
 
 /// What a line of tcpdump's says of a connection to port 8001.

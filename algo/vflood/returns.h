@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * vFlood: data that has left the queue, and is to come by the VM's port once more.
+ *
+ * Where it comes by, the VM's own packets do, too. Taken for one of those it would be
+ * held again, or dropped as sent again; and one of those that is taken for it overtakes
+ * it, so that it is too old for the other end when it comes (PAWS, RFC 7323 §5). A number
+ * of bytes does not tell them apart, nor do sequence numbers: a VM whose data has waited
+ * for long sends it again just when it is let out. Its timestamp then is a newer one.
+ *
+ * One CPU notes, and any takes at the same time.
+ */
+#ifndef EVENKEEL_ALGO_VFLOOD_RETURNS_H
+#define EVENKEEL_ALGO_VFLOOD_RETURNS_H
+
+#include "flow.h"
+
+/* What follows on what left before with the same timestamp is one range with it: so many
+ * bursts, each let out by another ACK. */
+#define VFLOOD_RETURN_RANGES 16
+/* A range that another CPU has changed meanwhile is looked at again so often. */
+#define VFLOOD_RETURN_TRIES 4
+/* What has not come by for so long was lost: softirqs of a busy host take milliseconds.
+ */
+#define VFLOOD_RETURN_MS 1000
+
+struct vflood_returns {
+	u64 ranges[VFLOOD_RETURN_RANGES]; /* vflood_returns_range(), empty: free */
+	u32 ts_val[VFLOOD_RETURN_RANGES]; /* its timestamp, 0: it has none */
+	u32 noted_ms[VFLOOD_RETURN_RANGES]; /* when the last of it left */
+};
+
+/* Both sequence numbers in one word, which changes at once. */
+static inline u64 vflood_returns_range(u32 seq, u32 end)
+{
+	return (u64)end << 32 | seq;
+}
+
+static inline bool vflood_returns_is_free(const struct vflood_returns *r, u32 i,
+					  u32 now_ms)
+{
+	u64 known = r->ranges[i];
+
+	return (u32)known == (u32)(known >> 32) ||
+	       now_ms - r->noted_ms[i] > VFLOOD_RETURN_MS;
+}
+
+/* vflood_returns_none() - is nothing on its way? */
+static inline bool vflood_returns_none(const struct vflood_returns *r, u32 now_ms)
+{
+	u32 i;
+
+	for (i = 0; i < VFLOOD_RETURN_RANGES; i++)
+		if (!vflood_returns_is_free(r, i, now_ms))
+			return false;
+	return true;
+}
+
+static inline bool vflood_returns_change(struct vflood_returns *r, u32 i, u64 from,
+					 u64 to)
+{
+	return __sync_val_compare_and_swap(&r->ranges[i], from, to) == from;
+}
+
+/*
+ * vflood_returns_note() - data has left the queue
+ *
+ * Where no range is free it is taken for the VM's when it comes.
+ */
+static inline void vflood_returns_note(struct vflood_returns *r, struct vflood_range data,
+				       u32 ts_val, u32 now_ms)
+{
+	u64 known;
+	u32 i;
+
+	for (i = 0; i < VFLOOD_RETURN_RANGES; i++) {
+		known = r->ranges[i];
+		if ((u32)(known >> 32) != data.seq || r->ts_val[i] != ts_val ||
+		    vflood_returns_is_free(r, i, now_ms))
+			continue;
+		r->noted_ms[i] = now_ms;
+		if (vflood_returns_change(r, i, known,
+					  vflood_returns_range((u32)known, data.end)))
+			return;
+	}
+	for (i = 0; i < VFLOOD_RETURN_RANGES; i++) {
+		known = r->ranges[i];
+		if (!vflood_returns_is_free(r, i, now_ms))
+			continue;
+		r->noted_ms[i] = now_ms;
+		r->ts_val[i] = ts_val;
+		if (vflood_returns_change(r, i, known,
+					  vflood_returns_range(data.seq, data.end)))
+			return;
+	}
+}
+
+/**
+ * vflood_returns_take() - is this what has left the queue?
+ *
+ * Each byte is taken as often as it was noted. What left before it and has not come was
+ * lost: nothing overtakes on this way.
+ */
+static inline bool vflood_returns_take(struct vflood_returns *r, struct vflood_range data,
+				       u32 ts_val)
+{
+	u32 i, at;
+	u64 known;
+
+	for (i = 0; i < VFLOOD_RETURN_TRIES * VFLOOD_RETURN_RANGES; i++) {
+		at = i % VFLOOD_RETURN_RANGES;
+		known = r->ranges[at];
+		if (r->ts_val[at] != ts_val || (u32)known == (u32)(known >> 32) ||
+		    seq_before(data.seq, (u32)known) ||
+		    seq_after(data.end, (u32)(known >> 32)))
+			continue;
+		if (vflood_returns_change(r, at, known,
+					  vflood_returns_range(data.end,
+							       (u32)(known >> 32))))
+			return true;
+	}
+	return false;
+}
+
+#endif /* EVENKEEL_ALGO_VFLOOD_RETURNS_H */

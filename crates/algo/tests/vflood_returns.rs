@@ -1,0 +1,98 @@
+//! What must hold for data on its way from vFlood's queue to the port, whatever the VM sends meanwhile.
+
+use std::collections::VecDeque;
+
+use evenkeel_algo::vflood::Returns;
+use proptest::prelude::*;
+
+const SEGMENT_BYTES: u32 = 1448;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Segments leave the queue: new ones, or, from so many before the newest on, once more.
+    Leave { count: u32, back: Option<u32> },
+    /// So many of the oldest come by, joined if they follow on each other.
+    Come(usize),
+    /// The VM sends segments from so many before the newest on, later than all that has left.
+    Sent { count: u32, back: u32 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (1..20u32, proptest::option::weighted(0.3, 1..60u32)).prop_map(|(count, back)| Step::Leave { count, back }),
+        (1..30usize).prop_map(Step::Come),
+        (1..5u32, 0..60u32).prop_map(|(count, back)| Step::Sent { count, back }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn what_comes_by_is_known_and_nothing_else(
+        first in any::<u32>(),
+        now_ms in any::<u32>(),
+        steps in proptest::collection::vec(step(), 1..80),
+    ) {
+        let at = |segment: u32| first.wrapping_add(segment.wrapping_mul(SEGMENT_BYTES));
+        let mut returns = Returns::default();
+        // On their way, in the order in which they left, each with its timestamp.
+        let mut way = VecDeque::<(u32, u32)>::new();
+        let (mut newest, mut ts_val, mut bursts) = (100, 7, 0);
+        for step in steps {
+            match step {
+                Step::Leave { count, back } => {
+                    // Of more bursts than there are ranges not all are known.
+                    if bursts == Returns::RANGES {
+                        continue;
+                    }
+                    // The VM sends again later than it sent.
+                    ts_val += u32::from(back.is_some());
+                    let start = back.map_or(newest, |back| newest - back.min(newest));
+                    bursts += 1;
+                    for segment in start..start + count {
+                        returns.note(at(segment), SEGMENT_BYTES, ts_val, now_ms);
+                        way.push_back((segment, ts_val));
+                    }
+                    newest = newest.max(start + count);
+                }
+                Step::Come(most) => {
+                    let Some((start, ts_val)) = way.front().copied() else { continue };
+                    let follow = way.iter().zip(start..).take_while(|(next, wanted)| **next == (*wanted, ts_val));
+                    let count = most.min(follow.count());
+                    way.drain(..count);
+                    let bytes = count as u32 * SEGMENT_BYTES;
+                    prop_assert!(returns.take(at(start), bytes, ts_val), "{} of {}", count, start);
+                    if way.is_empty() {
+                        bursts = 0;
+                    }
+                    prop_assert_eq!(returns.is_empty(now_ms), way.is_empty());
+                }
+                Step::Sent { count, back } => {
+                    let start = newest - back.min(newest);
+                    prop_assert!(!returns.take(at(start), count * SEGMENT_BYTES, ts_val + 1), "{}", start);
+                    prop_assert!(!returns.take(at(newest), count * SEGMENT_BYTES, ts_val), "{}", newest);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_lost_on_the_way_makes_room_for_what_comes() {
+    let mut returns = Returns::default();
+    let at = |burst: usize| burst as u32 * 10 * SEGMENT_BYTES;
+    for burst in 0..Returns::RANGES {
+        returns.note(at(burst), 2 * SEGMENT_BYTES, 0, 0);
+    }
+    returns.note(at(Returns::RANGES), SEGMENT_BYTES, 0, Returns::LOST_MS);
+    assert!(!returns.take(at(Returns::RANGES), SEGMENT_BYTES, 0), "there is no room");
+    // The first segment of a burst is lost, and then the others of all bursts.
+    assert!(returns.take(at(1) + SEGMENT_BYTES, SEGMENT_BYTES, 0) && !returns.take(at(1), SEGMENT_BYTES, 0));
+    let later_ms = Returns::LOST_MS + 1;
+    assert!(!returns.is_empty(Returns::LOST_MS) && returns.is_empty(later_ms));
+    for burst in 0..Returns::RANGES {
+        returns.note(at(burst) + SEGMENT_BYTES, SEGMENT_BYTES, 0, later_ms);
+    }
+    assert!((0..Returns::RANGES).all(|burst| returns.take(at(burst) + SEGMENT_BYTES, SEGMENT_BYTES, 0)));
+}
