@@ -111,7 +111,7 @@ fn pvtcp_acts_on_every_kernel() {
 }
 
 const AGENT: &str = r#"
-schema = 1
+schema = 2
 name = "agent"
 title = "HTTP requests between hosts with the agent"
 duration_ms = 4000
@@ -123,7 +123,7 @@ buffer_segments = 100
 [vms.client]
 count = 2
 [vms.server]
-[workload]
+[workloads.w]
 kind = "poisson"
 from = "client"
 to = "server"
@@ -151,7 +151,7 @@ fn agents_below(directory: &Path) -> usize {
 }
 
 const MACHINES_WITHOUT_A_KERNEL: &str = r#"
-schema = 1
+schema = 2
 name = "passage"
 title = "A network that dies"
 duration_ms = 1000
@@ -168,7 +168,7 @@ tcp = { congestion_control = "reno" }
 hypervisor = false
 machine = "namespace"
 tcp = { congestion_control = "reno" }
-[workload]
+[workloads.w]
 kind = "transfers"
 from = "sender"
 to = "receiver"
@@ -208,7 +208,7 @@ fn a_dead_network_ends_the_lab() {
 }
 
 const CAPTURED: &str = r#"
-schema = 1
+schema = 2
 name = "captured"
 title = "Captures of a lab that is killed"
 duration_ms = 1000
@@ -219,7 +219,7 @@ repetitions = 2
 hypervisor = false
 machine = "namespace"
 tcp = { congestion_control = "reno" }
-[workload]
+[workloads.w]
 kind = "transfers"
 from = "sender"
 to = "receiver"
@@ -320,7 +320,7 @@ fn the_host_agent_acts_on_real_requests() {
 }
 
 const DOMAIN: &str = r#"
-schema = 1
+schema = 2
 name = "domain"
 title = "Transfers of two VMs whose host is a VM"
 duration_ms = 3000
@@ -331,7 +331,7 @@ host = "vm"
 proboscis = { mode = "enforce" }
 [vms.receiver]
 proboscis = { mode = "enforce" }
-[workload]
+[workloads.w]
 kind = "transfers"
 from = "sender"
 to = "receiver"
@@ -395,7 +395,7 @@ fn vflood_holds_what_a_guest_floods() {
 const NAMESPACE: &str = "hypervisor = false\nmachine = \"namespace\"\ntcp.congestion_control = \"reno\"";
 
 const MEMCACHED: &str = r#"
-schema = 1
+schema = 2
 name = "memcached"
 title = "memcached beside bulk flows, one network card"
 duration_ms = 3000
@@ -408,7 +408,7 @@ per_host = 2
 nic_queue_segments = 20
 [vms.server]
 hypervisor = false
-[workload]
+[workloads.w]
 kind = "memcached"
 from = "client"
 to = "server"
@@ -442,7 +442,7 @@ fn memcached_shares_a_network_card_with_bulk_flows() {
 }
 
 const FILES: &str = r#"
-schema = 1
+schema = 2
 name = "files"
 title = "Files of nginx on connections that are kept"
 duration_ms = 2000
@@ -454,7 +454,7 @@ count = 2
 hypervisor = false
 [vms.client]
 hypervisor = false
-[workload]
+[workloads.w]
 kind = "request-response"
 from = "server"
 to = "client"
@@ -633,7 +633,7 @@ fn a_killed_lab_takes_its_machines_along() {
 }
 
 const QUOTA: &str = r#"
-schema = 1
+schema = 2
 name = "quota"
 title = "A VM with a quota beside a neighbour"
 duration_ms = 2000
@@ -646,7 +646,7 @@ on = "h"
 quota = { us = 30000 }
 own_load = { load = 1 }
 [vms.receiver]
-[workload]
+[workloads.w]
 kind = "bulk"
 from = "sender"
 to = "receiver"

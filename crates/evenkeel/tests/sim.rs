@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 /// Two axes, eight cells; a run takes milliseconds.
 const SMALL: &str = r#"
-schema = 1
+schema = 2
 name = "small"
 title = "Two machines"
 duration_ms = 100
@@ -18,7 +18,7 @@ repetitions = 2
 rate_mbit = 100
 [vms.a]
 [vms.b]
-[workload]
+[workloads.w]
 kind = "bulk"
 from = "a"
 to = "b"

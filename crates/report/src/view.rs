@@ -1,6 +1,6 @@
 //! What the results say, put in order: axes, cells, columns, and the paper's figures beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_scenario::Scenario;
 use evenkeel_scenario::format::Axis;
@@ -68,14 +68,18 @@ pub(crate) struct PaperFigure {
 impl Column {
     /// The column of a metric; an unknown name becomes a column all the same, so that nothing recorded is hidden.
     pub fn of(name: &str) -> Self {
-        match Metric::named(name).map(Metric::about) {
-            Some(&About { name, title, unit, better, decimals, description }) => Self {
+        let (workload, metric) = Metric::split(name);
+        match Metric::named(metric).map(Metric::about) {
+            Some(&About { title, unit, better, decimals, description, .. }) => Self {
                 name: name.to_owned(),
-                title: title.to_owned(),
+                title: workload.map_or_else(|| title.to_owned(), |workload| format!("{workload}: {title}")),
                 unit: unit.to_owned(),
                 better,
                 decimals,
-                description: description.to_owned(),
+                description: match workload {
+                    Some(workload) => format!("Of the workload {workload}: {description}"),
+                    None => description.to_owned(),
+                },
             },
             None => Self {
                 name: name.to_owned(),
@@ -240,6 +244,12 @@ fn product(axes: &[AxisView]) -> Vec<Vec<String>> {
     })
 }
 
+/// Where a metric stands among all: the run's own first, then each workload's, in their order.
+fn place(name: &str) -> Option<(Option<&str>, usize)> {
+    let (workload, metric) = Metric::split(name);
+    Some((workload, Metric::ALL.iter().position(|known| known.name() == metric)?))
+}
+
 /// The scenario's columns, then metrics that the paper has a figure for; without any, all that were recorded.
 fn columns(scenario: &Scenario, records: &[RunRecord]) -> Vec<Column> {
     let mut names: Vec<&str> = scenario.report.columns.iter().map(String::as_str).collect();
@@ -249,8 +259,10 @@ fn columns(scenario: &Scenario, records: &[RunRecord]) -> Vec<Column> {
         }
     }
     if names.is_empty() {
-        let recorded = |name: &str| records.iter().any(|record| record.metrics.contains_key(name));
-        names = Metric::ALL.iter().map(|metric| metric.name()).filter(|name| recorded(name)).collect();
+        let recorded: BTreeSet<&str> =
+            records.iter().flat_map(|record| record.metrics.keys()).map(String::as_str).collect();
+        names = recorded.into_iter().filter(|name| place(name).is_some()).collect();
+        names.sort_by_key(|name| place(name));
     }
     names.into_iter().map(Column::of).collect()
 }

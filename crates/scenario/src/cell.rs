@@ -17,7 +17,7 @@ pub const MAX_RUNS: u64 = 100_000;
 /// Keys that an axis can vary, and everything below them. The seed is not among them: cells are compared under the same
 /// draws.
 pub const VARIABLE: &[&str] =
-    &["duration_ms", "warmup_ms", "network", "hosts", "vms", "mechanisms", "workload", "record"];
+    &["duration_ms", "warmup_ms", "network", "hosts", "vms", "mechanisms", "workloads", "record"];
 
 /// One point of the sweep.
 #[derive(Debug, Clone, PartialEq)]

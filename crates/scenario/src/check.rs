@@ -20,6 +20,8 @@ pub(crate) const KEYWORDS: &[&str] = &[
     "required",
     "additionalProperties",
     "propertyNames",
+    "minProperties",
+    "maxProperties",
     "items",
     "minItems",
     "maxItems",
@@ -176,7 +178,14 @@ fn check_untagged(schema: &Json, alternatives: &[Json], value: &Value, path: &st
         Some(words) => value.as_str().is_some_and(|v| words.contains(&v)),
         None => alternative["type"].as_str().is_some_and(|name| has_type(value, name)) && in_bounds(alternative, value),
     };
-    if !alternatives.iter().any(|a| fits(&a)) {
+    if alternatives.iter().any(|a| fits(&a)) {
+        return;
+    }
+    // Of a name among many, the others say more than the form of those that are not written down.
+    let many: Vec<&str> = alternatives.iter().filter_map(words).flatten().collect();
+    if let Some(word) = value.as_str().filter(|_| many.len() > MANY_WORDS) {
+        problems.push(Problem::at(path, unknown_word(word, &many)));
+    } else {
         problems.push(Problem::at(path, format!("must be {}, not {}", expected(schema), show(value))));
     }
 }
@@ -210,6 +219,13 @@ fn check_table(schema: &Json, table: &toml::Table, path: &str, problems: &mut Ve
             problems.push(Problem::at(here, unknown_key(key, &known)));
         }
     }
+    let bound = |name: &str| schema.get(name).and_then(Json::as_u64);
+    if bound("minProperties").is_some_and(|least| (table.len() as u64) < least) {
+        problems.push(Problem::at(path, "must not be empty"));
+    }
+    if let Some(most) = bound("maxProperties").filter(|most| table.len() as u64 > *most) {
+        problems.push(Problem::at(path, format!("at most {most} are allowed, not {}", table.len())));
+    }
     for key in schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str) {
         if !table.contains_key(key) {
             problems.push(Problem::at(
@@ -220,8 +236,13 @@ fn check_table(schema: &Json, table: &toml::Table, path: &str, problems: &mut Ve
     }
 }
 
+/// From so many words on a message names the likely one, and then all.
+const MANY_WORDS: usize = 20;
+
 fn check_name(names: &Json, key: &str, path: &str, problems: &mut Vec<Problem>) {
-    if let Some(words) = words(names) {
+    if alternatives(names).is_some() {
+        check(names, &Value::String(key.to_owned()), path, problems);
+    } else if let Some(words) = words(names) {
         if !words.contains(&key) {
             problems.push(Problem::at(path, unknown_word(key, &words)));
         }

@@ -37,8 +37,8 @@ pub use workload::{FlowSizes, FlowSizesWord, OBJECT_REQUEST_BYTES, Operation, St
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Version of this format; 1.
-    #[schemars(range(min = 1, max = 1))]
+    /// Version of this format; 2.
+    #[schemars(range(min = 2, max = 2))]
     pub schema: u32,
     /// Name, as in `pvtcp/fig4-rtt`; equals the path below `scenarios/` without `.toml`.
     #[schemars(regex(pattern = r"^[a-z0-9][a-z0-9/-]*$"), length(max = 80))]
@@ -82,8 +82,12 @@ pub struct Scenario {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = serde_json::json!({ "pattern": "^[a-z][a-z0-9-]{0,31}$" })))]
     pub mechanisms: BTreeMap<String, Preset>,
-    /// What the VMs do.
-    pub workload: Workload,
+    /// What the VMs do, by name: all of it at once. Of several, each has metrics of its own (`NAME.fct_p99_ms`). What a
+    /// run has one of (the senders whose sockets are sampled, what is captured, the bottleneck that is watched) is that
+    /// of the first, in the order of names.
+    #[schemars(extend("propertyNames" = serde_json::json!({ "pattern": "^[a-z][a-z0-9-]{0,31}$" })))]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = MAX_WORKLOADS))]
+    pub workloads: BTreeMap<String, Workload>,
     /// What is recorded besides counters.
     #[serde(default)]
     pub record: Record,
@@ -96,6 +100,46 @@ pub struct Scenario {
     /// How the results are shown.
     #[serde(default)]
     pub report: ReportSpec,
+}
+
+/// Most workloads of a scenario.
+pub const MAX_WORKLOADS: usize = 8;
+
+impl Scenario {
+    /// The only workload, or the first of several.
+    ///
+    /// # Panics
+    /// Without any, which no scenario that was read is.
+    pub fn workload(&self) -> &Workload {
+        self.workloads.values().next().expect("the check has seen a workload")
+    }
+
+    /// A key of [`Self::workload`], as in `workloads.requests.think_time_us`.
+    pub fn workload_key(&self, key: &str) -> String {
+        let name = self.workloads.keys().next().map_or("", String::as_str);
+        format!("workloads.{name}.{key}")
+    }
+
+    /// The same with each workload alone, by its name.
+    pub fn alone(&self) -> impl Iterator<Item = (&str, Self)> {
+        let only = |name: &String, workload: &Workload| Self {
+            workloads: BTreeMap::from([(name.clone(), workload.clone())]),
+            ..self.clone()
+        };
+        self.workloads.iter().map(move |(name, workload)| (name.as_str(), only(name, workload)))
+    }
+
+    /// Groups that send in some workload, and then those that only receive, each once.
+    pub fn groups_in_order(&self) -> Vec<&str> {
+        let (from, to): (Vec<&str>, Vec<&str>) = self.workloads.values().map(Workload::roles).unzip();
+        let mut groups = Vec::new();
+        for group in from.into_iter().chain(to) {
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        groups
+    }
 }
 
 fn default_seed() -> u64 {

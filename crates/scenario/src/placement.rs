@@ -24,11 +24,10 @@ impl Placement<'_> {
     }
 }
 
-/// All VMs: the group that sends first, then the one that receives. Hosts are numbered in the order in which VMs come
+/// All VMs: the groups that send first, then those that receive. Hosts are numbered in the order in which VMs come
 /// to them; the hosts of one kind are taken in turn, by the VMs of all groups on them.
 pub fn placements(scenario: &Scenario) -> Vec<Placement<'_>> {
-    let (from, to) = scenario.workload.roles();
-    let names = if from == to { vec![from] } else { vec![from, to] };
+    let names = scenario.groups_in_order();
     let groups: Vec<(&str, &VmGroup)> =
         names.into_iter().filter_map(|name| Some((name, scenario.vms.get(name)?))).collect();
     let mut placements = Vec::new();
@@ -92,8 +91,8 @@ mod tests {
 
     fn hosts_of(text: &str) -> Vec<(String, u32)> {
         let text = format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n{text}\n\
-             [workload]\nkind = \"bulk\"\nfrom = \"s\"\nto = \"r\"\n"
+            "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n{text}\n\
+             [workloads.w]\nkind = \"bulk\"\nfrom = \"s\"\nto = \"r\"\n"
         );
         let loaded = Scenario::from_str(&text, "t.toml").unwrap_or_else(|error| panic!("{error}"));
         placements(&loaded.scenario).iter().map(|vm| (vm.name(), vm.host)).collect()

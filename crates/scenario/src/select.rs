@@ -72,13 +72,13 @@ mod tests {
     use crate::{Scenario, sweep};
 
     const TEXT: &str = r#"
-        schema = 1
+        schema = 2
         name = "t"
         title = "t"
         duration_ms = 1000
         [vms.a]
         [vms.b]
-        [workload]
+        [workloads.w]
         kind = "bulk"
         from = "a"
         to = "b"

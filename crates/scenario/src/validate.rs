@@ -25,43 +25,53 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Problem> {
     if vms > u64::from(MAX_VMS) {
         problems.push(Problem::at("vms", format!("{vms} VMs in all groups together; at most {MAX_VMS} are allowed")));
     }
+    let used = scenario.groups_in_order();
+    for (_, one) in scenario.alone() {
+        problems.extend(workload(&one));
+    }
+    if scenario.workloads.len() > 1 {
+        for (_, one) in scenario.alone() {
+            let ends_after = match one.workload() {
+                Workload::Strobe { requests: 1.., .. } => "requests",
+                Workload::Transfers { transfers: 1.., .. } => "transfers",
+                Workload::Poisson { flows: 1.., .. } => "flows",
+                _ => continue,
+            };
+            let message = "must be 0 beside other workloads, which would end with it";
+            problems.push(Problem::at(one.workload_key(ends_after), message));
+        }
+    }
+    if problems.is_empty() {
+        for group in scenario.vms.keys().filter(|group| !used.contains(&group.as_str())) {
+            problems.push(Problem::at(join("vms", group), "no workload uses this group: its VMs would do nothing"));
+        }
+    }
+    problems.extend(combination::problems(scenario));
+    problems
+}
+
+/// What must hold for the only workload of a scenario.
+fn workload(scenario: &Scenario) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut problem = |key: &str, message: String| problems.push(Problem::at(scenario.workload_key(key), message));
     let groups: Vec<&str> = scenario.vms.keys().map(String::as_str).collect();
-    let (from, to) = scenario.workload.roles();
-    let unknown: Vec<_> =
-        [("workload.from", from), ("workload.to", to)].into_iter().filter(|(_, g)| !groups.contains(g)).collect();
-    for (key, group) in &unknown {
-        problems.push(Problem::at(
-            *key,
-            format!("no group of VMs is called {}; must be {}", quoted(group), or_list(&groups)),
-        ));
+    let (from, to) = scenario.workload().roles();
+    for (key, group) in [("from", from), ("to", to)] {
+        if !groups.contains(&group) {
+            problem(key, format!("no group of VMs is called {}; must be {}", quoted(group), or_list(&groups)));
+        }
     }
-    let all_to_all = matches!(scenario.workload, Workload::Poisson { to: None, .. });
+    let all_to_all = matches!(scenario.workload(), Workload::Poisson { to: None, .. });
     if from == to && !all_to_all {
-        problems.push(Problem::at("workload.to", "must be another group than `workload.from`"));
-    } else if unknown.is_empty() {
-        for group in groups.iter().filter(|g| **g != from && **g != to) {
-            problems.push(Problem::at(
-                join("vms", group),
-                "the workload does not use this group: its VMs would do nothing",
-            ));
-        }
+        problem("to", "must be another group than `from`".to_owned());
     }
-    let (kind, senders) = (kind(&scenario.workload), scenario.vms.get(from).map_or(1, |g| g.count));
-    if let Workload::Ping { .. } | Workload::Strobe { .. } = scenario.workload {
-        let count = scenario.vms.get(to).map_or(1, |g| g.count);
-        if count > 1 {
-            let message = format!("must be 1, not {count}: a {kind} uses only the first VM of `workload.to`");
-            problems.push(Problem::at(format!("{}.count", join("vms", to)), message));
+    let (kind, senders) = (kind(scenario.workload()), scenario.vms.get(from).map_or(1, |g| g.count));
+    match scenario.workload() {
+        Workload::Ping { interval_ms, .. } if u64::from(*interval_ms) >= scenario.duration_ms => {
+            problem("interval_ms", format!("must be shorter than duration_ms, which is {}", scenario.duration_ms));
         }
-    }
-    match scenario.workload {
-        Workload::Ping { interval_ms, .. } if u64::from(interval_ms) >= scenario.duration_ms => {
-            let message = format!("must be shorter than duration_ms, which is {}", scenario.duration_ms);
-            problems.push(Problem::at("workload.interval_ms", message));
-        }
-        Workload::Strobe { block_kib, .. } if u64::from(block_kib) * 1024 < u64::from(senders) => {
-            problems
-                .push(Problem::at("workload.block_kib", format!("too small to give each of {senders} senders a byte")));
+        Workload::Strobe { block_kib, .. } if u64::from(*block_kib) * 1024 < u64::from(senders) => {
+            problem("block_kib", format!("too small to give each of {senders} senders a byte"));
         }
         Workload::ThreeTier { .. } if senders != Store::SERVERS => {
             let message =
@@ -70,7 +80,14 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Problem> {
         }
         _ => {}
     }
-    problems.extend(combination::problems(scenario));
+    if let Workload::Ping { .. } | Workload::Strobe { .. } = scenario.workload() {
+        let count = scenario.vms.get(to).map_or(1, |g| g.count);
+        if count > 1 {
+            let message = format!("must be 1, not {count}: a {kind} uses only the first VM of its group `to`");
+            problems.push(Problem::at(format!("{}.count", join("vms", to)), message));
+        }
+    }
+    problems.extend(combination::of_workload(scenario));
     problems.extend(extent::problems(scenario));
     problems
 }

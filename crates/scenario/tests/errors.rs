@@ -2,7 +2,7 @@
 
 use evenkeel_scenario::{Scenario, ScenarioError};
 
-const VALID: &str = r#"schema = 1
+const VALID: &str = r#"schema = 2
 name = "case"
 title = "A case"
 duration_ms = 5000
@@ -15,12 +15,17 @@ core = { vms_per_core = 3 }
 
 [vms.receiver]
 
-[workload]
+[workloads.w]
 kind = "strobe"
 from = "sender"
 to = "receiver"
 block_kib = 64
 "#;
+
+/// The valid scenario's workload.
+const STROBE: &str = "[workloads.w]\nkind = \"strobe\"\nfrom = \"sender\"\nto = \"receiver\"\nblock_kib = 64\n";
+/// Another beside it.
+const PING: &str = "[workloads.ping]\nkind = \"ping\"\nfrom = \"sender\"\nto = \"receiver\"\ninterval_ms = 10\n";
 
 const THREE_TIER: &str = "users = 1\nthink_time_ms = 1\n\
     operations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
@@ -61,7 +66,7 @@ macro_rules! cases {
 cases! {
     valid: errors(VALID);
     empty_file: errors("");
-    not_toml: with("[workload]", "[workload");
+    not_toml: with("[workloads.w]", "[workloads.w");
     duplicate_key: with("duration_ms = 5000", "duration_ms = 5000\nduration_ms = 6000");
     unknown_key_close_to_one: with("duration_ms = 5000", "duration_ms = 5000\nrepetition = 2");
     unknown_key_far_from_all: plus("[record]\nfrobnicate = true");
@@ -72,6 +77,21 @@ cases! {
     web_application_without_its_four_servers: of_kind("three-tier", THREE_TIER);
     web_application_with_nothing_to_do: of_kind("three-tier", "users = 1\nthink_time_ms = 1\noperations = []");
     workload_lacks_a_key: with("block_kib = 64\n", "");
+    no_workload: with(STROBE, "[workloads]\n");
+    nine_workloads: plus(&(0..8).map(|n| PING.replace("ping]", &format!("ping-{n}]"))).collect::<String>());
+    several_workloads_with_metrics_of_one: plus(&(PING.to_owned()
+        + "[report]\ncolumns = [\"blocks\", \"w.blocks\", \"ping.rtt_p50_ms\", \"ping.blocks\", \"x.flows\", \
+        \"goodput_mbit\", \"timeouts\"]"));
+    a_metric_of_the_run_with_a_workload_before_it: plus(&(PING.to_owned() + "[report]\ncolumns = [\"w.timeouts\"]"));
+    one_workload_with_metrics_of_several: plus("[report]\ncolumns = [\"w.blocks\"]");
+    a_metric_of_a_workload_that_is_none: plus("[report]\ncolumns = [\"w.block\", \"W.blocks\"]");
+    several_workloads_of_which_one_ends:
+        errors(&(VALID.replace("block_kib = 64", "block_kib = 64\nrequests = 9") + PING));
+    settings_without_effect_on_any_workload: errors(&(VALID.replace("[vms.sender]",
+        "[vms.sender]\ntcp.receive_buffer_bytes = 9000").replace(STROBE, &STROBE.replace("strobe", "bulk")
+        .replace("block_kib = 64", "")) + PING));
+    a_setting_with_effect_on_one_workload: errors(&(VALID.replace("[vms.receiver]",
+        "[vms.receiver]\ntcp.receive_buffer_bytes = 9000") + PING));
     number_out_of_bounds: with("rate_mbit = 100", "rate_mbit = 400001\nmtu_bytes = 68");
     number_is_negative: with("duration_ms = 5000", "duration_ms = -1");
     number_is_text: with("rate_mbit = 100", "rate_mbit = \"100\"");
@@ -82,7 +102,7 @@ cases! {
     rto_min_is_too_small: with("[vms.receiver]", "[vms.receiver]\ntcp = { rto_min_us = 200 }");
     bad_name: with("\"case\"", "\"Case 1\"");
     bad_group_name: with("[vms.receiver]", "[vms.Receiver]");
-    newer_schema: with("schema = 1", "schema = 2");
+    newer_schema: with("schema = 2", "schema = 3");
     several_at_once: with("duration_ms = 5000", "duration = 5000\nrepetitions = 0\nseed = \"x\"");
     hosts_that_nobody_is_on: plus("[hosts.rack]");
     unknown_hosts: with("[vms.receiver]", "[vms.receiver]\non = \"rack\"");
@@ -104,7 +124,7 @@ cases! {
     );
     flows_beyond_memory_in_some_cells: errors(
         &(VALID.replace("\"strobe\"", "\"poisson\"").replace("block_kib = 64", "load = 0.5\nsizes = 1000000")
-            + "[[axes]]\nname = \"size\"\nkey = \"workload.sizes\"\nvalues = [1, 3, 4, \"websearch\"]\n")
+            + "[[axes]]\nname = \"size\"\nkey = \"workloads.w.sizes\"\nvalues = [1, 3, 4, \"websearch\"]\n")
     );
     too_many_runs: errors(
         &(VALID.replace("title", "repetitions = 1000\ntitle")
@@ -189,22 +209,22 @@ cases! {
     unknown_plot: plus("[[report.plots]]\nkind = \"pie\"\ntitle = \"Pie\"");
     plot_of_an_unknown_axis: plus("[[report.plots]]\nkind = \"bars\"\ntitle = \"Bars\"\nmetric = \"blocks\"\n\
         x = \"rto\"");
-    plane_along_its_series: plus("[[axes]]\nname = \"b\"\nkey = \"workload.block_kib\"\nvalues = [1, 2]\n\
+    plane_along_its_series: plus("[[axes]]\nname = \"b\"\nkey = \"workloads.w.block_kib\"\nvalues = [1, 2]\n\
         [[report.plots]]\nkind = \"plane\"\ntitle = \"P\"\nx_metric = \"block_p50_ms\"\n\
         y_metric = \"queue_max_segments\"\nseries = \"b\"\nalong = \"b\"");
     empty_plot: plus("[[report.plots]]\nkind = \"series\"\ntitle = \"Series\"\nseries = [\"meas_rtt_ms\"]");
     paper_names_no_axis: plus("[[paper]]\nsource = \"Table I\"\ncell = { rto = \"1 ms\" }\nvalues = { timeouts = 3 }");
     paper_names_no_metric: plus("[[paper]]\nsource = \"Table I\"\nvalues = { timeout = 3 }");
-    paper_names_no_label: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [64, 128]\n\
+    paper_names_no_label: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\nvalues = [64, 128]\n\
         [[paper]]\nsource = \"T\"\ncell = { block = \"256\" }\nvalues = { timeouts = 3 }");
-    axis_without_values: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"");
+    axis_without_values: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"");
     axis_without_key: plus("[[axes]]\nname = \"block\"\nvalues = [1]");
-    axis_with_both: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [1]\n\
+    axis_with_both: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\nvalues = [1]\n\
         variants = [{ label = \"a\", set = {} }]");
-    axis_with_too_few_labels: plus("[[axes]]\nname = \"block\"\nkey = \"workload.block_kib\"\nvalues = [1, 2]\n\
+    axis_with_too_few_labels: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\nvalues = [1, 2]\n\
         labels = [\"one\"]");
-    axis_twice: plus("[[axes]]\nname = \"b\"\nkey = \"workload.block_kib\"\nvalues = [1]\n[[axes]]\nname = \"b\"\n\
-        key = \"workload.block_kib\"\nvalues = [2, 2]");
+    axis_twice: plus("[[axes]]\nname = \"b\"\nkey = \"workloads.w.block_kib\"\nvalues = [1]\n[[axes]]\nname = \"b\"\n\
+        key = \"workloads.w.block_kib\"\nvalues = [2, 2]");
     axis_with_an_unknown_key: plus("[[axes]]\nname = \"rto\"\nkey = \"vms.sender.tcp.rto_min\"\n\
         values = [10000, 20000]");
     axis_with_an_unknown_group: plus("[[axes]]\nname = \"n\"\nkey = \"vms.senders.count\"\nvalues = [1, 2]");
@@ -220,6 +240,7 @@ cases! {
             let values: Vec<String> = (1..=64).map(|n| n.to_string()).collect();
             format!("[[axes]]\nname = \"{name}\"\nkey = \"{key}\"\nvalues = [{}]\n", values.join(", "))
         };
-        plus(&[axis("a", "workload.block_kib"), axis("b", "vms.sender.core.slice_ms"), axis("c", "warmup_ms")].concat())
+        let (block, slice) = (axis("a", "workloads.w.block_kib"), axis("b", "vms.sender.core.slice_ms"));
+        plus(&[block, slice, axis("c", "warmup_ms")].concat())
     };
 }

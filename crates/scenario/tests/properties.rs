@@ -131,7 +131,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
             Scenario {
                 hosts: BTreeMap::new(),
                 mechanisms: BTreeMap::new(),
-                schema: 1,
+                schema: 2,
                 name,
                 title,
                 description,
@@ -142,7 +142,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 warmup_ms,
                 network,
                 vms: BTreeMap::from([("sender".to_owned(), sender), ("receiver".to_owned(), receiver)]),
-                workload,
+                workloads: BTreeMap::from([("w".to_owned(), workload)]),
                 record,
                 axes: vec![],
                 paper: vec![],
@@ -194,8 +194,8 @@ fn renamed(base: &Table, place: usize, name: &str, other: &str) -> Table {
     };
     match place {
         0 => at(&["vms", name], Value::Table(Table::new())),
-        1 => at(&["workload", "from"], text(name)),
-        2 => at(&["workload", "kind"], text(name)),
+        1 => at(&["workloads", "bulk", "from"], text(name)),
+        2 => at(&["workloads", "bulk", "kind"], text(name)),
         3 => at(&["network", name], text(other)),
         4 => at(&["axes"], axis(name, other, vec![text(name), text(other)])),
         5 => at(&["axes"], axis(name, "network.rate_mbit", vec![text(other), Value::Integer(5)])),
@@ -258,7 +258,7 @@ proptest! {
     fn any_value_of_any_key_is_answered(
         key in prop_oneof![
             Just("duration_ms"), Just("network.rate_mbit"), Just("vms.sender.tcp.rto_min_us"), Just("vms.sender.core"),
-            Just("vms.sender"), Just("vms"), Just("workload"), Just("workload.kind"), Just("report"), Just(""),
+            Just("vms.sender"), Just("vms"), Just("workloads"), Just("workloads.bulk.kind"), Just("report"), Just(""),
             Just("vms..x"),
         ],
         value in prop_oneof![

@@ -29,7 +29,7 @@ fn set() -> RunSet {
     RunSet {
         schema: io::RESULT_SCHEMA,
         engine: Engine::Lab,
-        scenario_toml: "schema = 1\n".to_owned(),
+        scenario_toml: "schema = 2\n".to_owned(),
         versions: BTreeMap::from([("evenkeel".to_owned(), "0".to_owned())]),
         command: "evenkeel lab x.toml".to_owned(),
         started: "2026-11-21T05:00:00Z".to_owned(),

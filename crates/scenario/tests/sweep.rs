@@ -7,14 +7,14 @@ use evenkeel_scenario::{LoadedScenario, Scenario};
 use evenkeel_settings::Mode;
 
 const TEXT: &str = r#"
-schema = 1
+schema = 2
 name = "sweep"
 title = "Sweep"
 duration_ms = 1000
 [vms.a.tcp]
 rto_min_us = "smallest"
 [vms.b]
-[workload]
+[workloads.w]
 kind = "bulk"
 from = "a"
 to = "b"
@@ -58,8 +58,8 @@ fn the_last_axis_is_the_fastest() {
 
 #[test]
 fn mechanisms_are_compared_in_a_line() {
-    let text = "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[hosts.h]\n[vms.a]\non = \"h\"\n[vms.b]\n\
-                [workload]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[[axes]]\nname = \"mechanism\"\n\
+    let text = "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[hosts.h]\n[vms.a]\non = \"h\"\n[vms.b]\n\
+                [workloads.w]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[[axes]]\nname = \"mechanism\"\n\
                 key = \"mechanisms.h\"\nvalues = [\"none\", \"vflood\", \"all\"]\n";
     let loaded = Scenario::from_str(text, "t.toml").unwrap_or_else(|error| panic!("{error}"));
     let modes: Vec<_> = sweep::cells(&loaded)

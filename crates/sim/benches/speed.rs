@@ -77,7 +77,7 @@ fn hosts() {
     for (name, scheduler) in [("linux", "kind = \"linux\""), ("credit", "kind = \"credit\"")] {
         let text = format!(
             r#"
-schema = 1
+schema = 2
 name = "hosts"
 title = "hosts"
 duration_ms = 200
@@ -95,7 +95,7 @@ count = 800
 on = "shared"
 packet_cost_ns = 500
 own_load = {{ load = 0.4 }}
-[workload]
+[workloads.w]
 kind = "poisson"
 from = "vm"
 sizes = "websearch"
@@ -129,7 +129,7 @@ fn fastest(mut measure: impl FnMut() -> f64) -> f64 {
 
 fn world(scenario: &Scenario) -> World<Workload, NoRecorder> {
     let places = setup::places(scenario);
-    let members = setup::members(scenario, &places, SEED);
+    let members = setup::members(scenario, scenario.workload(), &places, 0, SEED);
     let tcp: BTreeMap<&str, _> = scenario
         .vms
         .iter()
@@ -137,7 +137,7 @@ fn world(scenario: &Scenario) -> World<Workload, NoRecorder> {
         .collect();
     let guests: Vec<GuestSpec> =
         places.iter().map(|place| GuestSpec::plain(place.host, Arc::clone(&tcp[place.group.as_str()]))).collect();
-    let workload = Workload::new(&scenario.workload, members).expect("the simulator has this workload");
+    let workload = Workload::new(scenario.workload(), members).expect("the simulator has this workload");
     World::new(&topology(scenario), &guests, SEED, workload, NoRecorder)
 }
 
@@ -188,7 +188,7 @@ fn leaf_spine(leaves: u32, spines: u32, per_leaf: u32) -> Speed {
     let hosts = leaves * per_leaf;
     let text = format!(
         r#"
-schema = 1
+schema = 2
 name = "speed"
 title = "speed"
 duration_ms = 100
@@ -207,7 +207,7 @@ count = {hosts}
 hypervisor = false
 hz = 0
 tcp = {{ congestion_control = "dctcp" }}
-[workload]
+[workloads.w]
 kind = "poisson"
 from = "host"
 sizes = "websearch"
@@ -251,11 +251,11 @@ fn idle_flow() -> f64 {
     const MANY: u32 = 110_000;
     let grown = |flows| {
         let before = resident_bytes();
-        let text = "schema = 1\nname = \"idle\"\ntitle = \"idle\"\nduration_ms = 1000\n[network]\nrate_mbit = 10000\n\
+        let text = "schema = 2\nname = \"idle\"\ntitle = \"idle\"\nduration_ms = 1000\n[network]\nrate_mbit = 10000\n\
             buffer_segments = 1000000\n\
                     [vms.a]\nhypervisor = false\nhz = 0\nnic_queue_segments = 1000000\n[vms.b]\nhypervisor = false\n\
                     hz = 0\nnic_queue_segments = 1000000\n\
-                    [workload]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[record]\ntcp_info_period_ms = 0\n";
+                    [workloads.w]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[record]\ntcp_info_period_ms = 0\n";
         let scenario = Scenario::from_str(text, "idle.toml").unwrap_or_else(|e| panic!("{e}")).scenario;
         let places = setup::places(&scenario);
         let tcp = Arc::new(setup::tcp(&scenario.vms["a"], scenario.network.mtu_bytes));

@@ -1,5 +1,7 @@
 //! What a scenario can ask for that the simulator cannot give.
 
+use std::collections::BTreeSet;
+
 use evenkeel_quote::quoted;
 use evenkeel_scenario::Refused;
 use evenkeel_scenario::format::{Discipline, HostKind, Kernel, MachineKind, Scenario, Topology, VmGroup, Workload};
@@ -24,8 +26,13 @@ const MAX_KEPT: usize = 10_000_000;
 /// The first setting that it cannot honour.
 pub fn check(scenario: &Scenario) -> Result<(), Refused> {
     let refused = |key: &str, why: &str| Refused { key: key.to_owned(), why: why.to_owned() };
-    if let Some((key, why)) = in_network(scenario).or_else(|| in_workload(scenario)) {
+    if let Some((key, why)) = in_network(scenario) {
         return Err(refused(key, why));
+    }
+    for (_, one) in scenario.alone() {
+        if let Some((key, why)) = in_workload(&one) {
+            return Err(refused(&one.workload_key(key), why));
+        }
     }
     for (name, group) in &scenario.vms {
         if scenario.record.capture && group.core.idle_us.is_some() {
@@ -55,14 +62,10 @@ impl Extent {
     ///
     /// # Errors
     /// The setting that made it grow.
-    pub fn check(self, scenario: &Scenario) -> Result<(), Refused> {
+    pub fn check(self) -> Result<(), Refused> {
         let (key, why) = if self.connections as u64 > MAX_CONNECTIONS {
-            let key = match scenario.workload {
-                Workload::Poisson { .. } => "workload.load",
-                _ => "workload",
-            };
             (
-                key,
+                "workloads",
                 format!(
                     "flows begin faster than they end: more than {MAX_CONNECTIONS} connections are open; ask for less"
                 ),
@@ -84,10 +87,19 @@ impl Extent {
 }
 
 fn in_network(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
-    let (from, to) = scenario.workload.roles();
-    let on = |group: &str| scenario.vms.get(group).and_then(|group| group.on.as_ref());
-    if scenario.network.topology == Topology::Dumbbell && on(from).is_some() && on(from) == on(to) {
-        return Some(("network.topology", "both groups are on the same hosts, which are on one side of a dumbbell"));
+    if scenario.network.topology == Topology::Dumbbell {
+        let (from, to): (BTreeSet<&str>, BTreeSet<&str>) = scenario.workloads.values().map(Workload::roles).unzip();
+        if !from.is_disjoint(&to) {
+            let why = "a group sends in one workload and receives in another, and a dumbbell has it on one side";
+            return Some(("network.topology", why));
+        }
+        let on = |groups: &BTreeSet<&str>| -> BTreeSet<&String> {
+            groups.iter().filter_map(|name| scenario.vms.get(*name)?.on.as_ref()).collect()
+        };
+        if !on(&from).is_disjoint(&on(&to)) {
+            let why = "groups of both sides are on the same hosts, which are on one side of a dumbbell";
+            return Some(("network.topology", why));
+        }
     }
     let ports = setup::topology(scenario).shape.switch_ports();
     let is_fair = scenario.network.queue.discipline == Discipline::FqCodel;
@@ -107,21 +119,22 @@ fn in_network(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
     ))
 }
 
+/// Of the only workload: a key of it, and why.
 fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
-    let (from, to) = scenario.workload.roles();
+    let (from, to) = scenario.workload().roles();
     let count = |group: &str| scenario.vms.get(group).map_or(0, |g| u64::from(g.count));
-    let (connections, key) = match &scenario.workload {
+    let (connections, key) = match scenario.workload() {
         Workload::Iperf3 { .. } => {
-            return Some(("workload.kind", "iperf3 is a program that only the lab can run; `bulk` is its like"));
+            return Some(("kind", "iperf3 is a program that only the lab can run; `bulk` is its like"));
         }
-        Workload::Bulk { flows, .. } => (count(from) * u64::from(*flows), "workload.flows"),
-        Workload::RequestResponse { outstanding, .. } => (count(to) * u64::from(*outstanding), "workload.outstanding"),
+        Workload::Bulk { flows, .. } => (count(from) * u64::from(*flows), "flows"),
+        Workload::RequestResponse { outstanding, .. } => (count(to) * u64::from(*outstanding), "outstanding"),
         Workload::Memcached { flows, outstanding, .. } => {
-            (count(from) * u64::from(*flows) + u64::from(*outstanding), "workload.flows")
+            (count(from) * u64::from(*flows) + u64::from(*outstanding), "flows")
         }
-        Workload::Transfers { concurrent, .. } => (count(from) * u64::from(*concurrent), "workload.concurrent"),
+        Workload::Transfers { concurrent, .. } => (count(from) * u64::from(*concurrent), "concurrent"),
         // Each user has a connection, and at most one of the web front's is used for it.
-        Workload::ThreeTier { users, .. } => (2 * u64::from(*users), "workload.users"),
+        Workload::ThreeTier { users, .. } => (2 * u64::from(*users), "users"),
         Workload::Poisson { background_flows, background_mesh_flows, to: receivers, .. } => {
             let (others, all) = match receivers {
                 Some(_) => (count(to), count(from) + count(to)),
@@ -129,7 +142,7 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
             };
             let mesh = all * u64::from(*background_mesh_flows);
             let between_pairs = count(from) * others * u64::from(*background_flows);
-            let key = if mesh > between_pairs { "workload.background_mesh_flows" } else { "workload.background_flows" };
+            let key = if mesh > between_pairs { "background_mesh_flows" } else { "background_flows" };
             (mesh + between_pairs, key)
         }
         Workload::Ping { .. } | Workload::Strobe { .. } => return None,
@@ -182,7 +195,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = r#"
-        schema = 1
+        schema = 2
         name = "t"
         title = "t"
         duration_ms = 1000
@@ -191,7 +204,7 @@ mod tests {
         [vms.a]
         count = 1001
         [vms.b]
-        [workload]
+        [workloads.w]
         kind = "bulk"
         from = "a"
         to = "b"
@@ -218,11 +231,10 @@ mod tests {
 
     #[test]
     fn what_grows_beyond_memory_while_it_runs_is_refused_by_name() {
-        let loaded = Scenario::from_str(TEXT, "t.toml").unwrap();
-        let check = |extent: Extent| extent.check(&loaded.scenario).err().map(|refused| refused.key);
+        let check = |extent: Extent| extent.check().err().map(|refused| refused.key);
         let most = Extent { connections: MAX_CONNECTIONS as usize, packets: MAX_PACKETS, kept: MAX_KEPT };
         assert_eq!(check(most), None);
-        assert_eq!(check(Extent { connections: most.connections + 1, ..most }).as_deref(), Some("workload"));
+        assert_eq!(check(Extent { connections: most.connections + 1, ..most }).as_deref(), Some("workloads"));
         assert_eq!(check(Extent { packets: most.packets + 1, ..most }).as_deref(), Some("network.buffer_segments"));
         assert_eq!(check(Extent { kept: most.kept + 1, ..most }).as_deref(), Some("duration_ms"));
     }
@@ -232,13 +244,13 @@ mod tests {
         for (from, to, key) in [
             ("rate_mbit = 100", "rate_mbit = 0", "network.rate_mbit: "),
             ("rate_mbit = 100", "rate_mbit = 100\nsegmentation_offload = true", "network.segmentation_offload: "),
-            ("\"bulk\"", "\"iperf3\"", "workload.kind: "),
-            ("\"bulk\"", "\"bulk\"\nflows = 1000", "workload.flows: "),
+            ("\"bulk\"", "\"iperf3\"", "workloads.w.kind: "),
+            ("\"bulk\"", "\"bulk\"\nflows = 1000", "workloads.w.flows: "),
             (
-                "[vms.b]\n        [workload]\n        kind = \"bulk\"",
-                "[vms.b]\ncount = 1000\n[workload]\nkind = \"poisson\"\nload = 0.1\nsizes = 900000\n\
+                "[vms.b]\n        [workloads.w]\n        kind = \"bulk\"",
+                "[vms.b]\ncount = 1000\n[workloads.w]\nkind = \"poisson\"\nload = 0.1\nsizes = 900000\n\
                  background_flows = 1",
-                "workload.background_flows: ",
+                "workloads.w.background_flows: ",
             ),
             (
                 "rate_mbit = 100",

@@ -26,11 +26,11 @@ use crate::host::vflood::Vflood;
 use crate::host::vsnoop::Vsnoop;
 use crate::net::Place as PortPlace;
 use crate::packet::{GuestId, HostId};
-use crate::record::{self, GuestCounters, Measured, Plan, PvtcpCounters, Shared, VmMeasured};
+use crate::record::{self, GuestCounters, Measured, Plan, PvtcpCounters, Shared, Traffic, Traits, VmMeasured};
 use crate::refuse::{self, Extent};
 use crate::tcp::TcpConfig;
 use crate::time::{Duration, Instant};
-use crate::workload::{FlowId, Random, Side, System, Workload};
+use crate::workload::{FlowId, Random, Side, System, Workload, Workloads};
 use crate::world::{Paused, World};
 use observed::Observed;
 use setup::Place;
@@ -99,7 +99,7 @@ pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go)
     let seed = run_seed(scenario.seed, repetition);
     let places = setup::places(scenario);
     let Some(mut world) = build(scenario, &places, seed) else {
-        return Err(Refused { key: "workload".to_owned(), why: "the simulator cannot run it".to_owned() }.into());
+        return Err(Refused { key: "workloads".to_owned(), why: "the simulator cannot run it".to_owned() }.into());
     };
     let mark = Instant::START + Duration::from_ms(scenario.warmup_ms);
     let end = mark + Duration::from_ms(scenario.duration_ms);
@@ -111,7 +111,7 @@ pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go)
             Paused::Events => {
                 let events = world.core.events.handled();
                 next_report = events + EVENTS_PER_REPORT;
-                extent(world).check(scenario)?;
+                extent(world).check()?;
                 if report(Progress { now: world.core.now(), end, events }) == Go::Stop {
                     return Err(RunError::Interrupted);
                 }
@@ -131,17 +131,27 @@ pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go)
     Ok(finish(cell, repetition, seed, &places, (mark, before), (ended, world)))
 }
 
+fn traits(workload: &Spec) -> Traits {
+    Traits {
+        sockets: !matches!(workload, Spec::Poisson { .. } | Spec::Ping { .. }),
+        data_side: setup::data_side(workload),
+    }
+}
+
 fn extent(world: &Simulation) -> Extent {
     Extent {
         connections: world.core.open_connections(),
         packets: world.core.packets.len(),
-        kept: world.application.workload.kept(),
+        kept: world.application.workloads.kept(),
     }
 }
 
 fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation> {
-    let workload = Workload::new(&scenario.workload, setup::members(scenario, places, seed))?;
-    let (from, to) = scenario.workload.roles();
+    let members = |place, workload| setup::members(scenario, workload, places, place, seed);
+    let specs = scenario.workloads.values().enumerate();
+    let all: Option<Vec<_>> = specs.map(|(place, spec)| Workload::new(spec, members(place, spec))).collect();
+    let workloads = Workloads::new(all?);
+    let (from, to) = scenario.workload().roles();
     let senders = places.iter().filter(|p| p.group == from).map(|p| p.guest.0);
     let is_on = |group: &str| scenario.vms.get(group).is_some_and(|group| group.on.is_some());
     let waiting = senders.clone().min().zip(senders.max()).filter(|_| is_on(from));
@@ -150,13 +160,12 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
         waiting: waiting.map_or(0..0, |(first, last)| first..last + 1),
         shown: shown.or_else(|| places.iter().find(|p| p.group == to && is_on(to))).map(|p| p.guest),
         record: scenario.record.clone(),
-        sockets: !matches!(scenario.workload, Spec::Poisson { .. } | Spec::Ping { .. }),
-        data_side: setup::data_side(&scenario.workload),
+        workloads: scenario.workloads.values().map(traits).collect(),
         first_sender: places.iter().find(|p| p.group == from)?.guest,
     };
     let guests = guests(scenario, places, seed);
     let recorder = Shared::new(plan);
-    let application = Observed { workload, recorder: recorder.clone() };
+    let application = Observed { workloads, recorder: recorder.clone() };
     let hosts = hosts::cores(scenario, seed);
     let mut world = World::with_hosts(&setup::topology(scenario), &guests, &hosts, seed, application, recorder);
     let mut peers: BTreeMap<HostId, Peers> = BTreeMap::new();
@@ -266,7 +275,7 @@ fn guests(scenario: &Scenario, places: &[Place], seed: u64) -> Vec<GuestSpec> {
 /// The port whose backlog is recorded: the one towards the receiver, or a dumbbell's middle; or the first sender's
 /// network card.
 fn bottleneck(world: &Simulation, scenario: &Scenario) -> PortId {
-    let (_, to) = scenario.workload.roles();
+    let (_, to) = scenario.workload().roles();
     let net = &world.core.net;
     if scenario.record.sender_nic {
         return net.nic_of(HostId(0));
@@ -281,7 +290,7 @@ fn bottleneck(world: &Simulation, scenario: &Scenario) -> PortId {
 
 fn sample(world: &mut Simulation, scenario: &Scenario) {
     let (now, recorder) = (world.core.now(), world.application.recorder.clone());
-    let (due, side) = recorder.with(|recorder| (recorder.due(now), recorder.data_side()));
+    let due = recorder.with(|recorder| recorder.due(now));
     if due.queue {
         let port = bottleneck(world, scenario);
         let (segments, _) = world.core.net.backlog(port, now);
@@ -294,6 +303,11 @@ fn sample(world: &mut Simulation, scenario: &Scenario) {
     }
     if due.sockets {
         for (flow, guests) in world.core.flows() {
+            let place = world.application.workloads.owner(flow);
+            let Traits { sockets, data_side: side } = recorder.with(|recorder| recorder.traits(place));
+            if !sockets {
+                continue;
+            }
             if let Some(info) = world.core.connection(flow, side).filter(|c| c.is_established()).map(|c| c.info()) {
                 recorder.with(|recorder| recorder.socket(now, guests[side as usize], flow, info));
             }
@@ -304,11 +318,23 @@ fn sample(world: &mut Simulation, scenario: &Scenario) {
     }
 }
 
+/// What the receiving end of a connection has had.
+struct Delivered {
+    flow: FlowId,
+    /// Its workload's.
+    place: usize,
+    /// The opener, and the other.
+    ends: [GuestId; 2],
+    bytes: u64,
+}
+
 /// Everything that counts, at one instant.
 struct Reading {
     guests: Vec<GuestCounters>,
-    /// Long-lived flows, with what their receiving ends have had.
-    delivered: Vec<(FlowId, [GuestId; 2], u64)>,
+    /// Open connections, with what their receiving ends have had.
+    delivered: Vec<Delivered>,
+    /// By workload: what either side of its connections has had.
+    reads: Vec<[u64; 2]>,
     dropped: u64,
     marked: u64,
     cuts: u64,
@@ -357,18 +383,21 @@ impl Reading {
             })
             .collect();
         let mut delivered = Vec::new();
-        let receiving = match core.recorder.with(|r| r.data_side()) {
-            Side::Opener => Side::Acceptor,
-            Side::Acceptor => Side::Opener,
-        };
+        let mut reads = core.recorder.with(|r| r.closed_reads().to_vec());
         for (flow, ends) in core.flows() {
+            let place = world.application.workloads.owner(flow);
+            if reads.len() <= place {
+                reads.resize(place + 1, [0; 2]);
+            }
+            let receiving = core.recorder.with(|r| r.traits(place)).data_side.other();
             for side in [Side::Opener, Side::Acceptor] {
                 let Some(conn) = core.connection(flow, side) else { continue };
                 let Some(guest) = guests.get_mut(ends[side as usize].0 as usize) else { continue };
                 record::add(&mut guest.tcp, conn.stats());
                 guest.delivered_bytes += conn.delivered();
+                reads[place][side as usize] += conn.delivered();
                 if side == receiving {
-                    delivered.push((flow, ends, conn.delivered()));
+                    delivered.push(Delivered { flow, place, ends, bytes: conn.delivered() });
                 }
             }
         }
@@ -376,7 +405,7 @@ impl Reading {
         let dropped = totals.drops + guests.iter().map(|g| g.port_drops).sum::<u64>();
         let cuts = core.controllers().iter().map(Host::cuts).sum();
         let uplink_bytes = core.net.sent_bytes(core.net.nic_of(HostId(0)), core.now());
-        Self { guests, delivered, dropped, marked: totals.marks, cuts, uplink_bytes }
+        Self { guests, delivered, reads, dropped, marked: totals.marks, cuts, uplink_bytes }
     }
 }
 
@@ -392,7 +421,6 @@ fn finish(
     let after = Reading::of(&world);
     let mut recorder = world.core.recorder.take();
     let recorded_off = (!scenario.hosts.is_empty()).then(|| std::mem::take(&mut recorder.shown_off));
-    let side = recorder.data_side();
     let vms = places
         .iter()
         .zip(after.guests.iter().zip(&before.guests))
@@ -402,19 +430,13 @@ fn finish(
             counters: after.since(before),
         })
         .collect();
-    let long_lived = matches!(scenario.workload, Spec::Bulk { .. } | Spec::Strobe { .. } | Spec::Memcached { .. });
-    // A store's requests are none.
-    let asker = matches!(scenario.workload, Spec::Memcached { .. }).then_some(GuestId(0));
-    let since = |flow: &FlowId, bytes: u64| {
-        bytes - before.delivered.binary_search_by_key(flow, |d| d.0).map_or(0, |place| before.delivered[place].2)
-    };
-    let lasting = after.delivered.iter().filter(|(_, ends, _)| long_lived && Some(ends[0]) != asker);
-    let transfers = lasting.map(|(flow, ends, bytes)| {
-        let (from, to) = if side == Side::Opener { (ends[0], ends[1]) } else { (ends[1], ends[0]) };
-        (from, to, since(flow, *bytes))
+    let recordings = world.application.workloads.collect(now);
+    let of_each = scenario.workloads.values().zip(recordings).enumerate();
+    let traffic = of_each.map(|(place, (spec, recording))| Traffic {
+        recording,
+        ..traffic(&world.application.workloads, (place, spec), places, (&before, &after))
     });
-    let background = after.delivered.iter().filter(|(flow, ..)| world.application.workload.is_background(*flow));
-    let background_bytes = background.map(|(flow, _, bytes)| since(flow, *bytes)).sum();
+    let traffic = traffic.collect();
     let measured = Measured {
         mark,
         duration: now.since(mark),
@@ -423,9 +445,7 @@ fn finish(
         marked: after.marked - before.marked,
         cuts: after.cuts - before.cuts,
         uplink_bytes: after.uplink_bytes - before.uplink_bytes,
-        transfers: transfers.collect(),
-        background_bytes,
-        recording: world.application.workload.collect(now),
+        traffic,
         recorder,
         off: recorded_off.unwrap_or_else(|| off_the_core(scenario, places, seed, now)),
     };
@@ -437,10 +457,46 @@ fn finish(
     }
 }
 
+/// What the connections of the workload at a place brought in the measured time.
+fn traffic(
+    workloads: &Workloads,
+    (place, spec): (usize, &Spec),
+    places: &[Place],
+    (before, after): (&Reading, &Reading),
+) -> Traffic {
+    let side = setup::data_side(spec);
+    let is_lasting = matches!(spec, Spec::Bulk { .. } | Spec::Strobe { .. } | Spec::Memcached { .. });
+    // A store's requests are none.
+    let asker = places.iter().find(|p| p.group == spec.roles().0 && matches!(spec, Spec::Memcached { .. }));
+    // The number may have been another's connection, which is closed since.
+    let earlier = |now: &Delivered| {
+        let found = before.delivered.binary_search_by_key(&now.flow, |earlier| earlier.flow);
+        found.ok().map(|index| &before.delivered[index]).filter(|earlier| earlier.place == place).map_or(0, |d| d.bytes)
+    };
+    let read = |side: Side| {
+        let of = |reading: &Reading| reading.reads.get(place).map_or(0, |reads| reads[side as usize]);
+        of(after) - of(before)
+    };
+    let mut own = Traffic { read_bytes: read(side.other()), ..Traffic::default() };
+    if matches!(spec, Spec::RequestResponse { .. } | Spec::ThreeTier { .. }) {
+        own.read_bytes += read(side);
+    }
+    for flow in after.delivered.iter().filter(|flow| flow.place == place) {
+        if workloads.is_background(flow.flow) {
+            own.background_bytes += flow.bytes - earlier(flow);
+        }
+        if is_lasting && asker.is_none_or(|asker| asker.guest != flow.ends[0]) {
+            let [from, to] = [side, side.other()].map(|side| flow.ends[side as usize]);
+            own.long_lived.push((from, to, flow.bytes - earlier(flow)));
+        }
+    }
+    own
+}
+
 /// When the first VM of the sending group was off its core, or else the first of the receiving group, if they share
 /// one; without a capture nobody asks.
 fn off_the_core(scenario: &Scenario, places: &[Place], seed: u64, end: Instant) -> Vec<(Instant, Instant)> {
-    let (from, to) = scenario.workload.roles();
+    let (from, to) = scenario.workload().roles();
     let of = |group: &str| {
         let place = places.iter().find(|p| p.group == group)?;
         hosts::turns(scenario, scenario.vms.get(group)?, place.guest, seed)

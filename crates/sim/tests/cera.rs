@@ -16,7 +16,7 @@ fn host(cera: &str, workload: &str) -> RunRecord {
 fn host_of(vms: u32, cera: &str, workload: &str) -> RunRecord {
     let text = format!(
         r#"
-schema = 1
+schema = 2
 name = "host"
 title = "Host"
 duration_ms = 400
@@ -32,7 +32,7 @@ cera = {cera}
 [vms.server]
 hypervisor = false
 hz = 1000
-[workload]
+[workloads.w]
 kind = "memcached"
 from = "vm"
 to = "server"

@@ -172,9 +172,9 @@ fn long_gaps_make_timeouts_and_pvtcp_keeps_them_back() {
 /// VMs on one host that only compute, but for a ping now and then.
 fn computing(scheduler: &str, groups: &str) -> RunRecord {
     simulated(&format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 5000\n[network]\nrate_mbit = 1000\n\
+        "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 5000\n[network]\nrate_mbit = 1000\n\
          [hosts.h]\nscheduler = {{ kind = \"{scheduler}\" }}\n[vms.a]\non = \"h\"\n{groups}\n\
-         [workload]\nkind = \"ping\"\nfrom = \"a\"\nto = \"b\"\ninterval_ms = 1000\n"
+         [workloads.w]\nkind = \"ping\"\nfrom = \"a\"\nto = \"b\"\ninterval_ms = 1000\n"
     ))
 }
 
@@ -217,12 +217,13 @@ fn a_quota_is_kept_and_a_burst_is_spent() {
 /// Transfers from a VM whose core others want, in slices that are drawn.
 fn transfer(ring: &str, bytes: u32, vflood: &str) -> RunRecord {
     simulated(&format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 60000\nwarmup_ms = 100\n\
+        "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 60000\nwarmup_ms = 100\n\
          [network]\nrate_mbit = 1000\ndelay_us = 10\nbuffer_segments = 300\n\
          [vms.a]\ncore = {{ vms_per_core = 3, load = 0.6, slice_jitter = 0.5, idle_us = 20 }}\n{ring}\n\
          tcp = {{ era = \"paper\" }}\nvflood = {{ mode = \"{vflood}\" }}\n\
          [vms.b]\nhypervisor = false\ntcp = {{ era = \"paper\" }}\n\
-         [workload]\nkind = \"transfers\"\nfrom = \"a\"\nto = \"b\"\nbytes = {bytes}\ntransfers = 40\npause_ms = 300\n\
+         [workloads.w]\nkind = \"transfers\"\nfrom = \"a\"\nto = \"b\"\nbytes = {bytes}\ntransfers = 40\n\
+         pause_ms = 300\n\
          [record]\ntcp_info_period_ms = 0\n"
     ))
 }
@@ -245,9 +246,9 @@ fn a_flood_does_not_exceed_the_ring() {
 fn packets_to_a_vm_wait_in_the_ring_before_the_ports_queue() {
     let drops = |queue, ring: &str| {
         let run = simulated(&format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 3000\n[network]\nrate_mbit = 1000\n\
+            "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 3000\n[network]\nrate_mbit = 1000\n\
              [vms.a]\n[vms.b]\ncore = {{ vms_per_core = 3 }}\nport_queue_segments = {queue}\n{ring}\n\
-             tcp = {{ receive_buffer_bytes = 262144 }}\n[workload]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n"
+             tcp = {{ receive_buffer_bytes = 262144 }}\n[workloads.w]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n"
         ));
         run.metrics["port_drops"]
     };
@@ -264,13 +265,13 @@ fn a_driver_domain_that_shares_the_core_makes_vflood_gain() {
     let took = |domain: &str, load: f64, bytes: u32, vflood: &str| {
         let run = simulated(
             &format!(
-                "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 40000\nwarmup_ms = 100\n\
+                "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 40000\nwarmup_ms = 100\n\
              [network]\nrate_mbit = 1000\ndelay_us = 10\nbuffer_segments = 300\n\
              [hosts.h]\nscheduler = {{ kind = \"credit\" }}\ndriver_domain = \"{domain}\"\n\
              [vms.a]\non = \"h\"\npacket_cost_ns = 2000\nhost_delay_us = 5\nown_load = {{ load = {load} }}\n\
              tcp = {{ era = \"paper\" }}\nvflood = {{ mode = \"{vflood}\", off_core_percent = 0 }}\n\
              [vms.b]\nhypervisor = false\ntcp = {{ era = \"paper\" }}\n\
-             [workload]\nkind = \"transfers\"\nfrom = \"a\"\nto = \"b\"\nbytes = {bytes}\ntransfers = 400\n\
+             [workloads.w]\nkind = \"transfers\"\nfrom = \"a\"\nto = \"b\"\nbytes = {bytes}\ntransfers = 400\n\
              pause_ms = 70\n[record]\ntcp_info_period_ms = 0\n"
             )
             .replace(", off_core_percent = 0", if vflood == "off" { "" } else { ", off_core_percent = 0" }),
@@ -292,8 +293,8 @@ fn a_driver_domain_that_shares_the_core_makes_vflood_gain() {
 fn drawn_slices_on_hosts_are_those_of_a_shared_core() {
     let with = |host: &str, group: &str| {
         let text = format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 100\n{host}\n\
-             [vms.a]\ncount = 3\n{group}\n[vms.b]\n[workload]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n"
+            "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 100\n{host}\n\
+             [vms.a]\ncount = 3\n{group}\n[vms.b]\n[workloads.w]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n"
         );
         simulated(&text)
     };
@@ -311,10 +312,10 @@ fn drawn_slices_on_hosts_are_those_of_a_shared_core() {
 fn vflood_rests_where_a_vm_has_its_core() {
     let with = |neighbours: u32, own: &str| {
         simulated(&format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 3000\n[network]\nrate_mbit = 100\n\
+            "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 3000\n[network]\nrate_mbit = 100\n\
              [hosts.h]\nneighbours = {{ per_core = {neighbours} }}\n[vms.a]\non = \"h\"\n{own}\n\
              vflood = {{ mode = \"enforce\" }}\n[vms.b]\nhypervisor = false\n\
-             [workload]\nkind = \"transfers\"\nfrom = \"a\"\nto = \"b\"\nbytes = 100000\npause_ms = 30\n"
+             [workloads.w]\nkind = \"transfers\"\nfrom = \"a\"\nto = \"b\"\nbytes = 100000\npause_ms = 30\n"
         ))
     };
     let (alone, crowded) = (with(0, ""), with(7, "own_load = { load = 0.6 }"));
@@ -377,13 +378,13 @@ fn at_random(seed: u64) -> String {
     let receivers = if kind == 1 { 1 } else { 2 };
     let cost = if domain == "shared" { "host_delay_us = 3" } else { "" };
     format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nseed = {seed}\nduration_ms = 600\nwarmup_ms = 0\n\
+        "schema = 2\nname = \"t\"\ntitle = \"t\"\nseed = {seed}\nduration_ms = 600\nwarmup_ms = 0\n\
          [network]\nrate_mbit = 1000\nbuffer_segments = 100000\n\
          [hosts.h]\ncount = 2\ncores = {}\nscheduler = {{ {scheduler} }}\ndriver_domain = \"{domain}\"\n\
          neighbours = {{ {neighbours} }}\n[vms.a]\ncount = 3\non = \"h\"\nport_queue_segments = 100000\n\
          nic_queue_segments = 100000\n{cost}\n{tcp_a}\n{a}\n[vms.b]\ncount = {receivers}\non = \"h\"\n\
          port_queue_segments = 100000\nnic_queue_segments = 100000\n{cost}\n{tcp_b}\n{b}\n\
-         [workload]\nfrom = \"a\"\nto = \"b\"\n{workload}\n[record]\ntcp_info_period_ms = 0\n",
+         [workloads.w]\nfrom = \"a\"\nto = \"b\"\n{workload}\n[record]\ntcp_info_period_ms = 0\n",
         1 + random.below(3),
     )
 }
@@ -425,9 +426,9 @@ fn a_run_twice_is_the_same_to_the_byte() {
 fn a_dumbbell_has_hosts_on_either_side() {
     let text = |to: &str| {
         format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 200\n[network]\nrate_mbit = 100\n\
+            "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 200\n[network]\nrate_mbit = 100\n\
              topology = \"dumbbell\"\n[hosts.h]\ncount = 2\n[hosts.g]\n[vms.a]\ncount = 3\non = \"h\"\n[vms.b]\n\
-             on = \"{to}\"\n[workload]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n"
+             on = \"{to}\"\n[workloads.w]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n"
         )
     };
     assert!(simulated(&text("g")).metrics["goodput_mbit"] > 50.0);

@@ -11,7 +11,7 @@ use evenkeel_sim::run::{Go, run};
 fn crowded(host: &str, guests: &str) -> RunRecord {
     let text = format!(
         r#"
-schema = 1
+schema = 2
 name = "crowded"
 title = "Crowded"
 duration_ms = 300
@@ -32,7 +32,7 @@ host_delay_us = 0
 hz = 0
 proboscis = {host}
 tcp = {{ congestion_control = "reno" {guests} }}
-[workload]
+[workloads.w]
 kind = "poisson"
 from = "sender"
 to = "receiver"

@@ -13,8 +13,8 @@ fn cell(text: &str) -> Cell {
 
 fn scenario(network: &str, groups: &str, workload: &str) -> String {
     format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 200\nwarmup_ms = 50\n[network]\nrate_mbit = 100\n\
-         {network}\n{groups}\n[workload]\n{workload}\n"
+        "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 200\nwarmup_ms = 50\n[network]\nrate_mbit = 100\n\
+         {network}\n{groups}\n[workloads.w]\n{workload}\n"
     )
 }
 
@@ -213,8 +213,8 @@ fn mutated() -> impl Strategy<Value = String> {
     (network, group(), group(), workload, record, 0..3_u64).prop_map(|(network, a, b, workload, record, seed)| {
         let receivers = if workload.contains("to =") { format!("[vms.b]\n{}", b.join("\n")) } else { String::new() };
         format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nseed = {seed}\nduration_ms = 100\nwarmup_ms = 20\n[network]\n\
-             rate_mbit = 50\n{}\n[vms.a]\n{}\n{receivers}\n[workload]\nfrom = \"a\"\n{workload}\n{record}\n",
+            "schema = 2\nname = \"t\"\ntitle = \"t\"\nseed = {seed}\nduration_ms = 100\nwarmup_ms = 20\n[network]\n\
+             rate_mbit = 50\n{}\n[vms.a]\n{}\n{receivers}\n[workloads.w]\nfrom = \"a\"\n{workload}\n{record}\n",
             network.join("\n"),
             a.join("\n"),
         )
@@ -233,5 +233,79 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// Workloads of all kinds, each with its name.
+const ALL_KINDS: &[(&str, &str)] = &[
+    ("bulk", "kind = \"bulk\"\nfrom = \"s\"\nto = \"c\""),
+    ("flows", "kind = \"poisson\"\nfrom = \"s\"\nto = \"c\"\nload = 0.05\nsizes = 5000\nbackground_flows = 1"),
+    ("ping", "kind = \"ping\"\nfrom = \"s\"\nto = \"c\"\ninterval_ms = 5"),
+    ("requests", "kind = \"request-response\"\nfrom = \"s\"\nto = \"c\"\nrequest_bytes = 100\nresponse_bytes = 9000"),
+    ("store", "kind = \"memcached\"\nfrom = \"s\"\nto = \"c\"\noutstanding = 2"),
+    ("strobe", "kind = \"strobe\"\nfrom = \"s\"\nto = \"c\"\nblock_kib = 8"),
+    ("transfers", "kind = \"transfers\"\nfrom = \"s\"\nto = \"c\"\nbytes = 20000"),
+    (
+        "web",
+        "kind = \"three-tier\"\nfrom = \"s\"\nto = \"c\"\nusers = 3\nthink_time_ms = 5\n\
+         operations = [{ name = \"home\", weight = 1, request_bytes = 400, response_bytes = 9000, \
+         calls = [{ store = \"cache\", request_bytes = 100, response_bytes = 1000 }] }]",
+    ),
+];
+
+fn of_kinds(groups: &str, kinds: &[(&str, &str)]) -> String {
+    let tables = kinds.iter().map(|(name, text)| format!("[workloads.{name}]\n{text}\n"));
+    scenario("buffer_segments = 100", groups, "").replace("[workloads.w]\n", &tables.collect::<String>())
+}
+
+#[test]
+fn workloads_of_all_kinds_run_at_once_and_each_has_its_metrics() {
+    let record = simulated(&of_kinds("[vms.s]\ncount = 4\n[vms.c]", ALL_KINDS));
+    for metric in [
+        "bulk.goodput_mbit",
+        "flows.fct_p50_ms",
+        "flows.background_goodput_mbit",
+        "ping.rtt_p50_ms",
+        "requests.fct_p50_ms",
+        "store.fct_p99_ms",
+        "strobe.blocks",
+        "transfers.fct_connected_p50_ms",
+        "web.operations_per_s",
+    ] {
+        assert!(record.metrics.get(metric).is_some_and(|value| *value > 0.0), "{metric}: {:?}", record.metrics);
+    }
+    let own = record.metrics.iter().filter(|(name, _)| name.ends_with(".goodput_mbit"));
+    let sum: f64 = own.map(|(_, mbit)| mbit).sum();
+    assert!((record.metrics["goodput_mbit"] - sum).abs() < 1e-9, "{sum}");
+    // What all applications read, and no byte twice. Who sends reads requests of a few bytes.
+    let reads = |group: &str| {
+        let own = record.counters.iter().filter(|(name, _)| name.starts_with(group));
+        own.filter_map(|(_, counters)| counters.get("SimDeliveredBytes")).sum::<i64>() as f64 * 8.0 / 0.2e6
+    };
+    assert!(sum <= reads("s") + reads("c") + 1e-9 && sum >= reads("c") - 1e-9, "{sum}, {}, {}", reads("s"), reads("c"));
+}
+
+#[test]
+fn where_nothing_is_shared_a_workload_brings_what_it_brings_alone() {
+    for (name, text) in ALL_KINDS.iter().filter(|(name, _)| *name != "ping") {
+        let alone = simulated(&of_kinds("[vms.s]\ncount = 4\n[vms.c]", &[(*name, *text)]));
+        let ping = ("zz", "kind = \"ping\"\nfrom = \"a\"\nto = \"b\"\ninterval_ms = 5");
+        let beside = simulated(&of_kinds("[vms.s]\ncount = 4\n[vms.c]\n[vms.a]\n[vms.b]", &[(*name, *text), ping]));
+        let own = beside
+            .metrics
+            .iter()
+            .filter_map(|(metric, value)| Some((metric.strip_prefix(&format!("{name}."))?, value)));
+        let mut compared = 0;
+        for (metric, value) in own.filter(|(metric, _)| *metric != "goodput_mbit") {
+            assert_eq!(alone.metrics.get(metric), Some(value), "{name}: {metric}");
+            compared += 1;
+        }
+        assert!(compared > 0 || *name == "bulk", "{name}: {:?}", beside.metrics);
+        let (goodput, beside_mbit) =
+            (alone.metrics.get("goodput_mbit"), beside.metrics.get(&format!("{name}.goodput_mbit")));
+        if *name == "bulk" {
+            assert_eq!(goodput, beside_mbit);
+        }
+        assert!(beside.metrics["zz.rtt_p50_ms"] > 0.0);
     }
 }

@@ -30,9 +30,9 @@ fn simulate(network: &str, sender: &str, receiver: &str, workload: &str) -> RunR
 
 fn simulate_for(ms: u32, network: &str, sender: &str, receiver: &str, workload: &str) -> RunRecord {
     let text = format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = {ms}\nwarmup_ms = 100\n[network]\nrate_mbit = 1000\n\
+        "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = {ms}\nwarmup_ms = 100\n[network]\nrate_mbit = 1000\n\
          {network}\n\
-         [vms.sender]\n{sender}\n[vms.receiver]\n{receiver}\n[workload]\nfrom = \"sender\"\nto = \"receiver\"\n\
+         [vms.sender]\n{sender}\n[vms.receiver]\n{receiver}\n[workloads.w]\nfrom = \"sender\"\nto = \"receiver\"\n\
          {workload}\n\
          [record]\ntcp_info_period_ms = 0\n"
     );

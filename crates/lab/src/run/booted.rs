@@ -223,7 +223,7 @@ impl BootedLab {
     /// One repetition of one cell.
     pub fn run_cell(&self, cell: &Cell, repetition: u32, shared: &Shared) -> Result<RunRecord, LabError> {
         let scenario = &cell.scenario;
-        let roles = Roles::of(&scenario.workload);
+        let roles = Roles::of(scenario.workload());
         let receiver_port = self.first(roles.to)?.spec.port();
         let bottlenecks = self.bottlenecks(scenario, &roles);
         self.set_up_guests(scenario)?;
@@ -234,7 +234,7 @@ impl BootedLab {
         let schedule = Schedule::start(self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
         let linux = self.put_on_hosts(scenario, &placement, seed, shared)?;
         self.start_own_loads(scenario, seed)?;
-        let transfers = matches!(scenario.workload, Workload::Transfers { .. });
+        let transfers = matches!(scenario.workload(), Workload::Transfers { .. });
         let wire = match scenario.record.capture && transfers {
             true => Some(Wire::start(self.first_place(roles.from)?, self.directory.path())?),
             false => None,

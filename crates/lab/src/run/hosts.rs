@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = r#"
-        schema = 1
+        schema = 2
         name = "t"
         title = "t"
         duration_ms = 1000
@@ -180,7 +180,7 @@ mod tests {
         on = "h"
         own_load.load = 0.5
         [vms.b]
-        [workload]
+        [workloads.w]
         kind = "bulk"
         from = "a"
         to = "b"

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel_scenario::format::{Scenario, VmGroup, Workload};
 use evenkeel_scenario::metric::{
-    Arrival, Bursts, CpuTime, Ended, LongLived, Measurements, Migration, PS_PER_US, Read, SocketSample, Trace,
+    Arrival, Bursts, CpuTime, Ended, LongLived, Measurements, Migration, PS_PER_US, Read, SocketSample, Trace, Traffic,
     Unfinished, Uplink, Vm, Waits,
 };
 use evenkeel_settings::Mode;
@@ -25,7 +25,7 @@ fn mechanisms(scenario: &Scenario) -> Vec<String> {
 
 /// What metrics are made of.
 pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
-    let (from, to) = scenario.workload.roles();
+    let (from, to) = scenario.workload().roles();
     let members = |group: &str| -> Vec<&VmMeasured> { measured.vms.iter().filter(|vm| vm.group == group).collect() };
     let (senders, receivers) = (members(from), members(to));
     let numbers = Numbers::of(&measured.vms);
@@ -37,12 +37,7 @@ pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
     let watched = scenario.record.sender_nic && !backlog.samples.is_empty();
     let cera_cuts = measured.agent.as_ref().and_then(|counted| counted.agent.get("cera_cuts"));
     let (marks, mechanisms) = (measured.marks, mechanisms(scenario));
-    Measurements {
-        duration_ps: ps(measured.duration),
-        vms: measured.vms.iter().zip(read).map(of_vm).collect(),
-        hosts: measured.agent.as_ref().map(|counted| of_hosts(&mechanisms, counted)).unwrap_or_default(),
-        domains: measured.domains.iter().filter_map(|(_, counters)| cpu_time(counters)).collect(),
-        vcpu_waits_ps: senders.iter().flat_map(|vm| &vm.waits).map(|wait| wait.waited_ns * PS_PER_NS).collect(),
+    let traffic = Traffic {
         iperf3_bits_per_s: measured.iperf3,
         background_bytes: None,
         long_lived: receivers.iter().flat_map(|vm| long_lived(vm, &numbers)).collect(),
@@ -50,6 +45,21 @@ pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
         unfinished: measured.vms.iter().flat_map(unfinished).collect(),
         blocks_ps: receivers.iter().flat_map(|vm| &vm.recorded.blocks).map(|(_, us)| us * PS_PER_US).collect(),
         rtts_ps: senders.iter().flat_map(|vm| &vm.recorded.pings).map(|(_, us)| us * PS_PER_US).collect(),
+        arrived: arrived
+            .map(|transfer| Arrival {
+                longest_stall_ps: transfer.longest_stall_ns * PS_PER_NS,
+                is_damaged: transfer.is_damaged,
+            })
+            .collect(),
+        read_bytes: None,
+    };
+    Measurements {
+        duration_ps: ps(measured.duration),
+        vms: measured.vms.iter().zip(read).map(of_vm).collect(),
+        hosts: measured.agent.as_ref().map(|counted| of_hosts(&mechanisms, counted)).unwrap_or_default(),
+        domains: measured.domains.iter().filter_map(|(_, counters)| cpu_time(counters)).collect(),
+        vcpu_waits_ps: senders.iter().flat_map(|vm| &vm.waits).map(|wait| wait.waited_ns * PS_PER_NS).collect(),
+        traffic: vec![traffic],
         sockets: samples
             .map(|sample| SocketSample { rto_ps: u64::from(sample.rto_us) * PS_PER_US, srtt_us: sample.srtt_us })
             .collect(),
@@ -71,12 +81,6 @@ pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
             waits: Waits::Backlog { mean_bytes: backlog.waiting_bytes as f64 / backlog.samples.len() as f64 },
         }),
         cera_cuts: cera_cuts.filter(|_| mechanisms.iter().any(|name| name == "Cera")).map(|cuts| cuts.unsigned_abs()),
-        arrived: arrived
-            .map(|transfer| Arrival {
-                longest_stall_ps: transfer.longest_stall_ns * PS_PER_NS,
-                is_damaged: transfer.is_damaged,
-            })
-            .collect(),
         migrations: measured.moved.iter().map(migration).collect(),
         pvtcp_reloads: (measured.reloaded > 0).then_some(measured.reloaded),
         kernel_complaints: Some(measured.complaints.len() as u64),
@@ -142,7 +146,7 @@ fn long_lived(receiver: &VmMeasured, numbers: &Numbers) -> Vec<LongLived> {
 
 fn ended(scenario: &Scenario, vm: &VmMeasured, numbers: &Numbers) -> Vec<Ended> {
     // Of a request with a response, who asks receives the payload.
-    let sends = matches!(scenario.workload, Workload::Poisson { .. } | Workload::Transfers { .. });
+    let sends = matches!(scenario.workload(), Workload::Poisson { .. } | Workload::Transfers { .. });
     let ended = |request: &RequestTime| {
         let (own, other) = (numbers.get(vm.address)?, numbers.get(request.to.parse().ok()?)?);
         let (from, to) = if sends { (own, other) } else { (other, own) };
@@ -161,12 +165,12 @@ fn ended(scenario: &Scenario, vm: &VmMeasured, numbers: &Numbers) -> Vec<Ended> 
 /// What each VM read: its sinks, or the client of a strobe. Who answers requests counts nothing, so what was answered
 /// counts, with its request. Transfers, uploads and pages are not counted as they come in.
 fn read(scenario: &Scenario, measured: &Measured, ended: &[Ended]) -> Vec<Option<Read>> {
-    match scenario.workload {
+    match scenario.workload() {
         Workload::RequestResponse { request_bytes, .. } => {
             let mut bytes = vec![0; measured.vms.len()];
             for flow in ended {
                 bytes[flow.to as usize] += flow.bytes;
-                bytes[flow.from as usize] += u64::from(request_bytes);
+                bytes[flow.from as usize] += u64::from(*request_bytes);
             }
             bytes.into_iter().map(|bytes| Some(Read { bytes, during_ps: ps(measured.duration) })).collect()
         }

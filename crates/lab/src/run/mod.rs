@@ -219,7 +219,7 @@ fn prepare_database_images(
 ) -> Result<BTreeMap<Kernel, GuestImage>, LabError> {
     let applications = cells.iter().filter(|cell| needs::has_database(&cell.scenario));
     let kernels: BTreeSet<Kernel> =
-        applications.map(|cell| cell.scenario.vms[cell.scenario.workload.roles().0].kernel).collect();
+        applications.map(|cell| cell.scenario.vms[cell.scenario.workload().roles().0].kernel).collect();
     let image = |kernel| Ok((kernel, prepare::with_database(&images[&kernel], tell)?));
     kernels.into_iter().map(image).collect()
 }

@@ -27,7 +27,7 @@ pub fn segments_for_vms(scenario: &Scenario) -> bool {
 
 /// Whether one of the VMs is a database.
 pub fn has_database(scenario: &Scenario) -> bool {
-    matches!(scenario.workload, Workload::ThreeTier { .. })
+    matches!(scenario.workload(), Workload::ThreeTier { .. })
 }
 
 /// Whether VMs move in a scenario: they are not where they were afterwards.

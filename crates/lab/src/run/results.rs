@@ -71,7 +71,7 @@ fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
 }
 
 fn flows(scenario: &Scenario, measured: &Measured, measurements: &Measurements) -> Vec<FlowRecord> {
-    let (_, to) = scenario.workload.roles();
+    let (_, to) = scenario.workload().roles();
     let name = |number: u32| measured.vms.get(number as usize).map_or_else(String::new, |vm| vm.name.clone());
     let name_of = |peer: &str| {
         let address = peer.parse::<SocketAddr>().ok().map(|peer| peer.ip());
@@ -87,7 +87,7 @@ fn flows(scenario: &Scenario, measured: &Measured, measurements: &Measurements) 
             duration_us: vm.recorded.measured_us,
         })
     });
-    let ended = measurements.ended.iter().map(|flow| FlowRecord {
+    let ended = measurements.traffic.iter().flat_map(|traffic| &traffic.ended).map(|flow| FlowRecord {
         from: name(flow.from),
         to: name(flow.to),
         bytes: flow.bytes,

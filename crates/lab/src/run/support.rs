@@ -33,7 +33,7 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
         .or_else(|| large_packets(scenario))
         .or_else(|| too_many(scenario))
         .or(of_groups)
-        .or_else(|| in_workload(scenario).map(owned))
+        .or_else(|| in_workload(scenario).map(|(key, why)| (in_full(scenario, key), why.to_owned())))
         .or_else(|| in_namespaces(scenario))
         .or_else(|| at_network_cards(scenario))
 }
@@ -41,7 +41,7 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
 /// What the network cards of hosts can be, and where a group has none that matters.
 fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
     let default = VmGroup::default();
-    let (from, _) = scenario.workload.roles();
+    let (from, _) = scenario.workload().roles();
     for (name, group) in &scenario.vms {
         let refuse = |key: &str, why: &str| Some((format!("vms.{name}.{key}"), why.to_owned()));
         let is_bottleneck = scenario.record.sender_nic && name == from;
@@ -93,12 +93,12 @@ fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
 
 /// What machines that are namespaces cannot do.
 fn in_namespaces(scenario: &Scenario) -> Option<(String, String)> {
-    let (from, _) = scenario.workload.roles();
+    let (from, _) = scenario.workload().roles();
     if scenario.vms.get(from)?.machine != MachineKind::Namespace {
         return None;
     }
     let refuse = |key: String, why: &str| Some((key, why.to_owned()));
-    match &scenario.workload {
+    match scenario.workload() {
         Workload::ThreeTier { .. } => refuse(
             format!("vms.{from}.machine"),
             "the servers of a web application are VMs: one has PostgreSQL in its image",
@@ -253,9 +253,17 @@ fn keeps_too_much(operation: &Operation) -> bool {
     of_calls.chain([operation.object_bytes]).any(|bytes| bytes > MAX_FILE_BYTES)
 }
 
+/// A key as the file has it: those of the workload are without its name.
+fn in_full(scenario: &Scenario, key: &str) -> String {
+    key.strip_prefix("workload.").map_or_else(|| key.to_owned(), |key| scenario.workload_key(key))
+}
+
 fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
+    if scenario.workloads.len() > 1 {
+        return Some(("workloads", "the lab runs one of them at a time; leave one (the simulator runs all)"));
+    }
     let moves = scenario.vms.values().any(|group| group.migrate_at_ms.is_some());
-    match &scenario.workload {
+    match scenario.workload() {
         Workload::Transfers { .. } if moves && scenario.record.capture => {
             Some(("record.capture", "a VM that moves (migrate_at_ms) is at no one port; leave it at false"))
         }
@@ -334,7 +342,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = r#"
-        schema = 1
+        schema = 2
         name = "t"
         title = "t"
         duration_ms = 1000
@@ -343,7 +351,7 @@ mod tests {
         [vms.a]
         core = { vms_per_core = 2 }
         [vms.b]
-        [workload]
+        [workloads.w]
         kind = "bulk"
         from = "a"
         to = "b"
@@ -418,7 +426,7 @@ mod tests {
         assert_eq!(moves("", TRANSFERS), "vms.a.migrate_at_ms");
         assert_eq!(moves("host = \"vm\"\ncount = 2", TRANSFERS), "vms.a.migrate_at_ms");
         assert_eq!(moves("host = \"vm\"\ncore = { vms_per_core = 2 }", TRANSFERS), "vms.a.migrate_at_ms");
-        assert_eq!(moves("host = \"vm\"", "\"bulk\""), "workload.kind");
+        assert_eq!(moves("host = \"vm\"", "\"bulk\""), "workloads.w.kind");
         assert_eq!(refused("[vms.a]", "[vms.a]\nvflood = { mode = \"enforce\" }"), "vms.a.vflood.mode");
         assert_eq!(refused("[vms.a]", "[vms.a]\nhost = \"vm\"\nvflood = { mode = \"enforce\" }"), "");
         assert_eq!(
@@ -436,11 +444,11 @@ mod tests {
         let poisson =
             |line: &str| refused("\"bulk\"", &format!("\"poisson\"\nload = 0.5\nsizes = \"websearch\"\n{line}"));
         assert_eq!(poisson("burst_flows = 8\nbackground_flows = 1\ndeadline_ms = 200"), "");
-        assert_eq!(poisson("flows = 100"), "workload.flows");
-        assert_eq!(poisson("background_mesh_flows = 1"), "workload.background_mesh_flows");
-        assert_eq!(poisson("persistent = true"), "workload.persistent");
+        assert_eq!(poisson("flows = 100"), "workloads.w.flows");
+        assert_eq!(poisson("background_mesh_flows = 1"), "workloads.w.background_mesh_flows");
+        assert_eq!(poisson("persistent = true"), "workloads.w.persistent");
         assert_eq!(refused("\"bulk\"", "\"memcached\""), "");
-        assert_eq!(refused("\"bulk\"", "\"memcached\"\nlate_start_ms = 9"), "workload.late_start_ms");
+        assert_eq!(refused("\"bulk\"", "\"memcached\"\nlate_start_ms = 9"), "workloads.w.late_start_ms");
         assert_eq!(refused("\"bulk\"", "\"transfers\"\nbytes = 100000"), "");
         let record = |settings: &str| TEXT.replace("[vms.a]", &format!("[record]\n{settings}\n[vms.a]"));
         let unsampled = record("tcp_info_period_ms = 0");
@@ -452,7 +460,7 @@ mod tests {
         assert_eq!(asks(TEXT, SIZES), "record.tcp_info_period_ms");
         assert_eq!(asks(&record("tcp_info_period_ms = 0\ncapture = true"), SIZES), "record.capture");
         for (from, to, key) in [("128", "127", "request"), ("128", "4097", "request"), ("864", "865", "response")] {
-            assert_eq!(asks(&unsampled, &SIZES.replace(from, to)), format!("workload.{key}_bytes"));
+            assert_eq!(asks(&unsampled, &SIZES.replace(from, to)), format!("workloads.w.{key}_bytes"));
         }
         let application = "\"three-tier\"\nusers = 1\nthink_time_ms = 1\n\
             operations = [{ name = \"page\", weight = 1, request_bytes = 1, response_bytes = 1 }]";
@@ -460,11 +468,11 @@ mod tests {
         assert_eq!(refused_text(&tiers), "");
         let in_namespaces = tiers.replace("core = { vms_per_core = 2 }", "").replace("[vms.a]", namespace);
         assert_eq!(refused_text(&in_namespaces), "vms.a.machine");
-        assert_eq!(refused_text(&tiers.replace("weight = 1", "weight = 1, work_us = 5")), "workload.operations");
+        assert_eq!(refused_text(&tiers.replace("weight = 1", "weight = 1, work_us = 5")), "workloads.w.operations");
         assert_eq!(refused_text(&tiers.replace("weight = 1", "weight = 1, objects = 1, object_bytes = 67108864")), "");
         let calls = "weight = 1, calls = [{ store = \"cache\", request_bytes = 1, response_bytes = 67108865 }]";
         for large in ["weight = 1, objects = 1, object_bytes = 67108865", calls] {
-            assert_eq!(refused_text(&tiers.replace("weight = 1", large)), "workload.operations");
+            assert_eq!(refused_text(&tiers.replace("weight = 1", large)), "workloads.w.operations");
         }
         assert_eq!(refused_text(&tiers.replace("[record]", "[record]\ncapture = true")), "record.capture");
         assert_eq!(refused_text(&tiers.replace("period_ms = 0", "period_ms = 9")), "record.tcp_info_period_ms");

@@ -20,7 +20,7 @@ pub struct Members<'a> {
 impl<'a> Members<'a> {
     /// Of all VMs.
     pub fn of(scenario: &'a Scenario, seed: u64, vms: &'a [Vm]) -> Self {
-        let roles = Roles::of(&scenario.workload);
+        let roles = Roles::of(scenario.workload());
         let of = |group: &str| vms.iter().enumerate().filter(|(_, vm)| vm.spec.group == group).collect();
         Self { scenario, seed, from: of(roles.from), to: of(roles.to) }
     }

@@ -27,7 +27,7 @@ use task::Running;
 /// Starts a workload: servers first, then what talks to them.
 pub fn start(scenario: &Scenario, seed: u64, vms: &[Vm]) -> Result<Running, LabError> {
     let members = Members::of(scenario, seed, vms);
-    match &scenario.workload {
+    match scenario.workload() {
         Workload::Ping { interval_ms, .. } => ping::start(&members, *interval_ms),
         Workload::Bulk { flows, .. } => bulk::start(&members, *flows),
         Workload::Strobe { block_kib, requests, .. } => strobe::start(&members, *block_kib, *requests),

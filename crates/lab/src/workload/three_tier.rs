@@ -32,7 +32,7 @@ pub fn start(members: &Members, users: Users, operations: &[Operation]) -> Resul
     // `validate` sees to it that there are as many.
     let [(web_index, web), (database_index, database), (cache_index, cache), (files_index, files)] = members.from[..]
     else {
-        let (group, _) = members.scenario.workload.roles();
+        let (group, _) = members.scenario.workload().roles();
         return Err(LabError::Vm { name: group.to_owned(), why: "a web application has four servers".into() });
     };
     let tcp = members.tcp_of(web);

@@ -18,7 +18,7 @@ fn set(scenario: &str) -> RunSet {
         schema: 1,
         engine: Engine::Sim,
         scenario_toml: format!(
-            "schema = 1\nname = \"{scenario}\"\ntitle = \"t\"\nduration_ms = 1\n[vms.a]\n[vms.b]\n[workload]\n\
+            "schema = 2\nname = \"{scenario}\"\ntitle = \"t\"\nduration_ms = 1\n[vms.a]\n[vms.b]\n[workloads.w]\n\
              kind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[report]\ncolumns = [\"goodput_mbit\"]\n"
         ),
         versions: BTreeMap::new(),

@@ -271,7 +271,7 @@ fn what_cannot_be_read_is_named() {
     assert!(message(dir.path()).contains("schema 9"));
 
     sample.set.schema = 1;
-    sample.set.scenario_toml = "schema = 1\nname = 3".to_owned();
+    sample.set.scenario_toml = "schema = 2\nname = 3".to_owned();
     sample.write(dir.path());
     assert!(message(dir.path()).contains("meta.json: the scenario kept in it: "), "{}", message(dir.path()));
 }

@@ -11,7 +11,7 @@ use crate::result::RUNS_FILE;
 use crate::{Scenario, ScenarioError};
 
 const TEXT: &str = r#"
-    schema = 1
+    schema = 2
     name = "t"
     title = "t"
     duration_ms = 1000
@@ -19,7 +19,7 @@ const TEXT: &str = r#"
     rate_mbit = 100
     [vms.a]
     [vms.b]
-    [workload]
+    [workloads.w]
     kind = "bulk"
     from = "a"
     to = "b"

@@ -5,10 +5,13 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use crate::metric::Metric;
 use crate::result::SERIES;
 
-/// One of the metrics.
+/// One of the metrics; of one of several workloads with its name before it.
 pub(crate) fn metric_name(_: &mut SchemaGenerator) -> Schema {
     let names: Vec<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
-    json_schema!({ "type": "string", "enum": names })
+    let of_workloads: Vec<&str> =
+        Metric::ALL.iter().filter(|metric| metric.is_of_workload()).map(|metric| metric.name()).collect();
+    let qualified = format!("^[a-z][a-z0-9-]{{0,31}}\\.({})$", of_workloads.join("|"));
+    json_schema!({ "anyOf": [{ "type": "string", "enum": names }, { "type": "string", "pattern": qualified }] })
 }
 
 /// A list of metrics.

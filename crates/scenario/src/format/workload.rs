@@ -255,7 +255,7 @@ pub struct StoreCall {
     pub work_us: u32,
 }
 
-/// What stands behind a web front: its place among the VMs of `workload.from`, whose first is the web front.
+/// What stands behind a web front: its place among the VMs of the workload's group `from`, the first of which is that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Store {

@@ -345,10 +345,74 @@ metrics! {
         "ACKs of VMs that said nothing new after early ones.", "VsnoopDropped", "vsnoop";
 }
 
+impl Formula {
+    /// Is it made of what one workload brought, and not of what machines and ports count?
+    const fn is_of_workload(self) -> bool {
+        matches!(
+            self,
+            Self::GoodputMbit
+                | Self::BackgroundGoodputMbit
+                | Self::BlockP50Ms
+                | Self::BlockP99Ms
+                | Self::Blocks
+                | Self::Flows
+                | Self::FlowsUnfinished
+                | Self::OperationsPerS
+                | Self::MissedDeadlines
+                | Self::FctMeanMs
+                | Self::FctP50Ms
+                | Self::FctP90Ms
+                | Self::FctP99Ms
+                | Self::FctP999Ms
+                | Self::FctMaxMs
+                | Self::FctSmallMeanMs
+                | Self::FctSmallP50Ms
+                | Self::FctSmallP90Ms
+                | Self::FctSmallP99Ms
+                | Self::FctSmallP999Ms
+                | Self::FctSmallMaxMs
+                | Self::FctMediumMeanMs
+                | Self::FctMediumP50Ms
+                | Self::FctMediumP90Ms
+                | Self::FctMediumP99Ms
+                | Self::FctMediumP999Ms
+                | Self::FctMediumMaxMs
+                | Self::FctLargeMeanMs
+                | Self::FctLargeP50Ms
+                | Self::FctLargeP90Ms
+                | Self::FctLargeP99Ms
+                | Self::FctLargeP999Ms
+                | Self::FctLargeMaxMs
+                | Self::FctConnectedP50Ms
+                | Self::RttP50Ms
+                | Self::RttP90Ms
+                | Self::RttMeanMs
+                | Self::RttMaxMs
+                | Self::ThroughputP50Mbit
+                | Self::ThroughputNearP50Mbit
+                | Self::ThroughputFarP50Mbit
+                | Self::ThroughputConnectedP50Mbit
+                | Self::LongestStallMs
+                | Self::Damaged
+        )
+    }
+}
+
 impl Metric {
     /// Name in result files and scenario files.
     pub const fn name(self) -> &'static str {
         self.about().name
+    }
+
+    /// What a name in results says: whose workload's it is, if not the whole run's or the only one's, and the metric.
+    pub fn split(name: &str) -> (Option<&str>, &str) {
+        name.split_once('.').map_or((None, name), |(workload, metric)| (Some(workload), metric))
+    }
+
+    /// Whether each of several workloads has one of its own, `NAME.METRIC`.
+    pub fn is_of_workload(self) -> bool {
+        let Source::Formula(formula) = self.source() else { return false };
+        formula.is_of_workload()
     }
 
     /// The metric of that name.

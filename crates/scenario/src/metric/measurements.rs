@@ -16,22 +16,11 @@ pub struct Measurements {
     pub hosts: BTreeMap<String, i64>,
     /// Of the driver domains' virtual CPUs.
     pub domains: Vec<CpuTime>,
-    /// How long virtual CPUs of `workload.from` waited for their cores, each time that they did, where that is known.
+    /// How long virtual CPUs of the first workload's senders waited for their cores, each time that they did, where that
+    /// is known.
     pub vcpu_waits_ps: Vec<u64>,
-    /// What iperf3's servers received, by its own figure, all of them together.
-    pub iperf3_bits_per_s: Option<f64>,
-    /// Payload that applications read of flows in the background, where it is counted.
-    pub background_bytes: Option<u64>,
-    /// Flows that lasted all the time.
-    pub long_lived: Vec<LongLived>,
-    /// Flows, or requests, that began in the measured time and ended.
-    pub ended: Vec<Ended>,
-    /// Those that began in it and had not ended when the run did.
-    pub unfinished: Vec<Unfinished>,
-    /// From each strobe request to its last byte.
-    pub blocks_ps: Vec<u64>,
-    /// Round-trip times of a ping.
-    pub rtts_ps: Vec<u64>,
+    /// What each workload brought, in the order of their names.
+    pub traffic: Vec<Traffic>,
     /// TCP_INFO of the senders' sockets, all sockets together.
     pub sockets: Vec<SocketSample>,
     /// What the captures show.
@@ -46,14 +35,35 @@ pub struct Measurements {
     pub uplink: Option<Uplink>,
     /// Epochs at whose end CERA cut windows, all hosts, where it is on.
     pub cera_cuts: Option<u64>,
-    /// Transfers that arrived, where the receiver looks at every byte.
-    pub arrived: Vec<Arrival>,
     /// VMs that were moved.
     pub migrations: Vec<Migration>,
     /// How often PVTCP was unloaded and loaded again, if it was.
     pub pvtcp_reloads: Option<u32>,
     /// What the guests' kernels complained of, where they are real.
     pub kernel_complaints: Option<u64>,
+}
+
+/// What a workload brought.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Traffic {
+    /// What iperf3's servers received, by its own figure, all of them together.
+    pub iperf3_bits_per_s: Option<f64>,
+    /// Payload that applications read of flows in the background, where it is counted.
+    pub background_bytes: Option<u64>,
+    /// Flows that lasted all the time.
+    pub long_lived: Vec<LongLived>,
+    /// Flows, or requests, that began in the measured time and ended.
+    pub ended: Vec<Ended>,
+    /// Those that began in it and had not ended when the run did.
+    pub unfinished: Vec<Unfinished>,
+    /// From each strobe request to its last byte.
+    pub blocks_ps: Vec<u64>,
+    /// Round-trip times of a ping.
+    pub rtts_ps: Vec<u64>,
+    /// Transfers that arrived, where the receiver looks at every byte.
+    pub arrived: Vec<Arrival>,
+    /// Payload that applications read, where it is counted for this workload alone.
+    pub read_bytes: Option<u64>,
 }
 
 /// A VM.

@@ -9,7 +9,7 @@ pub use formula::metrics;
 pub use list::{About, Better, Metric};
 pub(crate) use list::{Formula, Source};
 pub use measurements::{
-    Arrival, Bursts, CpuTime, Ended, LongLived, Measurements, Migration, PS_PER_US, Read, SocketSample, Trace,
+    Arrival, Bursts, CpuTime, Ended, LongLived, Measurements, Migration, PS_PER_US, Read, SocketSample, Trace, Traffic,
     Unfinished, Uplink, Vm, Waits,
 };
 pub use size::SizeClass;

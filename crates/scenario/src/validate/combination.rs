@@ -26,13 +26,19 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
         vms(&join("vms", name), group, &mut problems);
         on_hosts(&join("vms", name), group, scenario, &mut problems);
     }
-    if let Workload::Poisson { from, to: None, .. } = &scenario.workload {
-        if scenario.vms.contains_key(from) && hosts_of(scenario, from) < 2 {
-            let message = "left out, every VM of `workload.from` sends to those of other hosts, but all are on one";
-            problems.push(Problem::at("workload.to", message));
-        }
-    }
     problems
+}
+
+/// The same of the only workload of a scenario.
+pub(super) fn of_workload(scenario: &Scenario) -> Option<Problem> {
+    let Workload::Poisson { from, to: None, .. } = scenario.workload() else { return None };
+    if scenario.network.topology == Topology::Dumbbell {
+        let message = "must name a group: a dumbbell has senders on one side and receivers on the other";
+        return Some(Problem::at(scenario.workload_key("to"), message));
+    }
+    let message = "left out, every VM of `from` sends to those of other hosts, but all are on one";
+    let is_one = scenario.vms.contains_key(from) && hosts_of(scenario, from) < 2;
+    is_one.then(|| Problem::at(scenario.workload_key("to"), message))
 }
 
 fn topology(scenario: &Scenario) -> Vec<Problem> {
@@ -53,11 +59,6 @@ fn topology(scenario: &Scenario) -> Vec<Problem> {
         }
         Topology::LeafSpine if leaves == 1 && spines > 1 => {
             vec![Problem::at("network.spines", "must be 1 where there is one leaf: nothing would cross a spine")]
-        }
-        Topology::Dumbbell if matches!(scenario.workload, Workload::Poisson { to: None, .. }) => {
-            let message =
-                "a dumbbell has senders on one side and receivers on the other: `workload.to` must name a group";
-            vec![Problem::at("network.topology", message)]
         }
         _ => Vec::new(),
     }

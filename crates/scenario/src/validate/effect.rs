@@ -118,7 +118,23 @@ fn is_default(key: &str, value: &Value) -> bool {
 
 /// Why a setting does nothing in a cell; None if it does something, or may.
 fn why_idle(key: &str, scenario: &Scenario) -> Option<&'static str> {
-    let ping = matches!(scenario.workload, Workload::Ping { .. });
+    // For none of the workloads of that group.
+    let group = match key.split('.').collect::<Vec<_>>()[..] {
+        ["vms", group, ..] => Some(group),
+        _ => None,
+    };
+    let concerns = |one: &Scenario| {
+        let (from, to) = one.workload().roles();
+        group.is_none_or(|group| group == from || group == to)
+    };
+    let reasons: Option<Vec<_>> =
+        scenario.alone().filter(|(_, one)| concerns(one)).map(|(_, one)| why_idle_alone(key, &one)).collect();
+    reasons?.first().copied()
+}
+
+/// The same where there is one workload.
+fn why_idle_alone(key: &str, scenario: &Scenario) -> Option<&'static str> {
+    let ping = matches!(scenario.workload(), Workload::Ping { .. });
     match key.split('.').collect::<Vec<_>>()[..] {
         ["network", "buffer_segments"] if scenario.network.rate_mbit == 0 => {
             Some("the port is not shaped (network.rate_mbit = 0)")
@@ -143,7 +159,7 @@ fn why_idle(key: &str, scenario: &Scenario) -> Option<&'static str> {
 const COME_AND_GO: &str = "the connections of this workload come and go; they are not sampled";
 
 fn open_loop(scenario: &Scenario) -> bool {
-    matches!(scenario.workload, Workload::Poisson { .. } | Workload::Transfers { .. })
+    matches!(scenario.workload(), Workload::Poisson { .. } | Workload::Transfers { .. })
 }
 
 fn why_idle_in_hosts(key: &[&str], name: &str, scenario: &Scenario) -> Option<&'static str> {
@@ -201,21 +217,21 @@ fn why_idle_in_queue(parameter: &str, discipline: Discipline) -> Option<&'static
 }
 
 fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scenario) -> Option<&'static str> {
-    let (from, to) = scenario.workload.roles();
+    let (from, to) = scenario.workload().roles();
     let (sends, receives) = (name == from, name == to);
     // Flows in the background go from both groups to both.
-    let mesh = matches!(scenario.workload, Workload::Poisson { background_mesh_flows: 1.., .. });
+    let mesh = matches!(scenario.workload(), Workload::Poisson { background_mesh_flows: 1.., .. });
     let (sends_only, receives_only) = (sends && !receives && !mesh, receives && !sends && !mesh);
     let sack_off = group.tcp.sack == Some(false);
     // The receiver of a strobe sends 8 bytes per request, so that what acts on ACKs or on windows of data acts on next
     // to nothing there, but not on nothing: only the one-way workloads are clear.
     let one_way = matches!(
-        scenario.workload,
+        scenario.workload(),
         Workload::Bulk { .. } | Workload::Iperf3 { .. } | Workload::Poisson { .. } | Workload::Transfers { .. }
     );
     // Requests can be as large as responses.
     let asymmetric = !matches!(
-        scenario.workload,
+        scenario.workload(),
         Workload::RequestResponse { .. } | Workload::Memcached { .. } | Workload::ThreeTier { .. }
     );
     if let [table, setting] = *key {
@@ -290,8 +306,30 @@ fn why_idle_in_group(name: &str, key: &[&str], group: &VmGroup, scenario: &Scena
 }
 
 fn why_no_metric(name: &str, scenario: &Scenario) -> Option<&'static str> {
+    let (workload, name) = Metric::split(name);
+    if let Some(workload) = workload {
+        if scenario.workloads.len() == 1 {
+            return Some("of the only workload metrics have no name before them");
+        }
+        let Some((_, one)) = scenario.alone().find(|(name, _)| *name == workload) else {
+            return Some("no workload has this name");
+        };
+        return match Metric::named(name) {
+            Some(metric) if metric.is_of_workload() => why_no_metric_alone(metric, &one),
+            _ => Some("it is of the whole run: no workload has its own"),
+        };
+    }
     let metric = Metric::named(name)?;
-    let workload = &scenario.workload;
+    if scenario.workloads.len() > 1 && metric.is_of_workload() && metric != Metric::GoodputMbit {
+        return Some("each workload has its own: put the workload's name before it (`NAME.METRIC`)");
+    }
+    let reasons: Option<Vec<_>> = scenario.alone().map(|(_, one)| why_no_metric_alone(metric, &one)).collect();
+    reasons?.first().copied()
+}
+
+/// The same where there is one workload.
+fn why_no_metric_alone(metric: Metric, scenario: &Scenario) -> Option<&'static str> {
+    let workload = scenario.workload();
     let (from, to) = workload.roles();
     let groups = || scenario.vms.values();
     let in_namespaces = |group: &str| {
@@ -307,15 +345,13 @@ fn why_no_metric(name: &str, scenario: &Scenario) -> Option<&'static str> {
         Formula::Flows | Formula::FlowsUnfinished | Formula::ThroughputP50Mbit => why_no_flows(scenario),
         Formula::MissedDeadlines => match workload {
             Workload::Poisson { deadline_ms: 1.., .. } => None,
-            _ => Some("no flow has a deadline (workload.deadline_ms)"),
+            _ => Some("no flow has a deadline (workloads.NAME.deadline_ms)"),
         },
         Formula::BackgroundGoodputMbit => match workload {
             Workload::Poisson { background_flows: 1.., .. } | Workload::Poisson { background_mesh_flows: 1.., .. } => {
                 None
             }
-            _ => {
-                Some("there are no flows in the background (workload.background_flows, workload.background_mesh_flows)")
-            }
+            _ => Some("there are no flows in the background (workloads.NAME.background_flows, background_mesh_flows)"),
         },
         Formula::EcnMarks => {
             let nics = groups().map(|group| group.nic_queue.discipline);
@@ -374,12 +410,12 @@ fn why_no_metric(name: &str, scenario: &Scenario) -> Option<&'static str> {
         Formula::SenderCpu => in_namespaces(from),
         Formula::VcpuWaitP50Ms | Formula::VcpuWaitP90Ms | Formula::VcpuWaitMaxMs => {
             let is_on = scenario.vms.get(from).is_some_and(|group| group.on.is_some());
-            (!is_on).then_some("the VMs of `workload.from` are not on hosts that share cores (vms.NAME.on)")
+            (!is_on).then_some("the sending VMs are not on hosts that share cores (vms.NAME.on)")
         }
         Formula::ThrottledMs => groups().all(|g| g.quota.is_none()).then_some("no VM has a quota (vms.NAME.quota)"),
         Formula::ReceiverCpu => in_namespaces(to),
         Formula::ThroughputNearP50Mbit | Formula::ThroughputFarP50Mbit => why_no_flows(scenario).or_else(|| {
-            scenario.vms.get(to).is_none_or(|g| g.far_count == 0).then_some("no VM of `workload.to` is far (far_count)")
+            scenario.vms.get(to).is_none_or(|g| g.far_count == 0).then_some("no VM that receives is far (far_count)")
         }),
         Formula::LongestStallMs | Formula::Damaged => {
             (!matches!(workload, Workload::Transfers { .. })).then_some("only transfers have it")
@@ -391,7 +427,7 @@ fn why_no_metric(name: &str, scenario: &Scenario) -> Option<&'static str> {
             groups().all(|g| g.migrate_at_ms.is_none()).then_some("no VM moves (migrate_at_ms)")
         }
         Formula::OperationsPerS => (!matches!(workload, Workload::ThreeTier { .. }))
-            .then_some("only the users of a web application have operations (workload.kind = \"three-tier\")"),
+            .then_some("only the users of a web application have operations (kind = \"three-tier\")"),
         Formula::DomainCpu => groups().all(|g| g.host != HostKind::Vm).then_some("no host is a VM (host = \"vm\")"),
         Formula::VfloodShare => groups()
             .all(|g| g.vflood.clients.is_none())
@@ -439,7 +475,7 @@ fn why_off(name: &str, scenario: &Scenario) -> Option<&'static str> {
 
 fn why_no_flows(scenario: &Scenario) -> Option<&'static str> {
     let flows = matches!(
-        scenario.workload,
+        scenario.workload(),
         Workload::Poisson { .. }
             | Workload::RequestResponse { .. }
             | Workload::Memcached { .. }
@@ -451,19 +487,25 @@ fn why_no_flows(scenario: &Scenario) -> Option<&'static str> {
 
 /// Why no flow is of this size.
 fn why_none_of_size(asked: SizeClass, scenario: &Scenario) -> Option<&'static str> {
-    let bytes = match scenario.workload {
-        Workload::Poisson { sizes: FlowSizes::Bytes(bytes), .. } => bytes,
-        Workload::RequestResponse { response_bytes, .. } => response_bytes,
-        Workload::Memcached { value_bytes, .. } => value_bytes,
-        Workload::Transfers { bytes, .. } => bytes,
+    let bytes = match scenario.workload() {
+        Workload::Poisson { sizes: FlowSizes::Bytes(bytes), .. } => *bytes,
+        Workload::RequestResponse { response_bytes, .. } => *response_bytes,
+        Workload::Memcached { value_bytes, .. } => *value_bytes,
+        Workload::Transfers { bytes, .. } => *bytes,
         _ => return None,
     };
     (SizeClass::of(bytes.into()) != asked).then_some("all flows are of another size")
 }
 
 fn why_no_series(series: &str, scenario: &Scenario) -> Option<&'static str> {
+    let reasons: Option<Vec<_>> = scenario.alone().map(|(_, one)| why_no_series_alone(series, &one)).collect();
+    reasons?.first().copied()
+}
+
+/// The same where there is one workload.
+fn why_no_series_alone(series: &str, scenario: &Scenario) -> Option<&'static str> {
     let record = &scenario.record;
-    match (series, &scenario.workload) {
+    match (series, scenario.workload()) {
         ("vcpu_wait_ms", _) => {
             let is_linux = |host: &Host| matches!(host.scheduler, Scheduler::Linux { .. });
             let on_linux =

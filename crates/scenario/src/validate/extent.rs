@@ -7,10 +7,10 @@ use crate::sizes::SizeDistribution;
 /// Most flows or pings of one run that begin at times of their own, and are all kept: some hundred bytes each.
 const MAX_STARTS: u64 = 10_000_000;
 
-/// What would be more than a run can keep.
+/// What would be more than a run can keep, of the only workload of a scenario.
 pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
     let seconds = (scenario.warmup_ms + scenario.duration_ms) as f64 / 1e3;
-    let starts = match &scenario.workload {
+    let starts = match scenario.workload() {
         Workload::Poisson { .. } => flows_per_s(scenario) * seconds,
         Workload::Ping { from, interval_ms, .. } => {
             count(scenario, from) as f64 * seconds * 1e3 / f64::from(*interval_ms)
@@ -21,22 +21,22 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
         return Vec::new();
     }
     let bound = format!("{starts:.0} would begin in a run; at most {MAX_STARTS} are allowed");
-    vec![match &scenario.workload {
+    vec![match scenario.workload() {
         Workload::Poisson { .. } => Problem::at(
-            "workload.sizes",
+            scenario.workload_key("sizes"),
             format!(
                 "so many flows of this size bring the load that {bound}: ask for larger flows, a smaller `load` or a \
                  shorter `duration_ms`"
             ),
         ),
-        _ => Problem::at("workload.interval_ms", format!("so many pings that {bound}")),
+        _ => Problem::at(scenario.workload_key("interval_ms"), format!("so many pings that {bound}")),
     }]
 }
 
 /// Flows that begin in a second, on average. None where the ports have no rate: a load is a share of it.
 fn flows_per_s(scenario: &Scenario) -> f64 {
-    let Workload::Poisson { from, load, sizes, .. } = &scenario.workload else { return 0.0 };
-    let (_, to) = scenario.workload.roles();
+    let Workload::Poisson { from, load, sizes, .. } = scenario.workload() else { return 0.0 };
+    let (_, to) = scenario.workload().roles();
     let network = &scenario.network;
     let mbit = match network.topology {
         Topology::Dumbbell => u64::from(network.core_rate_mbit()),

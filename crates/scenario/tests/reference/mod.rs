@@ -26,7 +26,7 @@ const TABLES: &[(&str, &str)] = &[
     ("`[vms.NAME.tcp]`", "/properties/vms/additionalProperties/properties/tcp"),
     ("`[vms.NAME.pvtcp]`", "/properties/vms/additionalProperties/properties/pvtcp"),
     (ON_HOSTS, ""),
-    ("`[workload]`", "/properties/workload"),
+    ("`[workloads.NAME]`", "/properties/workloads/additionalProperties"),
     ("`[record]`", "/properties/record"),
     ("`[[axes]]`", "/properties/axes/items"),
     ("`[[axes.variants]]`", "/properties/axes/items/properties/variants/items"),
@@ -107,7 +107,12 @@ fn allowed(schema: &Value) -> String {
         return format!("`\"{word}\"`");
     }
     if let Some(words) = schema.get("enum").and_then(Value::as_array) {
-        return if words.len() > SERIES.len() { "a metric".to_owned() } else { "a series".to_owned() };
+        assert_eq!(words.len(), SERIES.len());
+        return "a series".to_owned();
+    }
+    let is_metric = |kind: &Value| kind.get("enum").is_some();
+    if schema["anyOf"].as_array().is_some_and(|kinds| kinds.iter().any(is_metric)) {
+        return "a metric".to_owned();
     }
     if let Some(kinds) = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Value::as_array) {
         return if kinds[0].get("properties").is_some() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_scenario::format::{Scenario, VmGroup};
 use evenkeel_scenario::metric::{
-    CpuTime, Ended, LongLived, Measurements, Read, SocketSample, Trace, Unfinished, Uplink, Vm, Waits,
+    self, CpuTime, Ended, LongLived, Measurements, Read, SocketSample, Trace, Unfinished, Uplink, Vm, Waits,
 };
 use evenkeel_settings::Mode;
 
@@ -24,6 +24,41 @@ pub struct VmMeasured {
     pub counters: BTreeMap<String, i64>,
 }
 
+/// What a workload brought.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Long-lived flows: sender, receiver, and the bytes that the receiver read.
+    pub long_lived: Vec<(GuestId, GuestId, u64)>,
+    /// What the receivers of background flows read.
+    pub background_bytes: u64,
+    /// What its receivers read in all.
+    pub read_bytes: u64,
+    /// What its processes recorded.
+    pub recording: Recording,
+}
+
+impl Traffic {
+    /// What metrics are made of. `is_alone`: what VMs read is its.
+    fn take(&mut self, mark: Instant, is_alone: bool) -> metric::Traffic {
+        let recording = &mut self.recording;
+        metric::Traffic {
+            background_bytes: Some(self.background_bytes),
+            long_lived: self.long_lived.iter().map(long_lived).collect(),
+            // Where they stand, because there can be millions.
+            ended: std::mem::take(&mut recording.flows).into_iter().map(|flow| ended(&flow, mark)).collect(),
+            unfinished: recording
+                .unfinished
+                .iter()
+                .map(|flow| Unfinished { bytes: flow.bytes, waited_ps: flow.waited.ps() })
+                .collect(),
+            blocks_ps: times(&recording.blocks),
+            rtts_ps: times(&recording.pings),
+            read_bytes: (!is_alone).then_some(self.read_bytes),
+            ..metric::Traffic::default()
+        }
+    }
+}
+
 /// All that was measured in a run.
 #[derive(Debug)]
 pub struct Measured {
@@ -41,12 +76,8 @@ pub struct Measured {
     pub cuts: u64,
     /// Bytes on the wire that the first sender's network card sent.
     pub uplink_bytes: u64,
-    /// Long-lived flows: sender, receiver, and the bytes that the receiver read.
-    pub transfers: Vec<(GuestId, GuestId, u64)>,
-    /// What the receivers of background flows read.
-    pub background_bytes: u64,
-    /// What the processes recorded.
-    pub recording: Recording,
+    /// By workload.
+    pub traffic: Vec<Traffic>,
     /// Series and packets.
     pub recorder: Recorder,
     /// When the VM whose wake-up is shown was off its core.
@@ -58,7 +89,7 @@ impl Measured {
     pub(super) fn take_measurements(&mut self, scenario: &Scenario) -> Measurements {
         let (mark, duration_ps) = (self.mark, self.duration.ps());
         let rto_runs = self.recorder.rto_runs();
-        let (from, _) = scenario.workload.roles();
+        let (from, _) = scenario.workload().roles();
         let first = self.vms.iter().find(|vm| vm.group == from);
         let duplicate_acks = first.and_then(|vm| vm.counters.get("SimDupAcksReceived")).map(|acks| *acks as u64);
         let samples = self.recorder.sockets.iter().flat_map(|socket| &socket.samples);
@@ -74,23 +105,13 @@ impl Measured {
                 first_ps: picoseconds(std::mem::take(&mut self.recorder.first_waits)),
             },
         });
-        let recording = &mut self.recording;
+        let is_alone = self.traffic.len() == 1;
         Measurements {
             duration_ps,
             vms: std::mem::take(&mut self.vms).into_iter().map(|vm| vm.measured(scenario, duration_ps)).collect(),
             vcpu_waits_ps: picoseconds(std::mem::take(&mut self.recorder.vcpu_waits)),
             hosts: if has_cera { of_cera.into() } else { BTreeMap::new() },
-            background_bytes: Some(self.background_bytes),
-            long_lived: self.transfers.iter().map(long_lived).collect(),
-            // Where they stand, because there can be millions.
-            ended: std::mem::take(&mut recording.flows).into_iter().map(|flow| ended(&flow, mark)).collect(),
-            unfinished: recording
-                .unfinished
-                .iter()
-                .map(|flow| Unfinished { bytes: flow.bytes, waited_ps: flow.waited.ps() })
-                .collect(),
-            blocks_ps: times(&recording.blocks),
-            rtts_ps: times(&recording.pings),
+            traffic: self.traffic.iter_mut().map(|traffic| traffic.take(mark, is_alone)).collect(),
             sockets,
             trace: Trace { duplicate_acks: duplicate_acks.filter(|_| rto_runs.is_some()), rto_runs, bursts: None },
             dropped: self.dropped,

@@ -8,7 +8,7 @@ mod results;
 mod wakeup;
 
 pub use counters::{GuestCounters, PvtcpCounters};
-pub use measured::{Measured, VmMeasured};
+pub use measured::{Measured, Traffic, VmMeasured};
 pub(crate) use recorder::add;
-pub use recorder::{Due, Plan, Recorder, Seen, Shared};
+pub use recorder::{Due, Plan, Recorder, Seen, Shared, Traits};
 pub use results::record;

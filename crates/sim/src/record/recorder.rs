@@ -26,16 +26,23 @@ const MAX_WAITS: usize = 8_000_000;
 pub struct Plan {
     /// Periods and captures.
     pub record: Record,
-    /// Whether the senders' sockets are sampled; those of a Poisson process are not.
-    pub sockets: bool,
-    /// The side of a connection that sends the workload's data.
-    pub data_side: Side,
+    /// The workloads, by their places.
+    pub workloads: Vec<Traits>,
     /// The first sender, whose packets are captured.
     pub first_sender: GuestId,
     /// The senders, if they share cores of hosts: whose waits for a core are kept.
     pub waiting: Range<u32>,
     /// The VM on such a host whose wake-up is shown.
     pub shown: Option<GuestId>,
+}
+
+/// What is to be known of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traits {
+    /// Whether its senders' sockets are sampled; those of a Poisson process are not.
+    pub sockets: bool,
+    /// The side of its connections that sends its data.
+    pub data_side: Side,
 }
 
 /// What is to be sampled now.
@@ -103,6 +110,8 @@ pub struct Recorder {
     overflow: bool,
     /// By guest: what its closed connections had counted and received.
     pub(crate) closed: Vec<Closed>,
+    /// By workload: what either side of its closed connections had received.
+    closed_reads: Vec<[u64; 2]>,
 }
 
 /// The sum of a guest's connections that are closed.
@@ -116,6 +125,8 @@ pub(crate) struct Closed {
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
     guests: [GuestId; 2],
+    /// Its workload's place.
+    place: usize,
     expected: [u64; 2],
 }
 
@@ -161,6 +172,7 @@ impl Recorder {
             finished_runs: [0; 4],
             overflow: false,
             closed: Vec::new(),
+            closed_reads: Vec::new(),
         }
     }
 
@@ -169,7 +181,8 @@ impl Recorder {
         self.marked = true;
         self.finished_runs = [0; 4];
         let record = &self.plan.record;
-        self.sockets_due = (self.plan.sockets && record.tcp_info_period_ms > 0).then_some(now);
+        let sockets = self.plan.workloads.iter().any(|workload| workload.sockets);
+        self.sockets_due = (sockets && record.tcp_info_period_ms > 0).then_some(now);
         self.queue_due = (record.queue_period_ms > 0).then_some(now);
     }
 
@@ -255,19 +268,27 @@ impl Recorder {
         }
     }
 
-    /// The side of a connection that sends the workload's data.
-    pub fn data_side(&self) -> Side {
-        self.plan.data_side
+    /// What is known of the workload at a place.
+    pub fn traits(&self, place: usize) -> Traits {
+        self.plan.workloads.get(place).copied().unwrap_or(Traits { sockets: false, data_side: Side::Opener })
+    }
+
+    /// What workloads read of connections that are closed, by their places, on either side.
+    pub(crate) fn closed_reads(&self) -> &[[u64; 2]] {
+        &self.closed_reads
     }
 
     /// A connection was opened: guests, the opener's first.
-    pub fn opened(&mut self, flow: FlowId, guests: [GuestId; 2]) {
+    /// `place` is its workload's.
+    pub fn opened(&mut self, flow: FlowId, place: usize, guests: [GuestId; 2]) {
+        let data_side = self.traits(place).data_side;
         let slot = flow.0 as usize;
         if self.ends.len() <= slot {
             self.ends.resize(slot + 1, Ends::default());
         }
-        self.ends[slot] = Ends { guests, expected: [0; 2] };
-        if self.plan.record.capture && guests[self.plan.data_side as usize] == self.plan.first_sender {
+        self.ends[slot] = Ends { guests, place, expected: [0; 2] };
+        // Of the first workload: the captured connections are its.
+        if self.plan.record.capture && place == 0 && guests[data_side as usize] == self.plan.first_sender {
             self.captured.push(Captured { flow, run: 0 });
         }
     }
@@ -287,11 +308,15 @@ impl Recorder {
         }
         add(&mut self.closed[index].stats, stats);
         self.closed[index].delivered_bytes += ends.expected[side as usize];
+        if self.closed_reads.len() <= ends.place {
+            self.closed_reads.resize(ends.place + 1, [0; 2]);
+        }
+        self.closed_reads[ends.place][side as usize] += ends.expected[side as usize];
     }
 
     /// A note of a connection; only those of the first sender's data count.
     fn note(&mut self, now: Instant, flow: FlowId, side: Side, note: &Note) {
-        if side != self.plan.data_side {
+        if side != self.traits(0).data_side {
             return;
         }
         let Some(place) = self.captured.iter().position(|c| c.flow == flow) else { return };
@@ -467,8 +492,7 @@ mod tests {
         let record = Record { capture, tcp_info_period_ms: 20, queue_period_ms: 30, ..Record::default() };
         let plan = Plan {
             record,
-            sockets: true,
-            data_side: Side::Opener,
+            workloads: vec![Traits { sockets: true, data_side: Side::Opener }],
             first_sender: GuestId(0),
             waiting: 0..0,
             shown: None,
@@ -499,8 +523,8 @@ mod tests {
     #[test]
     fn runs_of_timeouts_end_with_progress() {
         let mut recorder = recorder(true);
-        recorder.opened(FlowId(4), [GuestId(0), GuestId(9)]);
-        recorder.opened(FlowId(5), [GuestId(1), GuestId(9)]);
+        recorder.opened(FlowId(4), 0, [GuestId(0), GuestId(9)]);
+        recorder.opened(FlowId(5), 0, [GuestId(1), GuestId(9)]);
         recorder.note(at(0), FlowId(5), Side::Opener, &Note::Timeout { times: 1 });
         let sample = Note::RttSample { measured_us: 7000, used_us: 1, srtt_us: 1, rto: Duration::ZERO };
         recorder.note(at(0), FlowId(4), Side::Opener, &Note::Timeout { times: 1 });
@@ -563,7 +587,7 @@ mod tests {
         let mut recorder = recorder(false);
         let stats = ConnStats { timeouts: 2, segments_sent: 5, ..ConnStats::default() };
         for total in [100, 50] {
-            recorder.opened(FlowId(3), [GuestId(1), GuestId(2)]);
+            recorder.opened(FlowId(3), 0, [GuestId(1), GuestId(2)]);
             recorder.expected(FlowId(3), Side::Acceptor, total);
             recorder.closed(FlowId(3), Side::Opener, &stats);
             recorder.closed(FlowId(3), Side::Acceptor, &ConnStats::default());

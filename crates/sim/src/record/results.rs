@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_scenario::format::{Scenario, Workload};
-use evenkeel_scenario::metric::{self, Measurements, PS_PER_US, Vm};
+use evenkeel_scenario::metric::{self, Ended, LongLived, Measurements, PS_PER_US, Vm};
 use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
 
 use super::measured::Measured;
@@ -11,7 +11,7 @@ use super::wakeup;
 use crate::packet::GuestId;
 use crate::tcp::Info;
 use crate::time::Instant;
-use crate::workload::Timed;
+use crate::workload::{Recording, Timed};
 
 /// The record of a run. `labels` are the cell's.
 pub fn record(
@@ -47,23 +47,29 @@ fn name(vms: &[Vm], guest: u32) -> String {
 
 fn flows(scenario: &Scenario, measured: &Measurements) -> Vec<FlowRecord> {
     let name = |guest| name(&measured.vms, guest);
-    let long_lived = measured.long_lived.iter().map(|flow| FlowRecord {
+    let long_lived = |flow: &LongLived| FlowRecord {
         from: flow.from.map_or_else(String::new, name),
         to: name(flow.to),
         bytes: flow.bytes,
         start_us: 0,
         duration_us: measured.duration_ps / PS_PER_US,
-    });
-    // A store's requests are far too many to be written down.
-    let written = !matches!(scenario.workload, Workload::Memcached { .. });
-    let ended = measured.ended.iter().filter(|_| written).map(|flow| FlowRecord {
+    };
+    let ended = |flow: &Ended| FlowRecord {
         from: name(flow.from),
         to: name(flow.to),
         bytes: flow.bytes,
         start_us: flow.start_ps / PS_PER_US,
         duration_us: flow.took_ps / PS_PER_US,
-    });
-    long_lived.chain(ended).collect()
+    };
+    // A store's requests are far too many to be written down.
+    let written = |workload: &Workload| !matches!(workload, Workload::Memcached { .. });
+    let of_each = scenario.workloads.values().zip(&measured.traffic);
+    of_each
+        .flat_map(|(workload, traffic)| {
+            let ended = traffic.ended.iter().filter(|_| written(workload)).map(ended);
+            traffic.long_lived.iter().map(long_lived).chain(ended).collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// Name of a series, and its value in a sample.
@@ -91,12 +97,13 @@ fn series(measured: &Measured, vms: &[Vm]) -> Vec<Series> {
     for (index, vm) in vms.iter().enumerate() {
         let guest = GuestId(index as u32);
         // As in the lab: a block stands at its request, a ping at its reply.
-        let own = |times: &[Timed], at: fn(&Timed) -> Instant| -> Vec<(i64, f64)> {
-            let own = times.iter().filter(|t| t.guest == guest);
+        let own = |times: fn(&Recording) -> &[Timed], at: fn(&Timed) -> Instant| -> Vec<(i64, f64)> {
+            let all = measured.traffic.iter().flat_map(|traffic| times(&traffic.recording));
+            let own = all.filter(|t| t.guest == guest);
             own.map(|t| (since_mark(at(t)), t.took.as_ms_f64())).collect()
         };
-        push("rtt_ms", vm.name.clone(), own(&measured.recording.pings, |t| t.start + t.took));
-        push("block_ms", vm.name.clone(), own(&measured.recording.blocks, |t| t.start));
+        push("rtt_ms", vm.name.clone(), own(|recording| &recording.pings, |t| t.start + t.took));
+        push("block_ms", vm.name.clone(), own(|recording| &recording.blocks, |t| t.start));
         let sockets: Vec<_> = measured.recorder.sockets.iter().filter(|s| s.guest == guest).collect();
         for (index, socket) in sockets.iter().enumerate() {
             let subject = if sockets.len() == 1 { vm.name.clone() } else { format!("{} flow {index}", vm.name) };
@@ -127,16 +134,16 @@ mod tests {
     use evenkeel_scenario::metric::Metric;
     use evenkeel_scenario::sweep::run_seed;
 
-    use super::super::measured::VmMeasured;
-    use super::super::recorder::{Plan, Recorder};
+    use super::super::measured::{Traffic, VmMeasured};
+    use super::super::recorder::{Plan, Recorder, Traits};
     use super::*;
     use crate::time::Duration;
-    use crate::workload::{FlowDone, FlowId, FlowUnderWay, Recording, Side};
+    use crate::workload::{FlowDone, FlowId, FlowUnderWay, Side};
 
     fn scenario(workload: &str) -> Scenario {
         let text = format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 100\n[vms.a]\n\
-             count = 2\n[vms.b]\n[workload]\nfrom = \"a\"\nto = \"b\"\n{workload}"
+            "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 100\n[vms.a]\n\
+             count = 2\n[vms.b]\n[workloads.w]\nfrom = \"a\"\nto = \"b\"\n{workload}"
         );
         Scenario::from_str(&text, "t.toml").unwrap_or_else(|e| panic!("{e}")).scenario
     }
@@ -149,11 +156,16 @@ mod tests {
         };
         let record = Record { capture: true, tcp_info_period_ms: 10, queue_period_ms: 10, ..Record::default() };
         let ends = (GuestId(0), GuestId(2));
-        let plan =
-            Plan { record, sockets: true, data_side: Side::Opener, first_sender: ends.0, waiting: 0..0, shown: None };
+        let plan = Plan {
+            record,
+            workloads: vec![Traits { sockets: true, data_side: Side::Opener }],
+            first_sender: ends.0,
+            waiting: 0..0,
+            shown: None,
+        };
         let mut recorder = Recorder::new(plan);
         let mark = Instant::START + Duration::from_ms(500);
-        recorder.opened(FlowId(0), [ends.0, ends.1]);
+        recorder.opened(FlowId(0), 0, [ends.0, ends.1]);
         recorder.mark(mark);
         let info = |rto, srtt_us| Info {
             srtt_us,
@@ -191,9 +203,7 @@ mod tests {
             marked: 11,
             cuts: 0,
             uplink_bytes: 0,
-            transfers: vec![(ends.0, ends.1, 25_000_000)],
-            background_bytes: 0,
-            recording: Recording::default(),
+            traffic: vec![Traffic { long_lived: vec![(ends.0, ends.1, 25_000_000)], ..Traffic::default() }],
             recorder,
             off: Vec::new(),
         }
@@ -251,9 +261,10 @@ mod tests {
             took: Duration::from_ms(ms),
             connected_took: None,
         };
-        measured.recording.flows = vec![flow(100_000, 1), flow(2000, 3), flow(100_001, 20), flow(10_000_000, 400)];
+        measured.traffic[0].recording.flows =
+            vec![flow(100_000, 1), flow(2000, 3), flow(100_001, 20), flow(10_000_000, 400)];
         let under_way = |bytes, ms| FlowUnderWay { bytes, waited: Duration::from_ms(ms) };
-        measured.recording.unfinished = vec![under_way(2000, 1), under_way(200_000, 9)];
+        measured.traffic[0].recording.unfinished = vec![under_way(2000, 1), under_way(200_000, 9)];
         let record = record(
             &[],
             &scenario("kind = \"poisson\"\nload = 0.5\nsizes = \"websearch\"\ndeadline_ms = 2"),
@@ -291,7 +302,7 @@ mod tests {
             took: Duration::from_ms(ms),
             connected_took: Some(Duration::from_ms(connected_ms)),
         };
-        measured.recording.flows = vec![flow(50, 20), flow(20, 10), flow(25, 16)];
+        measured.traffic[0].recording.flows = vec![flow(50, 20), flow(20, 10), flow(25, 16)];
         let record = record(&[], &scenario("kind = \"transfers\"\nbytes = 100000"), 0, 1, measured);
         for (metric, value) in [
             (Metric::FctP50Ms, 25.0),
@@ -307,7 +318,7 @@ mod tests {
     fn a_ping_has_no_tcp() {
         let mut measured = measured();
         let (guest, start) = (GuestId(0), measured.mark);
-        measured.recording.pings = vec![Timed { guest, start, took: Duration::from_ms(4) }];
+        measured.traffic[0].recording.pings = vec![Timed { guest, start, took: Duration::from_ms(4) }];
         let record = record(&[], &scenario("kind = \"ping\"\ninterval_ms = 10"), 0, 1, measured);
         assert_eq!(record.metrics[Metric::RttP50Ms.name()], 4.0);
         assert!(

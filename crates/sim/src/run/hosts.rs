@@ -127,9 +127,9 @@ mod tests {
 
     fn scenario(hosts: &str, sender: &str) -> Scenario {
         let text = format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 1000\n\
+            "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 1000\n\
              [hosts.shared]\n{hosts}\n[vms.receiver]\n[vms.sender]\non = \"shared\"\n{sender}\n\
-             [workload]\nkind = \"bulk\"\nfrom = \"sender\"\nto = \"receiver\""
+             [workloads.w]\nkind = \"bulk\"\nfrom = \"sender\"\nto = \"receiver\""
         );
         Scenario::from_str(&text, "t.toml").unwrap_or_else(|e| panic!("{e}")).scenario
     }

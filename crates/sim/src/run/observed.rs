@@ -1,21 +1,21 @@
-//! The workload, with an ear on what it asks for.
+//! The workloads, with an ear on what they ask for.
 
 use crate::packet::GuestId;
 use crate::record::Shared;
 use crate::time::{Duration, Instant};
-use crate::workload::{FlowId, Side, System, Workload};
+use crate::workload::{FlowId, Side, System, Workloads};
 use crate::world::Application;
 
-/// A workload whose connections the recorder gets to know.
+/// Workloads whose connections the recorder gets to know.
 #[derive(Debug)]
 pub struct Observed {
-    /// The workload.
-    pub workload: Workload,
+    /// The workloads.
+    pub workloads: Workloads,
     /// Who gets to know.
     pub recorder: Shared,
 }
 
-/// The system that the workload sees.
+/// The system that the workloads see.
 struct Overheard<'a, S> {
     system: &'a mut S,
     recorder: &'a Shared,
@@ -27,9 +27,11 @@ impl<S: System> System for Overheard<'_, S> {
     }
 
     fn open(&mut self, from: GuestId, to: GuestId) -> FlowId {
-        let flow = self.system.open(from, to);
-        self.recorder.with(|recorder| recorder.opened(flow, [from, to]));
-        flow
+        self.system.open(from, to)
+    }
+
+    fn belongs(&mut self, flow: FlowId, place: usize, guests: [GuestId; 2]) {
+        self.recorder.with(|recorder| recorder.opened(flow, place, guests));
     }
 
     fn write(&mut self, flow: FlowId, side: Side, bytes: u64) {
@@ -70,28 +72,28 @@ impl Observed {
     /// Begins the measured time.
     pub fn mark(&mut self, system: &mut impl System) {
         self.recorder.with(|recorder| recorder.mark(system.now()));
-        self.workload.mark(&mut Overheard { system, recorder: &self.recorder });
+        self.workloads.mark(&mut Overheard { system, recorder: &self.recorder });
     }
 }
 
 impl Application for Observed {
     fn start(&mut self, system: &mut impl System) {
-        self.workload.start(&mut Overheard { system, recorder: &self.recorder });
+        self.workloads.start(&mut Overheard { system, recorder: &self.recorder });
     }
 
     fn on_established(&mut self, system: &mut impl System, flow: FlowId) {
-        self.workload.on_established(&mut Overheard { system, recorder: &self.recorder }, flow);
+        self.workloads.on_established(&mut Overheard { system, recorder: &self.recorder }, flow);
     }
 
     fn on_delivered(&mut self, system: &mut impl System, flow: FlowId, side: Side) {
-        self.workload.on_delivered(&mut Overheard { system, recorder: &self.recorder }, flow, side);
+        self.workloads.on_delivered(&mut Overheard { system, recorder: &self.recorder }, flow, side);
     }
 
     fn on_call(&mut self, system: &mut impl System, tag: u32) {
-        self.workload.on_call(&mut Overheard { system, recorder: &self.recorder }, tag);
+        self.workloads.on_call(&mut Overheard { system, recorder: &self.recorder }, tag);
     }
 
     fn on_echo(&mut self, system: &mut impl System, guest: GuestId, number: u32) {
-        self.workload.on_echo(&mut Overheard { system, recorder: &self.recorder }, guest, number);
+        self.workloads.on_echo(&mut Overheard { system, recorder: &self.recorder }, guest, number);
     }
 }

@@ -1,11 +1,13 @@
 //! From a scenario's keys to what the parts of the simulator are set up with.
 
+use std::collections::BTreeSet;
+
 use evenkeel_algo::vsnoop::{self as vsnoop_algo, Settings as VsnoopSettings};
 use evenkeel_scenario::format::{
     DelayedAck, Discipline, Era, Network, Queue, RtoMin, RtoMinWord, Scenario, SpuriousResponse as Response, Topology,
     VmGroup, Workload,
 };
-use evenkeel_scenario::placement::{Placement, hosts_of, placements};
+use evenkeel_scenario::placement::{Placement, host_count, hosts_of, placements};
 use evenkeel_settings::{Bounded, Mode};
 
 use crate::host::{cera, proboscis, vflood, vsnoop};
@@ -24,6 +26,8 @@ const TIMESTAMP_BYTES: u32 = 12;
 const SMALLEST_RTO_MIN_US: u64 = 1000;
 /// Of CERA's word to a client: what virtio-serial and waking a process take.
 const CLIENT_DELAY_US: u32 = 100;
+/// Between the seeds of two workloads: 2^64 over the golden ratio, as splitmix64 has it.
+const BETWEEN_WORKLOADS: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The largest window field.
 const MAX_WINDOW: u32 = 65_535;
 
@@ -54,20 +58,18 @@ pub fn places(scenario: &Scenario) -> Vec<Place> {
 /// How many hosts there are on either side: those of the senders, and the others. Hosts on which nobody is are there
 /// all the same.
 fn sides(scenario: &Scenario) -> [u32; 2] {
-    let (from, to) = scenario.workload.roles();
-    let group = |name: &str| scenario.vms.get(name);
-    let of = |name: &str| {
-        let kind = group(name).and_then(|group| scenario.hosts.get(group.on.as_ref()?));
-        kind.map_or_else(|| group(name).map_or(0, VmGroup::hosts), |kind| kind.count)
-    };
-    let on = |name: &str| group(name).and_then(|group| group.on.as_ref());
-    let is_same = from == to || on(from).is_some() && on(from) == on(to);
-    [of(from), if is_same { 0 } else { of(to) }]
+    let sending: BTreeSet<&str> = scenario.workloads.values().map(|workload| workload.roles().0).collect();
+    let groups = || sending.iter().filter_map(|name| scenario.vms.get(*name));
+    let kinds: BTreeSet<&String> = groups().filter_map(|group| group.on.as_ref()).collect();
+    let of_kinds: u32 = kinds.iter().filter_map(|name| scenario.hosts.get(*name)).map(|kind| kind.count).sum();
+    let own: u32 = groups().filter(|group| group.on.is_none()).map(VmGroup::hosts).sum();
+    let left = of_kinds + own;
+    [left, host_count(scenario) - left]
 }
 
-/// Who takes part in the workload.
-pub fn members(scenario: &Scenario, places: &[Place], seed: u64) -> Members {
-    let (from, to) = scenario.workload.roles();
+/// Who takes part in the workload at a place among several.
+pub fn members(scenario: &Scenario, workload: &Workload, places: &[Place], place: usize, seed: u64) -> Members {
+    let (from, to) = workload.roles();
     let of = |group: &str| {
         let own = places.iter().filter(|p| p.group == group);
         own.map(|p| Member { guest: p.guest, host: p.host }).collect::<Vec<_>>()
@@ -79,6 +81,8 @@ pub fn members(scenario: &Scenario, places: &[Place], seed: u64) -> Members {
             hosts(from).min(hosts(to)) * u64::from(scenario.network.host_rate_mbit())
         }
     };
+    // The first draws as if it were alone, and no two the same.
+    let seed = seed.wrapping_add((place as u64).wrapping_mul(BETWEEN_WORKLOADS));
     Members { from: of(from), to: of(to), capacity_bps: mbit * 1_000_000, seed }
 }
 
@@ -318,8 +322,8 @@ mod tests {
 
     fn scenario(network: &str, sender: &str, workload: &str) -> Scenario {
         let text = format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 1000\n{network}\n\
-             [vms.receiver]\n[vms.sender]\n{sender}\n[workload]\nfrom = \"sender\"\n{workload}"
+            "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 1000\n{network}\n\
+             [vms.receiver]\n[vms.sender]\n{sender}\n[workloads.w]\nfrom = \"sender\"\n{workload}"
         );
         Scenario::from_str(&text, "t.toml").unwrap_or_else(|e| panic!("{e}")).scenario
     }
@@ -343,7 +347,7 @@ mod tests {
             ]
         );
         assert_eq!(topology(&scenario).shape, Shape::Star { hosts: 4 });
-        let members = members(&scenario, &places, 7);
+        let members = members(&scenario, scenario.workload(), &places, 0, 7);
         assert_eq!((members.from.len(), members.to.len(), members.capacity_bps), (5, 1, 1_000_000_000));
     }
 

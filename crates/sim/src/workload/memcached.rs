@@ -16,7 +16,7 @@ const SET_OVERHEAD_BYTES: u64 = 4 + KEY_BYTES + 4 + 5 + 2 + 2;
 /// `STORED`, and the line's end.
 const STORED_BYTES: u64 = 8;
 /// Tags from here on are the long-lived flows' part.
-const BULK_TAGS: u32 = 1 << 31;
+const BULK_TAGS: u32 = 1 << 28;
 
 /// How many requests, how large, beside how many flows.
 #[derive(Clone, Copy, Debug)]

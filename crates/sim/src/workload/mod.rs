@@ -10,12 +10,14 @@ mod poisson;
 mod random;
 mod recording;
 mod request_response;
+mod several;
 mod strobe;
 mod three_tier;
 mod transfers;
 
 pub use random::Random;
 pub use recording::{FlowDone, FlowUnderWay, Recording, Timed};
+pub use several::Workloads;
 
 pub use evenkeel_scenario::sizes::SizeDistribution;
 
@@ -37,6 +39,19 @@ pub enum Side {
     Acceptor,
 }
 
+impl Side {
+    /// The other end.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Opener => Self::Acceptor,
+            Self::Acceptor => Self::Opener,
+        }
+    }
+}
+
+/// The largest tag that a workload may use: of several, the largest number of each fits.
+const LAST_TAG: u32 = u32::MAX / format::MAX_WORKLOADS as u32;
+
 /// What a process can ask of the machine that it runs on, and the workload of the simulation.
 pub trait System {
     /// The present.
@@ -44,6 +59,10 @@ pub trait System {
 
     /// Opens a connection, with a handshake; [`Workload::on_established`] tells when it is done.
     fn open(&mut self, from: GuestId, to: GuestId) -> FlowId;
+
+    /// Tells who listens that a connection of these guests, the opener's first, is one of the workload at this place
+    /// among several.
+    fn belongs(&mut self, _flow: FlowId, _place: usize, _guests: [GuestId; 2]) {}
 
     /// Writes a message, as a blocking write of all of it would. What PIAS and LLDCT count begins anew with each
     /// message.

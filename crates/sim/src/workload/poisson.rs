@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_scenario::format::FlowSizes;
 
-use super::{FlowDone, FlowId, Member, Members, Random, Recording, START_SPREAD, Side, SizeDistribution, System};
+use super::{
+    FlowDone, FlowId, LAST_TAG, Member, Members, Random, Recording, START_SPREAD, Side, SizeDistribution, System,
+};
 use crate::packet::{GuestId, HostId};
 use crate::time::{Duration, Instant};
 
 /// The tag of the next arrival; others are those of flows that wait for their sender to run.
-const ARRIVAL: u32 = u32::MAX;
+const ARRIVAL: u32 = LAST_TAG;
 /// The tag of a long-lived flow's beginning.
-const BACKGROUND: u32 = u32::MAX - 1;
+const BACKGROUND: u32 = LAST_TAG - 1;
 
 /// More than a run can send.
 const ENDLESS_BYTES: u64 = 1 << 50;

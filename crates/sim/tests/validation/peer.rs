@@ -46,7 +46,7 @@ struct Outcome {
 fn simulate(scenario: &Scenario) -> Outcome {
     let seed = run_seed(scenario.seed, 0);
     let places = setup::places(scenario);
-    let members = setup::members(scenario, &places, seed);
+    let members = setup::members(scenario, scenario.workload(), &places, 0, seed);
     let guests: Vec<GuestSpec> = places
         .iter()
         .map(|place| {
@@ -56,7 +56,7 @@ fn simulate(scenario: &Scenario) -> Outcome {
     let network = setup::topology(scenario);
     let nic =
         scenario.vms.values().find_map(|group| setup::nic(scenario, group)).unwrap_or_else(|| network.nic.clone());
-    let workload = Application::new(&scenario.workload, members).expect("the simulator has this workload");
+    let workload = Application::new(scenario.workload(), members).expect("the simulator has this workload");
     let mut world = World::new(&TopologySpec { nic, ..network }, &guests, seed, workload, NoRecorder);
     let warm = Instant::START + Duration::from_ms(scenario.warmup_ms);
     world.run(warm, u64::MAX);
@@ -93,7 +93,7 @@ const SLOW_MS: f64 = 150.0;
 
 /// The flows that ended, as they stand in the peer's input.
 fn in_order(scenario: &Scenario, outcome: &Outcome) -> Vec<Flow> {
-    let receivers_from = scenario.vms[scenario.workload.roles().0].count;
+    let receivers_from = scenario.vms[scenario.workload().roles().0].count;
     let flow = |f: &FlowDone| Flow {
         start_us: f.start.us(),
         from: f.from.0,
@@ -108,7 +108,7 @@ fn in_order(scenario: &Scenario, outcome: &Outcome) -> Vec<Flow> {
 
 /// The peer's input for a cell. Flows that end are those that the simulator's workload drew.
 fn input(scenario: &Scenario, outcome: &Outcome) -> String {
-    let (from, to) = scenario.workload.roles();
+    let (from, to) = scenario.workload().roles();
     let (senders, receivers) = (&scenario.vms[from], &scenario.vms[to]);
     let network = &scenario.network;
     let mut text = format!("# Written by `make validate` from scenarios/{}.toml.\n", scenario.name);
@@ -143,7 +143,7 @@ fn input(scenario: &Scenario, outcome: &Outcome) -> String {
     line("delayed_ack_segments", &if receivers.tcp.delayed_ack == DelayedAck::Off { 1 } else { 2 });
     line("warmup_ms", &scenario.warmup_ms);
     line("duration_ms", &scenario.duration_ms);
-    match scenario.workload {
+    match scenario.workload() {
         Workload::Bulk { .. } => {
             for sender in 0..senders.count {
                 line("flow", &format_args!("{} {sender} 0 0", sender * 10));

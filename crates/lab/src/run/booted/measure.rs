@@ -37,7 +37,7 @@ impl BootedLab {
         control: &mut Control<'_, '_>,
     ) -> Result<Measured, LabError> {
         let shared = control.shared;
-        let mut clocks = match scenario.workload {
+        let mut clocks = match scenario.workload() {
             Workload::Transfers { .. } => self.in_all(Clock::of)?,
             _ => Vec::new(),
         };
@@ -85,9 +85,9 @@ impl BootedLab {
                 clock.later = Some((moved.stopped_ns(), clock_offset_ns(&self.vms[moved.vm])?));
             }
         }
-        if let Workload::Transfers { transfers, .. } = scenario.workload {
+        if let Workload::Transfers { transfers, .. } = scenario.workload() {
             let addresses: Vec<Ipv4Addr> = self.vms.iter().map(|vm| vm.spec.address).collect();
-            transfers::complete(&mut recorded, &addresses, &clocks, transfers);
+            transfers::complete(&mut recorded, &addresses, &clocks, *transfers);
         }
         let after = self.in_all(counters)?;
         let domains_after = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
@@ -154,10 +154,10 @@ impl BootedLab {
         let end = began + Duration::from_millis(scenario.duration_ms);
         let limit = end.saturating_duration_since(Instant::now());
         // Who can be done before the time is up, and with how much.
-        let (clients, enough) = match scenario.workload {
+        let (clients, enough) = match scenario.workload() {
             Workload::Strobe { requests: 1.., .. } => (vec![self.first(roles.to)?], u32::MAX),
             Workload::Transfers { transfers: enough @ 1.., .. } => {
-                (self.vms.iter().filter(|vm| vm.spec.group == roles.from).collect(), enough)
+                (self.vms.iter().filter(|vm| vm.spec.group == roles.from).collect(), *enough)
             }
             _ => return shared.interrupt.sleep(limit, || self.check_alive()),
         };

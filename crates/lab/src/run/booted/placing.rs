@@ -21,7 +21,7 @@ impl BootedLab {
         // Several that receive are more work than those that send: beside the driver domain they would leave the other
         // cores idle.
         let one_receives = self.vms.iter().filter(|vm| vm.spec.group == roles.to).count() == 1;
-        let spreads = matches!(scenario.workload, Workload::Poisson { .. }) && !one_receives;
+        let spreads = matches!(scenario.workload(), Workload::Poisson { .. }) && !one_receives;
         let hosts = linux_hosts(scenario);
         let to_place: Vec<ToPlace> = self
             .vms

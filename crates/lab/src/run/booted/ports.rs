@@ -25,7 +25,7 @@ impl BootedLab {
         }
         let receivers = self.vms.iter().zip(&self.places).filter(|(vm, _)| vm.spec.group == roles.to);
         let ports = receivers.map(|(_, place)| place.switch_port.clone());
-        match scenario.workload {
+        match scenario.workload() {
             Workload::Poisson { .. } => ports.collect(),
             _ => ports.take(1).collect(),
         }

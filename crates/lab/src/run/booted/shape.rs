@@ -59,7 +59,7 @@ pub(super) fn specs(scenario: &Scenario, shared: &Shared, directory: &Path) -> V
             let name = format!("{group}-{index}");
             let channel = Channel { name: CHANNEL.to_owned(), socket: channel_of(&name, directory), listens: true };
             let is_database =
-                has_database(scenario) && group == scenario.workload.roles().0 && index == Store::Database as u32;
+                has_database(scenario) && group == scenario.workload().roles().0 && index == Store::Database as u32;
             let images = if is_database { &shared.database_images } else { &shared.images };
             let (system, vcpu_threads) = match machine {
                 MachineKind::Vm => (System::Booted(images[kernel].clone()), shared.vcpu_threads(*vcpus)),

@@ -8,8 +8,8 @@ use crate::run::trace::Traced;
 
 fn scenario(groups: &str, workload: &str) -> Scenario {
     let text = format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 100\n{groups}\n\
-         [workload]\nfrom = \"a\"\n{workload}"
+        "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[network]\nrate_mbit = 100\n{groups}\n\
+         [workloads.w]\nfrom = \"a\"\n{workload}"
     );
     Scenario::from_str(&text, "t.toml").unwrap_or_else(|e| panic!("{e}\n{text}")).scenario
 }
@@ -111,14 +111,14 @@ fn payload_goes_from_who_answers_to_who_asks_and_both_read() {
         Recorded { requests: vec![asked.clone(), RequestTime { took_us: None, ..asked }], ..Recorded::default() };
     let own = measured(vec![vm("a", 1, Recorded::default()), vm("b", 2, recorded)]);
     let measurements = of(&scenario, &own);
-    let [flow] = measurements.ended[..] else { panic!("{:?}", measurements.ended) };
+    let [flow] = measurements.traffic[0].ended[..] else { panic!("{:?}", measurements.traffic[0].ended) };
     assert_eq!((flow.from, flow.to, flow.start_ps, flow.took_ps), (0, 1, 5 * PS_PER_US, 7_000 * PS_PER_US));
     let read: Vec<_> = measurements.vms.iter().map(|vm| vm.read.map(|read| read.bytes)).collect();
     assert_eq!(read, [Some(25_000), Some(100_000)]);
     assert_eq!(metrics_of(&scenario, &own)(Metric::GoodputMbit), Some(1.0));
     // Of flows that the opener sends, it is the other way round.
     let opened = of(&self::scenario(PAIR, TRANSFERS), &measured(requests(vec![request(1, 0, Some(0), Some(0))])));
-    let flow = opened.ended[0];
+    let flow = opened.traffic[0].ended[0];
     assert_eq!((flow.from, flow.to), (0, 1));
     assert_eq!((flow.took_ps, flow.connected_took_ps), (PS_PER_US, Some(PS_PER_US)), "less than guests can count");
 }
@@ -131,8 +131,8 @@ fn sinks_count_by_their_vms_own_clock_and_know_who_sent() {
     let own = measured(vec![vm("a", 1, Recorded::default()), sink]);
     let measurements = of(&scenario(PAIR, BULK), &own);
     assert_eq!(measurements.vms[0].read, None);
-    assert_eq!(measurements.long_lived[0], LongLived { from: Some(0), to: 1, bytes: 1_000_000 });
-    assert_eq!(measurements.long_lived[1].from, None);
+    assert_eq!(measurements.traffic[0].long_lived[0], LongLived { from: Some(0), to: 1, bytes: 1_000_000 });
+    assert_eq!(measurements.traffic[0].long_lived[1].from, None);
     assert_eq!(metrics_of(&scenario(PAIR, BULK), &own)(Metric::GoodputMbit), Some(20.0));
 }
 

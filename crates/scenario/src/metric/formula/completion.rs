@@ -12,7 +12,7 @@ const PS_PER_MS: u64 = 1_000_000_000;
 impl Run<'_> {
     /// Those that ended, of a workload that has such.
     fn ended(&self) -> Option<&[Ended]> {
-        let has_flows = match self.scenario.workload {
+        let has_flows = match self.scenario.workload() {
             Workload::Poisson { .. }
             | Workload::RequestResponse { .. }
             | Workload::Memcached { .. }
@@ -20,7 +20,7 @@ impl Run<'_> {
             | Workload::ThreeTier { .. } => true,
             Workload::Ping { .. } | Workload::Bulk { .. } | Workload::Strobe { .. } | Workload::Iperf3 { .. } => false,
         };
-        has_flows.then_some(&self.measured.ended)
+        has_flows.then_some(self.traffic.ended.as_slice())
     }
 
     /// A number.
@@ -30,23 +30,23 @@ impl Run<'_> {
 
     /// A number.
     pub(super) fn flows_unfinished(&self) -> Option<f64> {
-        self.ended().map(|_| self.measured.unfinished.len() as f64)
+        self.ended().map(|_| self.traffic.unfinished.len() as f64)
     }
 
     /// Per second, from the users' operations.
     pub(super) fn operations_per_s(&self) -> Option<f64> {
-        let operations = self.ended().filter(|_| matches!(self.scenario.workload, Workload::ThreeTier { .. }))?;
+        let operations = self.ended().filter(|_| matches!(self.scenario.workload(), Workload::ThreeTier { .. }))?;
         Some(operations.len() as f64 / self.seconds())
     }
 
     /// A number, from the times of small flows and how long those have waited that are under way at the end.
     pub(super) fn missed_deadlines(&self) -> Option<f64> {
-        let Workload::Poisson { deadline_ms: deadline_ms @ 1.., .. } = self.scenario.workload else { return None };
+        let &Workload::Poisson { deadline_ms: deadline_ms @ 1.., .. } = self.scenario.workload() else { return None };
         let misses = |bytes: u64, took_ps: u64| {
             SizeClass::of(bytes) == SizeClass::Small && took_ps > u64::from(deadline_ms) * PS_PER_MS
         };
         let ended = self.ended()?.iter().filter(|flow| misses(flow.bytes, flow.took_ps)).count();
-        let under_way = self.measured.unfinished.iter().filter(|flow| misses(flow.bytes, flow.waited_ps)).count();
+        let under_way = self.traffic.unfinished.iter().filter(|flow| misses(flow.bytes, flow.waited_ps)).count();
         Some((ended + under_way) as f64)
     }
 
@@ -74,7 +74,7 @@ impl Run<'_> {
 
     /// The same of flows to VMs that are far away (`far_count`), or that are not.
     pub(super) fn throughput_by_distance_p50_mbit(&self, far: bool) -> Option<f64> {
-        let (_, to) = self.scenario.workload.roles();
+        let (_, to) = self.scenario.workload().roles();
         let group = self.scenario.vms.get(to).filter(|group| group.far_count > 0)?;
         let is_far = |vm: u32| self.measured.vms.get(vm as usize).is_some_and(|vm| group.is_far(&vm.name));
         let flows = self.ended()?.iter().filter(|flow| is_far(flow.to) == far);

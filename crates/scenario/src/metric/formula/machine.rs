@@ -12,19 +12,20 @@ impl Run<'_> {
         (busy + idle > 0.0).then(|| 100.0 * busy / (busy + idle))
     }
 
-    /// The same of a group's VMs.
-    fn busy_of(&self, group: &str) -> Option<f64> {
-        Self::busy(self.measured.vms.iter().filter(|vm| vm.group == group).filter_map(|vm| vm.cpu))
+    /// The same of the VMs of some groups.
+    fn busy_of(&self, groups: &[&str]) -> Option<f64> {
+        let own = self.measured.vms.iter().filter(|vm| groups.contains(&vm.group.as_str()));
+        Self::busy(own.filter_map(|vm| vm.cpu))
     }
 
-    /// Percent, from the clocks of the virtual CPUs of `workload.from`.
+    /// Percent, from the clocks of the virtual CPUs of groups that send.
     pub(super) fn sender_cpu(&self) -> Option<f64> {
-        self.busy_of(self.scenario.workload.roles().0)
+        self.busy_of(&self.groups[0])
     }
 
-    /// Percent, from those of `workload.to`.
+    /// Percent, from those of groups that receive.
     pub(super) fn receiver_cpu(&self) -> Option<f64> {
-        self.busy_of(self.scenario.workload.roles().1)
+        self.busy_of(&self.groups[1])
     }
 
     /// Percent, from those of driver domains.
@@ -32,7 +33,7 @@ impl Run<'_> {
         Self::busy(self.measured.domains.iter().copied())
     }
 
-    /// Milliseconds, from each wait of a virtual CPU of `workload.from`.
+    /// Milliseconds, from each wait of a virtual CPU that sends.
     pub(super) fn vcpu_wait_ms(&self, statistic: Statistic) -> Option<f64> {
         let waits_ps = &self.measured.vcpu_waits_ps;
         self.vcpu_waits.get_or_init(|| waits_ps.iter().copied().map(milliseconds).collect()).say(statistic)
@@ -81,12 +82,12 @@ impl Run<'_> {
 
     /// Milliseconds, from the receivers of transfers.
     pub(super) fn longest_stall_ms(&self) -> Option<f64> {
-        self.measured.arrived.iter().map(|transfer| transfer.longest_stall_ps).max().map(milliseconds)
+        self.traffic.arrived.iter().map(|transfer| transfer.longest_stall_ps).max().map(milliseconds)
     }
 
     /// A number, from the receivers of transfers.
     pub(super) fn damaged(&self) -> Option<f64> {
-        let arrived = &self.measured.arrived;
+        let arrived = &self.traffic.arrived;
         (!arrived.is_empty()).then(|| arrived.iter().filter(|transfer| transfer.is_damaged).count() as f64)
     }
 

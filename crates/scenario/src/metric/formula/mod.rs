@@ -14,25 +14,54 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use super::list::{Formula, Metric, Source};
-use super::measurements::{Measurements, Vm};
+use super::measurements::{Measurements, Traffic, Vm};
 use super::size::SizeClass;
 use crate::format::{Scenario, Workload};
 use statistics::{Sorted, Statistic};
 
-/// A run's metrics by name; those without a finite value are left out.
+/// A run's metrics by name; those without a finite value are left out. Where there are several workloads, each has its
+/// own, as in `requests.fct_p99_ms`, and the others are of the whole run.
 pub fn metrics(scenario: &Scenario, measured: &Measurements) -> BTreeMap<String, f64> {
-    let run = Run::new(scenario, measured);
-    let found = |metric: &Metric| {
-        let value = run.value(*metric).filter(|value| value.is_finite())?;
-        Some((metric.name().to_owned(), value))
+    let nothing = Traffic::default();
+    let traffic = |place: usize| measured.traffic.get(place).unwrap_or(&nothing);
+    if scenario.workloads.len() == 1 {
+        let run = Run::new(scenario, measured, traffic(0));
+        return Metric::ALL.iter().filter_map(|metric| run.named(*metric)).collect();
+    }
+    let alone: Vec<(&str, Scenario)> = scenario.alone().collect();
+    let mut metrics = BTreeMap::new();
+    let mut goodput_mbit = None;
+    for (place, (name, one)) in alone.iter().enumerate() {
+        let run = Run::new(one, measured, traffic(place));
+        let own = Metric::ALL.iter().filter(|metric| metric.is_of_workload());
+        metrics.extend(
+            own.filter_map(|metric| run.named(*metric)).map(|(metric, value)| (format!("{name}.{metric}"), value)),
+        );
+        if let Some(mbit) = run.value(Metric::GoodputMbit).filter(|mbit| mbit.is_finite()) {
+            *goodput_mbit.get_or_insert(0.0) += mbit;
+        }
+    }
+    let uses_tcp = |(_, one): &&(&str, Scenario)| !matches!(one.workload(), Workload::Ping { .. });
+    let Some((_, one)) = alone.iter().find(uses_tcp).or(alone.first()) else { return metrics };
+    let all = Traffic {
+        long_lived: measured.traffic.iter().flat_map(|traffic| &traffic.long_lived).copied().collect(),
+        ..Traffic::default()
     };
-    Metric::ALL.iter().filter_map(found).collect()
+    let run = Run::of_all(scenario, Run::new(one, measured, &all));
+    metrics
+        .extend(Metric::ALL.iter().filter(|metric| !metric.is_of_workload()).filter_map(|metric| run.named(*metric)));
+    metrics.extend(goodput_mbit.map(|mbit| (Metric::GoodputMbit.name().to_owned(), mbit)));
+    metrics
 }
 
 /// A run that formulas look at.
 struct Run<'a> {
+    /// With one workload.
     scenario: &'a Scenario,
     measured: &'a Measurements,
+    traffic: &'a Traffic,
+    /// Groups that send, and those that receive.
+    groups: [Vec<&'a str>; 2],
     /// VMs that send the workload's data, and those that receive it.
     senders: Vec<&'a Vm>,
     receivers: Vec<&'a Vm>,
@@ -44,15 +73,46 @@ struct Run<'a> {
     vcpu_waits: OnceCell<Sorted>,
 }
 
+/// Where requests are as good as responses, all VMs send and receive.
+fn both_ways(workload: &Workload) -> bool {
+    matches!(workload, Workload::RequestResponse { .. } | Workload::ThreeTier { .. })
+}
+
 impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario, measured: &'a Measurements) -> Self {
-        let (from, to) = scenario.workload.roles();
-        // Where requests are as good as responses, all do both.
-        let both = matches!(scenario.workload, Workload::RequestResponse { .. } | Workload::ThreeTier { .. });
+    /// Of the only workload of a scenario.
+    fn new(scenario: &'a Scenario, measured: &'a Measurements, traffic: &'a Traffic) -> Self {
+        let (from, to) = scenario.workload().roles();
+        let both = both_ways(scenario.workload());
         let of = |group: &str| measured.vms.iter().filter(|vm| both || vm.group == group).collect();
         let (senders, receivers) = (of(from), of(to));
         let (completion, waits, vcpu_waits) = Default::default();
-        Self { scenario, measured, senders, receivers, completion, waits, vcpu_waits }
+        let groups = [vec![from], vec![to]];
+        Self { scenario, measured, traffic, groups, senders, receivers, completion, waits, vcpu_waits }
+    }
+
+    /// Of all workloads of a scenario; `first` is one's.
+    fn of_all(scenario: &'a Scenario, first: Self) -> Self {
+        let (from, to): (Vec<&str>, Vec<&str>) = scenario.workloads.values().map(Workload::roles).unzip();
+        let groups = [from, to];
+        let both: Vec<&str> = scenario
+            .workloads
+            .values()
+            .filter(|one| both_ways(one))
+            .map(Workload::roles)
+            .flat_map(|(from, to)| [from, to])
+            .collect();
+        let of = |groups: &[&str]| {
+            let takes_part = |vm: &&Vm| groups.contains(&vm.group.as_str()) || both.contains(&vm.group.as_str());
+            first.measured.vms.iter().filter(takes_part).collect()
+        };
+        let (senders, receivers) = (of(&groups[0]), of(&groups[1]));
+        Self { groups, senders, receivers, ..first }
+    }
+
+    /// A metric with its name, if it has a finite value.
+    fn named(&self, metric: Metric) -> Option<(String, f64)> {
+        let value = self.value(metric).filter(|value| value.is_finite())?;
+        Some((metric.name().to_owned(), value))
     }
 
     /// The sum of a counter over VMs; one that is not there is 0.

@@ -10,7 +10,7 @@ use crate::stats::median;
 impl Run<'_> {
     /// The measurements of a workload that uses TCP.
     fn of_tcp(&self) -> Option<&Measurements> {
-        (!matches!(self.scenario.workload, Workload::Ping { .. })).then_some(self.measured)
+        (!matches!(self.scenario.workload(), Workload::Ping { .. })).then_some(self.measured)
     }
 
     /// A number, from this counter of all senders.

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::metric::measurements::{
-    Arrival, Bursts, CpuTime, Ended, LongLived, Migration, Read, SocketSample, Trace, Unfinished, Uplink, Waits,
+    Arrival, Bursts, CpuTime, Ended, LongLived, Migration, Read, SocketSample, Trace, Traffic, Unfinished, Uplink,
+    Waits,
 };
 
 const PS_PER_MS: u64 = 1_000_000_000;
@@ -14,8 +15,8 @@ const POISSON: &str = "kind = \"poisson\"\nfrom = \"a\"\nto = \"b\"\nload = 0.5\
 
 fn scenario(head: &str, groups: &str, workload: &str) -> Scenario {
     let text = format!(
-        "schema = 1\nname = \"t\"\ntitle = \"t\"\nduration_ms = 2000\n{head}[network]\nrate_mbit = 100\n{groups}\n\
-         [workload]\n{workload}"
+        "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 2000\n{head}[network]\nrate_mbit = 100\n{groups}\n\
+         [workloads.w]\n{workload}"
     );
     Scenario::from_str(&text, "t.toml").unwrap_or_else(|e| panic!("{e}\n{text}")).scenario
 }
@@ -31,7 +32,7 @@ fn vm(name: &str, counters: &[(&str, i64)]) -> Vm {
 
 /// Two seconds with these VMs.
 fn measured(vms: Vec<Vm>) -> Measurements {
-    Measurements { duration_ps: 2000 * PS_PER_MS, vms, ..Measurements::default() }
+    Measurements { duration_ps: 2000 * PS_PER_MS, vms, traffic: vec![Traffic::default()], ..Measurements::default() }
 }
 
 fn ended(bytes: u64, took_ms: u64) -> Ended {
@@ -73,7 +74,7 @@ fn goodput_is_what_receivers_read_each_by_its_own_clock() {
     own.vms[1].read = Some(Read { bytes: 25_000_000, during_ps: 2000 * PS_PER_MS });
     own.vms[2].read = Some(Read { bytes: 20_000_000, during_ps: 4000 * PS_PER_MS });
     check(&pair(BULK), &own, &[(Metric::GoodputMbit, 140.0)]);
-    own.iperf3_bits_per_s = Some(3e6);
+    own.traffic[0].iperf3_bits_per_s = Some(3e6);
     check(&pair(&BULK.replace("bulk", "iperf3")), &own, &[(Metric::GoodputMbit, 3.0)]);
     check_absent(&pair(PING), &own, &[Metric::GoodputMbit]);
 }
@@ -81,10 +82,13 @@ fn goodput_is_what_receivers_read_each_by_its_own_clock() {
 #[test]
 fn the_background_is_counted_or_iperf3s() {
     let background = format!("{POISSON}\nbackground_flows = 1");
-    let mut own = Measurements { background_bytes: Some(500_000), ..measured(Vec::new()) };
+    let mut own = Measurements {
+        traffic: vec![Traffic { background_bytes: Some(500_000), ..Traffic::default() }],
+        ..measured(Vec::new())
+    };
     check(&pair(&background), &own, &[(Metric::BackgroundGoodputMbit, 2.0)]);
     check_absent(&pair(POISSON), &own, &[Metric::BackgroundGoodputMbit]);
-    own.iperf3_bits_per_s = Some(5e6);
+    own.traffic[0].iperf3_bits_per_s = Some(5e6);
     check(&pair(&background), &own, &[(Metric::BackgroundGoodputMbit, 5.0)]);
 }
 
@@ -198,8 +202,11 @@ fn waits_for_a_core_and_for_quotas_are_in_milliseconds() {
 #[test]
 fn completion_times_are_told_by_size() {
     let own = Measurements {
-        ended: vec![ended(100_000, 1), ended(2000, 3), ended(100_001, 20), ended(10_000_000, 400)],
-        unfinished: vec![Unfinished { bytes: 1, waited_ps: 0 }],
+        traffic: vec![Traffic {
+            ended: vec![ended(100_000, 1), ended(2000, 3), ended(100_001, 20), ended(10_000_000, 400)],
+            unfinished: vec![Unfinished { bytes: 1, waited_ps: 0 }],
+            ..Traffic::default()
+        }],
         ..measured(Vec::new())
     };
     let expected = [
@@ -225,8 +232,11 @@ fn completion_times_are_told_by_size() {
 fn a_small_flow_misses_its_deadline_whether_it_has_ended_or_not() {
     let waits = |bytes, waited_ms: u64| Unfinished { bytes, waited_ps: waited_ms * PS_PER_MS };
     let own = Measurements {
-        ended: vec![ended(1000, 10), ended(1000, 200), ended(1000, 201), ended(5_000_000, 700)],
-        unfinished: vec![waits(1000, 900), waits(1000, 100), waits(5_000_000, 900)],
+        traffic: vec![Traffic {
+            ended: vec![ended(1000, 10), ended(1000, 200), ended(1000, 201), ended(5_000_000, 700)],
+            unfinished: vec![waits(1000, 900), waits(1000, 100), waits(5_000_000, 900)],
+            ..Traffic::default()
+        }],
         ..measured(Vec::new())
     };
     check(&pair(&format!("{POISSON}\ndeadline_ms = 200")), &own, &[(Metric::MissedDeadlines, 2.0)]);
@@ -238,8 +248,13 @@ fn a_transfer_has_a_time_with_the_handshake_and_one_without() {
         connected_took_ps: Some(connected_ms * PS_PER_MS),
         ..ended(100_000, took_ms)
     };
-    let own =
-        Measurements { ended: vec![transfer(50, 20), transfer(20, 10), transfer(25, 16)], ..measured(Vec::new()) };
+    let own = Measurements {
+        traffic: vec![Traffic {
+            ended: vec![transfer(50, 20), transfer(20, 10), transfer(25, 16)],
+            ..Traffic::default()
+        }],
+        ..measured(Vec::new())
+    };
     let expected = [
         (Metric::FctP50Ms, 25.0),
         (Metric::ThroughputP50Mbit, 32.0),
@@ -251,7 +266,10 @@ fn a_transfer_has_a_time_with_the_handshake_and_one_without() {
     let far = scenario("", "[vms.a]\n[vms.b]\ncount = 2\nfar_count = 1\nfar_delay_us = 9", POISSON);
     let to = |to, took_ms| Ended { to, ..ended(100_000, took_ms) };
     let vms = vec![vm("a-0", &[]), vm("b-0", &[]), vm("b-1", &[])];
-    let own = Measurements { ended: vec![to(1, 20), to(2, 80)], ..measured(vms) };
+    let own = Measurements {
+        traffic: vec![Traffic { ended: vec![to(1, 20), to(2, 80)], ..Traffic::default() }],
+        ..measured(vms)
+    };
     check(&far, &own, &[(Metric::ThroughputNearP50Mbit, 40.0), (Metric::ThroughputFarP50Mbit, 10.0)]);
 }
 
@@ -259,10 +277,10 @@ fn a_transfer_has_a_time_with_the_handshake_and_one_without() {
 fn blocks_and_round_trips() {
     let strobe = "kind = \"strobe\"\nfrom = \"a\"\nto = \"b\"\nblock_kib = 12";
     let blocks_ps = (0..=100).map(|block| block * PS_PER_MS).collect();
-    let own = Measurements { blocks_ps, ..measured(Vec::new()) };
+    let own = Measurements { traffic: vec![Traffic { blocks_ps, ..Traffic::default() }], ..measured(Vec::new()) };
     check(&pair(strobe), &own, &[(Metric::Blocks, 101.0), (Metric::BlockP50Ms, 50.0), (Metric::BlockP99Ms, 99.0)]);
     let rtts_ps = [4, 1, 2, 3, 10].map(|ms| ms * PS_PER_MS).to_vec();
-    let own = Measurements { rtts_ps, ..measured(Vec::new()) };
+    let own = Measurements { traffic: vec![Traffic { rtts_ps, ..Traffic::default() }], ..measured(Vec::new()) };
     let expected =
         [(Metric::RttP50Ms, 3.0), (Metric::RttP90Ms, 7.6), (Metric::RttMeanMs, 4.0), (Metric::RttMaxMs, 10.0)];
     check(&pair(PING), &own, &expected);
@@ -343,7 +361,16 @@ fn shares_are_those_of_long_lived_flows() {
     let flow = |from, bytes| LongLived { from: Some(from), to: 3, bytes };
     let vms = || vec![vm("a-0", &[]), vm("a-1", &[]), vm("a-2", &[]), vm("b-0", &[])];
     let own = Measurements {
-        long_lived: vec![flow(0, 10), flow(1, 10), flow(1, 5), flow(2, 75), LongLived { from: None, to: 3, bytes: 9 }],
+        traffic: vec![Traffic {
+            long_lived: vec![
+                flow(0, 10),
+                flow(1, 10),
+                flow(1, 5),
+                flow(2, 75),
+                LongLived { from: None, to: 3, bytes: 9 },
+            ],
+            ..Traffic::default()
+        }],
         ..measured(vms())
     };
     // By weight they had 25, 25 and 50 percent, and have 10, 15 and 75.
@@ -360,7 +387,7 @@ fn connections_and_transfers_come_to_harm() {
     let mut own =
         measured(vec![vm("a-0", &[("TcpOutRsts", 2), ("TcpEstabResets", 1)]), vm("b-0", &[("TcpOutRsts", 4)])]);
     let arrival = |stall_ms, is_damaged| Arrival { longest_stall_ps: stall_ms * PS_PER_MS, is_damaged };
-    own.arrived = vec![arrival(3, false), arrival(40, true), arrival(5, true)];
+    own.traffic[0].arrived = vec![arrival(3, false), arrival(40, true), arrival(5, true)];
     let expected = [(Metric::Resets, 7.0), (Metric::LongestStallMs, 40.0), (Metric::Damaged, 2.0)];
     check(&pair(BULK), &own, &expected);
     check_absent(&pair(BULK), &measured(vec![vm("a-0", &[])]), &expected.map(|(metric, _)| metric));
@@ -380,4 +407,38 @@ fn of_several_migrations_the_last_counts() {
         [(Metric::MigrationOfflineMs, 9.0), (Metric::MigrationMs, 300.0), (Metric::MigrationDowntimeMs, 40.0)];
     check(&pair(BULK), &own, &expected);
     check_absent(&pair(BULK), &own, &[Metric::MigrationOnlineMs]);
+}
+
+#[test]
+fn each_of_several_workloads_has_metrics_of_its_own() {
+    let text = "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 2000\n[vms.a]\ncount = 2\n[vms.b]\n\
+        [workloads.bulk]\nkind = \"bulk\"\nfrom = \"b\"\nto = \"a\"\n\
+        [workloads.ping]\nkind = \"ping\"\nfrom = \"a\"\nto = \"b\"\ninterval_ms = 10\n\
+        [workloads.posts]\nkind = \"transfers\"\nfrom = \"a\"\nto = \"b\"\nbytes = 1000\n";
+    let scenario = Scenario::from_str(text, "t.toml").unwrap_or_else(|error| panic!("{error}")).scenario;
+    let own = Measurements {
+        traffic: vec![
+            Traffic { read_bytes: Some(25_000_000), ..Traffic::default() },
+            Traffic { rtts_ps: vec![4 * PS_PER_MS], ..Traffic::default() },
+            Traffic { ended: vec![ended(1000, 10)], read_bytes: Some(1000), ..Traffic::default() },
+        ],
+        ..measured(vec![vm("b-0", &[("TcpExtTCPTimeouts", 4)]), vm("a-0", &[("TcpExtTCPTimeouts", 2)])])
+    };
+    let found = metrics(&scenario, &own);
+    for (name, value) in [
+        ("bulk.goodput_mbit", 100.0),
+        ("posts.goodput_mbit", 0.004),
+        ("goodput_mbit", 100.004),
+        ("ping.rtt_p50_ms", 4.0),
+        ("posts.fct_p50_ms", 10.0),
+        ("posts.flows", 1.0),
+        // Of the whole run: all groups that send.
+        ("timeouts", 6.0),
+        ("time_s", 2.0),
+    ] {
+        assert_eq!(found.get(name), Some(&value), "{name}: {found:?}");
+    }
+    for absent in ["fct_p50_ms", "flows", "bulk.timeouts", "bulk.flows", "ping.goodput_mbit"] {
+        assert_eq!(found.get(absent), None, "{absent}");
+    }
 }

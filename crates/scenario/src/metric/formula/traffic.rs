@@ -11,10 +11,13 @@ use crate::format::Workload;
 impl Run<'_> {
     /// Mbit/s, from what the receivers' applications read; of iperf3 from its own figure.
     pub(super) fn goodput_mbit(&self) -> Option<f64> {
-        match self.scenario.workload {
+        match self.scenario.workload() {
             Workload::Ping { .. } => return None,
             Workload::Iperf3 { .. } => return self.iperf3_mbit(),
             _ => {}
+        }
+        if let Some(bytes) = self.traffic.read_bytes {
+            return Some(mbit(bytes, self.measured.duration_ps));
         }
         // What was counted over the same time is added up before it is divided.
         let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
@@ -28,32 +31,32 @@ impl Run<'_> {
     /// Mbit/s, from what applications read of a Poisson process's long-lived flows, or from iperf3's own figure.
     pub(super) fn background_goodput_mbit(&self) -> Option<f64> {
         let has_background = matches!(
-            self.scenario.workload,
+            self.scenario.workload(),
             Workload::Poisson { background_flows: 1.., .. } | Workload::Poisson { background_mesh_flows: 1.., .. }
         );
-        let counted = || self.measured.background_bytes.map(|bytes| mbit(bytes, self.measured.duration_ps));
+        let counted = || self.traffic.background_bytes.map(|bytes| mbit(bytes, self.measured.duration_ps));
         self.iperf3_mbit().or_else(counted).filter(|_| has_background)
     }
 
     fn iperf3_mbit(&self) -> Option<f64> {
-        self.measured.iperf3_bits_per_s.map(|bits| bits / 1e6)
+        self.traffic.iperf3_bits_per_s.map(|bits| bits / 1e6)
     }
 
     /// A number, from strobe requests that began in the measured time.
     pub(super) fn blocks(&self) -> Option<f64> {
-        let blocks = self.measured.blocks_ps.len();
+        let blocks = self.traffic.blocks_ps.len();
         (blocks > 0).then_some(blocks as f64)
     }
 
     /// Milliseconds, from the same.
     pub(super) fn block_ms(&self, statistic: Statistic) -> Option<f64> {
-        let blocks: Vec<f64> = self.measured.blocks_ps.iter().copied().map(milliseconds).collect();
+        let blocks: Vec<f64> = self.traffic.blocks_ps.iter().copied().map(milliseconds).collect();
         statistic.of(&blocks)
     }
 
     /// Milliseconds, from echo requests and their replies.
     pub(super) fn rtt_ms(&self, statistic: Statistic) -> Option<f64> {
-        let rtts: Vec<f64> = self.measured.rtts_ps.iter().copied().map(milliseconds).collect();
+        let rtts: Vec<f64> = self.traffic.rtts_ps.iter().copied().map(milliseconds).collect();
         statistic.of(&rtts)
     }
 
@@ -63,10 +66,10 @@ impl Run<'_> {
         if self.scenario.vms.values().all(|group| group.cera.mode() == Mode::Off) {
             return None;
         }
-        let (name, _) = self.scenario.workload.roles();
+        let (name, _) = self.scenario.workload().roles();
         let cera = &self.scenario.vms.get(name)?.cera;
         let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
-        for (from, sent) in self.measured.long_lived.iter().filter_map(|flow| Some((flow.from?, flow.bytes))) {
+        for (from, sent) in self.traffic.long_lived.iter().filter_map(|flow| Some((flow.from?, flow.bytes))) {
             *bytes.entry(from).or_default() += sent;
         }
         let first = (0..).zip(&self.measured.vms).find(|(_, vm)| vm.group == name)?.0;
@@ -83,13 +86,13 @@ impl Run<'_> {
     /// Percent of an equal share, from the bytes of long-lived flows: what the senders with vFlood (`vflood.clients`)
     /// have.
     pub(super) fn vflood_share(&self) -> Option<f64> {
-        let (name, _) = self.scenario.workload.roles();
+        let (name, _) = self.scenario.workload().roles();
         let group = self.scenario.vms.get(name)?;
         let clients = group.vflood.clients?;
         let senders: Vec<u32> =
             (0..).zip(&self.measured.vms).filter(|(_, vm)| vm.group == name).map(|(number, _)| number).collect();
         let bytes = |of: &[u32]| -> u64 {
-            let own = self.measured.long_lived.iter().filter(|flow| flow.from.is_some_and(|from| of.contains(&from)));
+            let own = self.traffic.long_lived.iter().filter(|flow| flow.from.is_some_and(|from| of.contains(&from)));
             own.map(|flow| flow.bytes).sum()
         };
         let (own, all) = (bytes(&senders[..senders.len().min(clients as usize)]), bytes(&senders));
