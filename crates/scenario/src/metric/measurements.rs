@@ -16,8 +16,8 @@ pub struct Measurements {
     pub hosts: BTreeMap<String, i64>,
     /// Of the driver domains' virtual CPUs.
     pub domains: Vec<CpuTime>,
-    /// How long virtual CPUs of the first workload's senders waited for their cores, each time that they did, where that
-    /// is known.
+    /// How long virtual CPUs of the first workload's senders waited for their cores, each time that they did, where
+    /// that is known.
     pub vcpu_waits_ps: Vec<u64>,
     /// What each workload brought, in the order of their names.
     pub traffic: Vec<Traffic>,
