@@ -513,7 +513,8 @@ pub struct Report {
     /// Print the table as Markdown, and write nothing.
     #[arg(long)]
     pub markdown: bool,
-    /// Write the table as Markdown to this file, and plots of the kinds `plane` and `heat` as SVG files beside it.
+    /// Write the table as Markdown to this file, and plots of the kinds `plane`, `heat` and `factors` as SVG files
+    /// beside it.
     #[arg(long, value_name = "FILE", conflicts_with = "markdown")]
     pub page: Option<PathBuf>,
     /// Print the results as JSON.

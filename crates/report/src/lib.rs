@@ -50,8 +50,8 @@ pub fn render_svg(set: &RunSet, scenario: &Scenario, records: &[RunRecord], numb
     Some(svg::render(&plot::figure(&view::View::new(set, scenario, records), position, plot)))
 }
 
-/// Writes the table as Markdown to `file`, and a picture of each plot of the kinds `plane` and `heat` beside it; the
-/// paths of all.
+/// Writes the table as Markdown to `file`, and a picture of each plot of the kinds `plane`, `heat` and `factors` beside
+/// it; the paths of all.
 ///
 /// # Errors
 /// [`ReportError::Write`]
@@ -61,7 +61,9 @@ pub fn write_page(results: &Results, file: &Path) -> Result<Vec<PathBuf>, Report
     let mut page = render_markdown(set, scenario, records);
     let mut files = Vec::new();
     for (position, plot) in scenario.report.plots.iter().enumerate() {
-        let (Plot::Plane { title, .. } | Plot::Heat { title, .. }) = plot else { continue };
+        let (Plot::Plane { title, .. } | Plot::Heat { title, .. } | Plot::Factors { title, .. }) = plot else {
+            continue;
+        };
         let name = format!("{stem}-{}.svg", position + 1);
         let svg = render_svg(set, scenario, records, position + 1).unwrap_or_default();
         files.push((file.with_file_name(&name), svg));

@@ -1,6 +1,6 @@
 //! Checks that span several keys: what the schema cannot say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_quote::quoted;
 
@@ -185,10 +185,7 @@ pub(crate) fn axes(scenario: &Scenario) -> Vec<Problem> {
 pub(crate) fn report(scenario: &Scenario) -> Vec<Problem> {
     let mut problems = Vec::new();
     let names: Vec<&str> = scenario.axes.iter().map(|a| a.name.as_str()).collect();
-    let no_axis = |name: &str| match names[..] {
-        [] => format!("no axis is called {}: the scenario has none", quoted(name)),
-        _ => format!("no axis is called {}; must be {}", quoted(name), or_list(&names)),
-    };
+    let no_axis = |name: &str| no_axis(scenario, name);
     for (index, plot) in scenario.report.plots.iter().enumerate() {
         let path = format!("report.plots[{index}]");
         let [one, other] = match plot {
@@ -213,6 +210,19 @@ pub(crate) fn report(scenario: &Scenario) -> Vec<Problem> {
                 }
                 [("x", Some(x)), ("y", Some(y))]
             }
+            Plot::Factors { y, baseline, metrics, .. } => {
+                if metrics.is_empty() {
+                    problems.push(Problem::at(format!("{path}.metrics"), "must not be empty"));
+                }
+                if baseline.is_empty() {
+                    problems.push(Problem::at(format!("{path}.baseline"), "must name a label of an axis at least"));
+                }
+                problems.extend(labels(scenario, &format!("{path}.baseline"), baseline));
+                if !names.contains(&y.as_str()) {
+                    problems.push(Problem::at(format!("{path}.y"), no_axis(y)));
+                }
+                continue;
+            }
             Plot::Series { .. } | Plot::Cdf { .. } | Plot::Sequence { .. } => continue,
         };
         for (key, axis) in [one, other] {
@@ -225,22 +235,31 @@ pub(crate) fn report(scenario: &Scenario) -> Vec<Problem> {
         }
     }
     for (index, figures) in scenario.paper.iter().enumerate() {
-        for (name, label) in &figures.cell {
-            let path = format!("paper[{index}].cell.{}", segment(name));
-            let Some(axis) = scenario.axes.iter().find(|a| a.name == *name) else {
-                problems.push(Problem::at(path, no_axis(name)));
-                continue;
-            };
-            let labels: Vec<String> = axis.points().into_iter().map(|p| p.label).collect();
-            if !labels.contains(label) {
-                problems.push(Problem::at(
-                    path,
-                    format!("axis {} has no label {}; must be {}", quoted(name), quoted(label), or_list(&labels)),
-                ));
-            }
-        }
+        problems.extend(labels(scenario, &format!("paper[{index}].cell"), &figures.cell));
     }
     problems
+}
+
+/// Whether there are these labels of these axes.
+fn labels(scenario: &Scenario, path: &str, cell: &BTreeMap<String, String>) -> Vec<Problem> {
+    let problem = |(name, label): (&String, &String)| {
+        let path = format!("{path}.{}", segment(name));
+        let Some(axis) = scenario.axes.iter().find(|a| a.name == *name) else {
+            return Some(Problem::at(path, no_axis(scenario, name)));
+        };
+        let labels: Vec<String> = axis.points().into_iter().map(|p| p.label).collect();
+        let message = || format!("axis {} has no label {}; must be {}", quoted(name), quoted(label), or_list(&labels));
+        (!labels.contains(label)).then(|| Problem::at(path, message()))
+    };
+    cell.iter().filter_map(problem).collect()
+}
+
+fn no_axis(scenario: &Scenario, name: &str) -> String {
+    let names: Vec<&str> = scenario.axes.iter().map(|a| a.name.as_str()).collect();
+    match names[..] {
+        [] => format!("no axis is called {}: the scenario has none", quoted(name)),
+        _ => format!("no axis is called {}; must be {}", quoted(name), or_list(&names)),
+    }
 }
 
 fn kind(workload: &Workload) -> &'static str {

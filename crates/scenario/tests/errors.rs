@@ -215,6 +215,11 @@ cases! {
     empty_plot: plus("[[report.plots]]\nkind = \"series\"\ntitle = \"Series\"\nseries = [\"meas_rtt_ms\"]");
     paper_names_no_axis: plus("[[paper]]\nsource = \"Table I\"\ncell = { rto = \"1 ms\" }\nvalues = { timeouts = 3 }");
     paper_names_no_metric: plus("[[paper]]\nsource = \"Table I\"\nvalues = { timeout = 3 }");
+    factors_of_no_cell: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\nvalues = [64, 128]\n\
+        [[report.plots]]\nkind = \"factors\"\ntitle = \"t\"\nmetrics = []\ny = \"blocks\"\nbaseline = {}\n\
+        [[report.plots]]\nkind = \"factors\"\ntitle = \"t\"\nmetrics = [\"flows\"]\ny = \"block\"\n\
+        baseline = { block = \"65\" }\n[[report.plots]]\nkind = \"factors\"\ntitle = \"t\"\n\
+        metrics = [\"flows\"]\ny = \"block\"\nbaseline = { block = \"64\" }");
     paper_names_no_label: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\nvalues = [64, 128]\n\
         [[paper]]\nsource = \"T\"\ncell = { block = \"256\" }\nvalues = { timeouts = 3 }");
     axis_without_values: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"");

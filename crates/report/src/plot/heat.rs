@@ -35,35 +35,66 @@ const STEPS: [(f64, RGBColor, RGBColor); 3] = [
 const SAME: RGBColor = RGBColor(0xee, 0xee, 0xee);
 
 /// One panel: what each field's metric is, as a factor of the baseline's.
-struct Map {
-    title: String,
+pub(super) struct Map {
+    pub title: String,
     /// Places along `x` and `y`, and the factor.
-    fields: Vec<(usize, usize, f64)>,
+    pub fields: Vec<(usize, usize, f64)>,
+}
+
+/// Maps with the same axes.
+pub(super) struct Maps<'t> {
+    pub kind: &'static str,
+    pub title: &'t str,
+    pub note: String,
+    pub maps: Vec<Map>,
+    /// Heading and labels.
+    pub x: (&'t str, &'t [String]),
+    pub y: (&'t str, &'t [String]),
+    /// By place along `x`.
+    pub better: Vec<Better>,
+}
+
+impl Maps<'_> {
+    /// The figure; without a field it says that there is nothing to show.
+    pub fn figure(self, position: usize) -> Figure {
+        if self.maps.iter().all(|map| map.fields.is_empty()) {
+            return nothing(position, self.kind, self.title);
+        }
+        let ((x_title, x), (y_title, y)) = (self.x, self.y);
+        let has_long_labels = y.iter().any(|label| label.chars().count() > NARROW_LETTERS);
+        let wide = self.maps.len() == 1 || x.len() > NARROW_FIELDS || has_long_labels;
+        let panels = self.maps.iter().enumerate().map(|(index, map)| {
+            let title = full_title(self.title, &map.title);
+            let about = About::new(position, index, self.kind, &title);
+            let mut canvas = Canvas::new(wide, Scale::categories(x_title, x), Scale::categories(y_title, y));
+            draw(&mut canvas, map, &self.better);
+            Panel { title: map.title.clone(), svg: canvas.finish(&about, &description(map, x, y)), wide }
+        });
+        let panels = panels.collect();
+        Figure { title: self.title.to_owned(), note: self.note, keys: Vec::new(), panels }
+    }
+}
+
+/// A figure with nothing in it.
+pub(super) fn nothing(position: usize, kind: &'static str, title: &str) -> Figure {
+    let about = About::new(position, 0, kind, title);
+    let panel = Panel { title: String::new(), svg: no_data(true, &about), wide: true };
+    Figure { title: title.to_owned(), note: String::new(), keys: Vec::new(), panels: vec![panel] }
 }
 
 /// Draws the plot.
 pub(super) fn figure(view: &View<'_>, position: usize, spec: &Spec<'_>) -> Figure {
     let column = Column::of(spec.metric);
-    let maps = maps(view, spec).filter(|maps| maps.iter().any(|map| !map.fields.is_empty()));
+    let maps = maps(view, spec);
     let Some((maps, (x, y))) = maps.zip(labels(view, spec.x).zip(labels(view, spec.y))) else {
-        let about = About::new(position, 0, KIND, spec.title);
-        let panel = Panel { title: String::new(), svg: no_data(true, &about), wide: true };
-        return Figure { title: spec.title.to_owned(), note: String::new(), keys: Vec::new(), panels: vec![panel] };
+        return nothing(position, KIND, spec.title);
     };
-    let has_long_labels = y.iter().any(|label| label.chars().count() > NARROW_LETTERS);
-    let wide = maps.len() == 1 || x.len() > NARROW_FIELDS || has_long_labels;
-    let panels = maps.iter().enumerate().map(|(index, map)| {
-        let title = full_title(spec.title, &map.title);
-        let about = About::new(position, index, KIND, &title);
-        let mut canvas = Canvas::new(wide, Scale::categories(spec.x, x), Scale::categories(spec.y, y));
-        draw(&mut canvas, map, column.better);
-        Panel { title: map.title.clone(), svg: canvas.finish(&about, &description(map, x, y)), wide }
-    });
-    let panels = panels.collect();
-    Figure { title: spec.title.to_owned(), note: note(spec, &column), keys: Vec::new(), panels }
+    let (note, better) = (note(spec, &column), vec![column.better; x.len()]);
+    let (x, y) = ((spec.x, x), (spec.y, y));
+    Maps { kind: KIND, title: spec.title, note, maps, x, y, better }.figure(position)
 }
 
-fn labels<'v>(view: &'v View<'_>, axis: &str) -> Option<&'v [String]> {
+pub(super) fn labels<'v>(view: &'v View<'_>, axis: &str) -> Option<&'v [String]> {
     Some(view.axes[view.axis(axis)?].labels.as_slice())
 }
 
@@ -97,21 +128,22 @@ fn maps(view: &View<'_>, spec: &Spec<'_>) -> Option<Vec<Map>> {
     Some(maps)
 }
 
-fn draw(canvas: &mut Canvas, map: &Map, better: Better) {
+fn draw(canvas: &mut Canvas, map: &Map, better: &[Better]) {
     let fields: Vec<_> = map
         .fields
         .iter()
         .map(|&(column, row, factor)| {
+            let better = better.get(column).copied().unwrap_or(Better::Neutral);
             let (column, row) = (column as f64, row as f64);
             let corners = (
                 (canvas.x_unit(column - 0.5) + UNIT, canvas.y_unit(row + 0.5) + UNIT),
                 (canvas.x_unit(column + 0.5) - UNIT, canvas.y_unit(row - 0.5) - UNIT),
             );
-            (corners, (canvas.x_unit(column), canvas.y_unit(row)), factor)
+            (corners, (canvas.x_unit(column), canvas.y_unit(row)), (factor, better))
         })
         .collect();
     canvas.marks("heat", "", fields.len(), |pen| {
-        for &((from, to), middle, factor) in &fields {
+        for &((from, to), middle, (factor, better)) in &fields {
             pen.bar(from, to, colour(factor, better));
             pen.label(&format!("{factor:.2}"), middle);
         }
@@ -126,6 +158,9 @@ fn colour(factor: f64, better: Better) -> RGBColor {
     STEPS.iter().find_map(step).unwrap_or(SAME)
 }
 
+/// What colours mean.
+pub(super) const COLOURS: &str = "Blue is better by 5, 25 and 100%, orange worse by as much.";
+
 /// How to read the plot.
 fn note(spec: &Spec<'_>, column: &Column) -> String {
     let better = match column.better {
@@ -134,8 +169,7 @@ fn note(spec: &Spec<'_>, column: &Column) -> String {
         Better::Neutral => "",
     };
     format!(
-        "{}, median per cell, as a factor of what it is with {} = {}.{better} Blue is better by 5, 25 and 100%, orange \
-         worse by as much.",
+        "{}, median per cell, as a factor of what it is with {} = {}.{better} {COLOURS}",
         column.heading(),
         spec.series,
         spec.baseline,

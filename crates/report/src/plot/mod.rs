@@ -4,6 +4,7 @@ mod bars;
 mod canvas;
 mod cdf;
 mod decimate;
+mod factors;
 mod grid;
 mod heat;
 mod lines;
@@ -63,6 +64,9 @@ pub(crate) fn figure(view: &View<'_>, position: usize, plot: &Plot) -> Figure {
         }
         Plot::Heat { title, metric, x, y, series, baseline } => {
             heat::figure(view, position, &heat::Spec { title, metric, x, y, series, baseline })
+        }
+        Plot::Factors { title, metrics, y, baseline } => {
+            factors::figure(view, position, &factors::Spec { title, metrics, y, baseline })
         }
         Plot::Series { title, series, log } => series::figure(view, position, title, series, *log),
         Plot::Cdf { title, series } => cdf::figure(view, position, title, series),

@@ -41,7 +41,7 @@ fn a_plot_without_data_is_found() {
     sample.records.iter_mut().for_each(|record| record.packets.clear());
     let found = problems(&sample.html(), DESKTOP);
     assert_eq!(found.len(), 8, "{found:?}");
-    assert!(found.iter().all(|line| line.starts_with("empty plot: plot-8-")), "{found:?}");
+    assert!(found.iter().all(|line| line.starts_with("empty plot: plot-9-")), "{found:?}");
 }
 
 #[test]

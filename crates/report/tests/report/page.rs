@@ -20,11 +20,11 @@ fn every_plot_has_its_panels_and_points() {
     let html = Sample::everything().html();
     let kinds: Vec<&str> = plots(&html).iter().map(|tag| attribute(tag, "data-kind").unwrap()).collect();
     let count = |kind: &str| kinds.iter().filter(|known| **known == kind).count();
-    // Panels: goodput by era; timeouts by RTO min and PVTCP; block time, and goodput over it, by era; the rest by cell,
-    // the CDF six cells at most.
+    // Panels: goodput by era; timeouts by RTO min and PVTCP; block time, and goodput over it, by era; factors by era
+    // and RTO min; the rest by cell, the CDF six cells at most.
     assert_eq!(
-        ["bars", "lines", "plane", "heat", "series", "cdf", "sequence"].map(count),
-        [2 + 4, 2, 2, 1, 8, 2, 8],
+        ["bars", "lines", "plane", "heat", "factors", "series", "cdf", "sequence"].map(count),
+        [2 + 4, 2, 2, 1, 4, 8, 2, 8],
         "{kinds:?}"
     );
     for tag in plots(&html) {
@@ -77,6 +77,30 @@ fn a_map_has_a_factor_for_each_pair_of_cells() {
 }
 
 #[test]
+fn factors_are_of_one_cell() {
+    let sample = Sample::everything();
+    let html = sample.html();
+    let tag = html.find("data-kind=\"factors\"").unwrap();
+    let panel = &html[tag..tag + html[tag..].find("</svg>").unwrap()];
+    assert!(panel.contains("data-points=\"4\""), "two recorded metrics, with PVTCP and without: {panel}");
+    let median = |rto_min: &str, pvtcp: &str| {
+        let is_meant = |axis: &str, label: &str| match axis {
+            "RTO min" => label == rto_min,
+            "PVTCP" => label == pvtcp,
+            _ => label == sample.records[0].cell[0].1,
+        };
+        let runs = sample.records.iter().filter(|run| run.cell.iter().all(|(axis, label)| is_meant(axis, label)));
+        let mut values: Vec<f64> = runs.map(|run| run.metrics["block_p50_ms"]).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let title = evenkeel_scenario::metric::Metric::BlockP50Ms.about().title;
+    let factor = format!("{title}, on: {:.2}", median("smallest", "on") / median("200 ms", "off"));
+    assert!(panel.contains(&factor), "{factor} in {panel}");
+    assert!(html.contains("Medians, as factors of those with PVTCP = off, RTO min = 200 ms."));
+}
+
+#[test]
 fn plots_can_stand_alone() {
     let sample = Sample::everything();
     let count = sample.scenario.report.plots.len();
@@ -97,10 +121,13 @@ fn a_page_has_its_pictures_beside_it() {
     Sample::everything().write(dir.path());
     let (results, page) = (load(dir.path()).unwrap(), dir.path().join("page.md"));
     let files = evenkeel_report::write_page(&results, &page).unwrap();
-    assert_eq!(files, [dir.path().join("page-4.svg"), dir.path().join("page-5.svg"), page.clone()]);
+    let pictures = [4, 5, 6].map(|number| dir.path().join(format!("page-{number}.svg")));
+    assert_eq!(files, [&pictures[..], std::slice::from_ref(&page)].concat());
     let text = std::fs::read_to_string(&page).unwrap();
     let table = evenkeel_report::render_markdown(&results.set, &results.scenario, &results.records);
-    assert_eq!(text, table + "\n![Goodput over block time](page-4.svg)\n\n![Block times with PVTCP](page-5.svg)\n");
+    let titles = ["Goodput over block time", "Block times with PVTCP", "What each RTO min and PVTCP are worth"];
+    let shown = titles.iter().zip(4..).map(|(title, number)| format!("\n![{title}](page-{number}.svg)\n"));
+    assert_eq!(text, table + &shown.collect::<String>());
     let error = evenkeel_report::write_page(&results, &dir.path().join("none/page.md")).unwrap_err();
     assert!(matches!(error, ReportError::Write { .. }), "{error}");
 }

@@ -105,6 +105,19 @@ pub enum Plot {
         /// The label of `series` that the others are compared with.
         baseline: String,
     },
+    /// Several metrics, each as a factor of what it is in one cell, as colours: a row per label of `y`, a panel per
+    /// combination of the other axes. Medians.
+    Factors {
+        /// Heading.
+        title: String,
+        /// Metrics, from left to right.
+        #[schemars(schema_with = "names::metric_names")]
+        metrics: Vec<String>,
+        /// Axis along the ordinate.
+        y: String,
+        /// The cell that the others are compared with: axis name to label. For axes left out it is each cell's own.
+        baseline: BTreeMap<String, String>,
+    },
     /// Recorded series over time: one panel per cell (first repetition).
     Series {
         /// Heading.

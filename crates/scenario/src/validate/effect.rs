@@ -79,6 +79,13 @@ pub(crate) fn empty_results(scenario: &Scenario, cells: &[Cell]) -> Vec<Problem>
                     });
                 }
             }
+            Plot::Factors { metrics, .. } => {
+                for (place, metric) in metrics.iter().enumerate() {
+                    judge(format!("{path}.metrics[{place}]"), &format!("the column of {}", quoted(metric)), &|s| {
+                        why_no_metric(metric, s)
+                    });
+                }
+            }
             Plot::Series { series, .. } => {
                 for name in series {
                     judge(format!("{path}.series"), &format!("series {}", quoted(name)), &|s| why_no_series(name, s));
