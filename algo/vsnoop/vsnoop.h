@@ -48,6 +48,7 @@ enum vsnoop_doubt {
 	VSNOOP_DOUBT_WINDOW, /* it lies beyond what the VM has offered */
 	VSNOOP_DOUBT_MEMORY, /* the VM may not have as much memory as its window says */
 	VSNOOP_DOUBT_BUDGET, /* the queue's share is used up */
+	VSNOOP_DOUBT_BACKLOG, /* the VM runs, and takes less than comes */
 	VSNOOP_DOUBT_SILENCE, /* the VM has not reacted to data for VSNOOP_LIFE_US */
 	/* Of the packet: the VM's TCP may not take it. */
 	VSNOOP_DOUBT_PLACE, /* the port's queue may not */
@@ -90,6 +91,9 @@ struct vsnoop_vm {
 	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early
 			  */
 	u32 doubt; /* enum vsnoop_doubt: of the whole VM, for good */
+	u64 spoke_us; /* when it last sent an ACK */
+	u64 backlog_us; /* since when more waits than vsnoop_backlog() allows, 0: it does
+			 * not */
 };
 
 /*
@@ -106,6 +110,18 @@ struct vsnoop_vm {
  * is off its core, and than a delayed ACK (0.5 s, RFC 9293 §3.8.6.3) waits.
  */
 #define VSNOOP_LIFE_US 1000000
+
+/*
+ * A VM that has its core and yet has so much of the budget waiting takes less than comes.
+ * Its senders must learn that by its own ACKs: early ones would let them fill the queue,
+ * and the VM is there to send its own. One that has no core does not speak.
+ */
+#define VSNOOP_BACKLOG_PART 8
+#define VSNOOP_BACKLOG_SEGMENTS 10 /* or an initial window (RFC 6928), if that is more   \
+				    */
+/* A VM that has been silent for so long may be off its core: ACKs of one that runs and
+ * has data waiting are at most some hundred microseconds apart. */
+#define VSNOOP_SPOKE_US 1000
 
 /* Segments of a packet that another CPU has in hands, if they take a place each. */
 #define VSNOOP_CPU_SEGMENTS 64
@@ -283,7 +299,24 @@ static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f,
 		return VSNOOP_DOUBT_MEMORY;
 	if (vm->outstanding > s->budget_segments)
 		return VSNOOP_DOUBT_BUDGET;
+	if (vm->backlog_us && vm->spoke_us > vm->backlog_us &&
+	    d->now_us - vm->spoke_us < VSNOOP_SPOKE_US)
+		return VSNOOP_DOUBT_BACKLOG;
 	return VSNOOP_CERTAIN;
+}
+
+/* Notes since when more waits for the VM than one that runs leaves waiting. */
+static inline void vsnoop_backlog(struct vsnoop_vm *vm, const struct vsnoop_settings *s,
+				  u64 now_us)
+{
+	u32 most = s->budget_segments / VSNOOP_BACKLOG_PART;
+
+	if (most < VSNOOP_BACKLOG_SEGMENTS)
+		most = VSNOOP_BACKLOG_SEGMENTS;
+	if (vm->outstanding <= most)
+		vm->backlog_us = 0;
+	else if (!vm->backlog_us)
+		vm->backlog_us = now_us;
 }
 
 /**
@@ -333,6 +366,7 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 		f->outstanding += d->segments;
 		vm->outstanding += d->segments;
 	}
+	vsnoop_backlog(vm, s, d->now_us);
 	f->doubt = (u8)vsnoop_doubt_about(f, vm, s, d, end);
 	if (f->doubt) {
 		if (f->doubt == VSNOOP_DOUBT_WINDOW || f->doubt == VSNOOP_DOUBT_MEMORY)
@@ -424,6 +458,7 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 	bool is_news;
 	bool is_asked;
 
+	vm->spoke_us = a->now_us;
 	if (!(f->flags & VSNOOP_SEEN_PEER) || !(f->flags & VSNOOP_SCALED))
 		return VSNOOP_ACK_PASS;
 	if (!(f->flags & VSNOOP_SEEN_VM)) {

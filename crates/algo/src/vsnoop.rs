@@ -79,6 +79,8 @@ impl Doubt {
     pub const MEMORY: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_MEMORY);
     /// The queue's share is used up.
     pub const BUDGET: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_BUDGET);
+    /// The VM runs, and takes less than comes.
+    pub const BACKLOG: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_BACKLOG);
     /// The VM has not reacted to data for [`LIFE_US`].
     pub const SILENCE: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_SILENCE);
     /// The port's queue may not take it.
@@ -91,6 +93,12 @@ impl Doubt {
 
 /// How long data may be acknowledged for a VM that does not react to any, in microseconds.
 pub const LIFE_US: u64 = sys::VSNOOP_LIFE_US as u64;
+/// A VM that has been silent for so long may be off its core, in microseconds.
+pub const SPOKE_US: u64 = sys::VSNOOP_SPOKE_US as u64;
+/// So much of the budget may wait for a VM that runs, and so many segments at least.
+pub const BACKLOG_PART: u32 = sys::VSNOOP_BACKLOG_PART;
+/// See [`BACKLOG_PART`].
+pub const BACKLOG_SEGMENTS: u32 = sys::VSNOOP_BACKLOG_SEGMENTS;
 /// Memory that a segment takes in the VM at most, if it is no longer than 1,536 bytes.
 pub const SEGMENT_MEMORY_BYTES: u32 = sys::VSNOOP_SEGMENT_MEMORY;
 

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use evenkeel_algo::vsnoop::{self, Doubt, EarlyAck, Flow, LIFE_US, SEGMENT_MEMORY_BYTES, Settings, State, Vm, VmAck};
+use evenkeel_algo::vsnoop::{
+    self, BACKLOG_PART, BACKLOG_SEGMENTS, Doubt, EarlyAck, Flow, LIFE_US, SEGMENT_MEMORY_BYTES, SPOKE_US, Settings,
+    State, Vm, VmAck,
+};
 use proptest::prelude::*;
 
 const MSS: u32 = 1000;
@@ -528,6 +531,35 @@ fn the_queues_share_is_all_that_is_promised() {
     world.wake(8, 0);
     receive(&mut world, 2);
     assert_eq!((world.early, world.connections[0].flow.state()), (5, State::Active));
+}
+
+#[test]
+fn a_vm_that_runs_and_lags_behind_speaks_for_itself() {
+    let mut world = World::new(100);
+    let few = BACKLOG_SEGMENTS.max(world.settings.budget_segments / BACKLOG_PART);
+    let lags = |world: &mut World| {
+        receive(world, few + 2);
+        world.now_us += 10;
+        world.wake(1, 0);
+        let early = world.early;
+        receive(world, 2);
+        assert_eq!((world.early, world.connections[0].flow.doubt()), (early, Doubt::BACKLOG));
+    };
+    // However much waits for one that has not spoken since.
+    receive(&mut world, few + 5);
+    assert_eq!(world.early, few as usize + 4);
+    world.wake(100, u32::MAX);
+    lags(&mut world);
+    world.wake(100, u32::MAX);
+    let early = world.early;
+    receive(&mut world, 3);
+    assert_eq!(world.early, early + 2, "it has caught up");
+    world.wake(100, u32::MAX);
+    lags(&mut world);
+    world.now_us += SPOKE_US;
+    let early = world.early;
+    receive(&mut world, 2);
+    assert_eq!(world.early, early + 2, "it has lost its core");
 }
 
 #[test]
