@@ -492,6 +492,93 @@ fn files_are_asked_for_on_connections_that_are_kept() {
     }
 }
 
+const AT_ONCE: &str = r#"
+schema = 2
+name = "at-once"
+title = "Several workloads between two machines at once"
+duration_ms = 3000
+warmup_ms = 500
+[network]
+rate_mbit = 50
+buffer_segments = 50
+[vms.near]
+hypervisor = false
+[vms.far]
+hypervisor = false
+[workloads.backup]
+kind = "bulk"
+from = "near"
+to = "far"
+flows = 2
+[workloads.ping]
+kind = "ping"
+from = "near"
+to = "far"
+interval_ms = 20
+[workloads.posts]
+kind = "transfers"
+from = "far"
+to = "near"
+bytes = 20000
+pause_ms = 10
+[workloads.requests]
+kind = "request-response"
+from = "far"
+to = "near"
+request_bytes = 200
+response_bytes = 50000
+outstanding = 2
+think_time_us = 20000
+[workloads.requests-too]
+kind = "request-response"
+from = "far"
+to = "near"
+request_bytes = 200
+response_bytes = 30000
+think_time_us = 20000
+[workloads.store]
+kind = "memcached"
+from = "near"
+to = "far"
+outstanding = 1
+[workloads.stream]
+kind = "iperf3"
+from = "far"
+to = "near"
+"#;
+
+/// Workloads that run at once, two of them of the same kind, have metrics of their own, and their bytes are those that
+/// came.
+#[test]
+fn workloads_run_at_once() {
+    let _machine = machine();
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("at-once.toml");
+    std::fs::write(&scenario, AT_ONCE.replace("hypervisor = false", NAMESPACE)).unwrap();
+    let records = run(&scenario, &[]);
+    let record = &records[0];
+    assert!(record.remarks.is_empty(), "{:?}", record.remarks);
+    let metric = |name: &str| *record.metrics.get(name).unwrap_or_else(|| panic!("no {name}: {:?}", record.metrics));
+    for name in ["ping.rtt_p50_ms", "posts.fct_p50_ms", "requests.fct_p50_ms", "store.fct_p50_ms", "srtt_ms"] {
+        assert!(metric(name) > 0.0, "{name}: {:?}", record.metrics);
+    }
+    assert_eq!(metric("posts.damaged"), 0.0);
+    let goodputs = ["backup", "requests", "requests-too", "stream"].map(|name| metric(&format!("{name}.goodput_mbit")));
+    assert!(goodputs[0] > 30.0 && goodputs[0] < 50.0 && goodputs[3] > 5.0, "{goodputs:?}");
+    assert!((metric("goodput_mbit") - goodputs.iter().sum::<f64>()).abs() < 0.01, "{:?}", record.metrics);
+    for (name, bytes) in [("posts", 20_000), ("requests", 50_000), ("requests-too", 30_000)] {
+        let ended = record.flows.iter().filter(|flow| flow.bytes == bytes && flow.to == "near-0").count();
+        assert!(ended > 5 && ended as f64 == metric(&format!("{name}.flows")), "{name}: {ended}, {:?}", record.metrics);
+    }
+    // Payload on flows is most of what came, and no more; what iperf3 brought is in none.
+    let came = |machine: &str| -> u64 { record.flows.iter().filter(|f| f.to == machine).map(|f| f.bytes).sum() };
+    let streamed = (goodputs[3] * metric("time_s") * 1e6 / 8.0) as u64;
+    for (machine, payload) in [("far-0", came("far-0")), ("near-0", came("near-0") + streamed)] {
+        let wire = record.counters[machine]["EthRxBytes"] as u64;
+        assert!(payload < wire && payload > wire * 4 / 5, "{machine}: {payload} of {wire} bytes");
+    }
+}
+
 /// Ctrl-C while the agent runs takes it along.
 #[test]
 fn an_interrupted_lab_takes_its_agent_along() {

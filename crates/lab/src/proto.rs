@@ -11,7 +11,7 @@ use crate::backlog::Backlog;
 
 /// Name of the virtio-serial port.
 pub const CONTROL_PORT: &str = "evenkeel.control";
-/// TCP port that workloads listen on.
+/// TCP port of the runner's own servers. This and the next are the first workload's: [`port_of`] has the others'.
 pub const WORKLOAD_PORT: u16 = 5001;
 /// TCP port of memcached.
 pub const MEMCACHED_PORT: u16 = 11211;
@@ -25,6 +25,11 @@ pub const APPLICATION_PORT: u16 = 8080;
 pub const OBJECT_PATH: &str = "/object/";
 /// Most bytes one [`Op::ReadFile`] returns.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
+
+/// The port of a server of the workload at this place, where the first workload's is `first`.
+pub fn port_of(first: u16, place: u8) -> u16 {
+    first + u16::from(place)
+}
 
 /// A numbered request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -88,120 +93,15 @@ pub enum Op {
     /// `TcpRetransSegs`), `CpuBusyUs` and `CpuIdleUs` from /proc/stat, `EthTxDropped` and `EthRxDropped` of eth0.
     /// Answered by [`Answer::Counters`].
     Counters,
-    /// Accept connections on [`WORKLOAD_PORT`] until [`Op::Stop`]. Answered by [`Answer::Started`].
-    Serve {
-        /// What to do with them.
-        role: ServeRole,
-        /// Socket settings.
-        sockets: SocketSettings,
-    },
-    /// Send bulk data to a [`ServeRole::Sink`] until [`Op::Stop`]. Answered by [`Answer::Started`].
-    Bulk {
-        /// IPv4 address of the sink.
-        to: String,
-        /// Number of connections.
-        flows: u32,
-        /// Socket settings.
-        sockets: SocketSettings,
-    },
-    /// Ask all [`ServeRole::BlockServer`]s for blocks, one request after the other, until [`Op::Stop`] or `requests`
-    /// are done. Answered by [`Answer::Started`] when all connections stand.
-    Strobe {
-        /// IPv4 addresses of the block servers.
-        from: Vec<String>,
-        /// Bytes that each server sends per request.
-        bytes_per_server: u64,
-        /// 0: no limit.
-        requests: u32,
-        /// Socket settings.
-        sockets: SocketSettings,
+    /// Start a task of a workload, until [`Op::Stop`]. Answered by [`Answer::Started`].
+    Start {
+        /// The workload's place among those of the run.
+        place: u8,
+        /// What to do.
+        task: Task,
     },
     /// This VM's CLOCK_MONOTONIC. Answered by [`Answer::Now`].
     Now,
-    /// Send HTTP requests, each at its time and on a connection of its own, until [`Op::Stop`]. Answered by
-    /// [`Answer::Started`].
-    Requests {
-        /// This VM's CLOCK_MONOTONIC that times count from.
-        start_ns: u64,
-        /// IPv4 addresses of the servers.
-        servers: Vec<String>,
-        /// Microseconds after the start, position of the server, bytes; in the order of times.
-        plan: Vec<(u64, u16, u64)>,
-        /// Socket settings.
-        sockets: SocketSettings,
-    },
-    /// Send transfers one after the other to [`ServeRole::Transfers`], until [`Op::Stop`]. Answered by
-    /// [`Answer::Started`].
-    Transfers {
-        /// IPv4 addresses of the receivers.
-        to: Vec<String>,
-        /// Bytes on each connection.
-        bytes: u64,
-        /// Connections at a time.
-        concurrent: u32,
-        /// Time from the end of the last one to the next.
-        pause_ms: u32,
-        /// Socket settings.
-        sockets: SocketSettings,
-    },
-    /// Ask memcached in a closed loop until [`Op::Stop`]. Answered by [`Answer::Started`] when all values are set.
-    KeyValue {
-        /// IPv4 addresses of the servers.
-        servers: Vec<String>,
-        /// Connections, each with one request at a time.
-        outstanding: u32,
-        /// Requests of a thousand that read a value; the others set one.
-        gets_permille: u32,
-        /// Size of a value.
-        value_bytes: u32,
-        /// Socket settings.
-        sockets: SocketSettings,
-    },
-    /// Ask web servers for files in a closed loop until [`Op::Stop`]. Answered by [`Answer::Started`] when all
-    /// connections stand.
-    Fetch {
-        /// IPv4 addresses of the servers.
-        servers: Vec<String>,
-        /// Connections, each with one request at a time.
-        outstanding: u32,
-        /// Size of a request.
-        request_bytes: u32,
-        /// Size of a file.
-        response_bytes: u32,
-        /// Time between a response and the next request.
-        think_time_us: u32,
-        /// Socket settings.
-        sockets: SocketSettings,
-    },
-    /// Fill a web application's stores, and answer the requests for pages that nginx passes on to [`APPLICATION_PORT`],
-    /// until [`Op::Stop`]. Answered by [`Answer::Started`].
-    Web {
-        /// IPv4 address of the database.
-        database: String,
-        /// Of the cache.
-        cache: String,
-        /// Of the file store.
-        files: String,
-        /// Whether connections to them are used again.
-        keep_alive: bool,
-        /// What users can ask for.
-        operations: Vec<WebOperation>,
-    },
-    /// Use a web application in a closed loop until [`Op::Stop`]. Answered by [`Answer::Started`].
-    Users {
-        /// IPv4 address of the web front.
-        to: String,
-        /// How many, each with one request at a time.
-        users: u32,
-        /// Mean time between a response and the next request.
-        think_time_ms: u32,
-        /// Whether they use their connections again.
-        keep_alive: bool,
-        /// What they do.
-        operations: Vec<WebOperation>,
-        /// Of the draws.
-        seed: u64,
-    },
     /// Whether anything comes back from this address. Answered by [`Answer::Echo`].
     Echo {
         /// IPv4 address.
@@ -216,13 +116,6 @@ pub enum Op {
         /// Without its end.
         line: String,
     },
-    /// Send ICMP echo requests until [`Op::Stop`]. Answered by [`Answer::Started`].
-    Ping {
-        /// IPv4 address.
-        to: String,
-        /// Time between requests.
-        interval_ms: u32,
-    },
     /// Compute beside the traffic until [`Op::Stop`]. Answered by [`Answer::Started`].
     Load {
         /// Share of each cycle, from 0 to 1.
@@ -233,8 +126,10 @@ pub enum Op {
         phase_us: u64,
     },
     /// Begin the measured time in this VM: forget what tasks have recorded so far, start the TCP_INFO sampler over all
-    /// the workload's sockets in this VM. Answered by [`Answer::Done`].
+    /// the first workload's sockets in this VM. Answered by [`Answer::Done`].
     Mark {
+        /// How many workloads the run has.
+        workloads: u8,
         /// 0: no sampler.
         tcp_info_period_ms: u32,
     },
@@ -252,13 +147,134 @@ pub enum Op {
     },
     /// What was seen since [`Op::WatchQueue`]. Answered by [`Answer::Queue`].
     Queue,
-    /// Whether a [`Op::Strobe`] with `requests` is done, and how many strobes or transfers are, counted since
-    /// [`Op::Mark`]. Answered by [`Answer::Progress`].
+    /// Whether a [`Task::Strobe`] of the first workload with `requests` is done, and how many of its strobes or
+    /// transfers are, counted since [`Op::Mark`]. Answered by [`Answer::Progress`].
     Progress,
     /// End all workload tasks and close their sockets. Answered by [`Answer::Done`].
     Stop,
     /// Switch the VM off. Not answered.
     PowerOff,
+}
+
+/// What a workload's VM does.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "task", rename_all = "kebab-case")]
+pub enum Task {
+    /// Accept connections on [`WORKLOAD_PORT`].
+    Serve {
+        /// What to do with them.
+        role: ServeRole,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Send bulk data to a [`ServeRole::Sink`].
+    Bulk {
+        /// IPv4 address of the sink.
+        to: String,
+        /// Number of connections.
+        flows: u32,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Ask all [`ServeRole::BlockServer`]s for blocks, one request after the other, until `requests` are done. It has
+    /// started when all connections stand.
+    Strobe {
+        /// IPv4 addresses of the block servers.
+        from: Vec<String>,
+        /// Bytes that each server sends per request.
+        bytes_per_server: u64,
+        /// 0: no limit.
+        requests: u32,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Send HTTP requests, each at its time and on a connection of its own.
+    Requests {
+        /// This VM's CLOCK_MONOTONIC that times count from.
+        start_ns: u64,
+        /// IPv4 addresses of the servers.
+        servers: Vec<String>,
+        /// Microseconds after the start, position of the server, bytes; in the order of times.
+        plan: Vec<(u64, u16, u64)>,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Send transfers one after the other to [`ServeRole::Transfers`].
+    Transfers {
+        /// IPv4 addresses of the receivers.
+        to: Vec<String>,
+        /// Bytes on each connection.
+        bytes: u64,
+        /// Connections at a time.
+        concurrent: u32,
+        /// Time from the end of the last one to the next.
+        pause_ms: u32,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Ask memcached in a closed loop. It has started when all values are set.
+    KeyValue {
+        /// IPv4 addresses of the servers.
+        servers: Vec<String>,
+        /// Connections, each with one request at a time.
+        outstanding: u32,
+        /// Requests of a thousand that read a value; the others set one.
+        gets_permille: u32,
+        /// Size of a value.
+        value_bytes: u32,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Ask web servers for files in a closed loop. It has started when all connections stand.
+    Fetch {
+        /// IPv4 addresses of the servers.
+        servers: Vec<String>,
+        /// Connections, each with one request at a time.
+        outstanding: u32,
+        /// Size of a request.
+        request_bytes: u32,
+        /// Size of a file.
+        response_bytes: u32,
+        /// Time between a response and the next request.
+        think_time_us: u32,
+        /// Socket settings.
+        sockets: SocketSettings,
+    },
+    /// Fill a web application's stores, and answer the requests for pages that nginx passes on to [`APPLICATION_PORT`].
+    Web {
+        /// IPv4 address of the database.
+        database: String,
+        /// Of the cache.
+        cache: String,
+        /// Of the file store.
+        files: String,
+        /// Whether connections to them are used again.
+        keep_alive: bool,
+        /// What users can ask for.
+        operations: Vec<WebOperation>,
+    },
+    /// Use a web application in a closed loop.
+    Users {
+        /// IPv4 address of the web front.
+        to: String,
+        /// How many, each with one request at a time.
+        users: u32,
+        /// Mean time between a response and the next request.
+        think_time_ms: u32,
+        /// Whether they use their connections again.
+        keep_alive: bool,
+        /// What they do.
+        operations: Vec<WebOperation>,
+        /// Of the draws.
+        seed: u64,
+    },
+    /// Send ICMP echo requests.
+    Ping {
+        /// IPv4 address.
+        to: String,
+        /// Time between requests.
+        interval_ms: u32,
+    },
 }
 
 /// Something that users of a web application do.
@@ -387,13 +403,16 @@ pub enum Answer {
         /// Set when a task failed: what happened.
         error: Option<String>,
     },
-    /// What was recorded.
-    Recorded(Recorded),
+    /// What was recorded of each workload, by its place.
+    Recorded {
+        /// So many as [`Op::Mark`] was told of.
+        workloads: Vec<Recorded>,
+    },
     /// What a queue did.
     Queue(Backlog),
 }
 
-/// What a VM recorded between [`Op::Mark`] and [`Op::Collect`].
+/// What a VM recorded of a workload between [`Op::Mark`] and [`Op::Collect`].
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Recorded {
     /// Length of the measured time by this VM's clock.
@@ -412,7 +431,7 @@ pub struct Recorded {
     pub sent: Vec<Sent>,
     /// Transfers that arrived.
     pub arrived: Vec<Arrived>,
-    /// Samples of each workload socket.
+    /// Samples of each socket, of the first workload.
     pub sockets: Vec<SocketSamples>,
     /// What went wrong in a task, one sentence each.
     pub errors: Vec<String>,

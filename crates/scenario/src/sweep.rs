@@ -39,6 +39,12 @@ pub fn run_seed(scenario_seed: u64, repetition: u32) -> u64 {
     splitmix64(scenario_seed.wrapping_add(u64::from(repetition).wrapping_mul(GOLDEN_GAMMA)))
 }
 
+/// The seed of a workload's draws, by its place among those of a run: the first draws as if it were alone, and no two
+/// the same.
+pub fn workload_seed(run_seed: u64, place: usize) -> u64 {
+    run_seed.wrapping_add((place as u64).wrapping_mul(GOLDEN_GAMMA))
+}
+
 /// By how much splitmix64's state grows from one output to the next.
 pub const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -86,8 +86,8 @@ pub fn run_in_namespace(control: &Path, root: &Path) -> anyhow::Result<()> {
     answer(stream, writer, WORKLOAD_PORT, AtEof::End).map(drop)
 }
 
-/// The loop behind [`run`], over any pair of byte streams. `port` is the workload's TCP port; 0 takes a free one at the
-/// first [`Op::Serve`].
+/// The loop behind [`run`], over any pair of byte streams. `port` is the first workload's TCP port; with 0 each takes a
+/// free one for its server.
 fn answer(mut reader: impl Read, writer: impl Write + Send + 'static, port: u16, at_eof: AtEof) -> anyhow::Result<End> {
     let writer = Arc::new(Mutex::new(writer));
     let mut tasks = Tasks::new(port);

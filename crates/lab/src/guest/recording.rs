@@ -1,4 +1,4 @@
-//! What the workload of this VM records, and when it has to stop.
+//! What a workload records in this VM, and when it has to stop.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,7 +73,7 @@ struct State {
     errors: Vec<String>,
 }
 
-/// Shared by all threads of one workload: all tasks between two [`crate::proto::Op::Stop`].
+/// Shared by all threads of one workload: all its tasks between two [`crate::proto::Op::Stop`].
 #[derive(Debug)]
 pub struct Recording {
     state: Mutex<State>,

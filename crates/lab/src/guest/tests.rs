@@ -11,7 +11,7 @@ use super::http::Http;
 use super::recording::Recording;
 use super::workload::{bulk, poisson, request_response, strobe};
 use super::{AtEof, End, answer, serve};
-use crate::proto::{Answer, Call, Op, Recorded, Reply, ServeRole, SocketSettings};
+use crate::proto::{Answer, Call, Op, Recorded, Reply, ServeRole, SocketSettings, Task};
 
 const LOCAL: &str = "127.0.0.1";
 
@@ -59,9 +59,17 @@ impl Host {
         self.call(op).expect("no error")
     }
 
+    /// What was recorded of each workload.
+    fn collect_all(&mut self) -> Vec<Recorded> {
+        let Answer::Recorded { workloads } = self.ok(Op::Collect) else { panic!("not a record") };
+        workloads
+    }
+
+    /// What was recorded of the only workload.
     fn collect(&mut self) -> Recorded {
-        let Answer::Recorded(recorded) = self.ok(Op::Collect) else { panic!("not a record") };
-        recorded
+        let mut workloads = self.collect_all();
+        assert_eq!(workloads.len(), 1);
+        workloads.remove(0)
     }
 
     fn end(self) -> End {
@@ -74,12 +82,26 @@ fn argv(text: &str) -> Vec<String> {
     ["sh", "-c", text].map(String::from).to_vec()
 }
 
+/// A task of the first workload.
+fn start_op(task: Task) -> Op {
+    Op::Start { place: 0, task }
+}
+
+fn serve_task(role: ServeRole) -> Task {
+    Task::Serve { role, sockets: SocketSettings::default() }
+}
+
 fn serve_op(role: ServeRole) -> Op {
-    Op::Serve { role, sockets: SocketSettings::default() }
+    start_op(serve_task(role))
+}
+
+fn bulk_task(flows: u32) -> Task {
+    Task::Bulk { to: LOCAL.into(), flows, sockets: SocketSettings::default() }
 }
 
 fn strobe_op(requests: u32) -> Op {
-    Op::Strobe { from: vec![LOCAL.into(); 3], bytes_per_server: 100_000, requests, sockets: SocketSettings::default() }
+    let (from, sockets) = (vec![LOCAL.into(); 3], SocketSettings::default());
+    start_op(Task::Strobe { from, bytes_per_server: 100_000, requests, sockets })
 }
 
 #[test]
@@ -163,7 +185,7 @@ fn a_strobe_asks_until_it_has_done_its_requests_since_the_mark() {
         }
     };
     assert_eq!(wait_for_end(&mut host), 20);
-    host.ok(Op::Mark { tcp_info_period_ms: 2 });
+    host.ok(Op::Mark { workloads: 1, tcp_info_period_ms: 2 });
     thread::sleep(Duration::from_millis(50));
     assert_eq!(wait_for_end(&mut host), 20);
     let recorded = host.collect();
@@ -184,8 +206,8 @@ fn a_workload_can_be_stopped_and_started_again() {
     let mut host = Host::new();
     for _ in 0..3 {
         host.ok(serve_op(ServeRole::Sink));
-        host.ok(Op::Bulk { to: LOCAL.into(), flows: 2, sockets: SocketSettings::default() });
-        host.ok(Op::Mark { tcp_info_period_ms: 0 });
+        host.ok(start_op(bulk_task(2)));
+        host.ok(Op::Mark { workloads: 1, tcp_info_period_ms: 0 });
         thread::sleep(Duration::from_millis(50));
         let recorded = host.collect();
         assert!(recorded.measured_us >= 50_000);
@@ -196,6 +218,25 @@ fn a_workload_can_be_stopped_and_started_again() {
         host.ok(Op::Stop);
         assert!(asked.elapsed() < Duration::from_secs(1));
     }
+}
+
+#[test]
+fn workloads_at_once_have_servers_and_records_of_their_own() {
+    let mut host = Host::new();
+    for (place, flows) in [(0, 1), (2, 3)] {
+        host.ok(Op::Start { place, task: serve_task(ServeRole::Sink) });
+        host.ok(Op::Start { place, task: bulk_task(flows) });
+    }
+    host.ok(Op::Mark { workloads: 3, tcp_info_period_ms: 2 });
+    thread::sleep(Duration::from_millis(50));
+    let recorded = host.collect_all();
+    assert_eq!(recorded.iter().map(|own| own.received.len()).collect::<Vec<_>>(), [1, 0, 3]);
+    assert!(recorded.iter().all(|own| own.measured_us >= 50_000 && own.errors.is_empty()), "{recorded:?}");
+    assert!(recorded[2].received.iter().all(|&(_, bytes)| bytes > 0), "{recorded:?}");
+    // Both ends of the first workload's connection are in this "VM".
+    assert_eq!(recorded.iter().map(|own| own.sockets.len()).collect::<Vec<_>>(), [2, 0, 0]);
+    host.ok(Op::Stop);
+    assert!(host.call(Op::Collect).is_err_and(|error| error.contains("not begun")));
 }
 
 #[test]

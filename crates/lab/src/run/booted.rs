@@ -225,11 +225,11 @@ impl BootedLab {
         let scenario = &cell.scenario;
         let roles = Roles::of(scenario.workload());
         let receiver_port = self.first(roles.to)?.spec.port();
-        let bottlenecks = self.bottlenecks(scenario, &roles);
+        let bottlenecks = self.bottlenecks(scenario);
         self.set_up_guests(scenario)?;
-        let marking = self.set_up_ports(scenario, &roles, &bottlenecks)?;
-        self.check_passage(&roles, &shared.directory)?;
-        let placement = self.place(scenario, &roles, shared)?;
+        let marking = self.set_up_ports(scenario, &bottlenecks)?;
+        self.check_passage(scenario, &shared.directory)?;
+        let placement = self.place(scenario, shared)?;
         let seed = sweep::run_seed(scenario.seed, repetition);
         let schedule = Schedule::start(self.scheduled(scenario, &placement)?, placement.driver_domain, seed)?;
         let linux = self.put_on_hosts(scenario, &placement, seed, shared)?;
@@ -245,10 +245,9 @@ impl BootedLab {
         };
         let mut agents = self.start_agents(scenario, shared)?;
         let guests = self.start_guest_agents(scenario, shared)?;
-        let bottleneck = bottlenecks.first().map(String::as_str);
         let mut control =
             Control { placement: &placement, linux: linux.as_ref(), agents: &mut agents, guests: &guests, shared };
-        let outcome = self.measure(scenario, &roles, bottleneck, seed, marking.as_ref(), &mut control);
+        let outcome = self.measure(scenario, &roles, seed, marking.as_ref(), &mut control);
         let off = schedule.stop();
         drop(linux);
         // Whatever failed, the next run must not meet this one's tasks.

@@ -39,8 +39,8 @@ pub struct VmMeasured {
     pub address: Ipv4Addr,
     /// Its port on the host.
     pub port: String,
-    /// What its runner recorded.
-    pub recorded: Recorded,
+    /// What its runner recorded of each workload, in the order of their names.
+    pub recorded: Vec<Recorded>,
     /// Its counters' increase.
     pub counters: Counters,
     /// How long its virtual CPUs waited for a core, if it is on a host's.
@@ -93,8 +93,8 @@ pub struct Measured {
     pub agent: Option<Counted>,
     /// The bottleneck's backlog.
     pub backlog: Backlog,
-    /// iperf3's own figure.
-    pub iperf3: Option<f64>,
+    /// iperf3's own figure of each workload.
+    pub iperf3: Vec<Option<f64>>,
     /// When the measured time began, CLOCK_MONOTONIC.
     pub mark_monotonic_ns: u64,
     /// The same, CLOCK_REALTIME.

@@ -14,7 +14,7 @@ use evenkeel_settings::Mode;
 use super::counters::{camel, of_port};
 use super::measured::{Counters, Measured, Moved, VmMeasured};
 use crate::host::agent::Counted;
-use crate::proto::RequestTime;
+use crate::proto::{Recorded, RequestTime};
 
 /// How the names of counters begin of the mechanisms that are on on any host.
 fn mechanisms(scenario: &Scenario) -> Vec<String> {
@@ -25,41 +25,34 @@ fn mechanisms(scenario: &Scenario) -> Vec<String> {
 
 /// What metrics are made of.
 pub fn of(scenario: &Scenario, measured: &Measured) -> Measurements {
-    let (from, to) = scenario.workload().roles();
-    let members = |group: &str| -> Vec<&VmMeasured> { measured.vms.iter().filter(|vm| vm.group == group).collect() };
-    let (senders, receivers) = (members(from), members(to));
+    let (from, _) = scenario.workload().roles();
+    let senders: Vec<&VmMeasured> = measured.vms.iter().filter(|vm| vm.group == from).collect();
     let numbers = Numbers::of(&measured.vms);
-    let ended: Vec<Ended> = measured.vms.iter().flat_map(|vm| ended(scenario, vm, &numbers)).collect();
-    let read = read(scenario, measured, &ended);
-    let samples = senders.iter().flat_map(|vm| &vm.recorded.sockets).flat_map(|socket| &socket.samples);
-    let arrived = measured.vms.iter().flat_map(|vm| &vm.recorded.arrived);
+    let (mut traffic, mut read) = (Vec::new(), vec![None; measured.vms.len()]);
+    for (place, (_, one)) in scenario.alone().enumerate() {
+        let own = Own { scenario: &one, place, measured, numbers: &numbers };
+        let brought = own.traffic();
+        let by_vm = own.read(&brought.ended);
+        if scenario.workloads.len() == 1 {
+            read = by_vm;
+            traffic.push(brought);
+        } else {
+            traffic.push(Traffic { read: by_vm.into_iter().flatten().collect(), ..brought });
+        }
+    }
+    let samples = senders.iter().filter_map(|vm| vm.recorded.first()).flat_map(|recorded| &recorded.sockets);
+    let samples = samples.flat_map(|socket| &socket.samples);
     let backlog = &measured.backlog;
     let watched = scenario.record.sender_nic && !backlog.samples.is_empty();
     let cera_cuts = measured.agent.as_ref().and_then(|counted| counted.agent.get("cera_cuts"));
     let (marks, mechanisms) = (measured.marks, mechanisms(scenario));
-    let traffic = Traffic {
-        iperf3_bits_per_s: measured.iperf3,
-        background_bytes: None,
-        long_lived: receivers.iter().flat_map(|vm| long_lived(vm, &numbers)).collect(),
-        ended,
-        unfinished: measured.vms.iter().flat_map(unfinished).collect(),
-        blocks_ps: receivers.iter().flat_map(|vm| &vm.recorded.blocks).map(|(_, us)| us * PS_PER_US).collect(),
-        rtts_ps: senders.iter().flat_map(|vm| &vm.recorded.pings).map(|(_, us)| us * PS_PER_US).collect(),
-        arrived: arrived
-            .map(|transfer| Arrival {
-                longest_stall_ps: transfer.longest_stall_ns * PS_PER_NS,
-                is_damaged: transfer.is_damaged,
-            })
-            .collect(),
-        read_bytes: None,
-    };
     Measurements {
         duration_ps: ps(measured.duration),
         vms: measured.vms.iter().zip(read).map(of_vm).collect(),
         hosts: measured.agent.as_ref().map(|counted| of_hosts(&mechanisms, counted)).unwrap_or_default(),
         domains: measured.domains.iter().filter_map(|(_, counters)| cpu_time(counters)).collect(),
         vcpu_waits_ps: senders.iter().flat_map(|vm| &vm.waits).map(|wait| wait.waited_ns * PS_PER_NS).collect(),
-        traffic: vec![traffic],
+        traffic,
         sockets: samples
             .map(|sample| SocketSample { rto_ps: u64::from(sample.rto_us) * PS_PER_US, srtt_us: sample.srtt_us })
             .collect(),
@@ -135,65 +128,111 @@ impl Numbers {
     }
 }
 
-fn long_lived(receiver: &VmMeasured, numbers: &Numbers) -> Vec<LongLived> {
-    let Some(to) = numbers.get(receiver.address) else { return Vec::new() };
-    let flow = |(peer, bytes): &(String, u64)| {
-        let from = peer.parse::<SocketAddrV4>().ok().and_then(|peer| numbers.get(*peer.ip()));
-        LongLived { from, to, bytes: *bytes }
-    };
-    receiver.recorded.received.iter().map(flow).collect()
+/// What was measured of one workload.
+struct Own<'a> {
+    /// With it alone.
+    scenario: &'a Scenario,
+    place: usize,
+    measured: &'a Measured,
+    numbers: &'a Numbers,
 }
 
-fn ended(scenario: &Scenario, vm: &VmMeasured, numbers: &Numbers) -> Vec<Ended> {
-    // Of a request with a response, who asks receives the payload.
-    let sends = matches!(scenario.workload(), Workload::Poisson { .. } | Workload::Transfers { .. });
-    let ended = |request: &RequestTime| {
-        let (own, other) = (numbers.get(vm.address)?, numbers.get(request.to.parse().ok()?)?);
-        let (from, to) = if sends { (own, other) } else { (other, own) };
-        Some(Ended {
-            from,
-            to,
-            bytes: request.bytes,
-            start_ps: request.start_us * PS_PER_US,
-            took_ps: at_least_one_us(request.took_us?),
-            connected_took_ps: request.connected_took_us.map(at_least_one_us),
-        })
-    };
-    vm.recorded.requests.iter().filter_map(ended).collect()
-}
+impl Own<'_> {
+    /// What each VM recorded.
+    fn recorded(&self) -> impl Iterator<Item = (&VmMeasured, &Recorded)> {
+        self.measured.vms.iter().filter_map(|vm| Some((vm, vm.recorded.get(self.place)?)))
+    }
 
-/// What each VM read: its sinks, or the client of a strobe. Who answers requests counts nothing, so what was answered
-/// counts, with its request. Transfers, uploads and pages are not counted as they come in.
-fn read(scenario: &Scenario, measured: &Measured, ended: &[Ended]) -> Vec<Option<Read>> {
-    match scenario.workload() {
-        Workload::RequestResponse { request_bytes, .. } => {
-            let mut bytes = vec![0; measured.vms.len()];
-            for flow in ended {
-                bytes[flow.to as usize] += flow.bytes;
-                bytes[flow.from as usize] += u64::from(*request_bytes);
-            }
-            bytes.into_iter().map(|bytes| Some(Read { bytes, during_ps: ps(measured.duration) })).collect()
+    /// What the VMs of a group recorded.
+    fn recorded_in<'s>(&'s self, group: &'s str) -> impl Iterator<Item = (&'s VmMeasured, &'s Recorded)> {
+        self.recorded().filter(move |(vm, _)| vm.group == group)
+    }
+
+    /// What it brought, but for what was read.
+    fn traffic(&self) -> Traffic {
+        let (from, to) = self.scenario.workload().roles();
+        let arrived = self.recorded().flat_map(|(_, recorded)| &recorded.arrived);
+        let blocks = self.recorded_in(to).flat_map(|(_, recorded)| &recorded.blocks);
+        let pings = self.recorded_in(from).flat_map(|(_, recorded)| &recorded.pings);
+        Traffic {
+            iperf3_bits_per_s: self.measured.iperf3.get(self.place).copied().flatten(),
+            background_bytes: None,
+            long_lived: self.recorded_in(to).flat_map(|(vm, recorded)| self.long_lived(vm, recorded)).collect(),
+            ended: self.recorded().flat_map(|(vm, recorded)| self.ended(vm, recorded)).collect(),
+            unfinished: self.recorded().flat_map(|(_, recorded)| unfinished(recorded)).collect(),
+            blocks_ps: blocks.map(|(_, us)| us * PS_PER_US).collect(),
+            rtts_ps: pings.map(|(_, us)| us * PS_PER_US).collect(),
+            arrived: arrived
+                .map(|transfer| Arrival {
+                    longest_stall_ps: transfer.longest_stall_ns * PS_PER_NS,
+                    is_damaged: transfer.is_damaged,
+                })
+                .collect(),
+            read: Vec::new(),
         }
-        Workload::Ping { .. }
-        | Workload::Iperf3 { .. }
-        | Workload::Poisson { .. }
-        | Workload::Transfers { .. }
-        | Workload::ThreeTier { .. } => vec![None; measured.vms.len()],
-        Workload::Bulk { .. } | Workload::Strobe { .. } | Workload::Memcached { .. } => {
-            let read = |vm: &VmMeasured| {
-                let received = &vm.recorded.received;
-                let bytes = received.iter().map(|(_, bytes)| bytes).sum();
-                let read = Read { bytes, during_ps: at_least_one_us(vm.recorded.measured_us) };
-                (!received.is_empty()).then_some(read)
-            };
-            measured.vms.iter().map(read).collect()
+    }
+
+    fn long_lived(&self, receiver: &VmMeasured, recorded: &Recorded) -> Vec<LongLived> {
+        let Some(to) = self.numbers.get(receiver.address) else { return Vec::new() };
+        let flow = |(peer, bytes): &(String, u64)| {
+            let from = peer.parse::<SocketAddrV4>().ok().and_then(|peer| self.numbers.get(*peer.ip()));
+            LongLived { from, to, bytes: *bytes }
+        };
+        recorded.received.iter().map(flow).collect()
+    }
+
+    fn ended(&self, vm: &VmMeasured, recorded: &Recorded) -> Vec<Ended> {
+        // Of a request with a response, who asks receives the payload.
+        let sends = matches!(self.scenario.workload(), Workload::Poisson { .. } | Workload::Transfers { .. });
+        let ended = |request: &RequestTime| {
+            let (own, other) = (self.numbers.get(vm.address)?, self.numbers.get(request.to.parse().ok()?)?);
+            let (from, to) = if sends { (own, other) } else { (other, own) };
+            Some(Ended {
+                from,
+                to,
+                bytes: request.bytes,
+                start_ps: request.start_us * PS_PER_US,
+                took_ps: at_least_one_us(request.took_us?),
+                connected_took_ps: request.connected_took_us.map(at_least_one_us),
+            })
+        };
+        recorded.requests.iter().filter_map(ended).collect()
+    }
+
+    /// What each VM read: its sinks, or the client of a strobe. Who answers requests counts nothing, so what was
+    /// answered counts, with its request. Transfers, uploads and pages are not counted as they come in.
+    fn read(&self, ended: &[Ended]) -> Vec<Option<Read>> {
+        let measured = self.measured;
+        match self.scenario.workload() {
+            Workload::RequestResponse { request_bytes, .. } => {
+                let mut bytes = vec![0; measured.vms.len()];
+                for flow in ended {
+                    bytes[flow.to as usize] += flow.bytes;
+                    bytes[flow.from as usize] += u64::from(*request_bytes);
+                }
+                bytes.into_iter().map(|bytes| Some(Read { bytes, during_ps: ps(measured.duration) })).collect()
+            }
+            Workload::Ping { .. }
+            | Workload::Iperf3 { .. }
+            | Workload::Poisson { .. }
+            | Workload::Transfers { .. }
+            | Workload::ThreeTier { .. } => vec![None; measured.vms.len()],
+            Workload::Bulk { .. } | Workload::Strobe { .. } | Workload::Memcached { .. } => {
+                let read = |(_, recorded): (&VmMeasured, &Recorded)| {
+                    let received = &recorded.received;
+                    let bytes = received.iter().map(|(_, bytes)| bytes).sum();
+                    let read = Read { bytes, during_ps: at_least_one_us(recorded.measured_us) };
+                    (!received.is_empty()).then_some(read)
+                };
+                self.recorded().map(read).collect()
+            }
         }
     }
 }
 
-fn unfinished(vm: &VmMeasured) -> Vec<Unfinished> {
-    let under_way = vm.recorded.requests.iter().filter(|request| request.took_us.is_none());
-    let waited_us = |request: &RequestTime| vm.recorded.measured_us.saturating_sub(request.start_us);
+fn unfinished(recorded: &Recorded) -> Vec<Unfinished> {
+    let under_way = recorded.requests.iter().filter(|request| request.took_us.is_none());
+    let waited_us = |request: &RequestTime| recorded.measured_us.saturating_sub(request.start_us);
     under_way.map(|r| Unfinished { bytes: r.bytes, waited_ps: waited_us(r) * PS_PER_US }).collect()
 }
 

@@ -217,9 +217,11 @@ fn prepare_database_images(
     images: &BTreeMap<Kernel, GuestImage>,
     tell: &dyn Fn(&str),
 ) -> Result<BTreeMap<Kernel, GuestImage>, LabError> {
-    let applications = cells.iter().filter(|cell| needs::has_database(&cell.scenario));
-    let kernels: BTreeSet<Kernel> =
-        applications.map(|cell| cell.scenario.vms[cell.scenario.workload().roles().0].kernel).collect();
+    let kernel = |cell: &Cell, group: &str| cell.scenario.vms[group].kernel;
+    let of_cell = |cell: &Cell| -> Vec<Kernel> {
+        needs::groups_with_database(&cell.scenario).into_iter().map(|group| kernel(cell, group)).collect()
+    };
+    let kernels: BTreeSet<Kernel> = cells.iter().flat_map(of_cell).collect();
     let image = |kernel| Ok((kernel, prepare::with_database(&images[&kernel], tell)?));
     kernels.into_iter().map(image).collect()
 }

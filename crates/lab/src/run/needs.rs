@@ -1,5 +1,7 @@
 //! What a scenario asks of VMs and hosts beside their number.
 
+use std::collections::BTreeSet;
+
 use evenkeel_scenario::format::{HostKind, Scenario, VmGroup, Workload};
 use evenkeel_settings::Mode;
 
@@ -25,9 +27,10 @@ pub fn segments_for_vms(scenario: &Scenario) -> bool {
     scenario.network.segmentation_offload || !scenario.record.sender_nic
 }
 
-/// Whether one of the VMs is a database.
-pub fn has_database(scenario: &Scenario) -> bool {
-    matches!(scenario.workload(), Workload::ThreeTier { .. })
+/// The groups of which a VM is a database.
+pub fn groups_with_database(scenario: &Scenario) -> BTreeSet<&str> {
+    let applications = scenario.workloads.values().filter(|one| matches!(one, Workload::ThreeTier { .. }));
+    applications.map(|one| one.roles().0).collect()
 }
 
 /// Whether VMs move in a scenario: they are not where they were afterwards.

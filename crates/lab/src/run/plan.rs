@@ -6,7 +6,7 @@ use evenkeel_scenario::Refused;
 use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::{HostKind, Kernel, MachineKind, Scenario, VmGroup};
 
-use super::needs::{has_database, segments_for_vms};
+use super::needs::{groups_with_database, segments_for_vms};
 use super::{hosts, support};
 use crate::host::domain;
 
@@ -20,7 +20,7 @@ struct Shape {
     named_hosts: BTreeMap<String, Vec<u32>>,
     segmentation_offload: bool,
     segments_for_vms: bool,
-    has_database: bool,
+    groups_with_database: Vec<String>,
 }
 
 fn shape(scenario: &Scenario) -> Shape {
@@ -34,7 +34,7 @@ fn shape(scenario: &Scenario) -> Shape {
         named_hosts: hosts::named_hosts(scenario).into_iter().map(|(name, hosts)| (name.to_owned(), hosts)).collect(),
         segmentation_offload: scenario.network.segmentation_offload,
         segments_for_vms: segments_for_vms(scenario),
-        has_database: has_database(scenario),
+        groups_with_database: groups_with_database(scenario).into_iter().map(str::to_owned).collect(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::Scenario;
-use evenkeel_scenario::metric::{self, Measurements, PS_PER_US};
+use evenkeel_scenario::metric::{self, Ended, Measurements, PS_PER_US};
 use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
 
 use super::counters::{camel, of_port};
@@ -20,7 +20,7 @@ pub fn record(cell: &Cell, repetition: u32, seed: u64, measured: Measured) -> Ru
     let remarks = measured
         .vms
         .iter()
-        .flat_map(|vm| vm.recorded.errors.iter().map(|e| format!("{}: {e}", vm.name)))
+        .flat_map(|vm| vm.recorded.iter().flat_map(|own| &own.errors).map(|e| format!("{}: {e}", vm.name)))
         .chain(measured.trace.remarks.iter().chain(&measured.complaints).cloned())
         .collect();
     RunRecord {
@@ -70,31 +70,45 @@ fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
     all
 }
 
+/// Of each workload those that lasted, and those that ended.
 fn flows(scenario: &Scenario, measured: &Measured, measurements: &Measurements) -> Vec<FlowRecord> {
-    let (_, to) = scenario.workload().roles();
     let name = |number: u32| measured.vms.get(number as usize).map_or_else(String::new, |vm| vm.name.clone());
-    let name_of = |peer: &str| {
-        let address = peer.parse::<SocketAddr>().ok().map(|peer| peer.ip());
-        let vm = measured.vms.iter().find(|vm| address == Some(vm.address.into()));
-        vm.map_or_else(|| peer.to_owned(), |vm| vm.name.clone())
-    };
-    let long_lived = measured.vms.iter().filter(|vm| vm.group == to).flat_map(|vm| {
-        vm.recorded.received.iter().map(move |(peer, bytes)| FlowRecord {
-            from: name_of(peer),
-            to: vm.name.clone(),
-            bytes: *bytes,
-            start_us: 0,
-            duration_us: vm.recorded.measured_us,
-        })
-    });
-    let ended = measurements.traffic.iter().flat_map(|traffic| &traffic.ended).map(|flow| FlowRecord {
+    let ended = |flow: &Ended| FlowRecord {
         from: name(flow.from),
         to: name(flow.to),
         bytes: flow.bytes,
         start_us: flow.start_ps / PS_PER_US,
         duration_us: flow.took_ps / PS_PER_US,
-    });
-    long_lived.chain(ended).collect()
+    };
+    let of_each = scenario.workloads.values().zip(&measurements.traffic).enumerate();
+    of_each
+        .flat_map(|(place, (workload, traffic))| {
+            let (_, to) = workload.roles();
+            long_lived(measured, place, to).into_iter().chain(traffic.ended.iter().map(ended))
+        })
+        .collect()
+}
+
+/// What came at a group in the workload at this place on flows that lasted.
+fn long_lived(measured: &Measured, place: usize, group: &str) -> Vec<FlowRecord> {
+    let name_of = |peer: &str| {
+        let address = peer.parse::<SocketAddr>().ok().map(|peer| peer.ip());
+        let vm = measured.vms.iter().find(|vm| address == Some(vm.address.into()));
+        vm.map_or_else(|| peer.to_owned(), |vm| vm.name.clone())
+    };
+    let receivers = measured.vms.iter().filter(|vm| vm.group == group);
+    let recorded = receivers.filter_map(|vm| Some((vm, vm.recorded.get(place)?)));
+    recorded
+        .flat_map(|(vm, recorded)| {
+            recorded.received.iter().map(|(peer, bytes)| FlowRecord {
+                from: name_of(peer),
+                to: vm.name.clone(),
+                bytes: *bytes,
+                start_us: 0,
+                duration_us: recorded.measured_us,
+            })
+        })
+        .collect()
 }
 
 fn series(measured: &Measured) -> Vec<Series> {
@@ -108,12 +122,14 @@ fn series(measured: &Measured) -> Vec<Series> {
         let since_mark_us = |at_ns: u64| (at_ns as i64 - measured.mark_monotonic_ns as i64) / 1000;
         let waits = vm.waits.iter().map(|wait| (since_mark_us(wait.end_ns), wait.waited_ns as f64 / 1e6));
         push("vcpu_wait_ms", &vm.name, waits.collect());
-        let times_ms = |times: &[(u64, u64)]| times.iter().map(|(t, us)| (*t as i64, *us as f64 / 1e3)).collect();
-        push("rtt_ms", &vm.name, times_ms(&vm.recorded.pings));
-        push("block_ms", &vm.name, times_ms(&vm.recorded.blocks));
-        for (index, socket) in vm.recorded.sockets.iter().enumerate() {
-            let subject =
-                if vm.recorded.sockets.len() == 1 { vm.name.clone() } else { format!("{} flow {index}", vm.name) };
+        let times_ms = |times: &[(u64, u64)]| -> Vec<(i64, f64)> {
+            times.iter().map(|(t, us)| (*t as i64, *us as f64 / 1e3)).collect()
+        };
+        push("rtt_ms", &vm.name, vm.recorded.iter().flat_map(|own| times_ms(&own.pings)).collect());
+        push("block_ms", &vm.name, vm.recorded.iter().flat_map(|own| times_ms(&own.blocks)).collect());
+        let sockets = vm.recorded.first().map_or(&[][..], |first| &first.sockets);
+        for (index, socket) in sockets.iter().enumerate() {
+            let subject = if sockets.len() == 1 { vm.name.clone() } else { format!("{} flow {index}", vm.name) };
             push(
                 "srtt_ms",
                 &subject,

@@ -33,18 +33,20 @@ pub fn why_unsupported(scenario: &Scenario) -> Option<(String, String)> {
         .or_else(|| large_packets(scenario))
         .or_else(|| too_many(scenario))
         .or(of_groups)
-        .or_else(|| in_workload(scenario).map(|(key, why)| (in_full(scenario, key), why.to_owned())))
-        .or_else(|| in_namespaces(scenario))
+        .or_else(|| beside_others(scenario))
+        .or_else(|| unsampled(scenario).map(owned))
+        .or_else(|| scenario.alone().find_map(|(_, one)| in_only_workload(&one)))
+        .or_else(|| scenario.alone().find_map(|(_, one)| in_namespaces(&one)))
         .or_else(|| at_network_cards(scenario))
 }
 
 /// What the network cards of hosts can be, and where a group has none that matters.
 fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
     let default = VmGroup::default();
-    let (from, _) = scenario.workload().roles();
     for (name, group) in &scenario.vms {
         let refuse = |key: &str, why: &str| Some((format!("vms.{name}.{key}"), why.to_owned()));
-        let is_bottleneck = scenario.record.sender_nic && name == from;
+        let sends = scenario.workloads.values().any(|workload| workload.roles().0 == name);
+        let is_bottleneck = scenario.record.sender_nic && sends;
         if !is_bottleneck && group.nic_queue_segments != default.nic_queue_segments {
             return refuse("nic_queue_segments", NO_NETWORK_CARD);
         }
@@ -91,7 +93,7 @@ fn at_network_cards(scenario: &Scenario) -> Option<(String, String)> {
     None
 }
 
-/// What machines that are namespaces cannot do.
+/// What machines that are namespaces cannot do in the only workload.
 fn in_namespaces(scenario: &Scenario) -> Option<(String, String)> {
     let (from, _) = scenario.workload().roles();
     if scenario.vms.get(from)?.machine != MachineKind::Namespace {
@@ -258,10 +260,33 @@ fn in_full(scenario: &Scenario, key: &str) -> String {
     key.strip_prefix("workload.").map_or_else(|| key.to_owned(), |key| scenario.workload_key(key))
 }
 
-fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
-    if scenario.workloads.len() > 1 {
-        return Some(("workloads", "the lab runs one of them at a time; leave one (the simulator runs all)"));
+/// What cannot be where several workloads run at once.
+fn beside_others(scenario: &Scenario) -> Option<(String, String)> {
+    if scenario.workloads.len() == 1 {
+        return None;
     }
+    if let Some((name, _)) = scenario.vms.iter().find(|(_, group)| group.migrate_at_ms.is_some()) {
+        let why = "a VM moves in a run with one workload; leave it out, or leave one of `workloads`";
+        return Some((format!("vms.{name}.migrate_at_ms"), why.to_owned()));
+    }
+    let why = "captures are analysed for the flows of one workload; leave it at false, or leave one of `workloads`";
+    scenario.record.capture.then(|| ("record.capture".to_owned(), why.to_owned()))
+}
+
+/// Sockets that would be sampled are the first workload's.
+fn unsampled(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
+    let of_servers = matches!(scenario.workload(), Workload::RequestResponse { .. } | Workload::ThreeTier { .. });
+    (of_servers && scenario.record.tcp_info_period_ms > 0).then_some((
+        "record.tcp_info_period_ms",
+        "the lab cannot sample its servers' sockets; set it to 0 (the simulator can)",
+    ))
+}
+
+fn in_only_workload(scenario: &Scenario) -> Option<(String, String)> {
+    in_workload(scenario).map(|(key, why)| (in_full(scenario, key), why.to_owned()))
+}
+
+fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
     let moves = scenario.vms.values().any(|group| group.migrate_at_ms.is_some());
     match scenario.workload() {
         Workload::Transfers { .. } if moves && scenario.record.capture => {
@@ -284,12 +309,6 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         }
         Workload::Poisson { .. } if scenario.record.capture => {
             Some(("record.capture", "captures are analysed for flows that last; leave it at false with `poisson`"))
-        }
-        Workload::RequestResponse { .. } | Workload::ThreeTier { .. } if scenario.record.tcp_info_period_ms > 0 => {
-            Some((
-                "record.tcp_info_period_ms",
-                "the lab cannot sample its servers' sockets; set it to 0 (the simulator can)",
-            ))
         }
         Workload::RequestResponse { request_bytes, .. } if !FETCH_BYTES.contains(request_bytes) => Some((
             "workload.request_bytes",
@@ -377,6 +396,28 @@ mod tests {
             ),
             ""
         );
+    }
+
+    #[test]
+    fn of_several_workloads_each_is_looked_at() {
+        let beside = |workload: &str, from: &str, to: &str| {
+            let text = format!("{TEXT}\n[workloads.z]\nfrom = \"b\"\nto = \"a\"\n{workload}\n");
+            assert!(text.contains(from), "{from}");
+            refused_text(&text.replace(from, to))
+        };
+        const REQUESTS: &str = "kind = \"request-response\"\nrequest_bytes = 200\nresponse_bytes = 9000";
+        // Sockets are sampled of the first.
+        assert_eq!(beside(REQUESTS, "", ""), "");
+        assert_eq!(beside(REQUESTS, "workloads.z", "workloads.a"), "record.tcp_info_period_ms");
+        assert_eq!(beside(REQUESTS, "200", "20"), "workloads.z.request_bytes");
+        assert_eq!(beside(REQUESTS, "[vms.b]", "[record]\ncapture = true\n[vms.b]"), "record.capture");
+        assert_eq!(beside("kind = \"bulk\"", "", ""), "");
+        let moves = "migrate_at_ms = 500\nhost = \"vm\"";
+        assert_eq!(beside("kind = \"bulk\"", "core = { vms_per_core = 2 }", moves), "vms.a.migrate_at_ms");
+        // Network cards of all that send are bottlenecks.
+        let cards = |line: &str| format!("[record]\nsender_nic = true\n[vms.b]\n{line}");
+        assert_eq!(beside("kind = \"bulk\"", "[vms.b]", &cards("nic_queue_segments = 9")), "");
+        assert_eq!(beside("kind = \"bulk\"", "[vms.b]", &cards("hypervisor = false")), "vms.b.hypervisor");
     }
 
     #[test]

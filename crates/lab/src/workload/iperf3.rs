@@ -1,57 +1,65 @@
 //! The real iperf3.
 
-use evenkeel_scenario::format::Scenario;
-
 use super::members::Members;
-use super::task::{Running, started};
+use super::task::{TaskOf, started};
 use crate::error::LabError;
 use crate::host::vm::Vm;
 use crate::proto::Op;
 
-/// First port of the servers; each client has a server of its own.
-const FIRST_PORT: u32 = 5201;
+/// First port of the servers; each client of a workload has a server of its own at each VM that it sends to.
+const FIRST_PORT: usize = 5601;
+/// The lab has at most so many VMs, by whose positions a workload's servers have their ports.
+const PORTS_OF_WORKLOAD: usize = 64;
 
-/// Starts it: each VM that sends takes one that receives, in turn.
-pub fn start(members: &Members, flows: u32) -> Result<Running, LabError> {
+/// A client, with its position among all VMs, and a server.
+pub type Pair<'a> = ((usize, &'a Vm), &'a Vm);
+
+/// Each VM that sends takes one that receives, in turn.
+pub fn pairs<'a>(members: &Members<'a>) -> Vec<Pair<'a>> {
     let (from, to) = (&members.from, &members.to);
-    let pairs: Vec<_> =
-        from.iter().enumerate().map(|(position, client)| (*client, to[position % to.len()].1)).collect();
-    Ok(Running { iperf3: start_between(members.scenario, flows, &pairs)?, ..Running::default() })
+    from.iter().enumerate().map(|(position, client)| (*client, to[position % to.len()].1)).collect()
 }
 
-/// Starts iperf3 between pairs of a client (with its index) and a server: first all servers, then all clients at once.
-pub fn start_between(
-    scenario: &Scenario,
-    flows: u32,
-    pairs: &[((usize, &Vm), &Vm)],
-) -> Result<Vec<(usize, u64)>, LabError> {
-    let seconds = |ms: u64| ms.div_ceil(1000).max(1).to_string();
-    let argv = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-    let port = |position: usize| (FIRST_PORT + position as u32).to_string();
-    for (position, (_, server)) in pairs.iter().enumerate() {
-        let port = port(position);
+fn port(place: u8, client: usize) -> String {
+    (FIRST_PORT + usize::from(place) * PORTS_OF_WORKLOAD + client).to_string()
+}
+
+fn argv(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Starts the servers, which end with their clients.
+pub fn serve(members: &Members, pairs: &[Pair]) -> Result<(), LabError> {
+    for ((client, _), server) in pairs {
+        let port = port(members.place, *client);
         started(server, Op::Spawn { argv: argv(&["iperf3", "-s", "-1", "-p", &port]) })?;
         // The server needs a moment to listen, and says nothing before a client comes.
         server.shell(&format!(
             "i=0; until ss -Hltn sport = :{port} | grep -q . || [ $i -ge 100 ]; do i=$((i+1)); sleep 0.05; done"
         ))?;
     }
-    let start = |position: usize| {
-        let ((index, client), server) = pairs[position];
-        let (address, flows, port) = (server.spec.address.to_string(), flows.to_string(), port(position));
-        let (time, omit) = (seconds(scenario.duration_ms), seconds(scenario.warmup_ms));
+    Ok(())
+}
+
+/// Starts all clients at once; their tasks.
+pub fn begin(members: &Members, flows: u32, pairs: &[Pair]) -> Result<Vec<TaskOf>, LabError> {
+    let seconds = |ms: u64| ms.div_ceil(1000).max(1).to_string();
+    let start = |((index, client), server): &Pair| {
+        let (address, flows, port) = (server.spec.address.to_string(), flows.to_string(), port(members.place, *index));
+        let (time, omit) = (seconds(members.scenario.duration_ms), seconds(members.scenario.warmup_ms));
         let mut words = argv(&["iperf3", "-c", &address, "-p", &port, "-J", "-P", &flows, "-t", &time, "-O", &omit]);
-        if let Some(bytes) = scenario.vms[&client.spec.group].tcp.send_buffer_bytes {
+        if let Some(bytes) = members.tcp_of(client).send_buffer_bytes {
             words.extend(["-w".to_owned(), (bytes / 2).to_string()]);
         }
-        Ok((index, started(client, Op::Spawn { argv: words })?))
+        Ok((*index, started(client, Op::Spawn { argv: words })?))
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..pairs.len()).map(|position| scope.spawn(move || start(position))).collect();
+        let threads: Vec<_> = pairs.iter().map(|pair| scope.spawn(move || start(pair))).collect();
         threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })
 }
 
+/// What a client's server received, by the client's report.
 pub fn bits_per_second(report: &str) -> Option<f64> {
     let report: serde_json::Value = serde_json::from_str(report).ok()?;
     report["end"]["sum_received"]["bits_per_second"].as_f64()

@@ -22,16 +22,50 @@ use crate::host::vm::Vm;
 use crate::proto::{Answer, Op};
 use members::Members;
 pub use roles::Roles;
-use task::Running;
+use task::TaskOf;
 
-/// Starts a workload: servers first, then what talks to them.
-pub fn start(scenario: &Scenario, seed: u64, vms: &[Vm]) -> Result<Running, LabError> {
-    let members = Members::of(scenario, seed, vms);
-    match scenario.workload() {
-        Workload::Ping { interval_ms, .. } => ping::start(&members, *interval_ms),
-        Workload::Bulk { flows, .. } => bulk::start(&members, *flows),
-        Workload::Strobe { block_kib, requests, .. } => strobe::start(&members, *block_kib, *requests),
-        Workload::Iperf3 { flows, .. } => iperf3::start(&members, *flows),
+/// A started workload.
+#[derive(Debug, Default)]
+pub struct Running {
+    /// iperf3's clients, which end by themselves.
+    iperf3: Vec<TaskOf>,
+    /// Servers that are ended with the workload.
+    servers: Vec<TaskOf>,
+}
+
+/// Starts all workloads: first the servers of all of them, then what talks to them.
+pub fn start(scenario: &Scenario, seed: u64, vms: &[Vm]) -> Result<Vec<Running>, LabError> {
+    let alone: Vec<Scenario> = scenario.alone().map(|(_, one)| one).collect();
+    let of_each: Vec<Members> = (0..).zip(&alone).map(|(place, one)| Members::of(one, place, seed, vms)).collect();
+    let servers = of_each.iter().map(serve).collect::<Result<Vec<_>, _>>()?;
+    of_each.iter().zip(servers).map(|(members, servers)| Ok(Running { iperf3: begin(members)?, servers })).collect()
+}
+
+/// Starts a workload's servers; those that do not end by themselves.
+fn serve(members: &Members) -> Result<Vec<TaskOf>, LabError> {
+    match members.scenario.workload() {
+        Workload::Ping { .. } => {}
+        Workload::Bulk { .. } => bulk::serve(members)?,
+        Workload::Strobe { .. } => strobe::serve(members)?,
+        Workload::Iperf3 { .. } => iperf3::serve(members, &iperf3::pairs(members))?,
+        Workload::Transfers { .. } => transfers::serve(members)?,
+        Workload::Poisson { background_flows, .. } => return poisson::serve(members, *background_flows),
+        Workload::RequestResponse { response_bytes, .. } => return request_response::serve(members, *response_bytes),
+        Workload::Memcached { .. } => return memcached::serve(members),
+        Workload::ThreeTier { keep_alive, operations, .. } => {
+            return three_tier::serve(members, *keep_alive, operations);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Starts what talks to a workload's servers; the tasks of iperf3's clients.
+fn begin(members: &Members) -> Result<Vec<TaskOf>, LabError> {
+    match members.scenario.workload() {
+        Workload::Ping { interval_ms, .. } => ping::begin(members, *interval_ms)?,
+        Workload::Bulk { flows, .. } => bulk::begin(members, *flows)?,
+        Workload::Strobe { block_kib, requests, .. } => strobe::begin(members, *block_kib, *requests)?,
+        Workload::Iperf3 { flows, .. } => return iperf3::begin(members, *flows, &iperf3::pairs(members)),
         Workload::Poisson { to, load, sizes, burst_flows, background_flows, .. } => {
             let flows = poisson::Flows {
                 has_receivers: to.is_some(),
@@ -40,7 +74,7 @@ pub fn start(scenario: &Scenario, seed: u64, vms: &[Vm]) -> Result<Running, LabE
                 burst_flows: *burst_flows,
                 background_flows: *background_flows,
             };
-            poisson::start(&members, flows)
+            return poisson::begin(members, flows);
         }
         Workload::RequestResponse { request_bytes, response_bytes, outstanding, think_time_us, .. } => {
             let request = request_response::Request {
@@ -49,7 +83,7 @@ pub fn start(scenario: &Scenario, seed: u64, vms: &[Vm]) -> Result<Running, LabE
                 outstanding: *outstanding,
                 think_time_us: *think_time_us,
             };
-            request_response::start(&members, request)
+            request_response::begin(members, request)?;
         }
         Workload::Memcached { outstanding, gets_permille, value_bytes, flows, .. } => {
             let requests = memcached::Requests {
@@ -57,25 +91,34 @@ pub fn start(scenario: &Scenario, seed: u64, vms: &[Vm]) -> Result<Running, LabE
                 gets_permille: *gets_permille,
                 value_bytes: *value_bytes,
             };
-            memcached::start(&members, requests, *flows)
+            memcached::begin(members, requests, *flows)?;
         }
         Workload::Transfers { bytes, concurrent, pause_ms, .. } => {
-            transfers::start(&members, u64::from(*bytes), *concurrent, *pause_ms)
+            transfers::begin(members, u64::from(*bytes), *concurrent, *pause_ms)?;
         }
         Workload::ThreeTier { users, think_time_ms, keep_alive, operations, .. } => {
             let users = three_tier::Users { users: *users, think_time_ms: *think_time_ms, keep_alive: *keep_alive };
-            three_tier::start(&members, users, operations)
+            three_tier::begin(members, users, operations)?;
         }
     }
+    Ok(Vec::new())
 }
 
-/// Ends the servers; what the iperf3 clients received in all, in bits per second; None without iperf3.
-pub fn finish(running: Running, vms: &[Vm]) -> Result<Option<f64>, LabError> {
+/// Ends the servers; what the iperf3 clients of each workload received in all, in bits per second; None without iperf3.
+pub fn finish(running: Vec<Running>, vms: &[Vm]) -> Result<Vec<Option<f64>>, LabError> {
+    let received = running.iter().map(|one| wait_for_iperf3(one, vms)).collect::<Result<_, _>>()?;
+    for (index, task) in running.iter().flat_map(|one| &one.servers) {
+        vms[*index].call(Op::Kill { task: *task })?;
+    }
+    Ok(received)
+}
+
+fn wait_for_iperf3(running: &Running, vms: &[Vm]) -> Result<Option<f64>, LabError> {
     let mut bits_per_second = None;
-    for (index, task) in running.iperf3 {
-        let vm = &vms[index];
+    for (index, task) in &running.iperf3 {
+        let vm = &vms[*index];
         let failure = |why: String| LabError::Vm { name: vm.spec.name.clone(), why };
-        match vm.call(Op::Wait { task })? {
+        match vm.call(Op::Wait { task: *task })? {
             Answer::Exec { status: 0, stdout, .. } => {
                 *bits_per_second.get_or_insert(0.0) += iperf3::bits_per_second(&stdout)
                     .ok_or_else(|| failure(format!("cannot read iperf3's report: {stdout}")))?;
@@ -85,9 +128,6 @@ pub fn finish(running: Running, vms: &[Vm]) -> Result<Option<f64>, LabError> {
             }
             other => return Err(failure(format!("unexpected answer to wait: {other:?}"))),
         }
-    }
-    for (index, task) in running.servers {
-        vms[index].call(Op::Kill { task })?;
     }
     Ok(bits_per_second)
 }

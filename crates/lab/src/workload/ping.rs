@@ -1,14 +1,11 @@
 //! ICMP echo requests.
 
 use super::members::{Members, address};
-use super::task::{Running, started};
 use crate::error::LabError;
-use crate::proto::Op;
+use crate::proto::Task;
 
 /// Starts them: all VMs that send ask the first that receives.
-pub fn start(members: &Members, interval_ms: u32) -> Result<Running, LabError> {
-    for (_, vm) in &members.from {
-        started(vm, Op::Ping { to: address(members.to[0].1), interval_ms })?;
-    }
-    Ok(Running::default())
+pub fn begin(members: &Members, interval_ms: u32) -> Result<(), LabError> {
+    let ask = || Task::Ping { to: address(members.to[0].1), interval_ms };
+    members.from.iter().try_for_each(|(_, vm)| members.start(vm, ask()))
 }

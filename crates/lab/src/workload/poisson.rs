@@ -5,13 +5,13 @@ use evenkeel_scenario::arrivals::{self, Arrival, Pattern};
 use evenkeel_scenario::format::FlowSizes;
 
 use super::members::Members;
-use super::task::{Running, sockets, started};
+use super::task::TaskOf;
 use super::{iperf3, nginx};
 use crate::error::LabError;
 use crate::host::clock::clock_offset_ns;
 use crate::host::cores::monotonic_ns;
 use crate::host::vm::Vm;
-use crate::proto::Op;
+use crate::proto::Task;
 
 /// How long the generators have to take their plans; a slow guest reads a long one for a while.
 const LEAD_NS: u64 = 1_500_000_000;
@@ -33,30 +33,35 @@ pub struct Flows {
     pub background_flows: u32,
 }
 
-/// Starts them.
-pub fn start(members: &Members, flows: Flows) -> Result<Running, LabError> {
-    let (from, to) = (&members.from, &members.to);
-    let mut running = Running::default();
-    for (index, vm) in to {
-        running.servers.push((*index, nginx::start_files(vm, members.tcp_of(vm))?));
+/// Starts the servers.
+pub fn serve(members: &Members, background_flows: u32) -> Result<Vec<TaskOf>, LabError> {
+    let start = |(index, vm): &(usize, &Vm)| Ok((*index, nginx::start_files(members, vm, members.tcp_of(vm))?));
+    let servers = members.to.iter().map(start).collect::<Result<_, LabError>>()?;
+    if background_flows > 0 {
+        iperf3::serve(members, &background_pairs(members))?;
     }
-    if flows.background_flows > 0 {
-        let pairs: Vec<_> = from
-            .iter()
-            .flat_map(|client| to.iter().map(move |server| (*client, *server)))
-            .filter(|(client, server)| client.0 != server.0)
-            .map(|(client, server)| (client, server.1))
-            .collect();
-        running.iperf3 = iperf3::start_between(members.scenario, flows.background_flows, &pairs)?;
-    }
+    Ok(servers)
+}
+
+/// Starts the flows; the tasks of iperf3's clients.
+pub fn begin(members: &Members, flows: Flows) -> Result<Vec<TaskOf>, LabError> {
+    let background = match flows.background_flows {
+        0 => Vec::new(),
+        flows => iperf3::begin(members, flows, &background_pairs(members))?,
+    };
     start_requests(members, flows)?;
-    Ok(running)
+    Ok(background)
+}
+
+fn background_pairs<'a>(members: &Members<'a>) -> Vec<iperf3::Pair<'a>> {
+    let all = members.from.iter().flat_map(|client| members.to.iter().map(move |server| (*client, *server)));
+    all.filter(|(client, server)| client.0 != server.0).map(|(client, server)| (client, server.1)).collect()
 }
 
 /// Gives each generator its part of the flows and has them all start at the same time. The flows are the same for all
 /// cells of a repetition.
 fn start_requests(members: &Members, flows: Flows) -> Result<(), LabError> {
-    let Members { scenario, seed, from, to } = members;
+    let Members { scenario, seed, from, to, .. } = members;
     let Flows { has_receivers, load, sizes, burst_flows, .. } = flows;
     let pattern = Pattern {
         senders: from.len(),
@@ -72,13 +77,13 @@ fn start_requests(members: &Members, flows: Flows) -> Result<(), LabError> {
     let start_ns = monotonic_ns() + LEAD_NS;
     std::thread::scope(|scope| {
         let start = |(position, (_, vm)): (usize, &(usize, &Vm))| {
-            let op = Op::Requests {
+            let task = Task::Requests {
                 start_ns: start_ns.saturating_add_signed(clock_offset_ns(vm)?),
                 servers: servers.clone(),
                 plan: plan_of(position, &arrivals),
-                sockets: sockets(scenario, vm),
+                sockets: members.sockets(vm),
             };
-            started(vm, op).map(drop)
+            members.start(vm, task)
         };
         let threads: Vec<_> = from.iter().enumerate().map(|sender| scope.spawn(move || start(sender))).collect();
         threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

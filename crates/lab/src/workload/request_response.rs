@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::members::{Members, addresses_in_turn};
 use super::nginx;
-use super::task::{Running, sockets, started};
+use super::task::TaskOf;
 use crate::error::LabError;
-use crate::proto::Op;
+use crate::host::vm::Vm;
+use crate::proto::Task;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -21,18 +22,21 @@ pub struct Request {
     pub think_time_us: u32,
 }
 
-/// Starts them.
-pub fn start(members: &Members, request: Request) -> Result<Running, LabError> {
+/// Starts the servers.
+pub fn serve(members: &Members, response_bytes: u32) -> Result<Vec<TaskOf>, LabError> {
+    let start = |(index, vm): &(usize, &Vm)| {
+        nginx::make_files(members, vm, &BTreeSet::from([response_bytes]))?;
+        Ok((*index, nginx::start_files(members, vm, members.tcp_of(vm))?))
+    };
+    members.from.iter().map(start).collect()
+}
+
+/// Starts those who ask.
+pub fn begin(members: &Members, request: Request) -> Result<(), LabError> {
     let Request { request_bytes, response_bytes, outstanding, think_time_us } = request;
-    let mut running = Running::default();
-    for (index, vm) in &members.from {
-        nginx::make_files(vm, &BTreeSet::from([response_bytes]))?;
-        running.servers.push((*index, nginx::start_files(vm, members.tcp_of(vm))?));
-    }
-    for (position, (_, vm)) in members.to.iter().enumerate() {
+    members.to.iter().enumerate().try_for_each(|(position, (_, vm))| {
         let servers = addresses_in_turn(position, &members.from);
-        let sockets = sockets(members.scenario, vm);
-        started(vm, Op::Fetch { servers, outstanding, request_bytes, response_bytes, think_time_us, sockets })?;
-    }
-    Ok(running)
+        let sockets = members.sockets(vm);
+        members.start(vm, Task::Fetch { servers, outstanding, request_bytes, response_bytes, think_time_us, sockets })
+    })
 }

@@ -1,6 +1,6 @@
 //! Which group of VMs does what in a workload.
 
-use evenkeel_scenario::format::Workload;
+use evenkeel_scenario::format::{Scenario, Workload};
 
 /// Which group does what.
 #[derive(Debug, Clone, Copy)]
@@ -16,5 +16,10 @@ impl<'a> Roles<'a> {
     pub fn of(workload: &'a Workload) -> Self {
         let (from, to) = workload.roles();
         Self { from, to }
+    }
+
+    /// Roles in each workload, in the order of their names.
+    pub fn of_all(scenario: &'a Scenario) -> Vec<Self> {
+        scenario.workloads.values().map(Self::of).collect()
     }
 }

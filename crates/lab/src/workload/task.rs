@@ -1,19 +1,11 @@
-//! Tasks of a workload in VMs.
-
-use evenkeel_scenario::format::Scenario;
+//! Tasks in VMs.
 
 use crate::error::LabError;
 use crate::host::vm::Vm;
-use crate::proto::{Answer, Op, SocketSettings};
+use crate::proto::{Answer, Op};
 
-/// A started workload. Tasks stand with their VM's position.
-#[derive(Debug, Default)]
-pub struct Running {
-    /// iperf3's clients, which end by themselves.
-    pub iperf3: Vec<(usize, u64)>,
-    /// Servers that are ended with the workload.
-    pub servers: Vec<(usize, u64)>,
-}
+/// A task of a VM that is known by its position among all VMs, and the task's number there.
+pub type TaskOf = (usize, u64);
 
 /// Starts a task; its number.
 pub fn started(vm: &Vm, op: Op) -> Result<u64, LabError> {
@@ -24,10 +16,4 @@ pub fn started(vm: &Vm, op: Op) -> Result<u64, LabError> {
             Err(LabError::Vm { name: vm.spec.name.clone(), why: format!("unexpected answer to {what}: {other:?}") })
         }
     }
-}
-
-/// Settings of a VM's workload sockets.
-pub fn sockets(scenario: &Scenario, vm: &Vm) -> SocketSettings {
-    let tcp = &scenario.vms[&vm.spec.group].tcp;
-    SocketSettings { receive_buffer_bytes: tcp.receive_buffer_bytes, send_buffer_bytes: tcp.send_buffer_bytes }
 }

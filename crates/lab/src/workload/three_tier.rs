@@ -6,11 +6,11 @@ use std::time::Duration;
 use evenkeel_scenario::format::{Operation, Store, StoreCall};
 
 use super::members::{Members, address};
-use super::task::{Running, started};
+use super::task::{TaskOf, started};
 use super::{memcached, nginx};
 use crate::error::LabError;
 use crate::host::vm::Vm;
-use crate::proto::{APPLICATION_PORT, HTTP_PORT, Op, POSTGRES_PORT, WebCall, WebOperation, WebStore};
+use crate::proto::{APPLICATION_PORT, HTTP_PORT, Op, POSTGRES_PORT, Task, WebCall, WebOperation, WebStore, port_of};
 
 /// How long the application may take to fill the stores.
 const FILL_LIMIT: Duration = Duration::from_secs(120);
@@ -26,9 +26,8 @@ pub struct Users {
     pub keep_alive: bool,
 }
 
-/// Starts all of it, the users last.
-pub fn start(members: &Members, users: Users, operations: &[Operation]) -> Result<Running, LabError> {
-    let Users { users: all, think_time_ms, keep_alive } = users;
+/// Starts the servers, and fills the stores.
+pub fn serve(members: &Members, keep_alive: bool, operations: &[Operation]) -> Result<Vec<TaskOf>, LabError> {
     // `validate` sees to it that there are as many.
     let [(web_index, web), (database_index, database), (cache_index, cache), (files_index, files)] = members.from[..]
     else {
@@ -36,35 +35,41 @@ pub fn start(members: &Members, users: Users, operations: &[Operation]) -> Resul
         return Err(LabError::Vm { name: group.to_owned(), why: "a web application has four servers".into() });
     };
     let tcp = members.tcp_of(web);
-    make_files(files, operations)?;
+    make_files(members, files, operations)?;
     let mut servers = vec![
-        (database_index, start_postgres(database)?),
-        (cache_index, memcached::start_server(cache)?),
-        (files_index, nginx::start_files(files, tcp)?),
+        (database_index, start_postgres(members, database)?),
+        (cache_index, memcached::start_server(members, cache)?),
+        (files_index, nginx::start_files(members, files, tcp)?),
     ];
-    let web_operations: Vec<WebOperation> = operations.iter().map(web_operation).collect();
-    let application = Op::Web {
+    let application = Task::Web {
         database: address(database),
         cache: address(cache),
         files: address(files),
         keep_alive,
-        operations: web_operations.clone(),
+        operations: operations.iter().map(web_operation).collect(),
     };
-    web.call_within(application, FILL_LIMIT)?;
-    servers.push((web_index, nginx::start(web, &nginx::config(tcp, &front(&address(files), keep_alive)))?));
-    for (position, (_, vm)) in (0..).zip(&members.to) {
-        let vms = members.to.len() as u32;
-        let op = Op::Users {
+    web.call_within(members.start_op(application), FILL_LIMIT)?;
+    let site = front(&address(files), members.place, keep_alive);
+    servers.push((web_index, nginx::start(members, web, tcp, &site)?));
+    Ok(servers)
+}
+
+/// Starts the users.
+pub fn begin(members: &Members, users: Users, operations: &[Operation]) -> Result<(), LabError> {
+    let Users { users: all, think_time_ms, keep_alive } = users;
+    let (_, web) = members.from[0];
+    let vms = members.to.len() as u32;
+    (0..).zip(&members.to).try_for_each(|(position, (_, vm))| {
+        let task = Task::Users {
             to: address(web),
             users: all / vms + u32::from(position < all % vms),
             think_time_ms,
             keep_alive,
-            operations: web_operations.clone(),
+            operations: operations.iter().map(web_operation).collect(),
             seed: members.seed.wrapping_add(u64::from(position) << 32),
         };
-        started(vm, op)?;
-    }
-    Ok(Running { servers, ..Running::default() })
+        members.start(vm, task)
+    })
 }
 
 fn web_operation(operation: &Operation) -> WebOperation {
@@ -89,13 +94,14 @@ fn web_operation(operation: &Operation) -> WebOperation {
 }
 
 /// nginx before the application: pages are the application's, and what is on them comes from the file store.
-fn front(files: &str, keep_alive: bool) -> nginx::Site {
+fn front(files: &str, place: u8, keep_alive: bool) -> nginx::Site {
+    let [application_port, files_port] = [APPLICATION_PORT, HTTP_PORT].map(|first| port_of(first, place));
     let kept = if keep_alive { "keepalive 64; " } else { "" };
     let (version, connection) = if keep_alive { ("1.1", "\"\"") } else { ("1.0", "close") };
     nginx::Site {
         upstreams: format!(
-            "upstream application {{ server 127.0.0.1:{APPLICATION_PORT}; {kept}}}\n    \
-             upstream files {{ server {files}:{HTTP_PORT}; {kept}}}\n    \
+            "upstream application {{ server 127.0.0.1:{application_port}; {kept}}}\n    \
+             upstream files {{ server {files}:{files_port}; {kept}}}\n    \
              proxy_http_version {version};\n    proxy_set_header Connection {connection};\n    \
              proxy_buffers 16 16k;\n    client_body_buffer_size 512k;\n"
         ),
@@ -106,32 +112,34 @@ fn front(files: &str, keep_alive: bool) -> nginx::Site {
 }
 
 /// Objects of all sizes that are asked for.
-fn make_files(vm: &Vm, operations: &[Operation]) -> Result<(), LabError> {
+fn make_files(members: &Members, vm: &Vm, operations: &[Operation]) -> Result<(), LabError> {
     let of_calls = operations.iter().flat_map(|operation| &operation.calls).filter(|call| call.store == Store::Files);
     let sizes: BTreeSet<u32> = operations
         .iter()
         .map(|operation| operation.object_bytes)
         .chain(of_calls.map(|call| call.response_bytes))
         .collect();
-    nginx::make_files(vm, &sizes)
+    nginx::make_files(members, vm, &sizes)
 }
 
 /// Starts PostgreSQL on a fresh copy of the cluster that the image has; its task.
-fn start_postgres(vm: &Vm) -> Result<u64, LabError> {
-    vm.shell(
-        "rm -rf /run/postgres\ncp -a /var/lib/postgres /run/postgres\n\
-         echo 'host all all 10.0.0.0/8 trust' >>/run/postgres/pg_hba.conf\n\
-         chown -R 101:101 /run/postgres\nchmod 700 /run/postgres",
-    )?;
-    let settings =
-        ["listen_addresses=*", "unix_socket_directories="].map(|setting| format!(" -c '{setting}'")).concat();
+fn start_postgres(members: &Members, vm: &Vm) -> Result<u64, LabError> {
+    let (directory, port) = (format!("/run/postgres/{}", members.place), members.port(POSTGRES_PORT));
+    vm.shell(&format!(
+        "mkdir -p /run/postgres\nrm -rf {directory}\ncp -a /var/lib/postgres {directory}\n\
+         echo 'host all all 10.0.0.0/8 trust' >>{directory}/pg_hba.conf\n\
+         chown -R 101:101 {directory}\nchmod 700 {directory}"
+    ))?;
+    let settings = ["listen_addresses=*", "unix_socket_directories=", &format!("port={port}")]
+        .map(|setting| format!(" -c '{setting}'"))
+        .concat();
     let line = format!(
         "exec setpriv --reuid=101 --regid=101 --clear-groups /usr/lib/postgresql/*/bin/postgres -D \
-         /run/postgres{settings}"
+         {directory}{settings}"
     );
     let task = started(vm, Op::Spawn { argv: ["/bin/sh", "-c", &line].map(str::to_owned).to_vec() })?;
     vm.shell(&format!(
-        "i=0; until ss -Hltn sport = :{POSTGRES_PORT} | grep -q .; do i=$((i+1)); [ $i -lt 400 ]; sleep 0.05; done"
+        "i=0; until ss -Hltn sport = :{port} | grep -q .; do i=$((i+1)); [ $i -lt 400 ]; sleep 0.05; done"
     ))?;
     Ok(task)
 }
@@ -142,10 +150,11 @@ mod tests {
 
     #[test]
     fn connections_are_kept_only_where_that_is_asked_for() {
-        let (kept, single) = (front("10.0.0.4", true), front("10.0.0.4", false));
+        let (kept, single) = (front("10.0.0.4", 0, true), front("10.0.0.4", 2, false));
         assert!(
             kept.upstreams.contains("server 10.0.0.4:80; keepalive 64; }") && kept.upstreams.contains("version 1.1")
         );
         assert!(!single.upstreams.contains("keepalive") && single.upstreams.contains("Connection close"));
+        assert!(single.upstreams.contains("127.0.0.1:8082;") && single.upstreams.contains("10.0.0.4:82;"));
     }
 }

@@ -4,26 +4,28 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
 use super::members::{Members, addresses_in_turn};
-use super::task::{Running, sockets, started};
 use crate::error::LabError;
 use crate::host::clock::Clock;
-use crate::proto::{Op, Recorded, RequestTime, ServeRole};
+use crate::host::vm::Vm;
+use crate::proto::{Recorded, RequestTime, ServeRole, Task};
 
-/// Starts them.
-pub fn start(members: &Members, bytes: u64, concurrent: u32, pause_ms: u32) -> Result<Running, LabError> {
-    for (_, vm) in &members.to {
-        started(vm, Op::Serve { role: ServeRole::Transfers, sockets: sockets(members.scenario, vm) })?;
-    }
-    for (position, (_, vm)) in members.from.iter().enumerate() {
+/// Starts those that receive.
+pub fn serve(members: &Members) -> Result<(), LabError> {
+    let server = |vm: &Vm| Task::Serve { role: ServeRole::Transfers, sockets: members.sockets(vm) };
+    members.to.iter().try_for_each(|(_, vm)| members.start(vm, server(vm)))
+}
+
+/// Starts those that send.
+pub fn begin(members: &Members, bytes: u64, concurrent: u32, pause_ms: u32) -> Result<(), LabError> {
+    members.from.iter().enumerate().try_for_each(|(position, (_, vm))| {
         let to = addresses_in_turn(position, &members.to);
-        started(vm, Op::Transfers { to, bytes, concurrent, pause_ms, sockets: sockets(members.scenario, vm) })?;
-    }
-    Ok(Running::default())
+        members.start(vm, Task::Transfers { to, bytes, concurrent, pause_ms, sockets: members.sockets(vm) })
+    })
 }
 
 /// Makes requests of the senders out of what both ends have recorded: from the opening of the connection to the last
 /// byte at the receiver, and from when the sender had it. Of each VM's transfers the first `limit` count; 0: all.
-pub fn complete(recorded: &mut [Recorded], addresses: &[Ipv4Addr], clocks: &[Clock], limit: u32) {
+pub fn complete(recorded: &mut [&mut Recorded], addresses: &[Ipv4Addr], clocks: &[Clock], limit: u32) {
     let by_host_clock = |ns: u64, vm: usize| clocks[vm].by_host(ns);
     // A port can be used again: the arrival that counts is the first after the start.
     let mut ends: HashMap<(String, u16, String), Vec<(i64, u64)>> = HashMap::new();
@@ -95,7 +97,7 @@ mod tests {
             ..Recorded::default()
         };
         let mut recorded = [sender, receiver];
-        complete(&mut recorded, &["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()], &clocks, 3);
+        complete(&mut recorded.each_mut(), &["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()], &clocks, 3);
         let took: Vec<_> = recorded[0].requests.iter().map(|r| (r.start_us, r.took_us, r.connected_took_us)).collect();
         assert_eq!(took, [(0, Some(5000), Some(4500)), (10_000, None, None), (20_000, Some(3000), Some(2500))]);
     }
@@ -116,7 +118,7 @@ mod tests {
             Recorded { arrived: vec![arrived], ..Recorded::default() },
         ];
         let addresses = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
-        complete(&mut recorded, &addresses, &[Clock::default(); 2], 0);
+        complete(&mut recorded.each_mut(), &addresses, &[Clock::default(); 2], 0);
         let request = &recorded[0].requests[0];
         assert_eq!((request.took_us, request.connected_took_us), (Some(849), Some(0)));
     }

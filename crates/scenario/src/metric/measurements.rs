@@ -62,8 +62,8 @@ pub struct Traffic {
     pub rtts_ps: Vec<u64>,
     /// Transfers that arrived, where the receiver looks at every byte.
     pub arrived: Vec<Arrival>,
-    /// Payload that applications read, where it is counted for this workload alone.
-    pub read_bytes: Option<u64>,
+    /// What applications read for this workload alone, where that is counted; by machine, or of all together.
+    pub read: Vec<Read>,
 }
 
 /// A VM.

@@ -38,8 +38,9 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// What metrics are made of. `is_alone`: what VMs read is its.
-    fn take(&mut self, mark: Instant, is_alone: bool) -> metric::Traffic {
+    /// What metrics are made of, after the mark in so much time. `is_alone`: what VMs read is its.
+    fn take(&mut self, mark: Instant, during_ps: u64, is_alone: bool) -> metric::Traffic {
+        let read = (!is_alone).then_some(Read { bytes: self.read_bytes, during_ps });
         let recording = &mut self.recording;
         metric::Traffic {
             background_bytes: Some(self.background_bytes),
@@ -53,7 +54,7 @@ impl Traffic {
                 .collect(),
             blocks_ps: times(&recording.blocks),
             rtts_ps: times(&recording.pings),
-            read_bytes: (!is_alone).then_some(self.read_bytes),
+            read: read.into_iter().collect(),
             ..metric::Traffic::default()
         }
     }
@@ -111,7 +112,7 @@ impl Measured {
             vms: std::mem::take(&mut self.vms).into_iter().map(|vm| vm.measured(scenario, duration_ps)).collect(),
             vcpu_waits_ps: picoseconds(std::mem::take(&mut self.recorder.vcpu_waits)),
             hosts: if has_cera { of_cera.into() } else { BTreeMap::new() },
-            traffic: self.traffic.iter_mut().map(|traffic| traffic.take(mark, is_alone)).collect(),
+            traffic: self.traffic.iter_mut().map(|traffic| traffic.take(mark, duration_ps, is_alone)).collect(),
             sockets,
             trace: Trace { duplicate_acks: duplicate_acks.filter(|_| rto_runs.is_some()), rto_runs, bursts: None },
             dropped: self.dropped,

@@ -8,6 +8,7 @@ use evenkeel_scenario::format::{
     VmGroup, Workload,
 };
 use evenkeel_scenario::placement::{Placement, host_count, hosts_of, placements};
+use evenkeel_scenario::sweep::workload_seed;
 use evenkeel_settings::{Bounded, Mode};
 
 use crate::host::{cera, proboscis, vflood, vsnoop};
@@ -26,8 +27,6 @@ const TIMESTAMP_BYTES: u32 = 12;
 const SMALLEST_RTO_MIN_US: u64 = 1000;
 /// Of CERA's word to a client: what virtio-serial and waking a process take.
 const CLIENT_DELAY_US: u32 = 100;
-/// Between the seeds of two workloads: 2^64 over the golden ratio, as splitmix64 has it.
-const BETWEEN_WORKLOADS: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The largest window field.
 const MAX_WINDOW: u32 = 65_535;
 
@@ -81,9 +80,7 @@ pub fn members(scenario: &Scenario, workload: &Workload, places: &[Place], place
             hosts(from).min(hosts(to)) * u64::from(scenario.network.host_rate_mbit())
         }
     };
-    // The first draws as if it were alone, and no two the same.
-    let seed = seed.wrapping_add((place as u64).wrapping_mul(BETWEEN_WORKLOADS));
-    Members { from: of(from), to: of(to), capacity_bps: mbit * 1_000_000, seed }
+    Members { from: of(from), to: of(to), capacity_bps: mbit * 1_000_000, seed: workload_seed(seed, place) }
 }
 
 /// The network of a scenario.

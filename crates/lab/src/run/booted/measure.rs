@@ -26,20 +26,20 @@ use crate::run::trace::Traced;
 use crate::workload::{self, Roles, transfers};
 
 impl BootedLab {
-    /// Starts the workload, lets it warm up, and measures.
+    /// Starts the workloads, lets them warm up, and measures. `roles` are those in the first.
     pub(super) fn measure(
         &self,
         scenario: &Scenario,
         roles: &Roles,
-        bottleneck: Option<&str>,
         seed: u64,
         marking: Option<&MarkingPorts>,
         control: &mut Control<'_, '_>,
     ) -> Result<Measured, LabError> {
         let shared = control.shared;
-        let mut clocks = match scenario.workload() {
-            Workload::Transfers { .. } => self.in_all(Clock::of)?,
-            _ => Vec::new(),
+        let are_transfers = |workload: &Workload| matches!(workload, Workload::Transfers { .. });
+        let mut clocks = match scenario.workloads.values().any(are_transfers) {
+            true => self.in_all(Clock::of)?,
+            false => Vec::new(),
         };
         let running = workload::start(scenario, seed, &self.vms)?;
         shared.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
@@ -50,12 +50,14 @@ impl BootedLab {
         let domains_before = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
         let drops_before = self.drops()?;
         let marks_before = marking.map(MarkingPorts::read).transpose()?;
-        let watched = self.watch_queue(scenario, roles, bottleneck)?;
+        let watched = self.watch_queue(scenario, roles)?;
         let scheduled_before = self.scheduling(control.linux)?;
         let watch = control.linux.map(|linux| linux.watch(control.placement.driver_domain)).transpose()?;
         let before_mark = Instant::now();
+        let workloads = scenario.workloads.len();
         self.in_all(|vm| {
-            vm.call(Op::Mark { tcp_info_period_ms: if vm.spec.group == roles.from { period_ms } else { 0 } })
+            let tcp_info_period_ms = if vm.spec.group == roles.from { period_ms } else { 0 };
+            vm.call(Op::Mark { workloads: workloads as u8, tcp_info_period_ms })
         })?;
         let (mark_monotonic_ns, mark_realtime_ns) = (cores::monotonic_ns(), cores::realtime_ns());
         let began = Instant::now();
@@ -69,8 +71,8 @@ impl BootedLab {
             waits.entry(vm).or_default().extend(seen.iter().filter(|wait| wait.end_ns >= mark_monotonic_ns));
         }
         let scheduled_after = self.scheduling(control.linux)?;
-        let mut recorded: Vec<Recorded> = self.in_all(|vm| match vm.call(Op::Collect)? {
-            Answer::Recorded(recorded) => Ok(recorded),
+        let mut recorded: Vec<Vec<Recorded>> = self.in_all(|vm| match vm.call(Op::Collect)? {
+            Answer::Recorded { workloads: recorded } if recorded.len() == workloads => Ok(recorded),
             other => Err(LabError::Vm {
                 name: vm.spec.name.clone(),
                 why: format!("unexpected answer to collect: {other:?}"),
@@ -78,16 +80,19 @@ impl BootedLab {
         })?;
         for (index, (vm, recorded)) in self.vms.iter().zip(&recorded).enumerate() {
             let stood_still = moved.iter().filter(|moved| moved.vm == index).map(Moved::downtime).sum();
-            check_clock(vm, recorded, duration, before_mark.elapsed(), stood_still)?;
+            check_clock(vm, &recorded[0], duration, before_mark.elapsed(), stood_still)?;
         }
         for moved in &moved {
             if let Some(clock) = clocks.get_mut(moved.vm) {
                 clock.later = Some((moved.stopped_ns(), clock_offset_ns(&self.vms[moved.vm])?));
             }
         }
-        if let Workload::Transfers { transfers, .. } = scenario.workload() {
-            let addresses: Vec<Ipv4Addr> = self.vms.iter().map(|vm| vm.spec.address).collect();
-            transfers::complete(&mut recorded, &addresses, &clocks, *transfers);
+        let addresses: Vec<Ipv4Addr> = self.vms.iter().map(|vm| vm.spec.address).collect();
+        for (place, workload) in scenario.workloads.values().enumerate() {
+            if let Workload::Transfers { transfers, .. } = workload {
+                let mut own: Vec<&mut Recorded> = recorded.iter_mut().map(|of_vm| &mut of_vm[place]).collect();
+                transfers::complete(&mut own, &addresses, &clocks, *transfers);
+            }
         }
         let after = self.in_all(counters)?;
         let domains_after = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;

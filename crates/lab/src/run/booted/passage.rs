@@ -1,9 +1,12 @@
 //! Whether packets pass, looked at before each run. A network that is dead gives runs with nothing in them, not errors:
 //! who reads the results would take them for a mechanism's.
 
+use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
 use std::io::ErrorKind;
 use std::path::Path;
+
+use evenkeel_scenario::format::Scenario;
 
 use super::BootedLab;
 use crate::error::LabError;
@@ -31,10 +34,14 @@ pub fn remove_counts(results: &Path) -> Result<(), LabError> {
 }
 
 impl BootedLab {
-    /// An error if the first machine of those that receive answers not all the others. What devices have counted goes
-    /// to a file in `results`.
-    pub(super) fn check_passage(&self, roles: &Roles, results: &Path) -> Result<(), LabError> {
-        let to = self.first(roles.to)?;
+    /// An error if the first machine of those that receive, in any workload, answers not all the others. What devices
+    /// have counted goes to a file in `results`.
+    pub(super) fn check_passage(&self, scenario: &Scenario, results: &Path) -> Result<(), LabError> {
+        let receiving: BTreeSet<&str> = Roles::of_all(scenario).iter().map(|roles| roles.to).collect();
+        receiving.into_iter().try_for_each(|group| self.check_passage_to(self.first(group)?, results))
+    }
+
+    fn check_passage_to(&self, to: &Vm, results: &Path) -> Result<(), LabError> {
         let answered = self.in_all(|vm| if vm.spec.name == to.spec.name { Ok(true) } else { is_answered(vm, to) })?;
         let unanswered = self.vms.iter().zip(answered).filter(|(_, answered)| !answered);
         let unanswered: Vec<&str> = unanswered.map(|(vm, _)| vm.spec.name.as_str()).collect();

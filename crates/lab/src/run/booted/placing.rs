@@ -17,11 +17,7 @@ use crate::workload::Roles;
 use crate::workload::task::started;
 
 impl BootedLab {
-    pub(super) fn place(&self, scenario: &Scenario, roles: &Roles, shared: &Shared) -> Result<Placement, LabError> {
-        // Several that receive are more work than those that send: beside the driver domain they would leave the other
-        // cores idle.
-        let one_receives = self.vms.iter().filter(|vm| vm.spec.group == roles.to).count() == 1;
-        let spreads = matches!(scenario.workload(), Workload::Poisson { .. }) && !one_receives;
+    pub(super) fn place(&self, scenario: &Scenario, shared: &Shared) -> Result<Placement, LabError> {
         let hosts = linux_hosts(scenario);
         let to_place: Vec<ToPlace> = self
             .vms
@@ -30,7 +26,7 @@ impl BootedLab {
                 let vcpu = ToPlace {
                     host: hosts.iter().position(|host| host.vms.contains(&vm.spec.name)),
                     contended: core_sharing(scenario, &scenario.vms[&vm.spec.group]).is_some(),
-                    sends: spreads || vm.spec.group == roles.from,
+                    sends: sends(scenario, &vm.spec.group),
                 };
                 std::iter::repeat_n(vcpu, vm.spec.vcpu_threads as usize)
             })
@@ -107,5 +103,34 @@ impl BootedLab {
             }
         }
         Ok(scheduled)
+    }
+}
+
+/// Whether a group's VMs send, or are many that work as hard, in the first of the workloads that they are in.
+fn sends(scenario: &Scenario, group: &str) -> bool {
+    let takes_part = |workload: &&Workload| {
+        let Roles { from, to } = Roles::of(workload);
+        from == group || to == group
+    };
+    let Some(workload) = scenario.workloads.values().find(takes_part) else { return false };
+    let Roles { from, to } = Roles::of(workload);
+    // Several that receive are more work than those that send: beside the driver domain they would leave the other
+    // cores idle.
+    let one_receives = scenario.vms[to].count == 1;
+    from == group || (matches!(workload, Workload::Poisson { .. }) && !one_receives)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_placed_by_its_first_workload() {
+        let text = "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\nnetwork.rate_mbit = 10\n\
+            vms = { a = {}, b = {}, c = { count = 2 } }\n\
+            [workloads.x]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n\
+            [workloads.y]\nkind = \"poisson\"\nfrom = \"b\"\nto = \"c\"\nload = 0.1\nsizes = 1000\n";
+        let scenario = Scenario::from_str(text, "t.toml").unwrap().scenario;
+        assert_eq!(["a", "b", "c"].map(|group| sends(&scenario, group)), [true, false, true]);
     }
 }

@@ -16,31 +16,55 @@ use crate::run::needs::segments_for_vms;
 use crate::workload::Roles;
 
 impl BootedLab {
-    /// The devices of the lab's namespace that are shaped: network cards of the hosts that send, if those are the
-    /// bottleneck; else the switch's port towards the receiver, or those towards all that receive in an open loop.
-    pub(super) fn bottlenecks(&self, scenario: &Scenario, roles: &Roles) -> Vec<String> {
-        if scenario.record.sender_nic {
-            let native = self.sending_hosts(roles).filter(|host| host.domain.is_none());
-            return native.map(|host| host.host.uplink.clone()).collect();
+    /// The devices of the lab's namespace that are shaped, with how.
+    pub(super) fn bottlenecks<'s>(&self, scenario: &'s Scenario) -> Vec<(String, Shaping<'s>)> {
+        let mut all: Vec<(String, Shaping)> = Vec::new();
+        for workload in scenario.workloads.values() {
+            for device in self.bottlenecks_of(workload, scenario) {
+                if all.iter().all(|(other, _)| *other != device) {
+                    all.push((device, shaping(scenario, &Roles::of(workload))));
+                }
+            }
         }
+        all
+    }
+
+    /// Those of one workload: network cards of the hosts that send, if those are the bottleneck; else the switch's
+    /// ports towards those that receive.
+    fn bottlenecks_of(&self, workload: &Workload, scenario: &Scenario) -> Vec<String> {
+        let roles = Roles::of(workload);
+        if scenario.record.sender_nic { self.native_uplinks(&roles) } else { self.ports_towards(workload, &roles) }
+    }
+
+    /// Network cards of the hosts that send and are this machine's.
+    fn native_uplinks(&self, roles: &Roles) -> Vec<String> {
+        let native = self.sending_hosts(roles).filter(|host| host.domain.is_none());
+        native.map(|host| host.host.uplink.clone()).collect()
+    }
+
+    /// The switch's port towards the receiver, or those towards all that receive in an open loop.
+    fn ports_towards(&self, workload: &Workload, roles: &Roles) -> Vec<String> {
         let receivers = self.vms.iter().zip(&self.places).filter(|(vm, _)| vm.spec.group == roles.to);
         let ports = receivers.map(|(_, place)| place.switch_port.clone());
-        match scenario.workload() {
+        match workload {
             Workload::Poisson { .. } => ports.collect(),
             _ => ports.take(1).collect(),
         }
     }
 
     fn sending_hosts(&self, roles: &Roles) -> impl Iterator<Item = &BootedHost> {
-        self.hosts.iter().filter(|host| host.vms.iter().any(|vm| self.vms[*vm].spec.group == roles.from))
+        self.hosts.iter().filter(|host| self.sends(host, roles))
+    }
+
+    fn sends(&self, host: &BootedHost, roles: &Roles) -> bool {
+        host.vms.iter().any(|vm| self.vms[*vm].spec.group == roles.from)
     }
 
     /// Sets queues, MTU, rates; what marks at the bottlenecks, if they mark.
     pub(super) fn set_up_ports(
         &self,
         scenario: &Scenario,
-        roles: &Roles,
-        bottlenecks: &[String],
+        bottlenecks: &[(String, Shaping<'_>)],
     ) -> Result<Option<MarkingPorts>, LabError> {
         let network = &scenario.network;
         let queue_segments = |vm: usize| self.group(scenario, vm).port_queue_segments;
@@ -56,34 +80,38 @@ impl BootedLab {
                 domain::configure(domain, &host.host, &queues, network, segments_for_vms(scenario))?;
             }
         }
-        let shaping = shaping(scenario, roles);
-        for device in bottlenecks {
-            net::shape(device, shaping)?;
+        for (device, shaping) in bottlenecks {
+            net::shape(device, *shaping)?;
         }
         if scenario.record.sender_nic {
-            for host in self.sending_hosts(roles) {
-                if let Some(domain) = host.domain() {
-                    domain::shape(domain, &host.host.uplink, shaping)?;
-                }
-            }
+            self.shape_domains(scenario)?;
         }
         let threshold = network.queue.ecn_threshold_segments;
-        threshold.map(|segments| MarkingPorts::start(bottlenecks, segments)).transpose()
+        let devices: Vec<String> = bottlenecks.iter().map(|(device, _)| device.clone()).collect();
+        threshold.map(|segments| MarkingPorts::start(&devices, segments)).transpose()
     }
 
-    /// Watches the bottleneck's queue, if that is wanted: here, or in the driver domain that it is in.
-    pub(super) fn watch_queue(
-        &self,
-        scenario: &Scenario,
-        roles: &Roles,
-        bottleneck: Option<&str>,
-    ) -> Result<Option<Watched<'_>>, LabError> {
+    /// Shapes the network cards of driver domains that send, each as the first workload in which it sends has it.
+    fn shape_domains(&self, scenario: &Scenario) -> Result<(), LabError> {
+        let all = Roles::of_all(scenario);
+        for host in &self.hosts {
+            let roles = all.iter().find(|roles| self.sends(host, roles));
+            if let Some((domain, roles)) = host.domain().zip(roles) {
+                domain::shape(domain, &host.host.uplink, shaping(scenario, roles))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches the queue of the first workload's first bottleneck, if that is wanted: here, or in the driver domain that
+    /// it is in.
+    pub(super) fn watch_queue(&self, scenario: &Scenario, roles: &Roles) -> Result<Option<Watched<'_>>, LabError> {
         let period_ms = scenario.record.queue_period_ms;
         if period_ms == 0 {
             return Ok(None);
         }
         let kind = shaping(scenario, roles).kind();
-        if let Some(device) = bottleneck {
+        if let Some(device) = self.bottlenecks_of(scenario.workload(), scenario).first() {
             return BacklogSampler::start(device, kind, period_ms).map(|sampler| Some(Watched::Here(sampler)));
         }
         let Some((host, domain)) = self.sending_hosts(roles).find_map(|host| Some((host, host.domain()?))) else {

@@ -11,7 +11,7 @@ use crate::host::net::{Host, Place};
 use crate::host::vm::{Channel, Nic, System, VmSpec};
 use crate::run::Shared;
 use crate::run::hosts::named_hosts;
-use crate::run::needs::{has_database, segments_for_vms};
+use crate::run::needs::{groups_with_database, segments_for_vms};
 
 /// The hosts of a scenario, none of them booted.
 pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
@@ -53,13 +53,13 @@ pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
 pub(super) fn specs(scenario: &Scenario, shared: &Shared, directory: &Path) -> Vec<VmSpec> {
     let mut number: u8 = 0;
     let mut specs = Vec::new();
+    let with_database = groups_with_database(scenario);
     for (group, VmGroup { count, kernel, vcpus, memory_mib, machine, hypervisor, host, .. }) in &scenario.vms {
         for index in 0..*count {
             number += 1;
             let name = format!("{group}-{index}");
             let channel = Channel { name: CHANNEL.to_owned(), socket: channel_of(&name, directory), listens: true };
-            let is_database =
-                has_database(scenario) && group == scenario.workload().roles().0 && index == Store::Database as u32;
+            let is_database = with_database.contains(group.as_str()) && index == Store::Database as u32;
             let images = if is_database { &shared.database_images } else { &shared.images };
             let (system, vcpu_threads) = match machine {
                 MachineKind::Vm => (System::Booted(images[kernel].clone()), shared.vcpu_threads(*vcpus)),

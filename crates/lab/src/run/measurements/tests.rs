@@ -25,7 +25,7 @@ fn vm(group: &str, number: u8, recorded: Recorded) -> VmMeasured {
         group: group.to_owned(),
         address: Ipv4Addr::new(10, 0, 0, number),
         port: format!("vm{number}"),
-        recorded: Recorded { measured_us: 1_000_000, ..recorded },
+        recorded: vec![Recorded { measured_us: 1_000_000, ..recorded }],
         counters: Counters::default(),
         waits: Vec::new(),
     }
@@ -40,7 +40,7 @@ fn measured(vms: Vec<VmMeasured>) -> Measured {
         marks: None,
         agent: None,
         backlog: Backlog::default(),
-        iperf3: None,
+        iperf3: vec![None],
         mark_monotonic_ns: 0,
         mark_realtime_ns: 0,
         reloaded: 0,
@@ -127,13 +127,45 @@ fn payload_goes_from_who_answers_to_who_asks_and_both_read() {
 fn sinks_count_by_their_vms_own_clock_and_know_who_sent() {
     let received = vec![("10.0.0.1:5".to_owned(), 1_000_000), ("10.9.9.9:5".to_owned(), 250_000)];
     let mut sink = vm("b", 2, Recorded { received, ..Recorded::default() });
-    sink.recorded.measured_us = 500_000;
+    sink.recorded[0].measured_us = 500_000;
     let own = measured(vec![vm("a", 1, Recorded::default()), sink]);
     let measurements = of(&scenario(PAIR, BULK), &own);
     assert_eq!(measurements.vms[0].read, None);
     assert_eq!(measurements.traffic[0].long_lived[0], LongLived { from: Some(0), to: 1, bytes: 1_000_000 });
     assert_eq!(measurements.traffic[0].long_lived[1].from, None);
     assert_eq!(metrics_of(&scenario(PAIR, BULK), &own)(Metric::GoodputMbit), Some(20.0));
+}
+
+#[test]
+fn each_of_several_workloads_has_its_own() {
+    let asks = "to = \"b\"\nkind = \"request-response\"\nrequest_bytes = 25000\nresponse_bytes = 100000\n\
+        [workloads.x]\nfrom = \"b\"\nto = \"a\"\nkind = \"bulk\"\n\
+        [workloads.y]\nfrom = \"a\"\nto = \"b\"\nkind = \"ping\"\ninterval_ms = 10";
+    let scenario = scenario(PAIR, asks);
+    let asked = RequestTime { to: "10.0.0.1".into(), ..request(100_000, 5, Some(7_000), None) };
+    let received = vec![("10.0.0.2:5".to_owned(), 1_000_000)];
+    let (mut a, mut b) = (vm("a", 1, Recorded::default()), vm("b", 2, Recorded::default()));
+    // The sink counts by its VM's own clock.
+    let sink = Recorded { measured_us: 500_000, received, ..Recorded::default() };
+    a.recorded.extend([sink, Recorded { pings: vec![(9, 4_000)], ..Recorded::default() }]);
+    b.recorded[0].requests = vec![asked];
+    b.recorded.extend([Recorded::default(), Recorded::default()]);
+    let own = Measured { iperf3: vec![None; 3], ..measured(vec![a, b]) };
+    let measurements = of(&scenario, &own);
+    assert!(measurements.vms.iter().all(|vm| vm.read.is_none()), "{:?}", measurements.vms);
+    let read: Vec<u64> = measurements.traffic.iter().map(|own| own.read.iter().map(|r| r.bytes).sum()).collect();
+    assert_eq!(read, [125_000, 1_000_000, 0]);
+    let metrics = metrics(&scenario, &measurements);
+    for (name, value) in [
+        ("w.fct_p50_ms", 7.0),
+        ("w.goodput_mbit", 1.0),
+        ("x.goodput_mbit", 16.0),
+        ("y.rtt_p50_ms", 4.0),
+        ("goodput_mbit", 17.0),
+    ] {
+        assert_eq!(metrics.get(name), Some(&value), "{name}: {metrics:?}");
+    }
+    assert!(!metrics.contains_key("y.goodput_mbit") && !metrics.contains_key("x.flows"), "{metrics:?}");
 }
 
 #[test]

@@ -416,11 +416,13 @@ fn each_of_several_workloads_has_metrics_of_its_own() {
         [workloads.ping]\nkind = \"ping\"\nfrom = \"a\"\nto = \"b\"\ninterval_ms = 10\n\
         [workloads.posts]\nkind = \"transfers\"\nfrom = \"a\"\nto = \"b\"\nbytes = 1000\n";
     let scenario = Scenario::from_str(text, "t.toml").unwrap_or_else(|error| panic!("{error}")).scenario;
+    let read = |bytes, during_ms| Read { bytes, during_ps: during_ms * PS_PER_MS };
     let own = Measurements {
         traffic: vec![
-            Traffic { read_bytes: Some(25_000_000), ..Traffic::default() },
+            // By two clocks.
+            Traffic { read: vec![read(20_000_000, 2000), read(1_250_000, 500)], ..Traffic::default() },
             Traffic { rtts_ps: vec![4 * PS_PER_MS], ..Traffic::default() },
-            Traffic { ended: vec![ended(1000, 10)], read_bytes: Some(1000), ..Traffic::default() },
+            Traffic { ended: vec![ended(1000, 10)], read: vec![read(1000, 2000)], ..Traffic::default() },
         ],
         ..measured(vec![vm("b-0", &[("TcpExtTCPTimeouts", 4)]), vm("a-0", &[("TcpExtTCPTimeouts", 2)])])
     };

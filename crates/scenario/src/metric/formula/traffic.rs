@@ -7,6 +7,7 @@ use evenkeel_settings::Mode;
 use super::statistics::Statistic;
 use super::{Run, mbit, milliseconds};
 use crate::format::Workload;
+use crate::metric::Read;
 
 impl Run<'_> {
     /// Mbit/s, from what the receivers' applications read; of iperf3 from its own figure.
@@ -16,12 +17,12 @@ impl Run<'_> {
             Workload::Iperf3 { .. } => return self.iperf3_mbit(),
             _ => {}
         }
-        if let Some(bytes) = self.traffic.read_bytes {
-            return Some(mbit(bytes, self.measured.duration_ps));
-        }
+        let of_vms = self.receivers.iter().filter_map(|vm| vm.read.as_ref());
+        let own = &self.traffic.read;
+        let reads: Vec<&Read> = if own.is_empty() { of_vms.collect() } else { own.iter().collect() };
         // What was counted over the same time is added up before it is divided.
         let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
-        for read in self.receivers.iter().filter_map(|vm| vm.read) {
+        for read in reads {
             *bytes.entry(read.during_ps).or_default() += read.bytes;
         }
         let goodput = bytes.iter().map(|(during_ps, bytes)| mbit(*bytes, *during_ps));
