@@ -103,8 +103,8 @@ impl BootedLab {
         Ok(())
     }
 
-    /// Watches the queue of the first workload's first bottleneck, if that is wanted: here, or in the driver domain that
-    /// it is in.
+    /// Watches the queue of the first workload's first bottleneck, if that is wanted: here, or in the driver domain
+    /// that it is in.
     pub(super) fn watch_queue(&self, scenario: &Scenario, roles: &Roles) -> Result<Option<Watched<'_>>, LabError> {
         let period_ms = scenario.record.queue_period_ms;
         if period_ms == 0 {
