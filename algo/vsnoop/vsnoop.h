@@ -117,8 +117,8 @@ struct vsnoop_vm {
  * and the VM is there to send its own. One that has no core does not speak.
  */
 #define VSNOOP_BACKLOG_PART 8
-#define VSNOOP_BACKLOG_SEGMENTS 10 /* or an initial window (RFC 6928), if that is more   \
-				    */
+/* So many may always wait: an initial window (RFC 6928). */
+#define VSNOOP_BACKLOG_SEGMENTS 10
 /* A VM that has been silent for so long may be off its core: ACKs of one that runs and
  * has data waiting are at most some hundred microseconds apart. */
 #define VSNOOP_SPOKE_US 1000
