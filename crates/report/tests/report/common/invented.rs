@@ -1,5 +1,6 @@
 //! Results for any scenario: every metric, series and capture it could record.
 
+use evenkeel_scenario::Scenario;
 use evenkeel_scenario::metric::Metric;
 use evenkeel_scenario::result::{RunRecord, RunSet, SERIES, Series};
 use evenkeel_scenario::{LoadedScenario, sweep};
@@ -17,9 +18,9 @@ pub fn invent(loaded: &LoadedScenario) -> (RunSet, Vec<RunRecord>) {
                 repetition,
                 seed: sweep::run_seed(1, repetition),
                 duration_us: 8_000_000,
-                metrics: Metric::ALL
-                    .iter()
-                    .map(|metric| (metric.name().to_owned(), figure(*metric, &mut dice)))
+                metrics: names(&loaded.scenario)
+                    .into_iter()
+                    .map(|(name, metric)| (name, figure(metric, &mut dice)))
                     .collect(),
                 counters: [].into(),
                 flows: Vec::new(),
@@ -33,6 +34,17 @@ pub fn invent(loaded: &LoadedScenario) -> (RunSet, Vec<RunRecord>) {
 }
 
 /// As long as figures get.
+/// All metrics of the run, and of each workload where there are several.
+fn names(scenario: &Scenario) -> Vec<(String, Metric)> {
+    let of_run = Metric::ALL.iter().map(|metric| (metric.name().to_owned(), *metric));
+    let several = scenario.workloads.keys().filter(|_| scenario.workloads.len() > 1);
+    let own = |name: &String| -> Vec<_> {
+        let metrics = Metric::ALL.iter().filter(|metric| metric.is_of_workload());
+        metrics.map(|metric| (format!("{name}.{metric}"), *metric)).collect()
+    };
+    of_run.chain(several.flat_map(own)).collect()
+}
+
 fn figure(metric: Metric, dice: &mut Dice) -> f64 {
     let size = if metric == Metric::SegmentsSent { 213_456.0 } else { 700.0 };
     size * (0.5 + dice.roll())
