@@ -92,8 +92,8 @@ struct vsnoop_vm {
 			  */
 	u32 doubt; /* enum vsnoop_doubt: of the whole VM, for good */
 	u64 spoke_us; /* when it last sent an ACK */
-	u64 backlog_us; /* since when more waits than vsnoop_backlog() allows, 0: it does
-			 * not */
+	u32 has_backlog; /* more waits than vsnoop_backlog() allows */
+	u32 has_spoken; /* it has sent an ACK since that began */
 };
 
 /*
@@ -120,7 +120,8 @@ struct vsnoop_vm {
 /* So many may always wait: an initial window (RFC 6928). */
 #define VSNOOP_BACKLOG_SEGMENTS 10
 /* A VM that has been silent for so long may be off its core: ACKs of one that runs and
- * has data waiting are at most some hundred microseconds apart. */
+ * has data waiting are at most some hundred microseconds apart. By a clock of ticks it is
+ * a tick. */
 #define VSNOOP_SPOKE_US 1000
 
 /* Segments of a packet that another CPU has in hands, if they take a place each. */
@@ -299,24 +300,24 @@ static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f,
 		return VSNOOP_DOUBT_MEMORY;
 	if (vm->outstanding > s->budget_segments)
 		return VSNOOP_DOUBT_BUDGET;
-	if (vm->backlog_us && vm->spoke_us > vm->backlog_us &&
+	if (vm->has_backlog && vm->has_spoken &&
 	    d->now_us - vm->spoke_us < VSNOOP_SPOKE_US)
 		return VSNOOP_DOUBT_BACKLOG;
 	return VSNOOP_CERTAIN;
 }
 
-/* Notes since when more waits for the VM than one that runs leaves waiting. */
-static inline void vsnoop_backlog(struct vsnoop_vm *vm, const struct vsnoop_settings *s,
-				  u64 now_us)
+/* Notes whether more waits for the VM than one that runs leaves waiting. */
+static inline void vsnoop_backlog(struct vsnoop_vm *vm, const struct vsnoop_settings *s)
 {
 	u32 most = s->budget_segments / VSNOOP_BACKLOG_PART;
+	u32 has_backlog;
 
 	if (most < VSNOOP_BACKLOG_SEGMENTS)
 		most = VSNOOP_BACKLOG_SEGMENTS;
-	if (vm->outstanding <= most)
-		vm->backlog_us = 0;
-	else if (!vm->backlog_us)
-		vm->backlog_us = now_us;
+	has_backlog = vm->outstanding > most;
+	if (has_backlog && !vm->has_backlog)
+		vm->has_spoken = 0;
+	vm->has_backlog = has_backlog;
 }
 
 /**
@@ -366,7 +367,7 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 		f->outstanding += d->segments;
 		vm->outstanding += d->segments;
 	}
-	vsnoop_backlog(vm, s, d->now_us);
+	vsnoop_backlog(vm, s);
 	f->doubt = (u8)vsnoop_doubt_about(f, vm, s, d, end);
 	if (f->doubt) {
 		if (f->doubt == VSNOOP_DOUBT_WINDOW || f->doubt == VSNOOP_DOUBT_MEMORY)
@@ -459,6 +460,7 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 	bool is_asked;
 
 	vm->spoke_us = a->now_us;
+	vm->has_spoken = 1;
 	if (!(f->flags & VSNOOP_SEEN_PEER) || !(f->flags & VSNOOP_SCALED))
 		return VSNOOP_ACK_PASS;
 	if (!(f->flags & VSNOOP_SEEN_VM)) {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::metric::{Ended, PS_PER_US};
+
 /// Name of the file with one [`RunRecord`] per line.
 pub const RUNS_FILE: &str = "runs.jsonl";
 /// Names of the Parquet tables that can stand for [`RUNS_FILE`]; the first has a row per run.
@@ -83,6 +85,19 @@ pub struct FlowRecord {
     pub start_us: u64,
     /// Completion time; for a long-lived flow, the measured time.
     pub duration_us: u64,
+}
+
+impl FlowRecord {
+    /// Of one that has ended; `name` is that of the VM at a place.
+    pub fn of(ended: &Ended, name: impl Fn(u32) -> String) -> Self {
+        Self {
+            from: name(ended.from),
+            to: name(ended.to),
+            bytes: ended.bytes,
+            start_us: ended.start_ps / PS_PER_US,
+            duration_us: ended.took_ps / PS_PER_US,
+        }
+    }
 }
 
 /// Names that [`Series::name`] can have.

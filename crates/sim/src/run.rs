@@ -478,7 +478,7 @@ fn traffic(
         of(after) - of(before)
     };
     let mut own = Traffic { read_bytes: read(side.other()), ..Traffic::default() };
-    if matches!(spec, Spec::RequestResponse { .. } | Spec::ThreeTier { .. }) {
+    if spec.is_both_ways() {
         own.read_bytes += read(side);
     }
     for flow in after.delivered.iter().filter(|flow| flow.place == place) {

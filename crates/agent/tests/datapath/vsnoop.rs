@@ -102,7 +102,8 @@ fn settings(mode: u32, budget_segments: u32, reserve_segments: u32) -> intf::ek_
 
 impl Bed {
     fn new(mode: u32) -> Self {
-        Self::with(&settings(mode, 50, 10), 100)
+        // So much may wait for a VM that runs, too.
+        Self::with(&settings(mode, 400, 10), 100)
     }
 
     fn with(settings: &intf::ek_port, queue_segments: u32) -> Self {
@@ -298,6 +299,31 @@ fn the_budget_is_the_ports() {
     place.send_to_vm(&other.data(5 * BYTES));
     place.send_to_vm(&other.data(6 * BYTES));
     assert_eq!(place.early(), 5);
+}
+
+/// By a clock of ticks, one of which may end between the VM's ACK and the data.
+#[test]
+fn a_vm_that_runs_and_lags_behind_acknowledges_itself() {
+    let mut place = Bed::with(&settings(intf::EK_MODE_ENFORCE, 50, 10), 100);
+    place.connect(&V4);
+    let wide = Segment { window: 5000, ..V4.ack(BYTES) };
+    assert_eq!(place.send_from_vm(&wide).0, NEXT);
+    for segment in 1..=12 {
+        place.send_to_vm(&V4.data(segment * BYTES));
+    }
+    assert_eq!(place.early(), 11, "it has not spoken since");
+    let lags = |segment: u32| {
+        let before = place.early();
+        place.send_from_vm(&wide);
+        place.send_to_vm(&V4.data(segment * BYTES));
+        place.early() == before && u32::from(place.snoop().flow.doubt) == intf::VSNOOP_DOUBT_BACKLOG
+    };
+    assert!((13..33).any(lags), "acknowledged early all the same");
+    let (before, caught_up) = (place.early(), Segment { window: 5000, ..V4.ack(33 * BYTES) });
+    place.send_from_vm(&caught_up);
+    place.send_to_vm(&V4.data(33 * BYTES));
+    place.send_to_vm(&V4.data(34 * BYTES));
+    assert!(place.early() > before);
 }
 
 #[test]

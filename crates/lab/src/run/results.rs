@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use evenkeel_scenario::cell::Cell;
 use evenkeel_scenario::format::Scenario;
-use evenkeel_scenario::metric::{self, Ended, Measurements, PS_PER_US};
+use evenkeel_scenario::metric::{self, Measurements};
 use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
 
 use super::counters::{camel, of_port};
@@ -73,18 +73,13 @@ fn counters(measured: &Measured) -> BTreeMap<String, BTreeMap<String, i64>> {
 /// Of each workload those that lasted, and those that ended.
 fn flows(scenario: &Scenario, measured: &Measured, measurements: &Measurements) -> Vec<FlowRecord> {
     let name = |number: u32| measured.vms.get(number as usize).map_or_else(String::new, |vm| vm.name.clone());
-    let ended = |flow: &Ended| FlowRecord {
-        from: name(flow.from),
-        to: name(flow.to),
-        bytes: flow.bytes,
-        start_us: flow.start_ps / PS_PER_US,
-        duration_us: flow.took_ps / PS_PER_US,
-    };
     let of_each = scenario.workloads.values().zip(&measurements.traffic).enumerate();
     of_each
         .flat_map(|(place, (workload, traffic))| {
             let (_, to) = workload.roles();
-            long_lived(measured, place, to).into_iter().chain(traffic.ended.iter().map(ended))
+            long_lived(measured, place, to)
+                .into_iter()
+                .chain(traffic.ended.iter().map(|flow| FlowRecord::of(flow, name)))
         })
         .collect()
 }

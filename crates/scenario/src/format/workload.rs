@@ -289,6 +289,11 @@ impl Workload {
             Self::Poisson { from, to, .. } => (from, to.as_ref().unwrap_or(from)),
         }
     }
+
+    /// Whether requests are as good as responses: what both groups send and read is the workload's.
+    pub fn is_both_ways(&self) -> bool {
+        matches!(self, Self::RequestResponse { .. } | Self::ThreeTier { .. })
+    }
 }
 
 /// The sizes of flows.

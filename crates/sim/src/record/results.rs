@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_scenario::format::{Scenario, Workload};
-use evenkeel_scenario::metric::{self, Ended, LongLived, Measurements, PS_PER_US, Vm};
+use evenkeel_scenario::metric::{self, LongLived, Measurements, PS_PER_US, Vm};
 use evenkeel_scenario::result::{FlowRecord, RunRecord, Series};
 
 use super::measured::Measured;
@@ -54,19 +54,12 @@ fn flows(scenario: &Scenario, measured: &Measurements) -> Vec<FlowRecord> {
         start_us: 0,
         duration_us: measured.duration_ps / PS_PER_US,
     };
-    let ended = |flow: &Ended| FlowRecord {
-        from: name(flow.from),
-        to: name(flow.to),
-        bytes: flow.bytes,
-        start_us: flow.start_ps / PS_PER_US,
-        duration_us: flow.took_ps / PS_PER_US,
-    };
     // A store's requests are far too many to be written down.
     let written = |workload: &Workload| !matches!(workload, Workload::Memcached { .. });
     let of_each = scenario.workloads.values().zip(&measured.traffic);
     of_each
         .flat_map(|(workload, traffic)| {
-            let ended = traffic.ended.iter().filter(|_| written(workload)).map(ended);
+            let ended = traffic.ended.iter().filter(|_| written(workload)).map(|flow| FlowRecord::of(flow, name));
             traffic.long_lived.iter().map(long_lived).chain(ended).collect::<Vec<_>>()
         })
         .collect()

@@ -73,16 +73,11 @@ struct Run<'a> {
     vcpu_waits: OnceCell<Sorted>,
 }
 
-/// Where requests are as good as responses, all VMs send and receive.
-fn both_ways(workload: &Workload) -> bool {
-    matches!(workload, Workload::RequestResponse { .. } | Workload::ThreeTier { .. })
-}
-
 impl<'a> Run<'a> {
     /// Of the only workload of a scenario.
     fn new(scenario: &'a Scenario, measured: &'a Measurements, traffic: &'a Traffic) -> Self {
         let (from, to) = scenario.workload().roles();
-        let both = both_ways(scenario.workload());
+        let both = scenario.workload().is_both_ways();
         let of = |group: &str| measured.vms.iter().filter(|vm| both || vm.group == group).collect();
         let (senders, receivers) = (of(from), of(to));
         let (completion, waits, vcpu_waits) = Default::default();
@@ -97,7 +92,7 @@ impl<'a> Run<'a> {
         let both: Vec<&str> = scenario
             .workloads
             .values()
-            .filter(|one| both_ways(one))
+            .filter(|one| one.is_both_ways())
             .map(Workload::roles)
             .flat_map(|(from, to)| [from, to])
             .collect();
