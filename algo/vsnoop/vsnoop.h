@@ -8,6 +8,10 @@
  * of which nothing else is in doubt (enum vsnoop_doubt). The last segment is always the
  * VM's to acknowledge: the other end's timers go on, and find out that a VM is dead as
  * they would without the host. Sequence numbers are those of the other end's data.
+ *
+ * A VM that has its core acknowledges by itself, at the pace at which it reads. And a
+ * sender that is told goes on sending: so an early ACK takes as much of the budget as may
+ * come for it (vsnoop_expect()), or the queue would overflow and take SYNs of others.
  */
 #ifndef EVENKEEL_ALGO_VSNOOP_VSNOOP_H
 #define EVENKEEL_ALGO_VSNOOP_VSNOOP_H
@@ -18,10 +22,11 @@
 /*
  * A flow's states:
  *
- *              window, memory or budget used up
+ *              window, memory or budget used up,
+ *              or the VM has its core
  *     ACTIVE ------------------------------------> NO_BUFFER
  *      ^  |  <------------------------------------     |
- *      |  |             data that fits                 |
+ *      |  |   data that fits, and it has it no more    |
  *      |  |                                            |
  *      |  | data is missing,                           | the same
  *      |  v or a packet is in doubt                    |
@@ -32,7 +37,7 @@
 enum vsnoop_state {
 	VSNOOP_ACTIVE, /* data is acknowledged early */
 	VSNOOP_NO_BUFFER, /* not now: the VM's window or memory or the queue's share is
-			   * used up
+			   * used up, or the VM has its core
 			   */
 	VSNOOP_UNEXPECTED_SEQUENCE, /* not before the VM has caught up */
 };
@@ -48,7 +53,8 @@ enum vsnoop_doubt {
 	VSNOOP_DOUBT_WINDOW, /* it lies beyond what the VM has offered */
 	VSNOOP_DOUBT_MEMORY, /* the VM may not have as much memory as its window says */
 	VSNOOP_DOUBT_BUDGET, /* the queue's share is used up */
-	VSNOOP_DOUBT_BACKLOG, /* the VM runs, and takes less than comes */
+	VSNOOP_DOUBT_RUNS, /* the VM has its core, and acknowledges itself */
+	VSNOOP_DOUBT_CORE, /* nobody knows whether the VM has its core */
 	VSNOOP_DOUBT_SILENCE, /* the VM has not reacted to data for VSNOOP_LIFE_US */
 	/* Of the packet: the VM's TCP may not take it. */
 	VSNOOP_DOUBT_PLACE, /* the port's queue may not */
@@ -82,8 +88,17 @@ enum vsnoop_ack {
 	VSNOOP_ACK_DROP, /* it says nothing new */
 };
 
+/* Whether a VM has its core. */
+enum vsnoop_core {
+	VSNOOP_CORE_UNKNOWN,
+	VSNOOP_CORE_ON, /* one of its virtual CPUs runs */
+	VSNOOP_CORE_OFF, /* none does: they wait, or have nothing to do */
+};
+
 struct vsnoop_settings {
-	u32 budget_segments; /* of the port's queue, for all its flows */
+	u32 budget_segments; /* of the port's queue, for all its flows: what waits, and
+			      * what may come
+			      */
 };
 
 /* A VM's port. */
@@ -91,9 +106,7 @@ struct vsnoop_vm {
 	u32 outstanding; /* segments in the queue that were, or may be, acknowledged early
 			  */
 	u32 doubt; /* enum vsnoop_doubt: of the whole VM, for good */
-	u64 spoke_us; /* when it last sent an ACK */
-	u32 has_backlog; /* more waits than vsnoop_backlog() allows */
-	u32 has_spoken; /* it has sent an ACK since that began */
+	u32 coming; /* segments that its senders may send without another ACK */
 };
 
 /*
@@ -110,19 +123,6 @@ struct vsnoop_vm {
  * is off its core, and than a delayed ACK (0.5 s, RFC 9293 §3.8.6.3) waits.
  */
 #define VSNOOP_LIFE_US 1000000
-
-/*
- * A VM that has its core and yet has so much of the budget waiting takes less than comes.
- * Its senders must learn that by its own ACKs: early ones would let them fill the queue,
- * and the VM is there to send its own. One that has no core does not speak.
- */
-#define VSNOOP_BACKLOG_PART 8
-/* So many may always wait: an initial window (RFC 6928). */
-#define VSNOOP_BACKLOG_SEGMENTS 10
-/* A VM that has been silent for so long may be off its core: ACKs of one that runs and
- * has data waiting are at most some hundred microseconds apart. By a clock of ticks it is
- * a tick. */
-#define VSNOOP_SPOKE_US 1000
 
 /* Segments of a packet that another CPU has in hands, if they take a place each. */
 #define VSNOOP_CPU_SEGMENTS 64
@@ -192,6 +192,10 @@ struct vsnoop_flow {
 		     */
 	u32 used_bytes; /* what has come for the VM since, and what was under way then,
 			   takes */
+	u32 flight; /* segments that its sender may have under way: those seen, and as
+		     * many more as were acknowledged early (slow start)
+		     */
+	u32 coming; /* of them, those that have not come */
 	u8 scale; /* of the VM's windows */
 	u8 state; /* enum vsnoop_state */
 	u8 doubt; /* enum vsnoop_doubt: about the last data */
@@ -257,6 +261,35 @@ static inline u32 vsnoop_memory(const struct vsnoop_flow *f, u32 segments)
 	       VSNOOP_SEGMENT_MEMORY;
 }
 
+/* Full segments of so many bytes. */
+static inline u32 vsnoop_full_segments(const struct vsnoop_flow *f, u32 bytes)
+{
+	return (bytes + f->mss - 1) / f->mss;
+}
+
+/* Notes what may still come of the flow: its sender may have @f->flight under way. */
+static inline void vsnoop_expect(struct vsnoop_flow *f, struct vsnoop_vm *vm)
+{
+	u32 here = vsnoop_full_segments(f, f->next - f->told);
+
+	if (f->flight < here)
+		f->flight = here;
+	vm->coming -= f->coming;
+	f->coming = f->flight - here;
+	vm->coming += f->coming;
+}
+
+/* Does all find room that waits, that may come, and that an ACK of @bytes lets come? In
+ * slow start that is twice as much (RFC 5681 §3.1). */
+static inline bool vsnoop_fits(const struct vsnoop_flow *f, const struct vsnoop_vm *vm,
+			       const struct vsnoop_settings *s, u32 bytes)
+{
+	u64 most = (u64)vm->outstanding + vm->coming +
+		   2 * (u64)vsnoop_full_segments(f, bytes);
+
+	return most <= s->budget_segments;
+}
+
 /* Data for the VM. */
 struct vsnoop_data {
 	u64 now_us;
@@ -267,6 +300,7 @@ struct vsnoop_data {
 	u32 doubt; /* enum vsnoop_doubt: whether the VM's TCP gets it, as far as it can be
 		    * seen
 		    */
+	u32 core; /* enum vsnoop_core */
 	bool is_fin; /* it ends the stream */
 };
 
@@ -277,13 +311,15 @@ static inline void vsnoop_unsure(struct vsnoop_flow *f, u32 end)
 	f->unsure = end;
 }
 
-/* What is in doubt about new data in order that ends at @end, with the data itself
- * counted. */
+/* What is in doubt about new data in order, with the data itself counted. */
 static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f,
 				     const struct vsnoop_vm *vm,
 				     const struct vsnoop_settings *s,
-				     const struct vsnoop_data *d, u32 end)
+				     const struct vsnoop_data *d)
 {
+	u32 end = d->seq + d->bytes;
+	u32 told = end - d->last_bytes;
+
 	if ((f->flags & VSNOOP_SEEN_BOTH) != VSNOOP_SEEN_BOTH ||
 	    !(f->flags & VSNOOP_SCALED))
 		return VSNOOP_DOUBT_HANDSHAKE;
@@ -298,26 +334,13 @@ static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f,
 		return VSNOOP_DOUBT_WINDOW;
 	if (f->used_bytes > f->room_bytes)
 		return VSNOOP_DOUBT_MEMORY;
-	if (vm->outstanding > s->budget_segments)
+	if (d->core == VSNOOP_CORE_ON)
+		return VSNOOP_DOUBT_RUNS;
+	if (d->core != VSNOOP_CORE_OFF)
+		return VSNOOP_DOUBT_CORE;
+	if (seq_after(told, f->told) && !vsnoop_fits(f, vm, s, told - f->told))
 		return VSNOOP_DOUBT_BUDGET;
-	if (vm->has_backlog && vm->has_spoken &&
-	    d->now_us - vm->spoke_us < VSNOOP_SPOKE_US)
-		return VSNOOP_DOUBT_BACKLOG;
 	return VSNOOP_CERTAIN;
-}
-
-/* Notes whether more waits for the VM than one that runs leaves waiting. */
-static inline void vsnoop_backlog(struct vsnoop_vm *vm, const struct vsnoop_settings *s)
-{
-	u32 most = s->budget_segments / VSNOOP_BACKLOG_PART;
-	u32 has_backlog;
-
-	if (most < VSNOOP_BACKLOG_SEGMENTS)
-		most = VSNOOP_BACKLOG_SEGMENTS;
-	has_backlog = vm->outstanding > most;
-	if (has_backlog && !vm->has_backlog)
-		vm->has_spoken = 0;
-	vm->has_backlog = has_backlog;
 }
 
 /**
@@ -367,8 +390,8 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 		f->outstanding += d->segments;
 		vm->outstanding += d->segments;
 	}
-	vsnoop_backlog(vm, s);
-	f->doubt = (u8)vsnoop_doubt_about(f, vm, s, d, end);
+	vsnoop_expect(f, vm);
+	f->doubt = (u8)vsnoop_doubt_about(f, vm, s, d);
 	if (f->doubt) {
 		if (f->doubt == VSNOOP_DOUBT_WINDOW || f->doubt == VSNOOP_DOUBT_MEMORY)
 			vsnoop_unsure(f, end);
@@ -383,8 +406,10 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 		f->flags &= ~VSNOOP_RODE;
 	if (!seq_after(told, f->told))
 		return VSNOOP_NONE;
+	f->flight += vsnoop_full_segments(f, told - f->told);
 	f->told = told;
 	f->told_edge = seq_max(f->told_edge, f->vm_edge);
+	vsnoop_expect(f, vm);
 	return VSNOOP_ACK;
 }
 
@@ -459,8 +484,6 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 	bool is_news;
 	bool is_asked;
 
-	vm->spoke_us = a->now_us;
-	vm->has_spoken = 1;
 	if (!(f->flags & VSNOOP_SEEN_PEER) || !(f->flags & VSNOOP_SCALED))
 		return VSNOOP_ACK_PASS;
 	if (!(f->flags & VSNOOP_SEEN_VM)) {
@@ -505,6 +528,11 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 		f->told = a->ack;
 	if (a->ack == f->told)
 		f->told_edge = seq_max(f->told_edge, edge);
+	/* All that was told it knows itself: what its sender does is seen anew. */
+	if (!seq_before(a->ack, f->told)) {
+		f->flight = 0;
+		vsnoop_expect(f, vm);
+	}
 	is_asked = f->flags & VSNOOP_ASKED;
 	/* An older number may be from before the question. */
 	if (!seq_before(a->ack, f->told))
@@ -542,7 +570,9 @@ static inline bool vsnoop_has_ridden(const struct vsnoop_flow *f, u32 ack)
 static inline void vsnoop_close(struct vsnoop_flow *f, struct vsnoop_vm *vm)
 {
 	vm->outstanding -= f->outstanding;
+	vm->coming -= f->coming;
 	f->outstanding = 0;
+	f->coming = 0;
 	f->flags = 0;
 }
 

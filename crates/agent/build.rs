@@ -7,8 +7,9 @@ use std::{env, fs};
 
 /// The programs of a port and those that the agent runs; together they share their maps.
 const PROGRAMS: [&str; 6] = ["to_vm", "from_vm", "proboscis/inject", "vsnoop/sweep", "vsnoop/ring", "vflood/idle"];
-/// An object of its own: only newer kernels take it.
+/// Objects of their own: not all kernels take them.
 const QDISC: &str = "vflood/qdisc";
+const VCPUS: &str = "vsnoop/vcpus";
 /// One object per mechanism: a guest may take one and not the other.
 const GUEST_PROGRAMS: [&str; 2] = ["vflood", "cera"];
 
@@ -23,6 +24,7 @@ fn main() {
 
     compile(&host, &top, &out);
     compile_one(&host.join(format!("{QDISC}.bpf.c")), &top, &out.join("qdisc.bpf.o"));
+    compile_one(&host.join(format!("{VCPUS}.bpf.c")), &top, &out.join("vcpus.bpf.o"));
     for name in GUEST_PROGRAMS {
         compile_one(&guest.join(format!("{name}/{name}.bpf.c")), &top, &out.join(format!("guest-{name}.bpf.o")));
     }

@@ -41,7 +41,7 @@
 #include "algo/base/window.h"
 
 /* Of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 13
+#define EK_INTF_VERSION 14
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -103,12 +103,23 @@ enum ek_vsnoop_endpoint {
 					is there */
 };
 
+/* Of a VM, at most; nobody knows whether a larger one has its core. */
+#define EK_VSNOOP_VCPUS 64
+
+/* The threads that are a VM's virtual CPUs, by their numbers on the host. */
+struct ek_vsnoop_vcpus {
+	u32 process; /* that they belong to */
+	u32 count; /* of @threads, 0: they are not known */
+	u32 threads[EK_VSNOOP_VCPUS];
+};
+
 /* vSnoop on a port: part of its settings. */
 struct ek_vsnoop_settings {
 	u32 mode; /* enum ek_mode; off where the device's queue cannot be read */
 	struct vsnoop_settings settings;
 	u32 reserve_segments; /* places that others may take meanwhile */
 	u32 endpoint; /* enum ek_vsnoop_endpoint */
+	struct ek_vsnoop_vcpus vcpus;
 };
 
 /* vFlood on a port. */
@@ -465,6 +476,7 @@ enum ek_counter {
 	EK_COUNT_VSNOOP_FAILED, /* Early ACKs that could not be made or sent */
 	EK_COUNT_VSNOOP_DOUBTED, /* Segments left to the VM: its TCP might not take them
 				  */
+	EK_COUNT_VSNOOP_RUNNING, /* Segments left to the VM: it had its core */
 	EK_COUNT_VSNOOP_BROKEN, /* Times that a VM did not keep what its window had
 				   offered */
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */
@@ -533,6 +545,20 @@ enum ek_inject {
 enum ek_idle {
 	EK_IDLE_MS, /* connections without a packet for so long are ended */
 	EK_IDLE_FLOWS, /* at most so many of them */
+};
+
+/* What vsnoop/vcpus writes: a process that has a tap open, */
+struct ek_holder {
+	u32 process;
+	u32 ifindex;
+	u32 namespace; /* inode of the network namespace that @ifindex is of */
+};
+
+/* and a thread. */
+struct ek_thread {
+	u32 process;
+	u32 id;
+	char name[16];
 };
 
 /* vsnoop/sweep */

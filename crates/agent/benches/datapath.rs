@@ -11,10 +11,11 @@ use evenkeel_algo::frames::{ACK, RST, Segment};
 use evenkeel_testbed::place::{index, ip};
 use evenkeel_testbed::program::Program;
 use evenkeel_testbed::tap::TapFile;
+use evenkeel_testbed::thread;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use conversation::{MSS, ack, connect, data, shown, syn, synack};
-use ports::{Bed, REDIRECT, settings};
+use ports::{Bed, REDIRECT, settings, vcpus};
 
 #[path = "../tests/datapath/conversation.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
@@ -122,6 +123,7 @@ fn early_acks(place: &mut Bed, table: &Table) {
             settings: intf::vsnoop_settings { budget_segments: 2000 },
             reserve_segments: 1000,
             endpoint: intf::EK_VSNOOP_ENDPOINT_OBSERVED,
+            vcpus: vcpus(&[thread::asleep()]),
         };
         place.datapath.attach(tap, &port).expect("a tap takes the programs");
         let mut run = |name: &str, segment: &Segment, repeat| {

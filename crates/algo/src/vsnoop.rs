@@ -43,6 +43,11 @@ impl Vm {
         self.0.outstanding
     }
 
+    /// Segments that its senders may send without another ACK.
+    pub fn coming(&self) -> u32 {
+        self.0.coming
+    }
+
     /// Why nothing is acknowledged for it any more.
     pub fn doubt(&self) -> Doubt {
         Doubt(self.0.doubt)
@@ -79,8 +84,10 @@ impl Doubt {
     pub const MEMORY: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_MEMORY);
     /// The queue's share is used up.
     pub const BUDGET: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_BUDGET);
-    /// The VM runs, and takes less than comes.
-    pub const BACKLOG: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_BACKLOG);
+    /// The VM has its core.
+    pub const RUNS: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_RUNS);
+    /// Nobody knows whether the VM has its core.
+    pub const CORE: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_CORE);
     /// The VM has not reacted to data for [`LIFE_US`].
     pub const SILENCE: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_SILENCE);
     /// The port's queue may not take it.
@@ -93,14 +100,29 @@ impl Doubt {
 
 /// How long data may be acknowledged for a VM that does not react to any, in microseconds.
 pub const LIFE_US: u64 = sys::VSNOOP_LIFE_US as u64;
-/// A VM that has been silent for so long may be off its core, in microseconds.
-pub const SPOKE_US: u64 = sys::VSNOOP_SPOKE_US as u64;
-/// So much of the budget may wait for a VM that runs, and so many segments at least.
-pub const BACKLOG_PART: u32 = sys::VSNOOP_BACKLOG_PART;
-/// See [`BACKLOG_PART`].
-pub const BACKLOG_SEGMENTS: u32 = sys::VSNOOP_BACKLOG_SEGMENTS;
 /// Memory that a segment takes in the VM at most, if it is no longer than 1,536 bytes.
 pub const SEGMENT_MEMORY_BYTES: u32 = sys::VSNOOP_SEGMENT_MEMORY;
+
+/// Whether a VM has its core: `enum vsnoop_core`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Core {
+    /// Nobody knows.
+    Unknown,
+    /// One of its virtual CPUs runs.
+    On,
+    /// None does: they wait, or have nothing to do.
+    Off,
+}
+
+impl Core {
+    fn raw(self) -> u32 {
+        match self {
+            Self::Unknown => sys::vsnoop_core_VSNOOP_CORE_UNKNOWN,
+            Self::On => sys::vsnoop_core_VSNOOP_CORE_ON,
+            Self::Off => sys::vsnoop_core_VSNOOP_CORE_OFF,
+        }
+    }
+}
 
 /// Data for the VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +139,8 @@ pub struct Data {
     pub is_fin: bool,
     /// Whether the VM's TCP gets it, as far as it can be seen.
     pub doubt: Doubt,
+    /// Whether the VM has its core.
+    pub core: Core,
 }
 
 /// An early ACK.
@@ -177,8 +201,9 @@ impl Flow {
 
     /// Data for the VM; whether to acknowledge what is before its last segment, once it is in the queue.
     pub fn data(&mut self, vm: &mut Vm, settings: Settings, data: Data, now_us: u64) -> Option<EarlyAck> {
-        let Data { seq, bytes, segments, last_bytes, is_fin, doubt } = data;
-        let raw = sys::vsnoop_data { now_us, seq, bytes, segments, last_bytes, doubt: doubt.0, is_fin };
+        let Data { seq, bytes, segments, last_bytes, is_fin, doubt, core } = data;
+        let (doubt, core) = (doubt.0, core.raw());
+        let raw = sys::vsnoop_data { now_us, seq, bytes, segments, last_bytes, doubt, core, is_fin };
         // SAFETY: as in `peer_syn`.
         let verdict = unsafe { sys::vsnoop_data(&mut self.0, &mut vm.0, &settings.raw(), &raw) };
         (verdict == sys::vsnoop_verdict::VSNOOP_ACK).then(|| self.early_ack())

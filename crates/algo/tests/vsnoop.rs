@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use evenkeel_algo::vsnoop::{
-    self, BACKLOG_PART, BACKLOG_SEGMENTS, Doubt, EarlyAck, Flow, LIFE_US, SEGMENT_MEMORY_BYTES, SPOKE_US, Settings,
-    State, Vm, VmAck,
+    self, Core, Doubt, EarlyAck, Flow, LIFE_US, SEGMENT_MEMORY_BYTES, Settings, State, Vm, VmAck,
 };
 use proptest::prelude::*;
 
@@ -32,6 +31,8 @@ enum Step {
     Acks { lost: bool },
     /// The VM runs: it takes so many packets out, and its applications read so much.
     Wake { packets: usize, read_bytes: u32 },
+    /// The VM gets its core or loses it, or nobody knows.
+    Core { is: Core },
     /// Nothing happens.
     Pause { us: u64 },
 }
@@ -50,6 +51,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Backlog),
         1 => proptest::bool::weighted(0.3).prop_map(|lost| Step::Acks { lost }),
         2 => (0..40usize, 0..30_000u32).prop_map(|(packets, read_bytes)| Step::Wake { packets, read_bytes }),
+        1 => prop_oneof![1 => Just(Core::Unknown), 2 => Just(Core::On), 6 => Just(Core::Off)]
+            .prop_map(|is| Step::Core { is }),
         1 => (0..LIFE_US).prop_map(|us| Step::Pause { us }),
     ]
 }
@@ -69,6 +72,7 @@ impl Data {
             last_bytes: (self.bytes - 1) % MSS + 1,
             is_fin: false,
             doubt: Doubt::CERTAIN,
+            core: Core::Off,
         }
     }
 }
@@ -237,6 +241,7 @@ struct World {
     connections: Vec<Connection>,
     queue: VecDeque<Queued>,
     early: usize,
+    core: Core,
     now_us: u64,
     acks_are_lost: bool,
     /// A window that a lost ACK told is not said again unless it is asked for, by any TCP.
@@ -255,6 +260,7 @@ impl World {
             connections,
             queue: VecDeque::new(),
             early: 0,
+            core: Core::Off,
             now_us: 1,
             acks_are_lost: false,
             acks_were_lost: false,
@@ -289,7 +295,8 @@ impl World {
         let told = c.flow.told();
         c.arrived = c.arrived.max(c.offset(data.seq) + data.bytes);
         let since = *c.waits_since.get_or_insert(self.now_us);
-        let early = c.flow.data(&mut self.vm, self.settings, vsnoop::Data { doubt, ..data.whole() }, self.now_us);
+        let data_to_vm = vsnoop::Data { doubt, core: self.core, ..data.whole() };
+        let early = c.flow.data(&mut self.vm, self.settings, data_to_vm, self.now_us);
         if has_place {
             let start = c.offset(data.seq);
             c.queued.push((start, start + data.bytes));
@@ -298,7 +305,9 @@ impl World {
         if let Some(ack) = early {
             assert!(has_place || ack.ack == told, "acknowledged, and then dropped by the queue");
             let share = self.settings.budget_segments;
-            assert!(ack.ack == told || self.vm.outstanding() <= share, "more than the queue's share");
+            let may_be = self.vm.outstanding() + self.vm.coming();
+            assert!(ack.ack == told || may_be <= share, "more than the queue's share");
+            assert!(ack.ack == told || self.core == Core::Off, "acknowledged for a VM that does so itself");
             assert!(self.now_us - since < LIFE_US, "acknowledged for a VM that may be dead");
             self.early += 1;
             let (c, last) = (&mut self.connections[index], data.whole().last_bytes);
@@ -404,6 +413,7 @@ impl World {
 
     fn apply(&mut self, step: &Step) {
         match *step {
+            Step::Core { is } => self.core = is,
             Step::Pause { us } => self.now_us += us,
             Step::Send { flow, back, bytes } => self.send(flow, back, bytes),
             Step::Network { flow, lost, overtaken } => self.network(flow, lost, overtaken),
@@ -524,7 +534,7 @@ fn what_may_find_no_memory_is_the_vms() {
 
 #[test]
 fn the_queues_share_is_all_that_is_promised() {
-    let mut world = World::new(10);
+    let mut world = World::new(20);
     receive(&mut world, 8);
     assert_eq!((world.early, world.connections[0].flow.state()), (4, State::NoBuffer));
     assert_eq!(world.connections[0].flow.doubt(), Doubt::BUDGET);
@@ -534,32 +544,60 @@ fn the_queues_share_is_all_that_is_promised() {
 }
 
 #[test]
-fn a_vm_that_runs_and_lags_behind_speaks_for_itself() {
+fn a_vm_that_has_its_core_speaks_for_itself() {
     let mut world = World::new(100);
-    let few = BACKLOG_SEGMENTS.max(world.settings.budget_segments / BACKLOG_PART);
-    let lags = |world: &mut World| {
-        receive(world, few + 2);
-        world.now_us += 10;
-        world.wake(1, 0);
-        let early = world.early;
-        receive(world, 2);
-        assert_eq!((world.early, world.connections[0].flow.doubt()), (early, Doubt::BACKLOG));
-    };
-    // However much waits for one that has not spoken since.
-    receive(&mut world, few + 5);
-    assert_eq!(world.early, few as usize + 4);
-    world.wake(100, u32::MAX);
-    lags(&mut world);
-    world.wake(100, u32::MAX);
-    let early = world.early;
     receive(&mut world, 3);
-    assert_eq!(world.early, early + 2, "it has caught up");
-    world.wake(100, u32::MAX);
-    lags(&mut world);
-    world.now_us += SPOKE_US;
-    let early = world.early;
-    receive(&mut world, 2);
-    assert_eq!(world.early, early + 2, "it has lost its core");
+    assert_eq!(world.early, 2);
+    for (core, doubt) in [(Core::On, Doubt::RUNS), (Core::Unknown, Doubt::CORE)] {
+        world.core = core;
+        receive(&mut world, 2);
+        assert_eq!((world.early, world.connections[0].flow.doubt()), (2, doubt));
+    }
+    world.core = Core::Off;
+    receive(&mut world, 1);
+    assert_eq!((world.early, world.connections[0].flow.state()), (3, State::Active));
+    assert_eq!(world.connections[0].promised, 7 * MSS, "all that it had left to the VM");
+}
+
+/// Senders in slow start fill the queue with what early ACKs let them send, and with no more than its share.
+#[test]
+fn what_early_acks_let_come_finds_room() {
+    const INITIAL_WINDOW: u32 = 10;
+    for (flows, budget_segments) in [(1, 60), (1, 500), (3, 200), (8, 500)] {
+        let settings = Settings { budget_segments };
+        let (mut vm, mut queued) = (Vm::default(), 0);
+        let wide =
+            |ack| VmAck { seq: 900, bytes: 0, ack, window: u16::MAX, ts_val: 5, is_bare: true, has_later: false };
+        let mut senders: Vec<_> = (0..flows)
+            .map(|_| {
+                let mut flow = Flow::default();
+                flow.peer_syn(0, MSS);
+                flow.vm_syn(14);
+                flow.vm_ack(&mut vm, &wide(1), 1);
+                // Next segment, what it knows to have arrived, and its window.
+                (flow, 0u32, 0u32, INITIAL_WINDOW)
+            })
+            .collect();
+        // Each sends in turn what its window allows.
+        while let Some((flow, next, acked, window)) =
+            senders.iter_mut().filter(|(_, next, acked, window)| next - acked < *window).min_by_key(|sender| sender.1)
+        {
+            let data = Data { seq: 1 + *next * MSS, bytes: MSS }.whole();
+            *next += 1;
+            queued += 1;
+            if let Some(early) = flow.data(&mut vm, settings, data, 2) {
+                let news = (early.ack - 1) / MSS - *acked;
+                *acked += news;
+                *window += news;
+            }
+        }
+        assert!(queued <= budget_segments + flows * INITIAL_WINDOW, "{queued} of {budget_segments}, {flows} senders");
+        assert!(queued > budget_segments / 2, "{queued} of {budget_segments}, {flows} senders");
+        for (flow, next, ..) in &mut senders {
+            flow.vm_ack(&mut vm, &wide(1 + *next * MSS), 3);
+        }
+        assert_eq!((vm.outstanding(), vm.coming()), (0, 0));
+    }
 }
 
 #[test]
@@ -644,8 +682,15 @@ fn a_dead_vm_is_not_kept_alive() {
         world.now_us += LIFE_US;
         let early = world.early;
         let c = &mut world.connections[0];
-        let keepalive =
-            |seq: u32| vsnoop::Data { seq, bytes: 1, segments: 1, last_bytes: 1, is_fin: false, doubt: Doubt::CERTAIN };
+        let keepalive = |seq: u32| vsnoop::Data {
+            seq,
+            bytes: 1,
+            segments: 1,
+            last_bytes: 1,
+            is_fin: false,
+            doubt: Doubt::CERTAIN,
+            core: Core::Off,
+        };
         for seq in [c.flow.told().wrapping_sub(1), c.irs.wrapping_add(3 * MSS)] {
             assert!(c.flow.data(&mut world.vm, world.settings, keepalive(seq), world.now_us).is_none());
             world.now_us += 1_000;
@@ -735,7 +780,7 @@ fn a_question_is_answered_once_the_vm_has_caught_up() {
 
 #[test]
 fn a_joined_packet_counts_as_its_segments() {
-    let mut world = World::new(40);
+    let mut world = World::new(50);
     let c = &mut world.connections[0];
     let joined = Data { seq: c.irs.wrapping_add(1), bytes: 8 * MSS - 100 }.whole();
     let early = c.flow.data(&mut world.vm, world.settings, joined, 1).unwrap();
@@ -747,7 +792,7 @@ fn a_joined_packet_counts_as_its_segments() {
 
 #[test]
 fn what_rode_is_forgotten_before_numbers_wrap() {
-    let mut world = World::new(40);
+    let mut world = World::new(400);
     receive(&mut world, 2);
     world.ride(0);
     let (c, vm) = (&mut world.connections[0], &mut world.vm);

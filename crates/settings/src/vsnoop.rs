@@ -26,7 +26,7 @@ settings! {
     mode: Mode = Mode::Off;
     /// For which VMs it acts; a guest that says no is never acknowledged for.
     endpoint: Proof = Proof::Attested, scope Scope::Agent;
-    /// Segments at a port, of all its connections, that may be acknowledged before the VM has them.
+    /// Segments at a port, of all its connections: those that wait, and those that early ACKs may still let come.
     budget_segments: Option<BudgetSegments> = None, left_out "half of the port's queue", example 2000;
 }
 

@@ -4,6 +4,7 @@
 pub mod place;
 pub mod program;
 pub mod tap;
+pub mod thread;
 pub mod trunk;
 pub mod vm;
 pub mod watch;

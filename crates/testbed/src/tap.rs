@@ -15,6 +15,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::place::ip;
+use crate::thread;
 use crate::vm::Vm;
 
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
@@ -132,6 +133,7 @@ impl TapVm {
 
     /// The same, with something on its way out that may change each frame.
     pub fn through(port: &str, kind: Kind, address: &str, touch: impl FnMut(&mut [u8]) + Send + 'static) -> Self {
+        thread::asleep();
         let outside = TapFile::of(port, kind);
         ip(&format!("link set {port} master br0 up"));
         let vm = Vm::bare(address);

@@ -9,6 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::place::ip;
 use crate::tap::TapFile;
+use crate::thread;
 use crate::vm::Vm;
 
 /// Where tags stand in a frame.
@@ -29,6 +30,7 @@ impl Trunk {
     /// Tap `port` on the bridge `br0` of this thread's namespace, a network for each stack of tags (TPID and VID, the
     /// outermost first), all with this IPv4 address.
     pub fn new(port: &str, address: &str, stacks: &[&[(u16, u16)]]) -> Self {
+        thread::asleep();
         let outside = TapFile::new(port, false);
         ip(&format!("link set {port} master br0 up"));
         let mut networks = Vec::new();

@@ -3,6 +3,7 @@
  * The kernel's own structures, as far as the programs read them. Only names
  * and kinds count: where the members are is relocated at loading, by the BTF of
  * the kernel and its modules. What a kernel lacks must be asked about first.
+ * Numbers are unsigned here whatever they are there: only those may differ in size.
  */
 #ifndef EVENKEEL_HOST_BASE_KERNEL_H
 #define EVENKEEL_HOST_BASE_KERNEL_H
@@ -37,7 +38,21 @@ struct list_head {
 	struct list_head *next;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct net_device {
+	unsigned int ifindex;
+	possible_net_t nd_net;
 	struct netdev_queue *_tx;
 	unsigned int real_num_tx_queues;
 	struct {
@@ -71,6 +86,7 @@ struct ptr_ring {
 
 /* drivers/net/tun.c */
 struct tun_file {
+	struct tun_struct *tun;
 	struct ptr_ring tx_ring;
 };
 
@@ -84,9 +100,30 @@ struct tun_struct {
 	struct tun_file *tfiles[256];
 	unsigned int numqueues;
 	unsigned int flags;
+	struct net_device *dev;
 	bool filter_attached;
 	struct tap_filter txflt;
 	struct tun_prog *filter_prog;
+};
+
+/* include/linux/sched.h */
+struct task_struct {
+	unsigned int on_cpu; /* it runs, and does not only want to; a byte in 7.3 */
+	unsigned int flags;
+	unsigned int pid;
+	unsigned int tgid;
+	char comm[16];
+};
+
+/* include/linux/fs.h */
+struct inode {
+	unsigned short i_mode;
+	unsigned int i_rdev;
+};
+
+struct file {
+	struct inode *f_inode;
+	void *private_data;
 };
 
 #pragma clang attribute pop
@@ -106,5 +143,7 @@ enum qdisc_state_t {
 #define IFF_TAP 0x0002 /* linux/if_tun.h */
 
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
+extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
 #endif /* EVENKEEL_HOST_BASE_KERNEL_H */

@@ -6,6 +6,7 @@
 #define EVENKEEL_HOST_VSNOOP_DATA_H
 
 #include "../base/way.h"
+#include "core.h"
 #include "doubt.h"
 
 /* A SYN where there is a connection: the VM challenges it (RFC 5961). */
@@ -32,6 +33,7 @@ static __always_inline u32 vsnoop_segments(const struct __sk_buff *skb, u32 payl
 /* What came of a packet, out of the lock. */
 struct vsnoop_outcome {
 	u32 was_told;
+	u8 doubt; /* enum vsnoop_doubt */
 	u8 verdict; /* enum vsnoop_verdict */
 	u8 was_state;
 	u8 state;
@@ -42,6 +44,8 @@ static __always_inline void vsnoop_count(struct context *c,
 {
 	if (o->verdict == VSNOOP_ACK) {
 		count(c->count, EK_COUNT_VSNOOP_EARLY_ACKS, 1);
+	} else if (o->doubt == VSNOOP_DOUBT_RUNS) {
+		count(c->count, EK_COUNT_VSNOOP_RUNNING, segments);
 	} else if (o->state == VSNOOP_NO_BUFFER) {
 		count(c->count, EK_COUNT_VSNOOP_NO_BUFFER, segments);
 	} else if (o->state == VSNOOP_UNEXPECTED_SEQUENCE && o->was_state != o->state) {
@@ -139,12 +143,14 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 	if (data.doubt && place == EK_VSNOOP_RING_FREE)
 		count(c->count, EK_COUNT_VSNOOP_DOUBTED, segments);
 	vsnoop_note_peer(c, s, data.doubt);
+	data.core = data.doubt ? VSNOOP_CORE_UNKNOWN : vsnoop_core(c);
 	bpf_spin_lock(&port->lock);
 	is_again = !seq_after(p->seq + p->payload_bytes, s->flow.next);
 	o.was_told = s->flow.told;
 	o.was_state = s->flow.state;
 	o.verdict = vsnoop_data(&s->flow, &port->vm, &c->port->vsnoop.settings, &data);
 	o.state = s->flow.state;
+	o.doubt = s->flow.doubt;
 	if (s->flow.told != o.was_told)
 		s->told_ts = has_timestamps(f) ? vsnoop_timestamp(c) : 0;
 	if (o.verdict == VSNOOP_ACK && is_again)

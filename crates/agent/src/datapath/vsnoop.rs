@@ -32,6 +32,17 @@ impl Datapath {
         set_port(&self.ports, &key, &port)
     }
 
+    /// Tells the programs the threads that are a port's VM's virtual CPUs.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn set_vcpus(&mut self, ifindex: u32, vcpus: intf::ek_vsnoop_vcpus) -> Result<(), DatapathError> {
+        let key = ifindex.to_ne_bytes();
+        let Some(mut port) = self.port(&key)? else { return Ok(()) };
+        port.vsnoop.vcpus = vcpus;
+        set_port(&self.ports, &key, &port)
+    }
+
     /// The `enum ek_vsnoop_endpoint` that the programs have of a port's VM, if it is a port.
     ///
     /// # Errors

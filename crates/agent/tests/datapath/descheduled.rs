@@ -11,10 +11,11 @@ use evenkeel_agent::datapath::{Datapath, intf};
 use evenkeel_algo::noise::Random;
 use evenkeel_testbed::place::{index, ip, leave};
 use evenkeel_testbed::tap::TapVm;
+use evenkeel_testbed::thread;
 use evenkeel_testbed::vm::{Vm, bridge, tcp_counter};
 use evenkeel_testbed::watch::{Proof, Watch};
 
-use crate::ports::{A, B};
+use crate::ports::{A, B, vcpus};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const PORT: u16 = 8000;
@@ -70,6 +71,7 @@ fn settings(case: &Case) -> intf::ek_port {
             settings: intf::vsnoop_settings { budget_segments: case.queue_segments / 2 },
             reserve_segments: case.queue_segments / 4,
             endpoint: intf::EK_VSNOOP_ENDPOINT_OBSERVED,
+            vcpus: vcpus(&[thread::asleep()]),
         },
         ..Default::default()
     }

@@ -51,6 +51,14 @@ pub fn settings(mode: u32) -> intf::ek_port {
     }
 }
 
+/// This process's threads as a VM's virtual CPUs.
+pub fn vcpus(threads: &[u32]) -> intf::ek_vsnoop_vcpus {
+    let mut vcpus = intf::ek_vsnoop_vcpus { process: std::process::id(), ..Default::default() };
+    vcpus.count = threads.len() as u32;
+    vcpus.threads[..threads.len()].copy_from_slice(threads);
+    vcpus
+}
+
 /// Ports `pa` and `pb`; what the programs send into `pa` and `pb` is seen there.
 #[derive(Debug)]
 pub struct Bed {

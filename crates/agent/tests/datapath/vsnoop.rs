@@ -8,9 +8,10 @@ use evenkeel_algo::noise::{self, Random};
 use evenkeel_algo::packet::{self, Kind};
 use evenkeel_testbed::place::{Tap, index, ip, leave};
 use evenkeel_testbed::tap::TapFile;
+use evenkeel_testbed::thread;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::ports::{A, B, DROP, MARK, NEXT, REDIRECT};
+use crate::ports::{A, B, DROP, MARK, NEXT, REDIRECT, vcpus};
 
 const BYTES: u32 = 1448;
 /// Of the VM's windows.
@@ -95,6 +96,7 @@ fn settings(mode: u32, budget_segments: u32, reserve_segments: u32) -> intf::ek_
             settings: intf::vsnoop_settings { budget_segments },
             reserve_segments,
             endpoint: intf::EK_VSNOOP_ENDPOINT_OBSERVED,
+            ..Default::default()
         },
         ..Default::default()
     }
@@ -102,7 +104,6 @@ fn settings(mode: u32, budget_segments: u32, reserve_segments: u32) -> intf::ek_
 
 impl Bed {
     fn new(mode: u32) -> Self {
-        // So much may wait for a VM that runs, too.
         Self::with(&settings(mode, 400, 10), 100)
     }
 
@@ -122,6 +123,7 @@ impl Bed {
         let mut datapath = Datapath::open(&directory.path().join("evenkeel")).unwrap();
         let port = index("vnet0");
         datapath.attach(port, settings).unwrap();
+        datapath.set_vcpus(port, vcpus(&[thread::asleep()])).unwrap();
         let host = intf::ek_host { version: intf::EK_INTF_VERSION, ..Default::default() };
         datapath.set_host(&host).unwrap();
         Self { datapath, port, wire: Tap::new(index("wire")), vm: Some(vm), acks: Vec::new(), directory }
@@ -283,7 +285,7 @@ fn a_vm_that_takes_its_window_back_is_promised_for_no_more() {
 
 #[test]
 fn the_budget_is_the_ports() {
-    let mut place = Bed::with(&settings(intf::EK_MODE_ENFORCE, 6, 10), 100);
+    let mut place = Bed::with(&settings(intf::EK_MODE_ENFORCE, 12, 10), 100);
     place.connect(&V4);
     let other = Ends { sender: (A, 40001), ..V4 };
     place.connect(&other);
@@ -301,29 +303,34 @@ fn the_budget_is_the_ports() {
     assert_eq!(place.early(), 5);
 }
 
-/// By a clock of ticks, one of which may end between the VM's ACK and the data.
 #[test]
-fn a_vm_that_runs_and_lags_behind_acknowledges_itself() {
-    let mut place = Bed::with(&settings(intf::EK_MODE_ENFORCE, 50, 10), 100);
+fn a_vm_that_has_its_core_acknowledges_itself() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
-    let wide = Segment { window: 5000, ..V4.ack(BYTES) };
-    assert_eq!(place.send_from_vm(&wide).0, NEXT);
-    for segment in 1..=12 {
-        place.send_to_vm(&V4.data(segment * BYTES));
-    }
-    assert_eq!(place.early(), 11, "it has not spoken since");
-    let lags = |segment: u32| {
-        let before = place.early();
-        place.send_from_vm(&wide);
-        place.send_to_vm(&V4.data(segment * BYTES));
-        place.early() == before && u32::from(place.snoop().flow.doubt) == intf::VSNOOP_DOUBT_BACKLOG
+    place.receive(&V4, 3);
+    let (asleep, early) = (thread::asleep(), place.early());
+    let gone = std::thread::spawn(thread::own).join().unwrap();
+    let mut next = 4;
+    let mut receive = |place: &mut Bed, threads: &[u32]| {
+        place.datapath.set_vcpus(place.port, vcpus(threads)).unwrap();
+        place.send_to_vm(&V4.data(next * BYTES));
+        place.send_to_vm(&V4.data((next + 1) * BYTES));
+        next += 2;
+        place.send_from_vm(&V4.ack(next * BYTES));
     };
-    assert!((13..33).any(lags), "acknowledged early all the same");
-    let (before, caught_up) = (place.early(), Segment { window: 5000, ..V4.ack(33 * BYTES) });
-    place.send_from_vm(&caught_up);
-    place.send_to_vm(&V4.data(33 * BYTES));
-    place.send_to_vm(&V4.data(34 * BYTES));
-    assert!(place.early() > before);
+    // The program runs in this thread, and nothing of this process is thread 1.
+    for (threads, doubt) in [
+        (&[asleep, thread::own()][..], intf::VSNOOP_DOUBT_RUNS),
+        (&[], intf::VSNOOP_DOUBT_CORE),
+        (&[asleep, gone], intf::VSNOOP_DOUBT_CORE),
+        (&[1], intf::VSNOOP_DOUBT_CORE),
+    ] {
+        receive(&mut place, threads);
+        assert_eq!((place.early(), u32::from(place.snoop().flow.doubt)), (early, doubt), "{threads:?}");
+    }
+    assert_eq!(place.count(intf::EK_COUNT_VSNOOP_RUNNING), 2);
+    receive(&mut place, &[asleep]);
+    assert!(place.early() > early);
 }
 
 #[test]

@@ -165,10 +165,13 @@ fn beside(others: &Others) -> Option<String> {
 }
 
 fn early_acks(vsnoop: &VsnoopPort) -> String {
-    let VsnoopPort { mode, budget_segments, outstanding_segments, endpoint, .. } = vsnoop;
+    let VsnoopPort { mode, budget_segments, outstanding_segments, coming_segments, endpoint, vcpus, .. } = vsnoop;
     let obstacles = vsnoop.obstacles();
     let why = if obstacles.is_empty() { String::new() } else { format!("; NO early ACKs: {}", obstacles.join("; ")) };
-    format!("{mode}, the VM is {endpoint}, {outstanding_segments} of {budget_segments} segments are promised{why}")
+    format!(
+        "{mode}, the VM is {endpoint} ({vcpus}), of {budget_segments} segments {outstanding_segments} are promised and \
+         {coming_segments} may come{why}"
+    )
 }
 
 fn held(vflood: &VfloodPort) -> String {

@@ -181,6 +181,8 @@ pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     for (port, name, place) in [(&ports[0], "vp0", "no_tap"), (&ports[1], "vp1", "detached")] {
         assert_eq!((&port["name"], &port["error"]), (&name.into(), &serde_json::Value::Null));
         assert_eq!(port["vsnoop"]["place"], place, "{}: {port}", image.release);
+        // It can say who has a tap open, if anybody had.
+        assert_eq!(port["vsnoop"]["vcpus"]["state"], "nobody", "{}: {port}", image.release);
     }
     println!("{} takes the programs", image.release);
 }

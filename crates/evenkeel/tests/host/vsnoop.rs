@@ -54,6 +54,9 @@ fn guests_that_are_stopped_get_all_that_was_promised() {
         wait_until("the port", || host.ports().contains(&"vp5".to_owned()));
         let status = host.status();
         assert_eq!(status["ports"][0]["vsnoop"]["place"], "free", "{}: {}", image.release, status["ports"][0]);
+        // What QEMU says of itself the agent sees by the tap alone.
+        let threads = serde_json::json!(machine.vcpu_threads().unwrap());
+        wait_until("its virtual CPUs", || host.status()["ports"][0]["vsnoop"]["vcpus"]["threads"] == threads);
         machine.shell(&format!("echo {BUFFERS} > /proc/sys/net/ipv4/tcp_rmem")).unwrap();
         machine.shell(&format!("wget -q -O /tmp/data http://{}:{WEB}/data", server.address)).unwrap();
         let watch = Watch::start();

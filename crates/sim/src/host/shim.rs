@@ -28,6 +28,8 @@ pub struct Effects {
     pub to_vm: Vec<Packet>,
     /// Packets that the port's queue towards the VM has room for: not wanted, but known.
     pub port_room: usize,
+    /// Whether the VM has its core: not wanted, but known.
+    pub vm_runs: bool,
     /// When [`Shim::on_timer`] is to be called.
     pub wake_at: Option<Instant>,
 }

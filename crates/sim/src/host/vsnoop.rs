@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use evenkeel_algo::vsnoop::{self, Data, Doubt, EarlyAck, Settings, State, Vm, VmAck};
+use evenkeel_algo::vsnoop::{self, Core, Data, Doubt, EarlyAck, Settings, State, Vm, VmAck};
 use evenkeel_settings::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
@@ -83,7 +83,8 @@ impl Vsnoop {
         let has_place = effects.port_room >= vsnoop::places(1, reserve) as usize;
         let doubt = if has_place { Doubt::CERTAIN } else { Doubt::PLACE };
         let bytes = segment.payload_bytes;
-        let data = Data { seq: segment.seq, bytes, segments: 1, last_bytes: bytes, is_fin: false, doubt };
+        let core = if effects.vm_runs { Core::On } else { Core::Off };
+        let data = Data { seq: segment.seq, bytes, segments: 1, last_bytes: bytes, is_fin: false, doubt, core };
         let early = flow.flow.data(&mut vm, settings, data, now.us());
         let after = flow.flow.state();
         if let Some((ack, like)) = early.zip(flow.from_vm.as_ref()).filter(|_| enforces) {

@@ -45,6 +45,7 @@ impl<R: Recorder> Core<R> {
         self.recorder.packet(self.now, to, Point::Port, Way::In, &self.packets[id]);
         if !port.shims.is_empty() {
             self.effects.port_room = port.places().saturating_sub(guest.backlog.len()).min(port.queue_segments);
+            self.effects.vm_runs = guest.vcpu.is_on();
             let packet = &mut self.packets[id];
             let end = packet.payload.end().filter(|&end| self.conns.flow_of(end).is_some());
             let verdict = port.shims.on_to_vm(self.now, end, packet, &mut self.effects);

@@ -20,8 +20,10 @@ pub enum Doubt {
     Memory,
     /// The queue's share is used up.
     Budget,
-    /// The VM runs, and takes less than comes.
-    Backlog,
+    /// The VM has its core.
+    Runs,
+    /// Nobody knows whether it has.
+    Core,
     /// The VM has not reacted for a second.
     Silence,
     /// The port's queue may not take it.
@@ -60,7 +62,8 @@ impl Doubt {
             intf::VSNOOP_DOUBT_WINDOW => Self::Window,
             intf::VSNOOP_DOUBT_MEMORY => Self::Memory,
             intf::VSNOOP_DOUBT_BUDGET => Self::Budget,
-            intf::VSNOOP_DOUBT_BACKLOG => Self::Backlog,
+            intf::VSNOOP_DOUBT_RUNS => Self::Runs,
+            intf::VSNOOP_DOUBT_CORE => Self::Core,
             intf::VSNOOP_DOUBT_SILENCE => Self::Silence,
             intf::VSNOOP_DOUBT_PLACE => Self::Place,
             intf::VSNOOP_DOUBT_CHECKSUM => Self::Checksum,
@@ -87,7 +90,8 @@ impl Doubt {
             Self::Window => "it lies beyond the window that the VM has offered",
             Self::Memory => "the VM may not have as much memory as its window says, until it moves that window",
             Self::Budget => "the port's budget is used up",
-            Self::Backlog => "the VM runs and takes less than comes, which its senders are to learn",
+            Self::Runs => "the VM has its core, and acknowledges by itself",
+            Self::Core => "nobody knows whether the VM has its core",
             Self::Silence => "the VM has not reacted to data for a second, and may be dead",
             Self::Place => "the port's queue might not take it",
             Self::Checksum => "its checksum is wrong, and the VM drops it",

@@ -4,6 +4,7 @@
 mod doubt;
 mod endpoint;
 pub mod report;
+mod vcpus;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use super::links::Kind;
 use super::mechanism::{Asked, Mechanism, Presence, SWEEP_EVERY, Tools, mode_to_intf};
 use super::port::{Port, Ports};
 use crate::channel::Reasons;
-use crate::datapath::{DatapathError, intf};
+use crate::datapath::{DatapathError, Processes, intf};
 use evenkeel_settings::Mode;
 use evenkeel_settings::host::PortSettings;
 
@@ -33,6 +34,10 @@ const SWEEP_IDLE_CROWDED: Duration = Duration::from_secs(30);
 pub(super) struct Wing {
     /// Whether data may be acknowledged early for a port's VM, as the datapath has it.
     endpoints: BTreeMap<u32, Endpoint>,
+    /// The threads of the host that are ports' VMs' virtual CPUs.
+    vcpus: vcpus::Register,
+    /// Who looks for them, once somebody must.
+    processes: Option<Processes>,
     swept: Instant,
     /// Entries after the last sweep.
     entries: u32,
@@ -40,7 +45,13 @@ pub(super) struct Wing {
 
 impl Default for Wing {
     fn default() -> Self {
-        Self { endpoints: BTreeMap::new(), swept: Instant::now(), entries: 0 }
+        Self {
+            endpoints: BTreeMap::new(),
+            vcpus: vcpus::Register::new(Instant::now()),
+            processes: None,
+            swept: Instant::now(),
+            entries: 0,
+        }
     }
 }
 
@@ -58,6 +69,7 @@ impl Wing {
             settings: intf::vsnoop_settings { budget_segments: settings.budget_segments(queue_segments) },
             reserve_segments: vsnoop::reserve(queue_segments, cpus),
             endpoint: self.endpoint(port.link.ifindex).to_intf(),
+            vcpus: self.vcpus.of(port.link.ifindex).to_intf(),
         }
     }
 
@@ -84,6 +96,37 @@ impl Wing {
         }
     }
 
+    /// Looks for the virtual CPUs behind these taps now; the taps of which another thing is known than before.
+    fn look(&mut self, taps: &[u32]) -> Vec<u32> {
+        let processes = match self.processes.take() {
+            Some(processes) => Ok(processes),
+            None => Processes::open(),
+        };
+        let seen = processes.and_then(|processes| self.processes.insert(processes).look());
+        let seen = seen.map_err(|error| error.to_string());
+        self.vcpus.learn(taps, seen.as_ref().map_err(String::as_str), Instant::now())
+    }
+
+    /// Looks for VMs' virtual CPUs where data may be acknowledged for them.
+    fn find_vcpus(&mut self, ports: &Ports, tools: &mut Tools<'_>) {
+        let acts = |port: &&Port| {
+            port.link.kind == Kind::Tap && port.settings.vsnoop.mode != Mode::Off && port.error.is_none()
+        };
+        let taps: BTreeMap<_, _> =
+            ports.values().filter(acts).map(|port| (port.link.ifindex, port.link.name.as_str())).collect();
+        if taps.is_empty() || !self.vcpus.is_due(Instant::now()) {
+            return;
+        }
+        let indices: Vec<_> = taps.keys().copied().collect();
+        for ifindex in self.look(&indices) {
+            let (vcpus, port) = (self.vcpus.of(ifindex), taps[&ifindex]);
+            if let Err(error) = tools.datapath.set_vcpus(ifindex, vcpus.to_intf()) {
+                tracing::warn!(port, %error, "vSnoop goes on as it did");
+            }
+            tracing::info!(port, %vcpus, "the VM's virtual CPUs");
+        }
+    }
+
     /// No table takes a connection in the place of another: those that ended unseen have to go.
     fn sweep(&mut self, ports: &Ports, tools: &mut Tools<'_>) {
         if self.swept.elapsed() < SWEEP_EVERY {
@@ -104,12 +147,16 @@ impl Wing {
 impl Mechanism for Wing {
     fn begin(&mut self, ifindex: u32) {
         self.endpoints.remove(&ifindex);
+        self.vcpus.forget(ifindex);
     }
 
     fn configure(&mut self, port: &Port, tools: &mut Tools<'_>, own: &mut intf::ek_port) -> Result<(), DatapathError> {
         let ifindex = port.link.ifindex;
         let endpoint = Endpoint::of(port.settings.vsnoop.endpoint, tools.channels.endpoint(ifindex));
         self.endpoints.insert(ifindex, endpoint);
+        if port.link.kind == Kind::Tap && port.settings.vsnoop.mode != Mode::Off && !self.vcpus.has(ifindex) {
+            self.look(&[ifindex]);
+        }
         own.vsnoop = self.settings(port);
         if port.is_offline {
             // What was promised is still followed to its end.
@@ -118,8 +165,13 @@ impl Mechanism for Wing {
         Ok(())
     }
 
+    fn changed(&mut self) {
+        self.vcpus.look_soon(Instant::now());
+    }
+
     fn gone(&mut self, ifindex: u32) {
         self.endpoints.remove(&ifindex);
+        self.vcpus.forget(ifindex);
     }
 
     fn presence(&self, settings: &PortSettings) -> Presence {
@@ -129,6 +181,7 @@ impl Mechanism for Wing {
     fn tick(&mut self, ports: &mut Ports, tools: &mut Tools<'_>) {
         self.sweep(ports, tools);
         self.hear(ports, tools);
+        self.find_vcpus(ports, tools);
     }
 
     fn port_status(&self, port: &Port, tools: &mut Tools<'_>, shown: &mut proto::Port) -> Result<(), HostError> {
@@ -153,10 +206,12 @@ impl Mechanism for Wing {
             mode: port.settings.vsnoop.mode,
             budget_segments: own.settings.budget_segments,
             outstanding_segments: vm.outstanding,
+            coming_segments: vm.coming,
             place,
             endpoint: tools.datapath.endpoint(ifindex)?.map_or(Endpoint::Unknown, Endpoint::from_intf),
             objections: tools.channels.endpoint(ifindex).map(Reasons::words).unwrap_or_default(),
             doubt: Doubt::from_intf(vm.doubt),
+            vcpus: self.vcpus.of(ifindex),
         });
         Ok(())
     }

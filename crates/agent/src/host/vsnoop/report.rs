@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::doubt::Doubt;
 use super::endpoint::Endpoint;
+use super::vcpus::Vcpus;
 use crate::datapath::intf;
 
 /// vSnoop on a port.
@@ -16,6 +17,9 @@ pub struct VsnoopPort {
     pub budget_segments: u32,
     /// What was, or may be, and waits there now.
     pub outstanding_segments: u32,
+    /// What senders may send on what they have been told.
+    #[serde(default)]
+    pub coming_segments: u32,
     /// Whether the port's queue would take a packet now.
     pub place: QueueState,
     /// Whether the VM's own TCP is known to take what its windows have offered.
@@ -27,6 +31,9 @@ pub struct VsnoopPort {
     /// What the VM has shown of itself, for good: nothing is acknowledged for it until its port is made anew.
     #[serde(default)]
     pub doubt: Option<Doubt>,
+    /// By what it is known whether the VM has its core.
+    #[serde(default)]
+    pub vcpus: Vcpus,
 }
 
 impl VsnoopPort {
@@ -45,7 +52,14 @@ impl VsnoopPort {
             Endpoint::Observed | Endpoint::Attested => None,
         };
         let shown = self.doubt.map(|doubt| doubt.words().to_owned());
-        self.place.obstacle().map(str::to_owned).into_iter().chain(of_vm).chain(shown).collect()
+        self.place
+            .obstacle()
+            .map(str::to_owned)
+            .into_iter()
+            .chain(of_vm)
+            .chain(shown)
+            .chain(self.vcpus.obstacle())
+            .collect()
     }
 }
 
@@ -133,7 +147,7 @@ pub struct VsnoopFlow {
 pub enum VsnoopState {
     /// In-order data is acknowledged early.
     Active,
-    /// Not now: the VM's window or the port's budget is used up.
+    /// Not now: the VM's window or the port's budget is used up, or the VM has its core.
     NoBuffer,
     /// Not before the VM has caught up: data is missing, or its place was not certain.
     UnexpectedSequence,

@@ -1,0 +1,72 @@
+//! Processes of the host, as far as VMs are concerned: who has a tap open, and which threads it has.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+
+use libbpf_rs::{Iter, Link, Object, ObjectBuilder};
+
+use super::error::DatapathError;
+use super::intf;
+use crate::common::bytes::from_bytes;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vcpus.bpf.o"));
+
+/// The programs that look.
+#[derive(Debug)]
+pub struct Processes {
+    taps: Link,
+    threads: Link,
+    _object: Object,
+}
+
+/// What they saw.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// The network namespace of this thread, by its inode.
+    pub namespace: u32,
+    /// Processes that have taps open, of all network namespaces.
+    pub holders: Vec<intf::ek_holder>,
+    /// All threads.
+    pub threads: Vec<intf::ek_thread>,
+}
+
+impl Processes {
+    /// Loads them.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`] if the kernel does not take them, as one without the types (BTF) of `tun` does not.
+    pub fn open() -> Result<Self, DatapathError> {
+        let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
+        let open = ObjectBuilder::default()
+            .name("evenkeel_vcpus")
+            .and_then(|builder| builder.open_memory(OBJECT))
+            .map_err(|error| failed("cannot read the programs that look for VMs", error))?;
+        let object =
+            open.load().map_err(|error| failed("the kernel does not take the programs that look for VMs", error))?;
+        let attach = |name: &str| {
+            let program = object.progs_mut().find(|program| program.name() == name).expect("the object has both");
+            program.attach().map_err(|error| failed("cannot attach the programs that look for VMs", error))
+        };
+        Ok(Self { taps: attach("taps")?, threads: attach("threads")?, _object: object })
+    }
+
+    /// Goes over all processes.
+    ///
+    /// # Errors
+    /// [`DatapathError`] if the kernel does not let it.
+    pub fn look(&self) -> Result<Seen, DatapathError> {
+        let own = fs::metadata("/proc/thread-self/ns/net")
+            .map_err(|error| DatapathError::io("cannot look at this network namespace", error))?;
+        Ok(Seen { namespace: own.ino() as u32, holders: all(&self.taps)?, threads: all(&self.threads)? })
+    }
+}
+
+/// What a program writes, for all that it goes over.
+fn all<T: Copy>(link: &Link) -> Result<Vec<T>, DatapathError> {
+    const WHAT: &str = "cannot go over the host's processes";
+    let mut iter = Iter::new(link).map_err(|error| DatapathError::bpf(WHAT, &error))?;
+    let mut bytes = Vec::new();
+    iter.read_to_end(&mut bytes).map_err(|error| DatapathError::io(WHAT, error))?;
+    Ok(bytes.chunks_exact(size_of::<T>()).filter_map(from_bytes).collect())
+}
