@@ -124,6 +124,19 @@ struct vsnoop_vm {
  */
 #define VSNOOP_LIFE_US 1000000
 
+/*
+ * Early ACKs for all that a sender has under way. Each is a packet that its processor
+ * reads, and that takes a place at its port if it is a VM without a core, too. Where it
+ * has little under way each segment has one.
+ */
+#define VSNOOP_ACKS_PER_FLIGHT 16
+/* As many as a sender's or a card's offload puts into a packet of 64 KB. */
+#define VSNOOP_SEGMENTS_PER_ACK 44
+
+/* How long what was told of may be missing in the VM while later data is there: longer
+ * than a CPU is kept from handing on a packet that it has in hands. */
+#define VSNOOP_HOLE_US 200000
+
 /* Segments of a packet that another CPU has in hands, if they take a place each. */
 #define VSNOOP_CPU_SEGMENTS 64
 
@@ -174,6 +187,9 @@ static inline u32 vsnoop_places(u32 segments, u32 reserve)
 struct vsnoop_flow {
 	u64 waiting_us; /* since when the VM has data and has not reacted, 0: it has none
 			 */
+	u64 hole_us; /* since when the VM says that what was told of is missing, 0: it
+		      * does not
+		      */
 	u32 next; /* end of what was delivered in order */
 	u32 high; /* highest end ever seen */
 	u32 told; /* highest ACK that has gone out, early or the VM's own */
@@ -290,6 +306,18 @@ static inline bool vsnoop_fits(const struct vsnoop_flow *f, const struct vsnoop_
 	return most <= s->budget_segments;
 }
 
+/* Is there enough to tell of up to @told? */
+static inline bool vsnoop_is_worth_it(const struct vsnoop_flow *f, u32 told)
+{
+	u32 enough = f->flight / VSNOOP_ACKS_PER_FLIGHT;
+
+	if (!seq_after(told, f->told))
+		return false;
+	if (enough > VSNOOP_SEGMENTS_PER_ACK)
+		enough = VSNOOP_SEGMENTS_PER_ACK;
+	return vsnoop_full_segments(f, told - f->told) >= enough;
+}
+
 /* Data for the VM. */
 struct vsnoop_data {
 	u64 now_us;
@@ -404,7 +432,7 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 	/* Before it is half of all numbers behind, and looks as if it were ahead. */
 	if (end - f->rode >= 1u << 30)
 		f->flags &= ~VSNOOP_RODE;
-	if (!seq_after(told, f->told))
+	if (!vsnoop_is_worth_it(f, told))
 		return VSNOOP_NONE;
 	f->flight += vsnoop_full_segments(f, told - f->told);
 	f->told = told;
@@ -470,6 +498,30 @@ static inline void vsnoop_vm_edge(struct vsnoop_flow *f, struct vsnoop_vm *vm, u
 	f->vm_edge = edge;
 }
 
+/*
+ * What came later has arrived, and what was told of before it has not. Where it stays
+ * away, the VM has lost it; two CPUs of the host may have exchanged packets behind the
+ * program. An ACK that a later one has overtaken tells of what was missing then.
+ */
+static inline void vsnoop_hole(struct vsnoop_flow *f, struct vsnoop_vm *vm,
+			       const struct vsnoop_vm_ack *a)
+{
+	if (seq_before(a->ack, f->vm_ack))
+		return;
+	if (a->ack != f->vm_ack || !a->has_later)
+		f->hole_us = 0;
+	if (!a->has_later)
+		return;
+	if (seq_before(a->ack, f->high))
+		f->state = VSNOOP_UNEXPECTED_SEQUENCE;
+	if (!seq_before(a->ack, f->told))
+		return;
+	if (!f->hole_us)
+		f->hole_us = a->now_us;
+	else if (a->now_us - f->hole_us >= VSNOOP_HOLE_US)
+		vm->doubt = VSNOOP_DOUBT_BROKEN;
+}
+
 /**
  * vsnoop_vm_ack() - an ACK from the VM
  *
@@ -508,11 +560,7 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 	f->vm_seq = seq_max(f->vm_seq, a->seq + a->bytes);
 	if (a->ts_val)
 		f->ts_val = a->ts_val;
-	/* What came later has arrived: what was told of before it has not. */
-	if (a->has_later && seq_before(a->ack, f->told))
-		vm->doubt = VSNOOP_DOUBT_BROKEN;
-	if (a->has_later && seq_before(a->ack, f->high))
-		f->state = VSNOOP_UNEXPECTED_SEQUENCE;
+	vsnoop_hole(f, vm, a);
 	if (!seq_before(a->ack, f->vm_ack)) {
 		vsnoop_arrived(f, vm, a->ack);
 		vsnoop_vm_edge(f, vm, a->ack, edge);

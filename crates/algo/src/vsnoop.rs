@@ -100,6 +100,8 @@ impl Doubt {
 
 /// How long data may be acknowledged for a VM that does not react to any, in microseconds.
 pub const LIFE_US: u64 = sys::VSNOOP_LIFE_US as u64;
+/// How long what was told of may be missing in the VM while later data is there, in microseconds.
+pub const HOLE_US: u64 = sys::VSNOOP_HOLE_US as u64;
 /// Memory that a segment takes in the VM at most, if it is no longer than 1,536 bytes.
 pub const SEGMENT_MEMORY_BYTES: u32 = sys::VSNOOP_SEGMENT_MEMORY;
 

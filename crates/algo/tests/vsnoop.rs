@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use evenkeel_algo::vsnoop::{
-    self, Core, Doubt, EarlyAck, Flow, LIFE_US, SEGMENT_MEMORY_BYTES, Settings, State, Vm, VmAck,
+    self, Core, Doubt, EarlyAck, Flow, HOLE_US, LIFE_US, SEGMENT_MEMORY_BYTES, Settings, State, Vm, VmAck,
 };
 use proptest::prelude::*;
 
@@ -559,13 +559,14 @@ fn a_vm_that_has_its_core_speaks_for_itself() {
     assert_eq!(world.connections[0].promised, 7 * MSS, "all that it had left to the VM");
 }
 
-/// Senders in slow start fill the queue with what early ACKs let them send, and with no more than its share.
+/// Senders in slow start fill the queue with what early ACKs let them send, and with no more than its share; and of
+/// these ACKs there are few.
 #[test]
 fn what_early_acks_let_come_finds_room() {
     const INITIAL_WINDOW: u32 = 10;
     for (flows, budget_segments) in [(1, 60), (1, 500), (3, 200), (8, 500)] {
         let settings = Settings { budget_segments };
-        let (mut vm, mut queued) = (Vm::default(), 0);
+        let (mut vm, mut queued, mut acks) = (Vm::default(), 0, 0);
         let wide =
             |ack| VmAck { seq: 900, bytes: 0, ack, window: u16::MAX, ts_val: 5, is_bare: true, has_later: false };
         let mut senders: Vec<_> = (0..flows)
@@ -587,12 +588,16 @@ fn what_early_acks_let_come_finds_room() {
             queued += 1;
             if let Some(early) = flow.data(&mut vm, settings, data, 2) {
                 let news = (early.ack - 1) / MSS - *acked;
+                acks += 1;
                 *acked += news;
                 *window += news;
             }
         }
         assert!(queued <= budget_segments + flows * INITIAL_WINDOW, "{queued} of {budget_segments}, {flows} senders");
         assert!(queued > budget_segments / 2, "{queued} of {budget_segments}, {flows} senders");
+        // Sixteen for each time that a window doubles; a segment each where it is small.
+        let most = flows * 16 * (budget_segments / flows / INITIAL_WINDOW).ilog2().max(1);
+        assert!(acks <= most, "{acks} early ACKs, {most} at most");
         for (flow, next, ..) in &mut senders {
             flow.vm_ack(&mut vm, &wide(1 + *next * MSS), 3);
         }
@@ -643,6 +648,10 @@ fn a_vm_that_has_lost_what_was_promised_is_promised_for_no_more() {
     let c = &mut world.connections[0];
     let hole = VmAck { is_bare: false, has_later: true, ..bare(c.flow.told().wrapping_sub(MSS), 12_500) };
     assert!(c.flow.vm_ack(&mut world.vm, &hole, 2));
+    assert_eq!((c.flow.state(), world.vm.doubt()), (State::UnexpectedSequence, Doubt::CERTAIN));
+    assert!(c.flow.vm_ack(&mut world.vm, &hole, 1 + HOLE_US));
+    assert_eq!(world.vm.doubt(), Doubt::CERTAIN, "two CPUs may have exchanged packets");
+    assert!(c.flow.vm_ack(&mut world.vm, &hole, 2 + HOLE_US));
     assert_eq!(world.vm.doubt(), Doubt::BROKEN);
     let early = world.early;
     receive(&mut world, 2);
@@ -650,7 +659,26 @@ fn a_vm_that_has_lost_what_was_promised_is_promised_for_no_more() {
     world.network(1, false, 0);
     assert_eq!(world.early, early, "of no connection");
     let c = &mut world.connections[0];
-    assert!(c.flow.vm_ack(&mut world.vm, &bare(c.flow.told().wrapping_sub(MSS), 12_500), 3), "its own ACKs pass");
+    assert!(
+        c.flow.vm_ack(&mut world.vm, &bare(c.flow.told().wrapping_sub(MSS), 12_500), 3 + HOLE_US),
+        "its own ACKs pass"
+    );
+}
+
+/// CPUs of a machine behind the VM, or of the VM's, may exchange its ACKs.
+#[test]
+fn an_ack_that_was_overtaken_tells_of_no_loss() {
+    let mut world = World::new(100);
+    receive(&mut world, 4);
+    let c = &mut world.connections[0];
+    let first = c.flow.told().wrapping_sub(MSS);
+    let filled = bare(first.wrapping_add(2 * MSS), 12_250);
+    assert!(c.flow.vm_ack(&mut world.vm, &filled, 2));
+    let hole = VmAck { is_bare: false, has_later: true, ..bare(first, 12_500) };
+    assert!(c.flow.vm_ack(&mut world.vm, &hole, 2));
+    assert_eq!((c.flow.state(), world.vm.doubt()), (State::Active, Doubt::CERTAIN));
+    assert!(c.flow.vm_ack(&mut world.vm, &hole, 2 + HOLE_US));
+    assert_eq!(world.vm.doubt(), Doubt::CERTAIN);
 }
 
 #[test]

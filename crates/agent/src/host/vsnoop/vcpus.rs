@@ -88,9 +88,9 @@ impl Vcpus {
             Self::Known { .. } => return None,
             Self::Nobody => "no process has its tap open".to_owned(),
             Self::Unreadable { why } => format!("this kernel does not say who has its tap open: {}", shown(why)),
-            Self::Several { processes } => format!(
-                "processes {processes:?} have its tap open, and in which of them the VM is cannot be told"
-            ),
+            Self::Several { processes } => {
+                format!("processes {processes:?} have its tap open, and in which of them the VM is cannot be told")
+            }
             Self::TooMany { threads } => {
                 format!("its VM has {threads} virtual CPUs, more than {}", intf::EK_VSNOOP_VCPUS)
             }
