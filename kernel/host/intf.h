@@ -476,7 +476,8 @@ enum ek_counter {
 	EK_COUNT_VSNOOP_FAILED, /* Early ACKs that could not be made or sent */
 	EK_COUNT_VSNOOP_DOUBTED, /* Segments left to the VM: its TCP might not take them
 				  */
-	EK_COUNT_VSNOOP_RUNNING, /* Segments left to the VM: it had its core */
+	EK_COUNT_VSNOOP_RUNNING, /* Segments left to the VM: it had its core, or nobody
+				    knew whether it had */
 	EK_COUNT_VSNOOP_BROKEN, /* Times that a VM did not keep what its window had
 				   offered */
 	EK_COUNT_WRITE_FAILED, /* Changes that the kernel refused */

@@ -44,7 +44,7 @@ static __always_inline void vsnoop_count(struct context *c,
 {
 	if (o->verdict == VSNOOP_ACK) {
 		count(c->count, EK_COUNT_VSNOOP_EARLY_ACKS, 1);
-	} else if (o->doubt == VSNOOP_DOUBT_RUNS) {
+	} else if (o->doubt == VSNOOP_DOUBT_RUNS || o->doubt == VSNOOP_DOUBT_CORE) {
 		count(c->count, EK_COUNT_VSNOOP_RUNNING, segments);
 	} else if (o->state == VSNOOP_NO_BUFFER) {
 		count(c->count, EK_COUNT_VSNOOP_NO_BUFFER, segments);

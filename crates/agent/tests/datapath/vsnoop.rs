@@ -328,7 +328,7 @@ fn a_vm_that_has_its_core_acknowledges_itself() {
         receive(&mut place, threads);
         assert_eq!((place.early(), u32::from(place.snoop().flow.doubt)), (early, doubt), "{threads:?}");
     }
-    assert_eq!(place.count(intf::EK_COUNT_VSNOOP_RUNNING), 2);
+    assert_eq!(place.count(intf::EK_COUNT_VSNOOP_RUNNING), 8);
     receive(&mut place, &[asleep]);
     assert!(place.early() > early);
 }
