@@ -112,10 +112,13 @@ fn early_acks(place: &mut Bed, table: &Table) {
     ip("link set vnet0 txqueuelen 4000 up");
     let tap = index("vnet0");
     table.head("vSnoop, ProBoSCIS observed");
-    for (mode, what) in [
-        (intf::EK_MODE_OFF, "vSnoop off"),
-        (intf::EK_MODE_OBSERVE, "vSnoop observed"),
-        (intf::EK_MODE_ENFORCE, "vSnoop enforced"),
+    let asleep = vcpus(&[thread::asleep()]);
+    for (mode, vcpus, what) in [
+        (intf::EK_MODE_OFF, asleep, "vSnoop off"),
+        (intf::EK_MODE_OBSERVE, vcpus(&[]), "vSnoop observed, virtual CPUs unknown"),
+        (intf::EK_MODE_OBSERVE, vcpus(&[thread::own()]), "vSnoop observed, the VM has its core"),
+        (intf::EK_MODE_OBSERVE, asleep, "vSnoop observed"),
+        (intf::EK_MODE_ENFORCE, asleep, "vSnoop enforced"),
     ] {
         let mut port = settings(intf::EK_MODE_OBSERVE);
         port.vsnoop = intf::ek_vsnoop_settings {
@@ -123,7 +126,7 @@ fn early_acks(place: &mut Bed, table: &Table) {
             settings: intf::vsnoop_settings { budget_segments: 2000 },
             reserve_segments: 1000,
             endpoint: intf::EK_VSNOOP_ENDPOINT_OBSERVED,
-            vcpus: vcpus(&[thread::asleep()]),
+            vcpus,
         };
         place.datapath.attach(tap, &port).expect("a tap takes the programs");
         let mut run = |name: &str, segment: &Segment, repeat| {
@@ -133,7 +136,9 @@ fn early_acks(place: &mut Bed, table: &Table) {
         run("from_vm", &synack(), 1);
         run("to_vm", &data(0), 1);
         run("from_vm", &ack(MSS, 0), 1);
+        // The first of these is acknowledged early by the second, and again whenever it comes again.
         run("to_vm", &data(MSS), 1);
+        run("to_vm", &data(2 * MSS), 1);
         table.row(&format!("to_vm, data, {what}"), &rounds(|| run("to_vm", &data(MSS), MANY)));
         table.row(&format!("from_vm, an ACK, {what}"), &rounds(|| run("from_vm", &ack(MSS, 0), MANY)));
         // The next mode begins with a handshake of its own.
