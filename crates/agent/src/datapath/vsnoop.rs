@@ -26,10 +26,7 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError::Bpf`]
     pub fn set_endpoint(&mut self, ifindex: u32, endpoint: u32) -> Result<(), DatapathError> {
-        let key = ifindex.to_ne_bytes();
-        let Some(mut port) = self.port(&key)? else { return Ok(()) };
-        port.vsnoop.endpoint = endpoint;
-        set_port(&self.ports, &key, &port)
+        self.change(ifindex, |settings| settings.endpoint = endpoint)
     }
 
     /// Tells the programs the threads that are a port's VM's virtual CPUs.
@@ -37,9 +34,17 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError::Bpf`]
     pub fn set_vcpus(&mut self, ifindex: u32, vcpus: intf::ek_vsnoop_vcpus) -> Result<(), DatapathError> {
+        self.change(ifindex, |settings| settings.vcpus = vcpus)
+    }
+
+    fn change(
+        &mut self,
+        ifindex: u32,
+        change: impl FnOnce(&mut intf::ek_vsnoop_settings),
+    ) -> Result<(), DatapathError> {
         let key = ifindex.to_ne_bytes();
         let Some(mut port) = self.port(&key)? else { return Ok(()) };
-        port.vsnoop.vcpus = vcpus;
+        change(&mut port.vsnoop);
         set_port(&self.ports, &key, &port)
     }
 

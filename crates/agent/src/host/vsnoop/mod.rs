@@ -122,6 +122,9 @@ impl Wing {
             let (vcpus, port) = (self.vcpus.of(ifindex), taps[&ifindex]);
             if let Err(error) = tools.datapath.set_vcpus(ifindex, vcpus.to_intf()) {
                 tracing::warn!(port, %error, "vSnoop goes on as it did");
+                // The programs have others than are known here: they get them with the next look.
+                self.vcpus.forget(ifindex);
+                continue;
             }
             tracing::info!(port, %vcpus, "the VM's virtual CPUs");
         }
