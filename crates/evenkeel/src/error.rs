@@ -97,6 +97,7 @@ impl From<LabError> for CliError {
             LabError::Vm { .. }
             | LabError::Agent { .. }
             | LabError::NothingPasses { .. }
+            | LabError::TooLate { .. }
             | LabError::Command { .. }
             | LabError::Io { .. } => Exit::Failed,
         };

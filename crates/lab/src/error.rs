@@ -44,6 +44,17 @@ pub enum LabError {
         /// What devices have counted.
         file: PathBuf,
     },
+    /// Flows that are planned ahead were over before the measured time was.
+    #[error(
+        "flows had been planned for {lead_ms} ms more than the run takes, and the last began {late_ms} ms before the \
+         measured time was over: its counters were read too slowly"
+    )]
+    TooLate {
+        /// How long before the end.
+        late_ms: u64,
+        /// What the plan allows for.
+        lead_ms: u64,
+    },
     /// A host command failed.
     #[error("{} failed: {}", quoted(command), lines(why))]
     Command {
@@ -80,6 +91,9 @@ impl LabError {
             Self::Missing { help, .. } => Some(help),
             Self::Vm { .. } => {
                 Some("run again with EVENKEEL_LOG=debug to see the VM's console; --resume keeps what is finished")
+            }
+            Self::TooLate { .. } => {
+                Some("the machine, or a driver domain, has more to do than it can: a lower rate or load, or fewer VMs")
             }
             Self::NothingPasses { .. } => Some(
                 "the last run in the results may be cut short by it: remove the newest file in `unfinished` beside \

@@ -18,7 +18,27 @@ const ETH_COUNTERS: [(&str, &str); 6] = [
     ("EthRxBytes", "rx_bytes"),
 ];
 
-/// All counters now. Those of eth0 are missing where there is no eth0.
+/// Where PVTCP's counters are, while its module is loaded.
+const PVTCP_PARAMETERS: &str = "/sys/module/evenkeel_pvtcp/parameters";
+/// What is read there.
+const PVTCP_COUNTERS: [(&str, &str); 12] = [
+    ("PvtcpWakeups", "wakeups"),
+    ("PvtcpWakeupsBySteal", "wakeups_by_steal"),
+    ("PvtcpWakeupMaxUs", "wakeup_max_us"),
+    ("PvtcpHeldRto", "held_rto"),
+    ("PvtcpHeldTlp", "held_tlp"),
+    ("PvtcpHeldReo", "held_reo"),
+    ("PvtcpHeldOvertaken", "held_overtaken"),
+    ("PvtcpHeldRan", "held_ran"),
+    ("PvtcpHeldLeft", "held_left"),
+    ("PvtcpHeldOverflow", "held_overflow"),
+    ("PvtcpRttFiltered", "rtt_filtered"),
+    ("PvtcpJitAcks", "jit_acks"),
+];
+
+/// All counters now. Those of eth0 are missing where there is no eth0, PVTCP's where its module is not loaded.
+///
+/// No program is started for them: on a processor that is full of packets, a driver domain's, that takes seconds.
 pub fn read() -> anyhow::Result<BTreeMap<String, i64>> {
     let mut values = BTreeMap::new();
     for path in ["/proc/net/netstat", "/proc/net/snmp"] {
@@ -28,13 +48,21 @@ pub fn read() -> anyhow::Result<BTreeMap<String, i64>> {
     let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let ticks_per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.context("no clock tick")?;
     parse_stat(&stat, ticks_per_second, &mut values).context("cannot understand /proc/stat")?;
-    for (name, file) in ETH_COUNTERS {
-        if let Ok(text) = fs::read_to_string(Path::new(ETH_STATISTICS).join(file)) {
-            values
-                .insert(name.into(), text.trim().parse().with_context(|| format!("cannot understand {file} of eth0"))?);
+    read_files(Path::new(ETH_STATISTICS), &ETH_COUNTERS, &mut values)?;
+    read_files(Path::new(PVTCP_PARAMETERS), &PVTCP_COUNTERS, &mut values)?;
+    Ok(values)
+}
+
+/// Those of these files that are there.
+fn read_files(directory: &Path, counters: &[(&str, &str)], values: &mut BTreeMap<String, i64>) -> anyhow::Result<()> {
+    for (name, file) in counters {
+        let path = directory.join(file);
+        if let Ok(text) = fs::read_to_string(&path) {
+            let value = text.trim().parse().with_context(|| format!("cannot understand {}", path.display()))?;
+            values.insert((*name).into(), value);
         }
     }
-    Ok(values)
+    Ok(())
 }
 
 /// `Prefix: names` and `Prefix: values` in turn, as in /proc/net/netstat.
@@ -110,6 +138,18 @@ mod tests {
         assert_eq!((values["CpuBusyUs"], values["CpuIdleUs"], values["CpuStealUs"]), (360_000, 4_050_000, 70_000));
         assert!(parse_stat("cpu 1 2\n", 100, &mut values).is_err());
         assert!(parse_stat("", 100, &mut values).is_err());
+    }
+
+    #[test]
+    fn files_that_are_there_are_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("held_rto"), "3\n").expect("written");
+        let mut values = BTreeMap::new();
+        read_files(directory.path(), &PVTCP_COUNTERS, &mut values).expect("read");
+        assert_eq!(values, BTreeMap::from([("PvtcpHeldRto".to_owned(), 3)]));
+        fs::write(directory.path().join("jit_acks"), "many\n").expect("written");
+        let error = read_files(directory.path(), &PVTCP_COUNTERS, &mut values).expect_err("no number");
+        assert!(format!("{error:#}").contains("jit_acks"), "{error:#}");
     }
 
     #[test]

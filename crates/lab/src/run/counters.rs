@@ -2,17 +2,6 @@
 
 use evenkeel_settings::host::MECHANISMS;
 
-/// Prefix of PVTCP's counters among a VM's.
-const PVTCP: &str = "Pvtcp";
-
-/// Reads PVTCP's counters from `name:value` lines.
-pub fn parse_pvtcp_counters(text: &str) -> impl Iterator<Item = (String, i64)> {
-    text.lines().filter_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        Some((camel(PVTCP, name), value.trim().parse().ok()?))
-    })
-}
-
 /// The records' name of a port's counter. Those of mechanisms other than ProBoSCIS begin with the mechanism's name.
 pub fn of_port(name: &str) -> String {
     let name = &name.replace("synacks", "syn_acks");
@@ -30,12 +19,6 @@ pub fn camel(prefix: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pvtcp_counters_become_names() {
-        let parsed: Vec<_> = parse_pvtcp_counters("wakeups:12\nheld_rto:3\nnonsense\nwakeup_max_us:x\n").collect();
-        assert_eq!(parsed, [("PvtcpWakeups".to_owned(), 12), ("PvtcpHeldRto".to_owned(), 3)]);
-    }
 
     #[test]
     fn ports_counters_have_the_simulators_names() {

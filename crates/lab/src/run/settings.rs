@@ -122,10 +122,6 @@ fn pvtcp_load_command(pvtcp: &Pvtcp) -> Option<String> {
     Some(format!("modprobe evenkeel_pvtcp{}", arguments.collect::<String>()))
 }
 
-/// The script that prints PVTCP's counters as `name:value` lines; nothing where it is not loaded.
-pub const PVTCP_COUNTERS_SCRIPT: &str = "cd /sys/module/evenkeel_pvtcp/parameters 2>/dev/null || exit 0; \
-     grep -H . wakeups wakeup_max_us held_* rtt_filtered jit_acks";
-
 #[cfg(test)]
 mod tests {
     use evenkeel_scenario::format::Era;

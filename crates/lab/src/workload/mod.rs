@@ -31,6 +31,8 @@ pub struct Running {
     iperf3: Vec<TaskOf>,
     /// Servers that are ended with the workload.
     servers: Vec<TaskOf>,
+    /// Until when flows that were planned ahead begin, on this machine's CLOCK_MONOTONIC.
+    planned_until_ns: Option<u64>,
 }
 
 /// Starts all workloads: first the servers of all of them, then what talks to them.
@@ -38,7 +40,7 @@ pub fn start(scenario: &Scenario, seed: u64, vms: &[Vm]) -> Result<Vec<Running>,
     let alone: Vec<Scenario> = scenario.alone().map(|(_, one)| one).collect();
     let of_each: Vec<Members> = (0..).zip(&alone).map(|(place, one)| Members::of(one, place, seed, vms)).collect();
     let servers = of_each.iter().map(serve).collect::<Result<Vec<_>, _>>()?;
-    of_each.iter().zip(servers).map(|(members, servers)| Ok(Running { iperf3: begin(members)?, servers })).collect()
+    of_each.iter().zip(servers).map(|(members, servers)| Ok(Running { servers, ..begin(members)? })).collect()
 }
 
 /// Starts a workload's servers; those that do not end by themselves.
@@ -59,13 +61,16 @@ fn serve(members: &Members) -> Result<Vec<TaskOf>, LabError> {
     Ok(Vec::new())
 }
 
-/// Starts what talks to a workload's servers; the tasks of iperf3's clients.
-fn begin(members: &Members) -> Result<Vec<TaskOf>, LabError> {
+/// Starts what talks to a workload's servers.
+fn begin(members: &Members) -> Result<Running, LabError> {
     match members.scenario.workload() {
         Workload::Ping { interval_ms, .. } => ping::begin(members, *interval_ms)?,
         Workload::Bulk { flows, .. } => bulk::begin(members, *flows)?,
         Workload::Strobe { block_kib, requests, .. } => strobe::begin(members, *block_kib, *requests)?,
-        Workload::Iperf3 { flows, .. } => return iperf3::begin(members, *flows, &iperf3::pairs(members)),
+        Workload::Iperf3 { flows, .. } => {
+            let iperf3 = iperf3::begin(members, *flows, &iperf3::pairs(members))?;
+            return Ok(Running { iperf3, ..Running::default() });
+        }
         Workload::Poisson { to, load, sizes, burst_flows, background_flows, .. } => {
             let flows = poisson::Flows {
                 has_receivers: to.is_some(),
@@ -101,11 +106,13 @@ fn begin(members: &Members) -> Result<Vec<TaskOf>, LabError> {
             three_tier::begin(members, users, operations)?;
         }
     }
-    Ok(Vec::new())
+    Ok(Running::default())
 }
 
 /// Ends the servers; what the iperf3 clients of each workload received in all, in bits per second; None without iperf3.
-pub fn finish(running: Vec<Running>, vms: &[Vm]) -> Result<Vec<Option<f64>>, LabError> {
+/// An error if flows that were planned ahead had all begun when the measured time ended.
+pub fn finish(running: Vec<Running>, vms: &[Vm], measured_until_ns: u64) -> Result<Vec<Option<f64>>, LabError> {
+    poisson::check_plans(running.iter().filter_map(|one| one.planned_until_ns), measured_until_ns)?;
     let received = running.iter().map(|one| wait_for_iperf3(one, vms)).collect::<Result<_, _>>()?;
     for (index, task) in running.iter().flat_map(|one| &one.servers) {
         vms[*index].call(Op::Kill { task: *task })?;

@@ -6,7 +6,7 @@ use evenkeel_scenario::format::FlowSizes;
 
 use super::members::Members;
 use super::task::TaskOf;
-use super::{iperf3, nginx};
+use super::{Running, iperf3, nginx};
 use crate::error::LabError;
 use crate::host::clock::clock_offset_ns;
 use crate::host::cores::monotonic_ns;
@@ -15,8 +15,9 @@ use crate::proto::Task;
 
 /// How long the generators have to take their plans; a slow guest reads a long one for a while.
 const LEAD_NS: u64 = 1_500_000_000;
-/// Flows go on beginning for so long after the measured time, which is asked for a little later.
-const SLACK_US: u64 = 3_000_000;
+/// Flows go on beginning for so long after the measured time would be over if it began at once. It begins later, when
+/// all counters are read: on a driver domain's processor that is full of packets, 20 seconds have been seen.
+const SLACK_US: u64 = 30_000_000;
 
 /// Which flows.
 #[derive(Debug, Clone, Copy)]
@@ -43,14 +44,20 @@ pub fn serve(members: &Members, background_flows: u32) -> Result<Vec<TaskOf>, La
     Ok(servers)
 }
 
-/// Starts the flows; the tasks of iperf3's clients.
-pub fn begin(members: &Members, flows: Flows) -> Result<Vec<TaskOf>, LabError> {
-    let background = match flows.background_flows {
+/// Starts the flows.
+pub fn begin(members: &Members, flows: Flows) -> Result<Running, LabError> {
+    let iperf3 = match flows.background_flows {
         0 => Vec::new(),
         flows => iperf3::begin(members, flows, &background_pairs(members))?,
     };
-    start_requests(members, flows)?;
-    Ok(background)
+    let planned_until_ns = Some(start_requests(members, flows)?);
+    Ok(Running { iperf3, planned_until_ns, ..Running::default() })
+}
+
+/// An error if no flows began any more at the end of the measured time: then some of it, or all, had none.
+pub fn check_plans(mut until_ns: impl Iterator<Item = u64>, measured_until_ns: u64) -> Result<(), LabError> {
+    let Some(late_ns) = until_ns.find_map(|until| measured_until_ns.checked_sub(until)) else { return Ok(()) };
+    Err(LabError::TooLate { late_ms: late_ns / 1_000_000, lead_ms: SLACK_US / 1000 })
 }
 
 fn background_pairs<'a>(members: &Members<'a>) -> Vec<iperf3::Pair<'a>> {
@@ -58,9 +65,9 @@ fn background_pairs<'a>(members: &Members<'a>) -> Vec<iperf3::Pair<'a>> {
     all.filter(|(client, server)| client.0 != server.0).map(|(client, server)| (client, server.1)).collect()
 }
 
-/// Gives each generator its part of the flows and has them all start at the same time. The flows are the same for all
-/// cells of a repetition.
-fn start_requests(members: &Members, flows: Flows) -> Result<(), LabError> {
+/// Gives each generator its part of the flows and has them all start at the same time; until when flows begin, in ns on
+/// this machine's CLOCK_MONOTONIC. The flows are the same for all cells of a repetition.
+fn start_requests(members: &Members, flows: Flows) -> Result<u64, LabError> {
     let Members { scenario, seed, from, to, .. } = members;
     let Flows { has_receivers, load, sizes, burst_flows, .. } = flows;
     let pattern = Pattern {
@@ -87,7 +94,8 @@ fn start_requests(members: &Members, flows: Flows) -> Result<(), LabError> {
         };
         let threads: Vec<_> = from.iter().enumerate().map(|sender| scope.spawn(move || start(sender))).collect();
         threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
+    })?;
+    Ok(start_ns + until_us * 1000)
 }
 
 fn plan_of(sender: usize, arrivals: &[Arrival]) -> Vec<(u64, u16, u64)> {
@@ -99,6 +107,13 @@ fn plan_of(sender: usize, arrivals: &[Arrival]) -> Vec<(u64, u16, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_must_last_until_the_measured_time_is_over() {
+        assert!(check_plans([9_000_000, 5_000_000].into_iter(), 4_999_999).is_ok());
+        let error = check_plans([9_000_000, 5_000_000].into_iter(), 7_000_000).expect_err("too late");
+        assert!(error.to_string().contains("2 ms"), "{error}");
+    }
 
     #[test]
     fn each_generator_has_its_own_flows_in_order() {

@@ -19,9 +19,7 @@ use crate::host::vm::Vm;
 use crate::host::waits::Wait;
 use crate::proto::{Answer, Op, Recorded};
 use crate::run::Shared;
-use crate::run::counters::parse_pvtcp_counters;
 use crate::run::measured::{Counters, Measured, Moved, VmMeasured};
-use crate::run::settings;
 use crate::run::trace::Traced;
 use crate::workload::{self, Roles, transfers};
 
@@ -42,6 +40,7 @@ impl BootedLab {
             false => Vec::new(),
         };
         let running = workload::start(scenario, seed, &self.vms)?;
+        let started = Instant::now();
         shared.interrupt.sleep(Duration::from_millis(scenario.warmup_ms), || self.check_alive())?;
         let period_ms = scenario.record.tcp_info_period_ms;
         // The agents' status takes a driver domain's processor, whose time is counted.
@@ -59,13 +58,14 @@ impl BootedLab {
             let tcp_info_period_ms = if vm.spec.group == roles.from { period_ms } else { 0 };
             vm.call(Op::Mark { workloads: workloads as u8, tcp_info_period_ms })
         })?;
+        tracing::debug!(after_ms = started.elapsed().as_millis(), "the measured time begins");
         let (mark_monotonic_ns, mark_realtime_ns) = (cores::monotonic_ns(), cores::realtime_ns());
         let began = Instant::now();
         let reloads = self.start_reloads(scenario)?;
         let moved = self.migrate(scenario, began, control)?;
         self.wait_for_end(scenario, roles, began, shared)?;
         let reloaded = finish_reloads(scenario, reloads)?;
-        let duration = began.elapsed();
+        let (duration, measured_until_ns) = (began.elapsed(), cores::monotonic_ns());
         let mut waits: BTreeMap<String, Vec<Wait>> = BTreeMap::new();
         for (vm, seen) in watch.map(Watch::stop).unwrap_or_default() {
             waits.entry(vm).or_default().extend(seen.iter().filter(|wait| wait.end_ns >= mark_monotonic_ns));
@@ -99,7 +99,7 @@ impl BootedLab {
         let drops_after = self.drops()?;
         let marks_after = marking.map(MarkingPorts::read).transpose()?;
         let counted_after = read(control.agents)?;
-        let iperf3 = workload::finish(running, &self.vms)?;
+        let iperf3 = workload::finish(running, &self.vms, measured_until_ns)?;
         let scheduled = scheduled_before.iter().zip(&scheduled_after);
         let counted = before.iter().zip(&after).zip(scheduled).map(|((before, after), (own_before, own_after))| {
             let mut counted = after.since(before);
@@ -229,11 +229,8 @@ fn counters(vm: &Vm) -> Result<Counters, LabError> {
         }
     };
     if vm.spec.is_namespace() {
-        // Those are this machine's processors.
-        values.retain(|name, _| !name.starts_with("Cpu"));
-    } else {
-        let pvtcp = vm.shell(settings::PVTCP_COUNTERS_SCRIPT)?;
-        values.extend(parse_pvtcp_counters(&pvtcp));
+        // Those are of this machine's processors and module.
+        values.retain(|name, _| !name.starts_with("Cpu") && !name.starts_with("Pvtcp"));
     }
     Ok(Counters(values))
 }
