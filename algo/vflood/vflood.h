@@ -424,6 +424,15 @@ static inline bool vflood_fits(const struct vflood_flow *f, u32 bytes)
 	return vflood_segments(f, bytes) <= f->congestion.window.cwnd;
 }
 
+/*
+ * Would a packet that is held wait in vain? Nothing is out, so no ACK comes, and the
+ * receiver's window has no room for all of it.
+ */
+static inline bool vflood_waits_in_vain(const struct vflood_flow *f, u32 seq, u32 bytes)
+{
+	return f->snd_nxt == f->snd_una && seq_after(seq + bytes, f->edge);
+}
+
 /**
  * vflood_is_whole() - would new data in a packet of several segments be held, or leave,
  * as it is?
@@ -440,7 +449,7 @@ static inline bool vflood_is_whole(const struct vflood_flow *f, u32 seq, u32 byt
 	if (f->held_segments)
 		return true;
 	if (f->snd_nxt == f->snd_una)
-		return segments <= cwnd;
+		return segments <= cwnd && !vflood_waits_in_vain(f, seq, bytes);
 	return vflood_is_awaited(f, seq, bytes) ||
 	       (!seq_after(seq + bytes, f->edge) && vflood_pipe(f, seq + bytes) <= cwnd &&
 		vflood_is_burst(f, segments));
@@ -469,7 +478,7 @@ static inline bool vflood_comes_whole(const struct vflood_flow *f, u32 seq, u32 
  * @bytes: its length
  *
  * Not if there is room for a part of it only, and not if it is the next and larger than
- * the window. Otherwise it is split before it counts.
+ * the window, or would wait in vain. Otherwise it is split before it counts.
  */
 static inline bool vflood_takes_whole(const struct vflood_flow *f,
 				      const struct vflood_vm *vm,
@@ -481,7 +490,8 @@ static inline bool vflood_takes_whole(const struct vflood_flow *f,
 		return false;
 	segments = vflood_segments(f, bytes);
 	return vm->held_segments + segments <= s->buffer_segments &&
-	       (f->held_segments || vflood_fits(f, bytes));
+	       (f->held_segments ||
+		(vflood_fits(f, bytes) && !vflood_waits_in_vain(f, seq, bytes)));
 }
 
 /**

@@ -88,6 +88,22 @@ fn one_packet_of_a_quarter_of_the_window_leaves_whole_after_each_ack() {
     assert_eq!(flow.release(&mut vm, &few, next + 20 * MSS, 3 * MSS, 600), Verdict::Hold);
 }
 
+/// Nothing is out, so no ACK comes that would let it go on: the sender would wait for its timer.
+#[test]
+fn a_packet_beyond_the_receivers_window_is_split_if_nothing_is_out() {
+    let host = Host::new(&Settings { initial_window: 30, ..RENO });
+    for offered in [10, 12, 15, 16] {
+        let (mut vm, mut flow) = (Vm::default(), Flow::default());
+        flow.vm_syn(&host, 7, 1);
+        // The window of a SYN-ACK is not scaled.
+        flow.peer_syn((offered * MSS) as u16, SCALE, MSS, 200);
+        let (bytes, fits) = (16 * MSS, offered >= 16);
+        assert_eq!((flow.is_whole(8, bytes), flow.takes_whole(&vm, &host, 8, bytes)), (fits, fits), "{offered}");
+        let pieces = (0..16).map(|segment| flow.data(&mut vm, &host, 8 + segment * MSS, MSS, 300));
+        assert_eq!(pieces.filter(|verdict| *verdict == Verdict::Pass).count(), offered as usize);
+    }
+}
+
 #[test]
 fn what_a_guest_puts_into_a_packet_leaves_whole() {
     for out in [8, 40, 60] {
