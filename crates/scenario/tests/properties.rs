@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use toml::{Table, Value};
 
-const DEMO: &str = include_str!("../../../scenarios/demo.toml");
+const EXAMPLE: &str = include_str!("../../../scenarios/pvtcp/shared-core.toml");
 
 fn core() -> impl Strategy<Value = CoreSharing> {
     let shared = (2..=16u32, 1.0..=1000.0f64, 0.0..=1.0f64, 0.0..=1.0f64);
@@ -235,7 +235,7 @@ proptest! {
     fn a_scenario_with_slips_is_answered(
         slips in prop::collection::vec((any::<prop::sample::Index>(), 0..12usize, "[ -~\n]{0,6}"), 1..4),
     ) {
-        let text = slips.into_iter().fold(DEMO.to_owned(), |text, s| slip(&text, s));
+        let text = slips.into_iter().fold(EXAMPLE.to_owned(), |text, s| slip(&text, s));
         if let Err(error) = Scenario::from_str(&text, "x.toml") {
             prop_assert!(error.to_string().lines().all(|line| line.starts_with("x.toml:")), "{}", error);
         }
@@ -243,7 +243,7 @@ proptest! {
 
     #[test]
     fn names_from_outside_stay_on_the_line_of_their_problem(place in 0..10usize, name in odd(), other in odd()) {
-        let tree = renamed(&toml::from_str(DEMO).unwrap(), place, &name, &other);
+        let tree = renamed(&toml::from_str(EXAMPLE).unwrap(), place, &name, &other);
         let loaded = Scenario::from_str(&toml::to_string(&tree).unwrap(), "x\ny.toml");
         let loaded = match loaded {
             Ok(loaded) => loaded,
@@ -266,6 +266,6 @@ proptest! {
         ],
     ) {
         let axis = format!("[[axes]]\nname = \"new\"\nkey = \"{key}\"\nvalues = [{value}]");
-        let _ = Scenario::from_str(&format!("{DEMO}\n{axis}"), "x.toml");
+        let _ = Scenario::from_str(&format!("{EXAMPLE}\n{axis}"), "x.toml");
     }
 }
