@@ -16,7 +16,7 @@ use crate::exit;
 /// neighbour's packets. evenkeel says what hurts on a machine (doctor), cures it (host, guest, guest pvtcp), and proves
 /// that with real VMs (lab) and in simulation (sim).
 #[derive(Debug, Parser)]
-#[command(name = "evenkeel", version, after_help = exit::HELP, max_term_width = 100)]
+#[command(name = "evenkeel", version = crate::program::VERSION.as_str(), after_help = exit::HELP, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

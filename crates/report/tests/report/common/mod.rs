@@ -79,6 +79,7 @@ fn set(text: &str) -> RunSet {
             "TCG: no KVM on this machine, so guests run several times slower than on hardware.".to_owned(),
             "Two cores: senders share one, the receiver and the switch have the other.".to_owned(),
         ],
+        provenance: None,
     }
 }
 
