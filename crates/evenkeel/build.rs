@@ -26,7 +26,7 @@ const OF_LAB: &[&str] = &["kernel/guest", "kernel/host", "kernel/lab", "crates/a
 /// What goes into the program, whatever it decides, as git takes it.
 const PROGRAM: &[&str] = &[
     "algo",
-    "crates/*/src",
+    "crates/*/src/*",
     "crates/*/build.rs",
     "crates/*/Cargo.toml",
     "crates/scenario/data",
