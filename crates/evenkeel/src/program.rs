@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use evenkeel_report::Codes;
 use evenkeel_scenario::provenance::Program;
 use evenkeel_scenario::result::Engine;
 
@@ -17,6 +18,11 @@ pub fn of(engine: Engine) -> Program {
         clean: env!("EVENKEEL_CLEAN").parse().ok(),
         code: code.to_owned(),
     }
+}
+
+/// The digests that results are current with.
+pub fn codes() -> Codes {
+    Codes { lab: of(Engine::Lab).code, sim: of(Engine::Sim).code }
 }
 
 /// What `evenkeel --version` says: `0.1.0 (commit 18b6d2d01a2c)`.
