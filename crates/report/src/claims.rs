@@ -120,7 +120,7 @@ impl Claim<'_> {
         let context = if context.is_empty() { String::new() } else { format!(" ({})", context.join(", ")) };
         let what = match &self.said {
             Said::Ratio { cells: [of, to], .. } => format!("{of} / {to}"),
-            Said::Order { cells } => cells.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>().join(", "),
+            Said::Order { cells } => cells.iter().map(|(title, _)| title.as_str()).collect::<Vec<_>>().join(" > "),
         };
         format!("{}: {what}{context}", self.column.title)
     }
@@ -153,7 +153,7 @@ impl Claim<'_> {
                     },
                 );
                 let each = figures.iter().map(|(title, figure)| format!("{title} {}", self.column.figure(*figure)));
-                each.collect::<Vec<_>>().join(", ")
+                each.collect::<Vec<_>>().join(" > ")
             }
         }
     }
