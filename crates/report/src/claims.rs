@@ -143,16 +143,17 @@ impl Claim<'_> {
                 if min == max { median } else { format!("{median} ({min}\u{2013}{max})") }
             }
             Said::Order { cells } => {
-                let figures: Option<Vec<(&str, f64)>> =
-                    cells.iter().map(|(title, here)| Some((title.as_str(), (*here)?.median))).collect();
+                let figures: Option<Vec<(&str, Summary)>> =
+                    cells.iter().map(|(title, here)| Some((title.as_str(), (*here)?))).collect();
                 let Some(mut figures) = figures else { return "\u{2013}".to_owned() };
-                let less_is_better = self.column.better == Better::Lower;
-                figures.sort_by(
-                    |(_, one), (_, other)| {
-                        if less_is_better { one.total_cmp(other) } else { other.total_cmp(one) }
-                    },
-                );
-                let each = figures.iter().map(|(title, figure)| format!("{title} {}", self.column.figure(*figure)));
+                figures.sort_by(|(_, one), (_, other)| match self.column.better {
+                    Better::Lower => one.median.total_cmp(&other.median),
+                    _ => other.median.total_cmp(&one.median),
+                });
+                let each = figures.iter().map(|(title, here)| match self.column.range(*here, "\u{2013}") {
+                    None => format!("{title} {}", self.column.figure(here.median)),
+                    Some(range) => format!("{title} {} ({range})", self.column.figure(here.median)),
+                });
                 each.collect::<Vec<_>>().join(" > ")
             }
         }
