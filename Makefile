@@ -26,11 +26,14 @@ RESULTS := demo $(addprefix pvtcp/,shared-core fig4-rtt table1-one-sender fig6-r
              s14-rto-runs s17-detection s18-ack-cost s31-port-queue) \
            $(addprefix proboscis/,incast one-to-all all-to-all) \
            $(addprefix vflood/,fig6 answer wire fig7 fig7-slow-port rest fig10 with-vsnoop migration table1 table1-slices table1-crowded fairness) $(addprefix vsnoop/,receiver idle ask bulk) \
-           $(addprefix cera/,fig2 fig4 fig5 with-vflood) $(addprefix hosts/,ping transfers answer bulk)
+           $(addprefix cera/,fig2 fig4 fig5 with-vflood) $(addprefix hosts/,ping transfers answer bulk) tax/mixed
+
+# Small sets of runs, by the names of their scenarios.
+KEPT := docs/results/data
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml scenarios/sim/hosts/*.toml scenarios/sim/tax/*.toml)))
 
-.PHONY: help demo build test lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim deps deps-test deps-peers clean
+.PHONY: help demo build test lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check scorecard deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -52,6 +55,8 @@ help:
 	@echo 'make validate   the simulator: its results, beside those of ns-3 computed again (installs ns-3)'
 	@echo 'make results    run every experiment of docs/results in the lab again (hours)'
 	@echo 'make results-sim  the same in the simulator (half an hour)'
+	@echo 'make results-check  say which pages of docs/results are of other code or of another scenario than is here now'
+	@echo 'make scorecard  hold what the papers report against the runs that are kept: docs/results/scorecard.md (a minute)'
 	@echo 'make deps       install what building and the lab need'
 	@echo 'make clean      remove what was built; the kernels stay in the cache'
 
@@ -88,15 +93,26 @@ fmt:
 results: build
 	for name in $(RESULTS); do \
 	    $(EVENKEEL) lab scenarios/$$name.toml && \
-	    $(EVENKEEL) report results/$$name --page docs/results/$$(echo $$name | tr / -).md || exit 1; \
+	    $(EVENKEEL) report results/$$name --page docs/results/$$(echo $$name | tr / -).md --keep $(KEPT)/$$name || exit 1; \
 	done
 
-# Every simulation of docs/results: half an hour on two cores.
+# Every simulation of docs/results: half an hour on two cores. It goes on where it was interrupted; runs of other code are refused, and RESTART=--restart makes
+# all again.
+RESTART :=
+
 results-sim: build
 	for name in $(SIMULATIONS); do \
-	    $(EVENKEEL) sweep scenarios/sim/$$name.toml && \
-	    $(EVENKEEL) report results/sim/$$name --page docs/results/sim-$$(echo $$name | tr / -).md || exit 1; \
+	    $(EVENKEEL) sweep $(RESTART) scenarios/sim/$$name.toml && \
+	    $(EVENKEEL) report results/sim/$$name --page docs/results/sim-$$(echo $$name | tr / -).md --keep $(KEPT)/sim/$$name || exit 1; \
 	done
+
+# Old pages are no error: they say so.
+results-check: build
+	$(EVENKEEL) report docs/results --check --mark
+
+# From the runs that are kept, or else those that were made here. Nothing is run.
+scorecard: build
+	$(EVENKEEL) scorecard $(KEPT) results --page docs/results/scorecard.md
 
 # Built as the release is. NS3_PEER is what the simulator is compared with; without it, it is measured alone.
 bench: deps-peers

@@ -12,7 +12,7 @@ use crate::cli::Format;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::show;
+use crate::{program, show};
 
 /// What the user asks for.
 pub struct Asked {
@@ -50,8 +50,10 @@ where
     let loaded = Scenario::load(&asked.scenario)?;
     let name = &loaded.scenario.name;
     let directory = asked.out.clone().unwrap_or_else(|| batch::default_directory(E::NAME, name));
+    let program = program::of(E::NAME);
     let wanted = Batch {
         engine,
+        program: &program,
         loaded: &loaded,
         only: &asked.only,
         repetitions: asked.repetitions,

@@ -16,7 +16,7 @@ use crate::exit;
 /// neighbour's packets. evenkeel says what hurts on a machine (doctor), cures it (host, guest, guest pvtcp), and proves
 /// that with real VMs (lab) and in simulation (sim).
 #[derive(Debug, Parser)]
-#[command(name = "evenkeel", version, after_help = exit::HELP, max_term_width = 100)]
+#[command(name = "evenkeel", version = crate::program::VERSION.as_str(), after_help = exit::HELP, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -40,6 +40,7 @@ pub enum Command {
     Top(Top),
     Guest(Guest),
     Report(Report),
+    Scorecard(Scorecard),
     Completions(Completions),
     #[command(hide = true)]
     LabGuest(LabGuest),
@@ -505,9 +506,12 @@ impl PvtcpParameters {
 }
 
 /// Print a results directory's table again, and make its HTML report anew.
+///
+/// With --check, say which pages in a directory were made with the scenarios and the code as they are now.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The directory that `evenkeel lab`, `sim` or `sweep` wrote, with JSON lines or Parquet tables.
+    /// The directory that `evenkeel lab`, `sim` or `sweep` wrote, with JSON lines or Parquet tables; with --check, the
+    /// directory of the pages.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// Print the table as Markdown, and write nothing.
@@ -517,9 +521,42 @@ pub struct Report {
     /// beside it.
     #[arg(long, value_name = "FILE", conflicts_with = "markdown")]
     pub page: Option<PathBuf>,
+    /// Keep the runs in this directory as Parquet tables of at most 200 KB: what makes them larger is left out (series
+    /// and packets, then flows, then counters). May be given with --page.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["markdown", "json", "check"])]
+    pub keep: Option<PathBuf>,
+    /// Say of each page in DIR whether it is current, and why not. Old pages are no error.
+    #[arg(long, conflicts_with_all = ["markdown", "page"])]
+    pub check: bool,
+    /// Say in old pages that they are old and why, and in current ones no longer.
+    #[arg(long, requires = "check")]
+    pub mark: bool,
+    /// Where the scenario files are that --check holds pages against.
+    #[arg(long, value_name = "DIR", default_value = "scenarios", requires = "check")]
+    pub scenarios: PathBuf,
     /// Print the results as JSON.
     #[arg(long, conflicts_with_all = ["markdown", "page"])]
     pub json: bool,
+}
+
+/// Hold what papers report against the runs that are kept.
+///
+/// Prints, as Markdown, a row for each figure, table and claim of the papers: what the simulator and the lab have for
+/// it, and a verdict by a rule that the page says. Nothing is run.
+#[derive(Debug, Args)]
+pub struct Scorecard {
+    /// Directories of results by the scenarios' names; of each scenario, the first that has any counts.
+    #[arg(value_name = "DIR", default_value = "docs/results/data")]
+    pub results: Vec<PathBuf>,
+    /// The file with the rows; pages are linked to that are beside it.
+    #[arg(long, value_name = "FILE", default_value = "docs/results/scorecard.toml")]
+    pub rows: PathBuf,
+    /// Where the scenario files are.
+    #[arg(long, value_name = "DIR", default_value = "scenarios")]
+    pub scenarios: PathBuf,
+    /// Write it to this file.
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<PathBuf>,
 }
 
 /// Print completions for a shell.

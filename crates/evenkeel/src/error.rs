@@ -107,15 +107,13 @@ impl From<LabError> for CliError {
 
 impl From<ReportError> for CliError {
     fn from(error: ReportError) -> Self {
-        let exit = match &error {
-            ReportError::Results(ScenarioError::Read { .. }) => Exit::Usage,
-            _ => Exit::Failed,
-        };
-        let error = Self::new(exit, error.to_string());
-        if exit == Exit::Usage {
-            error.help("name the results directory of an `evenkeel lab`, `sim` or `sweep`")
-        } else {
-            error
+        let what = error.to_string();
+        match error {
+            ReportError::Results(ScenarioError::Read { .. }) => {
+                Self::new(Exit::Usage, what).help("name the results directory of an `evenkeel lab`, `sim` or `sweep`")
+            }
+            ReportError::Read { .. } | ReportError::Rows { .. } => Self::new(Exit::Usage, what),
+            _ => Self::new(Exit::Failed, what),
         }
     }
 }

@@ -7,6 +7,7 @@ mod error;
 mod exit;
 mod log;
 mod output;
+mod program;
 mod progress;
 mod show;
 

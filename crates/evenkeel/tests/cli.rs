@@ -27,6 +27,15 @@ fn help_lists_exit_codes_and_hides_the_runner() {
 }
 
 #[test]
+fn the_version_names_the_commit() {
+    let (code, out, _) = run(&["--version"]);
+    let words = out.trim_end().strip_prefix(concat!("evenkeel ", env!("CARGO_PKG_VERSION"), " (")).expect(&out);
+    let words = words.strip_suffix(')').expect(&out);
+    let is_commit = words.strip_prefix("commit ").is_some_and(|rest| rest.as_bytes()[..12].is_ascii());
+    assert!(code == 0 && (is_commit || words == "of no known commit"), "{out}");
+}
+
+#[test]
 fn a_lab_leaves_the_directory_of_another_alone() {
     let out = tempfile::tempdir().unwrap();
     let _held = evenkeel_scenario::lock::Lock::take(out.path()).unwrap();

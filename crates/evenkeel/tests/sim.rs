@@ -94,6 +94,56 @@ fn a_simulation_prints_a_table_and_leaves_a_report() {
 }
 
 #[test]
+fn results_say_what_made_them_and_pages_when_they_are_old() {
+    let place = Bed::new(SMALL);
+    place.good(&["sim", "s.toml", "--quiet", "--out", "r"]);
+    let meta: serde_json::Value = serde_json::from_slice(&fs::read(place.path("r/meta.json")).unwrap()).unwrap();
+    let made = &meta["provenance"];
+    for digest in [&made["program"]["code"], &made["settings"]] {
+        let digest = digest.as_str().unwrap();
+        assert!(digest.len() == 16 && digest.chars().all(|c| c.is_ascii_hexdigit()), "{made}");
+    }
+    assert!(made["host"].as_str().unwrap().contains(", Linux "), "{made}");
+    fs::create_dir_all(place.path("scenarios")).unwrap();
+    fs::create_dir_all(place.path("pages")).unwrap();
+    fs::write(place.path("scenarios/small.toml"), SMALL).unwrap();
+    let out = place.good(&["report", "r", "--page", "pages/small.md", "--keep", "kept/small"]);
+    assert!(out.starts_with("pages/small.md\nkept/small: ") && out.ends_with(" KB\n"), "{out}");
+    let check = || place.good(&["report", "pages", "--check"]);
+    assert_eq!(check(), "pages/small.md: current\n1 of 1 pages are current\n");
+    let kept = place.good(&["report", "kept/small", "--markdown"]);
+    assert_eq!(kept, fs::read_to_string(place.path("pages/small.md")).unwrap());
+    fs::write(place.path("scenarios/small.toml"), SMALL.replace("[10, 20, 30, 40]", "[10, 20, 30, 41]")).unwrap();
+    assert_eq!(check(), "pages/small.md: old: the scenario has changed since\n0 of 1 pages are current\n");
+    let json = place.good(&["report", "pages", "--check", "--mark", "--json"]);
+    assert!(json.contains("\"scenario\": \"small\""), "{json}");
+    assert!(fs::read_to_string(place.path("pages/small.md")).unwrap().contains("**Old**: the scenario has changed"));
+}
+
+#[test]
+fn a_scorecard_is_made_of_what_is_kept() {
+    let place = Bed::new(SMALL);
+    let paper = "[[paper]]\nsource = \"CERA Fig. 2\"\ncell = { cc = \"reno\" }\n\
+        ratios = [{ metric = \"goodput_mbit\", of = { rate = \"20\" }, to = { rate = \"10\" }, value = 2 }]\n";
+    let named = SMALL.replace("name = \"small\"", "name = \"sim/small\"") + paper;
+    fs::create_dir_all(place.path("scenarios/sim")).unwrap();
+    fs::write(place.path("scenarios/sim/small.toml"), named).unwrap();
+    fs::write(
+        place.path("rows.toml"),
+        "claims = []\n[[figures]]\ncite = \"CERA Fig. 2\"\nshows = \"twice the rate\"\nscenarios = [\"sim/small\"]\n",
+    )
+    .unwrap();
+    let scorecard = || place.good(&["scorecard", "kept", "results", "--rows", "rows.toml"]);
+    assert!(scorecard().contains("| **CERA Fig. 2**: twice the rate | *not measured*: "), "{}", scorecard());
+    place.good(&["sim", "scenarios/sim/small.toml", "--quiet"]);
+    assert!(scorecard().contains("paper 2.00\u{d7}; holds | \u{2013} | **comes out** |"), "{}", scorecard());
+    place.good(&["scorecard", "results", "--rows", "rows.toml", "--page", "card.md"]);
+    assert_eq!(fs::read_to_string(place.path("card.md")).unwrap(), scorecard());
+    let (code, _, err) = place.run(&["scorecard", "results", "--rows", "none.toml"]);
+    assert!(code == 2 && err.contains("none.toml"), "{code}: {err}");
+}
+
+#[test]
 fn results_are_the_same_bytes_whatever_the_number_of_jobs() {
     let place = Bed::new(SMALL);
     for (jobs, out) in [("1", "one"), ("2", "two"), ("7", "seven")] {

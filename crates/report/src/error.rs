@@ -62,6 +62,22 @@ pub enum ReportError {
         /// How it differs.
         why: String,
     },
+    /// A file or a directory cannot be read.
+    #[error("cannot read {}: {source}", path(file))]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The rows of a scorecard are not what they should be.
+    #[error("{}: {why}", path(file))]
+    Rows {
+        /// The file.
+        file: PathBuf,
+        /// Which row, what is wrong and what is allowed.
+        why: String,
+    },
     /// The report cannot be written.
     #[error("cannot write {}: {source}", path(file))]
     Write {

@@ -4,13 +4,18 @@
 //! ([`write_parquet`]). [`render_text`] prints the table for a terminal, [`render_markdown`] the same for the docs,
 //! [`render_html`] one file with tables and plots that needs nothing else.
 
+mod claims;
 pub mod columnar;
 mod error;
 mod html;
+mod keep;
 mod load;
+mod made;
 mod markdown;
 mod number;
+mod pages;
 mod plot;
+mod scorecard;
 mod svg;
 mod text;
 mod view;
@@ -23,7 +28,11 @@ use evenkeel_scenario::result::{RunRecord, RunSet};
 
 pub use columnar::write_parquet;
 pub use error::{ReportError, TableError};
+pub use keep::{Kept, MOST_KEPT_BYTES, keep};
 pub use load::{Results, is_parquet, load};
+pub use made::Codes;
+pub use pages::{Page, check_pages, mark_page};
+pub use scorecard::{Scorecard, scorecard};
 
 /// Name of the file that [`write_report`] leaves in the results directory.
 pub const REPORT_FILE: &str = "report.html";

@@ -2,8 +2,8 @@
 
 use evenkeel_quote::shown;
 
-use crate::number;
 use crate::view::{Cell, Column, View};
+use crate::{claims, made, number};
 
 /// Renders a heading, the table, and how to read it.
 pub(crate) fn render(view: &View<'_>) -> String {
@@ -18,6 +18,7 @@ pub(crate) fn render(view: &View<'_>) -> String {
     }
     out.push_str("\n\n");
     table(&mut out, view);
+    stated(&mut out, view);
     let remarks: Vec<String> =
         view.missing_sentence().iter().chain(&view.set.remarks).map(|text| escape(text)).collect();
     if !remarks.is_empty() {
@@ -30,7 +31,26 @@ pub(crate) fn render(view: &View<'_>) -> String {
             out.push_str(&note);
         }
     }
+    out.push_str(&format!("\n{}. By: {}\n", escape(&made::in_words(view.set)), escape(&view.set.command)));
+    if let Some(mark) = made::mark(view.set) {
+        out.push_str(&format!("\n{mark}\n"));
+    }
     out
+}
+
+/// Ratios and orders that papers state.
+fn stated(out: &mut String, view: &View<'_>) {
+    let claims = claims::claims(view);
+    if claims.is_empty() {
+        return;
+    }
+    out.push_str("\n| stated | by | paper | here |\n| --- | --- | ---: | ---: |\n");
+    for claim in claims {
+        let [stated, source] = [&claim.stated(), &claim.paper.source].map(|text| escape(text));
+        // Labels are the scenario's; a ratio alone needs no escapes.
+        let here = if claim.is_ratio() { claim.here() } else { escape(&claim.here()) };
+        out.push_str(&format!("| {stated} | {source} | {} | {here} |\n", claim.in_paper()));
+    }
 }
 
 fn table(out: &mut String, view: &View<'_>) {

@@ -33,6 +33,11 @@ pub(crate) fn ratio(here: f64, paper: f64) -> Option<String> {
     })
 }
 
+/// A ratio of two figures, as in `4.10x`.
+pub(crate) fn times(value: f64) -> String {
+    ratio(value, 1.0).map_or_else(|| "n/a".to_owned(), |ratio| format!("{ratio}\u{d7}"))
+}
+
 /// Digits in groups of three, from five digits on, with narrow no-break spaces. For HTML and plots.
 pub(crate) fn grouped(text: &str) -> String {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("\u{2212}", rest));
@@ -70,6 +75,7 @@ mod tests {
         assert_eq!(ratio(1.0, 1000.0).as_deref(), Some("<0.01"));
         assert_eq!(ratio(0.0, 4.0).as_deref(), Some("0"));
         assert_eq!(ratio(4.0, 0.0), None);
+        assert_eq!([0.6, 12.34, f64::NAN].map(times), ["0.60\u{d7}", "12.3\u{d7}", "n/a"]);
     }
 
     #[test]

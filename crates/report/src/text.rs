@@ -3,8 +3,8 @@
 use evenkeel_quote::shown;
 use unicode_width::UnicodeWidthStr;
 
-use crate::number;
 use crate::view::View;
+use crate::{claims, number};
 
 /// Widest table that is printed in one piece.
 const WIDTH: usize = 120;
@@ -46,6 +46,10 @@ pub(crate) fn render(view: &View<'_>) -> String {
         }
         let sources = sources.join(", ");
         prose(&mut out, &format!("paper: {sources}; here/paper above 1: ours is the larger figure."));
+    }
+    for claim in claims::claims(view) {
+        let [stated, paper, here] = [claim.stated(), claim.in_paper(), claim.here()];
+        prose(&mut out, &format!("stated: {stated}; paper {paper}, here {here}"));
     }
     for remark in view.missing_sentence().iter().chain(&view.set.remarks) {
         prose(&mut out, &format!("note: {remark}"));

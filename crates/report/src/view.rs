@@ -253,9 +253,12 @@ fn place(name: &str) -> Option<(Option<&str>, usize)> {
 /// The scenario's columns, then metrics that the paper has a figure for; without any, all that were recorded.
 fn columns(scenario: &Scenario, records: &[RunRecord]) -> Vec<Column> {
     let mut names: Vec<&str> = scenario.report.columns.iter().map(String::as_str).collect();
-    for name in scenario.paper.iter().flat_map(|paper| paper.values.keys()) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
+    for paper in &scenario.paper {
+        let compared = paper.compared().map(|(_, metric)| metric);
+        for name in paper.values.keys().map(String::as_str).chain(compared) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
         }
     }
     if names.is_empty() {

@@ -14,6 +14,7 @@ mod host;
 mod mechanisms;
 mod names;
 mod network;
+mod paper;
 mod pvtcp;
 mod report;
 mod tcp;
@@ -27,8 +28,9 @@ pub use group::{CoreSharing, HostKind, Kernel, MachineKind, Mechanism, VmGroup};
 pub use host::{DriverDomain, Host, Neighbours, OwnLoad, Quota, Scheduler};
 pub use mechanisms::Preset;
 pub use network::{Discipline, Network, Queue, Topology};
+pub use paper::{Labels, PaperFigures, PaperOrder, PaperRatio};
 pub use pvtcp::Pvtcp;
-pub use report::{PaperFigures, Plot, ReportSpec};
+pub use report::{Plot, ReportSpec};
 pub use tcp::{DelayedAck, EcnUse, Era, GuestTcp, RtoMin, RtoMinWord, SpuriousResponse};
 pub use vflood::Vflood;
 pub use workload::{FlowSizes, FlowSizesWord, OBJECT_REQUEST_BYTES, Operation, Store, StoreCall, Workload};
@@ -94,7 +96,7 @@ pub struct Scenario {
     /// What is varied; the product of all axes gives the cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<Axis>,
-    /// Figures that a paper reports for cells of this scenario.
+    /// What papers report for cells of this scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paper: Vec<PaperFigures>,
     /// How the results are shown.

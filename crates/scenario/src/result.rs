@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::metric::{Ended, PS_PER_US};
+use crate::provenance::Provenance;
 
 /// Name of the file with one [`RunRecord`] per line.
 pub const RUNS_FILE: &str = "runs.jsonl";
@@ -43,6 +44,9 @@ pub struct RunSet {
     pub started: String,
     /// What the reader must know to judge the figures, one sentence each (`TCG: no KVM on this machine`).
     pub remarks: Vec<String>,
+    /// Which code made them of which settings, and where; results of older programs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
 }
 
 /// One repetition of one cell.

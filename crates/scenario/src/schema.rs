@@ -32,7 +32,7 @@ pub fn text() -> String {
 }
 
 /// The mechanisms' tables, and their settings.
-fn mechanisms() -> impl Iterator<Item = (&'static str, Vec<Key>)> {
+pub(crate) fn mechanisms() -> impl Iterator<Item = (&'static str, Vec<Key>)> {
     let on_hosts = MECHANISMS.iter().map(|(name, keys)| (*name, keys()));
     on_hosts.chain([("pvtcp", Pvtcp::keys())])
 }

@@ -12,6 +12,7 @@ use crate::format::{Axis, Plot, Scenario, Store, Workload};
 mod combination;
 mod effect;
 mod extent;
+mod paper;
 
 pub(crate) use effect::{empty_results, idle};
 
@@ -235,7 +236,7 @@ pub(crate) fn report(scenario: &Scenario) -> Vec<Problem> {
         }
     }
     for (index, figures) in scenario.paper.iter().enumerate() {
-        problems.extend(labels(scenario, &format!("paper[{index}].cell"), &figures.cell));
+        problems.extend(paper::problems(scenario, &format!("paper[{index}]"), figures));
     }
     problems
 }

@@ -215,6 +215,26 @@ cases! {
     empty_plot: plus("[[report.plots]]\nkind = \"series\"\ntitle = \"Series\"\nseries = [\"meas_rtt_ms\"]");
     paper_names_no_axis: plus("[[paper]]\nsource = \"Table I\"\ncell = { rto = \"1 ms\" }\nvalues = { timeouts = 3 }");
     paper_names_no_metric: plus("[[paper]]\nsource = \"Table I\"\nvalues = { timeout = 3 }");
+    paper_ratios_of_no_cell: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\nvalues = [64, 128]\n\
+        [[paper]]\nsource = \"T\"\n\
+        ratios = [{ metric = \"flow\", of = { block = \"64\" }, to = { block = \"128\" }, value = 2 }]\n\
+        [[paper]]\nsource = \"T\"\ncell = { block = \"64\" }\n\
+        ratios = [{ metric = \"timeouts\", of = { block = \"128\" }, to = { block = \"128\" }, value = 0 }]");
+    paper_ratios_of_cells_that_are_not_there: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\n\
+        values = [64, 128]\n[[paper]]\nsource = \"T\"\n\
+        ratios = [{ metric = \"timeouts\", of = { block = \"65\" }, to = { blocks = \"64\" }, value = 2 },\n\
+        { metric = \"timeouts\", of = { block = \"64\" }, to = { block = \"64\" }, value = 2 }]\n\
+        [[paper]]\nsource = \"T\"\ncell = { block = \"64\" }\n\
+        ratios = [{ metric = \"timeouts\", of = { block = \"128\" }, to = {}, value = 2 }]");
+    paper_orders_of_what_has_none: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\n\
+        values = [64, 128]\n[[paper]]\nsource = \"T\"\n\
+        orders = [{ metric = \"segments_sent\", cells = [{ block = \"64\" }, { block = \"64\" }] },\n\
+        { metric = \"goodput_mbit\", cells = [{ block = \"64\" }, {}] }]\n\
+        [[paper]]\nsource = \"T\"\norders = [{ metric = \"goodput_mbit\", cells = [{ block = \"64\" }] }]");
+    paper_ratios_of_what_is_never_there: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\n\
+        values = [64, 128]\n[[paper]]\nsource = \"T\"\n\
+        ratios = [{ metric = \"rtt_mean_ms\", of = { block = \"64\" }, to = { block = \"128\" }, value = 2 }]\n\
+        orders = [{ metric = \"fct_max_ms\", cells = [{ block = \"64\" }, { block = \"128\" }] }]");
     factors_of_no_cell: plus("[[axes]]\nname = \"block\"\nkey = \"workloads.w.block_kib\"\nvalues = [64, 128]\n\
         [[report.plots]]\nkind = \"factors\"\ntitle = \"t\"\nmetrics = []\ny = \"blocks\"\nbaseline = {}\n\
         [[report.plots]]\nkind = \"factors\"\ntitle = \"t\"\nmetrics = [\"flows\"]\ny = \"block\"\n\

@@ -59,9 +59,10 @@ fn every_paper_figure_has_a_source_that_is_shown() {
     for file in all() {
         let scenario = Scenario::load(&file).unwrap().scenario;
         for figures in &scenario.paper {
-            // What a paper gives as a ratio only is a note, which reports show as it is.
-            let is_note = figures.values.is_empty() && !figures.note.is_empty();
-            let shown = is_note || figures.values.keys().any(|metric| scenario.report.columns.contains(metric));
+            // Ratios, orders and notes are shown as they are.
+            let is_note = !figures.note.is_empty() || !figures.ratios.is_empty() || !figures.orders.is_empty();
+            let is_shown = |metric| scenario.report.columns.contains(metric);
+            let shown = figures.values.is_empty() && is_note || figures.values.keys().any(is_shown);
             assert!(shown, "{}: no column shows {}", file.display(), figures.source);
         }
     }

@@ -34,6 +34,7 @@ fn set() -> RunSet {
         command: "evenkeel lab x.toml".to_owned(),
         started: "2026-11-21T05:00:00Z".to_owned(),
         remarks: vec![],
+        provenance: None,
     }
 }
 

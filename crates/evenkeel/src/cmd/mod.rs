@@ -13,6 +13,7 @@ mod port;
 mod pvtcp;
 mod report;
 mod scenario;
+mod scorecard;
 mod sim;
 mod status;
 mod top;
@@ -42,6 +43,7 @@ pub fn run(command: Command) -> Result<(), CliError> {
             None => guest::run(arguments.agent),
         },
         Command::Report(arguments) => report::run(&arguments),
+        Command::Scorecard(arguments) => scorecard::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     }
 }

@@ -1,25 +1,65 @@
 //! `evenkeel report`.
 
+use std::path::Path;
+
 use evenkeel_quote::path;
+use evenkeel_report::{MOST_KEPT_BYTES, Results};
 
 use crate::cli::Report;
 use crate::error::CliError;
-use crate::{output, show};
+use crate::{output, program, show};
 
 /// Prints a results directory.
 pub fn run(arguments: &Report) -> Result<(), CliError> {
+    if arguments.check {
+        return check(arguments);
+    }
+    let results = evenkeel_report::load(&arguments.directory)?;
     if arguments.markdown {
-        let results = evenkeel_report::load(&arguments.directory)?;
         return output::print_as_it_is(&evenkeel_report::render_markdown(
             &results.set,
             &results.scenario,
             &results.records,
         ));
     }
-    if let Some(file) = &arguments.page {
-        let files = evenkeel_report::write_page(&evenkeel_report::load(&arguments.directory)?, file)?;
-        let lines: Vec<String> = files.iter().map(|file| format!("{}\n", path(file))).collect();
-        return output::print(&lines.concat());
+    if arguments.page.is_none() && arguments.keep.is_none() {
+        return show::write_and_show(&arguments.directory, &results, arguments.json);
     }
-    show::write_and_show(&arguments.directory, &evenkeel_report::load(&arguments.directory)?, arguments.json)
+    let mut lines = String::new();
+    if let Some(file) = &arguments.page {
+        let files = evenkeel_report::write_page(&results, file)?;
+        files.iter().for_each(|file| lines.push_str(&format!("{}\n", path(file))));
+    }
+    if let Some(directory) = &arguments.keep {
+        lines.push_str(&keep(&results, directory)?);
+    }
+    output::print(&lines)
+}
+
+/// Keeps the runs, and says what became of them.
+fn keep(results: &Results, directory: &Path) -> Result<String, CliError> {
+    let (place, most) = (path(directory), MOST_KEPT_BYTES / 1000);
+    Ok(match evenkeel_report::keep(results, directory)? {
+        None => format!("{place}: not kept, more than {most} KB even without flows, series, packets and counters\n"),
+        Some(kept) if kept.left_out.is_empty() => format!("{place}: {} KB\n", kept.bytes / 1000),
+        Some(kept) => format!("{place}: {} KB, without {}\n", kept.bytes / 1000, kept.left_out.join(", ")),
+    })
+}
+
+/// Says which pages are old.
+fn check(arguments: &Report) -> Result<(), CliError> {
+    let pages = evenkeel_report::check_pages(&arguments.directory, &arguments.scenarios, &program::codes())?;
+    if arguments.mark {
+        pages.iter().try_for_each(|page| evenkeel_report::mark_page(page).map(drop))?;
+    }
+    if arguments.json {
+        return output::print_json(&pages);
+    }
+    let mut lines = String::new();
+    for page in &pages {
+        let state = if page.old.is_empty() { "current".to_owned() } else { format!("old: {}", page.old.join("; ")) };
+        lines.push_str(&format!("{}: {state}\n", path(&page.file)));
+    }
+    let current = pages.iter().filter(|page| page.old.is_empty()).count();
+    output::print(&format!("{lines}{current} of {} pages are current\n", pages.len()))
 }

@@ -77,7 +77,7 @@ impl batch::Engine for Lab {
         let images = prepare_images(cells, &self.evenkeel, plan.tell)?;
         let database_images = prepare_database_images(cells, &images, plan.tell)?;
         Ok(Prepared {
-            versions: versions(&machine, &images),
+            versions: versions(&machine, self.accelerator, &images),
             remarks: remarks(cells, self.accelerator, &machine),
             setup: Shared {
                 lab: self.clone(),
@@ -226,9 +226,18 @@ fn prepare_database_images(
     kernels.into_iter().map(image).collect()
 }
 
-fn versions(machine: &Machine, images: &BTreeMap<Kernel, GuestImage>) -> BTreeMap<String, String> {
+fn versions(
+    machine: &Machine,
+    accelerator: Accelerator,
+    images: &BTreeMap<Kernel, GuestImage>,
+) -> BTreeMap<String, String> {
+    let runs = match accelerator {
+        Accelerator::Kvm => "KVM",
+        Accelerator::Tcg => "TCG: translated",
+    };
     let mut versions = BTreeMap::from([
         ("QEMU".to_owned(), machine.qemu.clone()),
+        ("guest code".to_owned(), runs.to_owned()),
         ("host kernel".to_owned(), machine.kernel.clone()),
         ("host processor".to_owned(), format!("{} ({} cores)", machine.processor, machine.cores.len())),
     ]);

@@ -25,6 +25,7 @@ fn set(scenario: &str) -> RunSet {
         command: String::new(),
         started: String::new(),
         remarks: Vec::new(),
+        provenance: None,
     }
 }
 

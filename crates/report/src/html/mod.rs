@@ -136,6 +136,10 @@ fn again(out: &mut String, view: &View<'_>) {
     put!(out, "<section aria-labelledby=\"again\">\n<h2 id=\"again\">Run it again</h2>");
     put!(out, "<pre class=\"command\"><code>{}</code></pre>", escape(&view.set.command));
     put!(out, "<p class=\"note\">Seed {}; first run started {}.</p>", view.scenario.seed, escape(&view.set.started));
+    if let Some(provenance) = &view.set.provenance {
+        let commit = escape(&provenance.program.commit_in_words());
+        put!(out, "<p class=\"note\">Made by evenkeel, {commit}, on {}.</p>", escape(&provenance.host));
+    }
     put!(out, "<dl class=\"versions\">");
     for (component, version) in &view.set.versions {
         put!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(component), escape(version));

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use evenkeel_scenario::metric::Better;
 
 use super::{escape, put};
+use crate::claims::claims;
 use crate::number::{grouped, ratio};
 use crate::view::{Cell, Column, View};
 
@@ -43,8 +44,30 @@ pub(super) fn results(out: &mut String, view: &View<'_>) {
         previous = Some(cell);
     }
     put!(out, "</tbody>\n</table>\n</div>");
+    stated(out, view);
     sources.list(out);
     put!(out, "</section>");
+}
+
+/// Ratios and orders that papers state.
+fn stated(out: &mut String, view: &View<'_>) {
+    let claims = claims(view);
+    if claims.is_empty() {
+        return;
+    }
+    region(out, "What papers state", "");
+    put!(out, "<thead><tr><th scope=\"col\">stated</th><th scope=\"col\">by</th>");
+    put!(out, "<th scope=\"col\" class=\"figure\">paper</th><th scope=\"col\" class=\"figure\">here</th>");
+    put!(out, "</tr></thead>\n<tbody>");
+    for claim in claims {
+        put!(out, "<tr><th scope=\"row\">{}</th>", escape(&claim.stated()));
+        let cells = [claim.paper.source.clone(), claim.in_paper(), claim.here()];
+        cells.iter().for_each(|text| {
+            put!(out, "<td>{}</td>", escape(text));
+        });
+        put!(out, "</tr>");
+    }
+    put!(out, "</tbody>\n</table>\n</div>");
 }
 
 /// Writes the table of every run, with its seed and remarks.

@@ -3,5 +3,7 @@
 mod browser;
 mod columnar;
 mod common;
+mod kept;
 mod page;
+mod scorecard;
 mod tables;

@@ -187,6 +187,10 @@ fn untrusted_text_stays_text() {
     sample.set.command = hostile.to_owned();
     sample.set.started = hostile.to_owned();
     sample.set.remarks = vec![hostile.to_owned()];
+    if let Some(provenance) = &mut sample.set.provenance {
+        provenance.host = hostile.to_owned();
+        provenance.program.commit = Some(hostile.to_owned());
+    }
     sample.set.versions = [(hostile.to_owned(), hostile.to_owned())].into();
     sample.scenario.axes[1].name = hostile.to_owned();
     sample.scenario.axes[1].labels[0] = hostile.to_owned();

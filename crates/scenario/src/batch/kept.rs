@@ -28,6 +28,9 @@ pub struct Identity {
     pub engine: Engine,
     /// Version of evenkeel.
     pub version: String,
+    /// Digest of the code that decides the figures (see [`crate::provenance::Program`]).
+    #[serde(default)]
+    pub code: String,
     /// The scenario's text.
     pub scenario_toml: String,
     /// Labels of the cells.
@@ -256,6 +259,8 @@ fn difference(present: &Identity, wanted: &Identity) -> Option<String> {
         Some(format!("{name} made them"))
     } else if present.version != wanted.version {
         Some("another version of evenkeel made them".to_owned())
+    } else if present.code != wanted.code {
+        Some("evenkeel's code has changed since".to_owned())
     } else if present.scenario_toml != wanted.scenario_toml {
         Some("the scenario file has changed since".to_owned())
     } else if present.repetitions != wanted.repetitions {

@@ -23,8 +23,9 @@ use crate::cell::Cell;
 use crate::io;
 use crate::loaded::LoadedScenario;
 use crate::lock::Lock;
+use crate::provenance::{self, Program, Provenance};
 use crate::result::{self, RunRecord, RunSet};
-use crate::{select, sweep};
+use crate::{fingerprint, select, sweep};
 use kept::{Identity, Kept, State};
 use threads::Session;
 
@@ -51,6 +52,8 @@ pub struct Batch<'a, E> {
     pub directory: &'a Path,
     /// What to do with what is there.
     pub begin: Begin,
+    /// The program that runs it.
+    pub program: &'a Program,
     /// The command line that runs it again, for the report.
     pub command: &'a str,
     /// Whether the user wants it to end.
@@ -96,7 +99,7 @@ impl<E: Engine> Batch<'_, E> {
         let (tell, stop) = (&|step: &str| watch.preparing(step), self.stop);
         let plan = Plan { cells: &cells, directory: self.directory, stop, tell };
         let Prepared { setup, versions, remarks } = self.engine.prepare(&plan).map_err(BatchError::Engine)?;
-        let set = self.run_set(versions, remarks);
+        let set = self.run_set(versions, remarks)?;
         let kept = match present {
             Ok(kept) => kept.with(&set)?,
             Err(_) if self.stop.is_set() => return Err(BatchError::Stopped { finished: None }),
@@ -124,6 +127,7 @@ impl<E: Engine> Batch<'_, E> {
         Identity {
             engine: E::NAME,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            code: self.program.code.clone(),
             scenario_toml: self.loaded.text.clone(),
             cells: cells.iter().map(|cell| cell.labels.clone()).collect(),
             groups: self.engine.groups(cells),
@@ -132,10 +136,14 @@ impl<E: Engine> Batch<'_, E> {
         }
     }
 
-    fn run_set(&self, mut versions: BTreeMap<String, String>, remarks: Vec<String>) -> RunSet {
+    fn run_set(
+        &self,
+        mut versions: BTreeMap<String, String>,
+        remarks: Vec<String>,
+    ) -> Result<RunSet, BatchError<E::Error>> {
         versions.insert("evenkeel".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         let started = jiff::Timestamp::now();
-        RunSet {
+        Ok(RunSet {
             schema: io::RESULT_SCHEMA,
             engine: E::NAME,
             scenario_toml: self.loaded.text.clone(),
@@ -143,7 +151,12 @@ impl<E: Engine> Batch<'_, E> {
             command: self.command.to_owned(),
             started: started.round(jiff::Unit::Second).unwrap_or(started).to_string(),
             remarks,
-        }
+            provenance: Some(Provenance {
+                program: self.program.clone(),
+                settings: fingerprint::of(self.loaded)?,
+                host: provenance::host(),
+            }),
+        })
     }
 }
 

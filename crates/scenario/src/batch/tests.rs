@@ -41,6 +41,7 @@ fn identity(cells: &[Cell], repetitions: u32) -> Identity {
     Identity {
         engine: result::Engine::Sim,
         version: "1".into(),
+        code: "c0de".into(),
         scenario_toml: TEXT.into(),
         cells: cells.iter().map(|cell| cell.labels.clone()).collect(),
         groups: vec![(0..cells.len()).collect()],
@@ -73,6 +74,7 @@ fn set() -> RunSet {
         command: String::new(),
         started: String::new(),
         remarks: Vec::new(),
+        provenance: None,
     }
 }
 
@@ -197,7 +199,9 @@ fn run_all<const SHOWS: bool>(
     let loaded = loaded(TEXT);
     let command = if begin == Begin::Afresh { "evenkeel lab t.toml" } else { "evenkeel lab --resume t.toml" };
     let repetitions = Some(repetitions);
-    let batch = Batch { engine: toy, loaded: &loaded, only: &[], repetitions, directory, begin, command, stop };
+    let program = Program { commit: None, clean: None, code: "c0de".into() };
+    let (engine, loaded, program, only) = (toy, &loaded, &program, &[]);
+    let batch = Batch { engine, program, loaded, only, repetitions, directory, begin, command, stop };
     match batch.run(watch)? {
         Outcome::Finished { records, kept } => {
             io::write_results(directory, kept.set(), &records)?;
@@ -263,6 +267,7 @@ fn another_sweep_is_not_gone_on_with() {
     open(directory.path(), &first);
     let refusal = |changed: Identity| go_on(directory.path(), &changed).unwrap_err().to_string();
     assert!(refusal(Identity { version: "2".into(), ..first.clone() }).contains("version"));
+    assert!(refusal(Identity { code: "c0d3".into(), ..first.clone() }).contains("evenkeel's code has changed"));
     assert!(refusal(Identity { scenario_toml: String::new(), ..first.clone() }).contains("scenario file has changed"));
     assert!(refusal(Identity { repetitions: 3, ..first.clone() }).contains("repetitions"));
     assert!(refusal(Identity { cells: Vec::new(), ..first.clone() }).contains("--only"));
@@ -520,8 +525,10 @@ fn what_cannot_be_run_is_refused_with_its_file_and_cell() {
     let refusal = |text: &str| {
         let (toy, loaded, stop) = (Toy::<false>::new(&good), loaded(text), Stop::default());
         let place = directory.path().join("results");
+        let program = Program::default();
         let batch = Batch {
             engine: &toy,
+            program: &program,
             loaded: &loaded,
             only: &[],
             repetitions: None,

@@ -1,29 +1,11 @@
-//! What papers report, and how results are shown.
+//! How results are shown.
 
 use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names;
-
-/// Figures that a paper reports for the cells that match `cell`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PaperFigures {
-    /// Table or figure, as in `PVTCP Table I`.
-    pub source: String,
-    /// Axis name to label; axes left out match every label.
-    #[serde(default)]
-    pub cell: BTreeMap<String, String>,
-    /// Metric name to the paper's figure, in the metric's unit. Empty where the paper prints ratios only: `note` says
-    /// them.
-    #[schemars(extend("propertyNames" = names::metric_name(&mut SchemaGenerator::default())))]
-    pub values: BTreeMap<String, f64>,
-    /// Conditions that differ from ours, in a few words.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub note: String,
-}
 
 /// How results are shown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

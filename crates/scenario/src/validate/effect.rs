@@ -64,6 +64,13 @@ pub(crate) fn empty_results(scenario: &Scenario, cells: &[Cell]) -> Vec<Problem>
     for (index, metric) in scenario.report.columns.iter().enumerate() {
         judge(format!("report.columns[{index}]"), &format!("column {}", quoted(metric)), &|s| why_no_metric(metric, s));
     }
+    for (index, figures) in scenario.paper.iter().enumerate() {
+        for (key, metric) in figures.compared() {
+            judge(format!("paper[{index}].{key}"), &format!("the comparison of {}", quoted(metric)), &|s| {
+                why_no_metric(metric, s)
+            });
+        }
+    }
     for (index, plot) in scenario.report.plots.iter().enumerate() {
         let path = format!("report.plots[{index}]");
         match plot {

@@ -31,6 +31,8 @@ const TABLES: &[(&str, &str)] = &[
     ("`[[axes]]`", "/properties/axes/items"),
     ("`[[axes.variants]]`", "/properties/axes/items/properties/variants/items"),
     ("`[[paper]]`", "/properties/paper/items"),
+    ("`[[paper.ratios]]`", "/properties/paper/items/properties/ratios/items"),
+    ("`[[paper.orders]]`", "/properties/paper/items/properties/orders/items"),
     ("`[report]`", "/properties/report"),
     ("`[[report.plots]]`", "/properties/report/properties/plots/items"),
 ];

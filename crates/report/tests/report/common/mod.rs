@@ -2,12 +2,14 @@
 
 pub mod browser;
 pub mod invented;
+pub mod small;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use evenkeel_scenario::Scenario;
 use evenkeel_scenario::io::{append_record, create_results};
+use evenkeel_scenario::provenance::{Program, Provenance};
 use evenkeel_scenario::result::{Engine, FlowRecord, PacketRecord, RunRecord, RunSet, SeenAt, Series};
 
 /// A scenario with every kind of plot, three axes and a paper's figures; more than one run could record.
@@ -79,6 +81,15 @@ fn set(text: &str) -> RunSet {
             "TCG: no KVM on this machine, so guests run several times slower than on hardware.".to_owned(),
             "Two cores: senders share one, the receiver and the switch have the other.".to_owned(),
         ],
+        provenance: Some(Provenance {
+            program: Program {
+                commit: Some("0123456789abcdef0123456789abcdef01234567".to_owned()),
+                clean: Some(false),
+                code: "c0dec0dec0dec0de".to_owned(),
+            },
+            settings: "5e775e775e775e77".to_owned(),
+            host: "a processor (2 cores), Linux 6.12.38".to_owned(),
+        }),
     }
 }
 

@@ -1,0 +1,137 @@
+//! Where results come from: in words, and as a mark in a page that programs read.
+
+use evenkeel_scenario::provenance::{Program, Provenance};
+use evenkeel_scenario::result::{Engine, RunSet};
+
+/// What the mark of a page begins and ends with.
+const MARK: [&str; 2] = ["<!-- made: ", " -->"];
+
+/// What a page's mark says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// What made the runs.
+    pub engine: Engine,
+    /// Digest of the code.
+    pub code: String,
+    /// Digest of the settings.
+    pub settings: String,
+}
+
+/// Digests of the code that this program runs the engines with.
+#[derive(Debug, Clone)]
+pub struct Codes {
+    /// The lab's.
+    pub lab: String,
+    /// The simulator's.
+    pub sim: String,
+}
+
+impl Codes {
+    fn of(&self, engine: Engine) -> &str {
+        match engine {
+            Engine::Lab => &self.lab,
+            Engine::Sim => &self.sim,
+        }
+    }
+}
+
+/// In one sentence: date, program, machine, and what else has a version.
+pub(crate) fn in_words(set: &RunSet) -> String {
+    let program = set.versions.get("evenkeel").map_or("an unknown version", String::as_str);
+    let provenance = set.provenance.as_ref();
+    let commit = provenance.map_or_else(|| Program::default().commit_in_words(), |made| made.program.commit_in_words());
+    let host = provenance.map_or_else(String::new, |made| format!(" on {}", made.host));
+    let others = set.versions.iter().filter(|(component, _)| *component != "evenkeel");
+    let others: Vec<String> = others.map(|(component, version)| format!("{component} {version}")).collect();
+    let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
+    format!("Made {} by evenkeel {program}, {commit},{host}{others}", set.started).replace(",;", ";")
+}
+
+/// A mark for a page; nothing where the results do not say what made them.
+pub(crate) fn mark(set: &RunSet) -> Option<String> {
+    let Provenance { program, settings, .. } = set.provenance.as_ref()?;
+    let [begin, end] = MARK;
+    Some(format!("{begin}engine={} code={} settings={settings}{end}", name(set.engine), program.code))
+}
+
+/// The mark in a page's text.
+pub(crate) fn find_mark(page: &str) -> Option<Mark> {
+    let [begin, end] = MARK;
+    let words = page.lines().rev().find_map(|line| line.strip_prefix(begin)?.strip_suffix(end))?;
+    let value = |key: &str| words.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let engine = [Engine::Lab, Engine::Sim].into_iter().find(|engine| value("engine") == Some(name(*engine)))?;
+    Some(Mark { engine, code: value("code")?.to_owned(), settings: value("settings")?.to_owned() })
+}
+
+/// The mark that a page of these results would have.
+pub(crate) fn mark_of(set: &RunSet) -> Option<Mark> {
+    let Provenance { program, settings, .. } = set.provenance.clone()?;
+    Some(Mark { engine: set.engine, code: program.code, settings })
+}
+
+impl Mark {
+    /// In which ways results are old beside the code and the digest of the scenario's settings as they are now; none
+    /// if they are current.
+    pub fn why_old(&self, codes: &Codes, settings: &str) -> Vec<&'static str> {
+        let scenario = (self.settings != settings).then_some("the scenario has changed since");
+        let code = (self.code != codes.of(self.engine)).then_some("the code has changed since");
+        scenario.into_iter().chain(code).collect()
+    }
+}
+
+fn name(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Lab => "lab",
+        Engine::Sim => "sim",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn set(provenance: Option<Provenance>) -> RunSet {
+        RunSet {
+            schema: 1,
+            engine: Engine::Lab,
+            scenario_toml: String::new(),
+            versions: BTreeMap::from([("QEMU".to_owned(), "10".to_owned()), ("evenkeel".to_owned(), "0.1".to_owned())]),
+            command: String::new(),
+            started: "2026-01-02T03:04:05Z".to_owned(),
+            remarks: Vec::new(),
+            provenance,
+        }
+    }
+
+    fn made() -> Provenance {
+        let program =
+            Program { commit: Some("0123456789abcdef".to_owned()), clean: Some(true), code: "c0de".to_owned() };
+        Provenance { program, settings: "5e77".to_owned(), host: "a CPU (2 cores), Linux 6".to_owned() }
+    }
+
+    #[test]
+    fn a_mark_is_found_again() {
+        let set = set(Some(made()));
+        let page = format!("### A\n\n{}\n\n![a](b.svg)\n", mark(&set).unwrap());
+        let found = find_mark(&page).unwrap();
+        assert_eq!(Some(&found), mark_of(&set).as_ref());
+        assert_eq!(find_mark("### A\n\n<!-- made: engine=lab code=c0de -->\n"), None);
+        let why =
+            |code: &str, settings| found.why_old(&Codes { lab: code.to_owned(), sim: "other".to_owned() }, settings);
+        assert!(why("c0de", "5e77").is_empty());
+        assert_eq!(why("c0d3", "5e77"), ["the code has changed since"]);
+        assert_eq!(why("c0d3", "5e7").len(), 2);
+    }
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        assert_eq!(
+            in_words(&set(Some(made()))),
+            "Made 2026-01-02T03:04:05Z by evenkeel 0.1, commit 0123456789ab, on a CPU (2 cores), Linux 6; QEMU 10"
+        );
+        assert_eq!(in_words(&set(None)), "Made 2026-01-02T03:04:05Z by evenkeel 0.1, of no known commit; QEMU 10");
+        assert_eq!((mark(&set(None)), mark_of(&set(None))), (None, None));
+    }
+}

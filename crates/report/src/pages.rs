@@ -1,0 +1,90 @@
+//! Which pages were made with the scenarios and the code as they are now.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use evenkeel_scenario::{Scenario, fingerprint};
+use serde::Serialize;
+
+use crate::ReportError;
+use crate::made::{Codes, find_mark};
+
+/// What a line that says that a page is old ends with.
+const OLD: &str = " <!-- old -->";
+
+/// A page with results.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Page {
+    /// The file.
+    pub file: PathBuf,
+    /// The scenario that it is of.
+    pub scenario: String,
+    /// In which ways it is old; none if it is current.
+    pub old: Vec<String>,
+}
+
+/// The pages that a directory has, in the order of their names. `scenarios` is the directory of the scenario files.
+///
+/// # Errors
+/// [`ReportError::Read`].
+pub fn check_pages(directory: &Path, scenarios: &Path, codes: &Codes) -> Result<Vec<Page>, ReportError> {
+    let read = |source| ReportError::Read { file: directory.to_owned(), source };
+    let entries = fs::read_dir(directory).map_err(read)?.collect::<Result<Vec<_>, _>>().map_err(read)?;
+    let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|end| end == "md"));
+    files.sort();
+    let mut pages = Vec::new();
+    for file in files {
+        let text = read_page(&file)?;
+        if let Some(scenario) = scenario_of(&text) {
+            pages.push(Page { old: why_old(&text, scenario, scenarios, codes), scenario: scenario.to_owned(), file });
+        }
+    }
+    Ok(pages)
+}
+
+/// Says below a page's heading that it is old and why, or takes that away; whether the file was changed.
+///
+/// # Errors
+/// [`ReportError::Read`], [`ReportError::Write`].
+pub fn mark_page(page: &Page) -> Result<bool, ReportError> {
+    let text = read_page(&page.file)?;
+    let mut lines: Vec<&str> = text.lines().collect();
+    if let Some(at) = lines.iter().position(|line| line.ends_with(OLD)) {
+        lines.drain(at..lines.len().min(at + 2));
+    }
+    let word = format!("**Old**: {}.{OLD}", page.old.join("; "));
+    if !page.old.is_empty() {
+        let at = lines.len().min(2);
+        lines.splice(at..at, [word.as_str(), ""]);
+    }
+    let marked = lines.join("\n") + "\n";
+    if marked == text {
+        return Ok(false);
+    }
+    fs::write(&page.file, marked).map_err(|source| ReportError::Write { file: page.file.clone(), source })?;
+    Ok(true)
+}
+
+fn read_page(file: &Path) -> Result<String, ReportError> {
+    fs::read_to_string(file).map_err(|source| ReportError::Read { file: file.to_owned(), source })
+}
+
+/// The scenario that a page names, if it is a page that was made of results.
+fn scenario_of(text: &str) -> Option<&str> {
+    let name = text.lines().find_map(|line| line.strip_prefix("Scenario `"))?.split('`').next()?;
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '/';
+    (name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_plain)).then_some(name)
+}
+
+fn why_old(text: &str, scenario: &str, scenarios: &Path, codes: &Codes) -> Vec<String> {
+    let file = scenarios.join(format!("{scenario}.toml"));
+    let settings = Scenario::load(&file).and_then(|loaded| fingerprint::of(&loaded));
+    let why = match (find_mark(text), settings) {
+        (_, Err(_)) if !file.exists() => vec!["its scenario is no longer there"],
+        (_, Err(_)) => vec!["its scenario is no longer valid"],
+        (None, Ok(_)) => vec!["made before pages recorded their code"],
+        (Some(mark), Ok(settings)) => mark.why_old(codes, &settings),
+    };
+    why.into_iter().map(str::to_owned).collect()
+}

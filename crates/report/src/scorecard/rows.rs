@@ -1,0 +1,126 @@
+//! Which rows a scorecard has, and the scenarios that speak of each.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use evenkeel_quote::{quoted, shown};
+use evenkeel_scenario::{LoadedScenario, Scenario};
+use serde::Deserialize;
+
+use crate::ReportError;
+
+/// All rows.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rows {
+    /// Figures and tables of papers.
+    pub figures: Vec<Row>,
+    /// What papers claim in their abstracts and conclusions.
+    pub claims: Vec<Row>,
+}
+
+/// A figure, a table or a claim.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Row {
+    /// How it is cited, as in `PVTCP Table I`; its first word is the paper's key in the bibliography.
+    pub cite: String,
+    /// What it shows.
+    pub shows: String,
+    /// Scenarios that have something to say of it, by their names.
+    #[serde(default)]
+    pub scenarios: Vec<String>,
+    /// The sources in their `[[paper]]` tables that count. Empty: `cite`.
+    #[serde(default)]
+    pub sources: Vec<String>,
+}
+
+impl Row {
+    /// Whether an entry of `[[paper]]` with this source counts. What follows a key may be a part of the figure or a
+    /// place in the text (`PVTCP Fig. 4b`, `vFlood Fig. 6, §5.1`), but not a longer number.
+    pub fn counts(&self, source: &str) -> bool {
+        let begins = |key: &str| {
+            let goes_on = |c: char| c.is_ascii_digit() || c.is_ascii_uppercase();
+            source.strip_prefix(key).is_some_and(|rest| !rest.starts_with(goes_on))
+        };
+        match &self.sources[..] {
+            [] => begins(&self.cite),
+            sources => sources.iter().any(|key| begins(key)),
+        }
+    }
+}
+
+/// Scenarios by their names.
+pub(super) type Scenarios = BTreeMap<String, LoadedScenario>;
+
+/// Reads the rows and the scenarios below a directory, and holds them against each other: every scenario that a row
+/// names is there and has an entry of it, and no entry is without a row.
+pub(super) fn read(file: &Path, directory: &Path) -> Result<(Rows, Scenarios), ReportError> {
+    let text = fs::read_to_string(file).map_err(|source| ReportError::Read { file: file.to_owned(), source })?;
+    let wrong = |why: String| ReportError::Rows { file: file.to_owned(), why };
+    let line = |error: &toml::de::Error| text[..error.span().map_or(0, |span| span.start)].matches('\n').count() + 1;
+    let rows: Rows =
+        toml::from_str(&text).map_err(|error| wrong(format!("line {}: {}", line(&error), shown(error.message()))))?;
+    let mut scenarios = Scenarios::new();
+    collect(directory, &mut scenarios)?;
+    check(&rows, &scenarios).map_err(wrong)?;
+    Ok((rows, scenarios))
+}
+
+fn collect(directory: &Path, scenarios: &mut Scenarios) -> Result<(), ReportError> {
+    let failed = |source| ReportError::Read { file: directory.to_owned(), source };
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_dir() {
+            collect(&path, scenarios)?;
+        } else if path.extension().is_some_and(|end| end == "toml") {
+            let loaded = Scenario::load(&path)?;
+            scenarios.insert(loaded.scenario.name.clone(), loaded);
+        }
+    }
+    Ok(())
+}
+
+fn check(rows: &Rows, scenarios: &Scenarios) -> Result<(), String> {
+    let all = || rows.figures.iter().chain(&rows.claims);
+    for row in all() {
+        for name in &row.scenarios {
+            let Some(loaded) = scenarios.get(name) else {
+                return Err(format!("{}: no scenario is called {}", quoted(&row.cite), quoted(name)));
+            };
+            if !loaded.scenario.paper.iter().any(|paper| row.counts(&paper.source)) {
+                return Err(format!("{}: no `[[paper]]` table of {} is of it", quoted(&row.cite), quoted(name)));
+            }
+        }
+    }
+    for (name, loaded) in scenarios {
+        let has_row = |source: &str| all().any(|row| row.counts(source));
+        if let Some(paper) = loaded.scenario.paper.iter().find(|paper| !has_row(&paper.source)) {
+            return Err(format!("no row is of {}, a source in {}", quoted(&paper.source), quoted(name)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_figure_is_not_another_figure() {
+        let row = |cite: &str, sources: &[&str]| Row {
+            cite: cite.to_owned(),
+            shows: String::new(),
+            scenarios: Vec::new(),
+            sources: sources.iter().map(|source| (*source).to_owned()).collect(),
+        };
+        let table = row("PVTCP Table I", &[]);
+        assert!(table.counts("PVTCP Table I") && table.counts("PVTCP Table I (text)"));
+        assert!(!table.counts("PVTCP Table II") && !table.counts("PVTCP Table IV"));
+        let figure = row("PVTCP Fig. 1", &[]);
+        assert!(figure.counts("PVTCP Fig. 1b") && figure.counts("PVTCP Fig. 1, §5") && !figure.counts("PVTCP Fig. 13"));
+        assert!(row("PVTCP Fig. 5", &["PVTCP Table I"]).counts("PVTCP Table I"));
+        assert!(!row("PVTCP Fig. 5", &["PVTCP Table I"]).counts("PVTCP Fig. 5"));
+    }
+}

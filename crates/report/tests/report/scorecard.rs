@@ -1,0 +1,140 @@
+//! The scorecard, of invented runs and of the repository's own rows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use evenkeel_report::{Codes, ReportError, Scorecard, scorecard};
+
+use crate::common::small::{self, Repository, codes};
+
+const FIGURES: &str = r#"
+[[paper]]
+source = "vFlood Fig. 1a"
+cell = { cc = "reno" }
+values = { goodput_mbit = 52, timeouts = 0 }
+[[paper]]
+source = "vFlood Fig. 1a"
+cell = { cc = "cubic" }
+values = { goodput_mbit = 80 }
+"#;
+const RATIO: &str = r#"
+[[paper]]
+source = "vFlood Fig. 2"
+ratios = [{ metric = "goodput_mbit", of = { cc = "cubic" }, to = { cc = "reno" }, value = 5 }]
+[[paper]]
+source = "CERA abstract"
+orders = [{ metric = "timeouts", cells = [{ cc = "cubic" }, { cc = "reno" }] }]
+"#;
+const ROWS: &str = r#"
+[[figures]]
+cite = "vFlood Fig. 1"
+shows = "figures"
+scenarios = ["sim/figures", "figures"]
+
+[[figures]]
+cite = "vFlood Fig. 2"
+shows = "a ratio | with a bar"
+scenarios = ["sim/ratio"]
+
+[[figures]]
+cite = "CERA Fig. 9"
+shows = "a picture"
+
+[[claims]]
+cite = "CERA abstract"
+shows = "fewer timeouts"
+scenarios = ["sim/ratio", "ratio"]
+"#;
+
+fn repository() -> Repository {
+    let repository =
+        Repository::new(&[("sim/figures", FIGURES), ("figures", FIGURES), ("sim/ratio", RATIO), ("ratio", RATIO)]);
+    fs::write(repository.pages().join("sim-figures.md"), "").unwrap();
+    fs::write(repository.pages().join("rows.toml"), ROWS).unwrap();
+    repository
+}
+
+fn card(repository: &Repository, codes: &Codes) -> Result<String, ReportError> {
+    let (rows, pages, scenarios) = (repository.pages().join("rows.toml"), repository.pages(), repository.scenarios());
+    let results = [PathBuf::from("not there"), repository.data()];
+    scorecard(&Scorecard { rows: &rows, scenarios: &scenarios, results: &results, pages: &pages, codes })
+}
+
+/// The line of a row.
+fn row(card: &str, cite: &str) -> String {
+    let begin = format!("| **{cite}**");
+    card.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("{cite}: {card}")).to_owned()
+}
+
+#[test]
+fn every_kind_of_row() {
+    let repository = repository();
+    repository.run("sim/figures", &[("goodput_mbit", [50.0, 70.0]), ("timeouts", [0.2, 3.0])]);
+    repository.run("figures", &[("goodput_mbit", [5.0, 7.0]), ("timeouts", [9.0, 9.0])]);
+    repository.run("sim/ratio", &[("goodput_mbit", [10.0, 20.0]), ("timeouts", [5.0, 4.0])]);
+    repository.run("ratio", &[("goodput_mbit", [10.0, 50.0]), ("timeouts", [4.0, 5.0])]);
+    insta::assert_snapshot!(card(&repository, &codes()).unwrap());
+}
+
+#[test]
+fn what_was_not_run_is_not_measured() {
+    let card = card(&repository(), &codes()).unwrap();
+    for cite in ["vFlood Fig. 1", "vFlood Fig. 2", "CERA Fig. 9", "CERA abstract"] {
+        assert!(row(&card, cite).ends_with("| **not measured** |"), "{card}");
+    }
+    assert!(card.contains("| figures and tables | 0 | 0 | 0 | 3 | 3 |"), "{card}");
+}
+
+#[test]
+fn a_ratio_to_nothing_is_no_ratio() {
+    let ratio = RATIO.replace("goodput_mbit\", of", "timeouts\", of");
+    let repository = repository();
+    repository.write("sim/ratio", &small::scenario("sim/ratio", &ratio));
+    repository.run("sim/ratio", &[("timeouts", [0.0, 4.0])]);
+    let card = card(&repository, &codes()).unwrap();
+    assert!(row(&card, "vFlood Fig. 2").contains("timeouts: cubic / reno: \u{2013}; paper 5.00\u{d7} |"), "{card}");
+    assert!(row(&card, "vFlood Fig. 2").ends_with("| **not measured** |"), "{card}");
+}
+
+#[test]
+fn old_runs_count_as_old() {
+    let repository = repository();
+    repository.run("sim/ratio", &[("goodput_mbit", [10.0, 50.0]), ("timeouts", [5.0, 4.0])]);
+    let later = Codes { sim: "other".to_owned(), ..codes() };
+    let card = card(&repository, &later).unwrap();
+    assert!(row(&card, "vFlood Fig. 2").contains("old, the code has changed since"), "{card}");
+    assert!(row(&card, "vFlood Fig. 2").ends_with("| **comes out**, old |"), "{card}");
+    assert!(card.contains("| figures and tables | 1 (1 old) | 0 | 0 | 2 | 3 |"), "{card}");
+}
+
+#[test]
+fn rows_and_scenarios_agree() {
+    let why = |rows: &str| {
+        let repository = repository();
+        fs::write(repository.pages().join("rows.toml"), rows).unwrap();
+        card(&repository, &codes()).unwrap_err().to_string()
+    };
+    assert!(why(&ROWS.replace("\"sim/ratio\"", "\"sim/other\"")).contains("no scenario is called `sim/other`"));
+    let other = ROWS.replace("scenarios = [\"sim/ratio\"]", "scenarios = [\"figures\"]");
+    assert!(why(&other).contains("`vFlood Fig. 2`: no `[[paper]]` table of `figures` is of it"));
+    assert!(why(&ROWS.replace("vFlood Fig. 1", "vFlood Fig. 3")).contains("no `[[paper]]` table of `sim/figures`"));
+    let none = ROWS.replace("cite = \"vFlood Fig. 2\"", "cite = \"CERA abstract\"");
+    assert!(why(&none).contains("no row is of `vFlood Fig. 2`, a source in `ratio`"), "{}", why(&none));
+    assert!(why("figures = 3").contains("rows.toml"));
+}
+
+#[test]
+fn the_repositorys_rows_and_scenarios_agree() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (rows, pages) = (top.join("docs/results/scorecard.toml"), top.join("docs/results"));
+    let scenarios = top.join("scenarios");
+    // Without runs, so that no result makes this fail.
+    let parts = Scorecard { rows: &rows, scenarios: &scenarios, results: &[], pages: &pages, codes: &codes() };
+    let card = scorecard(&parts).unwrap();
+    let anchors = fs::read_to_string(top.join("docs/bibliography.md")).unwrap();
+    for heading in card.lines().filter_map(|line| line.strip_prefix("## [")) {
+        let (_, anchor) = heading.split_once('#').unwrap();
+        assert!(anchors.contains(&format!("<a id=\"{}\">", anchor.trim_end_matches(')'))), "{heading}");
+    }
+    assert!(card.matches("| **not measured** |").count() >= 39, "{card}");
+}
