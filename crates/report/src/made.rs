@@ -41,8 +41,13 @@ pub(crate) fn in_words(set: &RunSet) -> String {
     let provenance = set.provenance.as_ref();
     let commit = provenance.map_or_else(|| Program::default().commit_in_words(), |made| made.program.commit_in_words());
     let host = provenance.map_or_else(String::new, |made| format!(" on {}", made.host));
-    let others = set.versions.iter().filter(|(component, _)| *component != "evenkeel");
-    let others: Vec<String> = others.map(|(component, version)| format!("{component} {version}")).collect();
+    let is_said = |component: &str| component == "evenkeel" || (provenance.is_some() && component.starts_with("host "));
+    let in_words = |(component, version): (&String, &String)| match version.strip_prefix(component.as_str()) {
+        Some(_) => version.clone(),
+        None => format!("{component} {version}"),
+    };
+    let others = set.versions.iter().filter(|(component, _)| !is_said(component));
+    let others: Vec<String> = others.map(in_words).collect();
     let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
     format!("Made {} by evenkeel {program}, {commit},{host}{others}", set.started).replace(",;", ";")
 }

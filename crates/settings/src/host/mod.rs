@@ -66,8 +66,10 @@ macro_rules! mechanisms {
             /// {a,b} for either. vnet* is libvirt's, tap* that of Proxmox and OpenStack.
             ports: Vec<Pattern> = ["vnet*", "tap*"].map(Pattern::literal).into();
             /// Queues of ports are raised to this many packets (a GSO packet is one) as long as the agent has them, and
-            /// put back by `evenkeel host --stop`. Queues that are longer stay.
-            port_queue_segments: QueueSegments = Bounded::new(4000), note "0 leaves all as they are";
+            /// put back by `evenkeel host --stop`. Queues that are longer stay. The default is Linux's own for a tap:
+            /// short ones drop what comes while the VM is off its core, longer ones let bulk data stand in the way of
+            /// all else.
+            port_queue_segments: QueueSegments = Bounded::new(1000), note "0 leaves all as they are";
             /// The key that signs probes, the same on all hosts: one line of 32 hexadecimal digits
             /// (`openssl rand -hex 16`), readable for root alone. A second line is an older key that is still believed,
             /// while a new one goes round. Without the file no probes are sent or believed; everything else works.
