@@ -43,6 +43,8 @@ pub enum Command {
     Scorecard(Scorecard),
     Completions(Completions),
     #[command(hide = true)]
+    Man(Man),
+    #[command(hide = true)]
     LabGuest(LabGuest),
     #[command(hide = true)]
     LabNeighbour(LabNeighbour),
@@ -267,6 +269,9 @@ pub struct Host {
     /// Check the configuration file and end.
     #[arg(long, conflicts_with = "print_config")]
     pub check: bool,
+    /// Say whether an agent of this version can take over what is pinned here, and end: exit code 1 if it cannot.
+    #[arg(long, conflicts_with_all = ["config", "stop", "check", "print_config"])]
+    pub check_pins: bool,
     /// Print a commented configuration with every key at its default, and end.
     #[arg(long, conflicts_with = "config")]
     pub print_config: bool,
@@ -276,7 +281,7 @@ pub struct Host {
     /// Where programs and maps are pinned: a directory in a bpf file system.
     #[arg(long, value_name = "DIR", default_value = evenkeel_settings::host::DEFAULT_PIN_DIR)]
     pub pin_dir: PathBuf,
-    /// Print what --stop and --check have to say as JSON.
+    /// Print what --stop, --check and --check-pins have to say as JSON.
     #[arg(long, conflicts_with = "print_config")]
     pub json: bool,
 }
@@ -429,6 +434,7 @@ pub enum GuestCommand {
 /// What to do with PVTCP's kernel module.
 #[derive(Debug, Subcommand)]
 pub enum Pvtcp {
+    Install(PvtcpInstall),
     Load(PvtcpLoad),
     /// Show settings and counters, and whether the counters can be trusted.
     Status {
@@ -442,6 +448,24 @@ pub enum Pvtcp {
         #[arg(long)]
         json: bool,
     },
+    /// Unload the module and remove all that `evenkeel guest pvtcp install` has put there.
+    Remove {
+        /// Print the outcome as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Build the module from the sources in this program and install it, in a guest that has no package of it.
+///
+/// By DKMS, which builds it again for every kernel to come; where there is no dkms, with make and for the running
+/// kernel alone. Needs root, the headers of the running kernel, gcc, make and kmod, and says which of them are missing.
+/// Loads nothing. Where Secure Boot is on, a module has to be signed: it then says how.
+#[derive(Debug, Args)]
+pub struct PvtcpInstall {
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Load the module, or change the settings of the loaded one.
@@ -564,6 +588,14 @@ pub struct Scorecard {
 pub struct Completions {
     /// The shell.
     pub shell: clap_complete::Shell,
+}
+
+/// Write a manual page for each command, for packages.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The directory that they are written to.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 /// Where the axis ends, only the scenario can tell.

@@ -74,10 +74,7 @@ impl Datapath {
         check_kernel()?;
         load_tun();
         pins::make(pin_dir)?;
-        let took_over = pin_dir.join("host").exists();
-        if took_over {
-            check_version(pin_dir)?;
-        }
+        let took_over = Self::is_pinned(pin_dir)?;
         let mut open = ObjectBuilder::default()
             .name("evenkeel")
             .and_then(|builder| builder.open_memory(OBJECT))
@@ -122,6 +119,18 @@ impl Datapath {
             datapath.forget_unattached()?;
         }
         Ok(datapath)
+    }
+
+    /// Whether there are maps of an agent before this one, which this one takes over.
+    ///
+    /// # Errors
+    /// [`DatapathError::OtherVersion`] if they are of another version.
+    pub fn is_pinned(pin_dir: &Path) -> Result<bool, DatapathError> {
+        let is_there = pin_dir.join("host").exists();
+        if is_there {
+            check_version(pin_dir)?;
+        }
+        Ok(is_there)
     }
 
     /// Whether maps of an agent before this one were there.

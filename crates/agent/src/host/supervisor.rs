@@ -134,6 +134,14 @@ pub fn check(file: Option<&Path>) -> Result<Checked, HostError> {
     Ok(Checked { file, probe_keys: keys::load(&config.probe_key_file)?.map_or(0, |keys| keys.len()) })
 }
 
+/// Whether a datapath is pinned, that an agent of this version takes over.
+///
+/// # Errors
+/// [`DatapathError::OtherVersion`] if one is pinned that it does not.
+pub fn check_pins(pin_dir: &Path) -> Result<bool, HostError> {
+    Ok(Datapath::is_pinned(pin_dir)?)
+}
+
 /// Reads the configuration and what it names. A file that was there for the one that holds is not taken for none.
 fn load(options: &Options, holds: Option<&Loaded>) -> Result<Loaded, ConfigError> {
     let file = options.config.clone().unwrap_or_else(|| config::DEFAULT_FILE.into());

@@ -1,0 +1,53 @@
+//! What building a module needs, asked for before anything is changed.
+
+use super::{Machine, Method};
+use crate::guest::pvtcp::error::PvtcpError;
+
+/// How each family of distributions gets the headers of a kernel, the tools and DKMS: names in `ID` and `ID_LIKE` of
+/// os-release, and the command, with `{release}` for the kernel.
+const COMMANDS: &[(&[&str], &str)] = &[
+    (&["debian", "ubuntu"], "apt-get install linux-headers-{release} dkms gcc make kmod"),
+    (
+        &["fedora", "rhel", "centos"],
+        "dnf install kernel-devel-{release} gcc make kmod elfutils-libelf-devel (and dkms, which RHEL has in EPEL)",
+    ),
+    (&["suse", "opensuse"], "zypper install kernel-default-devel gcc make kmod dkms"),
+    (&["arch"], "pacman -S linux-headers gcc make kmod dkms"),
+];
+
+/// How the module can be built here.
+///
+/// # Errors
+/// [`PvtcpError::Missing`] with everything that is missing, and the command that installs it.
+pub(super) fn check(machine: &Machine) -> Result<Method, PvtcpError> {
+    let mut missing = Vec::new();
+    let build = machine.modules().join("build");
+    if !build.join("Makefile").exists() {
+        missing.push(format!("headers of kernel {} ({})", machine.release, build.display()));
+    }
+    // The kernel's own Makefile calls its compiler gcc, or by a longer name that a package of headers depends on.
+    for program in ["gcc", "make", "depmod"] {
+        if machine.program(program).is_none() {
+            missing.push(format!("`{program}`"));
+        }
+    }
+    if !missing.is_empty() {
+        let what = format!("the module cannot be built here, for lack of {}", missing.join(", "));
+        return Err(PvtcpError::Missing { what, help: help(machine) });
+    }
+    Ok(if machine.program("dkms").is_some() { Method::Dkms } else { Method::Make })
+}
+
+fn help(machine: &Machine) -> String {
+    let text = std::fs::read_to_string(machine.root.join("etc/os-release")).unwrap_or_default();
+    let ids: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("ID=").or_else(|| line.strip_prefix("ID_LIKE=")))
+        .flat_map(|value| value.trim_matches('"').split([' ', '-']))
+        .collect();
+    let command = COMMANDS.iter().find(|(names, _)| names.iter().any(|name| ids.contains(name)));
+    match command {
+        Some((_, command)) => command.replace("{release}", &machine.release),
+        None => "install the headers of the running kernel, gcc, make and kmod; and dkms, if there is one".to_owned(),
+    }
+}
