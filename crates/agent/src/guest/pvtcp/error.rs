@@ -69,7 +69,10 @@ pub enum PvtcpError {
     #[error("the module is in use")]
     InUse,
     /// A package has put the module's sources there.
-    #[error("{} was not made by `evenkeel guest pvtcp install`: a package has the module, or somebody else", path(folder))]
+    #[error(
+        "{} was not made by `evenkeel guest pvtcp install`: a package has the module, or somebody else",
+        path(folder)
+    )]
     Packaged {
         /// The sources.
         folder: PathBuf,
@@ -113,9 +116,7 @@ impl PvtcpError {
                 "a package keeps its module up to date by itself (`dkms status`); to have this one instead, remove \
                  the package",
             ),
-            Self::NotBuilt { .. } => {
-                Some("docs/pvtcp.md says which kernels the module fits (6.1 to 7.3, x86-64)")
-            }
+            Self::NotBuilt { .. } => Some("docs/pvtcp.md says which kernels the module fits (6.1 to 7.3, x86-64)"),
             Self::InUse => Some("`lsmod` says by what; end that and try again"),
             _ => None,
         }

@@ -232,7 +232,9 @@ fn remove_made(machine: &Machine) -> Result<(), PvtcpError> {
                 machine.run("depmod", &[&kernel.file_name().to_string_lossy()])?;
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(PvtcpError::io(format!("cannot remove a module of {}", updates.display()), error)),
+            Err(error) => {
+                return Err(PvtcpError::io(format!("cannot remove a module of {}", updates.display()), error));
+            }
         }
     }
     Ok(())
@@ -247,7 +249,9 @@ impl fmt::Display for Installed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (version, kernel) = (&self.version, &self.kernel);
         match self.method {
-            Method::Dkms => writeln!(f, "{MODULE} {version} is installed by DKMS for {kernel} and for kernels to come")?,
+            Method::Dkms => {
+                writeln!(f, "{MODULE} {version} is installed by DKMS for {kernel} and for kernels to come")?
+            }
             Method::Make => writeln!(
                 f,
                 "{MODULE} {version} is installed for {kernel} alone: there is no dkms here; after an update of the \

@@ -161,7 +161,10 @@ fn a_machine_that_wants_signatures_says_so_with_what_to_do() {
     assert_eq!(signing(&[(lockdown, "[none] integrity confidentiality\n"), (variable, "\u{6}\0\0\0\0")]).0, 0);
     let (reasons, text) = signing(&[(variable, "\u{6}\0\0\0\u{1}"), ("var/lib/dkms/mok.pub", "")]);
     assert_eq!(reasons, 1);
-    assert!(text.starts_with("Secure Boot is on: ") && text.contains("mokutil --import /var/lib/dkms/mok.pub"), "{text}");
+    assert!(
+        text.starts_with("Secure Boot is on: ") && text.contains("mokutil --import /var/lib/dkms/mok.pub"),
+        "{text}"
+    );
     let enforced = "sys/module/module/parameters/sig_enforce";
     let (reasons, text) = signing(&[(lockdown, "none [integrity] confidentiality\n"), (enforced, "Y\n")]);
     assert_eq!(reasons, 2);
