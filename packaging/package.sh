@@ -56,7 +56,7 @@ deb)
     for package in evenkeel pvtcp-dkms; do
         variant=
         [ "$package" = evenkeel ] || variant=--variant=$package
-        cargo-deb --manifest-path "$manifest" --no-build --no-strip --output "$out/" $variant \
+        cargo-deb --quiet --manifest-path "$manifest" --no-build --no-strip --output "$out/" $variant \
             ${version:+--deb-version="$version"}
     done
     ;;

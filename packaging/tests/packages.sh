@@ -56,7 +56,7 @@ for suite in "$@"; do
     # One processor, and no CMPXCHG16B: QEMU 7.2 errs with more when it translates code.
     timeout "$limit" qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
         -machine q35 -accel tcg -cpu max,-cx16 -smp 1 -m 2048 \
-        -kernel "$cache/$suite/vmlinuz" -initrd "$cache/$suite/initrd" -append "root=/dev/vda rw console=ttyS0 quiet panic=-1" \
+        -kernel "$cache/$suite/vmlinuz" -initrd "$cache/$suite/initrd" -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 systemd.getty_auto=no" \
         -drive "file=$cache/$suite/disk.img,format=raw,if=virtio,snapshot=on" \
         -drive "file=$work/packages.tar,format=raw,if=virtio,readonly=on" \
         -device virtio-serial-pci \

@@ -38,11 +38,13 @@ fn expanded(list: &[(String, String)]) -> BTreeSet<(PathBuf, String)> {
     for (source, dest) in list.iter().filter(|(source, _)| !source.starts_with(GENERATED)) {
         let source = crate_dir().join(source);
         let (folder, pattern) = (source.parent().unwrap(), source.file_name().unwrap().to_str().unwrap());
-        let ending = pattern.strip_prefix('*');
+        let (start, end) = pattern.split_once('*').unwrap_or((pattern, ""));
         let found: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| ending.map_or(name == pattern, |ending| name.ends_with(ending)))
+            .filter(|name| {
+                if pattern.contains('*') { name.starts_with(start) && name.ends_with(end) } else { name == pattern }
+            })
             .collect();
         assert!(!found.is_empty(), "no file is {}", source.display());
         for name in found {
