@@ -27,8 +27,8 @@ check() {
     fi
 }
 
-# Does what a step needs; if that fails, so does the step.
-apt() { apt-get -o Dpkg::Use-Pty=0 -q -y --no-download "$@"; }
+# As a user types it; nothing comes from the network, which this VM does not have.
+apt() { apt-get -o Dpkg::Use-Pty=0 -q -y "$@"; }
 
 is() { [ "$1" = "$2" ] || { echo "$1, not $2"; return 1; }; }
 
