@@ -55,7 +55,7 @@ files_are_there() {
         [ -s "$file" ] || { echo "no $file"; return 1; }
     done
     [ -d /run/evenkeel/vms ] || { echo "no /run/evenkeel/vms"; return 1; }
-    zcat /usr/share/man/man1/evenkeel-host.1.gz | grep -q 'check.pins'
+    zcat /usr/share/man/man1/evenkeel-host.1.gz | grep -q 'check..pins'
 }
 
 # Debian 12's kernel: one line says why, and systemd does not try again.
@@ -77,7 +77,7 @@ was_taken_over() {
     is "$(systemctl is-active evenkeel-host)" active && is "$(tcx_links)" "$links" || return 1
     [ "$(agent_pid host)" != "$pid" ] || { echo "the agent was not restarted"; return 1; }
     is "$(readlink "/proc/$(agent_pid host)/exe")" /usr/bin/evenkeel || return 1
-    status .took_over && evenkeel flows --json | jq -e "[.[] | select(.age_ms > $age)] | length > 0"
+    status .took_over && evenkeel flows --json | jq -e "[.flows[] | select(.age_ms > $age)] | length > 0"
 }
 traffic_was_whole() {
     wait "$traffic"
