@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=sh
 # Part of in-vm.sh: the package for rpm, by rpm itself. This is no system of rpm's: dependencies are not looked at
-# (--nodeps), the database is new, and Debian wants to be told that this is meant (--force-debian).
+# (--nodeps), the database is new, and Debian 12's rpm wants to be told that this is meant (--force-debian).
+
+force=
+! rpm --force-debian --version > /dev/null 2>&1 || force=--force-debian
 
 say "rpm -i, -U and -e"
 snapshot before-rpm
-check "rpm -i" rpm --force-debian -i --nodeps ./1.rpm
+check "rpm -i" rpm $force -i --nodeps ./1.rpm
 check "installing enables, starts and pins nothing" nothing_began
 check "configurations are marked as such" sh -c 'rpm -q --configfiles evenkeel | grep -cx "/etc/evenkeel/\(host\|guest\).toml" | grep -qx 2'
 case $(uname -r) in
@@ -18,14 +21,14 @@ case $(uname -r) in
     links=$(tcx_links)
     ;;
 esac
-check "rpm -U" rpm --force-debian -U --nodeps ./2.rpm
+check "rpm -U" rpm $force -U --nodeps ./2.rpm
 case $(uname -r) in
 6.1.*) ;;
 *)
     check "a new agent has the old one's links" sh -c "[ '$(tcx_links)' = '$links' ] && [ '$(agent_pid host)' != '$pid' ]"
     ;;
 esac
-check "rpm -e" rpm --force-debian -e evenkeel
+check "rpm -e" rpm $force -e evenkeel
 ip link del br0 2> /dev/null
 ip link del vnet7 2> /dev/null
 ip netns del vm 2> /dev/null

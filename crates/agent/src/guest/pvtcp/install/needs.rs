@@ -25,8 +25,10 @@ pub(super) fn check(machine: &Machine) -> Result<Method, PvtcpError> {
     if !build.join("Makefile").exists() {
         missing.push(format!("headers of kernel {} ({})", machine.release, build.display()));
     }
-    // The kernel's own Makefile calls its compiler gcc, or by a longer name that a package of headers depends on.
-    for program in ["gcc", "make", "depmod"] {
+    if !has_compiler(machine) {
+        missing.push("`gcc`".to_owned());
+    }
+    for program in ["make", "depmod"] {
         if machine.program(program).is_none() {
             missing.push(format!("`{program}`"));
         }
@@ -36,6 +38,16 @@ pub(super) fn check(machine: &Machine) -> Result<Method, PvtcpError> {
         return Err(PvtcpError::Missing { what, help: help(machine) });
     }
     Ok(if machine.program("dkms").is_some() { Method::Dkms } else { Method::Make })
+}
+
+/// Debian's headers name the compiler with its version (`gcc-14`) and bring it, without a `gcc` beside it.
+fn has_compiler(machine: &Machine) -> bool {
+    let is_one = |name: &str| {
+        let rest = name.strip_prefix("gcc").or_else(|| name.strip_prefix("clang"));
+        rest.is_some_and(|rest| rest.trim_start_matches('-').chars().all(|c| c.is_ascii_digit()))
+    };
+    let entries = machine.programs.iter().filter_map(|folder| folder.read_dir().ok()).flatten().flatten();
+    entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(is_one))
 }
 
 fn help(machine: &Machine) -> String {

@@ -79,7 +79,8 @@ fn dkms_builds_from_the_sources_and_all_is_removed_again() {
 
 #[test]
 fn without_dkms_the_module_is_built_for_this_kernel() {
-    let place = Place::with(&["gcc", "depmod"]);
+    // The name of Debian's compiler for kernels.
+    let place = Place::with(&["gcc-14", "depmod"]);
     place.stub("make", "case $4 in modules) echo built > usr/src/pv-0.1/evenkeel_pvtcp.ko ;; esac");
     let installed = place.install().unwrap();
     assert_eq!(installed.method, Method::Make);
@@ -98,7 +99,8 @@ fn without_dkms_the_module_is_built_for_this_kernel() {
 
 #[test]
 fn all_that_is_missing_is_said_at_once_and_nothing_is_changed() {
-    let place = Place::with(&["make"]);
+    // The second is no compiler.
+    let place = Place::with(&["make", "gcc-ranlib"]);
     fs::remove_dir_all(place.path("lib")).unwrap();
     place.file("etc/os-release", "NAME=x\nID=linuxmint\nID_LIKE=\"ubuntu debian\"\n");
     let error = place.install().unwrap_err();
