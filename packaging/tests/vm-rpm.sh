@@ -7,6 +7,8 @@ force=
 ! rpm --force-debian --version > /dev/null 2>&1 || force=--force-debian
 
 say "rpm -i, -U and -e"
+# Fish's folder is another package's.
+mkdir -p /usr/share/fish/vendor_completions.d
 snapshot before-rpm
 check "rpm -i" rpm $force -i --nodeps ./1.rpm
 check "installing enables, starts and pins nothing" nothing_began
