@@ -1,14 +1,16 @@
 //! Commands and their arguments. The comments are what `--help` prints.
 
+mod pvtcp;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
-use evenkeel_agent::guest::pvtcp::PARAMETERS;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use evenkeel_lab::prepare::KernelSeries;
-use evenkeel_settings::Key;
 
 use crate::exit;
+
+pub use pvtcp::{Pvtcp, PvtcpLoad};
 
 /// Keeps TCP between virtual machines on an even keel.
 ///
@@ -42,6 +44,8 @@ pub enum Command {
     Report(Report),
     Scorecard(Scorecard),
     Completions(Completions),
+    #[command(hide = true)]
+    Man(Man),
     #[command(hide = true)]
     LabGuest(LabGuest),
     #[command(hide = true)]
@@ -267,6 +271,9 @@ pub struct Host {
     /// Check the configuration file and end.
     #[arg(long, conflicts_with = "print_config")]
     pub check: bool,
+    /// Say whether an agent of this version can take over what is pinned here, and end: exit code 1 if it cannot.
+    #[arg(long, conflicts_with_all = ["config", "stop", "check", "print_config"])]
+    pub check_pins: bool,
     /// Print a commented configuration with every key at its default, and end.
     #[arg(long, conflicts_with = "config")]
     pub print_config: bool,
@@ -276,7 +283,7 @@ pub struct Host {
     /// Where programs and maps are pinned: a directory in a bpf file system.
     #[arg(long, value_name = "DIR", default_value = evenkeel_settings::host::DEFAULT_PIN_DIR)]
     pub pin_dir: PathBuf,
-    /// Print what --stop and --check have to say as JSON.
+    /// Print what --stop, --check and --check-pins have to say as JSON.
     #[arg(long, conflicts_with = "print_config")]
     pub json: bool,
 }
@@ -426,85 +433,6 @@ pub enum GuestCommand {
     Pvtcp(Pvtcp),
 }
 
-/// What to do with PVTCP's kernel module.
-#[derive(Debug, Subcommand)]
-pub enum Pvtcp {
-    Load(PvtcpLoad),
-    /// Show settings and counters, and whether the counters can be trusted.
-    Status {
-        /// Print them as JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Unload the module. Connections go on; that it was not loaded is no error.
-    Unload {
-        /// Print the outcome as JSON.
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-/// Load the module, or change the settings of the loaded one.
-///
-/// Settings that are not named stay as they are, or at the module's own defaults, shown here. A kernel that the module
-/// does not fit refuses with the reason and leaves TCP as it was.
-#[derive(Debug, Args)]
-pub struct PvtcpLoad {
-    /// Load this file (uncompressed) instead of the installed module.
-    #[arg(long, value_name = "FILE")]
-    pub module: Option<PathBuf>,
-    #[command(flatten)]
-    pub parameters: PvtcpParameters,
-    /// Print the outcome as JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// The module's parameters, out of the table of settings.
-#[derive(Debug, Default)]
-pub struct PvtcpParameters {
-    /// Names and values of those that are given.
-    pub given: Vec<(&'static str, String)>,
-}
-
-impl Args for PvtcpParameters {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        command.args(Self::parameters())
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for PvtcpParameters {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut parameters = Self::default();
-        parameters.update_from_arg_matches(matches)?;
-        Ok(parameters)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let value = |key: &Key| Some((key.name, matches.get_one::<String>(key.name)?.clone()));
-        self.given = PARAMETERS.iter().filter_map(value).collect();
-        Ok(())
-    }
-}
-
-impl PvtcpParameters {
-    fn parameters() -> impl Iterator<Item = clap::Arg> {
-        PARAMETERS.iter().map(|key| {
-            let default = key.default_in_words();
-            let what = if key.is_switch() { key.what.clone() } else { key.comment() };
-            let what = what.trim_end_matches('.');
-            clap::Arg::new(key.name)
-                .long(key.name.replace('_', "-"))
-                .value_name(if key.is_switch() { "on|off" } else { "VALUE" })
-                .help(format!("{what} [module's default: {default}]"))
-        })
-    }
-}
-
 /// Print a results directory's table again, and make its HTML report anew.
 ///
 /// With --check, say which pages in a directory were made with the scenarios and the code as they are now.
@@ -566,6 +494,14 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
+/// Write a manual page for each command, for packages.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The directory that they are written to.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
 /// Where the axis ends, only the scenario can tell.
 fn axis_label(text: &str) -> Result<String, String> {
     if text.contains('=') {
@@ -604,17 +540,6 @@ mod tests {
     fn what_names_a_label_has_an_equals_sign() {
         assert_eq!(axis_label("rto=min=8"), Ok("rto=min=8".to_owned()));
         assert!(axis_label("rto").is_err());
-    }
-
-    #[test]
-    fn parameters_of_the_module_are_those_of_the_table() {
-        let line = ["evenkeel", "guest", "pvtcp", "load", "--late-us", "3000", "--hold-rto", "off"];
-        let Command::Guest(Guest { command: Some(GuestCommand::Pvtcp(Pvtcp::Load(load))), .. }) =
-            Cli::try_parse_from(line).unwrap().command
-        else {
-            panic!()
-        };
-        assert_eq!(load.parameters.given, [("late_us", "3000".to_owned()), ("hold_rto", "off".to_owned())]);
     }
 
     #[test]

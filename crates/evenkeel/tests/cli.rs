@@ -186,3 +186,13 @@ fn completions_know_the_commands() {
     assert_eq!(code, 0);
     assert!(out.contains("doctor") && out.contains("pvtcp"));
 }
+
+#[test]
+fn where_nothing_is_pinned_an_agent_can_begin() {
+    let place = tempfile::tempdir().unwrap();
+    let pins = place.path().join("pins");
+    let (code, out, err) = run(&["host", "--check-pins", "--pin-dir", pins.to_str().unwrap()]);
+    assert_eq!((code, out.as_str()), (0, "nothing is pinned\n"), "{err}");
+    let (code, _, err) = run(&["host", "--check-pins", "--stop"]);
+    assert_eq!(code, 2, "{err}");
+}

@@ -74,10 +74,7 @@ impl Datapath {
         check_kernel()?;
         load_tun();
         pins::make(pin_dir)?;
-        let took_over = pin_dir.join("host").exists();
-        if took_over {
-            check_version(pin_dir)?;
-        }
+        let took_over = pins::are_there(pin_dir)?;
         let mut open = ObjectBuilder::default()
             .name("evenkeel")
             .and_then(|builder| builder.open_memory(OBJECT))
@@ -509,18 +506,6 @@ fn check_kernel() -> Result<(), DatapathError> {
 fn load_tun() {
     // A kernel without taps has no use for it; opening the device is what loads the module.
     let _ = fs::File::open("/dev/net/tun");
-}
-
-fn check_version(pin_dir: &Path) -> Result<(), DatapathError> {
-    let failed = |error: libbpf_rs::Error| DatapathError::bpf("cannot open the map host", &error);
-    let map = MapHandle::from_pinned_path(pin_dir.join("host")).map_err(failed)?;
-    let host = lookup_bytes(&map, &0u32.to_ne_bytes())?;
-    let found = host.as_deref().and_then(from_bytes::<intf::ek_host>).map_or(0, |host| host.version);
-    // 0: an agent was killed between loading and its first word.
-    if found != 0 && found != intf::EK_INTF_VERSION {
-        return Err(DatapathError::OtherVersion { found });
-    }
-    Ok(())
 }
 
 /// Whether the programs note the connections of a port that has these settings: `port_acts()` and not `port_rests()` in

@@ -21,6 +21,7 @@ mod vsnoop;
 pub use cera::{Limit, Share, Shares};
 pub use error::DatapathError;
 pub use load::Datapath;
+pub use pins::are_there as pins_are_there;
 pub use processes::{Processes, Seen};
 pub use ring::Events;
 pub use tcx::{Beside, Others};

@@ -4,9 +4,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use libbpf_rs::MapHandle;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::error::DatapathError;
+use super::intf;
+use super::map::lookup_bytes;
+use crate::common::bytes::from_bytes;
 
 /// Links, by device index and program.
 const LINKS: &str = "links";
@@ -19,6 +23,26 @@ pub(super) fn make(pin_dir: &Path) -> Result<(), DatapathError> {
         return Err(DatapathError::NoBpfFs { dir: pin_dir.to_owned() });
     }
     fs::create_dir_all(pin_dir.join(LINKS)).map_err(failed)
+}
+
+/// Whether an agent before this one has pinned its maps, and this one takes them over.
+///
+/// # Errors
+/// [`DatapathError::OtherVersion`] if they are of another version, and [`DatapathError::Bpf`].
+pub fn are_there(pin_dir: &Path) -> Result<bool, DatapathError> {
+    let host = pin_dir.join("host");
+    if !host.exists() {
+        return Ok(false);
+    }
+    let map = MapHandle::from_pinned_path(host);
+    let map = map.map_err(|error| DatapathError::bpf("cannot open the map host", &error))?;
+    let host = lookup_bytes(&map, &0u32.to_ne_bytes())?;
+    let found = host.as_deref().and_then(from_bytes::<intf::ek_host>).map_or(0, |host| host.version);
+    // 0: an agent was killed between loading and its first word.
+    if found != 0 && found != intf::EK_INTF_VERSION {
+        return Err(DatapathError::OtherVersion { found });
+    }
+    Ok(true)
 }
 
 /// Where the link of a port's program is.

@@ -53,7 +53,7 @@ pub(super) fn module(readings: &Readings, machine: &Machine) -> Finding {
         ""
     };
     Finding::new(TOPIC, Level::Note, "not installed for this kernel", format!("This kernel can take it.{signature}"))
-        .next("dkms install evenkeel-pvtcp/VERSION, then evenkeel guest pvtcp load")
+        .next("evenkeel guest pvtcp install, then evenkeel guest pvtcp load")
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Left, Port, Restore
 pub use error::HostError;
 pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;
-pub use supervisor::{Checked, Options, check, run, stop};
+pub use supervisor::{Checked, Options, check, check_pins, run, stop};
 pub use vflood::report::{VfloodFlow, VfloodPort, VfloodState};
 pub use vlan::{Vlan, VlanProtocol};
 pub use vsnoop::Endpoint;

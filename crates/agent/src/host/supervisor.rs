@@ -31,7 +31,7 @@ use super::proboscis::keys;
 use super::state::{HostState, QueueAction};
 use super::{http, metrics, settle};
 use crate::channel::Channels;
-use crate::datapath::Datapath;
+use crate::datapath::{self, Datapath};
 use crate::file;
 
 /// How long `--stop` waits for an agent that has said it stops.
@@ -132,6 +132,14 @@ pub fn check(file: Option<&Path>) -> Result<Checked, HostError> {
     let file = file.unwrap_or(Path::new(config::DEFAULT_FILE)).to_owned();
     let config = file::config(&file, Config::parse)?;
     Ok(Checked { file, probe_keys: keys::load(&config.probe_key_file)?.map_or(0, |keys| keys.len()) })
+}
+
+/// Whether a datapath is pinned, that an agent of this version takes over.
+///
+/// # Errors
+/// [`HostError::Datapath`] if one is pinned that it does not.
+pub fn check_pins(pin_dir: &Path) -> Result<bool, HostError> {
+    Ok(datapath::pins_are_there(pin_dir)?)
 }
 
 /// Reads the configuration and what it names. A file that was there for the one that holds is not taken for none.

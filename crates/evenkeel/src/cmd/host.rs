@@ -18,6 +18,9 @@ pub fn run(arguments: Host) -> Result<(), CliError> {
     if arguments.check {
         return check(arguments.config.as_deref(), arguments.json);
     }
+    if arguments.check_pins {
+        return check_pins(&arguments.pin_dir, arguments.json);
+    }
     if arguments.stop {
         let stopped = host::stop(&arguments.run_dir, &arguments.pin_dir)?;
         return if arguments.json {
@@ -40,6 +43,14 @@ fn check(file: Option<&Path>, json: bool) -> Result<(), CliError> {
         keys => format!("; {keys} probe key{}", if keys == 1 { "" } else { "s" }),
     };
     output::print(&format!("{}: valid{keys}\n", path(&file)))
+}
+
+fn check_pins(pin_dir: &Path, json: bool) -> Result<(), CliError> {
+    let is_pinned = host::check_pins(pin_dir)?;
+    if json {
+        return output::print_json(&json!({ "pinned": is_pinned, "taken_over": true }));
+    }
+    output::print(if is_pinned { "an agent takes over what is pinned\n" } else { "nothing is pinned\n" })
 }
 
 fn said(stopped: &Stopped) -> String {

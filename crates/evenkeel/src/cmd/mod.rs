@@ -9,6 +9,7 @@ mod kvm;
 mod lab;
 mod lab_guest;
 mod lab_neighbour;
+mod man;
 mod port;
 mod pvtcp;
 mod report;
@@ -45,6 +46,7 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Report(arguments) => report::run(&arguments),
         Command::Scorecard(arguments) => scorecard::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments),
     }
 }
 

@@ -1,15 +1,18 @@
 //! `evenkeel guest pvtcp`.
 
-use evenkeel_agent::guest::pvtcp::{self, Loaded, Settings};
+use evenkeel_agent::guest::pvtcp::{self, Loaded, Machine, Settings, Sources};
+use evenkeel_lab::prepare::{MODULE_FILES, ModuleSources};
 use serde_json::json;
 
 use crate::cli::{Pvtcp, PvtcpLoad};
 use crate::error::CliError;
 use crate::output;
 
-/// Loads, shows or unloads the module.
+/// Installs, loads, shows, unloads or removes the module.
 pub fn run(arguments: Pvtcp) -> Result<(), CliError> {
     match arguments {
+        Pvtcp::Install(arguments) => install(arguments.json),
+        Pvtcp::Remove { json } => remove(json),
         Pvtcp::Load(arguments) => load(&arguments),
         Pvtcp::Status { json } => {
             let status = pvtcp::status()?;
@@ -23,6 +26,29 @@ pub fn run(arguments: Pvtcp) -> Result<(), CliError> {
             output::print(if was_loaded { "unloaded; TCP is the kernel's own again\n" } else { "it was not loaded\n" })
         }
     }
+}
+
+fn sources() -> Result<Sources, CliError> {
+    let ModuleSources { name, version, .. } = ModuleSources::embedded()?;
+    Ok(Sources { name, version, files: MODULE_FILES })
+}
+
+fn install(json: bool) -> Result<(), CliError> {
+    let installed = pvtcp::install(&Machine::this()?, &sources()?)?;
+    if json { output::print_json(&installed) } else { output::print(&installed.to_string()) }
+}
+
+fn remove(json: bool) -> Result<(), CliError> {
+    let was_loaded = pvtcp::unload()?;
+    let removed = pvtcp::remove(&Machine::this()?, &sources()?.name)?;
+    if json {
+        return output::print_json(&json!({ "was_loaded": was_loaded, "removed": removed }));
+    }
+    let mut text = if was_loaded { "unloaded; TCP is the kernel's own again\n" } else { "" }.to_owned();
+    for folder in &removed {
+        text.push_str(&format!("removed {} and the module that was built of it\n", folder.display()));
+    }
+    output::print(if text.is_empty() { "nothing was there to remove\n" } else { &text })
 }
 
 fn load(arguments: &PvtcpLoad) -> Result<(), CliError> {

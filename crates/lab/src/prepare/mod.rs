@@ -22,6 +22,7 @@ use std::thread;
 
 pub use cache::cache_dir;
 pub use error::PrepareError;
+pub use module::{SOURCES as MODULE_FILES, Sources as ModuleSources};
 
 use cache::Cache;
 use root::Root;

@@ -9,8 +9,8 @@ use super::error::PrepareError;
 use super::kernel::Kernel;
 use super::root::Root;
 
-/// The module's files, as dkms wants them under `/usr/src`.
-static SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/module_sources.rs"));
+/// Names of the module's files with their texts, as dkms wants them under `/usr/src`.
+pub static SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/module_sources.rs"));
 
 /// The module's name as the kernel has it.
 pub(super) const MODULE: &str = "evenkeel_pvtcp";
@@ -55,14 +55,22 @@ pub(super) fn build_all(
     })
 }
 
-struct Sources {
-    name: String,
-    version: String,
+/// What dkms.conf says of the module.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// Name of the DKMS package.
+    pub name: String,
+    /// Its version.
+    pub version: String,
     key: String,
 }
 
 impl Sources {
-    fn embedded() -> Result<Self, PrepareError> {
+    /// Of the sources in this binary.
+    ///
+    /// # Errors
+    /// [`PrepareError::NoModule`] if it was built without them.
+    pub fn embedded() -> Result<Self, PrepareError> {
         let conf = SOURCES.iter().find(|(name, _)| *name == "dkms.conf").map(|(_, text)| *text);
         let conf = conf.ok_or(PrepareError::NoModule { what: "kernel/guest/pvtcp/dkms.conf" })?;
         let value = |key| setting(conf, key).map(str::to_owned);

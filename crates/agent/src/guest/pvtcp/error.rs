@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use evenkeel_quote::{path, quoted, shown};
+use evenkeel_quote::{lines, path, quoted, shown};
 
 /// Why the module could not be loaded, set, asked or unloaded.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +68,23 @@ pub enum PvtcpError {
     /// The module is needed by something, so it cannot be unloaded.
     #[error("the module is in use")]
     InUse,
+    /// A package has put the module's sources there.
+    #[error(
+        "{} was not made by `evenkeel guest pvtcp install`: a package has the module, or somebody else",
+        path(folder)
+    )]
+    Packaged {
+        /// The sources.
+        folder: PathBuf,
+    },
+    /// A program that builds or installs the module failed.
+    #[error("`{}` failed:\n{}", shown(command), lines(said))]
+    NotBuilt {
+        /// The program with its arguments.
+        command: String,
+        /// The end of what it said.
+        said: String,
+    },
     /// An operation of the system failed.
     #[error("{}: {source}", shown(context))]
     Io {
@@ -95,6 +112,11 @@ impl PvtcpError {
             Self::OldModule { .. } => {
                 Some("install the module that belongs to this evenkeel, `evenkeel guest pvtcp unload`, then load again")
             }
+            Self::Packaged { .. } => Some(
+                "a package keeps its module up to date by itself (`dkms status`); to have this one instead, remove \
+                 the package",
+            ),
+            Self::NotBuilt { .. } => Some("docs/pvtcp.md says which kernels the module fits (6.1 to 7.3, x86-64)"),
             Self::InUse => Some("`lsmod` says by what; end that and try again"),
             _ => None,
         }

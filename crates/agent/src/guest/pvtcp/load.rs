@@ -98,7 +98,7 @@ impl Refusal {
             Self::Errno(Errno::EPERM) if said.is_empty() => no_privilege(),
             Self::Modprobe(text) if said.is_empty() && text.contains("not found") => PvtcpError::Missing {
                 what: format!("the module is not installed for this kernel (modprobe: {text})"),
-                help: "install it with DKMS (dkms install evenkeel-pvtcp/VERSION), or name its file with --module"
+                help: "`evenkeel guest pvtcp install` builds and installs it, or name its file with --module"
                     .to_owned(),
             },
             Self::Modprobe(text) if said.is_empty() && text.contains("Operation not permitted") => no_privilege(),

@@ -1,12 +1,14 @@
-//! Loads, asks and unloads PVTCP's kernel module.
+//! Installs, loads, asks, unloads and removes PVTCP's kernel module.
 
 mod error;
+mod install;
 mod kmsg;
 mod load;
 mod settings;
 mod status;
 
 pub use error::PvtcpError;
+pub use install::{Installed, Machine, Method, Signing, Sources, install, remove};
 pub use load::{Loaded, load, unload};
 pub use settings::{PARAMETERS, Settings};
 pub use status::{COUNTERS, Status, status};
