@@ -21,6 +21,9 @@ def test_both_formats_are_read_as_the_same(of_program: Callable[..., Path]) -> N
     assert lines.to_jsonl() == tables.to_jsonl()
     assert lines.meta["engine"] == "sim" and lines.meta["schema"] == 1
     assert lines.scenario.name == "small"
+    # Which code it was, and of which settings, the program and the package say alike.
+    own = simulate(lines.scenario, 0).meta["provenance"]
+    assert own == lines.meta["provenance"]
 
 
 def test_tables_are_those_of_the_parquet_files(of_program: Callable[..., Path]) -> None:

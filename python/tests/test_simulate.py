@@ -105,4 +105,4 @@ def test_ctrl_c_ends_a_long_simulation() -> None:
 
 def test_the_version_is_the_programs(program: str) -> None:
     said = subprocess.run([program, "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    assert said.split() == ["evenkeel", evenkeel.__version__]
+    assert said.split()[:2] == ["evenkeel", evenkeel.__version__]

@@ -19,6 +19,7 @@ from distributed import Client, LocalCluster
 import evenkeel
 from conftest import TEXT
 from evenkeel import Results, ResultsError, Scenario, SweepError, VersionError
+from evenkeel._sweep import BUILD
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -241,17 +242,27 @@ def test_another_version_on_a_worker_is_an_error_that_names_it(
     client: Client, scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = set(client.scheduler_info(n_workers=-1)["workers"])
-    monkeypatch.setattr("evenkeel._sweep.__version__", "9.9.9")
+    address = next(iter(workers))
+    with monkeypatch.context() as other:
+        other.setattr("evenkeel._sweep.__version__", "9.9.9")
+        other.setattr("evenkeel._sweep.BUILD", "9.9.9 (code 0)")
+        with pytest.raises(VersionError) as caught:
+            evenkeel.sweep(scenario, client, tmp_path / "store")
+        assert set(caught.value.workers) == workers and set(caught.value.workers.values()) == {evenkeel.__version__}
+        said = f"worker {address} has evenkeel {evenkeel.__version__}, and this client 9.9.9 (code 0): "
+        assert said in str(caught.value)
+    # Of the same version, between releases.
+    theirs = BUILD
+    assert theirs.startswith(f"{evenkeel.__version__} (code ")
+    monkeypatch.setattr("evenkeel._sweep.BUILD", "of other code")
     with pytest.raises(VersionError) as caught:
         evenkeel.sweep(scenario, client, tmp_path / "store")
-    assert set(caught.value.workers) == workers and set(caught.value.workers.values()) == {evenkeel.__version__}
-    address = next(iter(workers))
-    assert f"worker {address} has evenkeel {evenkeel.__version__}, and this client 9.9.9" in str(caught.value)
+    assert caught.value.workers == dict.fromkeys(workers, theirs)
     # As from a worker that has come since.
     monkeypatch.setattr("evenkeel._sweep._check_versions", lambda _: None)
-    with pytest.raises(VersionError, match="and this client 9.9.9|has evenkeel") as caught:
+    with pytest.raises(VersionError, match="and this client of other code") as caught:
         evenkeel.sweep(scenario, client, tmp_path / "store")
-    assert set(caught.value.workers) <= workers and len(caught.value.workers) == 1
+    assert set(caught.value.workers) <= workers and set(caught.value.workers.values()) == {theirs}
 
 
 def test_a_worker_without_evenkeel_is_named(client: Client, scenario: Scenario, tmp_path: Path) -> None:

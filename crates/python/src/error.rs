@@ -73,6 +73,8 @@ pub(crate) fn of_report(py: Python<'_>, error: &ReportError) -> PyErr {
         | ReportError::Unfinished { file }
         | ReportError::Manifest { file, .. }
         | ReportError::Damaged { file, .. }
+        | ReportError::Read { file, .. }
+        | ReportError::Rows { file, .. }
         | ReportError::Write { file, .. } => file,
     };
     of_results(py, Some(file), error.to_string())

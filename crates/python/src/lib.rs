@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 mod error;
 mod lock;
 mod plan;
+mod program;
 mod results;
 mod run;
 mod scenario;
@@ -19,6 +20,7 @@ mod value;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("__code__", program::CODE)?;
     module.add_class::<scenario::Scenario>()?;
     module.add_class::<scenario::Cell>()?;
     module.add_class::<results::Results>()?;

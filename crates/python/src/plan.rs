@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error;
+use crate::program::PROGRAM;
 use crate::results::{self, Results};
 use crate::run;
 use crate::scenario::Scenario;
@@ -45,14 +46,25 @@ fn planned<'a>(
     stop: &'a Stop,
 ) -> Batch<'a, Simulator> {
     let (directory, begin) = (Path::new(""), Begin::GoOn);
-    Batch { engine: &SIMULATOR, loaded, only, repetitions, shard: None, directory, begin, command: COMMAND, stop }
+    Batch {
+        engine: &SIMULATOR,
+        loaded,
+        only,
+        repetitions,
+        shard: None,
+        directory,
+        begin,
+        program: &PROGRAM,
+        command: COMMAND,
+        stop,
+    }
 }
 
 fn set_of(py: Python<'_>, batch: &Batch<'_, Simulator>) -> PyResult<RunSet> {
     let plan = batch::Plan { cells: &[], directory: batch.directory, stop: batch.stop, tell: &|_| () };
     let ready = SIMULATOR.prepare(&plan);
     let ready = ready.map_err(|e| error::of_refused(py, batch.loaded, &e))?;
-    Ok(batch.run_set(ready.versions, ready.remarks))
+    batch.run_set(ready.versions, ready.remarks).map_err(|e| error::of_batch(py, batch.loaded, &e))
 }
 
 /// What holds for runs of this scenario, from now on.

@@ -1,9 +1,10 @@
 //! Scenarios and their cells.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use evenkeel_quote::quoted;
+use evenkeel_scenario::result::RunSet;
 use evenkeel_scenario::{LoadedScenario, Scenario as Parsed, cell, select, sweep};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -41,14 +42,20 @@ use crate::value;
 #[pyclass(frozen, module = "evenkeel")]
 pub(crate) struct Scenario {
     pub(crate) loaded: Arc<LoadedScenario>,
+    /// What holds for its runs, once the first is made: a digest of all cells is in it.
+    pub(crate) set: OnceLock<RunSet>,
 }
 
 impl Scenario {
+    pub(crate) fn new(loaded: LoadedScenario) -> Self {
+        Self { loaded: Arc::new(loaded), set: OnceLock::new() }
+    }
+
     pub(crate) fn of(
         py: Python<'_>,
         loaded: Result<LoadedScenario, evenkeel_scenario::ScenarioError>,
     ) -> PyResult<Self> {
-        loaded.map(|loaded| Self { loaded: Arc::new(loaded) }).map_err(|e| error::of_scenario(py, &e))
+        loaded.map(Self::new).map_err(|e| error::of_scenario(py, &e))
     }
 
     fn expand(&self, py: Python<'_>) -> PyResult<Vec<cell::Cell>> {
@@ -249,7 +256,7 @@ impl Cell {
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Scenario, usize))> {
-        let scenario = Scenario { loaded: Arc::clone(&self.scenario) };
+        let scenario = Scenario { loaded: Arc::clone(&self.scenario), set: OnceLock::new() };
         Ok((py.import("evenkeel._pickle")?.getattr("cell")?, (scenario, self.number)))
     }
 }

@@ -4,7 +4,6 @@ use evenkeel_scenario::batch::Stop;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
-use crate::error;
 use crate::plan;
 use crate::results::Results;
 use crate::run;
@@ -27,15 +26,22 @@ pub(crate) fn simulate(
     seed: Option<u64>,
     repetition: u32,
 ) -> PyResult<Results> {
-    let scenario = scenario.get();
+    let mut scenario = scenario.get();
     let mut cell = scenario.cell(cell, py)?;
-    let mut loaded = (*scenario.loaded).clone();
-    if let Some(seed) = seed.filter(|seed| *seed != loaded.scenario.seed) {
+    let seeded;
+    if let Some(seed) = seed.filter(|seed| *seed != scenario.loaded.scenario.seed) {
         let value = i64::try_from(seed).map_err(|_| PyOverflowError::new_err("a seed is at most 2**63 - 1"))?;
-        loaded = loaded.with("seed", Some(value.into())).map_err(|e| error::of_scenario(py, &e))?;
+        seeded = Scenario::of(py, scenario.loaded.with("seed", Some(value.into())))?;
+        scenario = &seeded;
         cell.scenario.seed = seed;
     }
-    let record = run::once(py, &loaded, &cell, repetition, &Stop::default())?;
-    let set = plan::run_set(py, &loaded)?;
-    Ok(Results::new(set, vec![record]))
+    let record = run::once(py, &scenario.loaded, &cell, repetition, &Stop::default())?;
+    let set = match scenario.set.get() {
+        Some(set) => set,
+        None => {
+            let made = plan::run_set(py, &scenario.loaded)?;
+            scenario.set.get_or_init(|| made)
+        }
+    };
+    Ok(Results::new(set.clone(), vec![record]))
 }

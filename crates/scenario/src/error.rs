@@ -18,7 +18,7 @@ pub struct Problem {
     /// What is wrong and what is allowed.
     pub message: String,
     /// The same for programs: the words or keys that are allowed here, or one sentence on a range or a form. Empty
-    /// where the problem is of several keys together.
+    /// where the problem is of several keys together, or of single cells.
     pub allowed: Vec<String>,
 }
 

@@ -115,7 +115,7 @@ fn in_cell(problem: &Problem, scenario: &Scenario, labels: &[(String, String)], 
         let key = axis.points().swap_remove(*position).set.into_keys().find(|key| related(key))?;
         Some(axis.place(index, *position, &key))
     });
-    Problem::at(place.unwrap_or_else(|| problem.key.clone()), message).allowing(problem.allowed.clone())
+    Problem::at(place.unwrap_or_else(|| problem.key.clone()), message)
 }
 
 /// Position on each axis of the cell with this number, the last axis fastest.

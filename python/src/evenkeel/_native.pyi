@@ -3,9 +3,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, final
 
-__all__ = ["Cell", "Lock", "Plan", "Results", "Scenario", "Table", "__version__", "simulate"]
+__all__ = ["Cell", "Lock", "Plan", "Results", "Scenario", "Table", "__code__", "__version__", "simulate"]
 
 __version__: str
+__code__: str
 
 _Path: TypeAlias = str | os.PathLike[str]
 

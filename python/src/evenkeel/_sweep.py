@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from evenkeel._native import Plan, Results, Scenario, __version__
+from evenkeel._native import Plan, Results, Scenario, __code__, __version__
 from evenkeel._store import SWEEP_FILE, Store, file_of, open_store, run_of
 from evenkeel.errors import ResultsError, SweepError, VersionError
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Progress = Callable[[int, int], None]
+
+BUILD = f"{__version__} (code {__code__})"
+"""Version, and digest of the sources that decide what a run gives: between releases, versions are the same."""
 
 
 def sweep(
@@ -72,14 +75,19 @@ def _planned(wanted: _Wanted) -> Plan:
     return Plan(Scenario.parse(wanted.text, wanted.file), list(wanted.only), wanted.repetitions)
 
 
-def _task(index: int, wanted: _Wanted, version: str) -> bytes:
+def build() -> str:
+    """What is installed here."""
+    return BUILD
+
+
+def _task(index: int, wanted: _Wanted, of: str) -> bytes:
     """One run, on a worker."""
-    if version != __version__:
+    if of != BUILD:
         # One that has come since all were asked.
         from distributed import get_worker
 
         address = get_worker().address
-        raise VersionError(_other_version(address, __version__), {address: __version__})
+        raise VersionError(_other_version(address, BUILD, of), {address: BUILD})
     return _planned(wanted).simulate(index)
 
 
@@ -140,7 +148,7 @@ def _run_all(
 
     _check_versions(client)
     plan = _planned(wanted)
-    futures = client.map(_task, missing, wanted=wanted, version=__version__, key=_keys(missing), pure=False)
+    futures = client.map(_task, missing, wanted=wanted, of=BUILD, key=_keys(missing), pure=False)
     index_of = {future.key: index for index, future in zip(missing, futures, strict=True)}
     coming = as_completed(futures, with_results=True, raise_errors=False)
     # A run's bytes leave the cluster with its future.
@@ -191,15 +199,17 @@ def _failure(client: "Client", run: str, outcome: Any) -> BaseException:
     return failure
 
 
-def _other_version(address: str, version: str | None) -> str:
-    has = "no evenkeel" if version is None else f"evenkeel {version}"
-    return f"worker {address} has {has}, and this client {__version__}: install the same version on both"
+def _other_version(address: str, theirs: str | None, ours: str) -> str:
+    has = "no evenkeel" if theirs is None else f"evenkeel {theirs}"
+    return f"worker {address} has {has}, and this client {ours}: install the same on both"
 
 
 def _check_versions(client: "Client") -> None:
-    """Asks all workers. What is asked needs no evenkeel there."""
+    """Asks all workers: first what needs no evenkeel there."""
     answers = client.run(importlib.metadata.version, "evenkeel", on_error="return")
     versions = {address: answer if isinstance(answer, str) else None for address, answer in answers.items()}
-    others = {address: version for address, version in versions.items() if version != __version__}
+    if all(version == __version__ for version in versions.values()):
+        versions = client.run(build)
+    others = {address: version for address, version in versions.items() if version not in (__version__, BUILD)}
     if others:
-        raise VersionError("\n".join(_other_version(*other) for other in others.items()), others)
+        raise VersionError("\n".join(_other_version(*other, BUILD) for other in others.items()), others)
