@@ -4,6 +4,7 @@
 # make build   the evenkeel binary
 # make test    all checks and tests
 # make deb     Debian packages of it; make rpm for rpm
+# make python  the Python package's wheel
 # make deps    what building and the lab need (Debian 12 or 13, as root)
 
 SHELL := /bin/sh
@@ -34,7 +35,7 @@ KEPT := docs/results/data
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml scenarios/sim/hosts/*.toml scenarios/sim/tax/*.toml)))
 
-.PHONY: help demo build deb rpm packages-test test lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check scorecard deps deps-test deps-peers clean
+.PHONY: help demo build deb rpm packages-test test python test-python lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check scorecard deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -43,6 +44,8 @@ help:
 	@echo 'make rpm        the same for rpm (installs cargo-generate-rpm below target/)'
 	@echo 'make packages-test  both installed, upgraded, removed and purged in clean Debian 12 and 13 VMs (as root; half an hour)'
 	@echo 'make test       all checks and tests (installs what they need)'
+	@echo 'make python     the wheel of the Python package, in target/wheels'
+	@echo 'make test-python  its tests and notebooks, in a venv (part of make test)'
 	@echo 'make lint       format, columns, imports, clippy, licences, citations'
 	@echo 'make lint-full  lint, and cargo-deny (installs it: more than 3 minutes; wants a current Rust)'
 	@echo 'make audit      known vulnerabilities, by cargo-deny (fetches its database)'
@@ -78,6 +81,15 @@ packages-test: build
 
 test: deps-test lint
 	$(CARGO) test --workspace --locked
+	$(MAKE) test-python
+
+python:
+	sh packaging/python.sh wheel
+
+# Results are held against the program that the tests of `make test` have built.
+test-python:
+	$(CARGO) build --locked --package evenkeel
+	EVENKEEL=target/$(TARGET)/debug/evenkeel sh packaging/python.sh test
 
 lint:
 	$(CARGO) fmt --all --check

@@ -24,6 +24,7 @@ CRATES = {
     "lab": ("quote scenario settings", ""),
     "sim": ("algo quote scenario settings", ""),
     "report": ("quote scenario", ""),
+    "python": ("quote report scenario sim", ""),
     "evenkeel": ("agent lab quote report scenario settings sim", "algo testbed"),
 }
 # A module of a crate: the modules of that crate it may take, beside its own. Others may take any.

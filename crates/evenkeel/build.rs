@@ -39,7 +39,8 @@ const DIGITS: usize = 16;
 
 fn main() {
     let top = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
-    println!("cargo::rerun-if-changed=build.rs");
+    // Of crates/python, too.
+    println!("cargo::rerun-if-changed={}", top.join("crates/evenkeel/build.rs").display());
     for (name, own) in [("SIM", OF_SIM), ("LAB", OF_LAB)] {
         println!("cargo::rustc-env=EVENKEEL_CODE_{name}={}", digest(&top, own));
     }

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use evenkeel_quote::path;
 use evenkeel_report::{ReportError, Results};
 use evenkeel_scenario::batch::kept::KeptError;
-use evenkeel_scenario::batch::{self, Batch, BatchError, Begin, Engine, Outcome, Stop};
+use evenkeel_scenario::batch::{self, Batch, BatchError, Begin, Engine, Outcome, Shard, Stop};
 use evenkeel_scenario::{Scenario, io, result};
 
 use crate::cli::Format;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::output;
 use crate::progress::Progress;
 use crate::{program, show};
 
@@ -24,6 +25,8 @@ pub struct Asked {
     pub repetitions: Option<u32>,
     /// Only cells with these labels.
     pub only: Vec<String>,
+    /// Only this part of the runs.
+    pub shard: Option<Shard>,
     /// Format of the result files.
     pub format: Option<Format>,
     /// Whether results are printed as JSON.
@@ -51,12 +54,14 @@ where
     let name = &loaded.scenario.name;
     let directory = asked.out.clone().unwrap_or_else(|| batch::default_directory(E::NAME, name));
     let program = program::of(E::NAME);
+    let directory = asked.shard.map_or(directory.clone(), |shard| directory.join(shard.directory_name()));
     let wanted = Batch {
         engine,
         program: &program,
         loaded: &loaded,
         only: &asked.only,
         repetitions: asked.repetitions,
+        shard: asked.shard,
         directory: &directory,
         begin: asked.begin,
         command: &asked.command,
@@ -66,14 +71,31 @@ where
     let outcome = wanted.run(&progress);
     progress.finish(outcome.is_ok());
     match outcome.map_err(|error| failed::<E>(error, asked))? {
-        Outcome::Complete(_lock) => show_complete(&directory, asked),
+        Outcome::Complete(_lock) => match asked.shard {
+            Some(shard) => {
+                let records = io::read_results(&directory)?.1;
+                show_shard(shard, &directory, records.len(), "were there already")
+            }
+            None => show_complete(&directory, asked),
+        },
         Outcome::Finished { records, kept } => {
             let results = Results { set: kept.set().clone(), scenario: loaded.scenario.clone(), records };
             write(&directory, &results, asked.format.unwrap_or_default())?;
             let _lock = kept.complete().map_err(|error| of_kept(&error, asked))?;
-            show::write_and_show(&directory, &results, asked.json)
+            match asked.shard {
+                Some(shard) => show_shard(shard, &directory, results.records.len(), "are there"),
+                None => show::write_and_show(&directory, &results, asked.json),
+            }
         }
     }
+}
+
+/// A shard is no result that anybody looks at: where it is, and what makes one of it.
+fn show_shard(shard: Shard, directory: &Path, runs: usize, are_there: &str) -> Result<(), CliError> {
+    let (place, all) = (path(directory), path(directory.parent().unwrap_or(directory)));
+    output::print(&format!(
+        "shard {shard}: {runs} runs {are_there}, in {place}; `evenkeel sweep --merge {all}` puts all shards together\n"
+    ))
 }
 
 /// All runs are there: shows them, in the wanted format.
@@ -92,7 +114,8 @@ fn show_complete(directory: &Path, asked: &Asked) -> Result<(), CliError> {
     show::write_and_show(directory, &results, asked.json)
 }
 
-fn write(directory: &Path, results: &Results, format: Format) -> Result<(), CliError> {
+/// Puts results into a directory.
+pub fn write(directory: &Path, results: &Results, format: Format) -> Result<(), CliError> {
     match format {
         Format::Jsonl => Ok(io::write_results(directory, &results.set, &results.records)?),
         Format::Parquet => Ok(evenkeel_report::write_parquet(directory, &results.set, &results.records)?),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use evenkeel_lab::prepare::KernelSeries;
+use evenkeel_scenario::batch::Shard;
 
 use crate::exit;
 
@@ -122,6 +123,8 @@ pub struct LabRun {
 /// directory holds; after Ctrl-C, `evenkeel sweep` goes on, or the same with --resume.
 #[derive(Debug, Args)]
 pub struct Sim {
+    /// The scenario file.
+    pub scenario: PathBuf,
     /// What to run, and how.
     #[command(flatten)]
     pub run: SimRun,
@@ -135,11 +138,25 @@ pub struct Sim {
 /// As sim, but runs that are finished in the results directory are kept: after Ctrl-C, a kill or a power cut the same
 /// command goes on with what is missing. What a complete sweep has left is shown again. Runs of another scenario text,
 /// version, --only or --repetitions are not mixed with: the command refuses and says what differs.
+///
+/// Many machines divide a sweep with --shard, each into a directory of its own; --merge puts these together. What comes
+/// of it has the bytes of a sweep that was not divided.
 #[derive(Debug, Args)]
 pub struct Sweep {
+    /// The scenario file.
+    #[arg(required_unless_present = "merge")]
+    pub scenario: Option<PathBuf>,
     /// What to run, and how.
     #[command(flatten)]
     pub run: SimRun,
+    /// Only the I-th of N parts of all runs, into the directory shard-I-of-N where the results would go.
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["format", "json"])]
+    pub shard: Option<Shard>,
+    /// Put shards together that --shard has made: their directories, or one that has them in it. Nothing is written
+    /// unless all runs are there; what is missing is said.
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    #[arg(conflicts_with_all = ["scenario", "shard", "repetitions", "only", "jobs"])]
+    pub merge: Vec<PathBuf>,
     /// Begin again, whatever the results directory holds.
     #[arg(long)]
     pub restart: bool,
@@ -148,8 +165,6 @@ pub struct Sweep {
 /// Arguments of a simulation.
 #[derive(Debug, Args)]
 pub struct SimRun {
-    /// The scenario file.
-    pub scenario: PathBuf,
     /// Where the results go [default: results/sim/NAME below the working directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

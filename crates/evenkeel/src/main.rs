@@ -6,6 +6,7 @@ mod cmd;
 mod error;
 mod exit;
 mod log;
+mod merge;
 mod output;
 mod program;
 mod progress;

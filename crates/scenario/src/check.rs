@@ -144,8 +144,11 @@ fn property_names(schema: &Json) -> Vec<&str> {
 fn check_word(words: &[&str], value: &Value, path: &str, problems: &mut Vec<Problem>) {
     match value {
         Value::String(word) if words.contains(&word.as_str()) => {}
-        Value::String(word) => problems.push(Problem::at(path, unknown_word(word, words))),
-        other => problems.push(Problem::at(path, format!("must be {}, not {}", or_list(words), show(other)))),
+        Value::String(word) => problems.push(Problem::at(path, unknown_word(word, words)).allowing(words.to_vec())),
+        other => {
+            let message = format!("must be {}, not {}", or_list(words), show(other));
+            problems.push(Problem::at(path, message).allowing(words.to_vec()));
+        }
     }
 }
 
@@ -164,7 +167,8 @@ fn check_tagged(alternatives: &[Json], value: &Value, path: &str, problems: &mut
     };
     let tag_words: Vec<&str> = alternatives.iter().filter_map(|a| a["properties"][tag]["const"].as_str()).collect();
     let Some(kind) = table.get(tag) else {
-        problems.push(Problem::at(join(path, tag), format!("missing; must be {}", or_list(&tag_words))));
+        let message = format!("missing; must be {}", or_list(&tag_words));
+        problems.push(Problem::at(join(path, tag), message).allowing(tag_words));
         return;
     };
     match alternatives.iter().find(|a| a["properties"][tag]["const"].as_str() == kind.as_str() && kind.is_str()) {
@@ -184,17 +188,22 @@ fn check_untagged(schema: &Json, alternatives: &[Json], value: &Value, path: &st
     // Of a name among many, the others say more than the form of those that are not written down.
     let many: Vec<&str> = alternatives.iter().filter_map(words).flatten().collect();
     if let Some(word) = value.as_str().filter(|_| many.len() > MANY_WORDS) {
-        problems.push(Problem::at(path, unknown_word(word, &many)));
+        problems.push(Problem::at(path, unknown_word(word, &many)).allowing(many));
     } else {
-        problems.push(Problem::at(path, format!("must be {}, not {}", expected(schema), show(value))));
+        problems.push(other_than(schema, value, path));
     }
+}
+
+fn other_than(schema: &Json, value: &Value, path: &str) -> Problem {
+    let allowed = expected(schema);
+    Problem::at(path, format!("must be {allowed}, not {}", show(value))).allowing([allowed])
 }
 
 fn check_plain(schema: &Json, value: &Value, path: &str, problems: &mut Vec<Problem>) {
     // No type: anything goes, as for an axis's values, which are checked where they are applied.
     let Some(kind) = schema.get("type").and_then(Json::as_str) else { return };
     if !has_type(value, kind) || !in_bounds(schema, value) {
-        problems.push(Problem::at(path, format!("must be {}, not {}", expected(schema), show(value))));
+        problems.push(other_than(schema, value, path));
         return;
     }
     match value {
@@ -216,7 +225,7 @@ fn check_table(schema: &Json, table: &toml::Table, path: &str, problems: &mut Ve
             }
             check(below, value, &here, problems);
         } else if schema.get("additionalProperties") == Some(&Json::Bool(false)) {
-            problems.push(Problem::at(here, unknown_key(key, &known)));
+            problems.push(Problem::at(here, unknown_key(key, &known)).allowing(known.clone()));
         }
     }
     let bound = |name: &str| schema.get(name).and_then(Json::as_u64);
@@ -228,10 +237,8 @@ fn check_table(schema: &Json, table: &toml::Table, path: &str, problems: &mut Ve
     }
     for key in schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str) {
         if !table.contains_key(key) {
-            problems.push(Problem::at(
-                join(path, key),
-                format!("missing; must be {}", expected(&schema["properties"][key])),
-            ));
+            let allowed = expected(&schema["properties"][key]);
+            problems.push(Problem::at(join(path, key), format!("missing; must be {allowed}")).allowing([allowed]));
         }
     }
 }
@@ -244,7 +251,7 @@ fn check_name(names: &Json, key: &str, path: &str, problems: &mut Vec<Problem>) 
         check(names, &Value::String(key.to_owned()), path, problems);
     } else if let Some(words) = words(names) {
         if !words.contains(&key) {
-            problems.push(Problem::at(path, unknown_word(key, &words)));
+            problems.push(Problem::at(path, unknown_word(key, &words)).allowing(words));
         }
     } else if let Some(pattern) = names["pattern"].as_str() {
         if !matches(pattern, key) {

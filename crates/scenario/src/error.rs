@@ -17,12 +17,20 @@ pub struct Problem {
     pub key: String,
     /// What is wrong and what is allowed.
     pub message: String,
+    /// The same for programs: the words or keys that are allowed here, or one sentence on a range or a form. Empty
+    /// where the problem is of several keys together, or of single cells.
+    pub allowed: Vec<String>,
 }
 
 impl Problem {
     /// A problem at a key whose line is not known yet.
     pub(crate) fn at(key: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { line: None, key: key.into(), message: message.into() }
+        Self { line: None, key: key.into(), message: message.into(), allowed: Vec::new() }
+    }
+
+    /// With what is allowed there.
+    pub(crate) fn allowing(self, allowed: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { allowed: allowed.into_iter().map(Into::into).collect(), ..self }
     }
 }
 

@@ -9,6 +9,7 @@ pub mod arrivals;
 pub mod batch;
 pub mod cell;
 mod check;
+mod edit;
 mod error;
 pub mod fingerprint;
 pub mod format;

@@ -63,6 +63,14 @@ fn parse(text: &str) -> Result<Scenario, Vec<Problem>> {
     checked().map_err(|problems| lines.locate(problems))
 }
 
+impl LoadedScenario {
+    /// The line where a key stands, or the table that it would be in; from 1.
+    pub fn line_of(&self, key: &str) -> Option<usize> {
+        let document = ImDocument::parse(self.text.as_str()).ok()?;
+        Lines::of(&self.text, &document).locate(vec![Problem::at(key, "")]).first()?.line
+    }
+}
+
 /// Dotted path to the line where the key stands.
 struct Lines(BTreeMap<String, usize>);
 

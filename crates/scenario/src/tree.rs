@@ -24,6 +24,7 @@ pub(crate) fn syntax(text: &str, message: &str, span: Option<Range<usize>>) -> V
         line: span.map(|s| line_at(text, s.start)),
         key: String::new(),
         message: format!("not valid TOML: {message}"),
+        allowed: Vec::new(),
     }]
 }
 

@@ -30,6 +30,7 @@ fn run_scenario(arguments: LabRun) -> Result<(), CliError> {
         out,
         repetitions,
         only,
+        shard: None,
         format: None,
         json,
         quiet,

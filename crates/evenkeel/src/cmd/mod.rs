@@ -70,6 +70,16 @@ fn going_on(arguments: impl Iterator<Item = String>) -> String {
     command_line(first.iter().map(|word| (*word).to_owned()).chain(rest))
 }
 
+/// The command that does all runs, where this does a shard of them.
+fn without_shard(arguments: impl Iterator<Item = String>) -> String {
+    let mut is_value = false;
+    command_line(arguments.filter(|argument| {
+        let is_shard = is_value || argument == "--shard" || argument.starts_with("--shard=");
+        is_value = argument == "--shard";
+        !is_shard
+    }))
+}
+
 /// The command as it could be typed again.
 fn command_line(arguments: impl Iterator<Item = String>) -> String {
     let mut line = "evenkeel".to_owned();
@@ -97,6 +107,13 @@ mod tests {
             "evenkeel lab scenarios/demo.toml --only 'rto=8 ms'"
         );
         assert_eq!(line(&["it's", ""]), r"evenkeel 'it'\''s' ''");
+    }
+
+    #[test]
+    fn the_command_of_a_shard_is_that_of_the_whole_sweep() {
+        let line = |words: &[&str]| without_shard(words.iter().map(|w| (*w).to_owned()));
+        assert_eq!(line(&["sweep", "--shard", "3/16", "a.toml", "--out", "o"]), "evenkeel sweep a.toml --out o");
+        assert_eq!(line(&["sweep", "a.toml", "--shard=3/16", "--quiet"]), "evenkeel sweep a.toml --quiet");
     }
 
     #[test]

@@ -1,29 +1,49 @@
 //! `evenkeel sim` and `evenkeel sweep`.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
-use evenkeel_scenario::batch::Begin;
+use evenkeel_scenario::batch::{Begin, Shard};
 use evenkeel_sim::engine::Simulator;
 
 use crate::batch::{self, Asked};
 use crate::cli::{Sim, SimRun, Sweep};
-use crate::cmd::{AFRESH, begin, going_on, own_command};
+use crate::cmd::{AFRESH, begin, going_on, own_command, without_shard};
 use crate::error::CliError;
+use crate::exit::Exit;
+use crate::merge::{self, Joined};
 
 /// Simulates a scenario.
 pub fn run(arguments: Sim) -> Result<(), CliError> {
-    simulate(arguments.run, begin(arguments.resume), AFRESH)
+    simulate(arguments.scenario, None, arguments.run, (begin(arguments.resume), AFRESH))
 }
 
-/// Goes on with a simulation.
+/// Goes on with a simulation, does a part of it, or puts such parts together.
 pub fn sweep(arguments: Sweep) -> Result<(), CliError> {
-    simulate(arguments.run, begin(!arguments.restart), "--restart")
+    let Sweep { scenario, run, shard, merge, restart } = arguments;
+    if let Some(scenario) = scenario {
+        return simulate(scenario, shard, run, (begin(!restart), "--restart"));
+    }
+    if merge.is_empty() {
+        return Err(CliError::new(Exit::Usage, "name a scenario file"));
+    }
+    let (out, format, json) = (run.out, run.format.unwrap_or_default(), run.json);
+    merge::merge(Joined { shards: &merge, out, replace: restart, format, json })
 }
 
-fn simulate(arguments: SimRun, begin: Begin, afresh: &'static str) -> Result<(), CliError> {
-    let SimRun { scenario, out, repetitions, only, jobs, format, json, quiet } = arguments;
+/// `begin`: what to do with what is there, and what would begin again.
+fn simulate(
+    scenario: PathBuf,
+    shard: Option<Shard>,
+    run: SimRun,
+    (begin, afresh): (Begin, &'static str),
+) -> Result<(), CliError> {
+    let SimRun { out, repetitions, only, jobs, format, json, quiet } = run;
     let jobs = jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
-    let (command, going_on) = (own_command(), going_on(std::env::args().skip(1)));
-    let asked = Asked { scenario, out, repetitions, only, format, json, quiet, begin, afresh, command, going_on };
+    let going_on = going_on(std::env::args().skip(1));
+    // What runs all of it again is no shard.
+    let command = if shard.is_some() { without_shard(std::env::args().skip(1)) } else { own_command() };
+    let asked =
+        Asked { scenario, out, repetitions, only, shard, format, json, quiet, begin, afresh, command, going_on };
     batch::run(&Simulator { jobs }, &asked)
 }

@@ -21,8 +21,9 @@ use evenkeel_scenario::result::{META_FILE, PARQUET_FILES, PARQUET_MANIFEST, RUNS
 use crate::{ReportError, TableError};
 pub use columns::{ColumnFormat, TABLES, TableFormat};
 use manifest::{Content, Manifest};
-use table::Table;
-pub use value::Kind;
+use rows::ToTable;
+pub use table::Table;
+pub use value::{Kind, Values};
 
 /// Puts `meta.json`, the tables and their manifest in the place of what results the directory has, whatever their
 /// format.
@@ -61,6 +62,11 @@ fn stage_parquet(results_dir: &Path, set: &RunSet, records: &[RunRecord]) -> Res
     // Between these two, the manifest names another `meta.json` than is there, unless it is the same.
     let valid = [Step::Place(PARQUET_MANIFEST), Step::Place(META_FILE), Step::Remove(RUNS_FILE)];
     Ok(staged.with_steps(stale.into_iter().chain(tables).chain(valid)))
+}
+
+/// Makes a table in memory; `file` is what [`TABLES`] call it. None if there is no such table.
+pub fn maker(file: &str) -> Option<ToTable> {
+    PARQUET_FILES.iter().zip(rows::TO_TABLES).find(|(name, _)| **name == file).map(|(_, make)| make)
 }
 
 /// Reads the tables, after all files have been held against the manifest.

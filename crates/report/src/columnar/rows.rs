@@ -14,7 +14,7 @@ use super::value::Values;
 use crate::TableError;
 
 /// Makes one table of all records.
-type ToTable = fn(&[RunRecord]) -> Result<Table, TableError>;
+pub type ToTable = fn(&[RunRecord]) -> Result<Table, TableError>;
 /// Puts what one table has into the records.
 type FromTable = fn(&mut [RunRecord], &mut Table) -> Result<(), TableError>;
 

@@ -25,7 +25,7 @@ const GROUP_ROWS: usize = 1 << 20;
 
 /// A table.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Table {
+pub struct Table {
     /// Columns, in their order.
     pub columns: Vec<(String, Values)>,
 }
@@ -58,7 +58,7 @@ impl Values {
 
 impl Table {
     /// Writes the file, and says what it has in it.
-    pub fn encode(&self, file: impl Write + Send) -> Result<Content, TableError> {
+    pub(super) fn encode(&self, file: impl Write + Send) -> Result<Content, TableError> {
         let rows = self.columns.first().map_or(0, |(_, values)| values.len());
         let file = Measured::new(file);
         let mut writer = SerializedFileWriter::new(file, self.schema()?, Arc::new(WriterProperties::default()))?;
@@ -94,12 +94,12 @@ impl Table {
     }
 
     /// Opens a file for [`Self::decode`].
-    pub fn open(path: &Path) -> Result<File, ReportError> {
+    pub(super) fn open(path: &Path) -> Result<File, ReportError> {
         Ok(File::open(path).map_err(|source| ScenarioError::Read { file: path.to_owned(), source })?)
     }
 
     /// Reads a file that [`Self::encode`] has written.
-    pub fn decode(file: impl ChunkReader + 'static) -> Result<Self, TableError> {
+    pub(super) fn decode(file: impl ChunkReader + 'static) -> Result<Self, TableError> {
         let reader = SerializedFileReader::new(file)?;
         let mut columns: Vec<(String, Values)> = Vec::new();
         for column in reader.metadata().file_metadata().schema_descr().columns() {
@@ -141,14 +141,14 @@ impl Table {
     }
 
     /// Takes a column that has a value in every row.
-    pub fn take<T: Scalar>(&mut self, column: &Column<T>) -> Result<Vec<T>, TableError> {
+    pub(super) fn take<T: Scalar>(&mut self, column: &Column<T>) -> Result<Vec<T>, TableError> {
         let name = column.format.name;
         let all = self.named::<T>(name)?.into_iter().enumerate();
         all.map(|(row, value)| value.ok_or_else(|| TableError::Null { column: name.to_owned(), row })).collect()
     }
 
     /// Takes a column in which a row may have no value.
-    pub fn take_nullable<T: Scalar>(&mut self, column: &Nullable<T>) -> Result<Vec<Option<T>>, TableError> {
+    pub(super) fn take_nullable<T: Scalar>(&mut self, column: &Nullable<T>) -> Result<Vec<Option<T>>, TableError> {
         self.named(column.format.name)
     }
 
@@ -164,7 +164,7 @@ impl Table {
     }
 
     /// An error if a column has not been taken.
-    pub fn finish(&self) -> Result<(), TableError> {
+    pub(super) fn finish(&self) -> Result<(), TableError> {
         match self.columns.first() {
             Some((name, _)) => Err(TableError::Unknown { column: name.clone() }),
             None => Ok(()),

@@ -30,7 +30,7 @@ impl Kind {
 
 /// A column's values.
 #[derive(Debug, PartialEq)]
-pub(super) enum Values {
+pub enum Values {
     /// [`Kind::Text`].
     Text(Vec<Option<String>>),
     /// [`Kind::Integer`].
@@ -53,6 +53,11 @@ impl Values {
             Self::Number(values) => values.len(),
             Self::Truth(values) => values.len(),
         }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Their type.

@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use evenkeel_quote::{path as shown_path, shown};
 use serde::{Deserialize, Serialize};
 
+use super::shard::Shard;
 use crate::lock::Lock;
 use crate::result::{Engine, RunRecord, RunSet};
 
@@ -41,6 +42,9 @@ pub struct Identity {
     pub repetitions: u32,
     /// The engine's options that say what a run leaves.
     pub options: Vec<String>,
+    /// The part of all runs that is done here; none if all are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
 }
 
 impl Identity {
@@ -51,13 +55,56 @@ impl Identity {
         let group = |group| (0..self.repetitions).flat_map(move |r| <[usize]>::iter(group).map(of(r)));
         self.groups.iter().flat_map(|cells| group(cells)).collect()
     }
+
+    /// The runs to be done here, by their places in the order.
+    pub fn wanted(&self) -> Vec<usize> {
+        (0..self.order().len()).filter(|index| self.shard.is_none_or(|shard| shard.has(*index))).collect()
+    }
+
+    /// The batch that this is a shard of, or this.
+    pub fn whole(&self) -> Self {
+        Self { shard: None, ..self.clone() }
+    }
+
+    /// Whether a record is of this run.
+    pub fn is_run(&self, (cell, repetition): (usize, u32), record: &RunRecord) -> bool {
+        self.cells.get(cell) == Some(&record.cell) && record.repetition == repetition
+    }
+
+    /// In what a batch that is there differs from a wanted one, if it does.
+    pub fn difference(&self, wanted: &Self) -> Option<String> {
+        if self.engine != wanted.engine {
+            let name = if self.engine == Engine::Lab { "the lab" } else { "the simulator" };
+            Some(format!("{name} made them"))
+        } else if self.version != wanted.version {
+            Some("another version of evenkeel made them".to_owned())
+        } else if self.code != wanted.code {
+            Some("evenkeel's code has changed since".to_owned())
+        } else if self.scenario_toml != wanted.scenario_toml {
+            Some("the scenario file has changed since".to_owned())
+        } else if self.repetitions != wanted.repetitions {
+            Some("with another number of repetitions".to_owned())
+        } else if self.cells != wanted.cells {
+            Some("with other cells (`--only`)".to_owned())
+        } else if self.options != wanted.options {
+            let some = if self.options.is_empty() { &wanted.options } else { &self.options };
+            Some(format!("with other options (`{}`)", some.join("`, `")))
+        } else if self.shard != wanted.shard {
+            let part = |shard: Option<Shard>| shard.map_or("all runs".to_owned(), |shard| format!("shard {shard}"));
+            Some(format!("it is of {}, not of {}", part(self.shard), part(wanted.shard)))
+        } else {
+            (self.groups != wanted.groups).then(|| "in another order".to_owned())
+        }
+    }
 }
 
 /// What [`SWEEP_FILE`] has in it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Begun {
-    identity: Identity,
-    set: RunSet,
+pub struct Begun {
+    /// What makes its runs the same.
+    pub identity: Identity,
+    /// What holds for all of them.
+    pub set: RunSet,
 }
 
 fn file_stem(index: usize) -> String {
@@ -67,6 +114,16 @@ fn file_stem(index: usize) -> String {
 /// That there is nothing to remove is no error.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+impl Begun {
+    /// Of a results directory, if one has begun there.
+    ///
+    /// # Errors
+    /// [`KeptError::Damaged`] and [`KeptError::Io`].
+    pub fn read(directory: &Path) -> Result<Option<Box<Self>>, KeptError> {
+        read(&directory.join(SWEEP_FILE))
+    }
 }
 
 /// What is in a results directory.
@@ -117,6 +174,7 @@ pub struct Kept {
     directory: PathBuf,
     begun: Box<Begun>,
     order: Vec<(usize, u32)>,
+    wanted: Vec<usize>,
     finished: Mutex<BTreeSet<usize>>,
     lock: Lock,
 }
@@ -138,8 +196,8 @@ impl Kept {
     }
 
     fn new(directory: &Path, begun: Box<Begun>, lock: Lock) -> Self {
-        let order = begun.identity.order();
-        Self { directory: directory.to_owned(), begun, order, finished: Mutex::default(), lock }
+        let (order, wanted) = (begun.identity.order(), begun.identity.wanted());
+        Self { directory: directory.to_owned(), begun, order, wanted, finished: Mutex::default(), lock }
     }
 
     /// Looks for what a batch has left. Runs that cannot be read are not finished.
@@ -148,8 +206,8 @@ impl Kept {
     /// [`KeptError::Other`] if the directory holds another batch, or another version's; [`KeptError::Damaged`] for a
     /// `sweep.json` that cannot be read; [`KeptError::Io`].
     pub fn find(directory: &Path, identity: &Identity, lock: Lock) -> Result<State, KeptError> {
-        let Some(begun) = read::<Box<Begun>>(&directory.join(SWEEP_FILE))? else { return Ok(State::None(lock)) };
-        if let Some(differs) = difference(&begun.identity, identity) {
+        let Some(begun) = Begun::read(directory)? else { return Ok(State::None(lock)) };
+        if let Some(differs) = begun.identity.difference(identity) {
             return Err(KeptError::Other { directory: directory.to_owned(), differs });
         }
         let unfinished = directory.join(UNFINISHED);
@@ -191,6 +249,16 @@ impl Kept {
         &self.order
     }
 
+    /// The runs to be done here, by their places in the order.
+    pub fn wanted(&self) -> &[usize] {
+        &self.wanted
+    }
+
+    /// Those that are finished.
+    pub fn finished(&self) -> Vec<usize> {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
     /// Where the results go.
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -199,13 +267,12 @@ impl Kept {
     /// The number of the run that a file is of, if it is one of this batch.
     fn index_of(&self, path: &Path) -> Option<usize> {
         let name = path.file_name()?.to_str()?.strip_suffix(".json")?;
-        name.parse().ok().filter(|index| *index < self.order.len() && name == file_stem(*index))
+        name.parse().ok().filter(|index| self.wanted.binary_search(index).is_ok() && name == file_stem(*index))
     }
 
     /// Whether a record is of the run with this number.
     fn is_run(&self, index: usize, record: &RunRecord) -> bool {
-        let (cell, repetition) = self.order[index];
-        self.begun.identity.cells.get(cell) == Some(&record.cell) && record.repetition == repetition
+        self.begun.identity.is_run(self.order[index], record)
     }
 
     fn insert(&self, index: usize) {
@@ -248,35 +315,18 @@ impl Kept {
         Ok(self.lock)
     }
 
+    /// Leaves all as it is; the lock, for who begins again.
+    pub(super) fn into_lock(self) -> Lock {
+        self.lock
+    }
+
     fn file(&self, index: usize) -> PathBuf {
         self.directory.join(UNFINISHED).join(format!("{}.json", file_stem(index)))
     }
 }
 
-fn difference(present: &Identity, wanted: &Identity) -> Option<String> {
-    if present.engine != wanted.engine {
-        let name = if present.engine == Engine::Lab { "the lab" } else { "the simulator" };
-        Some(format!("{name} made them"))
-    } else if present.version != wanted.version {
-        Some("another version of evenkeel made them".to_owned())
-    } else if present.code != wanted.code {
-        Some("evenkeel's code has changed since".to_owned())
-    } else if present.scenario_toml != wanted.scenario_toml {
-        Some("the scenario file has changed since".to_owned())
-    } else if present.repetitions != wanted.repetitions {
-        Some("with another number of repetitions".to_owned())
-    } else if present.cells != wanted.cells {
-        Some("with other cells (`--only`)".to_owned())
-    } else if present.options != wanted.options {
-        let some = if present.options.is_empty() { &wanted.options } else { &present.options };
-        Some(format!("with other options (`{}`)", some.join("`, `")))
-    } else {
-        (present.groups != wanted.groups).then(|| "in another order".to_owned())
-    }
-}
-
 /// What has changed since a batch was begun, so that its set would not be true of more runs.
-fn change(begun: &RunSet, now: &RunSet) -> Option<String> {
+pub(super) fn change(begun: &RunSet, now: &RunSet) -> Option<String> {
     let mut names = begun.versions.keys().chain(now.versions.keys());
     if let Some(name) = names.find(|name| begun.versions.get(*name) != now.versions.get(*name)) {
         let [then, now] = [begun, now].map(|set| set.versions.get(name).map_or("none", String::as_str));

@@ -6,7 +6,9 @@
 mod engine;
 mod error;
 pub mod kept;
+mod merge;
 mod meter;
+mod shard;
 mod stop;
 mod threads;
 
@@ -16,7 +18,9 @@ use std::sync::Mutex;
 
 pub use engine::{Engine, Plan, Prepared};
 pub use error::BatchError;
+pub use merge::{MergeError, Merged, merge, whole_directory};
 pub use meter::{Meter, Status, Watch};
+pub use shard::Shard;
 pub use stop::Stop;
 
 use crate::cell::Cell;
@@ -48,6 +52,8 @@ pub struct Batch<'a, E> {
     pub only: &'a [String],
     /// Instead of the scenario's own number of repetitions.
     pub repetitions: Option<u32>,
+    /// Only this part of the runs; all, if none.
+    pub shard: Option<Shard>,
     /// Where results go.
     pub directory: &'a Path,
     /// What to do with what is there.
@@ -81,11 +87,7 @@ impl<E: Engine> Batch<'_, E> {
     /// # Errors
     /// Whatever ends it early. Runs that were finished are kept.
     pub fn run(&self, watch: &dyn Watch) -> Result<Outcome, BatchError<E::Error>> {
-        let cells = select::select(sweep::cells(self.loaded)?, self.only, self.loaded)?;
-        cells.iter().try_for_each(|cell| self.check(cell))?;
-        let repetitions = self.repetitions.unwrap_or(self.loaded.scenario.repetitions);
-        sweep::check_runs(self.loaded, &cells, repetitions)?;
-        let identity = self.identity(&cells, repetitions);
+        let (cells, identity) = self.plan()?;
         // Before anything takes long.
         let lock = Lock::take(self.directory)?;
         let present = match self.begin {
@@ -115,6 +117,19 @@ impl<E: Engine> Batch<'_, E> {
         Ok(Outcome::Finished { records: kept.records()?, kept })
     }
 
+    /// The cells that are wanted, checked, and what makes runs the same.
+    ///
+    /// # Errors
+    /// Cells that are not there, too many runs, and what the engine cannot honour.
+    pub fn plan(&self) -> Result<(Vec<Cell>, Identity), BatchError<E::Error>> {
+        let cells = select::select(sweep::cells(self.loaded)?, self.only, self.loaded)?;
+        cells.iter().try_for_each(|cell| self.check(cell))?;
+        let repetitions = self.repetitions.unwrap_or(self.loaded.scenario.repetitions);
+        sweep::check_runs(self.loaded, &cells, repetitions)?;
+        let identity = self.identity(&cells, repetitions);
+        Ok((cells, identity))
+    }
+
     fn check(&self, cell: &Cell) -> Result<(), BatchError<E::Error>> {
         let Err(refused) = self.engine.check(&cell.scenario) else { return Ok(()) };
         // Where an axis makes it so, the file's own setting would mislead.
@@ -133,10 +148,15 @@ impl<E: Engine> Batch<'_, E> {
             groups: self.engine.groups(cells),
             repetitions,
             options: self.engine.options(),
+            shard: self.shard,
         }
     }
 
-    fn run_set(
+    /// What holds for all runs, from now on.
+    ///
+    /// # Errors
+    /// None for a scenario that was loaded from its file.
+    pub fn run_set(
         &self,
         mut versions: BTreeMap<String, String>,
         remarks: Vec<String>,

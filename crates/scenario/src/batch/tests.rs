@@ -47,6 +47,7 @@ fn identity(cells: &[Cell], repetitions: u32) -> Identity {
         groups: vec![(0..cells.len()).collect()],
         repetitions,
         options: Vec::new(),
+        shard: None,
     }
 }
 
@@ -201,7 +202,7 @@ fn run_all<const SHOWS: bool>(
     let repetitions = Some(repetitions);
     let program = Program { commit: None, clean: None, code: "c0de".into() };
     let (engine, loaded, program, only) = (toy, &loaded, &program, &[]);
-    let batch = Batch { engine, program, loaded, only, repetitions, directory, begin, command, stop };
+    let batch = Batch { engine, program, loaded, only, repetitions, shard: None, directory, begin, command, stop };
     match batch.run(watch)? {
         Outcome::Finished { records, kept } => {
             io::write_results(directory, kept.set(), &records)?;
@@ -532,6 +533,7 @@ fn what_cannot_be_run_is_refused_with_its_file_and_cell() {
             loaded: &loaded,
             only: &[],
             repetitions: None,
+            shard: None,
             directory: &place,
             begin: Begin::Afresh,
             command: "",

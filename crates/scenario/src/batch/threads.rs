@@ -33,9 +33,10 @@ impl<E: Engine> Session<'_, E> {
     /// Does what is not finished yet. The first run that fails ends all others.
     pub(super) fn execute(&self, watch: &dyn Watch) -> Result<(), BatchError<E::Error>> {
         let order = self.kept.order();
-        let waiting: Vec<usize> = (0..order.len()).filter(|index| !self.kept.is_finished(*index)).collect();
+        let wanted = self.kept.wanted();
+        let waiting: Vec<usize> = wanted.iter().copied().filter(|index| !self.kept.is_finished(*index)).collect();
         let size = waiting.iter().map(|index| self.engine.size(&self.cells[order[*index].0])).sum();
-        let totals = Totals::new(order.len() - waiting.len(), order.len(), size, self.stop);
+        let totals = Totals::new(wanted.len() - waiting.len(), wanted.len(), size, self.stop);
         let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
         let work = || {
             if let Err(error) = self.work(&waiting, &next, &totals) {
@@ -64,7 +65,7 @@ impl<E: Engine> Session<'_, E> {
             return Err(error);
         }
         let finished = totals.status().finished;
-        if finished < order.len() { Err(BatchError::Stopped { finished: Some(finished) }) } else { Ok(()) }
+        if finished < wanted.len() { Err(BatchError::Stopped { finished: Some(finished) }) } else { Ok(()) }
     }
 
     /// What one thread does.

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""A sweep on a cluster with PBS: pip install 'evenkeel[sweep]' dask-jobqueue, where the workers find it, too.
+
+    python pbs.py scenarios/sim/pvtcp/fig13a.toml results/fig13a
+"""
+
+import sys
+
+from dask_jobqueue.pbs import PBSCluster
+from distributed import Client
+
+import evenkeel
+
+if __name__ == "__main__":
+    file, store = sys.argv[1:]
+    # A job is one node's; a run is one thread, and needs memory as docs/simulator.md says.
+    with PBSCluster(queue="workq", cores=16, processes=16, memory="32GB", walltime="02:00:00") as cluster:
+        cluster.adapt(maximum_jobs=8)
+        with Client(cluster) as client:
+            # Workers come as PBS gives them: the first of them is enough to begin.
+            client.wait_for_workers(1)
+            evenkeel.sweep(evenkeel.Scenario.load(file), client, store)
