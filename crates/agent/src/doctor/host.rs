@@ -114,8 +114,8 @@ pub(super) fn ports(ports: &[PortReading]) -> Finding {
         worst.queue_length
     );
     let level = if share(worst) >= PROBLEM_PERCENT { Level::Problem } else { Level::Note };
-    let meaning = "While a VM is off its core, its packets wait in this queue; what does not fit is lost, and TCP slows \
-        down. A longer queue loses less, and lets bulk data delay all else.";
+    let meaning = "While a VM is off its core, its packets wait in this queue; what does not fit is lost, and TCP \
+        slows down. A longer queue loses less, and lets bulk data delay all else.";
     let longer = (worst.queue_length.max(250)) * 4;
     Finding::new(TOPIC, level, fact, meaning).next(format!("ip link set {} txqueuelen {longer}", worst.name))
 }
