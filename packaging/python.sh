@@ -59,7 +59,8 @@ test)
         --target-dir "$top/target" --config 'profile.dev.package.evenkeel-sim.opt-level=2' \
         --config 'profile.dev.package.evenkeel-algo.opt-level=2'
     install "$tester" --no-deps --force-reinstall "$top"/target/python/wheels/*.whl
-    exec "$tester/bin/pytest" "$@"
+    # Files side by side: types take as long as all sweeps.
+    exec "$tester/bin/pytest" --numprocesses 2 --dist loadfile "$@"
     ;;
 *)
     echo "python.sh: say wheel or test" >&2

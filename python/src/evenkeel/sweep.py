@@ -14,8 +14,8 @@ from evenkeel.errors import ResultsError, ScenarioError, SweepError
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m evenkeel.sweep",
-        description="Runs every cell of a scenario in the simulator, on the workers of a Dask cluster. After a kill the "
-        "same command goes on with the rest.",
+        description="Runs every cell of a scenario in the simulator, on the workers of a Dask cluster. "
+        "After a kill the same command goes on with the rest.",
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="the scenario file")
     parser.add_argument(
