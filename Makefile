@@ -45,7 +45,7 @@ help:
 	@echo 'make packages-test  both installed, upgraded, removed and purged in clean Debian 12 and 13 VMs (as root; half an hour)'
 	@echo 'make test       all checks and tests (installs what they need)'
 	@echo 'make python     the wheel of the Python package, in target/wheels'
-	@echo 'make test-python  its tests and notebooks, in a venv (part of make test)'
+	@echo 'make test-python  its tests and notebooks, in a venv (not part of make test)'
 	@echo 'make lint       format, columns, imports, clippy, licences, citations'
 	@echo 'make lint-full  lint, and cargo-deny (installs it: more than 3 minutes; wants a current Rust)'
 	@echo 'make audit      known vulnerabilities, by cargo-deny (fetches its database)'
@@ -81,7 +81,6 @@ packages-test: build
 
 test: deps-test lint
 	$(CARGO) test --workspace --locked
-	$(MAKE) test-python
 
 python:
 	sh packaging/python.sh wheel
