@@ -49,7 +49,10 @@ pub(crate) fn in_words(set: &RunSet) -> String {
     let others = set.versions.iter().filter(|(component, _)| !is_said(component));
     let others: Vec<String> = others.map(in_words).collect();
     let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
-    format!("Made {} by evenkeel {program}, {commit},{host}{others}", set.started).replace(",;", ";")
+    format!("Made {} by evenkeel {program}, {commit},{host}{others}", set.started)
+        .replace(",;", ";")
+        .trim_end_matches(',')
+        .to_owned()
 }
 
 /// A mark for a page; nothing where the results do not say what made them.
