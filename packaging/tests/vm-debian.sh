@@ -81,7 +81,7 @@ refuses() {
 
 host_runs() {
     status '.ports[] | select(.name == "vnet7" and .error == null)' && is "$(tcx_links | jq length)" 2 &&
-        is "$(queue)" 4000 && [ -e /sys/fs/bpf/evenkeel/host ]
+        is "$(queue)" 1000 && [ -e /sys/fs/bpf/evenkeel/host ]
 }
 
 # Another process, of the new file, with the programs and the connection that were there.
