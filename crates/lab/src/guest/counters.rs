@@ -153,6 +153,17 @@ mod tests {
     }
 
     #[test]
+    fn all_counters_of_the_module_are_read() {
+        let module = include_str!("../../../../kernel/guest/pvtcp/counters.c");
+        let counters = module.lines().filter_map(|line| line.strip_prefix("COUNTER(")?.split(',').next());
+        let mut own: Vec<&str> = counters.chain(["wakeup_max_us"]).collect();
+        let mut read: Vec<&str> = PVTCP_COUNTERS.iter().map(|(_, file)| *file).collect();
+        own.sort_unstable();
+        read.sort_unstable();
+        assert_eq!(read, own);
+    }
+
+    #[test]
     fn this_machine_has_the_counters_the_lab_needs() {
         let values = read().expect("counters");
         for name in ["TcpExtTCPTimeouts", "TcpRetransSegs", "TcpExtTCPLossProbes", "CpuBusyUs", "CpuIdleUs"] {

@@ -12,9 +12,6 @@ pub(super) const ASIDE: f64 = 0.05;
 /// Which part of a ratio's distance from 1 must be there.
 pub(super) const LEAST_EFFECT: f64 = 0.5;
 
-/// How many of 100 directions must hold for a row to come out in part.
-pub(super) const MOST: f64 = 75.0;
-
 /// The rule, for people.
 pub(super) fn rule() -> String {
     let [aside, apart] = [ASIDE, APART - 1.0].map(|part| part * 100.0);
@@ -30,7 +27,7 @@ pub(super) fn rule() -> String {
          - A **direction** is the side of 1 that a ratio is on (if the paper's is {aside:.0}% from 1 or more), and \
          each pair of neighbours in an order. Figures of one metric make orders, too: each pair that is {apart:.0}% \
          apart in the paper.\n\
-         - A row **comes out** if all of it holds and all of it was run; **in part** if at least {MOST:.0}% of its \
+         - A row **comes out** if all of it holds and all of it was run; **in part** if all of its \
          directions hold, whatever the figures do; else **not**. The verdict is the simulator's, the lab's where \
          only the lab has runs; where the lab says \"not\", the row is \"in part\" at most.\n\
          - What was not run, or is not kept, is **not measured**. \"Old\" runs are of other code or of another \
@@ -43,7 +40,7 @@ pub(super) fn rule() -> String {
 pub(super) enum Verdict {
     /// All holds.
     ComesOut,
-    /// Most directions, or not all was run.
+    /// All directions, or not all was run.
     InPart,
     /// Something goes the other way, or nothing is near.
     Not,
@@ -87,10 +84,6 @@ impl Share {
 
     fn is_whole(self) -> bool {
         self.held == self.all
-    }
-
-    fn is_most(self) -> bool {
-        self.all > 0 && 100.0 * self.held as f64 >= MOST * self.all as f64
     }
 }
 
@@ -172,7 +165,7 @@ impl Tally {
             Verdict::NotMeasured
         } else if is_whole && self.missing + self.unheld == 0 {
             Verdict::ComesOut
-        } else if is_whole || self.directions.is_most() {
+        } else if is_whole || (self.directions.all > 0 && self.directions.is_whole()) {
             Verdict::InPart
         } else {
             Verdict::Not
@@ -249,8 +242,7 @@ mod tests {
         assert_eq!(verdict(&[Some(3.0), Some(2.0), Some(1.0)], true), Verdict::ComesOut);
         assert_eq!(verdict(&[Some(3.0), Some(2.0), Some(1.0)], false), Verdict::Not);
         assert_eq!(verdict(&[Some(3.0), Some(3.0)], true), Verdict::Not);
-        assert_eq!(verdict(&[5.0, 4.0, 3.0, 1.0, 2.0].map(Some), true), Verdict::InPart);
-        assert_eq!(verdict(&[5.0, 4.0, 1.0, 3.0].map(Some), true), Verdict::Not);
+        assert_eq!(verdict(&[5.0, 4.0, 3.0, 1.0, 2.0].map(Some), true), Verdict::Not);
         assert_eq!(verdict(&[Some(3.0), Some(2.0), None], true), Verdict::InPart);
         assert_eq!(verdict(&[Some(3.0), None], true), Verdict::NotMeasured);
     }
