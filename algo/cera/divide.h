@@ -11,7 +11,7 @@ struct cera_vm {
 	u32 weight; /* mu_k */
 	u32 rtt_us; /* d_k */
 	u32 flows; /* active ones */
-	u64 reserve_bytes; /* what else it may have in flight, from cera_pace_turn() */
+	u64 reserve_bytes; /* what else it may have in flight, from cera_pace_epoch() */
 	u64 usual_bytes; /* what it sends in a longer time, of struct cera_pace */
 	u64 rate; /* its share of C by weight, in bytes per second */
 	u32 fresh; /* it has been silent until now, so n_k does not say what it needs */

@@ -62,7 +62,8 @@ static inline u32 cera_stride(const struct cera_settings *set, u32 rtt_us)
 }
 
 /* The epoch ends. Return: what the last @epochs of them had, this one included. */
-static inline struct cera_traffic cera_turn(struct cera_meter *m, u32 epochs, u32 stride)
+static inline struct cera_traffic cera_meter_epoch(struct cera_meter *m, u32 epochs,
+						   u32 stride)
 {
 	struct cera_traffic t = { 0, 0, 0, 0 };
 	u32 i;

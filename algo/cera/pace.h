@@ -161,11 +161,11 @@ static inline u64 cera_pace_reserve(const struct cera_pace *p)
 }
 
 /**
- * cera_pace_turn() - an epoch has ended
+ * cera_pace_epoch() - an epoch has ended
  *
  * Return: for cera_vm's reserve_bytes.
  */
-static inline u64 cera_pace_turn(struct cera_pace *p, const struct cera_shown *s)
+static inline u64 cera_pace_epoch(struct cera_pace *p, const struct cera_shown *s)
 {
 	u64 rate = s->rate < CERA_MAX_RATE ? s->rate : CERA_MAX_RATE;
 	u64 sent = s->sent_bytes < CERA_MAX_SENT ? s->sent_bytes : CERA_MAX_SENT;

@@ -14,7 +14,7 @@
 #include "vflood.h"
 
 #define ACK_FILTER_GAP_US 10000 /* one passes all the same */
-#define ACK_FILTER_PART 4 /* of a port's places, what ACKs may fill: one in so many */
+#define ACK_FILTER_PART 4 /* of a port's slots, what ACKs may fill: one in so many */
 #define ACK_FILTER_UNTOLD                                                                \
 	4 /* of what is not acknowledged, what it need not know: a part */
 #define ACK_FILTER_UNTOLD_SEGMENTS 16 /* nor more: receivers with GRO tell of as many */
@@ -30,11 +30,11 @@ struct ack_filter_flow {
 	u32 is_over; /* the VM has handed over its last data */
 };
 
-/* ACKs that may wait at a port of so many places, before later ones are kept from the VM.
+/* ACKs that may wait at a port of so many slots, before later ones are kept from the VM.
  */
-static inline u32 ack_filter_limit(u32 places)
+static inline u32 ack_filter_limit(u32 slots)
 {
-	return places < ACK_FILTER_PART ? 1 : places / ACK_FILTER_PART;
+	return slots < ACK_FILTER_PART ? 1 : slots / ACK_FILTER_PART;
 }
 
 /*

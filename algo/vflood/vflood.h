@@ -319,12 +319,13 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 }
 
 /**
- * vflood_is_told() - does an ACK say nothing that a flow does not know, or has to act on?
+ * vflood_ack_is_known() - does an ACK say nothing that a flow does not know, or has to
+ * act on?
  *
  * So is most data of the other end's. vflood_acked() would only allow another burst.
  */
-static inline bool vflood_is_told(const struct vflood_flow *f, u32 ack, u16 window,
-				  bool is_pure, bool has_sack)
+static inline bool vflood_ack_is_known(const struct vflood_flow *f, u32 ack, u16 window,
+				       bool is_pure, bool has_sack)
 {
 	u32 known = VFLOOD_SEEN_BOTH | VFLOOD_SCALED;
 	u32 open = VFLOOD_SACKED | VFLOOD_AGAIN | VFLOOD_MAY_UNDO | VFLOOD_UNDONE;

@@ -10,8 +10,9 @@
  * they would without the host. Sequence numbers are those of the other end's data.
  *
  * A VM that has its core acknowledges by itself, at the pace at which it reads. And a
- * sender that is told goes on sending: so an early ACK takes as much of the budget as may
- * come for it (vsnoop_expect()), or the queue would overflow and take SYNs of others.
+ * sender that is acknowledged goes on sending: so an early ACK takes as much of the
+ * budget as may come for it (vsnoop_expect()), or the queue would overflow and take SYNs
+ * of others.
  */
 #ifndef EVENKEEL_ALGO_VSNOOP_VSNOOP_H
 #define EVENKEEL_ALGO_VSNOOP_VSNOOP_H
@@ -57,7 +58,7 @@ enum vsnoop_doubt {
 	VSNOOP_DOUBT_CORE, /* nobody knows whether the VM has its core */
 	VSNOOP_DOUBT_SILENCE, /* the VM has not reacted to data for VSNOOP_LIFE_US */
 	/* Of the packet: the VM's TCP may not take it. */
-	VSNOOP_DOUBT_PLACE, /* the port's queue may not */
+	VSNOOP_DOUBT_QUEUE, /* the port's queue may not */
 	VSNOOP_DOUBT_CHECKSUM, /* it is damaged */
 	VSNOOP_DOUBT_ADDRESS, /* it is for another MAC than the one that the VM sends with
 			       */
@@ -80,7 +81,7 @@ enum vsnoop_doubt {
 
 enum vsnoop_verdict {
 	VSNOOP_NONE, /* the VM will acknowledge it */
-	VSNOOP_ACK, /* acknowledge up to f->told now */
+	VSNOOP_ACK, /* acknowledge up to f->acked now */
 };
 
 enum vsnoop_ack {
@@ -133,43 +134,43 @@ struct vsnoop_vm {
 /* As many as a sender's or a card's offload puts into a packet of 64 KB. */
 #define VSNOOP_SEGMENTS_PER_ACK 44
 
-/* How long what was told of may be missing in the VM while later data is there: longer
+/* How long acknowledged data may be missing in the VM while later data is there: longer
  * than a CPU is kept from handing on a packet that it has in hands. */
 #define VSNOOP_HOLE_US 200000
 
 /* Segments of a packet that another CPU has in hands, if they take a place each. */
 #define VSNOOP_CPU_SEGMENTS 64
 
-/* Segments at a port with so many places that may be acknowledged before the VM has them,
+/* Segments at a port with so many slots that may be acknowledged before the VM has them,
  * where nobody says how many. */
-static inline u32 vsnoop_budget(u32 places)
+static inline u32 vsnoop_budget(u32 slots)
 {
-	return places / 2;
+	return slots / 2;
 }
 
 /**
- * vsnoop_reserve() - places of a port's queue that are never counted on
- * @places: all of them
+ * vsnoop_reserve() - slots of a port's queue that are never counted on
+ * @slots: all of them
  * @cpus: of the host
  *
  * A quarter, or what all CPUs may put in between the look at the queue and the packet's
  * arrival, if that is more: one packet each. At most half.
  */
-static inline u32 vsnoop_reserve(u32 places, u32 cpus)
+static inline u32 vsnoop_reserve(u32 slots, u32 cpus)
 {
 	u64 reserve = (u64)cpus * VSNOOP_CPU_SEGMENTS;
-	u32 most = places / 2 ? places / 2 : 1;
+	u32 most = slots / 2 ? slots / 2 : 1;
 
-	if (reserve < places / 4)
-		return places / 4;
+	if (reserve < slots / 4)
+		return slots / 4;
 	return reserve < most ? (u32)reserve : most;
 }
 
 /**
- * vsnoop_places() - places that must be free for a packet to have one for certain
+ * vsnoop_wanted_slots() - slots that must be free for a packet to have one for certain
  * @segments: that it is, or may be cut into
  */
-static inline u32 vsnoop_places(u32 segments, u32 reserve)
+static inline u32 vsnoop_wanted_slots(u32 segments, u32 reserve)
 {
 	return segments + reserve;
 }
@@ -187,13 +188,13 @@ static inline u32 vsnoop_places(u32 segments, u32 reserve)
 struct vsnoop_flow {
 	u64 waiting_us; /* since when the VM has data and has not reacted, 0: it has none
 			 */
-	u64 hole_us; /* since when the VM says that what was told of is missing, 0: it
+	u64 hole_us; /* since when the VM says that acknowledged data is missing, 0: it
 		      * does not
 		      */
 	u32 next; /* end of what was delivered in order */
 	u32 high; /* highest end ever seen */
-	u32 told; /* highest ACK that has gone out, early or the VM's own */
-	u32 told_edge; /* right edge of the window that went with it */
+	u32 acked; /* highest ACK that has gone out, early or the VM's own */
+	u32 sent_edge; /* right edge of the window that went with it */
 	u32 vm_ack; /* the VM's own ACK */
 	u32 vm_edge; /* right edge of the window that the VM has offered */
 	u32 ts_val; /* the VM's last timestamp */
@@ -225,9 +226,9 @@ static inline void vsnoop_peer_syn(struct vsnoop_flow *f, u32 seq, u32 mss)
 		return;
 	f->next = seq + 1;
 	f->high = seq + 1;
-	f->told = seq + 1;
+	f->acked = seq + 1;
 	f->vm_ack = seq + 1;
-	f->told_edge = seq + 1;
+	f->sent_edge = seq + 1;
 	f->vm_edge = seq + 1;
 	f->mss = mss ? mss : WINDOW_DEFAULT_MSS;
 	f->flags |= VSNOOP_SEEN_PEER;
@@ -247,10 +248,10 @@ static inline bool vsnoop_is_managed(const struct vsnoop_flow *f)
 	       f->flags & VSNOOP_SCALED && !(f->flags & VSNOOP_CLOSING);
 }
 
-/* What goes into the window field beside an ACK of f->told. */
+/* What goes into the window field beside an ACK of f->acked. */
 static inline u16 vsnoop_window(const struct vsnoop_flow *f)
 {
-	u32 bytes = seq_after(f->vm_edge, f->told) ? f->vm_edge - f->told : 0;
+	u32 bytes = seq_after(f->vm_edge, f->acked) ? f->vm_edge - f->acked : 0;
 
 	bytes >>= f->scale;
 	return bytes < 65535 ? (u16)bytes : 65535;
@@ -286,7 +287,7 @@ static inline u32 vsnoop_full_segments(const struct vsnoop_flow *f, u32 bytes)
 /* Notes what may still come of the flow: its sender may have @f->flight under way. */
 static inline void vsnoop_expect(struct vsnoop_flow *f, struct vsnoop_vm *vm)
 {
-	u32 here = vsnoop_full_segments(f, f->next - f->told);
+	u32 here = vsnoop_full_segments(f, f->next - f->acked);
 
 	if (f->flight < here)
 		f->flight = here;
@@ -306,16 +307,16 @@ static inline bool vsnoop_fits(const struct vsnoop_flow *f, const struct vsnoop_
 	return most <= s->budget_segments;
 }
 
-/* Is there enough to tell of up to @told? */
-static inline bool vsnoop_is_worth_it(const struct vsnoop_flow *f, u32 told)
+/* Is there enough to tell of up to @ack? */
+static inline bool vsnoop_is_worth_it(const struct vsnoop_flow *f, u32 ack)
 {
 	u32 enough = f->flight / VSNOOP_ACKS_PER_FLIGHT;
 
-	if (!seq_after(told, f->told))
+	if (!seq_after(ack, f->acked))
 		return false;
 	if (enough > VSNOOP_SEGMENTS_PER_ACK)
 		enough = VSNOOP_SEGMENTS_PER_ACK;
-	return vsnoop_full_segments(f, told - f->told) >= enough;
+	return vsnoop_full_segments(f, ack - f->acked) >= enough;
 }
 
 /* Data for the VM. */
@@ -346,7 +347,7 @@ static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f,
 				     const struct vsnoop_data *d)
 {
 	u32 end = d->seq + d->bytes;
-	u32 told = end - d->last_bytes;
+	u32 ack = end - d->last_bytes;
 
 	if ((f->flags & VSNOOP_SEEN_BOTH) != VSNOOP_SEEN_BOTH ||
 	    !(f->flags & VSNOOP_SCALED))
@@ -366,7 +367,7 @@ static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f,
 		return VSNOOP_DOUBT_RUNS;
 	if (d->core != VSNOOP_CORE_OFF)
 		return VSNOOP_DOUBT_CORE;
-	if (seq_after(told, f->told) && !vsnoop_fits(f, vm, s, told - f->told))
+	if (seq_after(ack, f->acked) && !vsnoop_fits(f, vm, s, ack - f->acked))
 		return VSNOOP_DOUBT_BUDGET;
 	return VSNOOP_CERTAIN;
 }
@@ -374,8 +375,8 @@ static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f,
 /**
  * vsnoop_data() - data for the VM
  *
- * Return: VSNOOP_ACK: an ACK of f->told with vsnoop_window() and f->ts_val goes out, once
- * the packet is in the queue.
+ * Return: VSNOOP_ACK: an ACK of f->acked with vsnoop_window() and f->ts_val goes out,
+ * once the packet is in the queue.
  */
 static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsnoop_vm *vm,
 					      const struct vsnoop_settings *s,
@@ -383,7 +384,7 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 {
 	u32 doubt = vm->doubt ? vm->doubt : d->doubt;
 	u32 end = d->seq + d->bytes;
-	u32 told = end - d->last_bytes;
+	u32 ack = end - d->last_bytes;
 	bool is_new = seq_after(end, f->next);
 
 	if (d->is_fin)
@@ -402,11 +403,11 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 		return VSNOOP_NONE;
 	}
 	if (!is_new) {
-		/* What was told may have been lost on its way, unless it was the VM's to
+		/* An early ACK may have been lost on its way, unless it was the VM's to
 		 * tell.
 		 */
 		if (vsnoop_is_managed(f) && f->state == VSNOOP_ACTIVE && !vm->doubt &&
-		    seq_before(d->seq, f->told) && seq_after(f->told, f->vm_ack) &&
+		    seq_before(d->seq, f->acked) && seq_after(f->acked, f->vm_ack) &&
 		    d->now_us - f->waiting_us < VSNOOP_LIFE_US)
 			return VSNOOP_ACK;
 		f->flags |= VSNOOP_ASKED;
@@ -432,19 +433,19 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 	/* Before it is half of all numbers behind, and looks as if it were ahead. */
 	if (end - f->rode >= 1u << 30)
 		f->flags &= ~VSNOOP_RODE;
-	if (!vsnoop_is_worth_it(f, told))
+	if (!vsnoop_is_worth_it(f, ack))
 		return VSNOOP_NONE;
-	f->flight += vsnoop_full_segments(f, told - f->told);
-	f->told = told;
-	f->told_edge = seq_max(f->told_edge, f->vm_edge);
+	f->flight += vsnoop_full_segments(f, ack - f->acked);
+	f->acked = ack;
+	f->sent_edge = seq_max(f->sent_edge, f->vm_edge);
 	vsnoop_expect(f, vm);
 	return VSNOOP_ACK;
 }
 
-/* The early ACK that vsnoop_data() has just told of cannot go out, nor the data. */
-static inline void vsnoop_undo(struct vsnoop_flow *f, u32 told)
+/* The early ACK that vsnoop_data() has just asked for cannot go out, nor the data. */
+static inline void vsnoop_undo(struct vsnoop_flow *f, u32 ack)
 {
-	f->told = told;
+	f->acked = ack;
 	f->state = VSNOOP_UNEXPECTED_SEQUENCE;
 	f->doubt = VSNOOP_DOUBT_ORDER;
 }
@@ -499,9 +500,9 @@ static inline void vsnoop_vm_edge(struct vsnoop_flow *f, struct vsnoop_vm *vm, u
 }
 
 /*
- * What came later has arrived, and what was told of before it has not. Where it stays
- * away, the VM has lost it; two CPUs of the host may have exchanged packets behind the
- * program. An ACK that a later one has overtaken tells of what was missing then.
+ * What came later has arrived, and what was acknowledged before it has not. Where it
+ * stays away, the VM has lost it; two CPUs of the host may have exchanged packets behind
+ * the program. An ACK that a later one has overtaken tells of what was missing then.
  */
 static inline void vsnoop_hole(struct vsnoop_flow *f, struct vsnoop_vm *vm,
 			       const struct vsnoop_vm_ack *a)
@@ -514,7 +515,7 @@ static inline void vsnoop_hole(struct vsnoop_flow *f, struct vsnoop_vm *vm,
 		return;
 	if (seq_before(a->ack, f->high))
 		f->state = VSNOOP_UNEXPECTED_SEQUENCE;
-	if (!seq_before(a->ack, f->told))
+	if (!seq_before(a->ack, f->acked))
 		return;
 	if (!f->hole_us)
 		f->hole_us = a->now_us;
@@ -526,7 +527,7 @@ static inline void vsnoop_hole(struct vsnoop_flow *f, struct vsnoop_vm *vm,
  * vsnoop_vm_ack() - an ACK from the VM
  *
  * Return: whether a bare one may be dropped. One with data passes, with the number
- * f->told in the place of an older one.
+ * f->acked in the place of an older one.
  */
 static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop_vm *vm,
 					    const struct vsnoop_vm_ack *a)
@@ -543,8 +544,8 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 		vsnoop_arrived(f, vm, a->ack);
 		f->vm_edge = a->ack;
 		vsnoop_vm_edge(f, vm, a->ack, edge);
-		f->told = a->ack;
-		f->told_edge = edge;
+		f->acked = a->ack;
+		f->sent_edge = edge;
 		f->next = seq_max(f->next, a->ack);
 		f->ts_val = a->ts_val;
 		f->vm_seq = a->seq + a->bytes;
@@ -570,24 +571,25 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 	f->waiting_us = seq_before(a->ack, f->high) ? a->now_us : 0;
 	if (f->state == VSNOOP_UNEXPECTED_SEQUENCE && !seq_before(a->ack, f->high))
 		f->state = VSNOOP_ACTIVE;
-	is_news = seq_after(a->ack, f->told) ||
-		  (a->ack == f->told && seq_after(edge, f->told_edge));
-	if (seq_after(a->ack, f->told))
-		f->told = a->ack;
-	if (a->ack == f->told)
-		f->told_edge = seq_max(f->told_edge, edge);
-	/* All that was told it knows itself: what its sender does is seen anew. */
-	if (!seq_before(a->ack, f->told)) {
+	is_news = seq_after(a->ack, f->acked) ||
+		  (a->ack == f->acked && seq_after(edge, f->sent_edge));
+	if (seq_after(a->ack, f->acked))
+		f->acked = a->ack;
+	if (a->ack == f->acked)
+		f->sent_edge = seq_max(f->sent_edge, edge);
+	/* The VM knows all that was acknowledged itself: what its sender does is seen
+	 * anew. */
+	if (!seq_before(a->ack, f->acked)) {
 		f->flight = 0;
 		vsnoop_expect(f, vm);
 	}
 	is_asked = f->flags & VSNOOP_ASKED;
 	/* An older number may be from before the question. */
-	if (!seq_before(a->ack, f->told))
+	if (!seq_before(a->ack, f->acked))
 		f->flags &= ~VSNOOP_ASKED;
 	/* Of out-of-order data each duplicate ACK tells; the other end counts them. */
 	if (!a->is_bare || is_probe || is_news || is_asked || !vsnoop_is_managed(f) ||
-	    vm->doubt || (f->state == VSNOOP_UNEXPECTED_SEQUENCE && a->ack == f->told))
+	    vm->doubt || (f->state == VSNOOP_UNEXPECTED_SEQUENCE && a->ack == f->acked))
 		return VSNOOP_ACK_PASS;
 	return VSNOOP_ACK_DROP;
 }
@@ -596,14 +598,14 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
  * vsnoop_ride() - data of the VM's goes out
  * @ack: its number
  *
- * Return: whether it takes along f->told and vsnoop_window(), which is more than it says
+ * Return: whether it takes along f->acked and vsnoop_window(), which is more than it says
  * by itself. Early ACKs up to there are then needless.
  */
 static inline bool vsnoop_ride(struct vsnoop_flow *f, u32 ack)
 {
-	if (!vsnoop_is_managed(f) || !seq_after(f->told, ack))
+	if (!vsnoop_is_managed(f) || !seq_after(f->acked, ack))
 		return false;
-	f->rode = f->told;
+	f->rode = f->acked;
 	f->flags |= VSNOOP_RODE;
 	return true;
 }

@@ -38,7 +38,7 @@ static __always_inline bool has_more_options(const struct context *c)
 		return false;
 	if (p->tcp_bytes != PACKET_TCP_BYTES + VSNOOP_TIMESTAMP_BYTES)
 		return true;
-	/* A place that is known takes no checks. */
+	/* A flow that is known takes no checks. */
 	if (p->l4 == PACKET_USUAL_L4)
 		return packet_words(c->head, PACKET_USUAL_L4 + PACKET_TCP_BYTES) !=
 		       VSNOOP_TIMESTAMP_WORD;
@@ -67,7 +67,7 @@ static __noinline void flow_let_go(struct __sk_buff *skb, struct context *c)
 	if (e) {
 		vflood_send_order(skb, c,
 				  (struct vflood_order){
-					  .place = f->vflood_place,
+					  .index = f->vflood_index,
 					  .kind = VFLOOD_ORDER_CLOSE,
 					  .c = (u32)e->owner,
 				  });

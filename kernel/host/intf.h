@@ -20,7 +20,7 @@
  *   vsnoop_flows     hash      struct ek_flow_key -> struct ek_vsnoop_flow
  *   vsnoop_ports     array     struct ek_vsnoop_port [slot]
  *   cera_ports       array     struct ek_cera_port [slot], mapped into user space
- *   vflood_flows     array     struct ek_vflood_flow [place]
+ *   vflood_flows     array     struct ek_vflood_flow [index]
  *   vflood_ports     array     struct ek_vflood_port [slot]
  *   vflood_managed   array     u32, the port's connections among vflood_flows [slot]
  *   vflood_queues    array     struct ek_vflood_queue [slot]; with the qdisc only
@@ -51,9 +51,9 @@
 #define EK_VSNOOP_FLOWS 65536
 #define EK_EVENTS_BYTES (1u << 20)
 #define EK_VFLOOD_FLOWS 16384 /* that vFlood manages at a time; a power of two */
-#define EK_VFLOOD_WAYS 8 /* places where a flow may be */
+#define EK_VFLOOD_WAYS 8 /* entries where a flow may be */
 #define EK_VFLOOD_PORT_FLOWS                                                             \
-	(EK_VFLOOD_FLOWS / 2) /* of one port: others need places, too */
+	(EK_VFLOOD_FLOWS / 2) /* of one port: others need entries, too */
 
 /* Nothing is held for longer after the agent was last heard of: what is held drains. */
 #define EK_VFLOOD_AGENT_NS 3000000000ull
@@ -80,7 +80,7 @@ struct ek_cera_settings {
 	u32 pad;
 };
 
-/* What is known of the place of a packet in a port's queue. */
+/* What is known of the room for a packet in a port's queue. */
 enum ek_vsnoop_ring {
 	EK_VSNOOP_RING_UNSEEN, /* no data has come yet */
 	EK_VSNOOP_RING_FREE,
@@ -117,7 +117,7 @@ struct ek_vsnoop_vcpus {
 struct ek_vsnoop_settings {
 	u32 mode; /* enum ek_mode; off where the device's queue cannot be read */
 	struct vsnoop_settings settings;
-	u32 reserve_segments; /* places that others may take meanwhile */
+	u32 reserve_segments; /* slots that others may take meanwhile */
 	u32 endpoint; /* enum ek_vsnoop_endpoint */
 	struct ek_vsnoop_vcpus vcpus;
 };
@@ -130,7 +130,7 @@ struct ek_vflood_settings {
 	u32 split_ifindex; /* its other end, which splits GSO packets */
 	struct vflood_settings settings;
 	u32 unread_acks; /* that may wait for the VM (algo/vflood/ack_filter.h) */
-	u32 free_places; /* of a tap's queue when it reads them, 0: nobody can look at
+	u32 free_slots; /* of a tap's queue when it reads them, 0: nobody can look at
 			    that */
 	u32 passes_over; /* 1: connections that begin are not managed */
 };
@@ -319,7 +319,7 @@ struct ek_flow {
 	u32 cera_end; /* of what the VM may send by that */
 	struct proboscis_sender sender; /* the VM sends */
 	struct proboscis_echo echo; /* the VM receives */
-	u32 vflood_place; /* in vflood_flows */
+	u32 vflood_index; /* in vflood_flows */
 	u32 vflood_owner; /* what stands there if it is this flow's, 0: none */
 	u32 came_in; /* device where the last packet for the VM came in, 0: none did */
 	u32 pad;
@@ -332,7 +332,8 @@ struct ek_vsnoop_flow {
 	u32 early_acks; /* data that was acknowledged early */
 	u32 rode; /* data of the VM's that took the number along */
 	u32 dropped; /* ACKs of the VM that said nothing new */
-	u32 told_ts; /* timestamp of the last data that was acknowledged early, 0: none */
+	u32 acked_ts; /* timestamp of the last data that was acknowledged early, 0: none
+		       */
 	u32 again_end; /* of data that came again, whose ACK is under way, or told at
 			  first */
 	struct vsnoop_flow flow;
@@ -357,7 +358,7 @@ struct bpf_spin_lock {
 struct ek_vsnoop_port {
 	struct bpf_spin_lock lock; /* of this and of the port's flows */
 	struct vsnoop_vm vm;
-	u32 place; /* enum ek_vsnoop_ring that the last data met */
+	u32 ring; /* enum ek_vsnoop_ring that the last data met */
 	u8 mac[6]; /* that all the VM's packets have, once @has_mac */
 	u8 has_mac;
 	u8 pad;
@@ -383,17 +384,17 @@ struct ek_vflood_flow {
 	struct vflood_flow flow;
 	struct ek_flow_key key;
 	struct ek_vflood_last last;
-	u64 owner; /* 0: free; the same in one place only after 2^32 flows */
+	u64 owner; /* 0: free; the same at one index only after 2^32 flows */
 	u64 seen_ns;
 	u64 acked_ns; /* when the other end last sent an ACK */
-	u64 turn_ns; /* the latest time by which somebody had a turn at it */
+	u64 clock_ns; /* the latest time by which somebody had a turn at it */
 	u32 generation; /* the last owner */
 	u32 hold_ifindex; /* as the port had it when the flow began */
 	u32 slot; /* of the port */
 	u32 is_enforced; /* 0: it is only observed */
 	u32 is_closing; /* what is held drains, and then it is over */
 	u32 is_listed; /* among those of its port that hold something */
-	u32 next; /* in that list: place + 1, 0: the last */
+	u32 next; /* in that list: index + 1, 0: the last */
 	u32 packets; /* in its queues, one that is being split among them */
 	struct vflood_returns returns; /* what has left the queue, and is to come by the
 					* port once more */
@@ -409,13 +410,13 @@ struct ek_vflood_flow {
 	u64 behind_ns; /* when a large packet last had to stay behind such segments */
 	u32 is_joining; /* what left the queue last went to be joined */
 	u32 pad;
-	u64 is_taken; /* somebody works on its state, see vflood/turn.h */
+	u64 is_taken; /* somebody works on its state, see vflood/lock.h */
 };
 
 /* What holds for all flows of a port. */
 struct ek_vflood_queue {
 	struct vflood_vm vm;
-	u32 first; /* flows that hold something: place + 1, 0: none */
+	u32 first; /* flows that hold something: index + 1, 0: none */
 	u32 ready; /* packets that wait for the device */
 	u32 spares; /* entries for packets to come */
 	u32 pad;
@@ -569,7 +570,7 @@ enum ek_sweep {
 
 /* vsnoop/ring */
 enum ek_ring {
-	EK_RING_PLACES, /* how many places of the queue are asked for */
+	EK_RING_WANTED, /* how many slots of the queue are asked for */
 	EK_RING_TAKEN, /* 1: those count whose packet was taken out */
 };
 

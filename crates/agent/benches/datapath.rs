@@ -226,12 +226,12 @@ fn with_vflood(place: &mut Bed, table: &Table) {
 /// What vFlood decides for a segment, in steady state: it is held, an ACK comes, it is let out, and room is granted. In
 /// the C that the programs are made of.
 fn decisions(table: &Table) {
-    use evenkeel_algo::vflood::{Ack, DEFAULTS, Flow, Host, Verdict, Vm};
+    use evenkeel_algo::vflood::{Ack, DEFAULTS, Flow, HostSettings, Verdict, Vm};
     const SEGMENTS: u32 = 200_000;
     /// What the receiver takes, and what waits behind that.
     const WINDOW: u32 = 10;
     let window = (WINDOW * MSS) as u16;
-    let host = Host::new(&DEFAULTS);
+    let host = HostSettings::new(&DEFAULTS);
     let acked = |number| Ack { number, window, is_pure: true, ..Ack::default() };
     let times = rounds(|| {
         let (mut flow, mut vm) = (Flow::default(), Vm::default());

@@ -5,10 +5,10 @@ use crate::{sys, vflood};
 /// How long an ACK is kept from a VM at most after the last that was not, in us.
 pub const GAP_US: u64 = sys::ACK_FILTER_GAP_US as u64;
 
-/// ACKs that may wait at a port of so many places, before later ones are kept from the VM.
-pub fn limit(places: u32) -> u32 {
+/// ACKs that may wait at a port of so many slots, before later ones are kept from the VM.
+pub fn limit(slots: u32) -> u32 {
     // SAFETY: the C code takes and gives numbers.
-    unsafe { sys::ack_filter_limit(places) }
+    unsafe { sys::ack_filter_limit(slots) }
 }
 
 /// A VM's port.

@@ -55,9 +55,9 @@ pub const DEFAULTS: Settings = Settings {
 
 /// [`Settings`] as the C code has them.
 #[derive(Debug, Clone)]
-pub struct Host(sys::vflood_settings);
+pub struct HostSettings(sys::vflood_settings);
 
-impl Host {
+impl HostSettings {
     /// A host with these settings.
     pub fn new(settings: &Settings) -> Self {
         Self(sys::vflood_settings {
@@ -204,7 +204,7 @@ pub struct Flow(pub(crate) sys::vflood_flow);
 
 impl Flow {
     /// The VM sends a SYN or SYN-ACK with this sequence number.
-    pub fn vm_syn(&mut self, host: &Host, seq: u32, now_us: u64) {
+    pub fn vm_syn(&mut self, host: &HostSettings, seq: u32, now_us: u64) {
         // SAFETY: all pointers are to live, distinct values for the length of the call; the C code does not keep them.
         // So everywhere here.
         unsafe { sys::vflood_vm_syn(&mut self.0, &host.0, seq, now_us) }
@@ -234,20 +234,20 @@ impl Flow {
     }
 
     /// Data from the VM. None becomes of a packet without any.
-    pub fn data(&mut self, vm: &mut Vm, host: &Host, seq: u32, bytes: u32, now_us: u64) -> Verdict {
+    pub fn data(&mut self, vm: &mut Vm, host: &HostSettings, seq: u32, bytes: u32, now_us: u64) -> Verdict {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
     }
 
     /// Whether new data of a flow that holds nothing leaves at once, without a look at the VM's buffer; otherwise it is
     /// for [`Flow::data`].
-    pub fn passes(&mut self, host: &Host, seq: u32, bytes: u32, now_us: u64) -> bool {
+    pub fn passes(&mut self, host: &HostSettings, seq: u32, bytes: u32, now_us: u64) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_passes(&mut self.0, &host.0, seq, bytes, now_us) }
     }
 
     /// An ACK from the receiver. Whether the last loss was found to be none, and the window given back.
-    pub fn acked(&mut self, host: &Host, ack: &Ack, now_us: u64) -> bool {
+    pub fn acked(&mut self, host: &HostSettings, ack: &Ack, now_us: u64) -> bool {
         let (has_sack, sacked) = (ack.sacked.is_some(), ack.sacked.unwrap_or_default());
         // SAFETY: as in `vm_syn`.
         let (is_older, came_twice_segments) = unsafe {
@@ -272,18 +272,18 @@ impl Flow {
     /// another burst.
     pub fn is_told(&self, ack: &Ack) -> bool {
         // SAFETY: as in `vm_syn`.
-        unsafe { sys::vflood_is_told(&self.0, ack.number, ack.window, ack.is_pure, ack.sacked.is_some()) }
+        unsafe { sys::vflood_ack_is_known(&self.0, ack.number, ack.window, ack.is_pure, ack.sacked.is_some()) }
     }
 
     /// Whether the first packet of the flow's queue may leave it: to the network, or, if its data has arrived, for
     /// good.
-    pub fn release(&mut self, vm: &mut Vm, host: &Host, seq: u32, bytes: u32, now_us: u64) -> Verdict {
+    pub fn release(&mut self, vm: &mut Vm, host: &HostSettings, seq: u32, bytes: u32, now_us: u64) -> Verdict {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_release(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
     }
 
     /// Whether the first packet of the flow's queue, of several segments and not to leave as it is, is to be split.
-    pub fn splits(&mut self, host: &Host, seq: u32, bytes: u32) -> bool {
+    pub fn splits(&mut self, host: &HostSettings, seq: u32, bytes: u32) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_splits(&mut self.0, &host.0, seq, bytes) }
     }
@@ -305,14 +305,14 @@ impl Flow {
 
     /// Whether the queue takes a packet of several segments that comes as it is, for [`Flow::data`]; otherwise it is
     /// split before it counts.
-    pub fn takes_whole(&self, vm: &Vm, host: &Host, seq: u32, bytes: u32) -> bool {
+    pub fn takes_whole(&self, vm: &Vm, host: &HostSettings, seq: u32, bytes: u32) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_takes_whole(&self.0, &vm.0, &host.0, seq, bytes) }
     }
 
     /// [`Flow::release`] for a packet of several segments: it leaves as it is only if the window has room for all of
     /// it. If it stays, [`Flow::splits`] says whether it is to be split.
-    pub fn release_whole(&mut self, vm: &mut Vm, host: &Host, seq: u32, bytes: u32, now_us: u64) -> Verdict {
+    pub fn release_whole(&mut self, vm: &mut Vm, host: &HostSettings, seq: u32, bytes: u32, now_us: u64) -> Verdict {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_release_whole(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
     }
@@ -351,7 +351,7 @@ impl Flow {
     }
 
     /// The window that the VM is told, in bytes beyond [`Flow::snd_una`]; `None` for flows that are left alone.
-    pub fn grant(&mut self, vm: &mut Vm, host: &Host) -> Option<u32> {
+    pub fn grant(&mut self, vm: &mut Vm, host: &HostSettings) -> Option<u32> {
         // SAFETY: as in `vm_syn`.
         self.is_managed().then(|| unsafe { sys::vflood_grant(&mut self.0, &mut vm.0, &host.0) })
     }

@@ -15,22 +15,22 @@ impl Settings {
     }
 }
 
-/// Segments at a port with so many places that may be acknowledged before the VM has them, where nobody says how many.
-pub fn budget(places: u32) -> u32 {
+/// Segments at a port with so many slots that may be acknowledged before the VM has them, where nobody says how many.
+pub fn budget(slots: u32) -> u32 {
     // SAFETY: the C function is pure.
-    unsafe { sys::vsnoop_budget(places) }
+    unsafe { sys::vsnoop_budget(slots) }
 }
 
 /// Places of a port's queue, of so many, that a host with so many CPUs never counts on.
-pub fn reserve(places: u32, cpus: u32) -> u32 {
+pub fn reserve(slots: u32, cpus: u32) -> u32 {
     // SAFETY: the C function is pure.
-    unsafe { sys::vsnoop_reserve(places, cpus) }
+    unsafe { sys::vsnoop_reserve(slots, cpus) }
 }
 
 /// Places that must be free for a packet of so many segments to have one for certain.
-pub fn places(segments: u32, reserve: u32) -> u32 {
+pub fn wanted_slots(segments: u32, reserve: u32) -> u32 {
     // SAFETY: the C function is pure.
-    unsafe { sys::vsnoop_places(segments, reserve) }
+    unsafe { sys::vsnoop_wanted_slots(segments, reserve) }
 }
 
 /// A VM's port.
@@ -91,7 +91,7 @@ impl Doubt {
     /// The VM has not reacted to data for [`LIFE_US`].
     pub const SILENCE: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_SILENCE);
     /// The port's queue may not take it.
-    pub const PLACE: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_PLACE);
+    pub const QUEUE: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_QUEUE);
     /// The VM has taken back a part of its window.
     pub const TOOK_BACK: Self = Self(sys::vsnoop_doubt_VSNOOP_DOUBT_TOOK_BACK);
     /// The VM has lost what was acknowledged for it.
@@ -100,7 +100,7 @@ impl Doubt {
 
 /// How long data may be acknowledged for a VM that does not react to any, in microseconds.
 pub const LIFE_US: u64 = sys::VSNOOP_LIFE_US as u64;
-/// How long what was told of may be missing in the VM while later data is there, in microseconds.
+/// How long acknowledged data may be missing in the VM while later data is there, in microseconds.
 pub const HOLE_US: u64 = sys::VSNOOP_HOLE_US as u64;
 /// Memory that a segment takes in the VM at most, if it is no longer than 1,536 bytes.
 pub const SEGMENT_MEMORY_BYTES: u32 = sys::VSNOOP_SEGMENT_MEMORY;
@@ -215,7 +215,7 @@ impl Flow {
     pub fn early_ack(&self) -> EarlyAck {
         // SAFETY: as in `peer_syn`.
         let window = unsafe { sys::vsnoop_window(&self.0) };
-        EarlyAck { seq: self.0.vm_seq, ack: self.0.told, window, ts_val: self.0.ts_val }
+        EarlyAck { seq: self.0.vm_seq, ack: self.0.acked, window, ts_val: self.0.ts_val }
     }
 
     /// An ACK from the VM; false: it says nothing new and may be dropped.
@@ -252,8 +252,8 @@ impl Flow {
     }
 
     /// Highest ACK that has gone out, early or the VM's own.
-    pub fn told(&self) -> u32 {
-        self.0.told
+    pub fn acked(&self) -> u32 {
+        self.0.acked
     }
 
     /// Why the last data was not acknowledged.

@@ -2,7 +2,7 @@
 
 use evenkeel_algo::ack_filter::{self, GAP_US};
 use evenkeel_algo::congestion::Kind;
-use evenkeel_algo::vflood::{Ack, DEFAULTS, Flow, Host, Sacked, Settings, Verdict, Vm};
+use evenkeel_algo::vflood::{Ack, DEFAULTS, Flow, HostSettings, Sacked, Settings, Verdict, Vm};
 use proptest::prelude::*;
 
 const MSS: u32 = 1000;
@@ -51,7 +51,7 @@ struct Connection {
 }
 
 struct World {
-    host: Host,
+    host: HostSettings,
     vm: Vm,
     port: ack_filter::Vm,
     limit: u32,
@@ -68,7 +68,7 @@ impl World {
     }
 
     fn with(limit: u32, settings: Settings) -> Self {
-        let host = Host::new(&settings);
+        let host = HostSettings::new(&settings);
         let connection = |number: usize| {
             let isn = [7, u32::MAX - 30_000][number % 2];
             let mut flow = Flow::default();

@@ -191,7 +191,7 @@ impl Host {
             let vm = &mut self.vms[of];
             vm.left += 1;
             let before = vm.told.map(|told| told as i32 - (vm.in_flight - vm.acked) as i32);
-            let was_full = vm.told.zip(before).is_some_and(|(told, room)| is_full(room, told));
+            let was_full = vm.told.zip(before).is_some_and(|(limit, room)| is_full(room, limit));
             vm.acked += 1;
             vm.told = vm.limit;
             if let Some(told) = vm.told {
@@ -212,7 +212,7 @@ impl Host {
                 self.queue.push_back(of);
                 vm.sent[0] += u64::from(SEGMENT);
                 let room = vm.told.map(|told| told as i32 - vm.in_flight as i32);
-                vm.pause.data(now_us, vm.told.zip(room).is_some_and(|(told, room)| is_full(room, told)));
+                vm.pause.data(now_us, vm.told.zip(room).is_some_and(|(limit, room)| is_full(room, limit)));
             }
         }
         if step % 100 == 99 {

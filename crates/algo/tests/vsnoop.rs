@@ -291,8 +291,8 @@ impl World {
             return;
         }
         let has_place = self.queue.len() < self.limit;
-        let doubt = if has_place { Doubt::CERTAIN } else { Doubt::PLACE };
-        let told = c.flow.told();
+        let doubt = if has_place { Doubt::CERTAIN } else { Doubt::QUEUE };
+        let told = c.flow.acked();
         c.arrived = c.arrived.max(c.offset(data.seq) + data.bytes);
         let since = *c.waits_since.get_or_insert(self.now_us);
         let data_to_vm = vsnoop::Data { doubt, core: self.core, ..data.whole() };
@@ -394,7 +394,7 @@ impl World {
         let c = &mut self.connections[index];
         let has_sack = !c.vm_ranges.is_empty();
         let ack = c.vm_ack(has_sack);
-        let told = c.offset(c.flow.told());
+        let told = c.offset(c.flow.acked());
         let passes = c.flow.vm_ack(&mut self.vm, &ack, self.now_us);
         c.waits_since = (c.vm_next < c.arrived).then_some(self.now_us);
         let number = c.offset(ack.ack);
@@ -629,8 +629,8 @@ fn a_hole_in_the_vm_ends_early_acks_until_it_is_filled() {
     let mut world = World::new(100);
     receive(&mut world, 1);
     let c = &mut world.connections[0];
-    let end = c.flow.told().wrapping_add(MSS);
-    let hole = VmAck { is_bare: false, has_later: true, ..bare(c.flow.told(), 12_500) };
+    let end = c.flow.acked().wrapping_add(MSS);
+    let hole = VmAck { is_bare: false, has_later: true, ..bare(c.flow.acked(), 12_500) };
     assert!(c.flow.vm_ack(&mut world.vm, &hole, 2));
     assert_eq!((c.flow.state(), world.vm.doubt()), (State::UnexpectedSequence, Doubt::CERTAIN));
     receive(&mut world, 1);
@@ -646,7 +646,7 @@ fn a_vm_that_has_lost_what_was_promised_is_promised_for_no_more() {
     let mut world = World::new(100);
     receive(&mut world, 4);
     let c = &mut world.connections[0];
-    let hole = VmAck { is_bare: false, has_later: true, ..bare(c.flow.told().wrapping_sub(MSS), 12_500) };
+    let hole = VmAck { is_bare: false, has_later: true, ..bare(c.flow.acked().wrapping_sub(MSS), 12_500) };
     assert!(c.flow.vm_ack(&mut world.vm, &hole, 2));
     assert_eq!((c.flow.state(), world.vm.doubt()), (State::UnexpectedSequence, Doubt::CERTAIN));
     assert!(c.flow.vm_ack(&mut world.vm, &hole, 1 + HOLE_US));
@@ -660,7 +660,7 @@ fn a_vm_that_has_lost_what_was_promised_is_promised_for_no_more() {
     assert_eq!(world.early, early, "of no connection");
     let c = &mut world.connections[0];
     assert!(
-        c.flow.vm_ack(&mut world.vm, &bare(c.flow.told().wrapping_sub(MSS), 12_500), 3 + HOLE_US),
+        c.flow.vm_ack(&mut world.vm, &bare(c.flow.acked().wrapping_sub(MSS), 12_500), 3 + HOLE_US),
         "its own ACKs pass"
     );
 }
@@ -671,7 +671,7 @@ fn an_ack_that_was_overtaken_tells_of_no_loss() {
     let mut world = World::new(100);
     receive(&mut world, 4);
     let c = &mut world.connections[0];
-    let first = c.flow.told().wrapping_sub(MSS);
+    let first = c.flow.acked().wrapping_sub(MSS);
     let filled = bare(first.wrapping_add(2 * MSS), 12_250);
     assert!(c.flow.vm_ack(&mut world.vm, &filled, 2));
     let hole = VmAck { is_bare: false, has_later: true, ..bare(first, 12_500) };
@@ -719,7 +719,7 @@ fn a_dead_vm_is_not_kept_alive() {
             doubt: Doubt::CERTAIN,
             core: Core::Off,
         };
-        for seq in [c.flow.told().wrapping_sub(1), c.irs.wrapping_add(3 * MSS)] {
+        for seq in [c.flow.acked().wrapping_sub(1), c.irs.wrapping_add(3 * MSS)] {
             assert!(c.flow.data(&mut world.vm, world.settings, keepalive(seq), world.now_us).is_none());
             world.now_us += 1_000;
         }
@@ -736,7 +736,7 @@ fn acks_that_say_nothing_new_are_dropped_and_all_others_pass() {
     let mut world = World::new(100);
     receive(&mut world, 4);
     let c = &mut world.connections[0];
-    let told = c.flow.told();
+    let told = c.flow.acked();
     // The window's edge stays where it is.
     let old = bare(told.wrapping_sub(MSS), 12_500 - 250);
     let mut passes = |ack| c.flow.vm_ack(&mut world.vm, &ack, 2);
@@ -795,7 +795,7 @@ fn a_question_is_answered_once_the_vm_has_caught_up() {
     let answer = VmAck { ts_val: 50, ..c.vm_ack(false) };
     let vm = &mut world.vm;
     assert!(!c.flow.vm_ack(vm, &answer, 2), "it says nothing new");
-    let next = c.flow.told();
+    let next = c.flow.acked();
     c.flow.peer_ack(next, false);
     assert!(!c.flow.vm_ack(vm, &answer, 2), "an ordinary ACK asks nothing");
     c.flow.peer_ack(next.wrapping_sub(1), false);
@@ -824,7 +824,7 @@ fn what_rode_is_forgotten_before_numbers_wrap() {
     receive(&mut world, 2);
     world.ride(0);
     let (c, vm) = (&mut world.connections[0], &mut world.vm);
-    assert!(c.flow.has_ridden(c.flow.told()));
+    assert!(c.flow.has_ridden(c.flow.acked()));
     // Two gigabytes, none of which rides.
     let mut seq = c.irs.wrapping_add(1 + 2 * MSS);
     c.flow.vm_ack(vm, &bare(seq, 20_000), 1);

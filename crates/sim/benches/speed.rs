@@ -128,7 +128,7 @@ fn fastest(mut measure: impl FnMut() -> f64) -> f64 {
 }
 
 fn world(scenario: &Scenario) -> World<Workload, NoRecorder> {
-    let places = setup::places(scenario);
+    let places = setup::placed_vms(scenario);
     let members = setup::members(scenario, scenario.workload(), &places, 0, SEED);
     let tcp: BTreeMap<&str, _> = scenario
         .vms
@@ -257,7 +257,7 @@ fn idle_flow() -> f64 {
                     hz = 0\nnic_queue_segments = 1000000\n\
                     [workloads.w]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n[record]\ntcp_info_period_ms = 0\n";
         let scenario = Scenario::from_str(text, "idle.toml").unwrap_or_else(|e| panic!("{e}")).scenario;
-        let places = setup::places(&scenario);
+        let places = setup::placed_vms(&scenario);
         let tcp = Arc::new(setup::tcp(&scenario.vms["a"], scenario.network.mtu_bytes));
         let guests: Vec<GuestSpec> =
             places.iter().map(|place| GuestSpec::plain(place.host, Arc::clone(&tcp))).collect();

@@ -20,11 +20,11 @@ use crate::guest::pvtcp::PvtcpSpec;
 use crate::guest::vcpu::VirtualCpu;
 use crate::guest::vflood::Agent;
 use crate::host::PortSpec;
-use crate::host::cera::{Host, Tap};
+use crate::host::cera::{HostController, Tap};
 use crate::host::proboscis::{Peers, Proboscis};
 use crate::host::vflood::Vflood;
 use crate::host::vsnoop::Vsnoop;
-use crate::net::Place as PortPlace;
+use crate::net::PortRole;
 use crate::packet::{GuestId, HostId};
 use crate::record::{self, GuestCounters, Measured, Plan, PvtcpCounters, Shared, Traffic, Traits, VmMeasured};
 use crate::refuse::{self, Extent};
@@ -33,7 +33,7 @@ use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Random, Side, System, Workload, Workloads};
 use crate::world::{Paused, World};
 use observed::Observed;
-use setup::Place;
+use setup::PlacedVm;
 
 /// Events between two calls of the progress callback: a few times a second.
 const EVENTS_PER_REPORT: u64 = 1 << 20;
@@ -97,8 +97,8 @@ pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go)
     let scenario = &cell.scenario;
     refuse::check(scenario)?;
     let seed = run_seed(scenario.seed, repetition);
-    let places = setup::places(scenario);
-    let Some(mut world) = build(scenario, &places, seed) else {
+    let placed = setup::placed_vms(scenario);
+    let Some(mut world) = build(scenario, &placed, seed) else {
         return Err(Refused { key: "workloads".to_owned(), why: "the simulator cannot run it".to_owned() }.into());
     };
     let mark = Instant::START + Duration::from_ms(scenario.warmup_ms);
@@ -128,7 +128,7 @@ pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go)
         world.core.sample_at(first);
     }
     let ended = until(&mut world, end)?;
-    Ok(finish(cell, repetition, seed, &places, (mark, before), (ended, world)))
+    Ok(finish(cell, repetition, seed, &placed, (mark, before), (ended, world)))
 }
 
 fn traits(workload: &Spec) -> Traits {
@@ -146,40 +146,40 @@ fn extent(world: &Simulation) -> Extent {
     }
 }
 
-fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation> {
-    let members = |place, workload| setup::members(scenario, workload, places, place, seed);
+fn build(scenario: &Scenario, placed: &[PlacedVm], seed: u64) -> Option<Simulation> {
+    let members = |index, workload| setup::members(scenario, workload, placed, index, seed);
     let specs = scenario.workloads.values().enumerate();
-    let all: Option<Vec<_>> = specs.map(|(place, spec)| Workload::new(spec, members(place, spec))).collect();
+    let all: Option<Vec<_>> = specs.map(|(index, spec)| Workload::new(spec, members(index, spec))).collect();
     let workloads = Workloads::new(all?);
     let (from, to) = scenario.workload().roles();
-    let senders = places.iter().filter(|p| p.group == from).map(|p| p.guest.0);
+    let senders = placed.iter().filter(|p| p.group == from).map(|p| p.guest.0);
     let is_on = |group: &str| scenario.vms.get(group).is_some_and(|group| group.on.is_some());
     let waiting = senders.clone().min().zip(senders.max()).filter(|_| is_on(from));
-    let shown = places.iter().find(|p| p.group == from && is_on(from));
+    let shown = placed.iter().find(|p| p.group == from && is_on(from));
     let plan = Plan {
         waiting: waiting.map_or(0..0, |(first, last)| first..last + 1),
-        shown: shown.or_else(|| places.iter().find(|p| p.group == to && is_on(to))).map(|p| p.guest),
+        shown: shown.or_else(|| placed.iter().find(|p| p.group == to && is_on(to))).map(|p| p.guest),
         record: scenario.record.clone(),
         workloads: scenario.workloads.values().map(traits).collect(),
-        first_sender: places.iter().find(|p| p.group == from)?.guest,
+        first_sender: placed.iter().find(|p| p.group == from)?.guest,
     };
-    let guests = guests(scenario, places, seed);
+    let guests = guests(scenario, placed, seed);
     let recorder = Shared::new(plan);
     let application = Observed { workloads, recorder: recorder.clone() };
     let hosts = hosts::cores(scenario, seed);
     let mut world = World::with_hosts(&setup::topology(scenario), &guests, &hosts, seed, application, recorder);
     let mut peers: BTreeMap<HostId, Peers> = BTreeMap::new();
-    for place in places {
-        if let Some(nic) = scenario.vms.get(&place.group).and_then(|group| setup::nic(scenario, group)) {
-            let port = world.core.net.nic_of(place.host);
+    for vm in placed {
+        if let Some(nic) = scenario.vms.get(&vm.group).and_then(|group| setup::nic(scenario, group)) {
+            let port = world.core.net.nic_of(vm.host);
             world.core.net.configure(port, &nic);
         }
-        if let Some(far) = setup::far(scenario, place) {
-            let port = world.core.net.nic_of(place.host);
+        if let Some(far) = setup::far(scenario, vm) {
+            let port = world.core.net.nic_of(vm.host);
             world.core.net.configure(port, &far);
         }
-        let port = world.core.guest_mut(place.guest).and_then(|guest| guest.port.as_mut());
-        let (Some(group), Some(port)) = (scenario.vms.get(&place.group), port) else { continue };
+        let port = world.core.guest_mut(vm.guest).and_then(|guest| guest.port.as_mut());
+        let (Some(group), Some(port)) = (scenario.vms.get(&vm.group), port) else { continue };
         let mtu_bytes = scenario.network.mtu_bytes;
         // Its grant stands before the others' limits.
         let vflood = setup::vflood(group, mtu_bytes);
@@ -187,20 +187,20 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
             port.shims.add(Box::new(Vflood::new(spec)));
         }
         if let Some(spec) = setup::proboscis(group, mtu_bytes) {
-            port.shims.add(Box::new(Proboscis::new(spec, place.guest, peers.entry(place.host).or_default().clone())));
+            port.shims.add(Box::new(Proboscis::new(spec, vm.guest, peers.entry(vm.host).or_default().clone())));
         }
         if let Some(spec) = setup::vsnoop(scenario, group) {
             port.shims.add(Box::new(Vsnoop::new(spec)));
         }
         if vflood.is_some_and(|spec| spec.off_core_permille > 0) {
-            let agent = match hosts.iter().find(|host| host.host == place.host) {
-                Some(host) => Agent::among(host, place.guest, seed ^ BEFORE),
-                None => Agent::new(hosts::turns(scenario, group, place.guest, seed ^ BEFORE)),
+            let agent = match hosts.iter().find(|host| host.host == vm.host) {
+                Some(host) => Agent::among(host, vm.guest, seed ^ BEFORE),
+                None => Agent::new(hosts::turns(scenario, group, vm.guest, seed ^ BEFORE)),
             };
-            world.core.add_vflood_agent(place.guest, agent);
+            world.core.add_vflood_agent(vm.guest, agent);
         }
     }
-    add_cera(&mut world, scenario, places);
+    add_cera(&mut world, scenario, placed);
     if scenario.record.sender_nic {
         let port = bottleneck(&world, scenario);
         world.core.watch(port);
@@ -209,24 +209,24 @@ fn build(scenario: &Scenario, places: &[Place], seed: u64) -> Option<Simulation>
 }
 
 /// Gives hosts their controllers, ports CERA's part, and guests its client.
-fn add_cera(world: &mut Simulation, scenario: &Scenario, places: &[Place]) {
+fn add_cera(world: &mut Simulation, scenario: &Scenario, placed: &[PlacedVm]) {
     // A group's VMs are on its hosts in turn, or those of each host one after the other.
-    let mut members: BTreeMap<(usize, HostId), Vec<&Place>> = BTreeMap::new();
-    for place in places {
-        let first = places.iter().position(|other| other.group == place.group).unwrap_or(0);
-        members.entry((first, place.host)).or_default().push(place);
+    let mut members: BTreeMap<(usize, HostId), Vec<&PlacedVm>> = BTreeMap::new();
+    for vm in placed {
+        let first = placed.iter().position(|other| other.group == vm.group).unwrap_or(0);
+        members.entry((first, vm.host)).or_default().push(vm);
     }
     for ((offset, _), members) in members {
         let Some(first) = members.first() else { continue };
         let Some(group) = scenario.vms.get(&first.group) else { continue };
         let Some(spec) = setup::cera(scenario, group) else { continue };
-        let mut host = Host::new(first.host, spec);
-        for place in members {
-            let number = place.guest.0 - offset as u32;
+        let mut host = HostController::new(first.host, spec);
+        for vm in members {
+            let number = vm.guest.0 - offset as u32;
             let weight = group.cera.weight_of(number).get();
             let has_client = group.cera.clients.is_none_or(|clients| number < clients);
-            host.guests.push((place.guest, weight));
-            let Some(guest) = world.core.guest_mut(place.guest) else { continue };
+            host.guests.push((vm.guest, weight));
+            let Some(guest) = world.core.guest_mut(vm.guest) else { continue };
             guest.cera = has_client.then(Client::default);
             if let Some(port) = &mut guest.port {
                 port.shims.add(Box::new(Tap::new(&host.spec, has_client)));
@@ -236,16 +236,16 @@ fn add_cera(world: &mut Simulation, scenario: &Scenario, places: &[Place]) {
     }
 }
 
-fn guests(scenario: &Scenario, places: &[Place], seed: u64) -> Vec<GuestSpec> {
+fn guests(scenario: &Scenario, placed: &[PlacedVm], seed: u64) -> Vec<GuestSpec> {
     let mut phases = Random::new(seed, PHASES);
     let of_switches: Arc<[u64]> = scenario.network.queue.thresholds_bytes.clone().into();
-    let mut guest = |group: &VmGroup, tcp: &Arc<TcpConfig>, classes: &Arc<[u64]>, place: &Place| GuestSpec {
-        host: place.host,
+    let mut guest = |group: &VmGroup, tcp: &Arc<TcpConfig>, classes: &Arc<[u64]>, vm: &PlacedVm| GuestSpec {
+        host: vm.host,
         tcp: Arc::clone(tcp),
         hz: group.hz(),
         tick_phase: phases.span(tcp.jiffy),
-        turns: hosts::turns(scenario, group, place.guest, seed),
-        own_load: hosts::own_load(group, place.guest, seed),
+        turns: hosts::turns(scenario, group, vm.guest, seed),
+        own_load: hosts::own_load(group, vm.guest, seed),
         port: group.hypervisor.then(|| PortSpec {
             delay: Duration::from_us(u64::from(group.host_delay_us())),
             queue_segments: group.port_queue_segments,
@@ -260,14 +260,14 @@ fn guests(scenario: &Scenario, places: &[Place], seed: u64) -> Vec<GuestSpec> {
         }),
         class_thresholds_bytes: Arc::clone(classes),
     };
-    let mut specs = Vec::with_capacity(places.len());
+    let mut specs = Vec::with_capacity(placed.len());
     // Guests of a group stand together and share their settings.
-    for members in places.chunk_by(|a, b| a.group == b.group) {
+    for members in placed.chunk_by(|a, b| a.group == b.group) {
         let Some(group) = members.first().and_then(|first| scenario.vms.get(&first.group)) else { continue };
         let tcp = Arc::new(setup::tcp(group, scenario.network.mtu_bytes));
         let of_nic = &group.nic_queue.thresholds_bytes;
         let classes = if of_nic.is_empty() { Arc::clone(&of_switches) } else { Arc::from(of_nic.as_slice()) };
-        specs.extend(members.iter().map(|place| guest(group, &tcp, &classes, place)));
+        specs.extend(members.iter().map(|vm| guest(group, &tcp, &classes, vm)));
     }
     specs
 }
@@ -280,8 +280,8 @@ fn bottleneck(world: &Simulation, scenario: &Scenario) -> PortId {
     if scenario.record.sender_nic {
         return net.nic_of(HostId(0));
     }
-    let receiver = setup::places(scenario).into_iter().find(|p| p.group == to).map_or(HostId(0), |p| p.host);
-    let middle = || (0..net.ports()).map(PortId).find(|port| net.place(*port) == PortPlace::Middle(0));
+    let receiver = setup::placed_vms(scenario).into_iter().find(|p| p.group == to).map_or(HostId(0), |p| p.host);
+    let middle = || (0..net.ports()).map(PortId).find(|port| net.role(*port) == PortRole::Middle(0));
     match scenario.network.topology {
         Topology::Dumbbell => middle().unwrap_or_else(|| net.port_to(receiver)),
         Topology::Star | Topology::LeafSpine => net.port_to(receiver),
@@ -303,8 +303,8 @@ fn sample(world: &mut Simulation, scenario: &Scenario) {
     }
     if due.sockets {
         for (flow, guests) in world.core.flows() {
-            let place = world.application.workloads.owner(flow);
-            let Traits { sockets, data_side: side } = recorder.with(|recorder| recorder.traits(place));
+            let index = world.application.workloads.owner(flow);
+            let Traits { sockets, data_side: side } = recorder.with(|recorder| recorder.traits(index));
             if !sockets {
                 continue;
             }
@@ -322,7 +322,7 @@ fn sample(world: &mut Simulation, scenario: &Scenario) {
 struct Delivered {
     flow: FlowId,
     /// Its workload's.
-    place: usize,
+    index: usize,
     /// The opener, and the other.
     ends: [GuestId; 2],
     bytes: u64,
@@ -385,25 +385,25 @@ impl Reading {
         let mut delivered = Vec::new();
         let mut reads = core.recorder.with(|r| r.closed_reads().to_vec());
         for (flow, ends) in core.flows() {
-            let place = world.application.workloads.owner(flow);
-            if reads.len() <= place {
-                reads.resize(place + 1, [0; 2]);
+            let index = world.application.workloads.owner(flow);
+            if reads.len() <= index {
+                reads.resize(index + 1, [0; 2]);
             }
-            let receiving = core.recorder.with(|r| r.traits(place)).data_side.other();
+            let receiving = core.recorder.with(|r| r.traits(index)).data_side.other();
             for side in [Side::Opener, Side::Acceptor] {
                 let Some(conn) = core.connection(flow, side) else { continue };
                 let Some(guest) = guests.get_mut(ends[side as usize].0 as usize) else { continue };
                 record::add(&mut guest.tcp, conn.stats());
                 guest.delivered_bytes += conn.delivered();
-                reads[place][side as usize] += conn.delivered();
+                reads[index][side as usize] += conn.delivered();
                 if side == receiving {
-                    delivered.push(Delivered { flow, place, ends, bytes: conn.delivered() });
+                    delivered.push(Delivered { flow, index, ends, bytes: conn.delivered() });
                 }
             }
         }
         let totals = core.net.totals();
         let dropped = totals.drops + guests.iter().map(|g| g.port_drops).sum::<u64>();
-        let cuts = core.controllers().iter().map(Host::cuts).sum();
+        let cuts = core.controllers().iter().map(HostController::cuts).sum();
         let uplink_bytes = core.net.sent_bytes(core.net.nic_of(HostId(0)), core.now());
         Self { guests, delivered, reads, dropped, marked: totals.marks, cuts, uplink_bytes }
     }
@@ -413,7 +413,7 @@ fn finish(
     cell: &Cell,
     repetition: u32,
     seed: u64,
-    places: &[Place],
+    placed: &[PlacedVm],
     (mark, before): (Instant, Reading),
     (now, mut world): (Instant, Simulation),
 ) -> Finished {
@@ -421,20 +421,20 @@ fn finish(
     let after = Reading::of(&world);
     let mut recorder = world.core.recorder.take();
     let recorded_off = (!scenario.hosts.is_empty()).then(|| std::mem::take(&mut recorder.shown_off));
-    let vms = places
+    let vms = placed
         .iter()
         .zip(after.guests.iter().zip(&before.guests))
-        .map(|(place, (after, before))| VmMeasured {
-            name: place.name.clone(),
-            group: place.group.clone(),
+        .map(|(vm, (after, before))| VmMeasured {
+            name: vm.name.clone(),
+            group: vm.group.clone(),
             counters: after.since(before),
         })
         .collect();
     let recordings = world.application.workloads.collect(now);
     let of_each = scenario.workloads.values().zip(recordings).enumerate();
-    let traffic = of_each.map(|(place, (spec, recording))| Traffic {
+    let traffic = of_each.map(|(index, (spec, recording))| Traffic {
         recording,
-        ..traffic(&world.application.workloads, (place, spec), places, (&before, &after))
+        ..traffic(&world.application.workloads, (index, spec), placed, (&before, &after))
     });
     let traffic = traffic.collect();
     let measured = Measured {
@@ -447,7 +447,7 @@ fn finish(
         uplink_bytes: after.uplink_bytes - before.uplink_bytes,
         traffic,
         recorder,
-        off: recorded_off.unwrap_or_else(|| off_the_core(scenario, places, seed, now)),
+        off: recorded_off.unwrap_or_else(|| off_the_core(scenario, placed, seed, now)),
     };
     Finished {
         events: world.core.events.handled(),
@@ -457,31 +457,31 @@ fn finish(
     }
 }
 
-/// What the connections of the workload at a place brought in the measured time.
+/// What the connections of the workload with this index brought in the measured time.
 fn traffic(
     workloads: &Workloads,
-    (place, spec): (usize, &Spec),
-    places: &[Place],
+    (index, spec): (usize, &Spec),
+    placed: &[PlacedVm],
     (before, after): (&Reading, &Reading),
 ) -> Traffic {
     let side = setup::data_side(spec);
     let is_lasting = matches!(spec, Spec::Bulk { .. } | Spec::Strobe { .. } | Spec::Memcached { .. });
     // A store's requests are none.
-    let asker = places.iter().find(|p| p.group == spec.roles().0 && matches!(spec, Spec::Memcached { .. }));
+    let asker = placed.iter().find(|p| p.group == spec.roles().0 && matches!(spec, Spec::Memcached { .. }));
     // The number may have been another's connection, which is closed since.
     let earlier = |now: &Delivered| {
         let found = before.delivered.binary_search_by_key(&now.flow, |earlier| earlier.flow);
-        found.ok().map(|index| &before.delivered[index]).filter(|earlier| earlier.place == place).map_or(0, |d| d.bytes)
+        found.ok().map(|index| &before.delivered[index]).filter(|earlier| earlier.index == index).map_or(0, |d| d.bytes)
     };
     let read = |side: Side| {
-        let of = |reading: &Reading| reading.reads.get(place).map_or(0, |reads| reads[side as usize]);
+        let of = |reading: &Reading| reading.reads.get(index).map_or(0, |reads| reads[side as usize]);
         of(after) - of(before)
     };
     let mut own = Traffic { read_bytes: read(side.other()), ..Traffic::default() };
     if spec.is_both_ways() {
         own.read_bytes += read(side);
     }
-    for flow in after.delivered.iter().filter(|flow| flow.place == place) {
+    for flow in after.delivered.iter().filter(|flow| flow.index == index) {
         if workloads.is_background(flow.flow) {
             own.background_bytes += flow.bytes - earlier(flow);
         }
@@ -495,11 +495,11 @@ fn traffic(
 
 /// When the first VM of the sending group was off its core, or else the first of the receiving group, if they share
 /// one; without a capture nobody asks.
-fn off_the_core(scenario: &Scenario, places: &[Place], seed: u64, end: Instant) -> Vec<(Instant, Instant)> {
+fn off_the_core(scenario: &Scenario, placed: &[PlacedVm], seed: u64, end: Instant) -> Vec<(Instant, Instant)> {
     let (from, to) = scenario.workload().roles();
     let of = |group: &str| {
-        let place = places.iter().find(|p| p.group == group)?;
-        hosts::turns(scenario, scenario.vms.get(group)?, place.guest, seed)
+        let vm = placed.iter().find(|p| p.group == group)?;
+        hosts::turns(scenario, scenario.vms.get(group)?, vm.guest, seed)
     };
     let mut intervals = Vec::new();
     let Some(turns) = of(from).or_else(|| of(to)).filter(|_| scenario.record.capture) else { return intervals };

@@ -16,7 +16,7 @@ use evenkeel_scenario::sweep::splitmix64;
 use crate::event::{Event, Events, Meets, PortId};
 use crate::guest::vcpu::VirtualCpu;
 use crate::guest::{Guest, GuestSpec, Task};
-use crate::host::cera::Host;
+use crate::host::cera::HostController;
 use crate::host::cores::{Cores, CoresSpec};
 use crate::host::scheduler::EntityId;
 use crate::host::shim::Effects;
@@ -111,7 +111,7 @@ pub struct Core<R> {
     out: Vec<Outgoing>,
     notes: Vec<Note>,
     effects: Effects,
-    controllers: Vec<Host>,
+    controllers: Vec<HostController>,
     /// Hosts whose schedulers decide who runs, by number.
     shared: Vec<Option<hosts::Shared>>,
     /// The port at which waiting times are recorded.

@@ -48,15 +48,15 @@ static __always_inline void vflood_ack_look(struct __sk_buff *skb, struct contex
 	const struct ek_vflood_settings *v = &c->port->vflood;
 	u32 slot = c->port->slot;
 	struct ek_vflood_port *port;
-	enum ek_vsnoop_ring place;
+	enum ek_vsnoop_ring ring;
 
-	if (!v->free_places)
+	if (!v->free_slots)
 		return;
 	port = bpf_map_lookup_elem(&vflood_ports, &slot);
 	if (!port || !ack_filter_is_crowded(&port->filter, v->unread_acks))
 		return;
-	place = vsnoop_ring_look(skb, v->free_places, false);
-	if (place != EK_VSNOOP_RING_FULL && place != EK_VSNOOP_RING_WAITING)
+	ring = vsnoop_ring_look(skb, v->free_slots, false);
+	if (ring != EK_VSNOOP_RING_FULL && ring != EK_VSNOOP_RING_WAITING)
 		ack_filter_reads(&port->filter);
 }
 
@@ -101,12 +101,12 @@ static __noinline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
 				e->flow.mss;
 	}
 	if (!e->packets &&
-	    vflood_is_told(&e->flow, p->ack, p->window, a.is_pure, a.has_sack)) {
+	    vflood_ack_is_known(&e->flow, p->ack, p->window, a.is_pure, a.has_sack)) {
 		e->seen_ns = c->now_ns;
 		e->acked_ns = c->now_ns;
 		return vflood_ack_grant(e, p->ack);
 	}
-	order = vflood_order_of_ack(f->vflood_place, &a);
+	order = vflood_order_of_ack(f->vflood_index, &a);
 	vflood_order_write(skb, &order);
 	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
 	/* Where another CPU has the qdisc, it may still stand there of an earlier one. */
@@ -170,7 +170,7 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 		return TCX_NEXT;
 	vflood_send_order(skb, c,
 			  (struct vflood_order){
-				  .place = f->vflood_place,
+				  .index = f->vflood_index,
 				  .kind = VFLOOD_ORDER_GRANT,
 				  .c = (u32)e->owner,
 			  });

@@ -77,7 +77,7 @@ static __noinline bool vflood_lets_out(struct context *c, struct ek_flow *f,
 		vflood_ack_out(&e->flow, c->packet->ack);
 	}
 	vflood_flow_unlock(e);
-	if (!is_out || v->free_places)
+	if (!is_out || v->free_slots)
 		return is_out;
 	port = bpf_map_lookup_elem(&vflood_ports, &slot);
 	if (port)
@@ -135,7 +135,7 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 	u32 end = p->seq + p->payload_bytes + !!(p->flags & PACKET_FIN);
 	struct ek_vflood_flow *e = vflood_flow_of(c, f);
 	u32 hold = c->port->vflood.hold_ifindex;
-	struct vflood_order o = { .place = f->vflood_place, .a = p->seq, .b = end };
+	struct vflood_order o = { .index = f->vflood_index, .a = p->seq, .b = end };
 	u32 seq;
 
 	if (!e)

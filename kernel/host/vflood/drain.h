@@ -17,7 +17,7 @@
 
 /* Lets out some of what is held, whatever the windows say. */
 static __noinline void queue_drain(struct qdisc_port *at, struct ek_vflood_flow *e,
-				   u32 place, u32 segments)
+				   u32 index, u32 segments)
 {
 	struct held *h;
 	u32 bytes;
@@ -29,7 +29,7 @@ static __noinline void queue_drain(struct qdisc_port *at, struct ek_vflood_flow 
 	{
 		if (!e->packets || !segments)
 			break;
-		h = vflood_flow_pop(e, place);
+		h = vflood_flow_pop(e, index);
 		if (!h)
 			break;
 		bytes = (u32)(h->range >> 32) - (u32)h->range;
@@ -44,7 +44,7 @@ static __noinline void queue_drain(struct qdisc_port *at, struct ek_vflood_flow 
 
 /* Drops what is held. */
 static __noinline void queue_drop(struct qdisc_port *at, struct ek_vflood_flow *e,
-				  u32 place)
+				  u32 index)
 {
 	struct held *h;
 	int i;
@@ -53,7 +53,7 @@ static __noinline void queue_drop(struct qdisc_port *at, struct ek_vflood_flow *
 	{
 		if (!e->packets)
 			break;
-		h = vflood_flow_pop(e, place);
+		h = vflood_flow_pop(e, index);
 		if (h)
 			held_free(at, h);
 	}
@@ -64,7 +64,7 @@ static __noinline void queue_drop(struct qdisc_port *at, struct ek_vflood_flow *
 /* A flow that holds something is looked after. Return: whether it still holds something.
  */
 static __noinline bool vflood_flow_tick(struct qdisc_port *at, struct ek_vflood_flow *e,
-					u32 place)
+					u32 index)
 {
 	bool is_silent = vflood_flow_is_idle(e, at->now_ns, EK_VFLOOD_IDLE_NS);
 	bool is_cut_off = !at->port || e->is_closing; /* from ACKs */
@@ -72,12 +72,12 @@ static __noinline bool vflood_flow_tick(struct qdisc_port *at, struct ek_vflood_
 
 	/* Its last segment was lost on the way. */
 	if (e->splitting && at->now_ns - e->splitting_ns > VFLOOD_SPLIT_NS)
-		split_done(at, e, place);
+		split_done(at, e, index);
 	/* ACKs let it out, as ever: beyond its windows the network or the receiver drops
 	 * it. */
 	if (is_cut_off || is_silent ||
 	    (drains && time_since(at->now_ns, e->acked_ns) > VFLOOD_DRAIN_TIMEOUT_NS))
-		queue_drain(at, e, place, VFLOOD_DRAIN_SEGMENTS);
+		queue_drain(at, e, index, VFLOOD_DRAIN_SEGMENTS);
 	if (is_cut_off || is_silent || drains) {
 		at->drains = true;
 		if (!e->packets)
@@ -91,7 +91,7 @@ static __noinline void tick(struct qdisc_port *at)
 {
 	u32 next = at->vm->first;
 	struct ek_vflood_flow *e;
-	u32 place;
+	u32 index;
 	int i;
 
 	at->drains = false;
@@ -100,15 +100,15 @@ static __noinline void tick(struct qdisc_port *at)
 	{
 		if (!next)
 			break;
-		place = next - 1;
-		e = bpf_map_lookup_elem(&vflood_flows, &place);
+		index = next - 1;
+		e = bpf_map_lookup_elem(&vflood_flows, &index);
 		if (!e)
 			break;
 		next = e->next;
 		e->is_listed = 0;
 		vflood_flow_take(at, e);
-		if (vflood_flow_tick(at, e, place))
-			vflood_flow_list(at, e, place);
+		if (vflood_flow_tick(at, e, index))
+			vflood_flow_list(at, e, index);
 		vflood_flow_unlock(e);
 	}
 	at->vm->tick_ns =

@@ -9,7 +9,7 @@
 
 #include "../base/flow.h"
 #include "order.h"
-#include "turn.h"
+#include "lock.h"
 
 /* Does a packet have timestamps where bring_up_to_date() writes them? */
 static __always_inline bool vflood_has_timestamps(const struct context *c)
@@ -29,12 +29,12 @@ static __always_inline u32 vflood_ts_val(const struct context *c)
 static __always_inline struct ek_vflood_flow *vflood_flow_of(const struct context *c,
 							     const struct ek_flow *f)
 {
-	u32 place = f->vflood_place;
+	u32 index = f->vflood_index;
 	struct ek_vflood_flow *e;
 
 	if (!f->vflood_owner)
 		return NULL;
-	e = bpf_map_lookup_elem(&vflood_flows, &place);
+	e = bpf_map_lookup_elem(&vflood_flows, &index);
 	if (!e || e->owner != f->vflood_owner ||
 	    e->hold_ifindex != c->port->vflood.hold_ifindex)
 		return NULL;
@@ -57,7 +57,7 @@ static __always_inline u32 vflood_flow_hash(const struct ek_flow_key *k)
 /* Takes one of the places where a flow of a port may be, if the port has not its share.
  */
 static __always_inline struct ek_vflood_flow *
-vflood_flow_claim(const struct ek_flow_key *k, u32 slot, u32 *place)
+vflood_flow_claim(const struct ek_flow_key *k, u32 slot, u32 *index)
 {
 	u32 *managed = bpf_map_lookup_elem(&vflood_managed, &slot);
 	u32 first = vflood_flow_hash(k);
@@ -67,8 +67,8 @@ vflood_flow_claim(const struct ek_flow_key *k, u32 slot, u32 *place)
 	if (!managed || *managed >= EK_VFLOOD_PORT_FLOWS)
 		return NULL;
 	for (i = 0; i < EK_VFLOOD_WAYS; i++) {
-		*place = (first + i) & (EK_VFLOOD_FLOWS - 1);
-		e = bpf_map_lookup_elem(&vflood_flows, place);
+		*index = (first + i) & (EK_VFLOOD_FLOWS - 1);
+		e = bpf_map_lookup_elem(&vflood_flows, index);
 		if (e && !e->owner && !e->is_listed &&
 		    !__sync_val_compare_and_swap(&e->owner, 0, VFLOOD_CLAIMED))
 			return e;
@@ -93,7 +93,7 @@ static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 	struct ek_vflood_flow *e;
 	u64 now_us = c->now_ns / 1000;
 	struct packet_options o;
-	u32 place = 0;
+	u32 index = 0;
 
 	if (c->port->vflood.mode == EK_MODE_OFF || !c->port->vflood.hold_ifindex ||
 	    c->port->vflood.passes_over)
@@ -101,7 +101,7 @@ static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 	/* Sent again. */
 	if (vflood_flow_of(c, f))
 		return;
-	e = vflood_flow_claim(c->key, c->port->slot, &place);
+	e = vflood_flow_claim(c->key, c->port->slot, &index);
 	if (!e) {
 		count(c->count, EK_COUNT_VFLOOD_NO_PLACE, 1);
 		return;
@@ -121,7 +121,7 @@ static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 	e->is_enforced = c->port->vflood.mode == EK_MODE_ENFORCE;
 	e->seen_ns = c->now_ns;
 	e->acked_ns = c->now_ns;
-	e->turn_ns = c->now_ns;
+	e->clock_ns = c->now_ns;
 	if (head_options(c->head, p, &o) && o.permits_sack)
 		e->flow.flags |= VFLOOD_HAS_SACK;
 	if (synack_from_vm) {
@@ -140,7 +140,7 @@ static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 	e->last.ack = e->flow.ack_sent;
 	if (!++e->generation)
 		e->generation = 1;
-	f->vflood_place = place;
+	f->vflood_index = index;
 	f->vflood_owner = e->generation;
 	vflood_count_managed(e->slot, 1);
 	__sync_lock_test_and_set(&e->owner, (u64)e->generation);
@@ -163,7 +163,7 @@ static __noinline bool vflood_flow_close(struct __sk_buff *skb, struct context *
 	if (e) {
 		vflood_send_order(skb, c,
 				  (struct vflood_order){
-					  .place = f->vflood_place,
+					  .index = f->vflood_index,
 					  .kind = is_reset ? VFLOOD_ORDER_RESET :
 							     VFLOOD_ORDER_CLOSE,
 					  .c = (u32)e->owner,

@@ -5,7 +5,7 @@
  * on passes. User space runs this by BPF_PROG_TEST_RUN, with enum ek_idle in cb[].
  */
 #include "order.h"
-#include "turn.h"
+#include "lock.h"
 
 struct idle {
 	struct __sk_buff *skb;
@@ -15,14 +15,14 @@ struct idle {
 };
 
 /* For bpf_for_each_map_elem(). Return: 0 to go on. */
-static long idle_flow(void *map, u32 *place, struct ek_vflood_flow *e, struct idle *s)
+static long idle_flow(void *map, u32 *index, struct ek_vflood_flow *e, struct idle *s)
 {
 	struct vflood_order order = { .kind = VFLOOD_ORDER_CLOSE };
 
 	if (!e->owner || e->owner == VFLOOD_CLAIMED || e->packets ||
 	    !vflood_flow_is_idle(e, s->now_ns, s->ns))
 		return 0;
-	order.place = *place;
+	order.index = *index;
 	order.c = (u32)e->owner;
 	vflood_order_write(s->skb, &order);
 	/* The order is dropped when it has been read, which is no error. */

@@ -4,7 +4,7 @@
  * the skb's cb, five words that the programs at the port write and the qdisc's read:
  *
  *   cb[0]  VFLOOD_ORDER_MAGIC; what is without it is dropped
- *   cb[1]  place | kind << 16 | l4 << 24
+ *   cb[1]  index | kind << 16 | l4 << 24
  *   cb[2]  a: of data its seq, of an ACK its number
  *   cb[3]  b: of data its end, of an ACK the end of what is sacked
  *   cb[4]  c: the flow's owner, of an ACK see vflood_order_of_ack(); of what has left the
@@ -39,7 +39,7 @@ enum vflood_order_kind {
 };
 
 struct vflood_order {
-	u32 place; /* of the flow, in vflood_flows */
+	u32 index; /* of the flow, in vflood_flows */
 	u32 kind; /* enum vflood_order_kind */
 	u32 l4; /* where the TCP header begins; of an ACK, segments that came twice */
 	u32 a;
@@ -50,7 +50,7 @@ struct vflood_order {
 /* cb[1] of an order. */
 static __always_inline u32 vflood_order_word(const struct vflood_order *o)
 {
-	return o->place | o->kind << 16 | o->l4 << 24;
+	return o->index | o->kind << 16 | o->l4 << 24;
 }
 
 static __always_inline void vflood_order_write(struct __sk_buff *skb,
@@ -67,7 +67,7 @@ static __always_inline void vflood_order_write(struct __sk_buff *skb,
  * one. */
 #define VFLOOD_ORDER_READ(cb)                                                            \
 	{                                                                                \
-		.place = (cb)[1] & (EK_VFLOOD_FLOWS - 1),                                \
+		.index = (cb)[1] & (EK_VFLOOD_FLOWS - 1),                                \
 		.kind = (cb)[1] >> 16 & 0xff,                                            \
 		.l4 = (cb)[1] >> 24,                                                     \
 		.a = (cb)[2],                                                            \
@@ -83,7 +83,7 @@ static __always_inline void vflood_order_write(struct __sk_buff *skb,
 #define VFLOOD_ORDER_TWICE_MAX 255u
 
 /* Of an ACK, c: window | flags | sacked segments << VFLOOD_ORDER_SACKED_SHIFT. */
-static __always_inline struct vflood_order vflood_order_of_ack(u32 place,
+static __always_inline struct vflood_order vflood_order_of_ack(u32 index,
 							       const struct vflood_ack *a)
 {
 	u32 sacked = a->sacked_segments;
@@ -92,7 +92,7 @@ static __always_inline struct vflood_order vflood_order_of_ack(u32 place,
 	if (sacked > VFLOOD_ORDER_SACKED_MAX)
 		sacked = VFLOOD_ORDER_SACKED_MAX;
 	return (struct vflood_order){
-		.place = place,
+		.index = index,
 		.kind = VFLOOD_ORDER_ACK,
 		.l4 = twice < VFLOOD_ORDER_TWICE_MAX ? twice : VFLOOD_ORDER_TWICE_MAX,
 		.a = a->ack,

@@ -12,7 +12,7 @@
  * the pair's other end goes back to where it came in, in order on whatever CPU it was let
  * out, and past from_vm. Orders come in the cb of packets (intf.h, EK_VFLOOD_MAGIC). One
  * lock, the qdisc's, is over a port's flows and its buffer. What need not be held at all
- * from_vm lets out past all this, in its turn (turn.h).
+ * from_vm lets out past all this, under its lock (lock.h).
  *
  * Loaded only where some port has vFlood: Linux 6.16 with NET_SCH_BPF and NETKIT.
  */
@@ -24,7 +24,7 @@
 
 /* Data of a managed flow. Return: what is to be done with it. */
 static __noinline int data_verdict(struct qdisc_port *at, struct ek_vflood_flow *e,
-				   u32 place, u32 seq, u32 end)
+				   u32 index, u32 seq, u32 end)
 {
 	bool is_cut_off = e->is_closing || !at->port;
 	u8 before = e->flow.state;
@@ -33,7 +33,7 @@ static __noinline int data_verdict(struct qdisc_port *at, struct ek_vflood_flow 
 
 	e->seen_ns = at->now_ns;
 	e->is_direct = 0;
-	if (at->port && !at->port->vflood.free_places)
+	if (at->port && !at->port->vflood.free_slots)
 		ack_filter_reads(&at->state->filter);
 	if (!e->packets && (is_cut_off || (e->is_enforced && !at->may_hold))) {
 		vflood_flow_forget(at, e);
@@ -54,7 +54,7 @@ static __noinline int data_verdict(struct qdisc_port *at, struct ek_vflood_flow 
 	}
 	count_state(at, &e->flow, before);
 	if (verdict == VFLOOD_HOLD) {
-		vflood_flow_list(at, e, place);
+		vflood_flow_list(at, e, index);
 		e->packets++;
 		count(at->count, EK_COUNT_VFLOOD_HELD,
 		      vflood_segments(&e->flow, end - seq));
@@ -94,7 +94,7 @@ static __noinline void order_run(struct qdisc_port *at, struct ek_vflood_flow *e
 	u32 una = e->flow.snd_una;
 
 	if (o->kind == VFLOOD_ORDER_RESET) {
-		queue_drop(at, e, o->place);
+		queue_drop(at, e, o->index);
 		vflood_flow_forget(at, e);
 		return;
 	}
@@ -114,7 +114,7 @@ static __noinline void order_run(struct qdisc_port *at, struct ek_vflood_flow *e
 		if (vflood_flow_acked(&e->flow, set, &ack, at->now_ns / 1000))
 			count(at->count, EK_COUNT_VFLOOD_UNDONE, 1);
 		count_state(at, &e->flow, before);
-		queue_release(at, e, o->place);
+		queue_release(at, e, o->index);
 		filter_ack(at, e, una, &ack);
 	}
 	if (!e->is_closing && (at->may_hold || !e->is_enforced))
@@ -124,12 +124,12 @@ static __noinline void order_run(struct qdisc_port *at, struct ek_vflood_flow *e
 /* A segment of what was held in one packet, and counts with its flow until all have come.
  */
 static __noinline void piece_held(struct qdisc_port *at, struct ek_vflood_flow *e,
-				  u32 place, u32 seq, u32 end)
+				  u32 index, u32 seq, u32 end)
 {
 	vflood_piece_held(&e->flow, &at->vm->vm, end - seq);
 	e->packets++;
 	e->pieces++;
-	vflood_flow_list(at, e, place);
+	vflood_flow_list(at, e, index);
 }
 
 /* Puts an skb where it may leave. */
@@ -164,7 +164,7 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 {
 	struct qdisc_cb *cb = (struct qdisc_cb *)skb->cb;
 	struct vflood_order o = VFLOOD_ORDER_READ(cb->data);
-	u32 queue = o.place;
+	u32 queue = o.index;
 	bool is_data = o.kind == VFLOOD_ORDER_DATA || o.kind == VFLOOD_ORDER_WHOLE;
 	bool is_copy = !is_data && o.kind != VFLOOD_ORDER_BARE &&
 		       o.kind != VFLOOD_ORDER_PIECE;
@@ -177,7 +177,7 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 
 	if (cb->data[0] != VFLOOD_ORDER_MAGIC || !qdisc_port_open(&at, sch))
 		goto drop;
-	e = bpf_map_lookup_elem(&vflood_flows, &o.place);
+	e = bpf_map_lookup_elem(&vflood_flows, &o.index);
 	/* No longer managed since the tc program looked. */
 	if (!e || !e->owner || e->slot != at.slot ||
 	    (o.kind != VFLOOD_ORDER_ACK && e->owner != o.c)) {
@@ -198,9 +198,9 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		goto drop;
 	}
 	if (o.kind == VFLOOD_ORDER_PIECE) {
-		queue = o.place + EK_VFLOOD_FLOWS;
+		queue = o.index + EK_VFLOOD_FLOWS;
 		vflood_flow_take(&at, e);
-		piece_held(&at, e, o.place, o.a, o.b);
+		piece_held(&at, e, o.index, o.a, o.b);
 		vflood_flow_unlock(e);
 		verdict = VFLOOD_HOLD;
 	} else {
@@ -212,7 +212,7 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 			return ready_push(&at, skb, sch, to_free);
 		}
 		vflood_flow_take(&at, e);
-		verdict = data_verdict(&at, e, o.place, o.a, o.b);
+		verdict = data_verdict(&at, e, o.index, o.a, o.b);
 		vflood_flow_unlock(e);
 	}
 	q = bpf_map_lookup_elem(&queues, &queue);
@@ -240,7 +240,7 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	sch->qstats.backlog += bytes;
 	if (o.kind == VFLOOD_ORDER_PIECE && o.b == (u32)(e->splitting >> 32)) {
 		vflood_flow_take(&at, e);
-		split_done(&at, e, o.place);
+		split_done(&at, e, o.index);
 		vflood_flow_unlock(e);
 		sch->q.qlen -= at.gone_packets;
 		sch->qstats.backlog -= at.gone_bytes;
@@ -302,7 +302,7 @@ void BPF_PROG(vflood_qdisc_reset, struct Qdisc *sch)
 	struct ek_vflood_flow *e;
 	struct queue *r;
 	struct held *h;
-	u32 place;
+	u32 index;
 	int i;
 
 	sch->q.qlen = 0;
@@ -313,13 +313,13 @@ void BPF_PROG(vflood_qdisc_reset, struct Qdisc *sch)
 	{
 		if (!at.vm->first)
 			break;
-		place = at.vm->first - 1;
-		e = bpf_map_lookup_elem(&vflood_flows, &place);
+		index = at.vm->first - 1;
+		e = bpf_map_lookup_elem(&vflood_flows, &index);
 		if (!e)
 			break;
 		at.vm->first = e->next;
 		e->is_listed = 0;
-		queue_drop(&at, e, place);
+		queue_drop(&at, e, index);
 		vflood_flow_forget(&at, e);
 	}
 	r = bpf_map_lookup_elem(&ready, &at.slot);
@@ -371,7 +371,7 @@ int split(struct __sk_buff *skb)
 
 	if (skb->cb[0] != VFLOOD_ORDER_MAGIC)
 		return TCX_DROP;
-	e = bpf_map_lookup_elem(&vflood_flows, &o.place);
+	e = bpf_map_lookup_elem(&vflood_flows, &o.index);
 	if (!e || !skb_range(skb, o.l4, &o.a, &o.b))
 		return TCX_DROP;
 	o.kind = o.kind == VFLOOD_ORDER_SPLIT ? VFLOOD_ORDER_PIECE : VFLOOD_ORDER_DATA;
@@ -387,7 +387,7 @@ int released(struct __sk_buff *skb)
 
 	if (skb->cb[0] != VFLOOD_ORDER_MAGIC)
 		return TCX_DROP;
-	e = bpf_map_lookup_elem(&vflood_flows, &o.place);
+	e = bpf_map_lookup_elem(&vflood_flows, &o.index);
 	if (!e)
 		return TCX_DROP;
 	/* A qdisc may not write to what it has held (Linux 7.3): the flow knows. */
@@ -425,7 +425,7 @@ int back(struct __sk_buff *skb)
 
 	if (skb->cb[0] != VFLOOD_ORDER_MAGIC)
 		return TCX_DROP;
-	e = bpf_map_lookup_elem(&vflood_flows, &o.place);
+	e = bpf_map_lookup_elem(&vflood_flows, &o.index);
 	if (!e)
 		return TCX_DROP;
 	/* from_vm knows it by this. */

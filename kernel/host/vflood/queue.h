@@ -9,7 +9,7 @@
 #include "kernel.h"
 #include "../base/maps.h"
 #include "order.h"
-#include "turn.h"
+#include "lock.h"
 
 #define VFLOOD_RELEASE_PACKETS 4096 /* with one ACK at most */
 #define VFLOOD_SPARES 256 /* that a port keeps at most */
@@ -31,7 +31,7 @@ struct queue {
 	struct bpf_list_head packets list_of(held, node);
 };
 
-/* By place; EK_VFLOOD_FLOWS further, what the flow's first packet was split into. */
+/* By index; EK_VFLOOD_FLOWS further, what the flow's first packet was split into. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * EK_VFLOOD_FLOWS);
@@ -133,9 +133,9 @@ static __always_inline struct held *queue_pop(struct queue *q)
 
 static __always_inline struct queue *spares_of(const struct qdisc_port *at)
 {
-	u32 place = at->slot + EK_MAX_PORTS;
+	u32 index = at->slot + EK_MAX_PORTS;
 
-	return bpf_map_lookup_elem(&ready, &place);
+	return bpf_map_lookup_elem(&ready, &index);
 }
 
 static __always_inline struct held *held_new(struct qdisc_port *at, u64 range, u64 bytes,
@@ -189,17 +189,17 @@ static __always_inline bool queue_first(struct queue *q, u64 *range, u64 *kind)
 }
 
 /* The queue that the flow's next packet stands in: pieces of an earlier one go first. */
-static __always_inline struct queue *queue_next(const struct ek_vflood_flow *e, u32 place)
+static __always_inline struct queue *queue_next(const struct ek_vflood_flow *e, u32 index)
 {
 	if (e->pieces)
-		place += EK_VFLOOD_FLOWS;
-	return bpf_map_lookup_elem(&queues, &place);
+		index += EK_VFLOOD_FLOWS;
+	return bpf_map_lookup_elem(&queues, &index);
 }
 
 /* Takes the flow's next packet out. */
-static __noinline struct held *vflood_flow_pop(struct ek_vflood_flow *e, u32 place)
+static __noinline struct held *vflood_flow_pop(struct ek_vflood_flow *e, u32 index)
 {
-	struct queue *q = queue_next(e, place);
+	struct queue *q = queue_next(e, index);
 	struct held *h;
 
 	if (!q)
@@ -326,13 +326,13 @@ static __always_inline void count_state(const struct qdisc_port *at,
 }
 
 static __always_inline void vflood_flow_list(struct qdisc_port *at,
-					     struct ek_vflood_flow *e, u32 place)
+					     struct ek_vflood_flow *e, u32 index)
 {
 	if (e->is_listed)
 		return;
 	e->is_listed = 1;
 	e->next = at->vm->first;
-	at->vm->first = place + 1;
+	at->vm->first = index + 1;
 }
 
 /* The flow is no longer managed. What it holds must be out. */
@@ -392,10 +392,10 @@ static __always_inline int next_verdict(struct qdisc_port *at, struct ek_vflood_
  * segments have come back, into a queue of their own.
  */
 static __noinline void queue_split(struct qdisc_port *at, struct ek_vflood_flow *e,
-				   u32 place)
+				   u32 index)
 {
 	struct queue *r = bpf_map_lookup_elem(&ready, &at->slot);
-	struct queue *q = bpf_map_lookup_elem(&queues, &place);
+	struct queue *q = bpf_map_lookup_elem(&queues, &index);
 	struct held *h;
 
 	if (!r || !q)
@@ -413,7 +413,7 @@ static __noinline void queue_split(struct qdisc_port *at, struct ek_vflood_flow 
 
 /* Lets out what the windows allow. */
 static __noinline void queue_release(struct qdisc_port *at, struct ek_vflood_flow *e,
-				     u32 place)
+				     u32 index)
 {
 	u64 first = 0, kind = 0;
 	struct queue *q;
@@ -426,7 +426,7 @@ static __noinline void queue_release(struct qdisc_port *at, struct ek_vflood_flo
 	{
 		if (!e->packets || e->splitting)
 			break;
-		q = queue_next(e, place);
+		q = queue_next(e, index);
 		if (!q || !queue_first(q, &first, &kind))
 			break;
 		verdict = next_verdict(at, e, first, kind);
@@ -434,10 +434,10 @@ static __noinline void queue_release(struct qdisc_port *at, struct ek_vflood_flo
 			if (kind == VFLOOD_ORDER_WHOLE &&
 			    vflood_flow_splits(&e->flow, &at->port->vflood.settings,
 					       first))
-				queue_split(at, e, place);
+				queue_split(at, e, index);
 			break;
 		}
-		h = vflood_flow_pop(e, place);
+		h = vflood_flow_pop(e, index);
 		if (!h)
 			break;
 		if (verdict == VFLOOD_PASS)
@@ -449,13 +449,13 @@ static __noinline void queue_release(struct qdisc_port *at, struct ek_vflood_flo
 
 /* The packet that was sent to be split has come back as segments. */
 static __noinline void split_done(struct qdisc_port *at, struct ek_vflood_flow *e,
-				  u32 place)
+				  u32 index)
 {
 	vflood_flow_taken_out(&e->flow, &at->vm->vm, e->splitting);
 	e->splitting = 0;
 	if (e->packets)
 		e->packets--;
-	queue_release(at, e, place);
+	queue_release(at, e, index);
 }
 
 #endif /* EVENKEEL_HOST_VFLOOD_QUEUE_H */

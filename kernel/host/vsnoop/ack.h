@@ -163,12 +163,12 @@ static __noinline bool vsnoop_ack_fill(struct context *c, struct ek_flow *f,
 	bpf_spin_lock(&port->lock);
 	is_again = s->again_end == end;
 	if (is_again)
-		s->again_end = s->flow.told;
-	is_true = vsnoop_is_managed(&s->flow) && !seq_after(own, s->flow.told) &&
+		s->again_end = s->flow.acked;
+	is_true = vsnoop_is_managed(&s->flow) && !seq_after(own, s->flow.acked) &&
 		  (is_again || !vsnoop_has_ridden(&s->flow, own));
 	/* Each packet's own number: the same one again would look like a duplicate ACK.
 	 */
-	said.told = is_again ? s->flow.told : own;
+	said.acked = is_again ? s->flow.acked : own;
 	said.vm_edge = s->flow.vm_edge;
 	said.scale = s->flow.scale;
 	a->seq = s->flow.vm_seq;
@@ -177,7 +177,7 @@ static __noinline bool vsnoop_ack_fill(struct context *c, struct ek_flow *f,
 	/* What vFlood holds back may lie beyond the other end's window. */
 	if (a->seq - p->ack > f->window_offered_bytes)
 		a->seq = p->ack;
-	a->ack = said.told;
+	a->ack = said.acked;
 	a->window = vsnoop_window(&said);
 	a->flags = PACKET_ACK;
 	a->ecn = PACKET_NOT_ECT;
@@ -263,7 +263,7 @@ static __always_inline bool vsnoop_set_word(struct __sk_buff *skb, const struct 
 
 /* What data of the VM's takes along: what it does not know to be acknowledged. */
 struct vsnoop_ack_ride {
-	u32 told;
+	u32 acked;
 	u32 ts_ecr; /* 0: none */
 	u16 window;
 };
@@ -272,8 +272,8 @@ struct vsnoop_ack_ride {
 static __always_inline struct vsnoop_ack_ride vsnoop_says(const struct ek_vsnoop_flow *s)
 {
 	return (struct vsnoop_ack_ride){
-		.told = s->flow.told,
-		.ts_ecr = s->told_ts,
+		.acked = s->flow.acked,
+		.ts_ecr = s->acked_ts,
 		.window = vsnoop_window(&s->flow),
 	};
 }
@@ -284,7 +284,7 @@ static __noinline void vsnoop_ack_ride(struct __sk_buff *skb, struct context *c,
 	struct packet *p = c->packet;
 	u32 echo = PACKET_TCP_BYTES + 8;
 	u32 ts_ecr = packet_u32(c->head, (u32)p->l4 + echo);
-	bool is_written = vsnoop_set_word(skb, p, TCP_OFFSET_ACK, p->ack, r->told) &&
+	bool is_written = vsnoop_set_word(skb, p, TCP_OFFSET_ACK, p->ack, r->acked) &&
 			  skb_set_window(skb, p, r->window);
 
 	/* The other end would take an older echo for the round trip of what it says. */
@@ -295,7 +295,7 @@ static __noinline void vsnoop_ack_ride(struct __sk_buff *skb, struct context *c,
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
 		return;
 	}
-	p->ack = r->told;
+	p->ack = r->acked;
 	p->window = r->window;
 }
 
@@ -332,7 +332,7 @@ static __always_inline bool vsnoop_may_ride(const struct context *c,
 {
 	if (!c->port->vflood.hold_ifindex && vsnoop_enforces(c))
 		return vsnoop_ride(&s->flow, ack);
-	return vsnoop_is_managed(&s->flow) && seq_after(s->flow.told, ack);
+	return vsnoop_is_managed(&s->flow) && seq_after(s->flow.acked, ack);
 }
 
 /* Do SACK blocks tell of data after the number? */

@@ -32,7 +32,7 @@ static __always_inline u32 vsnoop_segments(const struct __sk_buff *skb, u32 payl
 
 /* What came of a packet, out of the lock. */
 struct vsnoop_outcome {
-	u32 was_told;
+	u32 was_acked;
 	u8 doubt; /* enum vsnoop_doubt */
 	u8 verdict; /* enum vsnoop_verdict */
 	u8 was_state;
@@ -54,8 +54,8 @@ static __always_inline void vsnoop_count(struct context *c,
 }
 
 /* Exchanges Ethernet's addresses. */
-static __always_inline bool vsnoop_turn(struct __sk_buff *skb, const u8 *first,
-					const u8 *second)
+static __always_inline bool vsnoop_set_addresses(struct __sk_buff *skb, const u8 *first,
+						 const u8 *second)
 {
 	u8 addresses[12];
 
@@ -71,7 +71,7 @@ static __always_inline bool vsnoop_turn(struct __sk_buff *skb, const u8 *first,
  */
 static __noinline bool vsnoop_send(struct __sk_buff *skb, struct context *c,
 				   struct ek_vsnoop_port *port, struct ek_vsnoop_flow *s,
-				   u32 was_told)
+				   u32 was_acked)
 {
 	u8 to[6], from[6];
 	bool is_whole;
@@ -79,9 +79,9 @@ static __noinline bool vsnoop_send(struct __sk_buff *skb, struct context *c,
 
 	packet_copy(to, c->head, 0, sizeof(to));
 	packet_copy(from, c->head, 6, sizeof(from));
-	if (vsnoop_turn(skb, from, to))
+	if (vsnoop_set_addresses(skb, from, to))
 		error = bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
-	is_whole = vsnoop_turn(skb, to, from);
+	is_whole = vsnoop_set_addresses(skb, to, from);
 	if (!error && is_whole)
 		return true;
 	count(c->count, EK_COUNT_VSNOOP_FAILED, 1);
@@ -89,7 +89,7 @@ static __noinline bool vsnoop_send(struct __sk_buff *skb, struct context *c,
 	s->flow.flags |= VSNOOP_ASKED;
 	/* Its copy says nothing any more. */
 	if (!is_whole)
-		vsnoop_undo(&s->flow, was_told);
+		vsnoop_undo(&s->flow, was_acked);
 	bpf_spin_unlock(&port->lock);
 	return is_whole;
 }
@@ -117,7 +117,7 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 		.is_fin = p->flags & PACKET_FIN,
 	};
 	struct vsnoop_outcome o = {};
-	enum ek_vsnoop_ring place;
+	enum ek_vsnoop_ring ring;
 	bool is_again;
 
 	if (!s || !port)
@@ -130,29 +130,28 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 		bpf_spin_unlock(&port->lock);
 		return true;
 	}
-	place = vsnoop_ring_look(skb,
-				 vsnoop_places(segments,
-					       c->port->vsnoop.reserve_segments),
-				 false);
-	port->place = place;
-	if (place != EK_VSNOOP_RING_FREE)
+	ring = vsnoop_ring_look(skb,
+				vsnoop_wanted_slots(segments,
+						    c->port->vsnoop.reserve_segments),
+				false);
+	port->ring = ring;
+	if (ring != EK_VSNOOP_RING_FREE)
 		count(c->count, EK_COUNT_VSNOOP_NO_PLACE, segments);
-	data.doubt = place == EK_VSNOOP_RING_FREE ?
-			     vsnoop_flow_doubt(skb, c, f, s, port) :
-			     VSNOOP_DOUBT_PLACE;
-	if (data.doubt && place == EK_VSNOOP_RING_FREE)
+	data.doubt = ring == EK_VSNOOP_RING_FREE ? vsnoop_flow_doubt(skb, c, f, s, port) :
+						   VSNOOP_DOUBT_QUEUE;
+	if (data.doubt && ring == EK_VSNOOP_RING_FREE)
 		count(c->count, EK_COUNT_VSNOOP_DOUBTED, segments);
 	vsnoop_note_peer(c, s, data.doubt);
 	data.core = data.doubt ? VSNOOP_CORE_UNKNOWN : vsnoop_core(c);
 	bpf_spin_lock(&port->lock);
 	is_again = !seq_after(p->seq + p->payload_bytes, s->flow.next);
-	o.was_told = s->flow.told;
+	o.was_acked = s->flow.acked;
 	o.was_state = s->flow.state;
 	o.verdict = vsnoop_data(&s->flow, &port->vm, &c->port->vsnoop.settings, &data);
 	o.state = s->flow.state;
 	o.doubt = s->flow.doubt;
-	if (s->flow.told != o.was_told)
-		s->told_ts = has_timestamps(f) ? vsnoop_timestamp(c) : 0;
+	if (s->flow.acked != o.was_acked)
+		s->acked_ts = has_timestamps(f) ? vsnoop_timestamp(c) : 0;
 	if (o.verdict == VSNOOP_ACK && is_again)
 		s->again_end = p->seq + p->payload_bytes;
 	bpf_spin_unlock(&port->lock);
@@ -160,7 +159,7 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 	if (o.verdict != VSNOOP_ACK)
 		return true;
 	s->early_acks++;
-	return !vsnoop_enforces(c) || vsnoop_send(skb, c, port, s, o.was_told);
+	return !vsnoop_enforces(c) || vsnoop_send(skb, c, port, s, o.was_acked);
 }
 
 static __always_inline bool vsnoop_early_ack_to_vm(struct __sk_buff *skb, struct way *w)

@@ -9,7 +9,7 @@
 SEC("tc")
 int vsnoop_ring(struct __sk_buff *skb)
 {
-	return vsnoop_ring_look(skb, skb->cb[EK_RING_PLACES], skb->cb[EK_RING_TAKEN]);
+	return vsnoop_ring_look(skb, skb->cb[EK_RING_WANTED], skb->cb[EK_RING_TAKEN]);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -77,7 +77,7 @@ static __always_inline bool qdisc_is_plain(const struct Qdisc_ops *ops)
 }
 
 /* Does the qdisc hand on at once what it gets now? */
-static __noinline enum ek_vsnoop_ring qdisc_place(const struct netdev_queue *queue)
+static __noinline enum ek_vsnoop_ring qdisc_state(const struct netdev_queue *queue)
 {
 	const u64 stuck =
 		1ull << bpf_core_enum_value(enum qdisc_state_t,
@@ -109,7 +109,7 @@ static __noinline enum ek_vsnoop_ring qdisc_place(const struct netdev_queue *que
 	return EK_VSNOOP_RING_FREE;
 }
 
-static __noinline enum ek_vsnoop_ring ring_place(const struct tun_file *file, u32 wanted,
+static __noinline enum ek_vsnoop_ring ring_state(const struct tun_file *file, u32 wanted,
 						 bool is_taken_free)
 {
 	void **queue;
@@ -142,7 +142,7 @@ static __noinline enum ek_vsnoop_ring ring_place(const struct tun_file *file, u3
 }
 
 /* May the tap itself drop what comes, whatever room there is? */
-static __always_inline enum ek_vsnoop_ring tap_place(const struct tun_struct *tun,
+static __always_inline enum ek_vsnoop_ring tap_state(const struct tun_struct *tun,
 						     u32 *queues)
 {
 	struct tun_prog *program;
@@ -167,14 +167,14 @@ static __always_inline enum ek_vsnoop_ring tap_place(const struct tun_struct *tu
 
 /**
  * vsnoop_ring_look() - at the egress of a device that user space knows to be a tap
- * @wanted: places that must be free in each of its rings
+ * @wanted: slots that must be free in each of its rings
  * @is_taken_free: or hold what was taken out already
  */
 static __noinline enum ek_vsnoop_ring vsnoop_ring_look(struct __sk_buff *skb, u32 wanted,
 						       bool is_taken_free)
 {
 	struct sk_buff *kernel_skb = bpf_cast_to_kern_ctx(skb);
-	enum ek_vsnoop_ring place;
+	enum ek_vsnoop_ring state;
 	struct tun_struct *tun;
 	struct net_device *dev;
 	struct netdev_queue *tx;
@@ -190,27 +190,27 @@ static __noinline enum ek_vsnoop_ring vsnoop_ring_look(struct __sk_buff *skb, u3
 	    bpf_core_read(&tx_queues, sizeof(tx_queues), &dev->real_num_tx_queues))
 		return EK_VSNOOP_RING_UNREADABLE;
 	tun = device_priv(dev);
-	place = tap_place(tun, &queues);
-	if (place != EK_VSNOOP_RING_FREE)
-		return place;
+	state = tap_state(tun, &queues);
+	if (state != EK_VSNOOP_RING_FREE)
+		return state;
 	if (tx_queues > RING_MAX_QUEUES)
 		return EK_VSNOOP_RING_QUEUES;
 	for (i = 0; i < RING_MAX_QUEUES; i++) {
 		if (i >= tx_queues)
 			break;
-		place = qdisc_place((void *)tx +
+		state = qdisc_state((void *)tx +
 				    i * bpf_core_type_size(struct netdev_queue));
-		if (place != EK_VSNOOP_RING_FREE)
-			return place;
+		if (state != EK_VSNOOP_RING_FREE)
+			return state;
 	}
 	for (i = 0; i < RING_MAX_QUEUES; i++) {
 		if (i >= queues)
 			break;
 		if (bpf_core_read(&file, sizeof(file), &tun->tfiles[i]))
 			return EK_VSNOOP_RING_UNREADABLE;
-		place = ring_place(file, wanted, is_taken_free);
-		if (place != EK_VSNOOP_RING_FREE)
-			return place;
+		state = ring_state(file, wanted, is_taken_free);
+		if (state != EK_VSNOOP_RING_FREE)
+			return state;
 	}
 	return EK_VSNOOP_RING_FREE;
 }

@@ -91,7 +91,7 @@ impl Share<'_> {
     /// The epoch ends: what the last ones had, this one included.
     pub fn turn(&mut self, epochs: u32, stride: u32) -> Traffic {
         // SAFETY: within the mapping, and the structures are the same.
-        unsafe { Meter::turn_shared((&raw mut (*self.share.as_ptr()).meter).cast(), epochs, stride) }
+        unsafe { Meter::end_epoch_shared((&raw mut (*self.share.as_ptr()).meter).cast(), epochs, stride) }
     }
 
     /// The least handshake since this was asked last.

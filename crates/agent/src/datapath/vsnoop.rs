@@ -92,23 +92,23 @@ impl Datapath {
         self.ask("vsnoop_sweep", &context)
     }
 
-    /// Whether a tap's queue has so many places free now, and if not, why.
+    /// Whether a tap's queue has so many slots free now, and if not, why.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
-    pub fn place(&mut self, ifindex: u32, segments: u32) -> Result<intf::ek_vsnoop_ring, DatapathError> {
+    pub fn queue_state(&mut self, ifindex: u32, segments: u32) -> Result<intf::ek_vsnoop_ring, DatapathError> {
         let mut context = SkbContext { ifindex, ..SkbContext::default() };
-        context.cb[intf::EK_RING_PLACES as usize] = segments;
+        context.cb[intf::EK_RING_WANTED as usize] = segments;
         self.ask("vsnoop_ring", &context)
     }
 
-    /// Whether so much waits in a tap's queue that fewer than these places are left.
+    /// Whether so much waits in a tap's queue that fewer than these slots are left.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
     pub fn waits(&mut self, ifindex: u32, segments: u32) -> Result<bool, DatapathError> {
         let mut context = SkbContext { ifindex, ..SkbContext::default() };
-        context.cb[intf::EK_RING_PLACES as usize] = segments;
+        context.cb[intf::EK_RING_WANTED as usize] = segments;
         context.cb[intf::EK_RING_TAKEN as usize] = 1;
         Ok(matches!(self.ask("vsnoop_ring", &context)?, intf::EK_VSNOOP_RING_FULL | intf::EK_VSNOOP_RING_WAITING))
     }

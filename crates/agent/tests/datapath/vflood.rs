@@ -89,7 +89,7 @@ impl Managed {
     }
 
     fn change(&self, changes: &[(usize, &[u8])]) {
-        patch(&self.flows, self.place.only_flow(self.place.pa).vflood_place, changes);
+        patch(&self.flows, self.place.only_flow(self.place.pa).vflood_index, changes);
     }
 
     /// The verdict on a segment of the VM's, so many behind the first.
@@ -127,15 +127,15 @@ fn what_the_qdisc_works_on_is_left_to_it() {
 fn a_flows_time_does_not_go_back() {
     let mut managed = Managed::new();
     assert_eq!(managed.send(0), NEXT);
-    let later_ns = managed.state().turn_ns + 3_600_000_000_000;
+    let later_ns = managed.state().clock_ns + 3_600_000_000_000;
     let sent_us = offset_of!(intf::ek_vflood_flow, flow) + offset_of!(intf::vflood_flow, sent_us);
     managed.change(&[
-        (offset_of!(intf::ek_vflood_flow, turn_ns), &later_ns.to_ne_bytes()),
+        (offset_of!(intf::ek_vflood_flow, clock_ns), &later_ns.to_ne_bytes()),
         (sent_us, &(later_ns / 1000).to_ne_bytes()),
     ]);
     assert_eq!(managed.send(1), NEXT);
     let state = managed.state();
-    assert_eq!((state.turn_ns, state.flow.sent_us), (later_ns, later_ns / 1000));
+    assert_eq!((state.clock_ns, state.flow.sent_us), (later_ns, later_ns / 1000));
 }
 
 #[test]

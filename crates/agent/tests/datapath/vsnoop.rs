@@ -569,7 +569,7 @@ fn place_for(prepare: impl FnOnce(&mut Bed) + Send + 'static) -> (u32, u64) {
         while place.vm.as_ref().unwrap().take().is_some() {}
         prepare(&mut place);
         place.send_to_vm(&V4.data(2 * BYTES));
-        (place.datapath.snoop_port(place.port).unwrap().place, place.early())
+        (place.datapath.snoop_port(place.port).unwrap().ring, place.early())
     };
     std::thread::spawn(case).join().unwrap()
 }
@@ -621,7 +621,7 @@ fn places_are_free_again_when_the_vm_takes_packets() {
     for round in 0..7 {
         fill(95)(&mut place);
         place.send_to_vm(&V4.data((1 + 3 * round) * BYTES));
-        assert_eq!(place.datapath.snoop_port(place.port).unwrap().place, intf::EK_VSNOOP_RING_FULL, "round {round}");
+        assert_eq!(place.datapath.snoop_port(place.port).unwrap().ring, intf::EK_VSNOOP_RING_FULL, "round {round}");
         while place.vm.as_ref().unwrap().take().is_some() {}
         place.send_from_vm(&V4.ack((2 + 3 * round) * BYTES));
         place.send_to_vm(&V4.data((2 + 3 * round) * BYTES));

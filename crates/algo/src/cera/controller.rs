@@ -128,7 +128,7 @@ impl Meter {
     /// The epoch ends: what the last `epochs` had, this one included. Flows are counted by slots of `stride` epochs.
     pub fn turn(&mut self, epochs: u32, stride: u32) -> Traffic {
         // SAFETY: as in `count`.
-        Traffic::new(unsafe { sys::cera_turn(&mut self.0, epochs, stride) })
+        Traffic::new(unsafe { sys::cera_meter_epoch(&mut self.0, epochs, stride) })
     }
 
     /// As [`turn`](Self::turn), of a meter in which others count meanwhile: a packet of that moment may be counted or
@@ -136,9 +136,9 @@ impl Meter {
     ///
     /// # Safety
     /// `meter` points to a meter that can be read and written for the length of the call.
-    pub unsafe fn turn_shared(meter: *mut Self, epochs: u32, stride: u32) -> Traffic {
+    pub unsafe fn end_epoch_shared(meter: *mut Self, epochs: u32, stride: u32) -> Traffic {
         // SAFETY: the caller's; this is a transparent wrapper.
-        Traffic::new(unsafe { sys::cera_turn(meter.cast(), epochs, stride) })
+        Traffic::new(unsafe { sys::cera_meter_epoch(meter.cast(), epochs, stride) })
     }
 }
 

@@ -106,6 +106,6 @@ impl Pace {
             queue_us: shown.queue_us,
         };
         // SAFETY: both pointers are to live values for the length of the call; the C code does not keep them.
-        unsafe { sys::cera_pace_turn(&mut self.0, &raw) }
+        unsafe { sys::cera_pace_epoch(&mut self.0, &raw) }
     }
 }

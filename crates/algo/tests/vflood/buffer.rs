@@ -1,6 +1,8 @@
 //! Who may hold how much, and what the VM is told.
 
-use evenkeel_algo::vflood::{ALPHA_ONE, DEFAULTS, Flow, Guest, Host, Policy, Settings, State, Verdict, Vm, guest_held};
+use evenkeel_algo::vflood::{
+    ALPHA_ONE, DEFAULTS, Flow, Guest, HostSettings, Policy, Settings, State, Verdict, Vm, guest_held,
+};
 use evenkeel_algo::window::{self, By};
 
 use crate::world::{Connection, FLOWS, MSS, SCALE, Step, World};
@@ -32,7 +34,7 @@ fn one_flow_has_half_of_the_buffer_and_two_have_a_third_each() {
 fn flows_of_low_rtt_may_hold_more_where_they_have_priority() {
     // Before the first data, and when a segment is out.
     let granted = |settings: Settings, rtt_us: u64| {
-        let host = Host::new(&settings);
+        let host = HostSettings::new(&settings);
         let (mut vm, mut flow) = (Vm::default(), Flow::default());
         flow.vm_syn(&host, 7, 1);
         flow.peer_syn(64_000, SCALE, MSS, 1 + rtt_us);

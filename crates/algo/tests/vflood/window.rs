@@ -1,7 +1,7 @@
 //! What leaves, and when.
 
 use evenkeel_algo::congestion::{Congestion, Kind, Path};
-use evenkeel_algo::vflood::{self, Flow, Host, Sacked, Settings, State, Verdict, Vm};
+use evenkeel_algo::vflood::{self, Flow, HostSettings, Sacked, Settings, State, Verdict, Vm};
 
 use crate::world::{MSS, RENO, SCALE, Step, flooded};
 
@@ -21,8 +21,8 @@ fn slow_start_goes_on_without_the_vm() {
 }
 
 /// A flow that begins with so many segments in its window, all of them on their way.
-fn with_out(segments: u32) -> (Host, Vm, Flow) {
-    let host = Host::new(&Settings { initial_window: segments, ..RENO });
+fn with_out(segments: u32) -> (HostSettings, Vm, Flow) {
+    let host = HostSettings::new(&Settings { initial_window: segments, ..RENO });
     let (mut vm, mut flow) = (Vm::default(), Flow::default());
     flow.vm_syn(&host, 7, 1);
     flow.peer_syn(64_000, SCALE, MSS, 200);
@@ -67,7 +67,7 @@ fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_other
 #[test]
 fn one_packet_of_a_quarter_of_the_window_leaves_whole_after_each_ack() {
     const OUT: u32 = 60;
-    let few = Host::new(&Settings { initial_window: 3, ..RENO });
+    let few = HostSettings::new(&Settings { initial_window: 3, ..RENO });
     let (_, mut vm, mut flow) = with_out(OUT);
     let acked =
         |arrived: u32| vflood::Ack { number: 8 + arrived * MSS, window: 64_000, is_pure: true, ..Default::default() };
@@ -91,7 +91,7 @@ fn one_packet_of_a_quarter_of_the_window_leaves_whole_after_each_ack() {
 /// Nothing is out, so no ACK comes that would let it go on: the sender would wait for its timer.
 #[test]
 fn a_packet_beyond_the_receivers_window_is_split_if_nothing_is_out() {
-    let host = Host::new(&Settings { initial_window: 30, ..RENO });
+    let host = HostSettings::new(&Settings { initial_window: 30, ..RENO });
     for offered in [10, 12, 15, 16] {
         let (mut vm, mut flow) = (Vm::default(), Flow::default());
         flow.vm_syn(&host, 7, 1);

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use evenkeel_algo::congestion::Kind;
 use evenkeel_algo::reno::MIN_CWND;
-use evenkeel_algo::vflood::{self, DEFAULTS, Flow, Host, Policy, Sacked, Settings, State, Verdict, Vm};
+use evenkeel_algo::vflood::{self, DEFAULTS, Flow, HostSettings, Policy, Sacked, Settings, State, Verdict, Vm};
 use proptest::prelude::*;
 
 /// With the paper's congestion control, whose windows are simple sums.
@@ -93,7 +93,7 @@ pub struct Connection {
     pub delivered: u32,
     pub window: u32,
     /// Right edge of the receiver's window as the host has been told.
-    pub told_edge: u32,
+    pub sent_edge: u32,
     /// What has left since the last ACK that counted, and what may.
     pub burst: u32,
     pub burst_limit: u32,
@@ -115,7 +115,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(host: &Host, vm: &mut Vm, isn: u32, settings: &Settings) -> Self {
+    pub fn new(host: &HostSettings, vm: &mut Vm, isn: u32, settings: &Settings) -> Self {
         let mut flow = Flow::default();
         flow.vm_syn(host, isn, 1);
         flow.peer_syn(64_000, SCALE, MSS, 1 + HANDSHAKE_RTT_US);
@@ -132,7 +132,7 @@ impl Connection {
             received: Vec::new(),
             delivered: 0,
             window: 64,
-            told_edge: 64,
+            sent_edge: 64,
             burst: 0,
             burst_limit: settings.initial_window,
             drops_wrongly: 0,
@@ -199,7 +199,7 @@ impl Connection {
             self.out(),
             self.flow.cwnd()
         );
-        assert!(segment < self.told_edge, "segment {segment} beyond the receiver's {}", self.told_edge);
+        assert!(segment < self.sent_edge, "segment {segment} beyond the receiver's {}", self.sent_edge);
         self.leaves(segment, now_us);
     }
 }
@@ -218,7 +218,7 @@ pub fn ends() -> impl Strategy<Value = Ends> {
 pub struct World {
     pub ends: Ends,
     pub settings: Settings,
-    pub host: Host,
+    pub host: HostSettings,
     pub vm: Vm,
     pub now_us: u64,
     pub connections: Vec<Connection>,
@@ -234,7 +234,7 @@ impl World {
     }
 
     pub fn with(settings: Settings, ends: Ends) -> Self {
-        let host = Host::new(&settings);
+        let host = HostSettings::new(&settings);
         let isns = [0, u32::MAX - 40_000, 1 << 31];
         let mut vm = Vm::default();
         let mut connections: Vec<_> = isns.map(|isn| Connection::new(&host, &mut vm, isn, &settings)).into();
@@ -384,7 +384,7 @@ impl World {
             let most = if self.settings.congestion == Kind::Cubic { cwnd * 7 / 10 + 1 } else { cwnd / 2 };
             assert!(c.flow.cwnd() <= most.max(MIN_CWND), "{} after a loss at {cwnd}", c.flow.cwnd());
         }
-        c.told_edge = c.flow.edge().wrapping_sub(c.seq(0)) / MSS;
+        c.sent_edge = c.flow.edge().wrapping_sub(c.seq(0)) / MSS;
         c.guest_acked = c.guest_acked.max(ack.wrapping_sub(c.seq(0)) / MSS);
         self.release(index);
         let c = &mut self.connections[index];
@@ -393,7 +393,7 @@ impl World {
         let is_idle = c.out() == 0 && c.queue.is_empty();
         assert!(is_idle || edge >= c.guest_edge, "an edge was taken back");
         let is_stuck = c.guest_acked == c.guest_end && edge <= c.guest_end;
-        assert!(!is_stuck || c.told_edge <= c.guest_end, "nothing is on its way, and the guest may not send");
+        assert!(!is_stuck || c.sent_edge <= c.guest_end, "nothing is on its way, and the guest may not send");
         c.guest_edge = edge;
         // Data of the other end's that acknowledges the same.
         let again = vflood::Ack { is_pure: false, came_twice: None, ..ack_is };

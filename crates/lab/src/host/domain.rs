@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_scenario::format::Network;
 
-use super::net::{Host, Place, Shaping};
+use super::net::{HostBridge, Shaping, VmPort};
 use super::vm::{Accelerator, Channel, Nic, System, Vm, VmSpec};
 use crate::error::LabError;
 use crate::prepare::GuestImage;
@@ -26,9 +26,9 @@ const BRIDGE: &str = "br0";
 #[derive(Debug)]
 pub struct Shape<'a> {
     /// Its host.
-    pub host: &'a Host,
-    /// The places of its VMs, and where QEMU has their channels.
-    pub vms: Vec<(&'a Place, PathBuf)>,
+    pub host: &'a HostBridge,
+    /// The ports of its VMs, and where QEMU has their channels.
+    pub vms: Vec<(&'a VmPort, PathBuf)>,
     /// Kernel and initramfs.
     pub image: GuestImage,
     /// Whether its uplink takes and gives segments larger than the MTU.
@@ -44,9 +44,9 @@ pub fn spec(shape: &Shape) -> VmSpec {
     let number = shape.host.number;
     let nic = |tap: &str, mac, segmentation_offload| Nic { tap: tap.to_owned(), mac, segmentation_offload };
     let uplink = nic(&shape.host.switch_port, uplink_mac(number), shape.segmentation_offload);
-    let ports = shape.vms.iter().map(|(place, _)| nic(&place.inner, port_mac(place), shape.segments_for_vms));
-    let channels = shape.vms.iter().map(|(place, socket)| Channel {
-        name: channel_name(&place.tap),
+    let ports = shape.vms.iter().map(|(port, _)| nic(&port.inner, port_mac(port), shape.segments_for_vms));
+    let channels = shape.vms.iter().map(|(port, socket)| Channel {
+        name: channel_name(&port.tap),
         socket: socket.clone(),
         listens: false,
     });
@@ -69,8 +69,8 @@ fn uplink_mac(host: u8) -> String {
     format!("52:54:00:00:02:{host:02x}")
 }
 
-fn port_mac(place: &Place) -> String {
-    format!("52:54:00:00:01:{:02x}", place.number)
+fn port_mac(port: &VmPort) -> String {
+    format!("52:54:00:00:01:{:02x}", port.number)
 }
 
 /// The name of a VM's channel in its domain.
@@ -79,14 +79,14 @@ fn channel_name(port: &str) -> String {
 }
 
 /// Makes the domain's bridge of its network cards.
-pub fn set_up(domain: &Vm, host: &Host, places: &[&Place], network: &Network) -> Result<(), LabError> {
+pub fn set_up(domain: &Vm, host: &HostBridge, vm_ports: &[&VmPort], network: &Network) -> Result<(), LabError> {
     let mut script = String::from(
         "for name in all default; do echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6; done\n\
          take() { for d in /sys/class/net/*; do if [ \"$(cat $d/address)\" = $1 ]; then /bin/ip link set ${d##*/} name \
          $2; fi; done; }\n",
     );
     let devices = std::iter::once((uplink_mac(host.number), host.uplink.as_str()))
-        .chain(places.iter().map(|place| (port_mac(place), place.tap.as_str())));
+        .chain(vm_ports.iter().map(|port| (port_mac(port), port.tap.as_str())));
     let mut batch =
         format!("link add {BRIDGE} type bridge forward_delay 0 stp_state 0 mcast_snooping 0\nlink set {BRIDGE} up\n");
     let mut offloads = String::new();
@@ -105,8 +105,8 @@ pub fn set_up(domain: &Vm, host: &Host, places: &[&Place], network: &Network) ->
 /// them from one that leaves their segmentation to it.
 pub fn configure(
     domain: &Vm,
-    host: &Host,
-    queues: &[(&Place, u32)],
+    host: &HostBridge,
+    queues: &[(&VmPort, u32)],
     network: &Network,
     joins: bool,
 ) -> Result<(), LabError> {
@@ -114,10 +114,10 @@ pub fn configure(
     let gro = if joins { "on" } else { "off" };
     let mut batch = format!("link set {} mtu {mtu_bytes}\n", host.uplink);
     let mut offloads = String::new();
-    for (place, queue_segments) in queues {
+    for (port, queue_segments) in queues {
         // Writing to a String cannot fail.
-        let _ = writeln!(batch, "link set {} txqueuelen {queue_segments} mtu {mtu_bytes}", place.tap);
-        let _ = writeln!(offloads, "ethtool -K {} gro {gro}", place.tap);
+        let _ = writeln!(batch, "link set {} txqueuelen {queue_segments} mtu {mtu_bytes}", port.tap);
+        let _ = writeln!(offloads, "ethtool -K {} gro {gro}", port.tap);
     }
     domain.shell(&format!("/bin/ip -batch - <<END\n{batch}END\n{offloads}")).map(drop)
 }

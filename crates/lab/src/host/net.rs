@@ -64,7 +64,7 @@ pub fn enter_namespace() -> Result<(), LabError> {
 
 /// A host of VMs: a bridge, an uplink, and the switch's port at the uplink's other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
+pub struct HostBridge {
     /// Its number, from 1.
     pub number: u8,
     /// The switch's port towards it.
@@ -75,7 +75,7 @@ pub struct Host {
     pub in_vm: bool,
 }
 
-impl Host {
+impl HostBridge {
     /// With this number.
     pub fn new(number: u8, in_vm: bool) -> Self {
         Self { number, switch_port: format!("up{number}"), uplink: format!("nic{number}"), in_vm }
@@ -119,7 +119,7 @@ impl Host {
 
 /// Where a VM is in the network: at the switch, or on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct VmPort {
     /// The VM's number, from 1.
     pub number: u8,
     /// The VM's port: a tap, or the end of a veth.
@@ -134,9 +134,9 @@ pub struct Place {
     is_link: bool,
 }
 
-impl Place {
+impl VmPort {
     /// Of the VM with this number.
-    pub fn new(number: u8, host: Option<&Host>) -> Self {
+    pub fn new(number: u8, host: Option<&HostBridge>) -> Self {
         let (tap, inner) = (format!("vm{number}"), format!("in{number}"));
         let is_link = host.is_some_and(|host| host.in_vm);
         let bridge = match host {
@@ -334,11 +334,11 @@ mod tests {
 
     #[test]
     fn a_host_in_a_vm_has_links_to_its_vms_only() {
-        let native = Place::new(3, Some(&Host::new(2, false)));
+        let native = VmPort::new(3, Some(&HostBridge::new(2, false)));
         assert_eq!((native.switch_port.as_str(), native.bridge.as_str()), ("up2", "host2"));
-        let domain = Place::new(3, Some(&Host::new(2, true)));
+        let domain = VmPort::new(3, Some(&HostBridge::new(2, true)));
         assert_eq!((domain.switch_port.as_str(), domain.bridge.as_str(), domain.is_link), ("up2", "link3", true));
-        let switch = Place::new(3, None);
+        let switch = VmPort::new(3, None);
         assert_eq!((switch.switch_port.as_str(), switch.bridge.as_str()), ("vm3", "br0"));
     }
 

@@ -35,7 +35,7 @@ use crate::host::agent::Agent;
 use crate::host::cores::Placement;
 use crate::host::domain;
 use crate::host::linux::Linux;
-use crate::host::net::{Host, Place};
+use crate::host::net::{HostBridge, VmPort};
 use crate::host::schedule::Schedule;
 use crate::host::vm::Vm;
 use crate::proto::Op;
@@ -51,9 +51,9 @@ const CHANNEL: &str = "org.evenkeel.0";
 pub struct BootedLab {
     vms: Vec<Vm>,
     /// Where each of them is.
-    places: Vec<Place>,
+    vm_ports: Vec<VmPort>,
     /// Where those will be that move.
-    destinations: BTreeMap<usize, Place>,
+    destinations: BTreeMap<usize, VmPort>,
     hosts: Vec<BootedHost>,
     /// Ticks per second of the guests' kernels: all of Debian's have the same.
     hz: u32,
@@ -63,7 +63,7 @@ pub struct BootedLab {
 
 /// A host.
 struct BootedHost {
-    host: Host,
+    host: HostBridge,
     /// Positions of its VMs.
     vms: Vec<usize>,
     /// Of one that will move here.
@@ -92,7 +92,7 @@ impl BootedLab {
         meter.step(&format!("booting {} VMs", specs.len() + domains));
         let mut lab = Self {
             vms: Vec::new(),
-            places: Vec::new(),
+            vm_ports: Vec::new(),
             destinations: BTreeMap::new(),
             hosts: Vec::new(),
             hz: 0,
@@ -103,22 +103,22 @@ impl BootedLab {
             lab.hosts.push(host);
         }
         for (index, spec) in specs.into_iter().enumerate() {
-            let place = lab.place_of(index);
+            let port = lab.port_of(index);
             if !spec.is_namespace() {
-                place.make()?;
+                port.make()?;
             }
             let vm = Vm::spawn(spec, lab.directory.path(), shared.interrupt.clone())?;
             if vm.spec.is_namespace() {
-                place.make_towards(vm.pid(), vm.spec.mac())?;
+                port.make_towards(vm.pid(), vm.spec.mac())?;
             }
-            lab.places.push(place);
+            lab.vm_ports.push(port);
             lab.vms.push(vm);
         }
         let awaiting: Vec<_> = lab.hosts.iter().filter_map(|h| Some((h.awaits?, h.host.clone()))).collect();
         for (number, (vm, host)) in (lab.vms.len() + 1..).zip(awaiting) {
-            let place = Place::new(u8::try_from(number).unwrap_or(u8::MAX), Some(&host));
-            place.make()?;
-            lab.destinations.insert(vm, place);
+            let port = VmPort::new(u8::try_from(number).unwrap_or(u8::MAX), Some(&host));
+            port.make()?;
+            lab.destinations.insert(vm, port);
         }
         for index in 0..lab.hosts.len() {
             if lab.hosts[index].host.in_vm {
@@ -140,10 +140,10 @@ impl BootedLab {
     }
 
     /// Where the VM at this position is to be.
-    fn place_of(&self, index: usize) -> Place {
+    fn port_of(&self, index: usize) -> VmPort {
         let host = self.hosts.iter().find(|host| host.vms.contains(&index));
         // `too_many` of support.rs: no more VMs than that.
-        Place::new(u8::try_from(index + 1).unwrap_or(u8::MAX), host.map(|host| &host.host))
+        VmPort::new(u8::try_from(index + 1).unwrap_or(u8::MAX), host.map(|host| &host.host))
     }
 
     fn domain_shape<'a>(&'a self, index: usize, scenario: &Scenario, shared: &Shared) -> domain::Shape<'a> {
@@ -151,7 +151,7 @@ impl BootedLab {
         let ports = self.ports_of(host).into_iter();
         domain::Shape {
             host: &host.host,
-            vms: ports.map(|(vm, place)| (place, self.channel_at(vm, place))).collect(),
+            vms: ports.map(|(vm, port)| (port, self.channel_at(vm, port))).collect(),
             image: shared.images[&Kernel::Newest].clone(),
             segmentation_offload: scenario.network.segmentation_offload,
             segments_for_vms: segments_for_vms(scenario),
@@ -159,15 +159,15 @@ impl BootedLab {
         }
     }
 
-    /// A host's VMs and the one that will move there, with their places on it.
-    fn ports_of(&self, host: &BootedHost) -> Vec<(usize, &Place)> {
-        ports_of(host, &self.places, &self.destinations)
+    /// A host's VMs and the one that will move there, with their ports on it.
+    fn ports_of(&self, host: &BootedHost) -> Vec<(usize, &VmPort)> {
+        ports_of(host, &self.vm_ports, &self.destinations)
     }
 
-    /// Where QEMU has a VM's channel while the VM is in this place.
-    fn channel_at(&self, vm: usize, place: &Place) -> PathBuf {
+    /// Where QEMU has a VM's channel while the VM is at this port.
+    fn channel_at(&self, vm: usize, port: &VmPort) -> PathBuf {
         let (name, directory) = (&self.vms[vm].spec.name, self.directory.path());
-        if self.places[vm] == *place {
+        if self.vm_ports[vm] == *port {
             channel_of(name, directory)
         } else {
             channel_of(&format!("{name}-moved"), directory)
@@ -176,12 +176,12 @@ impl BootedLab {
 
     fn set_up_domains(&mut self, network: &Network) -> Result<(), LabError> {
         for host in &mut self.hosts {
-            let ports = ports_of(host, &self.places, &self.destinations);
-            let places: Vec<&Place> = ports.into_iter().map(|(_, place)| place).collect();
+            let ports = ports_of(host, &self.vm_ports, &self.destinations);
+            let vm_ports: Vec<&VmPort> = ports.into_iter().map(|(_, port)| port).collect();
             if let Some((vm, channels)) = &mut host.domain {
                 let (release, _) = vm.wait_ready(BOOT_TIMEOUT)?;
                 tracing::debug!(vm = vm.spec.name, release, "up");
-                domain::set_up(vm, &host.host, &places, network)?;
+                domain::set_up(vm, &host.host, &vm_ports, network)?;
                 *channels = domain::channels(vm)?;
             }
         }
@@ -204,8 +204,8 @@ impl BootedLab {
     /// The switch's port towards the first VM of a group.
     fn first_place(&self, group: &str) -> Result<&str, LabError> {
         let first = self.first(group)?.spec.port();
-        let place = self.places.iter().find(|place| place.tap == first);
-        Ok(place.map_or(first, |place| &place.switch_port))
+        let port = self.vm_ports.iter().find(|port| port.tap == first);
+        Ok(port.map_or(first, |port| &port.switch_port))
     }
 
     fn check_alive(&self) -> Result<(), LabError> {
@@ -334,9 +334,9 @@ impl Drop for BootedLab {
             host.domain = None;
         }
         let destinations = std::mem::take(&mut self.destinations);
-        for place in self.places.drain(..).chain(destinations.into_values()) {
-            if let Err(error) = place.remove() {
-                tracing::debug!(?place, %error, "the namespace takes it along");
+        for port in self.vm_ports.drain(..).chain(destinations.into_values()) {
+            if let Err(error) = port.remove() {
+                tracing::debug!(?port, %error, "the namespace takes it along");
             }
         }
         for host in self.hosts.drain(..) {
@@ -357,14 +357,14 @@ struct Control<'a, 'b> {
     shared: &'a Shared,
 }
 
-/// A host's VMs and the one that will move there, with their places on it.
+/// A host's VMs and the one that will move there, with their ports on it.
 fn ports_of<'a>(
     host: &BootedHost,
-    places: &'a [Place],
-    destinations: &'a BTreeMap<usize, Place>,
-) -> Vec<(usize, &'a Place)> {
+    vm_ports: &'a [VmPort],
+    destinations: &'a BTreeMap<usize, VmPort>,
+) -> Vec<(usize, &'a VmPort)> {
     let coming = host.awaits.and_then(|vm| Some((vm, destinations.get(&vm)?)));
-    host.vms.iter().map(|vm| (*vm, &places[*vm])).chain(coming).collect()
+    host.vms.iter().map(|vm| (*vm, &vm_ports[*vm])).chain(coming).collect()
 }
 
 /// Where QEMU has a VM's channel.

@@ -35,7 +35,7 @@ pub struct Spec {
 
 /// The controller of a host.
 #[derive(Debug)]
-pub struct Host {
+pub struct HostController {
     /// The host's number.
     pub host: HostId,
     /// How it is set up.
@@ -61,7 +61,7 @@ pub enum Order {
     Cut(u32),
 }
 
-impl Host {
+impl HostController {
     /// A controller that has seen nothing.
     pub fn new(host: HostId, spec: Spec) -> Self {
         Self {
@@ -172,7 +172,7 @@ struct Flow {
     /// The scale of windows that come in.
     scale: u8,
     /// The limit in the last ACK to the VM, and the end of what may be sent by it.
-    told: Option<(u32, u32)>,
+    advertised: Option<(u32, u32)>,
     /// The end of the data that it has sent.
     sent_end: u32,
     /// Whose SYN was seen, and when; none once the handshake is over, or if it came twice.
@@ -182,12 +182,12 @@ struct Flow {
 impl Flow {
     /// Bytes that it may send by the last word; none if that was no limit.
     fn room(&self) -> Option<i32> {
-        self.told.map(|(_, until)| until.wrapping_sub(self.sent_end) as i32)
+        self.advertised.map(|(_, until)| until.wrapping_sub(self.sent_end) as i32)
     }
 
     /// Whether it has used up its window.
     fn is_full(&self) -> bool {
-        self.told.zip(self.room()).is_some_and(|((bytes, _), room)| cera::is_full(room, bytes))
+        self.advertised.zip(self.room()).is_some_and(|((bytes, _), room)| cera::is_full(room, bytes))
     }
 }
 
@@ -262,7 +262,7 @@ impl Tap {
         Report { traffic, rtt_us, own_rtt_us, seen: self.pause.take() }
     }
 
-    /// Takes the controller's order; the window that the VM's client is to be told of. `turned`: what is left over goes
+    /// Takes the controller's order; the window that the VM's client is to be told. `turned`: what is left over goes
     /// to other flows.
     pub fn obey(&mut self, order: Order, turned: bool) -> Option<u32> {
         let window = match order {
@@ -293,7 +293,7 @@ impl Tap {
                 position: *opened,
                 stamp: 0,
                 scale: 0,
-                told: None,
+                advertised: None,
                 sent_end: 0,
                 syn: None,
             }
@@ -319,11 +319,11 @@ impl Tap {
 }
 
 impl Shim for Tap {
-    fn places_to_vm(&self) -> &'static [ToVm] {
+    fn steps_to_vm(&self) -> &'static [ToVm] {
         &[ToVm::Window]
     }
 
-    fn places_from_vm(&self) -> &'static [FromVm] {
+    fn steps_from_vm(&self) -> &'static [FromVm] {
         &[FromVm::Uplink]
     }
 
@@ -341,13 +341,13 @@ impl Shim for Tap {
         let (next, mss_bytes) = (self.next, self.mss_bytes);
         let flow = self.flow(end);
         let was_full = flow.is_full();
-        flow.told = None;
+        flow.advertised = None;
         if segment.flags.has(Flags::SYN) {
             flow.scale = segment.window_scale;
         } else if let Some((window, flows)) = limit.filter(|_| flow.stamp > 0) {
             let bytes = cera::flow_window(window, flows, flow.position, next).saturating_mul(mss_bytes);
             let bytes = window::with_room(bytes, flow.scale);
-            flow.told = Some((bytes, segment.ack.wrapping_add(bytes)));
+            flow.advertised = Some((bytes, segment.ack.wrapping_add(bytes)));
             let (room, scale) = (flow.room().unwrap_or(0), flow.scale);
             self.pause.ack(now.us(), was_full, room, mss_bytes);
             let (field, by) = window::arbitrate(

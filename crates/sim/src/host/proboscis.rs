@@ -432,11 +432,11 @@ fn probe(syn: &Packet, from: GuestId, train: u8, index: u8, total: u8) -> Packet
 }
 
 impl Shim for Proboscis {
-    fn places_to_vm(&self) -> &'static [ToVm] {
+    fn steps_to_vm(&self) -> &'static [ToVm] {
         &[ToVm::Probes, ToVm::Marks, ToVm::Window]
     }
 
-    fn places_from_vm(&self) -> &'static [FromVm] {
+    fn steps_from_vm(&self) -> &'static [FromVm] {
         &[FromVm::Handshake, FromVm::Ecn, FromVm::Echo]
     }
 

@@ -57,10 +57,10 @@ impl<T: Any> AsAny for T {
 /// connection that is open.
 pub trait Shim: AsAny + fmt::Debug + Send {
     /// Where it stands on the way to the VM.
-    fn places_to_vm(&self) -> &'static [ToVm];
+    fn steps_to_vm(&self) -> &'static [ToVm];
 
     /// Where it stands on the way from the VM.
-    fn places_from_vm(&self) -> &'static [FromVm];
+    fn steps_from_vm(&self) -> &'static [FromVm];
 
     /// A packet is on its way to the VM.
     fn on_to_vm(
@@ -114,8 +114,8 @@ impl Shims {
     /// Takes in a mechanism, at its places.
     pub fn add(&mut self, shim: Box<dyn Shim>) {
         let index = self.shims.len();
-        self.to_vm.extend(shim.places_to_vm().iter().map(|&place| (place, index)));
-        self.from_vm.extend(shim.places_from_vm().iter().map(|&place| (place, index)));
+        self.to_vm.extend(shim.steps_to_vm().iter().map(|&place| (place, index)));
+        self.from_vm.extend(shim.steps_from_vm().iter().map(|&place| (place, index)));
         self.to_vm.sort_unstable();
         self.from_vm.sort_unstable();
         self.shims.push(shim);

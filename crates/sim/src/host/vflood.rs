@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use evenkeel_algo::ack_filter;
 use evenkeel_algo::rest::{Rest, Word};
-use evenkeel_algo::vflood::{self, Host, Settings, State, Verdict as Fate, Vm};
+use evenkeel_algo::vflood::{self, HostSettings, Settings, State, Verdict as Fate, Vm};
 use evenkeel_algo::{seq, window};
 use evenkeel_settings::Mode;
 
@@ -52,7 +52,7 @@ struct Flow {
 #[derive(Debug)]
 pub struct Vflood {
     spec: Spec,
-    host: Host,
+    host: HostSettings,
     rest: Rest,
     vm: Vm,
     filter: ack_filter::Vm,
@@ -95,7 +95,7 @@ impl Vflood {
     pub fn new(spec: Spec) -> Self {
         Self {
             spec,
-            host: Host::new(&spec.settings),
+            host: HostSettings::new(&spec.settings),
             rest: Rest::default(),
             vm: Vm::default(),
             filter: ack_filter::Vm::default(),
@@ -156,7 +156,12 @@ impl Vflood {
     }
 
     /// Does something with a flow, and counts what it did to its state and its part of the buffer.
-    fn with<T>(&mut self, now: Instant, end: ConnId, act: impl FnOnce(&mut Flow, &mut Vm, &Host) -> T) -> Option<T> {
+    fn with<T>(
+        &mut self,
+        now: Instant,
+        end: ConnId,
+        act: impl FnOnce(&mut Flow, &mut Vm, &HostSettings) -> T,
+    ) -> Option<T> {
         let flow = self.flows.get_mut(&end.index).filter(|flow| flow.generation == end.generation)?;
         let state = flow.flow.state();
         let result = act(flow, &mut self.vm, &self.host);
@@ -322,7 +327,7 @@ impl Vflood {
 impl Flow {
     /// Lets new data out at once that its windows allow, past the queue: what is promised to the VM is counted anew
     /// with the next ACK.
-    fn lets_out(&mut self, now: Instant, host: &Host, segment: &Segment) -> bool {
+    fn lets_out(&mut self, now: Instant, host: &HostSettings, segment: &Segment) -> bool {
         let is_out = self.queue.is_empty()
             && self.flow.is_ahead(self.is_direct)
             && self.flow.passes(host, segment.seq, segment.payload_bytes, now.us());
@@ -334,7 +339,14 @@ impl Flow {
     }
 
     /// Lets out what its windows allow.
-    fn release(&mut self, now: Instant, vm: &mut Vm, host: &Host, enforces: bool, effects: &mut Effects) -> LetOut {
+    fn release(
+        &mut self,
+        now: Instant,
+        vm: &mut Vm,
+        host: &HostSettings,
+        enforces: bool,
+        effects: &mut Effects,
+    ) -> LetOut {
         let mut done = LetOut::default();
         while let Some(&(since, packet)) = self.queue.front() {
             let Payload::Tcp(_, held) = packet.payload else { break };
@@ -405,11 +417,11 @@ fn up_to_date(mut packet: Packet, last: &Segment) -> Packet {
 }
 
 impl Shim for Vflood {
-    fn places_to_vm(&self) -> &'static [ToVm] {
+    fn steps_to_vm(&self) -> &'static [ToVm] {
         &[ToVm::AckClock, ToVm::Window]
     }
 
-    fn places_from_vm(&self) -> &'static [FromVm] {
+    fn steps_from_vm(&self) -> &'static [FromVm] {
         &[FromVm::Hold]
     }
 

@@ -79,16 +79,16 @@ impl Vsnoop {
         let Spec { settings, reserve_segments: reserve, .. } = self.spec;
         let (enforces, mut vm) = (self.enforces(), std::mem::take(&mut self.vm));
         let flow = self.flow(end);
-        let (state, told) = (flow.flow.state(), flow.flow.told());
-        let has_place = effects.port_room >= vsnoop::places(1, reserve) as usize;
-        let doubt = if has_place { Doubt::CERTAIN } else { Doubt::PLACE };
+        let (state, acked) = (flow.flow.state(), flow.flow.acked());
+        let has_place = effects.port_room >= vsnoop::wanted_slots(1, reserve) as usize;
+        let doubt = if has_place { Doubt::CERTAIN } else { Doubt::QUEUE };
         let bytes = segment.payload_bytes;
         let core = if effects.vm_runs { Core::On } else { Core::Off };
         let data = Data { seq: segment.seq, bytes, segments: 1, last_bytes: bytes, is_fin: false, doubt, core };
         let early = flow.flow.data(&mut vm, settings, data, now.us());
         let after = flow.flow.state();
         if let Some((ack, like)) = early.zip(flow.from_vm.as_ref()).filter(|_| enforces) {
-            flow.is_pending = ack.ack != told;
+            flow.is_pending = ack.ack != acked;
             effects.from_vm.push((FromVm::AckFilter, early_ack(like, &ack, segment.ts_val)));
         }
         self.vm = vm;
@@ -125,9 +125,9 @@ impl Vsnoop {
             let is_early = std::mem::take(&mut flow.is_pending);
             return if is_early && flow.flow.has_ridden(segment.ack) { Verdict::Drop } else { Verdict::Pass };
         }
-        if let Some(told) = flow.flow.ride(segment.ack) {
-            segment.ack = told.ack;
-            segment.window = told.window;
+        if let Some(early) = flow.flow.ride(segment.ack) {
+            segment.ack = early.ack;
+            segment.window = early.window;
             segment.sack = SackBlocks::default();
             self.on_data += 1;
         }
@@ -149,11 +149,11 @@ fn early_ack(like: &Packet, ack: &EarlyAck, ts_ecr: u32) -> Packet {
 }
 
 impl Shim for Vsnoop {
-    fn places_to_vm(&self) -> &'static [ToVm] {
+    fn steps_to_vm(&self) -> &'static [ToVm] {
         &[ToVm::EarlyAck]
     }
 
-    fn places_from_vm(&self) -> &'static [FromVm] {
+    fn steps_from_vm(&self) -> &'static [FromVm] {
         &[FromVm::AckFilter, FromVm::AckOnData]
     }
 

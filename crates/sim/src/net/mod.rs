@@ -29,7 +29,7 @@ use routes::Routes;
 
 pub use ledger::PortStats;
 pub use topology::{
-    Alpha, BufferSpec, CoDelSpec, FqCoDelSpec, Limit, Place, PortSpec, PrioritySpec, QueueSpec, RedSpec, Shape,
+    Alpha, BufferSpec, CoDelSpec, FqCoDelSpec, Limit, PortRole, PortSpec, PrioritySpec, QueueSpec, RedSpec, Shape,
     TopologySpec,
 };
 
@@ -40,7 +40,7 @@ pub struct Network {
     ports: Vec<Port>,
     pools: Vec<Pool>,
     routes: Routes,
-    places: Vec<Place>,
+    places: Vec<PortRole>,
     seed: u64,
     fifo_hops: u64,
 }
@@ -56,10 +56,10 @@ impl Network {
         let mut ports = Vec::with_capacity(places.len());
         for (index, place) in places.iter().enumerate() {
             let (of_class, switch) = match place {
-                Place::Nic(_) => (&spec.nic, None),
-                Place::Edge(host) => (&spec.edge, Some(routes.leaf_of(*host))),
-                Place::Up { leaf, .. } | Place::Middle(leaf) => (&spec.core, Some(*leaf)),
-                Place::Down { spine, .. } => (&spec.core, Some(routes.spine(*spine))),
+                PortRole::Nic(_) => (&spec.nic, None),
+                PortRole::Edge(host) => (&spec.edge, Some(routes.leaf_of(*host))),
+                PortRole::Up { leaf, .. } | PortRole::Middle(leaf) => (&spec.core, Some(*leaf)),
+                PortRole::Down { spine, .. } => (&spec.core, Some(routes.spine(*spine))),
             };
             let mut port = Port::new(of_class, routes.peer(*place), seed, index);
             if let Some((number, pool)) = switch.and_then(|s| pools.get_mut(s as usize).map(|pool| (s, pool))) {
@@ -91,7 +91,7 @@ impl Network {
     }
 
     /// Where a port is.
-    pub fn place(&self, port: PortId) -> Place {
+    pub fn role(&self, port: PortId) -> PortRole {
         self.places[port.0 as usize]
     }
 

@@ -3,7 +3,7 @@
 use evenkeel_scenario::sweep::splitmix64;
 
 use super::link::{Label, Peer};
-use super::topology::{Place, Shape};
+use super::topology::{PortRole, Shape};
 use crate::event::{Onward, PortId};
 use crate::packet::HostId;
 
@@ -27,21 +27,21 @@ struct Switch {
 
 impl Routes {
     /// Routes, and where each port is.
-    pub fn new(shape: Shape, seed: u64) -> (Self, Vec<Place>) {
+    pub fn new(shape: Shape, seed: u64) -> (Self, Vec<PortRole>) {
         let by_leaf = shape.hosts_by_leaf();
         let leaf_of: Vec<u32> = (0u32..).zip(&by_leaf).flat_map(|(leaf, &n)| (0..n).map(move |_| leaf)).collect();
         let hosts = leaf_of.len() as u32;
         let leaves = by_leaf.len() as u32;
-        let mut places: Vec<Place> = (0..hosts).map(|host| Place::Nic(HostId(host))).collect();
-        places.extend((0..hosts).map(|host| Place::Edge(HostId(host))));
+        let mut places: Vec<PortRole> = (0..hosts).map(|host| PortRole::Nic(HostId(host))).collect();
+        places.extend((0..hosts).map(|host| PortRole::Edge(HostId(host))));
         let mut switches = Vec::new();
         let spines = if let Shape::LeafSpine { spines, .. } = shape { spines } else { 0 };
         for leaf in 0..leaves {
             let first = places.len() as u32;
             match shape {
                 Shape::Star { .. } => {}
-                Shape::Dumbbell { .. } => places.push(Place::Middle(leaf)),
-                Shape::LeafSpine { .. } => places.extend((0..spines).map(|spine| Place::Up { leaf, spine })),
+                Shape::Dumbbell { .. } => places.push(PortRole::Middle(leaf)),
+                Shape::LeafSpine { .. } => places.extend((0..spines).map(|spine| PortRole::Up { leaf, spine })),
             }
             let ups = places.len() as u32 - first;
             let salt = (splitmix64(seed ^ (u64::from(leaf) << 32)) >> 32) as u32;
@@ -49,7 +49,7 @@ impl Routes {
         }
         for spine in 0..spines {
             switches.push(Switch { first: places.len() as u32, ups: 0, salt: 0 });
-            places.extend((0..leaves).map(|leaf| Place::Down { spine, leaf }));
+            places.extend((0..leaves).map(|leaf| PortRole::Down { spine, leaf }));
         }
         (Self { leaf_of, switches, leaves }, places)
     }
@@ -73,13 +73,13 @@ impl Routes {
     }
 
     /// What is at the other end of a port's link.
-    pub fn peer(&self, place: Place) -> Peer {
+    pub fn peer(&self, place: PortRole) -> Peer {
         let switch = match place {
-            Place::Edge(_) => return Peer::HOST,
-            Place::Nic(host) => self.leaf_of(host),
-            Place::Up { spine, .. } => self.spine(spine),
-            Place::Down { leaf, .. } => leaf,
-            Place::Middle(from) => 1 - from,
+            PortRole::Edge(_) => return Peer::HOST,
+            PortRole::Nic(host) => self.leaf_of(host),
+            PortRole::Up { spine, .. } => self.spine(spine),
+            PortRole::Down { leaf, .. } => leaf,
+            PortRole::Middle(from) => 1 - from,
         };
         Peer::of_switch(switch)
     }
@@ -129,7 +129,7 @@ mod tests {
         let mut counts = [0u32; 4];
         let (mut by_leaf, mut by_seed) = (0, 0);
         for flow in 0..4000 {
-            let Place::Up { leaf: 0, spine } = places[routes.port(0, HostId(4), flow) as usize] else {
+            let PortRole::Up { leaf: 0, spine } = places[routes.port(0, HostId(4), flow) as usize] else {
                 panic!("not up")
             };
             counts[spine as usize] += 1;
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn spines_lead_to_the_leaf_of_the_destination() {
         let (routes, places) = Routes::new(Shape::LeafSpine { leaves: 3, spines: 2, hosts_per_leaf: 2 }, 1);
-        assert_eq!(places[routes.port(4, HostId(5), 9) as usize], Place::Down { spine: 1, leaf: 2 });
-        assert_eq!(places[routes.port(2, HostId(5), 9) as usize], Place::Edge(HostId(5)));
+        assert_eq!(places[routes.port(4, HostId(5), 9) as usize], PortRole::Down { spine: 1, leaf: 2 });
+        assert_eq!(places[routes.port(2, HostId(5), 9) as usize], PortRole::Edge(HostId(5)));
     }
 }

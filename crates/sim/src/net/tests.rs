@@ -203,7 +203,7 @@ fn a_dumbbell_has_one_link_in_the_middle() {
     assert_eq!(run.arrived.len(), 3);
     let middle: Vec<u64> = (0..run.net.ports())
         .map(PortId)
-        .filter(|&port| matches!(run.net.place(port), Place::Middle(_)))
+        .filter(|&port| matches!(run.net.role(port), PortRole::Middle(_)))
         .map(|port| run.net.stats(port).packets)
         .collect();
     assert_eq!(middle, [1, 1]);
@@ -310,7 +310,7 @@ proptest! {
         for port in (0..run.net.ports()).map(PortId) {
             prop_assert_eq!(run.net.backlog(port, end), (0, 0));
             let stats = *run.net.stats(port);
-            if !matches!(run.net.place(port), Place::Nic(_)) {
+            if !matches!(run.net.role(port), PortRole::Nic(_)) {
                 prop_assert!(stats.peak_segments <= limit.segments && stats.peak_bytes <= limit.bytes);
                 if let BufferSpec::Shared { bytes, .. } = buffer {
                     prop_assert!(stats.peak_bytes <= bytes);

@@ -88,7 +88,7 @@ pub struct PortSpec {
 
 /// Where a port is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PortRole {
     /// A host's network card.
     Nic(HostId),
     /// A switch's port towards a host.

@@ -26,8 +26,8 @@ pub fn cores(scenario: &Scenario, seed: u64) -> Vec<CoresSpec> {
     for (guest, placement) in (0..).map(GuestId).zip(&placements) {
         let (Some(kind), Some(group)) = (placement.kind, scenario.vms.get(placement.group)) else { continue };
         match found.binary_search_by_key(&placement.host, |(number, ..)| *number) {
-            Ok(place) => found[place].2.push((guest, group)),
-            Err(place) => found.insert(place, (placement.host, kind, vec![(guest, group)])),
+            Ok(at) => found[at].2.push((guest, group)),
+            Err(at) => found.insert(at, (placement.host, kind, vec![(guest, group)])),
         }
     }
     found.into_iter().filter_map(|(number, kind, vms)| host(number, kind, &vms, seed)).collect()

@@ -30,8 +30,8 @@ impl<S: System> System for Overheard<'_, S> {
         self.system.open(from, to)
     }
 
-    fn belongs(&mut self, flow: FlowId, place: usize, guests: [GuestId; 2]) {
-        self.recorder.with(|recorder| recorder.opened(flow, place, guests));
+    fn belongs(&mut self, flow: FlowId, index: usize, guests: [GuestId; 2]) {
+        self.recorder.with(|recorder| recorder.opened(flow, index, guests));
     }
 
     fn write(&mut self, flow: FlowId, side: Side, bytes: u64) {

@@ -32,7 +32,7 @@ const MAX_WINDOW: u32 = 65_535;
 
 /// A VM, or a machine of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct PlacedVm {
     /// As in `sender-0`.
     pub name: String,
     /// Its group.
@@ -44,14 +44,14 @@ pub struct Place {
 }
 
 /// Where all VMs are: the sending group first, each group's hosts one after the other.
-pub fn places(scenario: &Scenario) -> Vec<Place> {
-    let place = |(guest, placement): (u32, &Placement)| Place {
+pub fn placed_vms(scenario: &Scenario) -> Vec<PlacedVm> {
+    let placed = |(guest, placement): (u32, &Placement)| PlacedVm {
         name: placement.name(),
         group: placement.group.to_owned(),
         guest: GuestId(guest),
         host: HostId(placement.host),
     };
-    (0..).zip(&placements(scenario)).map(place).collect()
+    (0..).zip(&placements(scenario)).map(placed).collect()
 }
 
 /// How many hosts there are on either side: those of the senders, and the others. Hosts on which nobody is are there
@@ -66,11 +66,11 @@ fn sides(scenario: &Scenario) -> [u32; 2] {
     [left, host_count(scenario) - left]
 }
 
-/// Who takes part in the workload at a place among several.
-pub fn members(scenario: &Scenario, workload: &Workload, places: &[Place], place: usize, seed: u64) -> Members {
+/// Who takes part in the workload with this index.
+pub fn members(scenario: &Scenario, workload: &Workload, placed: &[PlacedVm], index: usize, seed: u64) -> Members {
     let (from, to) = workload.roles();
     let of = |group: &str| {
-        let own = places.iter().filter(|p| p.group == group);
+        let own = placed.iter().filter(|p| p.group == group);
         own.map(|p| Member { guest: p.guest, host: p.host }).collect::<Vec<_>>()
     };
     let hosts = |group: &str| u64::from(hosts_of(scenario, group));
@@ -80,7 +80,7 @@ pub fn members(scenario: &Scenario, workload: &Workload, places: &[Place], place
             hosts(from).min(hosts(to)) * u64::from(scenario.network.host_rate_mbit())
         }
     };
-    Members { from: of(from), to: of(to), capacity_bps: mbit * 1_000_000, seed: workload_seed(seed, place) }
+    Members { from: of(from), to: of(to), capacity_bps: mbit * 1_000_000, seed: workload_seed(seed, index) }
 }
 
 /// The network of a scenario.
@@ -278,21 +278,21 @@ pub fn vflood(group: &VmGroup, mtu_bytes: u32) -> Option<vflood::Spec> {
 /// vSnoop on the hosts of a group; none if it is off.
 pub fn vsnoop(scenario: &Scenario, group: &VmGroup) -> Option<vsnoop::Spec> {
     let set = group.vsnoop.in_scenario();
-    let places = group.port_queue_segments;
+    let queue_slots = group.port_queue_segments;
     let kind = group.on.as_ref().and_then(|on| scenario.hosts.get(on));
     (set.mode != Mode::Off).then(|| vsnoop::Spec {
         mode: set.mode,
-        settings: VsnoopSettings { budget_segments: set.budget_segments(places) },
+        settings: VsnoopSettings { budget_segments: set.budget_segments(queue_slots) },
         // Unless hosts have cores for all, each VM has its core; and the driver domain one.
-        reserve_segments: vsnoop_algo::reserve(places, kind.map_or(group.per_host, |kind| kind.cores) + 1),
+        reserve_segments: vsnoop_algo::reserve(queue_slots, kind.map_or(group.per_host, |kind| kind.cores) + 1),
         mss_bytes: tcp(group, scenario.network.mtu_bytes).mss_bytes,
     })
 }
 
 /// The network card's port of a VM that is far away.
-pub fn far(scenario: &Scenario, place: &Place) -> Option<PortSpec> {
-    let group = scenario.vms.get(&place.group)?;
-    group.is_far(&place.name).then(|| {
+pub fn far(scenario: &Scenario, vm: &PlacedVm) -> Option<PortSpec> {
+    let group = scenario.vms.get(&vm.group)?;
+    group.is_far(&vm.name).then(|| {
         let near = nic(scenario, group).unwrap_or(topology(scenario).nic);
         PortSpec { delay: near.delay + Duration::from_us(u64::from(group.far_delay_us)), ..near }
     })
@@ -330,8 +330,8 @@ mod tests {
     #[test]
     fn senders_come_first_and_share_hosts() {
         let scenario = scenario("", "count = 5\nper_host = 2", BULK);
-        let places = places(&scenario);
-        let found: Vec<_> = places.iter().map(|p| (p.name.as_str(), p.guest.0, p.host.0)).collect();
+        let placed = placed_vms(&scenario);
+        let found: Vec<_> = placed.iter().map(|p| (p.name.as_str(), p.guest.0, p.host.0)).collect();
         assert_eq!(
             found,
             [
@@ -344,7 +344,7 @@ mod tests {
             ]
         );
         assert_eq!(topology(&scenario).shape, Shape::Star { hosts: 4 });
-        let members = members(&scenario, scenario.workload(), &places, 0, 7);
+        let members = members(&scenario, scenario.workload(), &placed, 0, 7);
         assert_eq!((members.from.len(), members.to.len(), members.capacity_bps), (5, 1, 1_000_000_000));
     }
 

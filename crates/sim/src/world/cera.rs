@@ -5,20 +5,20 @@ use evenkeel_settings::Mode;
 use super::{Core, Recorder};
 use crate::event::{Event, PortId};
 use crate::guest::Task;
-use crate::host::cera::{Host, Report, Tap};
+use crate::host::cera::{HostController, Report, Tap};
 use crate::packet::{GuestId, HostId};
 use crate::time::Duration;
 
 impl<R: Recorder> Core<R> {
     /// Gives a host a controller. Its guests' ports have their part already. Before anything is sent.
-    pub fn add_controller(&mut self, host: Host) {
+    pub fn add_controller(&mut self, host: HostController) {
         self.events.push(self.now + Duration::from_us(u64::from(host.spec.settings.epoch_us)), Event::Epoch(host.host));
         let place = self.controllers.partition_point(|other| other.host < host.host);
         self.controllers.insert(place, host);
     }
 
     /// The controllers, by host.
-    pub fn controllers(&self) -> &[Host] {
+    pub fn controllers(&self) -> &[HostController] {
         &self.controllers
     }
 

@@ -215,10 +215,10 @@ fn what_comes_while_an_application_reads_is_acknowledged_together() {
 struct Counting(Arc<Mutex<[u64; 2]>>);
 
 impl Shim for Counting {
-    fn places_to_vm(&self) -> &'static [ToVm] {
+    fn steps_to_vm(&self) -> &'static [ToVm] {
         &[ToVm::Window]
     }
-    fn places_from_vm(&self) -> &'static [FromVm] {
+    fn steps_from_vm(&self) -> &'static [FromVm] {
         &[FromVm::Uplink]
     }
     fn on_to_vm(&mut self, _: Instant, _: ToVm, end: Option<ConnId>, _: &mut Packet, _: &mut Effects) -> Verdict {

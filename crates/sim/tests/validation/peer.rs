@@ -45,7 +45,7 @@ struct Outcome {
 
 fn simulate(scenario: &Scenario) -> Outcome {
     let seed = run_seed(scenario.seed, 0);
-    let places = setup::places(scenario);
+    let places = setup::placed_vms(scenario);
     let members = setup::members(scenario, scenario.workload(), &places, 0, seed);
     let guests: Vec<GuestSpec> = places
         .iter()

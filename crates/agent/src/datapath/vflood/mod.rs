@@ -153,7 +153,7 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError::Bpf`]
     pub fn vflood(&self, flow: &intf::ek_flow) -> Result<Option<intf::ek_vflood_flow>, DatapathError> {
-        let found: Option<intf::ek_vflood_flow> = lookup(&self.vflood_flows, &flow.vflood_place)?;
+        let found: Option<intf::ek_vflood_flow> = lookup(&self.vflood_flows, &flow.vflood_index)?;
         Ok(found.filter(|found| flow.vflood_owner != 0 && found.owner == u64::from(flow.vflood_owner)))
     }
 }

@@ -244,19 +244,19 @@ impl Qdisc {
         Ok(map::lookup(&self.managed, &slot)?.unwrap_or_default())
     }
 
-    /// Frees the places of connections whose device is gone: each device's queue looks after its own only.
+    /// Frees the entries of connections whose device is gone: each device's queue looks after its own only.
     fn forget_orphans(&self) -> Result<(), DatapathError> {
         let devices: BTreeSet<u32> = self.hold_devices.keys().filter_map(|key| from_bytes(&key)).collect();
-        // A place that a program has just taken still names the device of the connection before.
+        // An entry that a program has just taken still names the device of the connection before.
         let is_orphan =
             |flow: &intf::ek_vflood_flow| ![0, u64::MAX].contains(&flow.owner) && !devices.contains(&flow.hold_ifindex);
         let entries: Vec<(u32, intf::ek_vflood_flow)> = map::read_all(&self.flows, "cannot read vFlood's connections")?;
         let mut freed = 0;
-        for (place, flow) in entries.into_iter().filter(|(_, flow)| is_orphan(flow)) {
+        for (index, flow) in entries.into_iter().filter(|(_, flow)| is_orphan(flow)) {
             let free = intf::ek_vflood_flow { generation: flow.generation, ..Default::default() };
             self.flows
-                .update(&place.to_ne_bytes(), as_bytes(&free), MapFlags::ANY)
-                .map_err(|error| DatapathError::bpf("cannot free the place of a connection", &error))?;
+                .update(&index.to_ne_bytes(), as_bytes(&free), MapFlags::ANY)
+                .map_err(|error| DatapathError::bpf("cannot free the entry of a connection", &error))?;
             freed += 1;
         }
         if freed > 0 {

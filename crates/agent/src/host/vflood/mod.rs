@@ -156,7 +156,7 @@ impl Mechanism for Wing {
         let is_tap = port.link.kind == Kind::Tap;
         own.vflood = intf::ek_vflood_settings {
             unread_acks,
-            free_places: if is_tap { queue_segments.saturating_sub(unread_acks).max(1) } else { 0 },
+            free_slots: if is_tap { queue_segments.saturating_sub(unread_acks).max(1) } else { 0 },
             passes_over: u32::from(self.rest(ifindex).passes_over()),
             ..to_intf(&port.settings.vflood)
         };

@@ -27,7 +27,7 @@ pub enum Doubt {
     /// The VM has not reacted for a second.
     Silence,
     /// The port's queue may not take it.
-    Place,
+    Queue,
     /// It is damaged.
     Checksum,
     /// It is for another MAC than the VM's.
@@ -65,7 +65,7 @@ impl Doubt {
             intf::VSNOOP_DOUBT_RUNS => Self::Runs,
             intf::VSNOOP_DOUBT_CORE => Self::Core,
             intf::VSNOOP_DOUBT_SILENCE => Self::Silence,
-            intf::VSNOOP_DOUBT_PLACE => Self::Place,
+            intf::VSNOOP_DOUBT_QUEUE => Self::Queue,
             intf::VSNOOP_DOUBT_CHECKSUM => Self::Checksum,
             intf::VSNOOP_DOUBT_ADDRESS => Self::Address,
             intf::VSNOOP_DOUBT_TTL => Self::Ttl,
@@ -93,7 +93,7 @@ impl Doubt {
             Self::Runs => "the VM has its core, and acknowledges by itself",
             Self::Core => "nobody knows whether the VM has its core",
             Self::Silence => "the VM has not reacted to data for a second, and may be dead",
-            Self::Place => "the port's queue might not take it",
+            Self::Queue => "the port's queue might not take it",
             Self::Checksum => "its checksum is wrong, and the VM drops it",
             Self::Address => "it is for another MAC than the VM sends with",
             Self::Ttl => "its TTL is lower than any that the VM has taken",

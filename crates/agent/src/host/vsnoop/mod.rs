@@ -191,7 +191,7 @@ impl Mechanism for Wing {
         let ifindex = port.link.ifindex;
         if let Some(left) = &mut shown.offline {
             let is_promised = |(key, entry): &(intf::ek_flow_key, intf::ek_vsnoop_flow)| {
-                key.ifindex == ifindex && (entry.flow.told.wrapping_sub(entry.flow.vm_ack) as i32) > 0
+                key.ifindex == ifindex && (entry.flow.acked.wrapping_sub(entry.flow.vm_ack) as i32) > 0
             };
             left.promised_connections =
                 tools.datapath.snoops()?.iter().filter(|entry| is_promised(entry)).count() as u64;
@@ -200,8 +200,10 @@ impl Mechanism for Wing {
             return Ok(());
         }
         let own = self.settings(port);
-        let place = match port.link.kind {
-            Kind::Tap => QueueState::of(tools.datapath.place(ifindex, vsnoop::places(1, own.reserve_segments))?),
+        let queue = match port.link.kind {
+            Kind::Tap => {
+                QueueState::of(tools.datapath.queue_state(ifindex, vsnoop::wanted_slots(1, own.reserve_segments))?)
+            }
             Kind::Macvtap | Kind::Other => QueueState::NoTap,
         };
         let vm = tools.datapath.snoop_port(ifindex)?.vm;
@@ -210,7 +212,7 @@ impl Mechanism for Wing {
             budget_segments: own.settings.budget_segments,
             outstanding_segments: vm.outstanding,
             coming_segments: vm.coming,
-            place,
+            queue,
             endpoint: tools.datapath.endpoint(ifindex)?.map_or(Endpoint::Unknown, Endpoint::from_intf),
             objections: tools.channels.endpoint(ifindex).map(Reasons::words).unwrap_or_default(),
             doubt: Doubt::from_intf(vm.doubt),

@@ -21,7 +21,7 @@ pub struct VsnoopPort {
     #[serde(default)]
     pub coming_segments: u32,
     /// Whether the port's queue would take a packet now.
-    pub place: QueueState,
+    pub queue: QueueState,
     /// Whether the VM's own TCP is known to take what its windows have offered.
     #[serde(default)]
     pub endpoint: Endpoint,
@@ -52,7 +52,7 @@ impl VsnoopPort {
             Endpoint::Observed | Endpoint::Attested => None,
         };
         let shown = self.doubt.map(|doubt| doubt.words().to_owned());
-        self.place
+        self.queue
             .obstacle()
             .map(str::to_owned)
             .into_iter()
@@ -88,8 +88,8 @@ pub enum QueueState {
 }
 
 impl QueueState {
-    pub(super) fn of(place: intf::ek_vsnoop_ring) -> Self {
-        match place {
+    pub(super) fn of(queue: intf::ek_vsnoop_ring) -> Self {
+        match queue {
             intf::EK_VSNOOP_RING_FREE => Self::Free,
             intf::EK_VSNOOP_RING_FULL => Self::Full,
             intf::EK_VSNOOP_RING_WAITING => Self::Waiting,
@@ -183,8 +183,8 @@ impl VsnoopFlow {
             early_acks: entry.early_acks,
             on_data: entry.rode,
             dropped_acks: entry.dropped,
-            ahead_bytes: ahead(flow.told, flow.vm_ack),
-            window_bytes: ahead(flow.vm_edge, flow.told),
+            ahead_bytes: ahead(flow.acked, flow.vm_ack),
+            window_bytes: ahead(flow.vm_edge, flow.acked),
             outstanding_segments: flow.outstanding,
         }
     }
@@ -224,7 +224,7 @@ mod tests {
             rode: 1,
             dropped: 3,
             flow: intf::vsnoop_flow {
-                told: 1000,
+                acked: 1000,
                 vm_ack: u32::MAX - 499,
                 vm_edge: 6000,
                 flags,
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!((flow.ahead_bytes, flow.window_bytes), (1500, 5000));
         assert!(flow.explain().contains("1500 bytes are promised"));
         let idle = intf::ek_vsnoop_flow {
-            flow: intf::vsnoop_flow { vm_ack: 7, told: 5, ..Default::default() },
+            flow: intf::vsnoop_flow { vm_ack: 7, acked: 5, ..Default::default() },
             ..Default::default()
         };
         assert_eq!(VsnoopFlow::of(&idle).ahead_bytes, 0);

@@ -6,7 +6,7 @@ use evenkeel_settings::Mode;
 use super::{BootedHost, BootedLab};
 use crate::error::LabError;
 use crate::host::agent::{self, Agent, Mechanism, Port};
-use crate::host::net::Place;
+use crate::host::net::VmPort;
 use crate::host::seat::{Here, InDomain};
 use crate::host::vm::Vm;
 use crate::run::Shared;
@@ -24,10 +24,10 @@ impl BootedLab {
         let mut ports = if native.iter().any(wanted) { self.agent_ports(scenario, &native)? } else { Vec::new() };
         // vSnoop needs the VM's own port, which is a tap of this machine: it stands between the VM and its driver
         // domain.
-        for (vm, place) in domains.iter().flat_map(|host| self.ports_of(host)) {
+        for (vm, vm_port) in domains.iter().flat_map(|host| self.ports_of(host)) {
             let (group, spec) = (self.group(scenario, vm), &self.vms[vm].spec);
             if group.vsnoop.mode() != Mode::Off {
-                ports.push(Port::of(&place.tap, "", group, spec.number)?.with_only(Mechanism::Vsnoop));
+                ports.push(Port::of(&vm_port.tap, "", group, spec.number)?.with_only(Mechanism::Vsnoop));
             }
         }
         if !ports.is_empty() {
@@ -60,16 +60,16 @@ impl BootedLab {
 
     fn agent_ports(&self, scenario: &Scenario, hosts: &[&BootedHost]) -> Result<Vec<agent::Port>, LabError> {
         let on_host = |host: &&BootedHost| {
-            let port = |(vm, place): (usize, &Place)| {
+            let port = |(vm, vm_port): (usize, &VmPort)| {
                 let (spec, group) = (&self.vms[vm].spec, self.group(scenario, vm));
-                let port = Port::of(&place.tap, &host.host.uplink, group, spec.number)?;
+                let port = Port::of(&vm_port.tap, &host.host.uplink, group, spec.number)?;
                 let port = if host.domain.is_some() { port.without(Mechanism::Vsnoop) } else { port };
                 if !guest_agent::is_wanted(group, spec.number) {
                     return Ok(port);
                 }
                 let channel = match &host.domain {
-                    None => self.channel_at(vm, place),
-                    Some((_, channels)) => channels.get(&place.tap).cloned().unwrap_or_default(),
+                    None => self.channel_at(vm, vm_port),
+                    Some((_, channels)) => channels.get(&vm_port.tap).cloned().unwrap_or_default(),
                 };
                 Ok(port.with_channel(&channel))
             };

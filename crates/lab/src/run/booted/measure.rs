@@ -88,9 +88,9 @@ impl BootedLab {
             }
         }
         let addresses: Vec<Ipv4Addr> = self.vms.iter().map(|vm| vm.spec.address).collect();
-        for (place, workload) in scenario.workloads.values().enumerate() {
+        for (index, workload) in scenario.workloads.values().enumerate() {
             if let Workload::Transfers { transfers, .. } = workload {
-                let mut own: Vec<&mut Recorded> = recorded.iter_mut().map(|of_vm| &mut of_vm[place]).collect();
+                let mut own: Vec<&mut Recorded> = recorded.iter_mut().map(|of_vm| &mut of_vm[index]).collect();
                 transfers::complete(&mut own, &addresses, &clocks, *transfers);
             }
         }

@@ -20,7 +20,7 @@ impl BootedLab {
     ) -> Result<Vec<Moved>, LabError> {
         let shared = control.shared;
         let mut moved = Vec::new();
-        for (index, place) in &self.destinations {
+        for (index, port) in &self.destinations {
             let vm = &self.vms[*index];
             let Some(at_ms) = self.group(scenario, *index).migrate_at_ms else { continue };
             let left = (began + Duration::from_millis(at_ms.into())).saturating_duration_since(Instant::now());
@@ -31,8 +31,8 @@ impl BootedLab {
                 agent.take_offline(vm.spec.port())?;
                 offline = Some(start.elapsed());
             }
-            let nic = Nic { tap: place.tap.clone(), ..vm.spec.nics[0].clone() };
-            let socket = self.channel_at(*index, place);
+            let nic = Nic { tap: port.tap.clone(), ..vm.spec.nics[0].clone() };
+            let socket = self.channel_at(*index, port);
             let channel = Channel { name: CHANNEL.to_owned(), socket, listens: true };
             let before: usize = self.vms[..*index].iter().map(|vm| vm.spec.vcpu_threads as usize).sum();
             let cores = &control.placement.vcpus[before..before + vm.spec.vcpu_threads as usize];
@@ -42,7 +42,7 @@ impl BootedLab {
             let guest = control.guests.iter().find(|guest| guest.vm().spec.name == vm.spec.name);
             let online =
                 guest.map(|guest| guest.wait_ready(&shared.interrupt).map(|()| start.elapsed())).transpose()?;
-            let (name, port) = (vm.spec.name.clone(), place.tap.clone());
+            let (name, port) = (vm.spec.name.clone(), port.tap.clone());
             moved.push(Moved { vm: *index, name, port, offline, migrated, online });
         }
         Ok(moved)

@@ -8,7 +8,7 @@ use crate::error::LabError;
 use crate::host::clock::clock_offset_ns;
 use crate::host::domain;
 use crate::host::marking::MarkingPorts;
-use crate::host::net::{self, Place, Shaping};
+use crate::host::net::{self, Shaping, VmPort};
 use crate::host::qdisc::BacklogSampler;
 use crate::host::vm::Vm;
 use crate::proto::{Answer, Op};
@@ -44,8 +44,8 @@ impl BootedLab {
 
     /// The switch's port towards the receiver, or those towards all that receive in an open loop.
     fn ports_towards(&self, workload: &Workload, roles: &Roles) -> Vec<String> {
-        let receivers = self.vms.iter().zip(&self.places).filter(|(vm, _)| vm.spec.group == roles.to);
-        let ports = receivers.map(|(_, place)| place.switch_port.clone());
+        let receivers = self.vms.iter().zip(&self.vm_ports).filter(|(vm, _)| vm.spec.group == roles.to);
+        let ports = receivers.map(|(_, port)| port.switch_port.clone());
         match workload {
             Workload::Poisson { .. } => ports.collect(),
             _ => ports.take(1).collect(),
@@ -68,15 +68,15 @@ impl BootedLab {
     ) -> Result<Option<MarkingPorts>, LabError> {
         let network = &scenario.network;
         let queue_segments = |vm: usize| self.group(scenario, vm).port_queue_segments;
-        let destinations = self.destinations.iter().map(|(vm, place)| (*vm, place));
-        for (index, place) in self.places.iter().enumerate().chain(destinations) {
-            place.configure(queue_segments(index), network.mtu_bytes)?;
+        let destinations = self.destinations.iter().map(|(vm, port)| (*vm, port));
+        for (index, port) in self.vm_ports.iter().enumerate().chain(destinations) {
+            port.configure(queue_segments(index), network.mtu_bytes)?;
         }
         for host in &self.hosts {
             host.host.configure(network.mtu_bytes)?;
             if let Some(domain) = host.domain() {
                 let ports = self.ports_of(host).into_iter();
-                let queues: Vec<_> = ports.map(|(vm, place)| (place, queue_segments(vm))).collect();
+                let queues: Vec<_> = ports.map(|(vm, port)| (port, queue_segments(vm))).collect();
                 domain::configure(domain, &host.host, &queues, network, segments_for_vms(scenario))?;
             }
         }
@@ -124,7 +124,7 @@ impl BootedLab {
 
     pub(super) fn drops(&self) -> Result<u64, LabError> {
         let at_places =
-            self.places.iter().chain(self.destinations.values()).map(Place::drops).sum::<Result<u64, _>>()?;
+            self.vm_ports.iter().chain(self.destinations.values()).map(VmPort::drops).sum::<Result<u64, _>>()?;
         let at_hosts = self.hosts.iter().map(|host| host.host.drops()).sum::<Result<u64, _>>()?;
         Ok(at_places + at_hosts)
     }

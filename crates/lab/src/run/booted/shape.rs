@@ -7,7 +7,7 @@ use std::path::Path;
 use evenkeel_scenario::format::{HostKind, MachineKind, Scenario, Store, VmGroup};
 
 use super::{BootedHost, CHANNEL, channel_of};
-use crate::host::net::{Host, Place};
+use crate::host::net::{HostBridge, VmPort};
 use crate::host::vm::{Channel, Nic, System, VmSpec};
 use crate::run::Shared;
 use crate::run::hosts::named_hosts;
@@ -30,7 +30,7 @@ pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
             for (vm, place) in vms.into_iter().zip(named) {
                 let position = *positions.entry(*place).or_insert_with(|| {
                     let number = u8::try_from(hosts.len() + 1).unwrap_or(u8::MAX);
-                    let host = Host::new(number, group.host == HostKind::Vm);
+                    let host = HostBridge::new(number, group.host == HostKind::Vm);
                     hosts.push(BootedHost { host, vms: Vec::new(), awaits: None, domain: None });
                     hosts.len() - 1
                 });
@@ -42,7 +42,7 @@ pub(super) fn hosts(scenario: &Scenario, own_hosts: bool) -> Vec<BootedHost> {
         let own = vms.chunks(group.per_host as usize).map(|vms| (vms.to_vec(), None));
         for (vms, awaits) in own.chain(one_to_move_to) {
             let number = u8::try_from(hosts.len() + 1).unwrap_or(u8::MAX);
-            let host = Host::new(number, group.host == HostKind::Vm);
+            let host = HostBridge::new(number, group.host == HostKind::Vm);
             hosts.push(BootedHost { host, vms, awaits, domain: None });
         }
     }
@@ -74,7 +74,7 @@ pub(super) fn specs(scenario: &Scenario, shared: &Shared, directory: &Path) -> V
                 vcpu_threads,
                 memory_mib: *memory_mib,
                 nics: vec![Nic {
-                    tap: Place::new(number, None).tap,
+                    tap: VmPort::new(number, None).tap,
                     mac: format!("52:54:00:00:00:{number:02x}"),
                     segmentation_offload: match *hypervisor && *host == HostKind::Vm {
                         true => segments_for_vms(scenario),

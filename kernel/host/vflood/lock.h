@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * When a VM's packets may be held, and whose turn it is to work on a flow's state: the
- * qdisc's that holds them, as a rule, or that of the program at the port's ingress, which
- * lets out at once what need not be held.
+ * When a VM's packets may be held, and the lock of a flow's state: the qdisc that holds
+ * them has it as a rule, or the program at the port's ingress, which lets out at once
+ * what need not be held.
  */
-#ifndef EVENKEEL_HOST_VFLOOD_TURN_H
-#define EVENKEEL_HOST_VFLOOD_TURN_H
+#ifndef EVENKEEL_HOST_VFLOOD_LOCK_H
+#define EVENKEEL_HOST_VFLOOD_LOCK_H
 
 #include "../base/maps.h"
 #include "../base/time.h"
 
-#define VFLOOD_CLAIMED (~0ull) /* who a place belongs to until its flow is there */
+#define VFLOOD_CLAIMED (~0ull) /* who an index belongs to until its flow is there */
 
 /* Is it wanted, and the agent there? */
 static __always_inline bool vflood_is_on(const struct ek_host *h,
@@ -33,14 +33,14 @@ static __always_inline bool vflood_flow_trylock(struct ek_vflood_flow *e)
 }
 
 /*
- * Whose turn it is goes by this time: where another CPU read its clock later and came
- * first, by that one's. A flow's time does not go back.
+ * The time of the one that has the lock; where another CPU read its clock later and came
+ * first, that one's. A flow's time does not go back.
  */
 static __always_inline u64 vflood_flow_now(struct ek_vflood_flow *e, u64 now_ns)
 {
-	if (now_ns > e->turn_ns)
-		e->turn_ns = now_ns;
-	return e->turn_ns;
+	if (now_ns > e->clock_ns)
+		e->clock_ns = now_ns;
+	return e->clock_ns;
 }
 
 static __always_inline bool vflood_flow_is_idle(const struct ek_vflood_flow *e,
@@ -54,4 +54,4 @@ static __always_inline void vflood_flow_unlock(struct ek_vflood_flow *e)
 	__sync_lock_test_and_set(&e->is_taken, 0);
 }
 
-#endif /* EVENKEEL_HOST_VFLOOD_TURN_H */
+#endif /* EVENKEEL_HOST_VFLOOD_LOCK_H */
