@@ -35,7 +35,7 @@ KEPT := docs/results/data
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml scenarios/sim/hosts/*.toml scenarios/sim/tax/*.toml)))
 
-.PHONY: help demo build deb rpm packages-test test python test-python lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check scorecard deps deps-test deps-peers clean
+.PHONY: help demo build deb rpm packages-test test python test-python lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check results-verify scorecard deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -63,6 +63,7 @@ help:
 	@echo 'make results    run every experiment of docs/results in the lab again (hours)'
 	@echo 'make results-sim  the same in the simulator (half an hour)'
 	@echo 'make results-check  say which pages of docs/results are of other code or of another scenario than is here now'
+	@echo 'make results-verify  run some of the simulator'"'"'s kept runs again; pages whose runs are equal are current (minutes)'
 	@echo 'make scorecard  hold what the papers report against the runs that are kept: docs/results/scorecard.md (a minute)'
 	@echo 'make deps       install what building and the lab need'
 	@echo 'make clean      remove what was built; the kernels stay in the cache'
@@ -129,6 +130,11 @@ results-sim: build
 
 # Old pages are no error: they say so.
 results-check: build
+	$(EVENKEEL) report docs/results --check --mark
+
+# Runs follow from the scenario and the code alone: those that are equal to the last digit are the present code's.
+results-verify: build
+	$(EVENKEEL) verify docs/results/data
 	$(EVENKEEL) report docs/results --check --mark
 
 # From the runs that are kept, or else those that were made here. Nothing is run.

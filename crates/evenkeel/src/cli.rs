@@ -44,6 +44,7 @@ pub enum Command {
     Guest(Guest),
     Report(Report),
     Scorecard(Scorecard),
+    Verify(Verify),
     Completions(Completions),
     #[command(hide = true)]
     Man(Man),
@@ -500,6 +501,30 @@ pub struct Scorecard {
     /// Write it to this file.
     #[arg(long, value_name = "FILE")]
     pub page: Option<PathBuf>,
+}
+
+/// Run some of the simulator's kept runs again, and say whether they are equal.
+///
+/// Runs of the simulator follow from the scenario and the code alone. Where the runs that are run again are equal to
+/// the last digit, the results and the pages that were made of them say so, and count as current again. Ends with 1
+/// where any differ.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// A directory of kept results, or one with such directories in it.
+    #[arg(value_name = "DIR", default_value = "docs/results/data")]
+    pub results: PathBuf,
+    /// Where the pages are.
+    #[arg(long, value_name = "DIR", default_value = "docs/results")]
+    pub pages: PathBuf,
+    /// Where the scenario files are.
+    #[arg(long, value_name = "DIR", default_value = "scenarios")]
+    pub scenarios: PathBuf,
+    /// Runs of each set, at equal distances.
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub runs: NonZeroUsize,
+    /// Runs at once; as many as there are cores, if not given.
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
 }
 
 /// Print completions for a shell.

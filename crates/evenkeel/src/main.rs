@@ -11,6 +11,7 @@ mod output;
 mod program;
 mod progress;
 mod show;
+mod verify;
 
 use std::process::ExitCode;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use evenkeel_scenario::result::{META_FILE, PARQUET_FILES, PARQUET_MANIFEST, RunRecord};
+use evenkeel_scenario::result::{META_FILE, PARQUET_FILES, PARQUET_MANIFEST, RunRecord, RunSet};
 
 use crate::{ReportError, Results, write_parquet};
 
@@ -20,6 +20,16 @@ const PARTS: [Part; 3] = [
     ("flows", |record| record.flows.clear()),
     ("counters", |record| record.counters.clear()),
 ];
+
+/// How the remark begins that says what was left out.
+const WITHOUT: &str = "Kept without ";
+
+/// Takes from a record what was left out of the set when it was kept.
+pub(crate) fn leave_out(set: &RunSet, record: &mut RunRecord) {
+    let said = set.remarks.iter().filter_map(|remark| remark.strip_prefix(WITHOUT)?.split_once(';'));
+    let names: Vec<&str> = said.flat_map(|(names, _)| names.split(", ")).collect();
+    PARTS.iter().filter(|(name, _)| names.contains(name)).for_each(|(_, leave_out)| leave_out(record));
+}
 
 /// What became of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +52,7 @@ pub fn keep(results: &Results, directory: &Path) -> Result<Option<Kept>, ReportE
     loop {
         let mut set = results.set.clone();
         if !left_out.is_empty() {
-            set.remarks.push(format!("Kept without {}; the command makes them again.", left_out.join(", ")));
+            set.remarks.push(format!("{WITHOUT}{}; the command makes them again.", left_out.join(", ")));
         }
         write_parquet(directory, &set, &records)?;
         let bytes = size(directory)?;

@@ -18,6 +18,7 @@ mod plot;
 mod scorecard;
 mod svg;
 mod text;
+mod verify;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ pub use load::{Results, is_parquet, load};
 pub use made::Codes;
 pub use pages::{Page, check_pages, mark_page};
 pub use scorecard::{Scorecard, scorecard};
+pub use verify::{difference, note_again, sample};
 
 /// Name of the file that [`write_report`] leaves in the results directory.
 pub const REPORT_FILE: &str = "report.html";

@@ -1,6 +1,6 @@
 //! Where results come from: in words, and as a mark in a page that programs read.
 
-use evenkeel_scenario::provenance::{Program, Provenance};
+use evenkeel_scenario::provenance::{Again, Program, Provenance};
 use evenkeel_scenario::result::{Engine, RunSet};
 
 /// What the mark of a page begins and ends with.
@@ -13,6 +13,8 @@ pub(crate) struct Mark {
     pub engine: Engine,
     /// Digest of the code.
     pub code: String,
+    /// Digest of the code that has last run some of it again, and found it equal.
+    pub again: Option<String>,
     /// Digest of the settings.
     pub settings: String,
 }
@@ -27,7 +29,7 @@ pub struct Codes {
 }
 
 impl Codes {
-    fn of(&self, engine: Engine) -> &str {
+    pub(crate) fn of(&self, engine: Engine) -> &str {
         match engine {
             Engine::Lab => &self.lab,
             Engine::Sim => &self.sim,
@@ -49,17 +51,24 @@ pub(crate) fn in_words(set: &RunSet) -> String {
     let others = set.versions.iter().filter(|(component, _)| !is_said(component));
     let others: Vec<String> = others.map(in_words).collect();
     let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
-    format!("Made {} by evenkeel {program}, {commit},{host}{others}", set.started)
-        .replace(",;", ";")
-        .trim_end_matches(',')
-        .to_owned()
+    let made = format!("Made {} by evenkeel {program}, {commit},{host}{others}", set.started);
+    let made = made.replace(",;", ";").trim_end_matches(',').to_owned();
+    let again = provenance.and_then(|made| made.again.as_ref()).map(again_in_words);
+    again.map_or(made.clone(), |again| format!("{made}. {again}"))
+}
+
+fn again_in_words(again: &Again) -> String {
+    let Again { program, runs, of } = again;
+    let by = if program.commit.is_some() { "by " } else { "" };
+    format!("Run again {by}{}: {runs} of {of} runs, equal to the last digit", program.commit_in_words())
 }
 
 /// A mark for a page; nothing where the results do not say what made them.
 pub(crate) fn mark(set: &RunSet) -> Option<String> {
-    let Provenance { program, settings, .. } = set.provenance.as_ref()?;
+    let Mark { engine, code, again, settings } = mark_of(set)?;
+    let again = again.map_or_else(String::new, |again| format!(" again={again}"));
     let [begin, end] = MARK;
-    Some(format!("{begin}engine={} code={} settings={settings}{end}", name(set.engine), program.code))
+    Some(format!("{begin}engine={} code={code}{again} settings={settings}{end}", name(engine)))
 }
 
 /// The mark in a page's text.
@@ -68,13 +77,14 @@ pub(crate) fn find_mark(page: &str) -> Option<Mark> {
     let words = page.lines().rev().find_map(|line| line.strip_prefix(begin)?.strip_suffix(end))?;
     let value = |key: &str| words.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let engine = [Engine::Lab, Engine::Sim].into_iter().find(|engine| value("engine") == Some(name(*engine)))?;
-    Some(Mark { engine, code: value("code")?.to_owned(), settings: value("settings")?.to_owned() })
+    let again = value("again").map(str::to_owned);
+    Some(Mark { engine, code: value("code")?.to_owned(), again, settings: value("settings")?.to_owned() })
 }
 
 /// The mark that a page of these results would have.
 pub(crate) fn mark_of(set: &RunSet) -> Option<Mark> {
-    let Provenance { program, settings, .. } = set.provenance.clone()?;
-    Some(Mark { engine: set.engine, code: program.code, settings })
+    let Provenance { program, settings, again, .. } = set.provenance.clone()?;
+    Some(Mark { engine: set.engine, code: program.code, again: again.map(|again| again.program.code), settings })
 }
 
 impl Mark {
@@ -82,7 +92,9 @@ impl Mark {
     /// if they are current.
     pub fn why_old(&self, codes: &Codes, settings: &str) -> Vec<&'static str> {
         let scenario = (self.settings != settings).then_some("the scenario has changed since");
-        let code = (self.code != codes.of(self.engine)).then_some("the code has changed since");
+        let now = codes.of(self.engine);
+        let is_known = self.code == now || self.again.as_deref() == Some(now);
+        let code = (!is_known).then_some("the code has changed since");
         scenario.into_iter().chain(code).collect()
     }
 }
@@ -116,7 +128,7 @@ mod tests {
     fn made() -> Provenance {
         let program =
             Program { commit: Some("0123456789abcdef".to_owned()), clean: Some(true), code: "c0de".to_owned() };
-        Provenance { program, settings: "5e77".to_owned(), host: "a CPU (2 cores), Linux 6".to_owned() }
+        Provenance { program, settings: "5e77".to_owned(), host: "a CPU (2 cores), Linux 6".to_owned(), again: None }
     }
 
     #[test]
@@ -131,6 +143,18 @@ mod tests {
         assert!(why("c0de", "5e77").is_empty());
         assert_eq!(why("c0d3", "5e77"), ["the code has changed since"]);
         assert_eq!(why("c0d3", "5e7").len(), 2);
+    }
+
+    #[test]
+    fn what_was_run_again_is_current_with_either_code() {
+        let program = Program { commit: None, clean: None, code: "c0d3".to_owned() };
+        let set = set(Some(Provenance { again: Some(Again { program, runs: 2, of: 24 }), ..made() }));
+        let found = find_mark(&mark(&set).unwrap()).unwrap();
+        assert_eq!(Some(&found), mark_of(&set).as_ref());
+        let why = |code: &str| found.why_old(&Codes { lab: code.to_owned(), sim: String::new() }, "5e77").len();
+        assert_eq!((why("c0de"), why("c0d3"), why("c0d")), (0, 0, 1));
+        let words = in_words(&set);
+        assert!(words.ends_with(". Run again of no known commit: 2 of 24 runs, equal to the last digit"), "{words}");
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use evenkeel_scenario::result::RunSet;
 use evenkeel_scenario::{Scenario, fingerprint};
 use serde::Serialize;
 
 use crate::ReportError;
-use crate::made::{Codes, find_mark};
+use crate::made::{self, Codes, find_mark};
+use crate::markdown::escape;
 
 /// What a line that says that a page is old ends with.
 const OLD: &str = " <!-- old -->";
@@ -28,13 +30,8 @@ pub struct Page {
 /// # Errors
 /// [`ReportError::Read`].
 pub fn check_pages(directory: &Path, scenarios: &Path, codes: &Codes) -> Result<Vec<Page>, ReportError> {
-    let read = |source| ReportError::Read { file: directory.to_owned(), source };
-    let entries = fs::read_dir(directory).map_err(read)?.collect::<Result<Vec<_>, _>>().map_err(read)?;
-    let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
-    files.retain(|file| file.extension().is_some_and(|end| end == "md"));
-    files.sort();
     let mut pages = Vec::new();
-    for file in files {
+    for file in page_files(directory)? {
         let text = read_page(&file)?;
         if let Some(scenario) = scenario_of(&text) {
             pages.push(Page { old: why_old(&text, scenario, scenarios, codes), scenario: scenario.to_owned(), file });
@@ -64,6 +61,35 @@ pub fn mark_page(page: &Page) -> Result<bool, ReportError> {
     }
     fs::write(&page.file, marked).map_err(|source| ReportError::Write { file: page.file.clone(), source })?;
     Ok(true)
+}
+
+/// Writes into the pages of a scenario that `now` was found out of `before`, the set that they are made of: their
+/// sentence and mark become the new one's. Returns the pages that were changed.
+///
+/// # Errors
+/// [`ReportError::Read`], [`ReportError::Write`].
+pub(crate) fn tell_pages(directory: &Path, [before, now]: [&RunSet; 2]) -> Result<Vec<PathBuf>, ReportError> {
+    let lines = |set: &RunSet| Some((escape(&made::in_words(set)), made::mark(set)?));
+    let (Some(old), Some(new)) = (lines(before), lines(now)) else { return Ok(Vec::new()) };
+    let mut changed = Vec::new();
+    for file in page_files(directory)? {
+        let text = read_page(&file)?;
+        let told = text.replace(&old.0, &new.0).replace(&old.1, &new.1);
+        if text.contains(&old.0) && told != text {
+            fs::write(&file, told).map_err(|source| ReportError::Write { file: file.clone(), source })?;
+            changed.push(file);
+        }
+    }
+    Ok(changed)
+}
+
+fn page_files(directory: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    let read = |source| ReportError::Read { file: directory.to_owned(), source };
+    let entries = fs::read_dir(directory).map_err(read)?.collect::<Result<Vec<_>, _>>().map_err(read)?;
+    let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|end| end == "md"));
+    files.sort();
+    Ok(files)
 }
 
 fn read_page(file: &Path) -> Result<String, ReportError> {

@@ -24,6 +24,20 @@ pub struct Provenance {
     pub settings: String,
     /// The machine: processor, cores, kernel.
     pub host: String,
+    /// Who has last run some of the runs again and found them equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
+}
+
+/// Runs that another program has run again, with the same results to the last digit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Again {
+    /// That program.
+    pub program: Program,
+    /// How many runs were run again.
+    pub runs: usize,
+    /// How many there are.
+    pub of: usize,
 }
 
 impl Program {

@@ -18,6 +18,7 @@ mod scorecard;
 mod sim;
 mod status;
 mod top;
+mod verify;
 
 use evenkeel_scenario::batch::Begin;
 
@@ -45,6 +46,7 @@ pub fn run(command: Command) -> Result<(), CliError> {
         },
         Command::Report(arguments) => report::run(&arguments),
         Command::Scorecard(arguments) => scorecard::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
     }

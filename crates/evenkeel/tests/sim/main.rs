@@ -57,6 +57,52 @@ fn results_say_what_made_them_and_pages_when_they_are_old() {
 }
 
 #[test]
+fn kept_runs_are_run_again_and_compared() {
+    let place = Bed::new(SMALL);
+    fs::create_dir_all(place.path("scenarios")).unwrap();
+    fs::create_dir_all(place.path("pages")).unwrap();
+    fs::write(place.path("scenarios/small.toml"), SMALL).unwrap();
+    place.good(&["sim", "s.toml", "--quiet", "--out", "r"]);
+    place.good(&["report", "r", "--page", "pages/small.md", "--keep", "kept/small"]);
+    let verify = |set: &str| place.run(&["verify", set, "--pages", "pages", "--runs", "2"]);
+    let equal = "2 of 16 runs, equal to the last digit";
+    let (code, out, err) = verify("kept");
+    assert_eq!((code, out), (0, format!("kept/small: {equal}\n1 sets are equal, 0 differ, 0 were not run\n")), "{err}");
+    // As if other code had made them.
+    let meta = fs::read_to_string(place.path("r/meta.json")).unwrap();
+    let code_of = |text: &str| text.split("\"code\": \"").nth(1).unwrap()[..16].to_owned();
+    let now = code_of(&meta);
+    let older = |file: &str| {
+        let text = fs::read_to_string(place.path(file)).unwrap();
+        assert!(text.contains(&now), "{file}");
+        fs::write(place.path(file), text.replace(&now, "0123456789abcdef")).unwrap();
+    };
+    older("r/meta.json");
+    older("pages/small.md");
+    let check = || place.good(&["report", "pages", "--check"]);
+    assert!(check().contains("pages/small.md: old: the code has changed since"), "{}", check());
+    let (code, out, err) = verify("r");
+    let noted = format!("r: {equal}; noted in pages/small.md\n1 sets are equal, 0 differ, 0 were not run\n");
+    assert_eq!((code, out), (0, noted), "{err}");
+    assert_eq!(check(), "pages/small.md: current\n1 of 1 pages are current\n");
+    let page = fs::read_to_string(place.path("pages/small.md")).unwrap();
+    assert!(
+        page.contains("Run again by commit ") && page.contains(": 2 of 16 runs, equal to the last digit"),
+        "{page}"
+    );
+    assert_eq!(place.good(&["report", "r", "--markdown"]), page);
+    // Other results, as if they were of this scenario.
+    fs::write(place.path("s.toml"), SMALL.replace("rate_mbit = 100", "rate_mbit = 100\ndelay_us = 70")).unwrap();
+    place.good(&["sim", "s.toml", "--quiet", "--out", "other"]);
+    let text = fs::read_to_string(place.path("other/meta.json")).unwrap();
+    let settings = |text: &str| text.split("\"settings\": \"").nth(1).unwrap()[..16].to_owned();
+    fs::write(place.path("other/meta.json"), text.replace(&settings(&text), &settings(&meta))).unwrap();
+    let (code, out, err) = place.run(&["verify", "other", "--pages", "pages"]);
+    assert!(code == 1 && out.contains("other: differs: rate=10, cc=reno (0): "), "{out}{err}");
+    assert!(err.contains("error: runs of now differ from those that are kept"), "{err}");
+}
+
+#[test]
 fn a_scorecard_is_made_of_what_is_kept() {
     let place = Bed::new(SMALL);
     let paper = "[[paper]]\nsource = \"CERA Fig. 2\"\ncell = { cc = \"reno\" }\n\

@@ -175,6 +175,7 @@ impl<E: Engine> Batch<'_, E> {
                 program: self.program.clone(),
                 settings: fingerprint::of(self.loaded)?,
                 host: provenance::host(),
+                again: None,
             }),
         })
     }

@@ -89,6 +89,7 @@ fn set(text: &str) -> RunSet {
             },
             settings: "5e775e775e775e77".to_owned(),
             host: "a processor (2 cores), Linux 6.12.38".to_owned(),
+            again: None,
         }),
     }
 }

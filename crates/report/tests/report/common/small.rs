@@ -85,6 +85,7 @@ impl Repository {
                 program: Program { commit: None, clean: None, code },
                 settings: fingerprint::of(&loaded).unwrap(),
                 host: "a processor (2 cores), Linux 6.12.38".to_owned(),
+                again: None,
             }),
         };
         let mut records = Vec::new();
