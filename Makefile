@@ -98,6 +98,7 @@ lint:
 	python3 packaging/check-imports.py $(CARGO)
 	python3 packaging/check-columns.py
 	sh packaging/check-citations.sh
+	python3 packaging/check-links.py
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 lint-full: lint

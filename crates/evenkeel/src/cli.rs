@@ -498,7 +498,7 @@ pub struct Scorecard {
     /// Where the scenario files are.
     #[arg(long, value_name = "DIR", default_value = "scenarios")]
     pub scenarios: PathBuf,
-    /// Write it to this file.
+    /// Write it to this file, and beside it a page for each mechanism, with every statement of the papers.
     #[arg(long, value_name = "FILE")]
     pub page: Option<PathBuf>,
 }

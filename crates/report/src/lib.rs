@@ -33,7 +33,7 @@ pub use keep::{Kept, MOST_KEPT_BYTES, keep};
 pub use load::{Results, is_parquet, load};
 pub use made::Codes;
 pub use pages::{Page, check_pages, mark_page};
-pub use scorecard::{Scorecard, scorecard};
+pub use scorecard::{Pages, Scorecard, scorecard};
 pub use verify::{difference, note_again, sample};
 
 /// Name of the file that [`write_report`] leaves in the results directory.

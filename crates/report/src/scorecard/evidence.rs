@@ -12,11 +12,10 @@ use super::judge::{Share, Tally, Verdict};
 use super::rows::{Row, Scenarios};
 use crate::claims::{Claim, Said, claims};
 use crate::made::mark_of;
-use crate::markdown::escape;
 use crate::view::{Column, View};
 use crate::{ReportError, Results, load, number};
 
-/// Most figures of a metric that a row shows.
+/// Most figures of a metric that a statement shows.
 const MOST_SHOWN: usize = 4;
 
 /// What there is of a row.
@@ -24,18 +23,55 @@ const MOST_SHOWN: usize = 4;
 pub(super) struct Evidence {
     /// What holds.
     tally: Tally,
-    /// Each statement with ours, as Markdown.
-    pub lines: Vec<String>,
-    /// Links to the pages, as Markdown.
-    pub links: Vec<String>,
-    /// Whether runs are of other code, or of another scenario, than now.
-    pub is_old: bool,
+    /// What each scenario says.
+    pub sources: Vec<Source>,
+}
+
+/// What the runs of a scenario say of a row.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// A link to its page, as Markdown.
+    pub link: String,
+    /// Whether any runs are kept.
+    pub is_kept: bool,
+    /// In which ways they are of other code, or of another scenario, than now.
+    pub old: Vec<&'static str>,
+    /// What a paper states, beside the runs.
+    pub statements: Vec<Statement>,
+}
+
+/// A paper's statement, as plain text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Statement {
+    /// What is stated: a metric, or how cells compare.
+    pub what: String,
+    /// What the paper has.
+    pub paper: String,
+    /// What the runs have.
+    pub here: String,
+    /// What of it holds; empty where nothing is held.
+    pub holds: String,
 }
 
 impl Evidence {
     /// What the rule makes of it.
     pub fn verdict(&self) -> Verdict {
         self.tally.verdict()
+    }
+
+    /// Whether runs are of other code, or of another scenario, than now.
+    pub fn is_old(&self) -> bool {
+        self.sources.iter().any(|source| !source.old.is_empty())
+    }
+
+    /// How much of what is stated holds.
+    pub fn in_words(&self) -> String {
+        let Tally { sizes, directions, missing, .. } = self.tally;
+        let share =
+            |name: &str, share: Share| (share.all > 0).then(|| format!("{name} {} of {}", share.held, share.all));
+        let unmeasured = (missing > 0).then(|| format!("{missing} not run"));
+        let words = [share("sizes", sizes), share("directions", directions), unmeasured];
+        words.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -79,83 +115,81 @@ impl Sets {
         let is_meant = |name: &&String| name.starts_with("sim/") == (engine == Engine::Sim);
         for name in row.scenarios.iter().filter(is_meant) {
             let Some(kept) = self.0.get(name) else { continue };
-            evidence.links.push(kept.link.clone().unwrap_or_else(|| format!("`{name}`")));
-            let Some(results) = &kept.results else {
-                evidence.lines.push(format!("`{name}`: no runs are kept"));
-                evidence.tally.missing += 1;
-                continue;
-            };
-            if !kept.old.is_empty() {
-                evidence.is_old = true;
-                evidence.lines.push(format!("`{name}`: old, {}", kept.old.join("; ")));
+            let link = kept.link.clone().unwrap_or_else(|| format!("`{name}`"));
+            let mut source = Source { link, is_kept: false, old: Vec::new(), statements: Vec::new() };
+            match &kept.results {
+                None => evidence.tally.missing += 1,
+                Some(results) => {
+                    let view = View::new(&results.set, &kept.scenario, &results.records);
+                    (source.is_kept, source.old) = (true, kept.old.clone());
+                    source.statements = evidence.tally.hold(row, &view);
+                }
             }
-            evidence.add(row, &View::new(&results.set, &kept.scenario, &results.records));
+            evidence.sources.push(source);
         }
         evidence
     }
 }
 
-impl Evidence {
-    fn add(&mut self, row: &Row, view: &View<'_>) {
-        let before = self.lines.len();
-        for claim in claims(view).into_iter().filter(|claim| row.counts(&claim.paper.source)) {
-            self.claim(&claim);
-        }
+impl Tally {
+    /// Takes in what a scenario's runs say of a row.
+    fn hold(&mut self, row: &Row, view: &View<'_>) -> Vec<Statement> {
+        let claims = claims(view).into_iter().filter(|claim| row.counts(&claim.paper.source));
+        let mut statements: Vec<Statement> = claims.map(|claim| self.hold_claim(&claim)).collect();
         for column in &view.columns {
             let figures = figures(row, view, column);
             if !figures.is_empty() {
-                self.figures(column, &figures, view.set.engine == Engine::Sim);
+                statements.push(self.hold_figures(column, &figures, view.set.engine == Engine::Sim));
             }
         }
-        if self.lines.len() == before {
-            self.lines.push(format!("`{}`: nothing is stated that can be held", view.scenario.name));
-        }
+        statements
     }
 
-    fn claim(&mut self, claim: &Claim<'_>) {
-        let how = match &claim.said {
+    fn hold_claim(&mut self, claim: &Claim<'_>) -> Statement {
+        let (paper, holds) = match &claim.said {
             Said::Ratio { paper, here, .. } => {
-                let holds = match self.tally.ratio(*paper, *here) {
-                    Some(true) => "; holds",
-                    Some(false) => "; does not hold",
+                let holds = match self.ratio(*paper, *here) {
+                    Some(true) => "holds",
+                    Some(false) => "does not hold",
                     None => "",
                 };
-                format!("paper {}{holds}", number::times(*paper))
+                (number::times(*paper), holds.to_owned())
             }
             Said::Order { cells } => {
                 let here: Vec<Option<f64>> = cells.iter().map(|(_, here)| here.map(|here| here.median)).collect();
-                let pairs = self.tally.order(&here, claim.column.better != Better::Lower);
-                format!("{} as in the paper", of_pairs(pairs))
+                let pairs = self.order(&here, claim.column.better != Better::Lower);
+                ("this order".to_owned(), of_pairs(pairs))
             }
         };
-        self.lines.push(escape(&format!("{}: {}; {how}", claim.stated(), claim.here())));
+        Statement { what: claim.stated(), paper, here: claim.here(), holds }
     }
 
-    fn figures(&mut self, column: &Column, figures: &[(f64, Option<Summary>)], are_held: bool) {
+    fn hold_figures(&mut self, column: &Column, figures: &[(f64, Option<Summary>)], are_held: bool) -> Statement {
         let pairs: Vec<(f64, Option<f64>)> =
             figures.iter().map(|(paper, here)| (*paper, here.map(|here| here.median))).collect();
-        let [sizes, directions] = self.tally.figures(&pairs, column.decimals, are_held);
-        let each = figures.iter().take(MOST_SHOWN).map(|(paper, here)| {
-            let here = here.map_or_else(
-                || "\u{2013}".to_owned(),
-                |here| match column.range(here, "\u{2013}") {
-                    None => column.figure(here.median),
-                    Some(range) => format!("{} ({range})", column.figure(here.median)),
-                },
-            );
-            format!("{here}, paper {}", column.figure(*paper))
-        });
-        let mut line = format!("{}: {}", column.heading(), each.collect::<Vec<_>>().join("; "));
-        if figures.len() > MOST_SHOWN {
-            line.push_str(&format!("; and {} more", figures.len() - MOST_SHOWN));
+        let [sizes, directions] = self.figures(&pairs, column.decimals, are_held);
+        let shown = &figures[..figures.len().min(MOST_SHOWN)];
+        let here = |here: &Option<Summary>| match here {
+            None => "\u{2013}".to_owned(),
+            Some(here) => match column.range(*here, "\u{2013}") {
+                None => column.figure(here.median),
+                Some(range) => format!("{} ({range})", column.figure(here.median)),
+            },
+        };
+        let more = if figures.len() > MOST_SHOWN {
+            format!("; and {} more", figures.len() - MOST_SHOWN)
+        } else {
+            String::new()
+        };
+        let joined = |each: Vec<String>| each.join("; ") + &more;
+        let of_sizes = (sizes.all > 0).then(|| format!("{} of {}", sizes.held, sizes.all));
+        let of_directions = (directions.all > 0).then(|| of_pairs(directions));
+        Statement {
+            what: column.heading(),
+            paper: joined(shown.iter().map(|(paper, _)| column.figure(*paper)).collect()),
+            here: joined(shown.iter().map(|(_, figure)| here(figure)).collect()),
+            holds: of_sizes.into_iter().chain(of_directions).collect::<Vec<_>>().join(", "),
         }
-        if sizes.all > 0 {
-            line.push_str(&format!("; {} of {} hold", sizes.held, sizes.all));
-        }
-        if directions.all > 0 {
-            line.push_str(&format!("; {} as in the paper", of_pairs(directions)));
-        }
-        self.lines.push(escape(&line));
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod evidence;
 mod judge;
+mod mechanism;
 mod page;
 mod rows;
 
@@ -16,7 +17,7 @@ use crate::ReportError;
 use crate::made::Codes;
 use evidence::{Evidence, Sets};
 use judge::Verdict;
-use rows::{Row, Rows};
+use rows::{OwnRow, Row};
 
 /// Where a scorecard's parts are.
 #[derive(Debug, Clone, Copy)]
@@ -40,17 +41,34 @@ struct Judged<'a> {
     lab: Evidence,
 }
 
-/// The scorecard as Markdown.
+/// The scorecard, and a page for each mechanism, as Markdown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pages {
+    /// The scorecard.
+    pub card: String,
+    /// File names and texts of the mechanisms' pages.
+    pub mechanisms: Vec<(String, String)>,
+}
+
+/// The scorecard and its pages.
 ///
 /// # Errors
 /// [`ReportError::Read`] and [`ReportError::Rows`] for the rows, those of scenarios that cannot be read, and those of
 /// [`crate::load`] for results that are there.
-pub fn scorecard(parts: &Scorecard<'_>) -> Result<String, ReportError> {
+pub fn scorecard(parts: &Scorecard<'_>) -> Result<Pages, ReportError> {
     let (rows, scenarios) = rows::read(parts.rows, parts.scenarios)?;
     let sets = Sets::read(parts, scenarios)?;
     let judged = |row| Judged { row, sim: sets.of(row, Engine::Sim), lab: sets.of(row, Engine::Lab) };
-    let Rows { figures, claims } = &rows;
-    Ok(page::render(&figures.iter().map(judged).collect::<Vec<_>>(), &claims.iter().map(judged).collect::<Vec<_>>()))
+    let [figures, claims]: [Vec<Judged<'_>>; 2] =
+        [&rows.figures, &rows.claims].map(|rows| rows.iter().map(judged).collect());
+    let of_page = |page: &rows::MechanismPage| {
+        let own: Vec<&OwnRow> = rows.own.iter().filter(|row| row.page == page.name).collect();
+        (format!("{}.md", page.name), mechanism::render(page, &claims, &figures, &own, parts.pages))
+    };
+    Ok(Pages {
+        card: page::render(&figures, &claims, &rows.pages),
+        mechanisms: rows.pages.iter().map(of_page).collect(),
+    })
 }
 
 impl Judged<'_> {
@@ -65,6 +83,6 @@ impl Judged<'_> {
 
     /// Whether any of the runs were made by other code, or of another scenario, than now.
     fn is_old(&self) -> bool {
-        self.sim.is_old || self.lab.is_old
+        self.sim.is_old() || self.lab.is_old()
     }
 }

@@ -3,13 +3,14 @@
 use super::Judged;
 use super::evidence::Evidence;
 use super::judge::{Verdict, rule};
+use super::rows::MechanismPage;
 use crate::markdown::escape;
 
 /// Has an anchor for each key of a paper.
 const BIBLIOGRAPHY: &str = "../bibliography.md";
 
 /// The whole page.
-pub(super) fn render(figures: &[Judged<'_>], claims: &[Judged<'_>]) -> String {
+pub(super) fn render(figures: &[Judged<'_>], claims: &[Judged<'_>], pages: &[MechanismPage]) -> String {
     let mut out = "# Scorecard\n\nEvery figure and table of the papers that shows a result, and what their abstracts \
                    claim, beside the runs that are kept here. Made by `make scorecard`; what the papers say stands \
                    in the scenarios' `[[paper]]` tables, which rows there are in `scorecard.toml`.\n\n"
@@ -18,11 +19,14 @@ pub(super) fn render(figures: &[Judged<'_>], claims: &[Judged<'_>]) -> String {
     out.push_str(&format!("\n## The rule\n\n{}", rule()));
     let mut paper = "";
     for judged in figures {
-        let key = judged.row.cite.split(' ').next().unwrap_or_default();
+        let key = judged.row.paper();
         if key != paper {
             paper = key;
             let anchor = key.to_lowercase();
-            heading(&mut out, &format!("[{}]({BIBLIOGRAPHY}#{anchor})", escape(key)));
+            let page = pages.iter().find(|page| page.papers.iter().any(|of_page| of_page == key));
+            let statements =
+                page.map_or_else(String::new, |page| format!("; statement by statement: [{0}.md]({0}.md)", page.name));
+            heading(&mut out, &format!("[{}]({BIBLIOGRAPHY}#{anchor}){statements}", escape(key)));
         }
         line(&mut out, judged);
     }
@@ -59,9 +63,11 @@ fn line(out: &mut String, judged: &Judged<'_>) {
 }
 
 fn entry(evidence: &Evidence) -> String {
-    if evidence.links.is_empty() {
+    if evidence.sources.is_empty() {
         return "\u{2013}".to_owned();
     }
-    let verdict = format!("*{}*: {}", evidence.verdict().words(), evidence.links.join(", "));
-    std::iter::once(&verdict).chain(&evidence.lines).map(String::as_str).collect::<Vec<_>>().join("<br>")
+    let links: Vec<&str> = evidence.sources.iter().map(|source| source.link.as_str()).collect();
+    let words = evidence.in_words();
+    let words = if words.is_empty() { String::new() } else { format!("<br>{words}") };
+    format!("*{}*: {}{words}", evidence.verdict().words(), links.join(", "))
 }

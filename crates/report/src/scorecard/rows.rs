@@ -18,7 +18,46 @@ pub(super) struct Rows {
     pub figures: Vec<Row>,
     /// What papers claim in their abstracts and conclusions.
     pub claims: Vec<Row>,
+    /// What no paper has.
+    #[serde(default)]
+    pub own: Vec<OwnRow>,
+    /// A page for each mechanism.
+    #[serde(default)]
+    pub pages: Vec<MechanismPage>,
 }
+
+/// A page with the results of a mechanism.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MechanismPage {
+    /// Its file, without `.md`.
+    pub name: String,
+    /// Its heading.
+    pub title: String,
+    /// What stands below the heading, as Markdown.
+    pub intro: String,
+    /// The papers whose figures and claims it has, by their keys in the bibliography.
+    #[serde(default)]
+    pub papers: Vec<String>,
+}
+
+/// A result that no paper has.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OwnRow {
+    /// The page that it is on.
+    pub page: String,
+    /// What is claimed.
+    pub shows: String,
+    /// Pages of results that show it, without `.md`.
+    pub results: Vec<String>,
+    /// What to know before it is believed, as Markdown of at most [`MOST_CAVEAT_CHARS`].
+    #[serde(default)]
+    pub caveat: String,
+}
+
+/// Some five lines of prose.
+const MOST_CAVEAT_CHARS: usize = 800;
 
 /// A figure, a table or a claim.
 #[derive(Debug, Deserialize)]
@@ -34,9 +73,17 @@ pub(super) struct Row {
     /// The sources in their `[[paper]]` tables that count. Empty: `cite`.
     #[serde(default)]
     pub sources: Vec<String>,
+    /// Why it does not come out, or what to know before it is believed, as Markdown of at most [`MOST_CAVEAT_CHARS`].
+    #[serde(default)]
+    pub caveat: String,
 }
 
 impl Row {
+    /// The key of its paper.
+    pub fn paper(&self) -> &str {
+        self.cite.split(' ').next().unwrap_or_default()
+    }
+
     /// Whether an entry of `[[paper]]` with this source counts. What follows a key may be a part of the figure or a
     /// place in the text (`PVTCP Fig. 4b`, `vFlood Fig. 6, §5.1`), but not a longer number.
     pub fn counts(&self, source: &str) -> bool {
@@ -84,6 +131,17 @@ fn collect(directory: &Path, scenarios: &mut Scenarios) -> Result<(), ReportErro
 
 fn check(rows: &Rows, scenarios: &Scenarios) -> Result<(), String> {
     let all = || rows.figures.iter().chain(&rows.claims);
+    let caveats = all().map(|row| (&row.cite, &row.caveat)).chain(rows.own.iter().map(|row| (&row.shows, &row.caveat)));
+    for (name, caveat) in caveats {
+        let chars = caveat.chars().count();
+        if chars > MOST_CAVEAT_CHARS {
+            let name = quoted(name);
+            return Err(format!("{name}: its caveat has {chars} characters, at most {MOST_CAVEAT_CHARS} are allowed"));
+        }
+    }
+    if let Some(row) = rows.own.iter().find(|row| !rows.pages.iter().any(|page| page.name == row.page)) {
+        return Err(format!("{}: no page is called {}", quoted(&row.shows), quoted(&row.page)));
+    }
     for row in all() {
         for name in &row.scenarios {
             let Some(loaded) = scenarios.get(name) else {
@@ -114,6 +172,7 @@ mod tests {
             shows: String::new(),
             scenarios: Vec::new(),
             sources: sources.iter().map(|source| (*source).to_owned()).collect(),
+            caveat: String::new(),
         };
         let table = row("PVTCP Table I", &[]);
         assert!(table.counts("PVTCP Table I") && table.counts("PVTCP Table I (text)"));

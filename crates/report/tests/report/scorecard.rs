@@ -26,6 +26,12 @@ source = "CERA abstract"
 orders = [{ metric = "timeouts", cells = [{ cc = "cubic" }, { cc = "reno" }] }]
 "#;
 const ROWS: &str = r#"
+pages = [
+    { name = "vflood", title = "vFlood | holds", intro = "What it is.", papers = ["vFlood"] },
+    { name = "cera", title = "CERA", intro = "Shares.", papers = ["CERA"] },
+]
+own = [{ page = "cera", shows = "it works", results = ["sim-figures"], caveat = "Seen *once*." }]
+
 [[figures]]
 cite = "vFlood Fig. 1"
 shows = "figures"
@@ -34,6 +40,7 @@ scenarios = ["sim/figures", "figures"]
 [[figures]]
 cite = "vFlood Fig. 2"
 shows = "a ratio | with a bar"
+caveat = "The bar is not the paper's."
 scenarios = ["sim/ratio"]
 
 [[figures]]
@@ -57,7 +64,11 @@ fn repository() -> Repository {
 fn card(repository: &Repository, codes: &Codes) -> Result<String, ReportError> {
     let (rows, pages, scenarios) = (repository.pages().join("rows.toml"), repository.pages(), repository.scenarios());
     let results = [PathBuf::from("not there"), repository.data()];
-    scorecard(&Scorecard { rows: &rows, scenarios: &scenarios, results: &results, pages: &pages, codes })
+    let parts = Scorecard { rows: &rows, scenarios: &scenarios, results: &results, pages: &pages, codes };
+    scorecard(&parts).map(|made| {
+        let pages = made.mechanisms.into_iter().map(|(name, text)| format!("\n---- {name}\n{text}"));
+        std::iter::once(made.card).chain(pages).collect()
+    })
 }
 
 /// The line of a row.
@@ -92,7 +103,7 @@ fn a_ratio_to_nothing_is_no_ratio() {
     repository.write("sim/ratio", &small::scenario("sim/ratio", &ratio));
     repository.run("sim/ratio", &[("timeouts", [0.0, 4.0])]);
     let card = card(&repository, &codes()).unwrap();
-    assert!(row(&card, "vFlood Fig. 2").contains("timeouts: cubic / reno: \u{2013}; paper 5.00\u{d7} |"), "{card}");
+    assert!(row(&card, "vFlood Fig. 2").contains("1 not run | "), "{card}");
     assert!(row(&card, "vFlood Fig. 2").ends_with("| **not measured** |"), "{card}");
 }
 
@@ -102,7 +113,7 @@ fn old_runs_count_as_old() {
     repository.run("sim/ratio", &[("goodput_mbit", [10.0, 50.0]), ("timeouts", [5.0, 4.0])]);
     let later = Codes { sim: "other".to_owned(), ..codes() };
     let card = card(&repository, &later).unwrap();
-    assert!(row(&card, "vFlood Fig. 2").contains("old, the code has changed since"), "{card}");
+    assert!(card.contains("Simulator (`sim/ratio`; old: the code has changed since): "), "{card}");
     assert!(row(&card, "vFlood Fig. 2").ends_with("| **comes out**, old |"), "{card}");
     assert!(card.contains("| figures and tables | 1 (1 old) | 0 | 0 | 2 | 3 |"), "{card}");
 }
@@ -121,6 +132,10 @@ fn rows_and_scenarios_agree() {
     let none = ROWS.replace("cite = \"vFlood Fig. 2\"", "cite = \"CERA abstract\"");
     assert!(why(&none).contains("no row is of `vFlood Fig. 2`, a source in `ratio`"), "{}", why(&none));
     assert!(why("figures = 3").contains("rows.toml"));
+    let long = ROWS.replace("The bar is not the paper's.", &"long".repeat(201));
+    assert!(why(&long).contains("`vFlood Fig. 2`: its caveat has 804 characters, at most 800 are allowed"));
+    let nowhere = ROWS.replace("page = \"cera\"", "page = \"sera\"");
+    assert!(why(&nowhere).contains("`it works`: no page is called `sera`"));
 }
 
 #[test]
@@ -130,11 +145,12 @@ fn the_repositorys_rows_and_scenarios_agree() {
     let scenarios = top.join("scenarios");
     // Without runs, so that no result makes this fail.
     let parts = Scorecard { rows: &rows, scenarios: &scenarios, results: &[], pages: &pages, codes: &codes() };
-    let card = scorecard(&parts).unwrap();
+    let card = scorecard(&parts).unwrap().card;
     let anchors = fs::read_to_string(top.join("docs/bibliography.md")).unwrap();
     for heading in card.lines().filter_map(|line| line.strip_prefix("## [")) {
         let (_, anchor) = heading.split_once('#').unwrap();
-        assert!(anchors.contains(&format!("<a id=\"{}\">", anchor.trim_end_matches(')'))), "{heading}");
+        let (anchor, _) = anchor.split_once(')').unwrap();
+        assert!(anchors.contains(&format!("<a id=\"{anchor}\">")), "{heading}");
     }
     assert!(card.matches("| **not measured** |").count() >= 39, "{card}");
 }
