@@ -71,6 +71,8 @@ impl BootedLab {
             waits.entry(vm).or_default().extend(seen.iter().filter(|wait| wait.end_ns >= mark_monotonic_ns));
         }
         let scheduled_after = self.scheduling(control.linux)?;
+        // To collect ends the workloads, and connections that are under way are reset.
+        let after = self.in_all(counters)?;
         let mut recorded: Vec<Vec<Recorded>> = self.in_all(|vm| match vm.call(Op::Collect)? {
             Answer::Recorded { workloads: recorded } if recorded.len() == workloads => Ok(recorded),
             other => Err(LabError::Vm {
@@ -94,7 +96,6 @@ impl BootedLab {
                 transfers::complete(&mut own, &addresses, &clocks, *transfers);
             }
         }
-        let after = self.in_all(counters)?;
         let domains_after = self.domains().map(counters).collect::<Result<Vec<_>, _>>()?;
         let drops_after = self.drops()?;
         let marks_after = marking.map(MarkingPorts::read).transpose()?;
