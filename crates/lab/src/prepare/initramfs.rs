@@ -104,15 +104,24 @@ pub(super) fn check_static(path: &Path) -> Result<(), PrepareError> {
     }
 }
 
-/// The initramfs for a kernel, made if need be.
+/// What an initramfs is made of.
+pub(super) struct Parts<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// PVTCP's module for it.
+    pub module: &'a Path,
+    /// The program that runs in the guest.
+    pub evenkeel: &'a Path,
+}
+
+/// The initramfs of these parts, made if need be.
 pub(super) fn build(
     cache: &Cache,
     root: &Root,
-    kernel: &Kernel,
-    module: &Path,
-    evenkeel: &Path,
+    parts: &Parts<'_>,
     progress: &dyn Fn(&str),
 ) -> Result<PathBuf, PrepareError> {
+    let Parts { kernel, module, evenkeel } = *parts;
     let base_key = cache::key([
         kernel.dir.as_os_str().as_encoded_bytes(),
         module.as_os_str().as_encoded_bytes(),

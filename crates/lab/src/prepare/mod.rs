@@ -123,7 +123,8 @@ pub fn prepare(
     let modules = module::build_all(&cache, &root, &kernels, progress)?;
     let mut images = Vec::with_capacity(kernels.len());
     for (kernel, module) in kernels.iter().zip(&modules) {
-        let initramfs = initramfs::build(&cache, &root, kernel, module, evenkeel_binary, progress)?;
+        let parts = initramfs::Parts { kernel, module, evenkeel: evenkeel_binary };
+        let initramfs = initramfs::build(&cache, &root, &parts, progress)?;
         images.push(GuestImage {
             series: kernel.series,
             release: kernel.release.clone(),

@@ -1,7 +1,7 @@
 //! Grouped bars with whiskers.
 
 use super::canvas::{Canvas, no_data};
-use super::grid::{Grid, GridPanel, Paper};
+use super::grid::{Grid, GridPanel, Paper, Spec};
 use super::scale::Scale;
 use super::style::{INK, Look, Shape, Swatch, UNIT};
 use super::{About, Figure, Panel, full_title};
@@ -12,15 +12,9 @@ const KIND: &str = "bars";
 const NARROW_BARS: usize = 10;
 
 /// Draws the plot.
-pub(super) fn figure(
-    view: &View<'_>,
-    position: usize,
-    title: &str,
-    metric: &str,
-    x: &str,
-    series: Option<&str>,
-) -> Figure {
-    let Some(grid) = Grid::new(view, metric, x, series) else {
+pub(super) fn figure(view: &View<'_>, position: usize, spec: &Spec<'_>) -> Figure {
+    let title = spec.title;
+    let Some(grid) = Grid::new(view, spec) else {
         let panel =
             Panel { title: String::new(), svg: no_data(true, &About::new(position, 0, KIND, title)), wide: true };
         return Figure { title: title.to_owned(), note: String::new(), keys: Vec::new(), panels: vec![panel] };

@@ -5,6 +5,18 @@ use evenkeel_scenario::stats::Summary;
 use super::style::{Key, Look, Swatch};
 use crate::view::{Column, View};
 
+/// What is drawn of a metric by the labels of one or two axes.
+pub(super) struct Spec<'p> {
+    /// Heading of the plot.
+    pub title: &'p str,
+    /// The metric.
+    pub metric: &'p str,
+    /// The axis along the abscissa.
+    pub x: &'p str,
+    /// The axis that has a colour for each label.
+    pub series: Option<&'p str>,
+}
+
 /// One metric, arranged for drawing.
 pub(super) struct Grid {
     /// The metric.
@@ -55,7 +67,8 @@ pub(super) struct Value {
 
 impl Grid {
     /// Arranges `metric`; nothing if the scenario lacks one of the axes or no cell has the metric.
-    pub fn new(view: &View<'_>, metric: &str, x: &str, series: Option<&str>) -> Option<Self> {
+    pub fn new(view: &View<'_>, spec: &Spec<'_>) -> Option<Self> {
+        let Spec { metric, x, series, .. } = *spec;
         let x_axis = view.axis(x)?;
         let series_axis = match series {
             Some(name) => Some(view.axis(name)?),

@@ -1,7 +1,7 @@
 //! Lines of one metric over an axis, with marks and whiskers.
 
 use super::canvas::{Canvas, no_data};
-use super::grid::{Grid, GridPanel, Paper};
+use super::grid::{Grid, GridPanel, Paper, Spec};
 use super::scale::Scale;
 use super::style::{Look, Shape, Swatch, UNIT};
 use super::{About, Figure, Panel, full_title};
@@ -14,15 +14,9 @@ const CLOSEST: f64 = 20.0;
 const ASIDE: i32 = 3 * UNIT / 2;
 
 /// Draws the plot.
-pub(super) fn figure(
-    view: &View<'_>,
-    position: usize,
-    title: &str,
-    metric: &str,
-    x: &str,
-    series: Option<&str>,
-) -> Figure {
-    let Some(grid) = Grid::new(view, metric, x, series) else {
+pub(super) fn figure(view: &View<'_>, position: usize, spec: &Spec<'_>) -> Figure {
+    let title = spec.title;
+    let Some(grid) = Grid::new(view, spec) else {
         let panel =
             Panel { title: String::new(), svg: no_data(true, &About::new(position, 0, KIND, title)), wide: true };
         return Figure { title: title.to_owned(), note: String::new(), keys: Vec::new(), panels: vec![panel] };

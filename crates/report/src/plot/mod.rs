@@ -56,8 +56,12 @@ pub(crate) struct About<'t> {
 /// Draws the plot with this position in the report.
 pub(crate) fn figure(view: &View<'_>, position: usize, plot: &Plot) -> Figure {
     match plot {
-        Plot::Bars { title, metric, x, series } => bars::figure(view, position, title, metric, x, series.as_deref()),
-        Plot::Lines { title, metric, x, series } => lines::figure(view, position, title, metric, x, series.as_deref()),
+        Plot::Bars { title, metric, x, series } => {
+            bars::figure(view, position, &grid::Spec { title, metric, x, series: series.as_deref() })
+        }
+        Plot::Lines { title, metric, x, series } => {
+            lines::figure(view, position, &grid::Spec { title, metric, x, series: series.as_deref() })
+        }
         Plot::Plane { title, x_metric, y_metric, series, along, log } => {
             let along = along.as_deref();
             plane::figure(view, position, &plane::Spec { title, x_metric, y_metric, series, along, log: *log })
