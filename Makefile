@@ -35,7 +35,7 @@ KEPT := docs/results/data
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml scenarios/sim/hosts/*.toml scenarios/sim/tax/*.toml)))
 
-.PHONY: help demo build deb rpm packages-test test python test-python lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check results-verify scorecard deps deps-test deps-peers clean
+.PHONY: help demo build deb rpm packages-test test test-rules python test-python lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check results-verify scorecard deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -44,6 +44,7 @@ help:
 	@echo 'make rpm        the same for rpm (installs cargo-generate-rpm below target/)'
 	@echo 'make packages-test  both installed, upgraded, removed and purged in clean Debian 12 and 13 VMs (as root; half an hour)'
 	@echo 'make test       all checks and tests (installs what they need)'
+	@echo 'make test-rules Prometheus rules and the dashboard, by promtool (needs it; not part of make test)'
 	@echo 'make python     the wheel of the Python package, in target/wheels'
 	@echo 'make test-python  its tests and notebooks, in a venv (not part of make test)'
 	@echo 'make lint       format, columns, imports, clippy, licences, citations'
@@ -82,6 +83,9 @@ packages-test: build
 
 test: deps-test lint
 	$(CARGO) test --workspace --locked
+
+test-rules:
+	sh packaging/tests/rules.sh
 
 python:
 	sh packaging/python.sh wheel

@@ -37,7 +37,7 @@ MODULES = {
         "guest": "channel common file",
         "guest/pvtcp": "",
         "host": "channel common datapath file netdevice netlink",
-        "doctor": "channel common datapath guest netdevice",
+        "doctor": "channel common datapath guest netdevice netlink",
     },
     "lab": {
         "backlog": "",

@@ -21,9 +21,21 @@ pub use pvtcp::{Pvtcp, PvtcpLoad};
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version = crate::program::VERSION.as_str(), after_help = exit::HELP, max_term_width = 100)]
 pub struct Cli {
+    /// How the log on standard error is written.
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub log: LogFormat,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line for people.
+    Text,
+    /// An object a line: `timestamp`, `level`, `message`, and what the event names.
+    Json,
 }
 
 /// Commands.
@@ -260,12 +272,21 @@ pub enum Scenario {
 ///
 /// Looks at the kernel, the hypervisor, stolen core time, TCP's settings and counters, the ports of VMs, QEMU and KVM.
 /// Takes a second or two, changes nothing, needs no privileges (with root it sees more). Findings do not change the
-/// exit code; scripts read `worst` from --json.
+/// exit code; scripts read `worst` from --json. With --for, it says what happens now and not what was counted since
+/// boot: drops at ports by cause, waits of VMs and their quotas, TCP's needless work, and what would help, cheapest
+/// first. That needs Linux 5.4 and no BPF.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Print the findings as JSON.
+    /// Print the findings, or the figures, as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Watch for so many seconds (1-86400), and say what happened in them.
+    #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub seconds: Option<u32>,
+    /// Print the figures as gauges for Prometheus, in OpenMetrics form, as node_exporter's textfile collector reads
+    /// them.
+    #[arg(long, requires = "seconds", conflicts_with = "json")]
+    pub openmetrics: bool,
 }
 
 /// Run the host agent: ProBoSCIS, vSnoop, vFlood and CERA on the ports of this machine's VMs.

@@ -12,6 +12,7 @@ use evenkeel_quote::shown;
 use evenkeel_report::ReportError;
 use evenkeel_scenario::{Refused, ScenarioError};
 
+use crate::cli::LogFormat;
 use crate::exit::Exit;
 
 /// A failed command.
@@ -36,8 +37,12 @@ impl CliError {
         Self { help: Some(help.into()), ..self }
     }
 
-    /// Prints it on standard error.
-    pub fn print(&self) {
+    /// Prints it on standard error; where the log is for programs, as an event of it.
+    pub fn print(&self, format: LogFormat) {
+        if format == LogFormat::Json {
+            tracing::error!(help = self.help, "{}", self.what);
+            return;
+        }
         let mut stderr = std::io::stderr().lock();
         // With standard error gone there is nobody to tell.
         for line in self.what.lines() {

@@ -10,21 +10,19 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 
-use crate::cli::{Command, Sim, Sweep};
+use crate::cli::{Command, LogFormat, Sim, Sweep};
 
 /// What to log, for whoever wants other than the default.
 const VARIABLE: &str = "EVENKEEL_LOG";
 
 /// Starts logging.
-pub fn init(command: &Command) {
+pub fn init(command: &Command, format: LogFormat) {
     let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| EnvFilter::new(default_level(command)));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
-        .fmt_fields(OnOneLine)
-        .with_target(false)
-        .init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    match format {
+        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).fmt_fields(OnOneLine).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
 }
 
 /// What an event says, on one line: names and what other programs say cannot look like another, nor steer a terminal.

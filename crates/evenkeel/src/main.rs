@@ -21,11 +21,11 @@ use crate::cli::Cli;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    log::init(&cli.command);
+    log::init(&cli.command, cli.log);
     match cmd::run(cli.command) {
         Ok(()) => exit::Exit::Ok.into(),
         Err(error) => {
-            error.print();
+            error.print(cli.log);
             error.exit.into()
         }
     }

@@ -135,6 +135,43 @@ fn the_doctor_answers_in_text_and_json() {
 }
 
 #[test]
+fn the_doctor_watches_for_a_while() {
+    let (code, out, err) = run(&["doctor", "--for", "1"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("this machine's own TCP\n  segments sent "), "{out}");
+    let (code, out, err) = run(&["doctor", "--for", "1", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(report["window_s"].as_f64() >= Some(1.0) && report["advice"].is_array(), "{out}");
+    let (code, out, err) = run(&["doctor", "--for", "1", "--openmetrics"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("\n# TYPE evenkeel_doctor_tcp_timeouts gauge\n") && out.ends_with("\n# EOF\n"), "{out}");
+    for arguments in [&["doctor", "--for", "0"][..], &["doctor", "--openmetrics"]] {
+        let (code, _, err) = run(arguments);
+        assert_eq!(code, 2, "{err}");
+    }
+}
+
+#[test]
+fn the_log_can_be_for_programs() {
+    for arguments in [
+        ["--log", "json", "guest", "pvtcp", "load", "--late-us", "7"],
+        ["guest", "pvtcp", "load", "--late-us", "7", "--log", "json"],
+    ] {
+        let (code, out, err) = run(&arguments);
+        assert_eq!((code, out.as_str()), (2, ""), "{err}");
+        let event: serde_json::Value = serde_json::from_str(&err).unwrap();
+        assert_eq!(
+            (&event["level"], &event["message"]),
+            (&"ERROR".into(), &"late_us=7: 200-1000000 us is allowed".into())
+        );
+    }
+    let (code, _, err) = run(&["--log", "xml", "doctor"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("[possible values: text, json]"), "{err}");
+}
+
+#[test]
 fn pvtcp_names_what_a_parameter_may_be() {
     let (code, _, err) = run(&["guest", "pvtcp", "load", "--late-us", "7"]);
     assert_eq!((code, err.as_str()), (2, "error: late_us=7: 200-1000000 us is allowed\n"));

@@ -1,5 +1,7 @@
-//! What both agents have: a lock, a clock, structures of the programs as bytes.
+//! What both agents have: a lock, a clock, structures of the programs as bytes, names of threads and labels.
 
 pub(crate) mod bytes;
 pub(crate) mod clock;
 pub(crate) mod lock;
+pub(crate) mod openmetrics;
+pub(crate) mod vcpu;

@@ -143,7 +143,7 @@ impl fmt::Display for Report {
 }
 
 /// Writes a paragraph beside `head`, which takes the place of the first line's indentation.
-fn wrap(f: &mut fmt::Formatter<'_>, head: &str, text: &str) -> fmt::Result {
+pub(super) fn wrap(f: &mut fmt::Formatter<'_>, head: &str, text: &str) -> fmt::Result {
     if text.is_empty() {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! The examination: what a machine supports, what hurts TCP there, and which mechanism would help.
 //!
 //! [`Readings::take`] reads the machine, [`judge`] says what that means. Judging reads nothing, so it is tested with
-//! fixtures.
+//! fixtures. [`window`] does the same for a stretch of time: what happened in it, not what is so since boot.
 
 mod datapath;
 mod evidence;
@@ -14,6 +14,7 @@ mod pvtcp;
 mod readings;
 mod tcp;
 mod timer;
+pub mod window;
 
 pub use finding::{Finding, Level, Mechanism, Report};
 pub use host::Kvm;

@@ -8,11 +8,13 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::encode::{PerPort, counter, gauge, port_gauge};
 use super::control::proto::{Port, Status};
 use super::wings::METRICS;
+use crate::common::openmetrics::escaped;
 use crate::datapath::COUNTERS;
 
 /// The agent's own counters, with what they count.
@@ -42,8 +44,10 @@ pub const AGENT_COUNTERS: &[(&str, &str)] = &[
 /// # Errors
 /// Only a formatter's, which a string does not have.
 pub fn text(status: Status) -> Result<String, std::fmt::Error> {
-    let mut registry = Registry::with_prefix("evenkeel_host");
-    registry.register_collector(Box::new(Snapshot(status)));
+    let mut registry = Registry::default();
+    let build = Info::new(vec![("version", escaped(&status.version))]);
+    registry.register("evenkeel_build", "The agent's version", build);
+    registry.sub_registry_with_prefix("evenkeel_host").register_collector(Box::new(Snapshot(status)));
     let mut out = String::new();
     text::encode(&mut out, &registry)?;
     Ok(out)
@@ -94,6 +98,8 @@ fn value(counters: &BTreeMap<String, u64>, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -151,6 +157,36 @@ mod tests {
             "ports": ports.iter().map(port).collect::<Vec<_>>(),
         }))
         .unwrap()
+    }
+
+    /// Names of metrics that begin so, in a text.
+    fn names<'a>(text: &'a str, prefix: &'a str) -> BTreeSet<&'a str> {
+        // Those that rules record have a colon in them.
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c));
+        words.filter(|word| word.starts_with(prefix)).collect()
+    }
+
+    #[test]
+    fn rules_and_dashboard_ask_for_metrics_that_there_are() {
+        let mut status = status(&["vp1".to_owned()]);
+        status.cera = Some(cera::Report::default());
+        let text = text(status).unwrap();
+        let known = names(&text, "evenkeel_");
+        for used in [
+            include_str!("../../../../packaging/prometheus/evenkeel.rules.yml"),
+            include_str!("../../../../packaging/grafana/evenkeel.json"),
+        ] {
+            let used: BTreeSet<&str> =
+                names(used, "evenkeel_host_").union(&names(used, "evenkeel_build_")).copied().collect();
+            assert!(used.len() > 10);
+            assert_eq!(used.difference(&known).collect::<Vec<_>>(), Vec::<&&str>::new());
+        }
+    }
+
+    #[test]
+    fn the_version_is_a_metric() {
+        let text = text(status(&[])).unwrap();
+        assert!(text.contains("# TYPE evenkeel_build info\nevenkeel_build_info{version=\"0\"} 1\n"), "{text}");
     }
 
     proptest! {

@@ -1,5 +1,5 @@
 //! The host agent as a user meets it: the real binary in a network namespace of its own, with veth ports for VMs. Needs
-//! root, Linux 6.6, iproute2.
+//! root, Linux 6.6, iproute2; `window` needs QEMU as well.
 //!
 //! Every test takes its own network and mount namespaces, which its thread hands down to what it starts. Nothing is
 //! left when the last process in them ends.
@@ -30,3 +30,4 @@ mod upload;
 mod vflood;
 mod vlans;
 mod vsnoop;
+mod window;

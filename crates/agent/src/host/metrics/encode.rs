@@ -7,6 +7,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::common::openmetrics::escaped;
 use crate::host::control::proto::{Port, Status};
 
 /// One metric, a sample per port.
@@ -33,11 +34,6 @@ impl<F: Fn(&Port) -> Option<u64>> EncodeMetric for PerPort<'_, F> {
     fn metric_type(&self) -> MetricType {
         self.kind
     }
-}
-
-/// A label's value as OpenMetrics has it between quotes, which the library leaves to its users.
-fn escaped(text: &str) -> String {
-    text.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }
 
 /// Of the host, a count.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use evenkeel_quote::shown;
 use serde::{Deserialize, Serialize};
 
+use crate::common::vcpu;
 use crate::datapath::{Seen, intf};
 
 /// Threads of a VMM that are named otherwise, and no virtual CPUs.
@@ -133,7 +134,7 @@ impl Threads {
             ids.sort_unstable();
             ids
         };
-        let named = ids(&|_, name| is_vcpu(name));
+        let named = ids(&|_, name| vcpu::is_name_of_one(name));
         if !named.is_empty() {
             return Self { ids: named, are_named: true };
         }
@@ -145,12 +146,6 @@ impl Threads {
 fn name(bytes: &[std::ffi::c_char; 16]) -> String {
     let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// QEMU: `CPU 0/KVM`, `CPU 0/TCG`, `ALL CPUs/TCG`; Cloud Hypervisor: `vcpu0`; Firecracker: `fc_vcpu 0`; crosvm:
-/// `crosvm_vcpu0`.
-fn is_vcpu(name: &str) -> bool {
-    name.starts_with("CPU ") || name.starts_with("ALL CPUs/") || name.contains("vcpu")
 }
 
 /// What is known of ports' VMs.
