@@ -188,6 +188,9 @@ fn pvtcp_that_is_not_loaded_has_a_status() {
     assert_eq!(code, 0, "{err}");
     let status: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(status["loaded"], false);
+    let (code, out, err) = run(&["guest", "pvtcp", "status", "--openmetrics"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("\nevenkeel_pvtcp_loaded 0\n") && out.ends_with("# EOF\n"), "{out}");
 }
 
 #[test]

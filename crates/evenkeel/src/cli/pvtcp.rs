@@ -16,6 +16,9 @@ pub enum Pvtcp {
         /// Print them as JSON.
         #[arg(long)]
         json: bool,
+        /// Print counters for Prometheus, in OpenMetrics form, as node_exporter's textfile collector reads them.
+        #[arg(long, conflicts_with = "json")]
+        openmetrics: bool,
     },
     /// Unload the module. Connections go on; that it was not loaded is no error.
     Unload {

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::cli::{Pvtcp, PvtcpLoad};
 use crate::error::CliError;
+use crate::exit::Exit;
 use crate::output;
 
 /// Installs, loads, shows, unloads or removes the module.
@@ -14,8 +15,13 @@ pub fn run(arguments: Pvtcp) -> Result<(), CliError> {
         Pvtcp::Install(arguments) => install(arguments.json),
         Pvtcp::Remove { json } => remove(json),
         Pvtcp::Load(arguments) => load(&arguments),
-        Pvtcp::Status { json } => {
+        Pvtcp::Status { json, openmetrics } => {
             let status = pvtcp::status()?;
+            if openmetrics {
+                let text = status.openmetrics();
+                let why = |error| CliError::new(Exit::Failed, format!("cannot write OpenMetrics: {error}"));
+                return output::print_as_it_is(&text.map_err(why)?);
+            }
             if json { output::print_json(&status) } else { output::print(&status.to_string()) }
         }
         Pvtcp::Unload { json } => {

@@ -92,13 +92,13 @@ fn vm_lines(f: &mut Formatter<'_>, vm: &VmFigures) -> Result {
         let ms = |us: u64| us as f64 / 1e3;
         writeln!(
             f,
-            "  {} of {} ms, used up in {} of {} periods, cores refused for {:.0} ms: {}",
+            "  {}\n    {} of {} ms, used up in {} of {} periods, cores refused for {:.0} ms",
+            group.path,
             ms(group.quota_us),
             ms(group.period_us),
             group.nr_throttled,
             group.nr_periods,
-            ms(group.throttled_usec),
-            group.path
+            ms(group.throttled_usec)
         )?;
     }
     Ok(())
@@ -122,10 +122,11 @@ fn own(f: &mut Formatter<'_>, figures: &Figures) -> Result {
         )?;
     }
     let sleeper = figures.sleeper;
-    let steal = figures.steal_percent.map_or("not known".to_owned(), |share| format!("{share:.1} %"));
+    let percent = |share| format!("{share:.1} % of the core time wanted");
+    let steal = figures.steal_percent.map_or("not known".to_owned(), percent);
     writeln!(
         f,
-        "  steal {steal} of the core time wanted; of {} naps {} ended 8 ms late or later, the latest {:.1} ms",
+        "  steal {steal}; of {} naps {} ended 8 ms late or later, the latest {:.1} ms",
         sleeper.naps, sleeper.late, sleeper.longest_ms
     )?;
     if let Some(dropped) = figures.softnet_dropped.filter(|count| *count > 0) {
@@ -149,7 +150,7 @@ fn advice(f: &mut Formatter<'_>, report: &Report) -> Result {
     for (at, advice) in report.advice.iter().enumerate() {
         writeln!(f, "{}. {}: {} (costs {})", at + 1, advice.subject, advice.cure, advice.cost)?;
         wrap(f, "   because", &advice.why)?;
-        wrap(f, "   do", &advice.how)?;
+        writeln!(f, "{:<23}{}", "   do", advice.how)?;
     }
     Ok(())
 }

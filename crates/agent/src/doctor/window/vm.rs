@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_quote::shown;
+
 use super::files::Files;
 use super::group::{Group, Hierarchy};
 use super::port::Port;
@@ -87,7 +89,7 @@ pub(super) fn read(files: Files<'_>, ports: &BTreeMap<String, Port>, hierarchy: 
     // Kernel threads that serve a process, before they became threads of it (6.4).
     let mut vhosts = Vec::new();
     for process in files.numbers("/proc").unwrap_or_default() {
-        let Some(command) = files.text(&format!("/proc/{process}/comm")) else { continue };
+        let Some(command) = name(files, &format!("/proc/{process}")) else { continue };
         if let Some(served) = command.strip_prefix("vhost-").and_then(|number| number.parse().ok()) {
             vhosts.push((process, served));
             continue;
@@ -151,6 +153,11 @@ fn ports_of(files: Files<'_>, process: u32, ports: &BTreeMap<String, Port>) -> O
     Some(held)
 }
 
+/// What a process or thread is called, on one line: it gives itself its name.
+fn name(files: Files<'_>, directory: &str) -> Option<String> {
+    Some(shown(&files.text(&format!("{directory}/comm"))?).into())
+}
+
 /// Reads threads, and the groups that they are in.
 struct Reader<'a> {
     files: Files<'a>,
@@ -162,7 +169,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// The thread with this directory; `None` if it has ended.
     fn thread(&mut self, directory: &str, role: Role) -> Option<Thread> {
-        let name = self.files.text(&format!("{directory}/comm"))?;
+        let name = name(self.files, directory)?;
         let schedstat = self.files.text(&format!("{directory}/schedstat"));
         self.has_no_waits |= schedstat.is_none();
         let counters = schedstat.unwrap_or_default();

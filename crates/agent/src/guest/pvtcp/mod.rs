@@ -4,6 +4,7 @@ mod error;
 mod install;
 mod kmsg;
 mod load;
+mod metrics;
 mod settings;
 mod status;
 

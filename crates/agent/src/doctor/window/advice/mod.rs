@@ -119,3 +119,11 @@ pub(super) fn advise(figures: &Figures) -> Vec<Advice> {
 fn ms(value: f64) -> String {
     if value >= 10.0 { format!("{value:.0} ms") } else { format!("{value:.1} ms") }
 }
+
+/// A path as a shell takes it: systemd's names have backslashes in them.
+fn in_shell(path: &str) -> String {
+    if path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) {
+        return path.to_owned();
+    }
+    format!("'{}'", path.replace('\'', r"'\''"))
+}

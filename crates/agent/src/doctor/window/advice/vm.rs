@@ -1,7 +1,7 @@
 //! Of VMs: quotas, neighbours on their cores, and who carries their packets.
 
 use super::super::figures::{Figures, GroupFigures, ThreadFigures, VmFigures, percent};
-use super::{Advice, Cost, Cure, ms};
+use super::{Advice, Cost, Cure, in_shell, ms};
 
 /// Periods that used the quota up, in percent of those that did anything, from which it is worth a word.
 const THROTTLED_PERCENT: f64 = 1.0;
@@ -61,7 +61,8 @@ fn quota(vm: &VmFigures, group: &GroupFigures, figures: &Figures) -> Vec<Advice>
     if used < SAVING_PERCENT && group.burst_us == Some(0) {
         let why = format!("{fact}; over the whole window it used {used:.0} % of what it may, so there is time to save");
         let file = if group.is_cpu_max { "cpu.max.burst" } else { "cpu.cfs_burst_us" };
-        let how = format!("echo {} > {}/{file}", group.quota_us, group.path);
+        let file = in_shell(&format!("{}/{file}", group.path));
+        let how = format!("echo {} > {file}  # at most the quota: less after a shorter period", group.quota_us);
         all.push(advice(vm, Cost::Command, Cure::QuotaBurst, why, how));
     }
     if used >= SAVING_PERCENT {
@@ -91,15 +92,16 @@ fn period(vm: &VmFigures, group: &GroupFigures, fact: &str) -> Option<Advice> {
     let gap = group.refused_ms() * shorter as f64 / group.period_us as f64;
     let why = format!("{fact}; with {} it is {} at the same share", ms(shorter as f64 / 1e3), ms(gap));
     let path = &group.path;
+    let file = |name: &str| in_shell(&format!("{path}/{name}"));
     let mut how = if group.is_cpu_max {
-        format!("echo '{quota} {shorter}' > {path}/cpu.max")
+        format!("echo '{quota} {shorter}' > {}", file("cpu.max"))
     } else {
-        format!("echo {quota} > {path}/cpu.cfs_quota_us; echo {shorter} > {path}/cpu.cfs_period_us")
+        format!("echo {quota} > {}; echo {shorter} > {}", file("cpu.cfs_quota_us"), file("cpu.cfs_period_us"))
     };
     // libvirt's group of a virtual CPU; it writes its own again when the VM starts.
     if path.rsplit('/').next().is_some_and(|last| last.starts_with("vcpu")) {
         how.push_str(&format!(
-            "; of libvirt's: virsh schedinfo DOMAIN --live --config vcpu_period={shorter} vcpu_quota={quota}"
+            "  # libvirt: virsh schedinfo DOMAIN --live --config vcpu_period={shorter} vcpu_quota={quota}"
         ));
     }
     Some(advice(vm, Cost::Command, Cure::QuotaPeriod, why, how))
@@ -126,8 +128,8 @@ fn neighbours(vm: &VmFigures, figures: &Figures) -> Vec<Advice> {
     if figures.has_slices() {
         let ids: Vec<String> = vm.vcpus.iter().map(|thread| thread.id.to_string()).collect();
         let how = format!(
-            "for id in {}; do chrt -o -T 300000 -p 0 $id; done (slices of 0.3 ms; util-linux 2.41): it runs \
-             sooner when it wakes up, and no longer than before",
+            "for id in {}; do chrt -o -T 300000 -p 0 $id; done  # slices of 0.3 ms (util-linux 2.41): it runs sooner \
+             when it wakes up, and no longer than before",
             ids.join(" ")
         );
         all.push(advice(vm, Cost::Command, Cure::Slice, why.clone(), how));

@@ -12,7 +12,7 @@ pub(super) fn thread(name: &str, ran_ms: f64, waited_ms: f64) -> ThreadFigures {
 /// 30 ms of 100, used up in each of 100 periods.
 pub(super) fn group(used_us: u64) -> GroupFigures {
     GroupFigures {
-        path: "/sys/fs/cgroup/machine.slice/machine-qemu.scope/libvirt/vcpu0".into(),
+        path: r"/sys/fs/cgroup/machine.slice/machine-qemu\x2d1.scope/libvirt/vcpu0".into(),
         vcpus: 1,
         quota_us: 30_000,
         period_us: 100_000,
@@ -81,7 +81,8 @@ fn a_quota_asks_for_a_shorter_period_first() {
     assert_eq!(advice[0].cost, Cost::Command);
     assert!(advice[0].why.contains("30 ms in every 100 ms was used up in 100 of 100 periods"), "{}", advice[0].why);
     assert!(advice[0].why.contains("refused 69 ms each time; with 10 ms it is 6.9 ms"), "{}", advice[0].why);
-    assert!(advice[0].how.starts_with("echo '3000 10000' > /sys/fs/cgroup/machine.slice/"), "{}", advice[0].how);
+    let file = r"'/sys/fs/cgroup/machine.slice/machine-qemu\x2d1.scope/libvirt/vcpu0/cpu.max'";
+    assert!(advice[0].how.starts_with(&format!("echo '3000 10000' > {file}  # libvirt: virsh ")), "{}", advice[0].how);
     assert!(advice[0].how.contains("vcpu_period=10000 vcpu_quota=3000"), "{}", advice[0].how);
 }
 
@@ -98,7 +99,8 @@ fn what_is_not_used_can_be_saved() {
     let advice = advise(&host(port(&[]), vm(thread("CPU 0/KVM", 1000.0, 620.0), vec![peaks.clone()])));
     assert_eq!(cures(&advice), [Cure::QuotaPeriod, Cure::QuotaBurst, Cure::Pvtcp]);
     assert!(advice[1].why.contains("it used 33 % of what it may"), "{}", advice[1].why);
-    assert!(advice[1].how.starts_with("echo 30000 > ") && advice[1].how.ends_with("/cpu.max.burst"));
+    let how = &advice[1].how;
+    assert!(how.starts_with("echo 30000 > '") && how.contains("/cpu.max.burst'  # at most the quota"), "{how}");
     for burst_us in [None, Some(30_000)] {
         let group = GroupFigures { burst_us, ..peaks.clone() };
         let advice = advise(&host(port(&[]), vm(thread("CPU 0/KVM", 1000.0, 620.0), vec![group])));

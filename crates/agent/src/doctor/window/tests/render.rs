@@ -17,10 +17,12 @@ fn throttled() -> Report {
 fn people_read_what_costs_least_first() {
     let text = throttled().to_string();
     assert!(text.starts_with("10.0 s, Linux 6.1.0-32-amd64, no hypervisor below\n"), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 140), "{text}");
+    // What is to be copied is in one line.
+    let is_short = |line: &str| line.starts_with("   do ") || line.chars().count() <= 120;
+    assert!(text.lines().all(is_short), "{text}");
     for line in [
         "10 qemu-system-x86            1   30.0 %    69.5 %        1.0 ms  as follows\n",
-        "\n  30 of 100 ms, used up in 100 of 100 periods, cores refused for 6900 ms: /sys/fs/cgroup/machine.slice/",
+        "/libvirt/vcpu0\n    30 of 100 ms, used up in 100 of 100 periods, cores refused for 6900 ms\n",
         "vnet\"0\\: 3 packets dropped by tc's filters and programs\n",
         "not known              queues in front of ports: the kernel does not answer (no)\n",
         "1. qemu-system-x86 (process 10): a shorter quota period (costs a command)\n   because             its quota",
@@ -64,7 +66,7 @@ fn prometheus_reads_gauges() {
         format!("evenkeel_doctor_vm_off_core_percent{{{vm}}} 69.5"),
         format!(
             "evenkeel_doctor_group_throttled_periods{{{vm},group=\"{}\"}} 100.0",
-            "/sys/fs/cgroup/machine.slice/machine-qemu.scope/libvirt/vcpu0"
+            r"/sys/fs/cgroup/machine.slice/machine-qemu\\x2d1.scope/libvirt/vcpu0"
         ),
         r#"evenkeel_doctor_advice{subject="qemu-system-x86 (process 10)",cure="quota_period",cost="command"} 1.0"#
             .into(),
