@@ -82,7 +82,7 @@ impl Slow {
     }
 
     fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.0.id().cast_signed()), signal).unwrap();
+        kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
     }
 }
 
