@@ -46,6 +46,7 @@
  *   BACK         what vFlood held goes on behind HOLD
  *   ACK_FILTER   ACKs that say nothing new are dropped, and early ACKs ride on data
  *   ECN          packets become ECN-capable
+ *   WINDOW       an answer's first flight follows the probes ahead of its SYN-ACK
  *   NUMBER       an ACK has the number of what comes next
  *   ECHO         marks are echoed
  *   UPLINK       CERA counts
@@ -62,6 +63,7 @@
 	STEP(BACK, vflood_back)                                                          \
 	STEP(ACK_FILTER, vsnoop_ack_filter)                                              \
 	STEP(ECN, proboscis_ecn)                                                         \
+	STEP(WINDOW, proboscis_window)                                                   \
 	STEP(NUMBER, window_number)                                                      \
 	STEP(ECHO, proboscis_echo)                                                       \
 	STEP(UPLINK, cera_uplink)                                                        \

@@ -15,7 +15,8 @@ struct proboscis_train {
 	u8 total; /* how many were sent */
 	u8 seen;
 	u8 marked;
-	u32 pad;
+	u8 asks_back; /* the SYN-ACK is to have probes, too */
+	u8 pad[3];
 };
 
 /*
@@ -86,6 +87,53 @@ proboscis_first_window(const struct proboscis_train *t,
 	if (segments > 1)
 		*bytes = segments * mss;
 	return PROBOSCIS_SCALED;
+}
+
+/**
+ * proboscis_answer_probes() - how many probes go ahead of a SYN-ACK
+ * @t: what came of those ahead of its SYN
+ *
+ * None but where this very SYN's host has asked for them in a probe that only it can
+ * sign, and never more than came from there: a SYN with a forged address makes no
+ * probes, and a host is not sent more than it has sent.
+ */
+static inline u32 proboscis_answer_probes(const struct proboscis_train *t,
+					  const struct proboscis_settings *set)
+{
+	if (!set->answers || !t->asks_back)
+		return 0;
+	return t->seen < set->probes ? t->seen : set->probes;
+}
+
+/* The first flight of an answer, by the probes that came ahead of the SYN-ACK. */
+struct proboscis_answer {
+	u32 first_ack; /* that the opener acknowledges before the answer's first byte */
+	u32 limit_bytes; /* to the window of such ACKs, 0: none, and never again */
+};
+
+/* The SYN-ACK comes for the first time: what is in flight then is nothing. */
+static inline enum proboscis_verdict
+proboscis_answer_init(struct proboscis_answer *a, const struct proboscis_train *t,
+		      const struct proboscis_settings *set, u32 mss, u32 first_ack)
+{
+	a->first_ack = first_ack;
+	return proboscis_first_window(t, set, mss, &a->limit_bytes);
+}
+
+/**
+ * proboscis_answer_limit() - the limit to the window of an ACK that the opener sends
+ *
+ * All ACKs before the answer's first byte have the same edge, and later ones the VM's
+ * own: what was offered once is not taken back. The limit has room for its segments when
+ * it is rounded down to the scale.
+ *
+ * Return: bytes, 0: none.
+ */
+static inline u32 proboscis_answer_limit(struct proboscis_answer *a, u32 ack, u8 scale)
+{
+	if (ack != a->first_ack)
+		a->limit_bytes = 0;
+	return a->limit_bytes ? window_with_room(a->limit_bytes, scale) : 0;
 }
 
 /* Marks that came for a guest without ECN, to be echoed in its ACKs. */

@@ -41,7 +41,7 @@ struct proboscis_settings {
 	u32 icwnd_segments; /* initial window where nothing is marked */
 	u32 budget_probes_per_s; /* of one VM, in the long run */
 	u32 budget_burst_probes; /* of one VM, at once */
-	u32 pad;
+	u32 answers; /* 1: SYN-ACKs have probes, too, where both hosts say so */
 	u64 elephant_bytes; /* flows that sent more are left alone, 0: none are */
 };
 

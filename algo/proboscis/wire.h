@@ -10,8 +10,8 @@
 /*
  * Probes and reports are TCP segments without data, with RST and nothing else
  * set (a SYN's first train) or no flag at all (all others), and a sequence number
- * half the number space away from the SYN's. No TCP answers a RST, and all are
- * outside of every window. Their one option:
+ * half the number space away from the SYN's, in both directions. No TCP answers a
+ * RST, and all are outside of every window. Their one option:
  *
  *   byte  0  kind 254 (RFC 4727)
  *         1  length 20
@@ -20,7 +20,8 @@
  *         7  train
  *         8  index       report: 0
  *         9  total
- *        10  report: probes that came; probe: 0
+ *        10  report: probes that came; probe ahead of a SYN: 1 if the SYN-ACK is to
+ *            have probes ahead of it, too, else 0; probe ahead of a SYN-ACK: 0
  *        11  report: marked ones; probe: 0
  *        12  tag, little-endian
  */
@@ -34,6 +35,7 @@
 enum proboscis_type {
 	PROBOSCIS_PROBE = 1, /* sender's host to receiver's host */
 	PROBOSCIS_REPORT = 2, /* back, before the SYN-ACK: this host has evenkeel */
+	PROBOSCIS_ANSWER = 3, /* a probe back, between report and SYN-ACK */
 };
 
 /*
@@ -55,6 +57,12 @@ struct proboscis_option {
 	u8 seen;
 	u8 marked;
 };
+
+/* Does this probe's host have use for probes ahead of the SYN-ACK? */
+static inline bool proboscis_asks_back(const struct proboscis_option *o)
+{
+	return o->type == PROBOSCIS_PROBE && o->seen;
+}
 
 /* What a tag binds a probe to. Addresses in network order, IPv4 as ::ffff:a.b.c.d. */
 struct proboscis_path {
@@ -129,7 +137,7 @@ static inline bool proboscis_option_read(const u8 in[PROBOSCIS_OPTION_BYTES],
 	o->seen = in[10];
 	o->marked = in[11];
 	*tag = siphash_load(in + 12);
-	return o->type == PROBOSCIS_PROBE || o->type == PROBOSCIS_REPORT;
+	return o->type >= PROBOSCIS_PROBE && o->type <= PROBOSCIS_ANSWER;
 }
 
 #endif /* EVENKEEL_ALGO_PROBOSCIS_WIRE_H */

@@ -218,6 +218,7 @@ static __always_inline void synack_to_vm(struct __sk_buff *skb, struct context *
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 		return;
 	}
+	answer_begins(c, f);
 	peer_shows(c, f);
 	if (is_local(skb))
 		f->flags |= EK_FLOW_LOCAL;

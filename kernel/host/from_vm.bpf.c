@@ -18,6 +18,7 @@
 #include "connection.h"
 #include "base/window.h"
 #include "cera/port.h"
+#include "proboscis/answer.h"
 #include "proboscis/ecn.h"
 #include "proboscis/handshake.h"
 #include "vflood/data.h"

@@ -41,7 +41,7 @@
 #include "algo/base/window.h"
 
 /* Of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 14
+#define EK_INTF_VERSION 15
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -288,6 +288,7 @@ enum ek_flow_flag {
 	EK_FLOW_PEER_GONE = 1 << 10, /* the other host saw to ECN, and does no more */
 	EK_FLOW_ROUTED = 1 << 11, /* no probes: this host routes it, and may translate it
 				   */
+	EK_FLOW_ANSWER_BEGUN = 1 << 12, /* the SYN-ACK has come: @answer is settled */
 	/* A SYN-ACK is on its way through the port once more: */
 	EK_FLOW_SYNACK_BEHIND = 1 << 16, /* behind its report */
 	EK_FLOW_SYNACK_RELEASED = 1 << 17, /* from the agent, which has held it */
@@ -322,6 +323,12 @@ struct ek_flow {
 	u32 vflood_index; /* in vflood_flows */
 	u32 vflood_owner; /* what stands there if it is this flow's, 0: none */
 	u32 came_in; /* device where the last packet for the VM came in, 0: none did */
+	struct proboscis_answer answer; /* the VM opened it: its window at first */
+	u32 answer_window_bytes; /* that it told with its first ACK, 0: untouched */
+	u8 answer_trains; /* trains of probes ahead of the VM's SYN-ACKs */
+	u8 answer_sent; /* probes of the last one */
+	u8 answer_seen; /* probes that came ahead of the SYN-ACK for the VM */
+	u8 answer_marked;
 	u32 pad;
 };
 
@@ -506,6 +513,10 @@ enum ek_counter {
 	EK_COUNT_PROBES_ROUTED, /* SYNs without probes because this host routes them */
 	EK_COUNT_MULTIPATH, /* Connections left alone because they have several paths
 			       (MPTCP) */
+	EK_COUNT_ANSWER_PROBES_SENT, /* Probes sent before SYN-ACKs */
+	EK_COUNT_ANSWERS_SCALED, /* Connections whose answer's first window was scaled */
+	EK_COUNT_ANSWERS_ONE_MSS, /* Connections whose answer's first window was set to
+				     one MSS */
 	EK_COUNTER_MAX,
 };
 

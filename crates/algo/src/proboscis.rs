@@ -6,9 +6,9 @@ mod wire;
 
 use crate::sys;
 
-pub use receiver::{Echo, Train, Verdict, WindowSettings};
+pub use receiver::{Answer, Echo, Train, Verdict, WindowSettings};
 pub use sender::{Budget, Peer, Sender, SenderSettings, Trains};
-pub use wire::{OPTION_BYTES, ProbeOption, TCP_BYTES};
+pub use wire::{OPTION_BYTES, ProbeKind, ProbeOption, TCP_BYTES};
 
 /// How often it is looked whether a held SYN-ACK's probes are in.
 pub const HELD_POLL_US: u64 = sys::PROBOSCIS_HELD_POLL_US as u64;

@@ -4,13 +4,13 @@
 use evenkeel_algo::frames::{ACK, ECE, LINUX_OPTIONS, RST, SYN, Segment, TIMESTAMPS};
 use evenkeel_algo::noise::{self, Random};
 use evenkeel_algo::packet::{self, HEAD_BYTES, Kind};
-use evenkeel_algo::proboscis::{OPTION_BYTES, ProbeOption};
+use evenkeel_algo::proboscis::{OPTION_BYTES, ProbeKind, ProbeOption};
 
 fn seeds() -> Vec<Vec<u8>> {
     let v4 = (("10.0.0.1", 40000), ("10.0.0.2", 80));
     let v6 = (("fd00::1", 40000), ("fd00::2", 80));
-    let probe = |index, is_report| {
-        ProbeOption { is_report, train: 0, index, total: 10, seen: 0, marked: 0 }.write(0x0102_0304_0506_0708).to_vec()
+    let probe = |index, kind| {
+        ProbeOption { kind, train: 0, index, total: 10, seen: 0, marked: 0 }.write(0x0102_0304_0506_0708).to_vec()
     };
     let segments = [
         Segment { options: LINUX_OPTIONS.to_vec(), ..Segment::new(v4.0, v4.1, SYN) },
@@ -18,8 +18,8 @@ fn seeds() -> Vec<Vec<u8>> {
         Segment { options: TIMESTAMPS.to_vec(), payload: 1448, ..Segment::new(v4.0, v4.1, ACK) },
         Segment { options: TIMESTAMPS.to_vec(), ..Segment::new(v6.0, v6.1, ACK | ECE) },
         Segment { vlan: Some(7), payload: 20, ..Segment::new(v4.0, v4.1, ACK) },
-        Segment { options: probe(3, false), ..Segment::new(v4.0, v4.1, RST) },
-        Segment { options: probe(0, true), vlan: Some(7), ..Segment::new(v6.0, v6.1, RST) },
+        Segment { options: probe(3, ProbeKind::Probe), ..Segment::new(v4.0, v4.1, RST) },
+        Segment { options: probe(0, ProbeKind::Report), vlan: Some(7), ..Segment::new(v6.0, v6.1, RST) },
     ];
     let mut frames: Vec<_> = segments.iter().map(Segment::frame).collect();
     // Two tags, and extension headers of IPv6: hop-by-hop options and a destination option.

@@ -35,6 +35,8 @@ settings! {
     ecn_for_guests: bool = true;
     /// g: probes before a SYN.
     g_probes: Probes = Bounded::new(DEFAULTS.probes), note "0 sends none";
+    /// Probes go ahead of SYN-ACKs, too, and the first window of answers follows them, where both hosts have it so.
+    answers: bool = false;
     /// k1: share of marked bytes (smoothed, DCTCP's alpha) from which windows are limited.
     k1_permille: Permille = Bounded::new(DEFAULTS.k1_permille);
     /// k2: share of marked probes above which a connection begins with one segment.

@@ -136,17 +136,30 @@ impl Segment {
     }
 }
 
+/// What a probe goes ahead of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AheadOf {
+    /// A SYN.
+    Syn,
+    /// A SYN whose SYN-ACK is to have probes, too.
+    SynToProbeBack,
+    /// A SYN-ACK.
+    SynAck,
+}
+
 /// What a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// A TCP segment for this end of a connection.
     Tcp(ConnId, Segment),
-    /// A probe of ProBoSCIS, from host to host, on the way of a SYN for this end.
+    /// A probe of ProBoSCIS, from host to host, on the way of a SYN or SYN-ACK for this end.
     Probe {
-        /// The end that the SYN opens.
+        /// The end that the SYN opens, or that has sent it.
         to: ConnId,
-        /// The VM that sent the SYN.
+        /// The VM that sent the SYN or SYN-ACK.
         from: GuestId,
+        /// What it goes ahead of.
+        ahead_of: AheadOf,
         /// Number of the train.
         train: u8,
         /// Its place in the train.

@@ -109,3 +109,71 @@ fn elephants_can_be_left_alone() {
     assert!(sum(&mice, "ProboscisWindowsLimited") < sum(&all, "ProboscisWindowsLimited"));
     assert!(sum(&mice, "ProboscisWindowsLimited") > 0);
 }
+
+/// As `crowded`, but the receiver opens the connections and asks; it and those that answer have these.
+fn asked(receiver: &str, senders: &str) -> RunRecord {
+    let text = format!(
+        r#"
+schema = 2
+name = "asked"
+title = "Asked"
+duration_ms = 3000
+warmup_ms = 500
+[network]
+rate_mbit = 100
+delay_us = 20
+buffer_segments = 100
+queue = {{ discipline = "red", ecn_threshold_segments = 20 }}
+[vms.sender]
+count = 4
+host_delay_us = 0
+hz = 0
+proboscis = {senders}
+tcp = {{ congestion_control = "reno" }}
+[vms.receiver]
+host_delay_us = 0
+hz = 0
+proboscis = {receiver}
+[workloads.w]
+kind = "poisson"
+from = "sender"
+to = "receiver"
+sizes = 15000
+request_bytes = 200
+load = 0.2
+burst_flows = 20
+background_flows = 1
+[record]
+tcp_info_period_ms = 0
+"#
+    );
+    let loaded = Scenario::from_str(&text, "asked.toml").unwrap_or_else(|e| panic!("{e}"));
+    run(&cells(&loaded).unwrap()[0], 0, &mut |_| Go::On).unwrap_or_else(|e| panic!("{e}")).record
+}
+
+const ANSWERS: &str = "{ mode = \"enforce\", answers = true }";
+
+#[test]
+fn answers_have_probes_where_both_hosts_say_so() {
+    let record = asked(ANSWERS, ANSWERS);
+    let flows = record.metrics["flows"] as i64;
+    let sent = sum(&record, "ProboscisAnswerProbesSent");
+    assert!(sent >= 2 * flows && sent <= sum(&record, "ProboscisProbesSent"), "{sent} of {flows} flows");
+    let cut = sum(&record, "ProboscisAnswersScaled") + sum(&record, "ProboscisAnswersOneMss");
+    assert!(cut > flows * 9 / 10 && sum(&record, "ProboscisAnswersOneMss") > 0, "{cut} of {flows} flows");
+    for (receiver, senders) in [(ANSWERS, ENFORCE), (ENFORCE, ANSWERS)] {
+        let record = asked(receiver, senders);
+        for counter in ["ProboscisAnswerProbesSent", "ProboscisAnswersScaled", "ProboscisAnswersOneMss"] {
+            assert_eq!(sum(&record, counter), 0, "{counter}");
+        }
+    }
+}
+
+/// One that does not ask, or does not answer, changes nothing but the bit with which it asks.
+#[test]
+fn one_host_with_answers_is_as_none() {
+    let none = asked(ENFORCE, ENFORCE);
+    assert_eq!(none.flows, asked(ANSWERS, ENFORCE).flows);
+    assert_eq!(none.flows, asked(ENFORCE, ANSWERS).flows);
+    assert_ne!(none.flows, asked(ANSWERS, ANSWERS).flows);
+}

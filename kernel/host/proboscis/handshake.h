@@ -9,6 +9,7 @@
 #include "../base/event.h"
 #include "../base/hop.h"
 #include "../connection.h"
+#include "answer.h"
 #include "ecn.h"
 #include "probe_read.h"
 
@@ -112,6 +113,7 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 	o.train = known->trains;
 	o.packets = (u8)probes;
 	o.total = (u8)probes;
+	o.seen = !!c->port->proboscis.settings.answers;
 	o.ecn = PACKET_ECT_0;
 	switch (probe_send(skb, c, &o, host_settings, &sent)) {
 	case PROBE_UNTOUCHED:
@@ -212,6 +214,8 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 		return TCX_DROP;
 	}
 	count(c->count, EK_COUNT_REPORTS_SENT, sent);
+	if (!answer_probed(skb, c, f, &train, &sent))
+		return TCX_DROP;
 	synack_window(skb, c, f, &train);
 	if (!(f->flags & EK_FLOW_NATIVE_ECN))
 		handshake_set_ect(skb, c);

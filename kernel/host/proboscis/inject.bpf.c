@@ -104,6 +104,7 @@ int inject(struct __sk_buff *skb)
 		o.train = (u8)skb->cb[EK_INJECT_TRAIN];
 		o.packets = (u8)probes;
 		o.total = (u8)probes;
+		o.seen = !!c.port->proboscis.settings.answers;
 		o.ecn = PACKET_ECT_0;
 		if (probe_send(skb, &c, &o, host_settings, &sent) == PROBE_SPOILT)
 			return 1;

@@ -13,7 +13,7 @@ struct order {
 	u8 type; /* enum proboscis_type */
 	u8 train;
 	u8 packets;
-	u8 seen; /* the report's numbers */
+	u8 seen; /* the report's numbers; of a SYN's probes: 1 asks for some back */
 	u8 marked;
 	u8 total;
 	u8 ecn; /* enum packet_ecn */

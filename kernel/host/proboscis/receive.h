@@ -5,7 +5,7 @@
 #ifndef EVENKEEL_HOST_PROBOSCIS_RECEIVE_H
 #define EVENKEEL_HOST_PROBOSCIS_RECEIVE_H
 
-#include "../base/known.h"
+#include "../base/flow.h"
 #include "../base/way.h"
 #include "probe_read.h"
 
@@ -36,9 +36,11 @@ static __always_inline void train_count(struct context *c,
 		count(c->count, EK_COUNT_PROBES_MARKED, 1);
 	known = train_known(c, c->packet->seq ^ PROBOSCIS_SEQ_OFFSET);
 	if (known) {
+		known->count.asks_back |= proboscis_asks_back(o);
 		proboscis_count(&known->count, o->train, o->index, o->total, marked);
 		return;
 	}
+	fresh.count.asks_back = proboscis_asks_back(o);
 	proboscis_count(&fresh.count, o->train, o->index, o->total, marked);
 	if (bpf_map_update_elem(&trains, c->train, &fresh, BPF_ANY))
 		count(c->count, EK_COUNT_MAP_FULL, 1);
@@ -67,11 +69,41 @@ static __noinline bool probe_receive(struct context *c)
 		train_count(c, &o);
 		return true;
 	}
-	count(c->count, EK_COUNT_REPORTS_SEEN, 1);
 	syn = handshake_known(c, c->packet->seq ^ PROBOSCIS_SEQ_OFFSET, true);
 	if (syn)
 		syn->reported = 1;
+	if (o.type == PROBOSCIS_REPORT)
+		count(c->count, EK_COUNT_REPORTS_SEEN, 1);
+	else if (syn)
+		train_count(c, &o);
 	return true;
+}
+
+/*
+ * A SYN-ACK comes for the first time, behind its probes: they settle how much the VM lets
+ * the other end answer at first. It has said nothing yet that would be taken back.
+ */
+static __noinline void answer_begins(struct context *c, struct ek_flow *f)
+{
+	const struct proboscis_settings *set = &c->port->proboscis.settings;
+	struct ek_train *train;
+	enum proboscis_verdict verdict;
+
+	if (f->flags & EK_FLOW_ANSWER_BEGUN)
+		return;
+	f->flags |= EK_FLOW_ANSWER_BEGUN;
+	train = set->answers && probes_are_on(c) ? train_known(c, f->iss) : NULL;
+	if (!train)
+		return;
+	f->answer_seen = train->count.seen;
+	f->answer_marked = train->count.marked;
+	verdict = proboscis_answer_init(&f->answer, &train->count, set,
+					flow_segment_bytes(f), c->packet->seq + 1);
+	if (verdict != PROBOSCIS_NO_PROBES)
+		count(c->count,
+		      verdict == PROBOSCIS_SCALED ? EK_COUNT_ANSWERS_SCALED :
+						    EK_COUNT_ANSWERS_ONE_MSS,
+		      1);
 }
 
 static __always_inline bool proboscis_probes_to_vm(struct __sk_buff *skb, struct way *w)

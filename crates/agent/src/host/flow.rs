@@ -120,6 +120,9 @@ pub struct Flow {
     pub is_routed: bool,
     /// Probes before its SYN.
     pub probes: Probes,
+    /// Those before its SYN-ACK, and what followed from them.
+    #[serde(default)]
+    pub answer: Answer,
     /// The window that the VM may use.
     pub window: Window,
     /// DCTCP's estimate of the share of marked bytes, in permille; nothing before a window of data was acknowledged.
@@ -151,6 +154,19 @@ pub struct Probes {
     pub seen: u16,
     /// Of those that came, with a mark.
     pub marked: u16,
+}
+
+/// Probes of one SYN-ACK, and the window of the opener's first ACK.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Sent before the VM's latest SYN-ACK.
+    pub sent: u8,
+    /// Came before the remote end's SYN-ACK.
+    pub seen: u8,
+    /// Of those that came, with a mark.
+    pub marked: u8,
+    /// Window that was set in the VM's first ACK (observe: would have been); 0: it was left.
+    pub window_bytes: u32,
 }
 
 /// What a VM was told of the receiver's window.
@@ -227,6 +243,12 @@ impl Flow {
             is_local: has(intf::EK_FLOW_LOCAL),
             is_routed: has(intf::EK_FLOW_ROUTED),
             probes: Probes { sent: flow.probes_sent, seen: flow.probes_seen, marked: flow.probes_marked },
+            answer: Answer {
+                sent: flow.answer_sent,
+                seen: flow.answer_seen,
+                marked: flow.answer_marked,
+                window_bytes: flow.answer_window_bytes,
+            },
             window: Window {
                 set_by: match u32::from(flow.window_by) {
                     intf::WINDOW_BY_RECEIVER => SetBy::Receiver,

@@ -27,7 +27,7 @@ pub use cera::report::{PortReport as CeraPortReport, Report as CeraReport, Uplin
 pub use control::client::Client;
 pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Left, Port, RestoredQueue, Status, Stopped};
 pub use error::HostError;
-pub use flow::{Ecn, Flow, Probes, SetBy, Tuple, Window};
+pub use flow::{Answer, Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;
 pub use supervisor::{Checked, Options, check, check_pins, run, stop};
 pub use vflood::report::{VfloodFlow, VfloodPort, VfloodState};

@@ -260,6 +260,7 @@ fn options_of_other_versions_and_lengths_are_left_alone() {
         changed(6, 0x21),
         changed(6, 0x01),
         changed(6, 0x13),
+        changed(6, 0x14),
         changed(6, 0x10),
         changed(1, 12),
         changed(1, 40),

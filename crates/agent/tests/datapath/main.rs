@@ -2,6 +2,7 @@
 //!
 //! Each test runs in network and mount namespaces of its own, of which nothing is left.
 
+mod answers;
 mod cera;
 mod conversation;
 mod descheduled;

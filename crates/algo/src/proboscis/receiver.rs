@@ -49,6 +49,18 @@ impl Train {
         unsafe { sys::proboscis_count(&mut self.0, number, index, total, marked) }
     }
 
+    /// One of its probes says that the SYN-ACK is to have probes, too.
+    pub fn ask_back(&mut self) {
+        self.0.asks_back = 1;
+    }
+
+    /// How many probes go ahead of the SYN-ACK, where `probes` are a full train: none unless they were asked for.
+    pub fn answer_probes(&self, probes: u32) -> u32 {
+        let settings = sys::proboscis_settings { probes, answers: 1, ..Default::default() };
+        // SAFETY: as in `count`.
+        unsafe { sys::proboscis_answer_probes(&self.0, &settings) }
+    }
+
     /// How many came.
     pub fn seen(&self) -> u8 {
         self.0.seen
@@ -75,12 +87,39 @@ impl Train {
         let mut bytes = 0;
         // SAFETY: as in `count`.
         let verdict = unsafe { sys::proboscis_first_window(&self.0, &settings.sys(), mss, &mut bytes) };
-        let verdict = match verdict {
-            sys::proboscis_verdict_PROBOSCIS_SCALED => Verdict::Scaled,
-            sys::proboscis_verdict_PROBOSCIS_ONE_MSS => Verdict::OneMss,
-            _ => Verdict::NoProbes,
-        };
-        (verdict, bytes)
+        (Verdict::of(verdict), bytes)
+    }
+}
+
+impl Verdict {
+    fn of(verdict: sys::proboscis_verdict) -> Self {
+        match verdict {
+            sys::proboscis_verdict_PROBOSCIS_SCALED => Self::Scaled,
+            sys::proboscis_verdict_PROBOSCIS_ONE_MSS => Self::OneMss,
+            _ => Self::NoProbes,
+        }
+    }
+}
+
+/// The first flight of an answer, at the opener's host.
+#[derive(Debug, Clone, Default)]
+pub struct Answer(sys::proboscis_answer);
+
+impl Answer {
+    /// By the probes ahead of the SYN-ACK, as that comes for the first time. `mss` is what the answer's segments have,
+    /// `first_ack` what the opener acknowledges before the answer's first byte.
+    pub fn new(train: &Train, settings: &WindowSettings, mss: u32, first_ack: u32) -> (Verdict, Self) {
+        let mut state = sys::proboscis_answer::default();
+        // SAFETY: as in `Train::count`.
+        let verdict = unsafe { sys::proboscis_answer_init(&mut state, &train.0, &settings.sys(), mss, first_ack) };
+        (Verdict::of(verdict), Self(state))
+    }
+
+    /// The limit, in bytes, to the window of an ACK that the opener sends; `scale` is that of its windows.
+    pub fn limit(&mut self, ack: u32, scale: u8) -> Option<u32> {
+        // SAFETY: as in `Train::count`.
+        let limit = unsafe { sys::proboscis_answer_limit(&mut self.0, ack, scale) };
+        (limit != 0).then_some(limit)
     }
 }
 

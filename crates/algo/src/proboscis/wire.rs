@@ -7,18 +7,29 @@ pub const TCP_BYTES: u32 = sys::PROBOSCIS_TCP_BYTES;
 /// Length of the option.
 pub const OPTION_BYTES: usize = sys::PROBOSCIS_OPTION_BYTES as usize;
 
+/// What has the option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbeKind {
+    /// A probe ahead of a SYN.
+    Probe,
+    /// What came of those.
+    Report,
+    /// A probe ahead of a SYN-ACK.
+    Answer,
+}
+
 /// The option, its tag apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeOption {
-    /// Whether it is a report, and not a probe.
-    pub is_report: bool,
+    /// What it is.
+    pub kind: ProbeKind,
     /// Number of the train.
     pub train: u8,
     /// Index of the probe in it.
     pub index: u8,
     /// Probes in the train.
     pub total: u8,
-    /// Report: probes that came.
+    /// Report: probes that came. Probe ahead of a SYN: 1 if the SYN-ACK is to have some, too.
     pub seen: u8,
     /// Report: those of them with a mark.
     pub marked: u8,
@@ -30,15 +41,22 @@ impl ProbeOption {
         let (mut o, mut tag) = (sys::proboscis_option::default(), 0);
         // SAFETY: all pointers are to live values of the length that the C code knows; it does not keep them.
         let is_known = unsafe { sys::proboscis_option_read(bytes.as_ptr(), &mut o, &mut tag) };
-        let is_report = u32::from(o.type_) == sys::proboscis_type_PROBOSCIS_REPORT;
-        let option = Self { is_report, train: o.train, index: o.index, total: o.total, seen: o.seen, marked: o.marked };
+        let kind = match u32::from(o.type_) {
+            sys::proboscis_type_PROBOSCIS_REPORT => ProbeKind::Report,
+            sys::proboscis_type_PROBOSCIS_ANSWER => ProbeKind::Answer,
+            _ => ProbeKind::Probe,
+        };
+        let option = Self { kind, train: o.train, index: o.index, total: o.total, seen: o.seen, marked: o.marked };
         is_known.then_some((option, tag))
     }
 
     /// Its bytes.
     pub fn write(&self, tag: u64) -> [u8; OPTION_BYTES] {
-        let kind =
-            if self.is_report { sys::proboscis_type_PROBOSCIS_REPORT } else { sys::proboscis_type_PROBOSCIS_PROBE };
+        let kind = match self.kind {
+            ProbeKind::Probe => sys::proboscis_type_PROBOSCIS_PROBE,
+            ProbeKind::Report => sys::proboscis_type_PROBOSCIS_REPORT,
+            ProbeKind::Answer => sys::proboscis_type_PROBOSCIS_ANSWER,
+        };
         let o = sys::proboscis_option {
             type_: kind as u8,
             train: self.train,

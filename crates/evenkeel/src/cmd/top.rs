@@ -314,7 +314,7 @@ fn header(names: &[&'static str]) -> Row<'static> {
 #[cfg(test)]
 mod tests {
     use evenkeel_agent::datapath::Others;
-    use evenkeel_agent::host::{CeraPortReport, Ecn, Port, Probes, SetBy, Window};
+    use evenkeel_agent::host::{Answer, CeraPortReport, Ecn, Port, Probes, SetBy, Window};
     use evenkeel_settings::Mode;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -380,6 +380,7 @@ mod tests {
             is_elephant: false,
             is_local: false,
             probes: Probes { sent: 0, seen: 0, marked: 0 },
+            answer: Answer::default(),
             window: Window {
                 set_by: SetBy::Receiver,
                 offered_bytes: 65_535,

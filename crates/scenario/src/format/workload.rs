@@ -81,6 +81,11 @@ pub enum Workload {
         /// can.
         #[serde(default)]
         persistent: bool,
+        /// Size of a request for each flow: the VM of `to` opens the connection and asks, and the VM of `from` answers
+        /// with the flow, as to an HTTP GET. 0: the VM of `from` opens it and sends. Only the simulator can.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        #[schemars(range(min = 0, max = 1_073_741_824))]
+        request_bytes: u32,
         /// Flows that begin at the same time, towards one receiver, from all senders in turn.
         #[serde(default = "default_flows")]
         #[schemars(range(min = 1, max = 1000))]

@@ -317,6 +317,13 @@ metrics! {
     KernelComplaints, "kernel_complaints", "kernel complaints", "", Lower, 0,
         "Warnings, bugs and stalls in the guests' kernel logs.";
     =>
+    AnswerProbesSent, "answer_probes_sent", "probes of answers", "", Neutral, 0,
+        "Probes that ProBoSCIS sent ahead of SYN-ACKs.", "ProboscisAnswerProbesSent", "proboscis";
+    AnswersScaled, "answers_scaled", "answers' first windows cut", "", Neutral, 0,
+        "Connections whose answer's first window was cut by the share of probes without a mark.",
+        "ProboscisAnswersScaled", "proboscis";
+    AnswersOneMss, "answers_one_mss", "answers' first windows of 1 MSS", "", Neutral, 0,
+        "Connections whose answer's first window was cut to one segment.", "ProboscisAnswersOneMss", "proboscis";
     CeraWindowsSet, "cera_windows_set", "windows set", "", Neutral, 0,
         "Times that CERA's clients lowered a flow's congestion window.", "CeraWindowsSet", "cera";
     CeraWindowsLimited, "cera_windows_limited", "windows limited (CERA)", "", Neutral, 0,

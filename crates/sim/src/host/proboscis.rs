@@ -4,27 +4,28 @@
 //! Two things of a real host are missing. Probes bear no tag, because nobody forges them here. And a VM has no budget
 //! of probes.
 
+mod answers;
+mod own;
 mod peers;
+mod waiting;
 
 use std::collections::HashMap;
 
 use evenkeel_algo::proboscis::{
-    Echo, HELD_POLL_US, Pending, Resend, Sender, SenderSettings, Settings as TimerSettings, TCP_BYTES, Train, Trains,
-    Verdict as Probed, WindowSettings,
+    Answer, Echo, Pending, Sender, SenderSettings, Settings as TimerSettings, Train, Trains, Verdict as Probed,
+    WindowSettings,
 };
 use evenkeel_algo::{seq, window};
 use evenkeel_settings::Mode;
 
 use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
-use crate::packet::{ConnId, Ecn, FRAME_OVERHEAD_BYTES, Flags, GuestId, Packet, Payload, Segment};
+use crate::packet::{AheadOf, ConnId, Ecn, Flags, GuestId, Packet, Payload, Segment};
 use crate::time::{Duration, Instant};
 
+use answers::Answers;
+use own::{SentTrain, own};
 pub use peers::Peers;
-
-/// IPv4, and TCP with the probe's option.
-const PROBE_BYTES: u32 = 20 + TCP_BYTES;
-/// How often a held SYN-ACK's probes are looked at.
-const HELD_POLL: Duration = Duration::from_us(HELD_POLL_US);
+use waiting::{HELD_POLL, Held, Waiting};
 
 /// How ProBoSCIS is set up on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct Spec {
     pub elephant_bytes: u64,
     /// Whether guests without ECN have the host's.
     pub ecn_for_guests: bool,
+    /// Whether answers have probes and a first window, too.
+    pub answers: bool,
     /// Payload of a full segment.
     pub mss_bytes: u32,
 }
@@ -67,30 +70,23 @@ struct Flow {
     /// A SYN-ACK that waits for late probes.
     held: Option<Held>,
     was_held: bool,
+    /// Trains of probes that went before its SYN-ACK.
+    answer_trains: u8,
+    /// Probes of the other end's SYN-ACK, and what follows from them.
+    answer_train: Train,
+    answer: Answer,
     /// The other host has ProBoSCIS.
     has_peer: bool,
     /// The VM offered ECN, and both agreed on it.
     offered_ecn: bool,
     native_ecn: bool,
-    /// The scale of windows that come in.
+    /// The scale of windows that come in, and of the VM's.
     scale: u8,
+    own_scale: u8,
     sender: Option<Sender>,
     first_seq: u32,
     is_elephant: bool,
     echo: Option<Echo>,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    syn: Packet,
-    pending: Pending,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    synack: Packet,
-    look_at: Instant,
-    until: Instant,
 }
 
 /// ProBoSCIS on a VM's port.
@@ -109,6 +105,7 @@ pub struct Proboscis {
     syns_repeated: u64,
     synacks_scaled: u64,
     synacks_one_mss: u64,
+    answers: Answers,
     marks_echoed: u64,
     windows_limited: u64,
 }
@@ -129,6 +126,7 @@ impl Proboscis {
             syns_repeated: 0,
             synacks_scaled: 0,
             synacks_one_mss: 0,
+            answers: Answers::default(),
             marks_echoed: 0,
             windows_limited: 0,
         }
@@ -151,10 +149,14 @@ impl Proboscis {
             syn_at: now,
             held: None,
             was_held: false,
+            answer_trains: 0,
+            answer_train: Train::default(),
+            answer: Answer::default(),
             has_peer: false,
             offered_ecn: false,
             native_ecn: false,
             scale: 0,
+            own_scale: 0,
             sender: None,
             first_seq: 0,
             is_elephant: false,
@@ -178,6 +180,7 @@ impl Proboscis {
         let ecn_for_guests = self.spec.ecn_for_guests;
         let flow = self.flow(now, end);
         flow.offered_ecn = segment.flags.has(Flags::ECE.with(Flags::CWR));
+        flow.own_scale = segment.window_scale;
         flow.remote = Some(remote);
         flow.is_probed = is_probed;
         flow.waiting = None;
@@ -199,46 +202,9 @@ impl Proboscis {
         }
         self.probes_sent += u64::from(probes);
         if self.enforces() {
-            effects.to_network.extend((0..probes).map(|index| probe(packet, from, train, index, probes)));
+            let train = SentTrain { from, ahead_of: self.ahead_of_syn(), number: train, total: probes };
+            effects.to_network.extend(train.ahead_of(packet));
         }
-    }
-
-    fn time(&mut self, end: ConnId, at: Instant, effects: &mut Effects) {
-        if !self.timed.contains(&end) {
-            self.timed.push(end);
-        }
-        effects.wake(at);
-    }
-
-    /// What is due of an unanswered SYN; when to look again.
-    fn expire(&mut self, now: Instant, end: ConnId, effects: &mut Effects) -> Option<Instant> {
-        let (timers, from) = (self.spec.timers, self.guest);
-        let flow = self.flows.get_mut(&end.index).filter(|flow| flow.generation == end.generation)?;
-        let waiting = flow.waiting.as_mut()?;
-        let due = |pending: &Pending| Some(Instant::START + Duration::from_us(pending.due_us(&timers)));
-        if due(&waiting.pending).is_some_and(|at| at > now) {
-            return due(&waiting.pending);
-        }
-        let (probes, syn) = match waiting.pending.expire(&timers, now.us()) {
-            Resend::Wait => (0, false),
-            Resend::Probes(probes) => (probes, false),
-            Resend::Both(probes) => (probes, true),
-            Resend::GiveUp => {
-                flow.waiting = None;
-                return None;
-            }
-        };
-        let probes = self.trains.length(&timers, now.us() * 1000, probes).min(u32::from(u8::MAX)) as u8;
-        let train = flow.trains;
-        effects.to_network.extend((0..probes).map(|index| probe(&waiting.syn, from, train, index, probes)));
-        flow.trains = train.saturating_add(u8::from(probes > 0));
-        let next = due(&waiting.pending);
-        if syn {
-            effects.to_network.push(waiting.syn);
-        }
-        self.probes_sent += u64::from(probes);
-        self.syns_repeated += u64::from(syn);
-        next
     }
 
     fn synack_from_vm(&mut self, now: Instant, end: ConnId, packet: &mut Packet, effects: &mut Effects) -> Verdict {
@@ -264,28 +230,9 @@ impl Proboscis {
             let report = Payload::Report { to: peer, from, seen, marked };
             effects.to_network.push(own(packet, Ecn::Ect0, report));
         }
+        self.probe_back(now, end, packet, effects);
         self.first_window(end, packet);
         Verdict::Pass
-    }
-
-    /// Lets a held SYN-ACK go if its probes are in, or are waited for no longer; when to look again.
-    fn look_at_held(&mut self, now: Instant, end: ConnId, effects: &mut Effects) -> Option<Instant> {
-        let window = self.spec.window;
-        let flow = self.flows.get_mut(&end.index).filter(|flow| flow.generation == end.generation)?;
-        let held = flow.held.as_mut()?;
-        if held.look_at > now {
-            return Some(held.look_at);
-        }
-        if held.until > now && flow.train.synack_waits(&window, 0) {
-            held.look_at = (now + HELD_POLL).min(held.until);
-            return Some(held.look_at);
-        }
-        let mut synack = flow.held.take()?.synack;
-        if self.synack_from_vm(now, end, &mut synack, effects) == Verdict::Pass {
-            self.handshake_from_vm(end, &mut synack, true);
-            effects.to_network.push(synack);
-        }
-        None
     }
 
     /// Limits the window of a SYN-ACK by what came of the probes.
@@ -411,24 +358,17 @@ impl Proboscis {
             flow.offered_ecn = segment.flags.has(Flags::ECE.with(Flags::CWR));
             return;
         }
-        flow.is_answered = true;
+        let is_first = !std::mem::replace(&mut flow.is_answered, true);
         flow.waiting = None;
         flow.native_ecn = flow.offered_ecn && segment.flags.has(Flags::ECE);
         let is_silent = flow.trains > 0 && !flow.has_peer;
         if let Some(remote) = flow.remote.filter(|_| is_silent) {
             self.peers.silent(remote);
         }
+        if is_first {
+            self.answer_begins(end, segment.seq.wrapping_add(1));
+        }
     }
-}
-
-/// A packet of the host's own, on the way of one of its VM's.
-fn own(of: &Packet, ecn: Ecn, payload: Payload) -> Packet {
-    Packet { wire_bytes: FRAME_OVERHEAD_BYTES + PROBE_BYTES, ecn, remaining_bytes: 0, payload, ..*of }
-}
-
-fn probe(syn: &Packet, from: GuestId, train: u8, index: u8, total: u8) -> Packet {
-    let to = syn.payload.end().unwrap_or_default();
-    own(syn, Ecn::Ect0, Payload::Probe { to, from, train, index, total })
 }
 
 impl Shim for Proboscis {
@@ -437,7 +377,7 @@ impl Shim for Proboscis {
     }
 
     fn steps_from_vm(&self) -> &'static [FromVm] {
-        &[FromVm::Handshake, FromVm::Ecn, FromVm::Echo]
+        &[FromVm::Handshake, FromVm::Ecn, FromVm::Window, FromVm::Echo]
     }
 
     fn on_to_vm(
@@ -454,12 +394,19 @@ impl Shim for Proboscis {
             return if own { Verdict::Drop } else { Verdict::Pass };
         };
         match (place, packet.payload) {
-            (ToVm::Probes, Payload::Probe { from, train, index, total, .. }) => {
+            (ToVm::Probes, Payload::Probe { from, ahead_of, train, index, total, .. }) => {
                 let marked = packet.ecn == Ecn::Ce;
                 self.peers.answered(from);
                 let flow = self.flow(now, end);
-                flow.has_peer = true;
-                flow.train.count(train, index, total, marked);
+                flow.has_peer |= ahead_of != AheadOf::SynAck || !flow.is_answered;
+                match ahead_of {
+                    AheadOf::Syn => flow.train.count(train, index, total, marked),
+                    AheadOf::SynToProbeBack => {
+                        flow.train.ask_back();
+                        flow.train.count(train, index, total, marked)
+                    }
+                    AheadOf::SynAck => flow.answer_train.count(train, index, total, marked),
+                };
                 self.probes_seen += 1;
                 self.probes_marked += u64::from(marked);
                 return Verdict::Drop;
@@ -499,6 +446,7 @@ impl Shim for Proboscis {
         match place {
             FromVm::Handshake if syn && ack => return self.synack_from_vm(now, end, packet, effects),
             FromVm::Echo if !syn && ack => self.ack_from_vm(end, packet),
+            FromVm::Window if !syn && ack => self.answer_window(end, packet),
             FromVm::Handshake if syn => self.syn_from_vm(now, end, packet, &segment, effects),
             FromVm::Ecn if syn => self.handshake_from_vm(end, packet, ack),
             FromVm::Ecn => self.data_from_vm(end, packet),
@@ -508,23 +456,11 @@ impl Shim for Proboscis {
     }
 
     fn on_timer(&mut self, now: Instant, effects: &mut Effects) {
-        let mut timed = std::mem::take(&mut self.timed);
-        timed.retain(|&end| {
-            let next = self.look_at_held(now, end, effects);
-            let again = self.expire(now, end, effects);
-            let next = [next, again].into_iter().flatten().min();
-            if let Some(at) = next {
-                effects.wake(at);
-            }
-            next.is_some()
-        });
-        // What began to wait meanwhile was put into the list anew.
-        timed.append(&mut self.timed);
-        self.timed = timed;
+        self.look_at_timed(now, effects);
     }
 
     fn counters(&self) -> Counters {
-        vec![
+        let mut counters = vec![
             ("ProboscisProbesSent", self.probes_sent),
             ("ProboscisProbesSeen", self.probes_seen),
             ("ProboscisProbesMarked", self.probes_marked),
@@ -533,6 +469,8 @@ impl Shim for Proboscis {
             ("ProboscisSynAcksOneMss", self.synacks_one_mss),
             ("ProboscisMarksEchoed", self.marks_echoed),
             ("ProboscisWindowsLimited", self.windows_limited),
-        ]
+        ];
+        counters.extend(self.answer_counters());
+        counters
     }
 }

@@ -244,6 +244,7 @@ pub fn proboscis(group: &VmGroup, mtu_bytes: u32) -> Option<proboscis::Spec> {
         sender: set.sender(),
         elephant_bytes: u64::from(set.elephant_bytes.get()),
         ecn_for_guests: set.ecn_for_guests,
+        answers: set.answers,
         mss_bytes: tcp(group, mtu_bytes).mss_bytes,
     })
 }

@@ -152,6 +152,7 @@ impl Workload {
                 sizes,
                 flows,
                 persistent,
+                request_bytes,
                 burst_flows,
                 background_flows,
                 background_mesh_flows,
@@ -163,6 +164,7 @@ impl Workload {
                     sizes: *sizes,
                     flows: *flows,
                     persistent: *persistent,
+                    request_bytes: u64::from(*request_bytes),
                     burst: *burst_flows,
                     background: *background_mesh_flows,
                     background_pairs: *background_flows,
@@ -289,7 +291,7 @@ impl Workload {
         match &mut self.kind {
             Kind::Ping(_) | Kind::Bulk(_) => {}
             Kind::Strobe(strobe) => strobe.on_delivered(system, &mut self.recording, flow, side),
-            Kind::Poisson(poisson) => poisson.on_delivered(system, &mut self.recording, flow),
+            Kind::Poisson(poisson) => poisson.on_delivered(system, &mut self.recording, flow, side),
             Kind::RequestResponse(requests) => requests.on_delivered(system, &mut self.recording, flow, side),
             Kind::Memcached(memcached) => memcached.on_delivered(system, &mut self.recording, flow, side),
             Kind::Transfers(transfers) => transfers.on_delivered(system, &mut self.recording, flow),

@@ -10,7 +10,7 @@ use super::{
 use crate::packet::{GuestId, HostId};
 use crate::time::{Duration, Instant};
 
-/// The tag of the next arrival; others are those of flows that wait for their sender to run.
+/// The tag of the next arrival; others are those of flows that wait for their opener to run.
 const ARRIVAL: u32 = LAST_TAG;
 /// The tag of a long-lived flow's beginning.
 const BACKGROUND: u32 = LAST_TAG - 1;
@@ -26,6 +26,8 @@ pub(super) struct Settings {
     /// Flows to measure; 0: no limit.
     pub flows: u32,
     pub persistent: bool,
+    /// Each flow is asked for with so many bytes; 0: it is sent without.
+    pub request_bytes: u64,
     /// Flows that begin at once, towards one receiver.
     pub burst: u32,
     /// Long-lived flows from each VM, and from every sender to every receiver.
@@ -42,10 +44,11 @@ pub(super) struct Poisson {
     burst: u32,
     limit: u32,
     persistent: bool,
+    request_bytes: u64,
     /// Long-lived flows that are still to begin, and those that have.
     background_due: Vec<(GuestId, GuestId)>,
     background: BTreeSet<FlowId>,
-    /// Flows that wait for their sender to run, in slots.
+    /// Flows that wait for their opener to run, in slots.
     arrived: Vec<Option<Arrived>>,
     free: Vec<u32>,
     /// By number of the connection.
@@ -70,6 +73,7 @@ struct Arrived {
 struct Idle {
     flow: FlowId,
     delivered: u64,
+    asked: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +84,8 @@ struct Transfer {
     start: Instant,
     /// What the connection has delivered when the flow is done.
     total: u64,
+    /// What of requests it has delivered then.
+    asked: u64,
     measured: bool,
 }
 
@@ -98,6 +104,7 @@ impl Poisson {
             burst,
             limit: settings.flows,
             persistent: settings.persistent,
+            request_bytes: settings.request_bytes,
             background_due,
             background: BTreeSet::new(),
             arrived: Vec::new(),
@@ -165,7 +172,7 @@ impl Poisson {
             self.arrived.len() as u32 - 1
         });
         self.arrived[tag as usize] = Some(arrived);
-        system.call_in(arrived.from, system.now(), tag);
+        system.call_in(self.opener(&arrived), system.now(), tag);
     }
 
     /// Who sends after a VM in a burst: the next one that is not on the receiver's host.
@@ -183,19 +190,43 @@ impl Poisson {
         Arrived { from, to, bytes: self.sizes.quantile_bytes(self.random.unit()) }
     }
 
+    fn opener(&self, arrived: &Arrived) -> GuestId {
+        if self.request_bytes > 0 { arrived.to } else { arrived.from }
+    }
+
+    /// Who receives what is measured.
+    fn receiver(&self) -> Side {
+        if self.request_bytes > 0 { Side::Opener } else { Side::Acceptor }
+    }
+
+    /// A connection is there for a flow.
+    fn send(&self, system: &mut impl System, flow: FlowId, transfer: &Transfer) {
+        system.expect(flow, self.receiver(), transfer.total);
+        if self.request_bytes > 0 {
+            system.expect(flow, Side::Acceptor, transfer.asked);
+            system.write(flow, Side::Opener, self.request_bytes);
+        } else {
+            system.write(flow, Side::Opener, transfer.bytes);
+        }
+    }
+
     fn begin(&mut self, system: &mut impl System, arrived: Arrived) {
         let Arrived { from, to, bytes } = arrived;
         let measured = self.marked && (self.limit == 0 || self.measured < self.limit);
         self.measured += u32::from(measured);
-        let mut transfer = Transfer { from, to, bytes, start: system.now(), total: bytes, measured };
+        let (start, asked) = (system.now(), self.request_bytes);
+        let mut transfer = Transfer { from, to, bytes, start, total: bytes, asked, measured };
         let flow = match self.idle.get_mut(&(from, to)).and_then(Vec::pop) {
             Some(idle) => {
                 transfer.total += idle.delivered;
-                system.expect(idle.flow, Side::Acceptor, transfer.total);
-                system.write(idle.flow, Side::Opener, bytes);
+                transfer.asked += idle.asked;
+                self.send(system, idle.flow, &transfer);
                 idle.flow
             }
-            None => system.open(from, to),
+            None => {
+                let opener = self.opener(&arrived);
+                system.open(opener, if opener == from { to } else { from })
+            }
         };
         let slot = flow.0 as usize;
         if self.transfers.len() <= slot {
@@ -210,17 +241,29 @@ impl Poisson {
             return;
         }
         if let Some(transfer) = self.transfers.get(flow.0 as usize).copied().flatten() {
-            system.expect(flow, Side::Acceptor, transfer.total);
-            system.write(flow, Side::Opener, transfer.bytes);
+            self.send(system, flow, &transfer);
         }
     }
 
-    pub(super) fn on_delivered(&mut self, system: &mut impl System, recording: &mut Recording, flow: FlowId) {
-        let Some(transfer) = self.transfers.get_mut(flow.0 as usize).and_then(Option::take) else { return };
-        let Transfer { from, to, bytes, start, total, measured } = transfer;
+    pub(super) fn on_delivered(
+        &mut self,
+        system: &mut impl System,
+        recording: &mut Recording,
+        flow: FlowId,
+        side: Side,
+    ) {
+        let Some(slot) = self.transfers.get_mut(flow.0 as usize) else { return };
+        if self.request_bytes > 0 && side == Side::Acceptor {
+            if let Some(transfer) = slot {
+                system.write(flow, Side::Acceptor, transfer.bytes);
+            }
+            return;
+        }
+        let Some(transfer) = slot.take() else { return };
+        let Transfer { from, to, bytes, start, total, asked, measured } = transfer;
         let took = system.now().since(start);
         if self.persistent {
-            self.idle.entry((from, to)).or_default().push(Idle { flow, delivered: total });
+            self.idle.entry((from, to)).or_default().push(Idle { flow, delivered: total, asked });
         } else {
             system.close(flow);
         }

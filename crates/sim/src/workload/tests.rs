@@ -234,6 +234,7 @@ fn poisson(flows: u32, deadline_ms: u32, persistent: bool) -> Spec {
         flows,
         deadline_ms,
         persistent,
+        request_bytes: 0,
         burst_flows: 1,
         background_flows: 0,
         background_mesh_flows: 0,
@@ -282,6 +283,35 @@ fn persistent_connections_are_used_again() {
     assert!(machines.flows.len() < recording.flows.len() / 10, "{}", machines.flows.len());
     let again = recording.flows.iter().filter(|f| f.took == LATENCY).count();
     assert!(again > recording.flows.len() / 2);
+}
+
+/// A flow that is asked for is opened by who receives it, and takes a request more.
+#[test]
+fn poisson_flows_can_be_answers() {
+    let run = |request, persistent| {
+        let mut spec = poisson(50, 0, persistent);
+        let Spec::Poisson { request_bytes, .. } = &mut spec else { unreachable!() };
+        *request_bytes = request;
+        let (mut machines, mut workload) = started(&spec, members(3, 0));
+        workload.mark(&mut machines);
+        machines.run(&mut workload, at_ms(1_000_000));
+        (workload.collect(machines.now).flows, machines)
+    };
+    let ((sent, _), (asked, machines)) = (run(0, false), run(200, false));
+    let pairs = |flows: &[FlowDone]| flows.iter().map(|f| (f.from, f.to, f.bytes)).collect::<Vec<_>>();
+    let sorted = |mut pairs: Vec<(GuestId, GuestId, u64)>| {
+        pairs.sort_unstable();
+        pairs
+    };
+    assert_eq!(sorted(pairs(&sent)), sorted(pairs(&asked)), "the same flows");
+    assert!(asked.iter().all(|f| f.took == LATENCY * 3), "handshake, request, answer");
+    for &(_, flow, side, bytes) in &machines.written {
+        assert_eq!(bytes == 200, side == Side::Opener);
+        let opener = machines.flows[flow.0 as usize].ends.0;
+        assert!(asked.iter().any(|f| f.to == opener));
+    }
+    let (again, machines) = run(200, true);
+    assert!(machines.flows.len() < again.len() && again.iter().any(|f| f.took == LATENCY * 2));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use evenkeel_settings::Mode;
 use evenkeel_settings::proboscis::Proboscis;
 
-use crate::host::flow::{Ecn, Flow, Probes};
+use crate::host::flow::{Answer, Ecn, Flow, Probes};
 
 /// One sentence or two per line; none where ProBoSCIS is off.
 pub(super) fn explain(flow: &Flow, proboscis: &Proboscis) -> Vec<String> {
@@ -13,6 +13,7 @@ pub(super) fn explain(flow: &Flow, proboscis: &Proboscis) -> Vec<String> {
     }
     lines.extend(first_window(flow, proboscis));
     lines.push(probes(flow, proboscis));
+    lines.extend(answer(flow, proboscis));
     lines.push(ecn(flow, proboscis));
     if flow.is_elephant {
         lines.push(format!(
@@ -37,20 +38,45 @@ fn first_window(flow: &Flow, proboscis: &Proboscis) -> Option<String> {
             )
         });
     }
-    let marked_permille = u32::from(marked) * 1000 / u32::from(seen).max(1);
-    let why = if marked_permille > proboscis.k2_permille.get() {
-        format!("more than k2_permille = {} were marked, so it is one segment", proboscis.k2_permille)
-    } else {
-        format!(
-            "it follows the unmarked share of icwnd_segments = {}, or is one segment if fewer than k_percent = {} came",
-            proboscis.icwnd_segments, proboscis.k_percent
-        )
-    };
     Some(format!(
-        "ProBoSCIS set the first window, in the SYN-ACK, to {} bytes: {seen} probes came, {marked} of them marked; \
-         {why}.",
-        flow.window.synack_bytes
+        "ProBoSCIS set the first window, in the SYN-ACK, to {} bytes: {seen} probes came, {marked} of them marked; {}.",
+        flow.window.synack_bytes,
+        why(seen.into(), marked.into(), proboscis)
     ))
+}
+
+/// Why a first window is as large as it is.
+fn why(seen: u32, marked: u32, proboscis: &Proboscis) -> String {
+    if marked * 1000 / seen.max(1) > proboscis.k2_permille.get() {
+        return format!("more than k2_permille = {} were marked, so it is one segment", proboscis.k2_permille);
+    }
+    format!(
+        "it follows the unmarked share of icwnd_segments = {}, or is one segment if fewer than k_percent = {} came",
+        proboscis.icwnd_segments, proboscis.k_percent
+    )
+}
+
+/// Probes before the SYN-ACK, at either end.
+fn answer(flow: &Flow, proboscis: &Proboscis) -> Option<String> {
+    let Answer { sent, seen, marked, window_bytes } = flow.answer;
+    match (flow.opened_by_vm, sent, seen, window_bytes) {
+        (false, 0, ..) => None,
+        (false, ..) => Some(format!("{sent} probes went before the SYN-ACK: the other host has asked for them.")),
+        (true, _, 0, _) => proboscis.answers.then(|| {
+            "No probes came before the SYN-ACK: what the other end sends first is left alone. Its host has no \
+             evenkeel, or answers = false, or its budget was used up."
+                .to_owned()
+        }),
+        (true, _, _, 0) => Some(format!(
+            "{seen} probes came before the SYN-ACK, {marked} of them marked; the VM's own window was not above what \
+             they allow, or it has sent no ACK yet."
+        )),
+        (true, ..) => Some(format!(
+            "ProBoSCIS set the window of the VM's first ACKs, until it has the answer's first byte, to {window_bytes} \
+             bytes: {seen} probes came before the SYN-ACK, {marked} of them marked; {}.",
+            why(seen.into(), marked.into(), proboscis)
+        )),
+    }
 }
 
 fn probes(flow: &Flow, proboscis: &Proboscis) -> String {
@@ -157,6 +183,20 @@ mod tests {
             words.contains("to 1448 bytes: 10 probes came, 8 of them marked; more than k2_permille = 500"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn an_answers_window_is_explained_at_both_ends() {
+        let flags = intf::EK_FLOW_VM_OPENED | intf::EK_FLOW_PEER;
+        let entry = intf::ek_flow { flags, probes_sent: 10, answer_seen: 10, answer_marked: 3, ..Default::default() };
+        let (_, words) = flow(intf::ek_flow { answer_window_bytes: 10_240, ..entry });
+        assert!(words.contains("to 10240 bytes: 10 probes came before the SYN-ACK, 3 of them marked; it"), "{words}");
+        let (_, words) = flow(entry);
+        assert!(words.contains("own window was not above"), "{words}");
+        let (_, words) = flow(intf::ek_flow { answer_sent: 7, probes_seen: 7, ..Default::default() });
+        assert!(words.contains("7 probes went before the SYN-ACK"), "{words}");
+        let (_, words) = flow(intf::ek_flow { flags, ..Default::default() });
+        assert!(!words.contains("before the SYN-ACK"), "it is off: {words}");
     }
 
     #[test]

@@ -77,6 +77,7 @@ fn to_intf(proboscis: &Proboscis) -> intf::ek_proboscis_settings {
             b3_us: proboscis.b3_us.get(),
             max_time_us: proboscis.max_time_us.get(),
             icwnd_segments: proboscis.icwnd_segments.get(),
+            answers: u32::from(proboscis.answers),
             budget_probes_per_s: proboscis.budget_probes_per_s.get(),
             budget_burst_probes: proboscis.budget_burst_probes.get(),
             elephant_bytes: u64::from(proboscis.elephant_bytes.get()),
