@@ -117,6 +117,8 @@ impl Connection {
                     self.send_syn(env, true);
                 } else if flags.has(Flags::ACK) && unwrap(self.snd.una, segment.ack) == self.snd.nxt {
                     self.establish(env, segment);
+                    // Whatever the SYN has offered (RFC 9293 §3.10.7.4).
+                    self.snd.edge = self.snd.una + (u64::from(segment.window) << self.scale_out);
                     self.on_established(env, segment, ce);
                 }
             }

@@ -129,6 +129,25 @@ fn the_window_field_is_scaled_but_on_a_syn() {
     assert_eq!(pair.ends[1].delivered(), 10_000_000);
 }
 
+/// The window of the ACK that completes the handshake is the server's first, whatever the SYN has offered.
+#[test]
+fn a_server_begins_with_the_window_of_the_handshakes_last_ack() {
+    let mut pair = Pair::new(TcpConfig::current(0), TcpConfig::current(0));
+    pair.judge = Box::new(|side, number, packet| {
+        if (side, number) == (0, 1) {
+            packet.segment.window = (2 * MSS).div_ceil(1 << 7) as u16;
+        }
+        Fate::default()
+    });
+    pair.connect();
+    pair.run_for(Duration::from_ms(16));
+    pair.write(1, 20 * MSS);
+    pair.run_for(Duration::from_ms(1));
+    assert_eq!(pair.ends[1].info().in_flight, 2, "the SYN's were 45");
+    pair.finish();
+    assert_eq!(pair.ends[0].delivered(), 20 * MSS);
+}
+
 #[test]
 fn a_closed_window_is_probed_until_it_opens() {
     let mut pair = Pair::established(TcpConfig::current(0));
