@@ -177,3 +177,13 @@ fn one_host_with_answers_is_as_none() {
     assert_eq!(none.flows, asked(ENFORCE, ANSWERS).flows);
     assert_ne!(none.flows, asked(ANSWERS, ANSWERS).flows);
 }
+
+/// The first flights of twenty answers at once are more than the port holds.
+#[test]
+fn answers_that_are_probed_for_lose_less() {
+    let (without, with) = (asked(ENFORCE, ENFORCE), asked(ANSWERS, ANSWERS));
+    for metric in ["port_drops", "retransmitted", "timeouts"] {
+        let (before, after) = (without.metrics[metric], with.metrics[metric]);
+        assert!(after < before / 2.0, "{metric}: {after} with, {before} without");
+    }
+}

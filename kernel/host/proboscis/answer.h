@@ -63,7 +63,7 @@ static __always_inline bool answer_probed(struct __sk_buff *skb, struct context 
 
 /*
  * Limits the window of an ACK of the opener's. What could not be written, or is only
- * observed, has told the other end the VM's own: then nothing is limited any more.
+ * observed, has offered the other end what the VM has: then nothing is limited any more.
  */
 static __noinline void answer_window(struct __sk_buff *skb, struct context *c,
 				     struct ek_flow *f)

@@ -135,8 +135,8 @@ fn the_first_flight_follows_the_probes() {
             assert_eq!(window(&mut place, &ack(5001 + MSS, 0)), OFFERED, "the first byte is acknowledged");
             assert_eq!(window(&mut place, &ack(5001, 200)), OFFERED, "the request, sent again");
             let flow = place.only_flow(place.pa);
-            let told = if expected == OFFERED { 0 } else { u32::from(expected) << 7 };
-            assert_eq!(flow.answer_window_bytes, told);
+            let set = if expected == OFFERED { 0 } else { u32::from(expected) << 7 };
+            assert_eq!(flow.answer_window_bytes, set);
         });
         assert!(is_as_said.join().is_ok(), "{seen} probes came, {marked} with a mark");
     }
