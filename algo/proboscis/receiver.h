@@ -94,8 +94,8 @@ proboscis_first_window(const struct proboscis_train *t,
  * @t: what came of those ahead of its SYN
  *
  * None but where this very SYN's host has asked for them in a probe that only it can
- * sign, and never more than came from there: a SYN with a forged address makes no
- * probes, and a host is not sent more than it has sent.
+ * sign, and never more than came from there: a SYN that nobody signs for makes no
+ * probes.
  */
 static inline u32 proboscis_answer_probes(const struct proboscis_train *t,
 					  const struct proboscis_settings *set)
