@@ -81,7 +81,6 @@ fn to_intf(proboscis: &Proboscis) -> intf::ek_proboscis_settings {
             budget_probes_per_s: proboscis.budget_probes_per_s.get(),
             budget_burst_probes: proboscis.budget_burst_probes.get(),
             elephant_bytes: u64::from(proboscis.elephant_bytes.get()),
-            ..Default::default()
         },
     }
 }
