@@ -60,7 +60,31 @@ fn traced(cell: &Cell) -> (Finished, Heard) {
     let finished = trace(cell, 0, &mut heard, &mut |_| Go::On).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(finished, run(cell, 0, &mut |_| Go::On).unwrap_or_else(|e| panic!("{e}")), "tracing changes nothing");
     assert!(heard.events.is_sorted_by_key(|(at, _)| *at));
+    timers_in_turn(&heard);
     (finished, heard)
+}
+
+/// Every timer is set before anything becomes of it, and one of a kind at a time; those that are still set at the end.
+fn timers_in_turn(heard: &Heard) -> usize {
+    let mut open = BTreeMap::new();
+    for (at, event) in &heard.events {
+        let Event::Timer { end, timer, fate } = *event else { continue };
+        let track = (end, timer == Timer::DelayedAck);
+        let before = match fate {
+            Fate::Set => open.insert(track, (timer, Fate::Set)),
+            Fate::Held => open.insert(track, (timer, Fate::Held)),
+            Fate::Stopped | Fate::Fired | Fate::Ran | Fate::Overtaken => open.remove(&track),
+        };
+        let follows = match (before, fate) {
+            (None, Fate::Set) => true,
+            // What is held can be held again.
+            (Some((of, Fate::Set)), Fate::Stopped | Fate::Fired | Fate::Held) => of == timer,
+            (Some((of, Fate::Held)), Fate::Held | Fate::Ran | Fate::Overtaken) => of == timer,
+            _ => false,
+        };
+        assert!(follows, "at {at} ns, {end:?}: {timer:?} {fate:?} after {before:?}");
+    }
+    open.len()
 }
 
 fn counted(finished: &Finished, name: &str) -> u64 {
@@ -112,6 +136,19 @@ fn held_timers_are_told_with_pvtcp_and_not_without() {
     assert_eq!(heard.timers(Fate::Held).values().sum::<u64>(), 0);
     // Every timeout is a timer that has run out.
     assert_eq!(heard.timers(Fate::Fired)[&Timer::Rto], counted(&finished, "TcpExtTCPTimeouts"));
+}
+
+#[test]
+fn connections_that_are_closed_have_no_timers() {
+    let text = "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\nwarmup_ms = 0\n[network]\n\
+                rate_mbit = 100\nbuffer_segments = 20\n[vms.a]\ncount = 4\n[vms.b]\n[workloads.w]\n\
+                kind = \"poisson\"\nfrom = \"a\"\nto = \"b\"\nload = 0.5\nsizes = 20000\nflows = 100\n";
+    let loaded = Scenario::from_str(text, "t.toml").unwrap_or_else(|e| panic!("{e}"));
+    let (_, heard) = traced(&cells(&loaded).unwrap_or_else(|e| panic!("{e}")).remove(0));
+    let opened = heard.events.iter().filter(|(_, event)| matches!(event, Event::Opened { .. })).count();
+    let left = timers_in_turn(&heard);
+    // At the end hardly any connection is there.
+    assert!(opened >= 100 && left <= 4, "{left} timers of {opened} connections");
 }
 
 #[test]

@@ -52,6 +52,7 @@ impl<T: Tracing> Recorder for Both<T> {
     #[inline]
     fn closed(&mut self, now: Instant, flow: FlowId, side: Side, stats: &ConnStats) {
         self.shared.closed(now, flow, side, stats);
+        self.tracing.closed(now, flow, side, stats);
     }
 
     #[inline]

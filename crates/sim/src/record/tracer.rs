@@ -6,7 +6,7 @@ use evenkeel_scenario::trace::{self, Carries, Core, End, Event, Fate, Machine, S
 
 use super::both::Tracing;
 use crate::packet::{ConnId, Ecn, Flags, GuestId, Packet, Payload, Segment};
-use crate::tcp::{Connection, Note, TimerKind, UndoKind};
+use crate::tcp::{ConnStats, Connection, Note, TimerKind, UndoKind};
 use crate::time::Instant;
 use crate::workload::{FlowId, Side};
 use crate::world::{CoreState, Origin, Point, Recorder, Way};
@@ -21,8 +21,8 @@ pub struct Tracer<'a> {
     sink: &'a mut dyn Sink,
     /// By end: what was told of it last.
     ends: HashMap<ConnId, Known>,
-    /// By number of the flow: its connection.
-    flows: HashMap<FlowId, u32>,
+    /// By number of the flow: its connection, and the ends of that.
+    flows: HashMap<FlowId, (u32, [ConnId; 2])>,
     opened: u32,
     /// Who was asked by echo requests under way: by who asks, and the request's number.
     asked: HashMap<(GuestId, u32), GuestId>,
@@ -115,7 +115,7 @@ impl Recorder for Tracer<'_> {
     const TRACES: bool = true;
 
     fn note(&mut self, now: Instant, flow: FlowId, side: Side, note: &Note) {
-        let Some(&connection) = self.flows.get(&flow) else { return };
+        let Some(&(connection, _)) = self.flows.get(&flow) else { return };
         if let Some(what) = in_words(note) {
             let end = End { connection, is_opener: side == Side::Opener };
             self.tell(now, Event::Says { end, what });
@@ -131,10 +131,22 @@ impl Recorder for Tracer<'_> {
         self.packet(now, packet, Seen { guest, point, way: traced_way(way), origin: trace::Origin::Passes });
     }
 
+    fn closed(&mut self, now: Instant, flow: FlowId, side: Side, _stats: &ConnStats) {
+        let end = self.flows.get(&flow).map(|(_, ends)| ends[side as usize]);
+        let Some(known) = end.and_then(|end| self.ends.get_mut(&end)) else { return };
+        // Nobody has timers any more; packets may still be under way.
+        let (of, held) = (known.end, known.held.take().map(|kind| (kind, Fate::Overtaken)));
+        let delayed_ack = std::mem::take(&mut known.delayed_ack).then_some((TimerKind::DelayedAck, Fate::Stopped));
+        let retransmit = known.retransmit.take().map(|kind| (kind, Fate::Stopped));
+        for (kind, fate) in [held, retransmit, delayed_ack].into_iter().flatten() {
+            self.timer(now, of, kind, fate);
+        }
+    }
+
     fn opened(&mut self, now: Instant, flow: FlowId, ends: [ConnId; 2], guests: [GuestId; 2]) {
         let connection = self.opened;
         self.opened += 1;
-        self.flows.insert(flow, connection);
+        self.flows.insert(flow, (connection, ends));
         let [opener, acceptor] = guests;
         for (end, is_opener, guests) in [(ends[0], true, guests), (ends[1], false, [acceptor, opener])] {
             let end_of = End { connection, is_opener };
