@@ -24,7 +24,7 @@ die() {
 packages="qemu-system-x86 debootstrap debian-archive-keyring iproute2 kmod util-linux xz-utils ca-certificates"
 packages="$packages gcc libc6-dev make libclang-19-dev clang-19 pkg-config libelf-dev zlib1g-dev libzstd-dev"
 case "${1-}" in
---with-tests) packages="$packages chromium fonts-liberation clang-format-19 iperf3 nftables procps python3 python3-venv" ;;
+--with-tests) packages="$packages chromium fonts-liberation clang-format-19 iperf3 nftables procps python3 python3-venv tshark" ;;
 --with-peers) packages="$packages g++ libns3-dev" ;;
 --with-cera) packages="$packages iperf3 jq memcached python3 tcpdump" ;;
 --with-soak) packages="$packages curl ethtool iperf3 jq memcached nginx openssl postgresql redis-server" ;;

@@ -1,6 +1,7 @@
 //! Commands and their arguments. The comments are what `--help` prints.
 
 mod pvtcp;
+mod trace;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use evenkeel_scenario::batch::Shard;
 use crate::exit;
 
 pub use pvtcp::{Pvtcp, PvtcpLoad};
+pub use trace::{Export, SimTrace};
 
 /// Keeps TCP between virtual machines on an even keel.
 ///
@@ -57,6 +59,7 @@ pub enum Command {
     Report(Report),
     Scorecard(Scorecard),
     Verify(Verify),
+    Export(Export),
     Completions(Completions),
     #[command(hide = true)]
     Man(Man),
@@ -144,6 +147,9 @@ pub struct Sim {
     /// Go on where an earlier simulation was interrupted, as `evenkeel sweep` does.
     #[arg(long)]
     pub resume: bool,
+    /// What to write of one run instead of results.
+    #[command(flatten)]
+    pub trace: SimTrace,
 }
 
 /// Run a scenario in the simulator, and go on where an earlier sweep was interrupted.
@@ -490,6 +496,13 @@ pub struct Report {
     /// and packets, then flows, then counters). May be given with --page.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["markdown", "json", "check"])]
     pub keep: Option<PathBuf>,
+    /// Write what the runs have over time (series, flows, packets around a wake-up) as a trace for Perfetto (JSON).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["markdown", "json", "check"])]
+    pub trace: Option<PathBuf>,
+    /// Write the runs as data of flent, for its plots: FILE, as in `NAME.flent.gz`, or with several runs one file for
+    /// each, numbered from 0.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["markdown", "json", "check"])]
+    pub flent: Option<PathBuf>,
     /// Say of each page in DIR whether it is current, and why not. Old pages are no error.
     #[arg(long, conflicts_with_all = ["markdown", "page"])]
     pub check: bool,

@@ -5,12 +5,15 @@ mod cli;
 mod cmd;
 mod error;
 mod exit;
+mod exported;
 mod log;
 mod merge;
+mod one_cell;
 mod output;
 mod program;
 mod progress;
 mod show;
+mod traced;
 mod verify;
 
 use std::process::ExitCode;

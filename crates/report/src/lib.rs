@@ -18,6 +18,7 @@ mod plot;
 mod scorecard;
 mod svg;
 mod text;
+pub mod trace;
 mod verify;
 mod view;
 

@@ -3,7 +3,7 @@
 //! A scenario is a TOML file ([`mod@format`]), read and checked by [`Scenario::load`]; its axes expand into cells
 //! ([`cell`], [`sweep`]); an engine runs each repetition of a cell ([`batch`]), which yields one
 //! [`result::RunRecord`], kept as [`io`] and [`mod@replace`] have it and summarized by [`stats`]; [`metric`] names and
-//! describes every figure a run can report.
+//! describes every figure a run can report. [`trace`] has the events of a run, for those who look at one packet's way.
 
 pub mod arrivals;
 pub mod batch;
@@ -30,6 +30,7 @@ pub mod sizes;
 pub mod slices;
 pub mod stats;
 pub mod sweep;
+pub mod trace;
 mod tree;
 mod validate;
 

@@ -6,6 +6,7 @@
 
 pub mod engine;
 pub mod event;
+pub mod export;
 pub mod guest;
 pub mod host;
 mod memory;

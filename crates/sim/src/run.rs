@@ -3,6 +3,7 @@
 pub mod hosts;
 mod observed;
 pub mod setup;
+mod traced;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,14 +27,18 @@ use crate::host::vflood::Vflood;
 use crate::host::vsnoop::Vsnoop;
 use crate::net::PortRole;
 use crate::packet::{GuestId, HostId};
-use crate::record::{self, GuestCounters, Measured, Plan, PvtcpCounters, Shared, Traffic, Traits, VmMeasured};
+use crate::record::{
+    self, Both, GuestCounters, Measured, Plan, PvtcpCounters, Shared, Tracing, Traffic, Traits, VmMeasured,
+};
 use crate::refuse::{self, Extent};
 use crate::tcp::TcpConfig;
 use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Random, Side, System, Workload, Workloads};
-use crate::world::{Paused, World};
+use crate::world::{NoRecorder, Paused, World};
 use observed::Observed;
 use setup::PlacedVm;
+
+pub use traced::trace;
 
 /// Events between two calls of the progress callback: a few times a second.
 const EVENTS_PER_REPORT: u64 = 1 << 20;
@@ -86,7 +91,7 @@ pub struct Finished {
     pub peak_packets: usize,
 }
 
-type Simulation = World<Observed, Shared>;
+type Simulation<T> = World<Observed, Both<T>>;
 
 /// Runs a repetition of a cell. `scenario_seed` is the scenario's: all cells of a repetition see the same draws.
 /// `report` is called now and then.
@@ -94,18 +99,27 @@ type Simulation = World<Observed, Shared>;
 /// # Errors
 /// A setting that the simulator cannot honour, a run that outgrows any memory, or `report` wants to stop.
 pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go) -> Result<Finished, RunError> {
+    simulate(cell, repetition, NoRecorder, report)
+}
+
+fn simulate<T: Tracing>(
+    cell: &Cell,
+    repetition: u32,
+    tracing: T,
+    report: &mut dyn FnMut(Progress) -> Go,
+) -> Result<Finished, RunError> {
     let scenario = &cell.scenario;
     refuse::check(scenario)?;
     let seed = run_seed(scenario.seed, repetition);
     let placed = setup::placed_vms(scenario);
-    let Some(mut world) = build(scenario, &placed, seed) else {
+    let Some(mut world) = build(scenario, &placed, seed, tracing) else {
         return Err(Refused { key: "workloads".to_owned(), why: "the simulator cannot run it".to_owned() }.into());
     };
     let mark = Instant::START + Duration::from_ms(scenario.warmup_ms);
     let end = mark + Duration::from_ms(scenario.duration_ms);
     let mut next_report = EVENTS_PER_REPORT;
     // Returns when it ended: at the limit, or where the workload did.
-    let mut until = |world: &mut Simulation, limit: Instant| loop {
+    let mut until = |world: &mut Simulation<T>, limit: Instant| loop {
         // Samples come in between, so what is left is counted and not begun anew.
         match world.run(limit, next_report.saturating_sub(world.core.events.handled()).max(1)) {
             Paused::Events => {
@@ -124,6 +138,7 @@ pub fn run(cell: &Cell, repetition: u32, report: &mut dyn FnMut(Progress) -> Go)
     until(&mut world, mark)?;
     let before = Reading::of(&world);
     world.with(Observed::mark);
+    world.core.recorder.tracing.measured(mark);
     if let Some(first) = world.application.recorder.with(|recorder| recorder.next_sample()) {
         world.core.sample_at(first);
     }
@@ -138,7 +153,7 @@ fn traits(workload: &Spec) -> Traits {
     }
 }
 
-fn extent(world: &Simulation) -> Extent {
+fn extent<T: Tracing>(world: &Simulation<T>) -> Extent {
     Extent {
         connections: world.core.open_connections(),
         packets: world.core.packets.len(),
@@ -146,7 +161,7 @@ fn extent(world: &Simulation) -> Extent {
     }
 }
 
-fn build(scenario: &Scenario, placed: &[PlacedVm], seed: u64) -> Option<Simulation> {
+fn build<T: Tracing>(scenario: &Scenario, placed: &[PlacedVm], seed: u64, tracing: T) -> Option<Simulation<T>> {
     let members = |index, workload| setup::members(scenario, workload, placed, index, seed);
     let specs = scenario.workloads.values().enumerate();
     let all: Option<Vec<_>> = specs.map(|(index, spec)| Workload::new(spec, members(index, spec))).collect();
@@ -164,8 +179,9 @@ fn build(scenario: &Scenario, placed: &[PlacedVm], seed: u64) -> Option<Simulati
         first_sender: placed.iter().find(|p| p.group == from)?.guest,
     };
     let guests = guests(scenario, placed, seed);
-    let recorder = Shared::new(plan);
-    let application = Observed { workloads, recorder: recorder.clone() };
+    let shared = Shared::new(plan);
+    let application = Observed { workloads, recorder: shared.clone() };
+    let recorder = Both { shared, tracing };
     let hosts = hosts::cores(scenario, seed);
     let mut world = World::with_hosts(&setup::topology(scenario), &guests, &hosts, seed, application, recorder);
     let mut peers: BTreeMap<HostId, Peers> = BTreeMap::new();
@@ -209,7 +225,7 @@ fn build(scenario: &Scenario, placed: &[PlacedVm], seed: u64) -> Option<Simulati
 }
 
 /// Gives hosts their controllers, ports CERA's part, and guests its client.
-fn add_cera(world: &mut Simulation, scenario: &Scenario, placed: &[PlacedVm]) {
+fn add_cera<T: Tracing>(world: &mut Simulation<T>, scenario: &Scenario, placed: &[PlacedVm]) {
     // A group's VMs are on its hosts in turn, or those of each host one after the other.
     let mut members: BTreeMap<(usize, HostId), Vec<&PlacedVm>> = BTreeMap::new();
     for vm in placed {
@@ -274,7 +290,7 @@ fn guests(scenario: &Scenario, placed: &[PlacedVm], seed: u64) -> Vec<GuestSpec>
 
 /// The port whose backlog is recorded: the one towards the receiver, or a dumbbell's middle; or the first sender's
 /// network card.
-fn bottleneck(world: &Simulation, scenario: &Scenario) -> PortId {
+fn bottleneck<T: Tracing>(world: &Simulation<T>, scenario: &Scenario) -> PortId {
     let (_, to) = scenario.workload().roles();
     let net = &world.core.net;
     if scenario.record.sender_nic {
@@ -288,7 +304,7 @@ fn bottleneck(world: &Simulation, scenario: &Scenario) -> PortId {
     }
 }
 
-fn sample(world: &mut Simulation, scenario: &Scenario) {
+fn sample<T: Tracing>(world: &mut Simulation<T>, scenario: &Scenario) {
     let (now, recorder) = (world.core.now(), world.application.recorder.clone());
     let due = recorder.with(|recorder| recorder.due(now));
     if due.queue {
@@ -343,7 +359,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn of(world: &Simulation) -> Self {
+    fn of<T: Tracing>(world: &Simulation<T>) -> Self {
         let core = &world.core;
         let now = world.core.now();
         let mut guests: Vec<GuestCounters> = core
@@ -351,7 +367,7 @@ impl Reading {
             .iter()
             .enumerate()
             .map(|(index, guest)| {
-                let closed = core.recorder.with(|r| r.closed.get(index).copied().unwrap_or_default());
+                let closed = core.recorder.shared.with(|r| r.closed.get(index).copied().unwrap_or_default());
                 let (stolen, busy) = (guest.vcpu.stolen(now), guest.vcpu.busy_total(now));
                 GuestCounters {
                     tcp: closed.stats,
@@ -383,13 +399,13 @@ impl Reading {
             })
             .collect();
         let mut delivered = Vec::new();
-        let mut reads = core.recorder.with(|r| r.closed_reads().to_vec());
+        let mut reads = core.recorder.shared.with(|r| r.closed_reads().to_vec());
         for (flow, ends) in core.flows() {
             let index = world.application.workloads.owner(flow);
             if reads.len() <= index {
                 reads.resize(index + 1, [0; 2]);
             }
-            let receiving = core.recorder.with(|r| r.traits(index)).data_side.other();
+            let receiving = core.recorder.shared.with(|r| r.traits(index)).data_side.other();
             for side in [Side::Opener, Side::Acceptor] {
                 let Some(conn) = core.connection(flow, side) else { continue };
                 let Some(guest) = guests.get_mut(ends[side as usize].0 as usize) else { continue };
@@ -409,17 +425,17 @@ impl Reading {
     }
 }
 
-fn finish(
+fn finish<T: Tracing>(
     cell: &Cell,
     repetition: u32,
     seed: u64,
     placed: &[PlacedVm],
     (mark, before): (Instant, Reading),
-    (now, mut world): (Instant, Simulation),
+    (now, mut world): (Instant, Simulation<T>),
 ) -> Finished {
     let scenario = &cell.scenario;
     let after = Reading::of(&world);
-    let mut recorder = world.core.recorder.take();
+    let mut recorder = world.core.recorder.shared.take();
     let recorded_off = (!scenario.hosts.is_empty()).then(|| std::mem::take(&mut recorder.shown_off));
     let vms = placed
         .iter()

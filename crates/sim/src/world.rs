@@ -7,6 +7,7 @@ mod packets;
 mod recorder;
 mod system;
 mod timers;
+mod trace;
 mod vflood;
 
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ use crate::time::Instant;
 use crate::workload::{Side, System, Workload};
 use conns::Conns;
 
-pub use recorder::{NoRecorder, Point, Recorder, Way};
+pub use recorder::{CoreState, NoRecorder, Origin, Point, Recorder, Way};
 
 /// Events between asking for memory and its use, each step needing what the one before it asked for.
 const PORTS_AHEAD: usize = 8;
@@ -175,6 +176,7 @@ impl<A: Application, R: Recorder> World<A, R> {
         for host in hosts {
             core.add_host(host, seed);
         }
+        core.record_cores();
         let mut world = Self { core, application };
         world.application.start(&mut world.core);
         world.run_ready();
@@ -431,6 +433,7 @@ impl<R: Recorder> Core<R> {
         if let Some(at) = guest.vcpu.switch(now) {
             self.events.push(at, Event::Slice(id));
         }
+        self.record_core(id);
         if !was_on {
             let since = self.guests[id.0 as usize].vcpu.went_off();
             self.recorder.vcpu_waited(id, since, now);
@@ -468,6 +471,7 @@ impl<R: Recorder> Core<R> {
             }
             let back = guest.vcpu.give_up(now);
             self.events.push(back, Event::Slice(id));
+            self.record_core(id);
         }
     }
 
@@ -475,14 +479,18 @@ impl<R: Recorder> Core<R> {
     fn wake_up(&mut self, id: GuestId) {
         let guest = &mut self.guests[id.0 as usize];
         let off_total = guest.vcpu.off_total();
-        match &mut guest.pvtcp {
+        let off_us = match &mut guest.pvtcp {
             Some(pvtcp) if std::mem::take(&mut guest.is_punctual) => {
                 pvtcp.catch_up(&guest.clock, self.now, off_total);
+                None
             }
-            Some(pvtcp) => pvtcp.back(&guest.clock, self.now, off_total, guest.received),
-            None => {}
-        }
+            Some(pvtcp) => pvtcp.back(&guest.clock, self.now, off_total, guest.received).then(|| pvtcp.off_us()),
+            None => None,
+        };
         let mut due = std::mem::take(&mut guest.due);
+        if let Some(off_us) = off_us {
+            self.recorder.woke_up(self.now, id, off_us);
+        }
         for conn in due.drain(..) {
             self.run_timers(conn);
         }

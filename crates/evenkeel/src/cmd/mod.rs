@@ -2,6 +2,7 @@
 
 mod completions;
 mod doctor;
+mod export;
 mod flows;
 mod guest;
 mod host;
@@ -47,6 +48,7 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Report(arguments) => report::run(&arguments),
         Command::Scorecard(arguments) => scorecard::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Export(arguments) => export::run(arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
     }

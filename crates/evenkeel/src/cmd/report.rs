@@ -22,15 +22,24 @@ pub fn run(arguments: &Report) -> Result<(), CliError> {
             &results.records,
         ));
     }
-    if arguments.page.is_none() && arguments.keep.is_none() {
+    let Report { page, keep: kept, trace, flent, .. } = arguments;
+    if [page, kept, trace, flent].iter().all(|file| file.is_none()) {
         return show::write_and_show(&arguments.directory, &results, arguments.json);
     }
     let mut lines = String::new();
-    if let Some(file) = &arguments.page {
+    if let Some(file) = page {
         let files = evenkeel_report::write_page(&results, file)?;
         files.iter().for_each(|file| lines.push_str(&format!("{}\n", path(file))));
     }
-    if let Some(directory) = &arguments.keep {
+    if let Some(file) = trace {
+        let events = evenkeel_report::trace::write_records(&results, file)?;
+        lines.push_str(&format!("{}: {events} events\n", path(file)));
+    }
+    if let Some(file) = flent {
+        let files = evenkeel_report::trace::write_flent(&results, file)?;
+        files.iter().for_each(|file| lines.push_str(&format!("{}\n", path(file))));
+    }
+    if let Some(directory) = kept {
         lines.push_str(&keep(&results, directory)?);
     }
     output::print(&lines)

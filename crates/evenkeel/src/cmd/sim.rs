@@ -7,14 +7,20 @@ use evenkeel_scenario::batch::{Begin, Shard};
 use evenkeel_sim::engine::Simulator;
 
 use crate::batch::{self, Asked};
-use crate::cli::{Sim, SimRun, Sweep};
+use crate::cli::{Sim, SimRun, SimTrace, Sweep};
 use crate::cmd::{AFRESH, begin, going_on, own_command, without_shard};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::merge::{self, Joined};
+use crate::traced::{self, Traced};
 
 /// Simulates a scenario.
 pub fn run(arguments: Sim) -> Result<(), CliError> {
+    let SimTrace { pcapng, payload, trace: perfetto, repetition } = arguments.trace;
+    if pcapng.is_some() || perfetto.is_some() {
+        let (scenario, only) = (arguments.scenario, arguments.run.only);
+        return traced::run(&Traced { scenario, only, repetition, pcapng, payload, perfetto });
+    }
     simulate(arguments.scenario, None, arguments.run, (begin(arguments.resume), AFRESH))
 }
 

@@ -2,6 +2,7 @@
 
 mod bed;
 mod shards;
+mod traces;
 
 use std::fs;
 use std::path::Path;

@@ -134,6 +134,11 @@ impl Pvtcp {
         &self.counters
     }
 
+    /// How long its virtual CPU was off its core before the last wake-up.
+    pub fn off_us(&self) -> u64 {
+        self.vcpu.off_us()
+    }
+
     /// Its filter of RTT samples.
     pub fn filter(&self) -> (&Vcpu, &Settings) {
         (&self.vcpu, &self.spec.settings)
@@ -177,18 +182,20 @@ impl Pvtcp {
     }
 
     /// The virtual CPU has its core again; it had been told of all ticks before it lost it. `received`: packets that
-    /// came in so far.
-    pub fn back(&mut self, clock: &Clock, now: Instant, off_total: Duration, received: u64) {
+    /// came in so far. Whether it has noticed a wake-up.
+    pub fn back(&mut self, clock: &Clock, now: Instant, off_total: Duration, received: u64) -> bool {
         let count = clock.count(now);
         if count <= self.ticks_told {
-            return;
+            return false;
         }
         let due_us = clock.tick(self.ticks_told + 1).us();
-        if self.vcpu.tick(&self.spec.settings, due_us, now.us(), self.steal_us) {
+        let is_wakeup = self.vcpu.tick(&self.spec.settings, due_us, now.us(), self.steal_us);
+        if is_wakeup {
             self.note_wakeup(received);
         }
         self.ticks_told = count;
         self.steal_us = self.steal_clock(off_total);
+        is_wakeup
     }
 
     /// A timer of the three that can be held is due; it had been given `expires` if it was held or put off before.

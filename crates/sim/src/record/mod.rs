@@ -1,14 +1,18 @@
 //! What a run leaves behind: counters and series with the names and the meaning of the lab's, and what metrics are
 //! made of.
 
+mod both;
 mod counters;
 mod measured;
 mod recorder;
 mod results;
+mod tracer;
 mod wakeup;
 
+pub use both::{Both, Tracing};
 pub use counters::{GuestCounters, PvtcpCounters};
 pub use measured::{Measured, Traffic, VmMeasured};
 pub(crate) use recorder::add;
 pub use recorder::{Due, Plan, Recorder, Seen, Shared, Traits};
 pub use results::record;
+pub use tracer::Tracer;

@@ -290,6 +290,15 @@ pub fn vsnoop(scenario: &Scenario, group: &VmGroup) -> Option<vsnoop::Spec> {
     })
 }
 
+/// Whether a group's ports have mechanisms.
+pub fn has_mechanisms(scenario: &Scenario, group: &VmGroup) -> bool {
+    let mtu_bytes = scenario.network.mtu_bytes;
+    vflood(group, mtu_bytes).is_some()
+        || proboscis(group, mtu_bytes).is_some()
+        || vsnoop(scenario, group).is_some()
+        || cera(scenario, group).is_some()
+}
+
 /// The network card's port of a VM that is far away.
 pub fn far(scenario: &Scenario, vm: &PlacedVm) -> Option<PortSpec> {
     let group = scenario.vms.get(&vm.group)?;

@@ -265,6 +265,11 @@ impl Connection {
         }
     }
 
+    /// What the other end has room for behind what it has acknowledged, in bytes.
+    pub fn peer_window_bytes(&self) -> u64 {
+        self.snd.edge.saturating_sub(self.snd.una)
+    }
+
     /// DCTCP's alpha of 1024, if the congestion control has one.
     pub fn alpha(&self) -> Option<u32> {
         self.control.alpha()

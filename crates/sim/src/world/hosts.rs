@@ -102,6 +102,7 @@ impl<R: Recorder> Core<R> {
             let slept = if guest.is_punctual { self.now } else { before(self.now) };
             pvtcp.catch_up(&guest.clock, slept, guest.vcpu.off_total());
         }
+        self.record_core(id);
     }
 
     /// A guest has done something: if it competes for its core, it is looked at whether it needs it still.
@@ -129,6 +130,7 @@ impl<R: Recorder> Core<R> {
             pvtcp.catch_up(&guest.clock, now, guest.vcpu.off_total());
         }
         guest.vcpu.halt(now);
+        self.record_core(id);
         if let Some(shared) = self.host_mut(host) {
             shared.cores.block(entity, now);
         }
@@ -153,6 +155,7 @@ impl<R: Recorder> Core<R> {
                     let since = guest.vcpu.went_off();
                     guest.vcpu.get_core(now);
                     guest.is_back = true;
+                    self.record_core(id);
                     if since < now {
                         self.recorder.vcpu_waited(id, since, now);
                     }
@@ -166,6 +169,7 @@ impl<R: Recorder> Core<R> {
                         guest.is_punctual = false;
                     }
                     guest.vcpu.lose_core(now);
+                    self.record_core(id);
                 }
                 Happens::Computes(id, computes) => self.compute(id, computes),
                 Happens::Gets(Who::Domain) => self.domain_runs(host),

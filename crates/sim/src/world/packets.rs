@@ -1,11 +1,11 @@
 //! The way of packets through hosts and guests.
 
 use super::hosts::Cause;
-use super::{Core, Point, Recorder, Way};
+use super::{Core, Origin, Point, Recorder, Way};
 use crate::event::Event;
 use crate::guest::Task;
 use crate::host::Port;
-use crate::host::shim::Verdict;
+use crate::host::shim::{FromVm, Verdict};
 use crate::packet::{ConnId, Ecn, FRAME_OVERHEAD_BYTES, GuestId, HostId, Packet, PacketId, Payload, Segment};
 use crate::tcp::{Connection, Env, Note, Outgoing};
 use crate::workload::Side;
@@ -53,6 +53,7 @@ impl<R: Recorder> Core<R> {
             if verdict == Verdict::Drop {
                 self.packets.remove(id);
             } else {
+                self.recorder.passed(self.now, to, Way::In, &self.packets[id], Origin::Passes);
                 self.take_in(to, id);
             }
             self.take_to_vm(to);
@@ -66,6 +67,7 @@ impl<R: Recorder> Core<R> {
         if !self.effects.to_vm.is_empty() {
             let mut own = std::mem::take(&mut self.effects.to_vm);
             for packet in own.drain(..) {
+                self.recorder.passed(self.now, to, Way::In, &packet, Origin::Host);
                 let id = self.packets.insert(packet);
                 self.take_in(to, id);
             }
@@ -90,6 +92,7 @@ impl<R: Recorder> Core<R> {
             let host = self.guests[id.0 as usize].host;
             let mut own = std::mem::take(&mut self.effects.to_network);
             for packet in own.drain(..) {
+                self.recorder.passed(self.now, id, Way::Out, &packet, Origin::Host);
                 let id = self.packets.insert(packet);
                 self.leave(host, id);
             }
@@ -111,6 +114,7 @@ impl<R: Recorder> Core<R> {
             let verdict = port.shims.on_from_vm_behind(self.now, behind, end, &mut packet, &mut self.effects);
             self.take_effects(id);
             if verdict == Verdict::Pass {
+                self.recorder.passed(self.now, id, Way::Out, &packet, origin_behind(behind, &packet));
                 let packet = self.packets.insert(packet);
                 self.leave(host, packet);
             }
@@ -141,6 +145,7 @@ impl<R: Recorder> Core<R> {
         let host = guest.host;
         if !port.shims.is_empty() {
             let packet = &mut self.packets[id];
+            packet.enqueued = self.now;
             let end = packet.payload.end().and_then(|peer| self.conns.peer_of(peer));
             let verdict = port.shims.on_from_vm(self.now, end, packet, &mut self.effects);
             self.take_effects(from);
@@ -148,6 +153,7 @@ impl<R: Recorder> Core<R> {
                 self.packets.remove(id);
                 return;
             }
+            self.recorder.passed(self.now, from, Way::Out, &self.packets[id], Origin::Passes);
         }
         self.leave(host, id);
     }
@@ -468,6 +474,16 @@ impl<R: Recorder> Core<R> {
                 self.enter_from_vm(id, packet);
             }
         }
+    }
+}
+
+/// What a packet is that a mechanism lets go on behind its place.
+fn origin_behind(place: FromVm, packet: &Packet) -> Origin {
+    let has_data = matches!(packet.payload, Payload::Tcp(_, segment) if segment.payload_bytes > 0);
+    match place {
+        FromVm::Hold if has_data => Origin::Held(packet.enqueued),
+        FromVm::AckFilter => Origin::EarlyAck,
+        _ => Origin::Host,
     }
 }
 

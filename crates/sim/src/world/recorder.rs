@@ -1,8 +1,8 @@
 //! What can be recorded of a run.
 
 use crate::event::Event;
-use crate::packet::{GuestId, Packet};
-use crate::tcp::{ConnStats, Note};
+use crate::packet::{ConnId, GuestId, Packet};
+use crate::tcp::{ConnStats, Connection, Note, TimerKind};
 use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Side};
 
@@ -24,8 +24,35 @@ pub enum Way {
     Out,
 }
 
+/// Whether a virtual CPU has its core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoreState {
+    /// It has it.
+    Has,
+    /// It waits for it.
+    Waits,
+    /// It has nothing to do.
+    Halted,
+}
+
+/// Why a packet comes out of a port's mechanisms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It went in.
+    Passes,
+    /// It went in at that instant, and was held since.
+    Held(Instant),
+    /// The host acknowledges on the VM's behalf.
+    EarlyAck,
+    /// The host has made it, or sends it again.
+    Host,
+}
+
 /// Is told what happens. What it does not care for costs nothing.
 pub trait Recorder {
+    /// Whether it is told what nobody else asks for: all from [`Recorder::opened`] on.
+    const TRACES: bool = false;
+
     /// An event is about to happen.
     #[inline]
     fn event(&mut self, _now: Instant, _event: Event) {}
@@ -49,6 +76,34 @@ pub trait Recorder {
     /// A connection is closed; one call for each side.
     #[inline]
     fn closed(&mut self, _now: Instant, _flow: FlowId, _side: Side, _stats: &ConnStats) {}
+
+    /// A connection is opened: its ends and their guests, the opener's first.
+    #[inline]
+    fn opened(&mut self, _now: Instant, _flow: FlowId, _ends: [ConnId; 2], _guests: [GuestId; 2]) {}
+
+    /// A packet comes out of the mechanisms at a guest's port. What goes in is told by [`Recorder::packet`].
+    #[inline]
+    fn passed(&mut self, _now: Instant, _guest: GuestId, _way: Way, _packet: &Packet, _origin: Origin) {}
+
+    /// One end of a connection has done something; a timer of its that is held runs at the latest then.
+    #[inline]
+    fn acted(&mut self, _now: Instant, _end: ConnId, _connection: &Connection, _held: Option<Instant>) {}
+
+    /// A timer is about to run.
+    #[inline]
+    fn fires(&mut self, _now: Instant, _end: ConnId, _kind: TimerKind) {}
+
+    /// A timer that should run is held back.
+    #[inline]
+    fn held(&mut self, _now: Instant, _end: ConnId, _kind: TimerKind) {}
+
+    /// A virtual CPU has its core, or has it no longer.
+    #[inline]
+    fn core(&mut self, _now: Instant, _guest: GuestId, _state: CoreState) {}
+
+    /// PVTCP has noticed that its virtual CPU was off its core for so long.
+    #[inline]
+    fn woke_up(&mut self, _now: Instant, _guest: GuestId, _off_us: u64) {}
 }
 
 /// Records nothing.

@@ -58,6 +58,13 @@ impl<R: Recorder> System for Core<R> {
         let hashes = [(ports >> 32) as u32, splitmix64(ports) as u32];
         let (opener, acceptor) = (&self.guests[from.0 as usize].tcp, &self.guests[to.0 as usize].tcp);
         let flow = self.conns.open((from, opener), (to, acceptor), hashes);
+        if R::TRACES {
+            if let [Some(opener), Some(acceptor)] =
+                [Side::Opener, Side::Acceptor].map(|side| self.conns.of_flow(flow, side))
+            {
+                self.recorder.opened(self.now, flow, [opener, acceptor], [from, to]);
+            }
+        }
         for (guest, side) in [(from, Side::Opener), (to, Side::Acceptor)] {
             let Some(conn) = self.conns.of_flow(flow, side) else { continue };
             let guest = &mut self.guests[guest.0 as usize];

@@ -26,6 +26,9 @@ impl<R: Recorder> Core<R> {
     /// later timer.
     pub(super) fn schedule(&mut self, conn: ConnId) {
         let slot = &mut self.conns.slots[conn.index as usize];
+        if R::TRACES {
+            self.recorder.acted(self.now, conn, &slot.conn, slot.holds().map(|held| held.expires));
+        }
         let Some(deadline) = slot.deadline() else { return };
         let at = self.guests[slot.guest.0 as usize].clock.at_or_after(deadline.max(self.now));
         if at < slot.timer_at {
@@ -60,10 +63,12 @@ impl<R: Recorder> Core<R> {
         let retransmit = RETRANSMIT_KINDS.into_iter().find_map(|kind| Some((kind, slot.conn.timer_at(kind)?)));
         let put_off = slot.holds().map(|held| held.expires);
         if delayed_ack {
+            self.recorder.fires(now, conn, TimerKind::DelayedAck);
             self.call_tcp(conn, |end, env| end.fire(env, TimerKind::DelayedAck));
         }
         if let Some((kind, deadline)) = retransmit {
             if put_off.unwrap_or(deadline) <= now && !self.hold(conn, kind, deadline, put_off) {
+                self.recorder.fires(now, conn, kind);
                 self.call_tcp(conn, |end, env| end.fire(env, kind));
             }
         }
@@ -78,8 +83,13 @@ impl<R: Recorder> Core<R> {
         let guest = &mut self.guests[id.0 as usize];
         let (Some(pvtcp), Some(timer)) = (&mut guest.pvtcp, holdable(kind)) else { return false };
         let off_total = guest.vcpu.off_total();
+        let wakeups = pvtcp.counters().wakeups;
         let due = Due { now, clock: &guest.clock, off_total, received: guest.received, expires };
-        let (expires, look_at) = match pvtcp.on_timer(conn, timer, &due) {
+        let fate = pvtcp.on_timer(conn, timer, &due);
+        if pvtcp.counters().wakeups > wakeups {
+            self.recorder.woke_up(now, id, pvtcp.off_us());
+        }
+        let (expires, look_at) = match fate {
             Fate::Run => return false,
             Fate::Hold { expires, look_at } => (expires, look_at),
             Fate::PutOff(expires) => (expires, None),
@@ -93,6 +103,7 @@ impl<R: Recorder> Core<R> {
             dup_acks: stats.dup_acks_received,
             sent: stats.data_segments_sent,
         });
+        self.recorder.held(now, conn, kind);
         if let Some(at) = look_at {
             self.events.push(at, Event::Release(id));
         }
@@ -135,6 +146,7 @@ impl<R: Recorder> Core<R> {
         }
         if let Some(kind) = untouched {
             slot.held = None;
+            self.recorder.fires(self.now, conn, kind);
             self.call_tcp(conn, |end, env| end.fire(env, kind));
         }
         self.schedule(conn);

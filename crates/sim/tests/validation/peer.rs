@@ -1,14 +1,14 @@
 //! Against ns-3: the same senders, bottleneck, TCP settings and flows. `make validate` writes bench/ns3/inputs from the
 //! scenarios and computes bench/ns3/outputs again.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use evenkeel_scenario::cell::Cell;
-use evenkeel_scenario::format::{DelayedAck, Discipline, RtoMin, RtoMinWord, Scenario, Topology, Workload};
+use evenkeel_scenario::format::{Scenario, Workload};
 use evenkeel_scenario::stats::median;
 use evenkeel_scenario::sweep::{cells, run_seed};
+use evenkeel_sim::export;
 use evenkeel_sim::guest::GuestSpec;
 use evenkeel_sim::net::{PortStats, TopologySpec};
 use evenkeel_sim::run::setup;
@@ -108,55 +108,15 @@ fn in_order(scenario: &Scenario, outcome: &Outcome) -> Vec<Flow> {
 
 /// The peer's input for a cell. Flows that end are those that the simulator's workload drew.
 fn input(scenario: &Scenario, outcome: &Outcome) -> String {
-    let (from, to) = scenario.workload().roles();
-    let (senders, receivers) = (&scenario.vms[from], &scenario.vms[to]);
-    let network = &scenario.network;
-    let mut text = format!("# Written by `make validate` from scenarios/{}.toml.\n", scenario.name);
-    let mut line =
-        |key: &str, value: &dyn std::fmt::Display| writeln!(text, "{key} {value}").expect("a string takes it");
-    line("topology", &if network.topology == Topology::Dumbbell { "dumbbell" } else { "star" });
-    line("congestion_control", &senders.tcp.congestion_control());
-    line("senders", &senders.count);
-    line("receivers", &receivers.count);
-    line("rate_mbit", &network.rate_mbit);
-    line("edge_rate_mbit", &network.host_rate_mbit());
-    line("delay_us", &network.delay_us);
-    line("buffer_segments", &network.buffer_segments);
-    match network.queue.discipline {
-        Discipline::DropTail => line("queue", &"drop-tail"),
-        Discipline::Red => {
-            line("queue", &"red");
-            line("ecn_threshold_segments", &network.queue.ecn_threshold_segments.expect("the peer has one threshold"));
-        }
-        other => panic!("the peer has no {other:?}"),
+    let input = export::ns3(scenario).unwrap_or_else(|e| panic!("{e}"));
+    if !matches!(scenario.workload(), Workload::Bulk { .. }) {
+        assert_eq!(outcome.recording.unfinished.len(), 0, "the peer runs the flows that ended");
+        let flow = |f: Flow| format!("flow {} {} {} {}", f.start_us, f.from, f.to, f.bytes);
+        let ended: Vec<String> = in_order(scenario, outcome).into_iter().map(flow).collect();
+        let drawn: Vec<&str> = input.lines().filter(|line| line.starts_with("flow ")).collect();
+        assert_eq!(ended, drawn, "flows that are drawn are those that run");
     }
-    match senders.tcp.rto_min_us {
-        RtoMin::Us(us) => line("rto_min_us", &us),
-        RtoMin::Word(RtoMinWord::Default) => line("rto_min_us", &200_000),
-        RtoMin::Word(RtoMinWord::Smallest) => panic!("the peer knows no smallest RTO min"),
-    }
-    // Linux's HyStart and ns-3's are not the same: neither has it here.
-    let has_hystart = senders.tcp.congestion_control() == "cubic" && senders.tcp.hystart != Some(false);
-    assert!(!has_hystart, "{}: set `tcp.hystart = false`", scenario.name);
-    line("hystart", &0);
-    line("initial_window_segments", &senders.tcp.initial_window_segments.unwrap_or(10));
-    line("delayed_ack_segments", &if receivers.tcp.delayed_ack == DelayedAck::Off { 1 } else { 2 });
-    line("warmup_ms", &scenario.warmup_ms);
-    line("duration_ms", &scenario.duration_ms);
-    match scenario.workload() {
-        Workload::Bulk { .. } => {
-            for sender in 0..senders.count {
-                line("flow", &format_args!("{} {sender} 0 0", sender * 10));
-            }
-        }
-        _ => {
-            assert_eq!(outcome.recording.unfinished.len(), 0, "the peer runs the flows that ended");
-            for flow in in_order(scenario, outcome) {
-                line("flow", &format_args!("{} {} {} {}", flow.start_us, flow.from, flow.to, flow.bytes));
-            }
-        }
-    }
-    text
+    format!("# Written by `make validate` from scenarios/{}.toml.\n{input}", scenario.name)
 }
 
 /// Writes the input, or holds the one that is there against the scenario.
