@@ -113,15 +113,22 @@ fn a_scorecard_is_made_of_what_is_kept() {
     fs::write(place.path("scenarios/sim/small.toml"), named).unwrap();
     fs::write(
         place.path("rows.toml"),
-        "claims = []\n[[figures]]\ncite = \"CERA Fig. 2\"\nshows = \"twice the rate\"\nscenarios = [\"sim/small\"]\n",
+        "claims = []\npages = [{ name = \"cera\", title = \"CERA\", intro = \"Shares.\", papers = [\"CERA\"] }]\n\
+         [[figures]]\ncite = \"CERA Fig. 2\"\nshows = \"twice the rate\"\nscenarios = [\"sim/small\"]\n",
     )
     .unwrap();
     let scorecard = || place.good(&["scorecard", "kept", "results", "--rows", "rows.toml"]);
     assert!(scorecard().contains("| **CERA Fig. 2**: twice the rate | *not measured*: "), "{}", scorecard());
     place.good(&["sim", "scenarios/sim/small.toml", "--quiet"]);
-    assert!(scorecard().contains("paper 2.00\u{d7}; holds | \u{2013} | **comes out** |"), "{}", scorecard());
+    assert!(
+        scorecard().contains("<br>sizes 1 of 1, directions 1 of 1 | \u{2013} | **comes out** |"),
+        "{}",
+        scorecard()
+    );
     place.good(&["scorecard", "results", "--rows", "rows.toml", "--page", "card.md"]);
     assert_eq!(fs::read_to_string(place.path("card.md")).unwrap(), scorecard());
+    let page = fs::read_to_string(place.path("cera.md")).unwrap();
+    assert!(page.contains("| goodput: 20 / 10 | 2\\.00\u{d7} | ") && page.contains(" | holds |"), "{page}");
     let (code, _, err) = place.run(&["scorecard", "results", "--rows", "none.toml"]);
     assert!(code == 2 && err.contains("none.toml"), "{code}: {err}");
 }
