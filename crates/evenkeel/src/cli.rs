@@ -278,12 +278,15 @@ pub enum Scenario {
 ///
 /// Looks at the kernel, the hypervisor, stolen core time, TCP's settings and counters, the ports of VMs, QEMU and KVM.
 /// Takes a second or two, changes nothing, needs no privileges (with root it sees more). Findings do not change the
-/// exit code; scripts read `worst` from --json. With --for, it says what happens now and not what was counted since
-/// boot: drops at ports by cause, waits of VMs and their quotas, TCP's needless work, and what would help, cheapest
-/// first. That needs Linux 5.4 and no BPF.
+/// exit code; scripts read `worst` from --json. With root, a program that lets everything pass is on `lo` for an
+/// instant. With --for, it says what happens now and not what was counted since boot: drops at ports by cause, waits of
+/// VMs and their quotas, TCP's needless work, and what would help, cheapest first. That needs Linux 5.4 and no BPF.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Print the findings, or the figures, as JSON.
+    /// Print what this kernel has of what evenkeel needs, who needs it, and why what is missing is so.
+    #[arg(long, conflicts_with = "seconds")]
+    pub features: bool,
+    /// Print the findings, the figures or the features as JSON.
     #[arg(long)]
     pub json: bool,
     /// Watch for so many seconds (1-86400), and say what happened in them.
@@ -301,8 +304,8 @@ pub struct Doctor {
 /// was lost on the way to a connection; raises queues that are too short; answers `evenkeel status`, `flows` and `top`;
 /// serves metrics. Runs in the foreground until SIGTERM or Ctrl-C, which leave the programs at work without it, as a
 /// crash does: a new agent takes them over with their connections. Only --stop removes everything and puts back what
-/// was changed. SIGHUP reads the configuration again. Needs Linux 6.6, root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON;
-/// `evenkeel doctor` says what is missing.
+/// was changed. SIGHUP reads the configuration again. Needs root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and of the
+/// kernel tcx or clsact and type information (BTF); `evenkeel doctor --features` says what is missing.
 #[derive(Debug, Args)]
 pub struct Host {
     /// The configuration file [default: /etc/evenkeel/host.toml, or its defaults if that is not there].
@@ -426,8 +429,8 @@ pub struct Top {
 /// this guest's packets, and sets the windows of flows to their shares of what the host has for this guest. Runs in the
 /// foreground until SIGTERM or Ctrl-C: then TCP is plain at once, as it is within three heartbeats when the agent, the
 /// channel or the host's agent dies. Only --stop takes the congestion control and the settings back. SIGHUP reads the
-/// configuration again. Needs Linux 6.1 with type information (BTF), root or CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and
-/// CAP_DAC_OVERRIDE; `evenkeel doctor` says what is missing.
+/// configuration again. Needs a kernel with type information (BTF) and struct_ops, root or CAP_BPF, CAP_NET_ADMIN,
+/// CAP_PERFMON and CAP_DAC_OVERRIDE; `evenkeel doctor` says what is missing.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Guest {

@@ -152,7 +152,7 @@ impl From<HostError> for CliError {
         let exit = match &error {
             HostError::Config(_) => Exit::Usage,
             HostError::Missing { .. }
-            | HostError::Datapath(DatapathError::OldKernel { .. } | DatapathError::NoBpfFs { .. }) => Exit::Missing,
+            | HostError::Datapath(DatapathError::CannotRun { .. } | DatapathError::NoBpfFs { .. }) => Exit::Missing,
             _ => Exit::Failed,
         };
         Self { what: error.to_string(), help: error.help().map(str::to_owned), exit }

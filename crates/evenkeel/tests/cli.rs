@@ -119,6 +119,23 @@ fn the_schema_is_json_and_a_closed_pipe_is_no_error() {
 }
 
 #[test]
+fn the_doctor_lists_what_the_kernel_has() {
+    let (code, out, err) = run(&["doctor", "--features"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("feature ") && out.contains("\nevenkeel host "), "{out}");
+    let (code, json, err) = run(&["doctor", "--features", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let table: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rows = table["features"].as_array().unwrap();
+    let named = |row: &&serde_json::Value| out.contains(row["name"].as_str().unwrap());
+    assert!(rows.len() > 10 && rows.iter().all(|row| named(&row)), "{json}");
+    // Each that is missing has its line, and no other.
+    let missing = rows.iter().filter(|row| row["has"] == false).count();
+    assert_eq!(out.lines().filter(|line| line.starts_with("no ")).count(), missing, "{out}");
+    assert!(rows.iter().all(|row| row["why"].is_string() == (row["has"] != true)), "{json}");
+}
+
+#[test]
 fn the_doctor_answers_in_text_and_json() {
     let (code, out, err) = run(&["doctor"]);
     assert_eq!(code, 0, "{err}");

@@ -243,6 +243,8 @@ pub struct Probe {
     pub by: End,
     /// A report: how many probes came, and how many of these were marked.
     pub report: Option<[u8; 2]>,
+    /// A probe: whether it goes ahead of a SYN-ACK, and not of a SYN.
+    pub is_answer: bool,
     /// Number of the train.
     pub train: u8,
     /// Its place in the train.

@@ -1,8 +1,10 @@
 //! eBPF programs of a few instructions, to stand beside the agent's.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
 use libbpf_sys::{
@@ -178,6 +180,14 @@ impl Program {
     /// For XDP: every packet goes on to the stack.
     pub fn to_stack() -> Self {
         Self::load(BPF_PROG_TYPE_XDP, c"to_stack", &answer(2))
+    }
+
+    /// Pins it, for who takes programs from files.
+    pub fn pin(&self, path: &Path) {
+        let path = CString::new(path.as_os_str().as_bytes()).expect("a path has no zero in it");
+        // SAFETY: the path is a string of C.
+        let error = unsafe { libbpf_sys::bpf_obj_pin(self.0.as_raw_fd(), path.as_ptr()) };
+        assert_eq!(error, 0, "{}", io::Error::last_os_error());
     }
 
     /// The kernel's number of it.

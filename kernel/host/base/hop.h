@@ -72,7 +72,6 @@ static __noinline bool hop_is_above(struct net_device *dev, const u8 *mac, u32 m
  */
 static __noinline bool hop_is_this_host(struct __sk_buff *skb, const struct context *c)
 {
-	struct sk_buff *kernel_skb = bpf_cast_to_kern_ctx(skb);
 	struct net_device *bridge = NULL;
 	struct net_device *other = NULL;
 	u8 mac[6];
@@ -81,7 +80,7 @@ static __noinline bool hop_is_this_host(struct __sk_buff *skb, const struct cont
 	if (skb->pkt_type == PACKET_HOST || !hop_is_readable())
 		return true;
 	packet_copy(mac, c->head, 0, sizeof(mac));
-	if (hop_is_above(kernel_skb->dev, mac, 1, &bridge))
+	if (hop_is_above(skb_device(skb), mac, 1, &bridge))
 		return true;
 	return bridge && hop_is_above(bridge, mac, HOP_DEVICES, &other);
 }

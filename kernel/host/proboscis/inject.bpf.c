@@ -55,7 +55,7 @@ static __always_inline bool complete_checksum(struct __sk_buff *skb, struct cont
 {
 	const struct packet *p = c->packet;
 	u32 at = (u32)p->l4 + TCP_OFFSET_CHECK;
-	u64 sum = tcp_sum(c->head, p->l4, p->tcp_bytes) + 6 + p->tcp_bytes;
+	u64 sum = (u64)tcp_sum(c->head, p->l4, p->tcp_bytes) + 6 + p->tcp_bytes;
 	u16 check;
 	u32 i;
 

@@ -97,17 +97,20 @@ static __always_inline u64 option_sum(const u8 *option)
 	return sum;
 }
 
-/* The sum of a TCP header's words, without its checksum. */
-static __always_inline u64 tcp_sum(const struct packet_head *h, u32 l4, u32 bytes)
+/* The sum of a TCP header's words, without its checksum. A global function, as
+ * head_parse(): older verifiers would follow its callers for each of its lengths. */
+__weak __noinline int tcp_sum(const struct packet_head *h, u32 l4, u32 bytes)
 {
 	u64 sum = 0;
 	u32 i;
 
+	if (!h)
+		return 0;
 	for (i = 0; i < 60; i += 2) {
 		if (i < bytes && i != TCP_OFFSET_CHECK)
 			sum += packet_u16(h, l4 + i);
 	}
-	return sum;
+	return (int)sum;
 }
 
 /* Cuts the packet to a header of PROBOSCIS_TCP_BYTES and says so in the IP header. */
@@ -229,12 +232,25 @@ static __noinline u32 probe_train(struct __sk_buff *skb, struct context *c,
 				bpf_htons(PROBOSCIS_TCP_BYTES), BPF_F_PSEUDO_HDR | 2))
 		return 0;
 	probe_tag_start(&t.start, &h->key[0], p, o->iss);
-	t.sum = tcp_sum(c->head, p->l4, p->tcp_bytes);
+	t.sum = (u64)tcp_sum(c->head, p->l4, p->tcp_bytes);
 	t.header_sum =
 		(u64)p->source_port + p->destination_port + (seq >> 16) + (u16)seq +
 		(PROBOSCIS_TCP_BYTES / 4 << 12 | proboscis_flags(o->type, o->train));
 	bpf_loop(o->packets, probe_next, &t, 0);
 	return t.sent;
+}
+
+/* Makes a packet what it was. Its length is read again: older verifiers forget over a
+ * call what it was compared with before. */
+static __noinline bool probe_restore(struct __sk_buff *skb, const struct context *c)
+{
+	const struct packet_head *h = c->head;
+	u64 bytes = h->valid; /* the verifier follows whole registers */
+
+	if (bytes < PACKET_ETHER_BYTES || bytes > PACKET_HEAD_BYTES)
+		return false;
+	return !bpf_skb_change_tail(skb, (u32)bytes, 0) &&
+	       !bpf_skb_store_bytes(skb, 0, h->bytes, (u32)bytes, 0);
 }
 
 enum probe_result {
@@ -262,8 +278,7 @@ static __always_inline enum probe_result probe_send(struct __sk_buff *skb,
 	if (bytes < PACKET_ETHER_BYTES || bytes > PACKET_HEAD_BYTES)
 		return PROBE_UNTOUCHED;
 	*sent = probe_train(skb, c, o, h);
-	if (bpf_skb_change_tail(skb, bytes, 0) ||
-	    bpf_skb_store_bytes(skb, 0, c->head->bytes, bytes, 0)) {
+	if (!probe_restore(skb, c)) {
 		count(c->count, EK_COUNT_WRITE_FAILED, 1);
 		return PROBE_SPOILT;
 	}

@@ -173,7 +173,6 @@ static __always_inline enum ek_vsnoop_ring tap_state(const struct tun_struct *tu
 static __noinline enum ek_vsnoop_ring vsnoop_ring_look(struct __sk_buff *skb, u32 wanted,
 						       bool is_taken_free)
 {
-	struct sk_buff *kernel_skb = bpf_cast_to_kern_ctx(skb);
 	enum ek_vsnoop_ring state;
 	struct tun_struct *tun;
 	struct net_device *dev;
@@ -185,7 +184,7 @@ static __noinline enum ek_vsnoop_ring vsnoop_ring_look(struct __sk_buff *skb, u3
 
 	if (!ring_is_readable())
 		return EK_VSNOOP_RING_UNREADABLE;
-	dev = kernel_skb->dev;
+	dev = skb_device(skb);
 	if (bpf_core_read(&tx, sizeof(tx), &dev->_tx) ||
 	    bpf_core_read(&tx_queues, sizeof(tx_queues), &dev->real_num_tx_queues))
 		return EK_VSNOOP_RING_UNREADABLE;

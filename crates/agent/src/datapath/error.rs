@@ -18,20 +18,17 @@ pub enum DatapathError {
         /// Whether a privilege was missing.
         is_denied: bool,
     },
-    /// The kernel is older than tcx, whatever was ported back to it.
-    #[error(
-        "Linux {} is too old for the host agent, which takes 6.6 or newer: tcx, by which it attaches, came with that",
-        shown(release)
-    )]
-    OldKernel {
-        /// As `uname -r`.
-        release: String,
+    /// The kernel lacks what the host's programs need.
+    #[error("this kernel cannot run the host agent: {}", shown(lacks))]
+    CannotRun {
+        /// What is missing, and how that is known.
+        lacks: String,
     },
     /// vFlood is asked for, and this kernel cannot hold packets.
-    #[error("this kernel cannot hold packets for vFlood: it has no {lacks}")]
+    #[error("this kernel cannot hold packets for vFlood: {}", shown(lacks))]
     CannotHold {
-        /// What is missing.
-        lacks: &'static str,
+        /// What is missing, and how that is known.
+        lacks: String,
     },
     /// No bpf file system to pin to.
     #[error("{} is not in a bpf file system", path(dir))]
@@ -70,10 +67,12 @@ impl DatapathError {
         match self {
             Self::NoBpfFs { .. } => Some("mount -t bpf bpf /sys/fs/bpf"),
             Self::OtherVersion { .. } => Some("`evenkeel host --stop` removes it; then start again"),
-            Self::CannotHold { .. } => Some(
-                "set vflood.mode = \"off\", or boot Linux 6.16 or newer with these options; all else works without",
-            ),
-            Self::OldKernel { .. } => Some("boot a newer kernel; mechanisms inside of guests work with 6.1"),
+            Self::CannotHold { .. } => {
+                Some("set vflood.mode = \"off\", or boot a kernel with these options; all else works without")
+            }
+            Self::CannotRun { .. } => {
+                Some("`evenkeel doctor --features` lists what this kernel has; what works inside of guests is apart")
+            }
             Self::Bpf { is_denied: true, .. } => Some(
                 "run it as root, or with the capabilities of the systemd unit: CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON",
             ),

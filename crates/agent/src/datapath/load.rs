@@ -1,6 +1,7 @@
 //! Loads, attaches and pins the programs; takes over what an agent before this one has pinned.
 
 mod forget;
+mod on;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -8,31 +9,34 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut};
+use evenkeel_settings::host::Attach;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramMut};
 
 use super::cera::Shares;
 use super::error::DatapathError;
+use super::hook::Attached;
 use super::intf;
 use super::map::{lookup, lookup_bytes, read_all};
 use super::pins;
 use super::ring::{Events, Ring};
 use super::skb::SkbContext;
-use super::tcx::{self, Attached, Others};
 use super::vflood::qdisc::{self, Qdisc};
 use crate::common::bytes::{as_bytes, from_bytes};
+use crate::features::{Features, Hook};
+use crate::tc::Side;
 
 /// Modes of the mechanisms that are told of every connection while they are on: `EK_OTHERS_THAN_VFLOOD` in intf.h.
 const OTHERS: &[fn(&intf::ek_port) -> u32] = &include!(concat!(env!("OUT_DIR"), "/others.rs"));
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
-/// Programs of a port.
-const PROGRAMS: [&str; 2] = ["to_vm", "from_vm"];
-/// The first kernel with tcx.
-const OLDEST_KERNEL: (u32, u32) = (6, 6);
+/// Programs of a port, each with its side of the device.
+const PROGRAMS: [(&str, Side); 2] = [("to_vm", Side::Egress), ("from_vm", Side::Ingress)];
 
 /// The loaded programs with their maps.
 pub struct Datapath {
     object: Object,
     pub(super) pin_dir: PathBuf,
+    pub(super) features: Features,
+    hook: Hook,
     took_over: bool,
     pub(super) ports: MapHandle,
     counters: MapHandle,
@@ -69,10 +73,19 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError`], with what to do next.
     pub fn open(pin_dir: &Path) -> Result<Self, DatapathError> {
+        Self::open_by(pin_dir, if pins::has_filters(pin_dir) { Attach::Clsact } else { Attach::Auto })
+    }
+
+    /// The same, with the programs attached as `attach` says.
+    ///
+    /// # Errors
+    /// [`DatapathError`], with what to do next.
+    pub fn open_by(pin_dir: &Path, attach: Attach) -> Result<Self, DatapathError> {
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
         libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log)));
-        check_kernel()?;
         load_tun();
+        let features = Features::ask();
+        let hook = on::hook(&features, attach)?;
         pins::make(pin_dir)?;
         let took_over = pins::are_there(pin_dir)?;
         let mut open = ObjectBuilder::default()
@@ -90,12 +103,14 @@ impl Datapath {
         };
         let ring = Ring::open(&map("events")?)?;
         // What an agent before this one held is this one's to let out, whatever its ports are to have.
-        let qdisc = qdisc::is_pinned(pin_dir).then(|| Qdisc::open(pin_dir)).and_then(|opened| {
+        let qdisc = qdisc::is_pinned(pin_dir).then(|| Qdisc::open(pin_dir, &features)).and_then(|opened| {
             opened.inspect_err(|error| tracing::error!("what holds packets here is not taken over: {error}")).ok()
         });
         let datapath = Self {
             object,
             pin_dir: pin_dir.to_owned(),
+            features,
+            hook,
             took_over,
             ports: map("ports")?,
             counters: map("counters")?,
@@ -119,6 +134,11 @@ impl Datapath {
             datapath.forget_unattached()?;
         }
         Ok(datapath)
+    }
+
+    /// What this kernel can do.
+    pub fn features(&self) -> &Features {
+        &self.features
     }
 
     /// Whether maps of an agent before this one were there.
@@ -179,8 +199,8 @@ impl Datapath {
         }
         self.attached.remove(&ifindex);
         let mut links = Vec::new();
-        for name in PROGRAMS {
-            links.extend(self.put(ifindex, name)?);
+        for (name, side) in PROGRAMS {
+            links.extend(self.put(ifindex, name, side)?);
         }
         self.attached.insert(ifindex, links);
         Ok(())
@@ -227,50 +247,6 @@ impl Datapath {
         pins::link(&self.pin_dir, ifindex, name)
     }
 
-    /// A pinned link, if its program is on the device that has this index now.
-    fn link(&self, ifindex: u32, name: &str) -> Option<Link> {
-        let path = self.path(ifindex, name);
-        let link = path.exists().then(|| Link::open(path).ok())??;
-        Attached::of(&link)?.is_on(ifindex).then_some(link)
-    }
-
-    /// Whether all programs are on the device that has this index now.
-    pub fn is_on(&self, ifindex: u32) -> bool {
-        match self.attached.get(&ifindex) {
-            Some(links) => links.len() == PROGRAMS.len() && links.iter().all(|link| link.is_on(ifindex)),
-            None => PROGRAMS.iter().all(|name| self.link(ifindex, name).is_some()),
-        }
-    }
-
-    /// Programs of others on a port, beside those that were put there.
-    pub fn others(&self, ifindex: u32) -> Others {
-        let mut others = Others::default();
-        for link in self.attached.get(&ifindex).into_iter().flatten() {
-            link.note_others(ifindex, &mut others);
-        }
-        others
-    }
-
-    /// Whether programs were put on a device with this index that is gone, or were taken off by somebody else.
-    pub fn was_on(&self, ifindex: u32) -> bool {
-        PROGRAMS.iter().any(|name| self.path(ifindex, name).exists()) && !self.is_on(ifindex)
-    }
-
-    fn put(&mut self, ifindex: u32, name: &str) -> Result<Option<Attached>, DatapathError> {
-        let path = self.path(ifindex, name);
-        let old = self.link(ifindex, name);
-        let program = program(&self.object, name)?;
-        if let Some(mut link) = old {
-            link.update_prog(&program).map_err(|error| DatapathError::bpf(format!("cannot replace {name}"), &error))?;
-            return Ok(Attached::of(&link));
-        }
-        pins::remove(&path)?;
-        let mut link = tcx::attach(program.as_libbpf_object(), ifindex)
-            .map_err(|error| DatapathError::io(format!("cannot attach {name} (tcx, Linux 6.6)"), error))?;
-        link.pin(&path).map_err(|error| DatapathError::bpf(format!("cannot pin {}", path.display()), &error))?;
-        Ok(Attached::of(&link))
-    }
-
     /// Takes the programs off a device, which may be gone already. Whether they stay until what is held for it is out:
     /// then it is for [`let_go`](Self::let_go) to take them off.
     ///
@@ -288,9 +264,10 @@ impl Datapath {
     }
 
     pub(super) fn take_off(&mut self, ifindex: u32) -> Result<(), DatapathError> {
-        for name in PROGRAMS {
+        for (name, _) in PROGRAMS {
             pins::remove(&self.path(ifindex, name))?;
         }
+        on::take_off_filters(&self.pin_dir, ifindex)?;
         self.attached.remove(&ifindex);
         self.cannot_hold.remove(&ifindex);
         self.leaving.remove(&ifindex);
@@ -463,6 +440,7 @@ impl Datapath {
         }
         let ports = pins::ports(pin_dir)?;
         qdisc::remove_all(pin_dir)?;
+        ports.iter().try_for_each(|ifindex| on::take_off_filters(pin_dir, *ifindex))?;
         fs::remove_dir_all(pin_dir)
             .map_err(|error| DatapathError::io(format!("cannot remove {}", pin_dir.display()), error))?;
         Ok(ports)
@@ -484,21 +462,6 @@ fn log(level: libbpf_rs::PrintLevel, text: String) {
             libbpf_rs::PrintLevel::Info => tracing::info!("{line}"),
             libbpf_rs::PrintLevel::Debug => tracing::trace!("{line}"),
         }
-    }
-}
-
-/// A kernel without tcx would refuse every port, each with a number.
-fn check_kernel() -> Result<(), DatapathError> {
-    let failed = |errno: nix::errno::Errno| DatapathError::io("cannot ask for the kernel's release", errno.into());
-    let uname = nix::sys::utsname::uname().map_err(failed)?;
-    let release = uname.release().to_string_lossy().into_owned();
-    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    match (parts.next(), parts.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < OLDEST_KERNEL => {
-            Err(DatapathError::OldKernel { release })
-        }
-        // What cannot be read is left to the kernel's own answer.
-        _ => Ok(()),
     }
 }
 

@@ -6,7 +6,9 @@ pub mod intf;
 pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/counters.rs"));
 
 mod cera;
+mod clsact;
 mod error;
+mod hook;
 mod load;
 mod map;
 mod pins;
@@ -26,4 +28,4 @@ pub use processes::{Processes, Seen};
 pub use ring::Events;
 pub use tcx::{Beside, Others};
 pub use trial::Outcome;
-pub use vflood::qdisc::{is_own_device, lacks as lacks_to_hold};
+pub use vflood::qdisc::is_own_device;

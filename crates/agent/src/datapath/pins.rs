@@ -65,6 +65,12 @@ pub(super) fn ports(pin_dir: &Path) -> Result<Vec<u32>, DatapathError> {
     Ok(ports)
 }
 
+/// Whether an agent before this one has put programs on ports by clsact.
+pub(super) fn has_filters(pin_dir: &Path) -> bool {
+    let entries = fs::read_dir(pin_dir.join(LINKS)).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| name.ends_with("-filter"))
+}
+
 /// Removes a pin. One that is not there is as good as removed.
 pub(super) fn remove(path: &Path) -> Result<(), DatapathError> {
     match fs::remove_file(path) {

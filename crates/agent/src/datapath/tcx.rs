@@ -7,6 +7,8 @@ use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
 use serde::{Deserialize, Serialize};
 
+use crate::tc::Side;
+
 /// Programs that a device can have (linux/bpf_mprog.h, `BPF_MPROG_MAX`).
 const PROGRAMS: usize = 64;
 
@@ -20,9 +22,9 @@ pub(super) struct Attached {
 /// Programs of others on a port.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Others {
-    /// For packets on their way to the VM (tcx egress of the port).
+    /// For packets on their way to the VM (egress of the port).
     pub to_vm: Beside,
-    /// For packets of the VM's (tcx ingress).
+    /// For packets of the VM's (ingress).
     pub from_vm: Beside,
 }
 
@@ -82,6 +84,15 @@ pub(super) fn attach(program: NonNull<libbpf_sys::bpf_program>, ifindex: u32) ->
         Some(link) => Ok(unsafe { Link::from_ptr(link) }),
         None => Err(io::Error::last_os_error()),
     }
+}
+
+/// The kernel's numbers of all programs at a side of a device, in the order in which they see a packet.
+pub(super) fn programs(ifindex: u32, side: Side) -> impl Iterator<Item = u32> {
+    let attach_type = match side {
+        Side::Egress => libbpf_sys::BPF_TCX_EGRESS,
+        Side::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+    };
+    listed(ifindex, attach_type).into_iter().map(|listed| listed.program)
 }
 
 /// In the order in which they see a packet; none if the device is gone.

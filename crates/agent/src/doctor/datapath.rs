@@ -1,18 +1,19 @@
 //! What the host agent needs of a kernel and of the devices, and what each lack costs.
 
-use super::finding::{Finding, Level};
-use super::kernel;
-use super::readings::{OffloadReading, Readings};
+use evenkeel_settings::host::Attach;
 
-/// The first kernel that the agent takes: tcx, by which the programs attach, came with it.
-const FIRST_WITH_TCX: (u32, u32) = (6, 6);
+use super::finding::{Finding, Level};
+use super::readings::{OffloadReading, Readings};
+use crate::features::Part;
+
 /// Fewer packets of ECN-capable flows are no evidence for or against marks.
 const ENOUGH_PACKETS: u64 = 1000;
 
 /// All of them.
 pub(super) fn findings(readings: &Readings) -> Vec<Finding> {
     let mut findings = vec![datapath(readings)];
-    findings.push(holding(crate::datapath::lacks_to_hold()));
+    findings.push(holding(readings.features.lacking(Part::HostVflood)));
+    findings.extend(vsnoop(readings));
     findings.extend(jit(readings));
     findings.extend(offloads(&readings.offloads));
     findings.extend(ecn(readings));
@@ -21,38 +22,25 @@ pub(super) fn findings(readings: &Readings) -> Vec<Finding> {
 
 /// Why `evenkeel host` cannot start here; empty if it can.
 fn obstacles(readings: &Readings) -> Vec<String> {
-    let mut lacking = Vec::new();
-    match readings.release.as_deref().and_then(kernel::version) {
-        Some(version) if version < FIRST_WITH_TCX => {
-            lacking
-                .push(format!("Linux {}.{} is older than 6.6, the first that the agent takes", version.0, version.1));
-        }
-        _ => {}
-    }
-    if !readings.has_bpffs {
-        lacking.push("no bpf file system at /sys/fs/bpf, so nothing can be pinned there".to_owned());
-    }
-    if !readings.has_btf {
-        lacking.push(
-            "this kernel does not tell its types (CONFIG_DEBUG_INFO_BTF), by which the programs are fitted to it"
-                .to_owned(),
-        );
-    }
-    let confidential = readings.lockdown.as_deref().is_some_and(|l| l.contains("[confidentiality]"));
-    if confidential {
+    let mut lacking: Vec<String> = readings.features.lacking(Part::HostAgent).into_iter().collect();
+    if confidential(readings) {
         lacking.push("kernel lockdown forbids programs that read kernel memory".to_owned());
     }
     lacking
 }
 
+fn confidential(readings: &Readings) -> bool {
+    readings.lockdown.as_deref().is_some_and(|lockdown| lockdown.contains("[confidentiality]"))
+}
+
 fn datapath(readings: &Readings) -> Finding {
     const TOPIC: &str = "host agent";
     let lacking = obstacles(readings);
-    if lacking.is_empty() {
+    if let (true, Ok(hook)) = (lacking.is_empty(), readings.features.hook(Attach::Auto)) {
         return Finding::new(
             TOPIC,
             Level::Ok,
-            "this kernel takes it: tcx and a bpf file system are there",
+            format!("this kernel takes it: {hook} and a bpf file system are there"),
             "If VMs run here, ProBoSCIS can watch their connections and, once told to, steady them.",
         );
     }
@@ -65,24 +53,33 @@ fn datapath(readings: &Readings) -> Finding {
     };
     let level = if hosts_vms { Level::Problem } else { Level::Note };
     let finding = Finding::new(TOPIC, level, format!("cannot run: {}", lacking.join("; ")), meaning);
-    if !readings.has_bpffs && lacking.len() == 1 {
+    // Then it is the bpf file system alone.
+    if readings.features.hook(Attach::Auto).is_ok() && !confidential(readings) {
         return finding.next("mount -t bpf bpf /sys/fs/bpf");
     }
-    finding.next("boot a kernel of 6.6 or newer")
+    finding.next("evenkeel doctor --features lists what this kernel has")
+}
+
+/// Whether vSnoop can tell when to act.
+fn vsnoop(readings: &Readings) -> Option<Finding> {
+    let lacks = readings.features.lacking(Part::Vsnoop).filter(|_| !readings.ports.is_empty())?;
+    let meaning = "vSnoop acknowledges nothing on this host. All else works.";
+    let finding = Finding::new("vSnoop", Level::Note, format!("this kernel does not say enough: {lacks}"), meaning);
+    Some(finding.next("evenkeel doctor --features"))
 }
 
 /// Whether vFlood can hold packets here.
-fn holding(lacks: Option<&str>) -> Finding {
+fn holding(lacks: Option<String>) -> Finding {
     const TOPIC: &str = "vFlood on hosts";
     match lacks {
         None => Finding::new(TOPIC, Level::Ok, "this kernel can hold packets: qdiscs in BPF and netkit are there", ""),
         Some(lacks) => Finding::new(
             TOPIC,
             Level::Note,
-            format!("this kernel cannot hold packets: it has no {lacks}"),
+            format!("this kernel cannot hold packets: {lacks}"),
             "vFlood stays off on this host: transfers of VMs that wait for a core go no faster. All else works.",
         )
-        .next("boot Linux 6.16 or newer with CONFIG_NET_SCH_BPF and CONFIG_NETKIT (Debian's 7.3 has both)"),
+        .next("boot a kernel with CONFIG_NET_SCH_BPF and CONFIG_NETKIT (Debian's 7.3 has both)"),
     }
 }
 
@@ -160,38 +157,52 @@ fn ecn(readings: &Readings) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::doctor::readings::PortReading;
+    use crate::features::{Feature, Features};
 
     fn able() -> Readings {
         Readings {
-            release: Some("6.12.107+deb13-cloud-amd64".into()),
-            has_bpffs: true,
-            has_btf: true,
             ports: vec![PortReading { name: "vnet0".into(), ..PortReading::default() }],
+            features: Features::made(&[]),
             ..Readings::default()
         }
     }
 
+    fn lacking(features: &[Feature]) -> Readings {
+        Readings { features: Features::made(features), ..able() }
+    }
+
     #[test]
-    fn a_stock_kernel_takes_the_agent() {
-        assert_eq!(datapath(&able()).level, Level::Ok);
+    fn a_kernel_with_tcx_takes_the_agent_and_so_does_one_with_clsact() {
+        let finding = datapath(&able());
+        assert_eq!(finding.level, Level::Ok);
+        assert!(finding.fact.contains("tcx and"), "{}", finding.fact);
+        // RHEL 9 has tcx by another name of its version, Debian 12 has none: nobody looks at either's number.
+        let old = Readings { release: Some("5.14.0-1.el9.x86_64".into()), ..able() };
+        assert_eq!(datapath(&old), finding);
+        let finding = datapath(&lacking(&[Feature::Tcx]));
+        assert_eq!(finding.level, Level::Ok);
+        assert!(finding.fact.contains("clsact and"), "{}", finding.fact);
     }
 
     #[test]
     fn each_lack_is_named() {
-        let old = datapath(&Readings { release: Some("6.1.0-50-cloud-amd64".into()), ..able() });
+        let old = datapath(&lacking(&[Feature::Tcx, Feature::Clsact]));
         assert_eq!(old.level, Level::Problem);
-        assert!(old.fact.contains("Linux 6.1 is older than 6.6"), "{}", old.fact);
-        let unmounted = datapath(&Readings { has_bpffs: false, ..able() });
+        assert!(old.fact.contains("no tcx (") && old.fact.contains("no clsact ("), "{}", old.fact);
+        let unmounted = datapath(&lacking(&[Feature::BpfFs, Feature::BpfQdisc]));
         assert_eq!(unmounted.next.as_deref(), Some("mount -t bpf bpf /sys/fs/bpf"));
-        let typeless = datapath(&Readings { has_btf: false, ..able() });
-        assert!(typeless.fact.contains("CONFIG_DEBUG_INFO_BTF"), "{}", typeless.fact);
+        let typeless = datapath(&lacking(&[Feature::Btf]));
+        assert!(typeless.fact.contains("types (BTF)"), "{}", typeless.fact);
         let locked = datapath(&Readings { lockdown: Some("none integrity [confidentiality]".into()), ..able() });
         assert!(locked.fact.contains("lockdown"), "{}", locked.fact);
+        assert_eq!(vsnoop(&able()), None);
+        let blind = vsnoop(&lacking(&[Feature::TaskState])).unwrap();
+        assert!(blind.level == Level::Note && blind.fact.contains("state of threads"), "{}", blind.fact);
     }
 
     #[test]
     fn a_machine_without_vms_has_no_problem_with_that() {
-        assert_eq!(datapath(&Readings { has_bpffs: false, ports: Vec::new(), ..able() }).level, Level::Note);
+        assert_eq!(datapath(&Readings { ports: Vec::new(), ..lacking(&[Feature::BpfFs]) }).level, Level::Note);
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn programs(readings: &Readings) -> Finding {
     if kernel.lacking().is_none() {
         return finding.next("mount -t bpf bpf /sys/fs/bpf");
     }
-    finding.next("boot a distribution's kernel of 6.1 or newer (CONFIG_DEBUG_INFO_BTF, CONFIG_BPF_JIT)")
+    finding.next("boot a kernel with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_JIT, as distributions' are")
 }
 
 fn channel(readings: &Readings) -> Finding {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::time::ClockId;
 
+use crate::features::Features;
 use crate::guest::agent::KernelReading;
 use crate::netdevice::{NetDevices, Offload};
 
@@ -81,8 +82,8 @@ pub struct Readings {
     pub ports: Vec<PortReading>,
     /// Whether a bpf file system is where pins go.
     pub has_bpffs: bool,
-    /// Whether the kernel tells its types (BTF).
-    pub has_btf: bool,
+    /// What the kernel can do of what the host needs.
+    pub features: Features,
     /// `/proc/sys/net/core/bpf_jit_enable`; only root may read it.
     pub bpf_jit: Option<String>,
     /// Offloads of the devices that lead out of this machine.
@@ -152,7 +153,7 @@ impl Readings {
             netstat: read("/proc/net/netstat").map(|text| text + "\n" + &read("/proc/net/snmp").unwrap_or_default()),
             ports: ports(Path::new("/sys/class/net")),
             has_bpffs: statfs("/sys/fs/bpf").is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC),
-            has_btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+            features: Features::ask(),
             bpf_jit: read("/proc/sys/net/core/bpf_jit_enable"),
             offloads: offloads(Path::new("/sys/class/net")),
             guest_kernel: KernelReading::take(),

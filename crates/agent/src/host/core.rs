@@ -129,6 +129,15 @@ impl Core {
         &self.loaded
     }
 
+    /// Whether the kernel takes the programs as a configuration wants them attached.
+    ///
+    /// # Errors
+    /// [`HostError::Datapath`]
+    pub fn check_hook(&self, config: &Config) -> Result<(), HostError> {
+        self.datapath.hook_for(config.attach)?;
+        Ok(())
+    }
+
     /// The file that the configuration is in.
     pub fn file(&self) -> &Path {
         &self.loaded.file
@@ -251,6 +260,9 @@ impl Core {
 
     /// A new configuration holds from now on. What it makes of ports is up to [`seen`](Self::seen).
     pub fn adopt(&mut self, loaded: Loaded) {
+        if let Err(error) = self.datapath.hook_by(loaded.config.attach) {
+            tracing::error!("programs are put on ports as before: {error}");
+        }
         for wing in self.wings.all_mut() {
             wing.reconfigured(&self.loaded.config, &loaded.config);
         }
@@ -389,6 +401,7 @@ impl Core {
                 && port.error.is_none()
                 && port.link.queue_segments == link.queue_segments
                 && port.is_offline == is_offline
+                && self.datapath.is_by_hook(link.ifindex)
         });
         let queue_is_theirs = known.is_some_and(|port| {
             port.queue_is_theirs && port.settings.port_queue_segments == settings.port_queue_segments

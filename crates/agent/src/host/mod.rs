@@ -25,7 +25,7 @@ mod wings;
 
 pub use cera::report::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
 pub use control::client::Client;
-pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Left, Port, RestoredQueue, Status, Stopped};
+pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Lacking, Left, Port, RestoredQueue, Status, Stopped};
 pub use error::HostError;
 pub use flow::{Answer, Ecn, Flow, Probes, SetBy, Tuple, Window};
 pub use metrics::AGENT_COUNTERS;

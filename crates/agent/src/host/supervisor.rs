@@ -261,7 +261,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     let metrics = bind_metrics(&config.metrics).await?;
     control.show()?;
 
-    let datapath = Datapath::open(&options.pin_dir)?;
+    let datapath = Datapath::open_by(&options.pin_dir, config.attach)?;
     if datapath.took_over() {
         tracing::info!("took over a running datapath");
     }
@@ -455,8 +455,7 @@ async fn reload(
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(_) => notify(&[NotifyState::Reloading]),
     }
-    let holds = core.borrow().loaded().clone();
-    match prepare(options, &holds, listeners).await {
+    match prepare(options, core, listeners).await {
         Ok((loaded, control, metrics)) => {
             let config = loaded.config.clone();
             core.borrow_mut().adopt(loaded);
@@ -495,10 +494,11 @@ async fn reload(
 /// Everything that can fail about a new configuration, before any of it holds.
 async fn prepare(
     options: &Options,
-    holds: &Loaded,
+    core: &Rc<RefCell<Core>>,
     listeners: &Listeners,
 ) -> Result<(Loaded, Option<Listener>, Option<Option<TcpListener>>), HostError> {
-    let loaded = load(options, Some(holds))?;
+    let loaded = load(options, Some(core.borrow().loaded()))?;
+    core.borrow().check_hook(&loaded.config)?;
     let config = &loaded.config;
     let mut control = (config.control != listeners.control.0)
         .then(|| Listener::bind(&config.control.socket, &config.control.group))

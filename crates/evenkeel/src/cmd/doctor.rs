@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use evenkeel_agent::doctor::{self, Readings, window};
+use evenkeel_agent::features::{Features, Table};
 
 use crate::cli::Doctor;
 use crate::cmd::kvm;
@@ -14,6 +15,10 @@ use crate::output;
 pub fn run(arguments: &Doctor) -> Result<(), CliError> {
     if let Some(seconds) = arguments.seconds {
         return watch(arguments, Duration::from_secs(seconds.into()));
+    }
+    if arguments.features {
+        let table = Table::of(&Features::ask_all());
+        return if arguments.json { output::print_json(&table) } else { output::print(&table.to_string()) };
     }
     // KVM first: QEMU would spoil the second in which pauses are looked for.
     let kvm = kvm::examine();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use evenkeel_agent::datapath::{Beside, COUNTERS, Others};
-use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Status, VfloodPort, VsnoopPort};
+use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Lacking, Status, VfloodPort, VsnoopPort};
 use evenkeel_settings::Mode;
 
 use crate::cli;
@@ -47,6 +47,12 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
     }
     if let Some(why) = &status.notes_error {
         writeln!(text, "what is changed here CANNOT BE NOTED, and no more queues are changed: {why}")?;
+    }
+    if let Some(hook) = status.attach {
+        writeln!(text, "programs are on ports by {hook}")?;
+    }
+    for Lacking { part, why } in &status.lacking {
+        writeln!(text, "{part} CANNOT WORK on this kernel: {why}")?;
     }
     if status.probe_keys == 0 {
         writeln!(text, "no probe key: no probes are sent or believed")?;

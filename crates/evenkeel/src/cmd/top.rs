@@ -332,6 +332,8 @@ mod tests {
             config_is_default: false,
             config_refused: None,
             notes_error: None,
+            attach: None,
+            lacking: Vec::new(),
             probe_keys: 0,
             flows: 2,
             flows_room: 10,

@@ -9,12 +9,21 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::bed::{
-    BYTES, Host, LIMIT, METRICS, connect, counter, queue_length, receive, serve, tcx_programs, wait_until,
+    BYTES, Host, LIMIT, METRICS, both_by, connect, counter, programs, queue_length, receive, serve, tc, wait_until,
 };
 
 #[test]
-fn from_the_first_port_to_the_last_pin() {
-    let mut host = Host::new();
+fn from_the_first_port_to_the_last_pin_by_tcx() {
+    from_the_first_port_to_the_last_pin("tcx");
+}
+
+#[test]
+fn from_the_first_port_to_the_last_pin_by_clsact() {
+    from_the_first_port_to_the_last_pin("clsact");
+}
+
+fn from_the_first_port_to_the_last_pin(attach: &'static str) {
+    let mut host = Host::by(attach);
     let server = host.add_vm(1);
     serve(&server);
     let error = host.ask(&["status"]).unwrap_err();
@@ -25,7 +34,7 @@ fn from_the_first_port_to_the_last_pin() {
     wait_until("its queue", || queue_length("vp1") == 4000);
     let client = host.add_vm(2);
     wait_until("the second port", || host.ports() == ["vp1", "vp2"]);
-    assert_eq!(tcx_programs("vp2"), 2);
+    assert_eq!(programs("vp2"), both_by(attach));
     let mode = fs::metadata(host.path("host.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
 
@@ -86,7 +95,7 @@ fn from_the_first_port_to_the_last_pin() {
     host.signal(Signal::SIGHUP);
     wait_until("the refusal", || host.status()["config_refused"].is_string());
     let status = host.status();
-    assert!(status["config_refused"].as_str().unwrap().contains("host.toml:4: colour: unknown field"), "{status}");
+    assert!(status["config_refused"].as_str().unwrap().contains("host.toml:5: colour: unknown field"), "{status}");
     assert_eq!(status["ports"][0]["mode"], "observe");
     host.configure("enforce", METRICS + 1, "");
     host.signal(Signal::SIGHUP);
@@ -102,7 +111,7 @@ fn from_the_first_port_to_the_last_pin() {
     ip("link set vp4 name other4");
     wait_until("the port to be none", || !host.ports().contains(&"vp4".to_owned()));
     wait_until("its queue", || queue_length("other4") == 1000);
-    assert_eq!(tcx_programs("other4"), 0);
+    assert_eq!(programs("other4"), (0, 0));
     ip("link del other4");
     wait_until("the others alone", || host.ports() == ["vp1", "vp2"]);
 
@@ -126,7 +135,7 @@ fn from_the_first_port_to_the_last_pin() {
     // SIGTERM ends the agent and leaves the datapath; the next one finds its flows.
     host.signal(Signal::SIGTERM);
     assert_eq!(host.ended(), Some(0));
-    assert_eq!(tcx_programs("vp2"), 2);
+    assert_eq!(programs("vp2"), both_by(attach));
     assert_eq!(queue_length("vp2"), 4000);
     host.start();
     wait_until("the ports", || host.ports() == ["vp1", "vp2"]);
@@ -138,7 +147,8 @@ fn from_the_first_port_to_the_last_pin() {
     assert_eq!(host.ended(), Some(0));
     assert_eq!(stopped["ports"], serde_json::json!(["vp1", "vp2"]));
     assert_eq!((queue_length("vp1"), queue_length("vp2")), (71, 72));
-    assert_eq!((tcx_programs("vp1"), tcx_programs("vp2")), (0, 0));
+    assert_eq!((programs("vp1"), programs("vp2")), ((0, 0), (0, 0)));
+    assert!(!tc("qdisc show").contains("clsact"), "{}", tc("qdisc show"));
     assert!(!host.path("bpf/evenkeel").exists());
     hold.send(()).unwrap();
     open.join().unwrap();
@@ -146,10 +156,19 @@ fn from_the_first_port_to_the_last_pin() {
 }
 
 #[test]
-fn a_killed_agent_fails_no_transfer() {
+fn a_killed_agent_fails_no_transfer_by_tcx() {
+    a_killed_agent_fails_no_transfer("tcx");
+}
+
+#[test]
+fn a_killed_agent_fails_no_transfer_by_clsact() {
+    a_killed_agent_fails_no_transfer("clsact");
+}
+
+fn a_killed_agent_fails_no_transfer(attach: &'static str) {
     const CLIENTS: usize = 4;
     const TRANSFERS: usize = 25;
-    let (mut host, server, client) = Host::with_server_and_client("enforce");
+    let (mut host, server, client) = Host::with_both_by(attach, "enforce");
 
     // Some transfers are slow, so that they live through the kills; others come and go.
     let address = server.address;
@@ -184,7 +203,7 @@ fn a_killed_agent_fails_no_transfer() {
         if finished % (CLIENTS * TRANSFERS / 10) == 0 && kills < 5 {
             host.signal(Signal::SIGKILL);
             host.ended();
-            assert_eq!(tcx_programs("vp1"), 2, "the datapath went with its agent");
+            assert_eq!(programs("vp1"), both_by(attach), "the datapath went with its agent");
             host.start();
             assert_eq!(host.status()["took_over"], true);
             kills += 1;
@@ -209,7 +228,8 @@ fn a_killed_agent_fails_no_transfer() {
     let stopped = host.stop();
     assert_eq!(stopped["left"], serde_json::json!(["vp2"]));
     assert_eq!((queue_length("vp1"), queue_length("vp2")), (71, 500));
-    assert_eq!((tcx_programs("vp1"), tcx_programs("vp2")), (0, 0));
+    assert_eq!((programs("vp1"), programs("vp2")), ((0, 0), (0, 0)));
+    assert!(!tc("qdisc show").contains("clsact"), "{}", tc("qdisc show"));
     assert!(!host.path("bpf/evenkeel").exists());
     client.spawn(move || receive(&mut connect(address))).join().unwrap();
 }

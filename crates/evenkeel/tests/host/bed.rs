@@ -40,6 +40,8 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 pub struct Host {
     directory: tempfile::TempDir,
     agent: Option<Child>,
+    /// By what its programs are to be on ports.
+    pub attach: &'static str,
 }
 
 impl Drop for Host {
@@ -58,13 +60,21 @@ impl Host {
         unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).expect("this test needs root");
         mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let host = Self { directory, agent: None };
+        let host = Self { directory, agent: None, attach: "auto" };
         fs::create_dir(host.path("bpf")).unwrap();
         mount(Some("bpf"), &host.path("bpf"), Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
         ip("link set lo up");
         bridge();
         fs::write(host.path("probe.key"), "000102030405060708090a0b0c0d0e0f\n").unwrap();
         fs::set_permissions(host.path("probe.key"), fs::Permissions::from_mode(0o600)).unwrap();
+        host.configure("observe", METRICS, "");
+        host
+    }
+
+    /// The same, with the programs on ports by this.
+    pub fn by(attach: &'static str) -> Self {
+        let mut host = Self::new();
+        host.attach = attach;
         host.configure("observe", METRICS, "");
         host
     }
@@ -80,11 +90,13 @@ impl Host {
     /// With time for a handshake on a busy machine before its SYN is sent again.
     pub fn configure(&self, mode: &str, metrics: u16, more: &str) {
         let text = format!(
-            "ports = [\"vp*\"]\nport_queue_segments = 4000\nprobe_key_file = \"{}\"\n{more}\n[proboscis]\n\
+            "ports = [\"vp*\"]\nport_queue_segments = 4000\nprobe_key_file = \"{}\"\nattach = \"{}\"\n{more}\n\
+             [proboscis]\n\
              mode = \"{mode}\"\n\
              b2_us = 300000\nmax_time_us = 900000\n[control]\nsocket = \"{}\"\n[metrics]\n\
              listen = \"127.0.0.1:{metrics}\"\n",
             self.text("probe.key"),
+            self.attach,
             self.text("host.sock"),
         );
         fs::write(self.path("host.toml"), text).unwrap();
@@ -97,7 +109,12 @@ impl Host {
 
     /// One with an agent in this mode that has the ports of two VMs, a server (the first) and a client.
     pub fn with_server_and_client(mode: &str) -> (Self, Vm, Vm) {
-        let mut host = Self::new();
+        Self::with_both_by("auto", mode)
+    }
+
+    /// The same, with the programs on ports by this.
+    pub fn with_both_by(attach: &'static str, mode: &str) -> (Self, Vm, Vm) {
+        let mut host = Self::by(attach);
         host.configure(mode, METRICS, "");
         let (server, client) = (host.add_vm(1), host.add_vm(2));
         serve(&server);
@@ -216,6 +233,25 @@ fn capabilities() -> String {
 pub fn queue_length(port: &str) -> u64 {
     let links: Value = serde_json::from_str(&ip(&format!("-j link show {port}"))).unwrap();
     links[0]["txqlen"].as_u64().unwrap()
+}
+
+/// evenkeel's programs on a device, at both sides: those in tcx's lists, of others too, and its filters at clsact.
+pub fn programs(port: &str) -> (u32, usize) {
+    let filters = |side| tc(&format!("filter show dev {port} {side}"));
+    let own = |text: &str, name| text.matches(&format!(" {name}:[")).count();
+    (tcx_programs(port), own(&filters("egress"), "to_vm") + own(&filters("ingress"), "from_vm"))
+}
+
+/// Both programs, by this and by nothing else.
+pub fn both_by(attach: &str) -> (u32, usize) {
+    if attach == "clsact" { (0, 2) } else { (2, 0) }
+}
+
+/// What `tc` says.
+pub fn tc(arguments: &str) -> String {
+    let output = output("tc", &arguments.split(' ').collect::<Vec<_>>());
+    assert!(output.status.success(), "tc {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Programs on a device, at tcx ingress and egress.

@@ -14,7 +14,7 @@ use evenkeel_testbed::vm::Vm;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::bed::{Host, queue_length, tcx_programs, wait_until};
+use crate::bed::{Host, both_by, programs, queue_length, tcx_programs, wait_until};
 
 const DEVICES: usize = 300;
 
@@ -90,8 +90,17 @@ fn a_name_that_is_no_text_is_a_port_s_as_any_other() {
 }
 
 #[test]
-fn another_device_with_the_index_and_the_name_of_one_that_went_is_another_port() {
-    let mut host = Host::new();
+fn another_device_is_another_port_by_tcx() {
+    another_device_with_the_index_and_the_name_of_one_that_went_is_another_port("tcx");
+}
+
+#[test]
+fn another_device_is_another_port_by_clsact() {
+    another_device_with_the_index_and_the_name_of_one_that_went_is_another_port("clsact");
+}
+
+fn another_device_with_the_index_and_the_name_of_one_that_went_is_another_port(attach: &'static str) {
+    let mut host = Host::by(attach);
     let vm = host.add_vm(1);
     host.start();
     wait_until("the port", || host.ports() == ["vp1"]);
@@ -105,7 +114,7 @@ fn another_device_with_the_index_and_the_name_of_one_that_went_is_another_port()
         ip("link del vp1");
         add(4000);
     });
-    wait_until("the programs", || tcx_programs("vp1") == 2);
+    wait_until("the programs", || programs("vp1") == both_by(attach));
     assert_eq!(host.ports(), ["vp1"]);
     assert_eq!(host.status()["agent"]["ports_gone"], 1);
 
@@ -115,7 +124,7 @@ fn another_device_with_the_index_and_the_name_of_one_that_went_is_another_port()
     ip("link del vp1");
     add(500);
     host.start();
-    wait_until("the programs", || tcx_programs("vp1") == 2);
+    wait_until("the programs", || programs("vp1") == both_by(attach));
     wait_until("its queue", || queue_length("vp1") == 4000);
 
     // It lives on in another namespace, with its index and the programs on it.
@@ -126,7 +135,7 @@ fn another_device_with_the_index_and_the_name_of_one_that_went_is_another_port()
     ip("link set other name another");
     add(700);
     host.start();
-    wait_until("the programs", || tcx_programs("vp1") == 2);
+    wait_until("the programs", || programs("vp1") == both_by(attach));
     assert_eq!(host.ports(), ["vp1"]);
     host.stop();
     assert_eq!(queue_length("vp1"), 700);

@@ -2,6 +2,8 @@
 //! and behind them. Connections work, no packet is taken for one of evenkeel's own or makes more than its own share of
 //! packets, and the marks are theirs.
 
+use std::os::fd::OwnedFd;
+
 use evenkeel_testbed::place::{index, ip};
 use evenkeel_testbed::program::{Order, Program};
 use evenkeel_testbed::tap::TapVm;
@@ -9,6 +11,7 @@ use evenkeel_testbed::vm::{Vm, tcp_counter};
 use serde_json::{Value, json};
 
 use crate::bed::{Host, METRICS, counter, wait_until};
+use crate::clsact::filter;
 use crate::upload::{Load, VSNOOP, add_v6, server, upload};
 
 const HOOKS: [u32; 2] = [libbpf_sys::BPF_TCX_INGRESS, libbpf_sys::BPF_TCX_EGRESS];
@@ -30,8 +33,23 @@ fn sent(vm: &Vm) -> (u64, u64, u64) {
     vm.spawn(|| (tcp_counter("ActiveOpens"), tcp_counter("RetransSegs"), tcp_counter("OutSegs"))).join().unwrap()
 }
 
-fn beside_a_program_that_writes(value: i32, order: Order, has_offloads: bool) {
-    let mut host = Host::new();
+/// On both ports, at both sides.
+fn at_tcx(program: &Program, order: Order) -> Vec<OwnedFd> {
+    ["vp1", "vp2"].into_iter().flat_map(|port| HOOKS.map(|hook| program.attach_at(index(port), hook, order))).collect()
+}
+
+/// The same by filters of tc's.
+fn at_clsact(host: &Host, program: &Program, order: Order) -> Vec<OwnedFd> {
+    for port in ["vp1", "vp2"] {
+        for side in ["ingress", "egress"] {
+            filter(host, program, port, side, order);
+        }
+    }
+    Vec::new()
+}
+
+fn beside_a_program_that_writes(attach: &'static str, value: i32, order: Order, has_offloads: bool) {
+    let mut host = Host::by(attach);
     host.configure("enforce", METRICS, VSNOOP);
     let vm = TapVm::new("vp1", has_offloads, "10.9.0.1");
     let client = host.add_vm(2);
@@ -43,10 +61,7 @@ fn beside_a_program_that_writes(value: i32, order: Order, has_offloads: bool) {
     host.start();
     wait_until("the ports", || host.ports() == ["vp1", "vp2"]);
     let program = Program::scribble(value);
-    let _links: Vec<_> = ["vp1", "vp2"]
-        .into_iter()
-        .flat_map(|port| HOOKS.map(|hook| program.attach_at(index(port), hook, order)))
-        .collect();
+    let _links: Vec<_> = if attach == "tcx" { at_tcx(&program, order) } else { at_clsact(&host, &program, order) };
     // Sees what has come through the client's port, before anybody else at the VM's.
     let judge = Program::want_mark(value);
     let _judge = judge.attach_at(index("vp1"), libbpf_sys::BPF_TCX_EGRESS, Order::Before);
@@ -107,13 +122,27 @@ fn status_lists_programs_of_others_in_their_order() {
 #[test]
 fn ahead_of_ours() {
     for (value, has_offloads) in [(0, true), (0xa00, true), (0xa00, false), (-1, true)] {
-        beside_a_program_that_writes(value, Order::Before, has_offloads);
+        beside_a_program_that_writes("tcx", value, Order::Before, has_offloads);
     }
 }
 
 #[test]
 fn behind_ours() {
     for (value, has_offloads) in [(0, true), (0xa00, true), (0xa00, false), (-1, true)] {
-        beside_a_program_that_writes(value, Order::After, has_offloads);
+        beside_a_program_that_writes("tcx", value, Order::After, has_offloads);
+    }
+}
+
+#[test]
+fn ahead_of_ours_at_clsact() {
+    for (value, has_offloads) in [(0, true), (0xa00, true), (-1, false)] {
+        beside_a_program_that_writes("clsact", value, Order::Before, has_offloads);
+    }
+}
+
+#[test]
+fn behind_ours_at_clsact() {
+    for (value, has_offloads) in [(0, true), (0xa00, true), (-1, false)] {
+        beside_a_program_that_writes("clsact", value, Order::After, has_offloads);
     }
 }

@@ -9,6 +9,7 @@ mod bed;
 mod behind;
 mod both;
 mod cera;
+mod clsact;
 mod devices;
 mod endpoint;
 mod events;

@@ -33,7 +33,7 @@ pub fn configure(machine: &Machine, mode: &str, more: &str) {
 }
 
 /// The verifier takes its time on a busy machine, and a call ends after a minute.
-fn start(machine: &Machine) {
+pub fn start(machine: &Machine) {
     machine
         .shell("setsid evenkeel host --config /tmp/host.toml >/tmp/host.log 2>&1 </dev/null & echo $! >/tmp/agent.pid")
         .unwrap();

@@ -139,10 +139,14 @@ fn options(segment: &Segment, mtu_bytes: u32) -> Vec<TcpOptionElement> {
 /// A probe or a report; its tag, a matter of the hosts' keys, is 0.
 fn of_probe(probe: &Probe, source: u16, destination: u16) -> Option<TcpHeader> {
     let mut header = TcpHeader::new(source, destination, PROBE_OFFSET, 0);
-    header.rst = probe.report.is_none() && probe.train == 0;
+    header.rst = probe.report.is_none() && !probe.is_answer && probe.train == 0;
     let mut option = [0; 20];
     option[..PROBE_OPTION.len()].copy_from_slice(&PROBE_OPTION);
-    let kind = if probe.report.is_some() { 2 } else { 1 };
+    let kind = match (probe.report, probe.is_answer) {
+        (Some(_), _) => 2,
+        (None, true) => 3,
+        (None, false) => 1,
+    };
     let [seen, marked] = probe.report.unwrap_or([0, 0]);
     option[6..12].copy_from_slice(&[PROBE_VERSION << 4 | kind, probe.train, probe.index, probe.total, seen, marked]);
     header.set_options_raw(&option).ok()?;
@@ -224,7 +228,7 @@ mod tests {
         let mut ports = Ports::default();
         ports.open([0, 1]);
         let by = End { connection: 0, is_opener: true };
-        let probe = Carries::Probe(Probe { by, report: Some([9, 3]), train: 1, index: 0, total: 10 });
+        let probe = Carries::Probe(Probe { by, report: Some([9, 3]), is_answer: false, train: 1, index: 0, total: 10 });
         for carries in [Carries::Echo { number: 7, is_reply: true }, probe] {
             let [all, headers] =
                 [true, false].map(|all| frame(&packet(carries, Ecn::Ect0), &ports, 1500, all).unwrap());
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn a_packet_of_no_connection_is_none() {
         let by = End { connection: 0, is_opener: true };
-        let probe = Probe { by, report: None, train: 0, index: 0, total: 10 };
+        let probe = Probe { by, report: None, is_answer: false, train: 0, index: 0, total: 10 };
         assert_eq!(frame(&packet(Carries::Probe(probe), Ecn::NotEct), &Ports::default(), 1500, true), None);
     }
 }

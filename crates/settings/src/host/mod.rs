@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::address::ChannelAddress;
 use crate::pattern::Pattern;
 use crate::table::{comment, example as table, settings};
-use crate::value::Bounded;
+use crate::value::{Bounded, words};
 use crate::{HeartbeatMs, Key, Table};
 
 /// Where the configuration is unless something else is said.
@@ -24,6 +24,18 @@ pub const DEFAULT_SOCKET: &str = "/run/evenkeel/host.sock";
 
 /// Queue lengths; 0 leaves ports as they are.
 pub type QueueSegments = Bounded<0, 1_000_000>;
+
+words! {
+    /// By what the host's programs are on ports.
+    pub enum Attach {
+        /// Tcx where the kernel has it, clsact where not.
+        Auto = "auto",
+        /// Links in the device's list of programs.
+        Tcx = "tcx",
+        /// Filters of tc's, among which others can be put before and behind them by their priorities.
+        Clsact = "clsact",
+    }
+}
 
 settings! {
     /// Where `evenkeel status`, `flows` and `top` ask.
@@ -70,6 +82,8 @@ macro_rules! mechanisms {
             /// short ones drop what comes while the VM is off its core, longer ones let bulk data stand in the way of
             /// all else.
             port_queue_segments: QueueSegments = Bounded::new(1000), note "0 leaves all as they are";
+            /// By what the programs are on ports:
+            attach: Attach = Attach::Auto;
             /// The key that signs probes, the same on all hosts: one line of 32 hexadecimal digits
             /// (`openssl rand -hex 16`), readable for root alone. A second line is an older key that is still believed,
             /// while a new one goes round. Without the file no probes are sent or believed; everything else works.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use evenkeel_scenario::trace::{self, Carries, Core, End, Event, Fate, Machine, Sink, Stage, Timer, Windows};
 
 use super::both::Tracing;
-use crate::packet::{ConnId, Ecn, Flags, GuestId, Packet, Payload, Segment};
+use crate::packet::{AheadOf, ConnId, Ecn, Flags, GuestId, Packet, Payload, Segment};
 use crate::tcp::{ConnStats, Connection, Note, TimerKind, UndoKind};
 use crate::time::Instant;
 use crate::workload::{FlowId, Side};
@@ -72,14 +72,15 @@ impl<'a> Tracer<'a> {
                 let Some(known) = self.ends.get(&end) else { return };
                 (known.guests[1], Carries::Tcp(traced_segment(&segment, sent_by(known))))
             }
-            Payload::Probe { to: end, from, train, index, total } => {
+            Payload::Probe { to: end, from, ahead_of, train, index, total } => {
                 let Some(known) = self.ends.get(&end) else { return };
-                (from, Carries::Probe(trace::Probe { by: sent_by(known), report: None, train, index, total }))
+                let (by, is_answer) = (sent_by(known), ahead_of == AheadOf::SynAck);
+                (from, Carries::Probe(trace::Probe { by, report: None, is_answer, train, index, total }))
             }
             Payload::Report { to: end, from, seen, marked } => {
                 let Some(known) = self.ends.get(&end) else { return };
                 let (by, report) = (sent_by(known), Some([seen, marked]));
-                (from, Carries::Probe(trace::Probe { by, report, train: 0, index: 0, total: 0 }))
+                (from, Carries::Probe(trace::Probe { by, report, is_answer: false, train: 0, index: 0, total: 0 }))
             }
             Payload::Echo { from: asker, number, reply } => {
                 if !reply {

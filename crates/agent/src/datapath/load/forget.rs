@@ -33,7 +33,7 @@ impl Datapath {
     pub(super) fn forget_unattached(&self) -> Result<(), DatapathError> {
         let mut known = BTreeMap::new();
         let mut is_gone = |ifindex| {
-            *known.entry(ifindex).or_insert_with(|| PROGRAMS.iter().any(|name| self.link(ifindex, name).is_none()))
+            *known.entry(ifindex).or_insert_with(|| PROGRAMS.iter().any(|program| !self.is_there(ifindex, *program)))
         };
         self.forget(&mut is_gone)
     }

@@ -30,7 +30,7 @@ impl Datapath {
         }
         let outcome = match &mut self.qdisc {
             Some(hold) => Ok(hold),
-            none => Qdisc::open(&self.pin_dir).map(|hold| none.insert(hold)),
+            none => Qdisc::open(&self.pin_dir, &self.features).map(|hold| none.insert(hold)),
         };
         match outcome.and_then(|hold| hold.attach(ifindex, settings.slot, &mut settings.vflood)) {
             Ok(()) => {

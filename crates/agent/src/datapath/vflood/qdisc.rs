@@ -3,7 +3,6 @@
 //! Loaded when the first port asks for it, because it takes a newer kernel than everything else.
 
 use std::collections::BTreeSet;
-use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use super::devices;
 use crate::common::bytes::{as_bytes, from_bytes};
 use crate::datapath::error::DatapathError;
 use crate::datapath::{intf, map, pins, tcx};
+use crate::features::{Features, Part};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 /// The map of the qdisc's functions, and its pin.
@@ -47,29 +47,6 @@ pub(in crate::datapath) struct Qdisc {
     managed: MapHandle,
 }
 
-/// What this kernel lacks, in words; nothing if it can hold packets.
-pub fn lacks() -> Option<&'static str> {
-    // SAFETY: the handle is checked, used here only, and freed; names are strings of C.
-    unsafe {
-        let btf = libbpf_sys::btf__load_vmlinux_btf();
-        if btf.is_null() {
-            return Some("BTF (CONFIG_DEBUG_INFO_BTF)");
-        }
-        let has = |name: &str, kind: u32| {
-            CString::new(name).is_ok_and(|name| libbpf_sys::btf__find_by_name_kind(btf, name.as_ptr(), kind) > 0)
-        };
-        let lacks = if !has("bpf_qdisc_watchdog_schedule", libbpf_sys::BTF_KIND_FUNC) {
-            Some("qdiscs in BPF (Linux 6.16 with CONFIG_NET_SCH_BPF)")
-        } else if !has("netkit_link", libbpf_sys::BTF_KIND_STRUCT) {
-            Some("netkit devices (CONFIG_NETKIT)")
-        } else {
-            None
-        };
-        libbpf_sys::btf__free(btf);
-        lacks
-    }
-}
-
 /// Whether an agent before this one has loaded the qdisc.
 pub(in crate::datapath) fn is_pinned(pin_dir: &Path) -> bool {
     pin_dir.join(QDISC).exists()
@@ -88,9 +65,9 @@ pub fn is_own_device(name: &str) -> bool {
 
 impl Qdisc {
     /// Loads the qdisc, or takes over the one that is pinned.
-    pub(in crate::datapath) fn open(pin_dir: &Path) -> Result<Self, DatapathError> {
+    pub(in crate::datapath) fn open(pin_dir: &Path, features: &Features) -> Result<Self, DatapathError> {
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
-        if let Some(lacks) = lacks() {
+        if let Some(lacks) = features.lacking(Part::HostVflood) {
             return Err(DatapathError::CannotHold { lacks });
         }
         let mut open = ObjectBuilder::default()

@@ -73,8 +73,8 @@ impl Work {
         if let Some(lacking) = kernel.lacking() {
             return Err(GuestError::Missing {
                 what: lacking.to_owned(),
-                help: "boot a distribution's kernel of 6.1 or newer; without an agent the host limits this guest by \
-                    itself"
+                help: "`evenkeel doctor --features` lists what this kernel has; without an agent the host limits this \
+                    guest by itself"
                     .to_owned(),
             });
         }

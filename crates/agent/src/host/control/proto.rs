@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::channel::LineStatus;
 use crate::channel::wire::Capabilities;
 use crate::datapath::Others;
+use crate::features::{Hook, Part};
 use crate::host::cera::report as cera;
 pub use crate::host::flow::{Flow, Tuple};
 pub use crate::host::vflood::report::{VfloodFlow, VfloodPort};
@@ -119,6 +120,12 @@ pub struct Status {
     /// Why what was changed on this host could not be noted; no more queues are changed before it can.
     #[serde(default)]
     pub notes_error: Option<String>,
+    /// By what the programs are on ports.
+    #[serde(default)]
+    pub attach: Option<Hook>,
+    /// Mechanisms that cannot work on this kernel.
+    #[serde(default)]
+    pub lacking: Vec<Lacking>,
     /// Keys that sign and verify probes; 0: no probes.
     pub probe_keys: u32,
     /// Connections in the table, and how many fit in.
@@ -144,6 +151,15 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
     /// What the agent itself has counted since it started.
     pub agent: BTreeMap<String, u64>,
+}
+
+/// A mechanism that cannot work on this kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lacking {
+    /// Which.
+    pub part: Part,
+    /// What it lacks, in words.
+    pub why: String,
 }
 
 /// A port.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Core, Waiting};
 use crate::common::clock::now_ns;
 use crate::datapath::{COUNTERS, intf};
+use crate::features::Part;
 use crate::host::control::proto::{self, ExplainedFlow, Response, Status, Tuple};
 use crate::host::error::HostError;
 use crate::host::flow::Flow;
@@ -39,6 +40,8 @@ impl Core {
             config_is_default: self.loaded.is_default,
             config_refused: self.config_refused.clone(),
             notes_error: self.notes_error.clone(),
+            attach: Some(self.datapath.hook()),
+            lacking: self.lacking(),
             probe_keys: self.loaded.keys.len() as u32,
             flows: self.datapath.flows()?.iter().filter(|(key, _)| self.ports.contains_key(&key.ifindex)).count()
                 as u64,
@@ -50,6 +53,12 @@ impl Core {
         };
         self.wings.all().into_iter().for_each(|wing| wing.status(&mut status));
         Ok(status)
+    }
+
+    /// Mechanisms of the host that cannot work on this kernel.
+    fn lacking(&self) -> Vec<proto::Lacking> {
+        let lacks = |part| self.datapath.features().lacking(part).map(|why| proto::Lacking { part, why });
+        [Part::Vsnoop, Part::HostVflood].into_iter().filter_map(lacks).collect()
     }
 
     /// Devices that are to be ports and that nobody has come to yet.

@@ -1,0 +1,182 @@
+//! evenkeel's programs on a port of a kernel without tcx: filters at clsact, and what is pinned so that the next agent
+//! knows them. Unlike a link, a filter goes only with its qdisc, its device or by a request, and does not say whose it
+//! is.
+//!
+//! | pin below `links` | says |
+//! |---|---|
+//! | `INDEX-PROGRAM-filter` | the program that evenkeel's filter has |
+//! | `INDEX-PROGRAM-next` | the one that is just put in its place: an agent that is killed meanwhile leaves both |
+//! | `INDEX-clsact` | evenkeel has made the qdisc |
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::error::DatapathError;
+use super::pins;
+use crate::tc::{self, Filter, Side, filters};
+
+/// A filter of evenkeel's as the kernel knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Attached {
+    side: Side,
+    program: u32,
+}
+
+impl Attached {
+    /// Whether it is on the device with this index.
+    pub(super) fn is_on(self, ifindex: u32) -> bool {
+        // What cannot be asked is not known to be there.
+        own(&filters(ifindex, self.side).unwrap_or_default()).is_some_and(|filter| filter.program == Some(self.program))
+    }
+
+    /// Programs of others that see a packet before it and after it, on the device with this index.
+    pub(super) fn others(self, ifindex: u32) -> (Vec<u32>, Vec<u32>) {
+        let all = filters(ifindex, self.side).unwrap_or_default();
+        let Some(at) = all.iter().position(Filter::is_at_own_place) else { return Default::default() };
+        let programs = |filters: &[Filter]| filters.iter().filter_map(|filter| filter.program).collect();
+        (programs(&all[..at]), programs(&all[at + 1..]))
+    }
+
+    /// The side that it is at.
+    pub(super) fn side(self) -> Side {
+        self.side
+    }
+}
+
+fn own(all: &[Filter]) -> Option<&Filter> {
+    all.iter().find(|filter| filter.is_at_own_place())
+}
+
+/// A program of a port, and where its pins are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) pin_dir: &'a Path,
+    pub(super) ifindex: u32,
+    pub(super) name: &'a str,
+    pub(super) side: Side,
+}
+
+impl Place<'_> {
+    fn pin(&self, what: &str) -> PathBuf {
+        pins::link(self.pin_dir, self.ifindex, &format!("{}-{what}", self.name))
+    }
+
+    /// The pin of its program.
+    pub(super) fn path(&self) -> PathBuf {
+        self.pin("filter")
+    }
+
+    fn next(&self) -> PathBuf {
+        self.pin("next")
+    }
+
+    fn made(&self) -> PathBuf {
+        pins::link(self.pin_dir, self.ifindex, "clsact")
+    }
+
+    /// The filter, if it is on the device that has this index now and an agent with these pins has put it there.
+    pub(super) fn find(&self) -> Option<Attached> {
+        let pinned = |pin: PathBuf| open(&pin).and_then(|program| number(program.as_fd())).ok();
+        let known: Vec<u32> = [self.path(), self.next()].into_iter().filter_map(pinned).collect();
+        // Most ports are asked for nothing.
+        if known.is_empty() {
+            return None;
+        }
+        let program = own(&filters(self.ifindex, self.side).ok()?)?.program?;
+        known.contains(&program).then_some(Attached { side: self.side, program })
+    }
+
+    /// Puts a program on the device, or in the place of the one that is there.
+    pub(super) fn put(&self, program: BorrowedFd<'_>) -> Result<Attached, DatapathError> {
+        let failed = |error: io::Error| self.refused(error);
+        let all = filters(self.ifindex, self.side).map_err(failed)?;
+        // One whose pins somebody has removed is evenkeel's all the same.
+        if own(&all).is_some_and(|filter| !filter.has_program(self.name)) && self.find().is_none() {
+            return Err(failed(io::Error::other("somebody else's filter has its priority and handle")));
+        }
+        let had_made = self.made().exists();
+        if !had_made {
+            pin(program, &self.made()).map_err(failed)?;
+        }
+        let made = tc::make(self.ifindex);
+        if !had_made && !matches!(made, Ok(true)) {
+            pins::remove(&self.made())?;
+        }
+        made.map_err(failed)?;
+        pins::remove(&self.next())?;
+        pin(program, &self.next()).map_err(failed)?;
+        tc::put(self.ifindex, self.side, program).map_err(failed)?;
+        fs::rename(self.next(), self.path()).map_err(failed)?;
+        Ok(Attached { side: self.side, program: number(program).map_err(failed)? })
+    }
+
+    fn refused(&self, error: io::Error) -> DatapathError {
+        let name = self.name;
+        let way =
+            "a filter at clsact; another qdisc in clsact's place, as `ingress` of libvirt's <bandwidth>, refuses it";
+        DatapathError::io(format!("cannot attach {name} ({way})"), error)
+    }
+
+    /// Takes the filter off, if it is there, and forgets it.
+    fn take_off(&self) -> Result<(), DatapathError> {
+        if self.find().is_some() {
+            tc::take(self.ifindex, self.side)
+                .map_err(|error| DatapathError::io(format!("cannot take {} off", self.name), error))?;
+        }
+        pins::remove(&self.path())?;
+        pins::remove(&self.next())
+    }
+}
+
+/// Takes a port's filters off, and its clsact if evenkeel made that and nobody else has a filter there. A device that
+/// is gone, or another that has its index now, is left as it is.
+pub(super) fn take_off(places: &[Place<'_>]) -> Result<(), DatapathError> {
+    places.iter().try_for_each(Place::take_off)?;
+    let Some(place) = places.first() else { return Ok(()) };
+    if place.made().exists() {
+        match tc::remove_empty(place.ifindex) {
+            // It went with its device, or somebody has removed it.
+            Err(error) if !is_gone(&error) => {
+                return Err(DatapathError::io(format!("cannot remove clsact of device {}", place.ifindex), error));
+            }
+            _ => {}
+        }
+    }
+    pins::remove(&place.made())
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    [Some(libc::ENODEV), Some(libc::ENOENT), Some(libc::EINVAL)].contains(&error.raw_os_error())
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+}
+
+fn pin(program: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: the path is a string of C, and the program is open.
+    tc::outcome(unsafe { libbpf_sys::bpf_obj_pin(program.as_raw_fd(), path.as_ptr()) })
+}
+
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_path(path)?;
+    // SAFETY: the path is a string of C. What comes back is checked and owned once.
+    unsafe {
+        let program = libbpf_sys::bpf_obj_get(path.as_ptr());
+        if program < 0 { Err(io::Error::from_raw_os_error(-program)) } else { Ok(OwnedFd::from_raw_fd(program)) }
+    }
+}
+
+/// The kernel's number of a program.
+fn number(program: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut bytes = size_of_val(&info) as u32;
+    // SAFETY: the structure is of the size that is said, and asks for no arrays.
+    let code = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut bytes) };
+    tc::outcome(code).map(|()| info.id)
+}
