@@ -203,6 +203,9 @@ check "the name in the log" logged 'domain="web1"'
 iperf3 -c 10.77.0.2 -b 1M -t 600 > /dev/null 2>&1 &
 check "the name in flows" sh -c "'$binary' flows --json --socket $work/host.sock |
     jq -e '[.flows[].domain] | length > 0 and all(. == \"web1\")'"
+tuple=$("$binary" flows --json --socket "$work/host.sock" | jq -r '.flows[0].tuple')
+check "the VM and its tap in words" sh -c "'$binary' flows --explain '$tuple' --socket $work/host.sock |
+    grep -A 1 'The VM is web1 (by libvirt), process' | grep 'Its port is a tap with offload headers'"
 kill $!
 check "the name in top" sh -c "'$binary' top --json --count 1 --socket $work/host.sock |
     jq -e '.status.ports[0].vm.name == \"web1\"'"
