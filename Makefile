@@ -35,7 +35,7 @@ KEPT := docs/results/data
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml scenarios/sim/hosts/*.toml scenarios/sim/tax/*.toml)))
 
-.PHONY: help demo build deb rpm packages-test test test-rules python test-python lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check results-verify scorecard deps deps-test deps-peers clean
+.PHONY: help demo build deb rpm packages-test libvirt-test test test-rules python test-python lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check results-verify scorecard deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -43,6 +43,7 @@ help:
 	@echo 'make deb        target/package/*.deb: evenkeel and evenkeel-pvtcp-dkms (installs cargo-deb below target/: minutes)'
 	@echo 'make rpm        the same for rpm (installs cargo-generate-rpm below target/)'
 	@echo 'make packages-test  both installed, upgraded, removed and purged in clean Debian 12 and 13 VMs (as root; half an hour)'
+	@echo 'make libvirt-test  the host agent beside the real libvirtd (as root, with libvirt; not part of make test; minutes)'
 	@echo 'make test       all checks and tests (installs what they need)'
 	@echo 'make test-rules Prometheus rules and the dashboard, by promtool (needs it; not part of make test)'
 	@echo 'make python     the wheel of the Python package, in target/wheels'
@@ -80,6 +81,9 @@ deb rpm: build
 
 packages-test: build
 	sh packaging/tests/packages.sh $(EVENKEEL)
+
+libvirt-test: build
+	sh packaging/tests/libvirt.sh $(EVENKEEL)
 
 test: deps-test lint
 	$(CARGO) test --workspace --locked

@@ -36,8 +36,8 @@ impl FromStr for HostAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const ALLOWED: &str =
-            "allowed are the absolute path of a Unix socket or character device, vsock:CID:PORT and tcp:ADDRESS:PORT";
+        const ALLOWED: &str = "allowed are libvirt, auto, the absolute path of a Unix socket or character device, \
+                               vsock:CID:PORT and tcp:ADDRESS:PORT";
         let refused = |why: &str| format!("{} is no channel ({why}); {ALLOWED}", quoted(text));
         if text.starts_with('/') {
             return Ok(Self::Path(text.into()));
@@ -66,6 +66,39 @@ impl fmt::Display for HostAddress {
             Self::Path(path) => path.display().fmt(f),
             Self::Vsock { cid, port } => write!(f, "vsock:{cid}:{port}"),
             Self::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+/// How a host finds the channel to a port's guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChannelSource {
+    /// In libvirt's state of the domain that has the port.
+    Libvirt,
+    /// There, or else by the process that has the port's tap open.
+    Auto,
+    /// At an address that the configuration names.
+    At(HostAddress),
+}
+
+impl FromStr for ChannelSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "libvirt" => Ok(Self::Libvirt),
+            "auto" => Ok(Self::Auto),
+            address => address.parse().map(Self::At),
+        }
+    }
+}
+
+impl fmt::Display for ChannelSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Libvirt => f.write_str("libvirt"),
+            Self::Auto => f.write_str("auto"),
+            Self::At(address) => address.fmt(f),
         }
     }
 }
@@ -127,7 +160,8 @@ impl fmt::Display for GuestAddress {
     }
 }
 
-/// Where a port's channel to its guest's agent is, as it is written: `{port}` stands for the name of the device.
+/// Where a port's channel to its guest's agent is, as it is written: `{port}` stands for the name of the device. With
+/// `libvirt` and `auto` the agent looks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ChannelAddress(String);
@@ -139,16 +173,16 @@ impl ChannelAddress {
         Self(self.0.replace(PORT_WORD, port))
     }
 
-    /// Whether ports of different names have different ones.
-    pub fn has_port_name(&self) -> bool {
-        self.0.contains(PORT_WORD)
+    /// Whether each port has its own.
+    pub fn differs_by_port(&self) -> bool {
+        self.0.contains(PORT_WORD) || matches!(self.parse(), Ok(ChannelSource::Libvirt | ChannelSource::Auto))
     }
 
     /// Where that is.
     ///
     /// # Errors
     /// What is wrong with it, and what is allowed.
-    pub fn parse(&self) -> Result<HostAddress, String> {
+    pub fn parse(&self) -> Result<ChannelSource, String> {
         self.0.parse()
     }
 }
@@ -164,7 +198,7 @@ impl<'de> Deserialize<'de> for ChannelAddress {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         // With any name of a device it must be one.
-        text.replace(PORT_WORD, "0").parse::<HostAddress>().map_err(D::Error::custom)?;
+        text.replace(PORT_WORD, "0").parse::<ChannelSource>().map_err(D::Error::custom)?;
         Ok(Self(text))
     }
 }
@@ -199,8 +233,8 @@ mod tests {
 
     #[test]
     fn addresses_are_written_as_they_are_read() {
-        for text in ["/run/vm.sock", "vsock:7:9465", "tcp:10.0.0.5:9465", "tcp:[fd00::5]:9465"] {
-            assert_eq!(text.parse::<HostAddress>().unwrap().to_string(), text);
+        for text in ["libvirt", "auto", "/run/vm.sock", "vsock:7:9465", "tcp:10.0.0.5:9465", "tcp:[fd00::5]:9465"] {
+            assert_eq!(text.parse::<ChannelSource>().unwrap().to_string(), text);
         }
         for text in ["virtio-serial:org.evenkeel.0", "vsock:9465", "tcp:10.0.0.5:9465,from=10.0.0.1"] {
             assert_eq!(text.parse::<GuestAddress>().unwrap().to_string(), text);
@@ -209,8 +243,8 @@ mod tests {
 
     #[test]
     fn errors_say_what_is_allowed() {
-        for text in ["", "run/vm.sock", "vsock:2:9465", "vsock:7", "vsock:x:1", "tcp:10.0.0.5"] {
-            assert!(text.parse::<HostAddress>().unwrap_err().contains("allowed are"), "{text}");
+        for text in ["", "run/vm.sock", "Libvirt", "vsock:2:9465", "vsock:7", "vsock:x:1", "tcp:10.0.0.5"] {
+            assert!(text.parse::<ChannelSource>().unwrap_err().contains("allowed are"), "{text}");
         }
         for text in ["", "virtio-serial:", "vsock:7:1", "tcp:10.0.0.5:9465", "tcp:10.0.0.5:9465,from=host"] {
             assert!(text.parse::<GuestAddress>().unwrap_err().contains("allowed are"), "{text}");

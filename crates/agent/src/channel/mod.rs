@@ -18,7 +18,7 @@ pub use guest::{Effect, GuestEnd, Word};
 pub use host::{Change, Guest, HostEnd};
 pub use log::ChannelLog;
 pub use peer::{Counts, MISSED_HEARTBEATS, REST, Why};
-pub use pipe::{Pipe, open_device};
+pub use pipe::{Listener, Pipe, Target, open_device};
 pub use switchboard::{Channels, LineStatus};
 
 /// A number for a session.

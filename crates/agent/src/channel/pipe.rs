@@ -21,6 +21,49 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// A virtio-serial port without anybody at its other end counts as ready at all times, and takes nothing.
 const CLOSED_PAUSE: Duration = Duration::from_millis(100);
 
+/// Who has to listen at a Unix socket for it to be the guest's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Listener {
+    /// Whoever does: the configuration says where it is.
+    #[default]
+    Anybody,
+    /// This process.
+    Process(u32),
+    /// This process, or root's for it: libvirt opens sockets for QEMU.
+    ProcessOrRoot(u32),
+}
+
+impl Listener {
+    /// Whether it is the one who listens, as the kernel has it.
+    ///
+    /// # Errors
+    /// Who does instead.
+    fn check(self, process: i32, user: u32) -> Result<(), String> {
+        let (Self::Process(wanted) | Self::ProcessOrRoot(wanted)) = self else { return Ok(()) };
+        let is_process = u32::try_from(process) == Ok(wanted);
+        let is_root = matches!(self, Self::ProcessOrRoot(_)) && user == 0;
+        if is_process || is_root {
+            return Ok(());
+        }
+        Err(format!("process {process} of user {user} listens there, and process {wanted} has the VM's tap"))
+    }
+}
+
+/// Where a guest is found, and by what it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Where it is.
+    pub address: HostAddress,
+    /// Who has to listen there.
+    pub listener: Listener,
+}
+
+impl From<HostAddress> for Target {
+    fn from(address: HostAddress) -> Self {
+        Self { address, listener: Listener::Anybody }
+    }
+}
+
 /// An open connection.
 #[derive(Debug)]
 pub struct Pipe(AsyncFd<OwnedFd>);
@@ -38,15 +81,18 @@ impl Pipe {
     /// Connects to a guest.
     ///
     /// # Errors
-    /// The system's.
-    pub async fn connect(address: &HostAddress) -> io::Result<Self> {
-        match address {
+    /// The system's, or who listens there that should not.
+    pub async fn connect(target: &Target) -> io::Result<Self> {
+        match &target.address {
             HostAddress::Path(path) => {
                 let kind = std::fs::metadata(path)?.file_type();
-                if kind.is_char_device() {
+                if kind.is_char_device() && target.listener == Listener::Anybody {
                     open_device(path)
                 } else if kind.is_socket() {
-                    Self::reach(AddressFamily::Unix, &UnixAddr::new(path)?).await
+                    let pipe = Self::reach(AddressFamily::Unix, &UnixAddr::new(path)?).await?;
+                    let peer = getsockopt(pipe.0.get_ref(), sockopt::PeerCredentials)?;
+                    target.listener.check(peer.pid(), peer.uid()).map_err(io::Error::other)?;
+                    Ok(pipe)
                 } else {
                     Err(io::Error::other("it is neither a Unix socket nor a character device"))
                 }
@@ -164,4 +210,36 @@ pub fn open_device(path: &Path) -> io::Result<Pipe> {
         }
     }
     Pipe::new(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_has_to_listen_is_believed() {
+        let ok = |listener: Listener, process, user| listener.check(process, user).is_ok();
+        assert!(ok(Listener::Anybody, 7, 1000));
+        assert!(ok(Listener::Process(7), 7, 1000) && !ok(Listener::Process(7), 8, 0));
+        assert!(ok(Listener::ProcessOrRoot(7), 8, 0) && !ok(Listener::ProcessOrRoot(7), 8, 1000));
+        // Of a process in a namespace that cannot be seen from here the kernel says 0.
+        assert!(!ok(Listener::Process(7), 0, 1000));
+        let why = Listener::Process(7).check(8, 64055).unwrap_err();
+        assert_eq!(why, "process 8 of user 64055 listens there, and process 7 has the VM's tap");
+    }
+
+    #[test]
+    fn the_kernel_says_who_listens() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let connect = |process: u32| {
+            let target = Target { address: HostAddress::Path(path.clone()), listener: Listener::Process(process) };
+            runtime.block_on(Pipe::connect(&target)).map(|_| ()).map_err(|error| error.to_string())
+        };
+        let own = std::process::id();
+        assert_eq!(connect(own), Ok(()));
+        assert!(connect(own + 1).unwrap_err().starts_with(&format!("process {own} of user")));
+    }
 }

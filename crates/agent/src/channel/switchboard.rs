@@ -15,7 +15,7 @@ use super::endpoint::Reasons;
 use super::host::{Change, Guest, HostEnd};
 use super::log::ChannelLog;
 use super::peer::{Counts, REST};
-use super::pipe::Pipe;
+use super::pipe::{Pipe, Target};
 use super::session;
 use super::wire::Capabilities;
 
@@ -36,7 +36,9 @@ pub struct Channels {
 /// A port's channel.
 #[derive(Debug)]
 struct Line {
-    address: HostAddress,
+    target: Target,
+    /// What the VM is called.
+    domain: Option<String>,
     heartbeat_ms: u16,
     end: HostEnd,
     wake: Arc<Notify>,
@@ -46,7 +48,7 @@ struct Line {
 
 #[derive(Debug)]
 enum Order {
-    Open { ifindex: u32, name: String, address: HostAddress, wake: Arc<Notify> },
+    Open { ifindex: u32, name: String, target: Target, wake: Arc<Notify> },
     Close { ifindex: u32 },
     End(std::sync::mpsc::Sender<()>),
 }
@@ -92,19 +94,20 @@ impl Channels {
     ///
     /// # Errors
     /// If no number can be drawn for the session.
-    pub fn set(&self, ifindex: u32, name: &str, address: Option<&HostAddress>, heartbeat_ms: u16) -> io::Result<()> {
+    pub fn set(&self, ifindex: u32, name: &str, target: Option<&Target>, heartbeat_ms: u16) -> io::Result<()> {
         let mut lines = lock(&self.shared);
-        let wanted = address.map(|address| (address, heartbeat_ms));
-        if lines.get(&ifindex).map(|line| (&line.address, line.heartbeat_ms)) == wanted {
+        let wanted = target.map(|target| (target, heartbeat_ms));
+        if lines.get(&ifindex).map(|line| (&line.target, line.heartbeat_ms)) == wanted {
             return Ok(());
         }
         if lines.remove(&ifindex).is_some() {
             self.order(Order::Close { ifindex });
         }
-        let Some(address) = address else { return Ok(()) };
+        let Some(target) = target else { return Ok(()) };
         let wake = Arc::new(Notify::new());
         let line = Line {
-            address: address.clone(),
+            target: target.clone(),
+            domain: None,
             heartbeat_ms,
             end: HostEnd::new(heartbeat_ms, session()?, Instant::now()),
             wake: Arc::clone(&wake),
@@ -112,8 +115,13 @@ impl Channels {
             trouble: None,
         };
         lines.insert(ifindex, line);
-        self.order(Order::Open { ifindex, name: name.to_owned(), address: address.clone(), wake });
+        self.order(Order::Open { ifindex, name: name.to_owned(), target: target.clone(), wake });
         Ok(())
+    }
+
+    /// What the VM behind a port is called: the log says so.
+    pub fn name(&self, ifindex: u32, domain: Option<&str>) {
+        self.with(ifindex, |line| line.domain = domain.map(str::to_owned));
     }
 
     fn order(&self, order: Order) {
@@ -184,7 +192,7 @@ impl Channels {
     /// A port's channel, if it has one.
     pub fn status(&self, ifindex: u32) -> Option<LineStatus> {
         self.with(ifindex, |line| LineStatus {
-            address: line.address.clone(),
+            address: line.target.address.clone(),
             is_connected: line.is_connected,
             trouble: line.trouble.clone(),
             guest: line.end.guest(),
@@ -209,10 +217,10 @@ async fn work(shared: Shared, mut orders: mpsc::UnboundedReceiver<Order>) {
     let mut tasks: HashMap<u32, (mpsc::Sender<()>, JoinHandle<()>)> = HashMap::new();
     while let Some(order) = orders.recv().await {
         match order {
-            Order::Open { ifindex, name, address, wake } => {
+            Order::Open { ifindex, name, target, wake } => {
                 let (end, ended) = mpsc::channel(1);
                 let words = RefCell::new(ChannelLog::new(Instant::now()));
-                let one = One { shared: Arc::clone(&shared), ifindex, name, address, wake, words };
+                let one = One { shared: Arc::clone(&shared), ifindex, name, target, wake, words };
                 tasks.insert(ifindex, (end, tokio::task::spawn_local(one.run(ended))));
             }
             Order::Close { ifindex } => {
@@ -239,7 +247,7 @@ struct One {
     shared: Shared,
     ifindex: u32,
     name: String,
-    address: HostAddress,
+    target: Target,
     wake: Arc<Notify>,
     words: RefCell<ChannelLog>,
 }
@@ -250,7 +258,7 @@ impl One {
         loop {
             let connected = tokio::select! {
                 _ = ended.recv() => return,
-                connected = Pipe::connect(&self.address) => connected,
+                connected = Pipe::connect(&self.target) => connected,
             };
             let why = match connected {
                 Ok(pipe) => {
@@ -272,15 +280,13 @@ impl One {
                 }
                 Err(error) => error.to_string(),
             };
-            self.with(|line| {
-                if line.trouble.as_ref() != Some(&why) {
-                    self.say(|left_out| {
-                        tracing::info!(port = self.name, channel = %self.address, left_out, "no connection to the \
-                            guest: {why}");
-                    });
-                    line.trouble = Some(why);
-                }
-            });
+            let is_news = self.with(|line| line.trouble.replace(why.clone()).as_ref() != Some(&why));
+            if is_news == Some(true) {
+                let (domain, channel) = (self.domain(), &self.target.address);
+                self.say(|left_out| {
+                    tracing::info!(port = self.name, domain, %channel, left_out, "no connection to the guest: {why}");
+                });
+            }
             tokio::select! {
                 _ = ended.recv() => return,
                 () = tokio::time::sleep(RETRY) => {}
@@ -352,20 +358,26 @@ impl One {
 
     fn tell(&self, change: Option<Change>) {
         let Some(change) = change else { return };
+        let domain = self.domain();
         self.say(|left_out| match change {
             Change::Up(hello) => {
                 let capabilities = hello.capabilities.0;
-                tracing::info!(port = self.name, capabilities, left_out, "the guest's agent is there");
+                tracing::info!(port = self.name, domain, capabilities, left_out, "the guest's agent is there");
             }
-            Change::Down(why) => tracing::info!(port = self.name, left_out, "the guest's agent is gone: {why}"),
+            Change::Down(why) => tracing::info!(port = self.name, domain, left_out, "the guest's agent is gone: {why}"),
             Change::Rest => {
                 tracing::warn!(
                     port = self.name,
+                    domain,
                     left_out,
                     "the guest sends garbage or too much: not listened to for a second"
                 );
             }
         });
+    }
+
+    fn domain(&self) -> Option<String> {
+        self.with(|line| line.domain.clone()).flatten()
     }
 
     /// Says it in the log, unless that has had enough of this channel.

@@ -581,7 +581,7 @@ proptest! {
 struct Qemu {
     listener: UnixListener,
     _directory: tempfile::TempDir,
-    address: HostAddress,
+    address: Target,
 }
 
 impl Qemu {
@@ -594,7 +594,11 @@ impl Qemu {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("channel");
-        Self { listener: UnixListener::bind(&path).unwrap(), _directory: directory, address: HostAddress::Path(path) }
+        Self {
+            listener: UnixListener::bind(&path).unwrap(),
+            _directory: directory,
+            address: HostAddress::Path(path).into(),
+        }
     }
 }
 
@@ -688,7 +692,7 @@ fn garbage_costs_its_sender_and_nobody_else() {
 fn a_path_that_is_no_channel_is_named() {
     let channels = Channels::start().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
-    channels.set(3, "vnet3", Some(&HostAddress::Path(file.path().to_owned())), HEARTBEAT_MS).unwrap();
+    channels.set(3, "vnet3", Some(&HostAddress::Path(file.path().to_owned()).into()), HEARTBEAT_MS).unwrap();
     wait_until("the trouble", || channels.status(3).unwrap().trouble.is_some());
     let trouble = channels.status(3).unwrap().trouble.unwrap();
     assert!(trouble.contains("neither a Unix socket nor a character device"), "{trouble}");
@@ -699,7 +703,7 @@ fn a_path_that_is_no_channel_is_named() {
 /// A host meets a guest's end on `guest`, which is found at `address`.
 fn they_meet(address: HostAddress, accept: impl FnOnce() -> Box<dyn ReadWrite>) {
     let channels = Channels::start().unwrap();
-    channels.set(3, "vnet3", Some(&address), HEARTBEAT_MS).unwrap();
+    channels.set(3, "vnet3", Some(&address.into()), HEARTBEAT_MS).unwrap();
     channels.attest(3, Some(512));
     let (mut guest, mut end) = (accept(), guest_end());
     guest_until(&mut guest, &mut end, |seen| {

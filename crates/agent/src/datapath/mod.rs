@@ -24,7 +24,7 @@ pub use cera::{Limit, Share, Shares};
 pub use error::DatapathError;
 pub use load::Datapath;
 pub use pins::are_there as pins_are_there;
-pub use processes::{Processes, Seen};
+pub use processes::{Processes, Seen, thread_name};
 pub use ring::Events;
 pub use tcx::{Beside, Others};
 pub use trial::Outcome;

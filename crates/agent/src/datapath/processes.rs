@@ -62,6 +62,12 @@ impl Processes {
     }
 }
 
+/// What a thread is called.
+pub fn thread_name(thread: &intf::ek_thread) -> String {
+    let bytes: Vec<u8> = thread.name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// What a program writes, for all that it goes over.
 fn all<T: Copy>(link: &Link) -> Result<Vec<T>, DatapathError> {
     const WHAT: &str = "cannot go over the host's processes";

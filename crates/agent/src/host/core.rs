@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use evenkeel_settings::Mode;
-use evenkeel_settings::address::ChannelAddress;
 use evenkeel_settings::host::Config;
 
 use super::error::HostError;
@@ -14,6 +13,7 @@ use super::mechanism::{Mechanism, Presence, Tools};
 use super::port::{self, Port, Ports, is_port};
 use super::settle;
 use super::state::{HostState, QueueAction};
+use super::vms::Vms;
 use super::wings::Wings;
 use crate::channel::{ChannelLog, Channels};
 use crate::common::clock::now_ns;
@@ -67,6 +67,8 @@ pub struct Core {
     datapath: Datapath,
     channels: Channels,
     ports: Ports,
+    /// The VMs behind them.
+    vms: Vms,
     wings: Wings,
     /// Devices that there is news of, one after the other.
     waiting: BTreeMap<u32, Waiting>,
@@ -97,6 +99,7 @@ macro_rules! tools {
 }
 
 mod answers;
+mod vms;
 
 impl Core {
     /// An agent without ports yet.
@@ -106,6 +109,7 @@ impl Core {
             datapath,
             channels,
             ports: Ports::new(),
+            vms: Vms::new(Instant::now()),
             wings: Wings::default(),
             waiting: BTreeMap::new(),
             list_is_due: true,
@@ -281,6 +285,8 @@ impl Core {
         let was_changed = self.ports.contains_key(&ifindex) || self.state.queues.contains_key(&ifindex);
         if was_changed || is_port(&self.loaded.config, &name) {
             self.waiting.insert(ifindex, Waiting { name, error: None });
+            // Whoever opens a tap that is there already is heard of as well: it has a carrier then.
+            self.ask_for_vms();
         } else {
             self.waiting.remove(&ifindex);
         }
@@ -382,8 +388,9 @@ impl Core {
             // settles.
             let action = self.plan_queue(link, 0);
             if self.ports.remove(&link.ifindex).is_some() {
-                tracing::info!(port = link.name, "no longer a port");
+                tracing::info!(port = link.name, domain = self.domain(link.ifindex), "no longer a port");
                 self.open_channel(link, None);
+                self.vms.forget(link.ifindex);
                 self.detach(link.ifindex, &link.name);
                 for wing in self.wings.all_mut() {
                     wing.gone(link.ifindex);
@@ -413,7 +420,8 @@ impl Core {
             self.count("ports_seen");
             self.wings.all_mut().into_iter().for_each(|wing| wing.begin(link.ifindex));
         }
-        let mut port = Port { link: link.clone(), settings, error: None, queue_is_theirs, is_offline, words };
+        let domain = self.domain(link.ifindex);
+        let mut port = Port { link: link.clone(), domain, settings, error: None, queue_is_theirs, is_offline, words };
         let served = if is_settled { Ok(()) } else { self.serve(&port) };
         // Not before the programs are there: its connection may be one through the port.
         self.open_channel(link, port.settings.channel.as_ref());
@@ -423,7 +431,7 @@ impl Core {
             Err(why) => {
                 if before.as_ref() != Some(&why) {
                     self.count("ports_failed");
-                    tracing::error!(port = link.name, error = why, "this port is not served");
+                    tracing::error!(port = link.name, domain = port.domain, error = why, "this port is not served");
                 }
                 port.error = Some(why);
             }
@@ -499,18 +507,6 @@ impl Core {
         attended.map_err(|error| error.to_string())
     }
 
-    /// Gives a port the channel that the configuration has for it.
-    fn open_channel(&self, link: &Link, address: Option<&ChannelAddress>) {
-        let heartbeat_ms = self.loaded.config.channel.heartbeat_ms.get() as u16;
-        let opened = address.map(ChannelAddress::parse).transpose().and_then(|address| {
-            let set = self.channels.set(link.ifindex, &link.name, address.as_ref(), heartbeat_ms);
-            set.map_err(|error| error.to_string())
-        });
-        if let Err(why) = opened {
-            tracing::error!(port = link.name, "the channel to the guest cannot be opened: {why}");
-        }
-    }
-
     /// A queue that [`seen`](Self::seen) asked for has its length.
     pub fn queue_is_set(&mut self, ifindex: u32) {
         if self.state.confirm(ifindex) {
@@ -574,9 +570,10 @@ impl Core {
         self.waiting.remove(&ifindex);
         self.offline.remove(&ifindex);
         self.unsettled.remove(&ifindex);
+        self.vms.forget(ifindex);
         self.wings.all_mut().into_iter().for_each(|wing| wing.gone(ifindex));
         if let Some(port) = self.ports.remove(&ifindex) {
-            tracing::info!(port = port.link.name, "port gone");
+            tracing::info!(port = port.link.name, domain = port.domain, "port gone");
             self.open_channel(&port.link, None);
             self.count("ports_gone");
             self.detach(ifindex, &port.link.name);
@@ -636,7 +633,8 @@ impl Core {
         };
         let is_changed = if online { self.offline.remove(&link.ifindex) } else { self.offline.insert(link.ifindex) };
         if is_changed {
-            tracing::info!(port = name, "{}", if online { "online again" } else { "offline" });
+            let domain = self.domain(link.ifindex);
+            tracing::info!(port = name, domain, "{}", if online { "online again" } else { "offline" });
             // Its queue is as it is to be.
             self.seen(&link);
             self.arrange();

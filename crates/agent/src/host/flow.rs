@@ -87,6 +87,9 @@ pub struct Flow {
     pub vlans: Vec<Vlan>,
     /// Name of the VM's port.
     pub port: String,
+    /// What the VM is called, if that is known.
+    #[serde(default)]
+    pub domain: Option<String>,
     /// What ProBoSCIS may do on that port.
     pub mode: Mode,
     /// Whether the VM opened it.
@@ -213,7 +216,8 @@ impl fmt::Display for SetBy {
 }
 
 impl Flow {
-    /// From the datapath's entry. `now_ns` is of the same clock (CLOCK_MONOTONIC).
+    /// From the datapath's entry, which does not know what the VM is called.
+    /// `now_ns` is of the same clock (CLOCK_MONOTONIC).
     pub fn of(key: &intf::ek_flow_key, flow: &intf::ek_flow, port: &str, proboscis: &Proboscis, now_ns: u64) -> Self {
         let has = |flag: intf::ek_flow_flag| flow.flags & flag != 0;
         let since_ms = |then_ns: u64| now_ns.saturating_sub(then_ns) / 1_000_000;
@@ -228,6 +232,7 @@ impl Flow {
             tuple: Tuple::of(key),
             vlans: Vlan::of(key),
             port: port.to_owned(),
+            domain: None,
             mode: proboscis.mode,
             opened_by_vm: has(intf::EK_FLOW_VM_OPENED),
             is_closed: has(intf::EK_FLOW_VM_FIN) && has(intf::EK_FLOW_REMOTE_FIN),

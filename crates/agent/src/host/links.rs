@@ -16,6 +16,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::error::HostError;
+use super::tap::TapFlags;
 use crate::netlink::{self, Message, attribute, messages, request, u32_at};
 
 /// `RTNLGRP_LINK` as a bit of the address that the socket is bound to.
@@ -46,6 +47,8 @@ pub struct Link {
     pub queue_segments: u32,
     /// What it is to its VM.
     pub kind: Kind,
+    /// How it was made, if it is a tap.
+    pub tap: Option<TapFlags>,
 }
 
 /// Kinds of devices that differ as ports.
@@ -185,16 +188,18 @@ fn link(body: &[u8]) -> Option<Link> {
     let ifindex = u32_at(body, 4)?;
     let attributes = body.get(INFO_BYTES..)?;
     let name = attribute(attributes, libc::IFLA_IFNAME)?;
-    let kind = attribute(attributes, libc::IFLA_LINKINFO).and_then(|info| attribute(info, libc::IFLA_INFO_KIND));
+    let of_kind = |what| attribute(attributes, libc::IFLA_LINKINFO).and_then(|info| attribute(info, what));
+    let kind = match until_zero(of_kind(libc::IFLA_INFO_KIND).unwrap_or_default()) {
+        b"tun" => Kind::Tap,
+        b"macvtap" | b"ipvtap" => Kind::Macvtap,
+        _ => Kind::Other,
+    };
     Some(Link {
         ifindex,
         name: text(until_zero(name)),
         queue_segments: attribute(attributes, libc::IFLA_TXQLEN).and_then(|value| u32_at(value, 0)).unwrap_or(0),
-        kind: match until_zero(kind.unwrap_or_default()) {
-            b"tun" => Kind::Tap,
-            b"macvtap" | b"ipvtap" => Kind::Macvtap,
-            _ => Kind::Other,
-        },
+        kind,
+        tap: of_kind(libc::IFLA_INFO_DATA).filter(|_| kind == Kind::Tap).and_then(TapFlags::of),
     })
 }
 
@@ -369,7 +374,7 @@ mod tests {
         let bytes = [new.clone(), message(libc::AF_UNSPEC, 8, libc::RTM_DELLINK, b"vnet1")].concat();
         let changed = LinkEvent::Changed { ifindex: 7, name: "vnet0".to_owned() };
         assert_eq!(all(&bytes), [changed, LinkEvent::Gone { ifindex: 8 }]);
-        let tap = Link { ifindex: 7, name: "vnet0".to_owned(), queue_segments: 500, kind: Kind::Tap };
+        let tap = Link { ifindex: 7, name: "vnet0".to_owned(), queue_segments: 500, kind: Kind::Tap, tap: None };
         assert_eq!(link(&new[netlink::HEADER_BYTES..]), Some(tap));
     }
 

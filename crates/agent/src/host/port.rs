@@ -17,6 +17,8 @@ pub(super) type Ports = BTreeMap<u32, Port>;
 pub(super) struct Port {
     /// The device.
     pub link: Link,
+    /// What its VM is called.
+    pub domain: Option<String>,
     /// What is to hold.
     pub settings: PortSettings,
     /// Why it is not served.

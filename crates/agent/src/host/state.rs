@@ -191,7 +191,7 @@ mod tests {
     use crate::host::links::Kind;
 
     fn link(queue_segments: u32) -> Link {
-        Link { ifindex: 3, name: "vnet0".into(), queue_segments, kind: Kind::Other }
+        Link { ifindex: 3, name: "vnet0".into(), queue_segments, kind: Kind::Other, tap: None }
     }
 
     #[test]

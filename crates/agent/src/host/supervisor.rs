@@ -29,7 +29,7 @@ use super::links::{Link, LinkEvent, LinkWatch, Links};
 use super::lock;
 use super::proboscis::keys;
 use super::state::{HostState, QueueAction};
-use super::{http, metrics, settle};
+use super::{http, metrics, settle, vms};
 use crate::channel::Channels;
 use crate::datapath::{self, Datapath};
 use crate::file;
@@ -279,6 +279,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     core.borrow_mut().heartbeat();
 
     let mut watch = Some(LinkWatch::new()?);
+    let mut domains = vms::Watch::new();
     let mut links = Links::new()?;
     core.borrow_mut().listed(&links.list()?);
     catch_up(&core, &mut links).await;
@@ -299,6 +300,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
         }
         let (acts, is_behind) = (core.borrow().acts(), core.borrow().is_behind());
         let (beats_at, keeps_at) = (core.borrow().beats_at(), core.borrow().keeps_at());
+        let looks_at = core.borrow().looks_at();
         tokio::select! {
             events = news(&mut watch) => match events {
                 Ok(events) => hear(&core, events),
@@ -323,6 +325,11 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                     watch = LinkWatch::new().inspect_err(|error| tracing::error!(%error, "no news of devices")).ok();
                     core.borrow_mut().ask_for_list();
                 }
+            }
+            () = domains.changed() => core.borrow_mut().ask_for_vms(),
+            () = tokio::time::sleep_until(looks_at.into()), if !is_behind => {
+                domains.keep();
+                core.borrow_mut().look_for_vms();
             }
             // One device a turn: whoever else has something to do is first.
             () = tokio::task::yield_now(), if is_behind => look(&core, &mut links),

@@ -49,10 +49,11 @@ fn table(flows: &[ExplainedFlow], total: u64) -> String {
 
 fn heading() -> String {
     format!(
-        "{:<44} {:<9} {:<12} {:>9} {:>9} {:>6} {:>9} {:<9} {:>9} {:>5} {:<6}",
+        "{:<44} {:<9} {:<12} {:<16} {:>9} {:>9} {:>6} {:>9} {:<9} {:>9} {:>5} {:<6}",
         "connection (VM first)",
         "VLAN",
         "port",
+        "domain",
         "from VM",
         "to VM",
         "idle",
@@ -66,10 +67,11 @@ fn heading() -> String {
 
 fn row(flow: &Flow) -> String {
     format!(
-        "{:<44} {:<9} {:<12} {:>9} {:>9} {:>6} {:>9} {:<9} {:>9} {:>5} {:<6}",
+        "{:<44} {:<9} {:<12} {:<16} {:>9} {:>9} {:>6} {:>9} {:<9} {:>9} {:>5} {:<6}",
         flow.tuple,
         flow.network(),
         flow.port,
+        flow.domain.as_deref().unwrap_or("-"),
         amount(flow.bytes_from_vm),
         amount(flow.bytes_to_vm),
         idle(flow.idle_ms),

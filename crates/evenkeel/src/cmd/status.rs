@@ -65,19 +65,23 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
     if let Some(managed) = status.vflood_connections {
         writeln!(text, "connections of vFlood {managed} of {}", status.vflood_connections_room)?;
     }
-    writeln!(text, "\n{:<16} {:>7}  {:<8} {:>14}  state", "port", "ifindex", "mode", "queue")?;
+    writeln!(text, "\n{:<16} {:<16} {:>7}  {:<8} {:>14}  state", "port", "domain", "ifindex", "mode", "queue")?;
     for port in &status.ports {
         let queue = match port.queue_before_segments {
             Some(before) => format!("{} (was {before})", port.queue_segments),
             None => port.queue_segments.to_string(),
         };
         let state = port.error.as_deref().unwrap_or("ok");
-        writeln!(text, "{:<16} {:>7}  {:<8} {queue:>14}  {state}", port.name, port.ifindex, port.mode)?;
+        let domain = port.domain().unwrap_or("-");
+        writeln!(text, "{:<16} {domain:<16} {:>7}  {:<8} {queue:>14}  {state}", port.name, port.ifindex, port.mode)?;
     }
     if status.ports.is_empty() {
         writeln!(text, "(none; `ports` of the configuration has the patterns)")?;
     }
     for port in &status.ports {
+        if let Some(vm) = &port.vm {
+            writeln!(text, "VM at {}: {vm}{}", port.name, port.tap.map_or_else(String::new, |tap| format!("; {tap}")))?;
+        }
         if let Some(left) = &port.offline {
             writeln!(text, "{} is OFFLINE: {}", port.name, words(left))?;
         }

@@ -239,6 +239,7 @@ impl View {
                 };
                 let row = Row::new(vec![
                     port.name.clone(),
+                    port.domain().unwrap_or("-").to_owned(),
                     port.mode.to_string(),
                     port.queue_segments.to_string(),
                     rate("packets_from_vm"),
@@ -251,9 +252,12 @@ impl View {
                 if port.error.is_some() { row.red() } else { row }
             })
             .collect();
-        let widths = [16, 8, 7, 11, 11, 11, 11, 11].map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
+        let widths =
+            [16, 16, 8, 7, 11, 11, 11, 11, 11].map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
         Table::new(rows, widths)
-            .header(header(&["port", "mode", "queue", "from VM", "to VM", "probes", "CE", "limited", "state"]))
+            .header(header(&[
+                "port", "domain", "mode", "queue", "from VM", "to VM", "probes", "CE", "limited", "state",
+            ]))
             .block(Block::new().title("ports").borders(ratatui::widgets::Borders::TOP))
     }
 
@@ -272,6 +276,7 @@ impl View {
                 flow.tuple.to_string(),
                 flow.network(),
                 flow.port.clone(),
+                flow.domain.clone().unwrap_or_else(|| "-".to_owned()),
                 format!("{}/s", amount(self.flow_rate(flow))),
                 amount(flow.bytes_from_vm),
                 amount(flow.bytes_to_vm),
@@ -282,13 +287,14 @@ impl View {
             ]);
             if flow.is_closed { row.dim() } else { row }
         });
-        let widths = [44, 9, 16, 8, 8, 8, 8, 9, 9, 6].map(Constraint::Length);
+        let widths = [44, 9, 16, 16, 8, 8, 8, 8, 9, 9, 6].map(Constraint::Length);
         let title = format!("{} of {} connections, by {} (s), q ends", self.flows.len(), self.total, self.sort.name());
         Table::new(rows.collect::<Vec<_>>(), widths)
             .header(header(&[
                 "connection (VM first)",
                 "VLAN",
                 "port",
+                "domain",
                 "rate",
                 "from VM",
                 "to VM",
@@ -348,6 +354,8 @@ mod tests {
                 mode: Mode::Observe,
                 cera: CeraPortReport::default(),
                 channel: None,
+                vm: None,
+                tap: None,
                 others: Others::default(),
                 vsnoop: None,
                 vflood: None,
@@ -367,6 +375,7 @@ mod tests {
             tuple: tuple.parse().unwrap(),
             vlans: Vec::new(),
             port: "vnet0".into(),
+            domain: None,
             mode: Mode::Observe,
             opened_by_vm: true,
             is_closed: false,

@@ -86,7 +86,7 @@ impl Bed {
         machine.shell(&format!("ip addr add {GUEST}/24 dev eth0 && ip link set eth0 up")).unwrap();
         let relay = Relay::new(directory.path(), &socket);
         let channels = Channels::start().unwrap();
-        channels.set(PORT, "guest", Some(&HostAddress::Path(relay.path.clone())), HEARTBEAT_MS).unwrap();
+        channels.set(PORT, "guest", Some(&HostAddress::Path(relay.path.clone()).into()), HEARTBEAT_MS).unwrap();
         let peer = Vm::new("peer", "", PEER);
         let servers = [5201, 5202, 5203]
             .map(|port| {

@@ -35,10 +35,10 @@ impl Config {
                 let why = "is one value for all ports; only [cera] has it".to_owned();
                 return Err((format!("port[{index}].cera.{key}"), why));
             }
-            if over.channel.as_ref().is_some_and(|c| !c.has_port_name()) && !over.pattern.is_one_name() {
+            if over.channel.as_ref().is_some_and(|c| !c.differs_by_port()) && !over.pattern.is_one_name() {
                 let why = format!(
-                    "`{}` may match several ports, and a channel leads to one guest; allowed are a channel with \
-                     {PORT_WORD} in it, which stands for the port's name, and a match of one name",
+                    "`{}` may match several ports, and a channel leads to one guest; allowed are libvirt, auto, a \
+                     channel with {PORT_WORD} in it, which stands for the port's name, and a match of one name",
                     over.pattern.as_str()
                 );
                 return Err((format!("port[{index}].channel"), why));

@@ -105,7 +105,8 @@ macro_rules! mechanisms {
             /// As the key of the same name for all ports.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub port_queue_segments: Option<QueueSegments>,
-            /// Where the guest's agent is found; `{port}` stands for the name of the device.
+            /// Where the guest's agent is found; `{port}` stands for the name of the device. `libvirt` and `auto` look
+            /// for it.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub channel: Option<ChannelAddress>,
             $(
@@ -180,7 +181,8 @@ pub fn example() -> String {
 # match = "vnet7"
 # port_queue_segments = 0
 # # Where the guest's agent is found: a Unix socket that QEMU listens on, a character device, vsock:CID:PORT or
-# # tcp:ADDRESS:PORT. {port} in it stands for the name of the device.
+# # tcp:ADDRESS:PORT. {port} in it stands for the name of the device. With "libvirt" it is the socket of the virtio port
+# # org.evenkeel.0 of the domain that has this port; with "auto" that, or the one of the QEMU that has the tap open.
 # channel = "/run/evenkeel/vms/{port}.channel"
 # [port.proboscis]
 # mode = "enforce"

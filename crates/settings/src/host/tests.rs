@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::address::HostAddress;
+use crate::address::{ChannelSource, HostAddress};
 use crate::proboscis::Proboscis;
 use crate::value::Mode;
 use crate::vsnoop::Proof;
@@ -34,8 +34,10 @@ fn the_example_names_every_key_and_its_bounds() {
     let config = Config::parse(&end, Path::new("end")).unwrap();
     assert_eq!(config.settings("vnet7").proboscis.mode, Mode::Enforce);
     let channel = config.settings("vnet7").channel.unwrap().parse().unwrap();
-    assert_eq!(channel, HostAddress::Path("/run/evenkeel/vms/vnet7.channel".into()));
+    assert_eq!(channel, ChannelSource::At(HostAddress::Path("/run/evenkeel/vms/vnet7.channel".into())));
     assert_eq!(config.settings("vnet7").cera.weight.get(), 3);
+    let found = Config::parse("[[port]]\nmatch = \"vnet*\"\nchannel = \"libvirt\"\n", Path::new("found")).unwrap();
+    assert_eq!(found.settings("vnet7").channel.unwrap().parse(), Ok(ChannelSource::Libvirt));
     assert_eq!(config.settings("vnet8"), Config::default().settings("vnet8"));
     // Bounds in the comment above a key are those of the type: one step outside is refused, with the same words.
     let mut comment = String::new();
@@ -126,12 +128,12 @@ fn an_error_names_file_line_key_and_what_is_allowed() {
         (
             "[[port]]\nmatch = \"vnet*\"\nchannel = \"/run/vm.sock\"\n",
             "host.toml:3: port[0].channel: `vnet*` may match several ports, and a channel leads to one guest; allowed \
-             are a channel with {port}",
+             are libvirt, auto, a channel with {port}",
         ),
         (
             "[[port]]\nmatch = \"a\"\nchannel = \"vm.sock\"\n",
-            "host.toml:3: port[0].channel: `vm.sock` is no channel (it begins with none of them); allowed are the \
-             absolute path",
+            "host.toml:3: port[0].channel: `vm.sock` is no channel (it begins with none of them); allowed are \
+             libvirt, auto, the absolute path",
         ),
         ("[cera]\nmode = \"observe\"\n", "host.toml:1: cera.uplinks: names no device"),
         (

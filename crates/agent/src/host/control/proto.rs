@@ -14,7 +14,9 @@ use crate::datapath::Others;
 use crate::features::{Hook, Part};
 use crate::host::cera::report as cera;
 pub use crate::host::flow::{Flow, Tuple};
+use crate::host::tap::TapFlags;
 pub use crate::host::vflood::report::{VfloodFlow, VfloodPort};
+use crate::host::vms::Vm;
 pub use crate::host::vsnoop::report::{VsnoopFlow, VsnoopPort};
 use evenkeel_settings::Mode;
 
@@ -184,6 +186,12 @@ pub struct Port {
     pub vflood: Option<VfloodPort>,
     /// The channel to its guest's agent, if the configuration names one.
     pub channel: Option<Channel>,
+    /// The VM that it leads to, if that is known.
+    #[serde(default)]
+    pub vm: Option<Vm>,
+    /// How it was made, if it is a tap.
+    #[serde(default)]
+    pub tap: Option<TapFlags>,
     /// Programs of others on it.
     #[serde(default)]
     pub others: Others,
@@ -193,6 +201,13 @@ pub struct Port {
     pub queue_before_segments: Option<u32>,
     /// Its counters since the datapath was put on it.
     pub counters: BTreeMap<String, u64>,
+}
+
+impl Port {
+    /// What its VM is called.
+    pub fn domain(&self) -> Option<&str> {
+        self.vm.as_ref()?.name.as_deref()
+    }
 }
 
 /// What a VM must not leave behind when it moves to another host.
@@ -214,9 +229,9 @@ impl Left {
 }
 
 /// The channel to a guest's agent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channel {
-    /// Where it is.
+    /// Where it is; `libvirt` or `auto` if it is to be found and is not.
     pub address: String,
     /// Whether there is a connection; a guest need not be at the other end.
     pub is_connected: bool,

@@ -87,7 +87,9 @@ impl Core {
             ifindex,
             error: port.error.clone(),
             offline: port.is_offline.then(proto::Left::default),
-            channel: self.channels.status(ifindex).map(proto::Channel::from),
+            channel: self.channels.status(ifindex).map(proto::Channel::from).or_else(|| self.missing_channel(ifindex)),
+            vm: self.vms.of(ifindex).cloned(),
+            tap: port.link.tap,
             others: self.datapath.others(ifindex),
             queue_segments: port.link.queue_segments,
             queue_before_segments: self.state.queues.get(&ifindex).map(|change| change.before_segments),
@@ -131,6 +133,7 @@ impl Core {
             // Of a port that is gone: nobody acts on it any more.
             let Some(port) = self.ports.get(&key.ifindex) else { continue };
             let flow = Flow::of(&key, &entry, &port.link.name, &port.settings.proboscis, now_ns);
+            let flow = Flow { domain: port.domain.clone(), ..flow };
             flows.push((flow, key, entry, port));
         }
         let total = flows.len() as u64;
@@ -144,6 +147,11 @@ impl Core {
             let asked = Asked { key: &key, entry: &entry, in_words: tuple.is_some() };
             if asked.in_words {
                 shown.words.push(shown.flow.explain_window(&port.settings.proboscis, port.settings.cera.mode));
+                let vm = self.vms.of(key.ifindex).map(|vm| format!("The VM is {vm}."));
+                let tap = port.link.tap.map(|tap| {
+                    format!("Its port is a {tap}; the port's queue has {} packets.", port.link.queue_segments)
+                });
+                shown.words.extend(vm.into_iter().chain(tap));
             }
             self.wings.all().into_iter().try_for_each(|wing| wing.explain(port, asked, &tools, &mut shown))?;
             lines.push(Response::Flow(Box::new(shown)));

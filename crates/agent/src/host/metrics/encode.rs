@@ -21,7 +21,8 @@ impl<F: Fn(&Port) -> Option<u64>> EncodeMetric for PerPort<'_, F> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), Error> {
         for port in &self.status.ports {
             let Some(value) = (self.value)(port) else { continue };
-            let labels = [("port", escaped(&port.name))];
+            let mut labels = vec![("port", escaped(&port.name))];
+            labels.extend(port.domain().map(|domain| ("domain", escaped(domain))));
             let family = encoder.encode_family(&labels)?;
             match self.kind {
                 MetricType::Counter => ConstCounter::new(value).encode(family)?,

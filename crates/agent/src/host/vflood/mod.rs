@@ -107,7 +107,9 @@ impl Wing {
                     continue;
                 }
                 let what = if rest.passes_over() { "vFlood rests: the VM has its core" } else { "vFlood acts again" };
-                port.words.say(now, |left_out| tracing::info!(port = port.link.name, left_out, "{what}"));
+                port.words.say(now, |left_out| {
+                    tracing::info!(port = port.link.name, domain = port.domain, left_out, "{what}")
+                });
             }
             if rest.attests() != before.attests() {
                 let holds = tools.datapath.holds(*ifindex).unwrap_or_default() && rest.attests();
@@ -169,7 +171,7 @@ impl Mechanism for Wing {
         let ifindex = port.link.ifindex;
         if let Some(why) = tools.datapath.cannot_hold(ifindex) {
             let help = why.help().unwrap_or_default();
-            tracing::error!(port = port.link.name, "vFlood is off on this port: {why}; {help}");
+            tracing::error!(port = port.link.name, domain = port.domain, "vFlood is off on this port: {why}; {help}");
         }
         let state = self.ports.entry(ifindex).or_default();
         // Handshakes that passed before were not seen.

@@ -91,7 +91,8 @@ impl Wing {
             self.endpoints.insert(ifindex, endpoint);
             let why = said.filter(|reasons| !reasons.is_empty()).map(|reasons| reasons.words().join("; "));
             port.words.say(now, |left_out| {
-                tracing::info!(port = port.link.name, %endpoint, why, left_out, "vSnoop knows another thing of the VM");
+                let (port, domain) = (&port.link.name, &port.domain);
+                tracing::info!(port, domain, %endpoint, why, left_out, "vSnoop knows another thing of the VM");
             });
         }
     }

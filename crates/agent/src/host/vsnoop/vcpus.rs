@@ -8,7 +8,7 @@ use evenkeel_quote::shown;
 use serde::{Deserialize, Serialize};
 
 use crate::common::vcpu;
-use crate::datapath::{Seen, intf};
+use crate::datapath::{Seen, intf, thread_name};
 
 /// Threads of a VMM that are named otherwise, and no virtual CPUs.
 const HELPERS: [&str; 4] = ["vhost-", "kvm-", "iou-", "worker"];
@@ -125,7 +125,7 @@ struct Threads {
 impl Threads {
     fn of(process: u32, all: &[intf::ek_thread]) -> Self {
         let named = all.iter().filter(|thread| thread.process == process);
-        Self::among(process, named.map(|thread| (thread.id, name(&thread.name))).collect())
+        Self::among(process, named.map(|thread| (thread.id, thread_name(thread))).collect())
     }
 
     fn among(process: u32, all: Vec<(u32, String)>) -> Self {
@@ -141,11 +141,6 @@ impl Threads {
         let others = ids(&|id, name| id != process && !HELPERS.iter().any(|helper| name.starts_with(helper)));
         Self { ids: if others.is_empty() { vec![process] } else { others }, are_named: false }
     }
-}
-
-fn name(bytes: &[std::ffi::c_char; 16]) -> String {
-    let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// What is known of ports' VMs.

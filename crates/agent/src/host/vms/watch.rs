@@ -1,0 +1,108 @@
+//! Hears of changes of libvirt's notes. Where it cannot, they are found by looking.
+
+use std::future::pending;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A watch over a directory that may not be there yet.
+#[derive(Debug)]
+pub(in crate::host) struct Watch {
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    inotify: Inotify,
+    ready: AsyncFd<OwnedFd>,
+}
+
+impl Open {
+    fn new(directory: &Path) -> io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        let changes = AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVE_SELF
+            | AddWatchFlags::IN_ONLYDIR;
+        inotify.add_watch(directory, changes)?;
+        let fd = inotify.as_fd().try_clone_to_owned()?;
+        // SAFETY: the descriptor is owned by what waits for it, and so open as long as that.
+        let ready = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
+        Ok(Self { inotify, ready })
+    }
+
+    /// Waits for changes, and reads them all; false if the directory is another one by now.
+    async fn changes(&self) -> io::Result<bool> {
+        let mut ready = self.ready.readable().await?;
+        let mut is_there = true;
+        loop {
+            match self.inotify.read_events() {
+                Ok(events) => {
+                    let gone = AddWatchFlags::IN_IGNORED | AddWatchFlags::IN_MOVE_SELF;
+                    is_there &= !events.iter().any(|event| event.mask.intersects(gone));
+                }
+                Err(Errno::EAGAIN) => {
+                    ready.clear_ready();
+                    return Ok(is_there);
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+impl Watch {
+    /// Watches the directory, if it is there.
+    pub(in crate::host) fn new() -> Self {
+        let mut watch = Self { open: None };
+        watch.keep();
+        watch
+    }
+
+    /// Tries again to watch, if it does not.
+    pub(in crate::host) fn keep(&mut self) {
+        if self.open.is_none() {
+            self.open = Open::new(Path::new(super::libvirt::DIRECTORY)).ok();
+        }
+    }
+
+    /// Returns when something has changed. Can be dropped while it waits.
+    pub(in crate::host) async fn changed(&mut self) {
+        let Some(open) = &self.open else { return pending().await };
+        if !open.changes().await.unwrap_or(false) {
+            self.open = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_comes_and_a_directory_that_goes_are_heard_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = directory.path().join("qemu");
+        std::fs::create_dir(&own).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            assert!(Open::new(&directory.path().join("absent")).is_err());
+            let open = Open::new(&own).unwrap();
+            std::fs::write(own.join("web1.xml"), "x").unwrap();
+            assert!(open.changes().await.unwrap());
+            std::fs::rename(own.join("web1.xml"), own.join("web2.xml")).unwrap();
+            assert!(open.changes().await.unwrap());
+            std::fs::remove_file(own.join("web2.xml")).unwrap();
+            assert!(open.changes().await.unwrap());
+            std::fs::remove_dir(&own).unwrap();
+            assert!(!open.changes().await.unwrap());
+        });
+    }
+}
