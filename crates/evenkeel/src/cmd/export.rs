@@ -10,6 +10,6 @@ use crate::exported::{self, Peer};
 pub fn run(arguments: Export) -> Result<(), CliError> {
     let Export { scenario, only, ns3: to_ns3, htsim: to_htsim } = arguments;
     let peers = [(to_ns3, ns3 as Peer), (to_htsim, htsim as Peer)];
-    let wanted = peers.into_iter().filter_map(|(file, peer)| Some((file?, peer)));
-    wanted.map(|(file, peer)| exported::export(&scenario, &only, &file, peer)).collect()
+    let mut wanted = peers.into_iter().filter_map(|(file, peer)| Some((file?, peer)));
+    wanted.try_for_each(|(file, peer)| exported::export(&scenario, &only, &file, peer))
 }
