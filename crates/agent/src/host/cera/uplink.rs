@@ -272,6 +272,8 @@ mod tests {
     fn with_uplink(test: impl FnOnce(Uplinks) + Send + 'static) {
         let place = move || {
             unshare(CloneFlags::CLONE_NEWNET).expect("this test needs root");
+            // Or the kernel says at times of its own who listens to which multicast, and that waits in the queues.
+            std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
             ip("link add up0 numtxqueues 2 numrxqueues 2 type veth peer name far numtxqueues 2 numrxqueues 2");
             ip("link set up0 up");
             ip("link set far up");

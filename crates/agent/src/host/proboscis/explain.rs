@@ -89,6 +89,10 @@ fn probes(flow: &Flow, proboscis: &Proboscis) -> String {
     }
     match (flow.probes.sent, flow.peer_has_evenkeel || flow.peer_is_gone) {
         (0, _) if proboscis.g_probes.get() == 0 => "No probes were sent: g_probes is 0.".to_owned(),
+        (0, _) if proboscis.mode == Mode::Observe => {
+            "No probes were sent: the port observes (probes_sent in `evenkeel status` counts those that would have been)."
+                .to_owned()
+        }
         (0, _) if flow.is_routed => {
             "No probes were sent: the VM's SYN goes to an address of this host, which routes it and may translate it \
              (NAT). Probes go ahead of the connection, so they would not be translated (see probes_routed in `evenkeel \
@@ -138,7 +142,11 @@ mod tests {
     use crate::datapath::intf;
 
     fn flow(entry: intf::ek_flow) -> (Flow, String) {
-        let proboscis = Proboscis { mode: Mode::Enforce, ..Proboscis::default() };
+        flow_in(Mode::Enforce, entry)
+    }
+
+    fn flow_in(mode: Mode, entry: intf::ek_flow) -> (Flow, String) {
+        let proboscis = Proboscis { mode, ..Proboscis::default() };
         let flow = Flow::of(&intf::ek_flow_key::default(), &entry, "vnet0", &proboscis, 5_000_000_000);
         let words = explain(&flow, &proboscis).join("\n");
         (flow, words)
@@ -149,6 +157,14 @@ mod tests {
         let flags = intf::EK_FLOW_VM_OPENED | intf::EK_FLOW_PEER;
         let (_, words) = flow(intf::ek_flow { flags, probes_sent: 10, ..Default::default() });
         assert!(words.contains("10 probes went before the SYN"), "{words}");
+    }
+
+    #[test]
+    fn a_port_that_observes_is_said_to_send_none() {
+        let entry = intf::ek_flow { flags: intf::EK_FLOW_VM_OPENED, ..Default::default() };
+        let words = |mode| flow_in(mode, entry).1;
+        assert!(words(Mode::Observe).contains("No probes were sent: the port observes"), "{}", words(Mode::Observe));
+        assert!(words(Mode::Enforce).contains("there is no key"), "{}", words(Mode::Enforce));
     }
 
     #[test]
