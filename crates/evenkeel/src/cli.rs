@@ -119,6 +119,9 @@ pub struct LabRun {
     /// Keep the packet captures beside the results.
     #[arg(long)]
     pub keep_capture: bool,
+    /// Fail at once where KVM does not run a guest, instead of translating guest code.
+    #[arg(long)]
+    pub require_kvm: bool,
     /// Go on where an earlier lab was interrupted: runs that are finished in the results directory are kept. It begins
     /// if there are none, and refuses those of another scenario text, version, kernel, --only or --repetitions.
     #[arg(long)]

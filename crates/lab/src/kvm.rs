@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use evenkeel_quote::shown;
+
 /// A few thousand instructions; hardware needs a tenth of a second, QEMU's start included.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// QEMU's exit code when the guest writes [`DONE`] to its exit port.
@@ -30,9 +32,26 @@ pub enum KvmVerdict {
 }
 
 impl KvmVerdict {
-    /// Whether VMs can use it.
-    pub fn is_usable(&self) -> bool {
-        *self == Self::Works
+    /// Why VMs cannot use it and what to do about that, in one line; `None` if they can.
+    pub fn obstacle(&self) -> Option<String> {
+        let line = match self {
+            Self::Works => return None,
+            Self::Absent => format!(
+                "there is no {DEVICE}: load kvm_intel or kvm_amd, switch virtualization on in the firmware, or allow \
+                 nested virtualization where this machine is a VM itself"
+            ),
+            Self::Denied(why) => format!(
+                "{DEVICE} cannot be opened ({}): run as root, or let this container have the device",
+                shown(why)
+            ),
+            Self::Broken(why) => format!(
+                "{DEVICE} opens, but a guest does not run ({}): inside a VM, take a machine whose host nests \
+                 completely, or bare metal",
+                shown(why)
+            ),
+            Self::NoQemu => "there is no QEMU to try it with: apt-get install qemu-system-x86".to_owned(),
+        };
+        Some(line)
     }
 }
 
@@ -238,6 +257,22 @@ mod tests {
             Ok(()) => {}
             Err(Failure::NoQemu) => eprintln!("not tried: QEMU is not installed"),
             Err(Failure::Guest(why)) => panic!("{why}"),
+        }
+    }
+
+    #[test]
+    fn each_obstacle_is_one_line_that_says_what_to_do() {
+        assert_eq!(KvmVerdict::Works.obstacle(), None);
+        let cases = [
+            (KvmVerdict::Absent, "there is no /dev/kvm", "load kvm_intel"),
+            (KvmVerdict::Denied("Permission denied\n(os error 13)".into()), "Permission denied", "run as root"),
+            (KvmVerdict::Broken("QEMU ended\nin MSR 0x10a".into()), "QEMU ended", "bare metal"),
+            (KvmVerdict::NoQemu, "no QEMU", "apt-get install"),
+        ];
+        for (verdict, what, next) in cases {
+            let line = verdict.obstacle().unwrap();
+            assert!(line.contains(what) && line.contains(next), "{line}");
+            assert_eq!(line.lines().count(), 1, "{line}");
         }
     }
 

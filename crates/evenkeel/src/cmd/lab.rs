@@ -22,9 +22,10 @@ pub fn run(arguments: Lab) -> Result<(), CliError> {
 }
 
 fn run_scenario(arguments: LabRun) -> Result<(), CliError> {
-    let LabRun { scenario, out, repetitions, only, keep_capture, resume, json, quiet } = arguments;
+    let LabRun { scenario, out, repetitions, only, keep_capture, require_kvm, resume, json, quiet } = arguments;
     let scenario = scenario.ok_or_else(|| CliError::new(Exit::Usage, "name a scenario file"))?;
-    let lab = evenkeel_lab::Lab { keep_capture, accelerator: kvm::accelerator(), evenkeel: this_program()? };
+    let lab =
+        evenkeel_lab::Lab { keep_capture, accelerator: kvm::accelerator(require_kvm)?, evenkeel: this_program()? };
     let asked = Asked {
         scenario,
         out,
