@@ -5,6 +5,7 @@
 # make test    all checks and tests
 # make deb     Debian packages of it; make rpm for rpm
 # make python  the Python package's wheel
+# make site    these documents as pages
 # make deps    what building and the lab need (Debian 12 or 13, as root)
 
 SHELL := /bin/sh
@@ -35,7 +36,7 @@ KEPT := docs/results/data
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml scenarios/sim/hosts/*.toml scenarios/sim/tax/*.toml)))
 
-.PHONY: help demo build deb rpm packages-test libvirt-test test test-rules python test-python lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check results-verify scorecard deps deps-test deps-peers clean
+.PHONY: help demo build deb rpm packages-test libvirt-test test test-rules python test-python site lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check results-verify scorecard deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
@@ -48,6 +49,7 @@ help:
 	@echo 'make test-rules Prometheus rules and the dashboard, by promtool (needs it; not part of make test)'
 	@echo 'make python     the wheel of the Python package, in target/wheels'
 	@echo 'make test-python  its tests and notebooks, in a venv (not part of make test)'
+	@echo 'make site       the documents as pages, in target/site (needs python3-venv; fetches MkDocs)'
 	@echo 'make lint       format, columns, imports, clippy, licences, citations'
 	@echo 'make lint-full  lint, and cargo-deny (installs it: more than 3 minutes; wants a current Rust)'
 	@echo 'make audit      known vulnerabilities, by cargo-deny (fetches its database)'
@@ -98,6 +100,15 @@ python:
 test-python:
 	$(CARGO) build --locked --package evenkeel
 	EVENKEEL=target/$(TARGET)/debug/evenkeel sh packaging/python.sh test
+
+# A link that leads nowhere is an error.
+site: target/site-venv/made
+	NO_MKDOCS_2_WARNING=1 target/site-venv/bin/mkdocs build --strict
+
+target/site-venv/made: docs/requirements.txt
+	python3 -m venv --clear target/site-venv
+	target/site-venv/bin/pip install --quiet --requirement $<
+	touch $@
 
 lint:
 	$(CARGO) fmt --all --check
