@@ -10,6 +10,7 @@ use std::{fs, thread};
 use evenkeel_quote::path;
 use evenkeel_report::{ReportError, Results};
 use evenkeel_scenario::cell::Cell;
+use evenkeel_scenario::provenance::Again;
 use evenkeel_scenario::result::{Engine, META_FILE};
 use evenkeel_scenario::{LoadedScenario, Scenario, fingerprint, sweep};
 use evenkeel_sim::run::{Go, RunError};
@@ -76,15 +77,19 @@ impl Wanted<'_> {
         if results.set.engine != Engine::Sim {
             return Ok(Outcome::Left("the lab's: no two runs are equal"));
         }
-        let Some(made) = &results.set.provenance else {
+        if results.set.provenance.is_none() {
             return Ok(Outcome::Left("made before results recorded their code"));
-        };
+        }
         let file = self.scenarios.join(format!("{}.toml", results.scenario.name));
         if !file.exists() {
             return Ok(Outcome::Left("its scenario is no longer there"));
         }
         let loaded = Scenario::load(&file)?;
-        if fingerprint::of(&loaded)? != made.settings {
+        let settings = fingerprint::of(&loaded)?;
+        // Of the text as it was: a key that has come since has its default there, too.
+        let before =
+            Scenario::from_str(&results.set.scenario_toml, directory).and_then(|before| fingerprint::of(&before));
+        if before.ok().as_ref() != Some(&settings) {
             return Ok(Outcome::Left("the scenario has changed since"));
         }
         let cells = sweep::cells(&loaded)?;
@@ -93,7 +98,8 @@ impl Wanted<'_> {
             return Ok(Outcome::Differs(difference));
         }
         let (runs, of) = (sample.len(), results.records.len());
-        let pages = evenkeel_report::note_again(&results, directory, self.pages, (&program::of(Engine::Sim), runs))?;
+        let again = Again { program: program::of(Engine::Sim), settings, runs, of };
+        let pages = evenkeel_report::note_again(&results, directory, self.pages, &again)?;
         Ok(Outcome::Equal { runs, of, pages })
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn in_words(set: &RunSet) -> String {
 }
 
 fn again_in_words(again: &Again) -> String {
-    let Again { program, runs, of } = again;
+    let Again { program, runs, of, .. } = again;
     let by = if program.commit.is_some() { "by " } else { "" };
     format!("Run again {by}{}: {runs} of {of} runs, equal to the last digit", program.commit_in_words())
 }
@@ -84,6 +84,7 @@ pub(crate) fn find_mark(page: &str) -> Option<Mark> {
 /// The mark that a page of these results would have.
 pub(crate) fn mark_of(set: &RunSet) -> Option<Mark> {
     let Provenance { program, settings, again, .. } = set.provenance.clone()?;
+    let settings = again.as_ref().map_or(settings, |again| again.settings.clone());
     Some(Mark { engine: set.engine, code: program.code, again: again.map(|again| again.program.code), settings })
 }
 
@@ -148,11 +149,14 @@ mod tests {
     #[test]
     fn what_was_run_again_is_current_with_either_code() {
         let program = Program { commit: None, clean: None, code: "c0d3".to_owned() };
-        let set = set(Some(Provenance { again: Some(Again { program, runs: 2, of: 24 }), ..made() }));
+        let again = Again { program, settings: "5e78".to_owned(), runs: 2, of: 24 };
+        let set = set(Some(Provenance { again: Some(again), ..made() }));
         let found = find_mark(&mark(&set).unwrap()).unwrap();
         assert_eq!(Some(&found), mark_of(&set).as_ref());
-        let why = |code: &str| found.why_old(&Codes { lab: code.to_owned(), sim: String::new() }, "5e77").len();
+        let codes = |code: &str| Codes { lab: code.to_owned(), sim: String::new() };
+        let why = |code: &str| found.why_old(&codes(code), "5e78").len();
         assert_eq!((why("c0de"), why("c0d3"), why("c0d")), (0, 0, 1));
+        assert_eq!(found.why_old(&codes("c0d3"), "5e77"), ["the scenario has changed since"]);
         let words = in_words(&set);
         assert!(words.ends_with(". Run again of no known commit: 2 of 24 runs, equal to the last digit"), "{words}");
     }

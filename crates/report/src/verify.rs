@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_scenario::io;
-use evenkeel_scenario::provenance::{Again, Program};
+use evenkeel_scenario::provenance::Again;
 use evenkeel_scenario::result::RunRecord;
 
 use crate::{ReportError, Results, is_parquet, keep, pages, write_parquet};
@@ -38,8 +38,8 @@ pub fn difference(results: &Results, kept: &RunRecord, mut now: RunRecord) -> Op
     of_metric.map(|name| format!("{name} was {} and is {}", value(was(name)), value(is(name)))).or(of_part)
 }
 
-/// Notes in the kept results, and in the pages that were made of them, that `program` has run `runs` of their runs
-/// again and found them equal. Returns the pages.
+/// Notes in the kept results, and in the pages that were made of them, that some of their runs were run again and are
+/// equal. Returns the pages.
 ///
 /// # Errors
 /// Those of [`write_parquet`] and [`io::write_results`]; [`ReportError::Read`] and [`ReportError::Write`] for the
@@ -48,16 +48,12 @@ pub fn note_again(
     results: &Results,
     directory: &Path,
     pages_directory: &Path,
-    (program, runs): (&Program, usize),
+    again: &Again,
 ) -> Result<Vec<PathBuf>, ReportError> {
     let mut set = results.set.clone();
     let Some(made) = set.provenance.as_mut() else { return Ok(Vec::new()) };
     // What made them needs no witness.
-    made.again = (made.program.code != program.code).then(|| Again {
-        program: program.clone(),
-        runs,
-        of: results.records.len(),
-    });
+    made.again = (made.program.code != again.program.code).then(|| again.clone());
     if set == results.set {
         return Ok(Vec::new());
     }

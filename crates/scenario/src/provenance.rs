@@ -34,6 +34,8 @@ pub struct Provenance {
 pub struct Again {
     /// That program.
     pub program: Program,
+    /// Digest of the same settings as that program has it: it may know keys that the first did not.
+    pub settings: String,
     /// How many runs were run again.
     pub runs: usize,
     /// How many there are.

@@ -90,7 +90,8 @@ fn probes(flow: &Flow, proboscis: &Proboscis) -> String {
     match (flow.probes.sent, flow.peer_has_evenkeel || flow.peer_is_gone) {
         (0, _) if proboscis.g_probes.get() == 0 => "No probes were sent: g_probes is 0.".to_owned(),
         (0, _) if proboscis.mode == Mode::Observe => {
-            "No probes were sent: the port observes (probes_sent in `evenkeel status` counts those that would have been)."
+            "No probes were sent: the port observes (probes_sent in `evenkeel status` counts those that would have \
+             been)."
                 .to_owned()
         }
         (0, _) if flow.is_routed => {
