@@ -63,19 +63,24 @@ pub fn mark_page(page: &Page) -> Result<bool, ReportError> {
     Ok(true)
 }
 
-/// Writes into the pages of a scenario that `now` was found out of `before`, the set that they are made of: their
+/// Writes into the pages of a scenario what is known `now` of the set that they are made of, as it was `before`: their
 /// sentence and mark become the new one's. Returns the pages that were changed.
 ///
 /// # Errors
 /// [`ReportError::Read`], [`ReportError::Write`].
-pub(crate) fn tell_pages(directory: &Path, [before, now]: [&RunSet; 2]) -> Result<Vec<PathBuf>, ReportError> {
+pub(crate) fn tell_pages(
+    directory: &Path,
+    scenario: &str,
+    [before, now]: [&RunSet; 2],
+) -> Result<Vec<PathBuf>, ReportError> {
     let lines = |set: &RunSet| Some((escape(&made::in_words(set)), made::mark(set)?));
     let (Some(old), Some(new)) = (lines(before), lines(now)) else { return Ok(Vec::new()) };
     let mut changed = Vec::new();
     for file in page_files(directory)? {
         let text = read_page(&file)?;
         let told = text.replace(&old.0, &new.0).replace(&old.1, &new.1);
-        if text.contains(&old.0) && told != text {
+        // Sets of two scenarios may have been begun in the same second.
+        if scenario_of(&text) == Some(scenario) && text.contains(&old.1) && told != text {
             fs::write(&file, told).map_err(|source| ReportError::Write { file: file.clone(), source })?;
             changed.push(file);
         }

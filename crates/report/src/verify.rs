@@ -63,7 +63,7 @@ pub fn note_again(
         io::write_results(directory, &set, &results.records)?;
     }
     // A page has all runs, of which a set may be kept without some parts, and says nothing of that.
-    pages::tell_pages(pages_directory, [&results.set, &set])
+    pages::tell_pages(pages_directory, &results.scenario.name, [&results.set, &set])
 }
 
 #[cfg(test)]
