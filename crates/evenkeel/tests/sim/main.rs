@@ -132,7 +132,7 @@ fn a_scorecard_is_made_of_what_is_kept() {
     place.good(&["scorecard", "results", "--rows", "rows.toml", "--page", "card.md"]);
     assert_eq!(fs::read_to_string(place.path("card.md")).unwrap(), scorecard());
     let page = fs::read_to_string(place.path("cera.md")).unwrap();
-    assert!(page.contains("| goodput: 20 / 10 | 2\\.00\u{d7} | ") && page.contains(" | holds |"), "{page}");
+    assert!(page.contains("| goodput: 20 / 10 (cc: reno) | 2\\.00\u{d7} | ") && page.contains(" | holds |"), "{page}");
     let (code, _, err) = place.run(&["scorecard", "results", "--rows", "none.toml"]);
     assert!(code == 2 && err.contains("none.toml"), "{code}: {err}");
 }
