@@ -174,9 +174,9 @@ pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     assert_eq!(status["attach"], if image.series == KernelSeries::V6_1 { "clsact" } else { "tcx" });
     let ports = status["ports"].as_array().unwrap();
-    for (port, name, place) in [(&ports[0], "vp0", "no_tap"), (&ports[1], "vp1", "detached")] {
+    for (port, name, queue) in [(&ports[0], "vp0", "no_tap"), (&ports[1], "vp1", "detached")] {
         assert_eq!((&port["name"], &port["error"]), (&name.into(), &serde_json::Value::Null));
-        assert_eq!(port["vsnoop"]["place"], place, "{}: {port}", image.release);
+        assert_eq!(port["vsnoop"]["queue"], queue, "{}: {port}", image.release);
         // It can say who has a tap open, if anybody had.
         assert_eq!(port["vsnoop"]["vcpus"]["state"], "nobody", "{}: {port}", image.release);
     }

@@ -53,7 +53,7 @@ fn guests_that_are_stopped_get_all_that_was_promised() {
         let machine = boot(image, "vp5", 5, directory.path(), &interrupt);
         wait_until("the port", || host.ports().contains(&"vp5".to_owned()));
         let status = host.status();
-        assert_eq!(status["ports"][0]["vsnoop"]["place"], "free", "{}: {}", image.release, status["ports"][0]);
+        assert_eq!(status["ports"][0]["vsnoop"]["queue"], "free", "{}: {}", image.release, status["ports"][0]);
         // What QEMU says of itself the agent sees by the tap alone.
         let threads = serde_json::json!(machine.vcpu_threads().unwrap());
         wait_until("its virtual CPUs", || host.status()["ports"][0]["vsnoop"]["vcpus"]["threads"] == threads);
