@@ -92,6 +92,7 @@ struct packet_options {
 	u16 sack; /* offset of the blocks, 0: none */
 	u16 sack_bytes;
 	u32 claims; /* enum packet_claim */
+	bool opens_fast; /* TCP Fast Open (RFC 7413), by its own kind or an experiment's */
 };
 
 /*
@@ -420,6 +421,7 @@ static inline bool packet_parse_options(const struct packet_head *h,
 	o->sack = 0;
 	o->sack_bytes = 0;
 	o->claims = 0;
+	o->opens_fast = false;
 	if (at >= end)
 		return true;
 	for (i = 0; i < 60 - PACKET_TCP_BYTES; i++) {
@@ -451,6 +453,8 @@ static inline bool packet_parse_options(const struct packet_head *h,
 		} else {
 			o->claims |= packet_claim(kind);
 		}
+		if (kind == 34 || kind == 254)
+			o->opens_fast = true;
 		if (at + bytes >= end)
 			return true;
 		/* Changes nothing, and lets the BPF verifier see that all turns are

@@ -242,7 +242,8 @@ struct ek_handshake {
 	u8 is_routed; /* this host is its next hop, and may translate it */
 	u8 is_behind; /* a SYN is on its way through the port once more, behind its probes
 		       */
-	u8 pad[6];
+	u8 opens_fast; /* the VM's: it may be answered before the handshake is over */
+	u8 pad[5];
 };
 
 /* Probes of one SYN, at the receiver. */
@@ -288,7 +289,9 @@ enum ek_flow_flag {
 	EK_FLOW_PEER_GONE = 1 << 10, /* the other host saw to ECN, and does no more */
 	EK_FLOW_ROUTED = 1 << 11, /* no probes: this host routes it, and may translate it
 				   */
-	EK_FLOW_ANSWER_BEGUN = 1 << 12, /* the SYN-ACK has come: @answer is settled */
+	EK_FLOW_ANSWER_BEGUN = 1 << 12, /* the SYN-ACK has come, or data might before the
+					 * VM's first ACK: @answer is settled
+					 */
 	/* A SYN-ACK is on its way through the port once more: */
 	EK_FLOW_SYNACK_BEHIND = 1 << 16, /* behind its report */
 	EK_FLOW_SYNACK_RELEASED = 1 << 17, /* from the agent, which has held it */

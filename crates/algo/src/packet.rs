@@ -53,6 +53,8 @@ pub struct Options {
     pub is_signed: bool,
     /// Whether it counts marks: accurate ECN, RFC 9768.
     pub counts_ecn: bool,
+    /// Whether it may be answered before the handshake is over: TCP Fast Open, or an experiment.
+    pub opens_fast: bool,
 }
 
 /// What a frame is.
@@ -97,6 +99,7 @@ pub fn parse_head(head: &[u8], frame_bytes: usize) -> Kind {
         experiment: (options.experiment != 0).then_some(options.experiment),
         is_signed: options.claims & sys::packet_claim_PACKET_SIGNED != 0,
         counts_ecn: options.claims & sys::packet_claim_PACKET_COUNTS_ECN != 0,
+        opens_fast: options.opens_fast,
     });
     let p = packet;
     Kind::Tcp(

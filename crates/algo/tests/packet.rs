@@ -149,7 +149,7 @@ fn seeds_once() -> &'static [Vec<u8>] {
 
 /// Behind other options as well as alone, and not what merely holds such a byte.
 #[test]
-fn signatures_and_counters_are_found() {
+fn signatures_counters_and_fast_open_are_found() {
     let mut frame = seeds().remove(0);
     frame.truncate(54);
     frame[16..18].copy_from_slice(&60u16.to_be_bytes());
@@ -159,16 +159,16 @@ fn signatures_and_counters_are_found() {
         frame.extend(options);
         frame.resize(74, 0);
         let Kind::Tcp(_, options) = packet::parse(&frame) else { panic!("{frame:02x?}") };
-        options.map(|o| (o.is_signed, o.counts_ecn))
+        options.map(|o| (o.is_signed, o.counts_ecn, o.opens_fast))
     };
     // NOPs have no length.
     for kind in (0..=255u8).filter(|kind| *kind != 1) {
         let (is_signed, counts_ecn) = ([14, 15, 18, 19, 29].contains(&kind), [172, 174].contains(&kind));
-        let expected = if kind == 0 { (false, false) } else { (is_signed, counts_ecn) };
+        let expected = (is_signed, counts_ecn, [34, 254].contains(&kind));
         for options in [vec![kind, 4, 9, 9], vec![8, 10, 19, 29, 172, 174, 0, 0, 0, 0, 1, kind, 4, 19, 29]] {
             assert_eq!(found(&options), Some(expected), "{options:?}");
         }
     }
-    assert_eq!(found(&[0, 19, 2]), Some((false, false)), "behind the end of the list there is none");
+    assert_eq!(found(&[0, 19, 2]), Some((false, false, false)), "behind the end of the list there is none");
     assert_eq!(found(&[19, 1, 1, 1]), None);
 }

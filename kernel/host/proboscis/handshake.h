@@ -99,6 +99,8 @@ static __always_inline int syn_from_vm(struct __sk_buff *skb, struct context *c)
 		if (!known)
 			return TCX_NEXT;
 	}
+	if (options.opens_fast || c->packet->payload_bytes)
+		known->opens_fast = 1;
 	if (host_settings)
 		probes = probes_for(skb, c, known);
 	known->syns++;
