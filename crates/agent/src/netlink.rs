@@ -1,8 +1,47 @@
 //! Netlink's messages and attributes as bytes (linux/netlink.h): only what is asked for is read, whatever else there
 //! is.
 
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
+use nix::sys::time::{TimeVal, TimeValLike};
+
 /// Of `struct nlmsghdr`.
 pub(crate) const HEADER_BYTES: usize = 16;
+
+/// Of `struct tcmsg`, which messages about queues and filters begin with.
+pub(crate) const TCMSG_BYTES: usize = 20;
+// linux/rtnetlink.h, of such messages
+pub(crate) const TCA_KIND: u16 = 1;
+pub(crate) const TCA_OPTIONS: u16 = 2;
+pub(crate) const TCA_STATS2: u16 = 7;
+/// linux/gen_stats.h: `struct gnet_stats_queue`, with length, backlog and drops first.
+pub(crate) const TCA_STATS_QUEUE: u16 = 3;
+/// linux/pkt_sched.h
+pub(crate) const TC_H_ROOT: u32 = 0xffff_ffff;
+
+/// A socket for questions about devices, queues and filters. Whoever waits longer for an answer has an error.
+pub(crate) fn route(timeout: Duration) -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    // SAFETY: the socket is open for as long as this borrow.
+    let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
+    setsockopt(&fd, ReceiveTimeout, &TimeVal::milliseconds(timeout.as_millis() as i64))?;
+    Ok(socket)
+}
+
+/// A `struct tcmsg`: of a device, at this place of it; 0: of all, or at none.
+pub(crate) fn tcmsg(ifindex: u32, parent: u32) -> [u8; TCMSG_BYTES] {
+    let mut body = [0; TCMSG_BYTES];
+    body[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    body[12..16].copy_from_slice(&parent.to_ne_bytes());
+    body
+}
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,4 +121,14 @@ pub(crate) fn u16_at(value: &[u8], at: usize) -> Option<u16> {
 /// A word.
 pub(crate) fn u32_at(value: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(value.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// An attribute, as the kernel writes it.
+#[cfg(test)]
+pub(crate) fn nla(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
 }

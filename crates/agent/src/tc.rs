@@ -3,11 +3,9 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
-
-use crate::netlink::{Message, attribute, messages, request, u32_at};
+use crate::netlink::{Message, TCA_OPTIONS, TCMSG_BYTES, attribute, messages, request, route, tcmsg, u32_at};
 
 /// Where evenkeel's filters stand among others: behind those with a priority that somebody chose, which are small
 /// numbers as a rule, and before those for which the kernel chose one, from 49152 downwards.
@@ -17,13 +15,11 @@ const HANDLE: u32 = 0x656b;
 /// linux/pkt_sched.h, `TC_H_CLSACT` with `TC_H_MIN_INGRESS` and `TC_H_MIN_EGRESS`.
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
-/// Of `struct tcmsg`.
-const TCMSG_BYTES: usize = 20;
-/// linux/rtnetlink.h
-const TCA_OPTIONS: u16 = 2;
 /// linux/pkt_cls.h
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_ID: u16 = 11;
+/// An answer takes microseconds, unless somebody changes devices meanwhile.
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// More than the kernel puts into one read of a dump.
 const READ_BYTES: usize = 1 << 15;
 
@@ -146,14 +142,9 @@ pub(crate) fn take(ifindex: u32, side: Side) -> io::Result<()> {
 
 /// The filters at a side of a device, in the order in which they see a packet; none if the device is gone.
 pub(crate) fn filters(ifindex: u32, side: Side) -> io::Result<Vec<Filter>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let mut body = [0; TCMSG_BYTES];
-    body[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    body[12..16].copy_from_slice(&side.parent().to_ne_bytes());
+    let socket = route(TIMEOUT)?;
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    socket.send(&request(libc::RTM_GETTFILTER, flags, 1, &body), 0)?;
+    socket.send(&request(libc::RTM_GETTFILTER, flags, 1, &tcmsg(ifindex, side.parent())), 0)?;
     let (mut all, mut bytes) = (Vec::new(), Vec::with_capacity(READ_BYTES));
     loop {
         bytes.clear();

@@ -345,14 +345,7 @@ mod tests {
     use nix::sched::{CloneFlags, unshare};
 
     use super::*;
-
-    fn nla(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
+    use crate::netlink::nla;
 
     fn message(family: i32, index: u32, kind: u16, name: &[u8]) -> Vec<u8> {
         let mut body = vec![0; INFO_BYTES];

@@ -1,14 +1,7 @@
 //! Filters as bytes of the kernel's.
 
 use super::*;
-
-fn nla(kind: u16, value: &[u8]) -> Vec<u8> {
-    let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
+use crate::netlink::nla;
 
 fn body(handle: u32, priority: u32, attributes: &[u8]) -> Vec<u8> {
     let mut body = vec![0; TCMSG_BYTES];

@@ -2,24 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
-use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
-use nix::sys::time::{TimeVal, TimeValLike};
+use netlink_sys::Socket;
 
-use crate::netlink::{attribute, messages, request, u32_at};
+use crate::netlink::{
+    TC_H_ROOT, TCA_KIND, TCA_STATS_QUEUE, TCA_STATS2, TCMSG_BYTES, attribute, messages, request, route, tcmsg, u32_at,
+};
 
-// linux/rtnetlink.h and linux/gen_stats.h
-const TCA_KIND: u16 = 1;
-const TCA_STATS2: u16 = 7;
-const TCA_STATS_QUEUE: u16 = 3;
-const TC_H_ROOT: u32 = 0xffff_ffff;
 /// Of clsact and ingress, which hold filters and no packets.
 const TC_H_CLSACT: u32 = 0xffff_fff1;
-const TCMSG_BYTES: usize = 20;
 /// An answer takes microseconds, unless somebody changes devices meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -101,13 +93,7 @@ impl Asker {
     /// # Errors
     /// The system's answer.
     pub(super) fn new() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        // SAFETY: the socket is open for as long as this borrow.
-        let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
-        setsockopt(&fd, ReceiveTimeout, &TimeVal::milliseconds(TIMEOUT.as_millis() as i64))?;
-        Ok(Self { socket, seq: 0 })
+        Ok(Self { socket: route(TIMEOUT)?, seq: 0 })
     }
 
     /// The queues of this moment.
@@ -117,7 +103,7 @@ impl Asker {
     pub(super) fn ask(&mut self) -> io::Result<Qdiscs> {
         self.seq = self.seq.wrapping_add(1);
         let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-        self.socket.send(&request(libc::RTM_GETQDISC, flags, self.seq, &[0; TCMSG_BYTES]), 0)?;
+        self.socket.send(&request(libc::RTM_GETQDISC, flags, self.seq, &tcmsg(0, 0)), 0)?;
         let mut qdiscs = Qdiscs::default();
         loop {
             let mut buffer = Vec::with_capacity(1 << 16);

@@ -1,6 +1,6 @@
 //! C: what an uplink carries, by its shaper or its link.
 
-pub(super) use crate::netlink::{attribute, u32_at};
+use crate::netlink::{attribute, u32_at};
 
 /// Where a rate was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,15 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::netlink::attributes;
-
-    fn nla(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
+    use crate::netlink::{attributes, nla};
 
     #[test]
     fn rates_of_shapers_are_read() {

@@ -2,27 +2,17 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use evenkeel_settings::cera::Cera;
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
-use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
-use nix::sys::time::{TimeVal, TimeValLike};
+use netlink_sys::Socket;
 
 use super::rate::{self, RateFrom};
 use crate::netdevice::NetDevices;
+use crate::netlink::{
+    self, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, TCA_STATS_QUEUE, TCA_STATS2, TCMSG_BYTES, attribute, tcmsg, u32_at,
+};
 
-// linux/rtnetlink.h and linux/gen_stats.h
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
-const TCA_STATS2: u16 = 7;
-const TCA_STATS_QUEUE: u16 = 3;
-const TC_H_ROOT: u32 = 0xffff_ffff;
-/// Of `struct nlmsghdr` and `struct tcmsg`.
-const HEADER_BYTES: usize = 16;
-const TCMSG_BYTES: usize = 20;
 /// Ethernet's header, which qdiscs count.
 const ETHERNET_BYTES: u32 = 14;
 /// An answer takes microseconds, unless somebody changes devices meanwhile.
@@ -62,27 +52,23 @@ struct Message<'a> {
     attributes: &'a [u8],
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
 /// The messages of one read.
-fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
-    std::iter::from_fn(move || {
-        let length = rate::u32_at(bytes, 0)? as usize;
-        let message = bytes.get(..length.max(HEADER_BYTES))?;
-        bytes = bytes.get(length.max(HEADER_BYTES).next_multiple_of(4)..).unwrap_or_default();
-        let kind = u16_at(message, 4)?;
-        let seq = rate::u32_at(message, 8)?;
-        let parent = rate::u32_at(message, HEADER_BYTES + 12).unwrap_or(0);
-        Some(Message { kind, seq, parent, attributes: message.get(HEADER_BYTES + TCMSG_BYTES..).unwrap_or_default() })
-    })
+fn messages(bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    fn about(message: netlink::Message<'_>) -> Message<'_> {
+        Message {
+            kind: message.kind,
+            seq: message.seq,
+            parent: u32_at(message.body, 12).unwrap_or(0),
+            attributes: message.body.get(TCMSG_BYTES..).unwrap_or_default(),
+        }
+    }
+    netlink::messages(bytes).map_while(|message| message.map(about))
 }
 
 /// What waits at a qdisc, from its attributes. Where it has queues below it (mq, HTB) the kernel has added them up.
 fn backlog_bytes(attributes: &[u8]) -> Option<u32> {
-    let queue = rate::attribute(rate::attribute(attributes, TCA_STATS2)?, TCA_STATS_QUEUE)?;
-    rate::u32_at(queue, size_of::<u32>())
+    let queue = attribute(attribute(attributes, TCA_STATS2)?, TCA_STATS_QUEUE)?;
+    u32_at(queue, size_of::<u32>())
 }
 
 impl Uplinks {
@@ -91,24 +77,14 @@ impl Uplinks {
     /// # Errors
     /// The system's answer.
     pub fn new() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        // SAFETY: the socket is open for as long as this borrow.
-        let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
-        setsockopt(&fd, ReceiveTimeout, &TimeVal::milliseconds(TIMEOUT.as_millis() as i64))?;
+        let socket = netlink::route(TIMEOUT)?;
         Ok(Self { socket, devices: NetDevices::new()?, buffer: Vec::with_capacity(1 << 15), seq: 0, found: Vec::new() })
     }
 
     fn send(&mut self, kind: u16, flags: u16, ifindex: u32, parent: u32) -> io::Result<()> {
-        let mut request = [0; HEADER_BYTES + TCMSG_BYTES];
-        request[..4].copy_from_slice(&((HEADER_BYTES + TCMSG_BYTES) as u32).to_ne_bytes());
-        request[4..6].copy_from_slice(&kind.to_ne_bytes());
-        request[6..8].copy_from_slice(&(flags | libc::NLM_F_REQUEST as u16).to_ne_bytes());
         self.seq = self.seq.wrapping_add(1);
-        request[8..12].copy_from_slice(&self.seq.to_ne_bytes());
-        request[HEADER_BYTES + 4..HEADER_BYTES + 8].copy_from_slice(&ifindex.to_ne_bytes());
-        request[HEADER_BYTES + 12..HEADER_BYTES + 16].copy_from_slice(&parent.to_ne_bytes());
+        let flags = flags | libc::NLM_F_REQUEST as u16;
+        let request = netlink::request(kind, flags, self.seq, &tcmsg(ifindex, parent));
         self.socket.send(&request, 0).map(|_| ())
     }
 
@@ -141,7 +117,7 @@ impl Uplinks {
                 if message.kind == libc::NLMSG_DONE as u16 || message.kind == libc::NLMSG_ERROR as u16 {
                     return Ok(sum);
                 }
-                let options = rate::attribute(message.attributes, TCA_OPTIONS);
+                let options = attribute(message.attributes, TCA_OPTIONS);
                 if message.kind == libc::RTM_NEWTCLASS && message.parent == TC_H_ROOT {
                     if let Some(rate) = options.and_then(rate::of_htb_class) {
                         sum = Some(sum.unwrap_or(0) + rate);
@@ -190,12 +166,12 @@ impl Uplinks {
         }
         let link = self.devices.link_rate(name);
         let message = self.root(ifindex).map_err(gone)?;
-        let kind = rate::attribute(message.attributes, TCA_KIND).unwrap_or_default();
+        let kind = attribute(message.attributes, TCA_KIND).unwrap_or_default();
         let qdisc = String::from_utf8_lossy(kind).trim_end_matches('\0').to_owned();
         if qdisc == "noqueue" {
             return Err(format!("{name} has no queue (qdisc noqueue), so nothing ever waits there"));
         }
-        let tbf = rate::attribute(message.attributes, TCA_OPTIONS).filter(|_| qdisc == "tbf").and_then(rate::of_tbf);
+        let tbf = attribute(message.attributes, TCA_OPTIONS).filter(|_| qdisc == "tbf").and_then(rate::of_tbf);
         let shaper = match qdisc.as_str() {
             "htb" => self.htb_rate(ifindex).map_err(gone)?,
             _ => tbf,
@@ -359,7 +335,7 @@ mod tests {
             for message in messages(&bytes) {
                 backlog_bytes(message.attributes);
             }
-            prop_assert!(messages(&bytes).count() <= bytes.len() / HEADER_BYTES);
+            prop_assert!(messages(&bytes).count() <= bytes.len() / netlink::HEADER_BYTES);
         }
     }
 }
