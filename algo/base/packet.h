@@ -92,7 +92,7 @@ struct packet_options {
 	u16 sack; /* offset of the blocks, 0: none */
 	u16 sack_bytes;
 	u32 claims; /* enum packet_claim */
-	bool opens_fast; /* TCP Fast Open (RFC 7413), by its own kind or an experiment's */
+	bool opens_fast; /* TCP Fast Open (RFC 7413), or an experiment's option */
 };
 
 /*

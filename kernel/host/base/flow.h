@@ -130,7 +130,7 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 		proboscis_echo_init(&f.echo, c->packet->ack);
 	} else {
 		f.flags |= EK_FLOW_VM_OPENED;
-		/* The SYN's window is in use already: a smaller one would take it back. */
+		/* The SYN's window is in use: a smaller one would take it back. */
 		if (h->opens_fast)
 			f.flags |= EK_FLOW_ANSWER_BEGUN;
 		if (h->reported)
