@@ -18,7 +18,7 @@
 /* What follows on what left before with the same timestamp is one range with it: so many
  * bursts, each let out by another ACK. */
 #define VFLOOD_RETURN_RANGES 16
-/* A range that another CPU has changed meanwhile is looked at again so often. */
+/* Where another CPU has changed a range meanwhile all are looked at again, so often. */
 #define VFLOOD_RETURN_TRIES 4
 /* What has not come by for so long was lost: softirqs of a busy host take milliseconds.
  */
@@ -28,6 +28,7 @@ struct vflood_returns {
 	u64 ranges[VFLOOD_RETURN_RANGES]; /* vflood_returns_range(), empty: free */
 	u32 ts_val[VFLOOD_RETURN_RANGES]; /* its timestamp, 0: it has none */
 	u32 noted_ms[VFLOOD_RETURN_RANGES]; /* when the last of it left */
+	u32 used; /* ranges that were ever noted, the first ones: no other is looked at */
 };
 
 /* Both sequence numbers in one word, which changes at once. */
@@ -89,10 +90,20 @@ static inline void vflood_returns_note(struct vflood_returns *r, struct vflood_r
 			continue;
 		r->noted_ms[i] = now_ms;
 		r->ts_val[i] = ts_val;
+		if (r->used <= i)
+			r->used = i + 1;
 		if (vflood_returns_change(r, i, known,
 					  vflood_returns_range(data.seq, data.end)))
 			return;
 	}
+}
+
+static inline bool vflood_returns_has(const struct vflood_returns *r, u32 i, u64 known,
+				      struct vflood_range data, u32 ts_val)
+{
+	return r->ts_val[i] == ts_val && (u32)known != (u32)(known >> 32) &&
+	       !seq_before(data.seq, (u32)known) &&
+	       !seq_after(data.end, (u32)(known >> 32));
 }
 
 /**
@@ -104,20 +115,21 @@ static inline void vflood_returns_note(struct vflood_returns *r, struct vflood_r
 static inline bool vflood_returns_take(struct vflood_returns *r, struct vflood_range data,
 				       u32 ts_val)
 {
-	u32 i, at;
-	u64 known;
+	bool has_changed = true;
+	u32 try, i;
+	u64 known, left;
 
-	for (i = 0; i < VFLOOD_RETURN_TRIES * VFLOOD_RETURN_RANGES; i++) {
-		at = i % VFLOOD_RETURN_RANGES;
-		known = r->ranges[at];
-		if (r->ts_val[at] != ts_val || (u32)known == (u32)(known >> 32) ||
-		    seq_before(data.seq, (u32)known) ||
-		    seq_after(data.end, (u32)(known >> 32)))
-			continue;
-		if (vflood_returns_change(r, at, known,
-					  vflood_returns_range(data.end,
-							       (u32)(known >> 32))))
-			return true;
+	for (try = 0; has_changed && try < VFLOOD_RETURN_TRIES; try++) {
+		has_changed = false;
+		for (i = 0; i < VFLOOD_RETURN_RANGES && i < r->used; i++) {
+			known = r->ranges[i];
+			if (!vflood_returns_has(r, i, known, data, ts_val))
+				continue;
+			left = vflood_returns_range(data.end, (u32)(known >> 32));
+			if (vflood_returns_change(r, i, known, left))
+				return true;
+			has_changed = true;
+		}
 	}
 	return false;
 }

@@ -444,6 +444,7 @@ fn let_out(place: &Bed, times: usize, acks: u64, ts_val: u32) {
             (returns + offset_of!(intf::vflood_returns, ranges), &ranges),
             (returns + offset_of!(intf::vflood_returns, ts_val), &ts_val.to_ne_bytes().repeat(times)),
             (returns + offset_of!(intf::vflood_returns, noted_ms), &now_ms.to_ne_bytes().repeat(times)),
+            (returns + offset_of!(intf::vflood_returns, used), &(times as u32).to_ne_bytes()),
             (offset_of!(intf::ek_vflood_flow, back_acks), &acks.to_ne_bytes()),
         ],
     );
