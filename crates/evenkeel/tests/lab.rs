@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use evenkeel_scenario::result::RunRecord;
+use evenkeel_scenario::result::{FlowRecord, RunRecord};
 
 /// The machine: two tests that boot VMs at the same time would only take each other's time.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -143,6 +143,12 @@ label = "agent"
 "network.queue" = { discipline = "red", ecn_threshold_segments = 5 }
 "vms.client.proboscis.mode" = "enforce"
 "vms.server.proboscis.mode" = "enforce"
+[[axes.variants]]
+label = "answers"
+[axes.variants.set]
+"workloads.w.request_bytes" = 200
+"vms.client.proboscis" = { mode = "enforce", answers = true }
+"vms.server.proboscis" = { mode = "enforce", answers = true }
 "#;
 
 /// Agents of labs whose temporary directory is below `directory`.
@@ -315,6 +321,12 @@ fn the_host_agent_acts_on_real_requests() {
     assert!(agent.counters["server-0"]["ProboscisReportsSent"] > 0, "{:?}", agent.counters);
     assert!(agent.counters["client-0"]["ProboscisEctSet"] > 0, "{:?}", agent.counters);
     assert!(agent.metrics["ecn_marks"] > 0.0, "{:?}", agent.metrics);
+    // Clients answer, so the server's host has the probes of their SYN-ACKs.
+    let answers = labelled(&records, "host", "answers")[0];
+    let is_answer = |flow: &FlowRecord| flow.from.starts_with("client-") && flow.to == "server-0";
+    assert!(answers.flows.iter().all(is_answer), "{:?}", answers.flows);
+    assert!(answers.metrics["answer_probes_sent"] >= 10.0, "{:?}", answers.metrics);
+    assert!(answers.metrics["answers_scaled"] > 0.0, "{:?}", answers.metrics);
     assert_eq!(agents_below(scratch.path()), 0);
     assert_left_clean(scratch.path());
 }

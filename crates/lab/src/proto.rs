@@ -23,6 +23,8 @@ pub const POSTGRES_PORT: u16 = 5432;
 pub const APPLICATION_PORT: u16 = 8080;
 /// Path of a file that web servers have; its size follows.
 pub const OBJECT_PATH: &str = "/object/";
+/// The file of which flows ask for as many bytes as they have, below [`OBJECT_PATH`].
+pub const ANY_OBJECT: &str = "any";
 /// Most bytes one [`Op::ReadFile`] returns.
 pub const READ_CHUNK_BYTES: usize = 256 * 1024;
 
@@ -196,6 +198,8 @@ pub enum Task {
         servers: Vec<String>,
         /// Microseconds after the start, position of the server, bytes; in the order of times.
         plan: Vec<(u64, u16, u64)>,
+        /// Size of a GET, which the server answers with the bytes. 0: they are sent, by PUT.
+        request_bytes: u32,
         /// Socket settings.
         sockets: SocketSettings,
     },

@@ -308,7 +308,8 @@ fn a_sink_takes_clients_that_leave_for_no_error() {
     serving.join().expect("no panic");
 }
 
-/// Takes requests until it is dropped by its test's end; answers each with this status line when it has the whole body.
+/// Takes requests until it is dropped by its test's end; answers each with this status line when it has the whole body,
+/// and with as many zeros as a range asks for.
 fn http_server(status: &'static str) -> SocketAddr {
     let listener = std::net::TcpListener::bind((LOCAL, 0)).expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -316,29 +317,35 @@ fn http_server(status: &'static str) -> SocketAddr {
         for stream in listener.incoming().map_while(Result::ok) {
             thread::spawn(move || {
                 let mut reader = BufReader::new(stream);
-                let (mut line, mut left) = (String::new(), 0_u64);
+                let (mut line, mut left, mut asked) = (String::new(), 0_u64, 0_u64);
                 while reader.read_line(&mut line).is_ok_and(|n| n > 0) && line.trim() != "" {
                     if let Some(length) = line.trim().strip_prefix("Content-Length: ") {
                         left = length.parse().expect("a length");
+                    }
+                    if let Some(last) = line.trim().strip_prefix("Range: bytes=0-") {
+                        asked = last.parse::<u64>().expect("a number") + 1;
                     }
                     line.clear();
                 }
                 let read = std::io::copy(&mut std::io::Read::take(&mut reader, left), &mut std::io::sink());
                 assert_eq!(read.ok(), Some(left));
-                let _ =
-                    reader.get_mut().write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes());
+                let head = format!("HTTP/1.1 {status}\r\nContent-Length: {asked}\r\n\r\n");
+                let mut answer = std::io::Read::chain(head.as_bytes(), std::io::Read::take(std::io::repeat(0), asked));
+                let _ = std::io::copy(&mut answer, reader.get_mut());
             });
         }
     });
     address
 }
 
-/// Sends requests of these sizes, all at once; what was recorded when as many are done, or something went wrong.
-fn requested(to: SocketAddr, sizes: &[u64], done: impl Fn(&Recorded) -> bool) -> Recorded {
+/// Sends requests of these sizes, all at once, or GETs of `request_bytes` for as much; what was recorded when as many
+/// are done, or something went wrong.
+fn requested(to: SocketAddr, sizes: &[u64], request_bytes: usize, done: impl Fn(&Recorded) -> bool) -> Recorded {
     let recording = Arc::new(Recording::new());
     let start = recording.mark();
     let plan = sizes.iter().map(|&bytes| poisson::Planned { at: Duration::from_millis(2), to, bytes }).collect();
-    let thread = poisson::start(&recording, start, plan, SocketSettings::default()).expect("started");
+    let asks = poisson::Asks { request_bytes, settings: SocketSettings::default() };
+    let thread = poisson::start(&recording, start, plan, asks).expect("started");
     let end = Instant::now() + Duration::from_secs(20);
     let recorded = loop {
         let recorded = recording.peek();
@@ -357,21 +364,23 @@ fn requested(to: SocketAddr, sizes: &[u64], done: impl Fn(&Recorded) -> bool) ->
 fn requests_are_sent_whole_and_timed_by_their_answers() {
     let sizes = [1, 1460, 15_000, 3_000_000];
     let all = |r: &Recorded| r.requests.len() == 4 && r.requests.iter().all(|r| r.took_us.is_some());
-    let recorded = requested(http_server("204 No Content"), &sizes, all);
-    let mut sent: Vec<u64> = recorded.requests.iter().map(|r| r.bytes).collect();
-    sent.sort_unstable();
-    assert_eq!(sent, sizes);
-    assert!(recorded.requests.iter().all(|r| r.to == LOCAL && r.start_us == 2000));
-    assert!(recorded.errors.is_empty(), "{:?}", recorded.errors);
+    for (status, request_bytes) in [("204 No Content", 0), ("206 Partial Content", 200)] {
+        let recorded = requested(http_server(status), &sizes, request_bytes, all);
+        let mut sent: Vec<u64> = recorded.requests.iter().map(|r| r.bytes).collect();
+        sent.sort_unstable();
+        assert_eq!(sent, sizes);
+        assert!(recorded.requests.iter().all(|r| r.to == LOCAL && r.start_us == 2000));
+        assert!(recorded.errors.is_empty(), "{status}: {:?}", recorded.errors);
+    }
 }
 
 #[test]
 fn a_request_that_is_refused_is_an_error_and_stays_unfinished() {
-    let recorded = requested(http_server("500 Oh"), &[100], |r| !r.errors.is_empty());
+    let recorded = requested(http_server("500 Oh"), &[100], 0, |r| !r.errors.is_empty());
     assert!(recorded.errors[0].contains("500 Oh"), "{:?}", recorded.errors);
     assert_eq!(recorded.requests[0].took_us, None);
     let nobody = std::net::TcpListener::bind((LOCAL, 0)).expect("bound").local_addr().expect("an address");
-    let recorded = requested(nobody, &[100], |r| !r.errors.is_empty());
+    let recorded = requested(nobody, &[100], 0, |r| !r.errors.is_empty());
     assert_eq!(recorded.requests[0].took_us, None);
 }
 

@@ -183,7 +183,8 @@ impl Own<'_> {
 
     fn ended(&self, vm: &VmMeasured, recorded: &Recorded) -> Vec<Ended> {
         // Of a request with a response, who asks receives the payload.
-        let sends = matches!(self.scenario.workload(), Workload::Poisson { .. } | Workload::Transfers { .. });
+        let sends =
+            matches!(self.scenario.workload(), Workload::Poisson { request_bytes: 0, .. } | Workload::Transfers { .. });
         let ended = |request: &RequestTime| {
             let (own, other) = (self.numbers.get(vm.address)?, self.numbers.get(request.to.parse().ok()?)?);
             let (from, to) = if sends { (own, other) } else { (other, own) };

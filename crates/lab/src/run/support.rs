@@ -301,9 +301,9 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::Poisson { persistent: true, .. } => {
             Some(("workload.persistent", "the lab's requests have a connection each (the simulator's can share)"))
         }
-        Workload::Poisson { request_bytes: 1.., .. } => Some((
+        Workload::Poisson { request_bytes: bytes @ 1.., .. } if !FETCH_BYTES.contains(bytes) => Some((
             "workload.request_bytes",
-            "the lab's flows are PUT; leave it at 0 (the simulator's can be asked for)",
+            "the lab's requests are HTTP's; set 128 to 4096, or 0 for PUT (the simulator's can have any size)",
         )),
         Workload::Poisson { background_mesh_flows: 1.., .. } => {
             Some(("workload.background_mesh_flows", "only the simulator has them; the lab's are `background_flows`"))
@@ -492,7 +492,8 @@ mod tests {
         assert_eq!(poisson("flows = 100"), "workloads.w.flows");
         assert_eq!(poisson("background_mesh_flows = 1"), "workloads.w.background_mesh_flows");
         assert_eq!(poisson("persistent = true"), "workloads.w.persistent");
-        assert_eq!(poisson("request_bytes = 200"), "workloads.w.request_bytes");
+        assert_eq!(poisson("request_bytes = 200"), "");
+        assert_eq!(poisson("request_bytes = 20"), "workloads.w.request_bytes");
         assert_eq!(refused("\"bulk\"", "\"memcached\""), "");
         assert_eq!(refused("\"bulk\"", "\"memcached\"\nlate_start_ms = 9"), "workloads.w.late_start_ms");
         assert_eq!(refused("\"bulk\"", "\"transfers\"\nbytes = 100000"), "");

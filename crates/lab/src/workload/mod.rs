@@ -51,7 +51,10 @@ fn serve(members: &Members) -> Result<Vec<TaskOf>, LabError> {
         Workload::Strobe { .. } => strobe::serve(members)?,
         Workload::Iperf3 { .. } => iperf3::serve(members, &iperf3::pairs(members))?,
         Workload::Transfers { .. } => transfers::serve(members)?,
-        Workload::Poisson { background_flows, .. } => return poisson::serve(members, *background_flows),
+        Workload::Poisson { sizes, request_bytes, background_flows, .. } => {
+            let asked = poisson::Asked { sizes: *sizes, request_bytes: *request_bytes };
+            return poisson::serve(members, asked, *background_flows);
+        }
         Workload::RequestResponse { response_bytes, .. } => return request_response::serve(members, *response_bytes),
         Workload::Memcached { .. } => return memcached::serve(members),
         Workload::ThreeTier { keep_alive, operations, .. } => {
@@ -71,11 +74,11 @@ fn begin(members: &Members) -> Result<Running, LabError> {
             let iperf3 = iperf3::begin(members, *flows, &iperf3::pairs(members))?;
             return Ok(Running { iperf3, ..Running::default() });
         }
-        Workload::Poisson { to, load, sizes, burst_flows, background_flows, .. } => {
+        Workload::Poisson { to, load, sizes, burst_flows, background_flows, request_bytes, .. } => {
             let flows = poisson::Flows {
                 has_receivers: to.is_some(),
                 load: *load,
-                sizes: *sizes,
+                asked: poisson::Asked { sizes: *sizes, request_bytes: *request_bytes },
                 burst_flows: *burst_flows,
                 background_flows: *background_flows,
             };

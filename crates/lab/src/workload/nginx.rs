@@ -9,7 +9,7 @@ use super::members::Members;
 use super::task::started;
 use crate::error::LabError;
 use crate::host::vm::Vm;
-use crate::proto::{HTTP_PORT, OBJECT_PATH, Op, port_of};
+use crate::proto::{ANY_OBJECT, HTTP_PORT, OBJECT_PATH, Op, port_of};
 
 /// Where the nginx of the workload at this place has its files in a VM: its configuration, and what it serves.
 fn directory(place: u8) -> String {
@@ -59,6 +59,12 @@ pub fn make_files(members: &Members, vm: &Vm, sizes_bytes: &BTreeSet<u32>) -> Re
     let directory = format!("{}/files{OBJECT_PATH}", directory(members.place));
     let files = sizes_bytes.iter().map(|bytes| format!("head -c {bytes} /dev/zero >{directory}{bytes}\n"));
     vm.shell(&format!("mkdir -p {directory}\n{}", files.collect::<String>())).map(drop)
+}
+
+/// Makes a file of so many bytes, of which a range can be asked for. It has no memory: all of it is a hole.
+pub fn make_any_object(members: &Members, vm: &Vm, bytes: u64) -> Result<(), LabError> {
+    let directory = format!("{}/files{OBJECT_PATH}", directory(members.place));
+    vm.shell(&format!("mkdir -p {directory}\ntruncate -s {bytes} {directory}{ANY_OBJECT}\n")).map(drop)
 }
 
 /// Starts nginx with files in a VM; its task.

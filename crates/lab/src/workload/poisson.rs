@@ -1,8 +1,9 @@
-//! Flows that begin at random times: nginx in the VMs that receive, the load generator in those that send, at times
-//! drawn ahead.
+//! Flows that begin at random times: the load generator in the VMs that open connections, at times drawn ahead, and
+//! nginx in the others. Those that send open them and PUT, or those that receive do and GET.
 
 use evenkeel_scenario::arrivals::{self, Arrival, Pattern};
 use evenkeel_scenario::format::FlowSizes;
+use evenkeel_scenario::sizes::SizeDistribution;
 
 use super::members::Members;
 use super::task::TaskOf;
@@ -19,6 +20,26 @@ const LEAD_NS: u64 = 1_500_000_000;
 /// all counters are read: on a driver domain's processor that is full of packets, 20 seconds have been seen.
 const SLACK_US: u64 = 30_000_000;
 
+/// What flows bring, and who opens their connections.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// How large they are.
+    pub sizes: FlowSizes,
+    /// Size of a request by which the receiver asks for each. 0: none, the sender opens the connection.
+    pub request_bytes: u32,
+}
+
+impl Asked {
+    /// The VMs that open connections, and those that serve them.
+    fn ends<'m, 'a>(self, members: &'m Members<'a>) -> [&'m [(usize, &'a Vm)]; 2] {
+        if self.by_receiver() { [&members.to, &members.from] } else { [&members.from, &members.to] }
+    }
+
+    fn by_receiver(self) -> bool {
+        self.request_bytes > 0
+    }
+}
+
 /// Which flows.
 #[derive(Debug, Clone, Copy)]
 pub struct Flows {
@@ -26,8 +47,8 @@ pub struct Flows {
     pub has_receivers: bool,
     /// Share of the bottleneck.
     pub load: f64,
-    /// How large they are.
-    pub sizes: FlowSizes,
+    /// What they bring.
+    pub asked: Asked,
     /// Those that begin at the same time, towards one receiver.
     pub burst_flows: u32,
     /// Long-lived ones of iperf3 from every sender to every receiver.
@@ -35,9 +56,16 @@ pub struct Flows {
 }
 
 /// Starts the servers.
-pub fn serve(members: &Members, background_flows: u32) -> Result<Vec<TaskOf>, LabError> {
-    let start = |(index, vm): &(usize, &Vm)| Ok((*index, nginx::start_files(members, vm, members.tcp_of(vm))?));
-    let servers = members.to.iter().map(start).collect::<Result<_, LabError>>()?;
+pub fn serve(members: &Members, asked: Asked, background_flows: u32) -> Result<Vec<TaskOf>, LabError> {
+    let start = |(index, vm): &(usize, &Vm)| {
+        if asked.by_receiver() {
+            let largest_bytes = SizeDistribution::new(asked.sizes).quantile_bytes(1.0);
+            nginx::make_any_object(members, vm, largest_bytes)?;
+        }
+        Ok((*index, nginx::start_files(members, vm, members.tcp_of(vm))?))
+    };
+    let [_, serving] = asked.ends(members);
+    let servers = serving.iter().map(start).collect::<Result<_, LabError>>()?;
     if background_flows > 0 {
         iperf3::serve(members, &background_pairs(members))?;
     }
@@ -69,39 +97,43 @@ fn background_pairs<'a>(members: &Members<'a>) -> Vec<iperf3::Pair<'a>> {
 /// this machine's CLOCK_MONOTONIC. The flows are the same for all cells of a repetition.
 fn start_requests(members: &Members, flows: Flows) -> Result<u64, LabError> {
     let Members { scenario, seed, from, to, .. } = members;
-    let Flows { has_receivers, load, sizes, burst_flows, .. } = flows;
+    let Flows { has_receivers, load, asked, burst_flows, .. } = flows;
     let pattern = Pattern {
         senders: from.len(),
         receivers: has_receivers.then_some(to.len()),
         load,
         capacity_bps: f64::from(scenario.network.rate_mbit) * 1e6 * from.len().min(to.len()) as f64,
-        sizes,
+        sizes: asked.sizes,
         burst_flows,
     };
     let until_us = (scenario.warmup_ms + scenario.duration_ms) * 1000 + SLACK_US;
     let arrivals = arrivals::poisson(&pattern, *seed, until_us);
-    let servers: Vec<String> = to.iter().map(|(_, vm)| vm.spec.address.to_string()).collect();
+    let [opening, serving] = asked.ends(members);
+    let servers: Vec<String> = serving.iter().map(|(_, vm)| vm.spec.address.to_string()).collect();
     let start_ns = monotonic_ns() + LEAD_NS;
     std::thread::scope(|scope| {
         let start = |(position, (_, vm)): (usize, &(usize, &Vm))| {
             let task = Task::Requests {
                 start_ns: start_ns.saturating_add_signed(clock_offset_ns(vm)?),
                 servers: servers.clone(),
-                plan: plan_of(position, &arrivals),
+                plan: plan_of(position, &arrivals, asked.by_receiver()),
+                request_bytes: asked.request_bytes,
                 sockets: members.sockets(vm),
             };
             members.start(vm, task)
         };
-        let threads: Vec<_> = from.iter().enumerate().map(|sender| scope.spawn(move || start(sender))).collect();
+        let threads: Vec<_> = opening.iter().enumerate().map(|vm| scope.spawn(move || start(vm))).collect();
         threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     Ok(start_ns + until_us * 1000)
 }
 
-fn plan_of(sender: usize, arrivals: &[Arrival]) -> Vec<(u64, u16, u64)> {
-    let own = arrivals.iter().filter(|a| a.from == sender);
+/// The flows of a generator: those that it sends, or that it asks for.
+fn plan_of(generator: usize, arrivals: &[Arrival], asks: bool) -> Vec<(u64, u16, u64)> {
+    let ends = |a: &Arrival| if asks { (a.to, a.from) } else { (a.from, a.to) };
+    let own = arrivals.iter().filter(|a| ends(a).0 == generator);
     // The lab has at most 64 VMs.
-    own.map(|a| (a.at_us, u16::try_from(a.to).unwrap_or(u16::MAX), a.bytes)).collect()
+    own.map(|a| (a.at_us, u16::try_from(ends(a).1).unwrap_or(u16::MAX), a.bytes)).collect()
 }
 
 #[cfg(test)]
@@ -119,7 +151,9 @@ mod tests {
     fn each_generator_has_its_own_flows_in_order() {
         let arrival = |at_us, from, to| Arrival { at_us, from, to, bytes: 100 };
         let arrivals = [arrival(1, 0, 2), arrival(5, 1, 0), arrival(9, 0, 1)];
-        assert_eq!(plan_of(0, &arrivals), [(1, 2, 100), (9, 1, 100)]);
-        assert_eq!(plan_of(2, &arrivals), []);
+        assert_eq!(plan_of(0, &arrivals, false), [(1, 2, 100), (9, 1, 100)]);
+        assert_eq!(plan_of(2, &arrivals, false), []);
+        assert_eq!(plan_of(0, &arrivals, true), [(5, 1, 100)]);
+        assert_eq!(plan_of(2, &arrivals, true), [(1, 0, 100)]);
     }
 }

@@ -55,7 +55,7 @@ pub enum Workload {
         flows: u32,
     },
     /// Flows that begin at random times (a Poisson process) between random VMs. In the lab each is an HTTP request on a
-    /// connection of its own: a PUT to nginx, whose answer ends the flow.
+    /// connection of its own to nginx: a PUT, whose answer ends the flow, or a GET, which the flow answers.
     Poisson {
         /// Group that sends.
         from: String,
@@ -82,7 +82,8 @@ pub enum Workload {
         #[serde(default)]
         persistent: bool,
         /// Size of a request for each flow: the VM of `to` opens the connection and asks, and the VM of `from` answers
-        /// with the flow, as to an HTTP GET. 0: the VM of `from` opens it and sends. Only the simulator can.
+        /// with the flow, as to an HTTP GET. 0: the VM of `from` opens it and sends. In the
+        /// lab it is one of HTTP, of 128 to 4096 bytes.
         #[serde(default, skip_serializing_if = "is_zero")]
         #[schemars(range(min = 0, max = 1_073_741_824))]
         request_bytes: u32,

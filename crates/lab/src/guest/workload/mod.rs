@@ -65,8 +65,9 @@ impl Workload {
                 self.strobes.push(progress);
                 self.threads.push(thread);
             }
-            Task::Requests { start_ns, servers, plan, sockets } => {
-                self.request_at_times(start_ns, &servers, &plan, sockets)?;
+            Task::Requests { start_ns, servers, plan, request_bytes, sockets } => {
+                let asks = poisson::Asks { request_bytes: request_bytes as usize, settings: sockets };
+                self.request_at_times(start_ns, &servers, &plan, asks)?;
             }
             Task::Transfers { to, bytes, concurrent, pause_ms, sockets } => {
                 let pause = Duration::from_millis(pause_ms.into());
@@ -131,7 +132,7 @@ impl Workload {
         start_ns: u64,
         servers: &[String],
         plan: &[(u64, u16, u64)],
-        sockets: SocketSettings,
+        asks: poisson::Asks,
     ) -> anyhow::Result<()> {
         let servers = addresses(servers, port_of(HTTP_PORT, self.place))?;
         let planned = |&(at_us, server, bytes): &(u64, u16, u64)| {
@@ -141,7 +142,7 @@ impl Workload {
         let plan = plan.iter().map(planned).collect::<anyhow::Result<Vec<_>>>()?;
         let lead = start_ns.checked_sub(monotonic_ns()).context("the start has passed already")?;
         let start = Instant::now() + Duration::from_nanos(lead);
-        self.threads.push(poisson::start(&self.recording, start, plan, sockets)?);
+        self.threads.push(poisson::start(&self.recording, start, plan, asks)?);
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! The load generator: HTTP requests at given times, each on a connection of its own, whether earlier ones are done or
 //! not.
 //!
-//! A request is a PUT, so that the end that opens the connection is the one that sends, as in the simulator. One thread
-//! has all sockets: a thread for each request would take more of a slow virtual CPU than the request.
+//! With a PUT the end that opens the connection is the one that sends, with a GET the other is. One thread has all
+//! sockets: a thread for each request would take more of a slow virtual CPU than the request.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,12 +17,23 @@ use nix::poll::PollFlags;
 use crate::guest::block_server::ZEROS;
 use crate::guest::recording::Recording;
 use crate::guest::socket::{self, wait as ready};
-use crate::proto::SocketSettings;
+use crate::proto::{ANY_OBJECT, OBJECT_PATH, SocketSettings};
 
 /// How often it is looked whether the workload ends.
 const LOOK: Duration = Duration::from_millis(100);
-/// Longest answer that is read: nginx's to a PUT has some 200 bytes.
-const MAX_ANSWER_BYTES: usize = 16 * 1024;
+/// Longest head of an answer that is read: nginx's have some 200 bytes.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// Room for what is read at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// How bytes are asked for, or sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Asks {
+    /// Size of a GET; 0: the bytes are sent, by PUT.
+    pub request_bytes: usize,
+    /// Its sockets.
+    pub settings: SocketSettings,
+}
 
 /// A request to be.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +42,7 @@ pub struct Planned {
     pub at: Duration,
     /// The server.
     pub to: SocketAddr,
-    /// Bytes of the body.
+    /// Bytes of the body, sent or asked for.
     pub bytes: u64,
 }
 
@@ -44,7 +55,16 @@ struct Request {
     head: Vec<u8>,
     head_left: usize,
     body_left: u64,
-    answer: Vec<u8>,
+    answer: Answer,
+}
+
+/// What comes back.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    /// Its head, so far, and how many bytes are to follow.
+    Head(Vec<u8>, u64),
+    /// So many bytes are still to come.
+    Body(u64),
 }
 
 /// What a request can go on with.
@@ -59,12 +79,12 @@ pub fn start(
     recording: &Arc<Recording>,
     start: Instant,
     plan: Vec<Planned>,
-    settings: SocketSettings,
+    asks: Asks,
 ) -> anyhow::Result<JoinHandle<()>> {
-    recording.spawn("requests", move |recording| run(recording, start, &plan, settings))
+    recording.spawn("requests", move |recording| run(recording, start, &plan, asks))
 }
 
-fn run(recording: &Recording, start: Instant, plan: &[Planned], settings: SocketSettings) -> anyhow::Result<()> {
+fn run(recording: &Recording, start: Instant, plan: &[Planned], asks: Asks) -> anyhow::Result<()> {
     let mut coming = plan.iter().peekable();
     let mut active: Vec<Request> = Vec::new();
     while !recording.stopping() {
@@ -75,7 +95,7 @@ fn run(recording: &Recording, start: Instant, plan: &[Planned], settings: Socket
                 wait = wait.min(left);
                 break;
             }
-            match Request::begin(recording, start, planned, settings) {
+            match Request::begin(recording, start, planned, asks) {
                 Ok(request) => active.push(request),
                 Err(error) => recording.error(format!("request to {}: {error:#}", planned.to)),
             }
@@ -106,22 +126,17 @@ fn run(recording: &Recording, start: Instant, plan: &[Planned], settings: Socket
 }
 
 impl Request {
-    fn begin(
-        recording: &Recording,
-        start: Instant,
-        planned: &Planned,
-        settings: SocketSettings,
-    ) -> anyhow::Result<Self> {
+    fn begin(recording: &Recording, start: Instant, planned: &Planned, asks: Asks) -> anyhow::Result<Self> {
         let Planned { at, to, bytes } = *planned;
         // The plan's time, not the present: a generator that is late must not make flows look faster.
         let number = recording.request(to, bytes, start + at);
-        let stream = socket::begin_connect(to, settings)?;
-        let head = format!(
-            "PUT /upload HTTP/1.1\r\nHost: {}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n",
-            to.ip()
-        );
+        let stream = socket::begin_connect(to, asks.settings)?;
+        let (head, body_left, comes) = match asks.request_bytes {
+            0 => (put(to, bytes), bytes, 0),
+            request_bytes => (get(to, bytes, request_bytes)?, 0, bytes),
+        };
         let head = head.into_bytes();
-        Ok(Self { stream, number, head_left: head.len(), head, body_left: bytes, answer: Vec::new() })
+        Ok(Self { stream, number, head_left: head.len(), head, body_left, answer: Answer::Head(Vec::new(), comes) })
     }
 
     fn sent(&self) -> bool {
@@ -157,24 +172,63 @@ impl Request {
     }
 
     fn read_answer(&mut self) -> anyhow::Result<Next> {
-        let mut buffer = [0; 2048];
+        let mut buffer = [0; READ_BYTES];
         loop {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => anyhow::bail!("the server has closed the connection without an answer"),
-                Ok(n) => self.answer.extend_from_slice(&buffer[..n]),
+            let read = match self.stream.read(&mut buffer) {
+                Ok(0) => anyhow::bail!("the server has closed the connection before its answer was over"),
+                Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Next::More),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error).context("reading the answer"),
-            }
-            anyhow::ensure!(self.answer.len() <= MAX_ANSWER_BYTES, "the answer is too long");
-            if self.answer.windows(4).any(|end| end == b"\r\n\r\n") {
-                let first = self.answer.split(|&byte| byte == b'\r').next().unwrap_or_default();
-                let first = String::from_utf8_lossy(first);
-                anyhow::ensure!(self.sent() && is_success(&first), "the server answers: {first}");
+            };
+            if self.answer.take(&buffer[..read])? {
+                anyhow::ensure!(self.sent(), "the server has answered before it had all");
                 return Ok(Next::Done);
             }
         }
     }
+}
+
+impl Answer {
+    /// Takes what has come; whether that was all.
+    fn take(&mut self, read: &[u8]) -> anyhow::Result<bool> {
+        let body = match self {
+            Self::Body(_) => read.len(),
+            Self::Head(head, comes) => {
+                head.extend_from_slice(read);
+                let Some(end) = head.windows(4).position(|end| end == b"\r\n\r\n") else {
+                    anyhow::ensure!(head.len() <= MAX_HEAD_BYTES, "the head of the answer is too long");
+                    return Ok(false);
+                };
+                let first = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+                let first = String::from_utf8_lossy(first);
+                anyhow::ensure!(is_success(&first), "the server answers: {first}");
+                let (body, comes) = (head.len() - end - 4, *comes);
+                // What a PUT is answered with is of no interest.
+                let body = if comes == 0 { 0 } else { body };
+                *self = Self::Body(comes);
+                body
+            }
+        };
+        let Self::Body(left) = self else { return Ok(false) };
+        *left = left.checked_sub(body as u64).context("the server sends more than was asked for")?;
+        Ok(*left == 0)
+    }
+}
+
+fn put(to: SocketAddr, bytes: u64) -> String {
+    format!("PUT /upload HTTP/1.1\r\nHost: {}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n", to.ip())
+}
+
+/// A GET as long as this: what the server does not look at is at its path's end.
+fn get(to: SocketAddr, bytes: u64, request_bytes: usize) -> anyhow::Result<String> {
+    let last = bytes.saturating_sub(1);
+    let rest = format!(" HTTP/1.1\r\nHost: {}\r\nRange: bytes=0-{last}\r\nConnection: close\r\n\r\n", to.ip());
+    let begin = format!("GET {OBJECT_PATH}{ANY_OBJECT}?");
+    let bare_bytes = begin.len() + rest.len();
+    let filler = request_bytes.checked_sub(bare_bytes);
+    let filler = filler.with_context(|| format!("a request has {bare_bytes} bytes at least, not {request_bytes}"))?;
+    Ok(begin + &"q".repeat(filler) + &rest)
 }
 
 /// Whether a status line is one of success.
@@ -190,5 +244,26 @@ mod tests {
     fn only_a_code_of_success_is_one() {
         assert!(is_success("HTTP/1.1 201 Created") && is_success("HTTP/1.1 204 No Content"));
         assert!(!is_success("HTTP/1.1 500 Internal Server Error") && !is_success("HTTP/1.1") && !is_success(""));
+    }
+    #[test]
+    fn a_get_is_as_long_as_was_asked_for() {
+        let to = "192.168.100.200:65535".parse().unwrap();
+        for bytes in [128, 200, 4096] {
+            assert_eq!(get(to, 4_294_967_295, bytes).unwrap().len(), bytes);
+        }
+        assert!(get(to, 1, 20).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_over_when_all_of_it_has_come_in_whatever_pieces() {
+        let whole = b"HTTP/1.1 206 Partial Content\r\nContent-Length: 9\r\n\r\nnine byte";
+        for piece in 1..=whole.len() {
+            let mut answer = Answer::Head(Vec::new(), 9);
+            let over: Vec<bool> = whole.chunks(piece).map(|read| answer.take(read).unwrap()).collect();
+            assert!(over.iter().rev().skip(1).all(|over| !over) && over.last() == Some(&true), "{piece}: {over:?}");
+        }
+        assert!(Answer::Head(Vec::new(), 8).take(whole).is_err(), "a byte too many");
+        assert!(Answer::Head(Vec::new(), 9).take(b"HTTP/1.1 404 Not Found\r\n\r\n").is_err());
+        assert!(Answer::Head(Vec::new(), 0).take(b"HTTP/1.1 201 Created\r\n\r\n").unwrap());
     }
 }
