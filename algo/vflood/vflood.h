@@ -104,19 +104,28 @@ static inline void vflood_sent(struct vflood_flow *f, u32 end, u64 now_us)
 }
 
 /**
- * vflood_passes() - may new data of a flow that holds nothing leave at once?
+ * vflood_passes() - may data of a flow that holds nothing leave at once?
  * @seq: its first byte
  * @bytes: its length, above 0
  *
  * What vflood_data() would let pass, without the VM's buffer: what is promised is counted
  * anew with the next ACK. If not, or after a pause that makes the window smaller, it is
- * for vflood_data().
+ * for vflood_data(), and all is as if this had not been asked.
+ *
+ * What is sent again may, too: by way of the queue an ACK that the VM sends after it
+ * would overtake it. Behind the ACK of the last FIN nobody knows the connection any more,
+ * and answers with RST.
  */
 static inline bool vflood_passes(struct vflood_flow *f, const struct vflood_settings *s,
 				 u32 seq, u32 bytes, u64 now_us)
 {
-	if (!vflood_is_managed(f) || f->held_segments || seq != f->snd_nxt ||
-	    seq != f->vm_end || vflood_segments(f, bytes) > f->congestion.window.cwnd ||
+	if (!vflood_is_managed(f) || f->held_segments)
+		return false;
+	if (seq_before(seq, f->snd_nxt))
+		return !seq_after(seq + bytes, f->snd_nxt) &&
+		       vflood_sent_again(f, seq, seq + bytes, now_us) == VFLOOD_PASS;
+	if (seq != f->snd_nxt || seq != f->vm_end ||
+	    vflood_segments(f, bytes) > f->congestion.window.cwnd ||
 	    (f->sent_us && now_us - f->sent_us > VFLOOD_IDLE_US) ||
 	    !vflood_may_send(f, s, seq, seq + bytes))
 		return false;
@@ -126,7 +135,7 @@ static inline bool vflood_passes(struct vflood_flow *f, const struct vflood_sett
 }
 
 /**
- * vflood_is_ahead() - may new data leave past the queue, if vflood_passes() lets it?
+ * vflood_is_ahead() - may data leave past the queue, if vflood_passes() lets it?
  * @is_direct: what the VM sent last has left so
  *
  * It overtakes nothing where all that is out has left in the same way, or nothing is out.

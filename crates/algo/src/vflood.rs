@@ -239,8 +239,8 @@ impl Flow {
         unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
     }
 
-    /// Whether new data of a flow that holds nothing leaves at once, without a look at the VM's buffer; otherwise it is
-    /// for [`Flow::data`].
+    /// Whether data of a flow that holds nothing leaves at once, without a look at the VM's buffer; otherwise it is for
+    /// [`Flow::data`], and all is as if this had not been asked.
     pub fn passes(&mut self, host: &HostSettings, seq: u32, bytes: u32, now_us: u64) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_passes(&mut self.0, &host.0, seq, bytes, now_us) }
@@ -288,7 +288,7 @@ impl Flow {
         unsafe { sys::vflood_splits(&mut self.0, &host.0, seq, bytes) }
     }
 
-    /// Whether new data may leave past the flow's queue, if [`Flow::passes`] lets it: it overtakes nothing where what
+    /// Whether data may leave past the flow's queue, if [`Flow::passes`] lets it: it overtakes nothing where what
     /// is out has left in the same way (`is_direct`: the last of it has), or nothing is out.
     pub fn is_ahead(&self, is_direct: bool) -> bool {
         // SAFETY: as in `vm_syn`.

@@ -42,9 +42,9 @@ __weak __noinline int vflood_flow_passes(struct vflood_flow *f,
 }
 
 /*
- * Lets new data out at once that its windows allow, past the device that holds packets:
- * most connections never have more. Nothing overtakes: all that is out has left in the
- * same way, or nothing is out.
+ * Lets data out at once that its windows allow, or that is sent again, past the device
+ * that holds packets: most connections never have more. Nothing overtakes: all that is
+ * out has left in the same way, or nothing is out.
  *
  * Return: false if the qdisc is to decide.
  */

@@ -111,6 +111,23 @@ fn the_first_window_passes_and_what_is_beyond_it_is_the_qdiscs() {
     assert_eq!(managed.state().is_taken, 0);
 }
 
+/// By way of the qdisc an ACK that the VM sends after it would overtake it.
+#[test]
+fn what_is_sent_again_passes_where_nothing_is_held() {
+    let mut managed = Managed::new();
+    assert_eq!((managed.send(0), managed.send(1)), (NEXT, NEXT));
+    let before = managed.state().flow;
+    assert_eq!(managed.send(0), NEXT, "its head");
+    assert_eq!(managed.state().flow.snd_nxt, before.snd_nxt);
+    // All of it has arrived: what comes once more gets another ACK, and then is the qdisc's to drop.
+    let snd_una = offset_of!(intf::ek_vflood_flow, flow) + offset_of!(intf::vflood_flow, snd_una);
+    managed.change(&[(snd_una, &before.snd_nxt.to_ne_bytes())]);
+    assert_eq!(managed.send(1), NEXT);
+    let srtt_us = offset_of!(intf::ek_vflood_flow, flow) + offset_of!(intf::vflood_flow, srtt_us);
+    managed.change(&[(srtt_us, &1_000_000_000u32.to_ne_bytes())]);
+    assert_eq!(managed.send(1), REDIRECT);
+}
+
 #[test]
 fn what_the_qdisc_works_on_is_left_to_it() {
     let mut managed = Managed::new();

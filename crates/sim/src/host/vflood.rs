@@ -325,8 +325,8 @@ impl Vflood {
 }
 
 impl Flow {
-    /// Lets new data out at once that its windows allow, past the queue: what is promised to the VM is counted anew
-    /// with the next ACK.
+    /// Lets data out at once that its windows allow, or that is sent again, past the queue: what is promised to the VM
+    /// is counted anew with the next ACK.
     fn lets_out(&mut self, now: Instant, host: &HostSettings, segment: &Segment) -> bool {
         let is_out = self.queue.is_empty()
             && self.flow.is_ahead(self.is_direct)
