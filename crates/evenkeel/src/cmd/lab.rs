@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::batch::{self, Asked};
 use crate::cli::{Lab, LabCommand, LabRun, Prepare};
-use crate::cmd::{AFRESH, begin, going_on, kvm, own_command};
+use crate::cmd::{AFRESH, begin, going_on, kvm, made_by};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output;
@@ -37,7 +37,7 @@ fn run_scenario(arguments: LabRun) -> Result<(), CliError> {
         quiet,
         begin: begin(resume),
         afresh: AFRESH,
-        command: own_command(),
+        command: made_by(std::env::args().skip(1)),
         going_on: going_on(std::env::args().skip(1)),
     };
     batch::run(&lab, &asked)

@@ -61,9 +61,16 @@ fn begin(goes_on: bool) -> Begin {
     if goes_on { Begin::GoOn } else { Begin::Afresh }
 }
 
-/// The command that this is.
-fn own_command() -> String {
-    command_line(std::env::args().skip(1))
+/// The command that makes the same results: without where they go, which shard of them is done, and what is shown.
+fn made_by(arguments: impl Iterator<Item = String>) -> String {
+    let mut is_value = false;
+    command_line(arguments.filter(|argument| {
+        let own = ["--shard", "--out"];
+        let is_own = own.iter().any(|name| argument.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')));
+        let leaves = is_value || is_own || ["-q", "--quiet", "--restart", "--resume"].contains(&argument.as_str());
+        is_value = !is_value && own.contains(&argument.as_str());
+        !(leaves || is_value)
+    }))
 }
 
 /// The command that goes on with what this `lab`, `sim` or `sweep` has begun.
@@ -72,16 +79,6 @@ fn going_on(arguments: impl Iterator<Item = String>) -> String {
     let first: &[&str] =
         if rest.next().is_some_and(|command| command == "lab") { &["lab", "--resume"] } else { &["sweep"] };
     command_line(first.iter().map(|word| (*word).to_owned()).chain(rest))
-}
-
-/// The command that does all runs, where this does a shard of them.
-fn without_shard(arguments: impl Iterator<Item = String>) -> String {
-    let mut is_value = false;
-    command_line(arguments.filter(|argument| {
-        let is_shard = is_value || argument == "--shard" || argument.starts_with("--shard=");
-        is_value = argument == "--shard";
-        !is_shard
-    }))
 }
 
 /// The command as it could be typed again.
@@ -114,10 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn the_command_of_a_shard_is_that_of_the_whole_sweep() {
-        let line = |words: &[&str]| without_shard(words.iter().map(|w| (*w).to_owned()));
-        assert_eq!(line(&["sweep", "--shard", "3/16", "a.toml", "--out", "o"]), "evenkeel sweep a.toml --out o");
-        assert_eq!(line(&["sweep", "a.toml", "--shard=3/16", "--quiet"]), "evenkeel sweep a.toml --quiet");
+    fn the_command_of_results_does_not_say_where_they_went() {
+        let line = |words: &[&str]| made_by(words.iter().map(|w| (*w).to_owned()));
+        assert_eq!(line(&["sweep", "--shard", "3/16", "a.toml", "--out", "--out"]), "evenkeel sweep a.toml");
+        assert_eq!(line(&["sweep", "a.toml", "--shard=3/16", "--quiet"]), "evenkeel sweep a.toml");
+        assert_eq!(line(&["lab", "-q", "a.toml", "--out=/b", "--only", "a=b"]), "evenkeel lab a.toml --only a=b");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use evenkeel_sim::engine::Simulator;
 
 use crate::batch::{self, Asked};
 use crate::cli::{Sim, SimRun, SimTrace, Sweep};
-use crate::cmd::{AFRESH, begin, going_on, own_command, without_shard};
+use crate::cmd::{AFRESH, begin, going_on, made_by};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::merge::{self, Joined};
@@ -48,7 +48,7 @@ fn simulate(
     let jobs = jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let going_on = going_on(std::env::args().skip(1));
     // What runs all of it again is no shard.
-    let command = if shard.is_some() { without_shard(std::env::args().skip(1)) } else { own_command() };
+    let command = made_by(std::env::args().skip(1));
     let asked =
         Asked { scenario, out, repetitions, only, shard, format, json, quiet, begin, afresh, command, going_on };
     batch::run(&Simulator { jobs }, &asked)
