@@ -53,45 +53,51 @@ static __always_inline void vsnoop_count(struct context *c,
 	}
 }
 
-/* Exchanges Ethernet's addresses. */
-static __always_inline bool vsnoop_set_addresses(struct __sk_buff *skb, const u8 *first,
-						 const u8 *second)
-{
-	u8 addresses[12];
+/* Ethernet's, both. */
+#define VSNOOP_ADDRESSES 12
 
-	__builtin_memcpy(addresses, first, 6);
-	__builtin_memcpy(addresses + 6, second, 6);
-	return !bpf_skb_store_bytes(skb, 0, addresses, sizeof(addresses),
-				    BPF_F_RECOMPUTE_CSUM);
+static __always_inline long vsnoop_set_addresses(struct __sk_buff *skb,
+						 const u8 *addresses)
+{
+	return bpf_skb_store_bytes(skb, 0, addresses, VSNOOP_ADDRESSES,
+				   BPF_F_RECOMPUTE_CSUM);
 }
 
-/*
- * The copy that becomes the ACK, with the addresses of an answer. Without it the VM's own
- * must pass. Return: false if the data itself is spoilt.
- */
-static __noinline bool vsnoop_send(struct __sk_buff *skb, struct context *c,
-				   struct ek_vsnoop_port *port, struct ek_vsnoop_flow *s,
-				   u32 was_acked)
+/* What became of the copy, and of the data itself. */
+enum vsnoop_sent {
+	VSNOOP_SENT,
+	VSNOOP_UNSENT,
+	VSNOOP_SPOILT,
+};
+
+/* The copy that becomes the ACK, with the addresses of an answer. */
+static __noinline enum vsnoop_sent vsnoop_send(struct __sk_buff *skb,
+					       const struct context *c)
 {
-	u8 to[6], from[6];
-	bool is_whole;
+	u8 data[VSNOOP_ADDRESSES], answer[VSNOOP_ADDRESSES];
 	long error = -1;
 
-	packet_copy(to, c->head, 0, sizeof(to));
-	packet_copy(from, c->head, 6, sizeof(from));
-	if (vsnoop_set_addresses(skb, from, to))
+	packet_copy(data, c->head, 0, sizeof(data));
+	__builtin_memcpy(answer, data + 6, 6);
+	__builtin_memcpy(answer + 6, data, 6);
+	if (!vsnoop_set_addresses(skb, answer))
 		error = bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
-	is_whole = vsnoop_set_addresses(skb, to, from);
-	if (!error && is_whole)
-		return true;
+	if (vsnoop_set_addresses(skb, data))
+		return VSNOOP_SPOILT;
+	return error ? VSNOOP_UNSENT : VSNOOP_SENT;
+}
+
+/* Without the copy the VM's own ACK must pass. Of data that is spoilt it says nothing. */
+static __noinline void vsnoop_unsent(struct context *c, struct ek_vsnoop_port *port,
+				     struct ek_vsnoop_flow *s, u32 was_acked,
+				     bool is_spoilt)
+{
 	count(c->count, EK_COUNT_VSNOOP_FAILED, 1);
 	bpf_spin_lock(&port->lock);
 	s->flow.flags |= VSNOOP_ASKED;
-	/* Its copy says nothing any more. */
-	if (!is_whole)
+	if (is_spoilt)
 		vsnoop_undo(&s->flow, was_acked);
 	bpf_spin_unlock(&port->lock);
-	return is_whole;
 }
 
 /**
@@ -118,6 +124,7 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 	};
 	struct vsnoop_outcome o = {};
 	enum ek_vsnoop_ring ring;
+	enum vsnoop_sent sent;
 	bool is_again;
 
 	if (!s || !port)
@@ -159,7 +166,10 @@ static __noinline bool vsnoop_to_vm(struct __sk_buff *skb, struct context *c,
 	if (o.verdict != VSNOOP_ACK)
 		return true;
 	s->early_acks++;
-	return !vsnoop_enforces(c) || vsnoop_send(skb, c, port, s, o.was_acked);
+	sent = vsnoop_enforces(c) ? vsnoop_send(skb, c) : VSNOOP_SENT;
+	if (sent != VSNOOP_SENT)
+		vsnoop_unsent(c, port, s, o.was_acked, sent == VSNOOP_SPOILT);
+	return sent != VSNOOP_SPOILT;
 }
 
 static __always_inline bool vsnoop_early_ack_to_vm(struct __sk_buff *skb, struct way *w)
