@@ -547,6 +547,14 @@ struct ek_event {
 	u8 frame[EK_MAX_FRAME]; /* from the Ethernet header; checksums may be partial */
 };
 
+/* What user space finds out of a kernel before it loads the programs: constants for them.
+ */
+#define EK_KERNEL_SECTION ".rodata.kernel"
+
+struct ek_kernel {
+	u32 has_tun_types; /* 1: in its own BTF, as the driver is built in */
+};
+
 /* What programs that the agent runs are told: words of cb[] of BPF_PROG_TEST_RUN. */
 
 /* proboscis/inject; data is a frame of an event. */

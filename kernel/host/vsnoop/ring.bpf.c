@@ -5,6 +5,8 @@
  */
 #include "ring.h"
 
+const volatile struct ek_kernel ek_kernel SEC(EK_KERNEL_SECTION) = {};
+
 /* Return: enum ek_vsnoop_ring */
 SEC("tc")
 int vsnoop_ring(struct __sk_buff *skb)

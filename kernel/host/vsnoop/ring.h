@@ -11,7 +11,7 @@
 #ifndef EVENKEEL_HOST_VSNOOP_RING_H
 #define EVENKEEL_HOST_VSNOOP_RING_H
 
-#include "../base/kernel.h"
+#include "../base/read.h"
 #include "../intf.h"
 
 /* Of a tap, and of a device; which one a packet takes is decided after the program. */
@@ -56,13 +56,11 @@ static __always_inline void *device_priv(struct net_device *dev)
 /* Qdiscs that drop only what does not fit in, so nothing while they are empty. */
 static __always_inline bool qdisc_is_plain(const struct Qdisc_ops *ops)
 {
-	char id[8] = {};
 	u64 known;
 	u64 kind;
 
-	if (bpf_core_read(id, sizeof(id), &ops->id))
+	if (READ(read_casts(), &kind, *(const u64 *)ops->id))
 		return false;
-	__builtin_memcpy(&kind, id, sizeof(kind));
 	__builtin_memcpy(&known, "noqueue", sizeof(known));
 	if (kind == known)
 		return true;
@@ -90,16 +88,14 @@ static __noinline enum ek_vsnoop_ring qdisc_state(const struct netdev_queue *que
 	u32 flags;
 	u32 qlen;
 
-	if (bpf_core_read(&state, sizeof(state), &queue->state) ||
-	    bpf_core_read(&q, sizeof(q), &queue->qdisc))
+	if (READ(read_casts(), &state, queue->state) ||
+	    READ(read_casts(), &q, queue->qdisc))
 		return EK_VSNOOP_RING_UNREADABLE;
 	/* The driver or the stack has stopped the queue. */
 	if (state)
 		return EK_VSNOOP_RING_WAITING;
-	if (bpf_core_read(&ops, sizeof(ops), &q->ops) ||
-	    bpf_core_read(&flags, sizeof(flags), &q->flags) ||
-	    bpf_core_read(&state, sizeof(state), &q->state) ||
-	    bpf_core_read(&qlen, sizeof(qlen), &q->q.qlen))
+	if (READ(read_casts(), &ops, q->ops) || READ(read_casts(), &flags, q->flags) ||
+	    READ(read_casts(), &state, q->state) || READ(read_casts(), &qlen, q->q.qlen))
 		return EK_VSNOOP_RING_UNREADABLE;
 	if (!qdisc_is_plain(ops))
 		return EK_VSNOOP_RING_QDISC;
@@ -119,11 +115,11 @@ static __noinline enum ek_vsnoop_ring ring_state(const struct tun_file *file, u3
 	int tail;
 	int size;
 
-	if (bpf_core_read(&producer, sizeof(producer), &file->tx_ring.producer) ||
+	if (READ(read_casts_tun(), &producer, file->tx_ring.producer) ||
 	    (is_taken_free ?
-		     bpf_core_read(&tail, sizeof(tail), &file->tx_ring.consumer_head) :
-		     bpf_core_read(&tail, sizeof(tail), &file->tx_ring.consumer_tail)) ||
-	    bpf_core_read(&size, sizeof(size), &file->tx_ring.size))
+		     READ(read_casts_tun(), &tail, file->tx_ring.consumer_head) :
+		     READ(read_casts_tun(), &tail, file->tx_ring.consumer_tail)) ||
+	    READ(read_casts_tun(), &size, file->tx_ring.size))
 		return EK_VSNOOP_RING_UNREADABLE;
 	if (producer < 0 || producer >= size || tail < 0 || tail >= size)
 		return EK_VSNOOP_RING_UNREADABLE;
@@ -132,7 +128,7 @@ static __noinline enum ek_vsnoop_ring ring_state(const struct tun_file *file, u3
 		used += size;
 	if (!used) {
 		/* Empty or full. */
-		if (bpf_core_read(&queue, sizeof(queue), &file->tx_ring.queue) ||
+		if (READ(read_casts_tun(), &queue, file->tx_ring.queue) ||
 		    bpf_probe_read_kernel(&entry, sizeof(entry), queue + producer))
 			return EK_VSNOOP_RING_UNREADABLE;
 		if (entry)
@@ -150,11 +146,11 @@ static __always_inline enum ek_vsnoop_ring tap_state(const struct tun_struct *tu
 	u32 filters;
 	u32 flags;
 
-	if (bpf_core_read(queues, sizeof(*queues), &tun->numqueues) ||
-	    bpf_core_read(&flags, sizeof(flags), &tun->flags) ||
-	    bpf_core_read(&is_filtered, sizeof(is_filtered), &tun->filter_attached) ||
-	    bpf_core_read(&filters, sizeof(filters), &tun->txflt.count) ||
-	    bpf_core_read(&program, sizeof(program), &tun->filter_prog))
+	if (READ(read_casts_tun(), queues, tun->numqueues) ||
+	    READ(read_casts_tun(), &flags, tun->flags) ||
+	    READ(read_casts_tun(), &is_filtered, tun->filter_attached) ||
+	    READ(read_casts_tun(), &filters, tun->txflt.count) ||
+	    READ(read_casts_tun(), &program, tun->filter_prog))
 		return EK_VSNOOP_RING_UNREADABLE;
 	if (!(flags & IFF_TAP))
 		return EK_VSNOOP_RING_UNREADABLE;
@@ -184,11 +180,11 @@ static __noinline enum ek_vsnoop_ring vsnoop_ring_look(struct __sk_buff *skb, u3
 
 	if (!ring_is_readable())
 		return EK_VSNOOP_RING_UNREADABLE;
-	dev = skb_device(skb);
-	if (bpf_core_read(&tx, sizeof(tx), &dev->_tx) ||
-	    bpf_core_read(&tx_queues, sizeof(tx_queues), &dev->real_num_tx_queues))
+	dev = READ_POINTER(read_casts(), skb_device(skb), struct net_device);
+	if (READ(read_casts(), &tx, dev->_tx) ||
+	    READ(read_casts(), &tx_queues, dev->real_num_tx_queues))
 		return EK_VSNOOP_RING_UNREADABLE;
-	tun = device_priv(dev);
+	tun = READ_POINTER(read_casts_tun(), device_priv(dev), struct tun_struct);
 	state = tap_state(tun, &queues);
 	if (state != EK_VSNOOP_RING_FREE)
 		return state;
@@ -197,15 +193,18 @@ static __noinline enum ek_vsnoop_ring vsnoop_ring_look(struct __sk_buff *skb, u3
 	for (i = 0; i < RING_MAX_QUEUES; i++) {
 		if (i >= tx_queues)
 			break;
-		state = qdisc_state((void *)tx +
-				    i * bpf_core_type_size(struct netdev_queue));
+		state = qdisc_state(
+			READ_POINTER(read_casts(),
+				     (void *)tx +
+					     i * bpf_core_type_size(struct netdev_queue),
+				     struct netdev_queue));
 		if (state != EK_VSNOOP_RING_FREE)
 			return state;
 	}
 	for (i = 0; i < RING_MAX_QUEUES; i++) {
 		if (i >= queues)
 			break;
-		if (bpf_core_read(&file, sizeof(file), &tun->tfiles[i]))
+		if (READ(read_casts_tun(), &file, tun->tfiles[i]))
 			return EK_VSNOOP_RING_UNREADABLE;
 		state = ring_state(file, wanted, is_taken_free);
 		if (state != EK_VSNOOP_RING_FREE)

@@ -4,9 +4,11 @@ mod forget;
 mod on;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use evenkeel_settings::host::Attach;
@@ -22,12 +24,17 @@ use super::ring::{Events, Ring};
 use super::skb::SkbContext;
 use super::vflood::qdisc::{self, Qdisc};
 use crate::common::bytes::{as_bytes, from_bytes};
-use crate::features::{Features, Hook};
+use crate::features::{self, Features, Hook};
 use crate::tc::Side;
 
 /// Modes of the mechanisms that are told of every connection while they are on: `EK_OTHERS_THAN_VFLOOD` in intf.h.
 const OTHERS: &[fn(&intf::ek_port) -> u32] = &include!(concat!(env!("OUT_DIR"), "/others.rs"));
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
+/// The constants that programs have of a kernel.
+const KERNEL: &CStr = match CStr::from_bytes_with_nul(intf::EK_KERNEL_SECTION) {
+    Ok(section) => section,
+    Err(_) => panic!("it is a string of C"),
+};
 /// Programs of a port, each with its side of the device.
 const PROGRAMS: [(&str, Side); 2] = [("to_vm", Side::Egress), ("from_vm", Side::Ingress)];
 
@@ -93,6 +100,12 @@ impl Datapath {
             .and_then(|builder| builder.open_memory(OBJECT))
             .map_err(|error| failed("cannot read the programs", error))?;
         for mut map in open.maps_mut() {
+            if map.name().as_bytes() == KERNEL.to_bytes() {
+                let kernel = intf::ek_kernel { has_tun_types: features::has_tun_types().into() };
+                map.set_initial_value(as_bytes(&kernel))
+                    .map_err(|error| failed("cannot say what this kernel has", error))?;
+                continue;
+            }
             let path = pin_dir.join(map.name());
             map.set_pin_path(&path).map_err(|error| failed("cannot name a pin", error))?;
         }

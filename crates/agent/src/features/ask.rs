@@ -49,6 +49,11 @@ impl Features {
     }
 }
 
+/// Whether the kernel's own types have those of the driver of taps, which is built in then.
+pub fn has_tun_types() -> bool {
+    quietly(Btf::from_vmlinux).is_ok_and(|types| types.has_struct("tun_struct"))
+}
+
 /// What the kernel's own types say.
 pub(super) fn by_types(types: &dyn Types) -> Features {
     let asked = |is_there: bool, why: &str| if is_there { Answer::Yes } else { Answer::No(why.to_owned()) };

@@ -8,6 +8,7 @@ mod table;
 mod trial;
 mod types;
 
+pub use ask::has_tun_types;
 pub use table::{Row, Table};
 
 use std::collections::BTreeMap;
