@@ -32,7 +32,8 @@ static __always_inline bool read_casts_tun(void)
 	((casts) ? (type *)bpf_rdonly_cast(pointer, bpf_core_type_id_kernel(type)) :     \
 		   (type *)(pointer))
 
-/* Reads a member into *@to. Return: 0, or an error. */
+/* Reads a member into *@to. Return: 0, or an error. A load cannot fail: of memory that is
+ * not there it reads 0. */
 #define READ(casts, to, from)                                                            \
 	({                                                                               \
 		long error_ = 0;                                                         \

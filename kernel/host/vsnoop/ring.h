@@ -7,6 +7,9 @@
  * egress and that ring must be known to let them through, too: the qdisc, the
  * tap's filters. What other CPUs may put in meanwhile is what the reserve is
  * for. Only memory that runs out can then still lose a packet.
+ *
+ * What cannot be read is 0 where it is read by a load (base/read.h). No kind of qdisc, no
+ * tap and no ring is all 0, so that it is never taken for room.
  */
 #ifndef EVENKEEL_HOST_VSNOOP_RING_H
 #define EVENKEEL_HOST_VSNOOP_RING_H
