@@ -119,6 +119,7 @@ lint:
 	sh packaging/check-citations.sh
 	python3 packaging/check-links.py
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) check --manifest-path crates/algo/fuzz/Cargo.toml --bins --locked --target-dir target
 
 lint-full: lint
 	command -v cargo-deny >/dev/null || env -u CARGO_BUILD_TARGET -u RUSTFLAGS $(CARGO) install --locked cargo-deny
