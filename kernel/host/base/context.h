@@ -63,7 +63,7 @@ static __always_inline bool port_acts(const struct ek_port *port)
 /* vFlood rests, and nothing else is on: nobody asks for connections that begin. */
 static __always_inline bool port_rests(const struct ek_port *port)
 {
-	return port->vflood.passes_over &&
+	return port->vflood.passes_over && !port->timed_ns &&
 	       (EK_OTHERS_THAN_VFLOOD(MODE_OR) 0) == EK_MODE_OFF;
 }
 

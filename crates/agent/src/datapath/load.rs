@@ -16,6 +16,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, Pr
 
 use super::cera::Shares;
 use super::error::DatapathError;
+use super::exchanges::Exchanges;
 use super::hook::Attached;
 use super::intf;
 use super::map::{lookup, lookup_bytes, read_all};
@@ -24,6 +25,7 @@ use super::ring::{Events, Ring};
 use super::skb::SkbContext;
 use super::vflood::qdisc::{self, Qdisc};
 use crate::common::bytes::{as_bytes, from_bytes};
+use crate::common::clock::now_ns;
 use crate::features::{self, Features, Hook};
 use crate::tc::Side;
 
@@ -53,6 +55,7 @@ pub struct Datapath {
     trains: MapHandle,
     pub(super) snoops: MapHandle,
     pub(super) snoop_ports: MapHandle,
+    pub(super) exchanges: Exchanges,
     proboscis_ports: MapHandle,
     vflood_ports: MapHandle,
     pub(super) vflood_flows: MapHandle,
@@ -133,6 +136,7 @@ impl Datapath {
             trains: map("trains")?,
             snoops: map("vsnoop_flows")?,
             snoop_ports: map("vsnoop_ports")?,
+            exchanges: Exchanges::open(map("exchanges")?, &map("completions")?)?,
             proboscis_ports: map("proboscis_ports")?,
             vflood_ports: map("vflood_ports")?,
             vflood_flows: map("vflood_flows")?,
@@ -202,7 +206,7 @@ impl Datapath {
         self.leaving.remove(&ifindex);
         let since_ns = match before.filter(is_read) {
             Some(port) => port.since_ns,
-            None => monotonic_ns()?,
+            None => now_ns(),
         };
         let mut settings = intf::ek_port { slot, since_ns, ..*settings };
         self.hold_packets(ifindex, &mut settings)?;
@@ -488,14 +492,8 @@ fn load_tun() {
 /// context.h.
 fn is_read(port: &intf::ek_port) -> bool {
     let others = OTHERS.iter().fold(0, |modes, mode| modes | mode(port));
-    others != intf::EK_MODE_OFF || (port.vflood.mode != intf::EK_MODE_OFF && port.vflood.passes_over == 0)
-}
-
-/// The clock of the datapath's times.
-fn monotonic_ns() -> Result<u64, DatapathError> {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
-        .map_err(|errno| DatapathError::io("cannot read the clock", errno.into()))?;
-    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+    others != intf::EK_MODE_OFF
+        || (port.vflood.mode != intf::EK_MODE_OFF && (port.vflood.passes_over == 0 || port.timed_ns != 0))
 }
 
 /// A port's state begins anew.

@@ -8,6 +8,7 @@ pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/count
 mod cera;
 mod clsact;
 mod error;
+mod exchanges;
 mod hook;
 mod load;
 mod map;
