@@ -7,12 +7,11 @@ use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::error::DatapathError;
 use super::intf::{ek_completion, ek_exchange, ek_flow_key};
-use super::load::Datapath;
 use super::map::read_all;
 use crate::common::bytes::{as_bytes, from_bytes};
 
 /// Exchanges that are under way, and what the programs tell of those that are over: read when somebody asks.
-pub(super) struct Exchanges {
+pub struct Exchanges {
     pub(super) map: MapHandle,
     ring: RingBuffer<'static>,
     read: Rc<RefCell<Vec<ek_completion>>>,
@@ -32,17 +31,14 @@ impl Exchanges {
         builder.add(ring, take).map_err(failed)?;
         Ok(Self { map, ring: builder.build().map_err(failed)?, read })
     }
-}
 
-impl Datapath {
     /// Exchanges that are over, of all ports that are timed, since this was asked the last time.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
-    pub fn completions(&mut self) -> Result<Vec<ek_completion>, DatapathError> {
-        let Exchanges { ring, read, .. } = &self.exchanges;
-        ring.consume().map_err(|error| DatapathError::bpf("cannot read completions", &error))?;
-        Ok(read.take())
+    pub fn completions(&self) -> Result<Vec<ek_completion>, DatapathError> {
+        self.ring.consume().map_err(|error| DatapathError::bpf("cannot read completions", &error))?;
+        Ok(self.read.take())
     }
 
     /// The last exchanges of a port's connections, which are over unless they go on after this; nothing is known of
@@ -50,8 +46,8 @@ impl Datapath {
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
-    pub fn last_exchanges(&mut self, ifindex: u32) -> Result<Vec<ek_completion>, DatapathError> {
-        let entries = read_all::<ek_flow_key, ek_exchange>(&self.exchanges.map, "cannot read exchanges")?;
+    pub fn last(&self, ifindex: u32) -> Result<Vec<ek_completion>, DatapathError> {
+        let entries = read_all::<ek_flow_key, ek_exchange>(&self.map, "cannot read exchanges")?;
         let mut last = Vec::new();
         for (key, ek_exchange { exchange, .. }) in entries.into_iter().filter(|(key, _)| key.ifindex == ifindex) {
             let [vm, remote] = exchange.way;
@@ -68,7 +64,7 @@ impl Datapath {
                 timeouts_to_vm: remote.timeouts,
             });
             // Closed meanwhile is as good as removed.
-            let _ = self.exchanges.map.delete(as_bytes(&key));
+            let _ = self.map.delete(as_bytes(&key));
         }
         last.retain(|c| c.begin_ns != 0 && (c.end_ns == 0 || c.bytes_from_vm + c.bytes_to_vm > 0));
         Ok(last)

@@ -19,7 +19,7 @@ use super::error::DatapathError;
 use super::exchanges::Exchanges;
 use super::hook::Attached;
 use super::intf;
-use super::map::{lookup, lookup_bytes, read_all};
+use super::map::{clear, lookup, lookup_bytes, read_all};
 use super::pins;
 use super::ring::{Events, Ring};
 use super::skb::SkbContext;
@@ -367,6 +367,11 @@ impl Datapath {
         Ok(output.return_value)
     }
 
+    /// Exchanges of connections, while a trial times them.
+    pub fn exchanges(&self) -> &Exchanges {
+        &self.exchanges
+    }
+
     /// A SYN that is not answered.
     ///
     /// # Errors
@@ -494,12 +499,6 @@ fn is_read(port: &intf::ek_port) -> bool {
     let others = OTHERS.iter().fold(0, |modes, mode| modes | mode(port));
     others != intf::EK_MODE_OFF
         || (port.vflood.mode != intf::EK_MODE_OFF && (port.vflood.passes_over == 0 || port.timed_ns != 0))
-}
-
-/// A port's state begins anew.
-pub(super) fn clear<V: Copy>(map: &MapHandle, slot: u32, fresh: &V) -> Result<(), DatapathError> {
-    let failed = |error| DatapathError::bpf("cannot clear a port's state", &error);
-    map.update(&slot.to_ne_bytes(), as_bytes(fresh), MapFlags::ANY).map_err(failed)
 }
 
 pub(super) fn set_port(ports: &MapHandle, key: &[u8], port: &intf::ek_port) -> Result<(), DatapathError> {

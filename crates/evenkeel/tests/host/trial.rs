@@ -4,6 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use evenkeel_testbed::place::ip;
 use evenkeel_testbed::vm::Vm;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -106,7 +107,7 @@ fn a_trial_that_is_killed_leaves_what_is_configured() {
 
 #[test]
 fn a_port_has_one_trial_and_a_reload_breaks_none_in_silence() {
-    let (host, server, _client) = Host::with_server_and_client("observe");
+    let (host, _server, _client) = Host::with_server_and_client("observe");
     let trial = Trial::start(&host, &["vp1"], LONG);
     let refused = |ports: &[&str], why: &str| {
         let output = host.evenkeel(&arguments(&host, ports, LONG).iter().map(String::as_str).collect::<Vec<_>>());
@@ -135,7 +136,7 @@ fn a_port_has_one_trial_and_a_reload_breaks_none_in_silence() {
     wait_until("what is configured", || is_as_configured(&host, "vp1"));
 
     let trial = Trial::start(&host, &["vp1", "vp2"], LONG);
-    drop(server);
+    ip("link del vp1");
     let (code, text) = trial.ended();
     assert!(code == Some(1) && text.contains("a port of it went away"), "{text}");
     wait_until("the other port", || is_as_configured(&host, "vp2"));

@@ -87,33 +87,28 @@ pub struct Judgement {
 pub fn judge(samples: &Samples, directions: &[Direction], seed: u64) -> Judgement {
     let pairs = samples.pairs();
     let draws = Draws::new(pairs.len(), seed);
-    let mut classes: Vec<(Row, Paired)> = Vec::new();
-    for direction in Direction::ALL {
-        for (class, (_, name)) in CLASSES.into_iter().enumerate() {
-            let kind = Kind::new(&pairs, |slot| &slot.times[direction as usize][class]);
-            if kind.exchanges() == [0, 0] {
-                continue;
-            }
-            let paired = Paired::new(&kind);
-            let in_primary = directions.contains(&direction) && paired.is_enough();
-            classes.push((kind.row(&draws, direction, name, in_primary), paired));
-        }
-    }
-    let parts: Vec<&Paired> = classes.iter().filter(|(row, _)| row.in_primary).map(|(_, paired)| paired).collect();
-    let effective = parts.iter().map(|part| part.effective()).fold(f64::INFINITY, f64::min);
-    let primary = draws.estimate(effective, |times| mean(parts.iter().filter_map(|part| part.ln_ratio(times))));
-    let primary = primary.map(Estimate::exp);
+    let kinds = kinds(&pairs);
+    let primary = primary(&kinds, directions, &draws);
     let handshakes = Kind::new(&pairs, |slot| &slot.counts.handshakes);
     Judgement {
         verdict: verdict(primary.as_ref()),
         primary,
         pairs: pairs.len(),
-        rows: classes.into_iter().map(|(row, _)| row).collect(),
+        rows: kinds.iter().map(|named| named.row(&draws, directions)).collect(),
         handshakes: handshakes.geometric(&draws),
         again: rate(&pairs, &draws, |slot| slot.counts.again),
         timeouts: rate(&pairs, &draws, |slot| slot.counts.timeouts),
         left_out: samples.left_out,
     }
+}
+
+/// The figure that the verdict is of.
+pub(super) fn primary(kinds: &[Named<'_>], directions: &[Direction], draws: &Draws) -> Option<Estimate> {
+    let counts = kinds.iter().filter(|named| named.counts(directions));
+    let parts: Vec<Paired> = counts.map(|named| Paired::new(&named.kind)).collect();
+    let effective = parts.iter().map(Paired::effective).fold(f64::INFINITY, f64::min);
+    let ratio = draws.estimate(effective, |times| mean(parts.iter().filter_map(|part| part.ln_ratio(times))));
+    ratio.map(Estimate::exp)
 }
 
 pub(super) fn verdict(primary: Option<&Estimate>) -> Verdict {
@@ -128,6 +123,52 @@ pub(super) fn verdict(primary: Option<&Estimate>) -> Verdict {
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, n) = values.fold((0.0, 0), |(sum, n), value| (sum + value, n + 1));
     (n > 0).then(|| sum / f64::from(n))
+}
+
+/// Times of one direction and class.
+pub(super) struct Named<'s> {
+    direction: Direction,
+    class: &'static str,
+    kind: Kind<'s>,
+}
+
+/// Those that there are any of.
+pub(super) fn kinds<'s>(pairs: &[[&'s Timed; 2]]) -> Vec<Named<'s>> {
+    let mut kinds = Vec::new();
+    for direction in Direction::ALL {
+        for (position, (_, class)) in CLASSES.into_iter().enumerate() {
+            let kind = Kind::new(pairs, |slot| &slot.times[direction as usize][position]);
+            if kind.exchanges() != [0, 0] {
+                kinds.push(Named { direction, class, kind });
+            }
+        }
+    }
+    kinds
+}
+
+impl Named<'_> {
+    /// Whether the verdict is made of it.
+    fn counts(&self, directions: &[Direction]) -> bool {
+        directions.contains(&self.direction) && Paired::new(&self.kind).is_enough()
+    }
+
+    fn row(&self, draws: &Draws, directions: &[Direction]) -> Row {
+        let Self { direction, class, kind } = self;
+        let exchanges = kind.exchanges();
+        let has_p99 = exchanges.iter().all(|n| *n >= LEAST_FOR_P99);
+        let quantile =
+            |q| kind.compared(draws, move |kind: &Kind<'_>, mode, times: &[u32]| kind.quantile(mode, times, q));
+        Row {
+            direction: *direction,
+            class,
+            exchanges,
+            in_primary: self.counts(directions),
+            geometric: kind.geometric(draws),
+            median: quantile(0.5),
+            mean: kind.compared(draws, Kind::mean),
+            p99: has_p99.then(|| quantile(0.99)).flatten(),
+        }
+    }
 }
 
 /// Times of one kind in all pairs, observe first.
@@ -198,21 +239,6 @@ impl<'s> Kind<'s> {
         });
         let change = draws.estimate(paired.effective(), |times| paired.ln_ratio(times)).map(Estimate::exp);
         Some(Compared { observe: observe?, enforce: enforce?, change: change.filter(|_| paired.is_enough()) })
-    }
-
-    fn row(&self, draws: &Draws, direction: Direction, class: &'static str, in_primary: bool) -> Row {
-        let exchanges = self.exchanges();
-        let has_p99 = exchanges.iter().all(|n| *n >= LEAST_FOR_P99);
-        Row {
-            direction,
-            class,
-            exchanges,
-            in_primary,
-            geometric: self.geometric(draws),
-            median: self.compared(draws, |kind, mode, times| kind.quantile(mode, times, 0.5)),
-            mean: self.compared(draws, Kind::mean),
-            p99: has_p99.then(|| self.compared(draws, |kind, mode, times| kind.quantile(mode, times, 0.99))).flatten(),
-        }
     }
 }
 

@@ -101,7 +101,7 @@ impl Core {
             tracing::warn!(port = name, "a trial has ended before its time");
         }
         for (ifindex, name) in ports {
-            if let Err(error) = self.datapath.last_exchanges(ifindex) {
+            if let Err(error) = self.datapath.exchanges().last(ifindex) {
                 tracing::warn!(%error, "what a trial has timed is not forgotten");
             }
             self.heard(ifindex, name);
@@ -125,11 +125,11 @@ impl Core {
     /// What was timed on ports before is not about this trial.
     fn forget_exchanges(&mut self, ports: &[(Changed, PortSettings)]) -> Result<(), DatapathError> {
         self.fetch_completions();
-        ports.iter().try_for_each(|((ifindex, _), _)| self.datapath.last_exchanges(*ifindex).map(|_| ()))
+        ports.iter().try_for_each(|((ifindex, _), _)| self.datapath.exchanges().last(*ifindex).map(|_| ()))
     }
 
     fn fetch_completions(&mut self) {
-        match self.datapath.completions() {
+        match self.datapath.exchanges().completions() {
             Ok(told) => {
                 let completions: Vec<Completion> = told.iter().map(Completion::from).collect();
                 self.leases.keep(&completions, Instant::now());
@@ -141,10 +141,10 @@ impl Core {
     /// What is left of ports that are timed no more.
     fn last_completions(&mut self, ports: &[Changed]) -> Vec<Completion> {
         let is_one = |ifindex: u32| ports.iter().any(|(one, _)| *one == ifindex);
-        let mut last = self.datapath.completions().unwrap_or_default();
+        let mut last = self.datapath.exchanges().completions().unwrap_or_default();
         last.retain(|completion| is_one(completion.ifindex));
         for (ifindex, _) in ports {
-            match self.datapath.last_exchanges(*ifindex) {
+            match self.datapath.exchanges().last(*ifindex) {
                 Ok(more) => last.extend(more),
                 Err(error) => tracing::warn!(%error, "a trial is not told of the last exchanges"),
             }
