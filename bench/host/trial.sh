@@ -3,8 +3,8 @@
 #
 # What `evenkeel trial` says of beds whose answer is known, each some times:
 #
-#   helps    a VM behind a tap that is off its core for most of the time; vSnoop, data for the VM, 2 ms away
-#   nothing  the same VM, which always has its core: vSnoop has nothing to do
+#   helps    vSnoop, data at 100 Mbit/s for a VM behind a tap that is off its core for most of the time
+#   nothing  the same VM and traffic, but nobody vouches for the VM's TCP, so that vSnoop acknowledges nothing
 #   harms    ProBoSCIS with a first window of one segment (icwnd_segments = 1), between two VMs 10 ms apart
 #
 # Prints a table in Markdown: how often each verdict came, and the ratios. As root; needs cc, jq, python3.
@@ -21,7 +21,8 @@ here=$(dirname "$(realpath "$0")")
 prefix=ektr
 . "$here/namespaces.sh"
 
-cc -O2 -Wall -Wextra -pthread -o "$work/vm" "$here/soak_vm.c"
+cc -O2 -Wall -Wextra -pthread -o "$work/soak_vm" "$here/soak_vm.c"
+cc -O2 -Wall -Wextra -o "$work/delay_vm" "$here/delay_vm.c"
 
 configure() {
     cat > "$work/host.toml" << CONFIG
@@ -54,10 +55,15 @@ add_veth() {
     in_ns "$1" ip link set eth0 up
 }
 
-# NAMESPACE PORT ADDRESS ON_MS OFF_MS: one behind a tap.
+# NAMESPACE PORT ADDRESS PROGRAM ARGUMENTS: one behind a tap.
 add_tap() {
-    ip netns exec "$prefix-host" "$work/vm" "$2" "$prefix-$1" "$run" "$4" "$5" vcpu > "$work/ready" 2> /dev/null &
+    rm -f "$work/ready"
+    program=$4
+    namespace=$1 port=$2 address=$3
+    shift 4
+    ip netns exec "$prefix-host" "$work/$program" "$port" "$prefix-$namespace" "$@" > "$work/ready" 2> /dev/null &
     pump=$!
+    set -- "$namespace" "$port" "$address"
     until [ -s "$work/ready" ]; do sleep 0.1; done
     in_ns host ip link set "$2" master br0 up
     in_ns "$1" ip addr add "$3/24" dev eth0
@@ -69,54 +75,55 @@ add_tap() {
 VSNOOP='[proboscis]
 mode = "off"
 [vsnoop]
-mode = "observe"
-endpoint = "observed"'
+mode = "observe"'
 ICWND_1='[proboscis]
 icwnd_segments = 1'
 
 run_bed() {
     begin_bed
-    pump=
-    case $1 in
-    helps) add_tap a vpa 10.9.0.1 5 30 ;;
-    nothing) add_tap a vpa 10.9.0.1 100 0 ;;
-    harms) add_veth a vpa 10.9.0.1 ;;
-    esac
     if [ "$1" = harms ]; then
-        add_veth b vpb 10.9.0.2
-        delay=10ms mechanism=proboscis ports="vpa vpb"
+        add_veth a vpa 10.9.0.1
+        add_tap b vpb 10.9.0.2 delay_vm 5
+        mechanism=proboscis tried="vpa vpb" sizes=4000,14000
         configure "$ICWND_1"
         start_agent 2
     else
+        add_tap a vpa 10.9.0.1 soak_vm "$run" 3 30 vcpu
         add_veth b other 10.9.0.2
-        delay=2ms mechanism=vsnoop ports=vpa
-        configure "$VSNOOP"
+        mechanism=vsnoop tried=vpa sizes=60000,300000
+        # Without early ACKs these would take several slots.
+        [ "$1" = helps ] || sizes=4000,30000
+        configure "$VSNOOP
+endpoint = \"$([ "$1" = nothing ] && echo attested || echo observed)\""
         start_agent 1
     fi
-    in_ns b tc qdisc add dev eth0 root netem delay "$delay" limit 10000
+    in_ns b tc qdisc add dev eth0 root handle 1: htb default 1
+    in_ns b tc class add dev eth0 parent 1: classid 1:1 htb rate 100mbit quantum 1514
     in_ns a python3 "$here/trial_load.py" serve 10.9.0.1 8000 &
     server=$!
     sleep 0.5
-    in_ns b python3 "$here/trial_load.py" send 10.9.0.1 8000 $((seconds + 1)) 8 > "$work/sent" &
+    in_ns b python3 "$here/trial_load.py" send 10.9.0.1 8000 $((seconds + 1)) 6 $sizes > "$work/sent" &
     load=$!
     # shellcheck disable=SC2086
-    at_host "$evenkeel" trial $ports --mechanism $mechanism --for "${seconds}s" --json --seed "$run" \
+    at_host "$evenkeel" trial $tried --mechanism $mechanism --for "${seconds}s" --json --seed "$run" \
         --report "$work/trial.html" > "$work/$1-$run.json"
     wait "$load"
     kill "$server"
-    [ -z "$pump" ] || kill "$pump"
+    kill "$pump"
     stop_agent
     kill "$mounts"
     mounts=
     remove_namespaces
-    jq -c '{verdict: .trial.judgement.verdict, ratio: .trial.judgement.primary, left: .trial.judgement.left_out,
-        exchanges: [.trial.judgement.rows[].exchanges]}' "$work/$1-$run.json" >&2
+    jq -c --arg bed "$1" '{$bed, verdict: .trial.judgement.verdict, ratio: .trial.judgement.primary, left: .trial.judgement.left_out,
+        notes: .trial.notes, rows: [.trial.judgement.rows[] | [.class, .exchanges, .geometric.change.value]]}' "$work/$1-$run.json" >&2
 }
 
+for run in $(seq "$runs"); do
+    for bed in $beds; do run_bed "$bed"; done
+done
 echo "| bed | runs | gain | harm | no difference | too little | ratios |"
 echo "|---|---|---|---|---|---|---|"
 for bed in $beds; do
-    for run in $(seq "$runs"); do run_bed "$bed"; done
     said() { jq -r .trial.judgement.verdict "$work/$bed"-*.json | grep -c "^$1$" || true; }
     ratios=$(jq '.trial.judgement.primary.value // empty' "$work/$bed"-*.json | sort -g | xargs printf '%.2f ')
     echo "| $bed | $runs | $(said gain) | $(said harm) | $(said no_difference) | $(said too_little) | $ratios|"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Short connections of three sizes, for trial.sh.
+"""Short connections, for trial.sh.
 
 trial_load.py serve ADDRESS PORT                   takes what comes to its end, and answers a byte
-trial_load.py send ADDRESS PORT SECONDS CLIENTS    sends, one connection after the other, and prints how many
+trial_load.py send ADDRESS PORT SECONDS CLIENTS SIZE,SIZE...
+                                                   sends, one connection after the other, and prints how many
 """
 
 import random
@@ -11,7 +12,6 @@ import sys
 import threading
 import time
 
-SIZES = (4_000, 40_000, 200_000)
 # Between two connections of a client, in the mean.
 PAUSE_S = 0.02
 
@@ -33,12 +33,12 @@ def serve(address: str, port: int) -> None:
         threading.Thread(target=take, args=(connection,), daemon=True).start()
 
 
-def send(address: str, port: int, end: float, seed: int, sent: list[int]) -> None:
+def send(address: tuple[str, int], sizes: list[int], end: float, seed: int, sent: list[int]) -> None:
     draw = random.Random(seed)
     while time.monotonic() < end:
         time.sleep(draw.expovariate(1 / PAUSE_S))
-        with socket.create_connection((address, port), timeout=30) as connection:
-            connection.sendall(bytes(draw.choice(SIZES)))
+        with socket.create_connection(address, timeout=30) as connection:
+            connection.sendall(bytes(draw.choice(sizes)))
             connection.shutdown(socket.SHUT_WR)
             connection.recv(1)
         sent[0] += 1
@@ -49,10 +49,12 @@ def main() -> None:
     if what == "serve":
         serve(address, int(port))
         return
-    seconds, clients = map(int, more)
+    seconds, clients = map(int, more[:2])
+    sizes = [int(size) for size in more[2].split(",")]
     sent = [0]
     end = time.monotonic() + seconds
-    workers = [threading.Thread(target=send, args=(address, int(port), end, seed, sent)) for seed in range(clients)]
+    to = (address, int(port))
+    workers = [threading.Thread(target=send, args=(to, sizes, end, seed, sent)) for seed in range(clients)]
     for worker in workers:
         worker.start()
     for worker in workers:

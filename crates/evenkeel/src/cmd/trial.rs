@@ -7,7 +7,7 @@ use evenkeel_report::trial::usual_slot;
 use serde_json::json;
 
 use crate::cli;
-use crate::cmd::own_command;
+use crate::cmd::command_line;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output;
@@ -25,7 +25,7 @@ pub fn run(arguments: cli::Trial) -> Result<(), CliError> {
         // Short enough for every reader of JSON.
         seed: seed.unwrap_or_else(|| clock() & u64::from(u32::MAX)),
         socket: agent.socket,
-        command: own_command(),
+        command: command_line(std::env::args().skip(1)),
         is_shown: !quiet && !agent.json,
     };
     let outcome = trial::run(&wanted)?;
