@@ -61,10 +61,9 @@ struct Running<'w> {
     lost: u64,
 }
 
-/// Whether a trial goes on.
-#[derive(PartialEq)]
-enum Flow {
-    GoesOn,
+/// What has become of a slot.
+enum Ran {
+    Whole,
     Stopped,
 }
 
@@ -134,8 +133,8 @@ impl Running<'_> {
         for (position, slot) in slots.iter().enumerate() {
             bar.set_message(format!("{}, {} exchanges", mode(slot), self.exchanges));
             match self.one(slot, begun.take(), &bar) {
-                Ok(Flow::GoesOn) => continue,
-                Ok(Flow::Stopped) => trouble = Some(CliError::new(Exit::Interrupted, "it was interrupted")),
+                Ok(Ran::Whole) => continue,
+                Ok(Ran::Stopped) => trouble = Some(CliError::new(Exit::Interrupted, "it was interrupted")),
                 Err(error) => trouble = Some(error.into()),
             }
             // Of a pair that is not whole nothing counts.
@@ -154,7 +153,7 @@ impl Running<'_> {
     }
 
     /// A slot; `begun`: since when its mode holds, if it does.
-    fn one(&mut self, slot: &Slot, begun: Option<u64>, bar: &ProgressBar) -> Result<Flow, HostError> {
+    fn one(&mut self, slot: &Slot, begun: Option<u64>, bar: &ProgressBar) -> Result<Ran, HostError> {
         let start = Instant::now();
         match begun {
             Some(from_ns) => self.samples.begin(slot, from_ns),
@@ -163,7 +162,7 @@ impl Running<'_> {
         let mut renewed = start;
         while start.elapsed() < slot.length {
             if self.stop.is_set() {
-                return Ok(Flow::Stopped);
+                return Ok(Ran::Stopped);
             }
             if renewed.elapsed() >= RENEW_EVERY {
                 renewed = Instant::now();
@@ -173,7 +172,7 @@ impl Running<'_> {
             std::thread::sleep(left.min(STEP));
         }
         bar.inc(slot.length.as_millis() as u64);
-        Ok(Flow::GoesOn)
+        Ok(Ran::Whole)
     }
 
     /// Tells the agent that somebody is here, and the mode.
