@@ -44,7 +44,7 @@
 #include "algo/base/window.h"
 
 /* Of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 16
+#define EK_INTF_VERSION 17
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536

@@ -42,43 +42,43 @@ static __noinline void exchange_closes(const struct context *c)
 	bpf_map_delete_elem(&exchanges, c->key);
 }
 
-static __noinline void exchange_begun(const struct context *c, const struct ek_flow *f,
-				      const struct exchange_segment *s)
+static __noinline void exchange_begun(const struct context *c, const struct ek_flow *f)
 {
-	struct ek_exchange fresh = { .iss = f->iss };
+	struct ek_exchange *fresh = &c->scratch->exchange;
 
-	exchange_open(&fresh.exchange, s,
+	fresh->iss = f->iss;
+	fresh->pad = 0;
+	exchange_open(&fresh->exchange, &c->scratch->segment,
 		      f->first_ns >= c->port->timed_ns ? f->first_ns : 0);
-	if (bpf_map_update_elem(&exchanges, c->key, &fresh, BPF_ANY))
+	if (bpf_map_update_elem(&exchanges, c->key, fresh, BPF_ANY))
 		count(c->count, EK_COUNT_MAP_FULL, 1);
 }
 
 static __noinline void exchange_see(const struct context *c, const struct ek_flow *f,
 				    bool from_vm)
 {
+	struct exchange_segment *s = &c->scratch->segment;
+	struct exchange *done = &c->scratch->exchange.exchange;
 	const struct packet *p = c->packet;
-	struct exchange_segment s = {
-		.now_ns = bpf_ktime_get_ns(),
-		.seq = p->seq,
-		.ack = p->ack,
-		.bytes = p->payload_bytes,
-		.way = !from_vm,
-		.is_opener = from_vm == !!(f->flags & EK_FLOW_VM_OPENED),
-		.has_ack = !!(p->flags & PACKET_ACK),
-	};
 	struct ek_exchange *known = bpf_map_lookup_elem(&exchanges, c->key);
-	struct exchange done;
 
+	s->now_ns = bpf_ktime_get_ns();
+	s->seq = p->seq;
+	s->ack = p->ack;
+	s->bytes = p->payload_bytes;
+	s->way = !from_vm;
+	s->is_opener = from_vm == !!(f->flags & EK_FLOW_VM_OPENED);
+	s->has_ack = !!(p->flags & PACKET_ACK);
 	if (!known || known->iss != f->iss) {
-		if (!s.has_ack)
+		if (!s->has_ack)
 			return;
-		exchange_begun(c, f, &s);
+		exchange_begun(c, f);
 		known = bpf_map_lookup_elem(&exchanges, c->key);
 		if (!known)
 			return;
 	}
-	if (exchange_passes(&known->exchange, &s, &done) && exchange_is_complete(&done))
-		exchange_tell(c, &done);
+	if (exchange_passes(&known->exchange, s, done) && exchange_is_complete(done))
+		exchange_tell(c, done);
 }
 
 static __always_inline bool exchange_to_vm(struct __sk_buff *skb, struct way *w)
