@@ -44,6 +44,10 @@ enum {
 };
 
 enum {
+	BPF_RB_NO_WAKEUP = 1,
+};
+
+enum {
 	PACKET_HOST = 0, /* linux/if_packet.h */
 };
 

@@ -15,6 +15,7 @@
  *
  *   PROBES     ProBoSCIS takes probes and reports
  *   FLOW       a SYN or SYN-ACK is noted, and what belongs to no known connection passes
+ *   EXCHANGE   a trial times what the connection carries
  *   MARKS      marks are counted and hidden, echoes set DCTCP's limit
  *   UPLINK     CERA times the handshake and has the flow's share
  *   ACK_CLOCK  an ACK lets out what vFlood holds
@@ -26,6 +27,7 @@
 #define STEPS_TO_VM(STEP)                                                                \
 	STEP(PROBES, proboscis_probes)                                                   \
 	STEP(FLOW, flow)                                                                 \
+	STEP(EXCHANGE, exchange)                                                         \
 	STEP(MARKS, proboscis_marks)                                                     \
 	STEP(UPLINK, cera_uplink)                                                        \
 	STEP(ACK_CLOCK, vflood_ack_clock)                                                \
@@ -44,6 +46,7 @@
  *   KNOWN        what belongs to no known connection passes
  *   HANDSHAKE    probes go ahead of a SYN, the SYN-ACK's window follows those that came
  *   BACK         what vFlood held goes on behind HOLD
+ *   EXCHANGE     a trial times what the connection carries
  *   ACK_FILTER   ACKs that say nothing new are dropped, and early ACKs ride on data
  *   ECN          packets become ECN-capable
  *   WINDOW       an answer's first flight follows the probes ahead of its SYN-ACK
@@ -61,6 +64,7 @@
 	STEP(KNOWN, flow_known)                                                          \
 	STEP(HANDSHAKE, proboscis_handshake)                                             \
 	STEP(BACK, vflood_back)                                                          \
+	STEP(EXCHANGE, exchange)                                                         \
 	STEP(ACK_FILTER, vsnoop_ack_filter)                                              \
 	STEP(ECN, proboscis_ecn)                                                         \
 	STEP(WINDOW, proboscis_window)                                                   \

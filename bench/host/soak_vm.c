@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * A VM behind a tap, off its core again and again: soak_vm PORT NAMESPACE SEED ON_MS
- * OFF_MS makes the tap PORT and, in the network namespace, eth0, and carries frames
- * between them for ON_MS, then for OFF_MS nothing: both are means, the times are random
- * from SEED. Both taps take large packets and unfinished checksums, as a VM's do. Prints
- * a line once it runs.
+ * OFF_MS [vcpu] makes the tap PORT and, in the network namespace, eth0, and carries
+ * frames between them for ON_MS, then for OFF_MS nothing: both are means, the times are
+ * random from SEED. Both taps take large packets and unfinished checksums, as a VM's do.
+ * With `vcpu` it has a thread that a host takes for a virtual CPU, and that never has a
+ * core. Prints a line once it runs.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <linux/if.h>
 #include <linux/if_tun.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -58,6 +60,15 @@ static int64_t draw_us(uint64_t *random, int64_t mean_ms)
 	return (int64_t)(*random % (uint64_t)(2000 * mean_ms + 1));
 }
 
+/* By its name it is known as one. */
+static void *sleeper(void *nothing)
+{
+	pthread_setname_np(pthread_self(), "vcpu");
+	for (;;)
+		pause();
+	return nothing;
+}
+
 static void carry(int from, int to)
 {
 	static char frame[1 << 17];
@@ -80,12 +91,14 @@ int main(int argc, char **argv)
 {
 	struct pollfd taps[2] = { { .events = POLLIN }, { .events = POLLIN } };
 	int64_t on_ms, off_ms, until;
+	pthread_t vcpu;
 	uint64_t random;
 	char path[64];
 	int namespace;
 
-	if (argc != 6) {
-		fprintf(stderr, "usage: soak_vm PORT NAMESPACE SEED ON_MS OFF_MS\n");
+	if (argc < 6) {
+		fprintf(stderr,
+			"usage: soak_vm PORT NAMESPACE SEED ON_MS OFF_MS [vcpu]\n");
 		return 2;
 	}
 	random = strtoull(argv[3], NULL, 10) * 0x9e3779b97f4a7c15 | 1;
@@ -99,6 +112,10 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	taps[1].fd = open_tap("eth0");
+	if (argc > 6 && pthread_create(&vcpu, NULL, sleeper, NULL)) {
+		perror("vcpu");
+		return 1;
+	}
 	puts("ready");
 	fflush(stdout);
 	for (;;) {

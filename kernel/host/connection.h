@@ -11,6 +11,7 @@
 #ifndef EVENKEEL_HOST_CONNECTION_H
 #define EVENKEEL_HOST_CONNECTION_H
 
+#include "base/exchange.h"
 #include "base/flow.h"
 #include "base/way.h"
 #include "cera/port.h"
@@ -316,8 +317,11 @@ static __always_inline void flow_may_end(struct __sk_buff *skb, struct way *w,
 {
 	struct context *c = w->c;
 
-	if (flow_is_over(c, w->f, from_vm) && vflood_flow_close(skb, c, w->f) &&
-	    vsnoop_is_on(c))
+	if (!flow_is_over(c, w->f, from_vm))
+		return;
+	if (c->port->timed_ns)
+		exchange_closes(c);
+	if (vflood_flow_close(skb, c, w->f) && vsnoop_is_on(c))
 		vsnoop_flow_close(c);
 }
 

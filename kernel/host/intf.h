@@ -20,6 +20,8 @@
  *   vsnoop_flows     hash      struct ek_flow_key -> struct ek_vsnoop_flow
  *   vsnoop_ports     array     struct ek_vsnoop_port [slot]
  *   cera_ports       array     struct ek_cera_port [slot], mapped into user space
+ *   exchanges        hash      struct ek_flow_key -> struct ek_exchange
+ *   completions      ring buffer of struct ek_completion, which wakes nobody up
  *   vflood_flows     array     struct ek_vflood_flow [index]
  *   vflood_ports     array     struct ek_vflood_port [slot]
  *   vflood_managed   array     u32, the port's connections among vflood_flows [slot]
@@ -33,6 +35,7 @@
 #include "algo/vflood/ack_filter.h"
 #include "algo/cera/cera.h"
 #include "algo/base/ecn.h"
+#include "algo/base/exchange.h"
 #include "algo/base/packet.h"
 #include "algo/proboscis/proboscis.h"
 #include "algo/vsnoop/vsnoop.h"
@@ -41,7 +44,7 @@
 #include "algo/base/window.h"
 
 /* Of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 16
+#define EK_INTF_VERSION 17
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -50,6 +53,8 @@
 #define EK_DEFAULT_PEERS 16384
 #define EK_VSNOOP_FLOWS 65536
 #define EK_EVENTS_BYTES (1u << 20)
+#define EK_EXCHANGES 65536
+#define EK_COMPLETIONS_BYTES (1u << 20)
 #define EK_VFLOOD_FLOWS 16384 /* that vFlood manages at a time; a power of two */
 #define EK_VFLOOD_WAYS 8 /* entries where a flow may be */
 #define EK_VFLOOD_PORT_FLOWS                                                             \
@@ -160,6 +165,7 @@ struct ek_port {
 #undef SETTINGS
 	u64 since_ns; /* its packets are read since then: what is older is not known of it
 		       */
+	u64 timed_ns; /* a trial times its exchanges since then, 0: none does */
 };
 
 /* ProBoSCIS's state of a port. */
@@ -520,6 +526,8 @@ enum ek_counter {
 	EK_COUNT_ANSWERS_SCALED, /* Connections whose answer's first window was scaled */
 	EK_COUNT_ANSWERS_ONE_MSS, /* Connections whose answer's first window was set to
 				     one MSS */
+	EK_COUNT_COMPLETIONS_LOST, /* Exchanges that a trial has not heard of: its buffer
+				      was full */
 	EK_COUNTER_MAX,
 };
 
@@ -553,6 +561,27 @@ struct ek_event {
 
 struct ek_kernel {
 	u32 has_tun_types; /* 1: in its own BTF, as the driver is built in */
+};
+
+/* What a connection carries, while a trial times it. */
+struct ek_exchange {
+	u32 iss; /* of the SYN */
+	u32 pad;
+	struct exchange exchange;
+};
+
+/* An exchange that is over. */
+struct ek_completion {
+	u64 begin_ns;
+	u64 end_ns; /* 0: the connection ended before all had arrived */
+	u64 bytes_from_vm;
+	u64 bytes_to_vm;
+	u32 ifindex;
+	u32 handshake_us; /* 0: it began on a connection that was there */
+	u32 again_from_vm; /* segments that were sent before */
+	u32 again_to_vm;
+	u32 timeouts_from_vm; /* those of them that a timer sent */
+	u32 timeouts_to_vm;
 };
 
 /* What programs that the agent runs are told: words of cb[] of BPF_PROG_TEST_RUN. */

@@ -6,6 +6,7 @@ pub mod cera;
 pub mod congestion;
 pub mod cubic;
 pub mod dctcp;
+pub mod exchange;
 pub mod frames;
 pub mod hystart;
 pub mod noise;

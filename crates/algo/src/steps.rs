@@ -13,6 +13,8 @@ mod tests {
         let to_vm = [
             (ToVm::Probes, ToVm::Flow, "probes are of no connection"),
             (ToVm::Flow, ToVm::Marks, "marks are noted with the connection"),
+            (ToVm::Flow, ToVm::Exchange, "what is timed belongs to a connection"),
+            (ToVm::Exchange, ToVm::AckClock, "what the ends say is timed, before anything follows from it"),
             (ToVm::Marks, ToVm::Window, "DCTCP's limit is one of the arbiter's"),
             (ToVm::Uplink, ToVm::Window, "CERA's limit is one of the arbiter's"),
             (ToVm::AckClock, ToVm::Window, "vFlood's grant is one of the arbiter's"),
@@ -31,6 +33,8 @@ mod tests {
             (FromVm::Known, FromVm::Handshake, "a handshake ends the way behind what is known"),
             (FromVm::Handshake, FromVm::Back, "what is held belongs to a connection"),
             (FromVm::Back, FromVm::AckFilter, "what was held has been seen"),
+            (FromVm::Back, FromVm::Exchange, "what was held is timed once"),
+            (FromVm::Exchange, FromVm::AckFilter, "an ACK of the VM's counts, whether it is dropped or not"),
             (FromVm::AckFilter, FromVm::Ecn, "what is dropped is not counted"),
             (FromVm::AckFilter, FromVm::Echo, "what is dropped echoes nothing"),
             (FromVm::AckFilter, FromVm::Uplink, "what is dropped does not pass the uplink"),

@@ -2,6 +2,7 @@
 
 mod pvtcp;
 mod trace;
+mod trial;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::exit;
 
 pub use pvtcp::{Pvtcp, PvtcpLoad};
 pub use trace::{Export, SimTrace};
+pub use trial::Trial;
 
 /// Keeps TCP between virtual machines on an even keel.
 ///
@@ -55,6 +57,7 @@ pub enum Command {
     #[command(subcommand)]
     Port(Port),
     Top(Top),
+    Trial(Trial),
     Guest(Guest),
     Report(Report),
     Scorecard(Scorecard),

@@ -14,6 +14,7 @@ mod program;
 mod progress;
 mod show;
 mod traced;
+mod trial;
 mod verify;
 
 use std::process::ExitCode;

@@ -19,6 +19,7 @@ mod scorecard;
 mod svg;
 mod text;
 pub mod trace;
+pub mod trial;
 mod verify;
 mod view;
 

@@ -67,6 +67,12 @@ pub fn host() -> String {
     format!("{processor} ({cores}), Linux {}", kernel.unwrap_or_else(|_| "of an unknown version".to_owned()))
 }
 
+/// What the clock says, in UTC and to the second, as in `2026-01-31T12:00:00Z`.
+pub fn now() -> String {
+    let now = jiff::Timestamp::now();
+    now.round(jiff::Unit::Second).unwrap_or(now).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

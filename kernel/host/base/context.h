@@ -17,6 +17,8 @@ struct scratch {
 	struct ek_train_key train;
 	struct ek_peer_key peer;
 	struct window_limits limits; /* of an ACK to the VM, once MARKS has begun them */
+	struct exchange_segment segment; /* of a port that a trial times */
+	struct ek_exchange exchange; /* one that begins, or is over */
 	u32 is_sending; /* the program sends a packet by the port that it is at */
 	u32 pad;
 	u64 jiffies; /* when @now_ns was read */
@@ -63,7 +65,7 @@ static __always_inline bool port_acts(const struct ek_port *port)
 /* vFlood rests, and nothing else is on: nobody asks for connections that begin. */
 static __always_inline bool port_rests(const struct ek_port *port)
 {
-	return port->vflood.passes_over &&
+	return port->vflood.passes_over && !port->timed_ns &&
 	       (EK_OTHERS_THAN_VFLOOD(MODE_OR) 0) == EK_MODE_OFF;
 }
 

@@ -114,6 +114,19 @@ struct {
 	__type(value, struct ek_vsnoop_port);
 } vsnoop_ports SEC(".maps") __weak;
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, EK_EXCHANGES);
+	__type(key, struct ek_flow_key);
+	__type(value, struct ek_exchange);
+} exchanges SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, EK_COMPLETIONS_BYTES);
+} completions SEC(".maps") __weak;
+
 /* One more connection of a port that vFlood manages, or one less. */
 static __always_inline void vflood_count_managed(u32 slot, s32 by)
 {

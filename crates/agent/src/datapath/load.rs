@@ -16,14 +16,16 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, Pr
 
 use super::cera::Shares;
 use super::error::DatapathError;
+use super::exchanges::Exchanges;
 use super::hook::Attached;
 use super::intf;
-use super::map::{lookup, lookup_bytes, read_all};
+use super::map::{clear, lookup, lookup_bytes, read_all};
 use super::pins;
 use super::ring::{Events, Ring};
 use super::skb::SkbContext;
 use super::vflood::qdisc::{self, Qdisc};
 use crate::common::bytes::{as_bytes, from_bytes};
+use crate::common::clock::now_ns;
 use crate::features::{self, Features, Hook};
 use crate::tc::Side;
 
@@ -53,6 +55,7 @@ pub struct Datapath {
     trains: MapHandle,
     pub(super) snoops: MapHandle,
     pub(super) snoop_ports: MapHandle,
+    pub(super) exchanges: Exchanges,
     proboscis_ports: MapHandle,
     vflood_ports: MapHandle,
     pub(super) vflood_flows: MapHandle,
@@ -133,6 +136,7 @@ impl Datapath {
             trains: map("trains")?,
             snoops: map("vsnoop_flows")?,
             snoop_ports: map("vsnoop_ports")?,
+            exchanges: Exchanges::open(map("exchanges")?, &map("completions")?)?,
             proboscis_ports: map("proboscis_ports")?,
             vflood_ports: map("vflood_ports")?,
             vflood_flows: map("vflood_flows")?,
@@ -202,7 +206,7 @@ impl Datapath {
         self.leaving.remove(&ifindex);
         let since_ns = match before.filter(is_read) {
             Some(port) => port.since_ns,
-            None => monotonic_ns()?,
+            None => now_ns(),
         };
         let mut settings = intf::ek_port { slot, since_ns, ..*settings };
         self.hold_packets(ifindex, &mut settings)?;
@@ -363,6 +367,11 @@ impl Datapath {
         Ok(output.return_value)
     }
 
+    /// Exchanges of connections, while a trial times them.
+    pub fn exchanges(&self) -> &Exchanges {
+        &self.exchanges
+    }
+
     /// A SYN that is not answered.
     ///
     /// # Errors
@@ -488,20 +497,8 @@ fn load_tun() {
 /// context.h.
 fn is_read(port: &intf::ek_port) -> bool {
     let others = OTHERS.iter().fold(0, |modes, mode| modes | mode(port));
-    others != intf::EK_MODE_OFF || (port.vflood.mode != intf::EK_MODE_OFF && port.vflood.passes_over == 0)
-}
-
-/// The clock of the datapath's times.
-fn monotonic_ns() -> Result<u64, DatapathError> {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
-        .map_err(|errno| DatapathError::io("cannot read the clock", errno.into()))?;
-    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
-}
-
-/// A port's state begins anew.
-pub(super) fn clear<V: Copy>(map: &MapHandle, slot: u32, fresh: &V) -> Result<(), DatapathError> {
-    let failed = |error| DatapathError::bpf("cannot clear a port's state", &error);
-    map.update(&slot.to_ne_bytes(), as_bytes(fresh), MapFlags::ANY).map_err(failed)
+    others != intf::EK_MODE_OFF
+        || (port.vflood.mode != intf::EK_MODE_OFF && (port.vflood.passes_over == 0 || port.timed_ns != 0))
 }
 
 pub(super) fn set_port(ports: &MapHandle, key: &[u8], port: &intf::ek_port) -> Result<(), DatapathError> {

@@ -24,3 +24,9 @@ pub(super) fn read_all<K: Copy, V: Copy>(map: &MapHandle, failure: &str) -> Resu
         map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).map_err(|error| DatapathError::bpf(failure, &error))?;
     Ok(entries.filter_map(|(key, value)| Some((from_bytes(&key)?, from_bytes(&value)?))).collect())
 }
+
+/// A port's state begins anew.
+pub(super) fn clear<V: Copy>(map: &MapHandle, slot: u32, fresh: &V) -> Result<(), DatapathError> {
+    let failed = |error| DatapathError::bpf("cannot clear a port's state", &error);
+    map.update(&slot.to_ne_bytes(), as_bytes(fresh), MapFlags::ANY).map_err(failed)
+}

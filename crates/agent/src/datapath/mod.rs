@@ -8,6 +8,7 @@ pub const COUNTERS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/count
 mod cera;
 mod clsact;
 mod error;
+mod exchanges;
 mod hook;
 mod load;
 mod map;
@@ -22,6 +23,7 @@ mod vsnoop;
 
 pub use cera::{Limit, Share, Shares};
 pub use error::DatapathError;
+pub use exchanges::Exchanges;
 pub use load::Datapath;
 pub use pins::are_there as pins_are_there;
 pub use processes::{Processes, Seen, thread_name};

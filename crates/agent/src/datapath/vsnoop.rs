@@ -6,8 +6,8 @@ use libbpf_rs::MapCore;
 
 use super::error::DatapathError;
 use super::intf;
-use super::load::{Datapath, clear, set_port};
-use super::map::{lookup, read_all};
+use super::load::{Datapath, set_port};
+use super::map::{clear, lookup, read_all};
 use super::skb::SkbContext;
 use crate::common::bytes::as_bytes;
 

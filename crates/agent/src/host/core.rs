@@ -8,6 +8,7 @@ use evenkeel_settings::Mode;
 use evenkeel_settings::host::Config;
 
 use super::error::HostError;
+use super::lease::Leases;
 use super::links::{Kind, Link, Listing};
 use super::mechanism::{Mechanism, Presence, Tools};
 use super::port::{self, Port, Ports, is_port};
@@ -84,6 +85,8 @@ pub struct Core {
     config_refused: Option<String>,
     /// Ports whose VMs are about to leave.
     offline: BTreeSet<u32>,
+    /// Ports that trials have.
+    leases: Leases,
     /// Devices whose queues are to be shortened when what waits there has been read.
     unsettled: BTreeSet<u32>,
     beaten: Instant,
@@ -99,6 +102,7 @@ macro_rules! tools {
 }
 
 mod answers;
+mod leases;
 mod vms;
 
 impl Core {
@@ -121,6 +125,7 @@ impl Core {
             counts: HashMap::new(),
             config_refused: None,
             offline: BTreeSet::new(),
+            leases: Leases::default(),
             unsettled: BTreeSet::new(),
             beaten: Instant::now(),
             kept: Instant::now(),
@@ -251,6 +256,7 @@ impl Core {
 
     /// The agent is going: what it holds goes out, and nothing more is to be held.
     pub fn farewell(&mut self) {
+        self.end_leases();
         let keys = &self.loaded.keys;
         let mut host = intf::ek_host { version: intf::EK_INTF_VERSION, keys: keys.len() as u32, ..Default::default() };
         for (to, from) in host.key.iter_mut().zip(keys) {
@@ -387,6 +393,8 @@ impl Core {
             // Raised by an agent with another configuration, or before it was renamed. Its programs are there while it
             // settles.
             let action = self.plan_queue(link, 0);
+            let leased = self.leases.end_on(link.ifindex, "a port of it is no port any more");
+            self.leave_ports(leased);
             if self.ports.remove(&link.ifindex).is_some() {
                 tracing::info!(port = link.name, domain = self.domain(link.ifindex), "no longer a port");
                 self.open_channel(link, None);
@@ -400,7 +408,10 @@ impl Core {
             return action;
         }
         let is_offline = self.offline.contains(&link.ifindex);
-        let settings = port::settings(&self.loaded.config, &link.name, is_offline);
+        let mut settings = port::settings(&self.loaded.config, &link.name, is_offline);
+        let leased = self.leases.check(link.ifindex, &link.name, &settings);
+        self.leave_ports(leased);
+        let timed_ns = self.leases.lay_over(link.ifindex, &mut settings);
         let known = self.ports.get(&link.ifindex).filter(|port| port.link.name == link.name);
         let is_new = known.is_none();
         let is_settled = known.is_some_and(|port| {
@@ -408,6 +419,7 @@ impl Core {
                 && port.error.is_none()
                 && port.link.queue_segments == link.queue_segments
                 && port.is_offline == is_offline
+                && port.timed_ns == timed_ns
                 && self.datapath.is_by_hook(link.ifindex)
         });
         let queue_is_theirs = known.is_some_and(|port| {
@@ -421,7 +433,8 @@ impl Core {
             self.wings.all_mut().into_iter().for_each(|wing| wing.begin(link.ifindex));
         }
         let domain = self.domain(link.ifindex);
-        let mut port = Port { link: link.clone(), domain, settings, error: None, queue_is_theirs, is_offline, words };
+        let mut port =
+            Port { link: link.clone(), domain, settings, error: None, queue_is_theirs, is_offline, timed_ns, words };
         let served = if is_settled { Ok(()) } else { self.serve(&port) };
         // Not before the programs are there: its connection may be one through the port.
         self.open_channel(link, port.settings.channel.as_ref());
@@ -482,6 +495,7 @@ impl Core {
         for wing in self.wings.all_mut() {
             wing.configure(port, &mut tools, &mut own)?;
         }
+        own.timed_ns = port.timed_ns;
         Ok(own)
     }
 
@@ -571,6 +585,8 @@ impl Core {
         self.offline.remove(&ifindex);
         self.unsettled.remove(&ifindex);
         self.vms.forget(ifindex);
+        let leased = self.leases.end_on(ifindex, "a port of it went away");
+        self.leave_ports(leased.into_iter().filter(|(other, _)| *other != ifindex).collect());
         self.wings.all_mut().into_iter().for_each(|wing| wing.gone(ifindex));
         if let Some(port) = self.ports.remove(&ifindex) {
             tracing::info!(port = port.link.name, domain = port.domain, "port gone");

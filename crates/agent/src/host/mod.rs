@@ -9,6 +9,7 @@ mod crowd;
 mod error;
 mod flow;
 mod http;
+mod lease;
 mod links;
 mod lock;
 mod mechanism;
@@ -27,6 +28,7 @@ mod wings;
 
 pub use cera::report::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};
 pub use control::client::Client;
+pub use control::lease::{Completion, Leased, Trial, Wanted};
 pub use control::proto::{Ask, Channel, ExplainedFlow, Guest, Lacking, Left, Port, RestoredQueue, Status, Stopped};
 pub use error::HostError;
 pub use flow::{Answer, Ecn, Flow, Probes, SetBy, Tuple, Window};

@@ -27,6 +27,8 @@ pub(super) struct Port {
     pub queue_is_theirs: bool,
     /// Its VM is about to leave.
     pub is_offline: bool,
+    /// Since when a trial times its exchanges, in the datapath's clock; 0: none does.
+    pub timed_ns: u64,
     /// What the log says of the VM, which is the VM's to change.
     pub words: ChannelLog,
 }

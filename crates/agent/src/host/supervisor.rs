@@ -234,6 +234,9 @@ impl Service for ControlService {
                 }
                 Err(why) => vec![Response::Refused { why: format!("does not serve {port}: {why}") }],
             },
+            Ask::Lease(wanted) => self.core.borrow_mut().lease(&wanted),
+            Ask::Renew { id, mode, for_ms } => self.core.borrow_mut().renew_lease(id, mode, for_ms),
+            Ask::Return { id } => self.core.borrow_mut().return_lease(id),
             Ask::Stop => {
                 let (reply, answer) = oneshot::channel();
                 let is_heard = self.stop.send(reply).await.is_ok();
@@ -301,6 +304,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
         let (acts, is_behind) = (core.borrow().acts(), core.borrow().is_behind());
         let (beats_at, keeps_at) = (core.borrow().beats_at(), core.borrow().keeps_at());
         let looks_at = core.borrow().looks_at();
+        let tends_at = core.borrow().tends_at();
         tokio::select! {
             events = news(&mut watch) => match events {
                 Ok(events) => hear(&core, events),
@@ -326,6 +330,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                     core.borrow_mut().ask_for_list();
                 }
             }
+            () = until(tends_at) => core.borrow_mut().tend_leases(),
             () = domains.changed() => core.borrow_mut().ask_for_vms(),
             () = tokio::time::sleep_until(looks_at.into()), if !is_behind => {
                 domains.keep();
@@ -387,6 +392,14 @@ fn serve_metrics(listener: TcpListener, core: &Rc<RefCell<Core>>) -> JoinHandle<
 async fn news(watch: &mut Option<LinkWatch>) -> Result<Vec<LinkEvent>, HostError> {
     match watch {
         Some(watch) => watch.next().await,
+        None => pending().await,
+    }
+}
+
+/// That time; never if there is none.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
         None => pending().await,
     }
 }

@@ -19,6 +19,7 @@ mod scorecard;
 mod sim;
 mod status;
 mod top;
+mod trial;
 mod verify;
 
 use evenkeel_scenario::batch::Begin;
@@ -41,6 +42,7 @@ pub fn run(command: Command) -> Result<(), CliError> {
         Command::Flows(arguments) => flows::run(&arguments),
         Command::Port(arguments) => port::run(arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Trial(arguments) => trial::run(arguments),
         Command::Guest(arguments) => match arguments.command {
             Some(GuestCommand::Pvtcp(arguments)) => pvtcp::run(arguments),
             None => guest::run(arguments.agent),

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use evenkeel_agent::datapath::{Beside, COUNTERS, Others};
-use evenkeel_agent::host::{AGENT_COUNTERS, CeraReport, Channel, Client, Lacking, Status, VfloodPort, VsnoopPort};
+use evenkeel_agent::host::{
+    AGENT_COUNTERS, CeraReport, Channel, Client, Lacking, Status, Trial, VfloodPort, VsnoopPort,
+};
 use evenkeel_settings::Mode;
 
 use crate::cli;
@@ -81,6 +83,9 @@ fn write(text: &mut String, status: &Status) -> std::fmt::Result {
     for port in &status.ports {
         if let Some(vm) = &port.vm {
             writeln!(text, "VM at {}: {vm}{}", port.name, port.tap.map_or_else(String::new, |tap| format!("; {tap}")))?;
+        }
+        if let Some(trial) = &port.trial {
+            writeln!(text, "TRIAL on {}: {}", port.name, tried(trial))?;
         }
         if let Some(left) = &port.offline {
             writeln!(text, "{} is OFFLINE: {}", port.name, words(left))?;
@@ -161,6 +166,15 @@ fn counters(
         writeln!(text, "  {name:<18} {value:>14}  {help}")?;
     }
     Ok(())
+}
+
+fn tried(trial: &Trial) -> String {
+    let Trial { mechanism, mode, configured, who, ends_in_ms } = trial;
+    format!(
+        "{} is in {mode} by {who}, and in {configured} again when that ends, or if nothing is heard of it for {} s",
+        mechanism.word(),
+        ends_in_ms.div_ceil(1000)
+    )
 }
 
 /// Programs of others, if there are any, by the kernel's numbers.

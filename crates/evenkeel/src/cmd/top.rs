@@ -357,6 +357,7 @@ mod tests {
                 vm: None,
                 tap: None,
                 others: Others::default(),
+                trial: None,
                 vsnoop: None,
                 vflood: None,
                 error: None,

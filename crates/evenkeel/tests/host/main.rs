@@ -26,6 +26,7 @@ mod reload;
 mod rest;
 mod signed;
 mod silence;
+mod trial;
 mod trouble;
 mod upload;
 mod vflood;

@@ -21,7 +21,6 @@ const STYLE: &str = include_str!("style.css");
 
 /// Renders the whole page.
 pub(crate) fn render(view: &View<'_>) -> String {
-    let title = escape(&view.scenario.title);
     let mut body = String::new();
     header(&mut body, view);
     notes(&mut body, view);
@@ -31,6 +30,12 @@ pub(crate) fn render(view: &View<'_>) -> String {
     table::runs(&mut body, view);
     definitions(&mut body, view);
     scenario(&mut body, view);
+    page(&view.scenario.title, &body)
+}
+
+/// A page with this title and body, which is HTML.
+pub(crate) fn page(title: &str, body: &str) -> String {
+    let title = escape(title);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
@@ -46,7 +51,7 @@ macro_rules! put {
         let _ = writeln!($out, $($args)*);
     };
 }
-use put;
+pub(crate) use put;
 
 fn header(out: &mut String, view: &View<'_>) {
     let engine = match view.set.engine {

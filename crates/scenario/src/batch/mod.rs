@@ -162,14 +162,13 @@ impl<E: Engine> Batch<'_, E> {
         remarks: Vec<String>,
     ) -> Result<RunSet, BatchError<E::Error>> {
         versions.insert("evenkeel".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-        let started = jiff::Timestamp::now();
         Ok(RunSet {
             schema: io::RESULT_SCHEMA,
             engine: E::NAME,
             scenario_toml: self.loaded.text.clone(),
             versions,
             command: self.command.to_owned(),
-            started: started.round(jiff::Unit::Second).unwrap_or(started).to_string(),
+            started: provenance::now(),
             remarks,
             provenance: Some(Provenance {
                 program: self.program.clone(),

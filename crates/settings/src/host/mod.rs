@@ -11,7 +11,7 @@ use crate::address::ChannelAddress;
 use crate::pattern::Pattern;
 use crate::table::{comment, example as table, settings};
 use crate::value::{Bounded, words};
-use crate::{HeartbeatMs, Key, Table};
+use crate::{HeartbeatMs, Key, Mode, Table};
 
 /// Where the configuration is unless something else is said.
 pub const DEFAULT_FILE: &str = "/etc/evenkeel/host.toml";
@@ -93,6 +93,44 @@ macro_rules! mechanisms {
             table metrics: Metrics;
             table channel: Channel;
             list overrides = "port": PortOverride;
+        }
+
+        /// A mechanism of hosts.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum Mechanism {
+            $(
+                /// That of the table of the same name.
+                $table,
+            )+
+        }
+
+        impl Mechanism {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$table),+];
+
+            /// The name of its table.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$table => stringify!($name),)+
+                }
+            }
+        }
+
+        impl PortSettings {
+            /// What a mechanism may do on the port.
+            pub const fn mode(&self, mechanism: Mechanism) -> Mode {
+                match mechanism {
+                    $(Mechanism::$table => self.$name.mode,)+
+                }
+            }
+
+            /// Lets a mechanism do something else.
+            pub const fn set_mode(&mut self, mechanism: Mechanism, mode: Mode) {
+                match mechanism {
+                    $(Mechanism::$table => self.$name.mode = mode,)+
+                }
+            }
         }
 
         /// What is otherwise on some ports.

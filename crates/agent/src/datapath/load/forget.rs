@@ -42,6 +42,7 @@ impl Datapath {
         forget_in(&self.flows, |key: &intf::ek_flow_key| is_gone(key.ifindex))?;
         forget_in(&self.handshakes, |key: &intf::ek_flow_key| is_gone(key.ifindex))?;
         forget_in(&self.trains, |key: &intf::ek_train_key| is_gone(key.flow.ifindex))?;
+        forget_in(&self.exchanges.map, |key: &intf::ek_flow_key| is_gone(key.ifindex))?;
         forget_in(&self.snoops, |key: &intf::ek_flow_key| is_gone(key.ifindex))
     }
 }

@@ -5,8 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::lease::{Completion, Leased, Wanted};
 use super::proto::{Ask, ExplainedFlow, Request, Response, Status, Stopped, VERSION};
 use crate::host::error::HostError;
+use evenkeel_settings::Mode;
 
 /// How long the agent may take for one line.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -75,6 +77,44 @@ impl Client {
         }
     }
 
+    /// Has ports for a while, with a mechanism in a mode.
+    ///
+    /// # Errors
+    /// [`HostError::Answer`], also if they cannot be had.
+    pub fn lease(&mut self, wanted: Wanted) -> Result<Leased, HostError> {
+        self.ask(Ask::Lease(wanted))?;
+        self.leased().map(|(leased, _)| leased)
+    }
+
+    /// Has them for `for_ms` from now on, with the mechanism in this mode; exchanges that were over meanwhile.
+    ///
+    /// # Errors
+    /// [`HostError::Answer`], also if the lease has ended.
+    pub fn renew(&mut self, id: u64, mode: Mode, for_ms: u32) -> Result<(Leased, Vec<Completion>), HostError> {
+        self.ask(Ask::Renew { id, mode, for_ms })?;
+        self.leased()
+    }
+
+    /// Gives them back; all exchanges that were over.
+    ///
+    /// # Errors
+    /// [`HostError::Answer`], also if the lease has ended.
+    pub fn give_back(&mut self, id: u64) -> Result<(Leased, Vec<Completion>), HostError> {
+        self.ask(Ask::Return { id })?;
+        self.leased()
+    }
+
+    fn leased(&mut self) -> Result<(Leased, Vec<Completion>), HostError> {
+        let mut completions = Vec::new();
+        loop {
+            match self.line()? {
+                Response::Completions { list } => completions.extend(list),
+                Response::Leased(leased) => return Ok((leased, completions)),
+                other => return Err(self.unexpected(&other)),
+            }
+        }
+    }
+
     /// Ends the agent; it removes everything first.
     ///
     /// # Errors
@@ -112,6 +152,7 @@ impl Client {
             Response::Status(_) => "a status",
             Response::Flow(_) | Response::End { .. } => "flows",
             Response::Done => "that it is done",
+            Response::Completions { .. } | Response::Leased(_) => "a lease",
             Response::Stopped(_) => "that it stops",
             Response::Refused { .. } => "a refusal",
         };

@@ -13,6 +13,7 @@ use crate::channel::wire::Capabilities;
 use crate::datapath::Others;
 use crate::features::{Hook, Part};
 use crate::host::cera::report as cera;
+use crate::host::control::lease::{Completion, Leased, Trial, Wanted};
 pub use crate::host::flow::{Flow, Tuple};
 use crate::host::tap::TapFlags;
 pub use crate::host::vflood::report::{VfloodFlow, VfloodPort};
@@ -56,6 +57,22 @@ pub enum Ask {
         /// Whether it is to be online.
         online: bool,
     },
+    /// A lease: [`Response::Leased`].
+    Lease(Wanted),
+    /// To renew a lease: [`Response::Completions`], as many as there are, then [`Response::Leased`].
+    Renew {
+        /// Its number.
+        id: u64,
+        /// The mode from now on.
+        mode: Mode,
+        /// How long it holds from now on, in milliseconds.
+        for_ms: u32,
+    },
+    /// To take a lease back: what is configured holds again, and the answer is that of a renewal.
+    Return {
+        /// Its number.
+        id: u64,
+    },
     /// To remove everything and end: one [`Response::Stopped`].
     Stop,
 }
@@ -75,6 +92,13 @@ pub enum Response {
     },
     /// Answer to [`Ask::Switch`].
     Done,
+    /// Exchanges that are over, on ports of a lease.
+    Completions {
+        /// In no order.
+        list: Vec<Completion>,
+    },
+    /// A lease holds, or was taken back.
+    Leased(Leased),
     /// Answer to [`Ask::Stop`].
     Stopped(Stopped),
     /// It was not understood, or could not be done.
@@ -180,6 +204,9 @@ pub struct Port {
     /// What is left to wait for, if it is offline.
     #[serde(default)]
     pub offline: Option<Left>,
+    /// A trial on it.
+    #[serde(default)]
+    pub trial: Option<Trial>,
     /// vSnoop there, if it is not off.
     pub vsnoop: Option<VsnoopPort>,
     /// vFlood there, if it is not off.

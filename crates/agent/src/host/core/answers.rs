@@ -1,6 +1,7 @@
 //! What the agent says when it is asked: its ports, its counters, its connections.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use super::{Core, Waiting};
 use crate::common::clock::now_ns;
@@ -87,6 +88,7 @@ impl Core {
             ifindex,
             error: port.error.clone(),
             offline: port.is_offline.then(proto::Left::default),
+            trial: self.leases.shown(ifindex, Instant::now()),
             channel: self.channels.status(ifindex).map(proto::Channel::from).or_else(|| self.missing_channel(ifindex)),
             vm: self.vms.of(ifindex).cloned(),
             tap: port.link.tap,

@@ -1,0 +1,194 @@
+//! Trials: whatever becomes of the one who tries, ports have what is configured again, and the file is as it was.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use evenkeel_testbed::place::ip;
+use evenkeel_testbed::vm::Vm;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::bed::{Host, METRICS, connect, receive, wait_until};
+
+const LONG: &[&str] = &["--for", "1h", "--slot", "1s"];
+
+/// A trial of ProBoSCIS that goes on while others ask.
+struct Trial(Child);
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn arguments<'a>(host: &Host, ports: &[&'a str], more: &[&'a str]) -> Vec<String> {
+    let common = ["--quiet", "--mechanism", "proboscis", "--socket"];
+    let all = ["trial"].iter().chain(ports).chain(more).chain(&common).map(|word| (*word).to_owned());
+    all.chain([host.text("host.sock"), "--report".to_owned(), host.text("trial.html")]).collect()
+}
+
+impl Trial {
+    fn start(host: &Host, ports: &[&str], more: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        command.args(arguments(host, ports, more)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let trial = Self(command.spawn().unwrap());
+        wait_until("the trial", || !port(host, ports[0])["trial"].is_null());
+        trial
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.0.id() as i32)
+    }
+
+    /// What it has said when it ended: its exit code, and both streams.
+    fn ended(mut self) -> (Option<i32>, String) {
+        wait_until("the trial to end", || self.0.try_wait().unwrap().is_some());
+        let (mut stdout, mut stderr) = (self.0.stdout.take().unwrap(), self.0.stderr.take().unwrap());
+        let text = std::io::read_to_string(&mut stdout).unwrap() + &std::io::read_to_string(&mut stderr).unwrap();
+        (self.0.wait().unwrap().code(), text)
+    }
+}
+
+fn port(host: &Host, name: &str) -> Value {
+    let status = host.status();
+    let ports = status["ports"].as_array().unwrap();
+    ports.iter().find(|port| port["name"] == name).cloned().unwrap_or_default()
+}
+
+fn is_as_configured(host: &Host, name: &str) -> bool {
+    let port = port(host, name);
+    port["trial"].is_null() && port["mode"] == "observe" && port["error"].is_null()
+}
+
+/// Both modes come, on this port and no other.
+fn alternates(host: &Host, name: &str, other: &str) {
+    for mode in ["enforce", "observe", "enforce"] {
+        wait_until("the other mode", || port(host, name)["trial"]["mode"] == mode);
+        assert!(is_as_configured(host, other));
+    }
+    assert_eq!(port(host, name)["trial"]["configured"], "observe");
+    wait_until("the mode itself", || port(host, name)["mode"] == "enforce");
+}
+
+#[test]
+fn a_trial_that_is_killed_leaves_what_is_configured() {
+    let (mut host, _server, _client) = Host::with_server_and_client("observe");
+    let before = std::fs::read(host.path("host.toml")).unwrap();
+    let trial = Trial::start(&host, &["vp1"], LONG);
+    alternates(&host, "vp1", "vp2");
+    kill(trial.pid(), Signal::SIGKILL).unwrap();
+    wait_until("the agent to notice", || is_as_configured(&host, "vp1"));
+
+    // By Ctrl-C it says what it has, and the agent need not notice.
+    let trial = Trial::start(&host, &["vp1"], LONG);
+    kill(trial.pid(), Signal::SIGINT).unwrap();
+    let (code, text) = trial.ended();
+    assert_eq!(code, Some(130), "{text}");
+    assert!(text.contains("Too little traffic") && text.contains("it was interrupted"), "{text}");
+    assert!(is_as_configured(&host, "vp1"));
+    assert!(std::fs::read_to_string(host.path("trial.html")).unwrap().contains("it was interrupted"));
+
+    // Nor does the next agent know anything of it.
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        let trial = Trial::start(&host, &["vp1"], LONG);
+        wait_until("the mode", || port(&host, "vp1")["mode"] == "enforce");
+        host.signal(signal);
+        host.ended();
+        let (code, text) = trial.ended();
+        assert_eq!(code, Some(1), "{text}");
+        host.start();
+        wait_until("the port", || is_as_configured(&host, "vp1"));
+    }
+    assert_eq!(std::fs::read(host.path("host.toml")).unwrap(), before);
+}
+
+#[test]
+fn a_port_has_one_trial_and_a_reload_breaks_none_in_silence() {
+    let (host, _server, _client) = Host::with_server_and_client("observe");
+    let trial = Trial::start(&host, &["vp1"], LONG);
+    let refused = |ports: &[&str], why: &str| {
+        let output = host.evenkeel(&arguments(&host, ports, LONG).iter().map(String::as_str).collect::<Vec<_>>());
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains(why), "{text}");
+    };
+    refused(&["vp2", "vp1"], &format!("a trial on vp1 already: evenkeel trial, process {}", trial.0.id()));
+    refused(&["vp7"], "no port vp7");
+    refused(&["vp2", "vp2"], "twice");
+    assert!(is_as_configured(&host, "vp2"), "of those that are refused nothing is left");
+
+    let reloads = || host.status()["agent"]["reloads"].as_u64().unwrap();
+    let reload = |more: &str| {
+        host.configure("observe", METRICS, more);
+        let before = reloads();
+        host.signal(Signal::SIGHUP);
+        wait_until("the configuration to be read", || reloads() > before);
+    };
+    reload("");
+    reload("[[port]]\nmatch = \"vp2\"\n[port.cera]\nweight = 3");
+    assert!(!port(&host, "vp1")["trial"].is_null(), "what is said of another port ends nothing");
+    reload("[[port]]\nmatch = \"vp1\"\n[port.cera]\nweight = 3");
+    let (code, text) = trial.ended();
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("vp1 is configured otherwise"), "{text}");
+    wait_until("what is configured", || is_as_configured(&host, "vp1"));
+
+    let trial = Trial::start(&host, &["vp1", "vp2"], LONG);
+    ip("link del vp1");
+    let (code, text) = trial.ended();
+    assert!(code == Some(1) && text.contains("a port of it went away"), "{text}");
+    wait_until("the other port", || is_as_configured(&host, "vp2"));
+}
+
+/// All numbers in it.
+fn sum(value: &Value) -> u64 {
+    let within = value.as_array().map(|all| all.iter().map(sum).sum());
+    let named = || value.as_object().map_or(0, |all| all.values().map(sum).sum());
+    value.as_u64().or(within).unwrap_or_else(named)
+}
+
+/// Fetches again and again until told to end.
+fn fetch(client: &Vm, server: std::net::Ipv4Addr, ends: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
+    let ends = Arc::clone(ends);
+    client.spawn(move || {
+        let mut fetched = 0;
+        while !ends.load(Ordering::SeqCst) {
+            receive(&mut connect(server));
+            fetched += 1;
+        }
+        fetched
+    })
+}
+
+#[test]
+fn a_trial_times_what_passes_and_says_so_everywhere() {
+    let (host, server, client) = Host::with_server_and_client("observe");
+    let ends = Arc::new(AtomicBool::new(false));
+    let fetching = fetch(&client, server.address, &ends);
+    let mut all = arguments(&host, &["vp1"], &["--for", "10s", "--slot", "600ms", "--seed", "7", "--json"]);
+    let output = host.evenkeel(&all.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    ends.store(true, Ordering::SeqCst);
+    let fetched = fetching.join().unwrap();
+    assert!(is_as_configured(&host, "vp1"));
+
+    let trial: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let trial = &trial["trial"];
+    let judgement = &trial["judgement"];
+    assert_eq!((&trial["mechanism"], &trial["seed"]), (&"proboscis".into(), &7.into()));
+    // How many count is a matter of time: a machine that stands still makes them long, or two of one.
+    let rows = judgement["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["direction"] == "sends"), "the server's port: {trial}");
+    let seen = sum(&judgement["left_out"]) + rows.iter().map(|row| sum(&row["exchanges"])).sum::<u64>();
+    assert!(fetched > 0 && seen > 0, "{fetched} fetched: {trial}");
+    let page = std::fs::read_to_string(host.path("trial.html")).unwrap();
+    assert!(page.contains("trial of <code>proboscis</code>") && page.contains("Before you judge"));
+
+    // The same for people; there is nothing to time now.
+    all.retain(|word| word != "--json");
+    let output = host.evenkeel(&all.iter().map(String::as_str).collect::<Vec<_>>());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("Too little traffic") && text.contains("Report: "), "{text}");
+}
