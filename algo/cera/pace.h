@@ -49,14 +49,34 @@ static inline void cera_pause_data(struct cera_pause *p, u64 now_us, u32 full)
 		p->full = 1;
 }
 
+/**
+ * cera_enough_room() - the room with which a sender that has data goes on
+ * @window_bytes: of the flow's last word
+ * @mss: payload of a full segment
+ * @large: the VM leaves packets of several segments to others to cut (TSO)
+ *
+ * With less than two segments a sender may wait for more. One that has larger packets
+ * waits until a third of its window is free, or room for the largest packet: Linux's
+ * tcp_tso_should_defer(). That is no pause of the VM's.
+ */
+static inline u32 cera_enough_room(u32 window_bytes, u32 mss, u32 large)
+{
+	u32 third = window_bytes / CERA_DEFER_PART;
+	u32 enough = 2 * mss;
+
+	if (third > CERA_LARGEST_PACKET)
+		third = CERA_LARGEST_PACKET;
+	return large && third > enough ? third : enough;
+}
+
 /*
- * Whether an ACK begins the VM's own part of a pause: its flow had no room and has some
- * now. With less than two segments a sender may wait for more.
+ * Whether an ACK begins the VM's own part of a pause: its flow had no room and has
+ * cera_enough_room() now.
  */
 static inline u32 cera_pause_has_room(const struct cera_pause *p, u32 was_full,
-				      s32 room_bytes, u32 mss)
+				      s32 room_bytes, u32 enough_bytes)
 {
-	return p->since_us && !p->room_us && was_full && room_bytes >= (s32)(2 * mss);
+	return p->since_us && !p->room_us && was_full && room_bytes >= (s32)enough_bytes;
 }
 
 /* A VM's pauses, and what it has sent beside them. */

@@ -48,6 +48,10 @@
  * at least as long.
  */
 #define CERA_LONGEST_PAUSE_US 200000u
+/* A sender of large packets waits for such a part of its window (tcp_tso_win_divisor). */
+#define CERA_DEFER_PART 3
+/* What a packet of several segments has at most, in bytes. */
+#define CERA_LARGEST_PACKET 65536u
 /* A pause is remembered for so many times its length, and so many are. */
 #define CERA_PAUSE_MEMORY 8
 #define CERA_PAUSES 8

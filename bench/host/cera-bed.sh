@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# The bed of cera.sh and cera-events.sh, which set here, evenkeel, load and rate: four VMs of a host behind ports of a bridge, an uplink
-# that is the bottleneck, another machine behind it. VMs and machines are network namespaces, on this machine or in a VM (in_vm).
+# The bed of cera.sh and cera-events.sh, which set here, evenkeel, load and rate, and large where VMs hand over packets of several
+# segments: four VMs of a host behind ports of a bridge, an uplink that is the bottleneck, another machine behind it. VMs and machines are
+# network namespaces, on this machine or in a VM (in_vm).
 #
 # A VM is two namespaces: its applications, and a hop behind them, at which packets leave their sockets as a VM's packets do. Otherwise
 # each socket would see to it that it has little in the host's queue (TSQ).
@@ -48,11 +49,13 @@ build() {
         in_ns "vm$vm" sh -c "echo 1 > /proc/sys/net/ipv4/ip_forward"
         in_ns "vm$vm" ip addr add "10.9.0.$vm/24" dev eth0
         in_ns "vm$vm" ip addr add "10.8.$vm.1/24" dev app
-        # As many packets as the paper's: single segments.
-        in_ns "vm$vm" ip link set eth0 gso_max_segs 1 up
         in_ns "vm$vm" ip link set app up
         in_ns "app$vm" ip addr add "10.8.$vm.2/24" dev eth0
-        in_ns "app$vm" ip link set eth0 gso_max_segs 1 up
+        for hop in vm app; do
+            # As many packets as the paper's: single segments.
+            [ -n "${large-}" ] || in_ns "$hop$vm" ip link set eth0 gso_max_segs 1
+            in_ns "$hop$vm" ip link set eth0 up
+        done
         in_ns "app$vm" ip route add default via "10.8.$vm.1"
         in_ns peer ip route add "10.8.$vm.0/24" via "10.9.0.$vm"
         in_ns host ip route add "10.8.$vm.0/24" via "10.9.0.$vm"

@@ -5,7 +5,9 @@
 # packets. One VM asks a memcached on another machine, 32 requests at a time, nine GETs to a SET; the three others send with iperf3. A line
 # of JSON per run. As root; needs iperf3, memcached, jq, tcpdump; for mlfq a demote.o (demote.bpf.c) beside MEMCACHED_LOAD.
 #
-#   cera.sh EVENKEEL MEMCACHED_LOAD RATE_MBIT SECONDS SCHEME:FLOWS ...
+#   cera.sh [--gso] EVENKEEL MEMCACHED_LOAD RATE_MBIT SECONDS SCHEME:FLOWS ...
+#
+# --gso: VMs hand over packets of up to 64 KB, as they are set up to; without it single segments. Schemes' names then end in -gso.
 #
 # Schemes: alone (memcached without the others), fifo; bbr (fifo, with BBR in the VMs), tsq (fifo, and iperf3's sockets know of the host's
 # queue), codel, codel-scaled (its times as much longer as the rate is lower), fq_codel, fq, dctcp (DCTCP in the VMs, marks from 65 packets
@@ -14,6 +16,11 @@
 # weights 1, 2, 3, 4). FLOWS: of all VMs; with weights, in each.
 set -eu
 
+large=
+if [ "$1" = --gso ]; then
+    large=1
+    shift
+fi
 evenkeel=$(realpath "$1") load=$(realpath "$2") rate=$3 seconds=$4
 here=$(dirname "$(realpath "$0")")
 shift 4
@@ -21,7 +28,8 @@ shift 4
 warmup=$((3 + 30 / rate))
 . "$here/cera-bed.sh"
 
-# One packet of eight on its way through the host, at the VM's port and behind the uplink's queue: how long it was between them, in us.
+# One packet of eight on its way through the host, at the VM's port and behind the uplink's queue: how long it was between them, in us. One
+# of several segments counts as so many, of 1448 bytes.
 watch() {
     ip netns exec ekc-host tcpdump -i any -tt -n -s 64 -B 8192 -w "$work/cap" 'ip dst 10.9.0.100 and ip[5] & 7 = 0' 2> /dev/null &
     watcher=$!
@@ -31,12 +39,13 @@ waits() {
     kill "$watcher"
     wait "$watcher" 2> /dev/null || true
     in_ns host tcpdump -r "$work/cap" -tt -n -v -S 2> /dev/null | awk '
-        / id [0-9]+, / { at = $1; way = $3; match($0, /id [0-9]+/); id = substr($0, RSTART, RLENGTH); dev = $2; next }
+        / id [0-9]+, / { at = $1; way = $3; match($0, /id [0-9]+/); id = substr($0, RSTART, RLENGTH); dev = $2; bytes = $NF - 52; next }
         / > 10\.9\.0\.100\./ {
             key = $1 " " $3 " " id
             if (dev ~ /^vnet/ && way != "Out") came[key] = at
             else if (dev == "eth0" && way == "Out" && key in came) {
-                printf "%s %d\n", ($3 ~ /\.11211:$/ ? "latency" : "bulk"), (at - came[key]) * 1000000
+                for (left = bytes; left == bytes || left > 0; left -= 1448)
+                    printf "%s %d\n", ($3 ~ /\.11211:$/ ? "latency" : "bulk"), (at - came[key]) * 1000000
                 delete came[key]
             }
         }' > "$work/waits"
@@ -97,7 +106,7 @@ run() {
             rm "$work/iperf$vm"
         fi
     done | jq -s . > "$work/bulk"
-    jq -c -n --arg scheme "$scheme" --argjson flows "$flows" --argjson rate "$rate" --argjson sent "$sent" \
+    jq -c -n --arg scheme "$scheme${large:+-gso}" --argjson flows "$flows" --argjson rate "$rate" --argjson sent "$sent" \
         --argjson began "$began" --argjson ended "$ended" --slurpfile load "$work/load" --slurpfile bulk "$work/bulk" \
         --slurpfile before "$work/before" --slurpfile after "$work/after" --slurpfile delay "$work/delay" '
         ($after[0].cera.epochs - $before[0].cera.epochs) as $epochs |
@@ -107,6 +116,7 @@ run() {
          uplink_mbit: ($sent * 8 / ($ended - $began) / 1e6), bulk: $bulk[0],
          cuts: ($after[0].cera.cuts - $before[0].cera.cuts), epochs: $epochs, missed: ($after[0].cera.epochs_missed - $before[0].cera.epochs_missed),
          window: $after[0].cera.window_segments, rtt_us: $after[0].cera.rtt_us,
+         vms: [$after[0].ports[].cera | {window: .window_segments, flows, pause_us}],
          cpu_us_per_epoch: (($after[0].cera.cpu_us - $before[0].cera.cpu_us) / $epochs)}'
 }
 

@@ -304,7 +304,7 @@ static __always_inline bool flow_known_from_vm(struct __sk_buff *skb, struct way
 		count(c->count, EK_COUNT_UNKNOWN_FLOW, 1);
 	else if (!has_more_options(c) || !segment_is_owned(skb, c, w->f, true))
 		goto known;
-	cera_account(skb, c, NULL);
+	cera_account(skb, c, cera_header_bytes(c));
 	return way_ends(w, TCX_NEXT);
 known:
 	w->f->last_ns = c->now_ns;

@@ -38,7 +38,7 @@ int from_vm(struct __sk_buff *skb)
 	if (port_sleeps(c.port))
 		return TCX_NEXT;
 	if (!context_read(skb, &c, true)) {
-		cera_account(skb, &c, NULL);
+		cera_account(skb, &c, cera_datagram_header_bytes(skb));
 		return TCX_NEXT;
 	}
 

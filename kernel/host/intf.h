@@ -298,6 +298,8 @@ enum ek_flow_flag {
 	EK_FLOW_ANSWER_BEGUN = 1 << 12, /* the SYN-ACK has come, or data might before the
 					 * VM's first ACK: @answer is settled
 					 */
+	EK_FLOW_LARGE = 1 << 13, /* the VM leaves packets of several segments to others
+				    to cut (GSO) */
 	/* A SYN-ACK is on its way through the port once more: */
 	EK_FLOW_SYNACK_BEHIND = 1 << 16, /* behind its report */
 	EK_FLOW_SYNACK_RELEASED = 1 << 17, /* from the agent, which has held it */

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use evenkeel_algo::cera::{
-    Controller, DEFAULTS, LONGEST_PAUSE_US, PAUSE_MEMORY, Pace, Pause, Seen, Settings, Shown, Verdict, Vm, is_full,
+    Controller, DEFAULTS, LONGEST_PAUSE_US, PAUSE_MEMORY, Pace, Pause, Seen, Settings, Shown, Verdict, Vm, enough_room,
+    is_full,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -60,17 +61,18 @@ impl Alone {
 #[test]
 fn a_pause_begins_where_a_window_is_used_up() {
     let mut pause = Pause::default();
+    let enough = enough_room(10 * 1448, 1448, false);
     pause.data(1000, false);
     pause.data(9000, true);
     assert_eq!(pause.take(), Seen { pause_us: 0, vm_pause_us: 0, is_full: true }, "it had room");
     // An ACK that makes no room, one that does, and another.
-    pause.ack(9500, true, 1000, 1448);
-    pause.ack(10_000, true, 2 * 1448, 1448);
-    pause.ack(11_000, true, 9 * 1448, 1448);
+    pause.ack(9500, true, 1000, enough);
+    pause.ack(10_000, true, 2 * 1448, enough);
+    pause.ack(11_000, true, 9 * 1448, enough);
     pause.data(12_000, true);
     assert_eq!(pause.take(), Seen { pause_us: 3000, vm_pause_us: 2000, is_full: true });
     // What a flow hears that had room is no word to the one that had none.
-    pause.ack(12_100, false, 9 * 1448, 1448);
+    pause.ack(12_100, false, 9 * 1448, enough);
     pause.data(12_200, false);
     assert_eq!(pause.take(), Seen { pause_us: 200, vm_pause_us: 0, is_full: false });
     pause.data(12_300, true);
@@ -196,7 +198,7 @@ impl Host {
             vm.told = vm.limit;
             if let Some(told) = vm.told {
                 let room = told as i32 - (vm.in_flight - vm.acked) as i32;
-                vm.pause.ack(now_us, was_full, room, 1);
+                vm.pause.ack(now_us, was_full, room, 2);
             }
         }
         for (of, vm) in self.vms.iter_mut().enumerate() {
@@ -326,6 +328,32 @@ proptest! {
         for share in &shares[1..] {
             prop_assert!(*share > (100.0 - own) / others as f64 * 0.88, "{shares:?}");
         }
+    }
+
+    /// Linux waits until a third of a window is free, or room for 45 segments, if it has packets so large.
+    #[test]
+    fn a_sender_that_waits_for_a_larger_packet_makes_no_pause(segments in 2..3000_u32, of_ack in 1..4_u32) {
+        const MSS: u32 = 1448;
+        let window = segments * MSS;
+        let waits_for = (45 * MSS).min(window / 3);
+        let vm_pause_us = |is_large| {
+            let (mut pause, mut room, mut now_us) = (Pause::default(), 0, 1000);
+            pause.data(now_us, true);
+            for _ in 0..10 * segments {
+                now_us += u64::from(10 * of_ack);
+                let was_full = is_full(room as i32, window);
+                room = (room + of_ack * MSS).min(window);
+                pause.ack(now_us, was_full, room as i32, enough_room(window, MSS, is_large));
+                if room >= waits_for {
+                    pause.data(now_us, true);
+                    room = 0;
+                }
+            }
+            pause.take().vm_pause_us
+        };
+        prop_assert_eq!(vm_pause_us(true), 0);
+        // Who sends single segments and waits as long is off its core.
+        prop_assert_eq!(vm_pause_us(false) > 0, waits_for > MSS * of_ack * 2u32.div_ceil(of_ack));
     }
 
     /// Whatever is shown, what is in reserve is no more than what the link sends in the longest pause.

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use evenkeel_quote::quoted;
 use evenkeel_scenario::Refused;
-use evenkeel_scenario::format::{Discipline, HostKind, Kernel, MachineKind, Scenario, Topology, VmGroup, Workload};
+use evenkeel_scenario::format::{
+    Discipline, Era, HostKind, Kernel, MachineKind, Scenario, Topology, VmGroup, Workload,
+};
 
 use crate::net::FqCoDelSpec;
 use crate::run::setup;
@@ -112,10 +114,11 @@ fn in_network(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
     if scenario.network.rate_mbit == 0 {
         return Some(("network.rate_mbit", "every link of the simulator has a rate; set it above 0"));
     }
-    scenario.network.segmentation_offload.then_some((
+    let of_paper = scenario.vms.values().any(|group| group.tcp.era == Era::Paper);
+    (scenario.network.segmentation_offload && of_paper).then_some((
         "network.segmentation_offload",
-        "the simulator's links and receivers have segments; leave it at false (with `tcp.gso_segments` senders \
-         hand over more)",
+        "packets are as large as Linux 6 makes them, and a group has `tcp.era = \"paper\"`; leave it at false (with \
+         `tcp.gso_segments` senders hand over more)",
     ))
 }
 
@@ -221,6 +224,7 @@ mod tests {
         assert_eq!(refused("t", "t"), "");
         let rests = "count = 1\nvflood = { mode = \"enforce\", off_core_percent = 40 }\ntcp = { gso_segments = 9 }";
         assert_eq!(refused("count = 1001", rests), "");
+        assert_eq!(refused("rate_mbit = 100", "rate_mbit = 100\nsegmentation_offload = true"), "");
         for name in CONGESTION_CONTROLS {
             assert_eq!(
                 refused("[vms.b]", &format!("[vms.b]\ntcp = {{ congestion_control = \"{name}\", ecn = \"on\" }}")),
@@ -243,7 +247,11 @@ mod tests {
     fn what_it_cannot_honour_is_refused_by_name_and_with_the_reason() {
         for (from, to, key) in [
             ("rate_mbit = 100", "rate_mbit = 0", "network.rate_mbit: "),
-            ("rate_mbit = 100", "rate_mbit = 100\nsegmentation_offload = true", "network.segmentation_offload: "),
+            (
+                "rate_mbit = 100\n        [vms.a]",
+                "rate_mbit = 100\nsegmentation_offload = true\n[vms.a]\ntcp = { era = \"paper\" }",
+                "network.segmentation_offload: ",
+            ),
             ("\"bulk\"", "\"iperf3\"", "workloads.w.kind: "),
             ("\"bulk\"", "\"bulk\"\nflows = 1000", "workloads.w.flows: "),
             (

@@ -280,7 +280,7 @@ fn guests(scenario: &Scenario, placed: &[PlacedVm], seed: u64) -> Vec<GuestSpec>
     // Guests of a group stand together and share their settings.
     for members in placed.chunk_by(|a, b| a.group == b.group) {
         let Some(group) = members.first().and_then(|first| scenario.vms.get(&first.group)) else { continue };
-        let tcp = Arc::new(setup::tcp(group, scenario.network.mtu_bytes));
+        let tcp = Arc::new(setup::guest_tcp(scenario, group));
         let of_nic = &group.nic_queue.thresholds_bytes;
         let classes = if of_nic.is_empty() { Arc::clone(&of_switches) } else { Arc::from(of_nic.as_slice()) };
         specs.extend(members.iter().map(|vm| guest(group, &tcp, &classes, vm)));

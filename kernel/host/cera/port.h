@@ -36,6 +36,26 @@ static __always_inline u32 cera_wire_bytes(const struct __sk_buff *skb, u32 head
 	return bytes + (bytes - header_bytes - 1) / gso_bytes * header_bytes;
 }
 
+/* Of a packet that was read. */
+static __always_inline u32 cera_header_bytes(const struct context *c)
+{
+	return (u32)c->packet->l4 + c->packet->tcp_bytes;
+}
+
+#define CERA_ETHER_IPV6 0x86dd
+#define CERA_UDP_BYTES 8
+#define CERA_IPV4_BYTES 20
+#define CERA_IPV6_BYTES 40
+
+/* Of one that was not: what several datagrams have that leave as one packet. */
+static __always_inline u32 cera_datagram_header_bytes(const struct __sk_buff *skb)
+{
+	u32 ip_bytes = skb->protocol == bpf_htons(CERA_ETHER_IPV6) ? CERA_IPV6_BYTES :
+								     CERA_IPV4_BYTES;
+
+	return PACKET_ETHER_BYTES + ip_bytes + CERA_UDP_BYTES;
+}
+
 /* The handshake's third segment, from the end that sent the first: RTT of network and VM.
  */
 static __always_inline void cera_handshake_timed(struct ek_cera_port *s,
@@ -72,14 +92,15 @@ static __always_inline void cera_pause_note(struct ek_cera_port *s,
 
 /* A packet leaves the VM. @f: NULL if it is of no known flow, or no TCP. */
 static __always_inline void cera_from_vm(const struct __sk_buff *skb,
-					 const struct context *c, struct ek_flow *f)
+					 const struct context *c, struct ek_flow *f,
+					 u32 header_bytes)
 {
 	struct ek_cera_port *s = cera_port_of(c);
 
 	if (!s)
 		return;
 	if (!f) {
-		cera_count(&s->meter, NULL, skb->len);
+		cera_count(&s->meter, NULL, cera_wire_bytes(skb, header_bytes));
 		return;
 	}
 	/* What stays on this host does not pass the uplink. */
@@ -95,8 +116,9 @@ static __always_inline void cera_from_vm(const struct __sk_buff *skb,
 	}
 	if (!f->cera_stamp)
 		f->cera_position = s->opened++;
-	cera_count(&s->meter, &f->cera_stamp,
-		   cera_wire_bytes(skb, (u32)c->packet->l4 + c->packet->tcp_bytes));
+	if (skb->gso_size)
+		f->flags |= EK_FLOW_LARGE;
+	cera_count(&s->meter, &f->cera_stamp, cera_wire_bytes(skb, header_bytes));
 	cera_pause_note(s, f, c->packet->seq + c->packet->payload_bytes);
 	if (c->packet->flags & PACKET_FIN)
 		cera_ended(&s->meter, &f->cera_stamp);
@@ -139,29 +161,32 @@ static __always_inline u32 cera_flow_limit(const struct context *c, struct ek_fl
 	f->cera_limit_bytes = window_with_room((u32)bytes, scale);
 	f->cera_end = c->packet->ack + f->cera_limit_bytes;
 	if (cera_pause_has_room(&s->pause, was_full,
-				(s32)(f->cera_end - f->sender.snd_nxt), mss))
+				(s32)(f->cera_end - f->sender.snd_nxt),
+				cera_enough_room(f->cera_limit_bytes, mss,
+						 f->flags & EK_FLOW_LARGE)))
 		s->pause.room_us = bpf_ktime_get_ns() / 1000;
 	return f->cera_limit_bytes;
 }
 
 /* Not inlined: the stack of what calls it is nearly full. */
 static __noinline void cera_note(struct __sk_buff *skb, struct context *c,
-				 struct ek_flow *f)
+				 struct ek_flow *f, u32 header_bytes)
 {
-	cera_from_vm(skb, c, f);
+	cera_from_vm(skb, c, f, header_bytes);
 }
 
-/* A packet leaves the VM. @f: NULL if it is of no known flow, or no TCP. */
+/* A packet of no known flow leaves the VM. */
 static __always_inline void cera_account(struct __sk_buff *skb, struct context *c,
-					 struct ek_flow *f)
+					 u32 header_bytes)
 {
 	if (c->port->cera.mode != EK_MODE_OFF)
-		cera_note(skb, c, f);
+		cera_note(skb, c, NULL, header_bytes);
 }
 
 static __always_inline bool cera_uplink_from_vm(struct __sk_buff *skb, struct way *w)
 {
-	cera_account(skb, w->c, w->f);
+	if (w->c->port->cera.mode != EK_MODE_OFF)
+		cera_note(skb, w->c, w->f, cera_header_bytes(w->c));
 	return true;
 }
 

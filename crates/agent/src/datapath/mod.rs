@@ -29,5 +29,5 @@ pub use pins::are_there as pins_are_there;
 pub use processes::{Processes, Seen, thread_name};
 pub use ring::Events;
 pub use tcx::{Beside, Others};
-pub use trial::Outcome;
+pub use trial::{Gso, Outcome};
 pub use vflood::qdisc::is_own_device;

@@ -12,4 +12,9 @@ pub(super) struct SkbContext {
     pub(super) ifindex: u32,
     pub(super) tc_index: u32,
     pub(super) cb: [u32; 5],
+    pub(super) middle: [u32; 24],
+    pub(super) gso_segs: u32,
+    pub(super) sk: u64,
+    pub(super) gso_size: u32,
+    pub(super) tstamp_type: u32,
 }

@@ -23,6 +23,15 @@ pub struct Outcome {
     pub duration: Duration,
 }
 
+/// What a packet says that stands for several segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gso {
+    /// How many, 0: it does not say (as packets from a tap).
+    pub segments: u32,
+    /// Payload of each, in bytes.
+    pub segment_bytes: u32,
+}
+
 impl Datapath {
     /// Runs `to_vm` or `from_vm` on a frame as if it passed the device with this index, come in at one that is no port.
     /// Copies that the program sends are really sent.
@@ -47,6 +56,16 @@ impl Datapath {
     /// [`DatapathError::Bpf`]
     pub fn trial_from(&mut self, name: &str, ifindex: u32, from: u32, frame: &[u8]) -> Result<Outcome, DatapathError> {
         self.run(name, SkbContext { ifindex, ingress_ifindex: from, ..SkbContext::default() }, frame, 1)
+    }
+
+    /// As [`trial`](Self::trial), once, of a packet that stands for several segments.
+    ///
+    /// # Errors
+    /// [`DatapathError::Bpf`]
+    pub fn trial_gso(&mut self, name: &str, ifindex: u32, frame: &[u8], gso: Gso) -> Result<Outcome, DatapathError> {
+        let (gso_segs, gso_size) = (gso.segments, gso.segment_bytes);
+        let context = SkbContext { ifindex, ingress_ifindex: LOOPBACK, gso_segs, gso_size, ..SkbContext::default() };
+        self.run(name, context, frame, 1)
     }
 
     fn run(&mut self, name: &str, context: SkbContext, frame: &[u8], repeat: u32) -> Result<Outcome, DatapathError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_agent::datapath::{Limit, Outcome, Shares, intf};
+use evenkeel_agent::datapath::{Gso, Limit, Outcome, Shares, intf};
 use evenkeel_algo::cera::Seen;
 use evenkeel_algo::frames::{ACK, ECE, FIN, RST, Segment, assert_sound};
 
@@ -308,4 +308,64 @@ fn where_cera_is_off_nothing_is_counted() {
     let (mut place, mut shares) = with(intf::EK_MODE_OBSERVE, intf::EK_MODE_OFF);
     place.run_from_vm(place.pa, &Segment { flags: ACK, ..data(0) }.frame());
     assert_eq!(shares.get(slot(&place)).unwrap().turn(16, 1).bytes, 0);
+}
+
+/// As qdiscs count them (`qdisc_pkt_len_init()`), whether or not the packet says how many they are.
+#[test]
+fn each_segment_of_a_large_packet_counts_with_its_headers() {
+    const SEGMENT: usize = 100;
+    let (mut place, mut shares) = place(intf::EK_MODE_OBSERVE);
+    let slot = slot(&place);
+    open(&mut place, 40000);
+    shares.get(slot).unwrap().turn(1, 1);
+    let mut counted = |frame: &[u8], segments: u32| {
+        let gso = Gso { segments, segment_bytes: SEGMENT as u32 };
+        place.datapath.trial_gso("from_vm", place.pa, frame, gso).unwrap();
+        shares.get(slot).unwrap().turn(1, 1).bytes
+    };
+    let large = |port, payload| {
+        let segment = data(0);
+        Segment { source: (segment.source.0, port), payload, ..segment }.frame()
+    };
+    for segments in [1, 2, 29] {
+        for payload in [SEGMENT * (segments - 1) + 1, SEGMENT * segments] {
+            let wire = payload as u64 + segments as u64 * HEADERS;
+            let known = large(40000, payload);
+            assert_eq!([counted(&known, segments as u32), counted(&known, 0)], [wire; 2], "{payload}");
+            assert_eq!(counted(&large(40001, payload), 0), wire, "of a connection that is older than the datapath");
+        }
+    }
+    // Datagrams that leave as one packet: 8 bytes of header in place of TCP's 32.
+    let mut datagrams = large(40000, 10 * SEGMENT - 24);
+    datagrams[23] = 17;
+    assert_eq!(counted(&datagrams, 0), 10 * (SEGMENT as u64 + HEADERS - 24));
+}
+
+/// How long a VM is silent behind an ACK that has made so much room in a window of fifteen segments.
+fn silent_with_room(segments: u32, is_large: bool) -> Seen {
+    let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
+    let slot = slot(&place);
+    open(&mut place, 40000);
+    shares.get(slot).unwrap().limit(Limit { window_segments: 15, flows: 1, next: 0, until_ns: LATER });
+    let send_at = |place: &mut Bed, offset: u32| {
+        let gso = Gso { segments: 2 * u32::from(is_large), segment_bytes: MSS / 2 * u32::from(is_large) };
+        place.datapath.trial_gso("from_vm", place.pa, &data(offset * MSS).frame(), gso).unwrap();
+    };
+    send_at(&mut place, 0);
+    acked(&mut place, 40000, MSS);
+    send_at(&mut place, 15);
+    acked(&mut place, 40000, (1 + segments) * MSS);
+    std::thread::sleep(Duration::from_millis(20));
+    send_at(&mut place, 16);
+    shares.get(slot).unwrap().take_pauses()
+}
+
+/// A sender of large packets waits until a third of its window is free; one of single segments does not.
+#[test]
+fn a_sender_that_waits_for_a_larger_packet_makes_no_pause() {
+    for (is_large, segments, is_pause) in [(false, 2, true), (true, 2, false), (true, 5, true)] {
+        // On a machine that is busy it may be silent for too long.
+        let seen = (0..24).map(|_| silent_with_room(segments, is_large)).find(|seen| seen.pause_us > 0).unwrap();
+        assert_eq!(seen.vm_pause_us > 0, is_pause, "{segments} {seen:?}");
+    }
 }

@@ -19,10 +19,10 @@ impl Pause {
         unsafe { sys::cera_pause_data(&mut self.0, now_us, u32::from(is_full)) }
     }
 
-    /// An ACK reaches the VM: whether its flow `was_full`, and what room it has now.
-    pub fn ack(&mut self, now_us: u64, was_full: bool, room_bytes: i32, mss: u32) {
+    /// An ACK reaches the VM: whether its flow `was_full`, what room it has now, and what [`enough_room`] would be.
+    pub fn ack(&mut self, now_us: u64, was_full: bool, room_bytes: i32, enough_bytes: u32) {
         // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
-        if unsafe { sys::cera_pause_has_room(&self.0, u32::from(was_full), room_bytes, mss) } > 0 {
+        if unsafe { sys::cera_pause_has_room(&self.0, u32::from(was_full), room_bytes, enough_bytes) } > 0 {
             self.0.room_us = now_us;
         }
     }
@@ -53,6 +53,13 @@ pub struct Seen {
 pub fn is_full(room_bytes: i32, window_bytes: u32) -> bool {
     // SAFETY: the C function is pure.
     unsafe { sys::cera_is_full(room_bytes, window_bytes) > 0 }
+}
+
+/// The room, in bytes, with which a sender that has data goes on in a window of so many bytes; `is_large`: it leaves
+/// packets of several segments to others to cut.
+pub fn enough_room(window_bytes: u32, mss: u32, is_large: bool) -> u32 {
+    // SAFETY: the C function is pure.
+    unsafe { sys::cera_enough_room(window_bytes, mss, u32::from(is_large)) }
 }
 
 /// What an epoch has shown of a VM.

@@ -363,10 +363,10 @@ fn a_complete_sweep_that_lost_its_results_says_what_to_do() {
 
 #[test]
 fn what_the_simulator_cannot_do_is_refused_with_file_and_key() {
-    let place = Bed::new(&SMALL.replace("rate_mbit = 100", "rate_mbit = 100\nsegmentation_offload = true"));
+    let place = Bed::new(&SMALL.replace("[vms.b]", "[vms.b]\nvcpus = 2"));
     let (code, out, err) = place.run(&["sim", "s.toml"]);
     assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.starts_with("error: s.toml: network.segmentation_offload: ") && !err.contains("(in the cell"), "{err}");
+    assert!(err.starts_with("error: s.toml: vms.b.vcpus: ") && !err.contains("(in the cell"), "{err}");
     assert!(!place.path("results").exists());
     // Where an axis sets it, its cell is named.
     let place = Bed::new(&SMALL.replace("values = [10, 20, 30, 40]", "values = [10, 0]"));

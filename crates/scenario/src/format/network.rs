@@ -50,7 +50,8 @@ pub struct Network {
     #[schemars(range(min = 576, max = 9000))]
     pub mtu_bytes: u32,
     /// Whether guests hand segments larger than the MTU to the device (TSO, GRO by the host). Off for shallow
-    /// buffers, whose length is counted in segments.
+    /// buffers, whose length is counted in segments. In the simulator TSO alone: packets as large as Linux 6 makes
+    /// them, which the network card cuts.
     pub segmentation_offload: bool,
 }
 

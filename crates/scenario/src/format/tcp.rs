@@ -123,8 +123,8 @@ pub struct GuestTcp {
     #[schemars(range(min = 1, max = 1000))]
     pub initial_window_segments: Option<u32>,
     /// Segments in a packet at most that this guest leaves to others to cut (GSO, `gso_max_segs`). Left out: 1, so that
-    /// every segment is a packet; in the lab with `network.segmentation_offload`, which more than 1 needs there, the
-    /// kernel's own choice.
+    /// every segment is a packet; with `network.segmentation_offload`, which more than 1 needs in the lab, the kernel's
+    /// own choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub gso_segments: Option<u32>,

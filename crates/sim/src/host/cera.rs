@@ -175,6 +175,8 @@ struct Flow {
     advertised: Option<(u32, u32)>,
     /// The end of the data that it has sent.
     sent_end: u32,
+    /// The VM leaves packets of several segments to others to cut.
+    is_large: bool,
     /// Whose SYN was seen, and when; none once the handshake is over, or if it came twice.
     syn: Option<(Way, Instant)>,
 }
@@ -295,6 +297,7 @@ impl Tap {
                 scale: 0,
                 advertised: None,
                 sent_end: 0,
+                is_large: false,
                 syn: None,
             }
         };
@@ -349,7 +352,8 @@ impl Shim for Tap {
             let bytes = window::with_room(bytes, flow.scale);
             flow.advertised = Some((bytes, segment.ack.wrapping_add(bytes)));
             let (room, scale) = (flow.room().unwrap_or(0), flow.scale);
-            self.pause.ack(now.us(), was_full, room, mss_bytes);
+            let enough = cera::enough_room(bytes, mss_bytes, flow.is_large);
+            self.pause.ack(now.us(), was_full, room, enough);
             let (field, by) = window::arbitrate(
                 window::Offers { cera_bytes: Some(bytes), ..Default::default() },
                 segment.window,
@@ -372,7 +376,7 @@ impl Shim for Tap {
         packet: &mut Packet,
         _: &mut Effects,
     ) -> Verdict {
-        let bytes = packet.wire_bytes;
+        let (bytes, is_large) = (packet.wire_bytes, packet.segment_bytes().is_some());
         let (Some(end), Payload::Tcp(_, segment)) = (end, &packet.payload) else {
             self.meter.count(None, bytes);
             return Verdict::Pass;
@@ -383,6 +387,7 @@ impl Shim for Tap {
         } else {
             let data_end = segment.seq.wrapping_add(segment.payload_bytes);
             let flow = self.flow(end);
+            flow.is_large |= is_large;
             if (data_end.wrapping_sub(flow.sent_end) as i32) > 0 || flow.stamp == 0 {
                 flow.sent_end = data_end;
             }

@@ -224,6 +224,15 @@ pub fn tcp(group: &VmGroup, mtu_bytes: u32) -> TcpConfig {
     config
 }
 
+/// TCP in a group's guests, whose packets are as large as the network has them.
+pub fn guest_tcp(scenario: &Scenario, group: &VmGroup) -> TcpConfig {
+    let config = tcp(group, scenario.network.mtu_bytes);
+    if !scenario.network.segmentation_offload {
+        return config;
+    }
+    TcpConfig { sizes_packets: true, gso_segments: group.tcp.gso_segments.unwrap_or(u32::MAX), ..config }
+}
+
 fn rto_min(asked: RtoMin, jiffy: Duration, default: Duration) -> Duration {
     let us = match asked {
         RtoMin::Word(RtoMinWord::Default) => return default,

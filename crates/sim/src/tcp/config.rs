@@ -109,6 +109,8 @@ pub struct TcpConfig {
     pub flood: bool,
     /// Segments in a packet at most that the guest leaves to others to cut (GSO); 1: every segment is a packet.
     pub gso_segments: u32,
+    /// Packets of several segments are as large as Linux makes them, up to that, and wait to be larger (TSO).
+    pub sizes_packets: bool,
     /// `tcp_slow_start_after_idle`.
     pub slow_start_after_idle: bool,
 }
@@ -145,6 +147,7 @@ impl TcpConfig {
             send_buffer_bytes: None,
             flood: false,
             gso_segments: 1,
+            sizes_packets: false,
             slow_start_after_idle: true,
         }
     }

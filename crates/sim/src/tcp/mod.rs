@@ -18,6 +18,7 @@ mod scoreboard;
 mod sender;
 mod seq;
 mod timer;
+mod tso;
 mod undo;
 
 pub use config::{CongestionControl, EcnMode, Generation, SpuriousResponse, TcpConfig};

@@ -94,6 +94,14 @@ impl Connection {
         }
     }
 
+    /// Sends the segments of one packet, as far as both windows allow.
+    fn send_packet(&mut self, env: &mut Env, cwnd: u32) {
+        for _ in 0..self.packet_segments(env.config) {
+            let Some(len) = self.next_len().filter(|_| self.snd.board.in_flight() < cwnd) else { return };
+            self.send_new(env, len);
+        }
+    }
+
     /// Segments that may be in flight. With vFlood the connection's own window is the shadow, which goes on in the
     /// background.
     fn cwnd(&self, env: &Env) -> u32 {
@@ -127,12 +135,16 @@ impl Connection {
         }
         let (mut sent, mut limited) = (false, false);
         let cwnd = self.cwnd(env);
-        while let Some(len) = self.next_len() {
+        while self.can_send_new() {
             if self.snd.board.in_flight() >= cwnd {
                 limited = true;
                 break;
             }
-            self.send_new(env, len);
+            if let Some(by_window) = self.defers(env, cwnd) {
+                limited |= by_window;
+                break;
+            }
+            self.send_packet(env, cwnd);
             sent = true;
         }
         if sent {

@@ -331,7 +331,8 @@ impl<R: Recorder> Core<R> {
         }
         if !self.out.is_empty() {
             let mut out = std::mem::take(&mut self.out);
-            let most = self.guests[self.conns.slots[id.index as usize].guest.0 as usize].tcp.gso_segments;
+            let slot = &self.conns.slots[id.index as usize];
+            let most = slot.conn.packet_segments(&self.guests[slot.guest.0 as usize].tcp);
             if most > 1 {
                 self.send_joined(id, &out, most);
             } else {

@@ -4,3 +4,4 @@ mod loss;
 mod pair;
 mod property;
 mod steady;
+mod tso;
