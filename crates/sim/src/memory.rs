@@ -1,5 +1,7 @@
 //! Hints about memory: what is needed next, and what is large. They change how long a run takes and nothing else.
 
+use std::collections::VecDeque;
+
 /// Bytes of a cache line, as a hint needs them.
 const LINE: usize = 64;
 
@@ -14,6 +16,14 @@ pub fn prefetch<T>(place: *const T) {
     }
 }
 
+/// The same of the place that the next entry of a queue takes.
+#[inline(always)]
+pub fn prefetch_end<T>(queue: &VecDeque<T>) {
+    let (front, back) = queue.as_slices();
+    let last = if back.is_empty() { front } else { back };
+    prefetch(last.as_ptr_range().end);
+}
+
 /// From so many bytes on, a slab asks for huge pages. Less would waste most of one.
 const HUGE_BYTES: usize = 4 << 20;
 
@@ -22,11 +32,22 @@ const HUGE_BYTES: usize = 4 << 20;
 pub fn push<T>(slab: &mut Vec<T>, value: T) {
     if slab.len() == slab.capacity() {
         slab.reserve(1);
-        if slab.capacity() * size_of::<T>() >= HUGE_BYTES {
-            advise_huge(slab);
-        }
+        advise(slab);
     }
     slab.push(value);
+}
+
+/// A slab for so many.
+pub fn slab<T>(capacity: usize) -> Vec<T> {
+    let mut slab = Vec::with_capacity(capacity);
+    advise(&mut slab);
+    slab
+}
+
+fn advise<T>(slab: &mut Vec<T>) {
+    if slab.capacity() * size_of::<T>() >= HUGE_BYTES {
+        advise_huge(slab);
+    }
 }
 
 #[cfg(target_os = "linux")]
