@@ -140,8 +140,8 @@ pub enum Topology {
     Dumbbell,
     /// Leaves and spines. Hosts take the places leaf by leaf, the sending group first; flows take a spine by hash.
     LeafSpine,
-    /// Three tiers: pods of leaves and spines, and core switches above the spines. Hosts take the places leaf by leaf and
-    /// pod by pod, the sending group first; flows take a spine, and towards another pod a core switch, by hash.
+    /// Three tiers: pods of leaves and spines, and core switches above the spines. Hosts take the places leaf by leaf
+    /// and pod by pod, the sending group first; flows take a spine, and towards another pod a core switch, by hash.
     FatTree,
 }
 

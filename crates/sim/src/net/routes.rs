@@ -8,8 +8,8 @@ use crate::event::{Onward, PortId};
 use crate::footprint::of_vec;
 use crate::packet::HostId;
 
-/// Switches are numbered: leaves (or the only switch, or the dumbbell's two), then spines, then core switches; leaves and
-/// spines pod by pod.
+/// Switches are numbered: leaves (or the only switch, or the dumbbell's two), then spines, then core switches; leaves
+/// and spines pod by pod.
 #[derive(Debug)]
 pub(super) struct Routes {
     leaf_of: Vec<u32>,
