@@ -55,7 +55,7 @@ MODULES = {
         "packet": "footprint memory time",
         "event": "footprint memory packet time",
         "net": "event footprint memory packet time units",
-        "tcp": "footprint memory packet time",
+        "tcp": "footprint packet time",
         "host": "footprint packet time",
         "guest": "footprint host packet tcp time",
         "workload": "footprint packet time",

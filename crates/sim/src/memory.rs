@@ -1,7 +1,5 @@
 //! Hints about memory: what is needed next, and what is large. They change how long a run takes and nothing else.
 
-use std::collections::VecDeque;
-
 /// Bytes of a cache line, as a hint needs them.
 const LINE: usize = 64;
 
@@ -14,14 +12,6 @@ pub fn prefetch<T>(place: *const T) {
         prefetch_line(first.wrapping_add(offset));
         offset += LINE;
     }
-}
-
-/// The same of the place that the next entry of a queue takes.
-#[inline(always)]
-pub fn prefetch_end<T>(queue: &VecDeque<T>) {
-    let (front, back) = queue.as_slices();
-    let last = if back.is_empty() { front } else { back };
-    prefetch(last.as_ptr_range().end);
 }
 
 /// From so many bytes on, a slab asks for huge pages. Less would waste most of one.

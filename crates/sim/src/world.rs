@@ -22,7 +22,7 @@ use crate::host::cera::HostController;
 use crate::host::cores::{Cores, CoresSpec};
 use crate::host::scheduler::EntityId;
 use crate::host::shim::Effects;
-use crate::memory::{self, prefetch};
+use crate::memory;
 use crate::net::{Network, TopologySpec};
 use crate::packet::{ConnId, GuestId, Packets};
 use crate::tcp::{Connection, Note, Outgoing};
@@ -34,9 +34,8 @@ pub use recorder::{CoreState, NoRecorder, Origin, Point, Recorder, Way};
 
 /// Events between asking for memory and its use, each step needing what the one before it asked for.
 const PORTS_AHEAD: usize = 8;
-const FLIGHT_AHEAD: usize = 5;
-const END_AHEAD: usize = 3;
-const SEGMENTS_AHEAD: usize = 1;
+const FLIGHT_AHEAD: usize = 4;
+const END_AHEAD: usize = 2;
 
 /// Tells the draws of hosts' schedulers from others of the same seed.
 const CORES: u64 = 1 << 62;
@@ -225,41 +224,21 @@ impl<A: Application, R: Recorder> World<A, R> {
     /// was last touched when its flow's packet before it came by.
     #[inline]
     fn look_ahead(&self) {
-        let Core { events, net, packets, conns, guests, .. } = &self.core;
+        let Core { events, net, packets, conns, .. } = &self.core;
         if let Some(Event::Arrival(port, onward)) = events.soon(PORTS_AHEAD) {
             net.prefetch_link(port);
             match onward.meets() {
                 Meets::Port(next) => net.prefetch_port(next),
-                Meets::Host(packet) => {
-                    packets.prefetch(packet);
-                    net.prefetch_answer(port);
-                }
+                Meets::Host(packet) => packets.prefetch(packet),
             }
         }
-        if let Some(Event::Arrival(port, onward)) = events.soon(FLIGHT_AHEAD) {
+        if let Some(Event::Arrival(port, _)) = events.soon(FLIGHT_AHEAD) {
             net.prefetch_landing(port);
-            match onward.meets() {
-                Meets::Port(next) => net.prefetch_joining(next),
-                Meets::Host(_) => net.prefetch_joining_answer(port),
-            }
         }
-        match events.soon(END_AHEAD) {
-            Some(Event::Arrival(_, onward)) => {
-                if let Meets::Host(packet) = onward.meets() {
-                    let packet = &packets[packet];
-                    prefetch(guests.as_ptr().wrapping_add(packet.guest.0 as usize));
-                    if let Some(end) = packet.payload.end() {
-                        conns.prefetch(end);
-                    }
-                }
-            }
-            Some(Event::Timer(end)) => conns.prefetch(end),
-            _ => {}
-        }
-        if let Some(Event::Arrival(_, onward)) = events.soon(SEGMENTS_AHEAD) {
+        if let Some(Event::Arrival(_, onward)) = events.soon(END_AHEAD) {
             if let Meets::Host(packet) = onward.meets() {
                 if let Some(end) = packets[packet].payload.end() {
-                    conns.prefetch_segments(end);
+                    conns.prefetch(end);
                 }
             }
         }

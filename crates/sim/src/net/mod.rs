@@ -19,7 +19,7 @@ mod topology;
 
 use crate::event::{Events, Meets, Onward, PortId};
 use crate::footprint::{Footprint, of_deque, of_vec};
-use crate::memory::{self, prefetch, prefetch_end};
+use crate::memory::{self, prefetch};
 use crate::packet::{HostId, PacketId, Packets};
 use crate::time::Instant;
 
@@ -172,30 +172,6 @@ impl Network {
         if let Some(flight) = self.ports[port.0 as usize].link.flights.front() {
             prefetch(flight);
         }
-    }
-
-    /// Has the place in a cache that the next packet on a port's link takes.
-    #[inline]
-    pub fn prefetch_joining(&self, port: PortId) {
-        prefetch_end(&self.ports[port.0 as usize].link.flights);
-    }
-
-    /// Has the network card in a cache of the host that a switch's port leads to: what it answers leaves there.
-    #[inline]
-    pub fn prefetch_answer(&self, port: PortId) {
-        self.prefetch_port(self.beside(port));
-    }
-
-    /// [`Self::prefetch_joining`] of that card.
-    #[inline]
-    pub fn prefetch_joining_answer(&self, port: PortId) {
-        self.prefetch_joining(self.beside(port));
-    }
-
-    /// The network card of the host that a switch's port leads to.
-    #[inline]
-    fn beside(&self, port: PortId) -> PortId {
-        PortId(port.0.saturating_sub(self.hosts()))
     }
 
     /// A port has sent a packet and looks for the next ([`crate::event::Event::PortFree`]).

@@ -83,12 +83,6 @@ impl Connection {
         }
     }
 
-    /// Has in a cache what an ACK takes off, and what a sent segment is put behind.
-    #[inline]
-    pub(crate) fn prefetch_segments(&self) {
-        self.snd.board.prefetch();
-    }
-
     /// Bytes that it has asked for beside itself.
     pub(crate) fn heap_bytes(&self) -> u64 {
         self.snd.board.heap_bytes() + self.rcv.heap_bytes()

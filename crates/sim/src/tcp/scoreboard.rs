@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use crate::footprint::of_deque;
-use crate::memory::{prefetch, prefetch_end};
 use crate::time::Instant;
 
 /// The receiver has it.
@@ -94,15 +93,6 @@ struct Resent {
 }
 
 impl Scoreboard {
-    /// Has in a cache the oldest segment, and the place of the next.
-    #[inline]
-    pub fn prefetch(&self) {
-        if let Some(front) = self.queue.front() {
-            prefetch(front);
-        }
-        prefetch_end(&self.queue);
-    }
-
     /// Bytes that it has asked for beside itself.
     pub fn heap_bytes(&self) -> u64 {
         of_deque(&self.queue) + of_deque(&self.resent)

@@ -138,14 +138,6 @@ impl Conns {
         prefetch(self.slots.as_ptr().wrapping_add(conn.index as usize));
     }
 
-    /// Has in a cache what an end that is in one keeps of its segments.
-    #[inline]
-    pub fn prefetch_segments(&self, conn: ConnId) {
-        if let Some(slot) = self.slots.get(conn.index as usize) {
-            slot.conn.prefetch_segments();
-        }
-    }
-
     /// Which connection's end this is, if it is still there.
     pub fn flow_of(&self, conn: ConnId) -> Option<(FlowId, Side)> {
         let slot = self.slots.get(conn.index as usize)?;
