@@ -17,7 +17,7 @@ mod paper;
 pub(crate) use effect::{empty_results, idle};
 
 /// Most VMs in all groups together.
-pub const MAX_VMS: u32 = 4096;
+pub const MAX_VMS: u32 = 16_384;
 
 /// What must hold in the scenario as written and in every cell.
 pub(crate) fn scenario(scenario: &Scenario) -> Vec<Problem> {

@@ -118,7 +118,7 @@ cases! {
     unknown_group: with("to = \"receiver\"", "to = \"reciever\"");
     same_group_on_both_ends: with("to = \"receiver\"", "to = \"sender\"");
     group_without_use: plus("[vms.third]");
-    too_many_vms: with("[vms.receiver]", "count = 4096\n[vms.receiver]");
+    too_many_vms: with("[vms.receiver]", "count = 16384\n[vms.receiver]");
     flows_beyond_memory: errors(
         &VALID.replace("\"strobe\"", "\"poisson\"").replace("block_kib = 64", "load = 0.5\nsizes = 1")
     );
@@ -164,6 +164,18 @@ cases! {
         leaves = 1\nspines = 1");
     too_many_places: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leaf-spine\"\nhosts_per_leaf = 256\n\
         leaves = 256");
+    fat_tree_with_too_few_places: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"fat-tree\"\n\
+        hosts_per_leaf = 1\nleaves = 1\npods = 1\nspines = 1\ncores_per_spine = 1");
+    fat_tree_with_too_many_places: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"fat-tree\"\npods = 64\n\
+        leaves = 64\nhosts_per_leaf = 8");
+    fat_tree_with_too_many_links: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"fat-tree\"\npods = 128\n\
+        leaves = 8\nspines = 128\ncores_per_spine = 128");
+    core_switches_above_one_pod: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"fat-tree\"\npods = 1");
+    pods_of_a_leaf_spine: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leaf-spine\"\npods = 4\n\
+        cores_per_spine = 2\ncore_rate_mbit = 1000");
+    no_pods: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"fat-tree\"\npods = 0");
+    more_vms_than_a_host_takes: with("core = { vms_per_core = 3 }", "on = \"rack\"\ncount = 8193\n[hosts.rack]\n\
+        count = 2");
     spines_above_one_leaf: with("rate_mbit = 100", "rate_mbit = 100\ntopology = \"leaf-spine\"\nleaves = 1");
     red_without_thresholds: with("rate_mbit = 100", "rate_mbit = 100\n\
         queue = { discipline = \"red\", red_min_segments = 5 }");
@@ -254,7 +266,7 @@ cases! {
         values = [10000, 20000]");
     axis_with_an_unknown_group: plus("[[axes]]\nname = \"n\"\nkey = \"vms.senders.count\"\nvalues = [1, 2]");
     axis_that_cannot_be_varied: plus("[[axes]]\nname = \"seed\"\nkey = \"seed\"\nvalues = [1, 2]");
-    axis_with_a_bad_value: plus("[[axes]]\nname = \"n\"\nkey = \"vms.sender.count\"\nvalues = [1, 5000, \"many\"]");
+    axis_with_a_bad_value: plus("[[axes]]\nname = \"n\"\nkey = \"vms.sender.count\"\nvalues = [1, 20000, \"many\"]");
     axis_with_a_bad_variant: plus("[[axes]]\nname = \"a\"\n\
         variants = [{ label = \"x\", set = { \"vms.sender.tcp.era\" = \"old\" } }]");
     axis_that_makes_a_bad_cell: plus("[[axes]]\nname = \"n\"\nkey = \"vms.receiver.count\"\nvalues = [1, 2]");

@@ -3,7 +3,8 @@
 //!
 //! Absolute figures say something about this machine; the ratios, taken in one run, are what is compared.
 
-use std::collections::BTreeMap;
+mod common;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -12,13 +13,13 @@ use std::time::Instant as Wall;
 use evenkeel_scenario::format::Scenario;
 use evenkeel_scenario::sweep;
 use evenkeel_sim::guest::GuestSpec;
-use evenkeel_sim::net::TopologySpec;
 use evenkeel_sim::packet::{GuestId, HostId, Packet};
 use evenkeel_sim::run::{Go, run, setup};
 use evenkeel_sim::tcp::Connection;
-use evenkeel_sim::time::{Duration, Instant};
-use evenkeel_sim::workload::{FlowId, Side, System, Workload};
+use evenkeel_sim::workload::{FlowId, Side, System};
 use evenkeel_sim::world::{Application, NoRecorder, World};
+
+use common::{at_ms, topology, world};
 
 const SEED: u64 = 1;
 const ROUNDS: usize = 3;
@@ -127,38 +128,12 @@ fn fastest(mut measure: impl FnMut() -> f64) -> f64 {
     (0..ROUNDS).map(|_| measure()).fold(0.0, f64::max)
 }
 
-fn world(scenario: &Scenario) -> World<Workload, NoRecorder> {
-    let places = setup::placed_vms(scenario);
-    let members = setup::members(scenario, scenario.workload(), &places, 0, SEED);
-    let tcp: BTreeMap<&str, _> = scenario
-        .vms
-        .iter()
-        .map(|(name, group)| (name.as_str(), Arc::new(setup::tcp(group, scenario.network.mtu_bytes))))
-        .collect();
-    let guests: Vec<GuestSpec> =
-        places.iter().map(|place| GuestSpec::plain(place.host, Arc::clone(&tcp[place.group.as_str()]))).collect();
-    let workload = Workload::new(scenario.workload(), members).expect("the simulator has this workload");
-    World::new(&topology(scenario), &guests, SEED, workload, NoRecorder)
-}
-
-/// All groups have network cards with the same queue here.
-fn topology(scenario: &Scenario) -> TopologySpec {
-    let network = setup::topology(scenario);
-    let nic =
-        scenario.vms.values().find_map(|group| setup::nic(scenario, group)).unwrap_or_else(|| network.nic.clone());
-    TopologySpec { nic, ..network }
-}
-
-fn at_ms(ms: u64) -> Instant {
-    Instant::START + Duration::from_ms(ms)
-}
-
 /// Data packets per second of wall clock.
 fn twenty_senders() -> f64 {
     let file = top().join("scenarios/sim/validation/speed.toml");
     let scenario = Scenario::load(&file).unwrap_or_else(|e| panic!("{e}")).scenario;
     let wall = Wall::now();
-    let mut world = world(&scenario);
+    let mut world = world(&scenario, SEED);
     world.run(at_ms(scenario.duration_ms), u64::MAX);
     let took = wall.elapsed().as_secs_f64();
     let receiver = HostId(world.core.net.hosts() - 1);
@@ -217,7 +192,7 @@ tcp_info_period_ms = 0
 "#
     );
     let scenario = Scenario::from_str(&text, "speed.toml").unwrap_or_else(|e| panic!("{e}")).scenario;
-    let mut world = world(&scenario);
+    let mut world = world(&scenario, SEED);
     world.run(at_ms(5), u64::MAX);
     let (events, hops) = (world.core.events.handled(), world.core.net.fifo_hops());
     let wall = Wall::now();

@@ -7,6 +7,7 @@
 pub mod engine;
 pub mod event;
 pub mod export;
+pub mod footprint;
 pub mod guest;
 pub mod host;
 mod memory;

@@ -22,11 +22,22 @@ const HUGE_BYTES: usize = 4 << 20;
 pub fn push<T>(slab: &mut Vec<T>, value: T) {
     if slab.len() == slab.capacity() {
         slab.reserve(1);
-        if slab.capacity() * size_of::<T>() >= HUGE_BYTES {
-            advise_huge(slab);
-        }
+        advise(slab);
     }
     slab.push(value);
+}
+
+/// A slab for so many.
+pub fn slab<T>(capacity: usize) -> Vec<T> {
+    let mut slab = Vec::with_capacity(capacity);
+    advise(&mut slab);
+    slab
+}
+
+fn advise<T>(slab: &mut Vec<T>) {
+    if slab.capacity() * size_of::<T>() >= HUGE_BYTES {
+        advise_huge(slab);
+    }
 }
 
 #[cfg(target_os = "linux")]

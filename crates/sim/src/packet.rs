@@ -1,5 +1,6 @@
 //! Packets in flight, in a slab.
 
+use crate::footprint::of_vec;
 use crate::memory::{self, prefetch};
 use crate::time::Instant;
 
@@ -309,6 +310,11 @@ impl Packets {
     /// Whether none is in flight.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Bytes that they have asked for.
+    pub(crate) fn bytes(&self) -> u64 {
+        of_vec(&self.slots) + of_vec(&self.free)
     }
 
     /// Most that were in flight at once.

@@ -15,6 +15,7 @@ use evenkeel_scenario::{Refused, RunRecord};
 use evenkeel_settings::Mode;
 
 use crate::event::PortId;
+use crate::footprint::Footprint;
 use crate::guest::GuestSpec;
 use crate::guest::cera::Client;
 use crate::guest::pvtcp::PvtcpSpec;
@@ -89,6 +90,8 @@ pub struct Finished {
     pub port_packets: u64,
     /// Most packets in flight at once.
     pub peak_packets: usize,
+    /// Where its memory was at the end.
+    pub footprint: Footprint,
 }
 
 type Simulation<T> = World<Observed, Both<T>>;
@@ -117,6 +120,7 @@ fn simulate<T: Tracing>(
     };
     let mark = Instant::START + Duration::from_ms(scenario.warmup_ms);
     let end = mark + Duration::from_ms(scenario.duration_ms);
+    let bottleneck = bottleneck(&world, scenario, &placed);
     let mut next_report = EVENTS_PER_REPORT;
     // Returns when it ended: at the limit, or where the workload did.
     let mut until = |world: &mut Simulation<T>, limit: Instant| loop {
@@ -130,7 +134,7 @@ fn simulate<T: Tracing>(
                     return Err(RunError::Interrupted);
                 }
             }
-            Paused::Sample => sample(world, scenario),
+            Paused::Sample => sample(world, bottleneck),
             Paused::Stopped => return Ok(world.core.now()),
             Paused::Limit | Paused::Idle => return Ok(limit),
         }
@@ -218,7 +222,7 @@ fn build<T: Tracing>(scenario: &Scenario, placed: &[PlacedVm], seed: u64, tracin
     }
     add_cera(&mut world, scenario, placed);
     if scenario.record.sender_nic {
-        let port = bottleneck(&world, scenario);
+        let port = bottleneck(&world, scenario, placed);
         world.core.watch(port);
     }
     Some(world)
@@ -228,8 +232,9 @@ fn build<T: Tracing>(scenario: &Scenario, placed: &[PlacedVm], seed: u64, tracin
 fn add_cera<T: Tracing>(world: &mut Simulation<T>, scenario: &Scenario, placed: &[PlacedVm]) {
     // A group's VMs are on its hosts in turn, or those of each host one after the other.
     let mut members: BTreeMap<(usize, HostId), Vec<&PlacedVm>> = BTreeMap::new();
-    for vm in placed {
-        let first = placed.iter().position(|other| other.group == vm.group).unwrap_or(0);
+    let mut firsts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (index, vm) in placed.iter().enumerate() {
+        let first = *firsts.entry(&vm.group).or_insert(index);
         members.entry((first, vm.host)).or_default().push(vm);
     }
     for ((offset, _), members) in members {
@@ -290,26 +295,25 @@ fn guests(scenario: &Scenario, placed: &[PlacedVm], seed: u64) -> Vec<GuestSpec>
 
 /// The port whose backlog is recorded: the one towards the receiver, or a dumbbell's middle; or the first sender's
 /// network card.
-fn bottleneck<T: Tracing>(world: &Simulation<T>, scenario: &Scenario) -> PortId {
+fn bottleneck<T: Tracing>(world: &Simulation<T>, scenario: &Scenario, placed: &[PlacedVm]) -> PortId {
     let (_, to) = scenario.workload().roles();
     let net = &world.core.net;
     if scenario.record.sender_nic {
         return net.nic_of(HostId(0));
     }
-    let receiver = setup::placed_vms(scenario).into_iter().find(|p| p.group == to).map_or(HostId(0), |p| p.host);
+    let receiver = placed.iter().find(|p| p.group == to).map_or(HostId(0), |p| p.host);
     let middle = || (0..net.ports()).map(PortId).find(|port| net.role(*port) == PortRole::Middle(0));
     match scenario.network.topology {
         Topology::Dumbbell => middle().unwrap_or_else(|| net.port_to(receiver)),
-        Topology::Star | Topology::LeafSpine => net.port_to(receiver),
+        Topology::Star | Topology::LeafSpine | Topology::FatTree => net.port_to(receiver),
     }
 }
 
-fn sample<T: Tracing>(world: &mut Simulation<T>, scenario: &Scenario) {
+fn sample<T: Tracing>(world: &mut Simulation<T>, bottleneck: PortId) {
     let (now, recorder) = (world.core.now(), world.application.recorder.clone());
     let due = recorder.with(|recorder| recorder.due(now));
     if due.queue {
-        let port = bottleneck(world, scenario);
-        let (segments, _) = world.core.net.backlog(port, now);
+        let (segments, _) = world.core.net.backlog(bottleneck, now);
         recorder.with(|recorder| recorder.queue(now, segments));
         for guest in (0..world.core.guests().len() as u32).map(GuestId) {
             if let Some(share) = world.core.share_of(guest) {
@@ -435,6 +439,11 @@ fn finish<T: Tracing>(
 ) -> Finished {
     let scenario = &cell.scenario;
     let after = Reading::of(&world);
+    let footprint = Footprint {
+        workloads: world.application.workloads.bytes(),
+        records: world.core.recorder.shared.with(|recorder| recorder.bytes()),
+        ..world.footprint()
+    };
     let mut recorder = world.core.recorder.shared.take();
     let recorded_off = (!scenario.hosts.is_empty()).then(|| std::mem::take(&mut recorder.shown_off));
     let vms = placed
@@ -469,6 +478,7 @@ fn finish<T: Tracing>(
         events: world.core.events.handled(),
         port_packets: world.core.net.totals().packets,
         peak_packets: world.core.packets.peak(),
+        footprint,
         record: record::record(&cell.labels, scenario, repetition, seed, measured),
     }
 }

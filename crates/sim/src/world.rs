@@ -2,6 +2,7 @@
 
 mod cera;
 mod conns;
+mod footprint;
 mod hosts;
 mod packets;
 mod recorder;
@@ -21,6 +22,7 @@ use crate::host::cera::HostController;
 use crate::host::cores::{Cores, CoresSpec};
 use crate::host::scheduler::EntityId;
 use crate::host::shim::Effects;
+use crate::memory;
 use crate::net::{Network, TopologySpec};
 use crate::packet::{ConnId, GuestId, Packets};
 use crate::tcp::{Connection, Note, Outgoing};
@@ -151,7 +153,7 @@ impl<A: Application, R: Recorder> World<A, R> {
             packets: Packets::default(),
             net: Network::new(topology, seed),
             recorder,
-            guests: guests.iter().map(Guest::new).collect(),
+            guests: memory::slab(guests.len()),
             conns: Conns::default(),
             calls: Vec::new(),
             free_calls: Vec::new(),
@@ -165,6 +167,7 @@ impl<A: Application, R: Recorder> World<A, R> {
             seed: splitmix64(seed),
             stopped: false,
         };
+        core.guests.extend(guests.iter().map(Guest::new));
         for (index, guest) in core.guests.iter_mut().enumerate() {
             if let Some(at) = guest.vcpu.start() {
                 core.events.push(at, Event::Slice(GuestId(index as u32)));

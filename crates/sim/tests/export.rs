@@ -98,7 +98,7 @@ fn what_a_peer_cannot_express_is_refused_by_name() {
     assert!(ns3(&cell("t", "t").scenario).is_ok());
     let (ns3, htsim) = (ns3 as Peer, htsim as Peer);
     let both: &[Peer] = &[ns3, htsim];
-    let cases: [(&[Peer], &str, &str, &str); 13] = [
+    let cases: [(&[Peer], &str, &str, &str); 14] = [
         (both, "hypervisor = false", "hypervisor = true", "vms.a.hypervisor"),
         (both, "[vms.b]", "[vms.b]\nread_cost_ns = 5", "vms.b.read_cost_ns"),
         (both, "count = 3", "count = 3\npvtcp = { mode = \"enforce\" }", "vms.a.pvtcp.mode"),
@@ -112,6 +112,7 @@ fn what_a_peer_cannot_express_is_refused_by_name() {
         ),
         (&[ns3], "kind = \"bulk\"", "kind = \"bulk\"\nflows = 2", "workloads.w.flows"),
         (&[ns3], "rate_mbit = 1000", "rate_mbit = 1000\ntopology = \"leaf-spine\"", "network.topology"),
+        (&[ns3], "rate_mbit = 1000", "rate_mbit = 1000\ntopology = \"fat-tree\"", "network.topology"),
         (&[ns3], "rate_mbit = 1000", "rate_mbit = 1000\nmtu_bytes = 9000", "network.mtu_bytes"),
         (
             &[ns3],

@@ -160,6 +160,7 @@ fn mutated() -> impl Strategy<Value = String> {
             "mtu_bytes = 576",
             "topology = \"dumbbell\"",
             "topology = \"leaf-spine\"\nhosts_per_leaf = 3",
+            "topology = \"fat-tree\"\npods = 3\nhosts_per_leaf = 2",
             "queue = { discipline = \"codel\", codel_target_us = 1, codel_interval_us = 1 }",
             "queue = { discipline = \"fq-codel\" }",
             "queue = { discipline = \"priority\", thresholds_bytes = [1, 5000], ecn_threshold_segments = 1 }",

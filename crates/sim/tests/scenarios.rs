@@ -21,7 +21,7 @@ fn load(file: &Path) -> Scenario {
 
 #[test]
 fn every_file_is_valid() {
-    for directory in ["pvtcp", "proboscis", "cera", "vflood", "hosts", "validation"] {
+    for directory in ["pvtcp", "proboscis", "cera", "vflood", "hosts", "validation", "scale"] {
         let files = files(directory);
         assert!(!files.is_empty(), "no scenarios in {directory}");
         for file in files {

@@ -228,6 +228,7 @@ fn share(kind: Kind, guest: TcpConfig) -> [u64; 2] {
         nic: PortSpec { queue: QueueSpec::drop_tail(1000), ..port(1000) },
         edge: port(1000),
         core: port(100),
+        top: port(100),
         buffer: BufferSpec::PerPort,
     };
     let tcp = |flood| Arc::new(TcpConfig { flood, f_rto: !flood, ..guest.clone() });
@@ -283,7 +284,8 @@ fn a_connection_that_flooded_goes_on_plain_where_it_rests() {
         shape: Shape::Star { hosts: 2 },
         nic: port.clone(),
         edge: port.clone(),
-        core: port,
+        core: port.clone(),
+        top: port,
         buffer: BufferSpec::PerPort,
     };
     let tcp = |flood| Arc::new(TcpConfig { flood, f_rto: !flood, ..TcpConfig::current(250) });

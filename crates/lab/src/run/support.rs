@@ -429,6 +429,7 @@ mod tests {
         let network = |line: &str| refused("rate_mbit = 100", &format!("rate_mbit = 100\n{line}"));
         assert_eq!(network("topology = \"dumbbell\""), "network.topology");
         assert_eq!(network("topology = \"leaf-spine\""), "network.topology");
+        assert_eq!(network("topology = \"fat-tree\""), "network.topology");
         assert_eq!(network("queue = { discipline = \"codel\" }"), "network.queue.discipline");
         assert_eq!(network("queue = { discipline = \"red\", ecn_threshold_segments = 20 }"), "");
         assert_eq!(

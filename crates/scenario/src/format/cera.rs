@@ -20,7 +20,7 @@ pub struct Cera {
     /// How many VMs have CERA's client, which sets their windows; the first ones. Those of the others are limited in
     /// the ACKs that pass the host. Left out: all have it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 4096))]
+    #[schemars(range(min = 0, max = 16_384))]
     pub clients: Option<u32>,
     /// How long the host's word takes to a client. Left out: 100.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -26,7 +26,7 @@ pub enum Kernel {
 #[serde(deny_unknown_fields, default)]
 pub struct VmGroup {
     /// How many.
-    #[schemars(range(min = 1, max = 4096))]
+    #[schemars(range(min = 1, max = 16_384))]
     pub count: u32,
     /// Which kernel they boot.
     pub kernel: Kernel,
@@ -114,7 +114,7 @@ pub struct VmGroup {
     /// vSnoop on the host.
     pub vsnoop: Vsnoop,
     /// So many VMs of this group, the last ones, are far away: what they send takes `far_delay_us` longer.
-    #[schemars(range(min = 0, max = 4096))]
+    #[schemars(range(min = 0, max = 16_384))]
     pub far_count: u32,
     /// See `far_count`. One way only, so that it is also what the round trip takes longer.
     #[schemars(range(min = 0, max = 10_000_000))]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct Host {
     /// How many.
-    #[schemars(range(min = 1, max = 4096))]
+    #[schemars(range(min = 1, max = 16_384))]
     pub count: u32,
     /// Cores of each that VMs and neighbours share.
     #[schemars(range(min = 1, max = 64))]

@@ -22,10 +22,23 @@ pub struct Network {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 400_000))]
     pub uplink_rate_mbit: Option<u32>,
-    /// Leaf switches.
+    /// Rate of each link between a spine and a core switch of a fat tree. Left out: `uplink_rate_mbit`, or `rate_mbit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 400_000))]
+    pub core_rate_mbit: Option<u32>,
+    /// Pods of a fat tree. Left out: 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub pods: Option<u32>,
+    /// Core switches above each spine of a pod, in a fat tree: each has a link to the spine of that place in every pod,
+    /// so there are `spines` times as many. Left out: 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub cores_per_spine: Option<u32>,
+    /// Leaf switches; in a fat tree those of each pod.
     #[schemars(range(min = 1, max = 256))]
     pub leaves: u32,
-    /// Spine switches; each has a link to every leaf.
+    /// Spine switches; each has a link to every leaf. In a fat tree those of each pod, with links to its leaves.
     #[schemars(range(min = 1, max = 256))]
     pub spines: u32,
     /// Places for hosts at each leaf.
@@ -62,6 +75,9 @@ impl Default for Network {
             rate_mbit: 0,
             edge_rate_mbit: None,
             uplink_rate_mbit: None,
+            core_rate_mbit: None,
+            pods: None,
+            cores_per_spine: None,
             leaves: 2,
             spines: 2,
             hosts_per_leaf: 16,
@@ -81,16 +97,36 @@ impl Network {
     pub fn host_rate_mbit(&self) -> u32 {
         match self.topology {
             Topology::Dumbbell => self.edge_rate_mbit.unwrap_or(self.rate_mbit),
-            Topology::Star | Topology::LeafSpine => self.rate_mbit,
+            Topology::Star | Topology::LeafSpine | Topology::FatTree => self.rate_mbit,
         }
     }
 
-    /// Rate of a link between switches.
-    pub fn core_rate_mbit(&self) -> u32 {
+    /// Rate of a link between switches; of a fat tree's, those within a pod.
+    pub fn switch_rate_mbit(&self) -> u32 {
         match self.topology {
-            Topology::LeafSpine => self.uplink_rate_mbit.unwrap_or(self.rate_mbit),
+            Topology::LeafSpine | Topology::FatTree => self.uplink_rate_mbit.unwrap_or(self.rate_mbit),
             Topology::Star | Topology::Dumbbell => self.rate_mbit,
         }
+    }
+
+    /// Rate of a link between a spine and a core switch.
+    pub fn top_rate_mbit(&self) -> u32 {
+        self.core_rate_mbit.unwrap_or_else(|| self.switch_rate_mbit())
+    }
+
+    /// Pods of a fat tree.
+    pub fn pods(&self) -> u32 {
+        self.pods.unwrap_or(2)
+    }
+
+    /// Core switches above each spine of a pod.
+    pub fn cores_per_spine(&self) -> u32 {
+        self.cores_per_spine.unwrap_or(2)
+    }
+
+    /// Leaf switches in all.
+    pub fn all_leaves(&self) -> u32 {
+        if self.topology == Topology::FatTree { self.pods() * self.leaves } else { self.leaves }
     }
 }
 
@@ -105,6 +141,9 @@ pub enum Topology {
     Dumbbell,
     /// Leaves and spines. Hosts take the places leaf by leaf, the sending group first; flows take a spine by hash.
     LeafSpine,
+    /// Three tiers: pods of leaves and spines, and core switches above the spines. Hosts take the places leaf by leaf
+    /// and pod by pod, the sending group first; flows take a spine, and towards another pod a core switch, by hash.
+    FatTree,
 }
 
 /// A queueing discipline and its parameters.

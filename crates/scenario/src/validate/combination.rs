@@ -20,6 +20,15 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
             let message = "no group is on these hosts (vms.NAME.on)";
             problems.push(Problem::at(join("hosts", name), message));
         }
+        let groups = scenario.vms.values().filter(|group| group.on.as_ref() == Some(name));
+        let vms: u64 = groups.map(|group| u64::from(group.count)).sum();
+        if vms > MAX_VMS_PER_HOST * u64::from(kind.count) {
+            let message = format!(
+                "{vms} VMs are on {} of these hosts (vms.NAME.on); at most {MAX_VMS_PER_HOST} are allowed on each",
+                kind.count
+            );
+            problems.push(Problem::at(join(&join("hosts", name), "count"), message));
+        }
         host(&join("hosts", name), kind, &mut problems);
     }
     for (name, group) in &scenario.vms {
@@ -42,30 +51,47 @@ pub(super) fn of_workload(scenario: &Scenario) -> Option<Problem> {
 }
 
 fn topology(scenario: &Scenario) -> Vec<Problem> {
-    let Network { topology, leaves, spines, hosts_per_leaf, .. } = scenario.network;
+    let network = &scenario.network;
+    let Network { topology, spines, hosts_per_leaf, .. } = *network;
+    let (leaves, pods, cores_per_spine) = (network.all_leaves(), network.pods(), network.cores_per_spine());
     let hosts = u64::from(host_count(scenario));
     let places = u64::from(leaves) * u64::from(hosts_per_leaf);
-    match topology {
-        Topology::LeafSpine if places < hosts => vec![Problem::at(
-            "network.hosts_per_leaf",
-            format!(
-                "{leaves} leaves with {hosts_per_leaf} places each have room for {places} hosts, but the VMs need \
-                 {hosts}"
-            ),
-        )],
-        Topology::LeafSpine if places > MAX_PLACES => {
-            let message = format!("{places} places for hosts at all leaves; at most {MAX_PLACES} are allowed");
-            vec![Problem::at("network.hosts_per_leaf", message)]
-        }
-        Topology::LeafSpine if leaves == 1 && spines > 1 => {
-            vec![Problem::at("network.spines", "must be 1 where there is one leaf: nothing would cross a spine")]
-        }
-        _ => Vec::new(),
+    let is_tree = topology == Topology::FatTree;
+    if !is_tree && topology != Topology::LeafSpine {
+        return Vec::new();
+    }
+    let links = u64::from(leaves) * u64::from(spines)
+        + if is_tree { u64::from(pods) * u64::from(spines) * u64::from(cores_per_spine) } else { 0 };
+    let problem = |key: &str, message: String| vec![Problem::at(format!("network.{key}"), message)];
+    if places < hosts {
+        let message = format!(
+            "{leaves} leaves with {hosts_per_leaf} places each have room for {places} hosts, but the VMs need {hosts}"
+        );
+        problem("hosts_per_leaf", message)
+    } else if places > MAX_PLACES {
+        let message = format!("{places} places for hosts at all leaves; at most {MAX_PLACES} are allowed");
+        problem("hosts_per_leaf", message)
+    } else if links > MAX_LINKS {
+        let message = format!("{links} links between switches; at most {MAX_LINKS} are allowed");
+        problem("spines", message)
+    } else if leaves == 1 && spines > 1 {
+        problem("spines", "must be 1 where there is one leaf: nothing would cross a spine".to_owned())
+    } else if is_tree && pods == 1 && cores_per_spine > 1 {
+        let message = "must be 1 where there is one pod: nothing would cross a core switch".to_owned();
+        problem("cores_per_spine", message)
+    } else {
+        Vec::new()
     }
 }
 
+/// Most VMs on one host: what CERA divides an uplink among.
+const MAX_VMS_PER_HOST: u64 = 4096;
+
 /// Most places for hosts at all leaves together.
 const MAX_PLACES: u64 = 16_384;
+
+/// Most links between switches: a link takes 400 bytes in the simulator before anything crosses it.
+const MAX_LINKS: u64 = 524_288;
 
 fn queue(path: &str, queue: &Queue, problems: &mut Vec<Problem>) {
     let at = |key: &str| format!("{path}.{key}");

@@ -194,8 +194,13 @@ fn why_idle_in_hosts(key: &[&str], name: &str, scenario: &Scenario) -> Option<&'
 
 fn why_idle_in_network(key: &[&str], network: &Network) -> Option<&'static str> {
     match *key {
-        ["leaves" | "spines" | "hosts_per_leaf" | "uplink_rate_mbit"] if network.topology != Topology::LeafSpine => {
-            Some("only a leaf-spine has it (network.topology)")
+        ["leaves" | "spines" | "hosts_per_leaf" | "uplink_rate_mbit"]
+            if !matches!(network.topology, Topology::LeafSpine | Topology::FatTree) =>
+        {
+            Some("only a leaf-spine and a fat-tree have it (network.topology)")
+        }
+        ["pods" | "cores_per_spine" | "core_rate_mbit"] if network.topology != Topology::FatTree => {
+            Some("only a fat-tree has it (network.topology)")
         }
         ["edge_rate_mbit"] if network.topology != Topology::Dumbbell => {
             Some("only a dumbbell has it (network.topology)")

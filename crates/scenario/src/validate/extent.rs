@@ -39,8 +39,8 @@ fn flows_per_s(scenario: &Scenario) -> f64 {
     let (_, to) = scenario.workload().roles();
     let network = &scenario.network;
     let mbit = match network.topology {
-        Topology::Dumbbell => u64::from(network.core_rate_mbit()),
-        Topology::Star | Topology::LeafSpine => {
+        Topology::Dumbbell => u64::from(network.switch_rate_mbit()),
+        Topology::Star | Topology::LeafSpine | Topology::FatTree => {
             count(scenario, from).min(count(scenario, to)) * u64::from(network.host_rate_mbit())
         }
     };

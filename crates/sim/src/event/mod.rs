@@ -175,6 +175,13 @@ impl<Q: Order> Agenda<Q> {
     }
 }
 
+impl Events {
+    /// Bytes that it has asked for.
+    pub fn bytes(&self) -> u64 {
+        self.order.bytes()
+    }
+}
+
 /// What a queue keeps of an event where its place does not tell the order: 24 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Entry {

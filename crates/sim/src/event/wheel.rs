@@ -8,7 +8,8 @@
 //! all that it takes to keep those of one instant in order.
 
 use super::{Entry, Event, Order};
-use crate::memory::prefetch;
+use crate::footprint::of_vec;
+use crate::memory::{self, prefetch};
 use crate::time::Instant;
 
 /// Bits of a digit.
@@ -98,6 +99,12 @@ impl<const GRAIN: u32> Default for Wheel<GRAIN> {
 }
 
 impl<const GRAIN: u32> Wheel<GRAIN> {
+    /// Bytes that it has asked for.
+    pub(super) fn bytes(&self) -> u64 {
+        let near = size_of::<[Slot; NEAR]>() as u64;
+        of_vec(&self.current) + near + of_vec(&self.levels) + of_vec(&self.nodes)
+    }
+
     /// The lowest occupied level and its first occupied slot.
     fn first_slot(&self) -> Option<(usize, usize)> {
         if self.occupied == 0 {
@@ -294,7 +301,7 @@ impl<const GRAIN: u32> Order for Wheel<GRAIN> {
                 self.link(index, at);
             }
             None => {
-                self.nodes.push(node);
+                memory::push(&mut self.nodes, node);
                 self.link(self.nodes.len() as u32 - 1, at);
             }
         }

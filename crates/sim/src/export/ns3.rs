@@ -93,7 +93,7 @@ fn flows(scenario: &Scenario, senders: u32) -> Result<Vec<String>, Refused> {
 }
 
 fn check_network(network: &Network) -> Result<(), Refused> {
-    if network.topology == Topology::LeafSpine {
+    if matches!(network.topology, Topology::LeafSpine | Topology::FatTree) {
         return refused("network.topology", "bench/ns3 has `star` and `dumbbell`");
     }
     let queue = &network.queue;

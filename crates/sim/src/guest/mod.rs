@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use evenkeel_scenario::slices::Turns;
 
+use crate::footprint::{of_deque, of_vec};
 use crate::host::cores::Duty;
 use crate::host::scheduler::EntityId;
 use crate::host::{Port, PortSpec};
@@ -197,6 +198,13 @@ impl Guest {
     /// Packets sent by the guest so far.
     pub const fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Bytes that what waits in it and at its port has asked for.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        let waiting = of_deque(&self.backlog) + of_deque(&self.qdisc) + of_deque(&self.tasks);
+        let at_port = self.port.as_ref().map_or(0, Port::heap_bytes);
+        waiting + of_vec(&self.unread) + of_vec(&self.due) + at_port
     }
 
     /// Whether there is something that it has to do when its CPU is free.

@@ -14,6 +14,7 @@ pub mod vsnoop;
 
 use std::collections::VecDeque;
 
+use crate::footprint::of_deque;
 use crate::packet::PacketId;
 use crate::time::{Duration, Instant};
 use shim::Shims;
@@ -89,6 +90,11 @@ impl Port {
             shims: Shims::default(),
             stats: PortStats::default(),
         }
+    }
+
+    /// Bytes that what crosses it has asked for.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        of_deque(&self.to_vm.0) + of_deque(&self.from_vm.0)
     }
 
     /// Packets that may wait for the VM, in the ring and in the queue.

@@ -18,7 +18,8 @@ mod routes;
 mod topology;
 
 use crate::event::{Events, Meets, Onward, PortId};
-use crate::memory::prefetch;
+use crate::footprint::{Footprint, of_deque, of_vec};
+use crate::memory::{self, prefetch};
 use crate::packet::{HostId, PacketId, Packets};
 use crate::time::Instant;
 
@@ -53,13 +54,15 @@ impl Network {
             BufferSpec::PerPort => Vec::new(),
             BufferSpec::Shared { bytes, alpha } => (0..routes.switches()).map(|_| Pool::new(bytes, alpha)).collect(),
         };
-        let mut ports = Vec::with_capacity(places.len());
+        let mut ports = memory::slab(places.len());
         for (index, place) in places.iter().enumerate() {
             let (of_class, switch) = match place {
                 PortRole::Nic(_) => (&spec.nic, None),
                 PortRole::Edge(host) => (&spec.edge, Some(routes.leaf_of(*host))),
                 PortRole::Up { leaf, .. } | PortRole::Middle(leaf) => (&spec.core, Some(*leaf)),
                 PortRole::Down { spine, .. } => (&spec.core, Some(routes.spine(*spine))),
+                PortRole::CoreUp { spine, .. } => (&spec.top, Some(routes.spine(*spine))),
+                PortRole::CoreDown { core, .. } => (&spec.top, Some(routes.core(*core))),
             };
             let mut port = Port::new(of_class, routes.peer(*place), seed, index);
             if let Some((number, pool)) = switch.and_then(|s| pools.get_mut(s as usize).map(|pool| (s, pool))) {
@@ -78,6 +81,17 @@ impl Network {
         let mut new = Port::new(spec, old.link.to, self.seed, index);
         new.pool = old.pool;
         self.ports[index] = new;
+    }
+
+    /// Where its memory is: ports, queues and routes.
+    pub(crate) fn footprint(&self) -> Footprint {
+        let of_pools = self.pools.iter().map(|pool| of_vec(&pool.ports)).sum::<u64>();
+        Footprint {
+            ports: of_vec(&self.ports) + of_vec(&self.places) + of_vec(&self.pools) + of_pools,
+            queues: self.ports.iter().map(|port| of_deque(&port.link.flights)).sum(),
+            routes: self.routes.bytes(),
+            ..Footprint::default()
+        }
     }
 
     /// How many hosts there are.

@@ -32,6 +32,7 @@ fn topology(shape: Shape, edge: QueueSpec) -> TopologySpec {
         shape,
         nic: link(100, QueueSpec::drop_tail(10_000)),
         edge: link(10, edge),
+        top: core.clone(),
         core,
         buffer: BufferSpec::PerPort,
     }
@@ -195,6 +196,37 @@ fn memory_that_other_ports_have_freed_is_seen() {
     assert_eq!(run.net.totals().drops, 0);
 }
 
+const TREE: Shape = Shape::FatTree { pods: 3, leaves: 2, spines: 2, cores_per_spine: 3, hosts_per_leaf: 2 };
+
+#[test]
+fn in_a_fat_tree_each_host_reaches_each_other_by_the_fewest_hops() {
+    for from in 0..12u32 {
+        for to in (0..12).filter(|to| *to != from) {
+            for flow_hash in 0..20 {
+                let mut run = Run::new(&topology(TREE, QueueSpec::drop_tail(9)));
+                run.send(&[(Instant::START, from, Packet { flow_hash, ..packet(to) })]);
+                run.finish();
+                assert_eq!(run.arrived.len(), 1, "{from} to {to}");
+                assert_eq!(run.arrived[0].1, HostId(to));
+                // A leaf has two hosts, a pod four.
+                let hops = if from / 2 == to / 2 { 2 } else { 4 + 2 * u64::from(from / 4 != to / 4) };
+                assert_eq!(run.net.fifo_hops(), hops, "{from} to {to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn links_of_a_fat_tree_have_the_rates_of_their_tiers() {
+    let mut spec = topology(TREE, QueueSpec::drop_tail(9));
+    (spec.core, spec.top) = (link(20, QueueSpec::drop_tail(9)), link(40, QueueSpec::drop_tail(9)));
+    let mut run = Run::new(&spec);
+    run.send(&[(Instant::START, 0, packet(11))]);
+    run.finish();
+    // 100 Gbit/s once, 20 and 40 Gbit/s twice each, 10 Gbit/s once, 1 us six times.
+    assert_eq!(run.arrived[0].0.ps(), 123_040 + 2 * 615_200 + 2 * 307_600 + 1_230_400 + 6 * 1_000_000);
+}
+
 #[test]
 fn a_dumbbell_has_one_link_in_the_middle() {
     let mut run = Run::new(&topology(Shape::Dumbbell { left: 2, right: 3 }, QueueSpec::drop_tail(50)));
@@ -287,8 +319,12 @@ proptest! {
         queue in any_queue(),
         buffer in any_buffer(),
         sends in any_sends(6),
+        tiers in 2..=3,
     ) {
-        let shape = Shape::LeafSpine { leaves: 3, spines: 2, hosts_per_leaf: 2 };
+        let shape = match tiers {
+            2 => Shape::LeafSpine { leaves: 3, spines: 2, hosts_per_leaf: 2 },
+            _ => Shape::FatTree { pods: 3, leaves: 1, spines: 2, cores_per_spine: 2, hosts_per_leaf: 2 },
+        };
         let mut spec = topology(shape, queue.clone());
         spec.buffer = buffer;
         let mut run = Run::new(&spec);

@@ -13,8 +13,10 @@ pub struct TopologySpec {
     pub nic: PortSpec,
     /// From a switch to a host.
     pub edge: PortSpec,
-    /// Between switches, in each direction. A star has none.
+    /// Between switches, in each direction; of a fat tree those of a pod. A star has none.
     pub core: PortSpec,
+    /// Between spines and core switches of a fat tree, in each direction.
+    pub top: PortSpec,
     /// The memory of each switch.
     pub buffer: BufferSpec,
 }
@@ -43,6 +45,19 @@ pub enum Shape {
         /// Hosts on each leaf.
         hosts_per_leaf: u32,
     },
+    /// Leaves and spines in pods, and core switches above them (AlFares08).
+    FatTree {
+        /// How many pods.
+        pods: u32,
+        /// Leaves of each pod.
+        leaves: u32,
+        /// Spines of each pod; each has one link to every leaf of its pod.
+        spines: u32,
+        /// Core switches for each of a pod's spines; each has one link to the spine of that place in every pod.
+        cores_per_spine: u32,
+        /// Hosts on each leaf.
+        hosts_per_leaf: u32,
+    },
 }
 
 impl Shape {
@@ -52,6 +67,7 @@ impl Shape {
             Self::Star { hosts } => hosts,
             Self::Dumbbell { left, right } => left + right,
             Self::LeafSpine { leaves, hosts_per_leaf, .. } => leaves * hosts_per_leaf,
+            Self::FatTree { pods, leaves, hosts_per_leaf, .. } => pods * leaves * hosts_per_leaf,
         }
     }
 
@@ -61,6 +77,9 @@ impl Shape {
             Self::Star { .. } => 0,
             Self::Dumbbell { .. } => 2,
             Self::LeafSpine { leaves, spines, .. } => 2 * leaves as u64 * spines as u64,
+            Self::FatTree { pods, leaves, spines, cores_per_spine, .. } => {
+                2 * pods as u64 * spines as u64 * (leaves as u64 + cores_per_spine as u64)
+            }
         };
         self.hosts() as u64 + between
     }
@@ -71,8 +90,30 @@ impl Shape {
             Self::Star { hosts } => vec![hosts],
             Self::Dumbbell { left, right } => vec![left, right],
             Self::LeafSpine { leaves, hosts_per_leaf, .. } => vec![hosts_per_leaf; leaves as usize],
+            Self::FatTree { pods, leaves, hosts_per_leaf, .. } => vec![hosts_per_leaf; (pods * leaves) as usize],
         }
     }
+
+    /// The tiers above the leaves: of how many spines and core switches, and how they hang together.
+    pub(super) fn tiers(self) -> Tiers {
+        match self {
+            Self::Star { .. } | Self::Dumbbell { .. } => Tiers::default(),
+            Self::LeafSpine { leaves, spines, .. } => Tiers { pods: 1, leaves, spines, cores_per_spine: 0 },
+            Self::FatTree { pods, leaves, spines, cores_per_spine, .. } => {
+                Tiers { pods, leaves, spines, cores_per_spine }
+            }
+        }
+    }
+}
+
+/// Leaves, spines and core switches: a leaf-spine is one pod with none of the last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tiers {
+    pub pods: u32,
+    /// Leaves and spines of each pod.
+    pub leaves: u32,
+    pub spines: u32,
+    pub cores_per_spine: u32,
 }
 
 /// An output port and its link.
@@ -106,6 +147,20 @@ pub enum PortRole {
         spine: u32,
         /// Which leaf.
         leaf: u32,
+    },
+    /// A spine's port towards a core switch.
+    CoreUp {
+        /// Which spine, of those of all pods.
+        spine: u32,
+        /// Which core switch.
+        core: u32,
+    },
+    /// A core switch's port towards a spine.
+    CoreDown {
+        /// Which core switch.
+        core: u32,
+        /// Which spine, of those of all pods.
+        spine: u32,
     },
     /// A dumbbell's link out of this switch: 0 is the left one.
     Middle(u32),

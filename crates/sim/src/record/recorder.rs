@@ -7,6 +7,7 @@ use std::rc::Rc;
 use evenkeel_scenario::format::Record;
 use evenkeel_scenario::result::SeenAt;
 
+use crate::footprint::of_vec;
 use crate::packet::{ConnId, Flags, GuestId, Packet, Payload};
 use crate::tcp::{ConnStats, Info, Note, UndoKind};
 use crate::time::{Duration, Instant};
@@ -174,6 +175,16 @@ impl Recorder {
             closed: Vec::new(),
             closed_reads: Vec::new(),
         }
+    }
+
+    /// Bytes that it has asked for.
+    pub fn bytes(&self) -> u64 {
+        let samples: u64 = self.sockets.iter().map(|socket| of_vec(&socket.samples)).sum();
+        let shares: u64 = self.shares.iter().map(of_vec).sum();
+        let times = of_vec(&self.waits) + of_vec(&self.first_waits) + of_vec(&self.vcpu_waits);
+        let series = of_vec(&self.sockets) + samples + of_vec(&self.queue) + of_vec(&self.shares) + shares;
+        let of_connections = of_vec(&self.ends) + of_vec(&self.closed) + of_vec(&self.captured);
+        series + times + of_connections + of_vec(&self.meas_rtt) + of_vec(&self.packets)
     }
 
     /// The measured time begins.

@@ -75,8 +75,8 @@ pub fn members(scenario: &Scenario, workload: &Workload, placed: &[PlacedVm], in
     };
     let hosts = |group: &str| u64::from(hosts_of(scenario, group));
     let mbit = match scenario.network.topology {
-        Topology::Dumbbell => u64::from(scenario.network.core_rate_mbit()),
-        Topology::Star | Topology::LeafSpine => {
+        Topology::Dumbbell => u64::from(scenario.network.switch_rate_mbit()),
+        Topology::Star | Topology::LeafSpine | Topology::FatTree => {
             hosts(from).min(hosts(to)) * u64::from(scenario.network.host_rate_mbit())
         }
     };
@@ -93,6 +93,13 @@ pub fn topology(scenario: &Scenario) -> TopologySpec {
         Topology::LeafSpine => {
             Shape::LeafSpine { leaves: network.leaves, spines: network.spines, hosts_per_leaf: network.hosts_per_leaf }
         }
+        Topology::FatTree => Shape::FatTree {
+            pods: network.pods(),
+            leaves: network.leaves,
+            spines: network.spines,
+            cores_per_spine: network.cores_per_spine(),
+            hosts_per_leaf: network.hosts_per_leaf,
+        },
     };
     let port = |mbit: u32, queue| PortSpec {
         rate: Rate::from_mbit(u64::from(mbit)),
@@ -110,7 +117,8 @@ pub fn topology(scenario: &Scenario) -> TopologySpec {
         shape,
         nic: port(network.host_rate_mbit(), QueueSpec::drop_tail(VmGroup::default().nic_queue_segments)),
         edge: port(network.host_rate_mbit(), queue(network)),
-        core: port(network.core_rate_mbit(), queue(network)),
+        core: port(network.switch_rate_mbit(), queue(network)),
+        top: port(network.top_rate_mbit(), queue(network)),
         buffer,
     }
 }
@@ -396,6 +404,14 @@ mod tests {
         assert_eq!(spec.core.queue, QueueSpec::Fifo { limit: Limit::segments(64), red });
         assert_eq!(nic(&narrow, &narrow.vms["sender"]).map(|p| p.queue), Some(QueueSpec::drop_tail(7)));
         assert_eq!(nic(&narrow, &narrow.vms["receiver"]), None);
+        let tree = |keys: &str| topology(&scenario(&format!("topology = \"fat-tree\"\n{keys}"), "count = 9", BULK));
+        let default = Shape::FatTree { pods: 2, leaves: 2, spines: 2, cores_per_spine: 2, hosts_per_leaf: 16 };
+        assert_eq!((tree("").shape, tree("").top.rate), (default, Rate::from_mbit(1000)));
+        let spec = tree("pods = 4\nleaves = 3\nspines = 5\ncores_per_spine = 6\nuplink_rate_mbit = 800");
+        let own = Shape::FatTree { pods: 4, leaves: 3, spines: 5, cores_per_spine: 6, hosts_per_leaf: 16 };
+        assert_eq!((spec.shape, spec.core.rate, spec.top.rate), (own, Rate::from_mbit(800), Rate::from_mbit(800)));
+        let spec = tree("core_rate_mbit = 400");
+        assert_eq!((spec.core.rate, spec.top.rate), (Rate::from_mbit(1000), Rate::from_mbit(400)));
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl Connection {
         }
     }
 
+    /// Bytes that it has asked for beside itself.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.snd.board.heap_bytes() + self.rcv.heap_bytes()
+    }
+
     /// Opens the connection: sends the SYN.
     pub fn connect(&mut self, env: &mut Env) {
         if self.phase == Phase::Closed {

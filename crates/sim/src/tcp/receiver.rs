@@ -3,6 +3,7 @@
 use evenkeel_algo::dctcp;
 
 use super::config::{EcnMode, TcpConfig};
+use crate::footprint::of_vec;
 use crate::packet::{MAX_SACK_BLOCKS, SackBlocks};
 use crate::time::{Duration, Instant};
 
@@ -58,6 +59,11 @@ pub(super) enum Arrival {
 impl Receiver {
     pub fn begin(&mut self, start: u64) {
         *self = Self { nxt: start, start, acked: start, edge: start, segment_bytes: 536, ..Self::default() };
+    }
+
+    /// Bytes that it has asked for beside itself.
+    pub fn heap_bytes(&self) -> u64 {
+        of_vec(&self.ranges)
     }
 
     /// The DCTCP receiver's question before a segment is taken in: must what came before be acknowledged first?

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::footprint::of_deque;
 use crate::time::Instant;
 
 /// The receiver has it.
@@ -92,6 +93,11 @@ struct Resent {
 }
 
 impl Scoreboard {
+    /// Bytes that it has asked for beside itself.
+    pub fn heap_bytes(&self) -> u64 {
+        of_deque(&self.queue) + of_deque(&self.resent)
+    }
+
     /// `packets_out`.
     pub fn out(&self) -> u32 {
         self.queue.len() as u32

@@ -258,6 +258,12 @@ impl Workload {
         self.recording.flows.len() + self.recording.blocks.len() + self.recording.pings.len()
     }
 
+    /// Bytes that it has asked for to record, and a Poisson process to know its flows.
+    pub fn bytes(&self) -> u64 {
+        let own = if let Kind::Poisson(poisson) = &self.kind { poisson.bytes() } else { 0 };
+        own + self.recording.bytes()
+    }
+
     /// Ends the measured time; what was recorded in it.
     pub fn collect(&mut self, now: Instant) -> Recording {
         let recording = &mut self.recording;

@@ -7,6 +7,7 @@ use evenkeel_scenario::format::FlowSizes;
 use super::{
     FlowDone, FlowId, LAST_TAG, Member, Members, Random, Recording, START_SPREAD, Side, SizeDistribution, System,
 };
+use crate::footprint::of_vec;
 use crate::packet::{GuestId, HostId};
 use crate::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ pub(super) struct Settings {
 #[derive(Debug)]
 pub(super) struct Poisson {
     members: Members,
+    /// Of the receivers.
+    stretches: Stretches,
     random: Random,
     sizes: SizeDistribution,
     mean_gap_ps: f64,
@@ -92,6 +95,7 @@ struct Transfer {
 impl Poisson {
     pub(super) fn new(members: Members, settings: &Settings) -> Self {
         let sizes = SizeDistribution::new(settings.sizes);
+        let stretches = Stretches::of(&members.to);
         let flows_per_s = settings.load * members.capacity_bps as f64 / 8.0 / sizes.mean_bytes();
         let burst = settings.burst.max(1);
         let mut background_due = background(&members, settings.background);
@@ -99,6 +103,7 @@ impl Poisson {
         Self {
             random: Random::new(members.seed, 1),
             members,
+            stretches,
             sizes,
             mean_gap_ps: 1e12 / flows_per_s * f64::from(burst),
             burst,
@@ -115,6 +120,12 @@ impl Poisson {
             measured: 0,
             ended: 0,
         }
+    }
+
+    /// Bytes that its flows, and the connections that wait for others, have asked for.
+    pub(super) fn bytes(&self) -> u64 {
+        let idle: u64 = self.idle.values().map(of_vec).sum();
+        of_vec(&self.transfers) + of_vec(&self.arrived) + of_vec(&self.free) + of_vec(&self.background_due) + idle
     }
 
     pub(super) fn start(&mut self, system: &mut impl System) {
@@ -177,8 +188,8 @@ impl Poisson {
 
     /// Who sends after a VM in a burst: the next one that is not on the receiver's host.
     fn next_sender(&self, from: GuestId, to: GuestId) -> GuestId {
-        let receiver = self.members.to.iter().find(|member| member.guest == to).map(|member| member.host);
-        let place = self.members.from.iter().position(|member| member.guest == from).unwrap_or(0);
+        let receiver = place_of(&self.members.to, to).map(|place| self.members.to[place].host);
+        let place = place_of(&self.members.from, from).unwrap_or(0);
         let mut others = self.members.from.iter().cycle().skip(place + 1).take(self.members.from.len());
         others.find(|member| Some(member.host) != receiver).map_or(from, |member| member.guest)
     }
@@ -186,7 +197,7 @@ impl Poisson {
     /// A flow between two VMs on different hosts.
     fn draw(&mut self) -> Arrived {
         let Member { guest: from, host } = self.members.from[self.random.below(self.members.from.len())];
-        let to = elsewhere(&mut self.random, &self.members.to, host);
+        let to = self.stretches.elsewhere(&mut self.random, &self.members.to, host);
         Arrived { from, to, bytes: self.sizes.quantile_bytes(self.random.unit()) }
     }
 
@@ -284,24 +295,51 @@ impl Poisson {
     }
 }
 
-/// One of these VMs that is not on this host. There must be one.
-fn elsewhere(random: &mut Random, of: &[Member], host: HostId) -> GuestId {
-    // The members of a host stand together, so those of others are what is left without one stretch.
-    let first = of.iter().position(|m| m.host == host).unwrap_or(of.len());
-    let own = of.iter().filter(|m| m.host == host).count();
-    let drawn = random.below(of.len() - own);
-    of[if drawn < first { drawn } else { drawn + own }].guest
+/// Where a VM is among the members, which are in the order of their numbers.
+fn place_of(members: &[Member], guest: GuestId) -> Option<usize> {
+    members.binary_search_by_key(&guest, |member| member.guest).ok()
+}
+
+/// Where the members of each host stand, so that a draw among those of others looks at no list.
+#[derive(Debug)]
+struct Stretches(BTreeMap<HostId, Stretch>);
+
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    first: usize,
+    own: usize,
+}
+
+impl Stretches {
+    fn of(members: &[Member]) -> Self {
+        let mut stretches = BTreeMap::new();
+        for (place, member) in members.iter().enumerate() {
+            stretches.entry(member.host).or_insert(Stretch { first: place, own: 0 }).own += 1;
+        }
+        Self(stretches)
+    }
+
+    /// One of these members that is not on this host. There must be one.
+    fn elsewhere(&self, random: &mut Random, of: &[Member], host: HostId) -> GuestId {
+        // The members of a host stand together, so those of others are what is left without one stretch.
+        let none = Stretch { first: of.len(), own: 0 };
+        let Stretch { first, own } = self.0.get(&host).copied().unwrap_or(none);
+        let drawn = random.below(of.len() - own);
+        of[if drawn < first { drawn } else { drawn + own }].guest
+    }
 }
 
 /// Both ends of each long-lived flow. Their draws are their own, so that the flows that are measured are the same with
 /// and without them.
 fn background(members: &Members, each: u32) -> Vec<(GuestId, GuestId)> {
     let mut all = members.from.clone();
-    all.extend(members.to.iter().filter(|to| members.from.iter().all(|from| from.guest != to.guest)));
+    all.extend(members.to.iter().filter(|to| place_of(&members.from, to.guest).is_none()));
+    let stretches = Stretches::of(&all);
     let mut random = Random::new(members.seed, 0);
     let mut flows = Vec::new();
     for _ in 0..each {
-        flows.extend(all.iter().map(|member| (member.guest, elsewhere(&mut random, &all, member.host))));
+        let towards = |member: &Member| (member.guest, stretches.elsewhere(&mut random, &all, member.host));
+        flows.extend(all.iter().map(towards));
     }
     flows
 }

@@ -1,5 +1,6 @@
 //! What processes record in the measured time.
 
+use crate::footprint::of_vec;
 use crate::packet::GuestId;
 use crate::time::{Duration, Instant};
 
@@ -59,6 +60,11 @@ pub struct Recording {
 impl Recording {
     pub(super) fn mark(&mut self, now: Instant) {
         *self = Self { mark: Some(now), ..Self::default() };
+    }
+
+    /// Bytes that it has asked for.
+    pub(super) fn bytes(&self) -> u64 {
+        of_vec(&self.blocks) + of_vec(&self.pings) + of_vec(&self.flows) + of_vec(&self.unfinished)
     }
 
     /// Whether what begins at this instant is of the measured time.

@@ -1,6 +1,7 @@
 //! All workloads of a scenario, which run at once on the same machines.
 
 use super::{FlowId, Recording, Side, System, Workload};
+use crate::footprint::of_vec;
 use crate::packet::GuestId;
 use crate::time::{Duration, Instant};
 
@@ -124,6 +125,11 @@ impl Workloads {
     /// [`Workload::kept`] of all together.
     pub fn kept(&self) -> usize {
         self.all.iter().map(Workload::kept).sum()
+    }
+
+    /// [`Workload::bytes`] of all together.
+    pub fn bytes(&self) -> u64 {
+        of_vec(&self.owners) + self.all.iter().map(Workload::bytes).sum::<u64>()
     }
 
     /// [`Workload::collect`] of each.

@@ -8,6 +8,7 @@ use crate::time::Instant;
 use crate::workload::{FlowId, Side};
 
 use super::is_current;
+use crate::footprint::of_vec;
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -147,6 +148,11 @@ impl Conns {
     pub fn peer_of(&self, conn: ConnId) -> Option<ConnId> {
         let slot = self.slots.get(conn.index as usize)?;
         is_current(slot.generation, conn).then_some(slot.peer)
+    }
+
+    /// What the table has asked for.
+    pub fn bytes(&self) -> u64 {
+        of_vec(&self.slots) + of_vec(&self.free) + of_vec(&self.flows) + of_vec(&self.free_flows)
     }
 
     /// How many are open.

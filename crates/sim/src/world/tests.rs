@@ -83,6 +83,7 @@ fn star() -> TopologySpec {
         nic: link(),
         edge: link(),
         core: link(),
+        top: link(),
         buffer: BufferSpec::PerPort,
     }
 }
