@@ -40,7 +40,7 @@ pub(super) struct Settings {
 pub(super) struct Poisson {
     members: Members,
     /// Of the receivers.
-    stretches: Stretches,
+    by_host: ByHost,
     random: Random,
     sizes: SizeDistribution,
     mean_gap_ps: f64,
@@ -95,7 +95,7 @@ struct Transfer {
 impl Poisson {
     pub(super) fn new(members: Members, settings: &Settings) -> Self {
         let sizes = SizeDistribution::new(settings.sizes);
-        let stretches = Stretches::of(&members.to);
+        let by_host = ByHost::of(&members.to);
         let flows_per_s = settings.load * members.capacity_bps as f64 / 8.0 / sizes.mean_bytes();
         let burst = settings.burst.max(1);
         let mut background_due = background(&members, settings.background);
@@ -103,7 +103,7 @@ impl Poisson {
         Self {
             random: Random::new(members.seed, 1),
             members,
-            stretches,
+            by_host,
             sizes,
             mean_gap_ps: 1e12 / flows_per_s * f64::from(burst),
             burst,
@@ -197,7 +197,7 @@ impl Poisson {
     /// A flow between two VMs on different hosts.
     fn draw(&mut self) -> Arrived {
         let Member { guest: from, host } = self.members.from[self.random.below(self.members.from.len())];
-        let to = self.stretches.elsewhere(&mut self.random, &self.members.to, host);
+        let to = self.by_host.elsewhere(&mut self.random, &self.members.to, host);
         Arrived { from, to, bytes: self.sizes.quantile_bytes(self.random.unit()) }
     }
 
@@ -300,32 +300,26 @@ fn place_of(members: &[Member], guest: GuestId) -> Option<usize> {
     members.binary_search_by_key(&guest, |member| member.guest).ok()
 }
 
-/// Where the members of each host stand, so that a draw among those of others looks at no list.
+/// The positions of each host's members, in their order, so that a draw among those of others looks at no others.
 #[derive(Debug)]
-struct Stretches(BTreeMap<HostId, Stretch>);
+struct ByHost(BTreeMap<HostId, Vec<usize>>);
 
-#[derive(Clone, Copy, Debug)]
-struct Stretch {
-    first: usize,
-    own: usize,
-}
-
-impl Stretches {
+impl ByHost {
     fn of(members: &[Member]) -> Self {
-        let mut stretches = BTreeMap::new();
-        for (place, member) in members.iter().enumerate() {
-            stretches.entry(member.host).or_insert(Stretch { first: place, own: 0 }).own += 1;
+        let mut positions = BTreeMap::<_, Vec<_>>::new();
+        for (position, member) in members.iter().enumerate() {
+            positions.entry(member.host).or_default().push(position);
         }
-        Self(stretches)
+        Self(positions)
     }
 
     /// One of these members that is not on this host. There must be one.
     fn elsewhere(&self, random: &mut Random, of: &[Member], host: HostId) -> GuestId {
-        // The members of a host stand together, so those of others are what is left without one stretch.
-        let none = Stretch { first: of.len(), own: 0 };
-        let Stretch { first, own } = self.0.get(&host).copied().unwrap_or(none);
-        let drawn = random.below(of.len() - own);
-        of[if drawn < first { drawn } else { drawn + own }].guest
+        let own = self.0.get(&host).map_or(&[][..], Vec::as_slice);
+        let drawn = random.below(of.len() - own.len());
+        // Each of the host's own that stands before it moves it on by one.
+        let position = own.iter().fold(drawn, |position, own| position + usize::from(*own <= position));
+        of[position].guest
     }
 }
 
@@ -334,11 +328,11 @@ impl Stretches {
 fn background(members: &Members, each: u32) -> Vec<(GuestId, GuestId)> {
     let mut all = members.from.clone();
     all.extend(members.to.iter().filter(|to| place_of(&members.from, to.guest).is_none()));
-    let stretches = Stretches::of(&all);
+    let by_host = ByHost::of(&all);
     let mut random = Random::new(members.seed, 0);
     let mut flows = Vec::new();
     for _ in 0..each {
-        let towards = |member: &Member| (member.guest, stretches.elsewhere(&mut random, &all, member.host));
+        let towards = |member: &Member| (member.guest, by_host.elsewhere(&mut random, &all, member.host));
         flows.extend(all.iter().map(towards));
     }
     flows
@@ -353,4 +347,27 @@ fn pairs(members: &Members, each: u32) -> Vec<(GuestId, GuestId)> {
         }
     }
     flows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// VMs of a host stand together in a group's list, or, where a scenario spreads them, in turn with others'.
+    #[test]
+    fn a_draw_goes_to_every_vm_of_other_hosts_and_to_none_of_its_own() {
+        for hosts in [[0, 0, 1, 1, 2, 2], [0, 1, 2, 0, 1, 2], [2, 0, 0, 1, 0, 1]] {
+            let member = |(number, host): (usize, &u32)| Member { guest: GuestId(number as u32), host: HostId(*host) };
+            let members: Vec<Member> = hosts.iter().enumerate().map(member).collect();
+            let (by_host, mut random) = (ByHost::of(&members), Random::new(1, 0));
+            for host in 0..4 {
+                let mut drawn: Vec<u32> =
+                    (0..200).map(|_| by_host.elsewhere(&mut random, &members, HostId(host)).0).collect();
+                drawn.sort_unstable();
+                drawn.dedup();
+                let others: Vec<u32> = (0..6).filter(|number| hosts[*number as usize] != host).collect();
+                assert_eq!(drawn, others, "{hosts:?}, host {host}");
+            }
+        }
+    }
 }
