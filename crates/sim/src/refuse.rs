@@ -7,6 +7,7 @@ use evenkeel_scenario::Refused;
 use evenkeel_scenario::format::{
     Discipline, Era, HostKind, Kernel, MachineKind, Scenario, Topology, VmGroup, Workload,
 };
+use evenkeel_scenario::placement::placements;
 
 use crate::net::FqCoDelSpec;
 use crate::run::setup;
@@ -138,6 +139,11 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::Transfers { concurrent, .. } => (count(from) * u64::from(*concurrent), "concurrent"),
         // Each user has a connection, and at most one of the web front's is used for it.
         Workload::ThreeTier { users, .. } => (2 * u64::from(*users), "users"),
+        Workload::Poisson { to: Some(_), .. } if has_nobody_to_send_to(scenario, from, to) => {
+            let why = "flows go to VMs of other hosts, and all of these are on a host that has VMs of `from`; put them \
+                       on others, or name more hosts";
+            return Some(("to", why));
+        }
         Workload::Poisson { background_flows, background_mesh_flows, to: receivers, .. } => {
             let (others, all) = match receivers {
                 Some(_) => (count(to), count(from) + count(to)),
@@ -151,6 +157,14 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
         Workload::Ping { .. } | Workload::Strobe { .. } => return None,
     };
     (connections > MAX_CONNECTIONS).then_some((key, "more than 1,000,000 connections in all; ask for fewer"))
+}
+
+/// Whether a VM that sends has all that receive on its own host.
+fn has_nobody_to_send_to(scenario: &Scenario, from: &str, to: &str) -> bool {
+    let vms = placements(scenario);
+    let of = |group: &str| -> BTreeSet<u32> { vms.iter().filter(|vm| vm.group == group).map(|vm| vm.host).collect() };
+    let receiving = of(to);
+    receiving.len() == 1 && !receiving.is_disjoint(&of(from))
 }
 
 fn in_group(group: &VmGroup) -> Option<(&'static str, String)> {
@@ -259,6 +273,12 @@ mod tests {
                 "[vms.b]\ncount = 1000\n[workloads.w]\nkind = \"poisson\"\nload = 0.1\nsizes = 900000\n\
                  background_flows = 1",
                 "workloads.w.background_flows: ",
+            ),
+            (
+                "[vms.a]\n        count = 1001\n        [vms.b]\n        [workloads.w]\n        kind = \"bulk\"",
+                "[hosts.h]\n[vms.a]\non = \"h\"\n[vms.b]\non = \"h\"\n[workloads.w]\nkind = \"poisson\"\nload = 0.1\n\
+                 sizes = 900000",
+                "workloads.w.to: ",
             ),
             (
                 "rate_mbit = 100",
