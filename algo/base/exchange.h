@@ -15,6 +15,7 @@
 #define EVENKEEL_ALGO_BASE_EXCHANGE_H
 
 #include "seq.h"
+#include "time.h"
 
 /* Longer than a delayed ACK, and than most VMs are off their cores. */
 #define EXCHANGE_IDLE_NS 200000000ull
@@ -66,7 +67,7 @@ static inline bool exchange_is_acked(const struct exchange *e)
 static inline void exchange_open(struct exchange *e, const struct exchange_segment *s,
 				 u64 syn_ns)
 {
-	u64 took_us = (s->now_ns - syn_ns) / 1000;
+	u64 took_us = time_since(s->now_ns, syn_ns) / 1000;
 	u8 way = s->way & 1;
 
 	*e = (struct exchange){};
@@ -113,7 +114,7 @@ static inline bool exchange_begins(const struct exchange *e,
 {
 	/* The first of a connection has begun with its SYN, unless nothing came of that.
 	 */
-	return e->end_ns && (s->now_ns - e->end_ns > EXCHANGE_IDLE_NS ||
+	return e->end_ns && (time_since(s->now_ns, e->end_ns) > EXCHANGE_IDLE_NS ||
 			     (s->is_opener && e->is_answered));
 }
 
@@ -125,7 +126,7 @@ static inline void exchange_again(struct exchange_way *own,
 	if (s->bytes <= 1 && !seq_after(s->seq + s->bytes, own->acked))
 		return;
 	own->again++;
-	own->timeouts += s->now_ns - own->sent_ns >= EXCHANGE_TIMEOUT_NS;
+	own->timeouts += time_since(s->now_ns, own->sent_ns) >= EXCHANGE_TIMEOUT_NS;
 	own->sent_ns = s->now_ns;
 }
 

@@ -3,6 +3,7 @@
 #ifndef EVENKEEL_ALGO_CERA_METER_H
 #define EVENKEEL_ALGO_CERA_METER_H
 
+#include "../base/time.h"
 #include "settings.h"
 
 /*
@@ -109,7 +110,7 @@ static inline void cera_rtt_sample(struct cera_rtt *r, u64 now_us, u32 us)
 {
 	if (!us)
 		us = 1;
-	if (now_us - r->since_us >= CERA_RTT_WINDOW_US) {
+	if (time_since(now_us, r->since_us) >= CERA_RTT_WINDOW_US) {
 		r->before_us = r->least_us;
 		r->least_us = 0;
 		r->since_us = now_us;

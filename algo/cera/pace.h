@@ -3,6 +3,7 @@
 #ifndef EVENKEEL_ALGO_CERA_PACE_H
 #define EVENKEEL_ALGO_CERA_PACE_H
 
+#include "../base/time.h"
 #include "settings.h"
 
 /*
@@ -34,12 +35,12 @@ static inline u32 cera_is_full(s32 room_bytes, u32 window_bytes)
 /* Data leaves the VM. @full: and its flow has no room for more */
 static inline void cera_pause_data(struct cera_pause *p, u64 now_us, u32 full)
 {
-	u64 us = now_us - p->since_us;
+	u64 us = time_since(now_us, p->since_us);
 
 	if (p->since_us && us <= CERA_LONGEST_PAUSE_US) {
 		if (us > p->longest_us)
 			p->longest_us = (u32)us;
-		us = p->room_us ? now_us - p->room_us : 0;
+		us = p->room_us ? time_since(now_us, p->room_us) : 0;
 		if (us > p->longest_vm_us)
 			p->longest_vm_us = (u32)us;
 	}
@@ -122,7 +123,7 @@ static inline u32 cera_pace_usual(const struct cera_pace *p, u64 now_us)
 	for (i = 0; i < CERA_PAUSES; i++) {
 		us = p->pauses_us[i];
 		if (p->full_us - p->used_us[i] > (u64)us * CERA_PAUSE_MEMORY ||
-		    now_us - p->seen_us[i] > CERA_RTT_WINDOW_US)
+		    time_since(now_us, p->seen_us[i]) > CERA_RTT_WINDOW_US)
 			continue;
 		if (us > largest) {
 			second = largest;
@@ -217,7 +218,7 @@ static inline u64 cera_pace_epoch(struct cera_pace *p, const struct cera_shown *
 		p->credit = most;
 	if (p->credit < least)
 		p->credit = least;
-	if (s->now_us - p->sent_us > CERA_LONGEST_PAUSE_US)
+	if (time_since(s->now_us, p->sent_us) > CERA_LONGEST_PAUSE_US)
 		return 0;
 	return cera_pace_reserve(p);
 }

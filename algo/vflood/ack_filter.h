@@ -11,6 +11,7 @@
 #ifndef EVENKEEL_ALGO_VFLOOD_ACK_FILTER_H
 #define EVENKEEL_ALGO_VFLOOD_ACK_FILTER_H
 
+#include "../base/time.h"
 #include "vflood.h"
 
 #define ACK_FILTER_GAP_US 10000 /* one passes all the same */
@@ -87,7 +88,7 @@ static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
 				    const struct ack_filter_vm *vm,
 				    const struct vflood_flow *v, u32 limit, u64 now_us)
 {
-	u64 gap_us = now_us - f->passed_us;
+	u64 gap_us = time_since(now_us, f->passed_us);
 	u32 most = (v->vm_end - v->snd_una) / ACK_FILTER_UNTOLD;
 	u32 held = v->vm_end - v->snd_nxt;
 

@@ -43,7 +43,7 @@ static inline bool vflood_returns_is_free(const struct vflood_returns *r, u32 i,
 	u64 known = r->ranges[i];
 
 	return (u32)known == (u32)(known >> 32) ||
-	       now_ms - r->noted_ms[i] > VFLOOD_RETURN_MS;
+	       (s32)(now_ms - r->noted_ms[i]) > VFLOOD_RETURN_MS;
 }
 
 /* vflood_returns_none() - is nothing on its way? */

@@ -18,6 +18,7 @@
 #define EVENKEEL_ALGO_VSNOOP_VSNOOP_H
 
 #include "../base/seq.h"
+#include "../base/time.h"
 #include "../base/window.h"
 
 /*
@@ -357,7 +358,7 @@ static inline u32 vsnoop_doubt_about(const struct vsnoop_flow *f,
 	if (f->state == VSNOOP_UNEXPECTED_SEQUENCE ||
 	    (f->flags & VSNOOP_UNSURE && seq_before(f->vm_ack, f->unsure)))
 		return VSNOOP_DOUBT_ORDER;
-	if (d->now_us - f->waiting_us >= VSNOOP_LIFE_US)
+	if (time_since(d->now_us, f->waiting_us) >= VSNOOP_LIFE_US)
 		return VSNOOP_DOUBT_SILENCE;
 	if (seq_after(end, f->vm_edge))
 		return VSNOOP_DOUBT_WINDOW;
@@ -408,7 +409,7 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 		 */
 		if (vsnoop_is_managed(f) && f->state == VSNOOP_ACTIVE && !vm->doubt &&
 		    seq_before(d->seq, f->acked) && seq_after(f->acked, f->vm_ack) &&
-		    d->now_us - f->waiting_us < VSNOOP_LIFE_US)
+		    time_since(d->now_us, f->waiting_us) < VSNOOP_LIFE_US)
 			return VSNOOP_ACK;
 		f->flags |= VSNOOP_ASKED;
 		return VSNOOP_NONE;
@@ -519,7 +520,7 @@ static inline void vsnoop_hole(struct vsnoop_flow *f, struct vsnoop_vm *vm,
 		return;
 	if (!f->hole_us)
 		f->hole_us = a->now_us;
-	else if (a->now_us - f->hole_us >= VSNOOP_HOLE_US)
+	else if (time_since(a->now_us, f->hole_us) >= VSNOOP_HOLE_US)
 		vm->doubt = VSNOOP_DOUBT_BROKEN;
 }
 

@@ -665,6 +665,27 @@ fn a_vm_that_has_lost_what_was_promised_is_promised_for_no_more() {
     );
 }
 
+/// CPUs act on times that they have read up to a tick apart: one comes after a later one.
+#[test]
+fn a_time_that_goes_back_is_neither_a_silence_nor_an_old_hole() {
+    const TICK_US: u64 = 4000;
+    let mut world = World::new(100);
+    world.now_us = 10 * TICK_US;
+    receive(&mut world, 4);
+    let c = &mut world.connections[0];
+    let part = c.irs.wrapping_add(1 + MSS);
+    c.flow.vm_ack(&mut world.vm, &bare(part, 12_500), world.now_us + TICK_US);
+    let early = world.early;
+    receive(&mut world, 2);
+    assert_eq!(world.early, early + 2, "{:?}", world.connections[0].flow.doubt());
+    let c = &mut world.connections[0];
+    let hole = VmAck { is_bare: false, has_later: true, ..bare(part, 12_500) };
+    for now_us in [world.now_us + TICK_US, world.now_us] {
+        assert!(c.flow.vm_ack(&mut world.vm, &hole, now_us));
+        assert_eq!(world.vm.doubt(), Doubt::CERTAIN);
+    }
+}
+
 /// CPUs of a machine behind the VM, or of the VM's, may exchange its ACKs.
 #[test]
 fn an_ack_that_was_overtaken_tells_of_no_loss() {

@@ -10,7 +10,7 @@
 #define EVENKEEL_HOST_BASE_KNOWN_H
 
 #include "context.h"
-#include "time.h"
+#include "algo/base/time.h"
 
 /* Not noted since packets of the port are read: what passed unread may have ended it. */
 static __always_inline bool is_from_before(const struct context *c, u64 first_ns)

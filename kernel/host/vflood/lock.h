@@ -8,7 +8,7 @@
 #define EVENKEEL_HOST_VFLOOD_LOCK_H
 
 #include "../base/maps.h"
-#include "../base/time.h"
+#include "algo/base/time.h"
 
 #define VFLOOD_CLAIMED (~0ull) /* who an index belongs to until its flow is there */
 
