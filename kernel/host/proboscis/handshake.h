@@ -194,7 +194,8 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 		f->flags |= EK_FLOW_PEER;
 	train = known->count;
 	if (enforces(c) && !(f->flags & EK_FLOW_SYNACK_HELD) &&
-	    proboscis_synack_waits(&train, set, (c->now_ns - f->first_ns) / 1000) &&
+	    proboscis_synack_waits(&train, set,
+				   time_since(c->now_ns, f->first_ns) / 1000) &&
 	    event_send(skb, c, EK_EVENT_SYNACK_HELD)) {
 		f->flags |= EK_FLOW_SYNACK_HELD;
 		count(c->count, EK_COUNT_SYNACKS_HELD, 1);

@@ -71,7 +71,7 @@ static __noinline bool vflood_flow_tick(struct qdisc_port *at, struct ek_vflood_
 	bool drains = e->is_enforced && !at->may_hold;
 
 	/* Its last segment was lost on the way. */
-	if (e->splitting && at->now_ns - e->splitting_ns > VFLOOD_SPLIT_NS)
+	if (e->splitting && time_since(at->now_ns, e->splitting_ns) > VFLOOD_SPLIT_NS)
 		split_done(at, e, index);
 	/* ACKs let it out, as ever: beyond its windows the network or the receiver drops
 	 * it. */

@@ -28,7 +28,7 @@ static __always_inline u32 join_of(const struct __sk_buff *skb, struct ek_vflood
 
 	e->is_joining = 0;
 	if (!is_behind && (skb->gso_size || o->b - o->a < e->flow.mss ||
-			   now_ns - e->behind_ns < e->flow.srtt_us * 1000ull))
+			   time_since(now_ns, e->behind_ns) < e->flow.srtt_us * 1000ull))
 		return 0;
 	if (skb->gso_size)
 		e->behind_ns = now_ns;

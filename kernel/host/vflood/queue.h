@@ -353,7 +353,8 @@ count_waited(struct qdisc_port *at, const struct ek_vflood_flow *e, const struct
 	u32 bytes = (u32)(h->range >> 32) - (u32)h->range;
 
 	count(at->count, EK_COUNT_VFLOOD_HELD_US,
-	      (at->now_ns - h->since_ns) / 1000 * vflood_segments(&e->flow, bytes));
+	      time_since(at->now_ns, h->since_ns) / 1000 *
+		      vflood_segments(&e->flow, bytes));
 }
 
 /* What was held goes to what may leave. Return: 1 if it does, 0 if it was only observed.
