@@ -295,7 +295,7 @@ fn a_simulation_goes_on_with_resume() {
     let (_, err) = after_some_runs(&place, &again, signal(libc::SIGKILL));
     assert!(modified(&place.path("out/unfinished/000000.json")) == first, "{err}");
     let shown: serde_json::Value = serde_json::from_str(&place.good(&[&again[..], &["--json"]].concat())).unwrap();
-    assert_eq!(shown["set"]["command"], "evenkeel sim s.toml --quiet --out out --jobs 1");
+    assert_eq!(shown["set"]["command"], "evenkeel sim s.toml --jobs 1");
     place.good(&["sim", "s.toml", "--quiet", "--out", "at-once"]);
     assert!(place.lines("out") == place.lines("at-once"));
     let (code, _, err) = place.run(&["sim", "s.toml", "--out", "out", "--resume"]);
