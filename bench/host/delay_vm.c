@@ -5,18 +5,11 @@
  * For kernels without netem. Prints a line once it runs.
  */
 #define _GNU_SOURCE
-#include <fcntl.h>
-#include <linux/if.h>
-#include <linux/if_tun.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "tap.h"
 
 /* Frames on their way, each way; more are lost. */
 #define FRAMES 1024
@@ -30,27 +23,6 @@ struct way {
 		char data[FRAME_BYTES];
 	} frame[FRAMES];
 };
-
-static int open_tap(const char *name)
-{
-	struct ifreq request = { .ifr_flags = IFF_TAP | IFF_NO_PI };
-	int tap = open("/dev/net/tun", O_RDWR | O_NONBLOCK);
-
-	strncpy(request.ifr_name, name, sizeof(request.ifr_name) - 1);
-	if (tap < 0 || ioctl(tap, TUNSETIFF, &request)) {
-		perror(name);
-		exit(1);
-	}
-	return tap;
-}
-
-static int64_t now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 static void take(struct way *w, int from, int64_t due_us)
 {
@@ -95,13 +67,13 @@ int main(int argc, char **argv)
 	}
 	delay_us = 1000 * atoi(argv[3]);
 	snprintf(path, sizeof(path), "/run/netns/%s", argv[2]);
-	taps[0].fd = open_tap(argv[1]);
+	taps[0].fd = open_tap(argv[1], 0);
 	namespace = open(path, O_RDONLY);
 	if (namespace < 0 || setns(namespace, CLONE_NEWNET)) {
 		perror(path);
 		return 1;
 	}
-	taps[1].fd = open_tap("eth0");
+	taps[1].fd = open_tap("eth0", 0);
 	puts("ready");
 	fflush(stdout);
 	for (;;) {

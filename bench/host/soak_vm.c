@@ -9,46 +9,28 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/if.h>
-#include <linux/if_tun.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "tap.h"
 
 /* Frames that pass in one direction before the other has its turn. */
 #define BATCH 64
 /* Losses that are told. */
 #define TOLD 100
 
-static int open_tap(const char *name)
+static int open_vm_tap(const char *name)
 {
-	struct ifreq request = { .ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR };
-	int tap = open("/dev/net/tun", O_RDWR | O_NONBLOCK);
+	int tap = open_tap(name, IFF_VNET_HDR);
 
-	strncpy(request.ifr_name, name, sizeof(request.ifr_name) - 1);
-	if (tap < 0 || ioctl(tap, TUNSETIFF, &request) ||
-	    ioctl(tap, TUNSETOFFLOAD,
+	if (ioctl(tap, TUNSETOFFLOAD,
 		  TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN)) {
 		perror(name);
 		exit(1);
 	}
 	return tap;
-}
-
-static int64_t now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
 /* Between 0 and twice the mean. */
@@ -105,13 +87,13 @@ int main(int argc, char **argv)
 	on_ms = atoi(argv[4]);
 	off_ms = atoi(argv[5]);
 	snprintf(path, sizeof(path), "/run/netns/%s", argv[2]);
-	taps[0].fd = open_tap(argv[1]);
+	taps[0].fd = open_vm_tap(argv[1]);
 	namespace = open(path, O_RDONLY);
 	if (namespace < 0 || setns(namespace, CLONE_NEWNET)) {
 		perror(path);
 		return 1;
 	}
-	taps[1].fd = open_tap("eth0");
+	taps[1].fd = open_vm_tap("eth0");
 	if (argc > 6 && pthread_create(&vcpu, NULL, sleeper, NULL)) {
 		perror("vcpu");
 		return 1;

@@ -110,6 +110,13 @@ pub fn request_head(method: &str, path: &str, keep: bool, body_bytes: u64) -> St
     whole_head(&head_of_request(method, path, keep), body_bytes)
 }
 
+/// What makes a request as long as it is to be, at its path's end, where the server does not look.
+pub fn filler(bare_bytes: usize, request_bytes: usize) -> anyhow::Result<String> {
+    let missing = request_bytes.checked_sub(bare_bytes);
+    let missing = missing.with_context(|| format!("a request has {bare_bytes} bytes at least, not {request_bytes}"))?;
+    Ok("q".repeat(missing))
+}
+
 fn head_of_request(method: &str, path: &str, keep: bool) -> String {
     let connection = if keep { "keep-alive" } else { "close" };
     format!("{method} {path} HTTP/1.1\r\nHost: lab\r\nConnection: {connection}\r\n")

@@ -15,6 +15,7 @@ use anyhow::Context;
 use nix::poll::PollFlags;
 
 use crate::guest::block_server::ZEROS;
+use crate::guest::http;
 use crate::guest::recording::Recording;
 use crate::guest::socket::{self, wait as ready};
 use crate::proto::{ANY_OBJECT, OBJECT_PATH, SocketSettings};
@@ -220,15 +221,13 @@ fn put(to: SocketAddr, bytes: u64) -> String {
     format!("PUT /upload HTTP/1.1\r\nHost: {}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n", to.ip())
 }
 
-/// A GET as long as this: what the server does not look at is at its path's end.
+/// A GET as long as this.
 fn get(to: SocketAddr, bytes: u64, request_bytes: usize) -> anyhow::Result<String> {
     let last = bytes.saturating_sub(1);
     let rest = format!(" HTTP/1.1\r\nHost: {}\r\nRange: bytes=0-{last}\r\nConnection: close\r\n\r\n", to.ip());
     let begin = format!("GET {OBJECT_PATH}{ANY_OBJECT}?");
-    let bare_bytes = begin.len() + rest.len();
-    let filler = request_bytes.checked_sub(bare_bytes);
-    let filler = filler.with_context(|| format!("a request has {bare_bytes} bytes at least, not {request_bytes}"))?;
-    Ok(begin + &"q".repeat(filler) + &rest)
+    let filler = http::filler(begin.len() + rest.len(), request_bytes)?;
+    Ok(begin + &filler + &rest)
 }
 
 /// Whether a status line is one of success.

@@ -60,9 +60,7 @@ pub fn start(recording: &Arc<Recording>, plan: &Plan, settings: SocketSettings) 
 fn path(request_bytes: usize, response_bytes: u64) -> anyhow::Result<String> {
     let path = format!("{OBJECT_PATH}{response_bytes}?");
     let bare_bytes = http::request_head("GET", &path, true, 0).len();
-    let filler = request_bytes.checked_sub(bare_bytes);
-    let filler = filler.with_context(|| format!("a request has {bare_bytes} bytes at least, not {request_bytes}"))?;
-    Ok(path + &"q".repeat(filler))
+    Ok(path + &http::filler(bare_bytes, request_bytes)?)
 }
 
 #[cfg(test)]
