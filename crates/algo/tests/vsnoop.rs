@@ -674,12 +674,12 @@ fn a_time_that_goes_back_is_neither_a_silence_nor_an_old_hole() {
     receive(&mut world, 4);
     let c = &mut world.connections[0];
     let part = c.irs.wrapping_add(1 + MSS);
-    c.flow.vm_ack(&mut world.vm, &bare(part, 12_500), world.now_us + TICK_US);
+    c.flow.vm_ack(&mut world.vm, &bare(part, 12_375), world.now_us + TICK_US);
     let early = world.early;
     receive(&mut world, 2);
     assert_eq!(world.early, early + 2, "{:?}", world.connections[0].flow.doubt());
     let c = &mut world.connections[0];
-    let hole = VmAck { is_bare: false, has_later: true, ..bare(part, 12_500) };
+    let hole = VmAck { is_bare: false, has_later: true, ..bare(part, 12_375) };
     for now_us in [world.now_us + TICK_US, world.now_us] {
         assert!(c.flow.vm_ack(&mut world.vm, &hole, now_us));
         assert_eq!(world.vm.doubt(), Doubt::CERTAIN);
