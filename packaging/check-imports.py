@@ -16,6 +16,7 @@ import sys
 # A crate: the crates it may take, and those that only its tests and benchmarks may.
 CRATES = {
     "algo": ("", ""),
+    "algo-fuzz": ("algo settings", ""),
     "quote": ("", ""),
     "settings": ("algo quote", ""),
     "scenario": ("quote settings", ""),

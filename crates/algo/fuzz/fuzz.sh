@@ -26,7 +26,7 @@ run)
     coverage="$coverage -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
     export RUSTFLAGS="-Zsanitizer=address $coverage --cfg fuzzing -Ccodegen-units=1"
     target=${CARGO_TARGET_DIR:-$PWD/../../../target}
-    cargo build --release --locked --target-dir "$target" --bins
+    cargo build --release --locked --target-dir "$target" --bins --features fuzzer
     for name in $(sed -n 's/^name = "\([a-z]*\)"$/\1/p' Cargo.toml); do
         mkdir -p "corpus/$name" "artifacts/$name"
         echo "fuzz: $name, $seconds s"

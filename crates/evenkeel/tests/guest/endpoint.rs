@@ -1,23 +1,14 @@
 //! What a real guest says of its own TCP, to its host and to whoever asks in it.
 
-use std::path::Path;
-
 use evenkeel_agent::channel::{Reason, Reasons};
-use evenkeel_lab::interrupt::Interrupt;
-use evenkeel_lab::prepare::{self, KernelSeries};
 
 use crate::bed::{Bed, PORT};
 
 const RPS: &str = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
 const SHRINK_WINDOW: &str = "/proc/sys/net/ipv4/tcp_shrink_window";
 
-fn on(series: KernelSeries) {
-    let interrupt = Interrupt::install().unwrap();
-    let binary = Path::new(env!("CARGO_BIN_EXE_evenkeel"));
-    let images = prepare::prepare(&[series], binary, &|line| println!("{line}")).unwrap();
-    Bed::leave();
-    println!("--- {}", images[0].release);
-    let bed = Bed::new(&images[0], &interrupt);
+/// On a guest as it was booted; leaves no agent behind.
+pub fn vouches(bed: &Bed) {
     let said = || bed.channels.endpoint(PORT);
     let says = |what: &str, reasons: Reasons| {
         bed.wait_until(what, || said() == Some(reasons));
@@ -52,14 +43,4 @@ fn on(series: KernelSeries) {
     bed.wait_until("the word to end with the agent", || said().is_none());
     assert!(bed.status()["endpoint_objections"].is_null());
     println!("{}", bed.shell("cat /tmp/guest.log; evenkeel guest --stop"));
-}
-
-#[test]
-fn the_word_of_linux_6_1() {
-    on(KernelSeries::V6_1);
-}
-
-#[test]
-fn the_word_of_the_newest_kernel() {
-    on(KernelSeries::Newest);
 }

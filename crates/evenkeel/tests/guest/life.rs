@@ -11,7 +11,7 @@ use evenkeel_lab::prepare::{self, KernelSeries};
 use evenkeel_settings::address::PORT_NAME;
 
 use crate::bed::{Bed, HEARTBEAT_MS, PORT, Socket};
-use crate::host;
+use crate::{endpoint, host};
 
 /// More than any window grows to that is not flooded here.
 const FLOOD: u32 = 4000;
@@ -67,7 +67,7 @@ fn floods(bed: &Bed) {
     bed.wait_until("the flood again", || flood_of(&both()));
 
     // Noise ends nothing but, for a second, the channel.
-    bed.relay.noise(200_000);
+    bed.relay.noise(50_000);
     bed.wait_until("the noise to be heard", || bed.channels.status(PORT).unwrap().counts.rests > 0);
     bed.wait_until("the flood after the noise", || bed.channels.guest(PORT).is_some() && flood_of(&both()));
 
@@ -223,6 +223,8 @@ fn on(series: KernelSeries) {
         || ["tcp_congestion_control", "tcp_frto", "tcp_available_congestion_control"].map(|name| bed.sysctl(name));
     let before = settings();
     assert!(bed.channels.guest(PORT).is_none());
+    endpoint::vouches(&bed);
+    bed.wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
     without_vflood(&bed);
     bed.wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
     bed.start_agent(CONFIG);
