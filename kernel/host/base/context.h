@@ -137,6 +137,19 @@ static __always_inline bool skb_vlan(const struct __sk_buff *skb, struct packet 
 					      skb->vlan_tci));
 }
 
+/* The key but for its addresses. */
+static __always_inline void flow_key_rest(struct context *c, u32 ifindex, bool from_vm)
+{
+	const struct packet *p = c->packet;
+	struct ek_flow_key *k = c->key;
+
+	k->local_port = from_vm ? p->source_port : p->destination_port;
+	k->remote_port = from_vm ? p->destination_port : p->source_port;
+	k->ifindex = ifindex;
+	k->vlan[0] = p->vlan[0];
+	k->vlan[1] = p->vlan[1];
+}
+
 static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_vm)
 {
 	const struct packet *p = c->packet;
@@ -151,11 +164,20 @@ static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_v
 		__builtin_memcpy(k->local.bytes, p->destination, sizeof(p->destination));
 		__builtin_memcpy(k->remote.bytes, p->source, sizeof(p->source));
 	}
-	k->local_port = from_vm ? p->source_port : p->destination_port;
-	k->remote_port = from_vm ? p->destination_port : p->source_port;
-	k->ifindex = ifindex;
-	k->vlan[0] = p->vlan[0];
-	k->vlan[1] = p->vlan[1];
+	flow_key_rest(c, ifindex, from_vm);
+}
+
+static __always_inline void flow_key_v4(struct context *c, const struct ends_v4 *ends,
+					u32 ifindex, bool from_vm)
+{
+	__be32 vm[4] = { 0, 0, bpf_htonl(0xffff),
+			 from_vm ? ends->source : ends->destination };
+	__be32 remote[4] = { 0, 0, bpf_htonl(0xffff),
+			     from_vm ? ends->destination : ends->source };
+
+	__builtin_memcpy(c->key->local.bytes, vm, sizeof(vm));
+	__builtin_memcpy(c->key->remote.bytes, remote, sizeof(remote));
+	flow_key_rest(c, ifindex, from_vm);
 }
 
 /* The key of the other end's host. */
@@ -208,9 +230,11 @@ static __noinline bool context_read_any(struct __sk_buff *skb, struct context *c
  * Most packets need no call: here each costs as much as 30 instructions, and more where
  * CPUs must not guess where a function returns to.
  */
-static __always_inline bool context_read_plain(struct __sk_buff *skb, struct context *c)
+static __always_inline bool context_read_plain(struct __sk_buff *skb, struct context *c,
+					       struct ends_v4 *ends)
 {
-	return skb_head_plain(skb, c->head) && packet_parse_usual(c->head, c->packet) &&
+	return skb_head_plain(skb, c->head, ends) &&
+	       packet_parse_usual(c->head, c->packet) &&
 	       !(c->packet->flags & (PACKET_SYN | PACKET_RST));
 }
 
@@ -231,14 +255,20 @@ static __always_inline u64 context_coarse_ns(struct context *c)
 static __always_inline bool context_read(struct __sk_buff *skb, struct context *c,
 					 bool from_vm)
 {
-	if (!context_read_plain(skb, c) && !context_read_any(skb, c))
+	struct ends_v4 ends;
+	bool is_plain = context_read_plain(skb, c, &ends);
+
+	if (!is_plain && !context_read_any(skb, c))
 		return false;
 	/* Connections could not be told apart by three tags. */
 	if (!skb_vlan(skb, c->packet)) {
 		count(c->count, EK_COUNT_NOT_TCP, 1);
 		return false;
 	}
-	flow_key(c, skb->ifindex, from_vm);
+	if (is_plain)
+		flow_key_v4(c, &ends, skb->ifindex, from_vm);
+	else
+		flow_key(c, skb->ifindex, from_vm);
 	/* What has to be exact is about handshakes. */
 	c->now_ns = c->packet->flags & (PACKET_SYN | PACKET_RST) ? bpf_ktime_get_ns() :
 								   context_coarse_ns(c);

@@ -56,11 +56,18 @@ static __always_inline void head_word(struct packet_head *h, const void *data, u
 	*(u64 *)(h->bytes + offset) = *(const u64 *)(data + offset);
 }
 
+/* Whom a packet of IPv4 is from and for. */
+struct ends_v4 {
+	__be32 source;
+	__be32 destination;
+};
+
 /*
- * Copies as much as most packets of IPv4 need, without a call. Return: false if it is
- * another, or too short.
+ * Copies as much as most packets of IPv4 need, without a call, and says whose it is.
+ * Return: false if it is another, or too short.
  */
-static __always_inline bool skb_head_plain(struct __sk_buff *skb, struct packet_head *h)
+static __always_inline bool skb_head_plain(struct __sk_buff *skb, struct packet_head *h,
+					   struct ends_v4 *ends)
 {
 	const void *data = (const void *)(long)skb->data;
 	const void *end = (const void *)(long)skb->data_end;
@@ -69,6 +76,10 @@ static __always_inline bool skb_head_plain(struct __sk_buff *skb, struct packet_
 	if (data + HEAD_PLAIN_BYTES > end ||
 	    *(const __be16 *)(data + 12) != bpf_htons(0x0800))
 		return false;
+	/* Not out of the copy: a word that was written in two parts cannot be read before
+	 * both are in the cache. */
+	ends->source = *(const __be32 *)(data + PACKET_ETHER_BYTES + 12);
+	ends->destination = *(const __be32 *)(data + PACKET_ETHER_BYTES + 16);
 	h->frame_bytes = skb->len;
 	h->valid = HEAD_PLAIN_BYTES;
 	for (i = 0; i < 48; i += 8)

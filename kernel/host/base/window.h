@@ -68,8 +68,7 @@ static __noinline void window_catch_up(struct __sk_buff *skb, struct context *c,
 {
 	struct packet *p = c->packet;
 
-	if (p->payload_bytes || p->flags & (PACKET_FIN | PACKET_RST) ||
-	    !f->windows_limited || f->vflood_owner ||
+	if (p->payload_bytes || p->flags & (PACKET_FIN | PACKET_RST) || f->vflood_owner ||
 	    (!enforces(c) && c->port->cera.mode != EK_MODE_ENFORCE))
 		return;
 	/* A keepalive and a window probe have a number below. */
@@ -84,7 +83,8 @@ static __noinline void window_catch_up(struct __sk_buff *skb, struct context *c,
 
 static __always_inline bool window_number_from_vm(struct __sk_buff *skb, struct way *w)
 {
-	window_catch_up(skb, w->c, w->f);
+	if (w->f->windows_limited)
+		window_catch_up(skb, w->c, w->f);
 	return true;
 }
 
