@@ -6,7 +6,7 @@
 #define EVENKEEL_HOST_BASE_CHECKSUM_H
 
 #include "context.h"
-#include "kernel.h"
+#include "read.h"
 
 #define CHECKSUM_CHUNKS 128 /* more than any packet has */
 

@@ -9,7 +9,7 @@
 #ifndef EVENKEEL_HOST_BASE_HOP_H
 #define EVENKEEL_HOST_BASE_HOP_H
 
-#include "kernel.h"
+#include "read.h"
 #include "context.h"
 
 #define HOP_DEVICES 32 /* on a bridge: VLANs, macvlans */

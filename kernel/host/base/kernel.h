@@ -145,23 +145,4 @@ enum qdisc_state_t {
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
-/*
- * A program of tc is given the kernel's own skb. Its members are copied out of it: a
- * pointer to it that could be followed takes a kfunc (bpf_cast_to_kern_ctx), which
- * Linux 6.1 lacks.
- */
-static __always_inline u32 skb_summed(struct __sk_buff *skb)
-{
-	const struct sk_buff *kernel_skb = (const void *)skb;
-
-	return BPF_CORE_READ_BITFIELD_PROBED(kernel_skb, ip_summed);
-}
-
-static __always_inline struct net_device *skb_device(struct __sk_buff *skb)
-{
-	const struct sk_buff *kernel_skb = (const void *)skb;
-
-	return BPF_CORE_READ(kernel_skb, dev);
-}
-
 #endif /* EVENKEEL_HOST_BASE_KERNEL_H */

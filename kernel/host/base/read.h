@@ -44,4 +44,25 @@ static __always_inline bool read_casts_tun(void)
 		error_;                                                                  \
 	})
 
+/* A program of tc is given the kernel's own skb. */
+static __always_inline u32 skb_summed(struct __sk_buff *skb)
+{
+	const struct sk_buff *kernel_skb =
+		READ_POINTER(read_casts(), (const void *)skb, struct sk_buff);
+
+	if (read_casts())
+		return BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed);
+	return BPF_CORE_READ_BITFIELD_PROBED(kernel_skb, ip_summed);
+}
+
+static __always_inline struct net_device *skb_device(struct __sk_buff *skb)
+{
+	const struct sk_buff *kernel_skb =
+		READ_POINTER(read_casts(), (const void *)skb, struct sk_buff);
+	struct net_device *dev = NULL;
+
+	READ(read_casts(), &dev, kernel_skb->dev);
+	return dev;
+}
+
 #endif /* EVENKEEL_HOST_BASE_READ_H */

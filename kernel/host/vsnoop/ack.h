@@ -12,7 +12,7 @@
 #ifndef EVENKEEL_HOST_VSNOOP_ACK_H
 #define EVENKEEL_HOST_VSNOOP_ACK_H
 
-#include "../base/kernel.h"
+#include "../base/read.h"
 #include "../base/way.h"
 #include "flow.h"
 
@@ -51,109 +51,108 @@ static __always_inline void vsnoop_note_mac(struct __sk_buff *skb, struct contex
 		port->vm.doubt = VSNOOP_DOUBT_MACS;
 }
 
-static __always_inline u64 vsnoop_sum(const u8 *bytes, u32 length)
+static __always_inline u64 vsnoop_sum(const __be32 *word, u32 words)
 {
 	u64 sum = 0;
 	u32 i;
 
-	for (i = 0; i < length; i += 2)
-		sum += (u64)bytes[i] << 8 | bytes[i + 1];
+	for (i = 0; i < words; i++)
+		sum += word[i];
 	return sum;
 }
 
-/* Of an address. A function of its own: its steps take much of the stack otherwise. */
-static __noinline u64 vsnoop_address_sum(const u8 *address)
+/* The lower half of a word, in memory's order. */
+static __always_inline void vsnoop_put_check(__be32 *word, u16 check)
 {
-	return vsnoop_sum(address, 16);
+	__builtin_memcpy((u8 *)word + 2, &check, sizeof(check));
 }
 
-static __always_inline void vsnoop_put16(u8 *to, u16 value)
+#define VSNOOP_V4_WORDS 5
+#define VSNOOP_V6_WORDS 10
+
+/* Not to be fragmented, so its number says nothing (RFC 6864). */
+static __always_inline void vsnoop_put_v4(__be32 *ip, const struct packet *p,
+					  const struct vsnoop_ack_early *a)
 {
-	to[0] = (u8)(value >> 8);
-	to[1] = (u8)value;
+	u32 bytes = VSNOOP_V4_WORDS * 4 + a->tcp_bytes;
+
+	ip[0] = bpf_htonl(0x45u << 24 | (u32)a->ecn << 16 | bytes);
+	ip[1] = bpf_htonl(0x4000);
+	ip[2] = bpf_htonl(VSNOOP_TTL << 24 | 6 << 16);
+	__builtin_memcpy(ip + 3, p->destination + 12, 4);
+	__builtin_memcpy(ip + 4, p->source + 12, 4);
+	vsnoop_put_check(ip + 2, (u16)~window_csum_fold(vsnoop_sum(ip, VSNOOP_V4_WORDS)));
 }
 
-static __always_inline void vsnoop_put32(u8 *to, u32 value)
+static __always_inline void vsnoop_put_v6(__be32 *ip, const struct packet *p,
+					  const struct vsnoop_ack_early *a)
 {
-	vsnoop_put16(to, (u16)(value >> 16));
-	vsnoop_put16(to + 2, (u16)value);
+	ip[0] = bpf_htonl(6u << 28 | (u32)a->ecn << 20);
+	ip[1] = bpf_htonl((u32)a->tcp_bytes << 16 | 6 << 8 | VSNOOP_TTL);
+	__builtin_memcpy(ip + 2, p->destination, 16);
+	__builtin_memcpy(ip + 6, p->source, 16);
 }
 
-static __noinline bool vsnoop_write_v4(struct __sk_buff *skb, const struct context *c,
-				       const struct vsnoop_ack_early *a)
+/*
+ * Hardware, or nobody, completes a checksum that is partial: it is the pseudo-header's
+ * then. @addresses: their sum.
+ */
+static __always_inline void vsnoop_put_tcp(__be32 *tcp, const struct packet *p,
+					   const struct vsnoop_ack_early *a,
+					   u64 addresses, bool is_partial)
 {
-	const struct packet *p = c->packet;
-	u8 ip[20] = { 0x45 };
+	u64 sum = addresses + bpf_htonl(6u + a->tcp_bytes);
 
-	ip[1] = a->ecn;
-	vsnoop_put16(ip + 2, (u16)(sizeof(ip) + a->tcp_bytes));
-	/* Not to be fragmented, so its number says nothing (RFC 6864). */
-	ip[6] = 0x40;
-	ip[8] = VSNOOP_TTL;
-	ip[9] = 6;
-	__builtin_memcpy(ip + 12, p->destination + 12, 4);
-	__builtin_memcpy(ip + 16, p->source + 12, 4);
-	vsnoop_put16(ip + 10, (u16)~window_csum_fold(vsnoop_sum(ip, sizeof(ip))));
-	return !bpf_skb_store_bytes(skb, p->l3, ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
-}
-
-static __noinline bool vsnoop_write_v6(struct __sk_buff *skb, const struct context *c,
-				       const struct vsnoop_ack_early *a)
-{
-	const struct packet *p = c->packet;
-	u8 ip[40] = { 0x60 };
-
-	ip[1] = (u8)(a->ecn << 4);
-	vsnoop_put16(ip + 4, a->tcp_bytes);
-	ip[6] = 6;
-	ip[7] = VSNOOP_TTL;
-	__builtin_memcpy(ip + 8, p->destination, 16);
-	__builtin_memcpy(ip + 24, p->source, 16);
-	return !bpf_skb_store_bytes(skb, p->l3, ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
-}
-
-/* Hardware, or nobody, completes a checksum that is partial: it is the pseudo-header's
- * then. */
-static __noinline bool vsnoop_write_tcp(struct __sk_buff *skb, const struct context *c,
-					const struct vsnoop_ack_early *a)
-{
-	const struct packet *p = c->packet;
-	u8 tcp[PACKET_TCP_BYTES + VSNOOP_TIMESTAMP_BYTES] = {};
-	/* ::ffff: of IPv4's addresses is a zero to this sum. */
-	u64 pseudo = vsnoop_address_sum(p->source) + vsnoop_address_sum(p->destination) +
-		     6 + a->tcp_bytes;
-	bool is_partial = skb_summed(skb) == CHECKSUM_PARTIAL;
-	u16 check;
-
-	vsnoop_put16(tcp, p->destination_port);
-	vsnoop_put16(tcp + 2, p->source_port);
-	vsnoop_put32(tcp + 4, a->seq);
-	vsnoop_put32(tcp + TCP_OFFSET_ACK, a->ack);
-	tcp[TCP_OFFSET_FLAGS] = (u8)(a->tcp_bytes << 2);
-	tcp[TCP_OFFSET_FLAGS + 1] = a->flags;
-	vsnoop_put16(tcp + TCP_OFFSET_WINDOW, a->window);
+	tcp[0] = bpf_htonl((u32)p->destination_port << 16 | p->source_port);
+	tcp[1] = bpf_htonl(a->seq);
+	tcp[2] = bpf_htonl(a->ack);
+	tcp[3] = bpf_htonl((u32)a->tcp_bytes << 26 | (u32)a->flags << 16 | a->window);
+	tcp[4] = 0;
+	if (!is_partial)
+		sum += vsnoop_sum(tcp, 4);
 	if (a->tcp_bytes > PACKET_TCP_BYTES) {
-		vsnoop_put32(tcp + PACKET_TCP_BYTES, VSNOOP_TIMESTAMP_WORD);
-		vsnoop_put32(tcp + PACKET_TCP_BYTES + 4, a->ts_val);
-		vsnoop_put32(tcp + PACKET_TCP_BYTES + 8, a->ts_ecr);
+		tcp[5] = bpf_htonl(VSNOOP_TIMESTAMP_WORD);
+		tcp[6] = bpf_htonl(a->ts_val);
+		tcp[7] = bpf_htonl(a->ts_ecr);
+		if (!is_partial)
+			sum += vsnoop_sum(tcp + 5, 3);
 	}
-	if (is_partial)
-		check = window_csum_fold(pseudo);
-	else
-		check = (u16)~window_csum_fold(pseudo + vsnoop_sum(tcp, sizeof(tcp)));
-	vsnoop_put16(tcp + TCP_OFFSET_CHECK, check);
-	if (a->tcp_bytes > PACKET_TCP_BYTES)
-		return !bpf_skb_store_bytes(skb, p->l4, tcp, sizeof(tcp),
-					    BPF_F_RECOMPUTE_CSUM);
-	return !bpf_skb_store_bytes(skb, p->l4, tcp, PACKET_TCP_BYTES,
-				    BPF_F_RECOMPUTE_CSUM);
+	sum = window_csum_fold(sum);
+	*(u16 *)(tcp + 4) = (u16)(is_partial ? sum : ~sum);
+}
+
+/* The headers of the ACK, in place of those that the copy has. */
+static __noinline bool vsnoop_write(struct __sk_buff *skb, const struct context *c,
+				    const struct vsnoop_ack_early *a)
+{
+	const struct packet *p = c->packet;
+	bool is_partial = skb_summed(skb) == CHECKSUM_PARTIAL;
+	__be32 *head = (__be32 *)c->scratch->chunk;
+	u64 bytes; /* the verifier follows whole registers */
+
+	if (p->version == 6) {
+		vsnoop_put_v6(head, p, a);
+		vsnoop_put_tcp(head + VSNOOP_V6_WORDS, p, a, vsnoop_sum(head + 2, 8),
+			       is_partial);
+		bytes = VSNOOP_V6_WORDS * 4 + a->tcp_bytes;
+	} else {
+		vsnoop_put_v4(head, p, a);
+		vsnoop_put_tcp(head + VSNOOP_V4_WORDS, p, a, vsnoop_sum(head + 3, 2),
+			       is_partial);
+		bytes = VSNOOP_V4_WORDS * 4 + a->tcp_bytes;
+	}
+	/* Of a value that is not 0, verifiers up to some version learn nothing. */
+	barrier_var(bytes);
+	bytes = ((bytes - 1) & 127) + 1;
+	barrier_var(bytes);
+	return !bpf_skb_store_bytes(skb, p->l3, head, (u32)bytes, BPF_F_RECOMPUTE_CSUM);
 }
 
 /* What an ACK of this flow says now. Return: false if there is nothing left to say. */
 static __noinline bool vsnoop_ack_fill(struct context *c, struct ek_flow *f,
-				       u32 last_bytes, struct vsnoop_ack_early *a)
+				       struct ek_vsnoop_flow *s, u32 last_bytes,
+				       struct vsnoop_ack_early *a)
 {
-	struct ek_vsnoop_flow *s = bpf_map_lookup_elem(&vsnoop_flows, c->key);
 	struct ek_vsnoop_port *port = vsnoop_port_of(c);
 	const struct packet *p = c->packet;
 	u32 end = p->seq + p->payload_bytes;
@@ -162,7 +161,7 @@ static __noinline bool vsnoop_ack_fill(struct context *c, struct ek_flow *f,
 	bool is_again;
 	bool is_true;
 
-	if (!s || !port)
+	if (!port)
 		return false;
 	bpf_spin_lock(&port->lock);
 	is_again = s->again_end == end;
@@ -216,14 +215,14 @@ static __noinline void vsnoop_ecn(struct context *c, struct ek_flow *f,
 }
 
 /**
- * vsnoop_is_copy() - has a packet of no known flow the addresses of data to the VM?
+ * vsnoop_copied() - has a packet of no known flow the addresses of data to the VM?
  *
- * The key is that of the data then.
+ * The key is that of the data then. Return: the flow of that, or NULL.
  */
-static __always_inline bool vsnoop_is_copy(struct context *c)
+static __always_inline struct ek_vsnoop_flow *vsnoop_copied(struct context *c)
 {
 	if (!c->packet->payload_bytes)
-		return false;
+		return NULL;
 	flow_key(c, c->key->ifindex, false);
 	return bpf_map_lookup_elem(&vsnoop_flows, c->key);
 }
@@ -233,20 +232,20 @@ static __always_inline bool vsnoop_is_copy(struct context *c)
  *
  * Return: what is to become of it: it is an ACK then, or of no use.
  */
-static __noinline int vsnoop_ack_early(struct __sk_buff *skb, struct context *c)
+static __noinline int vsnoop_ack_early(struct __sk_buff *skb, struct context *c,
+				       struct ek_vsnoop_flow *s)
 {
 	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
 	struct vsnoop_ack_early a = {};
 
 	count_again(c);
 	if (!f || !vsnoop_enforces(c) || !vsnoop_is_usual(c, f) ||
-	    !vsnoop_ack_fill(c, f, vsnoop_last_bytes(skb, c->packet->payload_bytes), &a))
+	    !vsnoop_ack_fill(c, f, s, vsnoop_last_bytes(skb, c->packet->payload_bytes),
+			     &a))
 		return TCX_DROP;
 	vsnoop_ecn(c, f, &a);
 	if (bpf_skb_change_tail(skb, (u32)c->packet->l4 + a.tcp_bytes, 0) ||
-	    !(c->packet->version == 6 ? vsnoop_write_v6(skb, c, &a) :
-					vsnoop_write_v4(skb, c, &a)) ||
-	    !vsnoop_write_tcp(skb, c, &a) || bpf_skb_change_type(skb, PACKET_HOST)) {
+	    !vsnoop_write(skb, c, &a) || bpf_skb_change_type(skb, PACKET_HOST)) {
 		count(c->count, EK_COUNT_VSNOOP_FAILED, 1);
 		return TCX_DROP;
 	}
@@ -411,9 +410,12 @@ static __noinline bool vsnoop_from_vm(struct __sk_buff *skb, struct context *c)
 
 static __always_inline bool vsnoop_copy_from_vm(struct __sk_buff *skb, struct way *w)
 {
-	if (is_handshake(w) || w->f || !vsnoop_is_on(w->c) || !vsnoop_is_copy(w->c))
+	struct ek_vsnoop_flow *s;
+
+	if (is_handshake(w) || w->f || !vsnoop_is_on(w->c))
 		return true;
-	return way_ends(w, vsnoop_ack_early(skb, w->c));
+	s = vsnoop_copied(w->c);
+	return !s || way_ends(w, vsnoop_ack_early(skb, w->c, s));
 }
 
 static __always_inline bool vsnoop_ack_filter_from_vm(struct __sk_buff *skb,
