@@ -25,7 +25,7 @@
  *   vflood_flows     array     struct ek_vflood_flow [index]
  *   vflood_ports     array     struct ek_vflood_port [slot]
  *   vflood_managed   array     u32, the port's connections among vflood_flows [slot]
- *   vflood_queues    array     struct ek_vflood_queue [slot]; with the qdisc only
+ *   vflood_queues    array     struct ek_vflood_queue [slot]
  *   vflood_devices   hash      u32 ifindex -> struct ek_vflood_device; with the qdisc
  * only A port without settings is passed over.
  */
@@ -44,7 +44,7 @@
 #include "algo/base/window.h"
 
 /* Of all layouts below: pins of another are not taken over. */
-#define EK_INTF_VERSION 17
+#define EK_INTF_VERSION 18
 
 #define EK_MAX_PORTS 4096
 #define EK_DEFAULT_FLOWS 65536
@@ -422,6 +422,8 @@ struct ek_vflood_flow {
 	u64 splitting; /* the range of the first packet, which is on its way to be split,
 			  0: none */
 	u64 splitting_ns; /* since when */
+	u64 first; /* the range of the first packet that is held, 0: it is not known */
+	u64 first_kind; /* how that came, enum vflood_order_kind */
 	struct ack_filter_flow filter;
 	u64 filtered; /* 1 << 32 | the last ACK's number if the VM need not have it, or 0
 		       */
@@ -439,6 +441,7 @@ struct ek_vflood_queue {
 	u32 spares; /* entries for packets to come */
 	u32 pad;
 	u64 tick_ns; /* when to look after what is held */
+	u64 promised_by_acks; /* more than @vm says, or less; see vflood/turn.h */
 };
 
 /* A device that holds packets, or where they come out joined: whose they are. */

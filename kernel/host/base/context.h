@@ -17,6 +17,7 @@ struct scratch {
 	struct ek_train_key train;
 	struct ek_peer_key peer;
 	struct window_limits limits; /* of an ACK to the VM, once MARKS has begun them */
+	struct vflood_ack ack; /* to the VM, of a flow that vFlood manages */
 	struct exchange_segment segment; /* of a port that a trial times */
 	struct ek_exchange exchange; /* one that begins, or is over */
 	u32 is_sending; /* the program sends a packet by the port that it is at */

@@ -76,6 +76,13 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, EK_MAX_PORTS);
 	__type(key, u32);
+	__type(value, struct ek_vflood_queue);
+} vflood_queues SEC(".maps") __weak;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, EK_MAX_PORTS);
+	__type(key, u32);
 	__type(value, u32);
 } vflood_managed SEC(".maps") __weak;
 

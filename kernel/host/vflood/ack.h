@@ -7,6 +7,7 @@
 
 #include "../base/way.h"
 #include "flow.h"
+#include "turn.h"
 #include "../vsnoop/ring.h"
 
 /* What the VM may be told beyond @ack, 0: what the receiver says. */
@@ -60,57 +61,169 @@ static __always_inline void vflood_ack_look(struct __sk_buff *skb, struct contex
 		ack_filter_reads(&port->filter);
 }
 
+/* Tells a flow what its VM may hand over. The port's account is the qdisc's: what changes
+ * of it goes into another one. */
+static __always_inline void vflood_ack_tell(const struct qdisc_port *at,
+					    struct ek_vflood_flow *e)
+{
+	struct vflood_vm vm = at->vm->vm;
+	u32 before;
+
+	vm.promised_segments += (u32)at->vm->promised_by_acks;
+	before = vm.promised_segments;
+	flow_tell(at, e, &vm);
+	if (vm.promised_segments != before)
+		__sync_fetch_and_add(&at->vm->promised_by_acks,
+				     (u64)vm.promised_segments - before);
+}
+
+/* What the qdisc is still to do with an ACK; else it is to let out what is held, and this
+ * is the highest number before the ACK. */
+#define VFLOOD_ACK_NOTHING (1ull << 32)
+#define VFLOOD_ACK_ALL (2ull << 32)
+
 /*
- * An ACK to the VM lets out what is held. Return: the window that the VM may be told, 0:
- * the receiver's. @is_needless becomes true if the VM need not have it
- * (algo/vflood/ack_filter.h).
+ * An ACK that lets nothing out is done with here, under the flow's lock: a copy of it,
+ * which makes the qdisc run, costs more than all that is decided.
  */
-static __noinline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
-				       struct ek_flow *f, bool *is_needless)
+static __noinline u64 vflood_ack_here(const struct context *c, const struct ek_flow *f)
+{
+	struct ek_vflood_flow *e = vflood_flow_of(c, f);
+	const struct vflood_ack *a = &c->scratch->ack;
+	u32 slot = c->port->slot;
+	u32 zero = 0;
+	struct ek_host *h = bpf_map_lookup_elem(&host, &zero);
+	struct qdisc_port at = {
+		.port = c->port,
+		.count = c->count,
+		.vm = bpf_map_lookup_elem(&vflood_queues, &slot),
+		.state = bpf_map_lookup_elem(&vflood_ports, &slot),
+	};
+	bool is_here;
+	u32 una;
+
+	if (!e || !h || !at.vm || !at.state || !vflood_flow_trylock(e))
+		return VFLOOD_ACK_ALL;
+	if (e->owner != f->vflood_owner) {
+		vflood_flow_unlock(e);
+		return VFLOOD_ACK_ALL;
+	}
+	at.now_ns = vflood_flow_now(e, bpf_ktime_get_ns());
+	at.may_hold = vflood_is_on(h, c->port, at.now_ns);
+	una = e->flow.snd_una;
+	ack_begins(&at, e, a);
+	is_here = !e->packets || e->splitting ||
+		  (e->first && !vflood_flow_may_leave(&e->flow, &c->port->vflood.settings,
+						      e->first, e->first_kind));
+	if (is_here) {
+		filter_ack(&at, e, una, a);
+		vflood_ack_tell(&at, e);
+	}
+	vflood_flow_unlock(e);
+	return is_here ? VFLOOD_ACK_NOTHING : una;
+}
+
+/* What an ACK's options say beside timestamps. */
+static __noinline void vflood_ack_options(const struct context *c,
+					  const struct ek_vflood_flow *e,
+					  struct vflood_ack *a)
+{
+	const struct packet *p = c->packet;
+	struct packet_options o;
+	bool is_dsack;
+
+	if (!head_options(c->head, p, &o) || !o.sack)
+		return;
+	a->has_sack = true;
+	a->sacked_end = packet_sacked_end(c->head, &o, p->ack);
+	is_dsack = vflood_ack_is_dsack(c, &o, e, &a->came_twice_segments);
+	if (is_dsack)
+		a->is_pure = false;
+	if (e->flow.mss)
+		a->sacked_segments =
+			packet_sacked_bytes(c->head, &o, is_dsack, p->ack) / e->flow.mss;
+}
+
+/*
+ * Reads an ACK to the VM into the CPU's memory. Return: whether it tells its flow
+ * something that this does not know.
+ */
+static __noinline bool vflood_ack_read(struct __sk_buff *skb, struct context *c,
+				       const struct ek_flow *f)
 {
 	const struct packet *p = c->packet;
 	struct ek_vflood_flow *e = vflood_flow_of(c, f);
 	u32 options = (u32)p->l4 + PACKET_TCP_BYTES;
 	bool has_options = p->tcp_bytes > PACKET_TCP_BYTES;
 	bool is_stamped = vflood_has_timestamps(c);
-	struct vflood_ack a = { .ack = p->ack,
-				.sacked_end = p->ack,
-				.window = p->window };
-	struct packet_options o;
-	struct vflood_order order;
-	bool is_dsack;
+	struct vflood_ack *a = &c->scratch->ack;
 
 	if (!e)
-		return 0;
+		return false;
 	vflood_ack_look(skb, c);
-	a.is_pure = !p->payload_bytes && !(p->flags & PACKET_FIN);
-	a.is_older = is_stamped &&
-		     vflood_is_older(&e->flow, packet_u32(c->head, options + 8));
+	a->ack = p->ack;
+	a->sacked_end = p->ack;
+	a->sacked_segments = 0;
+	a->window = p->window;
+	a->is_pure = !p->payload_bytes && !(p->flags & PACKET_FIN);
+	a->has_sack = false;
+	a->is_older = is_stamped &&
+		      vflood_is_older(&e->flow, packet_u32(c->head, options + 8));
+	a->came_twice_segments = 0;
 	/* Timestamps alone are what most have. */
 	if (has_options &&
-	    !(is_stamped && p->tcp_bytes == PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES) &&
-	    head_options(c->head, p, &o) && o.sack) {
-		a.has_sack = true;
-		a.sacked_end = packet_sacked_end(c->head, &o, p->ack);
-		is_dsack = vflood_ack_is_dsack(c, &o, e, &a.came_twice_segments);
-		if (is_dsack)
-			a.is_pure = false;
-		if (e->flow.mss)
-			a.sacked_segments =
-				packet_sacked_bytes(c->head, &o, is_dsack, p->ack) /
-				e->flow.mss;
+	    !(is_stamped && p->tcp_bytes == PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES))
+		vflood_ack_options(c, e, a);
+	if (e->packets ||
+	    !vflood_ack_is_known(&e->flow, p->ack, p->window, a->is_pure, a->has_sack))
+		return true;
+	e->seen_ns = c->now_ns;
+	e->acked_ns = c->now_ns;
+	return false;
+}
+
+/* Sends the qdisc what is left to do with an ACK. */
+static __noinline void vflood_ack_send(struct __sk_buff *skb, const struct context *c,
+				       const struct ek_flow *f, u64 left)
+{
+	struct vflood_order order =
+		vflood_order_of_ack(f->vflood_index, &c->scratch->ack);
+
+	if (left != VFLOOD_ACK_ALL) {
+		order.kind = VFLOOD_ORDER_RELEASE;
+		order.b = (u32)left;
 	}
-	if (!e->packets &&
-	    vflood_ack_is_known(&e->flow, p->ack, p->window, a.is_pure, a.has_sack)) {
-		e->seen_ns = c->now_ns;
-		e->acked_ns = c->now_ns;
-		return vflood_ack_grant(e, p->ack);
-	}
-	order = vflood_order_of_ack(f->vflood_index, &a);
 	vflood_order_write(skb, &order);
 	bpf_clone_redirect(skb, c->port->vflood.hold_ifindex, 0);
+}
+
+/*
+ * An ACK to the VM lets out what is held. Return: the window that the VM may be told, 0:
+ * the receiver's. @is_needless becomes true if the VM need not have it
+ * (algo/vflood/ack_filter.h).
+ *
+ * One function after the other, none of which calls the next: kernels up to some version
+ * count what each of them takes of the stack.
+ */
+static __always_inline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
+					    struct ek_flow *f, bool *is_needless)
+{
+	const struct packet *p = c->packet;
+	bool is_news = vflood_ack_read(skb, c, f);
+	struct ek_vflood_flow *e;
+	u64 left;
+
+	if (is_news) {
+		left = vflood_ack_here(c, f);
+		if (left != VFLOOD_ACK_NOTHING)
+			vflood_ack_send(skb, c, f, left);
+	}
+	e = vflood_flow_of(c, f);
+	if (!e)
+		return 0;
 	/* Where another CPU has the qdisc, it may still stand there of an earlier one. */
-	*is_needless = p->flags == PACKET_ACK && e->filtered == (1ull << 32 | p->ack);
+	*is_needless = is_news && p->flags == PACKET_ACK &&
+		       e->filtered == (1ull << 32 | p->ack);
 	return vflood_ack_grant(e, p->ack);
 }
 

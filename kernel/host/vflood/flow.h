@@ -114,6 +114,7 @@ static __noinline void vflood_flow_open(struct context *c, struct ek_flow *f,
 	__builtin_memset(&e->returns, 0, sizeof(e->returns));
 	e->back_acks = 0;
 	e->is_direct = 0;
+	e->first = 0;
 	e->key = *c->key;
 	e->hold_ifindex = c->port->vflood.hold_ifindex;
 	e->is_closing = 0;

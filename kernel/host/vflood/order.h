@@ -6,7 +6,8 @@
  *   cb[0]  VFLOOD_ORDER_MAGIC; what is without it is dropped
  *   cb[1]  index | kind << 16 | l4 << 24
  *   cb[2]  a: of data its seq, of an ACK its number
- *   cb[3]  b: of data its end, of an ACK the end of what is sacked
+ *   cb[3]  b: of data its end, of an ACK the end of what is sacked, of one that the flow
+ *          knows the highest number before it
  *   cb[4]  c: the flow's owner, of an ACK see vflood_order_of_ack(); of what has left the
  *          queue its timestamp
  */
@@ -26,6 +27,9 @@ enum vflood_order_kind {
 	VFLOOD_ORDER_SEEN, /* the same, a copy to be counted and dropped */
 	VFLOOD_ORDER_BARE, /* a copy of data whose ACK has to go out alone */
 	VFLOOD_ORDER_ACK, /* a copy of an ACK to the VM */
+	VFLOOD_ORDER_RELEASE, /* the same, which the flow knows already: it lets out what
+			       * is held
+			       */
 	VFLOOD_ORDER_GRANT, /* a copy of a SYN-ACK to the VM: it is to be told a window */
 	VFLOOD_ORDER_CLOSE, /* a copy of what ends the flow: what is held drains */
 	VFLOOD_ORDER_RESET, /* the same, and what is held is dropped */

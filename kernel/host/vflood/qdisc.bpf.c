@@ -67,30 +67,10 @@ static __noinline int data_verdict(struct qdisc_port *at, struct ek_vflood_flow 
 	return verdict;
 }
 
-/* Notes whether the VM need not have an ACK that has let out what it may. */
-static __always_inline void filter_ack(struct qdisc_port *at, struct ek_vflood_flow *e,
-				       u32 una, const struct vflood_ack *a)
-{
-	bool is_plain = a->is_pure && !a->has_sack;
-	struct ack_filter_vm *vm = &at->state->filter;
-	u32 limit = at->port->vflood.unread_acks;
-	u64 now_us = at->now_ns / 1000;
-
-	e->filtered = 0;
-	if (e->is_enforced && at->may_hold && !e->is_closing &&
-	    ack_filter_is_needless(&e->flow, una, is_plain) &&
-	    ack_filter_keeps(&e->filter, vm, &e->flow, limit, now_us))
-		e->filtered = 1ull << 32 | a->ack;
-	else
-		ack_filter_passes(&e->filter, vm, &e->flow, limit, now_us);
-}
-
 static __noinline void order_run(struct qdisc_port *at, struct ek_vflood_flow *e,
 				 const struct vflood_order *o)
 {
-	struct vflood_settings *set;
 	struct vflood_ack ack;
-	u8 before = e->flow.state;
 	u32 una = e->flow.snd_una;
 
 	if (o->kind == VFLOOD_ORDER_RESET) {
@@ -106,19 +86,17 @@ static __noinline void order_run(struct qdisc_port *at, struct ek_vflood_flow *e
 	}
 	if (!at->port)
 		return;
-	set = &at->port->vflood.settings;
 	e->seen_ns = at->now_ns;
-	if (o->kind == VFLOOD_ORDER_ACK) {
+	if (o->kind == VFLOOD_ORDER_ACK || o->kind == VFLOOD_ORDER_RELEASE) {
 		ack = vflood_order_to_ack(o);
-		e->acked_ns = at->now_ns;
-		if (vflood_flow_acked(&e->flow, set, &ack, at->now_ns / 1000))
-			count(at->count, EK_COUNT_VFLOOD_UNDONE, 1);
-		count_state(at, &e->flow, before);
+		if (o->kind == VFLOOD_ORDER_ACK)
+			ack_begins(at, e, &ack);
+		else
+			una = o->b;
 		queue_release(at, e, o->index);
 		filter_ack(at, e, una, &ack);
 	}
-	if (!e->is_closing && (at->may_hold || !e->is_enforced))
-		vflood_flow_grant(&e->flow, &at->vm->vm, set);
+	flow_tell(at, e, &at->vm->vm);
 }
 
 /* A segment of what was held in one packet, and counts with its flow until all have come.
@@ -180,7 +158,8 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 	e = bpf_map_lookup_elem(&vflood_flows, &o.index);
 	/* No longer managed since the tc program looked. */
 	if (!e || !e->owner || e->slot != at.slot ||
-	    (o.kind != VFLOOD_ORDER_ACK && e->owner != o.c)) {
+	    (o.kind != VFLOOD_ORDER_ACK && o.kind != VFLOOD_ORDER_RELEASE &&
+	     e->owner != o.c)) {
 		if (is_copy)
 			goto drop;
 		return ready_push(&at, skb, sch, to_free);
@@ -213,6 +192,8 @@ int BPF_PROG(vflood_qdisc_enqueue, struct sk_buff *skb, struct Qdisc *sch,
 		}
 		vflood_flow_take(&at, e);
 		verdict = data_verdict(&at, e, o.index, o.a, o.b);
+		if (verdict == VFLOOD_HOLD && e->packets == 1)
+			vflood_flow_wait(e, range(o.a, o.b), o.kind);
 		vflood_flow_unlock(e);
 	}
 	q = bpf_map_lookup_elem(&queues, &queue);
@@ -256,21 +237,23 @@ struct sk_buff *BPF_PROG(vflood_qdisc_dequeue, struct Qdisc *sch)
 {
 	struct sk_buff *skb = NULL;
 	struct qdisc_port at = {};
+	u32 port_ifindex;
 	struct qdisc_cb *cb;
 	struct queue *r;
 	struct held *h;
 
-	if (!qdisc_port_open(&at, sch))
-		return NULL;
-	r = bpf_map_lookup_elem(&ready, &at.slot);
-	if (!r)
+	/* It is asked twice for each packet, the second time for nothing. */
+	if (!qdisc_port_find(&at, sch, &port_ifindex))
 		return NULL;
 	if (at.now_ns >= at.vm->tick_ns) {
+		if (!qdisc_port_read(&at, port_ifindex))
+			return NULL;
 		tick(&at);
 		sch->q.qlen -= at.gone_packets;
 		sch->qstats.backlog -= at.gone_bytes;
 	}
-	h = queue_pop(r);
+	r = at.vm->ready ? bpf_map_lookup_elem(&ready, &at.slot) : NULL;
+	h = r ? queue_pop(r) : NULL;
 	if (!h) {
 		if (at.vm->first)
 			bpf_qdisc_watchdog_schedule(sch, at.vm->tick_ns, 0);

@@ -8,8 +8,7 @@
 
 #include "kernel.h"
 #include "../base/maps.h"
-#include "order.h"
-#include "lock.h"
+#include "turn.h"
 
 #define VFLOOD_RELEASE_PACKETS 4096 /* with one ACK at most */
 #define VFLOOD_SPARES 256 /* that a port keeps at most */
@@ -52,52 +51,49 @@ struct {
 } ready SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, EK_MAX_PORTS);
-	__type(key, u32);
-	__type(value, struct ek_vflood_queue);
-} vflood_queues SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2 * EK_MAX_PORTS);
 	__type(key, u32);
 	__type(value, struct ek_vflood_device);
 } vflood_devices SEC(".maps");
 
-/* A port, as its qdisc sees it. */
-struct qdisc_port {
-	struct ek_port *port;
-	struct ek_counters *count;
-	struct ek_vflood_queue *vm;
-	struct ek_vflood_port *state;
-	u32 slot;
-	bool may_hold; /* enforced, and the agent is there */
-	bool drains; /* something is let out because it may not be held */
-	u32 gone_packets; /* freed without having left */
-	u32 gone_bytes;
-	u64 now_ns;
-};
-
-static __always_inline bool qdisc_port_open(struct qdisc_port *at, struct Qdisc *sch)
+/* Whose qdisc is it? */
+static __always_inline bool qdisc_port_find(struct qdisc_port *at, struct Qdisc *sch,
+					    u32 *port_ifindex)
 {
 	u32 ifindex = (u32)sch->dev_queue->dev->ifindex;
 	struct ek_vflood_device *d = bpf_map_lookup_elem(&vflood_devices, &ifindex);
+
+	if (!d)
+		return false;
+	at->slot = d->slot;
+	at->vm = bpf_map_lookup_elem(&vflood_queues, &at->slot);
+	at->now_ns = bpf_ktime_get_ns();
+	*port_ifindex = d->port_ifindex;
+	return at->vm;
+}
+
+/* Everything else of a port that was found. */
+static __always_inline bool qdisc_port_read(struct qdisc_port *at, u32 port_ifindex)
+{
 	u32 zero = 0;
 	struct ek_host *h = bpf_map_lookup_elem(&host, &zero);
 
-	if (!d || !h)
-		return false;
-	at->slot = d->slot;
-	at->port = bpf_map_lookup_elem(&ports, &d->port_ifindex);
+	at->port = bpf_map_lookup_elem(&ports, &port_ifindex);
 	at->count = bpf_map_lookup_elem(&counters, &at->slot);
-	at->vm = bpf_map_lookup_elem(&vflood_queues, &at->slot);
 	at->state = bpf_map_lookup_elem(&vflood_ports, &at->slot);
-	if (!at->count || !at->vm || !at->state)
+	if (!h || !at->count || !at->state)
 		return false;
-	at->now_ns = bpf_ktime_get_ns();
 	at->may_hold = at->port && vflood_is_on(h, at->port, at->now_ns);
 	return true;
+}
+
+static __always_inline bool qdisc_port_open(struct qdisc_port *at, struct Qdisc *sch)
+{
+	u32 port_ifindex;
+
+	return qdisc_port_find(at, sch, &port_ifindex) &&
+	       qdisc_port_read(at, port_ifindex);
 }
 
 static __always_inline struct vflood_settings *settings_of(struct qdisc_port *at)
@@ -204,6 +200,7 @@ static __noinline struct held *vflood_flow_pop(struct ek_vflood_flow *e, u32 ind
 
 	if (!q)
 		return NULL;
+	e->first = 0;
 	h = queue_pop(q);
 	if (!h) {
 		/* What was counted and is not there. */
@@ -219,6 +216,14 @@ static __noinline struct held *vflood_flow_pop(struct ek_vflood_flow *e, u32 ind
 	return h;
 }
 
+/* What to_vm has promised of the flow in hand is promised of its port. */
+static __always_inline void vflood_take_over(struct ek_vflood_queue *vm)
+{
+	if (vm->promised_by_acks)
+		vm->vm.promised_segments +=
+			(u32)__sync_lock_test_and_set(&vm->promised_by_acks, 0);
+}
+
 /*
  * Waits for a flow that another CPU lets something out of, some hundred instructions. One
  * that stands still meanwhile is not waited for: then the two count one segment less.
@@ -227,12 +232,15 @@ static __noinline void vflood_flow_take(struct qdisc_port *at, struct ek_vflood_
 {
 	int i;
 
-	bpf_for(i, 0, VFLOOD_TURNS)
-	{
-		if (vflood_flow_trylock(e))
-			break;
+	if (!vflood_flow_trylock(e)) {
+		bpf_for(i, 0, VFLOOD_TURNS)
+		{
+			if (vflood_flow_trylock(e))
+				break;
+		}
 	}
 	at->now_ns = vflood_flow_now(e, at->now_ns);
+	vflood_take_over(at->vm);
 }
 
 /* Frees a packet, and its skb if it has one. */
@@ -273,29 +281,6 @@ __weak __noinline int vflood_flow_release(struct vflood_flow *f, struct vflood_v
 	return vflood_release(f, vm, s, data, now_us);
 }
 
-__weak __noinline int vflood_flow_acked(struct vflood_flow *f,
-					const struct vflood_settings *s,
-					const struct vflood_ack *a, u64 now_us)
-{
-	return f && s && a && vflood_acked(f, s, a, now_us);
-}
-
-__weak __noinline int vflood_flow_grant(struct vflood_flow *f, struct vflood_vm *vm,
-					const struct vflood_settings *s)
-{
-	if (f && vm && s && vflood_is_managed(f))
-		vflood_grant(f, vm, s);
-	return 0;
-}
-
-__weak __noinline int vflood_flow_splits(struct vflood_flow *f,
-					 const struct vflood_settings *s, u64 range)
-{
-	u32 seq = (u32)range;
-
-	return f && s && vflood_splits(f, s, seq, (u32)(range >> 32) - seq);
-}
-
 __weak __noinline int vflood_flow_taken_out(struct vflood_flow *f, struct vflood_vm *vm,
 					    u64 range)
 {
@@ -311,18 +296,6 @@ __weak __noinline int vflood_flow_takes_whole(struct vflood_flow *f, struct vflo
 
 	return f && vm && s &&
 	       vflood_takes_whole(f, vm, s, seq, (u32)(range >> 32) - seq);
-}
-
-/* Counts what became of a flow's state. */
-static __always_inline void count_state(const struct qdisc_port *at,
-					const struct vflood_flow *f, u8 before)
-{
-	if (f->state == before)
-		return;
-	if (f->state == VFLOOD_PACKET_LOSS)
-		count(at->count, EK_COUNT_VFLOOD_LOSSES, 1);
-	else if (f->state == VFLOOD_NO_BUFFER)
-		count(at->count, EK_COUNT_VFLOOD_NO_BUFFER, 1);
 }
 
 static __always_inline void vflood_flow_list(struct qdisc_port *at,
@@ -401,6 +374,7 @@ static __noinline void queue_split(struct qdisc_port *at, struct ek_vflood_flow 
 
 	if (!r || !q)
 		return;
+	e->first = 0;
 	h = queue_pop(q);
 	if (!h)
 		return;
@@ -412,6 +386,14 @@ static __noinline void queue_split(struct qdisc_port *at, struct ek_vflood_flow 
 	count(at->count, EK_COUNT_VFLOOD_SPLIT, 1);
 }
 
+/* Notes what is the flow's next packet to leave: to_vm asks whether it may. */
+static __always_inline void vflood_flow_wait(struct ek_vflood_flow *e, u64 range,
+					     u64 kind)
+{
+	e->first = range;
+	e->first_kind = kind;
+}
+
 /* Lets out what the windows allow. */
 static __noinline void queue_release(struct qdisc_port *at, struct ek_vflood_flow *e,
 				     u32 index)
@@ -421,7 +403,8 @@ static __noinline void queue_release(struct qdisc_port *at, struct ek_vflood_flo
 	struct held *h;
 	int verdict, i;
 
-	if (!at->port)
+	/* A loop that takes no turn costs three calls. */
+	if (!at->port || !e->packets)
 		return;
 	bpf_for(i, 0, VFLOOD_RELEASE_PACKETS)
 	{
@@ -436,6 +419,8 @@ static __noinline void queue_release(struct qdisc_port *at, struct ek_vflood_flo
 			    vflood_flow_splits(&e->flow, &at->port->vflood.settings,
 					       first))
 				queue_split(at, e, index);
+			else
+				vflood_flow_wait(e, first, kind);
 			break;
 		}
 		h = vflood_flow_pop(e, index);

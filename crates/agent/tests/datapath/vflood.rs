@@ -4,6 +4,7 @@ use std::mem::offset_of;
 use std::time::Duration;
 
 use evenkeel_agent::datapath::intf;
+use evenkeel_algo::frames::Segment;
 use evenkeel_testbed::place::{index, ip};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -39,6 +40,8 @@ impl Managed {
     fn without_connections() -> Self {
         let place = Bed::new(intf::EK_MODE_OFF);
         ip("link add drops type bridge");
+        // It says nothing itself.
+        std::fs::write("/proc/sys/net/ipv6/conf/drops/disable_ipv6", "1").unwrap();
         ip("link set drops up");
         let mut host = intf::ek_host {
             version: intf::EK_INTF_VERSION,
@@ -90,6 +93,30 @@ impl Managed {
 
     fn change(&self, changes: &[(usize, &[u8])]) {
         patch(&self.flows, self.place.only_flow(self.place.pa).vflood_index, changes);
+    }
+
+    /// How many packets and copies have come to the device that would hold packets.
+    fn told(&self) -> u64 {
+        let links: serde_json::Value = serde_json::from_str(&ip("-s -j link show drops")).unwrap();
+        links[0]["stats64"]["tx"]["packets"].as_u64().unwrap()
+    }
+
+    /// The other end acknowledges so many bytes, and offers such a window.
+    fn acknowledge(&mut self, bytes: u32, window: u16) {
+        self.place.run_to_vm(self.place.pa, &Segment { window, ..ack(bytes, 0) }.frame());
+    }
+
+    /// Has the qdisc hold a packet of one segment, of which it has told the flow if `is_known`.
+    fn hold(&self, segment: u32, is_known: bool) {
+        let seq = 1001 + segment * MSS;
+        let first = if is_known { u64::from(seq + MSS) << 32 | u64::from(seq) } else { 0 };
+        let flow = offset_of!(intf::ek_vflood_flow, flow);
+        self.change(&[
+            (offset_of!(intf::ek_vflood_flow, packets), &1u32.to_ne_bytes()),
+            (offset_of!(intf::ek_vflood_flow, first), &first.to_ne_bytes()),
+            (flow + offset_of!(intf::vflood_flow, held_segments), &1u32.to_ne_bytes()),
+            (flow + offset_of!(intf::vflood_flow, vm_end), &(seq + MSS).to_ne_bytes()),
+        ]);
     }
 
     /// The verdict on a segment of the VM's, so many behind the first.
@@ -182,4 +209,46 @@ fn the_qdisc_is_told_to_end_what_is_silent() {
     // Nor is anybody told where the device is gone.
     managed.change(&[(offset_of!(intf::ek_vflood_flow, hold_ifindex), &u32::MAX.to_ne_bytes())]);
     assert_eq!(managed.place.datapath.end_silent(short).unwrap(), 0);
+}
+
+/// What the qdisc would do with an ACK is done where it comes by, if it lets nothing out.
+#[test]
+fn an_ack_goes_to_the_qdisc_where_something_held_may_leave() {
+    let mut managed = Managed::new();
+    for segment in 0..WINDOW {
+        assert_eq!(managed.send(segment), NEXT);
+    }
+    let before = managed.told();
+    managed.acknowledge(MSS, 8000);
+    let state = managed.state();
+    assert_eq!((state.flow.snd_una, managed.told()), (1001 + MSS, before), "nothing is held");
+    assert!(state.flow.granted > state.flow.snd_una, "the VM is told what it may hand over");
+    assert_eq!(state.is_taken, 0);
+    // The window is full again, and a segment waits.
+    let mut sent = WINDOW;
+    while managed.send(sent) == NEXT {
+        sent += 1;
+    }
+    let (before, edge) = (managed.told(), managed.state().flow.edge);
+    managed.hold(sent, true);
+    managed.acknowledge(MSS, 8001);
+    assert!(managed.state().flow.edge != edge, "the receiver's window is larger");
+    assert_eq!(managed.told(), before, "the congestion window is not");
+    managed.acknowledge(3 * MSS, 8001);
+    assert_eq!((managed.state().flow.snd_una, managed.told()), (1001 + 3 * MSS, before + 1), "it lets the segment out");
+    // What the qdisc has not told may leave at any time.
+    managed.hold(sent + 10 * WINDOW, false);
+    managed.acknowledge(3 * MSS, 8002);
+    assert_eq!(managed.told(), before + 2);
+}
+
+#[test]
+fn an_ack_goes_to_the_qdisc_that_works_on_its_flow() {
+    let mut managed = Managed::new();
+    assert_eq!(managed.send(0), NEXT);
+    managed.change(&[(offset_of!(intf::ek_vflood_flow, is_taken), &1u64.to_ne_bytes())]);
+    let before = managed.told();
+    managed.acknowledge(MSS, 8000);
+    let state = managed.state();
+    assert_eq!((state.flow.snd_una, state.is_taken, managed.told()), (1001, 1, before + 1));
 }

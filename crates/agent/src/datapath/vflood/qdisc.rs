@@ -27,11 +27,12 @@ const PROGRAMS: [(&str, &str); 4] =
 const BACK: &str = "back";
 const JOINED: &str = "joined";
 /// Maps that are kept for the next agent.
-const PINNED: [&str; 4] = [LISTS[0], LISTS[1], "vflood_queues", "vflood_devices"];
+const PINNED: [&str; 3] = [LISTS[0], LISTS[1], "vflood_devices"];
 /// Those of them that hold packets.
 const LISTS: [&str; 2] = ["queues", "ready"];
 /// Maps that are those of the other programs.
-const SHARED: [&str; 6] = ["ports", "counters", "host", "vflood_flows", "vflood_managed", "vflood_ports"];
+const SHARED: [&str; 7] =
+    ["ports", "counters", "host", "vflood_flows", "vflood_managed", "vflood_ports", "vflood_queues"];
 /// How long what is held may take to leave before it is removed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// What has left the queue is on its way through the other devices for less than that.
