@@ -1,6 +1,7 @@
 //! What a packet costs: each program by BPF_PROG_TEST_RUN beside one that does nothing, and, as packets that really
 //! come in at a device, `from_vm` beside that and nf_conntrack; vFlood's decisions by themselves. Tables in Markdown.
-//! Needs root and, for nf_conntrack, nft. `cargo bench -p evenkeel-agent --bench datapath`
+//! Needs root and, for nf_conntrack, nft. `cargo bench -p evenkeel-agent --bench datapath`, with arguments `programs`,
+//! `cera`, `vsnoop`, `vflood`, `decisions`, `received`: only those.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +16,7 @@ use evenkeel_testbed::thread;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use conversation::{MSS, ack, connect, data, shown, syn, synack};
-use ports::{Bed, REDIRECT, settings, vcpus};
+use ports::{Bed, NEXT, REDIRECT, settings, vcpus};
 
 #[path = "../tests/datapath/conversation.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
@@ -139,7 +140,12 @@ fn early_acks(place: &mut Bed, table: &Table) {
         // The first of these is acknowledged early by the second, and again whenever it comes again.
         run("to_vm", &data(MSS), 1);
         run("to_vm", &data(2 * MSS), 1);
-        table.row(&format!("to_vm, data, {what}"), &rounds(|| run("to_vm", &data(MSS), MANY)));
+        // A VM that does not react for a second is acknowledged for no more.
+        let mut again = || {
+            run("from_vm", &ack(MSS, 0), 1);
+            run("to_vm", &data(MSS), MANY)
+        };
+        table.row(&format!("to_vm, data, {what}"), &rounds(&mut again));
         table.row(&format!("from_vm, an ACK, {what}"), &rounds(|| run("from_vm", &ack(MSS, 0), MANY)));
         // The next mode begins with a handshake of its own.
         run("from_vm", &Segment { flags: RST | ACK, ..ack(MSS, 0) }, 1);
@@ -179,6 +185,12 @@ fn with_cera(place: &mut Bed, settings: &intf::ek_port, table: &Table) {
     place.datapath.attach(pa, settings).expect("it was there before");
 }
 
+/// Of a structure of the programs' maps.
+fn bytes_of<T: Copy>(value: &T) -> &[u8] {
+    // SAFETY: they are plain structures without padding, as user space writes them.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of_val(value)) }
+}
+
 /// vFlood's part in `from_vm` and `to_vm`. The device that would hold packets is one that drops them: what its qdisc
 /// does is not measured here.
 fn with_vflood(place: &mut Bed, table: &Table) {
@@ -186,13 +198,15 @@ fn with_vflood(place: &mut Bed, table: &Table) {
     ip("link add drops type bridge");
     ip("link set drops up");
     let (drops, port) = (index("drops"), index("vm-pb"));
-    let ports = MapHandle::from_pinned_path(place.pins().join("ports")).expect("it is pinned");
+    let map = |name| MapHandle::from_pinned_path(place.pins().join(name)).expect("it is pinned");
+    let (ports, hosts) = (map("ports"), map("host"));
     table.head("vFlood, ProBoSCIS off");
     let copy = Program::copy_to(drops);
     let ack_frame = ack(0, 0).frame();
     table.row("a program that sends a copy of an ACK to that device", &rounds(|| copy.run(&ack_frame, RUNS)));
     let off = settings(intf::EK_MODE_OFF);
     place.datapath.attach(port, &off).expect("a veth takes the programs");
+    let host = intf::ek_host { version: intf::EK_INTF_VERSION, agent_until_ns: u64::MAX / 2, ..Default::default() };
     let slot = place.datapath.slot_of(port).expect("its settings are there").expect("it is a port");
     for (mode, what) in [(intf::EK_MODE_OBSERVE, "observed"), (intf::EK_MODE_ENFORCE, "enforced")] {
         let vflood = intf::ek_vflood_settings {
@@ -204,9 +218,7 @@ fn with_vflood(place: &mut Bed, table: &Table) {
             ..Default::default()
         };
         let with = intf::ek_port { slot, vflood, ..off };
-        // SAFETY: the settings are a plain structure without padding, as user space writes it.
-        let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(&with).cast::<u8>(), size_of_val(&with)) };
-        ports.update(&port.to_ne_bytes(), bytes, MapFlags::ANY).expect("the port is there");
+        ports.update(&port.to_ne_bytes(), bytes_of(&with), MapFlags::ANY).expect("the port is there");
         let mut run = |name: &str, segment: &Segment, repeat| {
             place.datapath.trial(name, port, 0, &segment.frame(), repeat).expect("root, and Linux 6.6")
         };
@@ -216,6 +228,11 @@ fn with_vflood(place: &mut Bed, table: &Table) {
             assert_eq!(run("from_vm", &data(0), 1).verdict, REDIRECT, "it is not held");
         }
         table.row(&format!("from_vm, data, vFlood {what}"), &rounds(|| run("from_vm", &data(0), RUNS).duration));
+        if mode == intf::EK_MODE_ENFORCE {
+            // The agent is there, and a segment out: each ACK says that something has left, and lets nothing out.
+            hosts.update(&0u32.to_ne_bytes(), bytes_of(&host), MapFlags::ANY).expect("it was set before");
+            assert_eq!(run("from_vm", &data(0), 1).verdict, NEXT, "it is held");
+        }
         table.row(&format!("to_vm, an ACK, vFlood {what}"), &rounds(|| run("to_vm", &ack(0, 0), RUNS).duration));
         // The next mode begins with a handshake of its own.
         run("from_vm", &Segment { flags: RST | ACK, ..data(0) }, 1);
@@ -341,10 +358,18 @@ fn main() {
     place.datapath.attach(LO, &port).expect("lo is there");
     connect(&mut place);
     let table = Table::new();
-    programs(&mut place, &table);
-    with_cera(&mut place, &port, &table);
-    early_acks(&mut place, &table);
-    with_vflood(&mut place, &table);
-    decisions(&table);
-    received(&mut place, &port, &table);
+    let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let parts: [(&str, &mut dyn FnMut(&mut Bed)); 6] = [
+        ("programs", &mut |place| programs(place, &table)),
+        ("cera", &mut |place| with_cera(place, &port, &table)),
+        ("vsnoop", &mut |place| early_acks(place, &table)),
+        ("vflood", &mut |place| with_vflood(place, &table)),
+        ("decisions", &mut |_| decisions(&table)),
+        ("received", &mut |place| received(place, &port, &table)),
+    ];
+    for (name, part) in parts {
+        if asked.is_empty() || asked.iter().any(|asked| asked == name) {
+            part(&mut place);
+        }
+    }
 }
