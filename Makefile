@@ -57,7 +57,7 @@ help:
 	@echo 'make audit      known vulnerabilities, by cargo-deny (fetches its database)'
 	@echo 'make fmt        format the code'
 	@echo 'make bench      the simulator: its speed, beside that of ns-3 (installs ns-3)'
-	@echo 'make bench-host the host agent: ns per packet, and iperf3 with and without it (as root; needs iperf3, nft)'
+	@echo 'make bench-host the host agent: ns per packet, iperf3 with and without it, and ports that come and go (as root; needs iperf3, jq, nft)'
 	@echo 'make bench-hold what it costs to hold packets (vFlood), in a VM with the newest kernel (as root)'
 	@echo 'make bench-cera CERA: memcached beside iperf3 on one uplink, and what the controller costs (as root; installs memcached)'
 	@echo 'make bench-cera-peers  the same beside CoDel, FQ-CoDel, DCTCP, fq and MLFQ, in a VM with the newest kernel (as root)'
@@ -182,6 +182,7 @@ bench-host: build
 	$(CARGO) bench --locked --package evenkeel-agent --bench datapath
 	bench/host/throughput.sh $(EVENKEEL) 40 1 0,0
 	bench/host/throughput.sh $(EVENKEEL) 40 1
+	bench/host/ports.sh $(EVENKEEL)
 
 bench-hold:
 	$(CARGO) bench --locked --package evenkeel --bench hold

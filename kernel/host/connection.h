@@ -172,16 +172,18 @@ static __noinline bool segment_is_owned(struct __sk_buff *skb, struct context *c
 }
 
 /* Has the packet come from another VM of this host, or from the host itself? */
-static __always_inline bool is_local(const struct __sk_buff *skb)
+static __always_inline bool is_local(struct __sk_buff *skb)
 {
 	u32 from = skb->ingress_ifindex;
 
-	return !from || bpf_map_lookup_elem(&ports, &from);
+	if (!from)
+		return true;
+	from = port_number(skb, from);
+	return bpf_map_lookup_elem(&ports, &from);
 }
 
 /* The other end, or this VM's other end, may have moved to another host, or here. */
-static __noinline void comes_from_elsewhere(const struct __sk_buff *skb,
-					    struct ek_flow *f)
+static __noinline void comes_from_elsewhere(struct __sk_buff *skb, struct ek_flow *f)
 {
 	f->came_in = skb->ingress_ifindex;
 	if (is_local(skb))

@@ -30,7 +30,7 @@ int from_vm(struct __sk_buff *skb)
 	struct context c;
 	struct way w = { .c = &c, .verdict = TCX_NEXT };
 
-	if (!context_open(&c, skb->ifindex, SCRATCH_FROM_VM))
+	if (!context_open(&c, skb, SCRATCH_FROM_VM))
 		return TCX_NEXT;
 	count(c.count, EK_COUNT_PACKETS_FROM_VM, 1);
 	if (vsnoop_is_on(&c))

@@ -8,7 +8,8 @@
  * port, "remote" the other end; two VMs of one host have a flow each.
  *
  * Maps, all pinned; [slot] is that of a port:
- *   ports            hash      u32 ifindex -> struct ek_port, written by user space
+ *   ports            hash      u32 number -> struct ek_port, written by user space
+ *   namespaces       hash      u32 inode -> u32 base, written by user space
  *   counters         per-CPU   struct ek_counters [slot]
  *   host             array[1]  struct ek_host, written by user space
  *   flows            LRU       struct ek_flow_key -> struct ek_flow
@@ -28,6 +29,10 @@
  *   vflood_queues    array     struct ek_vflood_queue [slot]
  *   vflood_devices   hash      u32 ifindex -> struct ek_vflood_device; with the qdisc
  * only A port without settings is passed over.
+ *
+ * A port's number, called its ifindex in keys and settings: the index of its device, and
+ * in another network namespace than the agent's that one's base beside it. Bases begin
+ * with EK_ELSEWHERE, which no index has, so that no two ports have the same.
  */
 #ifndef EVENKEEL_HOST_INTF_H
 #define EVENKEEL_HOST_INTF_H
@@ -47,6 +52,9 @@
 #define EK_INTF_VERSION 18
 
 #define EK_MAX_PORTS 4096
+#define EK_ELSEWHERE (1u << 31) /* the number is of another network namespace */
+#define EK_INDEX_BITS 20 /* of the device's index there; the base has the others */
+#define EK_MAX_NAMESPACES (1u << (31 - EK_INDEX_BITS))
 #define EK_DEFAULT_FLOWS 65536
 #define EK_DEFAULT_HANDSHAKES 65536
 #define EK_DEFAULT_TRAINS 65536
@@ -566,6 +574,8 @@ struct ek_event {
 
 struct ek_kernel {
 	u32 has_tun_types; /* 1: in its own BTF, as the driver is built in */
+	u32 namespace; /* inode of the agent's network namespace, 0: ports are nowhere
+			  else */
 };
 
 /* What a connection carries, while a trial times it. */

@@ -16,7 +16,7 @@ int to_vm(struct __sk_buff *skb)
 	struct context c;
 	struct way w = { .c = &c, .verdict = TCX_NEXT };
 
-	if (!context_open(&c, skb->ifindex, SCRATCH_TO_VM))
+	if (!context_open(&c, skb, SCRATCH_TO_VM))
 		return TCX_NEXT;
 	/* This program sends it just now, on this CPU. */
 	if (c.scratch->is_sending)

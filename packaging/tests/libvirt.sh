@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
 # The host agent beside the real libvirtd: domains are defined, started, given a second interface, destroyed; libvirtd
-# is started anew; guests have evenkeel's agent. Then a QEMU that nobody but its command line knows.
+# is started anew; guests have evenkeel's agent. One moves to a second host, with a libvirtd and an agent of its own, by
+# the script of docs/operations.md. Then a QEMU that nobody but its command line knows.
 #
 #   libvirt.sh EVENKEEL_BINARY
 #
 # Needs root, and a kernel and an initramfs that the lab has made (evenkeel's cache). libvirtd, its sockets and its
-# network are in namespaces of their own, and its directories are empty ones: nothing of this machine's is touched.
+# network are in namespaces of their own, and its directories are empty ones: nothing of this machine's is touched. So
+# are those of the second host, which is another set of namespaces.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -53,20 +55,29 @@ while True:
 ' "$here/libvirt.sh" "$binary"
 fi
 
-for directory in /run /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt/qemu; do
-    mkdir -p "$directory"
-    mount -t tmpfs -o mode=755 tmpfs "$directory"
-done
+empty_directories() {
+    for directory in /run /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt/qemu; do
+        mkdir -p "$directory"
+        mount -t tmpfs -o mode=755 tmpfs "$directory"
+    done
+    mkdir -p /run/lock
+}
+empty_directories
 work=/run/libvirt-test
-mkdir -p /run/lock "$work/bpf" "$work/guest/bin"
+mkdir -p "$work/bpf" "$work/guest/bin"
 mount -t bpf bpf "$work/bpf"
 agent=
+agent2=
+host2=
 qemu=
 cleanup() {
-    kill -9 $agent $qemu 2> /dev/null || true
-    for file in /run/libvirtd.pid /run/libvirt/qemu/*.pid /run/virtlogd.pid; do
-        kill -9 "$(cat "$file" 2> /dev/null)" 2> /dev/null || true
+    kill -9 $agent $agent2 $qemu 2> /dev/null || true
+    for root in / ${host2:+/proc/$host2/root/}; do
+        for file in "$root"run/libvirtd.pid "$root"run/libvirt/qemu/*.pid "$root"run/virtlogd.pid; do
+            kill -9 "$(cat "$file" 2> /dev/null)" 2> /dev/null || true
+        done
     done
+    kill -9 $host2 2> /dev/null || true
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
@@ -122,7 +133,8 @@ check() {
     echo "ok      $what"
 }
 
-status() { "$binary" status --json --socket "$work/host.sock"; }
+socket=$work/host.sock
+status() { "$binary" status --json --socket "$socket"; }
 # port NAME FILTER: what status says of a port fits the filter of jq.
 port() { status | jq -e --arg port "$1" '.ports[] | select(.name == $port) | '"$2"; }
 metric() { curl -s http://127.0.0.1:19464/metrics | grep -F "$1"; }
@@ -250,6 +262,92 @@ check "attested" port "$tap" '.vsnoop.endpoint == "attested"'
 virsh destroy web1
 check "no ports" sh -c "'$binary' status --json --socket $work/host.sock | jq -e '.ports == []'"
 virsh undefine web1
+
+echo "== a second host"
+# Domains of both have their cgroups in the same place, by names with their numbers: the first host's are higher.
+cat > "$work/hosts" << HOSTS
+127.0.0.1 localhost
+10.78.0.1 host1
+10.78.0.2 host2
+HOSTS
+mount --bind "$work/hosts" /etc/hosts
+mkdir -p "$work/etc"
+grep -v '^host_uuid' /etc/libvirt/libvirtd.conf > "$work/etc/libvirtd.conf"
+# Two hosts are one to libvirt if firmware says so.
+echo 'host_uuid = "6e1e22a6-0000-4000-8000-00000000000a"' >> "$work/etc/libvirtd.conf"
+unshare --mount --net --uts --propagation private sh -c '
+    hostname host2
+    mount --bind "'"$work"'" /mnt
+    '"$(sed -n '/^empty_directories() {/,/^}/p' "$here/libvirt.sh")"'
+    empty_directories
+    mkdir -p "'"$work"'"
+    mount --move /mnt "'"$work"'"
+    mount --bind "'"$work"'/etc/libvirtd.conf" /etc/libvirt/libvirtd.conf
+    : > "'"$work"'/host2.ready"
+    exec sleep 1000000' &
+host2=$!
+check "the second host" [ -e "$work/host2.ready" ]
+at_host2() { nsenter --target "$host2" --mount --net --uts "$@"; }
+# Each host has an address of its own beside the bridge's network, and both bridges are one network.
+ip link add up0 type veth peer name up0 netns "$host2"
+ip link set up0 master br0 up
+ip addr add 10.78.0.1/24 dev br0
+at_host2 sh -c 'ip link set lo up; ip link add br0 type bridge; ip addr add 10.78.0.2/24 dev br0; ip link set br0 up
+    ip link set up0 master br0 up'
+mkdir -p "$work/bin"
+printf '#!/bin/sh\nexec %s "$@" --socket %s\n' "$binary" "$work/host.sock" > "$work/bin/evenkeel"
+# The command as operators have it.
+sed -n '/^# evenkeel-migrate /,/^```/p' "$here/../../docs/operations.md" | sed '1i #!/bin/sh -e
+/^```/d' > "$work/bin/evenkeel-migrate"
+chmod +x "$work/bin/evenkeel" "$work/bin/evenkeel-migrate"
+sed "s,$work/host.sock,$work/host2.sock,; s/^listen = .*/listen = \"127.0.0.1:19465\"/" "$work/host.toml" > "$work/host2.toml"
+mkdir -p "$work/bpf2"
+at_host2 mount -t bpf bpf "$work/bpf2"
+at_host2 "$binary" host --config "$work/host2.toml" --run-dir "$work/run2" --pin-dir "$work/bpf2/evenkeel" \
+    2> "$work/agent2.log" &
+agent2=$!
+at_host2 virtlogd -d
+at_host2 libvirtd -d
+other="qemu+unix:///system?socket=/proc/$host2/root/run/libvirt/libvirt-sock"
+virsh2() { command virsh -q -c "$other" "$@"; }
+check "its libvirtd answers" virsh2 version
+domain web3 10.77.0.4 > "$work/web3.xml"
+virsh create "$work/web3.xml"
+tap=$(tap_of web3)
+check "attested" port "$tap" '.vm.name == "web3" and .vsnoop.endpoint == "attested"'
+migrate() { env PATH="$work/bin:$PATH" VIRSH_DEFAULT_CONNECT_URI=qemu:///system evenkeel-migrate "$@"; }
+check "a migration to nowhere fails" absent migrate web3 "qemu+unix:///system?socket=$work/nobody"
+check "and the port is online again" port "$tap" '.offline == null'
+# One connection from before to after.
+iperf3 -c 10.77.0.4 -b 1M -t 600 --json > "$work/across.json" 2>&1 &
+across=$!
+check "a connection" sh -c "'$binary' flows --json --socket $work/host.sock | jq -e '[.flows[].domain] | length > 0'"
+check "evenkeel-migrate" migrate web3 "$other"
+check "no ports on the first host" sh -c "'$binary' status --json --socket $work/host.sock | jq -e '.ports == []'"
+check "no domain on the first host" absent virsh dominfo web3
+tap=$(virsh2 domiflist web3 | awk 'NF { print $1; exit }')
+socket=$work/host2.sock
+check "the domain's name at $tap on the second" port "$tap" '.vm.name == "web3" and .vm.found_by == "libvirt"'
+check "its channel there" port "$tap" '.channel.address | endswith("-web3/org.evenkeel.0")'
+check "attested by the second host" port "$tap" '.vsnoop.endpoint == "attested"'
+before=$(port "$tap" .counters.packets_to_vm)
+check "the connection goes on" port "$tap" ".counters.packets_to_vm > $before + 50"
+check "and its client has seen no end of it" kill -0 "$across"
+kill "$across"
+# Back, with the second host's agent.
+printf '#!/bin/sh\nexec %s "$@" --socket %s\n' "$binary" "$work/host2.sock" > "$work/bin/evenkeel"
+first="qemu+unix:///system?socket=/proc/$$/root/run/libvirt/libvirt-sock"
+check "evenkeel-migrate back" at_host2 env PATH="$work/bin:$PATH" VIRSH_DEFAULT_CONNECT_URI=qemu:///system \
+    evenkeel-migrate web3 "$first"
+socket=$work/host.sock
+tap=$(tap_of web3)
+check "attested by the first host" port "$tap" '.vm.name == "web3" and .vsnoop.endpoint == "attested"'
+virsh destroy web3
+check "no ports" sh -c "'$binary' status --json --socket $work/host.sock | jq -e '.ports == []'"
+at_host2 "$binary" host --stop --run-dir "$work/run2" --pin-dir "$work/bpf2/evenkeel" > /dev/null
+wait "$agent2" || failed=$((failed + 1))
+agent2=
+check "no pins of the second host's" at_host2 [ ! -e "$work/bpf2/evenkeel" ]
 
 echo "== a name that is no word"
 domain 'a "b\&amp; ü{x="1"}' 10.77.0.3 > "$work/odd.xml"

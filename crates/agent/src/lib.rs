@@ -14,4 +14,5 @@ pub mod guest;
 pub mod host;
 mod netdevice;
 mod netlink;
+mod netns;
 mod tc;

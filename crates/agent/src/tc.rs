@@ -1,11 +1,12 @@
 //! Filters of tc's at the qdisc clsact: by them programs are on devices of kernels without tcx. A device has room for
-//! one of evenkeel's at each side.
+//! one of evenkeel's at each side. Devices are those of the numbers that ports are known by ([`netns`]).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use crate::netlink::{Message, TCA_OPTIONS, TCMSG_BYTES, attribute, messages, request, route, tcmsg, u32_at};
+use crate::netns;
 
 /// Where evenkeel's filters stand among others: behind those with a priority that somebody chose, which are small
 /// numbers as a rule, and before those for which the kernel chose one, from 49152 downwards.
@@ -77,10 +78,10 @@ pub(crate) fn outcome(code: i32) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) }
 }
 
-fn hook(ifindex: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<libbpf_sys::bpf_tc_hook> {
+fn hook(number: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<libbpf_sys::bpf_tc_hook> {
     Ok(libbpf_sys::bpf_tc_hook {
         sz: size_of::<libbpf_sys::bpf_tc_hook>() as libbpf_sys::size_t,
-        ifindex: i32::try_from(ifindex).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
+        ifindex: i32::try_from(netns::index(number)).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
         attach_point: point,
         ..Default::default()
     })
@@ -104,8 +105,9 @@ pub(crate) fn quietly<T>(ask: impl FnOnce() -> T) -> T {
 }
 
 /// Makes a device's clsact. False if there is one already.
-pub(crate) fn make(ifindex: u32) -> io::Result<bool> {
-    let mut hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS)?;
+pub(crate) fn make(number: u32) -> io::Result<bool> {
+    let mut hook = hook(number, libbpf_sys::BPF_TC_INGRESS)?;
+    let _there = netns::enter(number)?;
     // SAFETY: the structure is of the size that it says.
     match quietly(|| outcome(unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut hook) })) {
         Ok(()) => Ok(true),
@@ -115,18 +117,20 @@ pub(crate) fn make(ifindex: u32) -> io::Result<bool> {
 }
 
 /// Removes a device's clsact if no filter is in it.
-pub(crate) fn remove_empty(ifindex: u32) -> io::Result<()> {
-    if !filters(ifindex, Side::Egress)?.is_empty() || !filters(ifindex, Side::Ingress)?.is_empty() {
+pub(crate) fn remove_empty(number: u32) -> io::Result<()> {
+    if !filters(number, Side::Egress)?.is_empty() || !filters(number, Side::Ingress)?.is_empty() {
         return Ok(());
     }
-    let mut hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS)?;
+    let mut hook = hook(number, libbpf_sys::BPF_TC_INGRESS | libbpf_sys::BPF_TC_EGRESS)?;
+    let _there = netns::enter(number)?;
     // SAFETY: the structure is of the size that it says.
     outcome(unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut hook) })
 }
 
 /// Puts a program at evenkeel's place, or in the place of the one that is there, between two packets.
-pub(crate) fn put(ifindex: u32, side: Side, program: BorrowedFd<'_>) -> io::Result<()> {
-    let (hook, mut options) = (hook(ifindex, side.point())?, options());
+pub(crate) fn put(number: u32, side: Side, program: BorrowedFd<'_>) -> io::Result<()> {
+    let (hook, mut options) = (hook(number, side.point())?, options());
+    let _there = netns::enter(number)?;
     options.prog_fd = program.as_raw_fd();
     options.flags = libbpf_sys::BPF_TC_F_REPLACE;
     // SAFETY: the structures are of the sizes that they say, and the program is open.
@@ -134,17 +138,19 @@ pub(crate) fn put(ifindex: u32, side: Side, program: BorrowedFd<'_>) -> io::Resu
 }
 
 /// Takes the program at evenkeel's place off.
-pub(crate) fn take(ifindex: u32, side: Side) -> io::Result<()> {
-    let (hook, options) = (hook(ifindex, side.point())?, options());
+pub(crate) fn take(number: u32, side: Side) -> io::Result<()> {
+    let (hook, options) = (hook(number, side.point())?, options());
+    let _there = netns::enter(number)?;
     // SAFETY: the structures are of the sizes that they say.
     outcome(unsafe { libbpf_sys::bpf_tc_detach(&raw const hook, &raw const options) })
 }
 
 /// The filters at a side of a device, in the order in which they see a packet; none if the device is gone.
-pub(crate) fn filters(ifindex: u32, side: Side) -> io::Result<Vec<Filter>> {
+pub(crate) fn filters(number: u32, side: Side) -> io::Result<Vec<Filter>> {
+    let _there = netns::enter(number)?;
     let socket = route(TIMEOUT)?;
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    socket.send(&request(libc::RTM_GETTFILTER, flags, 1, &tcmsg(ifindex, side.parent())), 0)?;
+    socket.send(&request(libc::RTM_GETTFILTER, flags, 1, &tcmsg(netns::index(number), side.parent())), 0)?;
     let (mut all, mut bytes) = (Vec::new(), Vec::with_capacity(READ_BYTES));
     loop {
         bytes.clear();

@@ -6,6 +6,7 @@
 #define EVENKEEL_HOST_BASE_CONTEXT_H
 
 #include "maps.h"
+#include "read.h"
 #include "skb.h"
 
 #define SCRATCH_CHUNK_BYTES 512 /* that bpf_csum_diff() takes at most; a power of two */
@@ -53,6 +54,7 @@ struct context {
 	struct ek_train_key *train; /* without its iss, until somebody sets that */
 	struct scratch *scratch;
 	u64 now_ns;
+	u32 number; /* of the port */
 };
 
 #define MODE_OR(name) port->name.mode |
@@ -85,13 +87,39 @@ static __always_inline bool port_sleeps(const struct ek_port *port)
 	return managed && !*managed;
 }
 
+/*
+ * What maps know a device by that is in the packet's network namespace (intf.h). Return: 0
+ * if no port is there.
+ */
+static __always_inline u32 port_number(struct __sk_buff *skb, u32 ifindex)
+{
+	const struct net_device *dev;
+	const struct net *net;
+	u32 namespace = 0;
+	u32 *base;
+
+	/* Not to be read where all ports are in one: that takes as long as all else. */
+	if (!ek_kernel.namespace)
+		return ifindex;
+	dev = READ_POINTER(read_casts(), skb_device(skb), struct net_device);
+	if (READ(read_casts(), &net, dev->nd_net.net) ||
+	    READ(read_casts(), &namespace, net->ns.inum))
+		return 0;
+	if (namespace == ek_kernel.namespace)
+		return ifindex;
+	base = bpf_map_lookup_elem(&namespaces, &namespace);
+	return base && !(ifindex >> EK_INDEX_BITS) ? *base | ifindex : 0;
+}
+
 /* Return: false if this port is not to be treated. */
-static __always_inline bool context_open(struct context *c, u32 ifindex,
+static __always_inline bool context_open(struct context *c, struct __sk_buff *skb,
 					 enum scratch_of which)
 {
 	struct scratch *s = bpf_map_lookup_elem(&scratch, &which);
+	u32 number = port_number(skb, skb->ifindex);
 
-	c->port = bpf_map_lookup_elem(&ports, &ifindex);
+	c->number = number;
+	c->port = bpf_map_lookup_elem(&ports, &number);
 	if (!c->port || !port_acts(c->port) || !s)
 		return false;
 	c->count = bpf_map_lookup_elem(&counters, &c->port->slot);
@@ -139,19 +167,19 @@ static __always_inline bool skb_vlan(const struct __sk_buff *skb, struct packet 
 }
 
 /* The key but for its addresses. */
-static __always_inline void flow_key_rest(struct context *c, u32 ifindex, bool from_vm)
+static __always_inline void flow_key_rest(struct context *c, bool from_vm)
 {
 	const struct packet *p = c->packet;
 	struct ek_flow_key *k = c->key;
 
 	k->local_port = from_vm ? p->source_port : p->destination_port;
 	k->remote_port = from_vm ? p->destination_port : p->source_port;
-	k->ifindex = ifindex;
+	k->ifindex = c->number;
 	k->vlan[0] = p->vlan[0];
 	k->vlan[1] = p->vlan[1];
 }
 
-static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_vm)
+static __always_inline void flow_key(struct context *c, bool from_vm)
 {
 	const struct packet *p = c->packet;
 	struct ek_flow_key *k = c->key;
@@ -165,11 +193,11 @@ static __always_inline void flow_key(struct context *c, u32 ifindex, bool from_v
 		__builtin_memcpy(k->local.bytes, p->destination, sizeof(p->destination));
 		__builtin_memcpy(k->remote.bytes, p->source, sizeof(p->source));
 	}
-	flow_key_rest(c, ifindex, from_vm);
+	flow_key_rest(c, from_vm);
 }
 
 static __always_inline void flow_key_v4(struct context *c, const struct ends_v4 *ends,
-					u32 ifindex, bool from_vm)
+					bool from_vm)
 {
 	__be32 vm[4] = { 0, 0, bpf_htonl(0xffff),
 			 from_vm ? ends->source : ends->destination };
@@ -178,7 +206,7 @@ static __always_inline void flow_key_v4(struct context *c, const struct ends_v4 
 
 	__builtin_memcpy(c->key->local.bytes, vm, sizeof(vm));
 	__builtin_memcpy(c->key->remote.bytes, remote, sizeof(remote));
-	flow_key_rest(c, ifindex, from_vm);
+	flow_key_rest(c, from_vm);
 }
 
 /* The key of the other end's host. */
@@ -267,9 +295,9 @@ static __always_inline bool context_read(struct __sk_buff *skb, struct context *
 		return false;
 	}
 	if (is_plain)
-		flow_key_v4(c, &ends, skb->ifindex, from_vm);
+		flow_key_v4(c, &ends, from_vm);
 	else
-		flow_key(c, skb->ifindex, from_vm);
+		flow_key(c, from_vm);
 	/* What has to be exact is about handshakes. */
 	c->now_ns = c->packet->flags & (PACKET_SYN | PACKET_RST) ? bpf_ktime_get_ns() :
 								   context_coarse_ns(c);

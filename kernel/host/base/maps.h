@@ -17,6 +17,13 @@ struct {
 } ports SEC(".maps") __weak;
 
 struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, EK_MAX_NAMESPACES);
+	__type(key, u32);
+	__type(value, u32);
+} namespaces SEC(".maps") __weak;
+
+struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, EK_MAX_PORTS);
 	__type(key, u32);

@@ -76,7 +76,6 @@ int inject(struct __sk_buff *skb)
 {
 	u32 probes = skb->cb[EK_INJECT_PROBES];
 	u32 vlan = skb->cb[EK_INJECT_VLAN];
-	u32 ifindex = skb->ifindex;
 	struct ek_host *host_settings = this_host();
 	struct order o = {};
 	struct context c;
@@ -85,7 +84,7 @@ int inject(struct __sk_buff *skb)
 	/* Before it is read: the tag is part of the connection's key. */
 	if (vlan && bpf_skb_vlan_push(skb, bpf_htons((u16)(vlan >> 16)), (u16)vlan))
 		return 1;
-	if (!context_open(&c, ifindex, SCRATCH_INJECT) || !context_read(skb, &c, true))
+	if (!context_open(&c, skb, SCRATCH_INJECT) || !context_read(skb, &c, true))
 		return 1;
 	if (c.packet->payload_bytes || !complete_checksum(skb, &c))
 		return 1;
@@ -119,7 +118,7 @@ int inject(struct __sk_buff *skb)
 	 */
 	if (!(c.packet->flags & PACKET_ACK) && !ecn_bits(c.head, c.packet))
 		handshake_set_ect(skb, &c);
-	return !!bpf_clone_redirect(skb, ifindex, BPF_F_INGRESS);
+	return !!bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
 }
 
 char LICENSE[] SEC("license") = "GPL";

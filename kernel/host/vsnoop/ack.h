@@ -223,7 +223,7 @@ static __always_inline struct ek_vsnoop_flow *vsnoop_copied(struct context *c)
 {
 	if (!c->packet->payload_bytes)
 		return NULL;
-	flow_key(c, c->key->ifindex, false);
+	flow_key(c, false);
 	return bpf_map_lookup_elem(&vsnoop_flows, c->key);
 }
 

@@ -30,6 +30,9 @@ pub enum DatapathError {
         /// What is missing, and how that is known.
         lacks: String,
     },
+    /// vFlood is asked for on a port where it does not work.
+    #[error("no packets are held for vFlood on a port of another network namespace")]
+    Elsewhere,
     /// No bpf file system to pin to.
     #[error("{} is not in a bpf file system", path(dir))]
     NoBpfFs {
@@ -70,6 +73,7 @@ impl DatapathError {
             Self::CannotHold { .. } => {
                 Some("set vflood.mode = \"off\", or boot a kernel with these options; all else works without")
             }
+            Self::Elsewhere => Some("set vflood.mode = \"off\" for it; all else works"),
             Self::CannotRun { .. } => {
                 Some("`evenkeel doctor --features` lists what this kernel has; what works inside of guests is apart")
             }

@@ -1,6 +1,7 @@
 //! Loads, attaches and pins the programs; takes over what an agent before this one has pinned.
 
 mod forget;
+mod namespaces;
 mod on;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -27,6 +28,7 @@ use super::vflood::qdisc::{self, Qdisc};
 use crate::common::bytes::{as_bytes, from_bytes};
 use crate::common::clock::now_ns;
 use crate::features::{self, Features, Hook};
+use crate::netns;
 use crate::tc::Side;
 
 /// Modes of the mechanisms that are told of every connection while they are on: `EK_OTHERS_THAN_VFLOOD` in intf.h.
@@ -48,6 +50,7 @@ pub struct Datapath {
     hook: Hook,
     took_over: bool,
     pub(super) ports: MapHandle,
+    namespaces: MapHandle,
     counters: MapHandle,
     host: MapHandle,
     flows: MapHandle,
@@ -83,14 +86,15 @@ impl Datapath {
     /// # Errors
     /// [`DatapathError`], with what to do next.
     pub fn open(pin_dir: &Path) -> Result<Self, DatapathError> {
-        Self::open_by(pin_dir, if pins::has_filters(pin_dir) { Attach::Clsact } else { Attach::Auto })
+        Self::open_by(pin_dir, if pins::has_filters(pin_dir) { Attach::Clsact } else { Attach::Auto }, false)
     }
 
-    /// The same, with the programs attached as `attach` says.
+    /// The same, with the programs attached as `attach` says. Where ports may be in other network namespaces as well,
+    /// the programs look in which one a packet is.
     ///
     /// # Errors
     /// [`DatapathError`], with what to do next.
-    pub fn open_by(pin_dir: &Path, attach: Attach) -> Result<Self, DatapathError> {
+    pub fn open_by(pin_dir: &Path, attach: Attach, is_elsewhere: bool) -> Result<Self, DatapathError> {
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
         libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log)));
         load_tun();
@@ -98,13 +102,15 @@ impl Datapath {
         let hook = on::hook(&features, attach)?;
         pins::make(pin_dir)?;
         let took_over = pins::are_there(pin_dir)?;
+        let is_elsewhere = Self::recall_namespaces(pin_dir)? || is_elsewhere;
         let mut open = ObjectBuilder::default()
             .name("evenkeel")
             .and_then(|builder| builder.open_memory(OBJECT))
             .map_err(|error| failed("cannot read the programs", error))?;
         for mut map in open.maps_mut() {
             if map.name().as_bytes() == KERNEL.to_bytes() {
-                let kernel = intf::ek_kernel { has_tun_types: features::has_tun_types().into() };
+                let namespace = if is_elsewhere { namespaces::own()? } else { 0 };
+                let kernel = intf::ek_kernel { has_tun_types: features::has_tun_types().into(), namespace };
                 map.set_initial_value(as_bytes(&kernel))
                     .map_err(|error| failed("cannot say what this kernel has", error))?;
                 continue;
@@ -129,6 +135,7 @@ impl Datapath {
             hook,
             took_over,
             ports: map("ports")?,
+            namespaces: map("namespaces")?,
             counters: map("counters")?,
             host: map("host")?,
             flows: map("flows")?,
@@ -289,6 +296,7 @@ impl Datapath {
         self.cannot_hold.remove(&ifindex);
         self.leaving.remove(&ifindex);
         match &mut self.qdisc {
+            _ if netns::base(ifindex) != netns::HERE => {}
             Some(qdisc) => qdisc.detach(ifindex)?,
             None => qdisc::remove(ifindex)?,
         }
@@ -354,8 +362,9 @@ impl Datapath {
     }
 
     /// What a program without a packet of its own says.
-    pub(super) fn ask(&mut self, name: &str, context: &SkbContext) -> Result<u32, DatapathError> {
-        let mut context = as_bytes(context).to_vec();
+    pub(super) fn ask(&mut self, name: &str, mut context: SkbContext) -> Result<u32, DatapathError> {
+        let _there = context.enter()?;
+        let mut context = as_bytes(&context).to_vec();
         // A test run wants a frame.
         let frame = [0; 64];
         let input =
@@ -424,6 +433,7 @@ impl Datapath {
         context.cb[intf::EK_INJECT_TRAIN as usize] = u32::from(train);
         context.cb[intf::EK_INJECT_FRAME as usize] = u32::from(with_frame);
         context.cb[intf::EK_INJECT_VLAN as usize] = u32::from(event.vlan_proto) << 16 | u32::from(event.vlan_tci);
+        let _there = context.enter()?;
         let mut context = as_bytes(&context).to_vec();
         let length = (event.frame_bytes as usize).min(event.frame.len());
         let input = libbpf_rs::ProgramInput {
@@ -460,6 +470,7 @@ impl Datapath {
         if !pin_dir.exists() {
             return Ok(Vec::new());
         }
+        Self::recall_namespaces(pin_dir)?;
         let ports = pins::ports(pin_dir)?;
         qdisc::remove_all(pin_dir)?;
         ports.iter().try_for_each(|ifindex| on::take_off_filters(pin_dir, *ifindex))?;

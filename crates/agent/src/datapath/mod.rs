@@ -26,7 +26,7 @@ pub use error::DatapathError;
 pub use exchanges::Exchanges;
 pub use load::Datapath;
 pub use pins::are_there as pins_are_there;
-pub use processes::{Processes, Seen, thread_name};
+pub use processes::{Holder, Processes, Seen, thread_name};
 pub use ring::Events;
 pub use tcx::{Beside, Others};
 pub use trial::{Gso, Outcome};

@@ -1,14 +1,13 @@
 //! Processes of the host, as far as VMs are concerned: who has a tap open, and which threads it has.
 
-use std::fs;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 
 use libbpf_rs::{Iter, Link, Object, ObjectBuilder};
 
 use super::error::DatapathError;
 use super::intf;
 use crate::common::bytes::from_bytes;
+use crate::netns;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vcpus.bpf.o"));
 
@@ -20,13 +19,20 @@ pub struct Processes {
     _object: Object,
 }
 
+/// A process that has a tap open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number.
+    pub process: u32,
+    /// What the tap is known by as a port.
+    pub port: u32,
+}
+
 /// What they saw.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// The network namespace of this thread, by its inode.
-    pub namespace: u32,
-    /// Processes that have taps open, of all network namespaces.
-    pub holders: Vec<intf::ek_holder>,
+    /// Processes that have taps open, of all network namespaces where ports may be.
+    pub holders: Vec<Holder>,
     /// All threads.
     pub threads: Vec<intf::ek_thread>,
 }
@@ -56,9 +62,13 @@ impl Processes {
     /// # Errors
     /// [`DatapathError`] if the kernel does not let it.
     pub fn look(&self) -> Result<Seen, DatapathError> {
-        let own = fs::metadata("/proc/thread-self/ns/net")
-            .map_err(|error| DatapathError::io("cannot look at this network namespace", error))?;
-        Ok(Seen { namespace: own.ino() as u32, holders: all(&self.taps)?, threads: all(&self.threads)? })
+        let own =
+            netns::own_inode().map_err(|error| DatapathError::io("cannot look at this network namespace", error))?;
+        let holders = all::<intf::ek_holder>(&self.taps)?.into_iter().filter_map(|holder| {
+            let port = netns::number_in(holder.namespace, own, holder.ifindex)?;
+            Some(Holder { process: holder.process, port })
+        });
+        Ok(Seen { holders: holders.collect(), threads: all(&self.threads)? })
     }
 }
 

@@ -1,5 +1,8 @@
 //! What a program that is run by itself is told of its packet.
 
+use super::error::DatapathError;
+use crate::netns::{self, Entered};
+
 /// The beginning of `struct __sk_buff` (linux/bpf.h), which BPF_PROG_TEST_RUN takes as a context of any length.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -17,4 +20,14 @@ pub(super) struct SkbContext {
     pub(super) sk: u64,
     pub(super) gso_size: u32,
     pub(super) tstamp_type: u32,
+}
+
+impl SkbContext {
+    /// Enters the network namespace of its device, which is a port's number until then.
+    pub(super) fn enter(&mut self) -> Result<Entered, DatapathError> {
+        let entered = netns::enter(self.ifindex)
+            .map_err(|error| DatapathError::io("cannot enter a port's network namespace", error))?;
+        self.ifindex = netns::index(self.ifindex);
+        Ok(entered)
+    }
 }

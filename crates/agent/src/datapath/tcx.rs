@@ -7,6 +7,7 @@ use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
 use serde::{Deserialize, Serialize};
 
+use crate::netns;
 use crate::tc::Side;
 
 /// Programs that a device can have (linux/bpf_mprog.h, `BPF_MPROG_MAX`).
@@ -74,9 +75,10 @@ impl Attached {
     }
 }
 
-/// Puts a program on a device. libbpf-rs has no function for tcx yet.
-pub(super) fn attach(program: NonNull<libbpf_sys::bpf_program>, ifindex: u32) -> io::Result<Link> {
-    let index = i32::try_from(ifindex).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+/// Puts a program on the device of a number. libbpf-rs has no function for tcx yet.
+pub(super) fn attach(program: NonNull<libbpf_sys::bpf_program>, number: u32) -> io::Result<Link> {
+    let _there = netns::enter(number)?;
+    let index = i32::try_from(netns::index(number)).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: the program is loaded and alive; no options.
     let link = unsafe { libbpf_sys::bpf_program__attach_tcx(program.as_ptr(), index, std::ptr::null()) };
     match NonNull::new(link) {
@@ -96,8 +98,10 @@ pub(super) fn programs(ifindex: u32, side: Side) -> impl Iterator<Item = u32> {
 }
 
 /// In the order in which they see a packet; none if the device is gone.
-fn listed(ifindex: u32, attach_type: libbpf_sys::bpf_attach_type) -> Vec<Listed> {
-    let Ok(target) = i32::try_from(ifindex) else { return Vec::new() };
+fn listed(number: u32, attach_type: libbpf_sys::bpf_attach_type) -> Vec<Listed> {
+    let (Ok(target), Ok(_there)) = (i32::try_from(netns::index(number)), netns::enter(number)) else {
+        return Vec::new();
+    };
     // Without room for programs nothing is said of links.
     let (mut programs, mut links) = ([0; PROGRAMS], [0; PROGRAMS]);
     let mut query = libbpf_sys::bpf_prog_query_opts {

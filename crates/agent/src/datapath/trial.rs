@@ -68,8 +68,15 @@ impl Datapath {
         self.run(name, context, frame, 1)
     }
 
-    fn run(&mut self, name: &str, context: SkbContext, frame: &[u8], repeat: u32) -> Result<Outcome, DatapathError> {
+    fn run(
+        &mut self,
+        name: &str,
+        mut context: SkbContext,
+        frame: &[u8],
+        repeat: u32,
+    ) -> Result<Outcome, DatapathError> {
         let failed = |error: libbpf_rs::Error| DatapathError::bpf(format!("cannot run {name}"), &error);
+        let _there = context.enter()?;
         let mut context = as_bytes(&context).to_vec();
         // All of it, whatever the kernel's version: it writes no part.
         let mut context_out = vec![0; 1024];

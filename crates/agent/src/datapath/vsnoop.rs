@@ -89,7 +89,7 @@ impl Datapath {
     pub fn sweep_snoops(&mut self, idle: Duration) -> Result<u32, DatapathError> {
         let mut context = SkbContext::default();
         context.cb[intf::EK_SWEEP_MS as usize] = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
-        self.ask("vsnoop_sweep", &context)
+        self.ask("vsnoop_sweep", context)
     }
 
     /// Whether a tap's queue has so many slots free now, and if not, why.
@@ -99,7 +99,7 @@ impl Datapath {
     pub fn queue_state(&mut self, ifindex: u32, segments: u32) -> Result<intf::ek_vsnoop_ring, DatapathError> {
         let mut context = SkbContext { ifindex, ..SkbContext::default() };
         context.cb[intf::EK_RING_WANTED as usize] = segments;
-        self.ask("vsnoop_ring", &context)
+        self.ask("vsnoop_ring", context)
     }
 
     /// Whether so much waits in a tap's queue that fewer than these slots are left.
@@ -110,6 +110,6 @@ impl Datapath {
         let mut context = SkbContext { ifindex, ..SkbContext::default() };
         context.cb[intf::EK_RING_WANTED as usize] = segments;
         context.cb[intf::EK_RING_TAKEN as usize] = 1;
-        Ok(matches!(self.ask("vsnoop_ring", &context)?, intf::EK_VSNOOP_RING_FULL | intf::EK_VSNOOP_RING_WAITING))
+        Ok(matches!(self.ask("vsnoop_ring", context)?, intf::EK_VSNOOP_RING_FULL | intf::EK_VSNOOP_RING_WAITING))
     }
 }

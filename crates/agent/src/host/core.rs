@@ -103,6 +103,7 @@ macro_rules! tools {
 
 mod answers;
 mod leases;
+mod namespaces;
 mod vms;
 
 impl Core {
@@ -390,22 +391,7 @@ impl Core {
         self.waiting.remove(&link.ifindex);
         self.meet(link);
         if !is_port(&self.loaded.config, &link.name) {
-            // Raised by an agent with another configuration, or before it was renamed. Its programs are there while it
-            // settles.
-            let action = self.plan_queue(link, 0);
-            let leased = self.leases.end_on(link.ifindex, "a port of it is no port any more");
-            self.leave_ports(leased);
-            if self.ports.remove(&link.ifindex).is_some() {
-                tracing::info!(port = link.name, domain = self.domain(link.ifindex), "no longer a port");
-                self.open_channel(link, None);
-                self.vms.forget(link.ifindex);
-                self.detach(link.ifindex, &link.name);
-                for wing in self.wings.all_mut() {
-                    wing.gone(link.ifindex);
-                    wing.changed();
-                }
-            }
-            return action;
+            return self.release(link);
         }
         let is_offline = self.offline.contains(&link.ifindex);
         let mut settings = port::settings(&self.loaded.config, &link.name, is_offline);
@@ -452,6 +438,25 @@ impl Core {
         self.ports.insert(link.ifindex, port);
         self.wings.all_mut().into_iter().for_each(|wing| wing.changed());
         if queue_is_theirs { QueueAction::Leave } else { self.plan_queue(link, wanted) }
+    }
+
+    /// A device is no port any more. What is to be done with its queue, which may have been raised by an agent with
+    /// another configuration, or before it was renamed; its programs are there while it settles.
+    fn release(&mut self, link: &Link) -> QueueAction {
+        let action = self.plan_queue(link, 0);
+        let leased = self.leases.end_on(link.ifindex, "a port of it is no port any more");
+        self.leave_ports(leased);
+        if self.ports.remove(&link.ifindex).is_some() {
+            tracing::info!(port = link.name, domain = self.domain(link.ifindex), "no longer a port");
+            self.open_channel(link, None);
+            self.vms.forget(link.ifindex);
+            self.detach(link.ifindex, &link.name);
+            for wing in self.wings.all_mut() {
+                wing.gone(link.ifindex);
+                wing.changed();
+            }
+        }
+        action
     }
 
     /// Whether a device is the one that was known by its index, perhaps by another name; what was known of another

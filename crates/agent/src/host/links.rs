@@ -1,4 +1,5 @@
-//! Network devices of this host: which there are, which appear and go, and how long their queues are.
+//! Network devices of this host: which there are, which appear and go, and how long their queues are. They are known by
+//! the numbers of ports, and those of other network namespaces by names with the namespace's before ([`netns`]).
 //!
 //! The kernel answers a request while it is made, so that asking waits for the kernel and for nobody else.
 
@@ -18,6 +19,7 @@ use tokio::io::unix::AsyncFd;
 use super::error::HostError;
 use super::tap::TapFlags;
 use crate::netlink::{self, Message, attribute, messages, request, u32_at};
+use crate::netns;
 
 /// `RTNLGRP_LINK` as a bit of the address that the socket is bound to.
 const LINK_GROUP: u32 = 1 << (libc::RTNLGRP_LINK - 1);
@@ -39,7 +41,7 @@ const LISTS: usize = 4;
 /// A network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Index in its network namespace.
+    /// Its number.
     pub ifindex: u32,
     /// Name. To the kernel it is bytes: those that are no UTF-8 are here as `\xNN`.
     pub name: String,
@@ -108,13 +110,35 @@ fn owned(socket: &Socket) -> io::Result<OwnedFd> {
     unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) }.try_clone_to_owned()
 }
 
+impl Link {
+    /// As one of the namespace with this base.
+    fn in_namespace(self, base: u32) -> Option<Self> {
+        Some(Self { ifindex: netns::number(base, self.ifindex)?, name: netns::name(base, &self.name), ..self })
+    }
+}
+
+impl LinkEvent {
+    /// As one of the namespace with this base.
+    pub fn in_namespace(self, base: u32) -> Option<Self> {
+        Some(match self {
+            Self::Changed { ifindex, name } => {
+                Self::Changed { ifindex: netns::number(base, ifindex)?, name: netns::name(base, &name) }
+            }
+            Self::Gone { ifindex } => Self::Gone { ifindex: netns::number(base, ifindex)? },
+            Self::Lost => Self::Lost,
+        })
+    }
+}
+
 impl LinkWatch {
-    /// Begins to listen; a list taken after this misses nothing.
+    /// Begins to listen in the namespace with this base, and keeps that there as long as it does; a list taken after
+    /// this misses nothing.
     ///
     /// # Errors
     /// [`HostError::Netlink`] if the kernel gives no socket.
-    pub fn new() -> Result<Self, HostError> {
-        Self::open(NEWS_BYTES).map_err(|source| HostError::netlink("cannot listen for network devices", source))
+    pub fn new(base: u32) -> Result<Self, HostError> {
+        let opened = netns::enter(base).and_then(|_there| Self::open(NEWS_BYTES));
+        opened.map_err(|source| HostError::netlink("cannot listen for network devices", source))
     }
 
     fn open(news_bytes: usize) -> io::Result<Self> {
@@ -280,11 +304,32 @@ impl Links {
         }
     }
 
-    /// All devices there are. Where they change faster than they can be listed, one may be missing.
+    /// All devices there are, of all namespaces that are known. Where they change faster than they can be listed, one
+    /// may be missing.
     ///
     /// # Errors
     /// [`HostError::Netlink`] if the kernel refuses.
     pub fn list(&mut self) -> Result<Listing, HostError> {
+        let mut listing = self.list_here()?;
+        for (base, ..) in netns::all() {
+            let there = Self::list_in(base)?;
+            listing.links.extend(there.links);
+            listing.is_whole &= there.is_whole;
+        }
+        Ok(listing)
+    }
+
+    /// Those of another namespace.
+    ///
+    /// # Errors
+    /// [`HostError::Netlink`] if the kernel refuses.
+    pub fn list_in(base: u32) -> Result<Listing, HostError> {
+        let _there = enter(base)?;
+        let Listing { links, is_whole } = Self::new()?.list_here()?;
+        Ok(Listing { links: links.into_iter().filter_map(|link| link.in_namespace(base)).collect(), is_whole })
+    }
+
+    fn list_here(&mut self) -> Result<Listing, HostError> {
         let mut listing = Listing::default();
         for _ in 0..LISTS {
             listing = self.list_once().map_err(|error| HostError::netlink("cannot list network devices", error))?;
@@ -313,7 +358,19 @@ impl Links {
     ///
     /// # Errors
     /// [`HostError::Netlink`] if the kernel refuses.
-    pub fn get(&mut self, ifindex: u32) -> Result<Option<Link>, HostError> {
+    pub fn get(&mut self, number: u32) -> Result<Option<Link>, HostError> {
+        let (base, ifindex) = (netns::base(number), netns::index(number));
+        if base == netns::HERE {
+            return self.get_here(ifindex);
+        }
+        match enter(base) {
+            Ok(_there) => Ok(Self::new()?.get_here(ifindex)?.and_then(|link| link.in_namespace(base))),
+            Err(error) if error.is_gone() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn get_here(&mut self, ifindex: u32) -> Result<Option<Link>, HostError> {
         let without_counters = netlink::word(libc::IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
         let sent = self.send(libc::RTM_GETLINK, 0, ifindex, &without_counters);
         let is_link = |message: &Message<'_>| (message.kind == libc::RTM_NEWLINK).then(|| link(message.body));
@@ -330,13 +387,26 @@ impl Links {
     ///
     /// # Errors
     /// [`HostError::Netlink`], with [`is_gone`](HostError::is_gone) if the device went meanwhile.
-    pub fn set_queue(&mut self, ifindex: u32, segments: u32) -> Result<(), HostError> {
+    pub fn set_queue(&mut self, number: u32, segments: u32) -> Result<(), HostError> {
+        let (base, ifindex) = (netns::base(number), netns::index(number));
+        if base == netns::HERE {
+            return self.set_queue_here(ifindex, segments);
+        }
+        let _there = enter(base)?;
+        Self::new()?.set_queue_here(ifindex, segments)
+    }
+
+    fn set_queue_here(&mut self, ifindex: u32, segments: u32) -> Result<(), HostError> {
         let length = netlink::word(libc::IFLA_TXQLEN, segments);
         let sent = self.send(libc::RTM_SETLINK, libc::NLM_F_ACK, ifindex, &length);
         let is_done = |message: &Message<'_>| (i32::from(message.kind) == libc::NLMSG_ERROR).then_some(());
         sent.and_then(|()| self.answer(is_done))
             .map_err(|error| HostError::netlink(format!("cannot set the queue length of device {ifindex}"), error))
     }
+}
+
+fn enter(base: u32) -> Result<netns::Entered, HostError> {
+    netns::enter(base).map_err(|error| HostError::netlink("cannot enter a port's network namespace", error))
 }
 
 #[cfg(test)]

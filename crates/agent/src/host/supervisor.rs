@@ -24,15 +24,18 @@ use super::control::client::Client;
 use super::control::proto::{Ask, Response, RestoredQueue, Stopped};
 use super::control::server::{Listener, Service};
 use super::core::{Core, Loaded};
+use super::devices::seen;
 use super::error::HostError;
-use super::links::{Link, LinkEvent, LinkWatch, Links};
+use super::links::{LinkEvent, LinkWatch, Links};
 use super::lock;
+use super::namespaces::{Namespaces, News};
 use super::proboscis::keys;
 use super::state::{HostState, QueueAction};
 use super::{http, metrics, settle, vms};
 use crate::channel::Channels;
 use crate::datapath::{self, Datapath};
 use crate::file;
+use crate::netns::{self, HERE};
 
 /// How long `--stop` waits for an agent that has said it stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -94,6 +97,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
 
 /// Removes what an agent that is gone has put on this host.
 fn remove(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
+    Datapath::recall_namespaces(pin_dir)?;
     let mut links = Links::new()?;
     let list = links.list()?.links;
     // What it has promised is in the queues all the same.
@@ -264,7 +268,11 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     let metrics = bind_metrics(&config.metrics).await?;
     control.show()?;
 
-    let datapath = Datapath::open_by(&options.pin_dir, config.attach)?;
+    let is_elsewhere = !config.netns.is_empty();
+    if is_elsewhere {
+        netns::may_enter().map_err(may_not_enter)?;
+    }
+    let datapath = Datapath::open_by(&options.pin_dir, config.attach, is_elsewhere)?;
     if datapath.took_over() {
         tracing::info!("took over a running datapath");
     }
@@ -281,9 +289,11 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     core.borrow_mut().note_socket(control.path());
     core.borrow_mut().heartbeat();
 
-    let mut watch = Some(LinkWatch::new()?);
-    let mut domains = vms::Watch::new();
+    let mut watch = Some(LinkWatch::new(HERE)?);
+    let mut domains = vms::Watch::new(Path::new(vms::DIRECTORY));
     let mut links = Links::new()?;
+    let mut namespaces = Namespaces::new();
+    namespaces.look(&mut core.borrow_mut(), &mut links);
     core.borrow_mut().listed(&links.list()?);
     catch_up(&core, &mut links).await;
 
@@ -305,6 +315,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
         let (beats_at, keeps_at) = (core.borrow().beats_at(), core.borrow().keeps_at());
         let looks_at = core.borrow().looks_at();
         let tends_at = core.borrow().tends_at();
+        let namespaces_at = namespaces.looks_at(&core.borrow());
         tokio::select! {
             events = news(&mut watch) => match events {
                 Ok(events) => hear(&core, events),
@@ -314,6 +325,11 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                     watch = None;
                 }
             },
+            news = namespaces.news() => match news {
+                News::Names => namespaces.look_soon(),
+                News::Devices(events) => hear(&core, events),
+            },
+            () = until(namespaces_at) => namespaces.look(&mut core.borrow_mut(), &mut links),
             ready = ring.readable() => {
                 let mut ready = ready.map_err(|error| HostError::io("cannot wait for the datapath's events", error))?;
                 // What is left would not be told of: it is read before anything is waited for.
@@ -325,8 +341,9 @@ async fn agent(options: &Options) -> Result<(), HostError> {
             () = tokio::time::sleep_until(beats_at.into()), if acts => beat(&core),
             () = tokio::time::sleep_until(keeps_at.into()) => {
                 core.borrow_mut().keep();
+                namespaces.keep(&mut core.borrow_mut());
                 if watch.is_none() {
-                    watch = LinkWatch::new().inspect_err(|error| tracing::error!(%error, "no news of devices")).ok();
+                    watch = LinkWatch::new(HERE).inspect_err(|error| tracing::error!(%error, "no news of devices")).ok();
                     core.borrow_mut().ask_for_list();
                 }
             }
@@ -338,7 +355,10 @@ async fn agent(options: &Options) -> Result<(), HostError> {
             }
             // One device a turn: whoever else has something to do is first.
             () = tokio::task::yield_now(), if is_behind => look(&core, &mut links),
-            _ = hangup.recv() => reload(options, &core, &mut links, &mut listeners, &stop_sender).await,
+            _ = hangup.recv() => {
+                reload(options, &core, &mut links, &mut listeners, &stop_sender).await;
+                namespaces.look_soon();
+            }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             Some(reply) = stop_requests.recv() => {
@@ -448,21 +468,6 @@ async fn catch_up(core: &Rc<RefCell<Core>>, links: &mut Links) {
     }
 }
 
-/// A device is there or has changed; its queue follows.
-fn seen(core: &mut Core, links: &mut Links, link: &Link) {
-    let QueueAction::Set(segments) = core.seen(link) else { return };
-    match links.set_queue(link.ifindex, segments) {
-        Ok(()) => {
-            if link.queue_segments != segments {
-                tracing::info!(port = link.name, from = link.queue_segments, to = segments, "queue length set");
-            }
-            core.queue_is_set(link.ifindex);
-        }
-        Err(error) if error.is_gone() => {}
-        Err(error) => tracing::error!(port = link.name, %error, "the queue length stays"),
-    }
-}
-
 /// Reads the configuration again. One that cannot be used is reported, and the settings before it stay.
 async fn reload(
     options: &Options,
@@ -519,6 +524,12 @@ async fn prepare(
 ) -> Result<(Loaded, Option<Listener>, Option<Option<TcpListener>>), HostError> {
     let loaded = load(options, Some(core.borrow().loaded()))?;
     core.borrow().check_hook(&loaded.config)?;
+    if loaded.config.netns.is_empty() == core.borrow().is_elsewhere() {
+        return Err(HostError::Missing {
+            what: "whether ports are in other network namespaces (netns) is settled when the agent starts".to_owned(),
+            help: "restart it; the datapath goes on meanwhile".to_owned(),
+        });
+    }
     let config = &loaded.config;
     let mut control = (config.control != listeners.control.0)
         .then(|| Listener::bind(&config.control.socket, &config.control.group))
@@ -539,6 +550,15 @@ async fn prepare(
         control.show()?;
     }
     Ok((loaded, control, metrics))
+}
+
+fn may_not_enter(error: std::io::Error) -> HostError {
+    HostError::Missing {
+        what: format!("this process may not enter other network namespaces, where netns looks for ports: {error}"),
+        help:
+            "it takes CAP_SYS_ADMIN, and RestrictNamespaces=net in its unit: docs/platforms/kubevirt-kata.md has both"
+                .to_owned(),
+    }
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, HostError> {

@@ -231,7 +231,7 @@ impl View {
             .ports
             .iter()
             .map(|port| {
-                let before = self.before.as_ref().and_then(|(_, s)| s.ports.iter().find(|p| p.ifindex == port.ifindex));
+                let before = self.before.as_ref().and_then(|(_, s)| s.ports.iter().find(|p| p.name == port.name));
                 let rate = |key: &str| {
                     let now = port.counters.get(key).copied().unwrap_or(0);
                     self.rate(now, before.and_then(|b| b.counters.get(key).copied()))

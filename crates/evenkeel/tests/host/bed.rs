@@ -42,6 +42,8 @@ pub struct Host {
     agent: Option<Child>,
     /// By what its programs are to be on ports.
     pub attach: &'static str,
+    /// Capabilities of the agent beside those of the systemd unit, as setpriv wants them.
+    pub more_capabilities: &'static str,
 }
 
 impl Drop for Host {
@@ -60,7 +62,7 @@ impl Host {
         unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).expect("this test needs root");
         mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let host = Self { directory, agent: None, attach: "auto" };
+        let host = Self { directory, agent: None, attach: "auto", more_capabilities: "" };
         fs::create_dir(host.path("bpf")).unwrap();
         mount(Some("bpf"), &host.path("bpf"), Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
         ip("link set lo up");
@@ -130,7 +132,12 @@ impl Host {
     pub fn start(&mut self) {
         // With no more than the capabilities of the systemd unit.
         let agent = Command::new("setpriv")
-            .args(["--bounding-set", &capabilities(), "--no-new-privs", env!("CARGO_BIN_EXE_evenkeel")])
+            .args([
+                "--bounding-set",
+                &(capabilities() + self.more_capabilities),
+                "--no-new-privs",
+                env!("CARGO_BIN_EXE_evenkeel"),
+            ])
             .args(["host", "--config", &self.text("host.toml")])
             .args(["--run-dir", &self.text("run"), "--pin-dir", &self.text("bpf/evenkeel")])
             .env_remove("EVENKEEL_LOG")

@@ -18,6 +18,7 @@ mod foreign;
 mod forgotten;
 mod gone;
 mod late;
+mod namespaces;
 mod netfilter;
 mod offline;
 mod others;

@@ -155,26 +155,30 @@ pub fn fetch(machine: &Machine, server: Ipv4Addr) {
         .unwrap();
 }
 
-/// The guest's own kernel takes the programs, as a host's would; one without tcx by clsact.
+/// The guest's own kernel takes the programs, as a host's would; one without tcx by clsact. One port is in another
+/// network namespace.
 pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     machine
         .shell(
-            "ip link add vp0 type veth peer name vm0; modprobe tun; ip tuntap add dev vp1 mode tap; \
-             printf 'ports = [\"vp*\"]\\n[vsnoop]\\nmode = \"enforce\"\\nendpoint = \"observed\"\\n[metrics]\\nenabled \
-             = false\\n' > /tmp/host.toml",
+            "ip link add vp0 type veth peer name vm0; modprobe tun; ip tuntap add dev vp1 mode tap; ip netns add pod1; \
+             ip -n pod1 link add vp2 type veth peer name vm2; \
+             printf 'ports = [\"vp*\"]\\nnetns = [\"pod*\"]\\n[vsnoop]\\nmode = \"enforce\"\\n\
+             endpoint = \"observed\"\\n[metrics]\\nenabled = false\\n' > /tmp/host.toml",
         )
         .unwrap();
     let status = machine
         .shell(
             "setsid evenkeel host --config /tmp/host.toml >/tmp/host.log 2>&1 </dev/null & \
-             for i in $(seq 20); do evenkeel status --json 2>/dev/null | grep -q vp0 && break; sleep 1; done; \
+             for i in $(seq 20); do evenkeel status --json 2>/dev/null | grep -q vp2 && break; sleep 1; done; \
              evenkeel status --json || { tail -n 30 /tmp/host.log; exit 1; }; evenkeel host --stop >/dev/null",
         )
         .unwrap();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     assert_eq!(status["attach"], if image.series == KernelSeries::V6_1 { "clsact" } else { "tcx" });
     let ports = status["ports"].as_array().unwrap();
-    for (port, name, queue) in [(&ports[0], "vp0", "no_tap"), (&ports[1], "vp1", "detached")] {
+    for (port, name, queue) in
+        [(&ports[0], "pod1/vp2", "no_tap"), (&ports[1], "vp0", "no_tap"), (&ports[2], "vp1", "detached")]
+    {
         assert_eq!((&port["name"], &port["error"]), (&name.into(), &serde_json::Value::Null));
         assert_eq!(port["vsnoop"]["queue"], queue, "{}: {port}", image.release);
         // It can say who has a tap open, if anybody had.

@@ -77,6 +77,10 @@ macro_rules! mechanisms {
             /// Names of the ports that lead to VMs: * stands for any text, ? for one character, [abc] for one of them,
             /// {a,b} for either. vnet* is libvirt's, tap* that of Proxmox and OpenStack.
             ports: Vec<Pattern> = ["vnet*", "tap*"].map(Pattern::literal).into();
+            /// Network namespaces whose devices are ports as well, by their names in /run/netns and with the names of
+            /// `ports`: ["*"] has all of them, pods' for one. Such a port is called NAMESPACE/DEVICE, and is meant by
+            /// that name alone where single ports are. The agent needs CAP_SYS_ADMIN for it.
+            netns: Vec<Pattern> = Vec::new();
             /// Queues of ports are raised to this many packets (a GSO packet is one) as long as the agent has them, and
             /// put back by `evenkeel host --stop`. Queues that are longer stay. The default is Linux's own for a tap:
             /// short ones drop what comes while the VM is off its core, longer ones let bulk data stand in the way of
@@ -202,9 +206,13 @@ mechanisms! {
 }
 
 impl Config {
-    /// Whether a device of this name is a port.
+    /// Whether a device of this name is a port. In another network namespace it is called `NAMESPACE/DEVICE`.
     pub fn is_port(&self, name: &str) -> bool {
-        self.ports.iter().any(|pattern| pattern.matches(name))
+        let is_among = |patterns: &[Pattern], name| patterns.iter().any(|pattern| pattern.matches(name));
+        match name.split_once('/') {
+            Some((namespace, device)) => is_among(&self.netns, namespace) && is_among(&self.ports, device),
+            None => is_among(&self.ports, name),
+        }
     }
 }
 

@@ -106,7 +106,7 @@ fn an_error_names_file_line_key_and_what_is_allowed() {
             "[vsnoop]\nendpoint = \"trusted\"\n",
             "host.toml:2: vsnoop.endpoint: unknown variant `trusted`, expected `attested` or `observed`",
         ),
-        ("colour = 1\n", "host.toml:1: colour: unknown field `colour`, expected one of `ports`, `port_queue_segments`"),
+        ("colour = 1\n", "host.toml:1: colour: unknown field `colour`, expected one of `ports`, `netns`, `port_queue"),
         (
             "\n[[port]]\nmatch = \"a*\"\n[port.proboscis]\ngamma = 1\n",
             "host.toml:5: port[0].proboscis.gamma: unknown field",
@@ -149,6 +149,19 @@ fn an_error_names_file_line_key_and_what_is_allowed() {
         let error = refused(text);
         assert!(error.starts_with(expected), "{text}\n{error}\n{expected}");
     }
+}
+
+#[test]
+fn ports_of_other_namespaces_are_meant_by_both_names() {
+    let text = "ports = [\"tap*\"]\nnetns = [\"cni-*\"]\n[[port]]\nmatch = \"tap*\"\nport_queue_segments = 8\n\
+                [[port]]\nmatch = \"*/tap1\"\nport_queue_segments = 9\n";
+    let config = Config::parse(text, Path::new("host.toml")).unwrap();
+    let is_port = |name: &str| config.is_port(name);
+    assert!(is_port("tap0") && is_port("cni-1/tap0"));
+    assert!(!is_port("cni-1") && !is_port("cni-1/eth0") && !is_port("other/tap0") && !is_port("tap0/tap0"));
+    let queue = |name: &str| config.settings(name).port_queue_segments.get();
+    assert_eq!([queue("tap1"), queue("cni-1/tap0"), queue("cni-1/tap1")], [8, 1000, 9]);
+    assert!(!Config::default().is_port("cni-1/tap0"));
 }
 
 #[test]

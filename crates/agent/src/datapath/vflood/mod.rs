@@ -14,6 +14,7 @@ use super::load::{Datapath, set_port};
 use super::map::{lookup, lookup_bytes};
 use super::skb::SkbContext;
 use crate::common::bytes::from_bytes;
+use crate::netns;
 
 /// Connections that are ended in one go: each takes the host some microseconds.
 const MOST_ENDED: u32 = 1024;
@@ -29,6 +30,7 @@ impl Datapath {
             return Ok(());
         }
         let outcome = match &mut self.qdisc {
+            _ if netns::base(ifindex) != netns::HERE => Err(DatapathError::Elsewhere),
             Some(hold) => Ok(hold),
             none => Qdisc::open(&self.pin_dir, &self.features).map(|hold| none.insert(hold)),
         };
@@ -111,7 +113,7 @@ impl Datapath {
         let mut context = SkbContext::default();
         context.cb[intf::EK_IDLE_MS as usize] = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
         context.cb[intf::EK_IDLE_FLOWS as usize] = MOST_ENDED;
-        self.ask("vflood_idle", &context)
+        self.ask("vflood_idle", context)
     }
 
     /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still

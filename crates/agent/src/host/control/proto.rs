@@ -191,9 +191,9 @@ pub struct Lacking {
 /// A port.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
-    /// Name.
+    /// Name; in another network namespace than the agent's `NAMESPACE/DEVICE`.
     pub name: String,
-    /// Index of the device.
+    /// Index of the device in its namespace.
     pub ifindex: u32,
     /// What ProBoSCIS may do there.
     pub mode: Mode,

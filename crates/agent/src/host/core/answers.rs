@@ -13,6 +13,7 @@ use crate::host::flow::Flow;
 use crate::host::mechanism::{Asked, Tools};
 use crate::host::metrics::AGENT_COUNTERS;
 use crate::host::port::is_port;
+use crate::netns;
 
 impl Core {
     /// What the agent does.
@@ -72,7 +73,7 @@ impl Core {
             let why = waiting.error.as_ref().map_or("its turn comes".to_owned(), |why| format!("tried again: {why}"));
             proto::Port {
                 name: waiting.name.clone(),
-                ifindex: *ifindex,
+                ifindex: netns::index(*ifindex),
                 mode: settings.proboscis.mode,
                 error: Some(format!("not served yet; {why}")),
                 ..proto::Port::default()
@@ -85,7 +86,7 @@ impl Core {
         let Some(port) = self.ports.get(&ifindex) else { return proto::Port::default() };
         let mut shown = proto::Port {
             name: port.link.name.clone(),
-            ifindex,
+            ifindex: netns::index(ifindex),
             error: port.error.clone(),
             offline: port.is_offline.then(proto::Left::default),
             trial: self.leases.shown(ifindex, Instant::now()),

@@ -15,7 +15,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use crate::file;
 
 /// Where libvirt notes what runs.
-pub(super) const DIRECTORY: &str = "/run/libvirt/qemu";
+pub(in crate::host) const DIRECTORY: &str = "/run/libvirt/qemu";
 /// More than libvirt writes of the largest VM.
 const MOST_BYTES: u64 = 2 << 20;
 /// Elements and texts of such a file, at most.

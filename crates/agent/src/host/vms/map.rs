@@ -180,8 +180,8 @@ impl<'a> Evidence<'a> {
         }
         let holders = seen.map(|seen| {
             let mut holders: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-            for holder in seen.holders.iter().filter(|holder| holder.namespace == seen.namespace) {
-                holders.entry(holder.ifindex).or_default().insert(holder.process);
+            for holder in &seen.holders {
+                holders.entry(holder.port).or_default().insert(holder.process);
             }
             holders
         });
@@ -240,9 +240,7 @@ fn several(domains: &[&Domain]) -> Unknown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datapath::intf;
-
-    const HERE: u32 = 7;
+    use crate::datapath::{Holder, intf};
 
     fn domain(name: &str, process: u32, taps: &[&str]) -> Domain {
         let taps = taps.iter().map(|tap| (*tap).to_owned()).collect();
@@ -250,12 +248,8 @@ mod tests {
     }
 
     /// Processes with taps open, and threads with their names.
-    fn seen(holders: &[(u32, u32, u32)], threads: &[(u32, &str)]) -> Seen {
-        let holder = |(process, ifindex, namespace): &_| intf::ek_holder {
-            process: *process,
-            ifindex: *ifindex,
-            namespace: *namespace,
-        };
+    fn seen(holders: &[(u32, u32)], threads: &[(u32, &str)]) -> Seen {
+        let holder = |(process, port): &_| Holder { process: *process, port: *port };
         let thread = |(process, name): &(u32, &str)| {
             let mut thread = intf::ek_thread { process: *process, id: *process, ..Default::default() };
             for (to, byte) in thread.name.iter_mut().zip(name.bytes()) {
@@ -263,11 +257,7 @@ mod tests {
             }
             thread
         };
-        Seen {
-            namespace: HERE,
-            holders: holders.iter().map(holder).collect(),
-            threads: threads.iter().map(thread).collect(),
-        }
+        Seen { holders: holders.iter().map(holder).collect(), threads: threads.iter().map(thread).collect() }
     }
 
     fn process(id: u32) -> Process {
@@ -293,16 +283,16 @@ mod tests {
         let found = |name: &str, process| Ok((Some(name.to_owned()), FoundBy::Libvirt, process));
         let one = [web1.clone()];
         let both = [web1, web2];
-        assert_eq!(vm(&one, Ok(&seen(&[(100, 3, HERE)], &[]))), found("web1", 100));
-        assert_eq!(vm(&one, Ok(&seen(&[(9, 3, HERE), (100, 3, HERE)], &[]))), found("web1", 100));
+        assert_eq!(vm(&one, Ok(&seen(&[(100, 3)], &[]))), found("web1", 100));
+        assert_eq!(vm(&one, Ok(&seen(&[(9, 3), (100, 3)], &[]))), found("web1", 100));
         assert_eq!(vm(&one, Ok(&seen(&[], &[]))), Err(elsewhere(100, &[])));
         // The same index, and name, of another network namespace.
-        assert_eq!(vm(&one, Ok(&seen(&[(100, 3, 8)], &[]))), Err(elsewhere(100, &[])));
-        assert_eq!(vm(&one, Ok(&seen(&[(101, 3, HERE)], &[]))), Err(elsewhere(100, &[101])));
+        assert_eq!(vm(&one, Ok(&seen(&[(100, 1 << 31 | 3)], &[]))), Err(elsewhere(100, &[])));
+        assert_eq!(vm(&one, Ok(&seen(&[(101, 3)], &[]))), Err(elsewhere(100, &[101])));
         // A file that is left over from a domain that had the name of the device before.
-        assert_eq!(vm(&both, Ok(&seen(&[(200, 3, HERE)], &[]))), found("web2", 200));
+        assert_eq!(vm(&both, Ok(&seen(&[(200, 3)], &[]))), found("web2", 200));
         let names = || vec!["web1".to_owned(), "web2".to_owned()];
-        assert_eq!(vm(&both, Ok(&seen(&[(200, 3, HERE), (100, 3, HERE)], &[]))), Err(Unknown::Domains(names())));
+        assert_eq!(vm(&both, Ok(&seen(&[(200, 3), (100, 3)], &[]))), Err(Unknown::Domains(names())));
         // A kernel that does not say who has taps open.
         assert_eq!(vm(&one, Err("no types")), found("web1", 100));
         assert_eq!(vm(&both, Err("no types")), Err(Unknown::Domains(names())));
@@ -313,9 +303,9 @@ mod tests {
     fn without_notes_the_one_who_has_it_open_is_asked() {
         let others = [domain("web1", 100, &["vnet1"])];
         let found = Ok((Some("of 200".to_owned()), FoundBy::Process, 200));
-        assert_eq!(vm(&others, Ok(&seen(&[(200, 3, HERE), (200, 3, HERE), (100, 4, HERE)], &[]))), found);
-        assert_eq!(vm(&others, Ok(&seen(&[(100, 4, HERE)], &[]))), Err(Unknown::Nobody));
-        let two = seen(&[(200, 3, HERE), (201, 3, HERE)], &[]);
+        assert_eq!(vm(&others, Ok(&seen(&[(200, 3), (200, 3), (100, 4)], &[]))), found);
+        assert_eq!(vm(&others, Ok(&seen(&[(100, 4)], &[]))), Err(Unknown::Nobody));
+        let two = seen(&[(200, 3), (201, 3)], &[]);
         assert_eq!(vm(&others, Ok(&two)), Err(Unknown::Several(vec![200, 201])));
     }
 
@@ -323,7 +313,7 @@ mod tests {
     fn a_channel_is_where_the_process_with_the_tap_listens() {
         let own = [domain("web1", 100, &["vnet0"])];
         let of = |domains: &[Domain], id| {
-            let seen = seen(&[(id, 3, HERE)], &[]);
+            let seen = seen(&[(id, 3)], &[]);
             Evidence::new(domains.iter(), Ok(&seen)).vm(3, "vnet0", process).unwrap()
         };
         let target = |path: &str, listener| Ok(Target { address: HostAddress::Path(path.into()), listener });
@@ -341,7 +331,7 @@ mod tests {
     fn vhost_is_known_by_its_threads() {
         let one = [domain("web1", 100, &["vnet0"])];
         let threads = |threads: &[(u32, &str)]| {
-            let seen = seen(&[(100, 3, HERE)], threads);
+            let seen = seen(&[(100, 3)], threads);
             Evidence::new(one.iter(), Ok(&seen)).vm(3, "vnet0", process).unwrap().vhost_threads
         };
         assert_eq!(threads(&[(100, "qemu"), (300, "vhost-300"), (100, "vhost-x")]), 0);

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+pub(super) use libvirt::DIRECTORY;
 use map::Evidence;
 pub(super) use map::Unknown;
 pub use map::{FoundBy, Vm};
@@ -134,13 +135,13 @@ impl Vms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datapath::intf;
+    use crate::datapath::Holder;
 
     const WEB1: &str = include_str!("fixtures/web1.xml");
 
     fn seen(holders: &[(u32, u32)]) -> Seen {
-        let holder = |(process, ifindex): &_| intf::ek_holder { process: *process, ifindex: *ifindex, namespace: 7 };
-        Seen { namespace: 7, holders: holders.iter().map(holder).collect(), threads: Vec::new() }
+        let holder = |(process, port): &_| Holder { process: *process, port: *port };
+        Seen { holders: holders.iter().map(holder).collect(), threads: Vec::new() }
     }
 
     fn tap(ifindex: u32, name: &str) -> Tap {

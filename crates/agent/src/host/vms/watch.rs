@@ -1,9 +1,9 @@
-//! Hears of changes of libvirt's notes. Where it cannot, they are found by looking.
+//! Hears of changes in a directory. Where it cannot, they are found by looking.
 
 use std::future::pending;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -13,6 +13,7 @@ use tokio::io::unix::AsyncFd;
 /// A watch over a directory that may not be there yet.
 #[derive(Debug)]
 pub(in crate::host) struct Watch {
+    directory: PathBuf,
     open: Option<Open>,
 }
 
@@ -25,7 +26,8 @@ struct Open {
 impl Open {
     fn new(directory: &Path) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        let changes = AddWatchFlags::IN_CLOSE_WRITE
+        let changes = AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_MOVED_FROM
             | AddWatchFlags::IN_DELETE
@@ -60,8 +62,8 @@ impl Open {
 
 impl Watch {
     /// Watches the directory, if it is there.
-    pub(in crate::host) fn new() -> Self {
-        let mut watch = Self { open: None };
+    pub(in crate::host) fn new(directory: &Path) -> Self {
+        let mut watch = Self { directory: directory.to_owned(), open: None };
         watch.keep();
         watch
     }
@@ -69,7 +71,7 @@ impl Watch {
     /// Tries again to watch, if it does not.
     pub(in crate::host) fn keep(&mut self) {
         if self.open.is_none() {
-            self.open = Open::new(Path::new(super::libvirt::DIRECTORY)).ok();
+            self.open = Open::new(&self.directory).ok();
         }
     }
 

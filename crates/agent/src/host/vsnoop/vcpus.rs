@@ -54,8 +54,8 @@ pub enum Vcpus {
 impl Vcpus {
     /// Of the VM behind this tap.
     fn of(ifindex: u32, seen: &Seen) -> Self {
-        let is_its = |holder: &&intf::ek_holder| holder.ifindex == ifindex && holder.namespace == seen.namespace;
-        let processes: BTreeSet<u32> = seen.holders.iter().filter(is_its).map(|holder| holder.process).collect();
+        let its = seen.holders.iter().filter(|holder| holder.port == ifindex);
+        let processes: BTreeSet<u32> = its.map(|holder| holder.process).collect();
         let all: Vec<_> = processes.iter().map(|process| (*process, Threads::of(*process, &seen.threads))).collect();
         let named: Vec<_> = all.iter().filter(|(_, threads)| threads.are_named).collect();
         let (process, threads) = match (named.as_slice(), all.as_slice()) {
@@ -207,6 +207,7 @@ impl Register {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datapath::Holder;
 
     fn threads(names: &[&str]) -> Threads {
         Threads::among(100, (100..).zip(names.iter().map(|name| (*name).to_owned())).collect())
@@ -232,10 +233,8 @@ mod tests {
         assert_eq!(threads(&["vmm"]), unnamed(&[100]));
     }
 
-    const NAMESPACE: u32 = 7;
-
-    fn holder(process: u32, ifindex: u32, namespace: u32) -> intf::ek_holder {
-        intf::ek_holder { process, ifindex, namespace }
+    fn holder(process: u32, port: u32) -> Holder {
+        Holder { process, port }
     }
 
     fn thread(process: u32, id: u32, name: &str) -> intf::ek_thread {
@@ -252,8 +251,7 @@ mod tests {
 
     #[test]
     fn only_what_is_certain_is_known() {
-        let seen = |holders: &[intf::ek_holder]| Seen {
-            namespace: NAMESPACE,
+        let seen = |holders: &[Holder]| Seen {
             holders: holders.to_vec(),
             threads: vec![
                 thread(100, 100, "qemu-system-x86"),
@@ -265,12 +263,11 @@ mod tests {
         };
         for (holders, expected) in [
             (&[][..], Vcpus::Nobody),
-            (&[holder(100, 4, NAMESPACE)], Vcpus::Nobody),
-            (&[holder(100, 3, 8)], Vcpus::Nobody),
-            (&[holder(100, 3, NAMESPACE), holder(100, 3, NAMESPACE)], known(100, &[101])),
-            (&[holder(200, 3, NAMESPACE)], known(200, &[201])),
-            (&[holder(300, 3, NAMESPACE), holder(100, 3, NAMESPACE)], known(100, &[101])),
-            (&[holder(300, 3, NAMESPACE), holder(200, 3, NAMESPACE)], Vcpus::Several { processes: vec![200, 300] }),
+            (&[holder(100, 4)], Vcpus::Nobody),
+            (&[holder(100, 3), holder(100, 3)], known(100, &[101])),
+            (&[holder(200, 3)], known(200, &[201])),
+            (&[holder(300, 3), holder(100, 3)], known(100, &[101])),
+            (&[holder(300, 3), holder(200, 3)], Vcpus::Several { processes: vec![200, 300] }),
         ] {
             let vcpus = Vcpus::of(3, &seen(holders));
             let is_known = matches!(expected, Vcpus::Known { .. });
@@ -278,7 +275,7 @@ mod tests {
             assert_eq!(vcpus, expected);
         }
         let many = (0..=intf::EK_VSNOOP_VCPUS).map(|i| thread(100, 101 + i, "CPU 0/KVM")).collect();
-        let seen = Seen { namespace: NAMESPACE, holders: vec![holder(100, 3, NAMESPACE)], threads: many };
+        let seen = Seen { holders: vec![holder(100, 3)], threads: many };
         assert_eq!(Vcpus::of(3, &seen), Vcpus::TooMany { threads: intf::EK_VSNOOP_VCPUS + 1 });
     }
 
@@ -286,8 +283,8 @@ mod tests {
     fn what_is_missing_is_looked_for_less_and_less_often() {
         let start = Instant::now();
         let mut register = Register::new(start);
-        let holders = vec![holder(100, 3, NAMESPACE)];
-        let seen = Seen { namespace: NAMESPACE, holders, threads: vec![thread(100, 100, "vcpu0")] };
+        let holders = vec![holder(100, 3)];
+        let seen = Seen { holders, threads: vec![thread(100, 100, "vcpu0")] };
         assert!(register.is_due(start));
         assert_eq!(register.learn(&[3], Ok(&seen), start), [3]);
         assert_eq!(register.of(3), known(100, &[100]));

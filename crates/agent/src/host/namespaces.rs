@@ -1,0 +1,202 @@
+//! Network namespaces with names, whose devices are ports like those of the agent's own: pods', as Kubernetes' runtimes
+//! make them.
+//!
+//! A namespace is held open as long as the agent has it, and let go of when its name goes: then what was done there is
+//! undone, and nothing of the agent keeps it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::future::pending;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::core::Core;
+use super::devices::set_queue;
+use super::links::{LinkEvent, LinkWatch, Links};
+use super::vms::Watch;
+use crate::netns::{self, DIRECTORY, Namespace};
+
+/// After news of names: more of it is on its way as a rule, and a file is there before it is a namespace.
+const LOOK_SOON: Duration = Duration::from_millis(10);
+/// However little there is news of.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// News of devices that may wait for the agent.
+const WAITING: usize = 64;
+
+/// What there is news of.
+pub enum News {
+    /// Namespaces have come or gone.
+    Names,
+    /// Devices in one of them have changed.
+    Devices(Vec<LinkEvent>),
+}
+
+/// The namespaces, and who hears of their devices.
+pub struct Namespaces {
+    names: Watch,
+    looks_at: Instant,
+    /// How long until the next look, while a name is no namespace yet.
+    put_off: Duration,
+    hearers: BTreeMap<u32, JoinHandle<()>>,
+    sender: mpsc::Sender<Vec<LinkEvent>>,
+    devices: mpsc::Receiver<Vec<LinkEvent>>,
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        self.hearers.values().for_each(JoinHandle::abort);
+    }
+}
+
+impl Namespaces {
+    /// Nothing is known yet.
+    pub fn new() -> Self {
+        let (sender, devices) = mpsc::channel(WAITING);
+        let names = Watch::new(Path::new(DIRECTORY));
+        Self { names, looks_at: Instant::now(), put_off: LOOK_SOON, hearers: BTreeMap::new(), sender, devices }
+    }
+
+    /// When [`look`](Self::look) is to be called; never where no other namespace is wanted, or was.
+    pub fn looks_at(&self, core: &Core) -> Option<Instant> {
+        (core.is_elsewhere() || !self.hearers.is_empty()).then_some(self.looks_at)
+    }
+
+    /// Which namespaces are wanted may have changed.
+    pub fn look_soon(&mut self) {
+        (self.looks_at, self.put_off) = (Instant::now() + LOOK_SOON, LOOK_SOON);
+    }
+
+    /// Tries again to hear of what it does not hear of.
+    pub fn keep(&mut self, core: &mut Core) {
+        self.names.keep();
+        self.look_soon();
+        let deaf: Vec<u32> =
+            self.hearers.iter().filter(|(_, task)| task.is_finished()).map(|(base, _)| *base).collect();
+        for base in deaf {
+            self.listen(base);
+            core.ask_for_list();
+        }
+    }
+
+    /// What there is news of. Can be dropped while it waits.
+    pub async fn news(&mut self) -> News {
+        tokio::select! {
+            () = self.names.changed() => News::Names,
+            events = self.devices.recv() => match events {
+                Some(events) => News::Devices(events),
+                None => pending().await,
+            }
+        }
+    }
+
+    /// Looks which namespaces there are: those that are new are taken, those that are gone, or wanted no more, are left.
+    pub fn look(&mut self, core: &mut Core, links: &mut Links) {
+        let known = netns::all();
+        let mut is_early = false;
+        let mut kept = Vec::new();
+        let mut new = Vec::new();
+        for file in fs::read_dir(DIRECTORY).into_iter().flatten().flatten() {
+            let (path, name) = (file.path(), file.file_name().to_string_lossy().into_owned());
+            if !core.has_namespace(&name) {
+                continue;
+            }
+            let is_known = |(base, of, inode): &&(u32, String, u32)| {
+                *of == name && fs::metadata(&path).is_ok_and(|it| it.ino() as u32 == *inode) && !kept.contains(base)
+            };
+            if let Some((base, ..)) = known.iter().find(is_known) {
+                kept.push(*base);
+                continue;
+            }
+            match Namespace::open(&path) {
+                Ok(Some(namespace)) => new.push(namespace),
+                Ok(None) => is_early = true,
+                Err(error) => tracing::debug!(%error, name, "a network namespace is not looked at"),
+            }
+        }
+        for (base, name, _) in known.iter().filter(|(base, ..)| !kept.contains(base)) {
+            tracing::info!(name, "the network namespace is left: it has this name no more, or is not wanted");
+            self.leave(*base, core, links);
+        }
+        for base in kept.into_iter().filter(|base| !self.hearers.contains_key(base)).collect::<Vec<_>>() {
+            self.listen(base);
+        }
+        for namespace in new {
+            self.take(namespace, core);
+        }
+        self.looks_at = Instant::now() + if is_early { self.put_off } else { LOOK_EVERY };
+        self.put_off = if is_early { (2 * self.put_off).min(LOOK_EVERY) } else { LOOK_SOON };
+    }
+
+    fn take(&mut self, namespace: Namespace, core: &mut Core) {
+        let name = namespace.name.clone();
+        let base = match core.take_namespace(namespace) {
+            Ok(Some(base)) => base,
+            // By another name.
+            Ok(None) => return,
+            Err(error) => {
+                tracing::error!(%error, name, "ports of this network namespace are not served");
+                return;
+            }
+        };
+        tracing::info!(name, "a network namespace");
+        self.listen(base);
+        match Links::list_in(base) {
+            Ok(listing) if listing.is_whole => {
+                listing.links.into_iter().for_each(|link| core.heard(link.ifindex, link.name));
+            }
+            Ok(_) => core.ask_for_list(),
+            Err(error) => {
+                tracing::error!(%error, name, "the devices of this network namespace are not known yet");
+                core.ask_for_list();
+            }
+        }
+    }
+
+    /// Hears of devices there from now on.
+    fn listen(&mut self, base: u32) {
+        let mut watch = match LinkWatch::new(base) {
+            Ok(watch) => watch,
+            Err(error) => {
+                tracing::error!(%error, "no news of devices of a network namespace");
+                return;
+            }
+        };
+        let sender = self.sender.clone();
+        let hear = async move {
+            loop {
+                match watch.next().await {
+                    Ok(events) => {
+                        let events = events.into_iter().filter_map(|event| event.in_namespace(base));
+                        if sender.send(events.collect()).await.is_err() {
+                            return;
+                        }
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "news of devices is lost");
+                        return;
+                    }
+                }
+            }
+        };
+        if let Some(before) = self.hearers.insert(base, tokio::task::spawn_local(hear)) {
+            before.abort();
+        }
+    }
+
+    fn leave(&mut self, base: u32, core: &mut Core, links: &mut Links) {
+        for number in core.touched_in(base) {
+            if let Ok(Some(link)) = links.get(number) {
+                let action = core.let_go(&link);
+                set_queue(core, links, &link, action);
+            }
+        }
+        core.leave_namespace(base);
+        if let Some(task) = self.hearers.remove(&base) {
+            task.abort();
+        }
+    }
+}
