@@ -40,7 +40,7 @@ done
 
 # libvirtd waits until a QEMU that it has ended is gone, which takes somebody who reaps it.
 if [ -z "${IN_NAMESPACES-}" ]; then
-    IN_NAMESPACES=1 exec unshare --mount --net --propagation private python3 -c '
+    IN_NAMESPACES=1 exec unshare --mount --net --uts --propagation private python3 -c '
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 child = os.fork()
@@ -167,6 +167,8 @@ start_libvirtd() {
     check "libvirtd answers" virsh version
 }
 
+# By it libvirt says where a VM that moves is to go.
+hostname host1
 ip link set lo up
 ip link add br0 type bridge
 ip addr add 10.77.0.1/24 dev br0
@@ -303,8 +305,8 @@ chmod +x "$work/bin/evenkeel" "$work/bin/evenkeel-migrate"
 sed "s,$work/host.sock,$work/host2.sock,; s/^listen = .*/listen = \"127.0.0.1:19465\"/" "$work/host.toml" > "$work/host2.toml"
 mkdir -p "$work/bpf2"
 at_host2 mount -t bpf bpf "$work/bpf2"
-at_host2 "$binary" host --config "$work/host2.toml" --run-dir "$work/run2" --pin-dir "$work/bpf2/evenkeel" \
-    2> "$work/agent2.log" &
+nsenter --target "$host2" --mount --net --uts "$binary" host --config "$work/host2.toml" \
+    --run-dir "$work/run2" --pin-dir "$work/bpf2/evenkeel" 2> "$work/agent2.log" &
 agent2=$!
 at_host2 virtlogd -d
 at_host2 libvirtd -d
