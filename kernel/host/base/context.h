@@ -50,11 +50,10 @@ struct context {
 	struct ek_counters *count;
 	struct packet_head *head;
 	struct packet *packet;
-	struct ek_flow_key *key; /* part of @train */
+	struct ek_flow_key *key; /* part of @train; its port is always known */
 	struct ek_train_key *train; /* without its iss, until somebody sets that */
 	struct scratch *scratch;
 	u64 now_ns;
-	u32 number; /* of the port */
 };
 
 #define MODE_OR(name) port->name.mode |
@@ -87,20 +86,14 @@ static __always_inline bool port_sleeps(const struct ek_port *port)
 	return managed && !*managed;
 }
 
-/*
- * What maps know a device by that is in the packet's network namespace (intf.h). Return: 0
- * if no port is there.
- */
-static __always_inline u32 port_number(struct __sk_buff *skb, u32 ifindex)
+/* A function of its own: a deep call has no room for what it keeps on the stack. */
+static __noinline u32 number_elsewhere(struct __sk_buff *skb, u32 ifindex)
 {
 	const struct net_device *dev;
 	const struct net *net;
 	u32 namespace = 0;
 	u32 *base;
 
-	/* Not to be read where all ports are in one: that takes as long as all else. */
-	if (!ek_kernel.namespace)
-		return ifindex;
 	dev = READ_POINTER(read_casts(), skb_device(skb), struct net_device);
 	if (READ(read_casts(), &net, dev->nd_net.net) ||
 	    READ(read_casts(), &namespace, net->ns.inum))
@@ -111,6 +104,16 @@ static __always_inline u32 port_number(struct __sk_buff *skb, u32 ifindex)
 	return base && !(ifindex >> EK_INDEX_BITS) ? *base | ifindex : 0;
 }
 
+/*
+ * What maps know a device by that is in the packet's network namespace (intf.h). Return:
+ * 0 if no port is there.
+ */
+static __always_inline u32 port_number(struct __sk_buff *skb, u32 ifindex)
+{
+	/* Not to be read where all ports are in one: that takes as long as all else. */
+	return ek_kernel.namespace ? number_elsewhere(skb, ifindex) : ifindex;
+}
+
 /* Return: false if this port is not to be treated. */
 static __always_inline bool context_open(struct context *c, struct __sk_buff *skb,
 					 enum scratch_of which)
@@ -118,7 +121,6 @@ static __always_inline bool context_open(struct context *c, struct __sk_buff *sk
 	struct scratch *s = bpf_map_lookup_elem(&scratch, &which);
 	u32 number = port_number(skb, skb->ifindex);
 
-	c->number = number;
 	c->port = bpf_map_lookup_elem(&ports, &number);
 	if (!c->port || !port_acts(c->port) || !s)
 		return false;
@@ -129,6 +131,7 @@ static __always_inline bool context_open(struct context *c, struct __sk_buff *sk
 	c->head = &s->head;
 	c->packet = &s->packet;
 	c->key = &s->train.flow;
+	c->key->ifindex = number;
 	c->train = &s->train;
 	return true;
 }
@@ -174,7 +177,6 @@ static __always_inline void flow_key_rest(struct context *c, bool from_vm)
 
 	k->local_port = from_vm ? p->source_port : p->destination_port;
 	k->remote_port = from_vm ? p->destination_port : p->source_port;
-	k->ifindex = c->number;
 	k->vlan[0] = p->vlan[0];
 	k->vlan[1] = p->vlan[1];
 }

@@ -64,6 +64,8 @@ pub struct Datapath {
     pub(super) vflood_flows: MapHandle,
     pub(super) qdisc: Option<Qdisc>,
     pub(super) cannot_hold: BTreeMap<u32, DatapathError>,
+    /// Slots of the ports that have settings: to ask for them takes a call each.
+    slots: BTreeMap<u32, u32>,
     /// What was put on devices.
     attached: BTreeMap<u32, Vec<Attached>>,
     /// Devices that are ports no more, and have their programs until what is held for them is out.
@@ -128,13 +130,15 @@ impl Datapath {
         let qdisc = qdisc::is_pinned(pin_dir).then(|| Qdisc::open(pin_dir, &features)).and_then(|opened| {
             opened.inspect_err(|error| tracing::error!("what holds packets here is not taken over: {error}")).ok()
         });
+        let ports = map("ports")?;
+        let known = read_all::<u32, intf::ek_port>(&ports, "cannot read ports")?;
         let datapath = Self {
             object,
             pin_dir: pin_dir.to_owned(),
             features,
             hook,
             took_over,
-            ports: map("ports")?,
+            ports,
             namespaces: map("namespaces")?,
             counters: map("counters")?,
             host: map("host")?,
@@ -149,6 +153,7 @@ impl Datapath {
             vflood_flows: map("vflood_flows")?,
             qdisc,
             cannot_hold: BTreeMap::new(),
+            slots: known.into_iter().map(|(number, port)| (number, port.slot)).collect(),
             attached: BTreeMap::new(),
             leaving: BTreeSet::new(),
             gone: BTreeSet::new(),
@@ -218,6 +223,7 @@ impl Datapath {
         let mut settings = intf::ek_port { slot, since_ns, ..*settings };
         self.hold_packets(ifindex, &mut settings)?;
         set_port(&self.ports, &key, &settings)?;
+        self.slots.insert(ifindex, slot);
         if has_turned && !snoop(settings.vsnoop.mode) {
             self.forget_snoops(ifindex, slot)?;
         }
@@ -254,13 +260,10 @@ impl Datapath {
 
     /// Where a port's counters are, or are to be.
     fn slot(&self, ifindex: u32) -> Result<u32, DatapathError> {
-        if let Some(port) = self.port(&ifindex.to_ne_bytes())? {
-            return Ok(port.slot);
+        if let Some(slot) = self.slots.get(&ifindex) {
+            return Ok(*slot);
         }
-        let mut taken = BTreeSet::new();
-        for key in self.ports.keys() {
-            taken.extend(self.port(&key)?.map(|port| port.slot));
-        }
+        let taken: BTreeSet<u32> = self.slots.values().copied().collect();
         (0..intf::EK_MAX_PORTS).find(|slot| !taken.contains(slot)).ok_or_else(|| {
             let text = format!("there are settings for {} ports already", intf::EK_MAX_PORTS);
             DatapathError::io("no room for another port", io::Error::other(text))
@@ -302,6 +305,7 @@ impl Datapath {
         }
         // Not there is as good as removed.
         let _ = self.ports.delete(&ifindex.to_ne_bytes());
+        self.slots.remove(&ifindex);
         self.gone.insert(ifindex);
         Ok(())
     }

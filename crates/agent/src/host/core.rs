@@ -534,7 +534,7 @@ impl Core {
     }
 
     fn plan_queue(&mut self, link: &Link, wanted_segments: u32) -> QueueAction {
-        let before = self.state.clone();
+        let before = self.state.queues.get(&link.ifindex).cloned();
         let action = self.state.plan(link, wanted_segments);
         if action == QueueAction::Theirs {
             tracing::info!(port = link.name, queue = link.queue_segments, "somebody else has set this queue: it stays");
@@ -543,12 +543,12 @@ impl Core {
             }
         }
         if matches!(action, QueueAction::Set(segments) if !self.settle(link, segments)) {
-            self.state = before;
+            self.state.restore(link.ifindex, before);
             return QueueAction::Leave;
         }
         self.unsettled.remove(&link.ifindex);
-        if self.state != before && !self.note() {
-            self.state = before;
+        if self.state.queues.get(&link.ifindex) != before.as_ref() && !self.note() {
+            self.state.restore(link.ifindex, before);
             return QueueAction::Leave;
         }
         action

@@ -144,6 +144,14 @@ impl HostState {
         change.map(|change| to.clone_into(&mut change.name)).is_some()
     }
 
+    /// What [`plan`](Self::plan) noted of a device is not done: what was noted before stays.
+    pub fn restore(&mut self, ifindex: u32, before: Option<QueueChange>) {
+        match before {
+            Some(change) => self.queues.insert(ifindex, change),
+            None => self.queues.remove(&ifindex),
+        };
+    }
+
     /// What to do so that the device's queue holds at least `wanted_segments`; 0 asks for the length it had. The
     /// answer's change is noted here and must be stored before it is made.
     pub fn plan(&mut self, link: &Link, wanted_segments: u32) -> QueueAction {
