@@ -93,7 +93,7 @@ impl Namespaces {
         }
     }
 
-    /// Looks which namespaces there are: those that are new are taken, those that are gone, or wanted no more, are left.
+    /// Looks which namespaces there are: new ones are taken, those that are gone, or wanted no more, are left.
     pub fn look(&mut self, core: &mut Core, links: &mut Links) {
         let known = netns::all();
         let mut is_early = false;

@@ -343,7 +343,8 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 core.borrow_mut().keep();
                 namespaces.keep(&mut core.borrow_mut());
                 if watch.is_none() {
-                    watch = LinkWatch::new(HERE).inspect_err(|error| tracing::error!(%error, "no news of devices")).ok();
+                    let opened = LinkWatch::new(HERE);
+                    watch = opened.inspect_err(|error| tracing::error!(%error, "no news of devices")).ok();
                     core.borrow_mut().ask_for_list();
                 }
             }
