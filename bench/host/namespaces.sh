@@ -39,8 +39,9 @@ add_ns() {
 
 # The mounts outlive an agent that is killed, as a host's do.
 add_mounts() {
-    ip netns exec "$prefix-host" unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && exec sleep 100000" &
+    ip netns exec "$prefix-host" unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && : > '$work/mounted' && exec sleep 100000" &
     mounts=$!
+    while [ ! -e "$work/mounted" ] && kill -0 "$mounts"; do sleep 0.1; done
 }
 
 at_host() { nsenter --target "$mounts" --mount --net "$@"; }
