@@ -95,7 +95,7 @@ test: deps-test lint
 
 # Crates' tests but those that make namespaces, taps or VMs: files by their names (one kind in all crates), and single tests.
 WITH_ROOT := datapath guest host lab packages
-AS_ROOT := attached:: uplink:: links:: trials_leave_nothing what_others_can_write_is_not_believed
+AS_ROOT := attached:: uplink:: links:: netns:: trials_leave_nothing what_others_can_write_is_not_believed
 CHECKED := $(sort $(filter-out $(WITH_ROOT),$(patsubst %.rs,%,$(notdir $(wildcard crates/*/tests/*.rs) \
              $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))))
 

@@ -167,6 +167,8 @@ pub(crate) fn may_enter() -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use evenkeel_testbed::place::{index as index_of, ip};
     use nix::sched::unshare;
 
@@ -185,15 +187,12 @@ mod tests {
             assert_eq!((base(found), index(found), base(of)), (of, 7, of));
             assert_eq!(number(of, 1 << INDEX_BITS), None);
         }
-        let mut taken = 0;
-        assert_eq!(
-            free_base(|_| {
-                taken += 1;
-                true
-            }),
-            None
-        );
-        assert_eq!(taken, 2048);
+        let asked = Cell::new(0);
+        let is_taken = |_| {
+            asked.set(asked.get() + 1);
+            true
+        };
+        assert_eq!((free_base(is_taken), asked.get()), (None, 2048));
         assert_eq!(enter(first).unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }
 
