@@ -204,7 +204,7 @@ mod tests {
             let own = own_inode().unwrap();
             assert!(Namespace::open(Path::new("/proc/self/ns/uts")).unwrap().is_none(), "it is of another kind");
             assert!(Namespace::open(Path::new("/proc/version")).unwrap().is_none(), "it is none");
-            let there = Namespace::open(Path::new("/proc/1/ns/net")).unwrap().unwrap();
+            let there = Namespace::open(Path::new("/proc/self/ns/net")).unwrap().unwrap();
             let inode = there.inode;
             let base = free_base(|_| false).unwrap();
             know(base, there).unwrap();
