@@ -349,6 +349,9 @@ fn received(place: &mut Bed, settings: &intf::ek_port, table: &Table) {
     }
 }
 
+/// What a part of the bench does, and how it is called.
+type Part<'a> = (&'a str, &'a mut dyn FnMut(&mut Bed));
+
 fn main() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
@@ -359,7 +362,7 @@ fn main() {
     connect(&mut place);
     let table = Table::new();
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
-    let parts: [(&str, &mut dyn FnMut(&mut Bed)); 6] = [
+    let parts: [Part<'_>; 6] = [
         ("programs", &mut |place| programs(place, &table)),
         ("cera", &mut |place| with_cera(place, &port, &table)),
         ("vsnoop", &mut |place| early_acks(place, &table)),
