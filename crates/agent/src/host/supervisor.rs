@@ -70,21 +70,23 @@ pub fn run(options: &Options) -> Result<(), HostError> {
 /// [`HostError`] if something could not be removed or put back: then it can be tried again.
 pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
     let patience = Instant::now() + ANSWER_TIMEOUT;
-    let (mut client, running) = loop {
+    let (stopped, running) = loop {
         let state = HostState::load(run_dir)?;
         match lock::take(run_dir) {
             Ok(_lock) => return remove(state, run_dir, pin_dir),
-            Err(running @ HostError::Running { .. }) => match state.socket.as_deref().map(Client::connect) {
-                Some(Ok(client)) => break (client, running),
-                // One that was just started, or killed.
-                _ if Instant::now() < patience => std::thread::sleep(STEP),
-                Some(Err(error)) => return Err(error),
-                None => return Err(running),
-            },
+            Err(running @ HostError::Running { .. }) => {
+                let client = state.socket.as_deref().map(Client::connect);
+                match client.map(|client| client.and_then(|mut client| client.stop())) {
+                    Some(Ok(stopped)) => break (stopped, running),
+                    // One that was just started, or killed: such a one may have been heard of, and never answer.
+                    _ if Instant::now() < patience => std::thread::sleep(STEP),
+                    Some(Err(error)) => return Err(error),
+                    None => return Err(running),
+                }
+            }
             Err(error) => return Err(error),
         }
     };
-    let stopped = client.stop()?;
     let deadline = Instant::now() + STOP_TIMEOUT;
     while Instant::now() < deadline {
         match lock::take(run_dir) {
