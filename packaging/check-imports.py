@@ -34,7 +34,7 @@ MODULES = {
         "common": "",
         "channel": "",
         "channel/wire": "channel/endpoint",
-        "netns": "",
+        "netns": "datapath/intf",
         "tc": "netlink netns",
         "features": "tc",
         "datapath": "common features netdevice netns tc",

@@ -17,13 +17,12 @@ use std::rc::Rc;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 
+use crate::datapath::intf::{EK_ELSEWHERE as ELSEWHERE, EK_INDEX_BITS as INDEX_BITS};
+
 /// Where namespaces have their names, as iproute2 and container runtimes give them.
 pub(crate) const DIRECTORY: &str = "/run/netns";
 /// linux/nsfs.h: `_IO(0xb7, 3)`, which says of what kind a namespace is.
 const NS_GET_NSTYPE: libc::c_ulong = 0xb703;
-/// As `EK_ELSEWHERE` and `EK_INDEX_BITS` of the programs' interface.
-const ELSEWHERE: u32 = 1 << 31;
-const INDEX_BITS: u32 = 20;
 /// That of the agent's own namespace.
 pub(crate) const HERE: u32 = 0;
 

@@ -76,10 +76,12 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
             Ok(_lock) => return remove(state, run_dir, pin_dir),
             Err(running @ HostError::Running { .. }) => {
                 let client = state.socket.as_deref().map(Client::connect);
-                match client.map(|client| client.and_then(|mut client| client.stop())) {
+                match client.map(|client| client?.stop()) {
                     Some(Ok(stopped)) => break (stopped, running),
-                    // One that was just started, or killed: such a one may have been heard of, and never answer.
-                    _ if Instant::now() < patience => std::thread::sleep(STEP),
+                    // One that was just started, or killed.
+                    None | Some(Err(HostError::NotRunning { .. })) if Instant::now() < patience => {
+                        std::thread::sleep(STEP);
+                    }
                     Some(Err(error)) => return Err(error),
                     None => return Err(running),
                 }

@@ -11,7 +11,7 @@ use evenkeel_lab::prepare::{self, KernelSeries};
 use evenkeel_settings::address::PORT_NAME;
 
 use crate::bed::{Bed, HEARTBEAT_MS, PORT, Socket};
-use crate::{endpoint, host};
+use crate::endpoint;
 
 /// More than any window grows to that is not flooded here.
 const FLOOD: u32 = 4000;
@@ -255,7 +255,6 @@ fn on(series: KernelSeries) {
     let again = bed.shell("evenkeel guest --stop");
     assert!(again.contains("nothing was there to undo"), "{again}");
     println!("{}", bed.shell("cat /tmp/guest.log"));
-    host::runs(&bed);
 }
 
 #[test]

@@ -155,15 +155,18 @@ pub fn fetch(machine: &Machine, server: Ipv4Addr) {
         .unwrap();
 }
 
-/// The guest's own kernel takes the programs, as a host's would; one without tcx by clsact. One port is in another
-/// network namespace.
+/// The guest's own kernel takes the programs of all mechanisms, as a host's would; one without tcx by clsact. One port is
+/// in another network namespace.
 pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     machine
         .shell(
             "ip link add vp0 type veth peer name vm0; modprobe tun; ip tuntap add dev vp1 mode tap; ip netns add pod1; \
              ip -n pod1 link add vp2 type veth peer name vm2; \
-             printf 'ports = [\"vp*\"]\\nnetns = [\"pod*\"]\\n[vsnoop]\\nmode = \"enforce\"\\n\
-             endpoint = \"observed\"\\n[metrics]\\nenabled = false\\n' > /tmp/host.toml",
+             umask 077; echo 0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f > /tmp/host.key; \
+             printf 'ports = [\"vp*\"]\\nnetns = [\"pod*\"]\\nprobe_key_file = \"/tmp/host.key\"\\n\
+             [proboscis]\\nmode = \"enforce\"\\nanswers = true\\n[vflood]\\nmode = \"enforce\"\\n\
+             [vsnoop]\\nmode = \"enforce\"\\nendpoint = \"observed\"\\n[metrics]\\nenabled = false\\n' \
+             > /tmp/host.toml",
         )
         .unwrap();
     machine.shell("setsid evenkeel host --config /tmp/host.toml >/tmp/host.log 2>&1 </dev/null &").unwrap();

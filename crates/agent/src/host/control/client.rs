@@ -1,6 +1,6 @@
 //! The end of the control socket that commands hold.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -118,7 +118,7 @@ impl Client {
     /// Ends the agent; it removes everything first.
     ///
     /// # Errors
-    /// [`HostError::Answer`]
+    /// [`HostError::Answer`]; [`HostError::NotRunning`] if it was gone before it had answered.
     pub fn stop(&mut self) -> Result<Stopped, HostError> {
         self.ask(Ask::Stop)?;
         match self.line()? {
@@ -131,18 +131,22 @@ impl Client {
         let request = serde_json::to_vec(&Request { version: VERSION, ask });
         let mut line = request.map_err(|error| self.bad(format!("cannot be asked: {error}")))?;
         line.push(b'\n');
-        self.stream.get_mut().write_all(&line).map_err(|error| self.bad(format!("does not listen: {error}")))
+        self.stream.get_mut().write_all(&line).map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe => self.gone(error),
+            _ => self.bad(format!("does not listen: {error}")),
+        })
     }
 
     fn line(&mut self) -> Result<Response, HostError> {
         let mut line = String::new();
         match self.stream.read_line(&mut line) {
-            Ok(0) => Err(self.bad("ended before it had answered".to_owned())),
+            Ok(0) => Err(self.gone("it ended before it had answered")),
             Ok(_) => match serde_json::from_str(&line) {
                 Ok(Response::Refused { why }) => Err(self.bad(why)),
                 Ok(response) => Ok(response),
                 Err(error) => Err(self.bad(format!("answered what this evenkeel does not know: {error}"))),
             },
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(self.gone(error)),
             Err(error) => Err(self.bad(format!("does not answer: {error}"))),
         }
     }
@@ -161,5 +165,10 @@ impl Client {
 
     fn bad(&self, why: String) -> HostError {
         HostError::Answer { socket: self.socket.clone(), why }
+    }
+
+    /// It has ended, or been killed, since it was connected to.
+    fn gone(&self, why: impl ToString) -> HostError {
+        HostError::NotRunning { socket: self.socket.clone(), why: why.to_string() }
     }
 }
