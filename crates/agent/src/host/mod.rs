@@ -26,6 +26,7 @@ mod vflood;
 mod vlan;
 mod vms;
 mod vsnoop;
+mod watch;
 mod wings;
 
 pub use cera::report::{PortReport as CeraPortReport, Report as CeraReport, UplinkReport};

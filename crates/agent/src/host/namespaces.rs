@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use super::core::Core;
 use super::devices::set_queue;
 use super::links::{LinkEvent, LinkWatch, Links};
-use super::vms::Watch;
+use super::watch::Watch;
 use crate::netns::{self, DIRECTORY, Namespace};
 
 /// After news of names: more of it is on its way as a rule, and a file is there before it is a namespace.

@@ -31,6 +31,7 @@ use super::lock;
 use super::namespaces::{Namespaces, News};
 use super::proboscis::keys;
 use super::state::{HostState, QueueAction};
+use super::watch::Watch;
 use super::{http, metrics, settle, vms};
 use crate::channel::Channels;
 use crate::datapath::{self, Datapath};
@@ -294,7 +295,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
     core.borrow_mut().heartbeat();
 
     let mut watch = Some(LinkWatch::new(HERE)?);
-    let mut domains = vms::Watch::new(Path::new(vms::DIRECTORY));
+    let mut domains = Watch::new(Path::new(vms::DIRECTORY));
     let mut links = Links::new()?;
     let mut namespaces = Namespaces::new();
     namespaces.look(&mut core.borrow_mut(), &mut links);

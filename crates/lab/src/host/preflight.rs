@@ -93,6 +93,14 @@ pub fn check(guest_memory_mib: u64, vms: u64) -> Result<Machine, LabError> {
             "give this machine (or this process's affinity) a second core",
         );
     }
+    // Of a cgroup of version 1 that has no real-time time, as a new one has none.
+    let real_time = std::thread::spawn(|| cores::set_policy(0, Policy::RoundRobin(1))).join();
+    if !matches!(real_time, Ok(Ok(()))) {
+        return missing(
+            "threads of this process may not run in real time, as virtual CPUs with slices do",
+            "leave its cgroup, or give that time (cpu.rt_runtime_us of version 1); in a container allow CAP_SYS_NICE",
+        );
+    }
     let needed_mib = guest_memory_mib + vms * QEMU_OVERHEAD_MIB;
     let available_mib = meminfo_available_mib().unwrap_or(u64::MAX);
     if needed_mib > available_mib {

@@ -6,7 +6,6 @@
 mod libvirt;
 mod map;
 mod process;
-mod watch;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +16,6 @@ use map::Evidence;
 pub(super) use map::Unknown;
 pub use map::{FoundBy, Vm};
 use process::Process;
-pub(super) use watch::Watch;
 
 use crate::datapath::{Processes, Seen};
 

@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 
 /// A watch over a directory that may not be there yet.
 #[derive(Debug)]
-pub(in crate::host) struct Watch {
+pub(super) struct Watch {
     directory: PathBuf,
     open: Option<Open>,
 }
@@ -62,21 +62,21 @@ impl Open {
 
 impl Watch {
     /// Watches the directory, if it is there.
-    pub(in crate::host) fn new(directory: &Path) -> Self {
+    pub(super) fn new(directory: &Path) -> Self {
         let mut watch = Self { directory: directory.to_owned(), open: None };
         watch.keep();
         watch
     }
 
     /// Tries again to watch, if it does not.
-    pub(in crate::host) fn keep(&mut self) {
+    pub(super) fn keep(&mut self) {
         if self.open.is_none() {
             self.open = Open::new(&self.directory).ok();
         }
     }
 
     /// Returns when something has changed. Can be dropped while it waits.
-    pub(in crate::host) async fn changed(&mut self) {
+    pub(super) async fn changed(&mut self) {
         let Some(open) = &self.open else { return pending().await };
         if !open.changes().await.unwrap_or(false) {
             self.open = None;
