@@ -155,8 +155,8 @@ pub fn fetch(machine: &Machine, server: Ipv4Addr) {
         .unwrap();
 }
 
-/// The guest's own kernel takes the programs of all mechanisms, as a host's would; one without tcx by clsact. One port is
-/// in another network namespace.
+/// The guest's own kernel takes the programs of all mechanisms, as a host's would; one without tcx by clsact. One port
+/// is in another network namespace.
 pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     machine
         .shell(
