@@ -19,6 +19,11 @@
 #define PACKET_MAX_EXTENSIONS 4 /* IPv6 */
 
 #define PACKET_ETHER_BYTES 14
+#define PACKET_ETHER_IPV4 0x0800
+#define PACKET_ETHER_IPV6 0x86dd
+#define PACKET_IPV4_BYTES 20 /* without options */
+#define PACKET_IPV6_BYTES 40 /* without extensions */
+#define PACKET_UDP_BYTES 8
 #define PACKET_TCP_BYTES 20
 #define PACKET_OPTIONS_BYTES 40 /* of TCP, at most */
 
@@ -292,7 +297,7 @@ static inline enum packet_kind packet_parse_v6(const struct packet_head *h,
 	return packet_parse_tcp(h, l4, bytes, p);
 }
 
-#define PACKET_USUAL_L4 (PACKET_ETHER_BYTES + 20)
+#define PACKET_USUAL_L4 (PACKET_ETHER_BYTES + PACKET_IPV4_BYTES)
 
 /**
  * packet_parse_usual() - what nearly all packets are: TCP in IPv4 without options or tags
@@ -308,12 +313,14 @@ static inline bool packet_parse_usual(const struct packet_head *h, struct packet
 	if (h->valid > PACKET_HEAD_BYTES || h->valid > h->frame_bytes ||
 	    h->valid < PACKET_USUAL_L4 + PACKET_TCP_BYTES)
 		return false;
-	if (packet_word(h, 12) != 0x0800 || packet_u8(h, PACKET_ETHER_BYTES) != 0x45 ||
+	if (packet_word(h, 12) != PACKET_ETHER_IPV4 ||
+	    packet_u8(h, PACKET_ETHER_BYTES) != 0x45 ||
 	    packet_u8(h, PACKET_ETHER_BYTES + 9) != 6 ||
 	    packet_word(h, PACKET_ETHER_BYTES + 6) & 0x3fff)
 		return false;
 	if (tcp_bytes < PACKET_TCP_BYTES || PACKET_USUAL_L4 + tcp_bytes > h->valid ||
-	    bytes < 20 + tcp_bytes || bytes > h->frame_bytes - PACKET_ETHER_BYTES)
+	    bytes < PACKET_IPV4_BYTES + tcp_bytes ||
+	    bytes > h->frame_bytes - PACKET_ETHER_BYTES)
 		return false;
 	packet_map_v4_prefix(p);
 	__builtin_memcpy(p->source + 12, h->bytes + PACKET_ETHER_BYTES + 12, 4);
@@ -322,7 +329,7 @@ static inline bool packet_parse_usual(const struct packet_head *h, struct packet
 	p->destination_port = packet_word(h, PACKET_USUAL_L4 + 2);
 	p->seq = packet_words(h, PACKET_USUAL_L4 + 4);
 	p->ack = packet_words(h, PACKET_USUAL_L4 + 8);
-	p->payload_bytes = bytes - 20 - tcp_bytes;
+	p->payload_bytes = bytes - PACKET_IPV4_BYTES - tcp_bytes;
 	p->window = packet_word(h, PACKET_USUAL_L4 + 14);
 	p->l3 = PACKET_ETHER_BYTES;
 	p->l4 = PACKET_USUAL_L4;
@@ -363,9 +370,9 @@ static inline enum packet_kind packet_parse_any(const struct packet_head *h,
 		type = packet_u16(h, (u32)p->l3 + 2);
 		p->l3 += 4;
 	}
-	if (type == 0x0800)
+	if (type == PACKET_ETHER_IPV4)
 		return packet_parse_v4(h, p);
-	if (type == 0x86dd)
+	if (type == PACKET_ETHER_IPV6)
 		return packet_parse_v6(h, p);
 	return PACKET_OTHER;
 }

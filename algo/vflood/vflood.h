@@ -522,6 +522,26 @@ static inline enum vflood_verdict vflood_release_whole(struct vflood_flow *f,
 }
 
 /**
+ * vflood_leaves() - would the first packet of the flow's queue leave it now?
+ * @is_whole: it is of several segments
+ *
+ * For who cannot take it out, and is to find out whether somebody should: true where
+ * vflood_release(), or vflood_release_whole(), would not say VFLOOD_HOLD, and where the
+ * packet would be split.
+ */
+static inline bool vflood_leaves(struct vflood_flow *f, const struct vflood_settings *s,
+				 struct vflood_range data, bool is_whole)
+{
+	u32 bytes = data.end - data.seq;
+
+	if ((!is_whole || vflood_fits(f, bytes)) &&
+	    (!seq_after(data.end, f->snd_una) ||
+	     vflood_may_send(f, s, data.seq, data.end)))
+		return true;
+	return is_whole && vflood_splits(f, s, data.seq, bytes);
+}
+
+/**
  * vflood_piece_held() - a segment of a packet that was split while it was held
  * @bytes: its length
  *

@@ -74,7 +74,7 @@ static __always_inline bool skb_head_plain(struct __sk_buff *skb, struct packet_
 	u32 i;
 
 	if (data + HEAD_PLAIN_BYTES > end ||
-	    *(const __be16 *)(data + 12) != bpf_htons(0x0800))
+	    *(const __be16 *)(data + 12) != bpf_htons(PACKET_ETHER_IPV4))
 		return false;
 	/* Not out of the copy: a word that was written in two parts cannot be read before
 	 * both are in the cache. */

@@ -42,18 +42,13 @@ static __always_inline u32 cera_header_bytes(const struct context *c)
 	return (u32)c->packet->l4 + c->packet->tcp_bytes;
 }
 
-#define CERA_ETHER_IPV6 0x86dd
-#define CERA_UDP_BYTES 8
-#define CERA_IPV4_BYTES 20
-#define CERA_IPV6_BYTES 40
-
 /* Of one that was not: what several datagrams have that leave as one packet. */
 static __always_inline u32 cera_datagram_header_bytes(const struct __sk_buff *skb)
 {
-	u32 ip_bytes = skb->protocol == bpf_htons(CERA_ETHER_IPV6) ? CERA_IPV6_BYTES :
-								     CERA_IPV4_BYTES;
+	u32 ip_bytes = skb->protocol == bpf_htons(PACKET_ETHER_IPV6) ? PACKET_IPV6_BYTES :
+								       PACKET_IPV4_BYTES;
 
-	return PACKET_ETHER_BYTES + ip_bytes + CERA_UDP_BYTES;
+	return PACKET_ETHER_BYTES + ip_bytes + PACKET_UDP_BYTES;
 }
 
 /* The handshake's third segment, from the end that sent the first: RTT of network and VM.

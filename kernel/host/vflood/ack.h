@@ -113,8 +113,8 @@ static __noinline u64 vflood_ack_here(const struct context *c, const struct ek_f
 	una = e->flow.snd_una;
 	ack_begins(&at, e, a);
 	is_here = !e->packets || e->splitting ||
-		  (e->first && !vflood_flow_may_leave(&e->flow, &c->port->vflood.settings,
-						      e->first, e->first_kind));
+		  (e->first && !vflood_flow_leaves(&e->flow, &c->port->vflood.settings,
+						   e->first, e->first_kind));
 	if (is_here) {
 		filter_ack(&at, e, una, a);
 		vflood_ack_tell(&at, e);

@@ -52,20 +52,13 @@ __weak __noinline int vflood_flow_splits(struct vflood_flow *f,
 	return f && s && vflood_splits(f, s, seq, (u32)(range >> 32) - seq);
 }
 
-/* Would queue_release() take out the flow's first packet, or have it split? */
-__weak __noinline int vflood_flow_may_leave(struct vflood_flow *f,
-					    const struct vflood_settings *s, u64 first,
-					    u64 kind)
+__weak __noinline int vflood_flow_leaves(struct vflood_flow *f,
+					 const struct vflood_settings *s, u64 first,
+					 u64 kind)
 {
-	u32 seq = (u32)first, end = (u32)(first >> 32);
-	bool is_whole = kind == VFLOOD_ORDER_WHOLE;
+	struct vflood_range data = { .seq = (u32)first, .end = (u32)(first >> 32) };
 
-	if (!f || !s)
-		return true;
-	if (is_whole && !vflood_fits(f, end - seq))
-		return vflood_splits(f, s, seq, end - seq);
-	return !seq_after(end, f->snd_una) || vflood_may_send(f, s, seq, end) ||
-	       (is_whole && vflood_splits(f, s, seq, end - seq));
+	return !f || !s || vflood_leaves(f, s, data, kind == VFLOOD_ORDER_WHOLE);
 }
 
 /* Counts what became of a flow's state. */

@@ -2,6 +2,7 @@
 
 use evenkeel_algo::congestion::{Congestion, Kind, Path};
 use evenkeel_algo::vflood::{self, Flow, HostSettings, Sacked, Settings, State, Verdict, Vm};
+use proptest::prelude::*;
 
 use crate::world::{MSS, RENO, SCALE, Step, flooded};
 
@@ -186,4 +187,38 @@ fn data_of_the_other_end_that_acknowledges_nothing_new_tells_nothing() {
     assert!(!flow.is_told(&vflood::Ack { sacked: Sacked::of(8, &[(8 + MSS, 8 + 2 * MSS)], MSS), ..known }), "a gap");
     flow.acked(&host, &ack(4), 500);
     assert!(flow.is_told(&vflood::Ack { is_pure: true, ..ack(4) }), "nothing is out");
+}
+
+proptest! {
+    #[test]
+    fn whoever_asks_is_told_what_becomes_of_the_first_packet(
+        out in 1u32..60,
+        is_lost in any::<bool>(),
+        arrived in 0u32..60,
+        window in 0u16..8192,
+        first in 0u32..60,
+        segments in 1u32..100,
+        is_whole in any::<bool>(),
+    ) {
+        let (host, vm, mut flow) = with_out(out);
+        let number = 8 + arrived.min(out) * MSS;
+        for _ in 0..if is_lost { 3 } else { 0 } {
+            let sacked = Sacked::of(8, &[(8 + MSS, 8 + out.max(2) * MSS)], MSS);
+            flow.acked(&host, &vflood::Ack { number: 8, window: 8000, is_pure: true, sacked, ..Default::default() }, 350);
+        }
+        flow.acked(&host, &vflood::Ack { number, window, is_pure: true, ..Default::default() }, 400);
+        let (seq, bytes) = (8 + first.min(out) * MSS, segments * MSS);
+        let mut asked = flow.clone();
+        let leaves = asked.leaves(&host, seq, bytes, is_whole);
+        for flow in [&mut flow, &mut asked] {
+            let mut vm = vm.clone();
+            let verdict = if is_whole {
+                flow.release_whole(&mut vm, &host, seq, bytes, 500)
+            } else {
+                flow.release(&mut vm, &host, seq, bytes, 500)
+            };
+            let is_split = is_whole && verdict == Verdict::Hold && flow.splits(&host, seq, bytes);
+            prop_assert_eq!(leaves, verdict != Verdict::Hold || is_split);
+        }
+    }
 }

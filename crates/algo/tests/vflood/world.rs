@@ -303,7 +303,10 @@ impl World {
         while let Some(&seq) = c.queue.front() {
             let segment = seq.wrapping_sub(c.seq(0)) / MSS;
             let before = c.flow.snd_nxt();
-            match c.flow.release(&mut self.vm, &self.host, seq, MSS, self.now_us) {
+            let leaves = c.flow.leaves(&self.host, seq, MSS, false);
+            let verdict = c.flow.release(&mut self.vm, &self.host, seq, MSS, self.now_us);
+            assert_eq!(leaves, verdict != Verdict::Hold, "who asks whether it leaves is told otherwise");
+            match verdict {
                 Verdict::Hold => break,
                 Verdict::Drop => assert!(segment < c.delivered, "dropped from the queue and not delivered"),
                 Verdict::Pass => {
