@@ -317,8 +317,8 @@ impl Flow {
         unsafe { sys::vflood_release_whole(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
     }
 
-    /// Whether the first packet of the flow's queue would leave it now: [`Flow::release`], or [`Flow::release_whole`] if
-    /// it is of several segments, would not have it held, or it would be split.
+    /// Whether the first packet of the flow's queue would leave it now: [`Flow::release`], or [`Flow::release_whole`]
+    /// if it is of several segments, would not have it held, or it would be split.
     pub fn leaves(&mut self, host: &HostSettings, seq: u32, bytes: u32, is_whole: bool) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_leaves(&mut self.0, &host.0, range(seq, bytes), is_whole) }

@@ -204,7 +204,8 @@ proptest! {
         let number = 8 + arrived.min(out) * MSS;
         for _ in 0..if is_lost { 3 } else { 0 } {
             let sacked = Sacked::of(8, &[(8 + MSS, 8 + out.max(2) * MSS)], MSS);
-            flow.acked(&host, &vflood::Ack { number: 8, window: 8000, is_pure: true, sacked, ..Default::default() }, 350);
+            let duplicate = vflood::Ack { number: 8, window: 8000, is_pure: true, sacked, ..Default::default() };
+            flow.acked(&host, &duplicate, 350);
         }
         flow.acked(&host, &vflood::Ack { number, window, is_pure: true, ..Default::default() }, 400);
         let (seq, bytes) = (8 + first.min(out) * MSS, segments * MSS);
