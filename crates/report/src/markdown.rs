@@ -26,7 +26,7 @@ pub(crate) fn render(view: &View<'_>) -> String {
         remarks.iter().for_each(|remark| out.push_str(&format!("- {remark}\n")));
     }
     for paper in view.scenario.paper.iter().filter(|paper| !paper.note.is_empty()) {
-        let note = format!("- {}: {}\n", escape(&paper.source), escape(&paper.note));
+        let note = format!("- {}: {}\n", escape(&paper.cited()), escape(&paper.note));
         if !out.contains(&note) {
             out.push_str(&note);
         }
@@ -46,7 +46,7 @@ fn stated(out: &mut String, view: &View<'_>) {
     }
     out.push_str("\n| stated | by | paper | here |\n| --- | --- | ---: | ---: |\n");
     for claim in claims {
-        let [stated, source] = [&claim.stated(), &claim.paper.source].map(|text| escape(text));
+        let [stated, source] = [claim.stated(), claim.paper.cited()].map(|text| escape(&text));
         // Labels are the scenario's; a ratio alone needs no escapes.
         let here = if claim.is_ratio() { claim.here() } else { escape(&claim.here()) };
         out.push_str(&format!("| {stated} | {source} | {} | {here} |\n", claim.in_paper()));

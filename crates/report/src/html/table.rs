@@ -61,7 +61,7 @@ fn stated(out: &mut String, view: &View<'_>) {
     put!(out, "</tr></thead>\n<tbody>");
     for claim in claims {
         put!(out, "<tr><th scope=\"row\">{}</th>", escape(&claim.stated()));
-        let cells = [claim.paper.source.clone(), claim.in_paper(), claim.here()];
+        let cells = [claim.paper.cited(), claim.in_paper(), claim.here()];
         cells.iter().for_each(|text| {
             put!(out, "<td>{}</td>", escape(text));
         });
@@ -178,14 +178,14 @@ fn entry(view: &View<'_>, cell: &Cell<'_>, column: &Column, sources: &Sources<'_
 struct Sources<'v> {
     /// Number of each entry of `[[paper]]`, from 0.
     of_entry: Vec<usize>,
-    distinct: Vec<(&'v str, &'v str)>,
+    distinct: Vec<(String, &'v str)>,
 }
 
 impl<'v> Sources<'v> {
     fn new(view: &'v View<'_>) -> Self {
-        let mut distinct: Vec<(&str, &str)> = Vec::new();
+        let mut distinct: Vec<(String, &str)> = Vec::new();
         let number = |paper: &'v evenkeel_scenario::format::PaperFigures| {
-            let source = (paper.source.as_str(), paper.note.as_str());
+            let source = (paper.cited(), paper.note.as_str());
             distinct.iter().position(|known| *known == source).unwrap_or_else(|| {
                 distinct.push(source);
                 distinct.len() - 1

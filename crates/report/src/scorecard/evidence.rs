@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use evenkeel_scenario::fingerprint;
+use evenkeel_scenario::format::PaperFigures;
 use evenkeel_scenario::metric::Better;
 use evenkeel_scenario::result::Engine;
 use evenkeel_scenario::stats::Summary;
 
 use super::Scorecard;
-use super::judge::{Share, Tally, Verdict};
+use super::judge::{Figures, Share, Tally, Verdict};
 use super::rows::{Row, Scenarios};
 use crate::claims::{Claim, Said, claims};
 use crate::made::mark_of;
@@ -23,6 +24,9 @@ const MOST_SHOWN: usize = 4;
 pub(super) struct Evidence {
     /// What holds.
     tally: Tally,
+    /// What of a paper does, and what does not.
+    held: Vec<Stated>,
+    failed: Vec<Stated>,
     /// What each scenario says.
     pub sources: Vec<Source>,
 }
@@ -38,6 +42,25 @@ pub(super) struct Source {
     pub old: Vec<&'static str>,
     /// What a paper states, beside the runs.
     pub statements: Vec<Statement>,
+}
+
+/// What a paper prints, without the cells of which it is printed.
+#[derive(Debug, Clone, PartialEq)]
+enum Stated {
+    Figure { metric: String, paper: f64 },
+    Ratio { metric: String, paper: f64 },
+    Order { metric: String, cells: usize },
+}
+
+/// An experiment: cells that differ from those of a row in one thing.
+#[derive(Debug)]
+pub(super) struct Experiment {
+    /// The thing.
+    pub with: String,
+    /// What the runs of these cells say of the row.
+    pub evidence: Evidence,
+    /// What all runs with the thing say, of whatever row: a cause does not make other figures wrong.
+    pub everywhere: Evidence,
 }
 
 /// A paper's statement, as plain text.
@@ -57,6 +80,23 @@ impl Evidence {
     /// What the rule makes of it.
     pub fn verdict(&self) -> Verdict {
         self.tally.verdict()
+    }
+
+    /// Whether all that does not hold does in one of the experiments, and all that these state.
+    pub fn is_explained_by(&self, experiments: &[Experiment]) -> bool {
+        let held = |stated: &Stated| experiments.iter().any(|experiment| experiment.evidence.held.contains(stated));
+        self.tally.missing == 0
+            && !self.failed.is_empty()
+            && experiments.iter().all(Experiment::holds)
+            && self.failed.iter().all(held)
+    }
+
+    fn note(&mut self, stated: Stated, holds: Option<bool>) {
+        match holds {
+            Some(true) => self.held.push(stated),
+            Some(false) => self.failed.push(stated),
+            None => (),
+        }
     }
 
     /// Whether runs are of other code, or of another scenario, than now.
@@ -86,6 +126,13 @@ struct Kept {
 /// All that is kept, by the scenarios' names.
 pub(super) struct Sets(BTreeMap<String, Kept>);
 
+impl Experiment {
+    /// Whether all holds that is stated with its thing.
+    pub fn holds(&self) -> bool {
+        self.everywhere.verdict() == Verdict::ComesOut
+    }
+}
+
 impl Sets {
     /// Reads what is kept of the scenarios that have a paper's figures.
     pub fn read(parts: &Scorecard<'_>, scenarios: Scenarios) -> Result<Self, ReportError> {
@@ -111,9 +158,40 @@ impl Sets {
 
     /// What an engine's runs say of a row.
     pub fn of(&self, row: &Row, engine: Engine) -> Evidence {
-        let mut evidence = Evidence::default();
         let is_meant = |name: &&String| name.starts_with("sim/") == (engine == Engine::Sim);
-        for name in row.scenarios.iter().filter(is_meant) {
+        self.said(row.scenarios.iter().filter(is_meant), |paper| paper.with.is_empty() && row.counts(&paper.source))
+    }
+
+    /// The simulator's experiments on a row, in the order in which its scenarios state them.
+    pub fn experiments(&self, row: &Row) -> Vec<Experiment> {
+        let names = || row.scenarios.iter().chain(&row.experiments).filter(|name| name.starts_with("sim/"));
+        let mut things: Vec<&str> = Vec::new();
+        for paper in names().filter_map(|name| self.0.get(name)).flat_map(|kept| &kept.scenario.paper) {
+            if !paper.with.is_empty() && row.counts(&paper.source) && !things.contains(&paper.with.as_str()) {
+                things.push(&paper.with);
+            }
+        }
+        let of_thing = |with: &str| {
+            let is_of_row = |paper: &PaperFigures| paper.with == with && row.counts(&paper.source);
+            let is_any = |paper: &PaperFigures| paper.with == with;
+            Experiment {
+                with: with.to_owned(),
+                evidence: self.said(names().filter(|name| self.states(name, is_of_row)), is_of_row),
+                everywhere: self.said(self.0.keys().filter(|name| self.states(name, is_any)), is_any),
+            }
+        };
+        things.into_iter().map(of_thing).collect()
+    }
+
+    /// Whether a scenario has an entry of `[[paper]]` that is meant.
+    fn states(&self, name: &str, is_meant: impl Fn(&PaperFigures) -> bool) -> bool {
+        self.0.get(name).is_some_and(|kept| kept.scenario.paper.iter().any(is_meant))
+    }
+
+    /// What the runs of these scenarios say of the entries of `[[paper]]` that are meant.
+    fn said<'a>(&self, names: impl Iterator<Item = &'a String>, is_meant: impl Fn(&PaperFigures) -> bool) -> Evidence {
+        let mut evidence = Evidence::default();
+        for name in names {
             let Some(kept) = self.0.get(name) else { continue };
             let link = kept.link.clone().unwrap_or_else(|| format!("`{name}`"));
             let mut source = Source { link, is_kept: false, old: Vec::new(), statements: Vec::new() };
@@ -122,7 +200,7 @@ impl Sets {
                 Some(results) => {
                     let view = View::new(&results.set, &kept.scenario, &results.records);
                     (source.is_kept, source.old) = (true, kept.old.clone());
-                    source.statements = evidence.tally.hold(row, &view);
+                    source.statements = evidence.hold(&is_meant, &view);
                 }
             }
             evidence.sources.push(source);
@@ -131,13 +209,13 @@ impl Sets {
     }
 }
 
-impl Tally {
-    /// Takes in what a scenario's runs say of a row.
-    fn hold(&mut self, row: &Row, view: &View<'_>) -> Vec<Statement> {
-        let claims = claims(view).into_iter().filter(|claim| row.counts(&claim.paper.source));
+impl Evidence {
+    /// Takes in what a scenario's runs say of the entries that are meant.
+    fn hold(&mut self, is_meant: &impl Fn(&PaperFigures) -> bool, view: &View<'_>) -> Vec<Statement> {
+        let claims = claims(view).into_iter().filter(|claim| is_meant(claim.paper));
         let mut statements: Vec<Statement> = claims.map(|claim| self.hold_claim(&claim)).collect();
         for column in &view.columns {
-            let figures = figures(row, view, column);
+            let figures = figures(is_meant, view, column);
             if !figures.is_empty() {
                 statements.push(self.hold_figures(column, &figures, view.set.engine == Engine::Sim));
             }
@@ -146,9 +224,12 @@ impl Tally {
     }
 
     fn hold_claim(&mut self, claim: &Claim<'_>) -> Statement {
+        let metric = claim.column.name.clone();
         let (paper, holds) = match &claim.said {
             Said::Ratio { paper, here, .. } => {
-                let holds = match self.ratio(*paper, *here) {
+                let holds = self.tally.ratio(*paper, *here);
+                self.note(Stated::Ratio { metric, paper: *paper }, holds);
+                let holds = match holds {
                     Some(true) => "holds",
                     Some(false) => "does not hold",
                     None => "",
@@ -157,7 +238,9 @@ impl Tally {
             }
             Said::Order { cells } => {
                 let here: Vec<Option<f64>> = cells.iter().map(|(_, here)| here.map(|here| here.median)).collect();
-                let pairs = self.order(&here, claim.column.better != Better::Lower);
+                let pairs = self.tally.order(&here, claim.column.better != Better::Lower);
+                let stated = Stated::Order { metric, cells: cells.len() };
+                self.note(stated, (pairs.all > 0).then_some(pairs.held == pairs.all));
                 ("this order".to_owned(), of_pairs(pairs))
             }
         };
@@ -167,7 +250,10 @@ impl Tally {
     fn hold_figures(&mut self, column: &Column, figures: &[(f64, Option<Summary>)], are_held: bool) -> Statement {
         let pairs: Vec<(f64, Option<f64>)> =
             figures.iter().map(|(paper, here)| (*paper, here.map(|here| here.median))).collect();
-        let [sizes, directions] = self.figures(&pairs, column.decimals, are_held);
+        let Figures { sizes, directions, each } = self.tally.figures(&pairs, column.decimals, are_held);
+        for ((paper, _), holds) in pairs.iter().zip(each) {
+            self.note(Stated::Figure { metric: column.name.clone(), paper: *paper }, holds);
+        }
         let shown = &figures[..figures.len().min(MOST_SHOWN)];
         let here = |here: &Option<Summary>| match here {
             None => "\u{2013}".to_owned(),
@@ -197,17 +283,16 @@ fn of_pairs(pairs: Share) -> String {
     format!("{} of {} pairs", pairs.held, pairs.all)
 }
 
-/// The paper's figures of a metric that count for a row, and ours; those of cells without a run have none.
-fn figures(row: &Row, view: &View<'_>, column: &Column) -> Vec<(f64, Option<Summary>)> {
+/// The paper's figures of a metric in the entries that are meant, and ours; those of cells without a run have none.
+fn figures(is_meant: &impl Fn(&PaperFigures) -> bool, view: &View<'_>, column: &Column) -> Vec<(f64, Option<Summary>)> {
     let of_entry = |entry: usize| &view.scenario.paper[entry];
     let measured = view.cells.iter().filter_map(|cell| {
         let figure = view.paper(cell, &column.name)?;
-        row.counts(&of_entry(figure.entry).source).then(|| (figure.entry, figure.value, cell.spread(&column.name)))
+        is_meant(of_entry(figure.entry)).then(|| (figure.entry, figure.value, cell.spread(&column.name)))
     });
     let measured: Vec<(usize, f64, Option<Summary>)> = measured.collect();
     let is_missing = |entry: &usize| !measured.iter().any(|(other, ..)| other == entry);
-    let missing =
-        (0..view.scenario.paper.len()).filter(is_missing).filter(|entry| row.counts(&of_entry(*entry).source));
+    let missing = (0..view.scenario.paper.len()).filter(is_missing).filter(|entry| is_meant(of_entry(*entry)));
     let missing = missing.filter_map(|entry| Some((*of_entry(entry).values.get(&column.name)?, None)));
     measured.iter().map(|(_, paper, here)| (*paper, *here)).chain(missing).collect()
 }

@@ -30,6 +30,11 @@ pub(super) fn rule() -> String {
          - A row **comes out** if all of it holds and all of it was run; **in part** if all of its \
          directions hold, whatever the figures do; else **not**. The verdict is the simulator's, the lab's where \
          only the lab has runs; where the lab says \"not\", the row is \"in part\" at most.\n\
+         - A row that does not come out is **explained** if everything in it that does not hold does so in an \
+         experiment of the simulator, whose cells differ from the row's in what is named. All that is stated with \
+         this must hold, on other rows, too: what makes one figure right and another wrong is no cause. Where two \
+         figures are in the other order, what does not hold is the one that is off by more than the factor, or \
+         both.\n\
          - What was not run, or is not kept, is **not measured**. \"Old\" runs are of other code or of another \
          scenario than is here now.\n"
     )
@@ -40,6 +45,8 @@ pub(super) fn rule() -> String {
 pub(super) enum Verdict {
     /// All holds.
     ComesOut,
+    /// What does not hold does with one thing changed.
+    Explained,
     /// All directions, or not all was run.
     InPart,
     /// Something goes the other way, or nothing is near.
@@ -50,12 +57,13 @@ pub(super) enum Verdict {
 
 impl Verdict {
     /// All, from best to worst.
-    pub const ALL: [Self; 4] = [Self::ComesOut, Self::InPart, Self::Not, Self::NotMeasured];
+    pub const ALL: [Self; 5] = [Self::ComesOut, Self::Explained, Self::InPart, Self::Not, Self::NotMeasured];
 
     /// As the rule has it.
     pub fn words(self) -> &'static str {
         match self {
             Self::ComesOut => "comes out",
+            Self::Explained => "explained",
             Self::InPart => "in part",
             Self::Not => "not",
             Self::NotMeasured => "not measured",
@@ -87,6 +95,17 @@ impl Share {
     }
 }
 
+/// How figures of one metric hold.
+#[derive(Debug)]
+pub(super) struct Figures {
+    /// By themselves.
+    pub sizes: Share,
+    /// Against each other.
+    pub directions: Share,
+    /// Of each figure, whether it does in both ways; none where it was not run.
+    pub each: Vec<Option<bool>>,
+}
+
 /// What holds of all statements of a row with one engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
@@ -102,28 +121,37 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Adds figures of one metric, each the paper's and ours; `decimals` as the metric is shown.
-    pub fn figures(&mut self, pairs: &[(f64, Option<f64>)], decimals: u8, are_held: bool) -> [Share; 2] {
+    pub fn figures(&mut self, pairs: &[(f64, Option<f64>)], decimals: u8, are_held: bool) -> Figures {
         let (mut sizes, mut directions) = (Share::default(), Share::default());
+        let mut each: Vec<Option<bool>> = pairs.iter().map(|(_, here)| here.map(|_| true)).collect();
         for (place, (paper, here)) in pairs.iter().enumerate() {
-            let Some(here) = here else {
-                self.missing += 1;
-                continue;
-            };
-            if are_held {
-                sizes.add(figure_holds(*paper, *here, decimals));
-            } else {
-                self.unheld += 1;
+            match here {
+                None => self.missing += 1,
+                Some(here) if are_held => {
+                    let holds = figure_holds(*paper, *here, decimals);
+                    sizes.add(holds);
+                    each[place] = Some(holds);
+                }
+                Some(_) => self.unheld += 1,
             }
-            for (other_paper, other) in &pairs[..place] {
+        }
+        for (place, (paper, here)) in pairs.iter().enumerate() {
+            let Some(here) = here else { continue };
+            for (other_place, (other_paper, other)) in pairs[..place].iter().enumerate() {
                 let (less, more) = if paper < other_paper { (paper, other_paper) } else { (other_paper, paper) };
                 if let Some(other) = other.filter(|_| *more > APART * less) {
-                    directions.add(if paper < other_paper { *here < other } else { *here > other });
+                    let holds = if paper < other_paper { *here < other } else { *here > other };
+                    directions.add(holds);
+                    // A figure that is far off by itself is what turns the order round.
+                    if !holds && ![place, other_place].iter().any(|one| each[*one] == Some(false)) {
+                        (each[place], each[other_place]) = (Some(false), Some(false));
+                    }
                 }
             }
         }
         self.sizes.extend(sizes);
         self.directions.extend(directions);
-        [sizes, directions]
+        Figures { sizes, directions, each }
     }
 
     /// Adds a ratio; whether it holds.

@@ -27,13 +27,29 @@ pub(super) fn render(
 }
 
 fn of_paper(out: &mut String, judged: &Judged<'_>, pages: &Path) {
-    let Judged { row, sim, lab } = judged;
+    let Judged { row, sim, lab, experiments } = judged;
     let old = if judged.is_old() { ", old" } else { "" };
     out.push_str(&format!("\n## {}: {}\n\n", escape(&row.cite), escape(&row.shows)));
     out.push_str(&format!("**{}**{old}.", capital(judged.verdict().words())));
     [("Simulator", sim), ("Lab", lab)].into_iter().for_each(|(name, evidence)| engine(out, name, evidence));
     out.push('\n');
-    let statements: Vec<(&Source, &Statement)> = [sim, lab].into_iter().flat_map(shown).collect();
+    table(out, [sim, lab].into_iter().flat_map(shown).collect());
+    for experiment in experiments {
+        out.push_str(&format!("\nWith {}:", escape(&experiment.with)));
+        engine(out, "Simulator", &experiment.evidence);
+        if !experiment.holds() {
+            out.push_str(&format!(" No cause: with it, {} of all that is stated.", experiment.everywhere.in_words()));
+        }
+        out.push('\n');
+        table(out, shown(&experiment.evidence));
+    }
+    let names: Vec<&str> = row.scenarios.iter().map(String::as_str).collect();
+    picture(out, &names, pages);
+    caveat(out, &row.caveat);
+}
+
+/// Statements, each beside what the runs have, under the links to the scenarios' pages.
+fn table(out: &mut String, statements: Vec<(&Source, &Statement)>) {
     if !statements.is_empty() {
         out.push_str("\n| | paper | here | holds |\n|---|---|---|---|\n");
     }
@@ -46,9 +62,6 @@ fn of_paper(out: &mut String, judged: &Judged<'_>, pages: &Path) {
         let [what, paper, here, holds] = [what, paper, here, holds].map(|text| escape(text));
         out.push_str(&format!("| {what} | {paper} | {here} | {holds} |\n"));
     }
-    let names: Vec<&str> = row.scenarios.iter().map(String::as_str).collect();
-    picture(out, &names, pages);
-    caveat(out, &row.caveat);
 }
 
 /// What an engine has: its pages, how much holds, and which runs are old or missing.

@@ -15,7 +15,7 @@ use evenkeel_scenario::result::Engine;
 
 use crate::ReportError;
 use crate::made::Codes;
-use evidence::{Evidence, Sets};
+use evidence::{Evidence, Experiment, Sets};
 use judge::Verdict;
 use rows::{OwnRow, Row};
 
@@ -39,6 +39,7 @@ struct Judged<'a> {
     row: &'a Row,
     sim: Evidence,
     lab: Evidence,
+    experiments: Vec<Experiment>,
 }
 
 /// The scorecard, and a page for each mechanism, as Markdown.
@@ -58,7 +59,12 @@ pub struct Pages {
 pub fn scorecard(parts: &Scorecard<'_>) -> Result<Pages, ReportError> {
     let (rows, scenarios) = rows::read(parts.rows, parts.scenarios)?;
     let sets = Sets::read(parts, scenarios)?;
-    let judged = |row| Judged { row, sim: sets.of(row, Engine::Sim), lab: sets.of(row, Engine::Lab) };
+    let judged = |row| Judged {
+        row,
+        sim: sets.of(row, Engine::Sim),
+        lab: sets.of(row, Engine::Lab),
+        experiments: sets.experiments(row),
+    };
     let [figures, claims]: [Vec<Judged<'_>>; 2] =
         [&rows.figures, &rows.claims].map(|rows| rows.iter().map(judged).collect());
     let of_page = |page: &rows::MechanismPage| {
@@ -77,12 +83,14 @@ impl Judged<'_> {
         match (self.sim.verdict(), self.lab.verdict()) {
             (Verdict::NotMeasured, lab) => lab,
             (Verdict::ComesOut, Verdict::Not) => Verdict::InPart,
+            (Verdict::InPart | Verdict::Not, _) if self.sim.is_explained_by(&self.experiments) => Verdict::Explained,
             (sim, _) => sim,
         }
     }
 
     /// Whether any of the runs were made by other code, or of another scenario, than now.
     fn is_old(&self) -> bool {
-        self.sim.is_old() || self.lab.is_old()
+        let experiments = self.experiments.iter().map(|experiment| &experiment.evidence);
+        [&self.sim, &self.lab].into_iter().chain(experiments).any(Evidence::is_old)
     }
 }

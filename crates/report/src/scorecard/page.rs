@@ -38,7 +38,8 @@ pub(super) fn render(figures: &[Judged<'_>], claims: &[Judged<'_>], pages: &[Mec
 /// How many rows have which verdict, and how many of these by old runs.
 fn counts(out: &mut String, figures: &[Judged<'_>], claims: &[Judged<'_>]) {
     let words = Verdict::ALL.map(Verdict::words).join(" | ");
-    out.push_str(&format!("| | {words} | all |\n|---|---:|---:|---:|---:|---:|\n"));
+    let columns = "---:|".repeat(Verdict::ALL.len() + 1);
+    out.push_str(&format!("| | {words} | all |\n|---|{columns}\n"));
     for (name, rows) in [("figures and tables", figures), ("headline claims", claims)] {
         let cell = |verdict: Verdict| {
             let of: Vec<_> = rows.iter().filter(|judged| judged.verdict() == verdict).collect();
@@ -55,7 +56,7 @@ fn heading(out: &mut String, text: &str) {
 }
 
 fn line(out: &mut String, judged: &Judged<'_>) {
-    let Judged { row, sim, lab } = judged;
+    let Judged { row, sim, lab, .. } = judged;
     let old = if judged.is_old() { ", old" } else { "" };
     let what = format!("**{}**: {}", escape(&row.cite), escape(&row.shows));
     let [sim, lab] = [sim, lab].map(entry);

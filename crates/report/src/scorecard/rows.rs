@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use evenkeel_quote::{quoted, shown};
+use evenkeel_scenario::format::PaperFigures;
 use evenkeel_scenario::{LoadedScenario, Scenario};
 use serde::Deserialize;
 
@@ -73,6 +74,9 @@ pub(super) struct Row {
     /// The sources in their `[[paper]]` tables that count. Empty: `cite`.
     #[serde(default)]
     pub sources: Vec<String>,
+    /// Further scenarios with experiments on why it does not come out: entries of `[[paper]]` that say `with` what.
+    #[serde(default)]
+    pub experiments: Vec<String>,
     /// Why it does not come out, or what to know before it is believed, as Markdown of at most [`MOST_CAVEAT_CHARS`].
     #[serde(default)]
     pub caveat: String,
@@ -143,12 +147,16 @@ fn check(rows: &Rows, scenarios: &Scenarios) -> Result<(), String> {
         return Err(format!("{}: no page is called {}", quoted(&row.shows), quoted(&row.page)));
     }
     for row in all() {
-        for name in &row.scenarios {
+        let named = row.scenarios.iter().map(|name| (name, false));
+        for (name, is_experiment) in named.chain(row.experiments.iter().map(|name| (name, true))) {
             let Some(loaded) = scenarios.get(name) else {
                 return Err(format!("{}: no scenario is called {}", quoted(&row.cite), quoted(name)));
             };
-            if !loaded.scenario.paper.iter().any(|paper| row.counts(&paper.source)) {
-                return Err(format!("{}: no `[[paper]]` table of {} is of it", quoted(&row.cite), quoted(name)));
+            let is_of_it = |paper: &PaperFigures| row.counts(&paper.source) && paper.with.is_empty() != is_experiment;
+            if !loaded.scenario.paper.iter().any(is_of_it) {
+                let without = if is_experiment { " that says `with` what" } else { "" };
+                let [cite, name] = [&row.cite, name].map(|text| quoted(text));
+                return Err(format!("{cite}: no `[[paper]]` table{without} of {name} is of it"));
             }
         }
     }
@@ -172,6 +180,7 @@ mod tests {
             shows: String::new(),
             scenarios: Vec::new(),
             sources: sources.iter().map(|source| (*source).to_owned()).collect(),
+            experiments: Vec::new(),
             caveat: String::new(),
         };
         let table = row("PVTCP Table I", &[]);

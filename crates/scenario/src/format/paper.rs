@@ -30,6 +30,10 @@ pub struct PaperFigures {
     /// Orders of cells by a metric, in the same way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<PaperOrder>,
+    /// In what these cells differ from what the paper describes, as in `no restart after an idle RTO`: an experiment on
+    /// why what it reports does not come out otherwise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub with: String,
     /// Conditions that differ from ours, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
@@ -63,6 +67,11 @@ pub struct PaperOrder {
 }
 
 impl PaperFigures {
+    /// What is cited, as in `PVTCP Table IV, with no restart after an idle RTO`.
+    pub fn cited(&self) -> String {
+        if self.with.is_empty() { self.source.clone() } else { format!("{}, with {}", self.source, self.with) }
+    }
+
     /// Metrics by which cells are compared, with the key that names each: `ratios[0].metric`.
     pub fn compared(&self) -> impl Iterator<Item = (String, &str)> {
         let ratios = self.ratios.iter().enumerate();
