@@ -200,8 +200,13 @@ impl Datapath {
         // What passed unseen meanwhile is not known to vSnoop's entries.
         let snoop = |mode: u32| mode != intf::EK_MODE_OFF;
         let has_turned = before.is_none_or(|port| snoop(port.vsnoop.mode) != snoop(settings.vsnoop.mode));
+        // Nothing is known of a new one's index: it was forgotten with the device that had it before.
+        let forgets = has_turned && is_old;
+        if forgets {
+            self.forget_snoops(ifindex)?;
+        }
         if has_turned {
-            self.forget_snoops(ifindex, slot)?;
+            clear(&self.snoop_ports, slot, &intf::ek_vsnoop_port::default())?;
         }
         if !is_old {
             let cpus = libbpf_rs::num_possible_cpus().map_err(|error| failed("cannot count CPUs", error))?;
@@ -224,8 +229,9 @@ impl Datapath {
         self.hold_packets(ifindex, &mut settings)?;
         set_port(&self.ports, &key, &settings)?;
         self.slots.insert(ifindex, slot);
-        if has_turned && !snoop(settings.vsnoop.mode) {
-            self.forget_snoops(ifindex, slot)?;
+        if forgets && !snoop(settings.vsnoop.mode) {
+            self.forget_snoops(ifindex)?;
+            clear(&self.snoop_ports, slot, &intf::ek_vsnoop_port::default())?;
         }
         self.attached.remove(&ifindex);
         let mut links = Vec::new();

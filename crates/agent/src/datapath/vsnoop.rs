@@ -7,18 +7,18 @@ use libbpf_rs::MapCore;
 use super::error::DatapathError;
 use super::intf;
 use super::load::{Datapath, set_port};
-use super::map::{clear, lookup, read_all};
+use super::map::{lookup, read_all};
 use super::skb::SkbContext;
 use crate::common::bytes::as_bytes;
 
 impl Datapath {
     /// Removes vSnoop's entries of a port.
-    pub(super) fn forget_snoops(&self, ifindex: u32, slot: u32) -> Result<(), DatapathError> {
+    pub(super) fn forget_snoops(&self, ifindex: u32) -> Result<(), DatapathError> {
         for (key, _) in self.snoops()?.iter().filter(|(key, _)| key.ifindex == ifindex) {
             // Closed meanwhile is as good as removed.
             let _ = self.snoops.delete(as_bytes(key));
         }
-        clear(&self.snoop_ports, slot, &intf::ek_vsnoop_port::default())
+        Ok(())
     }
 
     /// Tells the programs another `enum ek_vsnoop_endpoint` of a port's VM.
