@@ -62,6 +62,8 @@ pub struct Datapath {
     proboscis_ports: MapHandle,
     vflood_ports: MapHandle,
     pub(super) vflood_flows: MapHandle,
+    /// The memory of the shares of the uplink, once a port's was cleared.
+    shares_memory: Option<Shares>,
     pub(super) qdisc: Option<Qdisc>,
     pub(super) cannot_hold: BTreeMap<u32, DatapathError>,
     /// Slots of the ports that have settings: to ask for them takes a call each.
@@ -151,6 +153,7 @@ impl Datapath {
             proboscis_ports: map("proboscis_ports")?,
             vflood_ports: map("vflood_ports")?,
             vflood_flows: map("vflood_flows")?,
+            shares_memory: None,
             qdisc,
             cannot_hold: BTreeMap::new(),
             slots: known.into_iter().map(|(number, port)| (number, port.slot)).collect(),
@@ -216,7 +219,11 @@ impl Datapath {
                 .map_err(|error| failed("cannot clear a port's counters", error))?;
             clear(&self.proboscis_ports, slot, &intf::ek_proboscis_port::default())?;
             clear(&self.vflood_ports, slot, &intf::ek_vflood_port::default())?;
-            if let Some(mut share) = self.shares()?.get(slot) {
+            let shares = match self.shares_memory.take() {
+                Some(shares) => shares,
+                None => self.shares()?,
+            };
+            if let Some(mut share) = self.shares_memory.insert(shares).get(slot) {
                 share.clear();
             }
         }
@@ -234,6 +241,10 @@ impl Datapath {
             clear(&self.snoop_ports, slot, &intf::ek_vsnoop_port::default())?;
         }
         self.attached.remove(&ifindex);
+        // By one hook at a time: no packet goes through a program twice.
+        if self.hook == Hook::Tcx {
+            on::take_off_filters(&self.pin_dir, ifindex)?;
+        }
         let mut links = Vec::new();
         for (name, side) in PROGRAMS {
             links.extend(self.put(ifindex, name, side)?);

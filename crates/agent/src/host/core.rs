@@ -34,6 +34,9 @@ const ATTESTED_FOR: Duration = Duration::from_secs(2);
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// How often ports are looked at whether their programs are still on them, where nothing is to be tried again.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often all that is known of ports is gone through for those that went. What is known of one goes before another
+/// device with its index is a port.
+const FORGET_EVERY: Duration = Duration::from_secs(1);
 /// How often devices are listed although no news of them was lost.
 const LIST_EVERY: Duration = Duration::from_secs(60);
 /// Why a macvtap is no port.
@@ -90,6 +93,7 @@ pub struct Core {
     /// Devices whose queues are to be shortened when what waits there has been read.
     unsettled: BTreeSet<u32>,
     beaten: Instant,
+    forgot: Instant,
     kept: Instant,
     started: Instant,
 }
@@ -129,6 +133,7 @@ impl Core {
             leases: Leases::default(),
             unsettled: BTreeSet::new(),
             beaten: Instant::now(),
+            forgot: Instant::now(),
             kept: Instant::now(),
             started: Instant::now(),
         }
@@ -246,8 +251,11 @@ impl Core {
         } else {
             self.channels.vouch(Instant::now() + ATTESTED_FOR);
         }
-        if let Err(error) = self.datapath.forget_gone() {
-            tracing::warn!(%error, "what is known of ports that are gone is not forgotten");
+        if self.forgot.elapsed() >= FORGET_EVERY && self.datapath.knows_gone() {
+            self.forgot = Instant::now();
+            if let Err(error) = self.datapath.forget_gone() {
+                tracing::warn!(%error, "what is known of ports that are gone is not forgotten");
+            }
         }
         let mut tools = tools!(self);
         for wing in self.wings.all_mut() {

@@ -87,14 +87,12 @@ impl Datapath {
 
     pub(super) fn put(&mut self, ifindex: u32, name: &str, side: Side) -> Result<Option<Attached>, DatapathError> {
         let path = self.path(ifindex, name);
-        // By one hook at a time: no packet goes through a program twice.
         if self.hook == Hook::Clsact {
             pins::remove(&path)?;
             let program = program(&self.object, name)?;
             let filter = self.filter(ifindex, (name, side)).put(program.as_fd())?;
             return Ok(Some(Attached::Filter(filter)));
         }
-        take_off_filters(&self.pin_dir, ifindex)?;
         let old = self.link(ifindex, name);
         let program = program(&self.object, name)?;
         if let Some((mut link, _)) = old {
