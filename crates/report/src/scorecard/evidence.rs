@@ -52,14 +52,14 @@ enum Stated {
     Order { metric: String, cells: usize },
 }
 
-/// An experiment: cells that differ from those of a row in one thing.
+/// An experiment: cells that differ from those of a row in what is named.
 #[derive(Debug)]
 pub(super) struct Experiment {
-    /// The thing.
+    /// In what.
     pub with: String,
     /// What the runs of these cells say of the row.
     pub evidence: Evidence,
-    /// What all runs with the thing say, of whatever row: a cause does not make other figures wrong.
+    /// What all such runs say, of whatever row: a cause does not make other figures wrong.
     pub everywhere: Evidence,
 }
 
@@ -82,13 +82,12 @@ impl Evidence {
         self.tally.verdict()
     }
 
-    /// Whether all that does not hold does in one of the experiments, and all that these state.
+    /// Whether all that does not hold does in an experiment of which all holds.
     pub fn is_explained_by(&self, experiments: &[Experiment]) -> bool {
-        let held = |stated: &Stated| experiments.iter().any(|experiment| experiment.evidence.held.contains(stated));
-        self.tally.missing == 0
-            && !self.failed.is_empty()
-            && experiments.iter().all(Experiment::holds)
-            && self.failed.iter().all(held)
+        let held = |stated: &Stated| {
+            experiments.iter().any(|experiment| experiment.holds() && experiment.evidence.held.contains(stated))
+        };
+        self.tally.missing == 0 && !self.failed.is_empty() && self.failed.iter().all(held)
     }
 
     fn note(&mut self, stated: Stated, holds: Option<bool>) {
@@ -127,7 +126,7 @@ struct Kept {
 pub(super) struct Sets(BTreeMap<String, Kept>);
 
 impl Experiment {
-    /// Whether all holds that is stated with its thing.
+    /// Whether all holds that is stated of such cells.
     pub fn holds(&self) -> bool {
         self.everywhere.verdict() == Verdict::ComesOut
     }

@@ -45,7 +45,7 @@ pub(super) fn rule() -> String {
 pub(super) enum Verdict {
     /// All holds.
     ComesOut,
-    /// What does not hold does with one thing changed.
+    /// What does not hold does in an experiment.
     Explained,
     /// All directions, or not all was run.
     InPart,
@@ -135,6 +135,7 @@ impl Tally {
                 Some(_) => self.unheld += 1,
             }
         }
+        let by_size = each.clone();
         for (place, (paper, here)) in pairs.iter().enumerate() {
             let Some(here) = here else { continue };
             for (other_place, (other_paper, other)) in pairs[..place].iter().enumerate() {
@@ -143,7 +144,7 @@ impl Tally {
                     let holds = if paper < other_paper { *here < other } else { *here > other };
                     directions.add(holds);
                     // A figure that is far off by itself is what turns the order round.
-                    if !holds && ![place, other_place].iter().any(|one| each[*one] == Some(false)) {
+                    if !holds && ![place, other_place].iter().any(|one| by_size[*one] == Some(false)) {
                         (each[place], each[other_place]) = (Some(false), Some(false));
                     }
                 }
