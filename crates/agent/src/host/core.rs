@@ -34,8 +34,8 @@ const ATTESTED_FOR: Duration = Duration::from_secs(2);
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// How often ports are looked at whether their programs are still on them, where nothing is to be tried again.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// How often all that is known of ports is gone through for those that went. What is known of one goes before another
-/// device with its index is a port.
+/// How often the tables are gone through for ports that went: once for all of a burst. A device that has the index of
+/// one becomes a port only after that ([`Datapath::attach`]).
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 /// How often devices are listed although no news of them was lost.
 const LIST_EVERY: Duration = Duration::from_secs(60);

@@ -20,7 +20,7 @@ use super::links::Kind;
 use super::mechanism::{Asked, Mechanism, Presence, SWEEP_EVERY, Tools, mode_to_intf};
 use super::port::{Port, Ports};
 use crate::channel::Reasons;
-use crate::datapath::{DatapathError, Processes, Seen, intf};
+use crate::datapath::{DatapathError, Processes, intf};
 use evenkeel_settings::Mode;
 use evenkeel_settings::host::PortSettings;
 
@@ -28,9 +28,6 @@ use evenkeel_settings::host::PortSettings;
 const SWEEP_IDLE: Duration = Duration::from_secs(3600);
 /// or for so long, while the table is more than half full.
 const SWEEP_IDLE_CROWDED: Duration = Duration::from_secs(30);
-
-/// How long new taps are looked up in what was last seen of all processes.
-const FRESH: Duration = Duration::from_millis(100);
 
 /// vSnoop's wing.
 #[derive(Debug)]
@@ -41,8 +38,6 @@ pub(super) struct Wing {
     vcpus: vcpus::Register,
     /// Who looks for them, once somebody must.
     processes: Option<Processes>,
-    /// What was seen last, and when.
-    seen: Option<(Instant, Seen)>,
     swept: Instant,
     /// Entries after the last sweep.
     entries: u32,
@@ -54,7 +49,6 @@ impl Default for Wing {
             endpoints: BTreeMap::new(),
             vcpus: vcpus::Register::new(Instant::now()),
             processes: None,
-            seen: None,
             swept: Instant::now(),
             entries: 0,
         }
@@ -110,22 +104,7 @@ impl Wing {
             None => Processes::open(),
         };
         let seen = processes.and_then(|processes| self.processes.insert(processes).look());
-        let seen = seen.map_err(|error| error.to_string());
-        let changed = self.vcpus.learn(taps, seen.as_ref().map_err(String::as_str), Instant::now());
-        self.seen = seen.ok().map(|seen| (Instant::now(), seen));
-        changed
-    }
-
-    /// Looks for those behind a new tap. In a burst what was seen a moment ago will do: whoever is missing there is
-    /// looked for again soon.
-    fn find_first(&mut self, ifindex: u32) {
-        match self.seen.take().filter(|(when, _)| when.elapsed() < FRESH) {
-            Some((when, seen)) => {
-                self.vcpus.learn(&[ifindex], Ok(&seen), Instant::now());
-                self.seen = Some((when, seen));
-            }
-            None => drop(self.look(&[ifindex])),
-        }
+        self.vcpus.learn(taps, seen.map_err(|error| error.to_string()), Instant::now())
     }
 
     /// Looks for VMs' virtual CPUs where data may be acknowledged for them.
@@ -178,8 +157,12 @@ impl Mechanism for Wing {
         let ifindex = port.link.ifindex;
         let endpoint = Endpoint::of(port.settings.vsnoop.endpoint, tools.channels.endpoint(ifindex));
         self.endpoints.insert(ifindex, endpoint);
-        if port.link.kind == Kind::Tap && port.settings.vsnoop.mode != Mode::Off && !self.vcpus.has(ifindex) {
-            self.find_first(ifindex);
+        if port.link.kind == Kind::Tap
+            && port.settings.vsnoop.mode != Mode::Off
+            && !self.vcpus.has(ifindex)
+            && !self.vcpus.knew(ifindex, Instant::now())
+        {
+            self.look(&[ifindex]);
         }
         own.vsnoop = self.settings(port);
         if port.is_offline {
@@ -203,7 +186,6 @@ impl Mechanism for Wing {
     }
 
     fn tick(&mut self, ports: &mut Ports, tools: &mut Tools<'_>) {
-        self.seen.take_if(|(when, _)| when.elapsed() >= FRESH);
         self.sweep(ports, tools);
         self.hear(ports, tools);
         self.find_vcpus(ports, tools);

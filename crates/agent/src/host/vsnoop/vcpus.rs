@@ -18,6 +18,9 @@ const LOOK_SOON: Duration = Duration::from_secs(1);
 /// and how often in any case: VMs end, and virtual CPUs can be added.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
+/// How long new taps are looked up in what was last seen, so that a burst of them takes one look.
+const FRESH: Duration = Duration::from_millis(100);
+
 /// A VM's virtual CPUs, as far as the host sees them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
@@ -70,6 +73,11 @@ impl Vcpus {
             }
             count => Self::TooMany { threads: count.unwrap_or(u32::MAX) },
         }
+    }
+
+    /// Whether it is not as it will be: whoever makes a tap for a VM has it open before the VM.
+    fn may_change_soon(&self) -> bool {
+        !matches!(self, Self::Known { are_named: true, .. })
     }
 
     /// As the datapath has it.
@@ -148,6 +156,8 @@ impl Threads {
 pub(super) struct Register {
     /// By the index of their devices.
     known: BTreeMap<u32, Vcpus>,
+    /// What was last seen, and when.
+    seen: Option<(Instant, Seen)>,
     look_at: Instant,
     /// How long the next look is put off where something is missing.
     put_off: Duration,
@@ -155,7 +165,7 @@ pub(super) struct Register {
 
 impl Register {
     pub(super) fn new(now: Instant) -> Self {
-        Self { known: BTreeMap::new(), look_at: now, put_off: LOOK_SOON }
+        Self { known: BTreeMap::new(), seen: None, look_at: now, put_off: LOOK_SOON }
     }
 
     pub(super) fn of(&self, ifindex: u32) -> Vcpus {
@@ -166,8 +176,10 @@ impl Register {
         self.known.contains_key(&ifindex)
     }
 
+    /// A tap is gone. What was seen is not of another one that has its index now.
     pub(super) fn forget(&mut self, ifindex: u32) {
         self.known.remove(&ifindex);
+        self.seen = None;
     }
 
     /// Ports have changed: who was not found may be there now, and who was known gone.
@@ -182,25 +194,36 @@ impl Register {
     }
 
     /// What was seen, or why nothing was. Those taps of which another thing is known now.
-    pub(super) fn learn(&mut self, taps: &[u32], seen: Result<&Seen, &str>, now: Instant) -> Vec<u32> {
+    pub(super) fn learn(&mut self, taps: &[u32], seen: Result<Seen, String>, now: Instant) -> Vec<u32> {
         let mut changed = Vec::new();
         let mut is_missing = false;
         for &ifindex in taps {
-            let vcpus = match seen {
+            let vcpus = match &seen {
                 Ok(seen) => Vcpus::of(ifindex, seen),
-                Err(why) => Vcpus::Unreadable { why: why.to_owned() },
+                Err(why) => Vcpus::Unreadable { why: why.clone() },
             };
-            // Whoever makes a tap for a VM has it open before the VM.
-            is_missing |= !matches!(vcpus, Vcpus::Known { are_named: true, .. });
+            is_missing |= vcpus.may_change_soon();
             if vcpus != self.of(ifindex) {
                 changed.push(ifindex);
             }
             self.known.insert(ifindex, vcpus);
         }
+        self.seen = seen.ok().map(|seen| (now, seen));
         let wait = if is_missing { self.put_off } else { LOOK_EVERY };
         self.put_off = if is_missing { (2 * self.put_off).min(LOOK_EVERY) } else { LOOK_SOON };
         self.look_at = now + wait;
         changed
+    }
+
+    /// Whether what was seen a moment ago will do for a new tap. Who is missing there is looked for soon.
+    pub(super) fn knew(&mut self, ifindex: u32, now: Instant) -> bool {
+        let Some((_, seen)) = self.seen.as_ref().filter(|(when, _)| now < *when + FRESH) else { return false };
+        let vcpus = Vcpus::of(ifindex, seen);
+        if vcpus.may_change_soon() {
+            self.look_soon(now);
+        }
+        self.known.insert(ifindex, vcpus);
+        true
     }
 }
 
@@ -286,23 +309,44 @@ mod tests {
         let holders = vec![holder(100, 3)];
         let seen = Seen { holders, threads: vec![thread(100, 100, "vcpu0")] };
         assert!(register.is_due(start));
-        assert_eq!(register.learn(&[3], Ok(&seen), start), [3]);
+        assert_eq!(register.learn(&[3], Ok(seen.clone()), start), [3]);
         assert_eq!(register.of(3), known(100, &[100]));
         assert!(!register.is_due(start + LOOK_EVERY - LOOK_SOON) && register.is_due(start + LOOK_EVERY));
 
         let mut now = start;
         let mut waits = Vec::new();
         for _ in 0..6 {
-            register.learn(&[3, 4], Ok(&seen), now);
+            register.learn(&[3, 4], Ok(seen.clone()), now);
             waits.push(register.look_at - now);
             now = register.look_at;
         }
         assert_eq!(waits, [1, 2, 4, 8, 10, 10].map(Duration::from_secs));
         register.look_soon(now - LOOK_EVERY);
         assert_eq!(register.look_at, now - LOOK_EVERY + LOOK_SOON);
-        assert_eq!(register.learn(&[3], Err("no"), now), [3], "what is not seen any more is not known");
+        assert_eq!(register.learn(&[3], Err("no".to_owned()), now), [3], "what is not seen any more is not known");
         assert_eq!(register.of(3).to_intf().count, 0);
         register.forget(3);
         assert_eq!(register.of(3), Vcpus::Nobody);
+    }
+
+    #[test]
+    fn one_look_is_for_all_taps_of_a_burst_and_for_none_that_comes_after_one_went() {
+        let start = Instant::now();
+        let mut register = Register::new(start);
+        assert!(!register.knew(3, start), "nobody has looked");
+        let threads = vec![thread(100, 100, "vcpu0"), thread(200, 200, "vmm")];
+        let seen = Seen { holders: vec![holder(100, 3), holder(200, 4)], threads };
+        register.learn(&[3], Ok(seen.clone()), start);
+        let soon = start + FRESH - Duration::from_millis(1);
+        assert!(register.knew(4, soon) && register.of(4) == known(200, &[200]));
+        // Who has it open came after the look: it is looked again.
+        assert!(register.knew(5, soon) && register.of(5) == Vcpus::Nobody && register.is_due(soon + LOOK_SOON));
+        assert!(!register.knew(4, start + FRESH), "too long ago");
+        // Another tap has the index of one that went: who had that is not who has this.
+        register.learn(&[3], Ok(seen), start);
+        register.forget(3);
+        assert!(!register.knew(3, soon));
+        register.learn(&[3], Err("no".to_owned()), start);
+        assert!(!register.knew(3, soon), "nothing was seen");
     }
 }
