@@ -69,8 +69,13 @@ struct netdev_adjacent {
 	struct list_head list;
 };
 
+struct sock {
+	unsigned int sk_sndbuf;
+};
+
 struct sk_buff {
 	struct net_device *dev;
+	struct sock *sk;
 	u8 ip_summed : 2;
 };
 

@@ -65,4 +65,23 @@ static __always_inline struct net_device *skb_device(struct __sk_buff *skb)
 	return dev;
 }
 
+#define SNDBUF_UNLIMITED 0x7fffffff /* a tap's, unless TUNSETSNDBUF says otherwise */
+
+/*
+ * Does a packet count in a send buffer that is limited: that of the tap it came in by
+ * (libvirt's <sndbuf>), or of a socket on this machine? Full, it takes nothing more in.
+ */
+static __always_inline bool skb_fills_sndbuf(struct __sk_buff *skb)
+{
+	const struct sk_buff *kernel_skb =
+		READ_POINTER(read_casts(), (const void *)skb, struct sk_buff);
+	const struct sock *sk = NULL;
+	u32 sndbuf = SNDBUF_UNLIMITED;
+
+	if (READ(read_casts(), &sk, kernel_skb->sk) || !sk)
+		return false;
+	sk = READ_POINTER(read_casts(), sk, struct sock);
+	return !READ(read_casts(), &sndbuf, sk->sk_sndbuf) && sndbuf < SNDBUF_UNLIMITED;
+}
+
 #endif /* EVENKEEL_HOST_BASE_READ_H */

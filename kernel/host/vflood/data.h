@@ -5,6 +5,7 @@
 #ifndef EVENKEEL_HOST_VFLOOD_DATA_H
 #define EVENKEEL_HOST_VFLOOD_DATA_H
 
+#include "../base/read.h"
 #include "../base/way.h"
 #include "flow.h"
 
@@ -127,6 +128,21 @@ static __noinline bool vflood_is_back(const struct context *c, struct ek_flow *f
 				   vflood_has_timestamps(c) ? vflood_ts_val(c) : 0);
 }
 
+/*
+ * Sends a packet by way of the device that holds it, or that splits it for that. What is
+ * held must not fill a send buffer: what is sent again, after a loss, would not come in,
+ * and nothing else lets the held data out. A copy has no owner.
+ *
+ * Return: what the program is to answer.
+ */
+static __always_inline int vflood_send_by(struct __sk_buff *skb, u32 ifindex)
+{
+	if (!skb_fills_sndbuf(skb))
+		return bpf_redirect(ifindex, 0);
+	bpf_clone_redirect(skb, ifindex, 0);
+	return TCX_DROP;
+}
+
 /* Return: what the program is to answer. */
 static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 				     struct ek_flow *f)
@@ -172,14 +188,14 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 						skb->gso_size, e->packets)) {
 		o.kind = VFLOOD_ORDER_WHOLE;
 		vflood_send_order(skb, c, o);
-		return bpf_redirect(hold, 0);
+		return vflood_send_by(skb, hold);
 	}
 	o.kind = VFLOOD_ORDER_DATA;
 	vflood_send_order(skb, c, o);
 	if (!skb->gso_size)
-		return bpf_redirect(hold, 0);
+		return vflood_send_by(skb, hold);
 	count(c->count, EK_COUNT_VFLOOD_SPLIT, 1);
-	return bpf_redirect(c->port->vflood.split_ifindex, 0);
+	return vflood_send_by(skb, c->port->vflood.split_ifindex);
 }
 
 /* What was held has been here before: only what stands behind HOLD has still to see it.

@@ -79,7 +79,7 @@ pub fn fetch(machine: &Machine, meanwhile: &str) {
 }
 
 /// The same from this address of the VM's.
-fn fetch_from(machine: &Machine, address: &str, file: &str, meanwhile: &str) {
+pub fn fetch_from(machine: &Machine, address: &str, file: &str, meanwhile: &str) {
     machine
         .shell(&format!(
             "rm -f /tmp/got; ip netns exec peer wget -q -T 50 -O /tmp/got http://{address}:8001/{file} & pid=$!; \

@@ -103,10 +103,11 @@ impl Port {
         self.queue_segments + self.ring_slots.unwrap_or(0)
     }
 
-    /// Whether the ring has a place for a packet of the VM's: what the host holds back keeps its place.
+    /// Whether the ring has a place for a packet of the VM's. What the host holds is a copy and keeps none: what is
+    /// sent again would not come in, and nothing else lets held data out.
     #[inline]
     pub(crate) fn has_slot(&self) -> bool {
-        self.ring_slots.is_none_or(|slots| self.entered + self.shims.held() < slots)
+        self.ring_slots.is_none_or(|slots| self.entered < slots)
     }
 
     /// What it has done so far.

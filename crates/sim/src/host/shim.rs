@@ -88,11 +88,6 @@ pub trait Shim: AsAny + fmt::Debug + Send {
     /// A connection of the VM's is over.
     fn on_close(&mut self, _now: Instant, _end: ConnId) {}
 
-    /// Packets of the VM's that it keeps.
-    fn held(&self) -> usize {
-        0
-    }
-
     /// What it has counted so far.
     fn counters(&self) -> Counters {
         Counters::new()
@@ -176,11 +171,6 @@ impl Shims {
         for shim in &mut self.shims {
             shim.on_close(now, end);
         }
-    }
-
-    /// Packets of the VM's that they keep.
-    pub fn held(&self) -> usize {
-        self.shims.iter().map(|shim| shim.held()).sum()
     }
 
     /// What all of them have counted so far.

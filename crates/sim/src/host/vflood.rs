@@ -507,11 +507,6 @@ impl Shim for Vflood {
         }
     }
 
-    fn held(&self) -> usize {
-        // Where nothing is enforced, those in the queues have gone on.
-        if self.enforces() { self.flows.values().map(|flow| flow.queue.len()).sum() } else { 0 }
-    }
-
     fn counters(&self) -> Counters {
         vec![
             ("VfloodHeld", self.held),
