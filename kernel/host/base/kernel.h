@@ -76,6 +76,7 @@ struct sock {
 struct sk_buff {
 	struct net_device *dev;
 	struct sock *sk;
+	void *destructor;
 	u8 ip_summed : 2;
 };
 

@@ -70,15 +70,18 @@ static __always_inline struct net_device *skb_device(struct __sk_buff *skb)
 /*
  * Does a packet count in a send buffer that is limited: that of the tap it came in by
  * (libvirt's <sndbuf>), or of a socket on this machine? Full, it takes nothing more in.
+ * What counts is given back by a destructor.
  */
 static __always_inline bool skb_fills_sndbuf(struct __sk_buff *skb)
 {
 	const struct sk_buff *kernel_skb =
 		READ_POINTER(read_casts(), (const void *)skb, struct sk_buff);
 	const struct sock *sk = NULL;
+	void *destructor = NULL;
 	u32 sndbuf = SNDBUF_UNLIMITED;
 
-	if (READ(read_casts(), &sk, kernel_skb->sk) || !sk)
+	if (READ(read_casts(), &destructor, kernel_skb->destructor) || !destructor ||
+	    READ(read_casts(), &sk, kernel_skb->sk) || !sk)
 		return false;
 	sk = READ_POINTER(read_casts(), sk, struct sock);
 	return !READ(read_casts(), &sndbuf, sk->sk_sndbuf) && sndbuf < SNDBUF_UNLIMITED;
