@@ -121,7 +121,6 @@ impl<R: Recorder> Core<R> {
         }
         // What those behind have let go on in turn has gone already.
         self.effects.from_vm = own;
-        self.fill_ring(id);
     }
 
     pub(super) fn crossed_from_vm(&mut self, from: GuestId) {
