@@ -25,6 +25,19 @@ pub enum Order {
 #[derive(Debug)]
 pub struct Program(OwnedFd);
 
+/// A program's place on a device, until this is dropped.
+#[derive(Debug)]
+pub struct Link(OwnedFd);
+
+impl Drop for Link {
+    /// Detaches: what another thread has forked and not yet executed has the descriptor, too, and closing this one
+    /// would leave the program there as long.
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is a link's. The device may have gone before: nothing is left to take off then.
+        unsafe { libbpf_sys::bpf_link_detach(self.0.as_raw_fd()) };
+    }
+}
+
 /// `struct __sk_buff` of linux/bpf.h.
 mod skb {
     pub(super) const MARK: i16 = 8;
@@ -200,14 +213,13 @@ impl Program {
         info.id
     }
 
-    /// Puts it on a device before the programs that are there, at `BPF_TCX_INGRESS` or `BPF_TCX_EGRESS`. Holds as long
-    /// as the descriptor.
-    pub fn attach(&self, device: u32, place: u32) -> OwnedFd {
+    /// Puts it on a device before the programs that are there, at `BPF_TCX_INGRESS` or `BPF_TCX_EGRESS`.
+    pub fn attach(&self, device: u32, place: u32) -> Link {
         self.attach_at(device, place, Order::Before)
     }
 
     /// The same, before or after them.
-    pub fn attach_at(&self, device: u32, place: u32, order: Order) -> OwnedFd {
+    pub fn attach_at(&self, device: u32, place: u32, order: Order) -> Link {
         let options = libbpf_sys::bpf_link_create_opts {
             sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
             flags: match order {
@@ -220,7 +232,7 @@ impl Program {
         unsafe {
             let link = libbpf_sys::bpf_link_create(self.0.as_raw_fd(), device as i32, place, &options);
             assert!(link >= 0, "{}", io::Error::last_os_error());
-            OwnedFd::from_raw_fd(link)
+            Link(OwnedFd::from_raw_fd(link))
         }
     }
 

@@ -2,10 +2,8 @@
 //! and behind them. Connections work, no packet is taken for one of evenkeel's own or makes more than its own share of
 //! packets, and the marks are theirs.
 
-use std::os::fd::OwnedFd;
-
 use evenkeel_testbed::place::{index, ip};
-use evenkeel_testbed::program::{Order, Program};
+use evenkeel_testbed::program::{Link, Order, Program};
 use evenkeel_testbed::tap::TapVm;
 use evenkeel_testbed::vm::{Vm, tcp_counter};
 use serde_json::{Value, json};
@@ -34,12 +32,12 @@ fn sent(vm: &Vm) -> (u64, u64, u64) {
 }
 
 /// On both ports, at both sides.
-fn at_tcx(program: &Program, order: Order) -> Vec<OwnedFd> {
+fn at_tcx(program: &Program, order: Order) -> Vec<Link> {
     ["vp1", "vp2"].into_iter().flat_map(|port| HOOKS.map(|hook| program.attach_at(index(port), hook, order))).collect()
 }
 
 /// The same by filters of tc's.
-fn at_clsact(host: &Host, program: &Program, order: Order) -> Vec<OwnedFd> {
+fn at_clsact(host: &Host, program: &Program, order: Order) -> Vec<Link> {
     for port in ["vp1", "vp2"] {
         for side in ["ingress", "egress"] {
             filter(host, program, port, side, order);
