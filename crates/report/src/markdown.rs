@@ -19,8 +19,7 @@ pub(crate) fn render(view: &View<'_>) -> String {
     out.push_str("\n\n");
     table(&mut out, view);
     stated(&mut out, view);
-    let remarks: Vec<String> =
-        view.missing_sentence().iter().chain(&view.set.remarks).map(|text| escape(text)).collect();
+    let remarks: Vec<String> = view.remarks().iter().map(|text| escape(text)).collect();
     if !remarks.is_empty() {
         out.push('\n');
         remarks.iter().for_each(|remark| out.push_str(&format!("- {remark}\n")));

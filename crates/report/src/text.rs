@@ -51,7 +51,7 @@ pub(crate) fn render(view: &View<'_>) -> String {
         let [stated, paper, here] = [claim.stated(), claim.in_paper(), claim.here()];
         prose(&mut out, &format!("stated: {stated}; paper {paper}, here {here}"));
     }
-    for remark in view.missing_sentence().iter().chain(&view.set.remarks) {
+    for remark in view.remarks() {
         prose(&mut out, &format!("note: {remark}"));
     }
     out

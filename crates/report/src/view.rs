@@ -5,8 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_scenario::Scenario;
 use evenkeel_scenario::format::Axis;
 use evenkeel_scenario::metric::{About, Better, Metric};
-use evenkeel_scenario::result::{RunRecord, RunSet};
+use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
 use evenkeel_scenario::stats::Summary;
+
+/// A virtual CPU that is busy for more of the time, in percent, has no rest: queues grow before it, whatever the
+/// network does.
+const FULL_CPU_PERCENT: f64 = 95.0;
 
 /// The results of one scenario, ordered for showing.
 pub(crate) struct View<'a> {
@@ -210,8 +214,29 @@ impl<'a> View<'a> {
         format!("Median of {runs} per cell, with smallest and largest where they differ.")
     }
 
+    /// What a reader must know of all runs before judging the figures.
+    pub fn remarks(&self) -> Vec<String> {
+        let own = [self.missing_sentence(), self.full_cpu_sentence()];
+        own.into_iter().flatten().chain(self.set.remarks.iter().cloned()).collect()
+    }
+
+    /// Counts the lab's runs in which the receiver's virtual CPU had no rest, if there are any.
+    fn full_cpu_sentence(&self) -> Option<String> {
+        let runs = || self.cells.iter().flat_map(|cell| &cell.runs);
+        let is_full =
+            |run: &&&RunRecord| run.metrics.get(Metric::ReceiverCpu.name()).is_some_and(|p| *p > FULL_CPU_PERCENT);
+        let full = runs().filter(is_full).count();
+        (full > 0 && self.set.engine == Engine::Lab).then(|| {
+            format!(
+                "In {full} of {} runs the receiver's virtual CPU was busy for more than {FULL_CPU_PERCENT:.0}% of the \
+                 time: what they show may be this machine's want of cores.",
+                runs().count()
+            )
+        })
+    }
+
     /// Names the cells that have no run, if there are any.
-    pub fn missing_sentence(&self) -> Option<String> {
+    fn missing_sentence(&self) -> Option<String> {
         if self.missing.is_empty() {
             return None;
         }

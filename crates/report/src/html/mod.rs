@@ -75,8 +75,7 @@ fn header(out: &mut String, view: &View<'_>) {
 
 /// What the reader must know before judging the figures.
 fn notes(out: &mut String, view: &View<'_>) {
-    let mut notes: Vec<String> = view.missing_sentence().into_iter().collect();
-    notes.extend(view.set.remarks.iter().cloned());
+    let mut notes = view.remarks();
     let troubled = view.cells.iter().flat_map(|cell| &cell.runs).filter(|run| !run.remarks.is_empty()).count();
     if troubled > 0 {
         let runs =

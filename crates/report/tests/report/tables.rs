@@ -1,6 +1,7 @@
 //! The table for a terminal and the one for the docs.
 
 use evenkeel_report::{render_markdown, render_text};
+use evenkeel_scenario::result::{Engine, RunRecord, RunSet};
 use proptest::prelude::*;
 
 use crate::common::{EVERYTHING, Sample, parse};
@@ -42,6 +43,30 @@ fn cells_without_a_run_are_named() {
         text.contains("note: 1 of 8 cells have no run: era: current \u{b7} RTO min: 200 ms \u{b7} PVTCP: on."),
         "{text}"
     );
+}
+
+#[test]
+fn runs_on_a_full_cpu_are_counted() {
+    let Sample { mut set, scenario, mut records } = Sample::everything();
+    let says = |set: &RunSet, records: &[RunRecord]| {
+        let page = render_markdown(set, &scenario, records);
+        page.lines().find(|line| line.contains("virtual CPU")).map(str::to_owned)
+    };
+    set.engine = Engine::Lab;
+    records.iter_mut().for_each(|run| {
+        run.metrics.insert("receiver_cpu".to_owned(), 95.0);
+    });
+    assert_eq!(says(&set, &records), None);
+    records[2].metrics.insert("receiver_cpu".to_owned(), 99.7);
+    let all = records.len();
+    let said = says(&set, &records).expect("one run is counted");
+    assert!(
+        said.starts_with(&format!("- In 1 of {all} runs the receiver's virtual CPU was busy for more than 95%")),
+        "{said}"
+    );
+    // The model's machines are what they are said to be.
+    set.engine = Engine::Sim;
+    assert_eq!(says(&set, &records), None);
 }
 
 #[test]
