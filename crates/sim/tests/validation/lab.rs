@@ -215,7 +215,7 @@ fn one_sender_orders_its_variants_as_the_lab_does() {
         "pvtcp-table1-one-sender",
         &["timeouts_per_s", "needless_retransmissions", "tail_loss_probes", "rto_ms"],
     );
-    assert!(found.same > 30 && found.wrong.is_empty(), "{found:#?}");
+    assert!(found.same > 25 && found.wrong.is_empty(), "{found:#?}");
     assert!(found.near() > 0.6, "{:?}", found.factors);
 }
 
