@@ -20,11 +20,18 @@ struct Measured {
 /// A page's table: the labels of a row, and its figures by metric.
 type Rows = Vec<(Vec<String>, BTreeMap<&'static str, Measured>)>;
 
-fn page(name: &str, axes: usize) -> Rows {
+/// The lab's series on a machine 1.6 times as fast as that of the page in docs/results, from before pages
+/// recorded their code.
+const TABLE1_FASTER: &str = include_str!("table1-one-sender-faster.md");
+
+fn page(name: &str) -> String {
     let file = top().join("docs/results").join(format!("{name}.md"));
-    let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-    let mut lines = text.lines().filter(|line| line.starts_with('|') && !line.starts_with("| ---")).map(columns);
-    let heading = lines.next().unwrap_or_else(|| panic!("{}: no table", file.display()));
+    std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+}
+
+fn rows(page: &str, axes: usize) -> Rows {
+    let mut lines = page.lines().filter(|line| line.starts_with('|') && !line.starts_with("| ---")).map(columns);
+    let heading = lines.next().expect("the page has a table");
     let metrics: Vec<_> = heading.iter().map(|title| metric_of(title)).collect();
     lines
         .map(|row| {
@@ -123,16 +130,16 @@ fn factors<'a>(
 }
 
 /// Runs a scenario at the lab's scale and holds orderings within each era against the lab's.
-fn orderings(scenario: &str, page_name: &str, metrics: &[&str]) -> Orderings {
+fn orderings(scenario: &str, page: &str, metrics: &[&str]) -> Orderings {
     let loaded = loaded(&format!("scenarios/{scenario}.toml"));
     let cells: Vec<Cell> = cells(&loaded).unwrap_or_else(|e| panic!("{e}"));
-    let rows = page(page_name, cells[0].labels.len());
+    let rows = rows(page, cells[0].labels.len());
     let labels = |cell: &Cell| cell.labels.iter().map(|(_, label)| label.clone()).collect::<Vec<_>>();
     let lab = |cell: &Cell| {
         &rows
             .iter()
             .find(|(row, _)| *row == labels(cell))
-            .unwrap_or_else(|| panic!("{page_name}: no row {:?}", labels(cell)))
+            .unwrap_or_else(|| panic!("{scenario}: no row {:?}", labels(cell)))
             .1
     };
     let here: Vec<BTreeMap<String, f64>> = cells
@@ -201,7 +208,7 @@ fn orderings(scenario: &str, page_name: &str, metrics: &[&str]) -> Orderings {
 fn incast_orders_its_variants_as_the_lab_does() {
     let found = orderings(
         "pvtcp/fig13-incast",
-        "pvtcp-fig13-incast",
+        &page("pvtcp-fig13-incast"),
         &["goodput_mbit", "timeouts_per_s", "needless_per_s", "block_p99_ms"],
     );
     assert!(found.same > 90 && found.wrong.is_empty(), "{found:#?}");
@@ -210,25 +217,29 @@ fn incast_orders_its_variants_as_the_lab_does() {
 
 #[test]
 fn one_sender_orders_its_variants_as_the_lab_does() {
-    let found = orderings(
-        "pvtcp/table1-one-sender",
-        "pvtcp-table1-one-sender",
-        &["timeouts_per_s", "needless_retransmissions", "tail_loss_probes", "rto_ms"],
-    );
-    assert!(found.same > 25 && found.wrong.is_empty(), "{found:#?}");
-    assert!(found.near() > 0.6, "{:?}", found.factors);
+    // On the slower machine fewer pairs differ by more than their spread.
+    for (series, pairs) in [(TABLE1_FASTER, 30), (&page("pvtcp-table1-one-sender"), 25)] {
+        let found = orderings(
+            "pvtcp/table1-one-sender",
+            series,
+            &["timeouts_per_s", "needless_retransmissions", "tail_loss_probes", "rto_ms"],
+        );
+        assert!(found.same > pairs && found.wrong.is_empty(), "{found:#?}");
+        assert!(found.near() > 0.6, "{:?}", found.factors);
+    }
 }
 
 #[test]
 fn port_queues_order_as_in_the_lab() {
-    let found = orderings("pvtcp/s31-port-queue", "pvtcp-s31-port-queue", &["goodput_mbit", "port_drops", "timeouts"]);
+    let found =
+        orderings("pvtcp/s31-port-queue", &page("pvtcp-s31-port-queue"), &["goodput_mbit", "port_drops", "timeouts"]);
     assert!(found.same > 15 && found.wrong.is_empty(), "{found:#?}");
     assert!(found.near() > 0.6, "{:?}", found.factors);
 }
 
 #[test]
 fn a_page_reads_as_it_is_written() {
-    let rows = page("pvtcp-fig13-incast", 3);
+    let rows = rows(&page("pvtcp-fig13-incast"), 3);
     assert_eq!(rows.len(), 32);
     let (labels, figures) = &rows[0];
     assert_eq!(labels, &["paper-day", "1024 KB", "200 ms"]);
