@@ -291,7 +291,7 @@ enum ek_flow_flag {
 				      */
 	EK_FLOW_PEER = 1 << 2, /* the other host has evenkeel */
 	EK_FLOW_ELEPHANT = 1 << 3, /* sent more than elephant_bytes: left alone */
-	EK_FLOW_VM_FIN = 1 << 4,
+	EK_FLOW_VM_FIN = 1 << 4, /* the VM has sent one */
 	EK_FLOW_REMOTE_FIN = 1 << 5,
 	EK_FLOW_SYNACK_HELD = 1 << 6,
 	EK_FLOW_LOCAL = 1 << 7, /* the other end is a VM of this host, or the host itself
@@ -308,6 +308,8 @@ enum ek_flow_flag {
 					 */
 	EK_FLOW_LARGE = 1 << 13, /* the VM leaves packets of several segments to others
 				    to cut (GSO) */
+	EK_FLOW_VM_ENDED = 1 << 14, /* the other end has acknowledged the VM's FIN */
+	EK_FLOW_REMOTE_ENDED = 1 << 15,
 	/* A SYN-ACK is on its way through the port once more: */
 	EK_FLOW_SYNACK_BEHIND = 1 << 16, /* behind its report */
 	EK_FLOW_SYNACK_RELEASED = 1 << 17, /* from the agent, which has held it */
@@ -348,6 +350,8 @@ struct ek_flow {
 	u8 answer_sent; /* probes of the last one */
 	u8 answer_seen; /* probes that came ahead of the SYN-ACK for the VM */
 	u8 answer_marked;
+	u32 vm_fin_ack; /* the ACK of the VM's FIN */
+	u32 remote_fin_ack;
 	u32 pad;
 };
 

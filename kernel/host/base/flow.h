@@ -151,21 +151,50 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 	return bpf_map_lookup_elem(&flows, c->key);
 }
 
-/* A flow is over when both ends have closed it, or one has given it up. */
+/* One end has acknowledged the other's FIN, whose number it is. */
+static __always_inline void flow_note_ack(struct ek_flow *f, const struct packet *p,
+					  bool from_vm)
+{
+	if (!(p->flags & PACKET_ACK))
+		return;
+	if (from_vm && f->flags & EK_FLOW_REMOTE_FIN && p->ack == f->remote_fin_ack)
+		f->flags |= EK_FLOW_REMOTE_ENDED;
+	if (!from_vm && f->flags & EK_FLOW_VM_FIN && p->ack == f->vm_fin_ack)
+		f->flags |= EK_FLOW_VM_ENDED;
+}
+
+static __always_inline void flow_note_fin(struct ek_flow *f, const struct packet *p,
+					  bool from_vm)
+{
+	u32 ack = p->seq + p->payload_bytes + 1;
+
+	f->flags |= from_vm ? EK_FLOW_VM_FIN : EK_FLOW_REMOTE_FIN;
+	if (from_vm)
+		f->vm_fin_ack = ack;
+	else
+		f->remote_fin_ack = ack;
+}
+
+/*
+ * A flow is over when each end has all that the other had to say, or one has given it up.
+ * Two FINs are not enough: an end that has closed its side early still receives, and
+ * much of what it receives can be on its way, or held, behind the other's FIN.
+ */
 static __always_inline bool flow_is_over(struct context *c, struct ek_flow *f,
 					 bool from_vm)
 {
+	const u32 ended = EK_FLOW_VM_ENDED | EK_FLOW_REMOTE_ENDED;
 	const struct packet *p = c->packet;
-	u32 both = EK_FLOW_VM_FIN | EK_FLOW_REMOTE_FIN;
 
 	/* One from the network may be forged: only what the VM could take counts. */
 	if (p->flags & PACKET_RST)
 		return from_vm || p->seq - f->echo.acked < (1u << 30);
-	if ((f->flags & both) == both && !p->payload_bytes && !(p->flags & PACKET_FIN))
-		return true;
 	if (p->flags & PACKET_FIN)
-		f->flags |= from_vm ? EK_FLOW_VM_FIN : EK_FLOW_REMOTE_FIN;
-	return false;
+		flow_note_fin(f, p, from_vm);
+	if (!(f->flags & (EK_FLOW_VM_FIN | EK_FLOW_REMOTE_FIN)))
+		return false;
+	flow_note_ack(f, p, from_vm);
+	return (f->flags & ended) == ended;
 }
 
 #endif /* EVENKEEL_HOST_BASE_FLOW_H */

@@ -94,7 +94,7 @@ pub struct Flow {
     pub mode: Mode,
     /// Whether the VM opened it.
     pub opened_by_vm: bool,
-    /// Whether both ends have closed it.
+    /// Whether both ends have sent a FIN.
     pub is_closed: bool,
     /// Since its handshake, in milliseconds.
     pub age_ms: u64,

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 
 use evenkeel_agent::datapath::intf;
-use evenkeel_algo::frames::{CWR, ECE, RST, Segment, ecn};
+use evenkeel_algo::frames::{ACK, CWR, ECE, FIN, RST, Segment, ecn};
 use evenkeel_testbed::place::Tap;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -231,4 +231,62 @@ fn whether_the_other_end_is_on_this_host_follows_its_packets() {
         let is_local = place.only_flow(pa).flags & intf::EK_FLOW_LOCAL != 0;
         assert_eq!(is_local, from == pb);
     }
+}
+
+/// The VM's FIN, behind so many bytes.
+fn fin(offset: u32) -> Segment {
+    Segment { flags: ACK | FIN, payload: 0, ..data(offset) }
+}
+
+/// The other end's, who has acknowledged so many bytes.
+fn remote_fin(bytes: u32) -> Segment {
+    Segment { flags: ACK | FIN, ..ack(bytes, 0) }
+}
+
+/// The VM acknowledges the other end's FIN, after so many bytes and a FIN of its own.
+fn last_ack(offset: u32) -> Segment {
+    Segment { seq: 1002 + offset, ack: 5002, payload: 0, ..data(offset) }
+}
+
+#[test]
+fn a_closed_flow_leaves_the_table() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    place.run_from_vm(place.pa, &fin(0).frame());
+    place.run_to_vm(place.pa, &Segment { ack: 1002, ..remote_fin(0) }.frame());
+    assert!(knows(&place, place.pa));
+    place.run_from_vm(place.pa, &last_ack(0).frame());
+    assert!(!knows(&place, place.pa));
+}
+
+/// The other end has closed its side at once; what the VM sends, and its FIN behind it, is on its way for longer.
+#[test]
+fn two_fins_are_not_the_end_of_a_flow_whose_data_is_on_its_way() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    place.run_to_vm(place.pa, &remote_fin(0).frame());
+    for i in 0..3 {
+        place.run_from_vm(place.pa, &Segment { ack: 5002, ..data(i * MSS) }.frame());
+    }
+    place.run_from_vm(place.pa, &Segment { ack: 5002, ..fin(3 * MSS) }.frame());
+    for acked in [MSS, 2 * MSS, 3 * MSS] {
+        place.run_to_vm(place.pa, &Segment { seq: 5002, ..ack(acked, 0) }.frame());
+        assert!(knows(&place, place.pa), "{acked} bytes have arrived, and no FIN");
+    }
+    place.run_to_vm(place.pa, &Segment { seq: 5002, ..ack(3 * MSS + 1, 0) }.frame());
+    assert!(!knows(&place, place.pa));
+}
+
+/// Somebody has made up a FIN of the other end's; the VM takes no notice.
+#[test]
+fn a_forged_fin_does_not_end_a_flow() {
+    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
+    connect(&mut place);
+    place.run_to_vm(place.pa, &Segment { seq: 9001, ..remote_fin(0) }.frame());
+    place.run_from_vm(place.pa, &fin(0).frame());
+    place.run_to_vm(place.pa, &ack(1, 0).frame());
+    assert!(knows(&place, place.pa));
+    place.run_to_vm(place.pa, &Segment { ack: 1002, ..remote_fin(0) }.frame());
+    place.run_from_vm(place.pa, &last_ack(0).frame());
+    assert!(!knows(&place, place.pa));
 }

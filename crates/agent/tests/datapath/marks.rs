@@ -1,7 +1,7 @@
 //! ECN on behalf of guests that have none, and the window that follows from marks.
 
 use evenkeel_agent::datapath::{Outcome, intf};
-use evenkeel_algo::frames::{ACK, CWR, ECE, FIN, SYN, Segment, assert_sound, ecn, set_ecn};
+use evenkeel_algo::frames::{ACK, CWR, ECE, SYN, Segment, assert_sound, ecn, set_ecn};
 use evenkeel_testbed::place::Tap;
 
 use crate::conversation::{MSS, ack, connect, data, probes_of, shown, syn, synack};
@@ -176,15 +176,4 @@ fn ports_that_are_off_or_unknown_are_passed_over() {
         assert_eq!((outcome.verdict, outcome.frame), (NEXT, frame.clone()));
     }
     assert_eq!(place.count(place.pa, intf::EK_COUNT_PACKETS_FROM_VM), 0);
-}
-
-#[test]
-fn a_closed_flow_leaves_the_table() {
-    let mut place = Bed::new(intf::EK_MODE_ENFORCE);
-    connect(&mut place);
-    place.run_from_vm(place.pa, &Segment { flags: ACK | FIN, payload: 0, ..data(0) }.frame());
-    place.run_to_vm(place.pa, &Segment { flags: ACK | FIN, ack: 1002, ..ack(0, 0) }.frame());
-    assert_ne!(place.only_flow(place.pa).flags & intf::EK_FLOW_REMOTE_FIN, 0);
-    place.run_from_vm(place.pa, &Segment { ack: 5002, seq: 1002, payload: 0, ..data(0) }.frame());
-    assert!(place.datapath.flows().unwrap().iter().all(|(key, _)| key.ifindex != place.pa));
 }
