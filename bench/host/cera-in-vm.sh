@@ -11,16 +11,13 @@ set -eu
 in_vm=$1 evenkeel=$2 load=$3 rate=$4 seconds=$5
 shift 5
 here=$(dirname "$(realpath "$0")")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+. "$here/in-vm.sh"
 
-cp "$here"/cera.sh "$here"/cera-bed.sh "$here"/namespaces.sh "$(command -v jq)" "$folder"
+cp "$here"/cera.sh "$here"/cera-bed.sh "$here"/namespaces.sh "$folder"
 strip -o "$folder/memcached_load" "$load"
-# jq is not in the VM, and neither are its libraries, other than libc's.
-ldd "$(command -v jq)" | awk '$3 ~ /lib(jq|onig)/ { print $3 }' | xargs cp -L -t "$folder"
 clang-19 -O2 -g -target bpf "-I/usr/include/$(uname -m)-linux-gnu" -c "$here/demote.bpf.c" -o "$folder/demote.o"
 for one in "$@"; do
-    set -- "$@" "PATH=/bench:\$PATH LD_LIBRARY_PATH=/bench sh /bench/cera.sh /bin/evenkeel /bench/memcached_load $rate $seconds $one"
+    set -- "$@" "$with_bench sh /bench/cera.sh /bin/evenkeel /bench/memcached_load $rate $seconds $one"
     shift
 done
 "$in_vm" "$evenkeel" "$folder" 2 1024 "$@"

@@ -6,23 +6,31 @@
 #   helps    vSnoop, data at 100 Mbit/s for a VM behind a tap that is off its core for most of the time
 #   nothing  the same VM and traffic, but nobody vouches for the VM's TCP, so that vSnoop acknowledges nothing
 #   harms    ProBoSCIS with a first window of one segment (icwnd_segments = 1), between two VMs 10 ms apart
+#   floods   vFlood, data at 100 Mbit/s from such a VM with a guest agent; where the kernel has qdiscs in BPF (trial-in-vm.sh)
 #
-# Prints a table in Markdown: how often each verdict came, and the ratios. As root; needs cc, jq, python3.
+# Prints a table in Markdown: how often each verdict came, and the ratios. As root; needs jq, and cc unless soak_vm and delay_vm are beside
+# this script.
 #
-#   trial.sh EVENKEEL [RUNS] [SECONDS] [BED...]
+#   trial.sh EVENKEEL TRIAL_LOAD [RUNS] [SECONDS] [BED...]
 set -eu
 
-evenkeel=$(realpath "$1")
-runs=${2-10}
-seconds=${3-24}
-[ $# -lt 3 ] && shift $# || shift 3
+evenkeel=$(realpath "$1") trial_load=$(realpath "$2")
+runs=${3-10}
+seconds=${4-24}
+[ $# -lt 4 ] && shift $# || shift 4
 beds=${*:-helps nothing harms}
 here=$(dirname "$(realpath "$0")")
 prefix=ektr
 . "$here/namespaces.sh"
+. "$here/trial-table.sh"
 
-cc -O2 -Wall -Wextra -pthread -o "$work/soak_vm" "$here/soak_vm.c"
-cc -O2 -Wall -Wextra -o "$work/delay_vm" "$here/delay_vm.c"
+for program in soak_vm delay_vm; do
+    if [ -x "$here/$program" ]; then
+        cp "$here/$program" "$work"
+    else
+        cc -O2 -Wall -Wextra -pthread -o "$work/$program" "$here/$program.c"
+    fi
+done
 
 configure() {
     cat > "$work/host.toml" << CONFIG
@@ -78,15 +86,52 @@ mode = "off"
 mode = "observe"'
 ICWND_1='[proboscis]
 icwnd_segments = 1'
+# The guest of this bed has its core all the time, whatever its tap does: its agent would let vFlood rest.
+VFLOOD='[proboscis]
+mode = "off"
+[vflood]
+mode = "observe"
+off_core_percent = 0
+[[port]]
+match = "vpa"
+channel = "tcp:10.10.0.1:7777"'
+
+# `evenkeel guest` in namespace a, with /run and a bpf file system as a VM has them, and a channel that is no way through its tap.
+start_guest() {
+    ip link add channel netns "$prefix-host" type veth peer name eth1 netns "$prefix-a"
+    in_ns host ip addr add 10.10.0.200/24 dev channel
+    in_ns host ip link set channel up
+    in_ns a ip addr add 10.10.0.1/24 dev eth1
+    in_ns a ip link set eth1 up
+    printf '[channel]\naddress = "tcp:10.10.0.1:7777,from=10.10.0.200"\n[vflood]\ndefault = true\n' > "$work/guest.toml"
+    ip netns exec "$prefix-a" unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf &&
+        exec '$evenkeel' guest --config '$work/guest.toml'" 2> "$work/guest.log" &
+    guest=$!
+}
+
+# Its congestion control is the kernel's, and so the next bed's.
+stop_guest() {
+    nsenter --target "$guest" --mount --net "$evenkeel" guest --stop > /dev/null
+    wait "$guest" 2> /dev/null || true
+}
 
 run_bed() {
     begin_bed
+    guest= way=send clients=6 slot=1s
     if [ "$1" = harms ]; then
         add_veth a vpa 10.9.0.1
         add_tap b vpb 10.9.0.2 delay_vm 5
         mechanism=proboscis tried="vpa vpb" sizes=4000,14000
         configure "$ICWND_1"
         start_agent 2
+    elif [ "$1" = floods ]; then
+        add_tap a vpa 10.9.0.1 soak_vm "$run" 3 30 vcpu
+        add_veth b other 10.9.0.2
+        # Its guest floods from a second or so after the mode has changed.
+        mechanism=vflood tried=vpa sizes=60000,300000 way=fetch clients=8 slot=5s
+        start_guest
+        configure "$VFLOOD"
+        start_agent 1
     else
         add_tap a vpa 10.9.0.1 soak_vm "$run" 3 30 vcpu
         add_veth b other 10.9.0.2
@@ -99,32 +144,26 @@ endpoint = \"$([ "$1" = nothing ] && echo attested || echo observed)\""
     fi
     in_ns b tc qdisc add dev eth0 root handle 1: htb default 1
     in_ns b tc class add dev eth0 parent 1: classid 1:1 htb rate 100mbit quantum 1514
-    in_ns a python3 "$here/trial_load.py" serve 10.9.0.1 8000 &
+    in_ns a "$trial_load" serve 10.9.0.1:8000 &
     server=$!
     sleep 0.5
-    in_ns b python3 "$here/trial_load.py" send 10.9.0.1 8000 $((seconds + 1)) 6 $sizes > "$work/sent" &
+    in_ns b "$trial_load" $way 10.9.0.1:8000 $((seconds + 1)) $clients $sizes > "$work/sent" &
     load=$!
     # shellcheck disable=SC2086
-    at_host "$evenkeel" trial $tried --mechanism $mechanism --for "${seconds}s" --json --seed "$run" \
+    at_host "$evenkeel" trial $tried --mechanism $mechanism --for "${seconds}s" --slot $slot --json --seed "$run" \
         --report "$work/trial.html" > "$work/$1-$run.json"
     wait "$load"
     kill "$server"
     kill "$pump"
     stop_agent
+    [ -z "$guest" ] || stop_guest
     kill "$mounts"
     mounts=
     remove_namespaces
-    jq -c --arg bed "$1" '{$bed, verdict: .trial.judgement.verdict, ratio: .trial.judgement.primary, left: .trial.judgement.left_out,
-        notes: .trial.notes, rows: [.trial.judgement.rows[] | [.class, .exchanges, .geometric.change.value]]}' "$work/$1-$run.json" >&2
+    show_trial "$1" "$run"
 }
 
 for run in $(seq "$runs"); do
     for bed in $beds; do run_bed "$bed"; done
 done
-echo "| bed | runs | gain | harm | no difference | too little | ratios |"
-echo "|---|---|---|---|---|---|---|"
-for bed in $beds; do
-    said() { jq -r .trial.judgement.verdict "$work/$bed"-*.json | grep -c "^$1$" || true; }
-    ratios=$(jq '.trial.judgement.primary.value // empty' "$work/$bed"-*.json | sort -g | xargs printf '%.2f ')
-    echo "| $bed | $runs | $(said gain) | $(said harm) | $(said no_difference) | $(said too_little) | $ratios|"
-done
+print_table

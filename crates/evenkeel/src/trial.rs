@@ -114,9 +114,10 @@ pub fn run(wanted: &Wanted) -> Result<Outcome, CliError> {
 /// What a mechanism is about.
 fn directions(mechanism: Mechanism) -> &'static [Direction] {
     match mechanism {
-        Mechanism::Vflood | Mechanism::Cera => &[Direction::Sends],
+        Mechanism::Vflood => &[Direction::Sends],
         Mechanism::Vsnoop => &[Direction::Receives],
-        Mechanism::Proboscis => &Direction::ALL,
+        // A request waits in the uplink's queue, and so do ACKs for what the VM receives.
+        Mechanism::Cera | Mechanism::Proboscis => &Direction::ALL,
     }
 }
 

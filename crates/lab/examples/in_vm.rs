@@ -18,7 +18,7 @@ use evenkeel_lab::prepare::{KernelSeries, prepare};
 use evenkeel_lab::proto::{Answer, Op};
 
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
-const COMMAND_LIMIT: Duration = Duration::from_secs(600);
+const COMMAND_LIMIT: Duration = Duration::from_secs(1800);
 /// Of a file, in one message.
 const PIECE_BYTES: usize = 512 << 10;
 const USAGE: &str = "usage: in_vm EVENKEEL_BINARY FOLDER CPUS MEMORY_MIB COMMAND...";
