@@ -14,7 +14,7 @@ check "rpm -i" rpm $force -i --nodeps ./1.rpm
 check "installing enables, starts and pins nothing" nothing_began
 check "configurations are marked as such" sh -c 'rpm -q --configfiles evenkeel | grep -cx "/etc/evenkeel/\(host\|guest\).toml" | grep -qx 2'
 make_port
-check "the agent starts" systemctl --quiet enable --now evenkeel-host
+check "the agent starts" starts evenkeel-host
 check "status has the port" host_runs
 pid=$(agent_pid host)
 links=$(programs)

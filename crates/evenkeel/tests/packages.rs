@@ -81,6 +81,26 @@ fn units_and_what_they_need_are_in_the_list() {
     assert!(read("packaging/evenkeel.tmpfiles").contains("d /run/evenkeel/vms "));
 }
 
+/// rpm leaves them behind: the script takes away what is ours alone, the innermost first.
+#[test]
+fn folders_of_our_own_go_with_the_package() {
+    let script = read("packaging/scripts/postrm");
+    let list = list(&metadata()["deb"]);
+    let named: Vec<&str> = script.split_whitespace().map(|word| word.trim_end_matches(';')).collect();
+    let mut folders = BTreeSet::new();
+    for (_, dest) in &list {
+        let folder = Path::new(dest.rsplit_once('/').unwrap().0);
+        folders.extend(folder.ancestors().filter(|folder| folder.iter().any(|part| part == "evenkeel")));
+    }
+    assert!(folders.len() > 3, "{folders:?}");
+    for folder in folders {
+        let at = |path: &Path| named.iter().position(|word| Path::new(word) == path);
+        let place = at(folder).unwrap_or_else(|| panic!("postrm leaves {}", folder.display()));
+        let around = folder.parent().and_then(at);
+        assert!(around.is_none_or(|around| around > place), "{} is not empty then", folder.display());
+    }
+}
+
 #[test]
 fn configurations_are_not_overwritten() {
     let metadata = metadata();
