@@ -286,7 +286,7 @@ static __always_inline u64 context_coarse_ns(struct context *c)
 static __always_inline bool context_read(struct __sk_buff *skb, struct context *c,
 					 bool from_vm)
 {
-	struct ends_v4 ends;
+	struct ends_v4 ends = {}; /* for allow_uninit_stack, see head_options() */
 	bool is_plain = context_read_plain(skb, c, &ends);
 
 	if (!is_plain && !context_read_any(skb, c))

@@ -11,10 +11,19 @@
 #include "known.h"
 
 /* Global, as head_parse() is. */
-__weak __noinline int head_options(const struct packet_head *h, const struct packet *p,
-				   struct packet_options *o)
+__weak __noinline int head_options_read(const struct packet_head *h,
+					const struct packet *p, struct packet_options *o)
 {
 	return h && p && o ? packet_parse_options(h, p, o) : false;
+}
+
+/* Verifiers without allow_uninit_stack (before Linux 6.3, or where it was not ported
+ * back) give a global function no stack that was never written. */
+static __always_inline bool head_options(const struct packet_head *h,
+					 const struct packet *p, struct packet_options *o)
+{
+	*o = (struct packet_options){};
+	return head_options_read(h, p, o);
 }
 
 /* Global, too: the verifier looks at the arbiter once. */

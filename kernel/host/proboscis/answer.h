@@ -71,7 +71,7 @@ static __noinline void answer_window(struct __sk_buff *skb, struct context *c,
 	struct window_limits limits = {};
 	struct packet *p = c->packet;
 	u8 scale = flow_scale(f, &f->vm);
-	u16 field;
+	u16 field = 0;
 
 	if (!(p->flags & PACKET_ACK))
 		return;

@@ -143,7 +143,7 @@ static __always_inline void synack_window(struct __sk_buff *skb, struct context 
 	struct window_limits limits = {};
 	u32 mss = flow_segment_bytes(f);
 	enum proboscis_verdict verdict;
-	u16 field;
+	u16 field = 0;
 
 	f->probes_seen = train->seen;
 	f->probes_marked = train->marked;

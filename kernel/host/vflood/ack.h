@@ -274,7 +274,7 @@ static __noinline int vflood_synack_to_vm(struct __sk_buff *skb, struct context 
 	struct ek_vflood_flow *e;
 	long error;
 	u32 mss;
-	u16 field;
+	u16 field = 0;
 
 	if (!f)
 		return TCX_NEXT;

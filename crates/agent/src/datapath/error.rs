@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use evenkeel_quote::{path, shown};
 
+use crate::common::libbpf;
+
 /// Why the programs could not be loaded, attached or asked.
 #[derive(Debug, thiserror::Error)]
 pub enum DatapathError {
@@ -13,7 +15,7 @@ pub enum DatapathError {
     Bpf {
         /// What was tried.
         context: String,
-        /// In libbpf's words.
+        /// In libbpf's words, and the verifier's where it refused.
         why: String,
         /// Whether a privilege was missing.
         is_denied: bool,
@@ -57,8 +59,11 @@ pub enum DatapathError {
 
 impl DatapathError {
     pub(super) fn bpf(context: impl Into<String>, error: &libbpf_rs::Error) -> Self {
-        let is_denied = error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
-        Self::Bpf { context: context.into(), why: error.to_string(), is_denied }
+        let verdict = libbpf::take_verdict();
+        // The verifier's "no" is EACCES, too.
+        let is_denied = verdict.is_none() && error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+        let why = verdict.map_or_else(|| error.to_string(), |verdict| format!("{error}: {verdict}"));
+        Self::Bpf { context: context.into(), why, is_denied }
     }
 
     pub(super) fn io(context: impl Into<String>, source: io::Error) -> Self {
@@ -81,7 +86,7 @@ impl DatapathError {
                 "run it as root, or with the capabilities of the systemd unit: CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON",
             ),
             Self::Bpf { .. } => {
-                Some("`evenkeel doctor` says what this kernel lacks; EVENKEEL_LOG=debug shows the verifier's words")
+                Some("`evenkeel doctor` says what this kernel lacks; EVENKEEL_LOG=debug shows the verifier's trace")
             }
             Self::Io { .. } => None,
         }

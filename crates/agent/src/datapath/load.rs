@@ -27,6 +27,7 @@ use super::skb::SkbContext;
 use super::vflood::qdisc::{self, Qdisc};
 use crate::common::bytes::{as_bytes, from_bytes};
 use crate::common::clock::now_ns;
+use crate::common::libbpf;
 use crate::features::{self, Features, Hook};
 use crate::netns;
 use crate::tc::Side;
@@ -100,7 +101,7 @@ impl Datapath {
     /// [`DatapathError`], with what to do next.
     pub fn open_by(pin_dir: &Path, attach: Attach, is_elsewhere: bool) -> Result<Self, DatapathError> {
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
-        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log)));
+        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, libbpf::log)));
         load_tun();
         let features = Features::ask();
         let hook = on::hook(&features, attach)?;
@@ -506,17 +507,6 @@ fn program<'o>(object: &'o Object, name: &str) -> Result<Program<'o>, DatapathEr
         .progs()
         .find(|p| p.name() == name)
         .ok_or_else(|| DatapathError::io(format!("no program {name}"), io::ErrorKind::NotFound.into()))
-}
-
-/// libbpf's own words: what the verifier says is among them.
-fn log(level: libbpf_rs::PrintLevel, text: String) {
-    for line in text.trim_end().lines() {
-        match level {
-            libbpf_rs::PrintLevel::Warn => tracing::warn!("{line}"),
-            libbpf_rs::PrintLevel::Info => tracing::info!("{line}"),
-            libbpf_rs::PrintLevel::Debug => tracing::trace!("{line}"),
-        }
-    }
 }
 
 /// What the programs read of taps is looked up when they are loaded, in the types of the module that is there then.

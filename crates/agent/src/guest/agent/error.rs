@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use evenkeel_quote::{path, shown};
 use evenkeel_settings::ConfigError;
 
+use crate::common::libbpf;
+
 /// Why the agent could not start, run or be stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
@@ -35,12 +37,14 @@ pub enum GuestError {
         help: String,
     },
     /// The kernel refused something about the programs.
-    #[error("{}: {source}", shown(context))]
+    #[error("{}: {source}{}", shown(context), verdict.as_ref().map(|v| format!(": {}", shown(v))).unwrap_or_default())]
     Bpf {
         /// What was tried.
         context: String,
         /// The kernel's answer.
         source: libbpf_rs::Error,
+        /// Why the verifier refused a program.
+        verdict: Option<String>,
     },
     /// An operation of the system failed.
     #[error("{}: {source}", shown(context))]
@@ -58,7 +62,7 @@ impl GuestError {
     }
 
     pub(super) fn bpf(context: impl Into<String>, source: libbpf_rs::Error) -> Self {
-        Self::Bpf { context: context.into(), source }
+        Self::Bpf { context: context.into(), source, verdict: libbpf::take_verdict() }
     }
 
     /// What to do next, where that is known.
@@ -75,9 +79,11 @@ impl GuestError {
                 Some("it says which settings to put back; put them back by hand (sysctl NAME=VALUE), then remove it")
             }
             Self::Missing { help, .. } => Some(help),
-            Self::Bpf { source, .. } if source.kind() == libbpf_rs::ErrorKind::PermissionDenied => Some(CAPABILITIES),
+            Self::Bpf { source, verdict: None, .. } if source.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+                Some(CAPABILITIES)
+            }
             Self::Bpf { .. } => {
-                Some("EVENKEEL_LOG=trace shows the kernel's own words; `evenkeel doctor` says what this kernel lacks")
+                Some("EVENKEEL_LOG=debug shows the kernel's own words; `evenkeel doctor` says what this kernel lacks")
             }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Some(CAPABILITIES),
             Self::Io { .. } => None,

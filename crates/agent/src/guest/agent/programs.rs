@@ -18,6 +18,7 @@ use super::error::GuestError;
 use super::intf;
 use super::kernel::KernelReading;
 use crate::common::bytes::{as_bytes, from_bytes};
+use crate::common::libbpf;
 
 const VFLOOD_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-vflood.bpf.o"));
 const CERA_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-cera.bpf.o"));
@@ -126,7 +127,7 @@ pub(super) fn remove(pin_dir: &Path) -> Result<bool, GuestError> {
 /// Loads an object with its maps pinned, registers one of its congestion controls as `name`, and pins that.
 fn load(bytes: &[u8], pin_dir: &Path, name: &str, map_name: &str) -> Result<(Object, Link), GuestError> {
     let failed = |what: &str, error: libbpf_rs::Error| GuestError::bpf(format!("{what} of {name}"), error);
-    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log)));
+    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, libbpf::log)));
     let mut open = ObjectBuilder::default()
         .name("evenkeel")
         .and_then(|builder| builder.open_memory(bytes))
@@ -169,16 +170,6 @@ fn name_setter(open: &mut OpenObject) -> Result<(), GuestError> {
         }
     }
     Ok(())
-}
-
-/// libbpf's own words: what the verifier says is among them.
-fn log(level: libbpf_rs::PrintLevel, text: String) {
-    let text = text.trim_end();
-    match level {
-        libbpf_rs::PrintLevel::Warn => tracing::warn!("{text}"),
-        libbpf_rs::PrintLevel::Info => tracing::info!("{text}"),
-        libbpf_rs::PrintLevel::Debug => tracing::trace!("{text}"),
-    }
 }
 
 /// What holds in this guest, for vFlood's programs and for whoever asks what is there. It is there with vFlood or
