@@ -81,7 +81,7 @@ demo: deps build
 build:
 	$(CARGO) build --release --locked --package evenkeel
 
-# What it learns from takes a minute, and is not what it is to be good at alone.
+# What it learns from: a minute of each kind. Others gain by it as well.
 PROFILED := $(patsubst %,scenarios/sim/%.toml,validation/star-bulk validation/dumbbell-bulk hosts/bulk cera/fig2 pvtcp/table2 vflood/fig6)
 
 profiled:
