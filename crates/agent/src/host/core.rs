@@ -13,7 +13,7 @@ use super::links::{Kind, Link, Listing};
 use super::mechanism::{Mechanism, Presence, Tools};
 use super::port::{self, Port, Ports, is_port};
 use super::settle;
-use super::state::{HostState, QueueAction};
+use super::state::{HostState, QueueAction, QueueChange};
 use super::vms::Vms;
 use super::wings::Wings;
 use crate::channel::{ChannelLog, Channels};
@@ -82,6 +82,10 @@ pub struct Core {
     listed: Instant,
     run_dir: PathBuf,
     state: HostState,
+    /// Devices whose queues are to be changed once that is noted, with what was noted of them before.
+    planned: Vec<(u32, Option<QueueChange>)>,
+    /// Devices have gone that are still in the notes.
+    notes_are_old: bool,
     /// Why what was changed could not be noted when that was tried last.
     notes_error: Option<String>,
     counts: HashMap<&'static str, u64>,
@@ -126,6 +130,8 @@ impl Core {
             listed: Instant::now(),
             run_dir: run_dir.to_owned(),
             state,
+            planned: Vec::new(),
+            notes_are_old: false,
             notes_error: None,
             counts: HashMap::new(),
             config_refused: None,
@@ -181,6 +187,7 @@ impl Core {
                 );
             }
         }
+        self.notes_are_old &= error.is_some();
         self.notes_error = error;
         self.notes_error.is_none()
     }
@@ -369,6 +376,7 @@ impl Core {
         {
             self.note();
         }
+        self.commit();
         for link in links {
             self.heard(link.ifindex, link.name.clone());
         }
@@ -394,7 +402,7 @@ impl Core {
         }
     }
 
-    /// A device is there, or has changed. What is to be done with its queue; that is noted already.
+    /// A device is there, or has changed. What is to be done with its queue once [`commit`](Self::commit) has noted it.
     pub fn seen(&mut self, link: &Link) -> QueueAction {
         self.waiting.remove(&link.ifindex);
         self.meet(link);
@@ -555,11 +563,24 @@ impl Core {
             return QueueAction::Leave;
         }
         self.unsettled.remove(&link.ifindex);
-        if self.state.queues.get(&link.ifindex) != before.as_ref() && !self.note() {
-            self.state.restore(link.ifindex, before);
-            return QueueAction::Leave;
+        if self.state.queues.get(&link.ifindex) != before.as_ref() {
+            self.planned.push((link.ifindex, before));
         }
         action
+    }
+
+    /// Notes what was planned and what went, once for all that came together: the file is written whole and synced.
+    /// Whether queues may be changed as planned; otherwise nothing is planned any more.
+    pub fn commit(&mut self) -> bool {
+        let planned = std::mem::take(&mut self.planned);
+        if planned.is_empty() && !self.notes_are_old {
+            return true;
+        }
+        let is_noted = self.note();
+        if !is_noted {
+            planned.into_iter().rev().for_each(|(ifindex, before)| self.state.restore(ifindex, before));
+        }
+        is_noted
     }
 
     /// Whether nothing is dropped when a tap's queue is made shorter. Nothing is promised there from now on; the port's
@@ -592,7 +613,7 @@ impl Core {
         has_settled
     }
 
-    /// A device is gone.
+    /// A device is gone; [`commit`](Self::commit) notes it.
     pub fn gone(&mut self, ifindex: u32) {
         self.waiting.remove(&ifindex);
         self.offline.remove(&ifindex);
@@ -608,9 +629,8 @@ impl Core {
             self.detach(ifindex, &port.link.name);
             self.wings.all_mut().into_iter().for_each(|wing| wing.changed());
         }
-        if self.state.queues.remove(&ifindex).is_some() {
-            self.note();
-        }
+        self.planned.retain(|(planned, _)| *planned != ifindex);
+        self.notes_are_old |= self.state.queues.remove(&ifindex).is_some();
     }
 
     /// Takes the programs off all ports and removes all pins. The names of the ports, what the queues were, and the
@@ -666,6 +686,7 @@ impl Core {
             tracing::info!(port = name, domain, "{}", if online { "online again" } else { "offline" });
             // Its queue is as it is to be.
             self.seen(&link);
+            self.commit();
             self.arrange();
         }
         match self.ports.get(&link.ifindex).and_then(|port| port.error.clone()) {

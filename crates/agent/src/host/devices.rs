@@ -1,18 +1,22 @@
-//! A device and its queue, as the agent wants them.
+//! Devices and their queues, as the agent wants them.
 
 use super::core::Core;
 use super::links::{Link, Links};
 use super::state::QueueAction;
 
-/// A device is there or has changed; its queue follows.
-pub fn seen(core: &mut Core, links: &mut Links, link: &Link) {
-    let action = core.seen(link);
-    set_queue(core, links, link, action);
+/// Does what the agent's core wants done with the queues of these devices, once that is noted.
+pub fn set_queues(core: &mut Core, links: &mut Links, planned: &[(Link, QueueAction)]) {
+    if !core.commit() {
+        return;
+    }
+    for (link, action) in planned {
+        if let QueueAction::Set(segments) = action {
+            set_queue(core, links, link, *segments);
+        }
+    }
 }
 
-/// Does what the agent's core wants done with a queue.
-pub fn set_queue(core: &mut Core, links: &mut Links, link: &Link, action: QueueAction) {
-    let QueueAction::Set(segments) = action else { return };
+fn set_queue(core: &mut Core, links: &mut Links, link: &Link, segments: u32) {
     match links.set_queue(link.ifindex, segments) {
         Ok(()) => {
             if link.queue_segments != segments {

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::core::Core;
-use super::devices::set_queue;
+use super::devices::set_queues;
 use super::links::{LinkEvent, LinkWatch, Links};
 use super::watch::Watch;
 use crate::netns::{self, DIRECTORY, Namespace};
@@ -188,12 +188,14 @@ impl Namespaces {
     }
 
     fn leave(&mut self, base: u32, core: &mut Core, links: &mut Links) {
+        let mut planned = Vec::new();
         for number in core.touched_in(base) {
             if let Ok(Some(link)) = links.get(number) {
                 let action = core.let_go(&link);
-                set_queue(core, links, &link, action);
+                planned.push((link, action));
             }
         }
+        set_queues(core, links, &planned);
         core.leave_namespace(base);
         if let Some(task) = self.hearers.remove(&base) {
             task.abort();

@@ -48,5 +48,6 @@ impl Core {
             self.detach(number, "a device of a namespace that is left");
         }
         self.datapath.leave_namespace(base);
+        self.commit();
     }
 }
