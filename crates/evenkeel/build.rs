@@ -22,7 +22,18 @@ const SHARED: &[&str] = &[
     "crates/scenario/src/sweep.rs",
 ];
 const OF_SIM: &[&str] = &["crates/sim/src"];
-const OF_LAB: &[&str] = &["kernel/guest", "kernel/host", "kernel/lab", "crates/agent/src", "crates/lab/src"];
+const OF_LAB: &[&str] = &["kernel/lab", "crates/lab/src"];
+/// What a lab's run has besides where PVTCP acts, and where another mechanism does.
+const OF_PVTCP: &[&str] = &["kernel/guest/pvtcp"];
+const OF_AGENTS: &[&str] = &[
+    "crates/agent/src",
+    "kernel/guest/cera",
+    "kernel/guest/intf.h",
+    "kernel/guest/kernel.h",
+    "kernel/guest/socket.h",
+    "kernel/guest/vflood",
+    "kernel/host",
+];
 /// What goes into the program, whatever it decides, as git takes it.
 const PROGRAM: &[&str] = &[
     "algo",
@@ -41,8 +52,10 @@ fn main() {
     let top = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
     // Of crates/python, too.
     println!("cargo::rerun-if-changed={}", top.join("crates/evenkeel/build.rs").display());
-    for (name, own) in [("SIM", OF_SIM), ("LAB", OF_LAB)] {
-        println!("cargo::rustc-env=EVENKEEL_CODE_{name}={}", digest(&top, own));
+    let engines = [("SIM", [SHARED, OF_SIM].concat()), ("LAB", [SHARED, OF_LAB].concat())];
+    let parts = [("PVTCP", OF_PVTCP.to_vec()), ("AGENTS", OF_AGENTS.to_vec())];
+    for (name, paths) in engines.into_iter().chain(parts) {
+        println!("cargo::rustc-env=EVENKEEL_CODE_{name}={}", digest(&top, &paths));
     }
     let git = Git::of(&top);
     let commit = git.as_ref().and_then(|git| git.says(&["rev-parse", "HEAD"])).unwrap_or_default();
@@ -56,9 +69,9 @@ fn main() {
 }
 
 /// The digest of all files below these paths, in the order of their names.
-fn digest(top: &Path, own: &[&str]) -> String {
+fn digest(top: &Path, paths: &[&str]) -> String {
     let mut files = Vec::new();
-    for path in SHARED.iter().chain(own) {
+    for path in paths {
         println!("cargo::rerun-if-changed={}", top.join(path).display());
         collect(&top.join(path), &mut files);
     }

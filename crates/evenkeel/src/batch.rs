@@ -53,7 +53,7 @@ where
     let loaded = Scenario::load(&asked.scenario)?;
     let name = &loaded.scenario.name;
     let directory = asked.out.clone().unwrap_or_else(|| batch::default_directory(E::NAME, name));
-    let program = program::of(E::NAME);
+    let program = program::running(E::NAME, &loaded)?;
     let directory = asked.shard.map_or(directory.clone(), |shard| directory.join(shard.directory_name()));
     let wanted = Batch {
         engine,

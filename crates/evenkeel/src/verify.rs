@@ -98,7 +98,7 @@ impl Wanted<'_> {
             return Ok(Outcome::Differs(difference));
         }
         let (runs, of) = (sample.len(), results.records.len());
-        let again = Again { program: program::of(Engine::Sim), settings, runs, of };
+        let again = Again { program: program::simulating(), settings, runs, of };
         let pages = evenkeel_report::note_again(&results, directory, self.pages, &again)?;
         Ok(Outcome::Equal { runs, of, pages })
     }

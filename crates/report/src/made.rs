@@ -1,5 +1,7 @@
 //! Where results come from: in words, and as a mark in a page that programs read.
 
+use std::collections::BTreeSet;
+
 use evenkeel_scenario::provenance::{Again, Program, Provenance};
 use evenkeel_scenario::result::{Engine, RunSet};
 
@@ -11,9 +13,9 @@ const MARK: [&str; 2] = ["<!-- made: ", " -->"];
 pub(crate) struct Mark {
     /// What made the runs.
     pub engine: Engine,
-    /// Digest of the code.
+    /// Digests of the code.
     pub code: String,
-    /// Digest of the code that has last run some of it again, and found it equal.
+    /// Digests of the code that has last run some of it again, and found it equal.
     pub again: Option<String>,
     /// Digest of the settings.
     pub settings: String,
@@ -22,18 +24,21 @@ pub(crate) struct Mark {
 /// Digests of the code that this program runs the engines with.
 #[derive(Debug, Clone)]
 pub struct Codes {
-    /// The lab's.
+    /// The lab's, all parts.
     pub lab: String,
     /// The simulator's.
     pub sim: String,
 }
 
 impl Codes {
-    pub(crate) fn of(&self, engine: Engine) -> &str {
-        match engine {
+    /// Whether results of this code are what this program would run: all of its parts are the same here.
+    pub(crate) fn have(&self, engine: Engine, code: &str) -> bool {
+        let parts = |code: &str| code.split(Program::BETWEEN_PARTS).map(str::to_owned).collect::<BTreeSet<_>>();
+        let ours = match engine {
             Engine::Lab => &self.lab,
             Engine::Sim => &self.sim,
-        }
+        };
+        parts(code).is_subset(&parts(ours))
     }
 }
 
@@ -93,8 +98,8 @@ impl Mark {
     /// if they are current.
     pub fn why_old(&self, codes: &Codes, settings: &str) -> Vec<&'static str> {
         let scenario = (self.settings != settings).then_some("the scenario has changed since");
-        let now = codes.of(self.engine);
-        let is_known = self.code == now || self.again.as_deref() == Some(now);
+        let is_known = [Some(&self.code), self.again.as_ref()];
+        let is_known = is_known.into_iter().flatten().any(|code| codes.have(self.engine, code));
         let code = (!is_known).then_some("the code has changed since");
         scenario.into_iter().chain(code).collect()
     }
@@ -159,6 +164,24 @@ mod tests {
         assert_eq!(found.why_old(&codes("c0d3"), "5e77"), ["the scenario has changed since"]);
         let words = in_words(&set);
         assert!(words.ends_with(". Run again of no known commit: 2 of 24 runs, equal to the last digit"), "{words}");
+    }
+
+    #[test]
+    fn results_are_current_with_the_parts_that_they_have() {
+        let codes = Codes { lab: "e-m-a".to_owned(), sim: "s".to_owned() };
+        for (engine, code, is_current) in [
+            (Engine::Lab, "e", true),
+            (Engine::Lab, "e-a", true),
+            (Engine::Lab, "e-m-a", true),
+            (Engine::Lab, "e-b", false),
+            (Engine::Lab, "f-m-a", false),
+            (Engine::Lab, "s", false),
+            (Engine::Lab, "", false),
+            (Engine::Sim, "s", true),
+            (Engine::Sim, "e", false),
+        ] {
+            assert_eq!(codes.have(engine, code), is_current, "{code}");
+        }
     }
 
     #[test]

@@ -4,11 +4,15 @@
 //! their names. Titles, sources, the paper's figures and what is shown do not count; the labels of cells do, because
 //! records are found by them.
 
+use std::collections::BTreeSet;
+
+use evenkeel_settings::Mode;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::cell::Cell;
 use crate::error::ScenarioError;
+use crate::format::VmGroup;
 use crate::loaded::LoadedScenario;
 use crate::schema::mechanisms;
 use crate::sweep;
@@ -30,6 +34,16 @@ pub fn of(loaded: &LoadedScenario) -> Result<String, ScenarioError> {
     let mut digits = format!("{:x}", digest.finalize());
     digits.truncate(DIGITS);
     Ok(digits)
+}
+
+/// The mechanisms that act in any cell, by their tables' names.
+///
+/// # Errors
+/// Those of [`of`].
+pub fn acting(loaded: &LoadedScenario) -> Result<BTreeSet<&'static str>, ScenarioError> {
+    let cells = sweep::cells(loaded)?;
+    let all = cells.iter().flat_map(|cell| cell.scenario.vms.values()).flat_map(VmGroup::mechanisms);
+    Ok(all.filter(|mechanism| mechanism.mode != Mode::Off).map(|mechanism| mechanism.name).collect())
 }
 
 /// A cell with all its settings.
@@ -108,6 +122,17 @@ mod tests {
         ] {
             assert_ne!(with(from, to), digest(TEXT), "{from} -> {to}");
         }
+    }
+
+    #[test]
+    fn what_acts_in_a_cell_is_named() {
+        let acting = |text: &str| acting(&Scenario::from_str(text, "t.toml").unwrap()).unwrap();
+        assert_eq!(acting(TEXT), BTreeSet::from(["pvtcp"]));
+        assert_eq!(acting(&TEXT.replace("\"enforce\"", "\"off\"")), BTreeSet::new());
+        let by_word = TEXT
+            .replace("vms.a.tcp.congestion_control", "mechanisms.b")
+            .replace("\"reno\", \"cubic\"", "\"none\", \"vsnoop\"");
+        assert_eq!(acting(&by_word), BTreeSet::from(["pvtcp", "vsnoop"]));
     }
 
     #[test]

@@ -11,7 +11,9 @@ pub struct Program {
     /// Whether the sources of the program were as that commit has them; none where nobody could tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clean: Option<bool>,
-    /// Digest of the sources that decide what a run of this engine gives: mechanisms, engine, metrics.
+    /// Digests of the sources that decide what a run of this engine gives, separated by
+    /// [`BETWEEN_PARTS`](Self::BETWEEN_PARTS): the engine's with the mechanisms' algorithms and metrics; in the lab
+    /// also that of PVTCP's module and that of the agents with their programs, where they act.
     pub code: String,
 }
 
@@ -43,6 +45,9 @@ pub struct Again {
 }
 
 impl Program {
+    /// What separates digests; no digest has it.
+    pub const BETWEEN_PARTS: &'static str = "-";
+
     /// The commit's first digits and whether that is all, as in `18b6d2d01a2c and changes`.
     pub fn commit_in_words(&self) -> String {
         let Some(commit) = &self.commit else { return "of no known commit".to_owned() };
