@@ -1,11 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What differs between the kernels; Kbuild finds out which of them this is. */
+/* What differs between processors, and between kernels, which Kbuild tells apart. */
 #ifndef EVENKEEL_PVTCP_COMPAT_H
 #define EVENKEEL_PVTCP_COMPAT_H
 
 #include <linux/hrtimer.h>
 #include <linux/timer.h>
 #include <net/tcp.h>
+
+/* What a function was called with, at its entry; a probe may put something else there. */
+#if defined(CONFIG_X86_64)
+#define ARG_1(regs) ((regs)->di)
+#define ARG_2(regs) ((regs)->si)
+#define ARG_3(regs) ((regs)->dx)
+#define ARG_4(regs) ((regs)->cx)
+#define ARG_5(regs) ((regs)->r8)
+#elif defined(CONFIG_ARM64)
+#define ARG_1(regs) ((regs)->regs[0])
+#define ARG_2(regs) ((regs)->regs[1])
+#define ARG_3(regs) ((regs)->regs[2])
+#define ARG_4(regs) ((regs)->regs[3])
+#define ARG_5(regs) ((regs)->regs[4])
+#else
+#error "evenkeel_pvtcp changes arguments in registers: it knows those of x86-64 and arm64"
+#endif
 
 /* Since 6.19 the retransmit timer is in struct sock and its expiry the only one. */
 #ifdef HAVE_SK_RETRANSMIT_TIMER

@@ -20,9 +20,6 @@
 #include "compat.h"
 #include "module.h"
 
-#ifndef CONFIG_X86_64
-#error "evenkeel_pvtcp changes arguments in registers, which it knows for x86-64 only"
-#endif
 #ifndef CONFIG_HIGH_RES_TIMERS
 #error "evenkeel_pvtcp needs a kernel with CONFIG_HIGH_RES_TIMERS: its tick is what shows a wake-up"
 #endif
@@ -80,7 +77,7 @@ static int waking_cpu(const struct sock *sk)
 /* enum hrtimer_restart TICK(struct hrtimer *timer), in hard interrupt context */
 static int on_tick(struct kprobe *p, struct pt_regs *regs)
 {
-	struct hrtimer *timer = (struct hrtimer *)regs->di;
+	struct hrtimer *timer = (struct hrtimer *)ARG_1(regs);
 	struct pvtcp_cpu *c = this_cpu_ptr(&pvtcp_cpus);
 
 	if (is_off())
@@ -97,7 +94,7 @@ static int on_tick(struct kprobe *p, struct pt_regs *regs)
  */
 static int on_write_timer(struct kprobe *p, struct pt_regs *regs)
 {
-	struct sock *sk = (struct sock *)regs->di;
+	struct sock *sk = (struct sock *)ARG_1(regs);
 	struct pvtcp_cpu *c = this_cpu_ptr(&pvtcp_cpus);
 	enum pvtcp_timer kind;
 	u64 now;
@@ -158,15 +155,15 @@ static long filter_rtt(const struct sock *sk, u32 mdev_us, long sample_us)
  */
 static int on_ack_rtt(struct kprobe *p, struct pt_regs *regs)
 {
-	struct sock *sk = (struct sock *)regs->di;
+	struct sock *sk = (struct sock *)ARG_1(regs);
 	const struct tcp_sock *tp = tcp_sk(sk);
-	long seq_rtt_us = regs->dx, sack_rtt_us = regs->cx, ca_rtt_us = regs->r8;
+	long seq_rtt_us = ARG_3(regs), sack_rtt_us = ARG_4(regs), ca_rtt_us = ARG_5(regs);
 	long seq, sack, ca;
 
 	if (is_off())
 		return 0;
 	/* Without a segment to measure, the function would take the timestamp. */
-	if (seq_rtt_us < 0 && sack_rtt_us < 0 && ((int)regs->si & FLAG_ACKED) &&
+	if (seq_rtt_us < 0 && sack_rtt_us < 0 && ((int)ARG_2(regs) & FLAG_ACKED) &&
 	    tp->rx_opt.saw_tstamp && tp->rx_opt.rcv_tsecr)
 		seq_rtt_us = ca_rtt_us = timestamp_rtt_us(tp);
 
@@ -179,16 +176,16 @@ static int on_ack_rtt(struct kprobe *p, struct pt_regs *regs)
 	count(CNT_RTT_FILTERED);
 	if (observes())
 		return 0;
-	regs->dx = seq;
-	regs->cx = sack;
-	regs->r8 = ca;
+	ARG_3(regs) = seq;
+	ARG_4(regs) = sack;
+	ARG_5(regs) = ca;
 	return 0;
 }
 
 /* void tcp_event_data_recv(struct sock *sk, struct sk_buff *skb) */
 static int on_data_recv(struct kprobe *p, struct pt_regs *regs)
 {
-	struct sock *sk = (struct sock *)regs->di;
+	struct sock *sk = (struct sock *)ARG_1(regs);
 	struct inet_connection_sock *icsk = inet_csk(sk);
 	u32 segments;
 

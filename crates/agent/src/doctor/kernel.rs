@@ -17,7 +17,7 @@ pub(super) fn obstacles(readings: &Readings) -> Vec<&'static str> {
         text.as_deref().is_some_and(|t| t.split_whitespace().any(|w| w == wanted))
     };
     let all = [
-        (readings.arch != "x86_64", "the module knows x86-64 only"),
+        (!["x86_64", "aarch64"].contains(&readings.arch), "the module knows x86-64 and arm64 only"),
         (!readings.has_modules, "the kernel was built without modules (CONFIG_MODULES)"),
         (
             word(&readings.modules_disabled, "1"),

@@ -116,7 +116,7 @@ impl PvtcpError {
                 "a package keeps its module up to date by itself (`dkms status`); to have this one instead, remove \
                  the package",
             ),
-            Self::NotBuilt { .. } => Some("docs/pvtcp.md says which kernels the module fits (6.1 to 7.3, x86-64)"),
+            Self::NotBuilt { .. } => Some("docs/pvtcp.md says which kernels the module fits (6.1 to 7.3)"),
             Self::InUse => Some("`lsmod` says by what; end that and try again"),
             _ => None,
         }
