@@ -1,7 +1,6 @@
 //! What the doctor reads of the machine. Everything that judges it is pure and lives in the other files.
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -246,7 +245,10 @@ fn offloads(directory: &Path) -> Vec<OffloadReading> {
 }
 
 /// The hypervisor's name from CPUID's 12 bytes.
+#[cfg(any(test, target_arch = "x86_64"))]
 fn vendor(bytes: &[u8; 12]) -> String {
+    use std::ffi::CStr;
+
     let mut text = bytes.to_vec();
     text.push(0);
     let signature = CStr::from_bytes_until_nul(&text).map(CStr::to_string_lossy).unwrap_or_default();
@@ -293,10 +295,14 @@ mod cpuid {
     }
 }
 
+/// Other processors have no such instruction: QEMU shows in its firmware's tables, or without those in its device tree.
 #[cfg(not(target_arch = "x86_64"))]
 mod cpuid {
     pub(super) fn hypervisor() -> (Option<String>, Option<bool>) {
-        (None, None)
+        let devices = std::fs::read_dir("/proc/device-tree").into_iter().flatten().flatten();
+        let is_qemu = super::read("/sys/class/dmi/id/sys_vendor").as_deref() == Some("QEMU")
+            || devices.map(|device| device.file_name()).any(|name| name.as_encoded_bytes().starts_with(b"fw-cfg@"));
+        (is_qemu.then(|| "QEMU".to_owned()), None)
     }
 }
 
