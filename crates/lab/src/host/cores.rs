@@ -124,6 +124,18 @@ pub fn hz() -> Option<u32> {
     u32::try_from((1_000_000_000 + tick_ns / 2).checked_div(tick_ns)?).ok()
 }
 
+#[cfg(target_arch = "x86_64")]
+fn time_stamp() -> u64 {
+    // SAFETY: every x86-64 processor has RDTSC.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Other processors have none; the lab refuses them before it asks.
+#[cfg(not(target_arch = "x86_64"))]
+fn time_stamp() -> u64 {
+    0
+}
+
 /// The rate of this machine's time-stamp counter, measured once.
 pub fn tsc_khz() -> u64 {
     static KHZ: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
@@ -132,8 +144,7 @@ pub fn tsc_khz() -> u64 {
         let read = || {
             let sample = || {
                 let before_ns = clock_ns(libc::CLOCK_MONOTONIC_RAW);
-                // SAFETY: every x86-64 processor has RDTSC.
-                let ticks = unsafe { std::arch::x86_64::_rdtsc() };
+                let ticks = time_stamp();
                 let after_ns = clock_ns(libc::CLOCK_MONOTONIC_RAW);
                 (after_ns - before_ns, before_ns + (after_ns - before_ns) / 2, ticks)
             };
