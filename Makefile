@@ -2,6 +2,7 @@
 #
 # make demo    the demonstration, from nothing: installs, fetches kernels, builds, runs
 # make build   the evenkeel binary
+# make arm64   the same for arm64
 # make test    all checks and tests
 # make check   those that need neither root nor VMs: minutes less
 # make deb     Debian packages of it; make rpm for rpm
@@ -37,13 +38,15 @@ KEPT := docs/results/data
 
 SIMULATIONS = $(patsubst scenarios/sim/%.toml,%,$(sort $(wildcard scenarios/sim/pvtcp/*.toml scenarios/sim/proboscis/*.toml scenarios/sim/cera/*.toml scenarios/sim/vflood/*.toml scenarios/sim/hosts/*.toml scenarios/sim/tax/*.toml)))
 
-.PHONY: help demo build profiled deb rpm packages-test libvirt-test test check test-rules python test-python site lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check results-verify scorecard deps deps-test deps-peers clean
+.PHONY: help demo build profiled arm64 deb deb-arm64 rpm packages-test libvirt-test test check test-rules python test-python site lint lint-full audit fmt bench bench-host bench-hold bench-cera bench-cera-peers fuzz noise flood soak validate results results-sim results-check results-verify scorecard deps deps-test deps-peers clean
 
 help:
 	@echo 'make demo       install what is missing, build, and run the demonstration (as root)'
 	@echo 'make build      build $(EVENKEEL)'
 	@echo 'make profiled   the same, faster for sweeps of hours: compiled by a profile of the simulator (two builds; needs llvm-profdata)'
+	@echo 'make arm64      the binary for arm64, in target/aarch64-unknown-linux-gnu/release (Debian; fetches its libraries once)'
 	@echo 'make deb        target/package/*.deb: evenkeel and evenkeel-pvtcp-dkms (installs cargo-deb below target/: minutes)'
+	@echo 'make deb-arm64  the same for arm64'
 	@echo 'make rpm        the same for rpm (installs cargo-generate-rpm below target/)'
 	@echo 'make packages-test  both installed, upgraded, removed and purged in clean Debian 12 and 13 VMs (as root; half an hour)'
 	@echo 'make libvirt-test  the host agent beside the real libvirtd (as root, with libvirt; not part of make test; minutes)'
@@ -87,8 +90,15 @@ PROFILED := $(patsubst %,scenarios/sim/%.toml,validation/star-bulk validation/du
 profiled:
 	sh packaging/profiled.sh $(PROFILED)
 
+arm64:
+	sh packaging/deps.sh --with-arm64
+	sh packaging/arm64.sh
+
 deb rpm: build
 	sh packaging/package.sh $@ $(EVENKEEL)
+
+deb-arm64: build arm64
+	sh packaging/package.sh deb target/aarch64-unknown-linux-gnu/release/evenkeel '' $(EVENKEEL)
 
 packages-test: build
 	sh packaging/tests/packages.sh $(EVENKEEL)

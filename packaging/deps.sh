@@ -3,11 +3,12 @@
 #
 # Installs what building and running the lab needs, by apt on Debian 12 or 13.
 #
-#   deps.sh [--with-tests | --with-peers | --with-cera | --with-soak]
+#   deps.sh [--with-tests | --with-peers | --with-cera | --with-soak | --with-arm64]
 #
 # --with-peers: ns-3, which `make bench` and `make validate` compare the simulator with.
 # --with-cera: what `make bench-cera` and `bench-cera-peers` run beside the agent.
 # --with-soak: the applications of `make soak`. Their services are not started, and not at boot either.
+# --with-arm64: the compiler of `make arm64`.
 #
 # Nothing is done when all is there. Rust comes from PATH if it is new enough, else from apt, else (Debian 12) from the
 # trixie root in evenkeel's cache, see cargo.sh.
@@ -28,6 +29,7 @@ case "${1-}" in
 --with-peers) packages="$packages g++ libns3-dev" ;;
 --with-cera) packages="$packages iperf3 jq memcached python3 tcpdump" ;;
 --with-soak) packages="$packages curl ethtool iperf3 jq memcached nginx openssl postgresql redis-server" ;;
+--with-arm64) packages="$packages curl gcc-aarch64-linux-gnu libc6-dev-arm64-cross" ;;
 esac
 
 missing() {

@@ -3,11 +3,12 @@
 #
 # Makes packages of a binary that is built, from the lists in crates/evenkeel/Cargo.toml.
 #
-#   package.sh deb BINARY [VERSION]     evenkeel and evenkeel-pvtcp-dkms for Debian
-#   package.sh rpm BINARY [VERSION]     the same for rpm
+#   package.sh deb BINARY [VERSION [NATIVE]]    evenkeel and evenkeel-pvtcp-dkms for Debian
+#   package.sh rpm BINARY [VERSION]             the same for rpm
 #
-# They go to target/package. VERSION is that of the packages, if it is to be another than the binary's. cargo-deb and
-# cargo-generate-rpm come from PATH, else cargo builds them once, into target/tools.
+# They go to target/package. VERSION is that of the packages, if it is to be another than the binary's. A binary for
+# arm64 needs NATIVE beside it, one for this machine, which writes the manual pages. cargo-deb and cargo-generate-rpm
+# come from PATH, else cargo builds them once, into target/tools.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,6 +17,7 @@ cd "$top"
 kind=$1
 binary=$2
 version=${3-}
+native=${4:-$binary}
 out=target/package
 manifest=crates/evenkeel/Cargo.toml
 PATH=$PATH:$top/target/tools/bin
@@ -34,15 +36,23 @@ tool() {
 }
 
 [ -x "$binary" ] || die "there is no $binary; \`make build\` makes it"
+[ -x "$native" ] || die "there is no $native; \`make build\` makes it"
+
+# The machine that an ELF file is for: 183 is arm64.
+strip=strip target=
+if [ "$(od -An -j 18 -N 1 -tu1 "$binary" | tr -d ' ')" = 183 ] && [ "$(uname -m)" != aarch64 ]; then
+    strip=aarch64-linux-gnu-strip
+    target=--target=aarch64-unknown-linux-gnu
+fi
 rm -rf "$out/man"
 mkdir -p "$out/man"
 
 # The same binary for every package, without the tables of lines that only developers read.
-strip -o "$out/evenkeel" "$binary"
-"$binary" man "$out/man"
-"$binary" completions bash > "$out/evenkeel.bash"
-"$binary" completions zsh > "$out/_evenkeel"
-"$binary" completions fish > "$out/evenkeel.fish"
+"$strip" -o "$out/evenkeel" "$binary"
+"$native" man "$out/man"
+"$native" completions bash > "$out/evenkeel.bash"
+"$native" completions zsh > "$out/_evenkeel"
+"$native" completions fish > "$out/evenkeel.fish"
 {
     echo "The Rust crates that the binary contains, each with its licence:"
     echo
@@ -56,7 +66,7 @@ deb)
     for package in evenkeel pvtcp-dkms; do
         variant=
         [ "$package" = evenkeel ] || variant=--variant=$package
-        cargo-deb --quiet --manifest-path "$manifest" --no-build --no-strip --output "$out/" $variant \
+        cargo-deb --quiet --manifest-path "$manifest" --no-build --no-strip --output "$out/" $variant $target \
             ${version:+--deb-version="$version"}
     done
     ;;
