@@ -6,8 +6,8 @@
 #
 #   arm64.sh            prints the binary's path
 #
-# What neither the Rust on PATH nor Debian's compiler bring along, it fetches once into target/arm64 and installs
-# nothing: Rust's standard library, and by the machine's sources of apt the static libraries that libbpf is linked with.
+# Rust's standard library for arm64 is that of the Rust on PATH, or unpacked where RUST_STD says. The static libraries
+# that libbpf is linked with come by the machine's sources of apt into target/arm64; nothing is installed.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,40 +22,28 @@ die() {
     exit 1
 }
 
-for program in "$gnu-gcc" curl sha256sum xz apt-get dpkg-deb; do
+for program in "$gnu-gcc" apt-get dpkg-deb; do
     command -v "$program" > /dev/null || die "$program is missing; \`sh packaging/deps.sh --with-arm64\` installs it"
 done
 [ "$("$here/cargo.sh" --where)" = path ] || die "this needs a cargo 1.85 or newer on PATH"
 mkdir -p "$out"
 
-# The sysroot with the standard library for arm64: rustc's own if it is there, else a copy of its links with what
-# belongs to the same version.
+# The sysroot with the standard library for arm64: rustc's own if it is there, else links to it with what RUST_STD has.
 sysroot=$(rustc --print sysroot)
 if [ ! -d "$(rustc --print target-libdir --target "$triple")" ]; then
-    case $(rustc --version) in
-    *"built from a source"*) die "this Rust is a distribution's: install its standard library for $triple" ;;
-    esac
-    release=$(rustc --version --verbose | sed -n 's/^release: //p')
-    name=rust-std-$release-$triple
+    name=rust-std-$(rustc --version --verbose | sed -n 's/^release: //p')-$triple
+    library=${RUST_STD:-}/rust-std-$triple/lib/rustlib/$triple
+    [ -d "$library" ] ||
+        die "this Rust has no standard library for $triple: install that, or unpack $name.tar.xz of Rust's own archive" \
+            "and name its directory in RUST_STD"
     made=$out/$name
-    if [ ! -d "$made" ]; then
-        url=${RUSTUP_DIST_SERVER:-https://static.rust-lang.org}/dist/$name.tar.xz
-        rm -rf "$out/fetched"
-        mkdir -p "$out/fetched/lib/rustlib"
-        curl --fail --silent --show-error --location --output "$out/$name.tar.xz" "$url" ||
-            die "cannot fetch Rust's standard library for arm64 ($url)"
-        sum=$(curl --fail --silent --show-error --location "$url.sha256") || die "there is no checksum at $url.sha256"
-        printf '%s  %s\n' "${sum%% *}" "$out/$name.tar.xz" | sha256sum --check --quiet ||
-            die "$name.tar.xz is not what its checksum says"
-        for path in "$sysroot"/* "$sysroot"/lib/* "$sysroot"/lib/rustlib/*; do
-            link=$out/fetched${path#"$sysroot"}
-            [ -e "$link" ] || ln -s "$path" "$link"
-        done
-        tar -C "$out/fetched/lib/rustlib" --strip-components 4 -xJf "$out/$name.tar.xz" \
-            "$name/rust-std-$triple/lib/rustlib/$triple"
-        rm "$out/$name.tar.xz"
-        mv "$out/fetched" "$made"
-    fi
+    rm -rf "$made"
+    mkdir -p "$made/lib/rustlib"
+    for path in "$sysroot"/* "$sysroot"/lib/* "$sysroot"/lib/rustlib/*; do
+        link=$made${path#"$sysroot"}
+        [ -e "$link" ] || ln -s "$path" "$link"
+    done
+    ln -s "$(cd "$library" && pwd)" "$made/lib/rustlib/$triple"
     sysroot=$made
 fi
 

@@ -51,6 +51,7 @@ struct pvtcp_settings {
 	u32 jit_segments; /* segments acknowledged at once, 0: none */
 	bool hold[PVTCP_TIMERS];
 	bool filter_rtt;
+	bool filter_idle;
 };
 
 /*
@@ -223,6 +224,26 @@ static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v,
 	if (v->wake_us & 1 && mdev_us < srtt_us)
 		return (s64)srtt_us - mdev_us;
 	return (s64)srtt_us + mdev_us;
+}
+
+/**
+ * pvtcp_idle_us() - how long a connection was idle that sent nothing for @idle_us
+ *
+ * TCP forgets its window when it was idle for an RTO (RFC 5681 4.1). An RTO of a few
+ * milliseconds is shorter than an absence, in which the vCPU could not have sent.
+ *
+ * Return: that time without the last absence, if it fell into it.
+ */
+static inline u64 pvtcp_idle_us(const struct pvtcp_vcpu *v,
+				const struct pvtcp_settings *set, u64 now_us, u64 idle_us)
+{
+	u64 since_us = pvtcp_since_wake_us(v, now_us);
+
+	if (!set->filter_idle || !v->wake_us || since_us >= idle_us)
+		return idle_us;
+	if (v->off_us >= idle_us - since_us)
+		return since_us;
+	return idle_us - v->off_us;
 }
 
 /**

@@ -77,6 +77,8 @@ pub struct Settings {
     pub hold_reo: bool,
     /// Whether to replace spoilt RTT samples by SRTT.
     pub filter_rtt: bool,
+    /// Whether to take an absence out of a connection's idle time.
+    pub filter_idle: bool,
 }
 
 impl Default for Settings {
@@ -90,6 +92,7 @@ impl Default for Settings {
             hold_tlp: true,
             hold_reo: true,
             filter_rtt: true,
+            filter_idle: true,
         }
     }
 }
@@ -103,6 +106,7 @@ impl Settings {
             jit_segments: self.jit_segments,
             hold: [self.hold_rto, self.hold_tlp, self.hold_reo],
             filter_rtt: self.filter_rtt,
+            filter_idle: self.filter_idle,
         }
     }
 }
@@ -171,6 +175,12 @@ impl Vcpu {
     pub fn filter_rtt(&self, set: &Settings, now_us: u64, srtt_us: u32, mdev_us: u32, sample_us: i64) -> i64 {
         // SAFETY: as in `tick`.
         unsafe { sys::pvtcp_filter_rtt(&self.0, &set.raw(), now_us, &sys::pvtcp_rtt { sample_us, srtt_us, mdev_us }) }
+    }
+
+    /// For how long a connection was idle that sent nothing for `idle_us`: without the last absence, if that was in it.
+    pub fn idle_us(&self, set: &Settings, now_us: u64, idle_us: u64) -> u64 {
+        // SAFETY: as in `tick`.
+        unsafe { sys::pvtcp_idle_us(&self.0, &set.raw(), now_us, idle_us) }
     }
 
     /// How many segments to acknowledge at once, told when a segment comes in `idle_us` (in whole ticks) after the

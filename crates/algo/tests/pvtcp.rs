@@ -6,16 +6,19 @@ use proptest::prelude::*;
 const TIMERS: [Timer; 3] = [Timer::Rto, Timer::Tlp, Timer::Reo];
 
 fn settings() -> impl Strategy<Value = Settings> {
-    (200..1_000_000u32, 0..20_000u32, 0..100_000u32, 0..16u32, any::<[bool; 4]>()).prop_map(
-        |(late_us, hold_min_us, hold_max_us, jit_segments, [hold_rto, hold_tlp, hold_reo, filter_rtt])| Settings {
-            late_us,
-            hold_min_us,
-            hold_max_us,
-            jit_segments,
-            hold_rto,
-            hold_tlp,
-            hold_reo,
-            filter_rtt,
+    (200..1_000_000u32, 0..20_000u32, 0..100_000u32, 0..16u32, any::<[bool; 5]>()).prop_map(
+        |(late_us, hold_min_us, hold_max_us, jit_segments, [hold_rto, hold_tlp, hold_reo, filter_rtt, filter_idle])| {
+            Settings {
+                late_us,
+                hold_min_us,
+                hold_max_us,
+                jit_segments,
+                hold_rto,
+                hold_tlp,
+                hold_reo,
+                filter_rtt,
+                filter_idle,
+            }
         },
     )
 }
@@ -51,6 +54,10 @@ fn one_wakeup_from_the_late_tick_to_the_release() {
     assert_eq!(vcpu.filter_rtt(&set, 68_300, 800, 200, 61_000), 1_000, "one deviation above after an even wake-up");
     assert_eq!(vcpu.filter_rtt(&set, 68_300, 800, 0, 250), 250, "sent since");
     assert_eq!(vcpu.filter_rtt(&set, 90_000, 40_000, 0, 82_000), 82_000, "came in long after the backlog");
+
+    assert_eq!(vcpu.idle_us(&set, 68_300, 61_000), 1_000, "idle for 700 us before the absence, and 300 after it");
+    assert_eq!(vcpu.idle_us(&set, 68_300, 300), 300, "sent since");
+    assert_eq!(vcpu.idle_us(&set, 68_300, 40_000), 300, "sent by another vCPU meanwhile");
 
     assert!(!vcpu.tick(&set, 72_000, 72_010, 0));
     assert!(!vcpu.is_waking(&set, 72_020));
@@ -116,6 +123,7 @@ proptest! {
             }
             prop_assert_eq!(vcpu.filter_rtt(&set, now, srtt, mdev, sample), sample);
             prop_assert_eq!(vcpu.jit_segments(&set, now, idle.into(), 4_000), 0);
+            prop_assert_eq!(vcpu.idle_us(&set, now, idle.into()), u64::from(idle));
         }
     }
 
@@ -156,6 +164,16 @@ proptest! {
         prop_assert!(TIMERS.iter().all(|&timer| wakeups <= MAX_EXTENSIONS || !vcpu.hold(&set, timer, now + 1)));
         vcpu.released();
         prop_assert_eq!(vcpu.hold(&set, Timer::Rto, now), set.hold_rto && limit_us(&set) > 0);
+    }
+
+    #[test]
+    fn an_absence_is_no_idle_time(
+        set in settings(), off in 1_000_001..5_000_000u64, since in 0..200_000u64, idle in 0..8_000_000u64,
+    ) {
+        let wake = 10_000_000;
+        let filtered = woken(&set, wake, off).idle_us(&set, wake + since, idle);
+        let (before, after) = (idle.saturating_sub(since + off), idle.min(since));
+        prop_assert_eq!(filtered, if set.filter_idle { before + after } else { idle });
     }
 
     #[test]

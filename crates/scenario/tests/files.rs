@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_scenario::{Scenario, schema, sweep};
+use evenkeel_scenario::result::META_FILE;
+use evenkeel_scenario::{LoadedScenario, Scenario, io, schema, sweep};
 
 mod reference;
 
@@ -66,6 +67,28 @@ fn every_paper_figure_has_a_source_that_is_shown() {
             assert!(shown, "{}: no column shows {}", file.display(), figures.source);
         }
     }
+}
+
+/// A page has the paper's figures and the words of the scenario that its runs were kept with.
+#[test]
+fn kept_runs_show_what_their_scenarios_say() {
+    let kept = scenarios().join("../docs/results/data");
+    let shown = |loaded: &LoadedScenario| {
+        let Scenario { title, description, source, paper, report, .. } = &loaded.scenario;
+        serde_json::json!([title, description, source, paper, report])
+    };
+    let mut found = 0;
+    for file in all() {
+        let of_file = Scenario::load(&file).unwrap();
+        let set = kept.join(&of_file.scenario.name).join(META_FILE);
+        if set.exists() {
+            let text = io::read_set(&set).unwrap().scenario_toml;
+            let of_runs = Scenario::from_str(&text, &file).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(shown(&of_runs), shown(&of_file), "{}: run it again", file.display());
+            found += 1;
+        }
+    }
+    assert!(found > 50, "{found}");
 }
 
 /// Compares a generated file, or writes it when asked to.

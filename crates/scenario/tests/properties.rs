@@ -50,12 +50,20 @@ fn tcp() -> impl Strategy<Value = GuestTcp> {
 }
 
 fn pvtcp() -> impl Strategy<Value = Pvtcp> {
-    let on = (any::<bool>(), any::<[Option<bool>; 4]>(), any::<bool>()).prop_map(|(observe, switches, acks_late)| {
-        let [hold_rto, hold_tlp, hold_reo, filter_rtt] = switches;
+    let on = (any::<bool>(), any::<[Option<bool>; 5]>(), any::<bool>()).prop_map(|(observe, switches, acks_late)| {
+        let [hold_rto, hold_tlp, hold_reo, filter_rtt, filter_idle] = switches;
         let mode = Some(if observe { Mode::Observe } else { Mode::Enforce });
         let jit_segments = acks_late.then(|| Bounded::new(0));
-        let set =
-            PvtcpOverride { mode, hold_rto, hold_tlp, hold_reo, filter_rtt, jit_segments, ..PvtcpOverride::default() };
+        let set = PvtcpOverride {
+            mode,
+            hold_rto,
+            hold_tlp,
+            hold_reo,
+            filter_rtt,
+            filter_idle,
+            jit_segments,
+            ..PvtcpOverride::default()
+        };
         Pvtcp { set, ..Pvtcp::default() }
     });
     prop_oneof![Just(Pvtcp::default()), on]

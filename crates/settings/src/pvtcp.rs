@@ -34,6 +34,8 @@ settings! {
     hold_max_us: HoldMaxUs = Bounded::new(HOLD_MAX_US.default);
     /// Keep round-trip times that span a wake-up away from SRTT and RTTVAR.
     filter_rtt: bool = true;
+    /// Take an absence out of the time for which a connection was idle: its window is not forgotten (RFC 5681 4.1).
+    filter_idle: bool = true;
     /// Segments acknowledged at once after a wake-up (PVTCP-slides 26).
     jit_segments: JitSegments = Bounded::new(JIT_SEGMENTS.default), note "0 acknowledges none at once";
 }
@@ -50,6 +52,7 @@ impl Pvtcp {
             hold_tlp: self.hold_tlp,
             hold_reo: self.hold_reo,
             filter_rtt: self.filter_rtt,
+            filter_idle: self.filter_idle,
         }
     }
 }

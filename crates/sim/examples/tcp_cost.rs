@@ -11,13 +11,13 @@ fn main() {
     let mut ends = [Connection::new(&config, Role::Client), Connection::new(&config, Role::Server)];
     let (mut out, mut notes): (Vec<Outgoing>, _) = (Vec::new(), Vec::new());
     let mut now = Instant::START + Duration::from_s(1);
-    ends[0].connect(&mut Env { now, config: &config, out: &mut out, notes: &mut notes, filter: None });
+    ends[0].connect(&mut Env { now, config: &config, out: &mut out, notes: &mut notes, pvtcp: None });
     let mut spent = [std::time::Duration::ZERO; 2];
     let mut handled = [0u32; 2];
     for side in [1, 0, 1].into_iter().chain((0..200_000).map(|round| if round % 2 == 0 { 1 } else { 0 })) {
         now += Duration::from_us(50);
         let mut packets = std::mem::take(&mut out);
-        let mut env = Env { now, config: &config, out: &mut out, notes: &mut notes, filter: None };
+        let mut env = Env { now, config: &config, out: &mut out, notes: &mut notes, pvtcp: None };
         if handled[0] == 1 {
             ends[0].write(&mut env, 1 << 40);
         }
@@ -33,7 +33,7 @@ fn main() {
         if out.is_empty() {
             now += Duration::from_ms(50);
             for end in &mut ends {
-                end.on_timer(&mut Env { now, config: &config, out: &mut out, notes: &mut notes, filter: None });
+                end.on_timer(&mut Env { now, config: &config, out: &mut out, notes: &mut notes, pvtcp: None });
             }
         }
     }

@@ -394,6 +394,7 @@ impl Reading {
                             held_overtaken: counters.held_overtaken,
                             held_ran: counters.held_ran,
                             rtt_filtered: counters.rtt_filtered,
+                            idle_filtered: counters.idle_filtered,
                             jit_acks: counters.jit_acks,
                         }
                     }),

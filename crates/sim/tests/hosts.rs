@@ -414,6 +414,29 @@ fn a_run_twice_is_the_same_to_the_byte() {
     }
 }
 
+/// With a least RTO of 1 ms each absence is longer than an RTO. Counted as idle time it took the window of every block:
+/// 21 Mbit/s in place of 521.
+#[test]
+fn pvtcp_costs_nothing_where_a_vm_waits_for_its_core_again_and_again() {
+    let goodput = |mode: &str| {
+        let text = format!(
+            "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 5000\n[network]\nrate_mbit = 1000\n\
+             buffer_segments = 32\ndelay_us = 36\n[hosts.h]\nscheduler = {{ kind = \"credit\" }}\n\
+             neighbours = {{ per_core = 2, load = 0.4 }}\n[vms.a]\non = \"h\"\nown_load = {{ load = 0.4 }}\n\
+             packet_cost_ns = 5000\nread_cost_ns = 150000\ntcp = {{ era = \"paper\", rto_min_us = 1000 }}\n\
+             pvtcp = {{ mode = \"{mode}\" }}\n[vms.b]\npacket_cost_ns = 5000\nread_cost_ns = 150000\n\
+             tcp = {{ era = \"paper\" }}\n[workloads.w]\nkind = \"strobe\"\nfrom = \"a\"\nto = \"b\"\n\
+             block_kib = 1024\n"
+        );
+        let run = simulated(&text);
+        (run.metrics["goodput_mbit"], sum(&run, "PvtcpIdleFiltered"))
+    };
+    let (without, (observed, seen), (with, filtered)) = (goodput("off").0, goodput("observe"), goodput("enforce"));
+    assert_eq!(observed, without);
+    assert!(with > 0.9 * without, "{with} and {without}");
+    assert!(filtered > 20, "{filtered}, and {seen} seen");
+}
+
 #[test]
 fn a_dumbbell_has_hosts_on_either_side() {
     let text = |to: &str| {

@@ -38,6 +38,7 @@ COUNTER(held_left, CNT_HELD_LEFT,
 COUNTER(held_overflow, CNT_HELD_OVERFLOW,
 	"held timers beyond the room for them, put off by one tick");
 COUNTER(rtt_filtered, CNT_RTT_FILTERED, "RTT samples kept away from SRTT and RTTVAR");
+COUNTER(idle_filtered, CNT_IDLE_FILTERED, "idle times out of which an absence was taken");
 COUNTER(jit_acks, CNT_JIT_ACKS, "times a connection was told to acknowledge at once");
 
 static int wakeup_max_get(char *buffer, const struct kernel_param *kp)

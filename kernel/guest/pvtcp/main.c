@@ -56,6 +56,14 @@ static void note_wakeup(struct pvtcp_cpu *c)
 	count(CNT_WAKEUPS);
 }
 
+static void look_at_steal_clock(struct pvtcp_cpu *c, u64 now)
+{
+	if (!pvtcp_steal(&c->vcpu, &pvtcp_settings, now, steal_us()))
+		return;
+	note_wakeup(c);
+	count(CNT_WAKEUPS_BY_STEAL);
+}
+
 /*
  * The CPU whose wake-up matters for a socket: this one, which runs its timer or
  * handles its ACK, or the one that takes its packets from the NIC if that woke
@@ -124,10 +132,7 @@ static int on_write_timer(struct kprobe *p, struct pt_regs *regs)
 		return 0;
 
 	now = now_us();
-	if (pvtcp_steal(&c->vcpu, &pvtcp_settings, now, steal_us())) {
-		note_wakeup(c);
-		count(CNT_WAKEUPS_BY_STEAL);
-	}
+	look_at_steal_clock(c, now);
 	cpu = waking_cpu(sk);
 	if (!pvtcp_hold(&per_cpu(pvtcp_cpus, cpu).vcpu, &pvtcp_settings, kind, now))
 		return 0;
@@ -182,6 +187,35 @@ static int on_ack_rtt(struct kprobe *p, struct pt_regs *regs)
 	return 0;
 }
 
+/*
+ * void tcp_cwnd_restart(struct sock *sk, s32 delta), with the socket locked by whom
+ * has data to send. Idle for no more than an RTO, the window stays.
+ */
+static int on_cwnd_restart(struct kprobe *p, struct pt_regs *regs)
+{
+	struct sock *sk = (struct sock *)ARG_1(regs);
+	u64 now, idle_us, at_work_us;
+	s32 delta = ARG_2(regs);
+	unsigned long flags;
+
+	if (is_off() || delta <= 0)
+		return 0;
+	now = now_us();
+	/* A process may be sending: neither the tick nor a timer comes in between. */
+	local_irq_save(flags);
+	look_at_steal_clock(this_cpu_ptr(&pvtcp_cpus), now);
+	local_irq_restore(flags);
+	idle_us = jiffies_to_usecs(delta);
+	at_work_us = pvtcp_idle_us(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu,
+				   &pvtcp_settings, now, idle_us);
+	if (at_work_us == idle_us)
+		return 0;
+	count(CNT_IDLE_FILTERED);
+	if (!observes())
+		ARG_2(regs) = usecs_to_jiffies(at_work_us);
+	return 0;
+}
+
 /* void tcp_event_data_recv(struct sock *sk, struct sk_buff *skb) */
 static int on_data_recv(struct kprobe *p, struct pt_regs *regs)
 {
@@ -213,6 +247,7 @@ static struct kprobe probes[] = {
 	{ .symbol_name = "tick_sched_timer", .pre_handler = on_tick },
 	{ .symbol_name = "tcp_write_timer_handler", .pre_handler = on_write_timer },
 	{ .symbol_name = "tcp_ack_update_rtt", .pre_handler = on_ack_rtt },
+	{ .symbol_name = "tcp_cwnd_restart", .pre_handler = on_cwnd_restart },
 	{ .symbol_name = "tcp_event_data_recv", .pre_handler = on_data_recv },
 };
 

@@ -14,6 +14,7 @@ struct pvtcp_settings pvtcp_settings __read_mostly = {
 	.jit_segments = PVTCP_JIT_SEGMENTS,
 	.hold = { true, true, true },
 	.filter_rtt = true,
+	.filter_idle = true,
 };
 int pvtcp_mode __read_mostly = MODE_ENFORCE;
 
@@ -80,6 +81,10 @@ module_param_named(filter_rtt, pvtcp_settings.filter_rtt, bool, 0644);
 MODULE_PARM_DESC(
 	filter_rtt,
 	"Keep RTT samples that a wake-up has spoilt away from SRTT and RTTVAR (bool, default Y)");
+module_param_named(filter_idle, pvtcp_settings.filter_idle, bool, 0644);
+MODULE_PARM_DESC(
+	filter_idle,
+	"Take an absence out of the time for which a connection was idle (bool, default Y)");
 
 static const char *const mode_names[] = {
 	[MODE_OFF] = "off",

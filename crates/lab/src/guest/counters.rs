@@ -21,7 +21,7 @@ const ETH_COUNTERS: [(&str, &str); 6] = [
 /// Where PVTCP's counters are, while its module is loaded.
 const PVTCP_PARAMETERS: &str = "/sys/module/evenkeel_pvtcp/parameters";
 /// What is read there.
-const PVTCP_COUNTERS: [(&str, &str); 12] = [
+const PVTCP_COUNTERS: [(&str, &str); 13] = [
     ("PvtcpWakeups", "wakeups"),
     ("PvtcpWakeupsBySteal", "wakeups_by_steal"),
     ("PvtcpWakeupMaxUs", "wakeup_max_us"),
@@ -33,6 +33,7 @@ const PVTCP_COUNTERS: [(&str, &str); 12] = [
     ("PvtcpHeldLeft", "held_left"),
     ("PvtcpHeldOverflow", "held_overflow"),
     ("PvtcpRttFiltered", "rtt_filtered"),
+    ("PvtcpIdleFiltered", "idle_filtered"),
     ("PvtcpJitAcks", "jit_acks"),
 ];
 

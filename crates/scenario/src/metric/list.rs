@@ -332,6 +332,8 @@ metrics! {
         "Wake-ups that PVTCP saw, all senders and receivers.", "PvtcpWakeups", "pvtcp";
     PvtcpFiltered, "pvtcp_filtered", "RTTs filtered", "", Neutral, 0,
         "RTT samples that PVTCP replaced by SRTT.", "PvtcpRttFiltered", "pvtcp";
+    PvtcpIdleFiltered, "pvtcp_idle_filtered", "idle times filtered", "", Neutral, 0,
+        "Idle times out of which PVTCP took an absence.", "PvtcpIdleFiltered", "pvtcp";
     PvtcpQuickAcks, "pvtcp_quick_acks", "quick ACKs", "", Neutral, 0,
         "Times that PVTCP told a connection to acknowledge at once.", "PvtcpJitAcks", "pvtcp";
     VfloodHeld, "vflood_held", "held", "", Neutral, 0,

@@ -8,7 +8,7 @@ use evenkeel_settings::Mode;
 
 use super::clock::Clock;
 use crate::packet::ConnId;
-use crate::tcp::TimerKind;
+use crate::tcp::{Absences, Note, TimerKind};
 use crate::time::{Duration, Instant};
 
 /// Connections whose timers can be held at a time, as in the module.
@@ -46,6 +46,8 @@ pub struct Counters {
     pub held_overflow: u64,
     /// RTT samples replaced.
     pub rtt_filtered: u64,
+    /// Idle times shortened by an absence.
+    pub idle_filtered: u64,
     /// Times that the next segments were acknowledged at once.
     pub jit_acks: u64,
     /// Longest absence seen.
@@ -139,20 +141,18 @@ impl Pvtcp {
         self.vcpu.off_us()
     }
 
-    /// Its filter of RTT samples.
-    pub fn filter(&self) -> (&Vcpu, &Settings) {
-        (&self.vcpu, &self.spec.settings)
+    /// What TCP asks of absences.
+    pub fn absences(&self) -> Absences<'_> {
+        Absences { vcpu: &self.vcpu, settings: &self.spec.settings, acts: self.acts() }
     }
 
-    /// Whether an RTT sample of this moment could be spoilt.
-    pub fn may_filter(&self, now: Instant) -> bool {
-        let limit_us = u64::from(self.spec.settings.hold_min_us.max(self.spec.settings.hold_max_us));
-        self.vcpu.wake_us() > 0 && now.us().saturating_sub(self.vcpu.wake_us()) < limit_us
-    }
-
-    /// An RTT sample was replaced, or would have been.
-    pub fn count_filtered(&mut self) {
-        self.counters.rtt_filtered += 1;
+    /// Counts what was done about absences in a connection, or would have been.
+    pub fn count(&mut self, note: &Note) {
+        match note {
+            Note::RttSample { spoilt: true, .. } => self.counters.rtt_filtered += 1,
+            Note::IdleFiltered => self.counters.idle_filtered += 1,
+            _ => {}
+        }
     }
 
     fn steal_clock(&self, off_total: Duration) -> u64 {

@@ -53,6 +53,8 @@ pub struct PvtcpCounters {
     pub held_ran: u64,
     /// RTT samples replaced by SRTT.
     pub rtt_filtered: u64,
+    /// Idle times shortened.
+    pub idle_filtered: u64,
     /// Times that a connection was told to acknowledge at once.
     pub jit_acks: u64,
 }
@@ -103,6 +105,7 @@ impl GuestCounters {
                 ("PvtcpHeldOvertaken", pvtcp.held_overtaken),
                 ("PvtcpHeldRan", pvtcp.held_ran),
                 ("PvtcpRttFiltered", pvtcp.rtt_filtered),
+                ("PvtcpIdleFiltered", pvtcp.idle_filtered),
                 ("PvtcpJitAcks", pvtcp.jit_acks),
             ]);
         }

@@ -537,7 +537,7 @@ mod tests {
         recorder.opened(FlowId(4), 0, [GuestId(0), GuestId(9)]);
         recorder.opened(FlowId(5), 0, [GuestId(1), GuestId(9)]);
         recorder.note(at(0), FlowId(5), Side::Opener, &Note::Timeout { times: 1 });
-        let sample = Note::RttSample { measured_us: 7000, used_us: 1, srtt_us: 1, rto: Duration::ZERO };
+        let sample = Note::RttSample { measured_us: 7000, used_us: 1, spoilt: true, srtt_us: 1, rto: Duration::ZERO };
         recorder.note(at(0), FlowId(4), Side::Opener, &Note::Timeout { times: 1 });
         recorder.note(at(1), FlowId(4), Side::Opener, &sample);
         recorder.mark(at(2));

@@ -290,6 +290,6 @@ const fn in_words(note: &Note) -> Option<&'static str> {
         Note::Undone(UndoKind::Eifel) => "reduction undone (Eifel)",
         Note::Undone(UndoKind::Dsack) => "reduction undone (DSACK)",
         Note::Marked => "reduced for marks",
-        Note::Room(_) | Note::RttSample { .. } => return None,
+        Note::Room(_) | Note::IdleFiltered | Note::RttSample { .. } => return None,
     })
 }

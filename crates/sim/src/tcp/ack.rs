@@ -5,7 +5,7 @@ use super::rtt::measured_us;
 use super::scoreboard::{EVER, LOST, RETRANSMITTED, SACKED};
 use super::sender::{Acked, FRto, State};
 use super::seq::unwrap;
-use super::{Connection, Env, Note};
+use super::{Absences, Connection, Env, Note};
 use crate::packet::{Flags, Segment};
 use crate::time::{Duration, Instant};
 
@@ -243,10 +243,15 @@ impl Connection {
         let Some(sample) = sequence.or(sacked) else { return };
         let mut used = sample;
         let mut least = latest.or(sacked).unwrap_or(sample);
-        if let Some((vcpu, settings)) = env.filter {
+        let mut spoilt = false;
+        if let Some(Absences { vcpu, settings, acts }) = env.pvtcp {
             let (now, srtt) = (env.now.us(), self.rtt.srtt_us());
-            used = vcpu.filter_rtt(settings, now, srtt, self.rtt.mdev_us(), sample);
-            least = vcpu.filter_rtt(settings, now, srtt, 0, least);
+            let filtered = vcpu.filter_rtt(settings, now, srtt, self.rtt.mdev_us(), sample);
+            spoilt = filtered != sample;
+            if acts {
+                used = filtered;
+                least = vcpu.filter_rtt(settings, now, srtt, 0, least);
+            }
         }
         self.rtt.min_us = self.rtt.min_us.min(least.clamp(1, 1 << 30) as u32);
         let used = used.clamp(1, i64::from(u32::MAX)) as u32;
@@ -255,6 +260,7 @@ impl Connection {
         env.notes.push(Note::RttSample {
             measured_us: sample.clamp(0, i64::from(u32::MAX)) as u32,
             used_us: used,
+            spoilt,
             srtt_us: self.rtt.srtt_us(),
             rto: self.rtt.rto,
         });

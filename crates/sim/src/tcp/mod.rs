@@ -24,7 +24,8 @@ mod undo;
 pub use config::{CongestionControl, EcnMode, Generation, SpuriousResponse, TcpConfig};
 pub use connection::Connection;
 pub use note::{ConnStats, Info, Note, UndoKind, Undone};
-pub use rtt::RttFilter;
+
+use evenkeel_algo::pvtcp::{Settings, Vcpu};
 
 use crate::packet::{Ecn, Flags, Segment};
 use crate::time::Instant;
@@ -117,6 +118,17 @@ impl Outgoing {
 /// Flags that only the first or the last segment of a packet has.
 const FLAGS_OF_ONE: Flags = Flags::PSH.with(Flags::CWR);
 
+/// What PVTCP knows of the absences of a guest's virtual CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Absences<'a> {
+    /// The virtual CPU.
+    pub vcpu: &'a Vcpu,
+    /// The module's parameters.
+    pub settings: &'a Settings,
+    /// Whether it changes what happens, or only counts.
+    pub acts: bool,
+}
+
 /// What a call may use and fill.
 pub struct Env<'a> {
     /// The present.
@@ -127,6 +139,6 @@ pub struct Env<'a> {
     pub out: &'a mut Vec<Outgoing>,
     /// What happened; the caller takes them out.
     pub notes: &'a mut Vec<Note>,
-    /// PVTCP's filter of RTT samples.
-    pub filter: RttFilter<'a>,
+    /// PVTCP, where the guest has it.
+    pub pvtcp: Option<Absences<'a>>,
 }

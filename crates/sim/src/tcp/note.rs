@@ -22,12 +22,16 @@ pub enum Note {
     Established,
     /// There is room in the send buffer for so many bytes.
     Room(u64),
+    /// An absence of the virtual CPU was in the time for which the connection sent nothing: PVTCP takes it out.
+    IdleFiltered,
     /// An RTT sample went into the estimate.
     RttSample {
         /// The sample as measured.
         measured_us: u32,
         /// The sample as used.
         used_us: u32,
+        /// Whether an absence of the virtual CPU is in it: PVTCP replaces it.
+        spoilt: bool,
         /// SRTT after it.
         srtt_us: u32,
         /// RTO after it.

@@ -6,7 +6,7 @@ use evenkeel_algo::vflood;
 use super::config::{EcnMode, Generation};
 use super::scoreboard::{LOST, RETRANSMITTED, SACKED, Sent};
 use super::sender::State;
-use super::{Connection, Env, Note, Outgoing, TimerKind};
+use super::{Absences, Connection, Env, Note, Outgoing, TimerKind};
 use crate::packet::{Ecn, Flags, Segment};
 use crate::time::Duration;
 
@@ -188,7 +188,7 @@ impl Connection {
     }
 
     /// The window says nothing about a path that was not used for a while.
-    fn restart_after_idle(&mut self, env: &Env) {
+    fn restart_after_idle(&mut self, env: &mut Env) {
         let idle = env.now.since(self.snd.last_send);
         if self.snd.nxt == self.snd.start || idle <= self.rtt.rto {
             return;
@@ -199,7 +199,8 @@ impl Connection {
         }
         let ssthresh = self.current_ssthresh();
         let restart = self.window.cwnd().min(env.config.initial_window_segments);
-        let steps = (idle.ps() / self.rtt.rto.ps().max(1)).min(31) as u32;
+        let idle = idle_at_work(env, idle);
+        let steps = if idle > self.rtt.rto { (idle.ps() / self.rtt.rto.ps().max(1)).min(31) as u32 } else { 0 };
         self.window.set_ssthresh(ssthresh);
         self.window.set_cwnd((self.window.cwnd() >> steps).max(restart));
         self.snd.cwnd_stamp = env.now;
@@ -286,4 +287,15 @@ impl Connection {
         }
         self.timer = Some((TimerKind::Rto, at));
     }
+}
+
+/// For how long a connection was idle, without the absence of its virtual CPU if PVTCP takes it out.
+fn idle_at_work(env: &mut Env, idle: Duration) -> Duration {
+    let Some(Absences { vcpu, settings, acts }) = env.pvtcp else { return idle };
+    let at_work_us = vcpu.idle_us(settings, env.now.us(), idle.us());
+    if at_work_us == idle.us() {
+        return idle;
+    }
+    env.notes.push(Note::IdleFiltered);
+    if acts { Duration::from_us(at_work_us) } else { idle }
 }

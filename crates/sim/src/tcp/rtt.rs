@@ -1,13 +1,8 @@
 //! The RTT estimate and the retransmission timeout, as Linux computes them (RFC 6298 with a variance that decays once
 //! per RTT).
 
-use evenkeel_algo::pvtcp::{Settings, Vcpu};
-
 use super::config::TcpConfig;
 use crate::time::{Duration, Instant};
-
-/// PVTCP's filter of RTT samples: the virtual CPU and the settings of its guest.
-pub type RttFilter<'a> = Option<(&'a Vcpu, &'a Settings)>;
 
 /// Estimate of a path's RTT.
 #[derive(Clone, Debug)]

@@ -285,16 +285,6 @@ impl<R: Recorder> Core<R> {
                     slot.conn.quick_ack(segments);
                 }
             }
-            if !pvtcp.acts() && pvtcp.may_filter(now) {
-                // What the filter would do shows only where it does it: in a copy.
-                let (mut out, mut notes) = (Vec::new(), Vec::new());
-                let filter = Some(pvtcp.filter());
-                let mut env = Env { now, config: &guest.tcp, out: &mut out, notes: &mut notes, filter };
-                slot.conn.clone().on_segment(&mut env, segment, marked);
-                for _ in notes.iter().filter(|note| is_filtered(note)) {
-                    pvtcp.count_filtered();
-                }
-            }
         }
         self.call_tcp(id, |conn, env| {
             conn.on_segment(env, segment, marked);
@@ -322,9 +312,9 @@ impl<R: Recorder> Core<R> {
     pub(super) fn call_tcp(&mut self, id: ConnId, call: impl FnOnce(&mut Connection, &mut Env)) {
         let slot = &mut self.conns.slots[id.index as usize];
         let guest = &self.guests[slot.guest.0 as usize];
-        let filter = guest.pvtcp.as_ref().filter(|pvtcp| pvtcp.acts()).map(|pvtcp| pvtcp.filter());
+        let pvtcp = guest.pvtcp.as_ref().map(|pvtcp| pvtcp.absences());
         let (out, notes) = (&mut self.out, &mut self.notes);
-        call(&mut slot.conn, &mut Env { now: self.now, config: &guest.tcp, out, notes, filter });
+        call(&mut slot.conn, &mut Env { now: self.now, config: &guest.tcp, out, notes, pvtcp });
         if !self.notes.is_empty() {
             self.take_notes(id);
         }
@@ -369,10 +359,8 @@ impl<R: Recorder> Core<R> {
                 }
                 _ => {}
             }
-            if is_filtered(&note) {
-                if let Some(pvtcp) = &mut self.guests[guest.0 as usize].pvtcp {
-                    pvtcp.count_filtered();
-                }
+            if let Some(pvtcp) = &mut self.guests[guest.0 as usize].pvtcp {
+                pvtcp.count(&note);
             }
         }
         self.notes = notes;
@@ -485,8 +473,4 @@ fn origin_behind(place: FromVm, packet: &Packet) -> Origin {
         FromVm::AckFilter => Origin::EarlyAck,
         _ => Origin::Host,
     }
-}
-
-fn is_filtered(note: &Note) -> bool {
-    matches!(note, Note::RttSample { measured_us, used_us, .. } if measured_us != used_us)
 }

@@ -207,7 +207,7 @@ fn a_spoilt_sample_is_replaced_as_the_module_does() {
     pair.client_off_until = pair.now + Duration::from_ms(60);
     let (due, back) = (pair.now.us(), pair.client_off_until.us());
     assert!(vcpu.tick(&settings, due, back, 0));
-    pair.filter = Some((vcpu, settings));
+    pair.pvtcp = Some((vcpu, settings, true));
     pair.run_for(Duration::from_ms(70));
     let Some(Note::RttSample { measured_us, used_us, .. }) = pair.notes[0].first().copied() else { panic!() };
     assert_eq!(measured_us, 60_000);

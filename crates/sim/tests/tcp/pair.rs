@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_algo::pvtcp::{Settings, Vcpu};
 use evenkeel_sim::packet::{Ecn, Flags, Segment};
-use evenkeel_sim::tcp::{Connection, Env, Note, Outgoing, Role, TcpConfig, TimerKind};
+use evenkeel_sim::tcp::{Absences, Connection, Env, Note, Outgoing, Role, TcpConfig, TimerKind};
 use evenkeel_sim::time::{Duration, Instant};
 
 /// What happens to a packet in the pipe.
@@ -28,7 +28,8 @@ pub struct Pair {
     pub sent: [Vec<(Instant, Outgoing)>; 2],
     pub delay: Duration,
     pub judge: Judge,
-    pub filter: Option<(Vcpu, Settings)>,
+    /// PVTCP in the client, and whether it acts.
+    pub pvtcp: Option<(Vcpu, Settings, bool)>,
     /// Retransmit timers and arrivals of the client wait until then.
     pub client_off_until: Instant,
     queue: BTreeMap<(Instant, u64), (usize, Segment, bool)>,
@@ -47,7 +48,7 @@ impl Pair {
             sent: Default::default(),
             delay: Duration::from_ms(5),
             judge: Box::new(|_, _, _| Fate::default()),
-            filter: None,
+            pvtcp: None,
             client_off_until: Instant::START,
             queue: BTreeMap::new(),
             number: 0,
@@ -81,9 +82,10 @@ impl Pair {
 
     pub fn with<T>(&mut self, side: usize, act: impl FnOnce(&mut Connection, &mut Env) -> T) -> T {
         let mut out = Vec::new();
-        let filter = self.filter.as_ref().filter(|_| side == 0).map(|(vcpu, settings)| (vcpu, settings));
+        let pvtcp = self.pvtcp.as_ref().filter(|_| side == 0);
+        let pvtcp = pvtcp.map(|(vcpu, settings, acts)| Absences { vcpu, settings, acts: *acts });
         let mut env =
-            Env { now: self.now, config: &self.configs[side], out: &mut out, notes: &mut self.notes[side], filter };
+            Env { now: self.now, config: &self.configs[side], out: &mut out, notes: &mut self.notes[side], pvtcp };
         let result = act(&mut self.ends[side], &mut env);
         for mut packet in out {
             let number = self.sent[side].len() as u64;

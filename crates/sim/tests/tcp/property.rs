@@ -113,7 +113,7 @@ proptest! {
         let mut now = Instant::START;
         for (number, (mut segment, ce, wait_us)) in segments.into_iter().enumerate() {
             now += Duration::from_us(wait_us);
-            let mut env = Env { now, config: &config, out: &mut out, notes: &mut notes, filter: None };
+            let mut env = Env { now, config: &config, out: &mut out, notes: &mut notes, pvtcp: None };
             end.on_timer(&mut env);
             if number == 0 {
                 end.connect(&mut env);

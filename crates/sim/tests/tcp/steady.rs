@@ -1,5 +1,6 @@
 //! Without losses: handshake, growth, acknowledgements, windows, marks.
 
+use evenkeel_algo::pvtcp::{Settings, Vcpu};
 use evenkeel_sim::packet::{Ecn, Flags};
 use evenkeel_sim::tcp::{CongestionControl, Connection, EcnMode, Note, TcpConfig, TimerKind};
 use evenkeel_sim::time::{Duration, Instant};
@@ -111,6 +112,23 @@ fn idle_time_takes_the_window_back_to_the_initial_one() {
         pair.forget();
         pair.write(0, 100 * MSS);
         assert_eq!(pair.sent[0].len(), if restart { 10 } else { 100 });
+    }
+}
+
+#[test]
+fn an_absence_is_no_idle_time_with_pvtcp() {
+    for (filter_idle, acts, noted, sent) in [(true, true, 1, 100), (true, false, 1, 10), (false, true, 0, 10)] {
+        let mut pair = Pair::established(TcpConfig::current(0));
+        pair.write(0, 200 * MSS);
+        pair.run_for(Duration::from_ms(150));
+        let due = pair.now.us();
+        pair.run_for(Duration::from_s(5));
+        let (mut vcpu, settings) = (Vcpu::default(), Settings { filter_idle, ..Settings::default() });
+        assert!(vcpu.tick(&settings, due, pair.now.us(), 0));
+        pair.pvtcp = Some((vcpu, settings, acts));
+        pair.forget();
+        pair.write(0, 100 * MSS);
+        assert_eq!((pair.sent[0].len(), pair.count(0, |note| *note == Note::IdleFiltered)), (sent, noted));
     }
 }
 

@@ -107,7 +107,7 @@ mod tests {
             bounded.map(|p| format!("BOUNDED_PARAM({}, PVTCP_{},", p.name, p.name.to_uppercase())).collect();
         let switches = PARAMETERS.iter().filter(|key| key.is_switch());
         let switches: Vec<String> = switches.map(|p| format!("module_param_named({},", p.name)).collect();
-        assert_eq!((bounded.len(), switches.len()), (4, 4));
+        assert_eq!((bounded.len(), switches.len()), (4, 5));
         for (call, lines) in [("BOUNDED_PARAM(", bounded), ("module_param_named(", switches)] {
             assert!(lines.iter().all(|line| SOURCE.contains(line)), "{lines:?}");
             assert_eq!(SOURCE.matches(&format!("\n{call}")).count(), lines.len());

@@ -24,6 +24,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("held_left", "held timers left to run a tick or two later: their socket was in use"),
     ("held_overflow", "timers beyond the room for held ones, put off by one tick"),
     ("rtt_filtered", "round-trip times replaced by the smoothed one"),
+    ("idle_filtered", "idle times that an absence was taken out of"),
     ("jit_acks", "connections told to acknowledge at once"),
 ];
 
@@ -32,6 +33,7 @@ const PROBED: &[&[&str]] = &[
     &["tick_sched_timer", "tick_nohz_handler"],
     &["tcp_write_timer_handler"],
     &["tcp_ack_update_rtt"],
+    &["tcp_cwnd_restart"],
     &["tcp_event_data_recv"],
 ];
 
@@ -181,6 +183,7 @@ mod tests {
     const LIST: &str = "ffffffff9c1 k  tick_nohz_handler+0x0    [FTRACE]\n\
         ffffffff9c2 k  tcp_write_timer_handler+0x0    [FTRACE]\n\
         ffffffff9c3 k  tcp_ack_update_rtt+0x0    [FTRACE]\n\
+        ffffffff9c5 k  tcp_cwnd_restart+0x0    [FTRACE]\n\
         ffffffff9c4 k  tcp_event_data_recv+0x0    [FTRACE]\n";
 
     #[test]
@@ -196,6 +199,14 @@ mod tests {
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[2].contains("tcp_ack_update_rtt"));
         assert_eq!(doubts(None, None, None).len(), 1);
+    }
+
+    #[test]
+    fn the_probes_are_the_modules() {
+        let module = include_str!("../../../../../kernel/guest/pvtcp/main.c");
+        let named = |name: &&str| module.contains(&format!("symbol_name = \"{name}\""));
+        assert!(PROBED.concat().iter().all(named), "{PROBED:?}");
+        assert_eq!(module.matches("symbol_name = \"").count(), PROBED.concat().len());
     }
 
     #[test]
