@@ -251,10 +251,15 @@ static struct kprobe probes[] = {
 	{ .symbol_name = "tcp_event_data_recv", .pre_handler = on_data_recv },
 };
 
+/* All at once: the kernel waits for those that are in a probe, and once is enough. */
 static void remove_probes(int n)
 {
-	while (n--)
-		unregister_kprobe(&probes[n]);
+	struct kprobe *placed[ARRAY_SIZE(probes)];
+	int i;
+
+	for (i = 0; i < n; i++)
+		placed[i] = &probes[i];
+	unregister_kprobes(placed, n);
 }
 
 static int __init pvtcp_init(void)
