@@ -1,5 +1,6 @@
 //! Holds results that were kept against runs of the program as it is now.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use evenkeel_scenario::io;
@@ -15,9 +16,14 @@ pub fn sample(of: usize, wanted: usize) -> Vec<usize> {
 }
 
 /// The first difference between a run that was kept and the same run of now, in words; none if they are equal to the
-/// last digit in all that was kept.
+/// last digit in all that was kept. What no run that was kept has is new to the program, and is not compared.
 pub fn difference(results: &Results, kept: &RunRecord, mut now: RunRecord) -> Option<String> {
     keep::leave_out(&results.set, &mut now);
+    let metrics: BTreeSet<&String> = results.records.iter().flat_map(|record| record.metrics.keys()).collect();
+    now.metrics.retain(|name, _| metrics.contains(name));
+    let of_vms = results.records.iter().flat_map(|record| record.counters.values());
+    let counters: BTreeSet<&String> = of_vms.flat_map(BTreeMap::keys).collect();
+    now.counters.values_mut().for_each(|of_vm| of_vm.retain(|name, _| counters.contains(name)));
     if *kept == now {
         return None;
     }
@@ -68,7 +74,53 @@ pub fn note_again(
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_scenario::Scenario;
+    use evenkeel_scenario::result::{Engine, RunSet};
+
     use super::*;
+
+    #[test]
+    fn what_no_kept_run_has_is_not_compared() {
+        let record = |metrics: &[(&str, f64)], counters: &[(&str, i64)]| RunRecord {
+            cell: Vec::new(),
+            repetition: 0,
+            seed: 1,
+            duration_us: 2,
+            metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            counters: BTreeMap::from([(
+                "a-0".to_owned(),
+                counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            )]),
+            flows: Vec::new(),
+            series: Vec::new(),
+            packets: Vec::new(),
+            remarks: Vec::new(),
+        };
+        let kept = [record(&[("m", 1.0)], &[("C", 3)]), record(&[("m", 1.0), ("n", 2.0)], &[("C", 3), ("D", 4)])];
+        let set = RunSet {
+            schema: 1,
+            engine: Engine::Sim,
+            scenario_toml: String::new(),
+            versions: BTreeMap::new(),
+            command: String::new(),
+            started: String::new(),
+            remarks: Vec::new(),
+            provenance: None,
+        };
+        let text = "schema = 2\nname = \"t\"\ntitle = \"t\"\nduration_ms = 1000\n[vms.a]\n[vms.b]\n[workloads.w]\n\
+                    kind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n";
+        let scenario = Scenario::from_str(text, "t.toml").unwrap().scenario;
+        let results = Results { set, scenario, records: kept.to_vec() };
+        let differs = |metrics: &[(&str, f64)], counters: &[(&str, i64)]| {
+            difference(&results, &kept[0], record(metrics, counters))
+        };
+        assert_eq!(differs(&[("m", 1.0)], &[("C", 3)]), None);
+        assert_eq!(differs(&[("m", 1.0), ("new", 0.0)], &[("C", 3), ("New", 1)]), None);
+        assert_eq!(differs(&[("m", 1.5)], &[("C", 3)]).unwrap(), "m was 1 and is 1.5");
+        assert_eq!(differs(&[("m", 1.0), ("n", 2.0)], &[("C", 3)]).unwrap(), "n was none and is 2");
+        assert_eq!(differs(&[("m", 1.0)], &[("C", 3), ("D", 4)]).unwrap(), "other counters");
+        assert_eq!(differs(&[("m", 1.0)], &[]).unwrap(), "other counters");
+    }
 
     #[test]
     fn a_sample_has_the_ends() {
