@@ -30,6 +30,12 @@
 #define PVTCP_POLL_US 200
 
 /*
+ * TCP's least RTO unless somebody sets another (Linux: TCP_RTO_MIN). Whoever was idle
+ * for longer begins with a new window whatever kept it: a stale one would be a burst.
+ */
+#define PVTCP_IDLE_MOST_US 200000
+
+/*
  * A vCPU that loses its core again while timers are held is given this many
  * more wake-ups for them. Without a bound, slices shorter than hold_min_us
  * would hold them for good.
@@ -232,14 +238,17 @@ static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v,
  * TCP forgets its window when it was idle for an RTO (RFC 5681 4.1). An RTO of a few
  * milliseconds is shorter than an absence, in which the vCPU could not have sent.
  *
- * Return: that time without the last absence, if it fell into it.
+ * Return: that time without the last absence, if it fell into it and the whole is no
+ * longer than PVTCP_IDLE_MOST_US.
  */
 static inline u64 pvtcp_idle_us(const struct pvtcp_vcpu *v,
 				const struct pvtcp_settings *set, u64 now_us, u64 idle_us)
 {
 	u64 since_us = pvtcp_since_wake_us(v, now_us);
 
-	if (!set->filter_idle || !v->wake_us || since_us >= idle_us)
+	if (!set->filter_idle || idle_us > PVTCP_IDLE_MOST_US)
+		return idle_us;
+	if (!v->wake_us || since_us >= idle_us)
 		return idle_us;
 	if (v->off_us >= idle_us - since_us)
 		return since_us;

@@ -7,6 +7,9 @@ use crate::sys;
 /// How long to wait before asking [`Vcpu::release_us`] again, in microseconds.
 pub const POLL_US: u32 = sys::PVTCP_POLL_US;
 
+/// How long a connection is idle at most if an absence shall not count, in microseconds.
+pub const IDLE_MOST_US: u32 = sys::PVTCP_IDLE_MOST_US;
+
 /// How many wake-ups more a vCPU is given for the timers that it holds.
 pub const MAX_EXTENSIONS: u32 = sys::PVTCP_MAX_EXTENSIONS;
 
@@ -177,7 +180,8 @@ impl Vcpu {
         unsafe { sys::pvtcp_filter_rtt(&self.0, &set.raw(), now_us, &sys::pvtcp_rtt { sample_us, srtt_us, mdev_us }) }
     }
 
-    /// For how long a connection was idle that sent nothing for `idle_us`: without the last absence, if that was in it.
+    /// For how long a connection was idle that sent nothing for `idle_us`: up to [`IDLE_MOST_US`] without the last
+    /// absence, if that was in it.
     pub fn idle_us(&self, set: &Settings, now_us: u64, idle_us: u64) -> u64 {
         // SAFETY: as in `tick`.
         unsafe { sys::pvtcp_idle_us(&self.0, &set.raw(), now_us, idle_us) }
