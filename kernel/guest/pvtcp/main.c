@@ -198,7 +198,8 @@ static int on_cwnd_restart(struct kprobe *p, struct pt_regs *regs)
 	s32 delta = ARG_2(regs);
 	unsigned long flags;
 
-	if (is_off() || delta <= 0)
+	/* Of an hour there would be more microseconds than fit. */
+	if (is_off() || delta <= 0 || delta > usecs_to_jiffies(PVTCP_IDLE_MOST_US))
 		return 0;
 	now = now_us();
 	/* A process may be sending: neither the tick nor a timer comes in between. */
