@@ -47,6 +47,12 @@ static u64 steal_us(void)
 	return kcpustat_this_cpu->cpustat[CPUTIME_STEAL] / NSEC_PER_USEC;
 }
 
+/* jiffies_to_usecs() has 32 bits, which 72 minutes overflow. */
+static u64 us_of_jiffies(u32 ticks)
+{
+	return (u64)ticks * jiffies_to_usecs(1);
+}
+
 static void note_wakeup(struct pvtcp_cpu *c)
 {
 	/* Packets are counted from here: those that come now are the backlog. */
@@ -198,15 +204,14 @@ static int on_cwnd_restart(struct kprobe *p, struct pt_regs *regs)
 	s32 delta = ARG_2(regs);
 	unsigned long flags;
 
-	/* Of an hour there would be more microseconds than fit. */
-	if (is_off() || delta <= 0 || delta > usecs_to_jiffies(PVTCP_IDLE_MOST_US))
+	if (is_off() || delta <= 0)
 		return 0;
 	now = now_us();
 	/* A process may be sending: neither the tick nor a timer comes in between. */
 	local_irq_save(flags);
 	look_at_steal_clock(this_cpu_ptr(&pvtcp_cpus), now);
 	local_irq_restore(flags);
-	idle_us = jiffies_to_usecs(delta);
+	idle_us = us_of_jiffies(delta);
 	at_work_us = pvtcp_idle_us(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu,
 				   &pvtcp_settings, now, idle_us);
 	if (at_work_us == idle_us)
@@ -227,11 +232,11 @@ static int on_data_recv(struct kprobe *p, struct pt_regs *regs)
 	/* No ato: the connection's first segment, of which TCP takes care itself. */
 	if (is_off() || !READ_ONCE(pvtcp_settings.jit_segments) || !icsk->icsk_ack.ato)
 		return 0;
-	segments = pvtcp_jit_segments(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu,
-				      &pvtcp_settings, now_us(),
-				      jiffies_to_usecs(tcp_jiffies32 -
-						       icsk->icsk_ack.lrcvtime),
-				      jiffies_to_usecs(1));
+	segments =
+		pvtcp_jit_segments(&per_cpu(pvtcp_cpus, waking_cpu(sk)).vcpu,
+				   &pvtcp_settings, now_us(),
+				   us_of_jiffies(tcp_jiffies32 - icsk->icsk_ack.lrcvtime),
+				   jiffies_to_usecs(1));
 	if (!segments)
 		return 0;
 	count(CNT_JIT_ACKS);

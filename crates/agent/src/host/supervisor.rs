@@ -44,7 +44,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(10);
 /// Devices that are looked at before their queues are changed, which is noted at once for all of them. They take some
-/// 20 ms, less than a heartbeat.
+/// 30 ms, less than a heartbeat.
 const BURST: usize = 16;
 /// How long an earlier control socket is still answered: a client has its answer in milliseconds.
 const FAREWELL: Duration = Duration::from_secs(1);
