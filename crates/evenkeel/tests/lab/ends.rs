@@ -41,8 +41,8 @@ bytes = 10000
 tcp_info_period_ms = 0
 "#;
 
-/// A network that is dead ends a lab, with what devices have counted: its runs would be empty, and look like results. It
-/// waits for echoes, most of the time, and leaves the machine to others.
+/// A network that is dead ends a lab, with what devices have counted: its runs would be empty, and look like results.
+/// Most of the time it waits for echoes, and leaves the machine to others.
 #[test]
 fn a_dead_network_ends_the_lab() {
     let scratch = tempfile::tempdir().unwrap();
