@@ -220,15 +220,14 @@ fn several_connections_share_the_queue() {
 
 #[test]
 fn a_queue_that_overflows_drops_nothing_that_was_promised() {
-    // The others may leave no place for a whole transfer.
-    let has_early = (0..10).any(|_| {
+    // The others may leave no place for a whole transfer, or all that finds none is more than the VM has memory for.
+    let has_early_when_full = (0..10).any(|_| {
         let outcome = transfer(Case { is_crowded: true, bytes: 1 << 20, queue_segments: 200, ..USUAL });
         println!("{:?}", outcome.proof);
         assert_eq!(outcome.count(intf::EK_COUNT_VSNOOP_FAILED), 0);
-        assert!(outcome.count(intf::EK_COUNT_VSNOOP_NO_PLACE) > 0, "the queue was never full");
-        outcome.proof.early > 0
+        outcome.proof.early > 0 && outcome.count(intf::EK_COUNT_VSNOOP_NO_PLACE) > 0
     });
-    assert!(has_early, "nothing was acknowledged before the VM did it");
+    assert!(has_early_when_full, "the queue was never full, or nothing was acknowledged before the VM did it");
 }
 
 #[test]
