@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Whose the ECN bits of a TCP header are, by what its two ends say in their handshake:
- * RFC 3168, and accurate ECN (RFC 9768 §3.1), which takes AE, CWR and ECE for one
+ * Who owns the ECN bits of a TCP header, by what the two ends say in their handshake:
+ * classic ECN (RFC 3168), or accurate ECN (RFC 9768 §3.1), whose AE, CWR and ECE are one
  * counter.
  *
- * Where the two differ in what they mean, or say what no RFC knows yet, the bits are
- * taken to be theirs in a way that only they know.
+ * Where the two ends disagree, or say what no RFC defines yet, the bits are taken to be
+ * theirs, with a meaning that only they know.
  */
 #ifndef EVENKEEL_ALGO_BASE_ECN_H
 #define EVENKEEL_ALGO_BASE_ECN_H
 
 #include "packet.h"
 
-/* As a number of three bits. */
+/* The flags as a number of three bits. */
 #define ECN_AE 4
 #define ECN_CWR 2
 #define ECN_ECE 1
@@ -35,8 +35,8 @@ static inline u32 ecn_bits(const struct packet_head *h, const struct packet *p)
 	return bits;
 }
 
-/* What a SYN asks for. Of several with one number, the most counts: the first may be
- * lost. */
+/* What a SYN asks for. Of several SYNs with one number the highest counts: the first may
+ * be lost. */
 static inline enum ecn_mode ecn_asked(u32 bits)
 {
 	if (!bits)
@@ -45,12 +45,12 @@ static inline enum ecn_mode ecn_asked(u32 bits)
 }
 
 /**
- * ecn_agreed() - what a SYN-ACK makes of that
- * @asked: of the SYN that it answers
+ * ecn_agreed() - what a SYN-ACK agrees to
+ * @asked: ecn_asked() of the SYN that it answers
  *
- * A server that has once seen a SYN for accurate ECN goes on counting, even if it says
- * nothing of it in a SYN-ACK that it sends again. Bits that are reflected agree to
- * nothing, but not all ends know.
+ * A server that has once seen a SYN for accurate ECN goes on counting, even if a SYN-ACK
+ * that it sends again does not say so. Reflected bits agree to nothing, but not all ends
+ * know that.
  */
 static inline enum ecn_mode ecn_agreed(enum ecn_mode asked, u32 bits)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * How long what a connection carries takes, as one sees it who stands at a VM's port.
+ * How long a connection's exchanges take, as seen at a VM's port.
  *
  * An exchange begins with a connection's SYN; with the first new data after all was
  * acknowledged for EXCHANGE_IDLE_NS; or with the opener's data once the other end has
  * answered and all is acknowledged. It ends when all data of both ends is acknowledged,
  * for the last time before the next one begins. So a request with its answer is one, and
- * so is an upload. Data and ACKs are those that the ends send: what a host makes on their
- * behalf is not for here.
+ * so is an upload. Only data and ACKs that the ends send count, not those that a host
+ * makes for them.
  *
- * Of a connection that is met on its way no exchange has begun before one of these signs.
+ * A connection first seen midway has no exchange before one of these signs.
  */
 #ifndef EVENKEEL_ALGO_BASE_EXCHANGE_H
 #define EVENKEEL_ALGO_BASE_EXCHANGE_H
@@ -62,7 +62,7 @@ static inline bool exchange_is_acked(const struct exchange *e)
 
 /*
  * A connection's first segment that is neither SYN nor SYN-ACK. @syn_ns: when the SYN
- * passed, or 0 if it is met on its way.
+ * passed, or 0 if the connection is first seen midway.
  */
 static inline void exchange_open(struct exchange *e, const struct exchange_segment *s,
 				 u64 syn_ns)
@@ -99,7 +99,7 @@ static inline void exchange_ack(struct exchange *e, const struct exchange_segmen
 {
 	struct exchange_way *other = &e->way[!(s->way & 1)];
 
-	/* A FIN is a number beyond the data. */
+	/* A FIN takes one number beyond the data. */
 	if (!s->has_ack || !seq_after(s->ack, other->acked) ||
 	    seq_after(s->ack, other->end + 1))
 		return;
@@ -112,14 +112,12 @@ static inline void exchange_ack(struct exchange *e, const struct exchange_segmen
 static inline bool exchange_begins(const struct exchange *e,
 				   const struct exchange_segment *s)
 {
-	/* The first of a connection has begun with its SYN, unless nothing came of that.
-	 */
+	/* A connection's first exchange began with its SYN, unless it was idle since. */
 	return e->end_ns && (time_since(s->now_ns, e->end_ns) > EXCHANGE_IDLE_NS ||
 			     (s->is_opener && e->is_answered));
 }
 
-/* Data that was sent before. A byte that was acknowledged asks whether somebody is there.
- */
+/* Data that was sent before. A byte that was acknowledged already is a keepalive. */
 static inline void exchange_again(struct exchange_way *own,
 				  const struct exchange_segment *s)
 {

@@ -79,7 +79,7 @@ struct packet {
 	u16 pad;
 };
 
-/* Who else has a say in a header: what its options tell of that. */
+/* Who else has a say in a header, as its options tell. */
 enum packet_claim {
 	PACKET_SIGNED = 1 << 0, /* it is signed, or summed in another way than TCP's own
 				 */
@@ -101,8 +101,8 @@ struct packet_options {
 };
 
 /*
- * A VLAN tag as it tells networks apart. VID 0 is a priority without a network (IEEE
- * 802.1Q §9.6): the answer may come without it.
+ * A VLAN tag as far as it tells networks apart. VID 0 only carries a priority (IEEE
+ * 802.1Q §9.6): the answer may come without the tag.
  */
 static inline u32 packet_vlan(u32 tpid, u32 tci)
 {
@@ -111,8 +111,7 @@ static inline u32 packet_vlan(u32 tpid, u32 tci)
 	return vid ? tpid << 16 | vid : 0;
 }
 
-/* A tag that the frame had around those of @p. Return: false if there is no room for it.
- */
+/* Adds a tag that was around those of @p. Return: false if there is no room for it. */
 static inline bool packet_put_vlan(struct packet *p, u32 vlan)
 {
 	if (!vlan)
@@ -128,8 +127,8 @@ static inline u8 packet_u8(const struct packet_head *h, u32 offset)
 {
 #ifdef __bpf__
 	/*
-	 * Where the compiler can see that an offset is in bounds it leaves the mask
-	 * out; the verifier of Linux 6.12 has forgotten by then.
+	 * The compiler drops the mask where it can see that an offset is in bounds; the
+	 * verifier of Linux 6.12 no longer knows the bound there.
 	 */
 	if (!__builtin_constant_p(offset))
 		__asm__ volatile("" : "+r"(offset));
@@ -147,7 +146,7 @@ static inline u32 packet_u32(const struct packet_head *h, u32 offset)
 	return (u32)packet_u16(h, offset) << 16 | packet_u16(h, offset + 2);
 }
 
-/* At an even offset that is a constant: read whole. */
+/* A word at a constant, even offset, read whole. */
 static inline u16 packet_word(const struct packet_head *h, u32 offset)
 {
 	u16 word;
@@ -188,7 +187,7 @@ static inline void packet_copy(u8 *to, const struct packet_head *h, u32 offset, 
 		to[i] = packet_u8(h, offset + i);
 }
 
-/* The ports of TCP at @l4 and what follows them; the IP payload is @bytes long. */
+/* Parses the TCP header at @l4; the IP payload is @bytes long. */
 static inline enum packet_kind packet_parse_tcp(const struct packet_head *h, u32 l4,
 						u32 bytes, struct packet *p)
 {
@@ -215,7 +214,7 @@ static inline enum packet_kind packet_parse_tcp(const struct packet_head *h, u32
 	return PACKET_TCP;
 }
 
-/* By whole words, as the structure is aligned to. */
+/* Written in whole words, to which the structure is aligned. */
 static inline void packet_map_v4_prefix(struct packet *p)
 {
 	__builtin_memset(p->source, 0, 12);
@@ -342,7 +341,7 @@ static inline bool packet_parse_usual(const struct packet_head *h, struct packet
 	return true;
 }
 
-/* Only if it says PACKET_TCP may @p be used. */
+/* @p may be used only if this returns PACKET_TCP. */
 static inline enum packet_kind packet_parse_any(const struct packet_head *h,
 						struct packet *p)
 {
@@ -471,7 +470,7 @@ static inline bool packet_parse_options(const struct packet_head *h,
 	return true;
 }
 
-/* The highest right edge of the SACK blocks (RFC 2018), as far above @ack as may be. */
+/* The highest right edge of SACK blocks (RFC 2018) that is less than 2^31 above @ack. */
 static inline u32 packet_sacked_end(const struct packet_head *h,
 				    const struct packet_options *o, u32 ack)
 {
@@ -490,7 +489,7 @@ static inline u32 packet_sacked_end(const struct packet_head *h,
 	return ack + highest;
 }
 
-/* Bytes above @ack that the SACK blocks from @first on tell of. */
+/* Bytes above @ack that the SACK blocks from @first on cover. */
 static inline u32 packet_sacked_bytes(const struct packet_head *h,
 				      const struct packet_options *o, u32 first, u32 ack)
 {

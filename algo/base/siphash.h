@@ -63,7 +63,7 @@ static inline void siphash_word(struct siphash *s, u64 word)
 	s->words++;
 }
 
-/* The hash; @s can be copied before and go on with other words. */
+/* Returns the hash. A copy of @s made before this can go on with other words. */
 static inline u64 siphash_end(struct siphash *s)
 {
 	siphash_block(s, s->words << 59); /* the length in bytes is in the top byte */

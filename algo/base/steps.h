@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The steps of a packet's way through a VM's port, in their order, once for all: the eBPF
+ * The steps of a packet's way through a VM's port, in order and in one place: the eBPF
  * programs run these lists (kernel/host/to_vm.bpf.c, from_vm.bpf.c), and the simulator's
  * mechanisms stand at these places (crates/sim/src/host/shim.rs).
  *
@@ -10,8 +10,8 @@
 #define EVENKEEL_ALGO_BASE_STEPS_H
 
 /*
- * Network -> VM. What changes a packet stands before what acknowledges it: an early ACK
- * is of what the VM gets.
+ * Network -> VM. Steps that change a packet stand before the one that acknowledges it: an
+ * early ACK is for what the VM gets.
  *
  *   PROBES     ProBoSCIS takes probes and reports
  *   FLOW       a SYN or SYN-ACK is noted, and what belongs to no known connection passes
@@ -37,8 +37,8 @@
 	STEP(END, flow_end)
 
 /*
- * VM -> network. What says nothing new ends before anybody counts it, and what is held is
- * as it will leave, but for its ACK.
+ * VM -> network. ACKs that say nothing new end before any step counts them, and a packet
+ * is held as it will leave, but for its ACK.
  *
  *   PROBES       probes and reports that this host has sent pass
  *   FLOW         signed handshakes pass, and the connection is looked up

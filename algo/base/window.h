@@ -35,7 +35,7 @@ static inline u8 window_scale(u8 option)
 	return option < WINDOW_MAX_SCALE ? option : WINDOW_MAX_SCALE;
 }
 
-/* The length of segments that a sender fills, when both ends use timestamps or not. */
+/* The payload of a full segment, 12 bytes less when both ends use timestamps. */
 static inline u32 window_segment_bytes(u32 mss, bool has_timestamps)
 {
 	if (!mss)
@@ -43,8 +43,7 @@ static inline u32 window_segment_bytes(u32 mss, bool has_timestamps)
 	return has_timestamps && mss > 12 ? mss - 12 : mss;
 }
 
-/* The least limit that leaves room for so many bytes when it is rounded down to the
- * scale. */
+/* The least limit that leaves room for @bytes when it is rounded down to the scale. */
 static inline u32 window_with_room(u32 bytes, u8 scale)
 {
 	u32 below = (1u << window_scale(scale)) - 1;
@@ -68,12 +67,12 @@ static inline bool window_is_limited(const struct window_limits *limits)
  * @field: the field to write
  *
  * vFlood's grant takes the place of what the receiver offers, and may be more. The
- * smallest limit below that wins and is rounded down to the scale. It stays at one
- * MSS or more (rounded up to the scale) unless less is offered, and takes back nothing
- * that was used already: a sender beyond its window's edge sends its own ACKs with the
- * number of that edge (tcp_acceptable_seq() in Linux), which the other end takes for an
- * old segment's. Two ends in that state never hear each other again. It sends no more for
- * that, either.
+ * smallest limit below that wins and is rounded down to the scale. It stays at one MSS or
+ * more (rounded up to the scale) unless less is offered, and never takes back room that
+ * was used already: a sender beyond its window's edge numbers its own ACKs with that edge
+ * (tcp_acceptable_seq() in Linux), and the other end takes them for old segments. Two
+ * ends in that state never hear each other again. Leaving used room lets a sender send
+ * nothing more.
  *
  * Return: who won; WINDOW_BY_RECEIVER if the field stays as it is.
  */

@@ -42,9 +42,9 @@ static inline u32 cera_next_without(u32 next, u32 position)
 /**
  * cera_client_window() - what a client sets the window of one of its flows to
  *
- * A segment more than the flow's share. The share itself is in the flow's ACKs, where the
- * host writes it for every VM: a client's rounds of the remainder are not the host's, and
- * whole segments that it takes and gives by itself would be missed by small windows.
+ * One segment more than the flow's share. The host writes the share itself into the
+ * flow's ACKs, for every VM. A client's rounds of the remainder are not the host's: whole
+ * segments that a client moves between flows by itself would be missed by small windows.
  */
 static inline u32 cera_client_window(u32 window, u32 flows, u32 position, u32 next)
 {
@@ -53,15 +53,15 @@ static inline u32 cera_client_window(u32 window, u32 flows, u32 position, u32 ne
 
 /**
  * cera_client_sets() - whether a client sets a flow's window
- * @cwnd: what it is
+ * @cwnd: the flow's present window
  * @window: cera_client_window()'s
  * @unscathed: the threshold is what a client has set it to, so nothing was lost since
  * @limited: the flow uses all of its window
  *
- * A window below its share is lowered by the flow's own algorithm, for a bottleneck that
- * CERA does not see: it stays. But what a client has lowered grows with the share.
- * Algorithms are slower than that: CUBIC's small windows grow by half a segment in an
- * RTT, so the flows of heavy VMs, whose shares grow by more, would fall behind.
+ * A window below its share was lowered by the flow's own algorithm, for a bottleneck that
+ * CERA does not see, and stays. But a window that a client has lowered grows with the
+ * share. Algorithms are slower than that: CUBIC's small windows grow by half a segment in
+ * an RTT, so the flows of heavy VMs, whose shares grow by more, would fall behind.
  */
 static inline u32 cera_client_sets(u32 cwnd, u32 window, u32 unscathed, u32 limited)
 {

@@ -55,8 +55,8 @@ struct cera_controller {
 };
 
 /*
- * Remainders go on once in an RTT. A flow's next ACK is as far away, and one that had a
- * segment more between two of them would not have had it.
+ * Remainders move on once in an RTT. A flow's next ACK is as far away: a flow that had
+ * the extra segment only between two ACKs could never use it.
  */
 static inline void cera_phase(struct cera_controller *c, u32 epoch_us, u32 rtt_us)
 {
@@ -75,11 +75,11 @@ static inline void cera_phase(struct cera_controller *c, u32 epoch_us, u32 rtt_u
  * @rtt_us: d and the time in the queue
  * @window: W of CERA eq. 1, in segments
  *
- * The paper says what happens when q > T_u. When it is not, a flow's own
- * algorithm goes on. A limit that the host writes into ACKs must do the same, or
- * guests would be held down for ever, or let go all at once. So the sum of all
- * windows grows, by no more in an RTT than there is room for up to T_u and than
- * cera_divide() has found, until it means nothing any more.
+ * The paper says what happens when q > T_u. Otherwise a flow's own algorithm goes on. A
+ * limit that the host writes into ACKs must grow likewise, or guests would be held down
+ * for ever, or let go all at once. So the sum of all windows grows until it limits
+ * nothing any more: in an RTT by no more than the room up to T_u, and than cera_divide()
+ * has found.
  */
 static inline enum cera_verdict cera_epoch(struct cera_controller *c,
 					   const struct cera_settings *set,
@@ -101,7 +101,7 @@ static inline enum cera_verdict cera_epoch(struct cera_controller *c,
 		rtt_us = 1;
 	room = (high_bytes - queue_bytes) / (set->segment_bytes ? set->segment_bytes : 1);
 	step = c->per_rtt < room ? c->per_rtt : room;
-	/* A longer epoch than the RTT has seen nothing of what it did. */
+	/* An epoch longer than the RTT counts as one RTT: its effect is not yet seen. */
 	c->credit +=
 		(step ? step : 1) * (set->epoch_us < rtt_us ? set->epoch_us : rtt_us);
 	grown = c->extra + c->credit / rtt_us;

@@ -36,7 +36,7 @@ static inline u64 cera_flows(const struct cera_vm *vm)
 	return vm->flows < CERA_MAX_FLOWS ? vm->flows : CERA_MAX_FLOWS;
 }
 
-/* One that makes a pause goes on soon, and has its part in flight. */
+/* A VM in a pause goes on soon, and has its part in flight. */
 static inline u32 cera_is_active(const struct cera_settings *set,
 				 const struct cera_vm *vm)
 {
@@ -62,13 +62,12 @@ static inline u32 cera_portion(u64 sent, u64 all)
  * A VM's part, in 2^16ths of a weight.
  *
  * As printed it is mu_k * n_k. Windows in these proportions make rates in these
- * proportions, which the next epoch multiplies by mu_k again: with unequal
- * weights the lightest VM ends at nothing, and with equal ones whatever shares
- * there were stay. Here n_k only says what a VM needs: twice what it sends, as a
- * flow in slow start would ask for, and no more than its weight's. VMs that send
- * at least half of that divide the rest by weight alone. One that has just woken
- * up counts as one that needs all of its share, and so does one with pauses, which
- * M epochs may be shorter than.
+ * proportions, which the next epoch multiplies by mu_k again: with unequal weights the
+ * lightest VM ends at nothing, and with equal ones the shares stay whatever they were.
+ * Here n_k only says what a VM needs: twice what it sends, as a flow in slow start would
+ * ask for, and at most its weight's part. VMs that send at least half of that divide the
+ * rest by weight alone. A VM that has just woken up counts as needing all of its share,
+ * and so does one with pauses, which may be longer than M epochs.
  */
 static inline u64 cera_part(const struct cera_settings *set, const struct cera_vm *vm,
 			    u64 sent, u64 weights)
@@ -85,9 +84,9 @@ static inline u64 cera_part(const struct cera_settings *set, const struct cera_v
 }
 
 /*
- * By how much the sum of all windows may grow in an RTT: so that the flows of no
- * busy VM are given more than one segment each, which is what their own windows
- * grow by. Given more, they would grow alike, whatever their VMs' weights.
+ * By how much the sum of all windows may grow in an RTT: no flow of a busy VM is given
+ * more than one segment, by which its own window grows. Given more, all flows would grow
+ * alike, whatever their VMs' weights.
  */
 static inline u32 cera_growth(const struct cera_vm *vms, u32 count, u64 parts)
 {
@@ -109,7 +108,7 @@ static inline u32 cera_growth(const struct cera_vm *vms, u32 count, u64 parts)
 	return least < CERA_MAX_WINDOW ? (u32)least : CERA_MAX_WINDOW;
 }
 
-/* A part, by what the VM sends in a longer time than its pauses. */
+/* A VM's part by what it sends over a time longer than its pauses. */
 static inline u64 cera_claim(const struct cera_vm *vm, u64 usual, u64 weights)
 {
 	u64 needs = 2ull * cera_portion(vm->usual_bytes, usual) * weights >> 4;
@@ -120,7 +119,7 @@ static inline u64 cera_claim(const struct cera_vm *vm, u64 usual, u64 weights)
 	return needs < full ? needs : full;
 }
 
-/* What each VM may send by its weight, beside others that need what they do. */
+/* What each VM may send by its weight, given what the others need. */
 static inline void cera_rates(struct cera_vm *vms, u32 count, u64 bytes_per_s)
 {
 	u64 usual = 0, weights = 0, claims = 0, full;
@@ -163,11 +162,11 @@ static inline u64 cera_reserve(const struct cera_settings *set, const struct cer
  * is W, but for two things. Every flow has a least window. And it has half a segment
  * more, because receivers acknowledge every other segment: half a segment of each flow is
  * neither on its way nor in a queue, and would be missed most where windows are small.
- * CERA eq. 2 drops what is no whole segment, which also takes most from the lightest VM;
- * here the next VM has it, and the first of them another time.
+ * CERA eq. 2 drops fractions of a segment, which also costs the lightest VM most; here
+ * the next VM has the fraction, and the first VM at another time.
  *
- * Silent VMs take nothing from the others. Should one wake up before the next
- * epoch, its flows must not go on with windows of better times.
+ * Silent VMs take nothing from the others, but have a window: the flows of one that wakes
+ * up before the next epoch must not go on with windows of better times.
  *
  * Return: how many VMs have sent in the last M epochs, or make a pause.
  */

@@ -54,7 +54,7 @@ static inline void cera_count(struct cera_meter *m, u32 *stamp, u32 bytes)
 	*stamp = m->slot + 1;
 }
 
-/* Epochs of a slot, so that all slots but one are two RTTs. */
+/* How many epochs a slot has, so that all slots but one together last two RTTs. */
 static inline u32 cera_stride(const struct cera_settings *set, u32 rtt_us)
 {
 	u64 slots_us = (u64)(CERA_MAX_EPOCHS - 1) * (set->epoch_us ? set->epoch_us : 1);
@@ -119,7 +119,7 @@ static inline void cera_rtt_sample(struct cera_rtt *r, u64 now_us, u32 us)
 		r->least_us = us;
 }
 
-/* A sample for a VM's own. */
+/* A sample for a VM's own RTT: a handshake's time without the queue's. */
 static inline u32 cera_rtt_without(u32 us, u32 queue_us)
 {
 	return us > queue_us ? us - queue_us : 1;

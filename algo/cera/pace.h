@@ -8,10 +8,9 @@
 
 /*
  * A VM that waits for its core answers no ACK, and one whose peer waits gets none. The
- * loop is then longer than any handshake says, and the link is idle unless a window is in
- * flight that lasts so long. What shows is that the VM sends nothing though its last data
- * has left its flow no room. Programs time that, and the agent takes the longest of an
- * epoch.
+ * loop is then longer than any handshake says, and the link idles unless the window in
+ * flight lasts as long. A pause shows as silence after data that used up its flow's
+ * window. Programs time that silence, and the agent takes the longest of an epoch.
  */
 struct cera_pause {
 	u64 since_us; /* the last data, if it used up its flow's window; else 0 */
@@ -52,7 +51,7 @@ static inline void cera_pause_data(struct cera_pause *p, u64 now_us, u32 full)
 
 /**
  * cera_enough_room() - the room with which a sender that has data goes on
- * @window_bytes: of the flow's last word
+ * @window_bytes: the flow's latest limit
  * @mss: payload of a full segment
  * @large: the VM leaves packets of several segments to others to cut (TSO)
  *
@@ -111,9 +110,9 @@ struct cera_shown {
 };
 
 /*
- * The second largest of those that are remembered: one alone is chance, or rest. A VM
- * that uses up its windows and makes no pauses has none any more. One that does not use
- * them says nothing, and pauses are remembered for as long as least RTTs are.
+ * The second largest of the remembered pauses: a single one may be chance, or the VM at
+ * rest. A VM that uses up its windows without pausing loses its pauses. One that does not
+ * use them up shows nothing: its pauses are remembered as long as least RTTs are.
  */
 static inline u32 cera_pace_usual(const struct cera_pace *p, u64 now_us)
 {
@@ -141,13 +140,13 @@ static inline void cera_pace_note(struct cera_pace *p, const struct cera_shown *
 	u32 i = p->next % CERA_PAUSES;
 
 	if (us <= s->cover_us) {
-		/* The peer's. Between two windows a flow is silent for an RTT. */
+		/* It is the peer's. Between two windows a flow is silent for an RTT. */
 		us = s->pause_us > s->rtt_us ? s->pause_us - s->rtt_us : 0;
 		if (us <= s->cover_us)
 			return;
 		/*
-		 * Or the queue's, where the VM waits until its data has left. But with
-		 * the window that a pause asks for, the queue is as long: what was known
+		 * Or it is the queue's: the VM waits until its data has left. But the
+		 * window that a pause asks for makes the queue as long, so what was known
 		 * stays.
 		 */
 		if (us - us / 4 <= (u64)p->queue_us + s->epoch_us) {
@@ -166,10 +165,10 @@ static inline void cera_pace_note(struct cera_pace *p, const struct cera_shown *
 }
 
 /*
- * What is in flight for the pauses: what the VM may send in them by its weight. A VM can
- * make pauses at will, so it is less when the VM has sent more than that on the whole,
- * and nothing when it is ahead by CERA_PACE_AHEAD such pauses. In the rhythm of its
- * pauses a VM is behind by one and ahead by one.
+ * The bytes in flight for a VM's pauses: what it may send in them by its weight. A VM can
+ * pause at will, so it gets less once it has sent more than its share on the whole, and
+ * nothing when it is ahead by CERA_PACE_AHEAD pauses. Pausing regularly, a VM is behind
+ * by one pause and ahead by one in turn.
  */
 static inline u64 cera_pace_reserve(const struct cera_pace *p)
 {
@@ -208,7 +207,7 @@ static inline u64 cera_pace_epoch(struct cera_pace *p, const struct cera_shown *
 	if (p->pause_us)
 		p->had_us = p->pause_us;
 	most = (s64)(p->rate * p->pause_us / 1000000);
-	/* What a VM is ahead by outlives its pauses: else it would have that again and
+	/* What a VM is ahead by outlives its pauses, or it could have that again and
 	 * again.
 	 */
 	least = -CERA_PACE_AHEAD * (s64)(p->rate * p->had_us / 1000000);

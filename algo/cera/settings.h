@@ -33,7 +33,7 @@
 /* What a client leaves a flow above its share. */
 #define CERA_CLIENT_SLACK 1
 
-/* Nothing is limited any more when windows have grown to so many times CERA eq. 1. */
+/* Limits end when windows have grown to this many times CERA eq. 1. */
 #define CERA_RELEASE 4
 
 /* Remainders of VMs' windows, in parts of a segment. */
@@ -44,25 +44,25 @@
 #define CERA_RTT_WINDOW_US 10000000ull
 
 /*
- * What is silent for longer is at rest or has lost something: a retransmission timer is
- * at least as long.
+ * A VM silent for longer is at rest or has lost something: a retransmission timer is at
+ * least as long.
  */
 #define CERA_LONGEST_PAUSE_US 200000u
-/* A sender of large packets waits for such a part of its window (tcp_tso_win_divisor). */
+/* A sender of large packets waits for a third of its window (tcp_tso_win_divisor). */
 #define CERA_DEFER_PART 3
 /* What a packet of several segments has at most, in bytes. */
 #define CERA_LARGEST_PACKET 65536u
-/* A pause is remembered for so many times its length, and so many are. */
+/* A pause is remembered for this many times its length; at most CERA_PAUSES are. */
 #define CERA_PAUSE_MEMORY 8
 #define CERA_PAUSES 8
 /*
- * VMs with pauses are helped to all of their share but such a part: for the last of it
- * the queue would have to be as long as the longest pause.
+ * VMs with pauses are helped to all of their share but one part in CERA_PACE_LESS: for
+ * that part the queue would have to be as long as the longest pause.
  */
 #define CERA_PACE_LESS 64
-/* A VM may be ahead of its share by so many pauses. */
+/* By how many pauses a VM may be ahead of its share. */
 #define CERA_PACE_AHEAD 4
-/* How much of a rate is the newest epoch's. */
+/* The newest epoch makes up one part in this many of a smoothed rate. */
 #define CERA_PACE_SMOOTH 64
 
 struct cera_settings {
@@ -76,9 +76,9 @@ struct cera_settings {
 /**
  * cera_usual_epoch_us() - Delta where none is given
  *
- * As much is sent in it as in 1 ms at 1 Gbit/s, 83 segments, because what VMs send in
- * less is chance. No shorter than that, and no longer than a second. @bytes_per_s may be
- * 0, not known.
+ * The link sends as much in it as in 1 ms at 1 Gbit/s, 83 segments: what VMs send in less
+ * is chance. No shorter than 1 ms, and no longer than a second. @bytes_per_s may be 0,
+ * unknown.
  */
 static inline u32 cera_usual_epoch_us(u64 bytes_per_s)
 {

@@ -41,7 +41,7 @@ static inline void congestion_rtt(struct congestion *c, u32 rtt_us)
 		hystart_rtt(&c->hystart, rtt_us);
 }
 
-/* New data was acknowledged while the window limited the sender: so many segments. */
+/* @acked segments of new data were acknowledged while the window limited the sender. */
 static inline void congestion_acked(struct congestion *c, u32 acked,
 				    const struct congestion_path *path)
 {

@@ -16,8 +16,8 @@
 #define HYSTART_SAMPLES 8 /* of a round trip's RTTs count */
 #define HYSTART_DELAY_MIN_US 4000
 #define HYSTART_DELAY_MAX_US 16000
-/* What a burst of a sender that paces may spread its ACKs by: four GSO packets at the
- * rate of two windows in an RTT, of 64 KiB at an MSS of 1448. */
+/* By how much a pacing sender's burst may spread its ACKs: four GSO packets, of 64 KiB at
+ * an MSS of 1448, at the rate of two windows in an RTT. */
 #define HYSTART_BURST_SEGMENTS 181
 #define HYSTART_BURST_MAX_US 1000
 
@@ -53,7 +53,7 @@ static inline bool hystart_is_train(struct hystart *h, u32 cwnd, u32 now_us, u32
 	return now_us - h->round_us > (min_rtt_us + (u32)burst_us) / 2;
 }
 
-/* Has the RTT risen? By an eighth, and at least by what chance may do. */
+/* Has the RTT risen by an eighth, and by more than chance may cause? */
 static inline bool hystart_is_slower(const struct hystart *h, u32 min_rtt_us)
 {
 	u32 more_us = min_rtt_us / 8;
@@ -79,12 +79,12 @@ static inline void hystart_acked(struct hystart *h, struct reno_window *w,
 {
 	bool round_over = path->round_over;
 	u64 now_us = path->now_us;
-	/* A round trip with fewer RTTs is judged by those at its end. */
+	/* A round trip with fewer RTTs is judged at its end, by those it has. */
 	bool is_sampled = h->samples >= HYSTART_SAMPLES || (round_over && h->samples);
 	bool is_slower = is_sampled && hystart_is_slower(h, path->min_rtt_us);
 	bool is_train;
 
-	/* The ACK that ends one is the last of its train. */
+	/* The ACK that ends a round trip is the last of its train. */
 	if (h->is_over) {
 		h->round_us = (u32)now_us;
 		h->last_ack_us = (u32)now_us;

@@ -93,9 +93,8 @@ proboscis_first_window(const struct proboscis_train *t,
  * proboscis_answer_probes() - how many probes go ahead of a SYN-ACK
  * @t: what came of those ahead of its SYN
  *
- * None but where this very SYN's host has asked for them in a probe that only it can
- * sign, and never more than came from there: a SYN that nobody signs for makes no
- * probes.
+ * None unless this SYN's host has asked for them in a probe that only it can sign, and
+ * never more than came from there: an unsigned SYN causes no probes.
  */
 static inline u32 proboscis_answer_probes(const struct proboscis_train *t,
 					  const struct proboscis_settings *set)
@@ -111,7 +110,7 @@ struct proboscis_answer {
 	u32 limit_bytes; /* to the window of such ACKs, 0: none, and never again */
 };
 
-/* The SYN-ACK comes for the first time: what is in flight then is nothing. */
+/* The SYN-ACK comes for the first time: nothing is in flight yet. */
 static inline enum proboscis_verdict
 proboscis_answer_init(struct proboscis_answer *a, const struct proboscis_train *t,
 		      const struct proboscis_settings *set, u32 mss, u32 first_ack)

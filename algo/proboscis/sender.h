@@ -10,7 +10,7 @@
 #include "settings.h"
 
 /**
- * proboscis_budget() - may a VM's host send so many probes?
+ * proboscis_budget() - may a host send @probes for a VM?
  * @state_ns: the VM's budget, 0 at first; time until which it is spent
  *
  * A SYN flood must not become a flood of probes.
@@ -35,9 +35,9 @@ static inline u64 proboscis_budget(const struct proboscis_settings *set, u64 sta
  * @state_ns: the VM's, 0 at first; time until which its trains are on their way
  * @probes: as many as are wanted
  *
- * Ports count packets: a burst of connections would fill one with its probes, and lose
- * the SYNs behind them. So the trains of the last b1, for which probes are waited for,
- * share two full ones: each has half of what is left.
+ * Ports count packets: a burst of connections would fill a port with probes, and lose the
+ * SYNs behind them. So the trains of the last b1, the time for which probes are awaited,
+ * share two full trains: each gets half of what is left.
  */
 static inline u32 proboscis_train_length(const struct proboscis_settings *set,
 					 u64 *state_ns, u64 now_ns, u32 probes)
@@ -78,7 +78,7 @@ static inline void proboscis_peer_silent(struct proboscis_peer *p)
 		p->unanswered++;
 }
 
-/* It was long ago: whoever was silent is asked once more. */
+/* Much time has passed: a silent peer is probed once more. */
 static inline void proboscis_peer_forget(struct proboscis_peer *p)
 {
 	if (p->unanswered >= PROBOSCIS_MAX_SILENT)
@@ -86,7 +86,7 @@ static inline void proboscis_peer_forget(struct proboscis_peer *p)
 	p->spared = 0;
 }
 
-/* Is it worth while to probe? Hosts without evenkeel are left in peace. */
+/* Is it worthwhile to probe? Hosts without evenkeel are probed seldom. */
 static inline bool proboscis_peer_probe(struct proboscis_peer *p)
 {
 	if (p->unanswered < PROBOSCIS_MAX_SILENT)
@@ -144,9 +144,9 @@ static inline void proboscis_pending_init(struct proboscis_pending *p, u64 now_u
  * proboscis_expire() - the timer of ProBoSCIS Algorithm 1, lines 22 to 37
  * @probes: how many to send
  *
- * Printed, b2 is tested only if b1 has not passed, which with b1 < b2 it always
- * has: the SYN would never be sent again. Here b2 is tested first. A stranger is sent
- * both once more, after b2, and nothing else.
+ * As printed, b2 is tested only if b1 has not passed. With b1 < b2 it always has: the SYN
+ * would never be sent again. Here b2 is tested first. A stranger is sent both once more,
+ * after b2, and nothing else.
  */
 static inline enum proboscis_resend proboscis_expire(struct proboscis_pending *p,
 						     const struct proboscis_settings *set,
@@ -238,9 +238,9 @@ static inline u32 proboscis_sent(struct proboscis_sender *s, u32 end)
 }
 
 /*
- * A mark was echoed: DCTCP lowers the window at the first of them, by the alpha
- * that it has, and once for all that is in flight then. To wait for the window's
- * end would let slow start double once more.
+ * A mark was echoed: DCTCP lowers the window at the first mark, by its present alpha, and
+ * once for all that is in flight then. Waiting for the window's end would let slow start
+ * double once more.
  */
 static inline void proboscis_cut(struct proboscis_sender *s,
 				 const struct proboscis_settings *set, u32 mss)
@@ -260,10 +260,9 @@ static inline void proboscis_cut(struct proboscis_sender *s,
 }
 
 /*
- * A window of data without marks: one segment more, as DCTCP has it. Once alpha
- * is below k1, by half, and there is no limit any more when the VM fills no
- * half of it: a limit that ended at once would let all go that the VM's own
- * window has grown by meanwhile.
+ * A window of data without marks: the limit grows by one segment, as in DCTCP. Once alpha
+ * is below k1 it grows by half, and ends when the VM fills less than half of it: a limit
+ * that ended at once would let out all that the VM's own window has grown by meanwhile.
  */
 static inline void proboscis_grow(struct proboscis_sender *s, bool is_calm, u32 mss)
 {
@@ -317,8 +316,8 @@ static __always_inline u32 proboscis_acked(struct proboscis_sender *s,
 }
 
 /*
- * A limit that is still two segments when it is rounded down to the scale of the
- * window in which the VM is told: with less, it sends one and waits.
+ * A limit that is still two segments when rounded down to the scale of the window field
+ * that tells the VM: with less, the VM sends one segment and waits.
  */
 static inline u32 proboscis_limit(u32 limit_bytes, u32 mss, u8 scale)
 {

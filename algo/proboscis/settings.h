@@ -7,7 +7,7 @@
 
 #define PROBOSCIS_MAX_PROBES 64 /* of one train */
 
-/* A peer that left so many handshakes unanswered is probed at every 64th SYN. */
+/* A peer that left this many handshakes unanswered is probed only at every 64th SYN. */
 #define PROBOSCIS_MAX_SILENT 16
 #define PROBOSCIS_SELDOM 64
 
@@ -22,10 +22,10 @@
 #define PROBOSCIS_MAX_TIME_US 60000
 #define PROBOSCIS_ICWND_SEGMENTS 10
 
-/* A train of a burst of connections has no fewer, unless g is less. */
+/* A train in a burst of connections has no fewer probes, unless g is less. */
 #define PROBOSCIS_LEAST_PROBES 2
 
-/* How often it is looked whether a held SYN-ACK's probes are in. */
+/* How often to check whether a held SYN-ACK's probes are in. */
 #define PROBOSCIS_HELD_POLL_US 250
 
 struct proboscis_settings {

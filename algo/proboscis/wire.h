@@ -40,9 +40,9 @@ enum proboscis_type {
 
 /*
  * The flags of TCP. A firewall that tracks connections may take a RST between SYN and
- * SYN-ACK for the connection's end, and let no SYN-ACK pass then; what has no flags is of
- * no connection to it. The first train goes ahead of the SYN, and is not to be answered
- * where nobody listens.
+ * SYN-ACK for the connection's end, and then let no SYN-ACK pass; a segment without flags
+ * belongs to no connection for it. The first train goes ahead of the SYN, and must draw
+ * no answer where nobody listens.
  */
 static inline u32 proboscis_flags(u8 type, u8 train)
 {
@@ -58,7 +58,7 @@ struct proboscis_option {
 	u8 marked;
 };
 
-/* Does this probe's host have use for probes ahead of the SYN-ACK? */
+/* Does this probe's host want probes ahead of the SYN-ACK? */
 static inline bool proboscis_asks_back(const struct proboscis_option *o)
 {
 	return o->type == PROBOSCIS_PROBE && o->seen;
@@ -73,7 +73,7 @@ struct proboscis_path {
 	u32 iss; /* of the SYN */
 };
 
-/* All of a tag that is the same for a whole train. */
+/* The part of a tag that is the same for a whole train. */
 static inline void proboscis_tag_start(struct siphash *s, const struct siphash_key *key,
 				       const struct proboscis_path *path)
 {

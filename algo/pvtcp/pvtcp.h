@@ -30,8 +30,8 @@
 #define PVTCP_POLL_US 200
 
 /*
- * TCP's least RTO unless somebody sets another (Linux: TCP_RTO_MIN). Whoever was idle
- * for longer begins with a new window whatever kept it: a stale one would be a burst.
+ * TCP's least RTO unless another is set (Linux: TCP_RTO_MIN). A connection idle for
+ * longer begins with a new window, whatever the cause: a stale one would be a burst.
  */
 #define PVTCP_IDLE_MOST_US 200000
 
@@ -158,8 +158,7 @@ static inline bool pvtcp_is_waking(const struct pvtcp_vcpu *v,
 
 /*
  * Shall this expired timer be held back? If so, the caller sets @holding, asks
- * pvtcp_release_us() until that lets the timer go, and then says so to
- * pvtcp_released().
+ * pvtcp_release_us() until that lets the timer go, and then calls pvtcp_released().
  */
 static inline bool pvtcp_hold(const struct pvtcp_vcpu *v,
 			      const struct pvtcp_settings *set, enum pvtcp_timer timer,
@@ -202,7 +201,7 @@ struct pvtcp_rtt {
 };
 
 /*
- * An RTT sample, or one that says nothing in its place.
+ * An RTT sample, or a neutral one in place of a spoilt one.
  *
  * A sample is spoilt if its segment was sent before the wake-up and its ACK is
  * part of the backlog. An ACK that comes in later did not wait for the vCPU:
@@ -238,7 +237,7 @@ static inline s64 pvtcp_filter_rtt(const struct pvtcp_vcpu *v,
  * TCP forgets its window when it was idle for an RTO (RFC 5681 4.1). An RTO of a few
  * milliseconds is shorter than an absence, in which the vCPU could not have sent.
  *
- * Return: that time without the last absence, if it fell into it and the whole is no
+ * Return: @idle_us without the last absence, if that fell into it and @idle_us is no
  * longer than PVTCP_IDLE_MOST_US.
  */
 static inline u64 pvtcp_idle_us(const struct pvtcp_vcpu *v,

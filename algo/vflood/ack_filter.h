@@ -2,11 +2,11 @@
 /*
  * ACK filtering (RFC 3449 §5.2.1) for a VM that vFlood acts for.
  *
- * What is held leaves on ACKs whether the VM runs or not, so the VM does not wait for
- * them, and each costs it an interrupt and the host a packet. Those of a VM that is off
- * its core may also fill its port, and SYNs and others' packets are dropped there. A port
- * gives nothing back: instead of an ACK that waits, the later one is kept from the VM, as
- * long as still later ones must come.
+ * Held data leaves on ACKs whether the VM runs or not, so the VM does not wait for ACKs,
+ * and each costs it an interrupt and the host a packet. ACKs for a VM that is off its
+ * core may also fill its port, which then drops SYNs and others' packets. A port gives
+ * nothing back: not the ACK that waits but the later one is kept from the VM, as long as
+ * still later ones must come.
  */
 #ifndef EVENKEEL_ALGO_VFLOOD_ACK_FILTER_H
 #define EVENKEEL_ALGO_VFLOOD_ACK_FILTER_H
@@ -31,16 +31,15 @@ struct ack_filter_flow {
 	u32 is_over; /* the VM has handed over its last data */
 };
 
-/* ACKs that may wait at a port of so many slots, before later ones are kept from the VM.
- */
+/* How many ACKs may wait at a port of @slots before later ones are kept from the VM. */
 static inline u32 ack_filter_limit(u32 slots)
 {
 	return slots < ACK_FILTER_PART ? 1 : slots / ACK_FILTER_PART;
 }
 
 /*
- * Are so many that it is time to look at the port's queue? Where nobody can, the VM's
- * data tells that it runs.
+ * Are so many ACKs unread that it is time to look at the port's queue? Where nobody can
+ * look, the VM's data tells that it runs.
  */
 static inline bool ack_filter_is_crowded(const struct ack_filter_vm *vm, u32 limit)
 {
@@ -60,9 +59,10 @@ static inline void ack_filter_reads(struct ack_filter_vm *vm)
  * @is_plain: it has a number and timestamps, and nothing else: no data, SACK blocks or
  * echoes
  *
- * They will as long as data is on its way: it is acknowledged, or sent again. Not so for
- * an ACK without a higher number, nor where the VM has something to send again, or
- * believes so, which may wait for any: after a loss, a loss that was none, or a refusal.
+ * They will as long as data is on its way, which is either acknowledged or sent again. An
+ * ACK without a higher number is not needless. Nor is any while the VM has, or believes
+ * it has, something to send again, which may wait for any ACK: after a loss, a spurious
+ * loss, or a refusal.
  */
 static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una,
 					  bool is_plain)
@@ -78,11 +78,12 @@ static inline bool ack_filter_is_needless(const struct vflood_flow *v, u32 una,
  * @v: the flow, likewise
  * @limit: ACKs that may wait at the port
  *
- * If the VM, which has had one within a round trip, has nothing to do for it: there is so
- * much for the host to send, or it has ended the connection. Not so once there was a
- * loss: little is held from then on, and the VM is to learn of room at once. Or if others
- * fill its port, with CUBIC on the host, which loses little; Reno and Vegas are for VMs
- * like 2.6.32's, whose TCP grows its window by the number of ACKs.
+ * It is if the VM had one within a round trip and has nothing to do for this one: the
+ * host has enough left to send, or the VM has ended the connection. Once there was a
+ * loss, it is not: little is held from then on, and the VM must learn of room at once. It
+ * also is if others fill the VM's port, with CUBIC on the host, which loses little by it;
+ * Reno and Vegas are for VMs like 2.6.32's, whose TCP grows its window by the number of
+ * ACKs.
  */
 static inline bool ack_filter_keeps(const struct ack_filter_flow *f,
 				    const struct ack_filter_vm *vm,

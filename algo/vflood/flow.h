@@ -2,8 +2,8 @@
 /*
  * vFlood's flow on the host: settings, state, and its handshake (vflood.h).
  *
- * Sequence numbers are those of the VM's data. Segments are of f->mss bytes; a packet of
- * several counts as so many.
+ * Sequence numbers are those of the VM's data. A segment is f->mss bytes; a packet of
+ * several counts as that many.
  */
 #ifndef EVENKEEL_ALGO_VFLOOD_FLOW_H
 #define EVENKEEL_ALGO_VFLOOD_FLOW_H
@@ -35,8 +35,8 @@
  *      |  v                                    |
  *     PACKET_LOSS <----------------------------+
  *
- * PACKET_LOSS ends when what was out at the loss is acknowledged, or the loss is found to
- * be none.
+ * PACKET_LOSS ends when what was out at the loss is acknowledged, or the loss proves
+ * spurious.
  */
 enum vflood_state {
 	VFLOOD_ACTIVE, /* the guest may flood */
@@ -107,7 +107,7 @@ struct vflood_ack {
 #define VFLOOD_AGAIN_STAMPED (1u << 15) /* again_ts is known */
 #define VFLOOD_DOUBT (1u << 16) /* no ACK has told yet whether the loss was one */
 #define VFLOOD_MAY_UNDO (1u << 17) /* the last loss's window can be given back */
-/* The VM may take for lost what is not, to vm_recover. */
+/* Up to vm_recover, the VM may take for lost what is not. */
 #define VFLOOD_UNDONE (1u << 18)
 #define VFLOOD_LEFT (1u << 19) /* something has left since the last ACK */
 
@@ -164,7 +164,7 @@ struct vflood_flow {
 	u8 state; /* enum vflood_state */
 };
 
-/* Not before the other end's SYN was seen, which tells the MSS. */
+/* Valid only once the other end's SYN was seen, which tells the MSS. */
 static inline u32 vflood_segments(const struct vflood_flow *f, u32 bytes)
 {
 	return bytes / f->mss + (bytes % f->mss != 0);
@@ -176,7 +176,7 @@ static inline bool vflood_is_managed(const struct vflood_flow *f)
 	return (f->flags & VFLOOD_SEEN_BOTH) == VFLOOD_SEEN_BOTH;
 }
 
-/* Is data missing that was refused, which the VM has to send again? */
+/* Is refused data still missing, which the VM has to send again? */
 static inline bool vflood_lacks_refused(const struct vflood_flow *f)
 {
 	return f->flags & VFLOOD_REFUSED && seq_after(f->refused_end, f->snd_una);

@@ -20,7 +20,7 @@ static inline u32 vflood_direct(const struct vflood_flow *f)
 	return direct < f->burst_segments ? direct : f->burst_segments;
 }
 
-/* What was granted and has not come, beyond what could be sent at once, is promised room.
+/* Promises room to what was granted and has not come, beyond what could be sent at once.
  */
 static inline void vflood_promise(struct vflood_flow *f, struct vflood_vm *vm)
 {
@@ -57,10 +57,10 @@ static inline u64 vflood_threshold(const struct vflood_flow *f,
 }
 
 /*
- * phi of vFlood eq. 2, such that T_i still allows it when all that was promised has come:
- * Q grows by that. A flow with nothing to send is promised half, or a few idle ones would
- * have all; no more than the paper's 512, and nothing for its priority: of many that
- * begin at once, the first ones would leave little to the others.
+ * phi of vFlood eq. 2, such that T_i still allows it when all that was promised has come
+ * and Q has grown by it. An idle flow is promised half, or a few idle ones would have
+ * all; no more than the paper's 512 segments, and no more for its priority: of many flows
+ * that begin at once, the first ones would leave little to the others.
  */
 static inline u32 vflood_room(const struct vflood_flow *f, const struct vflood_vm *vm,
 			      const struct vflood_settings *s, bool is_idle)
@@ -105,7 +105,7 @@ static inline u32 vflood_grant(struct vflood_flow *f, struct vflood_vm *vm,
 	u32 segments = vflood_out_segments(f) + f->held_segments + vflood_direct(f);
 	u32 edge, room, most;
 
-	/* Not at once, or it would go to and fro. */
+	/* Not as soon as there is any room, or the state would go to and fro. */
 	if (f->state == VFLOOD_NO_BUFFER &&
 	    2 * (u64)f->held_segments <= vflood_threshold(f, vm, s))
 		f->state = VFLOOD_ACTIVE;

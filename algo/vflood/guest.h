@@ -44,7 +44,7 @@ struct vflood_guest {
  * The guest's congestion window.
  *
  * While a loss is repaired, what is held is not in the network, and must not keep lost
- * data from being sent again: a segment for each ACK.
+ * data from being sent again: it is added to the window, up to one segment for each ACK.
  */
 static inline u32 vflood_guest_cwnd(const struct vflood_guest *g)
 {
@@ -68,7 +68,7 @@ static inline u32 vflood_guest_cwnd(const struct vflood_guest *g)
  * (GSO)
  * @shadow: the shadow window, which is about the host's
  *
- * Return: at least so many, if there is the data
+ * Return: the least number, if there is as much data
  */
 static inline u32 vflood_guest_packet(bool is_flooding, u32 shadow)
 {

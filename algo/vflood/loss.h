@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * vFlood: losses, of which the VM and the receiver tell, and what the VM sends again.
+ * vFlood: losses, as the VM and the receiver report them, and what the VM sends again.
  *
  * Nothing is sent again from here: lost data is the guest's business (vFlood §3.2), and
- * the host's window is then what bounds what is still held.
+ * the host's window then bounds what leaves of the data still held.
  */
 #ifndef EVENKEEL_ALGO_VFLOOD_LOSS_H
 #define EVENKEEL_ALGO_VFLOOD_LOSS_H
@@ -31,7 +31,7 @@ static inline void vflood_enter_loss(struct vflood_flow *f, bool timed_out)
 		f->flags |= VFLOOD_MAY_UNDO | VFLOOD_DOUBT;
 		if (f->flags & VFLOOD_LOSSY)
 			f->flags |= VFLOOD_LOSSY_BEFORE;
-		/* A tail-loss probe's, if one is on its way, counts too. */
+		/* A tail-loss probe that is on its way counts as sent again, too. */
 		if (!(f->flags & VFLOOD_AGAIN))
 			f->unproven_segments = 0;
 	}
@@ -54,7 +54,7 @@ static inline void vflood_enter_loss(struct vflood_flow *f, bool timed_out)
 	f->flags &= ~VFLOOD_TIMING;
 }
 
-/* A loss was none: all is as it was before (RFC 4015). */
+/* A loss was spurious: restores what was before it (RFC 4015). */
 static inline void vflood_undo(struct vflood_flow *f)
 {
 	congestion_undo(&f->congestion, &f->before);
@@ -69,8 +69,8 @@ static inline void vflood_undo(struct vflood_flow *f)
 }
 
 /*
- * With this timestamp leaves what the VM sends now. One that is made up keeps the VM its
- * own window, as a sender's own would.
+ * Notes the timestamp with which the VM's data leaves now. A VM that makes one up only
+ * keeps its own window large, as any sender could.
  */
 static inline void vflood_stamp(struct vflood_flow *f, u32 ts_val)
 {
@@ -105,9 +105,9 @@ static inline u32 vflood_came_twice(const struct vflood_flow *f, u32 start, u32 
 }
 
 /*
- * Is an ACK beyond what a timeout sent again for what was sent first (F-RTO, RFC 5682,
- * with SACK)? SACK blocks would have told of it before, had it come beyond a gap, and
- * nothing else was sent again.
+ * Is an ACK beyond what a timeout sent again for the first transmission (F-RTO, RFC 5682,
+ * with SACK)? It is: had that data come beyond a gap, SACK blocks would have told before,
+ * and nothing else was sent again.
  */
 static inline bool vflood_is_beyond(const struct vflood_flow *f, u32 ack, bool had_gap)
 {
@@ -116,9 +116,9 @@ static inline bool vflood_is_beyond(const struct vflood_flow *f, u32 ack, bool h
 }
 
 /*
- * Was the last loss none? All that was sent again has come twice (RFC 3708); or the first
- * ACK for more data is for what was sent first, because nothing was sent again yet or
- * because its timestamp says so (RFC 3522).
+ * Was the last loss spurious? It was if all that was sent again has come twice (RFC
+ * 3708), or if the first ACK for more data is for the first transmission: because nothing
+ * was sent again yet, or because its timestamp says so (RFC 3522).
  *
  * @advanced: the ACK is for more data
  * @had_gap: SACK blocks had told of data beyond a gap
@@ -180,10 +180,10 @@ static inline void vflood_again_ages(struct vflood_flow *f, u64 now_us)
 }
 
 /*
- * The VM sends again what was let out before: it passes, and tells of a loss. A VM off
- * its core runs its timers before it reads ACKs, and one that has handed over more than
- * its window takes all of that for lost when what it then sent again is acknowledged
- * (RACK, RFC 8985): what is needless for certain is dropped, and tells nothing.
+ * The VM sends again what was let out before: it passes, and tells of a loss. But a VM
+ * that was off its core runs its timers before it reads ACKs. If it has handed over more
+ * than its window, it takes all of that for lost once its retransmission is acknowledged
+ * (RACK, RFC 8985): what is certainly needless is dropped, and tells nothing.
  */
 static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 seq,
 						    u32 end, u64 now_us)
@@ -192,8 +192,8 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 	bool is_head = !seq_after(seq, f->snd_una);
 	bool has_sign = is_known || f->dup_acks;
 
-	/* It has arrived. The ACK may not have reached the VM: one in a round trip gets
-	 * another. What the VM took for lost with it is not, either. */
+	/* The data has arrived. Its ACK may not have reached the VM: one copy per round
+	 * trip passes, to get another. What else the VM took for lost is not, either. */
 	if (!seq_after(end, f->snd_una)) {
 		if (f->state != VFLOOD_PACKET_LOSS && !(f->flags & VFLOOD_UNDONE)) {
 			f->flags |= VFLOOD_UNDONE;
@@ -206,12 +206,12 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 			vflood_goes_again(f, seq, end);
 		return VFLOOD_PASS;
 	}
-	/* A loss was none, and all arrives: what the VM took for lost with it is not. */
+	/* After a spurious loss all arrives: what else the VM took for lost is not. */
 	if (f->flags & VFLOOD_UNDONE && seq_before(seq, f->vm_recover) && !is_known &&
 	    !f->dup_acks && now_us - f->advanced_us < f->srtt_us)
 		return VFLOOD_DROP;
-	/* Nobody can know whether it has: the VM's guess. After a timeout a VM without
-	 * RACK would not send it once more. */
+	/* Nobody can know yet whether it has arrived: the VM guesses. Not after a
+	 * timeout: a VM without RACK would not send it once more. */
 	if (f->flags & VFLOOD_LOSSY && !(f->flags & VFLOOD_TIMED_OUT) &&
 	    seq_before(f->snd_una, f->vm_recover) && vflood_is_fresh(f, seq, now_us)) {
 		if (is_head)
@@ -220,15 +220,16 @@ static inline enum vflood_verdict vflood_sent_again(struct vflood_flow *f, u32 s
 	}
 	f->flags &= ~VFLOOD_TIMING;
 	if (f->state == VFLOOD_PACKET_LOSS && seq_before(seq, f->recover)) {
-		/* The head once more: what was sent again was lost, and only a timer
+		/* The head once more: its retransmission was lost, which only a timer
 		 * tells. */
 		if (is_head && f->flags & VFLOOD_HEAD_AGAIN && f->head == f->snd_una &&
 		    !(f->flags & VFLOOD_TIMED_OUT))
 			vflood_enter_loss(f, true);
 	} else if (f->state != VFLOOD_PACKET_LOSS && is_head &&
 		   (has_sign || now_us - f->advanced_us >= f->srtt_us)) {
-		/* Without a sign from the receiver it is a timer's, none of which runs
-		 * out within a round trip of an ACK, or a guess, which says nothing. */
+		/* Without a sign from the receiver, a timer sent it, and none runs out
+		 * within a round trip of an ACK; or the VM guesses, which says
+		 * nothing. */
 		vflood_enter_loss(f, !has_sign && vflood_out_segments(f) > 1);
 	}
 	if (f->state == VFLOOD_PACKET_LOSS) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * When vFlood rests: while a VM has its core, its own TCP does as well, and to hold its
+ * When vFlood rests: while a VM has its core, its own TCP does as well, and holding its
  * packets only costs.
  *
  * The guest finds out how much of the time its core is missing: it asks to be woken at
- * fixed times, and looks how late that is. A hypervisor that is paravirtual tells its
- * guests of stolen time, others do not; a timer that fires late tells of it everywhere.
- * The host hears of it, and decides for all of the VM's connections.
+ * fixed times, and looks how late it wakes up. Paravirtual hypervisors tell their guests
+ * of stolen time, others do not; a late timer tells of it everywhere. The guest tells the
+ * host, which decides for all of the VM's connections.
  */
 #ifndef EVENKEEL_ALGO_VFLOOD_REST_H
 #define EVENKEEL_ALGO_VFLOOD_REST_H
@@ -22,8 +22,8 @@
 #define VFLOOD_LATE_US 3000
 #define VFLOOD_LOOKS 32 /* that count: as many as the bits that keep them */
 
-/* For how long a VM for which vFlood acted must have had its core: connections that are
- * there flood no more from then on. */
+/* How long a VM for which vFlood acted must have had its core until it may no longer
+ * flood: from then on existing connections flood no more. */
 #define VFLOOD_QUIET_US 10000000
 /* A handshake that was passed over has ended by then. Its connection is not held, so it
  * must not begin under a new word of the host. */
@@ -38,7 +38,7 @@ struct vflood_looks {
 /**
  * vflood_look() - the guest was to wake up at @due_us, and does at @now_us
  *
- * Looks that were slept through are taken then.
+ * Looks that the guest slept through are counted then.
  *
  * Return: when it is to wake up next
  */
@@ -64,7 +64,7 @@ static inline bool vflood_looks_tell(const struct vflood_looks *l)
 	return l->taken == VFLOOD_LOOKS;
 }
 
-/* For how many permille of the last looks the core was missing. */
+/* In how many permille of the last looks the core was missing. */
 static inline u32 vflood_off_core(const struct vflood_looks *l)
 {
 	u32 late = 0;
@@ -131,8 +131,8 @@ static inline void vflood_rest_becomes(struct vflood_rest *r,
 
 /**
  * vflood_rest_heard() - what the guest says now
- * @acts_permille: of the time without a core, from which on vFlood acts; below two thirds
- * of it it need not; 0: it always acts
+ * @acts_permille: share of time without a core from which on vFlood acts; below two
+ * thirds of this vFlood may rest; 0: it always acts
  */
 static inline void vflood_rest_heard(struct vflood_rest *r, const struct vflood_word *w,
 				     u32 acts_permille, u64 now_us)
@@ -170,7 +170,7 @@ static inline void vflood_rest_heard(struct vflood_rest *r, const struct vflood_
 			vflood_rest_becomes(r, VFLOOD_REST_RESTS, now_us);
 		return;
 	default:
-		/* No connection floods yet that would lose by it. */
+		/* No connection floods yet, so none loses by it. */
 		if (has_core)
 			vflood_rest_becomes(r, VFLOOD_REST_ENDING, now_us);
 		else if (is_known)

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * vFlood: data that has left the queue, and is to come by the VM's port once more.
+ * vFlood: data that has left the queue, and will pass the VM's port once more.
  *
- * Where it comes by, the VM's own packets do, too. Taken for one of those it would be
- * held again, or dropped as sent again; and one of those that is taken for it overtakes
- * it, so that it is too old for the other end when it comes (PAWS, RFC 7323 §5). A number
- * of bytes does not tell them apart, nor do sequence numbers: a VM whose data has waited
- * for long sends it again just when it is let out. Its timestamp then is a newer one.
+ * The VM's new packets pass there, too. Returning data that is taken for a new packet
+ * would be held again, or dropped as sent again. A new packet that is taken for returning
+ * data overtakes it, so that the latter is too old for the other end when it comes (PAWS,
+ * RFC 7323 §5). Neither a number of bytes nor sequence numbers tell them apart: a VM
+ * whose data has waited for long sends it again just when it is let out. The copy then
+ * has a newer timestamp.
  *
- * One CPU notes, and any takes at the same time.
+ * One CPU notes ranges, and any CPU takes them at the same time.
  */
 #ifndef EVENKEEL_ALGO_VFLOOD_RETURNS_H
 #define EVENKEEL_ALGO_VFLOOD_RETURNS_H
 
 #include "flow.h"
 
-/* What follows on what left before with the same timestamp is one range with it: so many
- * bursts, each let out by another ACK. */
+/* Data that follows on a range with the same timestamp joins it: this many bursts have
+ * room, each let out by another ACK. */
 #define VFLOOD_RETURN_RANGES 16
-/* Where another CPU has changed a range meanwhile all are looked at again, so often. */
+/* How often all ranges are looked at where another CPU changes one meanwhile. */
 #define VFLOOD_RETURN_TRIES 4
-/* What has not come by for so long was lost: softirqs of a busy host take milliseconds.
+/* Data that has not come by for this long was lost: softirqs of a busy host take
+ * milliseconds.
  */
 #define VFLOOD_RETURN_MS 1000
 
@@ -66,7 +68,7 @@ static inline bool vflood_returns_change(struct vflood_returns *r, u32 i, u64 fr
 /*
  * vflood_returns_note() - data has left the queue
  *
- * Where no range is free it is taken for the VM's when it comes.
+ * Where no range is free, the data is taken for the VM's own when it comes.
  */
 static inline void vflood_returns_note(struct vflood_returns *r, struct vflood_range data,
 				       u32 ts_val, u32 now_ms)

@@ -16,11 +16,11 @@
 
 /*
  * Segments in the network, as far as the host knows: each duplicate ACK says that one has
- * left. The first two let new data out even before there is a loss (RFC 3042). Of a
- * window with many losses that is too much, because nothing tells of the lost ones: with
- * SACK, what is not beyond the highest block has arrived, is lost, or was sent again
- * (FACK). Reno's and Vegas's senders have no SACK (RFC 6582): what they do not send while
- * a VM off its core cannot repair keeps its retransmissions from being lost.
+ * left. The first two let new data out even before there is a loss (RFC 3042). With many
+ * losses in a window this counts too much, because nothing tells of the lost segments. So
+ * with SACK, what is not beyond the highest block has arrived, is lost, or was sent again
+ * (FACK). Reno's and Vegas's senders have no SACK (RFC 6582): sending less while a VM off
+ * its core cannot repair keeps its retransmissions from being lost.
  */
 static inline u32 vflood_pipe(const struct vflood_flow *f, u32 end)
 {
@@ -48,7 +48,7 @@ static inline bool vflood_is_small(const struct vflood_flow *f, u32 segments)
 	return segments <= f->congestion.window.cwnd / VFLOOD_WHOLE_PART;
 }
 
-/* Does the bound on bursts allow so many at once? */
+/* Does the bound on bursts allow @segments at once? */
 static inline bool vflood_is_burst(const struct vflood_flow *f, u32 segments)
 {
 	return segments <= f->burst_segments ||
@@ -108,13 +108,13 @@ static inline void vflood_sent(struct vflood_flow *f, u32 end, u64 now_us)
  * @seq: its first byte
  * @bytes: its length, above 0
  *
- * What vflood_data() would let pass, without the VM's buffer: what is promised is counted
- * anew with the next ACK. If not, or after a pause that makes the window smaller, it is
- * for vflood_data(), and all is as if this had not been asked.
+ * Lets pass what vflood_data() would, without the VM's buffer: promises are counted anew
+ * with the next ACK. Other data, and data after a pause that shrinks the window, is for
+ * vflood_data(), as if this had not been asked.
  *
- * What is sent again may, too: by way of the queue an ACK that the VM sends after it
- * would overtake it. Behind the ACK of the last FIN nobody knows the connection any more,
- * and answers with RST.
+ * Data that is sent again may pass, too: in the queue it would be overtaken by an ACK
+ * that the VM sends after it. After the ACK of the last FIN the other end no longer knows
+ * the connection, and answers with RST.
  */
 static inline bool vflood_passes(struct vflood_flow *f, const struct vflood_settings *s,
 				 u32 seq, u32 bytes, u64 now_us)
@@ -136,7 +136,7 @@ static inline bool vflood_passes(struct vflood_flow *f, const struct vflood_sett
 
 /**
  * vflood_is_ahead() - may data leave past the queue, if vflood_passes() lets it?
- * @is_direct: what the VM sent last has left so
+ * @is_direct: what the VM sent last has left past the queue
  *
  * It overtakes nothing where all that is out has left in the same way, or nothing is out.
  */
@@ -259,10 +259,10 @@ static inline void vflood_acked_new(struct vflood_flow *f, u32 ack, u64 now_us)
 /**
  * vflood_acked() - an ACK from the receiver
  *
- * What is held is then to be offered to vflood_release(), and the VM to be told
+ * The caller then offers what is held to vflood_release(), and tells the VM
  * vflood_grant().
  *
- * Return: whether the last loss was found to be none, and the window given back.
+ * Return: whether the last loss proved spurious, and the window was given back.
  */
 static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_settings *s,
 				const struct vflood_ack *a, u64 now_us)
@@ -296,7 +296,7 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 	f->sacked_segments = sacked;
 	f->sacked_end = seq_max(f->sacked_end, ack);
 	f->edge = edge;
-	/* Both of what was let out and passed on as a probe or after a refusal. */
+	/* The ACK may also be for what was passed on as a probe, or after a refusal. */
 	if (seq_after(ack, f->snd_nxt))
 		f->snd_nxt = ack;
 	f->burst_segments = s->initial_window;
@@ -328,10 +328,11 @@ static inline bool vflood_acked(struct vflood_flow *f, const struct vflood_setti
 }
 
 /**
- * vflood_ack_is_known() - does an ACK say nothing that a flow does not know, or has to
- * act on?
+ * vflood_ack_is_known() - does an ACK say nothing that is new to a flow, or that it has
+ * to act on?
  *
- * So is most data of the other end's. vflood_acked() would only allow another burst.
+ * Most data from the other end has such an ACK. vflood_acked() would only allow another
+ * burst.
  */
 static inline bool vflood_ack_is_known(const struct vflood_flow *f, u32 ack, u16 window,
 				       bool is_pure, bool has_sack)
@@ -392,10 +393,10 @@ static inline enum vflood_verdict vflood_release(struct vflood_flow *f,
 }
 
 /*
- * Is so much on its way that a packet of several segments that may not leave does better
- * to wait for ACKs than to be split (tcp_tso_should_defer() in Linux)? Where the
- * congestion window is short of room for it, four times as much; where something else has
- * left since the last ACK, as much. A loss is repaired segment by segment.
+ * Should a packet of several segments that may not leave wait for ACKs rather than be
+ * split (tcp_tso_should_defer() in Linux)? It should if enough is on its way: four times
+ * its size where the congestion window lacks room for it, its size where something else
+ * has left since the last ACK. A loss is repaired segment by segment.
  */
 static inline bool vflood_is_awaited(const struct vflood_flow *f, u32 seq, u32 bytes)
 {
@@ -410,12 +411,12 @@ static inline bool vflood_is_awaited(const struct vflood_flow *f, u32 seq, u32 b
 }
 
 /**
- * vflood_splits() - is a packet of several segments that may not leave as it is to be
+ * vflood_splits() - must a packet of several segments that may not leave as it is be
  * split?
  * @seq: its first byte
  * @bytes: its length
  *
- * If a part of it may leave now, and it had better not wait.
+ * It must if a part of it may leave now, and it should not wait (vflood_is_awaited()).
  */
 static inline bool vflood_splits(struct vflood_flow *f, const struct vflood_settings *s,
 				 u32 seq, u32 bytes)
@@ -425,9 +426,9 @@ static inline bool vflood_splits(struct vflood_flow *f, const struct vflood_sett
 }
 
 /*
- * Has the window room for a whole packet? One of several segments that is larger is
- * split: vflood_may_send() would let it go when nothing else is out, because it knows of
- * no splitting.
+ * Has the window room for a whole packet? A larger one of several segments is split:
+ * vflood_may_send() would let it go when nothing else is out, because it knows of no
+ * splitting.
  */
 static inline bool vflood_fits(const struct vflood_flow *f, u32 bytes)
 {
@@ -487,8 +488,8 @@ static inline bool vflood_comes_whole(const struct vflood_flow *f, u32 seq, u32 
  * @seq: its first byte
  * @bytes: its length
  *
- * Not if there is room for a part of it only, and not if it is the next and larger than
- * the window, or would wait in vain. Otherwise it is split before it counts.
+ * It does not if there is room for only a part of it, or if it is the next and larger
+ * than the window, or would wait in vain. Then it is split before it counts.
  */
 static inline bool vflood_takes_whole(const struct vflood_flow *f,
 				      const struct vflood_vm *vm,
@@ -525,9 +526,9 @@ static inline enum vflood_verdict vflood_release_whole(struct vflood_flow *f,
  * vflood_leaves() - would the first packet of the flow's queue leave it now?
  * @is_whole: it is of several segments
  *
- * For who cannot take it out, and is to find out whether somebody should: true where
- * vflood_release(), or vflood_release_whole(), would not say VFLOOD_HOLD, and where the
- * packet would be split.
+ * For callers that cannot take it out, but must find out whether somebody should: true
+ * where vflood_release(), or vflood_release_whole(), would not say VFLOOD_HOLD, and where
+ * the packet would be split.
  */
 static inline bool vflood_leaves(struct vflood_flow *f, const struct vflood_settings *s,
 				 struct vflood_range data, bool is_whole)

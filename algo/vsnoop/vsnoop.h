@@ -10,9 +10,9 @@
  * they would without the host. Sequence numbers are those of the other end's data.
  *
  * A VM that has its core acknowledges by itself, at the pace at which it reads. And a
- * sender that is acknowledged goes on sending: so an early ACK takes as much of the
- * budget as may come for it (vsnoop_expect()), or the queue would overflow and take SYNs
- * of others.
+ * sender that is acknowledged goes on sending: so an early ACK takes from the budget what
+ * may come in response (vsnoop_expect()), or the queue would overflow and lose others'
+ * SYNs.
  */
 #ifndef EVENKEEL_ALGO_VSNOOP_VSNOOP_H
 #define EVENKEEL_ALGO_VSNOOP_VSNOOP_H
@@ -44,8 +44,7 @@ enum vsnoop_state {
 	VSNOOP_UNEXPECTED_SEQUENCE, /* not before the VM has caught up */
 };
 
-/* Why data was not acknowledged early: something that only somebody else can make true.
- */
+/* Why data was not acknowledged early: a doubt that only somebody else can settle. */
 enum vsnoop_doubt {
 	VSNOOP_CERTAIN,
 	/* Of the flow, for now. */
@@ -127,23 +126,23 @@ struct vsnoop_vm {
 #define VSNOOP_LIFE_US 1000000
 
 /*
- * Early ACKs for all that a sender has under way. Each is a packet that its processor
- * reads, and that takes a place at its port if it is a VM without a core, too. Where it
- * has little under way each segment has one.
+ * Early ACKs for all that a sender has under way. Each is a packet that the sender's
+ * processor reads, and that takes a place at its port if the sender is a VM off its core,
+ * too. With little under way each segment has one.
  */
 #define VSNOOP_ACKS_PER_FLIGHT 16
 /* As many as a sender's or a card's offload puts into a packet of 64 KB. */
 #define VSNOOP_SEGMENTS_PER_ACK 44
 
 /* How long acknowledged data may be missing in the VM while later data is there: longer
- * than a CPU is kept from handing on a packet that it has in hands. */
+ * than a CPU is kept from handing on a packet that it is processing. */
 #define VSNOOP_HOLE_US 200000
 
-/* Segments of a packet that another CPU has in hands, if they take a place each. */
+/* Segments of a packet that another CPU is processing, if each takes a place. */
 #define VSNOOP_CPU_SEGMENTS 64
 
-/* Segments at a port with so many slots that may be acknowledged before the VM has them,
- * where nobody says how many. */
+/* By default, how many segments at a port of @slots may be acknowledged before the VM has
+ * them. */
 static inline u32 vsnoop_budget(u32 slots)
 {
 	return slots / 2;
@@ -154,8 +153,8 @@ static inline u32 vsnoop_budget(u32 slots)
  * @slots: all of them
  * @cpus: of the host
  *
- * A quarter, or what all CPUs may put in between the look at the queue and the packet's
- * arrival, if that is more: one packet each. At most half.
+ * A quarter or, if more, one packet for each CPU: what all may put in between the look at
+ * the queue and the packet's arrival. At most half.
  */
 static inline u32 vsnoop_reserve(u32 slots, u32 cpus)
 {
@@ -263,8 +262,8 @@ static inline u16 vsnoop_window(const struct vsnoop_flow *f)
  * @seq: its sequence number
  * @is_odd: it resets or opens a connection, which the VM may challenge (RFC 5961)
  *
- * A keepalive and a window probe have an old number. Whoever sends them wants the VM's
- * answer, which says nothing new.
+ * A keepalive and a window probe have an old number. Their sender wants the VM's answer,
+ * though it says nothing new.
  */
 static inline void vsnoop_peer_ack(struct vsnoop_flow *f, u32 seq, bool is_odd)
 {
@@ -272,14 +271,14 @@ static inline void vsnoop_peer_ack(struct vsnoop_flow *f, u32 seq, bool is_odd)
 		f->flags |= VSNOOP_ASKED;
 }
 
-/* Memory of so many segments in the VM. */
+/* The memory that @segments take in the VM. */
 static inline u32 vsnoop_memory(const struct vsnoop_flow *f, u32 segments)
 {
 	return segments * ((f->mss + VSNOOP_BUFFER_BYTES - 1) / VSNOOP_BUFFER_BYTES) *
 	       VSNOOP_SEGMENT_MEMORY;
 }
 
-/* Full segments of so many bytes. */
+/* How many full segments @bytes make, rounded up. */
 static inline u32 vsnoop_full_segments(const struct vsnoop_flow *f, u32 bytes)
 {
 	return (bytes + f->mss - 1) / f->mss;
@@ -297,8 +296,8 @@ static inline void vsnoop_expect(struct vsnoop_flow *f, struct vsnoop_vm *vm)
 	vm->coming += f->coming;
 }
 
-/* Does all find room that waits, that may come, and that an ACK of @bytes lets come? In
- * slow start that is twice as much (RFC 5681 §3.1). */
+/* Is there room for all that waits, that may come, and that an ACK of @bytes lets come?
+ * In slow start the last is twice @bytes (RFC 5681 §3.1). */
 static inline bool vsnoop_fits(const struct vsnoop_flow *f, const struct vsnoop_vm *vm,
 			       const struct vsnoop_settings *s, u32 bytes)
 {
@@ -308,7 +307,7 @@ static inline bool vsnoop_fits(const struct vsnoop_flow *f, const struct vsnoop_
 	return most <= s->budget_segments;
 }
 
-/* Is there enough to tell of up to @ack? */
+/* Does an ACK up to @ack tell of enough to be sent? */
 static inline bool vsnoop_is_worth_it(const struct vsnoop_flow *f, u32 ack)
 {
 	u32 enough = f->flight / VSNOOP_ACKS_PER_FLIGHT;
@@ -404,8 +403,8 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 		return VSNOOP_NONE;
 	}
 	if (!is_new) {
-		/* An early ACK may have been lost on its way, unless it was the VM's to
-		 * tell.
+		/* An early ACK may have been lost on its way, unless the VM has
+		 * acknowledged as much.
 		 */
 		if (vsnoop_is_managed(f) && f->state == VSNOOP_ACTIVE && !vm->doubt &&
 		    seq_before(d->seq, f->acked) && seq_after(f->acked, f->vm_ack) &&
@@ -431,7 +430,7 @@ static inline enum vsnoop_verdict vsnoop_data(struct vsnoop_flow *f, struct vsno
 	}
 	f->state = VSNOOP_ACTIVE;
 	f->flags &= ~VSNOOP_UNSURE;
-	/* Before it is half of all numbers behind, and looks as if it were ahead. */
+	/* Before f->rode is half the number space behind, and looks as if it led. */
 	if (end - f->rode >= 1u << 30)
 		f->flags &= ~VSNOOP_RODE;
 	if (!vsnoop_is_worth_it(f, ack))
@@ -466,7 +465,7 @@ struct vsnoop_vm_ack {
 /* The VM has acknowledged up to @ack, which is not before f->vm_ack. */
 static inline void vsnoop_arrived(struct vsnoop_flow *f, struct vsnoop_vm *vm, u32 ack)
 {
-	/* Each has a full segment at most, so that many at least are gone. */
+	/* Each has at most a full segment, so at least this many are gone. */
 	u32 arrived = (ack - f->vm_ack) / f->mss;
 
 	if (!seq_before(ack, f->next) || arrived > f->outstanding)
@@ -476,9 +475,9 @@ static inline void vsnoop_arrived(struct vsnoop_flow *f, struct vsnoop_vm *vm, u
 }
 
 /*
- * The VM has moved its window's edge. What it has offered anew it has memory for, but for
- * what the rounding of windows may add (__tcp_select_window() and tcp_select_window() in
- * Linux).
+ * The VM has moved its window's edge. It has memory for what it has newly offered, but
+ * for what the rounding of windows may add (__tcp_select_window() and tcp_select_window()
+ * in Linux).
  */
 static inline void vsnoop_vm_edge(struct vsnoop_flow *f, struct vsnoop_vm *vm, u32 ack,
 				  u32 edge)
@@ -489,7 +488,7 @@ static inline void vsnoop_vm_edge(struct vsnoop_flow *f, struct vsnoop_vm *vm, u
 
 	if (moved < -(s32)step)
 		vm->doubt = VSNOOP_DOUBT_TOOK_BACK;
-	/* Behind what is missing nobody counts what is under way. */
+	/* Behind missing data, what is under way is not counted. */
 	if (moved >= (s32)step &&
 	    (f->state != VSNOOP_UNEXPECTED_SEQUENCE || !seq_before(ack, f->high))) {
 		f->room_bytes = edge - ack > step ? edge - ack - step : 0;
@@ -501,9 +500,10 @@ static inline void vsnoop_vm_edge(struct vsnoop_flow *f, struct vsnoop_vm *vm, u
 }
 
 /*
- * What came later has arrived, and what was acknowledged before it has not. Where it
- * stays away, the VM has lost it; two CPUs of the host may have exchanged packets behind
- * the program. An ACK that a later one has overtaken tells of what was missing then.
+ * Later data has arrived in the VM, but not the acknowledged data before it. If that
+ * stays missing, the VM has lost it; if it comes, two CPUs of the host may have exchanged
+ * packets behind the program. An ACK that a later one has overtaken only tells of what
+ * was missing then.
  */
 static inline void vsnoop_hole(struct vsnoop_flow *f, struct vsnoop_vm *vm,
 			       const struct vsnoop_vm_ack *a)
@@ -578,8 +578,7 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 		f->acked = a->ack;
 	if (a->ack == f->acked)
 		f->sent_edge = seq_max(f->sent_edge, edge);
-	/* The VM knows all that was acknowledged itself: what its sender does is seen
-	 * anew. */
+	/* The VM itself has acknowledged all: its sender's flight is counted anew. */
 	if (!seq_before(a->ack, f->acked)) {
 		f->flight = 0;
 		vsnoop_expect(f, vm);
@@ -588,7 +587,7 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
 	/* An older number may be from before the question. */
 	if (!seq_before(a->ack, f->acked))
 		f->flags &= ~VSNOOP_ASKED;
-	/* Of out-of-order data each duplicate ACK tells; the other end counts them. */
+	/* Each duplicate ACK tells of out-of-order data; the other end counts them. */
 	if (!a->is_bare || is_probe || is_news || is_asked || !vsnoop_is_managed(f) ||
 	    vm->doubt || (f->state == VSNOOP_UNEXPECTED_SEQUENCE && a->ack == f->acked))
 		return VSNOOP_ACK_PASS;
@@ -599,8 +598,8 @@ static inline enum vsnoop_ack vsnoop_vm_ack(struct vsnoop_flow *f, struct vsnoop
  * vsnoop_ride() - data of the VM's goes out
  * @ack: its number
  *
- * Return: whether it takes along f->acked and vsnoop_window(), which is more than it says
- * by itself. Early ACKs up to there are then needless.
+ * Return: whether it takes along f->acked and vsnoop_window(), which say more than its
+ * own ACK. Early ACKs up to there are then needless.
  */
 static inline bool vsnoop_ride(struct vsnoop_flow *f, u32 ack)
 {

@@ -16,7 +16,7 @@
 
 #include "algo/congestion/congestion.h"
 
-/* Of all layouts below: pins of another are not taken over. */
+/* The version of all layouts below: pins of another are not taken over. */
 #define EK_GUEST_VERSION 3
 
 #define EK_GUEST_MAX_LIMITED 16384
@@ -28,8 +28,8 @@ enum ek_guest_mode {
 };
 
 /*
- * What holds in this guest: for vFlood's programs, and for whoever asks what is there.
- * The agent makes the map, so that it is there without vFlood.
+ * The state of this guest, for vFlood's programs and for anybody who asks. The agent
+ * makes the map, so that it is there without vFlood.
  */
 struct ek_guest_control {
 	u64 host_until_ns; /* a host's agent counts as there until then: to be shown */

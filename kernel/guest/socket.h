@@ -41,7 +41,7 @@ static __always_inline u8 ca_state(struct tcp_sock *tp)
 	return BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
 }
 
-/* Nothing else bounds it: not the application, and not its peer's window. */
+/* Only the congestion window bounds it, not the application nor the peer's window. */
 static __always_inline bool uses_window(struct tcp_sock *tp)
 {
 	return BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);

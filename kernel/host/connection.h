@@ -2,11 +2,11 @@
 /*
  * A connection at a port, as all mechanisms see it: it begins, is known, and ends.
  *
- * Headers that others own: what is signed (TCP-MD5, TCP-AO) no mechanism may write to,
- * and where ACKs count marks (accurate ECN) none may be made up, kept or held back. Of a
+ * Headers that others own: no mechanism may write to signed ones (TCP-MD5, TCP-AO), and
+ * where ACKs count marks (accurate ECN) none may be made up, kept or held back. In a
  * connection of several paths (MPTCP) the window is relative to an ACK that only an
- * option tells. A connection that begins so is not noted, or only as one that is the
- * guests' own. What turns so later is let go, with all that was known of it.
+ * option tells. A connection that begins with such headers is not noted, or only as the
+ * guests' own. One that turns to them later is let go, with all that was known of it.
  */
 #ifndef EVENKEEL_HOST_CONNECTION_H
 #define EVENKEEL_HOST_CONNECTION_H
@@ -19,7 +19,7 @@
 #include "vflood/flow.h"
 #include "vsnoop/data.h"
 
-/* The flow of the packet at hand, or NULL. What vFlood holds it has seen all along. */
+/* The flow of the packet at hand, or NULL. vFlood's own flows it has seen all along. */
 static __always_inline struct ek_flow *flow_known(const struct context *c)
 {
 	struct ek_flow *f = bpf_map_lookup_elem(&flows, c->key);
@@ -30,7 +30,7 @@ static __always_inline struct ek_flow *flow_known(const struct context *c)
 	return NULL;
 }
 
-/* Of a packet as most are there is nothing to read: no options, or timestamps alone. */
+/* Most packets have nothing more to read: no options, or timestamps alone. */
 static __always_inline bool has_more_options(const struct context *c)
 {
 	const struct packet *p = c->packet;
@@ -39,7 +39,7 @@ static __always_inline bool has_more_options(const struct context *c)
 		return false;
 	if (p->tcp_bytes != PACKET_TCP_BYTES + VSNOOP_TIMESTAMP_BYTES)
 		return true;
-	/* A flow that is known takes no checks. */
+	/* A constant offset needs no bounds checks. */
 	if (p->l4 == PACKET_USUAL_L4)
 		return packet_words(c->head, PACKET_USUAL_L4 + PACKET_TCP_BYTES) !=
 		       VSNOOP_TIMESTAMP_WORD;
@@ -81,8 +81,9 @@ static __noinline void flow_let_go(struct __sk_buff *skb, struct context *c)
 
 /*
  * A SYN or SYN-ACK that is signed, or a SYN-ACK that agrees on several paths: no
- * connection is noted, and what was known of one before it with the same addresses and
- * ports is not about it. For that only the VM's word counts, since others' may be forged.
+ * connection is noted, and what was known of an earlier one with the same addresses and
+ * ports no longer applies. For that only the VM's packets count, since others' may be
+ * forged.
  *
  * Return: false if it is neither.
  */
@@ -107,8 +108,8 @@ static __noinline bool syn_is_owned(struct __sk_buff *skb, struct context *c,
 }
 
 /*
- * A SYN-ACK that comes again and says something else of ECN than the first: which of them
- * the other end goes by nobody knows.
+ * A SYN-ACK that comes again and says something else about ECN than the first: nobody
+ * knows which of them the other end goes by.
  */
 static __always_inline bool synack_differs(const struct context *c,
 					   const struct ek_flow *f)
@@ -124,8 +125,7 @@ static __always_inline bool synack_differs(const struct context *c,
 }
 
 /*
- * A SYN-ACK passes: its flow begins for those mechanisms that keep something of their
- * own.
+ * A SYN-ACK passes: its flow begins for those mechanisms that keep state of their own.
  *
  * Return: NULL if it is not known, or not any more.
  */
@@ -150,7 +150,8 @@ static __noinline struct ek_flow *flow_begins(struct __sk_buff *skb, struct cont
 }
 
 /*
- * A segment of a known flow. The other end's are believed where the VM might take them.
+ * A segment of a known flow. The other end's segments count only where the VM might take
+ * them.
  *
  * Return: whether it is to pass as it is.
  */
@@ -182,7 +183,7 @@ static __always_inline bool is_local(struct __sk_buff *skb)
 	return bpf_map_lookup_elem(&ports, &from);
 }
 
-/* The other end, or this VM's other end, may have moved to another host, or here. */
+/* The other end may have moved to another host, or to this one. */
 static __noinline void comes_from_elsewhere(struct __sk_buff *skb, struct ek_flow *f)
 {
 	f->came_in = skb->ingress_ifindex;
@@ -267,9 +268,8 @@ static __always_inline bool flow_to_vm(struct __sk_buff *skb, struct way *w)
 }
 
 /*
- * A connection that begins unnoted: what was known of one before it with the same
- * addresses and ports is not about it. Only the VM's word counts, since others' SYNs may
- * be forged.
+ * A connection begins unnoted: what was known of an earlier one with the same addresses
+ * and ports no longer applies. Only the VM's SYNs count, since others' may be forged.
  */
 static __noinline void flow_replaced(struct context *c)
 {

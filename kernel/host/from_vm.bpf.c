@@ -2,9 +2,9 @@
 /*
  * VM -> network: at the ingress of a VM's port. The steps are those of STEPS_FROM_VM.
  *
- * What it sends goes into the port a second time, by way of the CPU's backlog
- * queue. The packet at hand is then sent after it in the same way, or it would
- * overtake. What comes a second time is known by what only this host knows of it,
+ * What the program sends goes into the port a second time, by way of the CPU's backlog
+ * queue. The packet at hand is then sent after it in the same way, or it would overtake.
+ * A packet that comes a second time is recognized by what only this host knows of it,
  * never by its mark, which other programs set and clear:
  *
  *   a probe or a report      the tag that one of this host's keys has signed

@@ -27,12 +27,13 @@
  *   vflood_ports     array     struct ek_vflood_port [slot]
  *   vflood_managed   array     u32, the port's connections among vflood_flows [slot]
  *   vflood_queues    array     struct ek_vflood_queue [slot]
- *   vflood_devices   hash      u32 ifindex -> struct ek_vflood_device; with the qdisc
- * only A port without settings is passed over.
+ *   vflood_devices   hash      u32 ifindex -> struct ek_vflood_device; qdisc only
  *
- * A port's number, called its ifindex in keys and settings: the index of its device, and
- * in another network namespace than the agent's that one's base beside it. Bases begin
- * with EK_ELSEWHERE, which no index has, so that no two ports have the same.
+ * A port without settings is passed over.
+ *
+ * A port's number, called its ifindex in keys and settings, is the index of its device;
+ * in a network namespace other than the agent's, it also has that namespace's base. Bases
+ * begin with EK_ELSEWHERE, which no index has, so that no two ports have the same number.
  */
 #ifndef EVENKEEL_HOST_INTF_H
 #define EVENKEEL_HOST_INTF_H
@@ -48,7 +49,7 @@
 #include "algo/vflood/vflood.h"
 #include "algo/base/window.h"
 
-/* Of all layouts below: pins of another are not taken over. */
+/* The version of all layouts below: pins of another are not taken over. */
 #define EK_INTF_VERSION 18
 
 #define EK_MAX_PORTS 4096
@@ -70,12 +71,12 @@
 
 /* Nothing is held for longer after the agent was last heard of: what is held drains. */
 #define EK_VFLOOD_AGENT_NS 3000000000ull
-/* A flow without any packet for so long is no longer managed. */
+/* A flow without any packet for this long is no longer managed. */
 #define EK_VFLOOD_IDLE_NS 600000000000ull
 
 /* No end waits for an answer to its SYN for longer. */
 #define EK_HANDSHAKE_NS 300000000000ull
-/* What a remote host makes of probes is asked anew after this. */
+/* After this a remote host is probed anew, whatever it made of probes before. */
 #define EK_PEER_NS 600000000000ull
 
 /* Largest SYN or SYN-ACK that can be sent again or held. */
@@ -116,7 +117,7 @@ enum ek_vsnoop_endpoint {
 					is there */
 };
 
-/* Of a VM, at most; nobody knows whether a larger one has its core. */
+/* Virtual CPUs of a VM at most; nobody knows whether a larger VM has its core. */
 #define EK_VSNOOP_VCPUS 64
 
 /* The threads that are a VM's virtual CPUs, by their numbers on the host. */
@@ -157,7 +158,7 @@ struct ek_proboscis_settings {
 
 /*
  * The mechanisms, whose settings on a port are struct ek_NAME_settings with an enum
- * ek_mode in @mode. vFlood alone may be on and pass over what begins.
+ * ek_mode in @mode. Only vFlood may be on and yet pass over connections that begin.
  */
 #define EK_OTHERS_THAN_VFLOOD(MECHANISM)                                                 \
 	MECHANISM(proboscis) MECHANISM(cera) MECHANISM(vsnoop)
@@ -394,7 +395,7 @@ struct ek_vsnoop_port {
 	u8 pad;
 };
 
-/* What the VM has last said to the other end: what waits leaves with it. */
+/* What the VM has last said to the other end: held packets leave with it. */
 struct ek_vflood_last {
 	u32 ack;
 	u32 ts_val;
@@ -406,9 +407,8 @@ struct ek_vflood_last {
 };
 
 /*
- * A flow that vFlood manages. The lock of its port's qdisc is over all that changes, but
- * for
- * @last and @owner on its way from 0.
+ * A flow that vFlood manages. The lock of its port's qdisc guards all that changes, but
+ * for @last, and for @owner on its way from 0.
  */
 struct ek_vflood_flow {
 	struct vflood_flow flow;
@@ -572,8 +572,7 @@ struct ek_event {
 	u8 frame[EK_MAX_FRAME]; /* from the Ethernet header; checksums may be partial */
 };
 
-/* What user space finds out of a kernel before it loads the programs: constants for them.
- */
+/* What user space finds out about a kernel before it loads programs: their constants. */
 #define EK_KERNEL_SECTION ".rodata.kernel"
 
 struct ek_kernel {
@@ -603,7 +602,7 @@ struct ek_completion {
 	u32 timeouts_to_vm;
 };
 
-/* What programs that the agent runs are told: words of cb[] of BPF_PROG_TEST_RUN. */
+/* Arguments of programs that the agent runs: words of cb[] of BPF_PROG_TEST_RUN. */
 
 /* proboscis/inject; data is a frame of an event. */
 enum ek_inject {

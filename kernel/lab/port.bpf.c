@@ -3,11 +3,10 @@
  * A switch's port that marks: at the egress of the lab's shaped device, before
  * its queue.
  *
- * RED with min = max on the instantaneous queue, as switches are set for DCTCP
- * (RFC 8257 §3.1): a packet that meets so many is marked, or dropped if
- * it is not ECN-capable. The kernels that the lab runs on need not have
- * sch_red. The length is that of the root qdisc, in packets: the lab's are
- * segments.
+ * RED with min = max on the instantaneous queue, as switches are set for DCTCP (RFC 8257
+ * §3.1): a packet that meets a queue of the threshold or more is marked, or dropped if it
+ * is not ECN-capable. The kernels that the lab runs on need not have sch_red. The length
+ * is that of the root qdisc, in packets: the lab's are segments.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -32,7 +31,7 @@ struct sk_buff {
 
 void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
 
-/* Of the map @counts. */
+/* Indexes of the map @counts. */
 enum { MARKED, DROPPED, COUNTS };
 
 struct {

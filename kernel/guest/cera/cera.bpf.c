@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * CERA's client: a pass over all TCP sockets that sets the windows of those that send by
- * their shares of what the host has for this guest.
+ * CERA's client: a pass over all TCP sockets. It sets the window of each socket that
+ * sends, by the socket's share of what the host has for this guest.
  *
  * Nothing but a congestion control can set a window. So a socket is given one that
  * does nothing else, and at once its own again, all under the socket's lock: its
@@ -23,8 +23,8 @@ extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 #define RECENT_JIFFIES 2
 
 /*
- * Algorithms have one name in all network namespaces: the agent puts its own namespace's
- * behind this, here and below, before it loads.
+ * Algorithms have one name in all network namespaces: before it loads, the agent appends
+ * its own namespace's to this name, here and below.
  */
 #define SETTER "ek_cera"
 const volatile char setter_name[TCP_CA_NAME_MAX] = SETTER;
@@ -36,8 +36,7 @@ struct {
 	__type(value, struct ek_guest_share);
 } share SEC(".maps");
 
-/* Not a socket's storage: the kernel refuses to make one in some of these places (7.2).
- */
+/* Not socket storage: the kernel (7.2) refuses to make it in some of these places. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, EK_GUEST_MAX_LIMITED);
@@ -52,7 +51,7 @@ static __always_inline struct ek_guest_share *share_now(void)
 	return bpf_map_lookup_elem(&share, &zero);
 }
 
-/* What the pass has decided on for the socket at hand. */
+/* Sets what the pass has decided on for the socket at hand. */
 SEC("struct_ops")
 void BPF_PROG(setter_init, struct sock *sk)
 {
@@ -120,7 +119,7 @@ static __always_inline bool has_peer_here(const struct sock_common *skc)
 		       skc->skc_v6_rcv_saddr.in6_u.u6_addr32[3];
 }
 
-/* The host's words would take a flow's part from all others each time. */
+/* Each word to or from the host would take a flow's part from all others. */
 static __always_inline bool is_channel(const struct sock_common *skc,
 				       const struct ek_guest_share *s)
 {
@@ -134,8 +133,8 @@ static __always_inline bool may_send(u8 state)
 }
 
 /*
- * It has data to send or on its way, or has had until a moment ago: between two of its
- * windows it would be forgotten, and the others given its part.
+ * The socket has data to send or on its way, or had a moment ago: else it would be
+ * forgotten between two of its windows, and the others given its part.
  */
 static __always_inline bool is_active(const struct tcp_sock *tp)
 {
@@ -150,7 +149,7 @@ static __always_inline bool change(struct tcp_sock *tp, bool to_reno)
 	return !bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, (void *)cubic_name, 5);
 }
 
-/* The setter, and back. */
+/* Switches to the setter, and back. */
 static __always_inline bool set(struct tcp_sock *tp, struct ek_guest_share *s, u32 cwnd,
 				u32 ssthresh, bool is_reno)
 {
@@ -161,7 +160,7 @@ static __always_inline bool set(struct tcp_sock *tp, struct ek_guest_share *s, u
 	       change(tp, is_reno);
 }
 
-/* In recovery and after a timeout the window is theirs, and is only lowered. */
+/* Recovery and timeouts set the window themselves: then it is only lowered. */
 static __always_inline void adjust(struct tcp_sock *tp, struct ek_guest_share *s,
 				   u32 window, bool is_reno)
 {
@@ -171,9 +170,7 @@ static __always_inline void adjust(struct tcp_sock *tp, struct ek_guest_share *s
 	u64 cookie = bpf_get_socket_cookie(tp);
 	struct ek_guest_limited new = { .before = ssthresh, .set = threshold };
 	struct ek_guest_limited *l = bpf_map_lookup_elem(&limited, &cookie);
-	/* Another threshold than the one that was set is the socket's own, from a loss
-	 * since.
-	 */
+	/* Another threshold than was set here is the socket's own, from a loss since. */
 	bool is_set = l && l->set == ssthresh;
 
 	if (!cera_client_sets(tp->snd_cwnd, window, is_set && !is_theirs,

@@ -7,7 +7,7 @@
 #include <linux/timer.h>
 #include <net/tcp.h>
 
-/* What a function was called with, at its entry; a probe may put something else there. */
+/* A function's arguments at its entry; a probe may change them. */
 #if defined(CONFIG_X86_64)
 #define ARG_1(regs) ((regs)->di)
 #define ARG_2(regs) ((regs)->si)

@@ -160,7 +160,7 @@ bool hold_timer(struct sock *sk, u8 pending, int backlog_cpu)
 				      HRTIMER_MODE_REL_PINNED_SOFT);
 		return true;
 	}
-	/* Put off for want of room in the wake-up before this one: not twice. */
+	/* Put off at the wake-up before this one, for want of room: not twice. */
 	if (c->overflow_expires && retransmit_expires(sk) == c->overflow_expires)
 		return false;
 	c->overflow_expires = jiffies + 1;

@@ -194,8 +194,8 @@ static int on_ack_rtt(struct kprobe *p, struct pt_regs *regs)
 }
 
 /*
- * void tcp_cwnd_restart(struct sock *sk, s32 delta), with the socket locked by whom
- * has data to send. Idle for no more than an RTO, the window stays.
+ * void tcp_cwnd_restart(struct sock *sk, s32 delta), with the socket locked by a sender
+ * of data. A connection idle for no more than an RTO keeps its window.
  */
 static int on_cwnd_restart(struct kprobe *p, struct pt_regs *regs)
 {
@@ -207,7 +207,7 @@ static int on_cwnd_restart(struct kprobe *p, struct pt_regs *regs)
 	if (is_off() || delta <= 0)
 		return 0;
 	now = now_us();
-	/* A process may be sending: neither the tick nor a timer comes in between. */
+	/* A process may be sending: keeps the tick and timers from coming in between. */
 	local_irq_save(flags);
 	look_at_steal_clock(this_cpu_ptr(&pvtcp_cpus), now);
 	local_irq_restore(flags);
@@ -288,7 +288,7 @@ static int __init pvtcp_init(void)
 			       probes[i].symbol_name, ret);
 			remove_probes(i);
 			hold_exit();
-			/* Of ENOENT, insmod makes "unknown symbol or parameter". */
+			/* insmod reports ENOENT as "unknown symbol or parameter". */
 			return ret == -ENOENT ? -EOPNOTSUPP : ret;
 		}
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * vFlood in the guest: a congestion control whose window is what the host grants,
- * as long as a host attests that it holds this guest's packets. A shadow window
- * goes on in the background, by the same Reno or CUBIC that the host runs, and
- * takes over at the first sign of a loss until it is repaired, or as soon as
- * nobody attests any more: that is a time in a map, so that nobody has to act.
+ * vFlood in the guest: a congestion control whose window is what the host grants, as long
+ * as a host attests that it holds this guest's packets. A shadow window goes on in the
+ * background, by the same Reno or CUBIC that the host runs, and takes over at the first
+ * sign of a loss until it is repaired, or as soon as nobody attests any more. The
+ * attestation is a time in a map, so it ends by itself.
  */
 #include "../socket.h"
 
@@ -58,15 +58,15 @@ static __always_inline bool is_repairing(const struct tcp_sock *tp,
 	return f->state != TCP_CA_Open || tp->sacked_out || tp->lost_out;
 }
 
-/* While a loss is repaired by them, windows are TCP's own affair (RFC 6937). */
+/* In these states TCP itself sets the window while it repairs a loss (RFC 6937). */
 static __always_inline bool is_reducing(const struct guest_flow *f)
 {
 	return f->state == TCP_CA_CWR || f->state == TCP_CA_Recovery;
 }
 
 /*
- * Segments that the host grants. The receive window says so, and TCP keeps to it by
- * itself; so this must only not be less.
+ * Segments that the host grants. The receive window carries the grant, and TCP keeps to
+ * it by itself; so this only must not be less.
  */
 static __always_inline u32 granted(const struct tcp_sock *tp,
 				   const struct ek_guest_control *c)
@@ -78,7 +78,7 @@ static __always_inline u32 granted(const struct tcp_sock *tp,
 	return window > least ? window : least;
 }
 
-/* TCP may have lowered a window that nothing flooded: then that is the shadow's. */
+/* TCP may have lowered a window that does not flood: then it becomes the shadow's. */
 static __always_inline void take_over(const struct tcp_sock *tp, struct guest_flow *f)
 {
 	if (!f->is_flooding && tp->snd_cwnd != f->set)
@@ -184,7 +184,7 @@ void BPF_PROG(flood_set_state, struct sock *sk, u8 state)
 	struct guest_flow *f = flow_of(sk);
 
 	if (state == TCP_CA_Loss) {
-		/* TCP has set it: what it takes to be in flight, and one more. */
+		/* TCP has set the window: what it takes to be in flight, and one more. */
 		f->shadow.window.cwnd = tp->snd_cwnd ? tp->snd_cwnd : 1;
 		f->shadow.window.credit = 0;
 		if (f->shadow.kind == CONGESTION_CUBIC)
@@ -199,13 +199,13 @@ void BPF_PROG(flood_set_state, struct sock *sk, u8 state)
 			f->set = tp->snd_cwnd;
 		}
 	}
-	/* What the reduction ends with is the shadow's already. */
+	/* The window that the reduction ends with is the shadow's already. */
 	if (is_reducing(f))
 		f->set = tp->snd_cwnd;
 	f->state = state;
 }
 
-/* Before TCP decides what an ACK means, so that what it sets out from is the shadow. */
+/* Runs before TCP decides what an ACK means, so that TCP sets out from the shadow. */
 SEC("struct_ops")
 void BPF_PROG(flood_in_ack_event, struct sock *sk, u32 flags)
 {
@@ -228,8 +228,8 @@ void BPF_PROG(flood_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	struct congestion_path path = {
 		.now_us = now_us(),
 		.srtt_us = tp->srtt_us >> 3,
-		/* What is held counts in the RTTs of one that floods: the host judges its
-		 * own. */
+		/* The RTTs of a flooding connection include the time held: the host
+		 * judges its own. */
 		.min_rtt_us = f->is_flooding ? 0 : tp->rtt_min.s[0].v,
 		.round_over = !seq_before(ack, f->round_end),
 	};
@@ -286,7 +286,7 @@ void BPF_PROG(flood_tx_start, struct sock *sk)
 }
 
 /*
- * What is flooded is not paced by the VM, so its packets need not be sized by a pace: the
+ * The VM does not pace what it floods, so its packets need not be sized by a pace: the
  * host lets packets of this size leave in one piece.
  */
 SEC("struct_ops")

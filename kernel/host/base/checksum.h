@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Whether the checksums of a packet hold that nobody has verified yet.
+ * Verifies those checksums of a packet that nobody has verified yet.
  */
 #ifndef EVENKEEL_HOST_BASE_CHECKSUM_H
 #define EVENKEEL_HOST_BASE_CHECKSUM_H
@@ -36,7 +36,7 @@ static long checksum_next(u64 index, void *data)
 	c->is_read = true;
 	if (!bytes)
 		return 1;
-	/* Of a value that is not 0, verifiers up to some version learn nothing. */
+	/* Older verifiers learn nothing from a test that a value is not 0. */
 	barrier_var(bytes);
 	bytes = ((bytes - 1) & (SCRATCH_CHUNK_BYTES - 1)) + 1;
 	barrier_var(bytes);
@@ -53,13 +53,13 @@ static long checksum_next(u64 index, void *data)
 	return 1;
 }
 
-/* Of TCP, with the pseudo-header of IPv4 or IPv6. */
+/* Does TCP's checksum hold, with the pseudo-header of IPv4 or IPv6? */
 static __noinline bool tcp_checksum_holds(struct __sk_buff *skb, struct context *c)
 {
 	const struct packet *p = c->packet;
 	u32 bytes = p->tcp_bytes + p->payload_bytes;
-	/* Not on the stack, of which older kernels count more. Of IPv4's addresses as
-	 * ::ffff:a.b.c.d, what precedes them adds nothing. */
+	/* Not on the stack, of which older kernels count more. In IPv4's addresses as
+	 * ::ffff:a.b.c.d, the prefix adds nothing. */
 	__be32 *pseudo = (__be32 *)c->scratch->chunk;
 	struct checksum sum = {
 		.skb = skb,
@@ -90,8 +90,8 @@ static __always_inline bool ip_checksum_holds(const struct context *c)
 /**
  * skb_checksums_hold() - a packet without IP options
  *
- * Of a partial checksum whoever sends the packet on completes it, and one that hardware
- * or GRO has verified needs no second look (skb->ip_summed). Nobody has verified IPv4's
+ * A partial checksum is completed by what sends the packet on, and one that hardware or
+ * GRO has verified needs no second look (skb->ip_summed). Nobody has verified IPv4's
  * header where packets are bridged.
  */
 static __always_inline bool skb_checksums_hold(struct __sk_buff *skb, struct context *c)

@@ -28,8 +28,7 @@ struct scratch {
 	u8 chunk[SCRATCH_CHUNK_BYTES + 8]; /* of a packet, and room for zeros behind it */
 };
 
-/* No program is interrupted by itself but where it sends: all run with bottom halves off.
- */
+/* A program re-enters itself only where it sends: all run with bottom halves off. */
 enum scratch_of {
 	SCRATCH_TO_VM,
 	SCRATCH_FROM_VM,
@@ -64,7 +63,7 @@ static __always_inline bool port_acts(const struct ek_port *port)
 	return (EK_MECHANISMS(MODE_OR) port->vflood.hold_ifindex) != EK_MODE_OFF;
 }
 
-/* vFlood rests, and nothing else is on: nobody asks for connections that begin. */
+/* vFlood rests, and nothing else is on: connections that begin concern no mechanism. */
 static __always_inline bool port_rests(const struct ek_port *port)
 {
 	return port->vflood.passes_over && !port->timed_ns &&
@@ -73,7 +72,7 @@ static __always_inline bool port_rests(const struct ek_port *port)
 
 #undef MODE_OR
 
-/* No packet is anybody's business: the port rests, and no connection from before is left.
+/* No packet concerns a mechanism: the port rests, and no connection from before is left.
  */
 static __always_inline bool port_sleeps(const struct ek_port *port)
 {
@@ -105,12 +104,12 @@ static __noinline u32 number_elsewhere(struct __sk_buff *skb, u32 ifindex)
 }
 
 /*
- * What maps know a device by that is in the packet's network namespace (intf.h). Return:
- * 0 if no port is there.
+ * The number by which maps know a device of the packet's network namespace (intf.h).
+ * Return: 0 if no port is there.
  */
 static __always_inline u32 port_number(struct __sk_buff *skb, u32 ifindex)
 {
-	/* Not to be read where all ports are in one: that takes as long as all else. */
+	/* Not read where all ports are in one: that takes as long as all else. */
 	return ek_kernel.namespace ? number_elsewhere(skb, ifindex) : ifindex;
 }
 
@@ -136,7 +135,7 @@ static __always_inline bool context_open(struct context *c, struct __sk_buff *sk
 	return true;
 }
 
-/* What comes by a second time, because a program has sent it, was counted before. */
+/* A packet that comes by again, because a program has sent it, was counted before. */
 static __always_inline void count_again(struct context *c)
 {
 	count(c->count, EK_COUNT_PACKETS_FROM_VM, (u64)-1);
@@ -300,7 +299,7 @@ static __always_inline bool context_read(struct __sk_buff *skb, struct context *
 		flow_key_v4(c, &ends, from_vm);
 	else
 		flow_key(c, from_vm);
-	/* What has to be exact is about handshakes. */
+	/* Only handshakes need an exact time. */
 	c->now_ns = c->packet->flags & (PACKET_SYN | PACKET_RST) ? bpf_ktime_get_ns() :
 								   context_coarse_ns(c);
 	return true;

@@ -16,7 +16,7 @@ static __always_inline bool agent_is_there(const struct ek_host *h, u64 now_ns)
 /*
  * Hands a copy of the packet to user space.
  *
- * Return: false if it cannot, or is not there.
+ * Return: false if that is impossible, or user space is not there.
  */
 static __noinline bool event_send(struct __sk_buff *skb, struct context *c,
 				  enum ek_event_type type)

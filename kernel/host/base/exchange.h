@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Exchanges of a port's connections (algo/base/exchange.h), while a trial times them:
- * what is over goes into a ring that the agent empties. Nothing is kept, and no clock is
- * read, where no trial is.
+ * exchanges that are over go into a ring that the agent empties. Without a trial nothing
+ * is kept, and no clock is read.
  */
 #ifndef EVENKEEL_HOST_BASE_EXCHANGE_H
 #define EVENKEEL_HOST_BASE_EXCHANGE_H

@@ -18,7 +18,7 @@ __weak __noinline int head_options_read(const struct packet_head *h,
 }
 
 /* Verifiers without allow_uninit_stack (before Linux 6.3, or where it was not ported
- * back) give a global function no stack that was never written. */
+ * back) let a global function have no stack that was never written. */
 static __always_inline bool head_options(const struct packet_head *h,
 					 const struct packet *p, struct packet_options *o)
 {
@@ -87,7 +87,7 @@ static __always_inline void handshake_again(struct ek_handshake *h,
 		h->asks_ecn = asked;
 }
 
-/* Whose ECN is, when a SYN-ACK says so. Return: enum ek_flow_flag. */
+/* Who owns the connection's ECN, by its SYN-ACK. Return: enum ek_flow_flag. */
 static __always_inline u32 flow_ecn(const struct context *c, enum ecn_mode asked,
 				    const struct packet_options *o)
 {
@@ -160,7 +160,7 @@ static __noinline struct ek_flow *flow_open(struct context *c, bool synack_from_
 	return bpf_map_lookup_elem(&flows, c->key);
 }
 
-/* One end has acknowledged the other's FIN, whose number it is. */
+/* Notes whether one end has acknowledged the other's FIN. */
 static __always_inline void flow_note_ack(struct ek_flow *f, const struct packet *p,
 					  bool from_vm)
 {
@@ -195,7 +195,7 @@ static __always_inline bool flow_is_over(struct context *c, struct ek_flow *f,
 	const u32 ended = EK_FLOW_VM_ENDED | EK_FLOW_REMOTE_ENDED;
 	const struct packet *p = c->packet;
 
-	/* One from the network may be forged: only what the VM could take counts. */
+	/* One from the network may be forged: it counts if the VM could take it. */
 	if (p->flags & PACKET_RST)
 		return from_vm || p->seq - f->echo.acked < (1u << 30);
 	if (p->flags & PACKET_FIN)

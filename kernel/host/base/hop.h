@@ -41,7 +41,7 @@ static __always_inline bool hop_has_address(const struct net_device *dev, const 
  * Is this the address of a device that stands on @dev? @last: one of them, if there is
  * any.
  *
- * Return: whether it is, or may be because there are more than are looked at.
+ * Return: whether it is, or may be, as there are more devices than are looked at.
  */
 static __noinline bool hop_is_above(struct net_device *dev, const u8 *mac, u32 most,
 				    struct net_device **last)
@@ -67,8 +67,8 @@ static __noinline bool hop_is_above(struct net_device *dev, const u8 *mac, u32 m
 }
 
 /*
- * Does this host route the packet? Yes where that is not certain. A port is of one
- * bridge, which may have VLANs and others on it.
+ * Does this host route the packet? Yes, if that is uncertain. A port belongs to one
+ * bridge, on which VLANs and other devices may stand.
  */
 static __noinline bool hop_is_this_host(struct __sk_buff *skb, const struct context *c)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The kernel's own structures, as far as the programs read them. Only names
- * and kinds count: where the members are is relocated at loading, by the BTF of
- * the kernel and its modules. What a kernel lacks must be asked about first.
- * Numbers are unsigned here whatever they are there: only those may differ in size.
+ * The kernel's own structures, as far as the programs read them. Only names and kinds
+ * count: where the members are is relocated at loading, by the BTF of the kernel and its
+ * modules. What a kernel lacks must be asked about first. Numbers are unsigned here
+ * whatever the kernel has: only unsigned ones may differ in size.
  */
 #ifndef EVENKEEL_HOST_BASE_KERNEL_H
 #define EVENKEEL_HOST_BASE_KERNEL_H

@@ -2,9 +2,8 @@
 /*
  * What a host has learned of a connection, or of another host, and when that ends.
  *
- * Where nobody was there to see, it may be another connection by now, and a host that saw
- * to ECN may do so no more. What is uncertain is let go: the worst is a connection
- * without help.
+ * After a time unseen it may be another connection, and a host that saw to ECN may no
+ * longer do so. What is uncertain is let go: the worst is a connection without help.
  */
 #ifndef EVENKEEL_HOST_BASE_KNOWN_H
 #define EVENKEEL_HOST_BASE_KNOWN_H
@@ -12,13 +11,13 @@
 #include "context.h"
 #include "algo/base/time.h"
 
-/* Not noted since packets of the port are read: what passed unread may have ended it. */
+/* Noted before the port's packets were read: what passed unread may have ended it. */
 static __always_inline bool is_from_before(const struct context *c, u64 first_ns)
 {
 	return first_ns < c->port->since_ns;
 }
 
-/* A SYN that is not answered in this time is not waited for by its sender either. */
+/* The sender of a SYN that is not answered in this time no longer waits, either. */
 static __always_inline bool handshake_is_over(const struct context *c, u64 first_ns)
 {
 	return is_from_before(c, first_ns) ||
@@ -48,8 +47,8 @@ static __always_inline struct ek_train *train_known(struct context *c, u32 iss)
 }
 
 /*
- * What the remote host has made of probes, or NULL. After a while it is asked anew: it
- * may have evenkeel by now, or none any more.
+ * What the remote host has made of probes, or NULL. After a while the host is probed
+ * anew: it may have evenkeel by now, or no longer.
  */
 static __always_inline struct ek_peer *peer_known(struct context *c)
 {
@@ -64,11 +63,11 @@ static __always_inline struct ek_peer *peer_known(struct context *c)
 }
 
 /*
- * A packet of the remote end's passes. Where its host sees to ECN, all of them are
- * ECN-capable, pure ACKs among them, and those of a guest without ECN are not by
- * themselves. So the first that is not tells that nobody echoes marks there, or hides
- * them, and this host does neither from now on. What is on its way in that moment no ECN
- * is heeded for, for a round trip.
+ * A packet from the remote end passes. Where its host sees to ECN, all its packets are
+ * ECN-capable, even pure ACKs; those of a guest without ECN are not by themselves. So the
+ * first packet that is not shows that nobody there echoes or hides marks any more, and
+ * this host does neither from now on. For a round trip, no ECN is heeded for what is on
+ * its way at that moment.
  */
 static __always_inline void peer_shows(struct context *c, struct ek_flow *f)
 {

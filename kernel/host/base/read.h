@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Reading the kernel's own structures: by plain loads where it gives a program a pointer
- * to one of its types (bpf_rdonly_cast, Linux 6.2), else by calls of 25 to 30 ns each.
- * Which way it is is known when a program is loaded; the other one is dropped then.
+ * Reading the kernel's own structures: by plain loads where the kernel gives a program a
+ * pointer to one of its types (bpf_rdonly_cast, Linux 6.2), else by calls of 25 to 30 ns
+ * each. The way is known when a program is loaded; the other one is dropped then.
  *
  * Types of modules have no such pointers. Those of tun are the kernel's own where the
  * driver is built in, which user space finds out (ek_kernel).
@@ -69,8 +69,8 @@ static __always_inline struct net_device *skb_device(struct __sk_buff *skb)
 
 /*
  * Does a packet count in a send buffer that is limited: that of the tap it came in by
- * (libvirt's <sndbuf>), or of a socket on this machine? Full, it takes nothing more in.
- * What counts is given back by a destructor.
+ * (libvirt's <sndbuf>), or of a socket on this machine? A full buffer takes nothing more
+ * in. A destructor gives back what counts.
  */
 static __always_inline bool skb_fills_sndbuf(struct __sk_buff *skb)
 {

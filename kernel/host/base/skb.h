@@ -48,23 +48,23 @@ static __always_inline bool skb_head(struct __sk_buff *skb, struct packet_head *
 #define HEAD_TIMESTAMPS_BYTES 66 /* and timestamps */
 
 /*
- * Copies a word of a packet. Where the stack puts packets nothing is aligned, and neither
- * the compiler nor the CPU is to mind.
+ * Copies a word of a packet. The stack leaves packets unaligned, which neither the
+ * compiler nor the CPU may mind.
  */
 static __always_inline void head_word(struct packet_head *h, const void *data, u32 offset)
 {
 	*(u64 *)(h->bytes + offset) = *(const u64 *)(data + offset);
 }
 
-/* Whom a packet of IPv4 is from and for. */
+/* The source and the destination of an IPv4 packet. */
 struct ends_v4 {
 	__be32 source;
 	__be32 destination;
 };
 
 /*
- * Copies as much as most packets of IPv4 need, without a call, and says whose it is.
- * Return: false if it is another, or too short.
+ * Copies as much as most IPv4 packets need, without a call, and gives the packet's ends.
+ * Return: false if it is not IPv4, or too short.
  */
 static __always_inline bool skb_head_plain(struct __sk_buff *skb, struct packet_head *h,
 					   struct ends_v4 *ends)
@@ -155,8 +155,8 @@ static __always_inline bool skb_set_ecn(struct __sk_buff *skb, const struct pack
 }
 
 /*
- * The same with one call where IPv4 takes two otherwise, in packets as most are. @h says
- * what is in the packet, then as before.
+ * skb_set_ecn() with one call where IPv4 otherwise takes two, in most packets. @h says
+ * what is in the packet, before and after.
  */
 static __always_inline bool head_set_ecn(struct __sk_buff *skb, struct packet_head *h,
 					 const struct packet *p, u8 ecn)

@@ -18,7 +18,7 @@ struct way {
 	bool is_back; /* vFlood held it, and it goes on behind HOLD */
 };
 
-/* Return: false, as a step does behind which the packet does not go on. */
+/* Return: false, as from a step that ends the packet's way. */
 static __always_inline bool way_ends(struct way *w, int verdict)
 {
 	w->verdict = verdict;
@@ -36,7 +36,7 @@ static __always_inline bool is_synack(const struct way *w)
 	       (PACKET_SYN | PACKET_ACK);
 }
 
-/* Does this host see to ECN, and not the guests themselves or nobody? */
+/* Does this host see to ECN, rather than the guests themselves or nobody? */
 static __always_inline bool ecn_is_ours(const struct context *c, const struct ek_flow *f)
 {
 	return ecn_for_guests(c) &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * CERA at a VM's port: counts what the VM sends to the uplink, times handshakes,
- * and has the limit of a flow, whether or not there is a client in the VM: what one does
- * is the VM's word alone.
+ * CERA at a VM's port: counts what the VM sends to the uplink, times handshakes, and
+ * limits flows, whether or not the VM has a client: what a client does is the VM's word
+ * alone.
  *
  * The agent writes the limit every epoch and says until when it holds: should
  * the agent die, it is gone soon after.
@@ -36,13 +36,16 @@ static __always_inline u32 cera_wire_bytes(const struct __sk_buff *skb, u32 head
 	return bytes + (bytes - header_bytes - 1) / gso_bytes * header_bytes;
 }
 
-/* Of a packet that was read. */
+/* The header bytes of a packet that was read. */
 static __always_inline u32 cera_header_bytes(const struct context *c)
 {
 	return (u32)c->packet->l4 + c->packet->tcp_bytes;
 }
 
-/* Of one that was not: what several datagrams have that leave as one packet. */
+/*
+ * The header bytes of a packet that was not read: those of datagrams that leave as one
+ * packet.
+ */
 static __always_inline u32 cera_datagram_header_bytes(const struct __sk_buff *skb)
 {
 	u32 ip_bytes = skb->protocol == bpf_htons(PACKET_ETHER_IPV6) ? PACKET_IPV6_BYTES :
@@ -67,7 +70,7 @@ static __always_inline void cera_handshake_timed(struct ek_cera_port *s,
 
 #define CERA_TIMED_FLAGS (EK_FLOW_TIMED | EK_FLOW_VM_OPENED | EK_FLOW_LOCAL)
 
-/* What CERA's last word leaves a flow that has sent up to @end. */
+/* Does CERA's last limit leave a flow that has sent up to @end without room? */
 static __always_inline bool cera_flow_is_full(const struct ek_flow *f, u32 end)
 {
 	return f->cera_limit_bytes &&

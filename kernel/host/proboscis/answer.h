@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Answers: a VM's SYN-ACK is sent behind probes, and at the other end the window of the
- * opener's first ACKs follows those that came. So the first flight of what the accepting
- * VM sends is scaled as the SYN-ACK's window scales that of the opener.
+ * opener's first ACKs follows the probes that came. So the accepting VM's first flight is
+ * scaled, as the SYN-ACK's window scales the opener's.
  */
 #ifndef EVENKEEL_HOST_PROBOSCIS_ANSWER_H
 #define EVENKEEL_HOST_PROBOSCIS_ANSWER_H
@@ -27,8 +27,8 @@ static __always_inline u32 answer_probes_for(struct context *c,
 }
 
 /*
- * Sends them, behind the report; @sent grows. Return: false if the SYN-ACK could not be
- * restored.
+ * Sends a SYN-ACK's probes, behind the report, and adds their number to @sent. Return:
+ * false if the SYN-ACK could not be restored.
  */
 static __always_inline bool answer_probed(struct __sk_buff *skb, struct context *c,
 					  struct ek_flow *f,
@@ -62,8 +62,8 @@ static __always_inline bool answer_probed(struct __sk_buff *skb, struct context 
 }
 
 /*
- * Limits the window of an ACK of the opener's. What could not be written, or is only
- * observed, has offered the other end what the VM has: then nothing is limited any more.
+ * Limits the window of an ACK from the opener. If that could not be written, or is only
+ * observed, the other end has the VM's own offer: then nothing is limited any more.
  */
 static __noinline void answer_window(struct __sk_buff *skb, struct context *c,
 				     struct ek_flow *f)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * ECN between hosts for guests that have none, at the VM that sends: its packets are made
- * capable of it, and its ACKs echo the marks that were hidden from it (marks.h).
+ * ECN-capable, and its ACKs echo the marks that were hidden from it (marks.h).
  */
 #ifndef EVENKEEL_HOST_PROBOSCIS_ECN_H
 #define EVENKEEL_HOST_PROBOSCIS_ECN_H
@@ -35,9 +35,9 @@ static __always_inline void ecn_note_data(struct __sk_buff *skb, struct context 
 	if (elephant_bytes && f->bytes_from_vm > elephant_bytes)
 		f->flags |= EK_FLOW_ELEPHANT;
 	/*
-	 * What does not heed marks must not ask for them instead of losses. Pure
-	 * ACKs are as capable as data, as DCTCP's are: between data that heeds
-	 * marks a marking port would drop them in masses.
+	 * A sender that does not heed marks must not ask for them instead of losses. Pure
+	 * ACKs are as ECN-capable as data, as DCTCP's are: among data that heeds marks, a
+	 * marking port would drop them in masses.
 	 */
 	if (!ours || p->ecn != PACKET_NOT_ECT || f->flags & EK_FLOW_ELEPHANT)
 		return;

@@ -26,7 +26,7 @@ static __always_inline bool is_own_probe(struct context *c)
 	return looks_like_probe(c->packet) && probe_read(c, &o) == PROBE_VALID;
 }
 
-/* How many probes to send before a SYN, and why none. */
+/* How many probes to send before a SYN; counts the reason for none. */
 static __always_inline u32 probes_for(struct __sk_buff *skb, struct context *c,
 				      struct ek_handshake *h)
 {
@@ -54,8 +54,8 @@ static __always_inline u32 probes_for(struct __sk_buff *skb, struct context *c,
 }
 
 /*
- * Probes and SYN have gone: they may have to be sent again. To a peer that has not
- * answered probes before, they are not.
+ * Probes and SYN have gone: they may have to be sent again, but not to a peer that has
+ * left probes unanswered.
  */
 static __always_inline void syn_probed(struct __sk_buff *skb, struct context *c)
 {
@@ -208,8 +208,8 @@ static __always_inline int synack_from_vm(struct __sk_buff *skb, struct context 
 	o.total = train.total;
 	o.seen = train.seen;
 	o.marked = train.marked;
-	/* Where it is lost, the opener's data is not ECN-capable, and marking ports drop
-	 * it. */
+	/* If the report is lost, the opener's data is not ECN-capable, and marking ports
+	 * drop it. */
 	o.ecn = PACKET_ECT_0;
 	if (!enforces(c)) {
 		count(c->count, EK_COUNT_REPORTS_SENT, 1);

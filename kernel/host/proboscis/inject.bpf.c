@@ -26,8 +26,8 @@ static __always_inline void note_train(struct context *c, u32 sent)
 }
 
 /*
- * The frame comes by from_vm, which knows by this that it has been there. Return: false
- * if the connection is known no more, and so nobody waits for the frame.
+ * The frame passes from_vm, which knows by this note that it has been there before.
+ * Return: false if the connection is no longer known, so that nobody waits for the frame.
  */
 static __always_inline bool note_frame(struct context *c)
 {
@@ -88,8 +88,8 @@ int inject(struct __sk_buff *skb)
 		return 1;
 	if (c.packet->payload_bytes || !complete_checksum(skb, &c))
 		return 1;
-	/* Sent again, probes are part of the same budget: a flood of SYNs may have been
-	 * probed.
+	/* Probes that are sent again are part of the same budget: a flood of SYNs may
+	 * have been probed.
 	 */
 	if (probes)
 		probes = train_length(&c, probes);
@@ -111,7 +111,7 @@ int inject(struct __sk_buff *skb)
 	}
 	if (!skb->cb[EK_INJECT_FRAME])
 		return sent < probes;
-	/* A SYN that is known no more was answered, or the VM sends it again. */
+	/* A SYN that is no longer known was answered, or the VM sends it again. */
 	if (!note_frame(&c) && !(c.packet->flags & PACKET_ACK))
 		return 0;
 	/* from_vm sees to the rest of a SYN-ACK; a SYN of a VM with ECN stays as it is.

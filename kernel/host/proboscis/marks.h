@@ -10,7 +10,7 @@
 #include "../base/flow.h"
 #include "../base/way.h"
 
-/* A VM that uses no ECN sees none, in SYNs and SYN-ACKs either. */
+/* A VM that uses no ECN sees none, not even in SYNs and SYN-ACKs. */
 static __always_inline void handshake_hide_ecn(struct __sk_buff *skb, struct context *c)
 {
 	struct packet *p = c->packet;

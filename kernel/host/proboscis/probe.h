@@ -35,7 +35,7 @@ proboscis_port_of(const struct context *c)
 	return bpf_map_lookup_elem(&proboscis_ports, &slot);
 }
 
-/* May the VM's host send so many probes now? Several CPUs may ask at once. */
+/* May this host send @probes for the VM now? Several CPUs may ask at once. */
 static __always_inline bool budget_take(struct context *c, u32 probes)
 {
 	const struct proboscis_settings *set = &c->port->proboscis.settings;
@@ -71,7 +71,7 @@ static __always_inline u32 train_length(struct context *c, u32 probes)
 		      0;
 }
 
-/* Begins the tag of what goes the way of this packet. */
+/* Begins the tag of what is sent with this packet's addresses. */
 static __noinline void probe_tag_start(struct siphash *start,
 				       const struct siphash_key *key,
 				       const struct packet *p, u32 iss)
@@ -155,7 +155,7 @@ static __always_inline bool probe_checksum(struct __sk_buff *skb, u32 l4, u64 ol
 				    0);
 }
 
-/* What goes from one packet of a train to the next. */
+/* What is carried from one packet of a train to the next. */
 struct train_state {
 	struct __sk_buff *skb;
 	struct siphash start; /* of the tags */
@@ -190,7 +190,7 @@ static long probe_next(u64 index, void *data)
 	return 0;
 }
 
-/* Writes what follows the ports and precedes the option, the checksum apart. */
+/* Writes what follows the ports and precedes the option, except the checksum. */
 static __always_inline bool probe_header(struct __sk_buff *skb, const struct packet *p,
 					 const struct order *o)
 {
@@ -226,7 +226,7 @@ static __noinline u32 probe_train(struct __sk_buff *skb, struct context *c,
 
 	if (!probe_shape(skb, c->head, p, o->ecn) || !probe_header(skb, p, o))
 		return 0;
-	/* Of the pseudo-header only the length changes, also where the checksum is
+	/* Only the length changes in the pseudo-header, also where the checksum is
 	 * partial. */
 	if (bpf_l4_csum_replace(skb, p->l4 + TCP_OFFSET_CHECK, bpf_htons(p->tcp_bytes),
 				bpf_htons(PROBOSCIS_TCP_BYTES), BPF_F_PSEUDO_HDR | 2))
@@ -262,8 +262,7 @@ enum probe_result {
 /**
  * probe_send() - sends an order's packets with the addresses of the one at hand
  *
- * The packet must have no data. It is made into each of them in turn, and then
- * what it was.
+ * The packet must have no data. It becomes each of them in turn, and then what it was.
  */
 static __always_inline enum probe_result probe_send(struct __sk_buff *skb,
 						    struct context *c,

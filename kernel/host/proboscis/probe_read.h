@@ -20,7 +20,7 @@ enum probe_kind {
 	PROBE_VALID,
 };
 
-/* Reads what has that shape. */
+/* Reads a packet of that shape. */
 static __noinline enum probe_kind probe_read(struct context *c,
 					     struct proboscis_option *o)
 {

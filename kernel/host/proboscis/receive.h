@@ -47,7 +47,7 @@ static __always_inline void train_count(struct context *c,
 }
 
 /*
- * A RST with just room for the option. Return: true if it was a valid probe or
+ * Reads a segment that looks_like_probe(). Return: true if it was a valid probe or
  * report, which is not for the VM.
  */
 static __noinline bool probe_receive(struct context *c)
@@ -81,7 +81,7 @@ static __noinline bool probe_receive(struct context *c)
 
 /*
  * A SYN-ACK comes for the first time, behind its probes: they settle how much the VM lets
- * the other end answer at first. It has said nothing yet that would be taken back.
+ * the other end answer at first. The VM has said nothing yet that would be taken back.
  */
 static __noinline void answer_begins(struct context *c, struct ek_flow *f)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * vFlood: what the VM gets lets out what is held, and tells it how much it may hand over.
+ * vFlood: ACKs to the VM let out what is held, and tell it how much it may hand over.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_ACK_H
 #define EVENKEEL_HOST_VFLOOD_ACK_H
@@ -42,8 +42,8 @@ static __noinline bool vflood_ack_is_dsack(const struct context *c,
 	return true;
 }
 
-/* Looks at the VM's port now and then. What cannot be read is no cause to keep ACKs from
- * it. */
+/* Looks at the VM's port now and then. A queue that cannot be read is no reason to keep
+ * ACKs from the VM. */
 static __always_inline void vflood_ack_look(struct __sk_buff *skb, struct context *c)
 {
 	const struct ek_vflood_settings *v = &c->port->vflood;
@@ -61,8 +61,8 @@ static __always_inline void vflood_ack_look(struct __sk_buff *skb, struct contex
 		ack_filter_reads(&port->filter);
 }
 
-/* Tells a flow what its VM may hand over. The port's account is the qdisc's: what changes
- * of it goes into another one. */
+/* Tells a flow what its VM may hand over. The port's account is the qdisc's: changes go
+ * into another one. */
 static __always_inline void vflood_ack_tell(const struct qdisc_port *at,
 					    struct ek_vflood_flow *e)
 {
@@ -77,14 +77,14 @@ static __always_inline void vflood_ack_tell(const struct qdisc_port *at,
 				     (u64)vm.promised_segments - before);
 }
 
-/* What the qdisc is still to do with an ACK; else it is to let out what is held, and this
- * is the highest number before the ACK. */
+/* What the qdisc still has to do with an ACK. Any other value: it has to let out what is
+ * held, and the value is the highest ACK before. */
 #define VFLOOD_ACK_NOTHING (1ull << 32)
 #define VFLOOD_ACK_ALL (2ull << 32)
 
 /*
- * An ACK that lets nothing out is done with here, under the flow's lock: a copy of it,
- * which makes the qdisc run, costs more than all that is decided.
+ * Deals with an ACK that lets nothing out, under the flow's lock: a copy of it, which
+ * makes the qdisc run, costs more than all that is decided here.
  */
 static __noinline u64 vflood_ack_here(const struct context *c, const struct ek_flow *f)
 {
@@ -146,7 +146,7 @@ static __noinline void vflood_ack_options(const struct context *c,
 
 /*
  * Reads an ACK to the VM into the CPU's memory. Return: whether it tells its flow
- * something that this does not know.
+ * something new.
  */
 static __noinline bool vflood_ack_read(struct __sk_buff *skb, struct context *c,
 				       const struct ek_flow *f)
@@ -170,7 +170,7 @@ static __noinline bool vflood_ack_read(struct __sk_buff *skb, struct context *c,
 	a->is_older = is_stamped &&
 		      vflood_is_older(&e->flow, packet_u32(c->head, options + 8));
 	a->came_twice_segments = 0;
-	/* Timestamps alone are what most have. */
+	/* Most ACKs have timestamps alone. */
 	if (has_options &&
 	    !(is_stamped && p->tcp_bytes == PACKET_TCP_BYTES + VFLOOD_TIMESTAMPS_BYTES))
 		vflood_ack_options(c, e, a);
@@ -202,8 +202,8 @@ static __noinline void vflood_ack_send(struct __sk_buff *skb, const struct conte
  * the receiver's. @is_needless becomes true if the VM need not have it
  * (algo/vflood/ack_filter.h).
  *
- * One function after the other, none of which calls the next: kernels up to some version
- * count what each of them takes of the stack.
+ * Calls one function after the other, rather than each the next: older kernels add up
+ * what each takes of the stack.
  */
 static __always_inline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct context *c,
 					    struct ek_flow *f, bool *is_needless)
@@ -221,7 +221,7 @@ static __always_inline u32 vflood_ack_to_vm(struct __sk_buff *skb, struct contex
 	e = vflood_flow_of(c, f);
 	if (!e)
 		return 0;
-	/* Where another CPU has the qdisc, it may still stand there of an earlier one. */
+	/* Where another CPU has the qdisc, @filtered may still be an earlier ACK's. */
 	*is_needless = is_news && p->flags == PACKET_ACK &&
 		       e->filtered == (1ull << 32 | p->ack);
 	return vflood_ack_grant(e, p->ack);

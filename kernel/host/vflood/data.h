@@ -21,7 +21,7 @@ static __always_inline void vflood_data_note(const struct context *c,
 		return;
 	if (has_timestamps) {
 		ts_val = vflood_ts_val(c);
-		/* It was held, or another CPU has had a newer one. */
+		/* The packet was held, or another CPU has had a newer one. */
 		if (e->last.has_timestamps && seq_before(ts_val, e->last.ts_val))
 			return;
 		e->last.ts_val = ts_val;
@@ -43,8 +43,8 @@ __weak __noinline int vflood_flow_passes(struct vflood_flow *f,
 }
 
 /*
- * Lets data out at once that its windows allow, or that is sent again, past the device
- * that holds packets: most connections never have more. Nothing overtakes: all that is
+ * Lets out at once, past the device that holds packets, data that its windows allow or
+ * that is sent again: most connections never have more. Nothing is overtaken: all that is
  * out has left in the same way, or nothing is out.
  *
  * Return: false if the qdisc is to decide.
@@ -107,8 +107,8 @@ __weak __noinline int vflood_flow_is_back(struct vflood_returns *r, u32 seq, u32
 }
 
 /*
- * Has a packet of the flow left the queue, and been here before? Of the very same
- * data and timestamp one passes, and the other is the one that is seen anew.
+ * Has a packet of the flow left the queue, and been here before? Of two packets with the
+ * same data and timestamp one passes as such, and the other is seen anew.
  */
 static __noinline bool vflood_is_back(const struct context *c, struct ek_flow *f)
 {
@@ -118,8 +118,8 @@ static __noinline bool vflood_is_back(const struct context *c, struct ek_flow *f
 
 	if (!e)
 		return false;
-	/* An ACK by itself has the number of what was let out last, the VM's that of its
-	 * own.
+	/* A bare ACK from the queue has the number of what was let out last, one from the
+	 * VM the VM's own number.
 	 */
 	if (end == p->seq)
 		return seq_before(p->seq, e->flow.vm_end) &&
@@ -129,9 +129,9 @@ static __noinline bool vflood_is_back(const struct context *c, struct ek_flow *f
 }
 
 /*
- * Sends a packet by way of the device that holds it, or that splits it for that. What is
- * held must not fill a send buffer: what is sent again, after a loss, would not come in,
- * and nothing else lets the held data out. A copy has no owner.
+ * Sends a packet by way of the device that holds it, or that splits it for that. Held
+ * packets must not fill a send buffer: data sent again after a loss would not come in,
+ * and nothing else lets the held data out. A copy has no owner, and fills none.
  *
  * Return: what the program is to answer.
  */
@@ -198,7 +198,8 @@ static __noinline int vflood_from_vm(struct __sk_buff *skb, struct context *c,
 	return vflood_send_by(skb, c->port->vflood.split_ifindex);
 }
 
-/* What was held has been here before: only what stands behind HOLD has still to see it.
+/* A packet that was held has been here before: only the steps behind HOLD have still to
+ * see it.
  */
 static __always_inline bool vflood_back_from_vm(struct __sk_buff *skb, struct way *w)
 {

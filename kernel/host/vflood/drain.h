@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is held without leave to stay: it drains, when there is no agent, no mode or no VM
- * any more, or is dropped with its flow.
+ * What may be held no longer: it drains, when there is no agent, no mode or no VM any
+ * more, or is dropped with its flow.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_DRAIN_H
 #define EVENKEEL_HOST_VFLOOD_DRAIN_H
@@ -61,8 +61,7 @@ static __noinline void queue_drop(struct qdisc_port *at, struct ek_vflood_flow *
 	e->splitting = 0;
 }
 
-/* A flow that holds something is looked after. Return: whether it still holds something.
- */
+/* Looks after a flow that holds something. Return: whether it still holds something. */
 static __noinline bool vflood_flow_tick(struct qdisc_port *at, struct ek_vflood_flow *e,
 					u32 index)
 {
@@ -70,11 +69,11 @@ static __noinline bool vflood_flow_tick(struct qdisc_port *at, struct ek_vflood_
 	bool is_cut_off = !at->port || e->is_closing; /* from ACKs */
 	bool drains = e->is_enforced && !at->may_hold;
 
-	/* Its last segment was lost on the way. */
+	/* The last segment of the packet being split was lost on the way. */
 	if (e->splitting && time_since(at->now_ns, e->splitting_ns) > VFLOOD_SPLIT_NS)
 		split_done(at, e, index);
-	/* ACKs let it out, as ever: beyond its windows the network or the receiver drops
-	 * it. */
+	/* Otherwise ACKs let data out, as ever: beyond its windows, the network or the
+	 * receiver drops it. */
 	if (is_cut_off || is_silent ||
 	    (drains && time_since(at->now_ns, e->acked_ns) > VFLOOD_DRAIN_TIMEOUT_NS))
 		queue_drain(at, e, index, VFLOOD_DRAIN_SEGMENTS);

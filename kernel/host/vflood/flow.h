@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * vFlood at a port: which packets go by way of the device that holds them, and what the
- * VM is told. What is held and what leaves is decided under the lock of that device's
- * qdisc (qdisc.bpf.c); from here it gets orders in the cb of packets and of copies.
+ * VM is told. That device's qdisc (qdisc.bpf.c) decides under its lock what is held and
+ * what leaves; from here it gets orders in the cb of packets and of copies.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_FLOW_H
 #define EVENKEEL_HOST_VFLOOD_FLOW_H
@@ -54,7 +54,8 @@ static __always_inline u32 vflood_flow_hash(const struct ek_flow_key *k)
 	return hash;
 }
 
-/* Takes one of the places where a flow of a port may be, if the port has not its share.
+/* Takes one of the places where a port's flow may be, unless the port has used up its
+ * share.
  */
 static __always_inline struct ek_vflood_flow *
 vflood_flow_claim(const struct ek_flow_key *k, u32 slot, u32 *index)
@@ -76,7 +77,7 @@ vflood_flow_claim(const struct ek_flow_key *k, u32 slot, u32 *index)
 	return NULL;
 }
 
-/* What the packet at hand, or a copy of it, is sent to the holding device for. */
+/* Writes why the packet at hand, or a copy of it, is sent to the holding device. */
 static __always_inline void
 vflood_send_order(struct __sk_buff *skb, const struct context *c, struct vflood_order o)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Ends vFlood's flows that hold nothing and have said nothing for long, each under the
- * lock of its port's qdisc, which the order to do so is sent to. What it sends from then
- * on passes. User space runs this by BPF_PROG_TEST_RUN, with enum ek_idle in cb[].
+ * lock of its port's qdisc, to which the order is sent. What a flow sends from then on
+ * passes. User space runs this by BPF_PROG_TEST_RUN, with enum ek_idle in cb[].
  */
 #include "order.h"
 #include "lock.h"

@@ -11,10 +11,10 @@
 #include "../base/skb.h"
 
 /*
- * The device by which data is to leave, or 0. Full segments go there, and what must not
- * overtake them. They overtake nothing: one CPU works on a flow, before they go and
- * after. A large packet is split to stay behind, and joined again, which costs more than
- * they save: so none goes there for a round trip after one.
+ * The device that joins data on its way, or 0. Full segments go there, and data that must
+ * not overtake them. They overtake nothing: one CPU works on a flow, before they go and
+ * after. A large packet that must stay behind is split and joined again, which costs more
+ * than joining saves: so no segment goes there for a round trip after one.
  *
  * @is_first: nothing that left before is still on its way to the port
  */

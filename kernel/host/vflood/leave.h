@@ -10,7 +10,7 @@
 #include "../base/maps.h"
 #include "../base/skb.h"
 
-/* Writes a word of the TCP header, where it is another. */
+/* Writes a word of the TCP header, if it differs. */
 static __always_inline void set_word(struct __sk_buff *skb, u32 l4, u32 offset,
 				     __be32 from, __be32 to)
 {
@@ -49,9 +49,9 @@ static __noinline bool hide_sack(struct __sk_buff *skb, u32 l4, u32 tcp_bytes)
 }
 
 /*
- * What was held tells the other end what the VM has said since: with an older timestamp
- * it would be taken for an old duplicate (PAWS, RFC 7323), and its window for a newer one
- * than that of an update that went ahead of it (RFC 9293 §3.10.7.4).
+ * Held data tells the other end what the VM has said since: with an older timestamp it
+ * would be taken for an old duplicate (PAWS, RFC 7323), and its old window for newer than
+ * that of an update that went ahead of it (RFC 9293 §3.10.7.4).
  *
  * Return: the timestamp that it leaves with, 0: it has none there.
  */
@@ -121,8 +121,8 @@ static __always_inline bool set_length(struct __sk_buff *skb, u32 l3, u32 bytes)
 }
 
 /*
- * Makes a copy of data the ACK that it carries. The checksum covered the data, so that it
- * is made anew, unless it is to be completed later (CHECKSUM_PARTIAL).
+ * Turns a copy of data into the ACK that it carries. The checksum covered the data, so it
+ * is computed anew, unless it is to be completed later (CHECKSUM_PARTIAL).
  */
 static __noinline bool make_bare(struct __sk_buff *skb, const struct ek_vflood_flow *e,
 				 u32 l4)
@@ -162,7 +162,7 @@ static __noinline bool make_bare(struct __sk_buff *skb, const struct ek_vflood_f
 	head[TCP_OFFSET_CHECK] = 0;
 	head[TCP_OFFSET_CHECK + 1] = 0;
 	tail = bpf_htonl(6u << 16 | (u32)bytes);
-	/* Of IPv4's addresses as ::ffff:a.b.c.d, what precedes them adds nothing. */
+	/* In IPv4's addresses as ::ffff:a.b.c.d, the prefix adds nothing. */
 	sum = bpf_csum_diff(NULL, 0, (__be32 *)&e->key, 32, 0);
 	sum = bpf_csum_diff(NULL, 0, (__be32 *)head, sizeof(head), (__wsum)sum);
 	sum = bpf_csum_diff(NULL, 0, &tail, sizeof(tail), (__wsum)sum);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * When a VM's packets may be held, and the lock of a flow's state: the qdisc that holds
- * them has it as a rule, or the program at the port's ingress, which lets out at once
- * what need not be held.
+ * When a VM's packets may be held, and the lock of a flow's state: as a rule the qdisc
+ * that holds them has it, else a program at the port: from_vm, which lets out at once
+ * what need not be held, or to_vm, for ACKs.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_LOCK_H
 #define EVENKEEL_HOST_VFLOOD_LOCK_H
@@ -12,7 +12,7 @@
 
 #define VFLOOD_CLAIMED (~0ull) /* who an index belongs to until its flow is there */
 
-/* Is it wanted, and the agent there? */
+/* Is vFlood enforced, and the agent there? */
 static __always_inline bool vflood_is_on(const struct ek_host *h,
 					 const struct ek_port *port, u64 now_ns)
 {
@@ -26,15 +26,15 @@ static __always_inline u32 vflood_ms(u64 now_ns)
 	return (u32)(now_ns / 1000000);
 }
 
-/* Return: false if somebody else has it just now. */
+/* Return: false if another CPU has it just now. */
 static __always_inline bool vflood_flow_trylock(struct ek_vflood_flow *e)
 {
 	return !__sync_val_compare_and_swap(&e->is_taken, 0, 1);
 }
 
 /*
- * The time of the one that has the lock; where another CPU read its clock later and came
- * first, that one's. A flow's time does not go back.
+ * The time for the CPU that has the lock: its own, or that of another CPU that read its
+ * clock later and came first. A flow's time does not go back.
  */
 static __always_inline u64 vflood_flow_now(struct ek_vflood_flow *e, u64 now_ns)
 {

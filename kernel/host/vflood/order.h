@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is to be done with an skb that comes to a device that holds packets. It stands in
- * the skb's cb, five words that the programs at the port write and the qdisc's read:
+ * What to do with an skb that comes to a device that holds packets. The order is in the
+ * skb's cb, five words that the programs at the port write and the qdisc's read:
  *
  *   cb[0]  VFLOOD_ORDER_MAGIC; what is without it is dropped
  *   cb[1]  index | kind << 16 | l4 << 24

@@ -8,11 +8,12 @@
  * from_vm sends a managed flow's data to the holding device. GSO packets are held as they
  * are, and leave so if the window has room for them; otherwise they go through the pair's
  * other end, which splits them, and come back. What leaves the qdisc gets the newest ACK
- * and timestamps of the VM, which behind an ifb's queue no program could write, and at
- * the pair's other end goes back to where it came in, in order on whatever CPU it was let
- * out, and past from_vm. Orders come in the cb of packets (intf.h, EK_VFLOOD_MAGIC). One
- * lock, the qdisc's, is over a port's flows and its buffer. What need not be held at all
- * from_vm lets out past all this, under its lock (lock.h).
+ * and timestamps of the VM, which no program could write behind an ifb's queue. At the
+ * pair's other end it goes back to where it came in, in order whatever CPU lets it out,
+ * and through from_vm again. Orders come in the cb of packets (order.h,
+ * VFLOOD_ORDER_MAGIC). One lock, the qdisc's, guards a port's flows and its buffer. What
+ * need not be held at all, from_vm lets out past all this, under the flow's lock
+ * (lock.h).
  *
  * Loaded only where some port has vFlood: Linux 6.16 with NET_SCH_BPF and NETKIT.
  */
@@ -40,7 +41,7 @@ static __noinline int data_verdict(struct qdisc_port *at, struct ek_vflood_flow 
 		return VFLOOD_PASS;
 	}
 	if (is_cut_off) {
-		/* Behind what is held until that is out. */
+		/* Stays behind what is held until that is out. */
 		verdict = VFLOOD_HOLD;
 		e->flow.held_segments += vflood_segments(&e->flow, end - seq);
 		at->vm->vm.held_segments += vflood_segments(&e->flow, end - seq);
@@ -99,8 +100,7 @@ static __noinline void order_run(struct qdisc_port *at, struct ek_vflood_flow *e
 	flow_tell(at, e, &at->vm->vm);
 }
 
-/* A segment of what was held in one packet, and counts with its flow until all have come.
- */
+/* A segment of a packet that was held whole: both count until all segments have come. */
 static __noinline void piece_held(struct qdisc_port *at, struct ek_vflood_flow *e,
 				  u32 index, u32 seq, u32 end)
 {
@@ -110,7 +110,7 @@ static __noinline void piece_held(struct qdisc_port *at, struct ek_vflood_flow *
 	vflood_flow_list(at, e, index);
 }
 
-/* Puts an skb where it may leave. */
+/* Puts an skb among those that may leave. */
 static __always_inline int ready_push(struct qdisc_port *at, struct sk_buff *skb,
 				      struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
 {
@@ -242,7 +242,7 @@ struct sk_buff *BPF_PROG(vflood_qdisc_dequeue, struct Qdisc *sch)
 	struct queue *r;
 	struct held *h;
 
-	/* It is asked twice for each packet, the second time for nothing. */
+	/* The qdisc is asked twice for each packet, the second time in vain. */
 	if (!qdisc_port_find(&at, sch, &port_ifindex))
 		return NULL;
 	if (at.now_ns >= at.vm->tick_ns) {
@@ -344,8 +344,8 @@ struct Qdisc_ops evenkeel_hold = {
 	.destroy = (void *)vflood_qdisc_destroy,
 };
 
-/* Of what from_vm knew when it sent the packet here, only the sequence numbers are
- * others. */
+/* Only the sequence numbers differ from what from_vm knew when it sent the packet
+ * here. */
 SEC("netkit/peer")
 int split(struct __sk_buff *skb)
 {
@@ -373,12 +373,12 @@ int released(struct __sk_buff *skb)
 	e = bpf_map_lookup_elem(&vflood_flows, &o.index);
 	if (!e)
 		return TCX_DROP;
-	/* A qdisc may not write to what it has held (Linux 7.3): the flow knows. */
+	/* A qdisc may not write to what it has held (Linux 7.3): the flow knows it. */
 	if (o.kind == VFLOOD_ORDER_WHOLE && e->splitting == range(o.a, o.b)) {
 		o.kind = VFLOOD_ORDER_SPLIT;
 		vflood_order_write(skb, &o);
 	}
-	/* Here the packet is the other end's already. */
+	/* Here the packet is already with the pair's other end. */
 	if (o.kind == VFLOOD_ORDER_SPLIT || o.kind == VFLOOD_ORDER_ANEW)
 		return bpf_redirect(skb->ifindex, 0);
 	if (o.kind == VFLOOD_ORDER_BARE) {
@@ -390,8 +390,8 @@ int released(struct __sk_buff *skb)
 		vflood_order_write(skb, &o);
 	}
 	/* A container's TCP gives its packets another hash after a timeout
-	 * (sk_rethink_txhash() in Linux). CPUs are chosen, and segments joined, by that
-	 * of the flow. */
+	 * (sk_rethink_txhash() in Linux). CPUs are chosen, and segments joined, by the
+	 * flow's own hash. */
 	bpf_set_hash_invalid(skb);
 	return TCX_PASS;
 }
@@ -411,7 +411,7 @@ int back(struct __sk_buff *skb)
 	e = bpf_map_lookup_elem(&vflood_flows, &o.index);
 	if (!e)
 		return TCX_DROP;
-	/* from_vm knows it by this. */
+	/* from_vm recognizes the ACK by this. */
 	if (o.kind == VFLOOD_ORDER_BARE) {
 		__sync_fetch_and_add(&e->back_acks, 1);
 		return bpf_redirect(e->key.ifindex, BPF_F_INGRESS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the qdisc that holds packets keeps (qdisc.bpf.c): each flow's packets, and those
- * that may leave, with what algo/vflood/vflood.h decides of them.
+ * that may leave, with what algo/vflood/vflood.h decides about them.
  */
 #ifndef EVENKEEL_HOST_VFLOOD_QUEUE_H
 #define EVENKEEL_HOST_VFLOOD_QUEUE_H
@@ -30,7 +30,7 @@ struct queue {
 	struct bpf_list_head packets list_of(held, node);
 };
 
-/* By index; EK_VFLOOD_FLOWS further, what the flow's first packet was split into. */
+/* By flow; EK_VFLOOD_FLOWS further on, the segments of its first packet, once split. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * EK_VFLOOD_FLOWS);
@@ -39,8 +39,8 @@ struct {
 } queues SEC(".maps");
 
 /*
- * What may leave, by slot of the port; EK_MAX_PORTS further, entries without a packet for
- * the next ones. Freed at once, every few dozen of them would cost the host a grace
+ * Packets that may leave, by slot of the port; EK_MAX_PORTS further on, spare entries for
+ * the next ones. Freed at once, every few dozen entries would cost the host a grace
  * period of RCU.
  */
 struct {
@@ -73,7 +73,7 @@ static __always_inline bool qdisc_port_find(struct qdisc_port *at, struct Qdisc 
 	return at->vm;
 }
 
-/* Everything else of a port that was found. */
+/* Reads everything else of a port that was found. */
 static __always_inline bool qdisc_port_read(struct qdisc_port *at, u32 port_ifindex)
 {
 	u32 zero = 0;
@@ -155,7 +155,7 @@ static __always_inline struct held *held_new(struct qdisc_port *at, u64 range, u
 	return h;
 }
 
-/* An entry that has no packet any more. */
+/* Takes back an entry that has no packet any more. */
 static __always_inline void held_put(struct qdisc_port *at, struct held *h)
 {
 	struct queue *spares = at->vm->spares < VFLOOD_SPARES ? spares_of(at) : NULL;
@@ -203,7 +203,7 @@ static __noinline struct held *vflood_flow_pop(struct ek_vflood_flow *e, u32 ind
 	e->first = 0;
 	h = queue_pop(q);
 	if (!h) {
-		/* What was counted and is not there. */
+		/* Something was counted that is not there. */
 		if (!e->pieces)
 			e->packets = 0;
 		e->pieces = 0;
@@ -216,7 +216,7 @@ static __noinline struct held *vflood_flow_pop(struct ek_vflood_flow *e, u32 ind
 	return h;
 }
 
-/* What to_vm has promised of the flow in hand is promised of its port. */
+/* Adds what to_vm has promised to the port's account. */
 static __always_inline void vflood_take_over(struct ek_vflood_queue *vm)
 {
 	if (vm->promised_by_acks)
@@ -225,8 +225,8 @@ static __always_inline void vflood_take_over(struct ek_vflood_queue *vm)
 }
 
 /*
- * Waits for a flow that another CPU lets something out of, some hundred instructions. One
- * that stands still meanwhile is not waited for: then the two count one segment less.
+ * Waits for a flow that another CPU works on, some hundred instructions. A CPU that
+ * stands still meanwhile is not waited for: then the two count one segment less.
  */
 static __noinline void vflood_flow_take(struct qdisc_port *at, struct ek_vflood_flow *e)
 {
@@ -330,7 +330,8 @@ count_waited(struct qdisc_port *at, const struct ek_vflood_flow *e, const struct
 		      vflood_segments(&e->flow, bytes));
 }
 
-/* What was held goes to what may leave. Return: 1 if it does, 0 if it was only observed.
+/* Moves a held packet to those that may leave. Return: 1 if it does, 0 if it was only
+ * observed.
  */
 static __always_inline u32 held_out(struct qdisc_port *at, const struct ek_vflood_flow *e,
 				    struct held *h)
@@ -347,8 +348,8 @@ static __always_inline u32 held_out(struct qdisc_port *at, const struct ek_vfloo
 	return 1;
 }
 
-/* May the flow's next packet leave? What vflood_release_whole() says of one of several
- * segments: its call of vflood_release() is a global function here. */
+/* May the flow's next packet leave? For one of several segments, as
+ * vflood_release_whole(), whose call of vflood_release() is a global function here. */
 static __always_inline int next_verdict(struct qdisc_port *at, struct ek_vflood_flow *e,
 					u64 first, u64 kind)
 {

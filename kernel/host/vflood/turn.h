@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What an ACK does to a flow, by whoever has the flow's lock (lock.h): the qdisc, or
- * to_vm, which leaves to the qdisc what lets something out.
+ * What an ACK does to a flow, under the flow's lock (lock.h): in the qdisc, or in to_vm,
+ * which leaves ACKs that let something out to the qdisc.
  *
  * A port's account of promised segments is the qdisc's. to_vm adds to another one, which
  * the qdisc takes over at its next turn at a flow.
@@ -13,7 +13,7 @@
 #include "order.h"
 #include "lock.h"
 
-/* A port, as whoever has a turn at its flows sees it. */
+/* A port, as the program that has a turn at its flows sees it. */
 struct qdisc_port {
 	struct ek_port *port;
 	struct ek_counters *count;
@@ -61,7 +61,7 @@ __weak __noinline int vflood_flow_leaves(struct vflood_flow *f,
 	return !f || !s || vflood_leaves(f, s, data, kind == VFLOOD_ORDER_WHOLE);
 }
 
-/* Counts what became of a flow's state. */
+/* Counts changes of a flow's state. */
 static __always_inline void count_state(const struct qdisc_port *at,
 					const struct vflood_flow *f, u8 before)
 {
@@ -73,7 +73,10 @@ static __always_inline void count_state(const struct qdisc_port *at,
 		count(at->count, EK_COUNT_VFLOOD_NO_BUFFER, 1);
 }
 
-/* An ACK comes. What is held is then to be let out, and ack_ends() to be called. */
+/*
+ * An ACK comes. The caller then lets out what is held, and calls filter_ack() and
+ * flow_tell().
+ */
 static __always_inline void ack_begins(const struct qdisc_port *at,
 				       struct ek_vflood_flow *e,
 				       const struct vflood_ack *a)
@@ -97,7 +100,7 @@ static __always_inline void flow_tell(const struct qdisc_port *at,
 
 /*
  * Notes whether the VM need not have an ACK that has let out what it may. @una: the
- * flow's before.
+ * flow's snd_una before it.
  */
 static __always_inline void filter_ack(const struct qdisc_port *at,
 				       struct ek_vflood_flow *e, u32 una,

@@ -3,11 +3,11 @@
  * vSnoop's part in from_vm: the VM's own ACKs, and early ones, made out of a copy
  * of the data that they are for.
  *
- * The copy has come in at the VM's port with the addresses and ports of the data, but for
- * Ethernet's, which are those of the ACK already: if nobody makes one out of it, it is no
- * packet that a bridge could learn from, or the other end takes. It is cut to its
- * headers, and these are written anew: IP, TCP. Whoever sent it, no more is said than was
- * promised.
+ * The copy has come in at the VM's port with the addresses and ports of the data, but
+ * already with the ACK's Ethernet addresses: if no program makes an ACK out of it, no
+ * bridge learns anything wrong from it, and the other end does not take it. It is cut to
+ * its headers, and IP's and TCP's are written anew. Whoever sent the copy, the ACK says
+ * no more than was promised.
  */
 #ifndef EVENKEEL_HOST_VSNOOP_ACK_H
 #define EVENKEEL_HOST_VSNOOP_ACK_H
@@ -30,7 +30,7 @@ struct vsnoop_ack_early {
 	u8 tcp_bytes;
 };
 
-/* Of a packet of the VM's, whoever it is for. */
+/* Notes the MAC of a packet from the VM, whoever it is for. */
 static __always_inline void vsnoop_note_mac(struct __sk_buff *skb, struct context *c)
 {
 	const u8 *data = (const u8 *)(long)skb->data;
@@ -70,7 +70,7 @@ static __always_inline void vsnoop_put_check(__be32 *word, u16 check)
 #define VSNOOP_V4_WORDS 5
 #define VSNOOP_V6_WORDS 10
 
-/* Not to be fragmented, so its number says nothing (RFC 6864). */
+/* The packet is not to be fragmented, so its ID says nothing (RFC 6864). */
 static __always_inline void vsnoop_put_v4(__be32 *ip, const struct packet *p,
 					  const struct vsnoop_ack_early *a)
 {
@@ -94,8 +94,8 @@ static __always_inline void vsnoop_put_v6(__be32 *ip, const struct packet *p,
 }
 
 /*
- * Hardware, or nobody, completes a checksum that is partial: it is the pseudo-header's
- * then. @addresses: their sum.
+ * A partial checksum is the pseudo-header's, which hardware completes, or nobody.
+ * @addresses: the sum of both.
  */
 static __always_inline void vsnoop_put_tcp(__be32 *tcp, const struct packet *p,
 					   const struct vsnoop_ack_early *a,
@@ -121,7 +121,7 @@ static __always_inline void vsnoop_put_tcp(__be32 *tcp, const struct packet *p,
 	*(u16 *)(tcp + 4) = (u16)(is_partial ? sum : ~sum);
 }
 
-/* The headers of the ACK, in place of those that the copy has. */
+/* Writes the ACK's headers in place of the copy's. */
 static __noinline bool vsnoop_write(struct __sk_buff *skb, const struct context *c,
 				    const struct vsnoop_ack_early *a)
 {
@@ -141,7 +141,7 @@ static __noinline bool vsnoop_write(struct __sk_buff *skb, const struct context 
 			       is_partial);
 		bytes = VSNOOP_V4_WORDS * 4 + a->tcp_bytes;
 	}
-	/* Of a value that is not 0, verifiers up to some version learn nothing. */
+	/* Older verifiers learn nothing from a test that a value is not 0. */
 	barrier_var(bytes);
 	bytes = ((bytes - 1) & 127) + 1;
 	barrier_var(bytes);
@@ -195,7 +195,7 @@ static __noinline bool vsnoop_ack_fill(struct context *c, struct ek_flow *f,
 	return is_true;
 }
 
-/* What the host does to the VM's own ACKs where it sees to ECN. */
+/* Treats the ACK as the host treats the VM's own where it sees to ECN. */
 static __noinline void vsnoop_ecn(struct context *c, struct ek_flow *f,
 				  struct vsnoop_ack_early *a)
 {
@@ -217,7 +217,7 @@ static __noinline void vsnoop_ecn(struct context *c, struct ek_flow *f,
 /**
  * vsnoop_copied() - has a packet of no known flow the addresses of data to the VM?
  *
- * The key is that of the data then. Return: the flow of that, or NULL.
+ * The key is then that of the data. Return: the data's flow, or NULL.
  */
 static __always_inline struct ek_vsnoop_flow *vsnoop_copied(struct context *c)
 {
@@ -230,7 +230,7 @@ static __always_inline struct ek_vsnoop_flow *vsnoop_copied(struct context *c)
 /**
  * vsnoop_ack_early() - a copy of data, at the ingress of its VM's port
  *
- * Return: what is to become of it: it is an ACK then, or of no use.
+ * Return: what the program is to answer. The copy is an ACK then, or of no use.
  */
 static __noinline int vsnoop_ack_early(struct __sk_buff *skb, struct context *c,
 				       struct ek_vsnoop_flow *s)
@@ -264,7 +264,7 @@ static __always_inline bool vsnoop_set_word(struct __sk_buff *skb, const struct 
 	       !bpf_skb_store_bytes(skb, (u32)p->l4 + offset, &word, 4, 0);
 }
 
-/* What data of the VM's takes along: what it does not know to be acknowledged. */
+/* What data from the VM takes along: an early ACK that the VM does not know of. */
 struct vsnoop_ack_ride {
 	u32 acked;
 	u32 ts_ecr; /* 0: none */
@@ -290,7 +290,7 @@ static __noinline void vsnoop_ack_ride(struct __sk_buff *skb, struct context *c,
 	bool is_written = vsnoop_set_word(skb, p, TCP_OFFSET_ACK, p->ack, r->acked) &&
 			  skb_set_window(skb, p, r->window);
 
-	/* The other end would take an older echo for the round trip of what it says. */
+	/* By an older echo the other end would measure too long a round trip. */
 	if (is_written && r->ts_ecr && vsnoop_timestamp(c) &&
 	    seq_after(r->ts_ecr, ts_ecr))
 		is_written = vsnoop_set_word(skb, p, echo, ts_ecr, r->ts_ecr);
@@ -425,8 +425,8 @@ static __always_inline bool vsnoop_ack_filter_from_vm(struct __sk_buff *skb,
 	       way_ends(w, TCX_DROP);
 }
 
-/* What was held, or passes a port that holds: nothing comes back that an early ACK could
- * ride on. */
+/* Early ACKs ride here on data that was held, or that passes a port that holds: it does
+ * not come back. */
 static __always_inline bool vsnoop_ack_on_data_from_vm(struct __sk_buff *skb,
 						       struct way *w)
 {

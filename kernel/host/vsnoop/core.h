@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Whether a VM has its core: what the scheduler says of its virtual CPUs' threads, which
- * the agent has found. A packet asks; nothing is added to switches between threads.
+ * the agent has found. It is read when a packet comes; nothing is added to switches
+ * between threads.
  */
 #ifndef EVENKEEL_HOST_VSNOOP_CORE_H
 #define EVENKEEL_HOST_VSNOOP_CORE_H
@@ -17,7 +18,7 @@ static __always_inline bool core_is_readable(void)
 	       bpf_core_field_exists(struct task_struct, tgid);
 }
 
-/* A thread that is gone, or another's with the same number: nobody knows. */
+/* Unknown if the thread is gone, or its number is another process's by now. */
 static __noinline enum vsnoop_core vsnoop_core_of(u32 thread, u32 process)
 {
 	struct task_struct *task = bpf_task_from_pid((s32)thread);

@@ -22,7 +22,7 @@ static __noinline void vsnoop_syn_to_vm(struct context *c)
 	bpf_spin_unlock(&port->lock);
 }
 
-/* Segments of at most @mss that a packet with data is, or will be cut into. */
+/* How many segments a packet with data is, or will be cut into. */
 static __always_inline u32 vsnoop_segments(const struct __sk_buff *skb, u32 payload_bytes)
 {
 	u32 size = skb->gso_size;
@@ -30,7 +30,7 @@ static __always_inline u32 vsnoop_segments(const struct __sk_buff *skb, u32 payl
 	return size ? (payload_bytes + size - 1) / size : 1;
 }
 
-/* What came of a packet, out of the lock. */
+/* What came of a packet, for use outside of the lock. */
 struct vsnoop_outcome {
 	u32 was_acked;
 	u8 doubt; /* enum vsnoop_doubt */
@@ -53,7 +53,7 @@ static __always_inline void vsnoop_count(struct context *c,
 	}
 }
 
-/* Ethernet's, both. */
+/* Bytes of both Ethernet addresses. */
 #define VSNOOP_ADDRESSES 12
 
 static __always_inline long vsnoop_set_addresses(struct __sk_buff *skb,
@@ -70,7 +70,7 @@ enum vsnoop_sent {
 	VSNOOP_SPOILT,
 };
 
-/* The copy that becomes the ACK, with the addresses of an answer. */
+/* Sends the copy that becomes the ACK, with the addresses of an answer. */
 static __noinline enum vsnoop_sent vsnoop_send(struct __sk_buff *skb,
 					       const struct context *c)
 {
@@ -87,7 +87,10 @@ static __noinline enum vsnoop_sent vsnoop_send(struct __sk_buff *skb,
 	return error ? VSNOOP_UNSENT : VSNOOP_SENT;
 }
 
-/* Without the copy the VM's own ACK must pass. Of data that is spoilt it says nothing. */
+/*
+ * Without the copy the VM's own ACK must pass. If the data is spoilt, too, the early ACK
+ * is undone.
+ */
 static __noinline void vsnoop_unsent(struct context *c, struct ek_vsnoop_port *port,
 				     struct ek_vsnoop_flow *s, u32 was_acked,
 				     bool is_spoilt)
@@ -103,7 +106,8 @@ static __noinline void vsnoop_unsent(struct context *c, struct ek_vsnoop_port *p
 /**
  * vsnoop_to_vm() - a packet of a known flow, at the port's egress
  *
- * After everything that changes it: what is acknowledged is on its way to the queue.
+ * Runs after everything that changes the packet: what is acknowledged is on its way to
+ * the queue.
  *
  * Return: false if it is spoilt, and must be dropped.
  */

@@ -64,7 +64,7 @@ static __always_inline bool vsnoop_is_acceptable(const struct context *c,
 }
 
 /**
- * vsnoop_flow_doubt() - data that finds its place in the port's queue
+ * vsnoop_flow_doubt() - the doubt about data that finds its place in the port's queue
  *
  * Before the VM has said anything, nothing is acknowledged for it in any case.
  *

@@ -6,9 +6,9 @@
  * Packets of a flow come by on any CPU, and its flows share their port's queue:
  * the port has one lock, which guards its total and its flows' entries.
  *
- * An early ACK begins as a copy of the data packet that goes into the port's
- * ingress (data.h); from_vm makes the ACK out of it (ack.h), because a packet with
- * such addresses is none of the VM's.
+ * An early ACK begins as a copy of the data packet that goes into the port's ingress
+ * (data.h); from_vm makes the ACK out of it (ack.h), because no packet of the VM's has
+ * such addresses.
  */
 #ifndef EVENKEEL_HOST_VSNOOP_FLOW_H
 #define EVENKEEL_HOST_VSNOOP_FLOW_H
@@ -81,8 +81,8 @@ static __always_inline u32 vsnoop_last_bytes(const struct __sk_buff *skb,
 }
 
 /*
- * A SYN-ACK goes either way. @peer_seq: of the other end's SYN or SYN-ACK. @ttl: of the
- * latter, 0: the VM accepts the connection.
+ * A SYN-ACK passes, in either direction. @peer_seq: the number of the other end's SYN or
+ * SYN-ACK. @ttl: that of its SYN-ACK, 0: the VM accepts the connection.
  */
 static __noinline void vsnoop_flow_open(struct context *c, const struct ek_flow *f,
 					u32 peer_seq, u8 ttl)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Whether a tap's queue has so many places free, and if not, why. User space runs
- * it by BPF_PROG_TEST_RUN, which gives it the port and, in cb[], enum ek_ring.
+ * Whether a tap's queue has as many places free as are wanted, and if not, why. User
+ * space runs it by BPF_PROG_TEST_RUN, which gives it the port and, in cb[], enum ek_ring.
  */
 #include "ring.h"
 

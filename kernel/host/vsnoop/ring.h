@@ -2,14 +2,14 @@
 /*
  * Whether the queue of a VM's port takes a packet for certain.
  *
- * A tap's packets wait in a ring of pointers until QEMU or vhost takes them out,
- * and are dropped when it is full. Everything between a program at the tap's
- * egress and that ring must be known to let them through, too: the qdisc, the
- * tap's filters. What other CPUs may put in meanwhile is what the reserve is
- * for. Only memory that runs out can then still lose a packet.
+ * A tap's packets wait in a ring of pointers until QEMU or vhost takes them out, and are
+ * dropped when it is full. Everything between a program at the tap's egress and that ring
+ * must be known to let them through, too: the qdisc, the tap's filters. The reserve is
+ * for what other CPUs may put in meanwhile. Then only memory that runs out can still lose
+ * a packet.
  *
- * What cannot be read is 0 where it is read by a load (base/read.h). No kind of qdisc, no
- * tap and no ring is all 0, so that it is never taken for room.
+ * A load of what cannot be read gives 0 (base/read.h). No kind of qdisc, no tap and no
+ * ring is all 0, so 0 is never taken for room.
  */
 #ifndef EVENKEEL_HOST_VSNOOP_RING_H
 #define EVENKEEL_HOST_VSNOOP_RING_H
@@ -17,7 +17,7 @@
 #include "../base/read.h"
 #include "../intf.h"
 
-/* Of a tap, and of a device; which one a packet takes is decided after the program. */
+/* Queues of a tap, and of a device; which one is taken is decided after the program. */
 #define RING_MAX_QUEUES 8
 
 /* Does this kernel have all that is read below? */
@@ -102,7 +102,7 @@ static __noinline enum ek_vsnoop_ring qdisc_state(const struct netdev_queue *que
 		return EK_VSNOOP_RING_UNREADABLE;
 	if (!qdisc_is_plain(ops))
 		return EK_VSNOOP_RING_QDISC;
-	/* qdisc_is_empty(): one that counts per CPU has a bit for it. */
+	/* As qdisc_is_empty(): a qdisc that counts per CPU has a bit for it. */
 	if (state & stuck || (!(flags & TCQ_F_CPUSTATS) && qlen))
 		return EK_VSNOOP_RING_WAITING;
 	return EK_VSNOOP_RING_FREE;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Forgets vSnoop's entries of connections that have said nothing for long, also those
- * whose port is gone: such a connection is acknowledged by its VM. User space runs this
- * by BPF_PROG_TEST_RUN, with enum ek_sweep in cb[].
+ * whose port is gone: on such a connection the VM itself acknowledges. User space runs
+ * this by BPF_PROG_TEST_RUN, with enum ek_sweep in cb[].
  */
 #include "../base/maps.h"
 

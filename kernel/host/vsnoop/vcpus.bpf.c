@@ -53,7 +53,7 @@ int taps(struct bpf_iter__task_file *context)
 	holder.process = task->tgid;
 	holder.ifindex = BPF_CORE_READ(tap, tun, dev, ifindex);
 	holder.namespace = BPF_CORE_READ(tap, tun, dev, nd_net.net, ns.inum);
-	/* One that has no device yet has index 0. */
+	/* A tap that has no device yet has index 0. */
 	if (holder.ifindex)
 		bpf_seq_write(context->meta->seq, &holder, sizeof(holder));
 	return 0;
