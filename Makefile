@@ -84,7 +84,7 @@ demo: deps build
 build:
 	$(CARGO) build --release --locked --package evenkeel
 
-# What it learns from: a minute of each kind. Others gain by it as well.
+# The simulations that the profile is made of: a minute of each kind. Others gain by it as well.
 PROFILED := $(patsubst %,scenarios/sim/%.toml,validation/star-bulk validation/dumbbell-bulk hosts/bulk cera/fig2 pvtcp/table2 vflood/fig6)
 
 profiled:
@@ -106,11 +106,12 @@ packages-test: build
 libvirt-test: build
 	sh packaging/tests/libvirt.sh $(EVENKEEL)
 
-# Tests of VMs and namespaces wait for more than they compute: one more at a time than there are CPUs.
+# Tests with VMs and namespaces wait more than they compute: one more runs at a time than there are CPUs.
 test: deps-test lint
 	RUST_TEST_THREADS=$$(($$(nproc) + 1)) $(CARGO) test --workspace --locked
 
-# Crates' tests but those that make namespaces, taps or VMs: files by their names (one kind in all crates), and single tests.
+# Tests that make namespaces, taps or VMs, which `make check` leaves out: whole files by name (the same kind in every
+# crate), and single tests.
 WITH_ROOT := datapath guest host lab packages
 AS_ROOT := attached:: uplink:: links:: netns:: trials_leave_nothing what_others_can_write_is_not_believed
 CHECKED := $(sort $(filter-out $(WITH_ROOT),$(patsubst %.rs,%,$(notdir $(wildcard crates/*/tests/*.rs) \
@@ -125,7 +126,7 @@ test-rules:
 python:
 	sh packaging/python.sh wheel
 
-# Results are held against the program that the tests of `make test` have built.
+# Results are compared with those of the debug binary, which `make test` has built already.
 test-python:
 	$(CARGO) build --locked --package evenkeel
 	EVENKEEL=target/$(TARGET)/debug/evenkeel sh packaging/python.sh test
@@ -177,20 +178,21 @@ results-sim: build
 	    $(EVENKEEL) report results/sim/$$name --page docs/results/sim-$$(echo $$name | tr / -).md --keep $(KEPT)/sim/$$name || exit 1; \
 	done
 
-# Old pages are no error: they say so.
+# An outdated page is no error: it is marked as outdated.
 results-check: build
 	$(EVENKEEL) report docs/results --check --mark
 
-# Runs follow from the scenario and the code alone: those that are equal to the last digit are the present code's.
+# A run depends only on its scenario and the code: one that is equal to the last digit is the present code's.
 results-verify: build
 	$(EVENKEEL) verify docs/results/data
 	$(EVENKEEL) report docs/results --check --mark
 
-# From the runs that are kept, or else those that were made here. Nothing is run.
+# Uses the runs that are kept, or else those that were made here; runs nothing.
 scorecard: build
 	$(EVENKEEL) scorecard $(KEPT) results --page docs/results/scorecard.md
 
-# Built as the release is. NS3_PEER is what the simulator is compared with; without it, it is measured alone.
+# Built like the release. NS3_PEER is the program that the simulator is compared with; without it the simulator is
+# measured alone.
 bench: deps-peers
 	$(MAKE) -C bench/ns3
 	NS3_PEER=$(CURDIR)/target/ns3/peer $(CARGO) bench --locked --package evenkeel-sim --bench speed
@@ -246,7 +248,8 @@ noise:
 	crates/algo/fuzz/fuzz.sh noise $(NOISE)
 	EVENKEEL_NOISE=$(NOISE) $(CARGO) test --locked --package evenkeel-agent --test datapath packets_of_noise -- --nocapture
 
-# `make test` has a fixed seed for random tests (.cargo/config.toml), this a fresh one; PROPTEST_RNG_SEED=... make fuzz has it again.
+# `make test` has a fixed seed for random tests (.cargo/config.toml); `make fuzz` takes a fresh one, or
+# PROPTEST_RNG_SEED to repeat a run.
 fuzz: export PROPTEST_RNG_SEED := $(or $(PROPTEST_RNG_SEED),$(shell od -An -N8 -tu8 /dev/urandom | tr -d ' '))
 fuzz:
 	crates/algo/fuzz/fuzz.sh run $(FUZZ_SECONDS)
@@ -258,8 +261,8 @@ fuzz:
 flood:
 	EVENKEEL_FLOOD=$(FLOOD) $(CARGO) test --locked --package evenkeel --test host flood -- --nocapture
 
-# Services that people run, through two hosts with the agent, every byte compared; then as long without it, or for SOAK_WITHOUT seconds. Takes half a core or
-# a whole one.
+# Widely used services through two hosts with the agent, every byte compared; then as long without it, or for
+# SOAK_WITHOUT seconds. Takes half a core to a whole one.
 SOAK_SECONDS := 3600
 SOAK_WITHOUT := $(SOAK_SECONDS)
 SOAK_SEED := 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """No line of Rust has more than 120 columns, none of C more than 90, comments included; a tab ends at a multiple of
-eight. In C a line may end in a string that is longer, as messages are looked for whole."""
+eight. In C a line may end in a longer string, so that a message can be searched for whole."""
 import os
 import re
 import sys

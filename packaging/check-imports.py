@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Who knows whom, as docs/architecture.md has it: crates, the modules of a crate, and files of Rust.
+"""Checks who imports whom, as docs/architecture.md has it: crates, the modules of a crate, and files of Rust.
 
     check-imports.py CARGO_COMMAND...
 
-Between files there is no circle of imports, but for a module and those inside it. Imports are `use` lines and paths
-in code; what is only handed on by `pub use` is its taker's import. Unit tests are passed over.
+Files do not import each other in a circle, except a module and those inside it. Imports are `use` lines and paths in
+code; a name that `pub use` only hands on is an import of the file that takes it. Unit tests are left out.
 """
 import json
 import os
@@ -28,7 +28,7 @@ CRATES = {
     "python": ("quote report scenario sim", ""),
     "evenkeel": ("agent lab quote report scenario settings sim", "algo testbed"),
 }
-# A module of a crate: the modules of that crate it may take, beside its own. Others may take any.
+# A module of a crate: the modules of that crate it may take, besides its own. Unlisted modules may take any.
 MODULES = {
     "agent": {
         "common": "",
@@ -65,7 +65,7 @@ MODULES = {
         "record": "footprint packet tcp time workload world",
     },
 }
-# Crates whose mechanisms, each a module of `host` that is named as a folder of algo/, take nothing from one another.
+# Crates whose mechanisms take nothing from one another. Each is a module of `host` that is named as a folder of algo/.
 APART = ("agent", "sim")
 
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|\bb?r(#*)".*?"\1|"(?:\\.|[^"\\])*"|\'(?:\\[^\']+|[^\\\'])\'', re.S)
@@ -76,7 +76,7 @@ faults = []
 
 
 def end_of(text, at):
-    """Where an item ends that begins there: behind its braces or its semicolon."""
+    """Where the item that begins at `at` ends: behind its braces or its semicolon."""
     depth = 0
     for place in range(at, len(text)):
         depth += (text[place] == "{") - (text[place] == "}")
@@ -183,7 +183,7 @@ class Module:
 
 
 def circles(edges):
-    """Sets of modules each of which leads to each other one."""
+    """Sets of modules in which each leads to every other."""
     onward = {}
     for one, other in edges:
         onward.setdefault(one, []).append(other)
@@ -204,7 +204,8 @@ def listed(names):
 
 
 def check_files(edges):
-    # Up and down between a module and those inside it is no circle. Only up, or only down, it may be a part of one.
+    # Imports both up and down between a module and those inside it are no circle; only upward or only downward ones may
+    # be part of one.
     up = {(a, b): names for (a, b), names in edges.items() if not a.holds(b)}
     down = {(a, b): names for (a, b), names in edges.items() if not b.holds(a)}
     told = set()
@@ -236,7 +237,7 @@ def check_modules(crate, edges):
 
 
 def check_crate(package):
-    """Gives whom the crate takes, tests included."""
+    """Yields the crates that this one takes, tests included."""
     crate = package["name"].removeprefix("evenkeel-")
     if crate not in CRATES:
         faults.append(f"the crate {crate} is not in CRATES; say there, and in docs/architecture.md, whom it may take")

@@ -28,7 +28,7 @@ die() {
     exit 1
 }
 
-# In the versions that read the lists as they are written.
+# Installs a tool that is missing, in the version that reads the lists as they are written.
 tool() {
     command -v "$1" > /dev/null ||
         env -u CARGO_BUILD_TARGET -u RUSTFLAGS "$here/cargo.sh" install --locked --root target/tools \

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# The evenkeel binary, compiled by what its simulator does most (profile-guided optimization): for whoever sweeps for
-# hours. What it simulates is the same to the byte.
+# The evenkeel binary, optimized for what its simulator does most (profile-guided optimization), for sweeps of hours.
+# What it simulates is the same to the byte.
 #
 #   profiled.sh SCENARIO...     builds target/profiled/TARGET/release/evenkeel; the scenarios, run once each, are what
 #                               it learns from
@@ -19,7 +19,7 @@ folder=$top/target/profiled
     exit 1
 }
 
-# Those of rustup's component llvm-tools, of the distribution.
+# That of rustup's component llvm-tools, or of the distribution.
 llvm_profdata() {
     version=$(rustc --version --verbose | sed -n 's/^LLVM version: \([0-9]*\)\..*/\1/p')
     set -- "$(rustc --print target-libdir)/../bin/llvm-profdata" "/usr/lib/llvm-$version/bin/llvm-profdata" \
@@ -33,7 +33,7 @@ llvm_profdata() {
 }
 merge=${LLVM_PROFDATA:-$(llvm_profdata)}
 
-# build KIND FLAG: compiled with it, in a folder of its own, so that others' builds stay.
+# build KIND FLAG: compiles with FLAG, in a folder of its own, so that other builds stay.
 build() {
     RUSTFLAGS="$RUSTFLAGS $2" CARGO_TARGET_DIR=$folder/$1 "$here/cargo.sh" build --release --locked --package evenkeel
 }

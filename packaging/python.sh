@@ -4,8 +4,8 @@
 # The Python package. What it needs of PyPI goes into venvs below target/.
 #
 #   python.sh wheel                      builds the wheel into target/wheels
-#   EVENKEEL=PROGRAM python.sh test ...  builds one that is soon built, installs it beside what its tests need, and runs
-#                                        pytest with the arguments; PROGRAM is what results are held against
+#   EVENKEEL=PROGRAM python.sh test ...  builds a wheel quickly, installs it beside what its tests need, and runs pytest
+#                                        with the arguments; results are compared with PROGRAM's
 #
 # PYTHON is the interpreter (python3).
 set -eu
@@ -53,13 +53,13 @@ test)
     EVENKEEL=$(realpath "$EVENKEEL")
     export EVENKEEL
     make_venv "$tester" requirements-test.txt
-    # With the profile and the target of cargo's tests, what is built for this machine is there already: macros, and
-    # scripts that build. The simulator is to be fast enough to simulate with.
+    # With the profile and the target of cargo's tests, macros and build scripts for this machine are built already. The
+    # simulator is optimized, to be fast enough to simulate with.
     make_wheel "$top/target/python/wheels" --profile dev --target "$(uname -m)-unknown-linux-gnu" \
         --target-dir "$top/target" --config 'profile.dev.package.evenkeel-sim.opt-level=2' \
         --config 'profile.dev.package.evenkeel-algo.opt-level=2'
     install "$tester" --no-deps --force-reinstall "$top"/target/python/wheels/*.whl
-    # Files side by side: types take as long as all sweeps.
+    # Runs files side by side: type checks take as long as all sweeps.
     exec "$tester/bin/pytest" --numprocesses 2 --dist loadfile "$@"
     ;;
 *)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# The bed of cera.sh and cera-events.sh, which set here, evenkeel, load and rate, and large where VMs hand over packets of several
-# segments: four VMs of a host behind ports of a bridge, an uplink that is the bottleneck, another machine behind it. VMs and machines are
-# network namespaces, on this machine or in a VM (in_vm).
+# The bed of cera.sh, cera-events.sh and cera-trial.sh: four VMs of a host behind ports of a bridge, an uplink that is
+# the bottleneck, another machine behind it. VMs and machines are network namespaces, on this machine or in a VM
+# (in_vm). To be sourced, with `here`, `evenkeel`, `load` and `rate` set, and `large` where VMs hand over packets of
+# several segments.
 #
-# A VM is two namespaces: its applications, and a hop behind them, at which packets leave their sockets as a VM's packets do. Otherwise
-# each socket would see to it that it has little in the host's queue (TSQ).
+# A VM is two namespaces: its applications, and a hop behind them, where packets leave their sockets as a VM's packets
+# do. Without the hop each socket would limit what it has in the host's queue (TSQ).
 
 prefix=ekc
 . "$here/namespaces.sh"
@@ -16,7 +17,7 @@ bulks=
 keepers=
 with_agent=
 mode=
-# What the agent finds by itself: 1 ms at 1 Gbit/s, and as much longer as the rate is lower.
+# The epoch that the agent finds by itself: 1 ms at 1 Gbit/s, and longer in proportion at lower rates.
 epoch_us=$((1000000 / rate))
 
 clean_bed() {
@@ -52,14 +53,14 @@ build() {
         in_ns "vm$vm" ip link set app up
         in_ns "app$vm" ip addr add "10.8.$vm.2/24" dev eth0
         for hop in vm app; do
-            # As many packets as the paper's: single segments.
+            # Single segments, so that there are as many packets as in the paper.
             [ -n "${large-}" ] || in_ns "$hop$vm" ip link set eth0 gso_max_segs 1
             in_ns "$hop$vm" ip link set eth0 up
         done
         in_ns "app$vm" ip route add default via "10.8.$vm.1"
         in_ns peer ip route add "10.8.$vm.0/24" via "10.9.0.$vm"
         in_ns host ip route add "10.8.$vm.0/24" via "10.9.0.$vm"
-        # Windows that do not limit by themselves.
+        # Windows so large that they do not limit.
         for ns in app vm; do in_ns "$ns$vm" sh -c 'echo 4096 65536 16777216 > /proc/sys/net/ipv4/tcp_wmem'; done
     done
     in_ns peer sh -c 'echo 4096 131072 16777216 > /proc/sys/net/ipv4/tcp_rmem'
@@ -69,10 +70,10 @@ build() {
     for vm in $vms; do in_ns peer iperf3 --server --daemon --port "520$vm" > /dev/null; done
 }
 
-# How long the link takes for so many full segments.
+# How long the link takes for $1 full segments.
 segments_us() { echo $(($1 * 1514 * 8 / rate)); }
 
-# The uplink's queue: at the leaf of an HTB, whatever it is.
+# The uplink's queue, of whatever kind, at the leaf of an HTB.
 shape() {
     in_ns host tc qdisc del dev eth0 root 2> /dev/null || true
     in_ns host tc qdisc add dev eth0 root handle 1: htb default 9
@@ -112,7 +113,7 @@ shape() {
     in_ns host tc filter add dev eth0 parent 1: protocol all prio 2 u32 match u32 0 0 flowid 1:11
 }
 
-# /run and bpffs for the VMs' agents: as the host's.
+# /run and bpffs of their own for the VMs' agents, as for the host's.
 make_guests() {
     for vm in $vms; do
         ip netns exec "ekc-app$vm" unshare --mount sh -c "mount -t tmpfs run /run && mount -t bpf bpf /sys/fs/bpf && echo \$\$ > '$work/keeper$vm' && exec sleep 100000" &
@@ -129,7 +130,7 @@ in_guest() {
     exec nsenter --target "$(cat "$work/keeper$vm")" --mount --net "$evenkeel" guest "$@"
 }
 
-# MODE T_U WEIGHTS, and the VMs that have an agent. One that only observes goes on from the run before.
+# MODE T_U WEIGHTS, and the VMs that have an agent. An agent that only observes is kept from the run before.
 start_agents() {
     [ "$mode $1" != "observe observe" ] || [ -z "$agent" ] || return 0
     stop_agents
@@ -168,7 +169,7 @@ stop_agents() {
     clients=
 }
 
-# What VMs' connections and the other machine's have for a congestion control.
+# Sets the congestion control of the VMs' connections and of the other machine's.
 control() {
     for vm in $vms; do
         in_ns "app$vm" ip route replace default via "10.8.$vm.1" congctl "$1"
@@ -176,19 +177,19 @@ control() {
     done
 }
 
-# NAMESPACE VM FLOWS SECONDS, and how many of them do not count.
+# NAMESPACE VM FLOWS SECONDS OMIT: the first OMIT seconds are not counted.
 bulk() {
     in_ns "$1" iperf3 --client 10.9.0.100 --port "520$2" --parallel "$3" --time "$4" --omit "$5" --json > "$work/iperf$2" 2>&1 &
     bulks="$bulks $!"
 }
 
-# Until all iperf3 have ended.
+# Waits until every iperf3 has ended.
 bulk_ended() {
     for pid in $bulks; do wait "$pid" || true; done
     bulks=
 }
 
-# What has left by the uplink, headers and all.
+# Bytes that have left by the uplink, headers included.
 left_bytes() { in_ns host tc -s -j qdisc show dev eth0 root | jq '.[0].bytes'; }
 
 now_s() { cut -d ' ' -f 1 /proc/uptime; }

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# What CERA's controller costs: the share of one CPU that its thread uses, with so many ports, while one VM keeps the uplink's queue above
-# T_u with 16 flows (so that windows are set in every epoch), and idle. As root; needs iperf3, jq.
+# What CERA's controller costs: the share of one CPU that its thread uses, for each number of PORTS, while one VM keeps
+# the uplink's queue above T_u with 16 flows (so that windows are set in every epoch), and while idle. As root; needs
+# iperf3, jq.
 #
 #   cera-cost.sh EVENKEEL [EPOCH_US] [SECONDS] [PORTS ...]
 set -eu

@@ -70,7 +70,7 @@ run_uneven() {
         jq -s -c "{event: \"uneven\", flows: $1, mbit: .}"
 }
 
-# The uplink's bytes and packets that wait, ten times a second.
+# Samples the uplink's sent bytes and waiting packets ten times a second.
 sample() {
     ip netns exec ekc-host sh -c 'while :; do
         echo "$(cut -d " " -f 1 /proc/uptime) $(cat /sys/class/net/eth0/statistics/tx_bytes) $(tc -s qdisc show dev eth0 root | sed -n "s/.*backlog [^ ]* \([0-9]*\)p.*/\1/p")"
@@ -79,7 +79,7 @@ sample() {
     sampler=$!
 }
 
-# How many of the VMs have an agent that the host's knows, and how many the host limits itself.
+# How many VMs have an agent that the host's agent knows, and how many the host itself limits.
 who() { ask 2> /dev/null | jq -c '{clients: ([.ports[] | select(.cera.has_client)] | length), limited: ([.ports[1:][] | select(.cera.window_segments > 0)] | length)}' || echo '{}'; }
 
 run_failure() {

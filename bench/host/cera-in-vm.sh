@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# cera.sh in a VM with the newest kernel, which has the qdiscs that this machine's may not have: the VMs are network namespaces in it.
+# cera.sh in a VM with the newest kernel, which has qdiscs that this machine's may lack; the VMs are network namespaces
+# in it.
 #
 #   cera-in-vm.sh IN_VM EVENKEEL MEMCACHED_LOAD RATE_MBIT SECONDS "SCHEME:FLOWS ..." ...
 #
-# What an argument has runs in one bed, and is printed when all of it has run.
+# The schemes of one argument run in one bed, and are printed when all of them have run.
 set -eu
 
 in_vm=$1 evenkeel=$2 load=$3 rate=$4 seconds=$5

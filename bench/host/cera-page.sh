@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# The lines of cera.sh and cera-events.sh as tables in Markdown. Of several runs of a scheme with as many flows: the median (least to most).
+# The lines of cera.sh and cera-events.sh as tables in Markdown. Several runs of a scheme with the same flows: the
+# median (least to most).
 #
 #   cera-page.sh FILE...
 set -eu
@@ -14,7 +15,8 @@ functions='def ms: if . == null then "" else (. / 1000 | if . < 10 then (. * 100
     def together: reduce .[] as $run ([]; (map(.[0] | .scheme == $run.scheme and .flows == $run.flows) | index(true)) as $at |
         if $at then .[$at] += [$run] else . + [[$run]] end);'
 
-# $1: which lines, $2 and $3: the table's head, $4: a row, $5: what is done with the lines before. Nothing without lines.
+# $1: which lines; $2 and $3: the table's head; $4: a row; $5: what is done with the lines first. Prints nothing if
+# there are no lines.
 table() {
     jq -r -n --arg head "$2" --arg rule "$3" "$functions"'[inputs | select('"$1"')] | '"${5-.}"' | if length > 0 then ($head, $rule, (.[] | '"$4"'), "") else empty end' $files
 }

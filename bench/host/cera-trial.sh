@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# What `evenkeel trial --mechanism cera` says of four VMs whose answer is known, each some times: the bed of cera.sh, with a queue of 1000
-# packets at the uplink.
+# What `evenkeel trial --mechanism cera` says of four VMs in cases whose answer is known, several times each: on the bed
+# of cera.sh, with a queue of 1000 packets at the uplink.
 #
 #   helps    one VM asks a memcached on another machine, 32 requests at a time; iperf3 sends 24 flows from the three others
 #   nothing  the same requests, and nobody sends

@@ -7,7 +7,8 @@
 #
 #   cera.sh [--gso] EVENKEEL MEMCACHED_LOAD RATE_MBIT SECONDS SCHEME:FLOWS ...
 #
-# --gso: VMs hand over packets of up to 64 KB, as they are set up to; without it single segments. Schemes' names then end in -gso.
+# --gso: VMs hand over packets of up to 64 KB, as they do by default, and schemes' names end in -gso; without it, single
+# segments.
 #
 # Schemes: alone (memcached without the others), fifo; bbr (fifo, with BBR in the VMs), tsq (fifo, and iperf3's sockets know of the host's
 # queue), codel, codel-scaled (its times as much longer as the rate is lower), fq_codel, fq, dctcp (DCTCP in the VMs, marks from 65 packets
@@ -24,12 +25,12 @@ fi
 evenkeel=$(realpath "$1") load=$(realpath "$2") rate=$3 seconds=$4
 here=$(dirname "$(realpath "$0")")
 shift 4
-# A slow link takes longer to be as it stays.
+# A slow link takes longer to settle.
 warmup=$((3 + 30 / rate))
 . "$here/cera-bed.sh"
 
-# One packet of eight on its way through the host, at the VM's port and behind the uplink's queue: how long it was between them, in us. One
-# of several segments counts as so many, of 1448 bytes.
+# How long one packet of eight is on its way through the host, from the VM's port to behind the uplink's queue, in us. A
+# packet of several segments counts as that many, of 1448 bytes each.
 watch() {
     ip netns exec ekc-host tcpdump -i any -tt -n -s 64 -B 8192 -w "$work/cap" 'ip dst 10.9.0.100 and ip[5] & 7 = 0' 2> /dev/null &
     watcher=$!
@@ -75,7 +76,7 @@ run() {
     ns=app
     [ "$scheme" != tsq ] || ns=vm
     echo '{}' > "$work/load"
-    # Its connections are there before the queue is full.
+    # The load's connections are made before the queue is full.
     case $scheme in
     weights*) sleep $((1 + warmup + seconds)) & ;;
     *) in_ns app1 "$load" 10.9.0.100:11211 32 $((1 + warmup)) "$seconds" > "$work/load" & ;;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# counted.sh COMMAND...: runs it with a QEMU that counts instructions. Each is a nanosecond of its guests' clocks, so that what they measure while
-# they work is how many instructions it takes, whatever else this machine does.
+# counted.sh COMMAND...: runs it with a QEMU that counts instructions. Each instruction is a nanosecond of the guests'
+# clocks, so that a guest at work measures how many instructions the work takes, whatever else this machine does.
 set -e
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT

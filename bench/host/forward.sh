@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# How long a host takes with an ACK and the data that it lets out of a VM, without evenkeel: what crates/evenkeel/benches/hold_cost.sh measures
-# in an emulated guest with vFlood off, on this machine. The ratio of both is how slow that guest is. As root; needs busybox, tcpdump.
+# How long this machine takes as a host, without evenkeel, for an ACK and the data that it lets out of a VM.
+# crates/evenkeel/benches/hold_cost.sh measures the same in an emulated guest with vFlood off; the ratio of the two tells
+# how slow that guest is. As root; needs busybox, tcpdump.
 #
 #   forward.sh
 set -eu
@@ -33,7 +34,7 @@ for _ in $(seq 400); do in_ns peer busybox wget -q -O /dev/null http://10.8.0.1:
 sleep 0.5
 kill $tcpdump
 wait $tcpdump 2> /dev/null || true
-# It names devices by their numbers, which it looks up where it reads.
+# tcpdump notes devices by number, and looks up their names when it reads: hence in the host's namespace.
 in_ns host tcpdump -ttnr "$work/any" 2> /dev/null | awk -v us="$work/us." '
     $2 == "up0" && $3 != "Out" { ack = $1; told = 0; back = 0 }
     $2 == "vp0" && $3 == "Out" && ack && !told { told = $1; printf "%.1f\n", (told - ack) * 1e6 > (us "told") }

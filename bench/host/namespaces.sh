@@ -48,7 +48,7 @@ at_host() { nsenter --target "$mounts" --mount --net "$@"; }
 
 ask() { at_host "$evenkeel" status --json; }
 
-# start_agent PORTS: by $work/host.toml. Ready when it has so many ports.
+# start_agent PORTS: by $work/host.toml. Waits until the agent has that many ports.
 start_agent() {
     at_host "$evenkeel" host --config "$work/host.toml" 2> "$work/agent.log" &
     agent=$!
@@ -61,7 +61,7 @@ start_agent() {
     exit 1
 }
 
-# Takes the datapath away with it.
+# Ends the agent and removes its datapath.
 stop_agent() {
     at_host "$evenkeel" host --stop > /dev/null
     wait "$agent" 2> /dev/null || true

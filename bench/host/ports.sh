@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# What the host agent's own CPU time and memory are when ports come and go: so many taps in its network namespace, and one in each of so many
-# others, at once; then all of them go. A line per round, and one of what the agent uses with no port at all. As root.
+# The host agent's own CPU time and memory when ports come and go: TAPS taps in its network namespace, and one in each
+# of NAMESPACES others, come at once; then all of them go. Prints a line per round, and one for what the agent uses with
+# no port at all. As root.
 #
 #   ports.sh EVENKEEL [ROUNDS] [TAPS] [NAMESPACES] [MODE]
 set -eu
@@ -16,7 +17,7 @@ cpu_us() { cat /proc/"$pid"/task/*/schedstat | awk '{ ns += $1 } END { printf "%
 kilobytes() { awk -v what="$1:" '$1 == what { print $2 }' "/proc/$pid/status"; }
 links() { at_host sh -c 'ls /sys/fs/bpf/evenkeel/links | wc -l'; }
 
-# The agent is not asked, for that would be its time.
+# Asking the agent would cost it CPU time, so pinned links are counted.
 wait_for_links() {
     for _ in $(seq 6000); do
         [ "$(links)" != "$1" ] || return 0
@@ -67,7 +68,7 @@ for round in $(seq "$rounds"); do
     at_host ip -batch "$work/pods"
     for number in $(seq "$pods"); do at_host ip -n "pod$number" tuntap add dev tap0 mode tap; done
     wait_for_links $((2 * (taps + pods)))
-    # The looks for VMs that follow.
+    # Includes the agent's searches for VMs, which follow.
     sleep 3
     report "round $round: come" "$before" $((taps + pods))
     before=$(cpu_us)

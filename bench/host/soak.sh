@@ -20,7 +20,7 @@ set -eu
 
 here=$(dirname "$(realpath "$0")")
 
-# Both halves, and what came of them.
+# Prints both halves as a table, and the agents' faults.
 
 table() {
     jq -r -s '
@@ -105,7 +105,7 @@ port_of() {
 
 host_of() { echo "${1%?}"; }
 
-# For a minute at most.
+# Waits until a command succeeds, for a minute at most.
 until_true() {
     for _ in $(seq 600); do
         ! "$@" > /dev/null 2>&1 || return 0
@@ -235,7 +235,7 @@ targets() {
     done
 }
 
-# VM SECONDS TARGETS. Each has other random numbers, and keys of its own.
+# VM SECONDS TARGETS. Each client has random numbers and keys of its own.
 start_client() {
     # shellcheck disable=SC2086 # a list of words
     ip netns exec "$prefix-$1" "$load" ask "$2" "$seed$(echo "$clients" | wc -w)" "$work/tls.pem" $3 >> "$work/load" 2>> "$work/load-errors" &
@@ -248,7 +248,7 @@ start_clients() {
     : > "$work/load"
     start_client a1 "$1" "$(targets 22 $to_b iperf3:5201)"
     start_client a2 "$1" "$(targets 21 $to_b iperf3:5201) $(targets 22 $to_b iperf3:5202)"
-    # And what stays on its host.
+    # And connections that stay on their host.
     start_client b1 "$1" "$(targets 12 $to_a) $(targets 22 redis:6379 tcp:7000)"
     start_client b2 "$1" "$(targets 11 $to_a) $(targets 12 $to_a)"
 }
@@ -257,7 +257,7 @@ start_clients() {
 
 agent_fault() { say --arg agent_fault "$2" --arg host "$1" --arg text "${3-}"; }
 
-# What SIGHUP reads: 0 is right, the others change something or are refused.
+# The configuration that SIGHUP reads: variant 0 is right, the others change something or are refused.
 configure() {
     file=$work/$1.toml
     cp "$work/good.toml" "$file"
@@ -286,7 +286,7 @@ is_there() { readlink "/proc/$(cat "$work/agent-$1")/exe" > /dev/null 2>&1; }
 
 status() { on_host "$1" timeout 20 "$evenkeel" status --json 2> /dev/null; }
 
-# Both ports, and the settings of the right file. (jq 1.6 takes no input for a success.)
+# Whether the agent has both ports and the settings of the right file. (jq 1.6 takes no input for a success.)
 is_right() {
     [ "$(status "$1" | jq '.config_refused == null and ([.ports[] | select(.error == null and .mode == "enforce")] | length) == 2')" = true ]
 }
@@ -309,7 +309,7 @@ words_of() {
 
 reload() {
     kill -HUP "$(cat "$work/agent-$1")" 2> /dev/null || true
-    # One that has not come to it yet would still say what was before.
+    # Until the agent has read the file, its status would still be the old one.
     sleep 1
 }
 
@@ -325,7 +325,7 @@ start_agent_of() {
     becomes_right "$1" || agent_fault "$1" "does not come up" "$(words_of "$1")"
 }
 
-# HOST TENTHS: by SIGKILL, and a new one after a while.
+# HOST TENTHS: kills the agent by SIGKILL, and starts a new one after a while.
 event_kill() {
     kill_agent "$1"
     sleep "$(tenths "$2")"
@@ -345,7 +345,7 @@ event_reload() {
     start_agent_of "$1"
 }
 
-# A packet that the programs take for another of the VM's each time that it comes back.
+# Finds packets that the programs take for a new SYN of the VM's each time that they come back.
 judge_syns() {
     sent=$(in_ns "$2" nstat -azs --json | jq '.kernel | .TcpActiveOpens + .TcpExtTCPSynRetrans')
     taken=$(jq --arg port "$(port_of "$2")" '.ports[] | select(.name == $port) | .counters.syns_from_vm' "$work/status-$1")
@@ -353,7 +353,7 @@ judge_syns() {
 }
 
 stop_agent_of() {
-    # Its counters go with it.
+    # The agent's counters go with it.
     status "$1" > "$work/status-$1" || true
     for vm in "${1}1" "${1}2"; do judge_syns "$1" "$vm"; done
     on_host "$1" timeout 60 "$evenkeel" host --stop > "$work/stop-$1" 2>&1 || agent_fault "$1" "--stop fails" "$(tail -n 5 "$work/stop-$1" && words_of "$1")"
@@ -366,7 +366,7 @@ event_stop() {
     start_agent_of "$1"
 }
 
-# Those of ports and VMs go on beside the next.
+# Events of ports and VMs go on beside the next event.
 
 event_down() {
     in_ns "$(host_of "$1")" ip link set "$(port_of "$1")" down
@@ -394,7 +394,7 @@ event_offload() {
     in_ns "$1" ethtool -K eth0 tso "$2" gso "$2"
 } > /dev/null
 
-# Everything is drawn, needed or not: without an agent the same happens at the same time.
+# Everything is drawn, needed or not, so that without an agent the same happens at the same time.
 happen() {
     draw 12 && kind=$drawn
     draw 2 && host=$(echo a b | cut -d ' ' -f $((drawn + 1)))
@@ -502,14 +502,14 @@ run_half() {
         start_agent_of b
     fi
     for vm in b1 b2; do event_offload "$vm" off; done
-    # They go on for a while when nothing happens any more.
+    # Clients go on for a while after the last event.
     start_clients $((seconds + 20))
     end=$(($(now_s) + seconds))
     next=$(now_s)
     while draw 8 && next=$((next + 2 + drawn)) && [ "$next" -lt "$end" ]; do
         look_until "$next"
         happen
-        # What took long is not followed by all at once that it has held up.
+        # After an event that took long, those that it held up do not follow all at once.
         sleep 1
     done
     look_until "$end"

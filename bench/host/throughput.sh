@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# What the host agent costs a transfer: iperf3 between two network namespaces over a bridge, with `evenkeel host` (ProBoSCIS in enforce mode on
-# both ports) and without, in turns; without it twice in each turn, to know what the machine makes of two runs that do not differ. Prints a
-# table in Markdown: Mbit/s, and Mbit for each second of CPU time that both ends took, which heeds other processes less. As root; needs
-# iperf3, jq.
+# What the host agent costs a transfer: iperf3 between two network namespaces over a bridge, with `evenkeel host`
+# (ProBoSCIS in enforce mode on both ports) and without, in turns. Each turn has two runs without it, which show how
+# much equal runs differ on this machine. Prints a table in Markdown: Mbit/s, and Mbit per second of CPU time of both
+# ends, which depends less on other processes. As root; needs iperf3, jq.
 #
 #   throughput.sh EVENKEEL [ROUNDS] [SECONDS] [SENDER,RECEIVER]
 #
-# SENDER,RECEIVER: the CPUs of both ends. On one CPU all that a packet costs is taken from the throughput, and little disturbs it.
+# SENDER,RECEIVER: the CPUs of both ends. On one CPU all that a packet costs shows in the throughput, and little
+# disturbs it.
 set -eu
 
 evenkeel=$(realpath "$1")
@@ -53,13 +54,13 @@ iperf() {
 
 measure() {
     [ "$1" != with ] || start_agent 2
-    # What an agent before this left to be freed.
+    # Lets the kernel free what an earlier agent has left.
     sleep 0.3
     iperf "$1"
     [ "$1" != with ] || stop_agent
 }
 
-# Each is first, second and third as often as the others: what drifts hits all.
+# Each series is first, second and third equally often, so that drift affects all alike.
 for round in $(seq "$rounds"); do
     case $((round % 3)) in
     0) order="without with again" ;;

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# What trial.sh and cera-trial.sh say of their trials, in $work/BED-RUN.json. To be sourced, with `work`, `beds` and `runs` set.
+# Prints what the trials of trial.sh and cera-trial.sh have found, from $work/BED-RUN.json. To be sourced, with `work`,
+# `beds` and `runs` set.
 
-# BED RUN: a line, for reading meanwhile.
+# BED RUN: prints a line, to be read meanwhile.
 show_trial() {
     jq -c --arg bed "$1" '{$bed, verdict: .trial.judgement.verdict, ratio: .trial.judgement.primary, left: .trial.judgement.left_out,
         notes: .trial.notes, rows: [.trial.judgement.rows[] | [.class, .exchanges, .geometric.change.value]]}' "$work/$1-$2.json" >&2

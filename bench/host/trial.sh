@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# What `evenkeel trial` says of beds whose answer is known, each some times:
+# What `evenkeel trial` says of beds whose answer is known, several times each:
 #
 #   helps    vSnoop, data at 100 Mbit/s for a VM behind a tap that is off its core for most of the time
 #   nothing  the same VM and traffic, but nobody vouches for the VM's TCP, so that vSnoop acknowledges nothing
@@ -76,7 +76,7 @@ add_tap() {
     in_ns host ip link set "$2" master br0 up
     in_ns "$1" ip addr add "$3/24" dev eth0
     in_ns "$1" ip link set eth0 txqueuelen 10000 up
-    # Of a smaller window nobody knows that there is memory for it.
+    # With a smaller window nobody could know that there is memory for it.
     in_ns "$1" sh -c 'echo 4096 4194304 8388608 > /proc/sys/net/ipv4/tcp_rmem'
 }
 
@@ -86,7 +86,7 @@ mode = "off"
 mode = "observe"'
 ICWND_1='[proboscis]
 icwnd_segments = 1'
-# The guest of this bed has its core all the time, whatever its tap does: its agent would let vFlood rest.
+# This bed's guest always has its core, whatever its tap does, so its agent would let vFlood rest.
 VFLOOD='[proboscis]
 mode = "off"
 [vflood]
@@ -96,7 +96,8 @@ off_core_percent = 0
 match = "vpa"
 channel = "tcp:10.10.0.1:7777"'
 
-# `evenkeel guest` in namespace a, with /run and a bpf file system as a VM has them, and a channel that is no way through its tap.
+# `evenkeel guest` in namespace a, with /run and a bpf file system of its own as in a VM, and a channel that does not
+# pass its tap.
 start_guest() {
     ip link add channel netns "$prefix-host" type veth peer name eth1 netns "$prefix-a"
     in_ns host ip addr add 10.10.0.200/24 dev channel
@@ -109,7 +110,7 @@ start_guest() {
     guest=$!
 }
 
-# Its congestion control is the kernel's, and so the next bed's.
+# Its congestion control would stay in the kernel, and so in the next bed.
 stop_guest() {
     nsenter --target "$guest" --mount --net "$evenkeel" guest --stop > /dev/null
     wait "$guest" 2> /dev/null || true
@@ -136,7 +137,7 @@ run_bed() {
         add_tap a vpa 10.9.0.1 soak_vm "$run" 3 30 vcpu
         add_veth b other 10.9.0.2
         mechanism=vsnoop tried=vpa sizes=60000,300000
-        # Without early ACKs these would take several slots.
+        # Without early ACKs the sizes above would take several slots.
         [ "$1" = helps ] || sizes=4000,30000
         configure "$VSNOOP
 endpoint = \"$([ "$1" = nothing ] && echo attested || echo observed)\""

@@ -35,7 +35,7 @@ def top(config) -> Path:
 
 
 def on_config(config):
-    """Entries of the navigation that end in a star are the files of that name; there may be none."""
+    """Replaces entries of the navigation that end in `*.md` by the files that match; there may be none."""
     config.nav = expanded(config.nav, Path(config.docs_dir))
     return config
 
@@ -84,8 +84,8 @@ def on_page_markdown(markdown, page, config, files):
     # Comments mark what is generated; a table right behind one would be no table here.
     parts = FENCE.split(COMMENT.sub("", markdown))
     markdown = "".join(part if FENCE.fullmatch(part) else LINK.sub(link, part) for part in parts)
-    # Pages of results that the navigation does not have are as wide as their tables. A scenario's begins with the
-    # heading that it has in a report of several.
+    # Pages of results outside the navigation are as wide as their tables. A scenario's page begins with the heading
+    # that it has in a report of several scenarios, which becomes the title.
     if page.parent is None:
         page.meta["hide"] = ["navigation", "toc"]
     return re.sub(r"\A#+ ", "# ", markdown)

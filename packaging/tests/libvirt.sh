@@ -16,7 +16,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")
 cache=${EVENKEEL_CACHE:-${XDG_CACHE_HOME:+$XDG_CACHE_HOME/evenkeel}}
 cache=${cache:-/var/cache/evenkeel}
-# Of anything that is waited for; only a test that hangs ends by it.
+# The limit of each wait, in seconds; only a test that hangs reaches it.
 limit=240
 
 not_run() {
@@ -38,7 +38,7 @@ for one in $(ls -t "$cache"/bases/6.*.cpio 2> /dev/null); do
 done
 [ -n "$base" ] || not_run "there is no guest in $cache; \`evenkeel lab scenarios/demo.toml\` makes one"
 
-# libvirtd waits until a QEMU that it has ended is gone, which takes somebody who reaps it.
+# libvirtd waits until a QEMU that it has ended is gone, which takes a process that reaps it.
 if [ -z "${IN_NAMESPACES-}" ]; then
     IN_NAMESPACES=1 exec unshare --mount --net --uts --propagation private python3 -c '
 import ctypes, os, signal, sys
@@ -115,7 +115,7 @@ cp "$base" "$work/initrd"
 
 passed=0
 failed=0
-# check WHAT COMMAND...: the command's success, at last.
+# check WHAT COMMAND...: waits until the command succeeds.
 check() {
     what=$1
     shift
@@ -135,7 +135,7 @@ check() {
 
 socket=$work/host.sock
 status() { "$binary" status --json --socket "$socket"; }
-# port NAME FILTER: what status says of a port fits the filter of jq.
+# port NAME FILTER: whether what status says of a port fits the filter of jq.
 port() { status | jq -e --arg port "$1" '.ports[] | select(.name == $port) | '"$2"; }
 metric() { curl -s http://127.0.0.1:19464/metrics | grep -F "$1"; }
 logged() { grep -F "$1" "$work/agent.log"; }
@@ -167,7 +167,7 @@ start_libvirtd() {
     check "libvirtd answers" virsh version
 }
 
-# By it libvirt says where a VM that moves is to go.
+# libvirt names a migration's destination by the host's name.
 hostname host1
 ip link set lo up
 ip link add br0 type bridge
@@ -266,7 +266,8 @@ check "no ports" sh -c "'$binary' status --json --socket $work/host.sock | jq -e
 virsh undefine web1
 
 echo "== a second host"
-# Domains of both have their cgroups in the same place, by names with their numbers: the first host's are higher.
+# Domains of both hosts have their cgroups in the same place, under names with their numbers: the first host's are
+# higher.
 cat > "$work/hosts" << HOSTS
 127.0.0.1 localhost
 10.78.0.1 host1
@@ -275,7 +276,7 @@ HOSTS
 mount --bind "$work/hosts" /etc/hosts
 mkdir -p "$work/etc"
 grep -v '^host_uuid' /etc/libvirt/libvirtd.conf > "$work/etc/libvirtd.conf"
-# Two hosts are one to libvirt if firmware says so.
+# libvirt takes two hosts for one if firmware gives them the same UUID.
 echo 'host_uuid = "6e1e22a6-0000-4000-8000-00000000000a"' >> "$work/etc/libvirtd.conf"
 unshare --mount --net --uts --propagation private sh -c '
     hostname host2
@@ -375,7 +376,7 @@ check "QEMU's process" port tap101i0 ".vm.process == $qemu"
 check "QEMU listens" port tap101i0 '.channel.is_connected and (.channel.address | endswith("/101.channel"))'
 kill "$qemu"
 check "nobody has the tap" port tap101i0 '.vm == null and .channel.address == "auto"'
-# Another one listens where this VM's agent would be.
+# Another process listens where this VM's agent would be.
 qemu-system-x86_64 -name web3 -S -nodefaults -display none -machine q35 -accel tcg -m 64 \
     -netdev type=tap,id=net0,ifname=tap101i0,script=no,downscript=no -device virtio-net-pci,netdev=net0,romfile= \
     -chardev socket,id=evenkeel,path=$work/102.channel,server=on,wait=off \

@@ -65,7 +65,7 @@ for suite in "$@"; do
         -serial "file:$out/$suite-console.log" -serial "file:$out/$suite.log" ||
         echo "QEMU did not end by itself within $limit s" >> "$out/$suite.log"
     cat "$out/$suite.log"
-    # What ended early has no such line.
+    # A test that ended early has no such line.
     grep -q '^[1-9][0-9]* passed, 0 failed' "$out/$suite.log" || failed=1
     echo "$suite took $(($(date +%s) - began)) s"
 done

@@ -28,14 +28,14 @@ make_port() {
     ip -n vm link set eth0 up
 }
 
-# What the unit says if it does not start.
+# Starts a unit; prints what it says if it does not start.
 starts() {
     systemctl --quiet enable --now "$1" && return
     journalctl --no-pager --output cat --lines 30 --unit "$1"
     return 1
 }
 
-# One connection through the port, for as long as the file is there.
+# One connection through the port, for $1 seconds. Waits until the agent knows it.
 traffic() {
     iperf3 -s -1 -D --pidfile /run/seen/iperf3.pid
     ip netns exec vm iperf3 -c 10.9.0.1 -b 4M -l 8K -t "$1" -J > /run/seen/iperf3.json 2>&1 &
@@ -48,7 +48,7 @@ traffic() {
     done
 }
 big_flows() { evenkeel flows --json | jq '[.flows[] | select(.bytes_from_vm > 100000)]'; }
-# Each connection of before, with more bytes by now: of one that is older than its table an agent knows none.
+# Whether each earlier connection is known with more bytes: an agent knows none that is older than its table.
 flows_went_on() {
     big_flows | jq -e --slurpfile before /run/seen/flows-before \
         '. as $now | $before[0] | all(. as $old | $now | any(.tuple == $old.tuple and .bytes_from_vm > $old.bytes_from_vm))'
@@ -86,7 +86,7 @@ files_are_there() {
     zcat /usr/share/man/man1/evenkeel-host.1.gz | grep -q 'check..pins'
 }
 
-# By tcx or, with Debian 12's kernel, by clsact; which mechanisms cannot work there is said.
+# The agent attaches by tcx or, with Debian 12's kernel, by clsact, and says which mechanisms cannot work there.
 says_what_the_kernel_has() {
     case $(uname -r) in
     6.1.*) status '.attach == "clsact" and ([.lacking[].part] == ["vsnoop", "host_vflood"])' ;;
@@ -138,7 +138,7 @@ snapshot port
 check "it starts" starts evenkeel-host
 check "status has the port; programs, pins and the longer queue are there" host_runs
 check "status says by what, and what cannot work" says_what_the_kernel_has
-# Longer than apt takes on a slow machine: it is to be there afterwards.
+# Longer than apt takes on a slow machine: the connection is to be there afterwards.
 check "its connection is seen" traffic 240
 
 say "upgrade under traffic"
@@ -162,7 +162,7 @@ say "apt remove"
 check "apt remove" apt remove evenkeel
 check "the configuration stays" test -s /etc/evenkeel/host.toml
 snapshot removed
-# The port is there as it was before the agent, units and folders are not, as before the package.
+# The port is as it was before the agent; units and folders are gone, as before the package.
 for part in pins links programs maps qdiscs queues tcp; do
     check "as before: $part" same "port/$part" "removed/$part"
 done

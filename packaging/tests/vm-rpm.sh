@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=sh
-# Part of in-vm.sh: the package for rpm, by rpm itself. This is no system of rpm's: dependencies are not looked at
+# Part of in-vm.sh: the package for rpm, by rpm itself. The system is not rpm's: dependencies are not checked
 # (--nodeps), the database is new, and Debian 12's rpm wants to be told that this is meant (--force-debian).
 
 force=

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What Dask costs per run, and how much more two workers do than one. Leave the machine alone meanwhile.
+"""What Dask costs per run, and how much faster two workers are than one. Leave the machine alone meanwhile.
 
     dask_cost.py [SHORT_RUNS [LONG_RUNS]]
 
-Two cores need not be twice one: what two processes do without Dask says what there was to win.
+Two cores need not be twice as fast as one: two processes without Dask show what there was to gain.
 """
 
 import multiprocessing
@@ -32,7 +32,7 @@ to = "b"
 
 
 def by_dask(workers: int, scenario: evenkeel.Scenario) -> float:
-    """Seconds of a sweep on so many workers that are there already."""
+    """Seconds of a sweep on `workers` workers that are there already."""
     with (
         LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
@@ -54,7 +54,7 @@ def alone(scenario: evenkeel.Scenario) -> float:
 
 
 def by_processes(count: int, scenario: evenkeel.Scenario) -> float:
-    """Seconds of the same runs in so many processes that are there already, each with its part of them."""
+    """Seconds of the same runs in `count` processes that are there already, each with its part of them."""
     with multiprocessing.get_context("spawn").Pool(count) as pool:
         part = scenario.set("repetitions", scenario.repetitions // count)
         pool.map(alone, [scenario.set("repetitions", 1)] * count, chunksize=1)

@@ -20,7 +20,7 @@ TOP = Path(__file__).parents[2]
 def test_examples_of_docstrings(name: str) -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
     module = importlib.import_module(name)
-    # Of Rust's classes the finder must be told that they are this module's.
+    # The finder must be told that Rust's classes are this module's.
     objects = [module] if name != "evenkeel._native" else [getattr(module, word) for word in ("Scenario", "Results")]
     runner = doctest.DocTestRunner()
     for found in objects:

@@ -21,7 +21,7 @@ def test_both_formats_are_read_as_the_same(of_program: Callable[..., Path]) -> N
     assert lines.to_jsonl() == tables.to_jsonl()
     assert lines.meta["engine"] == "sim" and lines.meta["schema"] == 1
     assert lines.scenario.name == "small"
-    # Which code it was, and of which settings, the program and the package say alike.
+    # The program and the package agree on the code and on the settings.
     own, theirs = simulate(lines.scenario, 0).meta["provenance"], lines.meta["provenance"]
     assert own["program"]["code"] == theirs["program"]["code"]
     assert (own["settings"], own["host"]) == (theirs["settings"], theirs["host"])

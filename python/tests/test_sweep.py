@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Sweeps over Dask: the same bytes, whoever dies meanwhile."""
+"""Sweeps over Dask give the same bytes, whatever process dies meanwhile."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from evenkeel._sweep import BUILD
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-# Runs of a fraction of a second, so that there is time to kill somebody.
+# Runs of a fraction of a second, so that there is time to kill a process.
 LONGER = TEXT.replace("duration_ms = 100", "duration_ms = 20000").replace("tcp_info_period_ms = 10", "")
 # What the commands `dask scheduler` and `dask worker` do.
 SCHEDULER = "from distributed.cli.dask_scheduler import main; main()"
@@ -106,7 +106,7 @@ def test_an_object_store_has_the_same_files(
     assert system.cat_file(f"{place}/runs.jsonl") == wanted
     assert json.loads(system.cat_file(f"{place}/meta.json"))["engine"] == "sim"
     assert not system.find(f"{place}/unfinished")
-    # What is there is shown again; what a death has left is gone on with.
+    # A complete sweep is shown again; one that was cut short goes on.
     assert evenkeel.sweep(scenario, client, url).to_jsonl() == wanted
     system.rm_file(f"{place}/runs.jsonl")
     first = wanted.splitlines()[0]
@@ -251,14 +251,14 @@ def test_another_version_on_a_worker_is_an_error_that_names_it(
         assert set(caught.value.workers) == workers and set(caught.value.workers.values()) == {evenkeel.__version__}
         said = f"worker {address} has evenkeel {evenkeel.__version__}, and this client 9.9.9 (code 0): "
         assert said in str(caught.value)
-    # Of the same version, between releases.
+    # Of the same version but of other code, as between releases.
     theirs = BUILD
     assert theirs.startswith(f"{evenkeel.__version__} (code ")
     monkeypatch.setattr("evenkeel._sweep.BUILD", "of other code")
     with pytest.raises(VersionError) as caught:
         evenkeel.sweep(scenario, client, tmp_path / "store")
     assert caught.value.workers == dict.fromkeys(workers, theirs)
-    # As from a worker that has come since.
+    # As if the worker had come since.
     monkeypatch.setattr("evenkeel._sweep._check_versions", lambda _: None)
     with pytest.raises(VersionError, match="and this client of other code") as caught:
         evenkeel.sweep(scenario, client, tmp_path / "store")

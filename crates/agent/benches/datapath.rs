@@ -1,7 +1,7 @@
-//! What a packet costs: each program by BPF_PROG_TEST_RUN beside one that does nothing, and, as packets that really
-//! come in at a device, `from_vm` beside that and nf_conntrack; vFlood's decisions by themselves. Tables in Markdown.
-//! Needs root and, for nf_conntrack, nft. `cargo bench -p evenkeel-agent --bench datapath`, with arguments `programs`,
-//! `cera`, `vsnoop`, `vflood`, `decisions`, `received`: only those.
+//! What a packet costs: each program by BPF_PROG_TEST_RUN, beside one that does nothing; `from_vm` with packets that
+//! really come in at a device, beside that one and nf_conntrack; vFlood's decisions by themselves. Prints tables in
+//! Markdown. Needs root and, for nf_conntrack, nft. `cargo bench -p evenkeel-agent --bench datapath` runs all, or those
+//! of its arguments: `programs`, `cera`, `vsnoop`, `vflood`, `decisions`, `received`.
 
 use std::fs;
 use std::io::Write;
@@ -30,7 +30,7 @@ const RUNS: u32 = 300_000;
 /// The device whose packets XDP's test run lets in.
 const LO: u32 = 1;
 
-/// Nanoseconds: the median of some rounds, and between which two of them the middle half lies.
+/// Nanoseconds of some rounds, for their median and the bounds of their middle half.
 struct Times(Vec<f64>);
 
 impl Times {
@@ -45,7 +45,7 @@ impl Times {
     }
 }
 
-/// Prints tables; cycles are those of the clock that the kernel knows the CPU by.
+/// Prints tables; cycles are computed from the CPU's clock rate as the kernel knows it.
 struct Table {
     mhz: f64,
 }
@@ -140,7 +140,7 @@ fn early_acks(place: &mut Bed, table: &Table) {
         // The first of these is acknowledged early by the second, and again whenever it comes again.
         run("to_vm", &data(MSS), 1);
         run("to_vm", &data(2 * MSS), 1);
-        // A VM that does not react for a second is acknowledged for no more.
+        // For a VM that does not react for a second, nothing more is acknowledged.
         let mut again = || {
             run("from_vm", &ack(MSS, 0), 1);
             run("to_vm", &data(MSS), MANY)
@@ -152,16 +152,16 @@ fn early_acks(place: &mut Bed, table: &Table) {
     }
 }
 
-/// Mean time of runs that each have a frame of their own: what is written into a packet is written each time. What it
-/// takes to begin a run is part of it.
+/// Mean time of runs with a frame of their own each, so that what is written into a packet is written each time.
+/// Includes the start of each run.
 fn single(place: &mut Bed, name: &str, port: u32, frame: &[u8]) -> std::time::Duration {
     const MANY: u32 = 3000;
     let mut run = || place.datapath.trial(name, port, 0, frame, 1).expect("root, and Linux 6.6").duration;
     (0..MANY).map(|_| run()).sum::<std::time::Duration>() / MANY
 }
 
-/// CERA beside ProBoSCIS, and a limit that is lower than what the receiver offers. A flow that has sent nothing has
-/// none.
+/// CERA beside ProBoSCIS, with a limit that is lower than what the receiver offers. A flow that has sent nothing has no
+/// limit.
 fn with_cera(place: &mut Bed, settings: &intf::ek_port, table: &Table) {
     let pa = place.pa;
     let (data, ack) = (data(0).frame(), ack(0, 0).frame());
@@ -185,14 +185,13 @@ fn with_cera(place: &mut Bed, settings: &intf::ek_port, table: &Table) {
     place.datapath.attach(pa, settings).expect("it was there before");
 }
 
-/// Of a structure of the programs' maps.
+/// The bytes of a structure of the programs' maps.
 fn bytes_of<T: Copy>(value: &T) -> &[u8] {
     // SAFETY: they are plain structures without padding, as user space writes them.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of_val(value)) }
 }
 
-/// vFlood's part in `from_vm` and `to_vm`. The device that would hold packets is one that drops them: what its qdisc
-/// does is not measured here.
+/// vFlood's part in `from_vm` and `to_vm`. The device for held packets drops them here: its qdisc is not measured.
 fn with_vflood(place: &mut Bed, table: &Table) {
     // A bridge without ports.
     ip("link add drops type bridge");
@@ -240,8 +239,8 @@ fn with_vflood(place: &mut Bed, table: &Table) {
     place.datapath.detach(port).expect("it was attached");
 }
 
-/// What vFlood decides for a segment, in steady state: it is held, an ACK comes, it is let out, and room is granted. In
-/// the C that the programs are made of.
+/// What vFlood decides for a segment, in steady state: it is held, an ACK comes, it is let out, and room is granted.
+/// Runs the C that the programs are made of.
 fn decisions(table: &Table) {
     use evenkeel_algo::vflood::{Ack, DEFAULTS, Flow, HostSettings, Verdict, Vm};
     const SEGMENTS: u32 = 200_000;
@@ -286,8 +285,7 @@ fn nft(rules: &str) {
     assert!(nft.wait().expect("nft ends").success(), "nft refuses: {rules}");
 }
 
-/// Makes nf_conntrack see every packet of this namespace. No packet here is sent by it, so the rule costs none
-/// anything.
+/// Makes nf_conntrack see every packet of this namespace. The namespace sends none, so the rule itself costs nothing.
 fn track(is_on: bool) {
     nft(if is_on {
         "table ip track {\n chain output {\n type filter hook output priority 0\n ct state invalid drop\n }\n }"
@@ -296,8 +294,8 @@ fn track(is_on: bool) {
     });
 }
 
-/// Packets come in at `lo` and end behind nf_conntrack's place, at `prerouting`. What is measured is one variant's time
-/// less the others' in the same round.
+/// Packets come in at `lo` and are dropped behind nf_conntrack, at `prerouting`. Measures what each variant adds to the
+/// time without any, in the same round.
 fn received(place: &mut Bed, settings: &intf::ek_port, table: &Table) {
     if !Command::new("nft").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
         println!("not measured beside nf_conntrack: no nft");
@@ -311,11 +309,12 @@ fn received(place: &mut Bed, settings: &intf::ek_port, table: &Table) {
     let xdp = Program::to_stack();
     let empty = Program::empty();
     place.datapath.detach(LO).expect("it was attached");
-    // nf_conntrack is told of the connection: its SYN has an end to go to, whose answer nobody is to see.
+    // nf_conntrack learns of the connection: its SYN reaches a local address, whose answer is dropped before
+    // nf_conntrack.
     ip("addr add 10.0.0.2/32 dev lo");
     nft("table ip quiet {\n chain output {\n type filter hook output priority -350\n drop\n }\n }");
     track(true);
-    // Checksums are hardware's to see to, or nobody's between VMs.
+    // The hardware checks checksums; between VMs nobody does.
     fs::write("/proc/sys/net/netfilter/nf_conntrack_checksum", "0").expect("nf_conntrack is there");
     for segment in [syn(), synack(), Segment { payload: 0, ..data(0) }] {
         xdp.receive(&local(segment), 1);
@@ -349,7 +348,7 @@ fn received(place: &mut Bed, settings: &intf::ek_port, table: &Table) {
     }
 }
 
-/// What a part of the bench does, and how it is called.
+/// A part of the bench: its name, and what it does.
 type Part<'a> = (&'a str, &'a mut dyn FnMut(&mut Bed));
 
 fn main() {

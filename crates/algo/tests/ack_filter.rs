@@ -11,11 +11,11 @@ const WINDOW: u16 = 65_535;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// The VM runs: it reads all that has come, and hands over so many segments.
+    /// The VM runs: it reads all that has come, and hands over `segments` segments.
     Flood { flow: usize, segments: u32 },
-    /// The other end acknowledges so many of the segments that have left; plainly, or beside something else.
+    /// The other end acknowledges `segments` of those that have left, plainly or along with something else.
     Ack { flow: usize, segments: u32, is_plain: bool },
-    /// It says again what it said before.
+    /// The other end repeats its last ACK.
     Duplicate { flow: usize, tells_of_a_gap: bool },
     /// The VM has handed over its last data.
     End { flow: usize },
@@ -115,7 +115,7 @@ impl World {
         self.waiting = 0;
     }
 
-    /// An ACK comes. Whether the VM gets it.
+    /// An ACK comes; returns whether the VM gets it.
     fn ack(&mut self, index: usize, acked: u32, sacked: Option<Sacked>, is_plain: bool) -> bool {
         let c = &mut self.connections[index];
         let una = c.flow.snd_una();
@@ -225,7 +225,7 @@ fn acks_of_a_vm_off_its_core_do_not_fill_its_port() {
     let sent: u32 = world.connections.iter().map(|c| c.sent / MSS).sum();
     world.drain();
     assert_eq!(world.waiting + world.filtered, sent);
-    // One for each flow, the first and the last, because all came at once.
+    // Beyond the limit, the first and the last of each flow pass, because all came at once.
     assert!(
         world.waiting <= 20 + 2 * FLOWS as u32,
         "{} wait, {} of {sent} were kept from it",
@@ -239,7 +239,7 @@ fn after_a_loss_a_vm_gets_all() {
     for congestion in [Kind::Reno, Kind::Cubic] {
         gets_all_after_a_loss(congestion, 1000);
     }
-    // Whatever others leave of its port, where its TCP counts ACKs.
+    // However little room others leave at its port, where its TCP counts ACKs.
     gets_all_after_a_loss(Kind::Reno, 20);
 }
 

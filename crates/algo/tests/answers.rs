@@ -50,7 +50,7 @@ fn an_answers_window_follows_its_probes_until_it_is_acknowledged() {
 }
 
 proptest! {
-    /// Whatever the opener acknowledges, and offers: the edge that the other end is told stands or moves on.
+    /// Whatever the opener acknowledges and offers, the edge that the other end is told never moves back.
     #[test]
     fn no_edge_is_taken_back(
         seen in 0u8..=10, marked in 0u8..=10, start: u32, scale in 0u8..=14,

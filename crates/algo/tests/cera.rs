@@ -62,7 +62,7 @@ fn shares_settle_at_the_weights_and_the_printed_ones_do_not() {
         vms.map(|vm| vm.window)
     };
     let settings = Settings { low_segments: 768, ..DEFAULTS };
-    // And half a segment for the flow of each.
+    // Half a segment for each flow comes on top.
     assert_eq!(windows(&settings, &[Vm { flows: 8, ..vm(1_000_000, 1) }, vm(1_000_000, 1)]), [404, 400]);
     assert_eq!(settle(&settings), [100, 201, 500]);
     let printed = settle(&Settings { printed: true, ..settings });
@@ -82,7 +82,7 @@ fn a_longer_rtt_is_not_less_rate() {
     assert!((0.47..0.53).contains(&shares[0]), "{shares:?}");
 }
 
-/// A controller that has cut, with so many flows in one VM.
+/// A controller that has cut, with `flows` flows in one VM.
 fn engaged(flows: u32, rtt_us: u32) -> Controller {
     let mut controller = Controller::default();
     assert_eq!(controller.epoch(&DEFAULTS, 61 * 1538, rtt_us, 62), Verdict::Cut);
@@ -210,7 +210,7 @@ fn limits_can_leave_room_for_whole_segments() {
 fn cera_is_one_of_the_arbiters_limits() {
     assert_eq!(arbitrate(Some(10_000), 500, 7, 1448), (78, By::Cera));
     assert_eq!(arbitrate(None, 500, 7, 1448), (500, By::Receiver));
-    // Nothing is taken back of what was used.
+    // What is in flight is not taken back.
     let beyond = |in_flight_bytes| {
         let offers = window::Offers { cera_bytes: Some(10_000), in_flight_bytes, ..Default::default() };
         window::arbitrate(offers, 500, 7, 1448)
@@ -248,7 +248,7 @@ fn any_vm() -> impl Strategy<Value = Vm> {
     )
 }
 
-/// Whether it has a part of the host's window.
+/// Whether a VM has a part of the host's window.
 fn is_active(settings: &Settings, vm: &Vm) -> bool {
     vm.sent_bytes > 0 || (vm.reserve_bytes > 0 && !settings.printed)
 }
@@ -288,8 +288,8 @@ proptest! {
         }
     }
 
-    /// The sum of all windows is at most W and half a segment for each flow, but for what the least window of every
-    /// flow takes.
+    /// The sum of all windows is at most W plus half a segment for each flow, except for what the flows' least windows
+    /// take.
     #[test]
     fn shares_do_not_exceed_the_window(
         vms in prop::collection::vec(real_vm(), 1..64),
@@ -337,7 +337,7 @@ proptest! {
         }
     }
 
-    /// What is no whole segment goes from VM to VM, so that over some RTTs none is worse off than another.
+    /// Remainders of less than a segment go from VM to VM, so that over some RTTs none is worse off than another.
     #[test]
     fn remainders_go_round(weights in prop::collection::vec(1..10_u32, 2..8), low in 300..400_u32) {
         let settings = Settings { low_segments: low, ..DEFAULTS };
@@ -425,7 +425,8 @@ proptest! {
         prop_assert!(had.iter().max().unwrap() - had.iter().min().unwrap() <= 1, "{had:?}");
     }
 
-    /// When a flow ends, the remainder goes on at the flow at which it would have, or at the one behind it.
+    /// When a flow ends, the remainder goes on at the flow that was next, or, if that one has ended, at the one behind
+    /// it.
     #[test]
     fn the_rotation_survives_the_end_of_a_flow(window in 0..1000_u32, flows in 2..50_usize, gone in 0..50_usize) {
         let mut list: Vec<usize> = (0..flows).collect();
@@ -439,7 +440,7 @@ proptest! {
         prop_assert_eq!(list[client.next() as usize % list.len()], expected);
     }
 
-    /// CERA eq. 1 is what it is in numbers without end.
+    /// CERA eq. 1 gives what it would with unbounded integers.
     #[test]
     fn equation_1_does_not_overflow(settings in any_settings(), rate in any::<u64>(), rtt_us in any::<u32>()) {
         let rate = rtt_rate(rate);

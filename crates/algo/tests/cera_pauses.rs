@@ -1,4 +1,4 @@
-//! CERA where VMs or their peers wait for a core: loops that are longer than any handshake says.
+//! CERA where VMs or their peers wait for a core: control loops are longer than any handshake shows.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ const SEGMENT: u32 = DEFAULTS.segment_bytes;
 const RATE: u64 = SEGMENT as u64 * 100_000;
 const RTT_US: u32 = 100;
 
-/// A VM alone, by the epoch, that has used up its windows.
+/// A single VM that has used up its windows, epoch by epoch.
 struct Alone {
     pace: Pace,
     now_us: u64,
@@ -71,7 +71,7 @@ fn a_pause_begins_where_a_window_is_used_up() {
     pause.ack(11_000, true, 9 * 1448, enough);
     pause.data(12_000, true);
     assert_eq!(pause.take(), Seen { pause_us: 3000, vm_pause_us: 2000, is_full: true });
-    // What a flow hears that had room is no word to the one that had none.
+    // What a flow with room hears says nothing about the flow that had none.
     pause.ack(12_100, false, 9 * 1448, enough);
     pause.data(12_200, false);
     assert_eq!(pause.take(), Seen { pause_us: 200, vm_pause_us: 0, is_full: false });
@@ -86,7 +86,7 @@ fn two_pauses_are_a_habit_and_one_is_chance() {
     let mut vm = Alone::new();
     assert_eq!((vm.silent(15_000), vm.silent(12_000), vm.silent(14_000)), (0, 12_000, 14_000));
     assert_eq!(vm.silent(300), 14_000, "T_l lasts as long");
-    // It uses up its windows, and makes none any more.
+    // It uses up its windows, and pauses no more.
     for _ in 0..PAUSE_MEMORY * 13 {
         assert!(vm.epoch(vm.shown()) > 0);
     }
@@ -129,7 +129,7 @@ fn what_the_queue_or_the_network_takes_is_no_pause() {
     // The peer waits for its core.
     vm.unanswered(15_000, 600);
     assert_eq!(vm.unanswered(15_000, 600), 15_000 - RTT_US);
-    // With the right window the queue lasts as long, and no longer pause can be told from it.
+    // With the right window the queue lasts as long as the pause, and no longer pause can be told from it.
     assert_eq!(vm.unanswered(16_000, 15_000), 15_000 - RTT_US);
     assert_eq!(vm.unanswered(16_000, 15_000), 15_000 - RTT_US);
 }
@@ -143,7 +143,7 @@ struct Host {
     controller: Controller,
     vms: Vec<Sender>,
     queue: VecDeque<usize>,
-    /// Without what is known of pauses, too.
+    /// Whether the controller uses what is known of pauses.
     knows_pauses: bool,
 }
 
@@ -253,8 +253,8 @@ impl Host {
         }
     }
 
-    /// What each VM has of the link, in percent of its rate, in so many seconds after a first one; and the mean queue
-    /// in segments.
+    /// Each VM's share of the link's rate, in percent, in `seconds` seconds after a first one; and the mean queue in
+    /// segments.
     fn run(mut self, seconds: u64) -> (Vec<f64>, f64) {
         let (first, last) = (100_000, 100_000 * (seconds + 1));
         (0..first).for_each(|step| self.step(step));
@@ -273,7 +273,7 @@ fn always() -> Core {
     Box::new(|_| true)
 }
 
-/// On its core for so many milliseconds, and then off it.
+/// On its core for `on_ms`, then off it for `off_ms`, again and again.
 fn turns(on_ms: u64, off_ms: u64) -> Core {
     Box::new(move |step| step / 100 % (on_ms + off_ms) < on_ms)
 }
@@ -312,7 +312,7 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// A VM can be silent as it likes, and what it gains by that is no more than its share.
+    /// However a VM pauses, it gains no more than its share by that.
     #[test]
     fn nobody_gains_by_pauses(
         on_ms in 1..120_u64,
@@ -330,7 +330,7 @@ proptest! {
         }
     }
 
-    /// Linux waits until a third of a window is free, or room for 45 segments, if it has packets so large.
+    /// Linux waits until a third of a window is free, or room for 45 segments, if its packets may be that large.
     #[test]
     fn a_sender_that_waits_for_a_larger_packet_makes_no_pause(segments in 2..3000_u32, of_ack in 1..4_u32) {
         const MSS: u32 = 1448;
@@ -352,11 +352,11 @@ proptest! {
             pause.take().vm_pause_us
         };
         prop_assert_eq!(vm_pause_us(true), 0);
-        // Who sends single segments and waits as long is off its core.
+        // A sender of single segments that waits as long is off its core.
         prop_assert_eq!(vm_pause_us(false) > 0, waits_for > MSS * of_ack * 2u32.div_ceil(of_ack));
     }
 
-    /// Whatever is shown, what is in reserve is no more than what the link sends in the longest pause.
+    /// Whatever the controller is shown, the reserve is no more than what the link sends in the longest pause.
     #[test]
     fn reserves_are_bounded(
         all in prop::collection::vec((any::<[u64; 3]>(), any::<[u32; 6]>(), any::<bool>()), 1..100),

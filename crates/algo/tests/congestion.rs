@@ -84,7 +84,7 @@ fn hystart_ends_slow_start_where_the_acks_of_a_round_trip_fill_it() {
     assert_eq!(slow_start_ends_at(2000, 12, 10_000), Some(272));
     // A path that is never full.
     assert_eq!(slow_start_ends_at(100_000, 1, 5000), None);
-    // What is below the least window goes on, however slow the path.
+    // Below the least window slow start goes on, however slow the path.
     assert!(slow_start_ends_at(1000, 1000, 10_000).is_some_and(|window| (16..32).contains(&window)));
 }
 

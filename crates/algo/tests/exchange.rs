@@ -25,7 +25,7 @@ impl Ends {
         self.exchange.passes(Segment { now_ns: self.now_ns, from_vm, is_opener: !from_vm, seq, ack, bytes })
     }
 
-    /// An end sends data and acknowledges all, so many milliseconds later.
+    /// After `ms` milliseconds an end sends data and acknowledges all.
     fn sends(&mut self, from_vm: bool, bytes: u32, ms: u64) -> Option<Done> {
         let own = usize::from(!from_vm);
         let seq = self.next[own];
@@ -117,7 +117,7 @@ fn data_that_comes_again_counts_and_timers_show_by_silence() {
 }
 
 proptest! {
-    /// Whatever passes in order, all data of a connection is in its exchanges, once.
+    /// Whatever passes in order, each byte of a connection's data is in exactly one exchange.
     #[test]
     fn nothing_is_lost_or_counted_twice(
         start in any::<[u32; 2]>(),

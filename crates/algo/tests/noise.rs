@@ -33,7 +33,7 @@ fn seeds() -> Vec<Vec<u8>> {
     frames
 }
 
-/// What must hold of any answer. Whether it is TCP, and whether it has a probe's option.
+/// Checks what must hold of any answer; returns whether it is TCP, and whether it has a probe's option.
 fn check(frame: &[u8]) -> (bool, bool) {
     let Kind::Tcp(packet, options) = packet::parse(frame) else { return (false, false) };
     let end = usize::from(packet.l4) + usize::from(packet.tcp_bytes);
@@ -47,7 +47,7 @@ fn check(frame: &[u8]) -> (bool, bool) {
     (true, true)
 }
 
-/// The most usual headers are read in a way of their own; behind a tag they are not, and say the same.
+/// The most usual headers are read by code of their own, but not behind a tag: both must say the same.
 fn check_tagged(frame: &[u8]) {
     if frame.len() < 15 || frame[12..15] != [8, 0, 0x45] {
         return;

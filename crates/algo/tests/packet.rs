@@ -121,7 +121,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// Options that can be read say the same afterwards, but for the blocks.
+    /// Options that can be read say the same afterwards, except for the SACK blocks.
     #[test]
     fn options_without_their_sack_blocks(
         mut options in prop::collection::vec(prop_oneof![Just(1u8), Just(5), Just(10), any::<u8>()], 0..=40),
@@ -147,7 +147,7 @@ fn seeds_once() -> &'static [Vec<u8>] {
     SEEDS.get_or_init(seeds)
 }
 
-/// Behind other options as well as alone, and not what merely holds such a byte.
+/// They are found alone and behind other options, but not where an option merely contains such a byte.
 #[test]
 fn signatures_counters_and_fast_open_are_found() {
     let mut frame = seeds().remove(0);

@@ -1,4 +1,4 @@
-//! When vFlood rests: what a guest finds out of its core, and what its host does about it.
+//! When vFlood rests: what a guest finds out about its core, and what its host does about it.
 
 use evenkeel_algo::rest::{HANDSHAKE_US, LATE_US, LOOK_US, LOOKS, Looks, QUIET_US, Rest, Word};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ fn says(permille: u16) -> Option<Word> {
     Some(Word { off_core_permille: Some(permille), is_obedient: true })
 }
 
-/// A guest that says the same for so long, heard every 50 ms.
+/// A guest says the same for `us`, and is heard every 50 ms.
 fn run(rest: &mut Rest, now_us: &mut u64, us: u64, guest: Option<Word>) {
     let end = *now_us + us;
     while *now_us < end {
@@ -43,7 +43,7 @@ fn a_vm_that_it_acted_for_must_have_its_core_for_a_while() {
         run(&mut rest, &mut now_us, 50 * MS, says(ACTS));
     }
     run(&mut rest, &mut now_us, QUIET_US, says(0));
-    // What is between the two limits changes nothing.
+    // A share between the two limits changes nothing.
     run(&mut rest, &mut now_us, 200 * MS, says(120));
     assert!(rest.passes_over());
     run(&mut rest, &mut now_us, 60_000 * MS, says(120));
@@ -70,8 +70,8 @@ fn it_always_acts_where_no_share_of_time_is_too_little() {
 }
 
 proptest! {
-    /// A guest that has the host's word, or has not said since that it is plain, is never passed over; and none has a
-    /// word within the time of a handshake that was passed over.
+    /// A guest that has the host's word, or has not said since that it is plain, is never passed over; and none that
+    /// was passed over has a word within the time of a handshake.
     #[test]
     fn what_floods_is_held(
         words in proptest::collection::vec(
@@ -82,7 +82,7 @@ proptest! {
         let (mut rest, mut now_us) = (Rest::default(), 7);
         let (mut may_flood, mut passed_over) = (false, None);
         for (permille, is_obedient, ms) in words {
-            // Of what it is told now it can only say so the next time.
+            // The guest can answer what it is told now only the next time.
             let has_said = is_obedient && !rest.attests();
             let word = permille.map(|off_core_permille| Word { off_core_permille, is_obedient: has_said });
             rest = rest.heard(word, ACTS, now_us);

@@ -9,11 +9,11 @@ const SEGMENT_BYTES: u32 = 1448;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Segments leave the queue: new ones, or, from so many before the newest on, once more.
+    /// Segments leave the queue: new ones, or once more those from `back` before the newest on.
     Leave { count: u32, back: Option<u32> },
-    /// So many of the oldest come by, joined if they follow on each other.
+    /// That many of the oldest come by, joined if they follow on each other.
     Come(usize),
-    /// The VM sends segments from so many before the newest on, later than all that has left.
+    /// The VM sends segments from `back` before the newest on, later than all that has left.
     Sent { count: u32, back: u32 },
 }
 
@@ -42,7 +42,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Leave { count, back } => {
-                    // Of more bursts than there are ranges not all are known.
+                    // With more bursts than ranges, not all are known.
                     if bursts == Returns::RANGES {
                         continue;
                     }

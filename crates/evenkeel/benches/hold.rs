@@ -1,7 +1,7 @@
 //! What it costs to hold packets (vFlood): throughput beside `fq`, how soon an ACK lets data out, and each program's
-//! time. In a guest with the newest kernel, because hosts' kernels may have no qdiscs in BPF: under TCG, so that times
-//! are many times as long as on a machine. `make bench-hold`, as root. With the argument `policies`: what flows of low
-//! and of high RTT get under each policy instead; with `throughput`, `release`, `messages` or `programs`, only that.
+//! time. Runs in a guest with the newest kernel, because a host's may have no qdiscs in BPF; under TCG, where times are
+//! many times those of a machine. `make bench-hold`, as root. With the argument `policies`: what flows of low and of
+//! high RTT get under each policy instead; with `throughput`, `release`, `messages` or `programs`, only that.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use evenkeel_lab::proto::{Answer, Op};
 
 const BED: &str = include_str!("../tests/host/hold.sh");
 const COST: &str = include_str!("hold_cost.sh");
-/// Of [`COST`], all.
+/// All parts of [`COST`].
 const PARTS: &str = "throughput release messages programs";
 const POLICIES: &str = include_str!("hold_policies.sh");
 const START: &str = r#"
@@ -34,7 +34,7 @@ for i in $(seq 40); do evenkeel status --json 2>/dev/null | grep -q vp0 && exit 
 cat /tmp/host.log
 exit 1
 "#;
-/// Booting, and all of the measurement.
+/// The limit for booting, and for all of the measurement.
 const LIMIT: Duration = Duration::from_secs(540);
 
 fn main() {

@@ -38,8 +38,8 @@ throughput() {
     done
 }
 
-# An ACK as it comes to the uplink and leaves for the VM, and the next data as it comes (back) to the VM's port and to the uplink. Bridged packets
-# are for other hosts: what does not go out comes in.
+# From an ACK's arrival at the uplink: when it leaves for the VM, and when the next data comes (back) to the VM's port
+# and to the uplink. Bridged packets are for other hosts, so what does not go out comes in.
 stages() {
     rm -f /tmp/us.*
     tcpdump -i any -s 100 -B 16384 -tt -n -U -w /tmp/any tcp port 8001 2>/tmp/tcpdump.log &
@@ -85,7 +85,7 @@ release() {
     mode enforce
 }
 
-# Of each program, by its tag in the kernel's list of symbols.
+# The time of each program, named by its tag in the kernel's list of symbols.
 programs() {
     echo 1 >/proc/sys/kernel/bpf_stats_enabled
     tc -n peer qdisc del dev eth1 root 2>/dev/null || true
@@ -102,7 +102,8 @@ programs() {
     done
 }
 
-# What fits one segment, from where it comes until it leaves. Seconds since an epoch have too many digits for awk.
+# How long a message of one segment takes from where it comes in until it leaves. Seconds since the epoch have too many
+# digits for awk.
 passing() {
     rm -f /tmp/ns.*
     tcpdump -i any -s 100 -B 16384 --nano -tt -n -U -w /tmp/any tcp port 8001 2>/tmp/tcpdump.log &

@@ -1,6 +1,7 @@
-# In a guest, after tests/host/hold.sh and with the agent on: what flows of low and of high RTT get under each policy (vFlood Fig. 12b). The VM is off its
-# core in turn: what the host has for it waits for the next of the slots, 100 ms apart. Twenty flows fetch blocks again and again, some from
-# near, the others from 200 ms away; each prints what a block's throughput was in the median.
+# In a guest, after tests/host/hold.sh and with the agent on: what flows of low and of high RTT get under each policy
+# (vFlood Fig. 12b). The VM is off its core by turns: what the host has for it waits for the next slot, and slots are
+# 100 ms apart. Twenty flows fetch blocks again and again, some from near, the others from 200 ms away. Prints the
+# median throughput of a block for each kind.
 modprobe sch_netem
 BLOCK_BYTES=250000
 SECONDS_EACH=12
@@ -13,7 +14,7 @@ ip -n far addr add 10.8.0.3/24 dev eth1
 ip -n far link set eth1 up
 tc -n far qdisc add dev eth1 root netem delay 200ms limit 10000
 tc -n peer qdisc del dev eth1 root
-# Its packets leave its sockets' accounts with the device, as a VM's do.
+# With this qdisc packets leave their sockets' accounts at the device, as a VM's do.
 tc -n vm qdisc add dev eth1 root netem delay 10us limit 10000
 tc qdisc add dev vp0 root netem slot 100ms 100ms limit 100000
 

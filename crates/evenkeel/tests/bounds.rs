@@ -6,11 +6,11 @@ use evenkeel_scenario::schema::SCHEMA;
 use evenkeel_settings::host::{Config, MECHANISMS};
 use serde_json::Value;
 
-/// The keys that only scenarios have: which VMs have a client is for the guests to say, and how long words take for the
-/// channel.
+/// The keys that only scenarios have: in reality guests say whether they have a client, and the channel sets how long
+/// words take.
 const ONLY_IN_SCENARIOS: [(&str, &str); 3] = [("vflood", "clients"), ("cera", "clients"), ("cera", "client_delay_us")];
 
-/// What the agent says of a value of a key; None if it takes it.
+/// Why the agent refuses a key's value; None if it takes it.
 fn refusal(mechanism: &str, key: &str, value: &Value) -> Option<String> {
     let text = format!("[{mechanism}]\n{key} = {value}\n");
     Config::parse(&text, Path::new("host.toml")).err().map(|error| error.to_string())

@@ -129,7 +129,7 @@ fn the_doctor_lists_what_the_kernel_has() {
     let rows = table["features"].as_array().unwrap();
     let named = |row: &&serde_json::Value| out.contains(row["name"].as_str().unwrap());
     assert!(rows.len() > 10 && rows.iter().all(|row| named(&row)), "{json}");
-    // Each that is missing has its line, and no other.
+    // Each missing feature has a line, and no other has.
     let missing = rows.iter().filter(|row| row["has"] == false).count();
     assert_eq!(out.lines().filter(|line| line.starts_with("no ")).count(), missing, "{out}");
     assert!(rows.iter().all(|row| row["why"].is_string() == (row["has"] != true)), "{json}");

@@ -32,7 +32,7 @@ fn list(deb: &Value) -> Vec<(String, String)> {
     deb["assets"].as_array().unwrap().iter().map(|asset| (text(asset, "source"), text(asset, "dest"))).collect()
 }
 
-/// Files of the source tree that a list's patterns stand for, where they go.
+/// Files of the source tree that a list's patterns stand for, each with where it goes.
 fn expanded(list: &[(String, String)]) -> BTreeSet<(PathBuf, String)> {
     let mut files = BTreeSet::new();
     for (source, dest) in list.iter().filter(|(source, _)| !source.starts_with(GENERATED)) {
@@ -81,7 +81,7 @@ fn units_and_what_they_need_are_in_the_list() {
     assert!(read("packaging/evenkeel.tmpfiles").contains("d /run/evenkeel/vms "));
 }
 
-/// rpm leaves them behind: the script takes away what is ours alone, the innermost first.
+/// rpm leaves folders behind: the script removes those that are evenkeel's alone, the innermost first.
 #[test]
 fn folders_of_our_own_go_with_the_package() {
     let script = read("packaging/scripts/postrm");

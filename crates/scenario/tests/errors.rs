@@ -24,7 +24,7 @@ block_kib = 64
 
 /// The valid scenario's workload.
 const STROBE: &str = "[workloads.w]\nkind = \"strobe\"\nfrom = \"sender\"\nto = \"receiver\"\nblock_kib = 64\n";
-/// Another beside it.
+/// Another workload beside it.
 const PING: &str = "[workloads.ping]\nkind = \"ping\"\nfrom = \"sender\"\nto = \"receiver\"\ninterval_ms = 10\n";
 
 const THREE_TIER: &str = "users = 1\nthink_time_ms = 1\n\

@@ -180,13 +180,13 @@ fn slip(text: &str, (at, length, insert): (prop::sample::Index, usize, String)) 
     chars[..at].iter().copied().chain(insert.chars()).chain(chars[end..].iter().copied()).collect()
 }
 
-/// Names as nobody should choose them, and some that exist.
+/// Names that nobody should choose, and some that exist.
 fn odd() -> impl Strategy<Value = String> {
     let text = "[a-z=.`'\"\\\\ \n\r\t\u{1b}\u{85}\u{202e}\u{2028}\u{e9}]{0,6}";
     prop_oneof![4 => text.prop_map(|text| text), 1 => Just("s\nder".to_owned()), 1 => Just("sender".to_owned())]
 }
 
-/// The demonstration with one of its names in the place of another, or beside them.
+/// The example with a name put in one of its places, or added to it.
 fn renamed(base: &Table, place: usize, name: &str, other: &str) -> Table {
     let mut tree = base.clone();
     let text = |text: &str| Value::String(text.to_owned());
@@ -215,7 +215,7 @@ fn renamed(base: &Table, place: usize, name: &str, other: &str) -> Table {
     tree
 }
 
-/// It comes from `.cargo/config.toml`, in the test's environment.
+/// The seed comes from `.cargo/config.toml`, by the test's environment.
 #[test]
 fn random_tests_draw_the_same_in_every_run() {
     let seed = ProptestConfig::default().rng_seed;

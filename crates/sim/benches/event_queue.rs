@@ -1,5 +1,5 @@
-//! How long the candidates for the queue of events take per event, in the hold model: as many wait as before after each
-//! step, which takes the next event out and puts in one that follows it. `docs/findings/simulator.md` has the figures;
+//! How long the candidates for the event queue take per event, in the hold model: each step takes the next event out
+//! and puts in one that follows it, so that as many wait as before. `docs/findings/simulator.md` has the figures;
 //! `cargo bench --bench event_queue` measures anew.
 
 use std::hint::black_box;
@@ -21,7 +21,7 @@ const STEPS: u64 = 20_000;
 struct Spans(u64);
 
 impl Spans {
-    /// What waits keeps its kind: if each step drew a kind, nearly all that waits would soon be timers, which stay
+    /// Events keep their kind: if each step drew a kind, nearly all that waits would soon be timers, which stay
     /// longest.
     fn draw(&mut self, event: Event) -> Duration {
         self.0 ^= self.0 << 13;

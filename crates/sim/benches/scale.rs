@@ -22,7 +22,7 @@ use common::{at_ms, world};
 /// Labels of the cells, and how many worlds are run to measure each for some seconds.
 const SIZES: [(&str, u64); 3] = [("144", 24), ("1,024", 4), ("10,000", 1)];
 const ROUNDS: usize = 3;
-/// What is measured, in simulated time: connections and queues are there when it begins.
+/// The measured part of simulated time: connections and queues are there when it begins.
 const FROM_MS: u64 = 4;
 const TO_MS: u64 = 8;
 

@@ -29,7 +29,7 @@ fn top() -> PathBuf {
 }
 
 fn main() {
-    // Parts by name, all without: `cargo bench --bench speed -- leaf-spine`.
+    // Runs the parts that are named, or else all: `cargo bench --bench speed -- leaf-spine`.
     let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let is_asked = |part: &str| asked.is_empty() || asked.iter().any(|arg| arg == part);
     if is_asked("peer") {
@@ -141,7 +141,7 @@ fn twenty_senders() -> f64 {
     world.core.net.stats(port).packets as f64 / took
 }
 
-/// The same of ns-3, which is started for it; its own clock leaves starting out.
+/// The same of ns-3, which is started for it; by its own clock, which does not count the start.
 fn ns3(peer: &std::ffi::OsStr) -> f64 {
     let output = Command::new(peer)
         .arg(top().join("bench/ns3/inputs/speed.txt"))
@@ -157,7 +157,7 @@ struct Speed {
     events_per_hop: f64,
 }
 
-/// From 5 ms on, when queues and connections are there, for another 15.
+/// Measures 15 ms from 5 ms on, when queues and connections are there.
 fn leaf_spine(leaves: u32, spines: u32, per_leaf: u32) -> Speed {
     let uplink_mbit = 10_000 * per_leaf / spines;
     let hosts = leaves * per_leaf;
@@ -220,7 +220,7 @@ impl Application for Idle {
     fn on_echo(&mut self, _: &mut impl System, _: GuestId, _: u32) {}
 }
 
-/// Bytes that the process grows by for each idle flow, of many; the packets of their beginnings included.
+/// Bytes that the process grows by per idle flow, over many flows; includes the packets of their beginnings.
 fn idle_flow() -> f64 {
     const FEW: u32 = 10_000;
     const MANY: u32 = 110_000;

@@ -1,4 +1,4 @@
-//! CERA on simulated hosts: a short queue at the network card, shares by weight, and what it is without an agent in the
+//! CERA on simulated hosts: a short queue at the network card, shares by weight, and what holds without agents in the
 //! VMs.
 
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ fn the_queue_is_short_and_the_link_is_full() {
     }
 }
 
-/// vFlood's host holds what its guests flood; CERA limits what that host is told of the receiver's window, as any VM's.
+/// vFlood's host holds what its guests flood; CERA limits the receiver's window as that host is told it, like any VM's.
 #[test]
 fn flows_that_vflood_holds_are_limited_too() {
     // The VMs have their cores.
@@ -93,7 +93,7 @@ fn flows_that_vflood_holds_are_limited_too() {
     assert!(sum(&kept, "CeraWindowsLimited") > 0);
 }
 
-/// Whose loops are as long as they wait for their cores.
+/// Their control loops are as long as they wait for their cores.
 #[test]
 fn vms_that_wait_for_their_cores_fill_the_link_and_share_it() {
     let turns = |cera: &str| {
@@ -135,7 +135,7 @@ fn observing_changes_nothing_but_counts() {
     assert_eq!(observed.metrics["cera_windows_set"], 0.0);
 }
 
-/// The same everywhere, so that a change of what CERA does shows.
+/// The figures are the same on every machine, so that a change of what CERA does shows.
 #[test]
 fn a_run_in_figures() {
     let text: String = [("clients", CLIENTS), ("agentless", AGENTLESS), ("mixed", MIXED)]
@@ -157,8 +157,8 @@ fn a_run_twice_is_the_same_to_the_byte() {
     assert!(written() == written());
 }
 
-/// Where W has enough for all flows of the lightest VM: below two segments each it does not go. Whoever has an agent,
-/// and whoever has none.
+/// With and without agents, where W has enough for all flows of the lightest VM: a flow's window does not go below two
+/// segments.
 #[test]
 fn rates_follow_weights() {
     for (clients, flows) in [("", 2), ("", 8), (", clients = 0", 2), (", clients = 2", 2), (", clients = 2", 8)] {

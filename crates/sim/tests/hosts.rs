@@ -1,10 +1,9 @@
-//! Hosts whose schedulers decide, through the whole simulator: whether VMs wait as long as on the machine on which that
-//! was measured, and what follows for TCP. The schedulers alone are in `scheduler/hosts.rs`, with what was measured and
-//! how.
+//! Hosts whose schedulers decide, in the whole simulator: whether VMs wait as long as was measured on a machine, and
+//! what follows for TCP. The schedulers alone are in `scheduler/hosts.rs`, with what was measured and how.
 //!
-//! What is measured here is a ping's whole way: the network, the host's delay, the guest's two packets. Tolerances are
-//! those of the schedulers alone, but for own load of 60%: a virtual CPU whose load ends while it waits still waits
-//! until it has run, which makes the median shorter by up to 0.7 ms than there.
+//! A ping's whole way is measured here: the network, the host's delay, the guest's two packets. Tolerances are those of
+//! the schedulers alone, except with own load of 60%: a virtual CPU whose load ends while it waits still waits until it
+//! has run, which makes the median up to 0.7 ms shorter than there.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,10 +50,10 @@ fn sum(record: &RunRecord, counter: &str) -> i64 {
     record.counters.values().filter_map(|vm: &BTreeMap<String, i64>| vm.get(counter)).sum()
 }
 
-/// What a measured round trip may be out of the range of the modelled ones: p50, p90 and longest, in ms. The longest
-/// with own load against busy neighbours was more than the model knows (20 ms), as in the schedulers' own tests. With
-/// slices of 0.3 ms, an answer that takes 0.5 ms is interrupted on a machine, and one that leaves after half of it
-/// never.
+/// Measured round trips, and how far they may be out of the range of the modelled ones: p50, p90 and longest, in ms.
+/// With own load against busy neighbours, the longest measured one exceeds the model's (20 ms), as in the schedulers'
+/// own tests. With slices of 0.3 ms, an answer that takes 0.5 ms is interrupted on a machine, and one that leaves after
+/// half of it never.
 const PINGS: &[(&str, [f64; 3], [f64; 3])] = &[
     ("slices, 3 VMs", [20.6, 56.5, 86.0], [0.6, 8.5, 2.0]),
     ("EEVDF, idle", [1.1, 4.9, 9.4], [0.6, 0.7, 2.0]),
@@ -103,8 +102,8 @@ fn boost_spares_a_vm_that_only_answers() {
     assert!(loaded.iter().any(|metrics| metrics["rtt_max_ms"] > 60.0), "{loaded:?}");
 }
 
-/// In order and sign: the papers' slices, then many VMs on a core, then few, then a quota with its median of a transfer
-/// that meets no gap. vFlood gains in that order as well, and nothing where a VM only waits for its quota.
+/// In order and sign: the papers' slices are the slowest, then many VMs on a core, then few, then a quota, whose median
+/// transfer meets no gap. vFlood gains in that order as well, and nothing where a VM only waits for its quota.
 #[test]
 fn transfers_are_in_the_measured_order() {
     let cells = file("transfers.toml");
@@ -214,7 +213,7 @@ fn a_quota_is_kept_and_a_burst_is_spent() {
     assert!(!computing("linux", "[vms.b]").metrics.contains_key("throttled_ms"));
 }
 
-/// Data that is sent again comes in behind what is held, however much that is: without it nothing held would leave.
+/// Data that is sent again gets in behind what is held, however much that is: without it nothing held would leave.
 #[test]
 fn what_is_held_keeps_no_place_in_the_ring() {
     for slots in [8, 240] {
@@ -251,7 +250,7 @@ fn packets_to_a_vm_wait_in_the_ring_before_the_ports_queue() {
 }
 
 /// vFlood Fig. 8: even a VM without neighbours gains a little where it shares its core with the driver domain, because
-/// that lets packets go on before the VM has seen the ACK.
+/// the domain lets packets go on before the VM has seen the ACK.
 #[test]
 fn a_driver_domain_that_shares_the_core_makes_vflood_gain() {
     let took = |domain: &str, load: f64, bytes: u32, vflood: &str| {
@@ -339,7 +338,7 @@ fn at_random(seed: u64) -> String {
     let neighbours = pick(&mut random, &["per_core = 0", "per_core = 2, load = 0.6", "per_core = 3, duty_ms = 7"]);
     let neighbours = if scheduler.contains("slices") { "per_core = 2, load = 0.6" } else { neighbours };
     let kind = random.below(3);
-    // Whether it sends data, and whether it receives some: mechanisms act on one of both.
+    // Whether the group sends data, and whether it receives some: each mechanism acts on one of the two.
     let group = |random: &mut Random, sends: bool, receives: bool| {
         let quota = pick(random, &["", "quota = { us = 20000, period_us = 50000 }", "slice_us = 300"]);
         [
@@ -381,7 +380,7 @@ fn at_random(seed: u64) -> String {
     )
 }
 
-/// Nobody is forgotten: what VMs send arrives, but for what is under way at the end, and work goes on.
+/// No VM is forgotten: what VMs send arrives, except for what is under way at the end, and work goes on.
 #[test]
 fn scheduling_loses_no_packet() {
     let mut ran = 0;
@@ -414,8 +413,8 @@ fn a_run_twice_is_the_same_to_the_byte() {
     }
 }
 
-/// With a least RTO of 1 ms each absence is longer than an RTO. Counted as idle time it took the window of every block:
-/// 21 Mbit/s in place of 521.
+/// With a least RTO of 1 ms each absence is longer than an RTO. Counted as idle time, absences would cost every block
+/// its window: 21 Mbit/s in place of 521.
 #[test]
 fn pvtcp_costs_nothing_where_a_vm_waits_for_its_core_again_and_again() {
     let goodput = |mode: &str| {

@@ -84,14 +84,14 @@ impl Bed {
         }
     }
 
-    /// The other end acknowledges so many segments in all, a millisecond later.
+    /// The other end acknowledges `segments` segments in all, a millisecond later.
     fn acked(&mut self, segments: u32) {
         self.now += Duration::from_ms(1);
         self.comes(END, acks(Segment { seq: PEER_SEQ, ack: VM_SEQ + segments * MSS, ..Segment::default() }));
     }
 
-    /// The VM hands over so many segments in a packet; what of it leaves at once, as first bytes and lengths in
-    /// segments.
+    /// The VM hands over a packet of `segments` segments; returns what of it leaves at once, as first segments and
+    /// lengths in segments.
     fn sends(&mut self, segments: u32) -> Vec<(u32, u32)> {
         self.sends_on(END, segments)
     }
@@ -117,7 +117,7 @@ impl Bed {
         left
     }
 
-    /// What was let out besides.
+    /// What else was let out.
     fn left(&mut self) -> Vec<(u32, u32)> {
         let data = self.effects.from_vm.drain(..).filter(|(_, packet)| segment_of(packet).payload_bytes > 0);
         data.map(|(_, packet)| place(&packet)).collect()
@@ -144,7 +144,7 @@ fn what_its_windows_let_go_leaves_past_the_queue() {
     // The window is full.
     assert_eq!(bed.sends(1), []);
     assert_eq!((bed.count("VfloodDirect"), bed.count("VfloodHeld")), (10, 1));
-    // What was held is out: what comes behind it goes the same way, and leaves at once all the same.
+    // What was held is out: the next packet still goes by the queue, and leaves at once all the same.
     bed.acked(8);
     assert_eq!(bed.left(), [(10, 1)]);
     assert_eq!(bed.sends(1), [(11, 1)]);
@@ -154,7 +154,7 @@ fn what_its_windows_let_go_leaves_past_the_queue() {
     assert_eq!(bed.count("VfloodDirect"), 11);
 }
 
-/// Most data of the other end's is no reason for another burst.
+/// Data of the other end that acknowledges nothing new is no reason for another burst.
 #[test]
 fn an_ack_without_news_lets_nothing_out() {
     let mut bed = Bed::connected();
@@ -183,7 +183,7 @@ fn packets_of_several_segments_leave_whole_where_there_is_room_for_all() {
     // There is room for two of four: they leave as segments, and the others wait.
     assert_eq!(bed.sends(4), [(8, 1), (9, 1)]);
     assert_eq!((bed.count("VfloodSplit"), bed.count("VfloodHeld")), (1, 2));
-    // Behind what is held it is held whole, and leaves so.
+    // A packet behind what is held is held whole, and leaves whole.
     assert_eq!(bed.sends(4), []);
     assert_eq!((bed.count("VfloodSplit"), bed.count("VfloodHeld")), (1, 6));
     bed.acked(4);

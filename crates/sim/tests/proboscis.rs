@@ -110,7 +110,7 @@ fn elephants_can_be_left_alone() {
     assert!(sum(&mice, "ProboscisWindowsLimited") > 0);
 }
 
-/// As `crowded`, but the receiver opens the connections and asks; it and those that answer have these.
+/// As `crowded`, but the receiver opens the connections and asks; the arguments are both groups' ProBoSCIS settings.
 fn asked(receiver: &str, senders: &str) -> RunRecord {
     let text = format!(
         r#"
@@ -169,7 +169,7 @@ fn answers_have_probes_where_both_hosts_say_so() {
     }
 }
 
-/// One that does not ask, or does not answer, changes nothing but the bit with which it asks.
+/// If one host does not ask, or does not answer, nothing changes but the bit that asks.
 #[test]
 fn one_host_with_answers_is_as_none() {
     let none = asked(ENFORCE, ENFORCE);

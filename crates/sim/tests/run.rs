@@ -278,7 +278,7 @@ fn workloads_of_all_kinds_run_at_once_and_each_has_its_metrics() {
     let own = record.metrics.iter().filter(|(name, _)| name.ends_with(".goodput_mbit"));
     let sum: f64 = own.map(|(_, mbit)| mbit).sum();
     assert!((record.metrics["goodput_mbit"] - sum).abs() < 1e-9, "{sum}");
-    // What all applications read, and no byte twice. Who sends reads requests of a few bytes.
+    // The goodputs are what all applications read, no byte twice. Senders read requests of a few bytes.
     let reads = |group: &str| {
         let own = record.counters.iter().filter(|(name, _)| name.starts_with(group));
         own.filter_map(|(_, counters)| counters.get("SimDeliveredBytes")).sum::<i64>() as f64 * 8.0 / 0.2e6

@@ -1,4 +1,4 @@
-//! A run that is traced: it is the same run, and what is told of it is what it counts.
+//! A traced run is the same run, and its events agree with what it counts.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,8 @@ fn traced(cell: &Cell) -> (Finished, Heard) {
     (finished, heard)
 }
 
-/// Every timer is set before anything becomes of it, and one of a kind at a time; those that are still set at the end.
+/// Checks that every timer is set before anything becomes of it, and one of a kind at a time; returns how many are set
+/// at the end.
 fn timers_in_turn(heard: &Heard) -> usize {
     let mut open = BTreeMap::new();
     for (at, event) in &heard.events {

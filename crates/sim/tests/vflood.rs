@@ -110,7 +110,7 @@ fn a_receiver_off_its_core_for_longer_than_the_timeout_costs_nobody_a_window() {
         let (losses, undone) = (sum(&record, "VfloodLosses"), sum(&record, "VfloodUndone"));
         assert_eq!(undone, losses, "{era}{send_buffer}: not all taken back");
         assert!(undone > 0 || send_buffer.is_empty(), "{era}: no timer ran out");
-        // What the guest without timestamps sends again all the same stays on the host.
+        // What a guest without timestamps sends again needlessly stays on the host.
         assert!(metric("dsacks") <= 3.0 * metric("timeouts"), "{era}{send_buffer}: {:?}", record.metrics);
     }
 }
@@ -151,9 +151,8 @@ fn a_vm_that_asks_has_its_answers_sooner_with_vsnoop() {
     assert_eq!(with.metrics["timeouts"], 0.0);
 }
 
-/// Questions are acknowledged early while answers are held. Nothing rides here: what lets answers out is a question's
-/// first segment, which is the
-/// VM's to acknowledge.
+/// Questions are acknowledged early while answers are held. No early ACK rides here: what lets answers out is a
+/// question's first segment, which is the VM's to acknowledge.
 #[test]
 fn both_act_on_one_connection() {
     let both = format!("{SHARED}\nvflood = {{ mode = \"enforce\" }}\nvsnoop = {{ mode = \"enforce\" }}");
@@ -276,7 +275,7 @@ fn beside_a_plain_sender_it_has_its_share() {
     }
 }
 
-/// A VM that has its core again: its connections flood no more, and go on.
+/// When a VM has its core again, its connections flood no more, and go on.
 #[test]
 fn a_connection_that_flooded_goes_on_plain_where_it_rests() {
     let port = PortSpec { rate: Rate::from_mbit(100), delay: Duration::from_us(100), queue: QueueSpec::drop_tail(60) };

@@ -45,7 +45,7 @@ def sweep(
     `SweepError` for a sweep that ended early, and `ResultsError` for a store that holds another sweep or is in use.
     """
     wanted = _Wanted(scenario.text, os.fspath(scenario.file), tuple(only), repetitions)
-    # The workers' own where they are threads of this process, so that it can be stopped.
+    # The plan is the workers' own where they are threads of this process, so that it can be stopped.
     plan = _planned(wanted)
     with open_store(plan.default_directory if store is None else store) as opened:
         begun, finished = _begin(opened, plan, restart)
@@ -71,7 +71,7 @@ class _Wanted:
 
 @functools.lru_cache(maxsize=4)
 def _planned(wanted: _Wanted) -> Plan:
-    """A scenario of many cells takes longer to expand than a short run takes."""
+    """The plan, kept: a scenario of many cells takes longer to expand than a short run takes."""
     return Plan(Scenario.parse(wanted.text, wanted.file), list(wanted.only), wanted.repetitions)
 
 
@@ -83,7 +83,7 @@ def build() -> str:
 def _task(index: int, wanted: _Wanted, of: str) -> bytes:
     """One run, on a worker."""
     if of != BUILD:
-        # One that has come since all were asked.
+        # A worker that has come since all were asked.
         from distributed import get_worker
 
         address = get_worker().address

@@ -122,8 +122,8 @@ fn two_ends_meet_within_a_few_messages() {
     assert_eq!(pair.limit, 0);
 }
 
-/// A guest wakes up once for both: its heartbeats go out when the host's come, whatever step they begin in, and by
-/// themselves where none come.
+/// A guest wakes up once for both: its heartbeats go out when the host's come, whatever phase they begin in, and on
+/// their own if none come.
 #[test]
 fn a_guests_heartbeats_answer_the_hosts() {
     for late_ms in [0, 20, 49, 51, 80, 99] {
@@ -157,7 +157,7 @@ fn a_guests_heartbeats_answer_the_hosts() {
     }
 }
 
-/// Which connections a host holds, its word says: those from before another word are not among them.
+/// A host's word says which connections it holds: those from before another word are not among them.
 #[test]
 fn a_word_is_the_same_until_the_host_says_another() {
     let mut pair = Pair::new();
@@ -200,7 +200,7 @@ fn goodbyes_end_it_at_once() {
     assert_eq!(pair.limit, 0);
 }
 
-/// The thread of the channels goes on where the one that keeps the datapath holding packets does not.
+/// The channels' thread may go on while the one that keeps the datapath holding packets does not.
 #[test]
 fn what_nobody_vouches_for_any_more_is_taken_back() {
     let mut pair = Pair::new();
@@ -237,7 +237,7 @@ fn what_waited_in_a_buffer_attests_nothing() {
     pair.guest.connected(pair.now);
     let effects = pair.guest.received(&old, pair.now);
     assert_eq!(effects, [], "{} bytes of old words", old.len());
-    // Until it has found the host itself.
+    // It floods once it has found the host itself.
     pair.to_host.clear();
     pair.run(50 * MS);
     assert!(pair.floods() && pair.limit == 50);
@@ -318,8 +318,8 @@ fn of_many_windows_the_last_is_shared_out() {
     assert_eq!(pair.guest.received(&ended, pair.now).last(), Some(&Effect::Released));
 }
 
-/// The guest has missed the host's heartbeats, and the host does not know: what it says then is not heard, and is said
-/// again.
+/// The guest has missed the host's heartbeats, and the host does not know it: what the host says then is not heard, and
+/// is said again.
 #[test]
 fn a_window_that_was_not_heard_is_said_again() {
     let mut pair = Pair::new();
@@ -344,7 +344,7 @@ fn no() -> Option<Reasons> {
 }
 
 impl Pair {
-    /// The guest says nothing for so long, and time passes.
+    /// Lets time pass in which the guest says nothing.
     fn run_without_a_word(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
@@ -397,7 +397,7 @@ fn that_a_guest_vouches_ends_with_its_heartbeats() {
     assert_eq!(pair.host.endpoint(), None);
 }
 
-/// It may be silent because it waits for its core, which is when data would be acknowledged.
+/// A guest may be silent because it waits for its core, which is when data would be acknowledged for it.
 #[test]
 fn that_a_guest_does_not_vouch_outlives_its_silence() {
     let silent = || {
@@ -418,7 +418,7 @@ fn that_a_guest_does_not_vouch_outlives_its_silence() {
     pair.guest.connected(pair.now);
     pair.run(2 * SILENCE);
     assert_eq!((pair.host.guest().is_some(), pair.host.endpoint()), (true, None));
-    // It goes after all.
+    // The guest goes after all.
     let mut pair = silent();
     let mut goodbye = Vec::new();
     pair.guest.goodbye(&mut goodbye);
@@ -459,9 +459,9 @@ fn a_guest_that_goes_or_is_another_one_takes_its_word_along() {
 /// What a connection can do to the two ends.
 #[derive(Debug, Clone)]
 enum Fate {
-    /// All is well for so long.
+    /// All is well for this many milliseconds.
     Run(u64),
-    /// Nothing arrives in one direction or in both, for so long; then it does, or is lost.
+    /// Nothing arrives in one direction or in both for `ms`; then it arrives, or is lost.
     Stall { to_guest: bool, to_host: bool, ms: u64, is_lost: bool },
     /// Bytes that nobody sent.
     Noise { to_guest: bool, bytes: Vec<u8> },
@@ -492,11 +492,9 @@ fn fate() -> impl Strategy<Value = Fate> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A guest floods only while a host that attests it was heard from within three heartbeats, and a host has no
-    /// guest's
-    /// word that it vouches for its TCP unless that was heard from as lately, whatever the connection does; and once
-    /// that
-    /// is well again, both agree.
+    /// Whatever the connection does, a guest floods only if a host that attests it was heard within three heartbeats,
+    /// and a host takes a guest to vouch for its TCP only if the guest was heard as lately. Once the connection is well
+    /// again, both agree.
     #[test]
     fn they_agree_whatever_happens(fates in proptest::collection::vec(fate(), 0..12)) {
         let mut pair = Pair::new();
@@ -561,7 +559,7 @@ proptest! {
         prop_assert_eq!((pair.limit, pair.host.guest().map(|guest| guest.epoch)), (window, Some(epoch)));
     }
 
-    /// No bytes make either end do anything but to rest, and no bytes panic.
+    /// No bytes make either end do anything but rest, and none make it panic.
     #[test]
     fn noise_means_nothing(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..600), 0..20)) {
         let mut pair = Pair::new();
@@ -700,7 +698,7 @@ fn a_path_that_is_no_channel_is_named() {
     assert_eq!(channels.status(3), None);
 }
 
-/// A host meets a guest's end on `guest`, which is found at `address`.
+/// A host meets a guest's end on what `accept` returns, which is found at `address`.
 fn they_meet(address: HostAddress, accept: impl FnOnce() -> Box<dyn ReadWrite>) {
     let channels = Channels::start().unwrap();
     channels.set(3, "vnet3", Some(&address.into()), HEARTBEAT_MS).unwrap();
@@ -743,7 +741,7 @@ fn a_channel_over_a_character_device() {
     they_meet(HostAddress::Path(path.into()), || Box::new(Unhurried(master)));
 }
 
-/// Nothing to read yet is no reason to go round at full speed.
+/// Sleeps while there is nothing to read, so that the reader does not spin.
 struct Unhurried(std::fs::File);
 
 impl Read for Unhurried {

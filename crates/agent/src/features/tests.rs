@@ -1,4 +1,4 @@
-//! The decision by answers made up, and the answers of this machine's kernel.
+//! The decision on made-up answers, and the answers of this machine's kernel.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ const ALL: [Feature; 13] = [
 ];
 
 impl Features {
-    /// Those of a kernel that has all but these.
+    /// The features of a kernel that has all but these.
     pub(crate) fn made(lacking: &[Feature]) -> Self {
         let answer = |feature: Feature| match lacking.contains(&feature) {
             true => Answer::No("it is made up so".to_owned()),
@@ -53,7 +53,7 @@ impl Types for Known {
     }
 }
 
-/// In a network namespace of its own.
+/// Runs `work` in a network namespace of its own.
 fn apart(work: impl FnOnce() + Send + 'static) {
     let place = move || {
         unshare(CloneFlags::CLONE_NEWNET).expect("this test needs root");
@@ -75,13 +75,13 @@ fn tcx_is_taken_where_it_is_there_and_clsact_where_not() {
     assert_eq!(neither, "no tcx (it is made up so); no clsact (it is made up so)");
     assert_eq!(hook(&[Feature::Tcx], Attach::Tcx).unwrap_err(), "no tcx (it is made up so)");
     assert_eq!(hook(&[Feature::Clsact], Attach::Clsact).unwrap_err(), "no clsact (it is made up so)");
-    // By neither of the two without these.
+    // Without these neither hook works.
     for feature in [Feature::Btf, Feature::Loop] {
         assert!(hook(&[feature], Attach::Auto).is_err(), "{feature:?}");
     }
 }
 
-/// Who may not ask is not told that it is missing.
+/// What the caller may not ask for is not reported as missing.
 #[test]
 fn what_could_not_be_asked_is_not_missing() {
     let mut features = Features::made(&[Feature::Tcx]);
@@ -157,7 +157,7 @@ fn types_are_asked_for_names() {
         let missing = asked.iter().filter(|feature| features.why_not(**feature).is_some()).count();
         assert_eq!(missing, 1, "without {name}, number {at}");
     }
-    // Types alone do not say that it can be attached.
+    // Types alone do not say that programs can be attached by tcx.
     assert_eq!(by_types(&Known(known.into())).answer(Feature::Tcx), NOT_ASKED);
 }
 
@@ -171,7 +171,7 @@ fn trials_leave_nothing() {
         let lo = 1;
         assert!(tc::filters(lo, Side::Ingress).unwrap().is_empty());
         assert!(tc::make(lo).unwrap(), "the trial has left its clsact");
-        // One that is somebody else's stays.
+        // A clsact that is somebody else's stays.
         assert_eq!(Features::ask_all().answer(Feature::Clsact), &Answer::Yes);
         assert!(!tc::make(lo).unwrap(), "the trial has removed somebody else's clsact");
     });

@@ -10,7 +10,7 @@ use crate::ports::{A, B, Bed, DROP, NEXT, REDIRECT, settings};
 /// What the VM offers, at the scale of its SYN.
 const OFFERED: u16 = 502;
 
-/// One port has it on, or not, and the other.
+/// Two enforcing ports, each with probes of answers on or off.
 fn bed(opener: bool, acceptor: bool) -> Bed {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     for (port, answers) in [(place.pa, opener), (place.pb, acceptor)] {
@@ -25,7 +25,7 @@ fn set(place: &mut Bed, port: u32, mode: u32, answers: bool) {
     place.datapath.attach(port, &of).unwrap();
 }
 
-/// A SYN comes to `pb` behind its probes. What its SYN-ACK makes `pb` send, and the SYN-ACK.
+/// Lets a SYN come to `pb` behind its probes. Returns what its SYN-ACK makes `pb` send, and the SYN-ACK as it leaves.
 fn answered(place: &mut Bed, syn: &Segment, synack: &Segment) -> (Vec<Vec<u8>>, Vec<u8>) {
     for probe in probes_of(place, syn) {
         assert_eq!(place.run_to_vm(place.pb, &probe).verdict, DROP);
@@ -41,7 +41,7 @@ fn answer_again(place: &mut Bed, synack: &Segment) -> (Vec<Vec<u8>>, Vec<u8>) {
     (tap.tcp(11), outcome.frame)
 }
 
-/// The report and so many of ten probes come to `pa`, some of them with a mark, then the SYN-ACK.
+/// Lets the report and `seen` of ten probes come to `pa`, `marked` of them with a mark, then the SYN-ACK.
 fn come(place: &mut Bed, (mut frames, synack): (Vec<Vec<u8>>, Vec<u8>), seen: usize, marked: usize) {
     frames[1..=marked].iter_mut().for_each(|probe| set_ecn(probe, 3));
     for frame in &frames[..=seen] {
@@ -63,7 +63,7 @@ fn window(place: &mut Bed, segment: &Segment) -> u16 {
     u16::from_be_bytes([outcome.frame[48], outcome.frame[49]])
 }
 
-/// In the unit of the VM's scale, with room for whole segments.
+/// A window field with room for this many whole segments, in the unit of the VM's scale.
 fn field(segments: u32) -> u16 {
     (segments * MSS).div_ceil(128) as u16
 }
@@ -151,7 +151,7 @@ fn a_window_smaller_than_the_probes_allow_is_the_vms() {
     assert_eq!(window(&mut place, &ack(5001, 0)), field(10), "a later one is not");
 }
 
-/// What passed as it was is not taken back.
+/// A window that passed unchanged is not taken back later.
 #[test]
 fn observing_changes_no_window_and_none_afterwards() {
     let mut place = bed(true, true);
@@ -176,7 +176,7 @@ fn late_probes_change_nothing() {
     assert_eq!(window(&mut place, &ack(5001, 0)), OFFERED);
 }
 
-/// A SYN-ACK that comes again has a train of its own; where the first has come, that says nothing.
+/// A SYN-ACK that comes again has a train of its own, which says nothing once the first SYN-ACK has come.
 #[test]
 fn a_synack_that_comes_again_settles_nothing_anew() {
     let mut place = bed(true, true);
@@ -201,7 +201,7 @@ fn where_the_first_synack_is_lost_the_second_counts() {
     assert_eq!(window(&mut place, &ack(5001, 0)), field(1));
 }
 
-/// Its answer may be on its way by the window of the SYN, which is not taken back.
+/// With TCP Fast Open the answer may be on its way under the window of the SYN, which is not taken back.
 #[test]
 fn what_opens_fast_is_left_alone() {
     let cookie: &[u8] = &[34, 10, 1, 2, 3, 4, 5, 6, 7, 8];
@@ -213,7 +213,7 @@ fn what_opens_fast_is_left_alone() {
             options.resize(options.len().next_multiple_of(4), 1);
             let mut first = Segment { options, payload, ..syn() };
             if payload > 0 {
-                // Such a one has no probes. It may have arrived when the VM sends it again without its data.
+                // A SYN with data has no probes. It may have arrived when the VM sends it again without its data.
                 let pa = place.pa;
                 assert_eq!(place.run_from_vm(pa, &first.frame()).verdict, NEXT);
                 first = syn();
@@ -227,7 +227,7 @@ fn what_opens_fast_is_left_alone() {
     }
 }
 
-/// SYNs whose host has not asked by a probe that only it can sign: no address that somebody makes up is sent probes.
+/// Only a host that signs its SYN's probes gets probes of the answer, so no forged address is sent any.
 #[test]
 fn a_flood_of_forged_syns_makes_no_probes() {
     let mut place = bed(true, true);
@@ -246,7 +246,7 @@ fn a_flood_of_forged_syns_makes_no_probes() {
 fn probes_of_answers_are_part_of_the_vms_budget() {
     let mut place = bed(true, true);
     let mut port = settings(intf::EK_MODE_ENFORCE);
-    // One probe in a second at most: no refill that would do for a train.
+    // At most one probe per second: the refill is too small for another train.
     (port.proboscis.settings.budget_probes_per_s, port.proboscis.settings.budget_burst_probes) = (1, 25);
     port.proboscis.settings.answers = 1;
     place.datapath.attach(place.pb, &port).unwrap();
@@ -260,7 +260,7 @@ fn probes_of_answers_are_part_of_the_vms_budget() {
     assert_eq!(place.count(place.pb, intf::EK_COUNT_PROBES_REFUSED), 1);
 }
 
-/// Without a SYN of the VM's, they are for nobody, and nothing is kept of them.
+/// Without a SYN of the VM's, the probes are for nobody, and nothing of them is kept.
 #[test]
 fn probes_that_nobody_asked_for_are_dropped() {
     let mut place = bed(true, true);

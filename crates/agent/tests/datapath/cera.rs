@@ -10,7 +10,7 @@ use crate::conversation::{MSS, ack, connect, data, shown, syn, synack};
 use crate::ports::{Bed, NEXT};
 
 const LATER: u64 = u64::MAX;
-/// Of a data segment: Ethernet, IPv4, TCP with timestamps.
+/// Header bytes of a data segment: Ethernet, IPv4, TCP with timestamps.
 const HEADERS: u64 = 14 + 20 + 32;
 
 /// Ports on which only CERA is on.
@@ -81,14 +81,14 @@ fn bytes_flows_and_handshakes_are_counted() {
     let mut share = shares.get(slot).unwrap();
     let traffic = share.turn(1, 1);
     assert_eq!((traffic.bytes, traffic.flows), (4 * (u64::from(MSS) + HEADERS), 2));
-    // One of them goes on; the other is forgotten after as many slots as there are.
+    // One flow goes on; the other is forgotten after as many turns as there are slots.
     for _ in 0..15 {
         send(&mut place, 40000, 3 * MSS);
         shares.get(slot).unwrap().turn(1, 1);
     }
     send(&mut place, 40000, 3 * MSS);
     assert_eq!(shares.get(slot).unwrap().turn(1, 1).flows, 1);
-    // What is no TCP counts as well.
+    // Packets of other protocols count as well.
     let mut other = data(0).frame();
     other[23] = 17;
     place.run_from_vm(place.pa, &other);
@@ -144,7 +144,7 @@ fn the_vms_window_is_divided_among_its_flows_with_the_remainder_one_by_one() {
     assert_eq!(acked(&mut place, 40000, MSS), offered);
 }
 
-/// The agent has died: the limit is what was written last, and its time has come.
+/// If the agent dies, the limit that it wrote last ends at its own time.
 #[test]
 fn a_limit_ends_by_itself() {
     let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
@@ -194,8 +194,8 @@ fn a_limit_that_is_only_observed_hides_no_other() {
     assert_eq!(u32::from(place.only_flow(place.pa).window_by), intf::WINDOW_BY_PROBOSCIS, "what would have been");
 }
 
-/// A VM that has sent more than its window sends its ACKs with the number of the window's edge, which its peer takes
-/// for an old segment's.
+/// A VM that has sent more than its window numbers its ACKs with the window's edge, and its peer takes them for old
+/// segments.
 #[test]
 fn a_window_is_not_taken_back_from_what_was_sent() {
     let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
@@ -207,7 +207,7 @@ fn a_window_is_not_taken_back_from_what_was_sent() {
     shares.get(slot).unwrap().limit(Limit { window_segments: 2, flows: 1, next: 0, until_ns: LATER });
     assert_eq!(acked(&mut place, 40000, MSS), (9 * MSS).div_ceil(128) * 128);
     assert_eq!(acked(&mut place, 40000, 10 * MSS), (2 * MSS).div_ceil(128) * 128, "all has arrived");
-    // One that was lowered before the host had seen what was sent.
+    // A window that was lowered before the host had seen what was sent.
     for i in 10..20 {
         send(&mut place, 40000, i * MSS);
     }
@@ -224,8 +224,8 @@ fn a_window_is_not_taken_back_from_what_was_sent() {
     }
 }
 
-/// What two VMs of a host say to each other does not pass the uplink, nor does what a VM says to the host: its agent's
-/// words are no flow of the VM's.
+/// Traffic between two VMs of a host does not pass the uplink, nor does what a VM says to the host: its agent's words
+/// are no flow of the VM's.
 #[test]
 fn what_stays_on_the_host_is_neither_counted_nor_limited() {
     const HOST: u32 = 0;
@@ -270,7 +270,7 @@ fn a_vm_that_is_silent_with_its_window_used_up_makes_a_pause() {
     send(&mut place, 40000, 5 * MSS);
     let seen = shares.get(slot).unwrap().take_pauses();
     assert!(seen.is_full, "{seen:?}");
-    // The network is silent, and then the VM. On a machine that is busy it may be for too long.
+    // The network is silent, and then the VM. On a busy machine the silence may be too long: hence several attempts.
     let mut pauses = (6..30).map(|number| {
         std::thread::sleep(SILENT);
         acked(&mut place, 40000, number * MSS);
@@ -310,7 +310,7 @@ fn where_cera_is_off_nothing_is_counted() {
     assert_eq!(shares.get(slot(&place)).unwrap().turn(16, 1).bytes, 0);
 }
 
-/// As qdiscs count them (`qdisc_pkt_len_init()`), whether or not the packet says how many they are.
+/// Segments count as qdiscs count them (`qdisc_pkt_len_init()`), whether or not the packet tells their number.
 #[test]
 fn each_segment_of_a_large_packet_counts_with_its_headers() {
     const SEGMENT: usize = 100;
@@ -341,7 +341,7 @@ fn each_segment_of_a_large_packet_counts_with_its_headers() {
     assert_eq!(counted(&datagrams, 0), 10 * (SEGMENT as u64 + HEADERS - 24));
 }
 
-/// How long a VM is silent behind an ACK that has made so much room in a window of fifteen segments.
+/// What is seen of a VM that is silent after an ACK has made room for `segments` in its window of fifteen.
 fn silent_with_room(segments: u32, is_large: bool) -> Seen {
     let (mut place, mut shares) = place(intf::EK_MODE_ENFORCE);
     let slot = slot(&place);
@@ -364,7 +364,7 @@ fn silent_with_room(segments: u32, is_large: bool) -> Seen {
 #[test]
 fn a_sender_that_waits_for_a_larger_packet_makes_no_pause() {
     for (is_large, segments, is_pause) in [(false, 2, true), (true, 2, false), (true, 5, true)] {
-        // On a machine that is busy it may be silent for too long.
+        // On a busy machine the VM may be silent for too long: hence several attempts.
         let seen = (0..24).map(|_| silent_with_room(segments, is_large)).find(|seen| seen.pause_us > 0).unwrap();
         assert_eq!(seen.vm_pause_us > 0, is_pause, "{segments} {seen:?}");
     }

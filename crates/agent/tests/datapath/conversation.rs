@@ -6,7 +6,7 @@ use evenkeel_testbed::place::Tap;
 
 use crate::ports::{A, B, Bed, DROP, NEXT, REDIRECT};
 
-/// Bytes of data in a full segment of it.
+/// Bytes of data in a full segment.
 pub const MSS: u32 = 1448;
 
 /// The SYN.
@@ -20,7 +20,7 @@ pub fn synack() -> Segment {
     Segment { options, seq: 5000, ack: 1001, window: 65160, ..Segment::new((B, 80), (A, 40000), SYN | ACK) }
 }
 
-/// A full segment so many bytes after the first.
+/// A full segment, `offset` bytes after the first.
 pub fn data(offset: u32) -> Segment {
     Segment {
         seq: 1001 + offset,
@@ -31,7 +31,7 @@ pub fn data(offset: u32) -> Segment {
     }
 }
 
-/// The receiver acknowledges so many bytes.
+/// The receiver's ACK for `bytes` bytes.
 pub fn ack(bytes: u32, flags: u8) -> Segment {
     Segment {
         seq: 5001,
@@ -42,12 +42,12 @@ pub fn ack(bytes: u32, flags: u8) -> Segment {
     }
 }
 
-/// As it comes from a host that sees to ECN for its VM.
+/// The segment as it comes from a host that sees to ECN for its VM.
 pub fn shown(segment: Segment) -> Segment {
     Segment { ecn: 2, ..segment }
 }
 
-/// Sends a SYN from `pa` and gives the probes that it made.
+/// Sends a SYN from `pa` and returns its probes.
 pub fn probes_of(place: &mut Bed, syn: &Segment) -> Vec<Vec<u8>> {
     let tap = Tap::new(place.pa);
     let frame = syn.frame();
@@ -59,7 +59,7 @@ pub fn probes_of(place: &mut Bed, syn: &Segment) -> Vec<Vec<u8>> {
     tap.tcp(10)
 }
 
-/// The connection from `pa` to `pb`, whose hosts know of each other then.
+/// Opens a connection from `pa` to `pb`; afterwards their hosts know of each other.
 pub fn connect(place: &mut Bed) {
     connect_by(place, &syn(), &synack());
     for port in [place.pa, place.pb] {
@@ -67,7 +67,7 @@ pub fn connect(place: &mut Bed) {
     }
 }
 
-/// The same by this SYN and its answer. Both come as the other host sends them.
+/// The same with this SYN and its answer. The SYN comes as the VM sends it, the answer as its host sends it.
 pub fn connect_by(place: &mut Bed, syn: &Segment, synack: &Segment) {
     let probes = probes_of(place, syn);
     for probe in &probes {

@@ -1,4 +1,4 @@
-//! Real TCP to a VM behind a tap whose core is taken away again and again, with vSnoop at its port. All arrives as it
+//! Real TCP to a VM behind a tap that loses its core again and again, with vSnoop at its port. All data arrives as it
 //! was sent, and every promise on the wire is one that the port and the VM had given.
 
 use std::io::{Read, Write};
@@ -29,10 +29,10 @@ struct Case {
     queue_segments: u32,
     has_offloads: bool,
     bytes: usize,
-    /// Of one write.
+    /// Bytes of one write.
     write_bytes: usize,
     connections: usize,
-    /// Others' packets for the same VM, more than its queue takes.
+    /// Others send the same VM more packets than its queue takes.
     is_crowded: bool,
     /// The application looks away between reads.
     is_slow: bool,
@@ -156,7 +156,7 @@ fn transfer(case: Case) -> Outcome {
 
     let watch = Watch::start();
     let bind = || {
-        // Of a window as small as the default one no more than 14 segments have memory for certain.
+        // In a window as small as the default, only 14 segments have memory for certain.
         std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 4194304 8388608").unwrap();
         TcpListener::bind((B, PORT)).unwrap()
     };
@@ -236,7 +236,7 @@ fn several_connections_share_the_queue() {
 
 #[test]
 fn a_queue_that_overflows_drops_nothing_that_was_promised() {
-    // The others may leave no place for a whole transfer, or all that finds none is more than the VM has memory for.
+    // The others may leave no place during a whole transfer, or all that finds none may exceed the VM's memory, too.
     let has_early_when_full = (0..10).any(|_| {
         let outcome = transfer(Case { is_crowded: true, bytes: 1 << 20, queue_segments: 200, ..USUAL });
         println!("{:?}", outcome.proof);

@@ -1,4 +1,4 @@
-//! When what a host has learned ends: of another host, of a connection, of a port.
+//! When a host forgets what it has learned of another host, of a connection, of a port.
 
 use std::mem::offset_of;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::conversation::{MSS, ack, connect, connect_by, data, probes_of, shown, syn, synack};
 use crate::ports::{A, Bed, DROP, NEXT, settings};
 
-/// The same between other addresses.
+/// The same segment between IPv6 addresses.
 fn v6(segment: Segment) -> Segment {
     let to = |(address, port): (IpAddr, u16)| {
         (if address.to_string() == A { "fd00::1" } else { "fd00::2" }.parse().unwrap(), port)
@@ -23,7 +23,7 @@ fn v4(segment: Segment) -> Segment {
     segment
 }
 
-/// The same port in other words; what the agent does at a reload.
+/// Gives a port another mode, as the agent does at a reload.
 fn attach(place: &mut Bed, port: u32, mode: u32) {
     place.datapath.attach(port, &settings(mode)).unwrap();
 }
@@ -44,7 +44,7 @@ fn knows(place: &Bed, port: u32) -> bool {
     place.datapath.flows().unwrap().iter().any(|(key, _)| key.ifindex == port)
 }
 
-/// The receiver's host is there no more: its VM's ACKs come as the VM sent them.
+/// The receiver's host is gone: its VM's ACKs come as the VM sent them.
 #[test]
 fn data_is_no_longer_ecn_capable_once_nobody_echoes_marks() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
@@ -75,7 +75,7 @@ fn data_is_no_longer_ecn_capable_once_nobody_echoes_marks() {
     assert_eq!(place.count(place.pa, intf::EK_COUNT_PEERS_GONE), 2);
 }
 
-/// The sender's host is there no more.
+/// The sender's host is gone.
 #[test]
 fn marks_are_no_longer_hidden_once_nobody_heeds_their_echo() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
@@ -88,7 +88,7 @@ fn marks_are_no_longer_hidden_once_nobody_heeds_their_echo() {
         let frame = of(ack(MSS, 0)).frame();
         assert_eq!(place.run_from_vm(place.pb, &frame).frame, frame, "no echo, and not ECN-capable");
         assert_eq!(place.run_to_vm(place.pb, &marked).frame, marked);
-        // A SYN-ACK that comes late changes nothing of that.
+        // A late SYN-ACK does not change that.
         place.run_from_vm(place.pb, &of(synack()).frame());
         assert_eq!(place.only_flow(place.pb).flags & intf::EK_FLOW_PEER, 0);
         for port in [place.pa, place.pb] {
@@ -98,7 +98,7 @@ fn marks_are_no_longer_hidden_once_nobody_heeds_their_echo() {
     }
 }
 
-/// A report tells that there is evenkeel, and not that it sees to ECN; one that is lost leaves the other host without.
+/// A report tells that a host has evenkeel, not that it sees to ECN; a host that missed the report does not.
 #[test]
 fn only_a_host_that_shows_it_is_taken_to_see_to_ecn() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
@@ -151,7 +151,7 @@ fn who_cannot_be_the_other_end_ends_nothing() {
     assert_eq!(place.count(place.pa, intf::EK_COUNT_PEERS_GONE), 0);
 }
 
-/// Packets of a port that is switched off are not read: what was known is of other connections by now.
+/// Packets of a port that is off are not read, so what was known may be of other connections by now.
 #[test]
 fn what_was_known_before_a_port_was_off_is_not_known_after() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
@@ -174,12 +174,12 @@ fn what_was_known_before_a_port_was_off_is_not_known_after() {
     assert!(knows(&place, place.pb));
 }
 
-/// The sender gave up long ago; an answer with the number of its SYN is not one to that.
+/// The sender gave up long ago: an answer with its SYN's number does not answer that SYN.
 #[test]
 fn a_handshake_ends() {
     let long_ago = 1u64.to_ne_bytes();
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
-    // What passed before the port was read is forgotten too; here it always was.
+    // What passed before the port was read is forgotten too; here the port was always read.
     patch(&place, "ports", offset_of!(intf::ek_port, since_ns), &0u64.to_ne_bytes());
     for probe in probes_of(&mut place, &syn()) {
         place.run_to_vm(place.pb, &probe);
@@ -193,14 +193,14 @@ fn a_handshake_ends() {
         assert_eq!((outcome.verdict, outcome.frame), (NEXT, frame));
         assert!(!knows(&place, port));
     }
-    // And its probes count for no other.
+    // Its probes count for no other SYN.
     place.run_to_vm(place.pb, &syn().frame());
     let frame = synack().frame();
     assert_eq!(place.run_from_vm(place.pb, &frame).frame, frame);
     assert!(knows(&place, place.pb));
 }
 
-/// A host without evenkeel may have it by now, and one that had it none any more.
+/// A host without evenkeel may have it by now, and one that had it may have lost it.
 #[test]
 fn what_a_peer_made_of_probes_is_asked_anew() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
@@ -233,17 +233,17 @@ fn whether_the_other_end_is_on_this_host_follows_its_packets() {
     }
 }
 
-/// The VM's FIN, behind so many bytes.
+/// The VM's FIN, behind `offset` bytes.
 fn fin(offset: u32) -> Segment {
     Segment { flags: ACK | FIN, payload: 0, ..data(offset) }
 }
 
-/// The other end's, who has acknowledged so many bytes.
+/// The other end's FIN, which acknowledges `bytes` bytes.
 fn remote_fin(bytes: u32) -> Segment {
     Segment { flags: ACK | FIN, ..ack(bytes, 0) }
 }
 
-/// The VM acknowledges the other end's FIN, after so many bytes and a FIN of its own.
+/// The VM acknowledges the other end's FIN, after `offset` bytes and a FIN of its own.
 fn last_ack(offset: u32) -> Segment {
     Segment { seq: 1002 + offset, ack: 5002, payload: 0, ..data(offset) }
 }
@@ -259,7 +259,7 @@ fn a_closed_flow_leaves_the_table() {
     assert!(!knows(&place, place.pa));
 }
 
-/// The other end has closed its side at once; what the VM sends, and its FIN behind it, is on its way for longer.
+/// The other end closes its side at once, while the VM's data and the FIN behind it are still on their way.
 #[test]
 fn two_fins_are_not_the_end_of_a_flow_whose_data_is_on_its_way() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
@@ -277,7 +277,7 @@ fn two_fins_are_not_the_end_of_a_flow_whose_data_is_on_its_way() {
     assert!(!knows(&place, place.pa));
 }
 
-/// Somebody has made up a FIN of the other end's; the VM takes no notice.
+/// Somebody forges a FIN of the other end's; the VM ignores it.
 #[test]
 fn a_forged_fin_does_not_end_a_flow() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);

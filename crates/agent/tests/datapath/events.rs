@@ -1,4 +1,4 @@
-//! Nobody misses an event: whoever has read all is woken up for the next one.
+//! No event is missed: a reader that has read all is woken up for the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,10 @@ use tokio::io::unix::AsyncFd;
 use crate::conversation::syn;
 use crate::ports::{Bed, KEY, settings};
 
-/// Runs of the program with a SYN. A reader that looks without a barrier misses a wake-up in a hundred thousand
-/// events or two.
+/// Runs of the program with a SYN. A reader that looks without a barrier misses one wake-up in one or two hundred
+/// thousand events.
 const RUNS: u32 = 1_000_000;
-/// Of these with one call: few, so that the reader has always read all when the next events come.
+/// Runs per call: few, so that the reader has always read all when the next events come.
 const AT_ONCE: u32 = 4;
 /// How long the reader sleeps before it looks whether something waits.
 const SLEEP: Duration = Duration::from_millis(500);

@@ -13,7 +13,7 @@ fn flows(datapath: &Datapath, ifindex: u32) -> Vec<intf::ek_flow_key> {
     all.map(|(key, _)| key).filter(|key| key.ifindex == ifindex).collect()
 }
 
-/// With a connection between `pa` and `pb`, and a SYN of `pa` that waits for its answer: the key of that.
+/// A bed with a connection between `pa` and `pb`, and the key of a SYN of `pa` that waits for its answer.
 fn busy() -> (Bed, intf::ek_flow_key) {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     connect(&mut place);

@@ -73,7 +73,7 @@ fn a_host_without_a_key_sends_no_probes_and_takes_none() {
 fn a_flood_of_syns_gets_probes_within_its_budget() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
-    // One probe in a quarter of an hour: no refill while this runs.
+    // One probe per second: next to no refill while this runs.
     port.proboscis.settings.budget_probes_per_s = 1;
     port.proboscis.settings.budget_burst_probes = 1000;
     place.datapath.attach(place.pa, &port).unwrap();
@@ -93,7 +93,7 @@ fn a_flood_of_syns_gets_probes_within_its_budget() {
 fn connections_of_one_moment_share_their_probes() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     let mut port = settings(intf::EK_MODE_ENFORCE);
-    // More than an hour: what this takes is nothing beside it.
+    // More than an hour: the time that this takes is nothing beside it.
     port.proboscis.settings.b1_us = u32::MAX;
     place.datapath.attach(place.pa, &port).unwrap();
     let mut syns = (0..6u16).map(|i| Segment { source: (A.parse().unwrap(), 2000 + i), ..syn() });
@@ -121,8 +121,8 @@ fn a_syn_to_a_stranger_is_told_as_such() {
     assert!(place.datapath.events().unwrap().events.is_empty());
 }
 
-/// Lets `seen` probes of ten come to `pb`, `marked` of them with a mark, then a SYN and its SYN-ACK. The SYN-ACK's
-/// window.
+/// Lets `seen` probes of ten come to `pb`, `marked` of them with a mark, then a SYN and its SYN-ACK. Returns the
+/// SYN-ACK's window.
 fn first_window(place: &mut Bed, seen: usize, marked: usize) -> u16 {
     let mut probes = probes_of(place, &syn());
     for (i, probe) in probes.iter_mut().take(seen).enumerate() {
@@ -210,7 +210,7 @@ fn a_tag_is_good_for_one_flow_and_one_key() {
     let probes = probes_of(&mut place, &syn());
     let option = option_of(&probes[0]);
     let iss = 1000 ^ 1 << 31;
-    // Sound in every other way, and of a flow, a direction or a SYN that the tag is not of.
+    // Sound otherwise, but of a flow, a direction or a SYN that the tag was not made for.
     let whole = probe_with(option.clone(), iss);
     let strange = [
         Segment { source: (A.parse().unwrap(), 40001), ..whole.clone() },

@@ -1,4 +1,4 @@
-//! What this host routes for a VM it may translate, and probes go ahead of what is translated: none are sent there.
+//! No probes for what this host routes: it may translate a VM's SYN, and probes ahead of that would leave untranslated.
 
 use evenkeel_agent::datapath::intf;
 use evenkeel_algo::frames::{SYN, Segment};
@@ -44,12 +44,12 @@ fn no_probes_for_what_this_host_routes() {
                 assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_ROUTED), routed);
             }
         }
-        // To somebody else they go, as ever.
+        // A SYN to another machine has its probes, as ever.
         number += 1;
         let source = (A.parse().unwrap(), number);
         assert_eq!(probes_of(&mut place, &Segment { source, ..syn() }).len(), 10);
     }
-    // And the connection is known, with why.
+    // The connection is known, with the reason.
     let mut frame = Segment { source: (A.parse().unwrap(), 9), ..syn() }.frame();
     frame[..6].copy_from_slice(&mac("br0"));
     place.run_from_vm(place.pa, &frame);

@@ -48,7 +48,7 @@ fn marks_are_hidden_echoed_and_hidden_again() {
     }
 }
 
-/// A port that marks drops what is not ECN-capable: SYNs must be, and the VMs must not see it.
+/// A port that marks drops what is not ECN-capable, so SYNs must be, and the VMs must not see it.
 #[test]
 fn handshakes_are_ecn_capable_between_the_hosts() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
@@ -74,7 +74,7 @@ fn handshakes_are_ecn_capable_between_the_hosts() {
     assert_sound(&seen.frame);
 }
 
-/// What is sent again is as the first was, or a port that marks would drop it time after time.
+/// A SYN sent again is like the first, or a port that marks would drop it time after time.
 #[test]
 fn a_syn_sent_again_is_as_ecn_capable_as_the_first() {
     let offers = Segment { flags: SYN | ECE | CWR, ..syn() };
@@ -94,7 +94,7 @@ fn a_syn_sent_again_is_as_ecn_capable_as_the_first() {
     }
 }
 
-/// From a host without evenkeel, and of a VM with ECN, a SYN stays as it is.
+/// A SYN from a host without evenkeel, or of a VM with ECN, stays as it is.
 #[test]
 fn handshakes_of_others_stay() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);

@@ -1,4 +1,4 @@
-//! Random and mutated packets: what cannot be read passes unchanged, and nothing else happens to the rest than the
+//! Random and mutated packets: what cannot be read passes unchanged, and nothing happens to the rest beyond the
 //! programs' purpose.
 
 use evenkeel_agent::datapath::intf;

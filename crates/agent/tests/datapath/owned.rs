@@ -1,6 +1,5 @@
 //! Headers that others own: signed ones (TCP-MD5, TCP-AO), and those whose bits are counters (accurate ECN, RFC 9768).
-//! Nobody writes there,
-//! and no ACK is made up or kept.
+//! The programs write nothing there, and make up or keep no ACK.
 
 use evenkeel_agent::datapath::{Datapath, intf};
 use evenkeel_algo::frames::{ACK, CWR, ECE, LINUX_OPTIONS, RST, Segment, TIMESTAMPS, ecn};
@@ -39,7 +38,7 @@ fn place() -> Bed {
     place
 }
 
-/// A segment of the opener's (`[0]`) or of the other end's.
+/// The same segment between these ends, of which `[0]` is the opener.
 fn between(ends: [(&str, u16); 2], like: &Segment) -> Segment {
     let [source, destination] =
         if like.source.0 == A.parse::<std::net::IpAddr>().unwrap() { ends } else { [ends[1], ends[0]] };
@@ -72,8 +71,8 @@ fn nothing_is_written_into_a_signed_connection() {
         let answer = Segment { seq: 5001, ack: 1001 + 100, ..Segment::new((B, 80), (A, 40000), ACK | ECE) };
         let [data, answer] = [between(ends, &Segment { options: vec![], ..data(0) }), between(ends, &answer)];
         for signature in SIGNATURES {
-            // One with the same addresses was there before, and the other host's evenkeel does not know better than to
-            // probe.
+            // A connection with the same addresses was there before, and the other host probes though the SYN is
+            // signed.
             connect_by(&mut place, &syn, &synack);
             assert!(is_known(&place.datapath, place.pa) && is_known(&place.datapath, place.pb));
             let before = place.count(place.pa, intf::EK_COUNT_PROBES_SENT);
@@ -96,13 +95,13 @@ fn nothing_is_written_into_a_signed_connection() {
             assert_eq!(place.count(place.pa, intf::EK_COUNT_PROBES_SENT), before, "no probes go ahead of it");
         }
     }
-    // The SYN or the SYN-ACK as it left, and the other three times as it came.
+    // Each port: its own SYN or SYN-ACK once as it left, and the other end's three times as it came.
     for port in [place.pa, place.pb] {
         assert_eq!(place.count(port, intf::EK_COUNT_SIGNED), 2 * 4 * SIGNATURES.len() as u64);
     }
 }
 
-/// Of a connection of several paths the window is relative to an ACK that an option has (RFC 8684 §3.3.1).
+/// On a connection of several paths the window is relative to the ACK in an option (RFC 8684 §3.3.1).
 #[test]
 fn a_connection_of_several_paths_is_let_go() {
     const CAPABLE: [u8; 12] = [30, 12, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8];
@@ -121,7 +120,7 @@ fn a_connection_of_several_paths_is_let_go() {
     assert!(!is_known(&place.datapath, place.pb));
 }
 
-/// A key may be set on a connection that is there.
+/// A key may be set on a connection that is already open.
 #[test]
 fn a_connection_that_begins_to_sign_is_let_go() {
     let mut place = place();
@@ -132,7 +131,7 @@ fn a_connection_that_begins_to_sign_is_let_go() {
         assert!(!is_known(&place.datapath, place.pa));
         let later = data(1448).frame();
         assert_eq!(place.run_from_vm(place.pa, &later).frame, later);
-        // What the VM would not take tells its host nothing.
+        // A packet that the VM would not take tells its host nothing.
         let forged = signed(&Segment { seq: 1001 + (1 << 30), ..data(0) }, signature).frame();
         assert_eq!(place.run_to_vm(place.pb, &forged).frame, forged);
         let other_syn = signed(&Segment { seq: 77, ..syn() }, signature).frame();
@@ -154,7 +153,7 @@ fn bits_of(frame: &[u8]) -> u8 {
     (frame[l4 + 12] & 1) << 2 | frame[l4 + 13] >> 6
 }
 
-/// RFC 9768 Table 2, and what it has not.
+/// RFC 9768 Table 2, and the combinations that it lacks.
 #[test]
 fn whose_ecn_is_follows_the_handshake() {
     const NOBODYS: u32 = 0;
@@ -249,7 +248,7 @@ fn a_syn_that_asks_for_less_takes_nothing_back() {
     assert_ne!(place.only_flow(place.pb).flags & intf::EK_FLOW_ACCURATE_ECN, 0);
 }
 
-/// Two answers that differ: which of them the other end goes by nobody here knows.
+/// Two answers differ, and no host can know which of them the other end goes by.
 #[test]
 fn synacks_that_disagree_end_it() {
     let mut place = place();

@@ -13,11 +13,11 @@ pub const NEXT: i32 = -1;
 pub const DROP: i32 = 2;
 /// TCX_REDIRECT: the packet goes into the port once more.
 pub const REDIRECT: i32 = 7;
-/// Of another program's.
+/// Another program's packet mark.
 pub const MARK: u32 = 0xa00;
-/// Who opens connections.
+/// Address of the end that opens connections.
 pub const A: &str = "10.0.0.1";
-/// Who is asked.
+/// Address of the end that accepts them.
 pub const B: &str = "10.0.0.2";
 /// Signs the probes.
 pub const KEY: intf::siphash_key = intf::siphash_key { k0: 0x0706_0504_0302_0100, k1: 0x0f0e_0d0c_0b0a_0908 };
@@ -25,7 +25,7 @@ pub const KEY: intf::siphash_key = intf::siphash_key { k0: 0x0706_0504_0302_0100
 /// Below the place's directory.
 const PINS: &str = "evenkeel";
 
-/// Of a port: the defaults, with times that suit tests.
+/// A port's settings: the defaults, with times that suit tests.
 pub fn settings(mode: u32) -> intf::ek_port {
     intf::ek_port {
         proboscis: intf::ek_proboscis_settings {
@@ -36,7 +36,7 @@ pub fn settings(mode: u32) -> intf::ek_port {
                 k1_permille: 50,
                 k2_permille: 500,
                 k_percent: 50,
-                // Trains do not share: how long a test takes decides nothing.
+                // Trains do not share probes, so the time that a test takes decides nothing.
                 b1_us: 0,
                 b2_us: 40_000,
                 b3_us: 1000,
@@ -96,8 +96,8 @@ impl Bed {
         self.directory.path().join(PINS)
     }
 
-    /// What the program makes of a frame that the VM sends. Of a handshake it sees again what it sends behind something
-    /// else.
+    /// What the program makes of a frame that the VM sends. If it redirects a SYN or SYN-ACK, it sees that again, and
+    /// must let it pass.
     pub fn run_from_vm(&mut self, port: u32, frame: &[u8]) -> Outcome {
         let outcome = self.datapath.trial("from_vm", port, MARK, frame, 1).unwrap();
         assert_eq!(outcome.mark, MARK, "another program's mark was changed");

@@ -18,7 +18,7 @@ const WINDOW: u32 = 10;
 struct Managed {
     place: Bed,
     flows: MapHandle,
-    /// How many of a port's there are.
+    /// How many connections of each port are managed.
     counts: MapHandle,
 }
 
@@ -40,7 +40,7 @@ impl Managed {
     fn without_connections() -> Self {
         let place = Bed::new(intf::EK_MODE_OFF);
         ip("link add drops type bridge mcast_snooping 0");
-        // It says nothing itself.
+        // The device must send nothing of its own.
         std::fs::write("/proc/sys/net/ipv6/conf/drops/disable_ipv6", "1").unwrap();
         ip("link set drops up");
         let mut host = intf::ek_host {
@@ -75,7 +75,7 @@ impl Managed {
         self.place.run_to_vm(pa, &ack(0, 0).frame());
     }
 
-    /// Has so many connections of the port counted.
+    /// Sets the number of the port's connections that are counted as managed.
     fn count(&self, number: u32) {
         let ports = MapHandle::from_pinned_path(self.place.pins().join("ports")).unwrap();
         let port = ports.lookup(&self.place.pa.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
@@ -101,12 +101,12 @@ impl Managed {
         links[0]["stats64"]["tx"]["packets"].as_u64().unwrap()
     }
 
-    /// The other end acknowledges so many bytes, and offers such a window.
+    /// The other end acknowledges `bytes` bytes and offers `window`.
     fn acknowledge(&mut self, bytes: u32, window: u16) {
         self.place.run_to_vm(self.place.pa, &Segment { window, ..ack(bytes, 0) }.frame());
     }
 
-    /// Has the qdisc hold a packet of one segment, of which it has told the flow if `is_known`.
+    /// Makes the flow look as if the qdisc held a packet of one segment, and had told of it if `is_known`.
     fn hold(&self, segment: u32, is_known: bool) {
         let seq = 1001 + segment * MSS;
         let first = if is_known { u64::from(seq + MSS) << 32 | u64::from(seq) } else { 0 };
@@ -119,7 +119,7 @@ impl Managed {
         ]);
     }
 
-    /// The verdict on a segment of the VM's, so many behind the first.
+    /// The verdict on the VM's segment of this number, from 0.
     fn send(&mut self, segment: u32) -> i32 {
         self.place.run_from_vm(self.place.pa, &data(segment * MSS).frame()).verdict
     }
@@ -138,7 +138,7 @@ fn the_first_window_passes_and_what_is_beyond_it_is_the_qdiscs() {
     assert_eq!(managed.state().is_taken, 0);
 }
 
-/// By way of the qdisc an ACK that the VM sends after it would overtake it.
+/// Through the qdisc, it would be overtaken by an ACK that the VM sends after it.
 #[test]
 fn what_is_sent_again_passes_where_nothing_is_held() {
     let mut managed = Managed::new();
@@ -146,7 +146,7 @@ fn what_is_sent_again_passes_where_nothing_is_held() {
     let before = managed.state().flow;
     assert_eq!(managed.send(0), NEXT, "its head");
     assert_eq!(managed.state().flow.snd_nxt, before.snd_nxt);
-    // All of it has arrived: what comes once more gets another ACK, and then is the qdisc's to drop.
+    // All data has arrived: one copy per round trip passes, to get another ACK; more are the qdisc's to drop.
     let snd_una = offset_of!(intf::ek_vflood_flow, flow) + offset_of!(intf::vflood_flow, snd_una);
     managed.change(&[(snd_una, &before.snd_nxt.to_ne_bytes())]);
     assert_eq!(managed.send(1), NEXT);
@@ -165,8 +165,8 @@ fn what_the_qdisc_works_on_is_left_to_it() {
     assert_eq!(managed.send(0), NEXT);
 }
 
-/// Another processor has read its clock later than this one, and had its turn first: no pause of hundreds of years is
-/// between the two.
+/// Another processor read its clock later than this one, and had its turn first: the difference must not become a pause
+/// of hundreds of years.
 #[test]
 fn a_flows_time_does_not_go_back() {
     let mut managed = Managed::new();
@@ -201,17 +201,17 @@ fn the_qdisc_is_told_to_end_what_is_silent() {
     let (long, short) = (Duration::from_secs(600), Duration::from_millis(1));
     std::thread::sleep(2 * short);
     assert_eq!(managed.place.datapath.end_silent(long).unwrap(), 0);
-    // What is held is looked after by the qdisc itself.
+    // The qdisc itself looks after what it holds.
     managed.change(&[(offset_of!(intf::ek_vflood_flow, packets), &1u32.to_ne_bytes())]);
     assert_eq!(managed.place.datapath.end_silent(short).unwrap(), 0);
     managed.change(&[(offset_of!(intf::ek_vflood_flow, packets), &0u32.to_ne_bytes())]);
     assert_eq!(managed.place.datapath.end_silent(short).unwrap(), 1);
-    // Nor is anybody told where the device is gone.
+    // If the device is gone, nobody is told either.
     managed.change(&[(offset_of!(intf::ek_vflood_flow, hold_ifindex), &u32::MAX.to_ne_bytes())]);
     assert_eq!(managed.place.datapath.end_silent(short).unwrap(), 0);
 }
 
-/// What the qdisc would do with an ACK is done where it comes by, if it lets nothing out.
+/// If an ACK lets nothing out, the port's program does what the qdisc would do with it.
 #[test]
 fn an_ack_goes_to_the_qdisc_where_something_held_may_leave() {
     let mut managed = Managed::new();
@@ -234,7 +234,7 @@ fn an_ack_goes_to_the_qdisc_where_something_held_may_leave() {
     assert_eq!(managed.told(), before, "the congestion window is not");
     managed.acknowledge(3 * MSS, 8001);
     assert_eq!((managed.state().flow.snd_una, managed.told()), (1001 + 3 * MSS, before + 1), "it lets the segment out");
-    // What the qdisc has not told may leave at any time.
+    // A held packet that the qdisc has not told of may leave at any time.
     managed.hold(10 * WINDOW, false);
     managed.acknowledge(3 * MSS, 8002);
     assert_eq!(managed.told(), before + 2);

@@ -14,11 +14,11 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::ports::{A, B, DROP, MARK, NEXT, REDIRECT, vcpus};
 
 const BYTES: u32 = 1448;
-/// Of the VM's windows.
+/// Scale of the VM's windows.
 const SCALE: u32 = 7;
-/// The sender's, and the VM's.
+/// The sender's initial sequence number; the VM's is [`VM_ISS`].
 const ISS: u32 = 1000;
-/// Of what the VM sends.
+/// Timestamp of what the VM sends.
 const VM_TS: u32 = 31;
 const VM_ISS: u32 = 0xffff_0000;
 
@@ -64,7 +64,7 @@ impl Ends {
         options
     }
 
-    /// Of the sender, so many bytes after the first.
+    /// A data segment of the sender's, `offset` bytes after the first.
     fn data(&self, offset: u32) -> Segment {
         Segment {
             seq: ISS + 1 + offset,
@@ -76,7 +76,7 @@ impl Ends {
         }
     }
 
-    /// The VM acknowledges so many bytes.
+    /// The VM's ACK for `bytes` bytes.
     fn ack(&self, bytes: u32) -> Segment {
         Segment {
             seq: VM_ISS + 1,
@@ -176,7 +176,7 @@ impl Bed {
         assert_eq!(self.send_from_vm(&ends.ack(BYTES)).0, NEXT);
     }
 
-    /// So many segments after the first; the last of them is the VM's to acknowledge.
+    /// Sends `segments` segments after the first; the last of them is the VM's to acknowledge.
     fn receive(&mut self, ends: &Ends, segments: u32) {
         assert_eq!(self.send_to_vm(&ends.data(BYTES)), NEXT);
         for i in 2..=segments {
@@ -184,7 +184,7 @@ impl Bed {
         }
     }
 
-    /// Data that must be acknowledged early, and the ACK as it leaves the host.
+    /// Sends data that must be acknowledged early, and returns the ACK as it leaves the host.
     fn early_ack(&mut self, data: &Segment) -> Vec<u8> {
         // The VM is known to live, however slow this machine is.
         let alive = self.acks.iter().find(|ack| ack.destination == data.source).unwrap().frame();
@@ -219,7 +219,7 @@ fn an_ack_is_what_the_vm_would_say(ends: Ends) {
         assert_sound(&ack);
         let mut expected = expected.frame();
         if ack[14] == 0x45 {
-            // Its number means nothing.
+            // IPv4's identification means nothing.
             let (given, wanted) = (&ack[18..20], [0, 0]);
             assert_eq!(given, wanted);
             expected[18..20].fill(0);
@@ -263,7 +263,7 @@ fn an_early_ack_in_a_vlan() {
 fn data_that_the_vm_did_not_offer_room_for_is_its_own() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
     place.connect(&V4);
-    // As much memory as is certain.
+    // As many segments as have memory for certain.
     place.receive(&V4, 14);
     place.send_to_vm(&V4.data(15 * BYTES));
     assert_eq!((place.early(), place.count(intf::EK_COUNT_VSNOOP_NO_BUFFER)), (13, 1));
@@ -294,7 +294,7 @@ fn the_budget_is_the_ports() {
         place.send_to_vm(&other.data(i * BYTES));
     }
     assert_eq!(place.early(), 4);
-    // What the VM has taken frees it.
+    // What the VM takes frees the budget.
     place.send_from_vm(&V4.ack(5 * BYTES));
     place.send_from_vm(&other.ack(5 * BYTES));
     assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
@@ -360,7 +360,7 @@ fn acks_without_news_are_dropped_and_others_pass() {
         assert_eq!(place.send_from_vm(nothing).0, DROP);
     }
     assert_eq!(place.count(intf::EK_COUNT_VSNOOP_DROPPED), before + 2);
-    // That a segment came twice (RFC 2883).
+    // A DSACK: a segment came twice (RFC 2883).
     let mut sack = TIMESTAMPS.to_vec();
     sack.extend([1, 1, 5, 10, 0, 0, 3, 0xe9, 0, 0, 4, 0]);
     for news in [
@@ -382,7 +382,7 @@ fn data_of_the_vm_takes_the_told_number_along() {
     place.receive(&V4, 4);
     let own = Segment { payload: 100, ..V4.ack(2 * BYTES) };
     let window = ((500u32 << SCALE) - 2 * BYTES) >> SCALE;
-    // With the data's clock, or the other end would take its round trip for as long as the VM was off its core.
+    // With the data's timestamp, or the other end's round trip would include the VM's time off its core.
     let carries =
         Segment { ack: ISS + 1 + 4 * BYTES, window: window as u16, options: V4.options(31, 700), ..own.clone() }
             .frame();
@@ -390,7 +390,7 @@ fn data_of_the_vm_takes_the_told_number_along() {
     assert_sound(&frame);
     assert_eq!((verdict, frame), (NEXT, carries));
     assert_eq!((place.count(intf::EK_COUNT_VSNOOP_ON_DATA), place.snoop().rode), (1, 1));
-    // The next early ACK comes after it, unless that is beyond what the other end takes.
+    // The next early ACK is numbered behind that data, unless this is beyond what the other end takes.
     let ack = place.early_ack(&V4.data(5 * BYTES));
     assert_eq!(ack[38..42], (VM_ISS + 1 + 100).to_be_bytes());
     let ack = place.early_ack(&Segment { window: 0, ..V4.data(6 * BYTES) });
@@ -412,8 +412,8 @@ fn patch(map: &MapHandle, key: &[u8], changes: &[(usize, &[u8])]) {
     map.update(key, &value, MapFlags::ANY).unwrap();
 }
 
-/// The only connection is one that vFlood manages, whose queue has let out so many times the first 100 bytes, and so
-/// many ACKs, that have not come back. Their timestamp is that of [`Ends::ack`], or 0.
+/// Makes the only connection one that vFlood manages, whose queue has let out the first 100 bytes `times` times, and
+/// `acks` ACKs, none of which have come back. Their timestamp is that of [`Ends::ack`], or 0.
 fn let_out(place: &Bed, times: usize, acks: u64, ts_val: u32) {
     let map = |name| MapHandle::from_pinned_path(place.directory.path().join("evenkeel").join(name)).unwrap();
     let (flows, managed, ports) = (map("flows"), map("vflood_flows"), map("ports"));
@@ -466,7 +466,7 @@ fn early_acks_ride_on_what_was_held(ends: Ends) {
     let mut newest = ends.data(4 * BYTES).frame();
     newest[..12].rotate_left(6);
     assert_eq!(run_frame(&newest).0, NEXT, "nothing has taken it along");
-    // Blocks go with the number that they were made for, and a bare ACK is not what is to ride on.
+    // SACK blocks go with the number that they were made for, and nothing rides on a bare ACK.
     let mut sack = held.options.clone();
     sack.extend([1, 1, 5, 10, 0, 0, 0x20, 0, 0, 0, 0x30, 0]);
     for other in [Segment { options: sack, ..held.clone() }, Segment { payload: 0, ..held.clone() }] {
@@ -482,7 +482,7 @@ fn early_acks_ride_on_what_was_held(ends: Ends) {
     assert_eq!((verdict, frame), (NEXT, carries.frame()));
     assert_eq!(run_frame(&newest).0, DROP, "it has gone");
     assert_eq!(place.count(intf::EK_COUNT_VSNOOP_ON_DATA), 1);
-    // Who sends again may not have it.
+    // A sender that sends again may not have got it.
     let ack = place.early_ack(&ends.data(2 * BYTES));
     let l4 = ends.data(0).l4();
     assert_eq!(ack[l4 + 8..l4 + 12], (ISS + 1 + 4 * BYTES).to_be_bytes());
@@ -490,7 +490,7 @@ fn early_acks_ride_on_what_was_held(ends: Ends) {
     place.early_ack(&ends.data(5 * BYTES));
 }
 
-/// What is held goes by the port twice, and no oftener: what the queue has let out is passed.
+/// A held packet goes by the port twice, and no more often: once the queue has let it out, it passes.
 #[test]
 fn what_was_held_passes_as_often_as_it_was_let_out() {
     let mut place = Bed::new(intf::EK_MODE_ENFORCE);
@@ -501,7 +501,7 @@ fn what_was_held_passes_as_often_as_it_was_let_out() {
     assert_eq!(place.send_from_vm(&own), (NEXT, own.frame()));
     assert_eq!(place.count(intf::EK_COUNT_PACKETS_FROM_VM), before, "it was counted when it came");
     assert_eq!(place.send_from_vm(&own).0, REDIRECT, "the VM sends it again");
-    // Nor anything else, as much as it may be.
+    // Nothing else passes, however often the queue has let out.
     let_out(&place, 16, 0, VM_TS);
     for offset in [1, 50, 100, 1001] {
         assert_eq!(place.send_from_vm(&Segment { seq: VM_ISS + 1 + offset, ..own.clone() }).0, REDIRECT, "{offset}");
@@ -534,7 +534,7 @@ fn data_that_comes_again_is_acknowledged_with_the_told_number() {
     place.receive(&V4, 4);
     let ack = place.early_ack(&V4.data(BYTES));
     assert_eq!(ack[42..46], (ISS + 1 + 4 * BYTES).to_be_bytes());
-    // Not what is the VM's to acknowledge, or was acknowledged by it.
+    // Not data that is the VM's to acknowledge, or that it has acknowledged.
     let early = place.early();
     place.send_to_vm(&V4.data(4 * BYTES));
     place.send_from_vm(&V4.ack(5 * BYTES));
@@ -560,7 +560,7 @@ fn a_fin_ends_it_and_closed_connections_leave_the_table() {
     assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0);
 }
 
-/// Why there is no place, or that there is one.
+/// Whether the ring has a place, or why not, and how many ACKs were early.
 fn place_for(prepare: impl FnOnce(&mut Bed) + Send + 'static) -> (u32, u64) {
     // A thread of its own for each: a namespace of its own.
     let case = move || {
@@ -592,7 +592,7 @@ fn run(command: &'static str) -> impl FnOnce(&mut Bed) + Send + 'static {
     }
 }
 
-/// Nobody has the tap open any more. A program that another thread starts has it, too, until it runs.
+/// Closes the tap and waits: a program that another thread starts has it open, too, until it runs.
 fn detach(place: &mut Bed) {
     place.vm = None;
     while ip("link show vnet0").contains("LOWER_UP") {
@@ -706,7 +706,7 @@ fn packets_of_noise_through_vsnoop() {
             while place.vm.as_ref().unwrap().take().is_some() {}
             place.datapath.sweep_snoops(std::time::Duration::ZERO).unwrap();
             assert_eq!(place.datapath.snoop_port(place.port).unwrap().vm.outstanding, 0, "packet {i} of seed {SEED}");
-            // Noise has had many MACs.
+            // Noise has shown many MACs, a doubt about the VM that would stay.
             let ports = MapHandle::from_pinned_path(place.directory.path().join("evenkeel/vsnoop_ports")).unwrap();
             let slot = 0u32.to_ne_bytes();
             patch(&ports, &slot, &[(offset_of!(intf::ek_vsnoop_port, vm), &[0; size_of::<intf::vsnoop_vm>()])]);

@@ -1,6 +1,5 @@
-//! Whatever comes over a guest channel, in whatever pieces: what is read is what would be written, and neither end does
-//! anything but to rest, as long as nobody has echoed its heartbeats. `make fuzz`, or in crates/algo:
-//! `cargo +nightly fuzz run channel`.
+//! Any bytes over a guest channel, in any pieces: what is read is what would be written, and neither end does anything
+//! but rest until its heartbeats are echoed. `make fuzz`, or in crates/algo: `cargo +nightly fuzz run channel`.
 #![no_main]
 #![allow(dead_code, missing_docs, reason = "the agent uses the rest")]
 

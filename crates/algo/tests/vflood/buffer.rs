@@ -43,11 +43,11 @@ fn flows_of_low_rtt_may_hold_more_where_they_have_priority() {
         [first, flow.grant(&mut vm, &host).unwrap()].map(|bytes| bytes / MSS - DEFAULTS.initial_window)
     };
     let priority = Settings { policy: Policy::Priority, alpha: ALPHA_ONE / 2, ..DEFAULTS };
-    // Alpha of 1/2 leaves two thirds to others, alpha of 4 a fifth. Who has sent nothing gets half of what any flow
-    // gets, whatever its RTT.
+    // Alpha of 1/2 leaves two thirds to others, alpha of 4 a fifth. A flow that has sent nothing gets half of what any
+    // flow gets, whatever its RTT.
     assert_eq!((granted(priority, 60_000), granted(priority, 300)), ([341, 682], [341, 1638]));
     assert_eq!((granted(DEFAULTS, 60_000), granted(DEFAULTS, 300)), ([512, 1024], [512, 1024]));
-    // Nor more than a VM may flood where nothing is said.
+    // Nor is more granted than a VM may flood where nothing is said.
     assert_eq!(granted(Settings { buffer_segments: 8192, ..DEFAULTS }, 300), [512, 4096]);
 }
 
@@ -57,7 +57,7 @@ fn a_full_buffer_takes_the_flow_offline_and_free_room_brings_it_back() {
     world.apply(&Step::Flood { flow: 0, segments: 70, obedient: false });
     let c = &world.connections[0];
     assert_eq!((c.flow.state(), c.queue.len(), c.wire.len()), (State::NoBuffer, 50, 10));
-    // What there was no room for is not taken for held when it is sent again, even beside what came later.
+    // A segment that found no room is not taken for held when it is sent again, even beside segments that came later.
     world.apply(&Step::Arrive { flow: 0, lost: vec![false; 10] });
     world.apply(&Step::Acks { flow: 0, count: 10 });
     world.apply(&Step::Flood { flow: 0, segments: 1, obedient: false });

@@ -34,7 +34,7 @@ fn lost_segments_are_not_in_cubics_network() {
     };
     let (cwnd, out, mut world) = half(Kind::Cubic);
     assert_eq!((cwnd, out), (7, 17));
-    // Each that is sent again takes a place.
+    // Each segment that is sent again takes a place.
     world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
     world.apply(&Step::Again { flow: 0, later: 0 });
     world.apply(&Step::Arrive { flow: 0, lost: vec![false] });
@@ -48,7 +48,7 @@ fn lost_segments_are_not_in_cubics_network() {
 
 #[test]
 fn fewer_duplicate_acks_than_segments_do_not_slow_the_flow_down() {
-    // Linux's receivers send one for many (`tcp_comp_sack_nr`): their blocks tell of the others.
+    // Linux's receivers send one duplicate ACK for many segments (`tcp_comp_sack_nr`): SACK blocks tell of the others.
     let mut world = flooded(RENO);
     let lost: Vec<bool> = (0..10).map(|segment| segment == 0).collect();
     world.apply(&Step::Arrive { flow: 0, lost });
@@ -116,7 +116,7 @@ fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
     world.apply(&Step::Again { flow: 0, later: 0 });
     let c = &world.connections[0];
     assert_eq!((c.flow.state(), c.flow.cwnd()), (State::PacketLoss, 1));
-    // Where SACK blocks told of the loss, it was no timeout; sent again once more, it is one.
+    // After SACK blocks told of the loss, the first retransmission is no timeout; a second one is.
     let mut world = flooded(RENO);
     world.apply(&Step::Arrive { flow: 0, lost: vec![true, false] });
     world.apply(&Step::Acks { flow: 0, count: 1 });
@@ -133,14 +133,14 @@ fn the_guests_timeout_begins_slow_start_anew_and_a_needless_one_does_nothing() {
     let before = world.connections[0].wire.len();
     world.apply(&Step::Again { flow: 0, later: 0 });
     assert_eq!(world.connections[0].flow.state(), State::Active);
-    // One gets an ACK once more, in case that was lost; the others do not leave.
+    // One leaves, to get another ACK in case the first was lost; the others do not leave.
     world.apply(&Step::Again { flow: 0, later: 1 });
     assert_eq!(world.connections[0].wire.len(), before + 1);
 }
 
 #[test]
 fn a_guess_of_the_guests_is_no_loss_without_a_sign_of_the_receivers() {
-    // It passes, in case it is right.
+    // The guess passes, in case it is right.
     let mut world = flooded(RENO);
     world.apply(&Step::Arrive { flow: 0, lost: vec![false] });
     world.apply(&Step::Acks { flow: 0, count: 1 });
@@ -152,7 +152,7 @@ fn a_guess_of_the_guests_is_no_loss_without_a_sign_of_the_receivers() {
     world.apply(&Step::Wait { us: HANDSHAKE_RTT_US });
     world.apply(&Step::Again { flow: 0, later: 0 });
     assert_eq!((world.connections[0].flow.state(), world.connections[0].flow.cwnd()), (State::PacketLoss, 1));
-    // Its own guess comes before the third duplicate ACK.
+    // The guest's guess comes before the third duplicate ACK.
     let mut world = flooded(RENO);
     world.apply(&Step::Arrive { flow: 0, lost: vec![false, true, false] });
     world.apply(&Step::Acks { flow: 0, count: 2 });
@@ -165,7 +165,7 @@ const TIMESTAMPS: Ends = Ends { timestamps: true, sack: false };
 const SACK: Ends = Ends { timestamps: false, sack: true };
 const BOTH: Ends = Ends { timestamps: true, sack: true };
 
-/// Forty segments are out, none of them lost, and the VM's timer runs out all the same. What the window was.
+/// Forty segments are out, none of them lost, and the VM's timer runs out all the same. Also returns the window before.
 pub fn needless_timeout(ends: Ends, congestion: Kind) -> (World, u32) {
     let mut world = World::with(Settings { congestion, ..RENO }, ends);
     world.apply(&Step::Flood { flow: 0, segments: 5000, obedient: true });
@@ -190,7 +190,7 @@ fn arrive(world: &mut World, lost: &[bool]) {
 #[test]
 fn a_needless_timeout_is_taken_back_with_the_first_ack_that_tells() {
     for congestion in [Kind::Reno, Kind::Cubic, Kind::Vegas] {
-        // An echoed timestamp tells at once; without, an ACK for more than was sent again.
+        // An echoed timestamp tells at once; without one, an ACK for more than was sent again does.
         for (ends, first) in [(TIMESTAMPS, 1), (BOTH, 1), (SACK, 2)] {
             let (mut world, cwnd) = needless_timeout(ends, congestion);
             let granted = world.connections[0].guest_edge;
@@ -284,7 +284,7 @@ fn reordering_is_found_to_be_none_when_it_shows() {
         let c = &world.connections[0];
         assert_eq!((c.flow.state(), c.undone), (State::Active, 1), "{ends:?}");
     }
-    // It has: an older timestamp tells, or that all of it comes twice.
+    // It has sent something again: an older timestamp tells, or that all of it comes twice.
     for (ends, first) in [(TIMESTAMPS, 1), (BOTH, 1), (SACK, 0)] {
         let mut world = late_head(ends);
         world.apply(&Step::Wait { us: 5000 });

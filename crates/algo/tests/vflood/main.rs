@@ -44,7 +44,7 @@ proptest! {
             }
             world.apply(&Step::Arrive { flow: 0, lost: vec![false; count] });
             world.apply(&Step::Acks { flow: 0, count });
-            // What it has sent again meanwhile is for nothing too.
+            // What the VM has sent again meanwhile is needless too.
             let c = &world.connections[0];
             for later in 0..again.min(c.lost_end.saturating_sub(c.guest_acked)) {
                 world.apply(&Step::Again { flow: 0, later });
@@ -61,7 +61,8 @@ proptest! {
         policy in prop_oneof![Just(Policy::Fair), Just(Policy::Priority)],
         is_direct in any::<bool>(),
     ) {
-        // Larger than the windows before any grant, and without losses, which take back what could be sent at once.
+        // The buffer is larger than the windows before any grant. Losses would take back what could be sent at once:
+        // there are none.
         let settings = Settings { buffer_segments: 200, policy, ..DEFAULTS };
         let mut world = World { is_direct, ..World::new(settings) };
         for (flow, segments, acks) in steps {

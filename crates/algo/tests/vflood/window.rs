@@ -21,7 +21,7 @@ fn slow_start_goes_on_without_the_vm() {
     assert_eq!(flights, [10, 20, 40, 65, 65, 65], "doubled up to the receiver's window");
 }
 
-/// A flow that begins with so many segments in its window, all of them on their way.
+/// A flow that begins with `segments` segments in its window, all of them on their way.
 fn with_out(segments: u32) -> (HostSettings, Vm, Flow) {
     let host = HostSettings::new(&Settings { initial_window: segments, ..RENO });
     let (mut vm, mut flow) = (Vm::default(), Flow::default());
@@ -54,7 +54,7 @@ fn a_packet_of_several_segments_waits_for_room_that_is_coming_and_is_split_other
         sacked: Sacked::of(8 + 5 * MSS, &[(next - MSS, next)], MSS),
         ..Default::default()
     };
-    // A loss is repaired: what leaves then leaves for each duplicate ACK.
+    // While a loss is repaired, data leaves on each duplicate ACK.
     for _ in 0..3 {
         flow.acked(&host, &duplicate, 600);
     }
@@ -89,7 +89,7 @@ fn one_packet_of_a_quarter_of_the_window_leaves_whole_after_each_ack() {
     assert_eq!(flow.release(&mut vm, &few, next + 20 * MSS, 3 * MSS, 600), Verdict::Hold);
 }
 
-/// Nothing is out, so no ACK comes that would let it go on: the sender would wait for its timer.
+/// With nothing out, no ACK comes that would let the packet go: the sender would wait for its timer.
 #[test]
 fn a_packet_beyond_the_receivers_window_is_split_if_nothing_is_out() {
     let host = HostSettings::new(&Settings { initial_window: 30, ..RENO });
@@ -141,7 +141,7 @@ fn bare_acks_stay_inside_the_receivers_window_and_held_ones_go_ahead() {
 
 #[test]
 fn vegas_keeps_a_few_segments_in_the_queue() {
-    // A path of 10 segments a millisecond and 1 ms: its window is 10, and what is more waits.
+    // A path of 10 segments a millisecond and 1 ms: its window is 10, and anything beyond waits.
     let mut vegas = Congestion::new(Kind::Vegas, 2);
     for round in 0..200u64 {
         let rtt_us = 1000 + 100 * vegas.cwnd().saturating_sub(10);

@@ -15,7 +15,7 @@ pub const HANDSHAKE_RTT_US: u64 = 199;
 
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// The guest sends up to so many segments; obedient: as far as it was granted.
+    /// The guest sends up to `segments` segments; if obedient, only as far as it was granted.
     Flood { flow: usize, segments: u32, obedient: bool },
     /// The guest sends one of its unacknowledged segments again: the first, or a later one.
     Again { flow: usize, later: u32 },
@@ -60,11 +60,11 @@ pub fn settings() -> impl Strategy<Value = Settings> {
     })
 }
 
-/// Of the receiver.
+/// An ACK of the receiver.
 pub struct Ack {
     pub number: u32,
     pub window: u16,
-    /// SACK blocks, of data that came twice first.
+    /// SACK blocks; that of data that came twice is the first.
     pub blocks: Vec<(u32, u32)>,
     pub ts_ecr: u32,
 }
@@ -98,7 +98,7 @@ pub struct Connection {
     pub burst: u32,
     pub burst_limit: u32,
     pub drops_wrongly: u32,
-    /// When each segment was let out, as far as they were.
+    /// When each segment was let out, for those that were.
     pub left_us: Vec<u64>,
     /// The VM's newest timestamp, and the one that the receiver echoes; 0 without timestamps.
     pub ts_val: u32,
@@ -108,7 +108,7 @@ pub struct Connection {
     pub first_arrived: HashSet<u32>,
     /// The first segment that was not acknowledged when the last loss was judged.
     pub lost_head: u32,
-    /// What the VM had handed over then ends here, and the window was this.
+    /// The end of what the VM had handed over by then, and the window at that time.
     pub lost_end: u32,
     pub kept_cwnd: u32,
     pub undone: u32,
@@ -222,7 +222,7 @@ pub struct World {
     pub vm: Vm,
     pub now_us: u64,
     pub connections: Vec<Connection>,
-    /// Duplicate ACKs since the last that was none, by flow: at least what the host counts.
+    /// Duplicate ACKs since the last other ACK, by flow: at least as many as the host counts.
     pub dups: Vec<u32>,
     /// What may leave at once does so without a look at the VM's buffer, as in the kernel.
     pub is_direct: bool,
@@ -258,7 +258,7 @@ impl World {
         let c = &mut self.connections[index];
         let (seq, before, state, cwnd) = (c.seq(segment), c.flow.snd_nxt(), c.flow.state(), c.flow.cwnd());
         if self.ends.timestamps {
-            // As 1 ms.
+            // Timestamps count milliseconds.
             c.ts_val = 1 + (self.now_us / 1000) as u32;
             c.flow.stamp(c.ts_val);
         }
@@ -319,7 +319,7 @@ impl World {
         }
     }
 
-    /// What goes now goes beyond the windows; what goes after it does not.
+    /// Packets that go here exceed the windows; later ones do not.
     pub fn let_go(&mut self, index: usize, packets: usize) {
         let c = &mut self.connections[index];
         for _ in 0..packets {

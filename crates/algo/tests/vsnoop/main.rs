@@ -43,7 +43,7 @@ fn data_in_order_is_acknowledged_while_the_vm_is_away() {
     receive(&mut world, 15);
     // The last segment is the VM's to acknowledge.
     assert_eq!((world.early, world.connections[0].acked), (14, 14 * MSS));
-    // So much memory is certain.
+    // Memory is certain for this many segments.
     let certain = BUFFER / SEGMENT_MEMORY_BYTES;
     receive(&mut world, 15);
     assert_eq!((world.early as u32, world.connections[0].acked), (certain - 1, (certain - 1) * MSS));
@@ -55,7 +55,7 @@ fn data_in_order_is_acknowledged_while_the_vm_is_away() {
     assert_eq!(world.connections[0].flow.state(), State::Active);
 }
 
-/// A VM that reads nothing offers less and less, and what it has offered it may not have memory for.
+/// A VM that reads nothing offers less and less, and may not have memory for what it has offered.
 #[test]
 fn what_may_find_no_memory_is_the_vms() {
     let mut world = World::new(100);
@@ -100,8 +100,8 @@ fn a_vm_that_has_its_core_speaks_for_itself() {
     assert_eq!(world.connections[0].promised, 7 * MSS, "all that it had left to the VM");
 }
 
-/// Senders in slow start fill the queue with what early ACKs let them send, and with no more than its share; and of
-/// these ACKs there are few.
+/// Senders in slow start fill the queue with what early ACKs let them send, and with no more than its share; few early
+/// ACKs are sent.
 #[test]
 fn what_early_acks_let_come_finds_room() {
     const INITIAL_WINDOW: u32 = 10;
@@ -136,7 +136,7 @@ fn what_early_acks_let_come_finds_room() {
         }
         assert!(queued <= budget_segments + flows * INITIAL_WINDOW, "{queued} of {budget_segments}, {flows} senders");
         assert!(queued > budget_segments / 2, "{queued} of {budget_segments}, {flows} senders");
-        // Sixteen for each time that a window doubles; a segment each where it is small.
+        // Sixteen for each doubling of a window; where it is small, one for each segment.
         let most = flows * 16 * (budget_segments / flows / INITIAL_WINDOW).ilog2().max(1);
         assert!(acks <= most, "{acks} early ACKs, {most} at most");
         for (flow, next, ..) in &mut senders {
@@ -164,7 +164,7 @@ fn a_gap_ends_early_acks_until_the_vm_has_caught_up() {
     assert_eq!((world.early, world.connections[0].flow.state()), (2, State::Active));
 }
 
-/// What the VM has not taken although it was delivered, its SACK blocks tell of.
+/// The VM's SACK blocks tell of data that was delivered and that it has not taken.
 #[test]
 fn a_hole_in_the_vm_ends_early_acks_until_it_is_filled() {
     let mut world = World::new(100);
@@ -206,7 +206,7 @@ fn a_vm_that_has_lost_what_was_promised_is_promised_for_no_more() {
     );
 }
 
-/// CPUs act on times that they have read up to a tick apart: one comes after a later one.
+/// CPUs act on times that they have read up to a tick apart, so an earlier time may come after a later one.
 #[test]
 fn a_time_that_goes_back_is_neither_a_silence_nor_an_old_hole() {
     const TICK_US: u64 = 4000;
@@ -259,8 +259,8 @@ fn a_vm_that_takes_back_its_window_is_promised_for_no_more() {
     assert_eq!(world.early, early);
 }
 
-/// Nothing tells the other end that a dead VM lives: neither data, nor a keepalive with an octet that the VM has, or
-/// was promised.
+/// No early ACK tells the other end that a dead VM lives: neither for data, nor for a keepalive with an octet that the
+/// VM has, or was promised.
 #[test]
 fn a_dead_vm_is_not_kept_alive() {
     for was_away in [false, true] {
@@ -339,7 +339,7 @@ fn what_was_promised_is_acknowledged_again_if_it_comes_again() {
     world.send(0, 2, MSS);
     world.network(0, false, 0);
     assert_eq!((world.early, world.connections[0].acked), (4, 3 * MSS));
-    // Not the last segment, nor what the VM has acknowledged.
+    // Neither the last segment nor what the VM has acknowledged gets an early ACK again.
     world.send(0, 1, MSS);
     world.network(0, false, 0);
     world.wake(100, u32::MAX);

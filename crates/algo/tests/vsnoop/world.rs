@@ -17,7 +17,7 @@ pub const BUFFER: u32 = 100_000;
 pub enum Step {
     /// The sender sends a segment: its next, or an earlier one again; of full size or shorter.
     Send { flow: usize, back: u32, bytes: u32 },
-    /// The network loses, delivers, or brings a later one first.
+    /// The network loses or delivers a segment, or delivers a later one first.
     Network { flow: usize, lost: bool, overtaken: usize },
     /// Packets of others come into the port's queue.
     Others { packets: u32 },
@@ -29,7 +29,7 @@ pub enum Step {
     Backlog,
     /// The network loses all ACKs from now on, or none any more.
     Acks { lost: bool },
-    /// The VM runs: it takes so many packets out, and its applications read so much.
+    /// The VM runs: it takes `packets` packets out, and its applications read `read_bytes` bytes.
     Wake { packets: usize, read_bytes: u32 },
     /// The VM gets its core or loses it, or nobody knows.
     Core { is: Core },
@@ -169,8 +169,8 @@ impl Connection {
         self.unread.iter().map(|packet| packet.1).sum()
     }
 
-    /// What the VM sends now; its clock never stands still. As Linux does, it takes nothing back of its window, and
-    /// rounds what it keeps up.
+    /// What the VM sends now; its clock never stands still. Like Linux, the VM takes back nothing of its window, and
+    /// rounds up what is left of it.
     pub fn vm_ack(&mut self, has_sack: bool) -> VmAck {
         let edge = self.vm_next + (BUFFER.saturating_sub(self.memory()) >> SCALE << SCALE);
         if edge > self.vm_edge {
@@ -189,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// As Linux does, it drops what finds no memory, unless nothing waits to be read (tcp_data_queue()).
+    /// Like Linux, the VM drops data that finds no memory, unless nothing waits to be read (tcp_data_queue()).
     pub fn take(&mut self, data: Data) {
         let (start, end) = (self.offset(data.seq), self.offset(data.seq) + data.bytes);
         if end <= self.vm_next {
@@ -219,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// An application reads; whether there was something.
+    /// An application reads; returns whether there was something.
     pub fn read(&mut self, mut bytes: u32) -> bool {
         let had = !self.unread.is_empty() && bytes > 0;
         while let Some(packet) = self.unread.front_mut() {
@@ -244,7 +244,7 @@ pub struct World {
     pub core: Core,
     pub now_us: u64,
     pub acks_are_lost: bool,
-    /// A window that a lost ACK told is not said again unless it is asked for, by any TCP.
+    /// No TCP tells a window again that a lost ACK told, unless it is asked.
     pub acks_were_lost: bool,
 }
 
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// Early ACKs go out, but for those that data has taken along; what was told already goes out again.
+    /// Early ACKs go out, except those that data has taken along; one that tells nothing new goes out in any case.
     pub fn backlog(&mut self) {
         for index in 0..FLOWS {
             while let Some((ack, told)) = self.connections[index].backlog.pop_front() {

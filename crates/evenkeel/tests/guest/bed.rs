@@ -123,7 +123,7 @@ impl Bed {
         begin.elapsed()
     }
 
-    /// What whoever waited in vain wants to see.
+    /// The state of guest and channel, for the report of a wait in vain.
     fn picture(&self) -> String {
         const SCRIPT: &str = "exec 2>&1; ps | grep -v ' \\['; ss -tinp; tc -s qdisc show dev eth0; dmesg | tail -n 20
             for process in $(pidof iperf3); do
@@ -138,7 +138,7 @@ impl Bed {
         self.shell(&format!("cat > /tmp/guest.toml <<'X'\n{config}\nX"));
     }
 
-    /// Has the agent read another configuration.
+    /// Makes the agent read another configuration.
     pub fn reload(&self, config: &str) {
         self.configure(config);
         self.shell("kill -HUP $(cat /run/evenkeel/guest.lock)");
@@ -176,7 +176,7 @@ impl Bed {
         self.sysctl("tcp_available_congestion_control").split(' ').any(|other| other == name)
     }
 
-    /// Sends data to the peer until it is killed. `more` is said to iperf3.
+    /// Sends data to the peer until it is killed. iperf3 gets the arguments `more`.
     pub fn send(&self, port: u16, more: &str) {
         self.shell(&format!(
             "setsid iperf3 -c {PEER} -p {port} -t 3600 {more} >/tmp/iperf{port}.log 2>&1 </dev/null &"
@@ -184,7 +184,7 @@ impl Bed {
         self.wait_until("connections", || !self.sockets(port).is_empty());
     }
 
-    /// Ends what sends. Not by a signal that iperf3 handles: its handler jumps out of whatever it is doing.
+    /// Ends the senders, by a signal that iperf3 does not handle: its handler jumps out of whatever it is doing.
     pub fn end_connections(&self) {
         self.shell("killall -9 iperf3 || true");
         self.wait_until("no connections", || {
@@ -201,7 +201,7 @@ impl Bed {
         text.lines()
             .filter(|line| field(line, "bytes_sent").is_some_and(|bytes| bytes > 20_000))
             .map(|line| Socket {
-                // The client's own has the number of the namespace behind its name.
+                // The client's own algorithm has the namespace's number behind its name.
                 algorithm: line
                     .split_whitespace()
                     .find(|word| ["vflood", "cubic", "reno", "bbr"].contains(word) || word.starts_with("ek_cera"))

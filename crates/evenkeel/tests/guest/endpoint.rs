@@ -1,4 +1,4 @@
-//! What a real guest says of its own TCP, to its host and to whoever asks in it.
+//! What a real guest says of its own TCP, to its host and in its own status.
 
 use evenkeel_agent::channel::{Reason, Reasons};
 

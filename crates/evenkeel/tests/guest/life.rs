@@ -13,7 +13,7 @@ use evenkeel_settings::address::PORT_NAME;
 use crate::bed::{Bed, HEARTBEAT_MS, PORT, Socket};
 use crate::endpoint;
 
-/// More than any window grows to that is not flooded here.
+/// More than any window here grows to without a flood.
 const FLOOD: u32 = 4000;
 const CONFIG: &str = "[vflood]\ndefault = true\n";
 const CERA_ALONE: &str = "[vflood]\nmode = \"off\"\n";
@@ -26,8 +26,8 @@ fn plain(sockets: &[Socket]) -> bool {
     !sockets.is_empty() && sockets.iter().all(|socket| socket.cwnd < FLOOD / 4)
 }
 
-/// Two connections in the place of those that are there, slow enough that a window that is not flooded stays small. One
-/// has the default, one chooses.
+/// Replaces all connections by two, slow enough that a window without a flood stays small. One has the default
+/// algorithm, one chooses its own.
 fn connect(bed: &Bed) {
     bed.end_connections();
     for (port, more) in [(5201, "-b 8M"), (5202, "-b 8M -C vflood")] {
@@ -35,7 +35,7 @@ fn connect(bed: &Bed) {
     }
 }
 
-/// Sockets flood while a host attests, and only then, if they began under its word.
+/// Sockets flood only while a host attests, and only if they began under its word.
 fn floods(bed: &Bed) {
     connect(bed);
     let both = || [bed.sockets(5201), bed.sockets(5202)].concat();
@@ -66,7 +66,7 @@ fn floods(bed: &Bed) {
     bed.relay.freeze(false);
     bed.wait_until("the flood again", || flood_of(&both()));
 
-    // Noise ends nothing but, for a second, the channel.
+    // Noise ends only the channel, and that for a second.
     bed.relay.noise(50_000);
     bed.wait_until("the noise to be heard", || bed.channels.status(PORT).unwrap().counts.rests > 0);
     bed.wait_until("the flood after the noise", || bed.channels.guest(PORT).is_some() && flood_of(&both()));
@@ -78,14 +78,14 @@ fn floods(bed: &Bed) {
     assert!(bed.registered("vflood") && bed.sysctl("tcp_congestion_control") == "vflood");
     bed.start_agent(CONFIG);
     bed.wait_until("the flood of old connections under a new agent", || flood_of(&both()));
-    // And is told to end.
+    // The agent is told to end.
     bed.shell("kill $(cat /run/evenkeel/guest.lock)");
     bed.wait_until("the agent to end", || bed.status()["is_running"] == false);
     bed.wait_until("plain windows after the agent", || plain(&both()));
     bed.start_agent(CONFIG);
     bed.wait_until("the flood once more", || flood_of(&both()));
 
-    // Told to watch only, and then something that cannot be meant.
+    // The agent is told to observe, and then gets a mode that does not exist.
     bed.reload("[vflood]\nmode = \"observe\"\n");
     bed.wait_until("plain windows of a guest that observes", || bed.status()["vflood_mode"] == 1 && plain(&both()));
     bed.reload("[vflood]\nmode = \"on\"\n");
@@ -130,7 +130,7 @@ impl Controller {
         Self { is_on, thread: Some(thread) }
     }
 
-    /// Its last epoch.
+    /// Ends it, and returns its last epoch.
     fn stop(mut self) -> u64 {
         self.is_on.store(false, Ordering::SeqCst);
         self.thread.take().unwrap().join().unwrap()
@@ -153,7 +153,7 @@ fn shares(bed: &Bed, algorithm: &str) {
     for cut in [false, true] {
         let back = bed.counter("windows_back");
         let controller = Controller::start(bed, WINDOW);
-        // Between two words each grows by a segment in an RTT at most, in which it sends them all.
+        // Between two words each window grows by at most one segment in an RTT in which all of it is sent.
         bed.wait_until("small windows", || all(&|socket| socket.cwnd <= 2 * WINDOW / flows as u32));
         println!("{algorithm}, shares of {WINDOW}: {:?}", sockets());
         // `ss` takes no lock: it may look while the client's algorithm has a socket for a moment.
@@ -179,13 +179,13 @@ fn shares(bed: &Bed, algorithm: &str) {
     bed.shell("tc qdisc del dev eth0 root");
 }
 
-/// CERA's client needs nothing of vFlood's, and whoever asks is told that the host is there.
+/// CERA's client needs nothing of vFlood's, and the guest's status tells that the host is there.
 fn without_vflood(bed: &Bed) {
     bed.start_agent(CERA_ALONE);
     bed.wait_until("the guest", || bed.channels.has_client(PORT));
     bed.wait_until("the host", || bed.status()["has_host"] == true);
     assert!(!bed.registered("vflood") && bed.status()["vflood_mode"] == 0, "{}", bed.status());
-    // Not the host's first word alone: it counts as there for as long as its heartbeats come.
+    // The host counts as there not by its first word alone, but as long as its heartbeats come.
     std::thread::sleep(Duration::from_millis(4 * u64::from(HEARTBEAT_MS)));
     bed.wait_until("the host's heartbeats", || bed.status()["has_host"] == true);
     shares(bed, "cubic");
@@ -203,7 +203,7 @@ fn without_vflood(bed: &Bed) {
     assert_eq!(bed.shell("ls -d /sys/fs/bpf/evenkeel-guest 2>/dev/null || true"), "");
 }
 
-/// The host hears for how much of the time the guest could not run.
+/// The host hears for what share of the time the guest could not run.
 fn says_whether_it_has_its_core(bed: &Bed) {
     let permille = || bed.channels.guest(PORT).and_then(|guest| guest.off_core_permille);
     bed.wait_until("the guest's looks", || permille().is_some());
@@ -232,7 +232,7 @@ fn on(series: KernelSeries) {
     assert_eq!((bed.sysctl("tcp_congestion_control"), bed.sysctl("tcp_frto")), ("vflood".into(), "0".into()));
     let doctor = bed.shell("evenkeel doctor");
     assert!(doctor.contains("this kernel takes it: BTF, struct_ops") && doctor.contains(PORT_NAME), "{doctor}");
-    // A second one is refused in words.
+    // A second agent is refused with the reason.
     let second = bed.shell("evenkeel guest 2>&1 || true");
     assert!(second.contains("another evenkeel guest agent runs (process "), "{second}");
     says_whether_it_has_its_core(&bed);
@@ -249,7 +249,7 @@ fn on(series: KernelSeries) {
     );
     assert_eq!(settings(), before, "not everything is put back");
     bed.wait_until("the host to miss the guest", || bed.channels.guest(PORT).is_none());
-    // The connection goes on by the algorithm of its shadow window.
+    // The connection goes on with the algorithm of its shadow window.
     assert!(bed.sockets(5201).iter().all(|socket| socket.algorithm == "cubic"), "{:?}", bed.sockets(5201));
     assert_eq!(bed.shell("ls /sys/fs/bpf /run/evenkeel").matches("guest-state").count(), 0);
     let again = bed.shell("evenkeel guest --stop");

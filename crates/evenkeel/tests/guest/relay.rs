@@ -13,7 +13,7 @@ pub struct Relay {
     pub path: PathBuf,
     /// Nothing gets through.
     frozen: Arc<AtomicBool>,
-    /// So many bytes of noise are to go into each direction.
+    /// Bytes of noise that are still to be sent, in both directions together.
     noise: Arc<AtomicU64>,
 }
 

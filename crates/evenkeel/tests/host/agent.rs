@@ -220,7 +220,7 @@ fn a_killed_agent_fails_no_transfer(attach: &'static str) {
     // Counters go on over all the kills.
     assert!(counter(&status, "vp2", "syns_from_vm") > (CLIENTS * TRANSFERS) as u64, "{status}");
 
-    // What a killed agent has left, --stop removes without one.
+    // `--stop` removes what a killed agent has left, without an agent.
     host.signal(Signal::SIGKILL);
     host.ended();
     // A queue that somebody else has set stays.
@@ -258,7 +258,7 @@ fn probes_go_before_a_syn_and_a_lost_syn_is_sent_again() {
     hold.send(()).unwrap();
     open.join().unwrap();
 
-    // Now the way to the server is cut: its SYN is lost until the agent has sent it again in vain.
+    // Now the way to the server is cut: the SYN is lost until the agent has sent it again in vain.
     ip("link set vp1 nomaster");
     let late = client.spawn(move || receive(&mut connect(address)));
     wait_until("the SYN to be sent again", || {
@@ -297,7 +297,7 @@ fn a_bad_start_says_what_to_do() {
     let (code, error) = start(&socket, &host.path("pins"));
     assert_eq!(code, Some(3), "{error}");
     assert!(error.contains("bpf file system") && error.contains("mount -t bpf"), "{error}");
-    // Nothing is left of it.
+    // The failed start leaves nothing.
     assert!(!host.path("pins").exists() && !host.path("bad.sock").exists());
 
     let check = host.evenkeel(&["host", "--check", "--config", &host.text("host.toml")]);

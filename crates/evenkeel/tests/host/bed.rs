@@ -20,7 +20,7 @@ use serde_json::Value;
 pub const LIMIT: Duration = Duration::from_secs(60);
 pub const METRICS: u16 = 9464;
 pub const SERVER: u16 = 8000;
-/// Of one transfer.
+/// Bytes of one transfer.
 pub const BYTES: usize = 1 << 20;
 
 /// A command in this thread's namespaces.
@@ -40,7 +40,7 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 pub struct Host {
     directory: tempfile::TempDir,
     agent: Option<Child>,
-    /// By what its programs are to be on ports.
+    /// How the agent's programs are to attach to ports.
     pub attach: &'static str,
     /// Capabilities of the agent beside those of the systemd unit, as setpriv wants them.
     pub more_capabilities: &'static str,
@@ -73,7 +73,7 @@ impl Host {
         host
     }
 
-    /// The same, with the programs on ports by this.
+    /// The same, with the programs attached to ports by this hook.
     pub fn by(attach: &'static str) -> Self {
         let mut host = Self::new();
         host.attach = attach;
@@ -89,7 +89,7 @@ impl Host {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    /// With time for a handshake on a busy machine before its SYN is sent again.
+    /// Writes the configuration, with time for a handshake on a busy machine before its SYN is sent again.
     pub fn configure(&self, mode: &str, metrics: u16, more: &str) {
         let text = format!(
             "ports = [\"vp*\"]\nport_queue_segments = 4000\nprobe_key_file = \"{}\"\nattach = \"{}\"\n{more}\n\
@@ -109,12 +109,12 @@ impl Host {
         Vm::new(&format!("vp{number}"), &format!("txqueuelen 7{number}"), &format!("10.9.0.{number}"))
     }
 
-    /// One with an agent in this mode that has the ports of two VMs, a server (the first) and a client.
+    /// A host with an agent in this mode and the ports of two VMs, a server (the first) and a client.
     pub fn with_server_and_client(mode: &str) -> (Self, Vm, Vm) {
         Self::with_both_by("auto", mode)
     }
 
-    /// The same, with the programs on ports by this.
+    /// The same, with the programs attached to ports by this hook.
     pub fn with_both_by(attach: &'static str, mode: &str) -> (Self, Vm, Vm) {
         let mut host = Self::by(attach);
         host.configure(mode, METRICS, "");
@@ -145,7 +145,7 @@ impl Host {
             .unwrap();
         let pid = agent.id();
         self.agent = Some(agent);
-        // One that was killed has left its socket: only the new one answers there.
+        // A killed agent has left its socket: only the new one answers there.
         wait_until("the agent to answer", || {
             let is_there = self.agent.as_mut().unwrap().try_wait().unwrap().is_none();
             assert!(is_there, "the agent ended");
@@ -229,7 +229,7 @@ impl Host {
     }
 }
 
-/// Those that the systemd unit gives, as setpriv wants them.
+/// The capabilities that the systemd unit gives, as setpriv wants them.
 fn capabilities() -> String {
     let unit = include_str!("../../../../packaging/systemd/evenkeel-host.service");
     let line = unit.lines().find_map(|l| l.strip_prefix("CapabilityBoundingSet=")).unwrap();
@@ -242,14 +242,14 @@ pub fn queue_length(port: &str) -> u64 {
     links[0]["txqlen"].as_u64().unwrap()
 }
 
-/// evenkeel's programs on a device, at both sides: those in tcx's lists, of others too, and its filters at clsact.
+/// Programs on a device, at both sides: all in tcx's lists, others' too, and evenkeel's own filters at clsact.
 pub fn programs(port: &str) -> (u32, usize) {
     let filters = |side| tc(&format!("filter show dev {port} {side}"));
     let own = |text: &str, name| text.matches(&format!(" {name}:[")).count();
     (tcx_programs(port), own(&filters("egress"), "to_vm") + own(&filters("ingress"), "from_vm"))
 }
 
-/// Both programs, by this and by nothing else.
+/// What [`programs`] gives if both are attached by this and by nothing else.
 pub fn both_by(attach: &str) -> (u32, usize) {
     if attach == "clsact" { (0, 2) } else { (2, 0) }
 }

@@ -1,5 +1,5 @@
-//! A VM that is no end of a connection: what it hands on may be lost behind it, and then its sender must send it again.
-//! Nothing of it is acknowledged early, while what the VM itself takes is.
+//! A VM that is not the end of a connection: data that it forwards may be lost behind it, and its sender must send that
+//! again. None of it is acknowledged early, while data for the VM itself is.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn tc(arguments: &str) {
 /// A queue that bursts overflow.
 const SHORT_QUEUE: &str = "root tbf rate 50mbit burst 5k limit 10k";
 
-/// A machine behind the VM, in this way; where its data arrives, and where its clients send it.
+/// Puts a machine behind the VM in this way. Returns it, where its data arrives, and where its clients send it.
 fn behind(vm: &Vm, way: Way, is_v6: bool) -> (Vm, SocketAddr, SocketAddr) {
     let pod = Vm::bare("10.8.0.2");
     let pid = pod.pid();
@@ -86,7 +86,7 @@ fn behind(vm: &Vm, way: Way, is_v6: bool) -> (Vm, SocketAddr, SocketAddr) {
         ip(&format!("addr add fd0{net}::{last}/64 dev eth0 nodad"));
         ip("link set eth0 up");
         if is_bridged {
-            // What a full buffer or a policy of the machine's may drop.
+            // Drops as a full buffer or a policy of the machine's may.
             rules(
                 "table inet f { chain c { type filter hook input priority 0; \
                  tcp dport 8000 meta length > 1000 limit rate over 300/second burst 20 packets drop; } }",
@@ -126,7 +126,7 @@ fn a_machine_behind(way: Way, is_v6: bool, has_large_packets: bool) {
     host.start();
     wait_until("the port", || host.ports() == ["vp1"]);
     let early = || counter(&host.status(), "vp1", "vsnoop_early_acks");
-    // What the VM takes itself, before and beside what it hands on.
+    // Data for the VM itself, before and beside what it forwards.
     let own = server(if is_v6 { "fd09::1" } else { "10.9.0.1" });
     upload(&vm.vm, &client, own, Load::USUAL);
     assert!(early() > 0, "{way:?}: nothing was acknowledged early");

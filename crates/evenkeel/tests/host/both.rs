@@ -47,9 +47,9 @@ fn signal(machine: &Machine, name: &str) {
     machine.shell(&format!("kill -{name} $(cat /tmp/tap_vm.pid)")).unwrap();
 }
 
-/// Data in both directions at once until each end has all, and both are compared. So many seconds after it
-/// began the VM loses its core for four seconds; what the other end gets of it from then on is returned. The guest does
-/// all of this by itself: it is over in seconds, and a busy machine takes as long to ask.
+/// Sends data in both directions at once until each end has all, and compares both. The VM loses its core
+/// `stop_after_s` seconds after the start, for four seconds; the other end's capture from then on is returned. The
+/// guest does all of this in one script: it is over in seconds, and a busy machine takes as long for each call.
 fn exchange(machine: &Machine, stop_after_s: f64) -> String {
     machine
         .shell(&format!(
@@ -75,7 +75,7 @@ fn exchange(machine: &Machine, stop_after_s: f64) -> String {
     capture.lines().filter(is_since).collect::<Vec<_>>().join("\n")
 }
 
-/// Acknowledgements on data of the VM's that rise, in a capture.
+/// How often the acknowledgement on the VM's data rises in a capture.
 fn risen(capture: &str) -> usize {
     let word = |line: &str, name: &str| -> Option<u32> {
         line.split_once(name)?.1.split([',', ' ']).next().and_then(|word| word.parse().ok())
@@ -99,8 +99,8 @@ fn one_packet_of_a_vm_without_its_core_sends_what_is_held_and_acknowledges_what_
     machine.shell("kill -HUP $(cat /tmp/agent.pid)").unwrap();
     wait_until("the tap's port", || port(&machine)["vsnoop"]["mode"] == "enforce");
 
-    // After some round trips each end has taken data of the other's, and the host holds some still; the slower the
-    // machine, the later.
+    // After some round trips each end has taken data of the other's while the host still holds some; the slower the
+    // machine, the later that is.
     let mut stops = [2.0, 3.0, 4.5, 6.5, 9.0, 13.0].into_iter();
     assert!(stops.any(|after_s| risen(&exchange(&machine, after_s)) > 0), "no early ACK rode on what was held");
     assert!(count(&machine, "vsnoop_on_data") > 0, "none was counted");
@@ -112,7 +112,7 @@ fn one_packet_of_a_vm_without_its_core_sends_what_is_held_and_acknowledges_what_
     what_is_held_leaves_room(&machine);
 }
 
-/// What it has handed over leaves on ACKs, most of which it need not have.
+/// What the VM has handed over leaves on ACKs, most of which it does not need. Returns whether any were kept from it.
 fn acks_are_kept_from_it(machine: &Machine) -> bool {
     let before = count(machine, "vflood_filtered_acks");
     machine
@@ -135,8 +135,8 @@ fn acks_are_kept_from_it(machine: &Machine) -> bool {
     filtered > 0
 }
 
-/// A tap that takes 60 packets at once (`TUNSETSNDBUF`), a queue on the way that takes 5, and data that is sent again
-/// because that was too few: it must come in behind what is held. All of it arrives.
+/// A tap takes 60 packets at once (`TUNSETSNDBUF`) and a queue on the way only 5, so data is sent again: it must come
+/// in behind what is held. All of it arrives.
 fn what_is_held_leaves_room(machine: &Machine) {
     machine
         .shell(

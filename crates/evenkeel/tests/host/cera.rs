@@ -165,7 +165,7 @@ fn a_long_queue_is_cut_whoever_the_controller_is_and_nobody_is_limited_without_o
     host.start();
     assert_eq!(host.status()["took_over"], true);
     wait_until("limits", || fits(&vms[0]) && fits(&vms[1]));
-    // One that ends in good order lets go, too; and --stop leaves nothing.
+    // An agent that ends in good order ends its limits, too, and `--stop` leaves nothing.
     host.signal(Signal::SIGTERM);
     assert_eq!(host.ended(), Some(0));
     wait_until("plain TCP", || widest_window(&vms[0]) > PLAIN_BYTES);
@@ -262,9 +262,9 @@ const POLITE: u32 = 0;
 const SILENT: u32 = 1;
 const BABBLING: u32 = 2;
 const GONE: u32 = 3;
-/// How long an agent waits for a word of its host before it looks how it is to behave.
+/// How long an agent waits for its host's word before it checks how it is to behave.
 const TIMEOUT: Duration = Duration::from_millis(5);
-/// Between an agent's heartbeats: the shortest that there is.
+/// Period of an agent's heartbeats: the shortest that there is.
 const HEARTBEAT_MS: u16 = 50;
 
 impl Agent {
@@ -357,7 +357,7 @@ fn talk(mut stream: impl Read + Write, manners: &AtomicU32, window: &AtomicU32) 
     }
 }
 
-/// A client in the VM is told; whatever it makes of that, here nothing, the host limits the VM itself.
+/// A client in the VM is told its window. Whatever it makes of that, here nothing, the host limits the VM itself.
 #[test]
 fn a_guest_whose_agent_does_nothing_falls_silent_babbles_or_goes_is_limited_by_its_host() {
     let mut host = Host::new();
@@ -395,7 +395,7 @@ fn a_guest_whose_agent_does_nothing_falls_silent_babbles_or_goes_is_limited_by_i
 #[test]
 fn a_channel_over_tcp_is_no_flow_of_the_vms() {
     const PORT: u16 = 9465;
-    /// Ten heartbeats long: one that counted would be a flow in each of them.
+    /// Epochs are ten heartbeats long: if heartbeats counted, every epoch would have a flow.
     const EPOCHS: &str = "epoch_us = 500000\n[[port]]";
     let mut host = Host::new();
     let far = host.add_vm(9);

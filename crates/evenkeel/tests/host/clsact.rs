@@ -32,7 +32,7 @@ fn a_clsact_that_others_use_stays_and_so_do_their_filters() {
     let mut host = Host::by("clsact");
     let _vms = [host.add_vm(1), host.add_vm(2), host.add_vm(3)];
     let (first, second) = (Program::scribble(1), Program::empty());
-    // vp1: somebody has made it before; vp2: somebody uses the agent's; vp3: nobody but the agent.
+    // vp1: somebody has made the clsact before; vp2: somebody uses the agent's; vp3: only the agent uses it.
     tc("qdisc add dev vp1 clsact");
     filter(&host, &first, "vp1", "egress", Order::Before);
     filter(&host, &second, "vp1", "egress", Order::After);
@@ -66,7 +66,7 @@ fn a_clsact_that_others_use_stays_and_so_do_their_filters() {
     assert!(!host.path("bpf/evenkeel").exists());
 }
 
-/// One that is empty is no less somebody's.
+/// An empty clsact is somebody's, too.
 #[test]
 fn an_empty_clsact_of_somebody_else_stays() {
     let mut host = Host::by("clsact");
@@ -102,7 +102,7 @@ fn the_hook_changes_while_connections_live() {
         assert_eq!(clsacts("vp1"), usize::from(attach == "clsact"));
         assert_eq!(counter(&host.status(), "vp2", "syns_from_vm"), syns, "its counters began anew");
     }
-    // The next agent finds one hook and is to have the other.
+    // The next agent finds its programs at one hook, and is to have them at the other.
     host.signal(Signal::SIGKILL);
     host.ended();
     host.attach = "tcx";
@@ -170,7 +170,7 @@ fn a_filter_of_somebody_else_in_the_same_place_is_not_touched() {
     assert!(tc("filter show dev vp1 egress").contains(&format!("id {}", program.id())));
 }
 
-/// Debian 12's kernel as a host: everything but what it lacks, which is said in one line each, and the next agent takes
+/// Debian 12's kernel as a host: everything works but what it lacks, each named in one line, and the next agent takes
 /// over.
 #[test]
 fn a_host_without_tcx() {

@@ -1,4 +1,4 @@
-//! Devices as a busy host has them: many at once, with names that are no text, and others in the place of those that
+//! Devices as a busy host has them: many at once, with names that are not text, and new ones in place of those that
 //! went.
 
 use std::ffi::{CString, OsStr};
@@ -77,7 +77,7 @@ fn a_name_that_is_no_text_is_a_port_s_as_any_other() {
     host.start();
     wait_until("the port", || host.ports() == [r"vp\xff\xfe"]);
     let queue = || fs::read_to_string(std::path::Path::new("/sys/class/net").join(name).join("tx_queue_len"));
-    // This thread's devices, not those of the thread that mounted it.
+    // `/sys` must show this thread's devices, not those of the thread that mounted it.
     nix::mount::mount(Some("sysfs"), "/sys", Some("sysfs"), nix::mount::MsFlags::empty(), None::<&str>).unwrap();
     wait_until("its queue", || queue().unwrap().trim() == "4000");
     let table = host.evenkeel(&["status", "--socket", &host.text("host.sock")]);
@@ -108,8 +108,8 @@ fn another_device_with_the_index_and_the_name_of_one_that_went_is_another_port(a
     let ifindex = index("vp1");
     let add = |queue: u32| ip(&format!("link add vp1 index {ifindex} txqueuelen {queue} type veth peer name other"));
 
-    // While the agent does not look, and with the length that the agent has set: all that is told of the two is the
-    // same.
+    // While the agent does not look, and with the queue length that it has set: all that the kernel tells of the two
+    // devices is the same.
     while_stopped(&host, || {
         ip("link del vp1");
         add(4000);
@@ -118,7 +118,7 @@ fn another_device_with_the_index_and_the_name_of_one_that_went_is_another_port(a
     assert_eq!(host.ports(), ["vp1"]);
     assert_eq!(host.status()["agent"]["ports_gone"], 1);
 
-    // While there is no agent. What was noted of the first one is not of the second one.
+    // While there is no agent. Notes of the first device do not hold for the second.
     host.signal(Signal::SIGKILL);
     host.ended();
     ip("link del vp1");
@@ -127,7 +127,7 @@ fn another_device_with_the_index_and_the_name_of_one_that_went_is_another_port(a
     wait_until("the programs", || programs("vp1") == both_by(attach));
     wait_until("its queue", || queue_length("vp1") == 4000);
 
-    // It lives on in another namespace, with its index and the programs on it.
+    // The device lives on in another namespace, with its index and the programs on it.
     host.signal(Signal::SIGKILL);
     host.ended();
     let elsewhere = Vm::bare("10.9.0.9");

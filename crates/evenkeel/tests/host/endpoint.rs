@@ -1,6 +1,5 @@
 //! For which VMs vSnoop may act: the word of a VM's agent reaches the port's entry in the datapath, as the
-//! configuration
-//! has it, and ends. The guest's end of the channel is the test's.
+//! configuration has it, and ends. The test plays the guest's end of the channel.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -33,7 +32,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// At the next connection of the host's.
+    /// Accepts the host's next connection.
     fn new(listener: &UnixListener) -> Self {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -53,7 +52,7 @@ impl Guest {
                         let mut last = Vec::new();
                         end.goodbye(&mut last);
                         stream.write_all(&last).unwrap();
-                        // Whatever it says until the host has read it.
+                        // Takes what the host still says until it has read that.
                         while stream.read(&mut [0; 4096]).is_ok() {}
                         return;
                     }
@@ -124,7 +123,7 @@ fn a_vms_word_reaches_its_port_and_ends() {
     is(&host, "attested");
     guest.order(Order::Stop);
     is(&host, "unknown");
-    // One of before there was such a word.
+    // An agent from before there was such a word.
     guest.order(Order::Say(None));
     wait_until("the guest again", || !host.status()["ports"][0]["channel"]["guest"].is_null());
     assert_eq!(vsnoop(&host)["endpoint"], "unknown");

@@ -17,7 +17,8 @@ use nix::sys::signal::Signal;
 use crate::bed::{Host, LIMIT, METRICS, SERVER, connect, receive, wait_until};
 
 const PAGE: usize = 4096;
-/// The datapath goes on to tell of SYNs for that long after the agent's last word; a SYN that is later is tried again.
+/// How long a SYN waits for an answer. The datapath tells a stopped agent of SYNs for at least as long; if a SYN is
+/// later, the test tries again.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The two pages of a ring that say where its reader and its writer are.
@@ -86,7 +87,7 @@ fn events_without_a_wake_up_are_found_and_said() {
     }
     wait_until("the events to be found", || host.status()["agent"]["events_found_waiting"].as_u64() > Some(0));
 
-    // And it hears again.
+    // The agent hears of events again.
     let before = resent();
     knock(&client, SocketAddr::from((address, SERVER)));
     wait_until("a SYN to be sent again", || resent() > before);

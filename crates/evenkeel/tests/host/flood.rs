@@ -13,7 +13,7 @@ use crate::bed::{Host, LIMIT, connect, counter, receive, serve, wait_until};
 
 const BUDGET_PER_S: f64 = 20_000.0;
 const BURST: u64 = 2_000;
-/// Before the flood, to compare with.
+/// Transfers before the flood, to compare with.
 const TRANSFERS: usize = 30;
 
 fn syns() -> u64 {
@@ -23,7 +23,7 @@ fn syns() -> u64 {
     }
 }
 
-/// Puts SYNs with ever other ports and sequence numbers on a VM's wire.
+/// Puts SYNs with ever new ports and sequence numbers on a VM's wire.
 fn flood(vm: &Vm, target: &str, mac: [u8; 6], count: u64) {
     let (source, target) = (vm.address.to_string(), target.to_owned());
     vm.spawn(move || {
@@ -42,7 +42,7 @@ fn flood(vm: &Vm, target: &str, mac: [u8; 6], count: u64) {
     .unwrap();
 }
 
-/// One transfer after the other; how long each took, connecting and all.
+/// Makes one transfer after the other; returns how long each took, with connecting.
 fn transfers(vm: &Vm, server: std::net::Ipv4Addr, more: impl Fn(usize) -> bool + Send + 'static) -> Vec<Duration> {
     vm.spawn(move || {
         let mut times = Vec::new();
@@ -69,7 +69,7 @@ fn a_flood_of_syns_harms_no_other_vm() {
     let (target, flooder) = (host.add_vm(3), host.add_vm(4));
     serve(&target);
     wait_until("the ports", || host.ports() == ["vp1", "vp2", "vp3", "vp4"]);
-    // The target's host answers probes, which makes every SYN that gets some the agent's business as well.
+    // The target's host answers probes, so every SYN that gets some is work for the agent, too.
     let address = target.address;
     flooder.spawn(move || receive(&mut connect(address))).join().unwrap();
 
@@ -81,7 +81,7 @@ fn a_flood_of_syns_harms_no_other_vm() {
     let links: Value = serde_json::from_str(&links).unwrap();
     let mac = links[0]["address"].as_str().unwrap().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap());
     let mac: Vec<u8> = mac.collect();
-    // The same flood, first with a datapath that reads no packet: how long others take then is what to compare with.
+    // The same flood, first with a datapath that reads no packet: the others' times then are the baseline.
     let others_during_flood = || {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);

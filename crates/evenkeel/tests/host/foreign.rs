@@ -1,6 +1,6 @@
-//! Beside programs of others that write into all that stays with a packet and is not of its bytes, ahead of evenkeel's
-//! and behind them. Connections work, no packet is taken for one of evenkeel's own or makes more than its own share of
-//! packets, and the marks are theirs.
+//! Others' programs, ahead of evenkeel's and behind them, write into all that stays with a packet beside its bytes.
+//! Connections work, no packet is taken for one of evenkeel's own or makes more than its share of packets, and others'
+//! marks stay.
 
 use evenkeel_testbed::place::{index, ip};
 use evenkeel_testbed::program::{Link, Order, Program};
@@ -16,7 +16,7 @@ const HOOKS: [u32; 2] = [libbpf_sys::BPF_TCX_INGRESS, libbpf_sys::BPF_TCX_EGRESS
 /// Probes before a SYN.
 const PROBES: u64 = 10;
 
-/// Ports of the bridge where a device of this name inside a VM was seen.
+/// Ports of the bridge where the MAC of a VM's device was seen.
 fn learned_at(vm: &Vm) -> Vec<String> {
     let links: Value = serde_json::from_str(&vm.spawn(|| ip("-j link show eth0")).join().unwrap()).unwrap();
     let mac = &links[0]["address"];
@@ -26,12 +26,12 @@ fn learned_at(vm: &Vm) -> Vec<String> {
     here.map(|entry| entry["ifname"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What a VM's TCP has sent: connections, segments again, and others.
+/// What a VM's TCP has sent: connections, segments sent again, and other segments.
 fn sent(vm: &Vm) -> (u64, u64, u64) {
     vm.spawn(|| (tcp_counter("ActiveOpens"), tcp_counter("RetransSegs"), tcp_counter("OutSegs"))).join().unwrap()
 }
 
-/// On both ports, at both sides.
+/// Attaches a program to both ports, at both sides.
 fn at_tcx(program: &Program, order: Order) -> Vec<Link> {
     ["vp1", "vp2"].into_iter().flat_map(|port| HOOKS.map(|hook| program.attach_at(index(port), hook, order))).collect()
 }
@@ -85,7 +85,7 @@ fn beside_a_program_that_writes(attach: &'static str, value: i32, order: Order, 
     }
 }
 
-/// One that is there when the agent begins, and one that comes later, at each hook.
+/// At each hook one program is there when the agent begins, and one comes later.
 #[test]
 fn status_lists_programs_of_others_in_their_order() {
     let mut host = Host::new();

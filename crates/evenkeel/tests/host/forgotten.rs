@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::bed::{Host, connect, receive, wait_until};
 
-/// The ports of all connections that are listed. As many are counted.
+/// The ports of all connections that are listed; as many must be counted.
 fn ports_of_flows(host: &Host) -> Vec<String> {
     let listed = host.ask(&["flows"]).unwrap();
     let flows = listed["flows"].as_array().unwrap();
@@ -22,7 +22,7 @@ fn ports_of_flows(host: &Host) -> Vec<String> {
 fn connections_of_ports_that_are_gone_are_not_shown() {
     let (mut host, server, client) = Host::with_server_and_client("enforce");
     let address = server.address;
-    // A connection that stays open as long as what this gives.
+    // A transfer whose connection stays open until the returned stream is dropped.
     let transfer = |vm: &Vm| {
         let transferred = vm.spawn(move || {
             let mut stream = connect(address);

@@ -1,4 +1,4 @@
-//! One host sees to ECN no more while a connection runs: the other one lets go with its next packet.
+//! One host stops seeing to ECN while a connection runs: the other host lets go at the next packet from there.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

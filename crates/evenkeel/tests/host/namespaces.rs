@@ -17,7 +17,7 @@ use crate::bed::{Host, METRICS, both_by, connect, counter, programs, queue_lengt
 
 const ALL: &str = "netns = [\"pod*\"]";
 
-/// A host whose agent may enter namespaces, with names for them that are its own.
+/// A host whose agent may enter namespaces, with a `/run/netns` of its own.
 fn host(attach: &'static str) -> Host {
     let mut host = Host::by(attach);
     host.more_capabilities = ",+sys_admin";
@@ -29,7 +29,7 @@ fn host(attach: &'static str) -> Host {
 
 /// A namespace with a bridge, and the ports of a server and a client there.
 struct Pod {
-    /// It stays without its name as long as this is kept.
+    /// Keeps the namespace when its name is gone.
     namespace: File,
     server: Vm,
     client: Vm,
@@ -58,7 +58,7 @@ impl Pod {
         self.client.spawn(move || receive(&mut connect(address))).join().unwrap();
     }
 
-    /// The same, with the connection open until what is given back is dropped.
+    /// The same, with the connection open until the returned sender is dropped.
     fn fetch_and_stay(&self) -> Sender<()> {
         let address = self.server.address;
         let (stay, is_over) = channel();
@@ -106,7 +106,7 @@ fn are_told_apart(attach: &'static str) {
     let _own = [host.add_vm(1), host.add_vm(2)];
     host.start();
     wait_until("the own ports", || host.ports() == ["vp1", "vp2"]);
-    // One while the agent runs, with another namespace that is none of its.
+    // Two pods come while the agent runs, with another namespace that is not the agent's.
     let (one, two) = (Pod::new("pod1"), Pod::new("pod2"));
     ip("netns add other");
     assert_eq!(one.within(|| index("vp1")), two.within(|| index("vp1")));
@@ -170,7 +170,7 @@ fn a_namespace_that_loses_its_name_is_left() {
         wait_until("its ports", || host.ports() == all);
         third.fetch();
         assert!(seen(&host, "pod1/vp1") > 10);
-        // It ends as without an agent, and its devices with it.
+        // pod2 ends as without an agent, and its devices with it.
         ip("link add mark type veth peer name inner netns pod2");
         drop(two);
         ip("netns del pod2");
@@ -193,7 +193,7 @@ fn an_agent_takes_over_ports_of_namespaces() {
         host.signal(Signal::SIGKILL);
         host.ended();
         one.fetch();
-        // One that goes meanwhile.
+        // A namespace that goes meanwhile.
         ip("netns del pod2");
         drop(two);
         host.start();
@@ -204,7 +204,7 @@ fn an_agent_takes_over_ports_of_namespaces() {
         let links = fs::read_dir(host.path("bpf/evenkeel/links")).unwrap().count();
         // By clsact each device has two filters, and a qdisc of the agent's own.
         assert_eq!(links, if attach == "clsact" { 6 } else { 4 });
-        // What one leaves that is killed, `--stop` finds without it.
+        // `--stop` finds what a killed agent leaves.
         host.signal(Signal::SIGKILL);
         host.ended();
         let stopped = host.stop();
@@ -215,7 +215,7 @@ fn an_agent_takes_over_ports_of_namespaces() {
     }
 }
 
-/// One that is not to have other namespaces any more undoes what the one before it did there.
+/// An agent that is no longer to have other namespaces undoes what the one before it did there.
 #[test]
 fn an_agent_without_namespaces_leaves_them() {
     let mut host = host("auto");
@@ -251,7 +251,7 @@ fn without_the_right_to_enter_it_says_so_and_ends() {
     assert!(error.contains("CAP_SYS_ADMIN") && !host.path("bpf/evenkeel").exists(), "{error}");
 }
 
-/// What a mechanism does by way of the agent, or by looking into the tap, it does in a namespace too.
+/// What a mechanism does through the agent, or by looking into the tap, it does in a namespace too.
 #[test]
 fn a_tap_of_a_namespace_is_found_and_its_queue_read() {
     let mut host = host("auto");

@@ -47,8 +47,8 @@ fn fetch(vm: &Vm, server: IpAddr) {
     .unwrap();
 }
 
-/// Its rules hold for what is bridged, too. Probes pass it as all that the client sends does; an answer passes only if
-/// it is one.
+/// The firewall's rules hold for bridged packets, too. Probes pass like all that the client sends; an answer passes
+/// only if it is one.
 #[test]
 fn a_firewall_that_lets_only_answers_pass() {
     let mut host = Host::new();
@@ -78,7 +78,7 @@ fn a_firewall_that_lets_only_answers_pass() {
     }
 }
 
-/// Tracking knows a connection by its SYN: what goes ahead of it would leave with the VM's own address.
+/// Connection tracking knows a connection by its SYN: probes ahead of that would leave with the VM's own address.
 #[test]
 fn nothing_leaves_untranslated() {
     let mut host = Host::new();

@@ -18,8 +18,8 @@ use serde_json::Value;
 use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, wait_until};
 use crate::vflood::{self, count, fetch, slow_start, status};
 
-/// What is held leaves as a standard sender's, and not in a burst: what goes beyond the windows is dropped on the way
-/// or by the receiver.
+/// What is held leaves as a standard sender sends it, and not in a burst: data beyond the windows would be dropped on
+/// the way or by the receiver.
 #[test]
 fn what_is_held_leaves_under_its_windows_before_a_vm_may_go() {
     let interrupt = Interrupt::install().unwrap();
@@ -39,14 +39,14 @@ fn what_is_held_leaves_under_its_windows_before_a_vm_may_go() {
     let (held, flows) = (count(&machine, "vflood_held"), count(&machine, "vflood_flows"));
     fetch(&machine, "true");
     assert_eq!((count(&machine, "vflood_held"), count(&machine, "vflood_flows")), (held, flows), "offline");
-    // Called off, while a transfer runs that nobody manages.
+    // The move is called off while a transfer runs that nobody manages.
     fetch(&machine, "evenkeel port online vp0");
     fetch(&machine, "true");
     assert!(count(&machine, "vflood_held") > held, "online again, nothing was held");
 }
 
-/// Goes offline while a transfer is held for some round trips. Whether that was in time, and no ACK took so long that
-/// the host ceased to wait for it: on a busy machine it may be otherwise.
+/// Goes offline while a transfer is held for some round trips. Returns whether that was in time, and no ACK took so
+/// long that the host ceased to wait for it; on a busy machine either may fail.
 fn leaves_on_acks(machine: &Machine) -> bool {
     let drained = count(machine, "vflood_drained");
     machine
@@ -92,7 +92,7 @@ fn told(vm: &Vm, name: &'static str) -> u64 {
     .unwrap()
 }
 
-/// Sends until told to end; what came is compared at the other end. How much was sent, and came.
+/// Sends until told to end. The other end compares what comes, and all that was sent must come.
 fn stream(from: &Vm, to: &Vm, ends: &Arc<AtomicBool>, meanwhile: impl FnOnce()) {
     let address = to.address;
     let listener = to.spawn(move || TcpListener::bind((address, SERVER)).unwrap()).join().unwrap();
@@ -126,7 +126,7 @@ fn stream(from: &Vm, to: &Vm, ends: &Arc<AtomicBool>, meanwhile: impl FnOnce()) 
     assert_eq!(sender.join().unwrap(), receiver.join().unwrap());
 }
 
-/// The old host's queue goes with the VM: by then the VM has all that was acknowledged.
+/// The old host's queue is lost when the VM goes: by then the VM must have all that was acknowledged.
 #[test]
 fn what_was_acknowledged_early_is_in_the_vm_before_it_may_go() {
     let mut host = Host::new();
@@ -142,8 +142,8 @@ fn what_was_acknowledged_early_is_in_the_vm_before_it_may_go() {
     let mut at_the_end = 0;
     stream(&other, &vm.vm, &ends, || {
         wait_until("early ACKs", || early_acks() > 100);
-        // What the other end sends while it stands still is acknowledged, and the VM does not have it; unless something
-        // was missing just then.
+        // What the other end sends while the VM stands still is acknowledged before the VM has it, unless something was
+        // missing just then.
         wait_until("promises", || {
             vm.run(false);
             let is_promised = |_| {
@@ -161,7 +161,7 @@ fn what_was_acknowledged_early_is_in_the_vm_before_it_may_go() {
         vm.run(true);
         let said = host.ask(&["port", "offline", "vp1", "--wait", "50"]).unwrap();
         assert_eq!(said["left"]["promised_connections"], 0, "{said}");
-        // It stands still on its way to another host, and data goes on coming.
+        // The VM stands still on its way to another host, and data goes on coming.
         vm.run(false);
         let (acked, received) = (told(&other, "bytes_acked"), told(&vm.vm, "bytes_received"));
         assert!(acked > 0 && acked <= received + 1, "{acked} bytes acknowledged, the VM has {received}");

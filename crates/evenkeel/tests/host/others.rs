@@ -36,8 +36,8 @@ fn connections(vm: &Vm, server: Ipv4Addr, port: u16) -> (Vec<Duration>, u64) {
     vm.spawn(move || {
         let resets = || (tcp_counter("OutRsts"), tcp_counter("EstabResets"), tcp_counter("AttemptFails"));
         let (before, retransmitted) = (resets(), tcp_counter("RetransSegs"));
-        // Open until the end: what a busy machine's guest sends again late would find its connection closed, and be
-        // answered by a reset.
+        // Streams stay open until the end: a late retransmission of a busy machine's guest would find its connection
+        // closed, and be answered by a reset.
         let mut streams = Vec::new();
         let times = (0..CONNECTIONS)
             .map(|_| {
@@ -56,8 +56,8 @@ fn connections(vm: &Vm, server: Ipv4Addr, port: u16) -> (Vec<Duration>, u64) {
             })
             .collect();
         assert_eq!(resets(), before, "a connection was reset, or failed");
-        // It sends a SYN and a request for each. What stalls a SYN stalls all of them; a busy machine stalls one or the
-        // other.
+        // Each connection sends a SYN and a request. What stalls a SYN stalls all of them; a busy machine stalls one or
+        // the other.
         let retransmitted = tcp_counter("RetransSegs") - retransmitted;
         assert!(retransmitted < CONNECTIONS as u64 / 2, "{retransmitted} segments sent again");
         (times, retransmitted)
@@ -107,8 +107,8 @@ pub fn boot(image: &GuestImage, tap: &str, number: u8, directory: &Path, interru
     boot_with(image, tap, number, 1, Vec::new(), directory, interrupt)
 }
 
-/// With so many processors. One thread runs them all: before QEMU 8.1 a change of code is lost on one that another is
-/// translating.
+/// Boots a guest with `vcpus` processors, all run by one thread: before QEMU 8.1 a change of code that another
+/// processor is translating is lost.
 pub fn boot_with(
     image: &GuestImage,
     tap: &str,
@@ -145,7 +145,7 @@ fn troubles(machine: &Machine) -> (Vec<i64>, i64) {
     (resets.to_vec(), values["TcpExtTCPSynRetrans"])
 }
 
-/// The guest fetches from `server` so many times, and compares.
+/// The guest fetches from `server` [`CONNECTIONS`] times, and compares.
 pub fn fetch(machine: &Machine, server: Ipv4Addr) {
     machine
         .shell(&format!(
@@ -155,8 +155,8 @@ pub fn fetch(machine: &Machine, server: Ipv4Addr) {
         .unwrap();
 }
 
-/// The guest's own kernel takes the programs of all mechanisms, as a host's would; one without tcx by clsact. One port
-/// is in another network namespace.
+/// The guest's own kernel takes the programs of all mechanisms, as a host's would; a kernel without tcx takes them by
+/// clsact. One port is in another network namespace.
 pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     machine
         .shell(
@@ -189,7 +189,7 @@ pub fn takes_the_programs(machine: &Machine, image: &GuestImage) {
     {
         assert_eq!((&port["name"], &port["error"]), (&name.into(), &serde_json::Value::Null));
         assert_eq!(port["vsnoop"]["queue"], queue, "{}: {port}", image.release);
-        // It can say who has a tap open, if anybody had.
+        // The kernel could say who has a tap open, if anybody had.
         assert_eq!(port["vsnoop"]["vcpus"]["state"], "nobody", "{}: {port}", image.release);
     }
     println!("{} takes the programs", image.release);
@@ -210,7 +210,7 @@ fn kernels_of_three_ages() {
     serve_web(&with);
     host.start();
     for (number, image) in (20..).zip(&images) {
-        // New addresses: those that never answer probes are spared them after some connections.
+        // New addresses: a peer that never answers probes is sent none after some connections.
         let without = Vm::new(&format!("plain{number}"), "", &format!("10.9.0.{number}"));
         serve_web(&without);
         // A guest of a port with evenkeel (vp5), and one of a port without (bare).
@@ -425,7 +425,7 @@ fn run(
                     sender.send(std::mem::take(times)).unwrap();
                     order = None;
                 }
-                // The last one has said good-bye, or has been waiting long enough.
+                // The last connection has ended, or only waits in TIME-WAIT.
                 None if !socket.is_open() || socket.state() == tcp::State::TimeWait => {
                     socket.abort();
                     port += 1;

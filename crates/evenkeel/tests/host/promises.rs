@@ -1,4 +1,4 @@
-//! What is damaged on its way is not acknowledged for the VM, which drops it: its sender sends it again.
+//! Data that is damaged on its way is not acknowledged for the VM, which drops it: the sender sends it again.
 
 use evenkeel_testbed::tap::{Kind, TapVm};
 use evenkeel_testbed::vm::tcp_counter;
@@ -8,7 +8,7 @@ use crate::netfilter::sysctl;
 use crate::upload::{Load, VSNOOP, add_v6, server, upload};
 
 const LOAD: Load = Load { rounds: 100, bulk_bytes: 1 << 20, ..Load::USUAL };
-/// Of the frames with data, which is damaged: one in the middle of a round.
+/// Which of the frames with data is damaged: one in the middle of a round.
 const DAMAGED: usize = 202;
 
 /// What of a frame is damaged.

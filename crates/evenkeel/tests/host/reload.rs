@@ -1,4 +1,4 @@
-//! Reloads that change nothing in silence, and leave the control socket where it is.
+//! Reloads change nothing in silence, and leave the control socket where it is.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::bed::{Host, METRICS, wait_until};
 
-/// Reads the configuration again; why it was refused, if it was.
+/// Has the agent read its configuration again; returns why it was refused, if it was.
 fn reload(host: &Host) -> Option<String> {
     let reloads = |status: &Value| status["agent"]["reloads"].as_u64().unwrap();
     let before = reloads(&host.status());
@@ -38,7 +38,7 @@ fn the_control_socket_is_there_after_every_reload() {
     assert_eq!(reload(&host), None);
     let second = socket(&host);
     assert_ne!(before, second, "the same group by another name takes another socket");
-    // Refused when the socket is made already: the one before it stays.
+    // A reload that is refused when its socket is already made: the socket before it stays.
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
     fs::write(&file, first.replace(&format!(":{METRICS}"), &format!(":{port}"))).unwrap();
@@ -101,7 +101,7 @@ impl Drop for Ended {
     }
 }
 
-/// As above, of the file that is read where none is named.
+/// As above, for the file that is read if none is named.
 #[test]
 fn a_usual_file_that_is_gone_is_no_file_only_at_the_start() {
     let host = Host::new();
@@ -148,7 +148,7 @@ fn a_check_reads_what_the_configuration_names() {
     fs::remove_file(host.path("probe.key")).unwrap();
     let (code, said) = check();
     assert!(code == Some(0) && said.contains("no file of probe keys"), "{said}");
-    // Nobody is ever at the other end.
+    // FIFOs that nobody ever writes into.
     nix::unistd::mkfifo(&host.path("probe.key"), Mode::S_IRUSR).unwrap();
     let (code, said) = check();
     assert!(code == Some(2) && said.contains("it is a FIFO"), "{said}");

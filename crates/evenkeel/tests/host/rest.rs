@@ -1,5 +1,5 @@
-//! vFlood rests while a VM has its core, and acts while it waits for it: the real host agent on the newest kernel. The
-//! guest's end of the channel is the test's, and so is what it says of its core.
+//! vFlood rests while a VM has its core, and acts while the VM waits for it: the real host agent on the newest kernel.
+//! The test plays the guest's end of the channel, and makes up what it says of its core.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -82,10 +82,10 @@ impl Drop for Guest {
     }
 }
 
-/// Both ends give a connection up in the middle of its data, unheard by the host. The other end has but one port for
-/// connections from now on.
+/// Both ends give up a connection in the middle of its data, and the host hears nothing of it. The other end has only
+/// one port for connections from now on.
 fn abandon_a_transfer(machine: &Machine) {
-    // In one go, and the ACKs first: they let out what is held, and all of it is out in a few round trips.
+    // In one script, and the ACKs are cut first: they would let out all that is held in a few round trips.
     machine
         .shell(
             "ip netns exec peer sh -c 'echo 40000 40000 >/proc/sys/net/ipv4/ip_local_port_range'
@@ -140,7 +140,7 @@ fn connections_are_passed_over_while_the_vm_has_its_core() {
 
     abandon_a_transfer(&machine);
 
-    // It has acted, so that it waits for a while before it rests again; and then what is held leaves all the same.
+    // vFlood has acted, so it waits for a while before it rests again; what is held then leaves all the same.
     guest.says(0);
     wait_until("vFlood to rest again", rests);
     assert!(!guest.may_flood());

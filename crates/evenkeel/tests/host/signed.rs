@@ -78,7 +78,7 @@ fn transfer(server: &Vm, client: &Vm, addresses: [IpAddr; 2]) {
     is_ready.recv().unwrap();
     let asking = client.spawn(move || {
         let socket = signing(server_at);
-        // The time that a connection may take, too.
+        // This also limits the time for connecting.
         setsockopt(&socket, sockopt::SendTimeout, &TimeVal::new(LIMIT.as_secs() as i64, 0)).unwrap();
         connect(socket.as_raw_fd(), &SockaddrStorage::from(at)).expect("a signed connection failed");
         let mut stream = TcpStream::from(socket);

@@ -34,7 +34,7 @@ struct Peer {
     tap: Tap,
     macs: [[u8; 6]; 2],
     addresses: [String; 2],
-    /// Of the next byte that the VM sends.
+    /// Number of the next byte that the VM sends.
     ack: u32,
 }
 
@@ -79,7 +79,7 @@ enum Application {
     LooksAway,
 }
 
-/// An application in the VM, which ends with what is returned.
+/// Starts an application in the VM, which ends when the returned sender is dropped.
 fn serve(vm: &Vm, at: SocketAddr, application: Application) -> Sender<()> {
     let (ready, is_ready) = channel();
     let (end, ends): (_, Receiver<()>) = channel();
@@ -157,7 +157,7 @@ fn a_dead_vm(addresses: [&str; 2], application: Application) {
     let before = counter(&host.status(), "vp1", "vsnoop_early_acks");
     if application == Application::Reads {
         push(&peer, &mut next, 4);
-        // All but the last segment, which is the VM's.
+        // All but the last segment, which is the VM's to acknowledge.
         let told = peer.answers().last().expect("it is off its core, and data is acknowledged early").ack;
         assert_eq!(told, next - MSS as u32);
         assert!(counter(&host.status(), "vp1", "vsnoop_early_acks") > before);
@@ -198,7 +198,7 @@ enum Peers {
     Send,
 }
 
-/// By its own timers: [`LIMIT`] is far more than they give a peer.
+/// The peer finds out by its own timers, which take far less than [`LIMIT`].
 fn a_peer_finds_out(peers: Peers, address: &str) {
     let mut host = Host::new();
     host.configure("off", METRICS, VSNOOP);

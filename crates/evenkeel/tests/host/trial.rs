@@ -1,4 +1,4 @@
-//! Trials: whatever becomes of the one who tries, ports have what is configured again, and the file is as it was.
+//! Trials: however a trial ends, ports have what is configured again, and the file is as it was.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Trial {
         Pid::from_raw(self.0.id() as i32)
     }
 
-    /// What it has said when it ended: its exit code, and both streams.
+    /// Waits until it ends; returns its exit code, and what it has said on both streams.
     fn ended(mut self) -> (Option<i32>, String) {
         wait_until("the trial to end", || self.0.try_wait().unwrap().is_some());
         let (mut stdout, mut stderr) = (self.0.stdout.take().unwrap(), self.0.stderr.take().unwrap());
@@ -82,7 +82,7 @@ fn a_trial_that_is_killed_leaves_what_is_configured() {
     kill(trial.pid(), Signal::SIGKILL).unwrap();
     wait_until("the agent to notice", || is_as_configured(&host, "vp1"));
 
-    // By Ctrl-C it says what it has, and the agent need not notice.
+    // On Ctrl-C a trial says what it has, and the agent need not notice its absence.
     let trial = Trial::start(&host, &["vp1"], LONG);
     kill(trial.pid(), Signal::SIGINT).unwrap();
     let (code, text) = trial.ended();
@@ -91,7 +91,7 @@ fn a_trial_that_is_killed_leaves_what_is_configured() {
     assert!(is_as_configured(&host, "vp1"));
     assert!(std::fs::read_to_string(host.path("trial.html")).unwrap().contains("it was interrupted"));
 
-    // Nor does the next agent know anything of it.
+    // The next agent knows nothing of a trial.
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
         let trial = Trial::start(&host, &["vp1"], LONG);
         wait_until("the mode", || port(&host, "vp1")["mode"] == "enforce");
@@ -178,7 +178,7 @@ fn a_trial_times_what_passes_and_says_so_everywhere() {
     let trial = &trial["trial"];
     let judgement = &trial["judgement"];
     assert_eq!((&trial["mechanism"], &trial["seed"]), (&"proboscis".into(), &7.into()));
-    // How many count is a matter of time: a machine that stands still makes them long, or two of one.
+    // How many exchanges count is a matter of time: a machine that stands still makes them long, or makes two of one.
     let rows = judgement["rows"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["direction"] == "sends"), "the server's port: {trial}");
     let seen = sum(&judgement["left_out"]) + rows.iter().map(|row| sum(&row["exchanges"])).sum::<u64>();
@@ -186,7 +186,7 @@ fn a_trial_times_what_passes_and_says_so_everywhere() {
     let page = std::fs::read_to_string(host.path("trial.html")).unwrap();
     assert!(page.contains("trial of <code>proboscis</code>") && page.contains("Before you judge"));
 
-    // The same for people; there is nothing to time now.
+    // The same as text; there is nothing to time now.
     all.retain(|word| word != "--json");
     let output = host.evenkeel(&all.iter().map(String::as_str).collect::<Vec<_>>());
     let text = String::from_utf8(output.stdout).unwrap();

@@ -29,9 +29,9 @@ fn clients_that_say_nothing_keep_nobody_waiting() {
     };
     let few: Vec<_> = (0..24).map(silent).collect();
     assert!(host.metrics(METRICS).is_some());
-    // None of them had to be given up first.
+    // No client had to be given up first.
     assert!(!few.iter().any(is_over), "the answer came after the end of those that say nothing");
-    // Of many the oldest are.
+    // Of many clients the oldest are given up.
     let many: Vec<_> = (0..MANY).map(silent).collect();
     assert!(host.metrics(METRICS).is_some());
     wait_until("the first ones to go", || few.iter().all(is_over));
@@ -68,7 +68,7 @@ fn a_full_run_directory_stops_the_change_and_nothing_else() {
     wait_until("the reason", || host.status()["notes_error"].as_str().is_some_and(|why| why.contains("No space left")));
     let table = host.evenkeel(&["status", "--socket", &host.text("host.sock")]);
     assert!(String::from_utf8(table.stdout).unwrap().contains("CANNOT BE NOTED"));
-    // Another can be started, too.
+    // Another agent can be started, too.
     host.signal(nix::sys::signal::Signal::SIGKILL);
     host.ended();
     host.start();

@@ -1,5 +1,5 @@
-//! Data for a VM, whose application answers when it has compared it: what was promised for the VM and did not come
-//! leaves both ends standing.
+//! Data for a VM, whose application compares it before it answers: if promised data does not come, both ends stand
+//! still.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,17 +15,17 @@ use crate::bed::{Host, LIMIT, SERVER, pattern};
 /// vSnoop for VMs without an agent in them.
 pub const VSNOOP: &str = "[vsnoop]\nmode = \"enforce\"\nendpoint = \"observed\"";
 
-/// What is sent. A round that has been answered leaves nothing on its way, so the VM has caught up: it is the surest to
-/// be acknowledged early.
+/// What is sent. A round that has been answered leaves nothing on its way, so the VM has caught up: the next round is
+/// the surest to be acknowledged early.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// Requests, each of which waits for its answer.
     pub rounds: usize,
-    /// Of one of them: some segments, which the VM's first window has memory for.
+    /// Bytes of each request: some segments, for which the VM's first window has memory.
     pub round_bytes: usize,
-    /// Of one more, at last.
+    /// Bytes of one more request, at the end.
     pub bulk_bytes: usize,
-    /// Makes it another's data.
+    /// Makes the data differ from that of another upload.
     pub seed: usize,
 }
 
@@ -49,8 +49,7 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// `sender` connects to `to`, and `receiver` listens at `at`: the same unless addresses are translated. `ready`
-    /// comes before the first byte.
+    /// `receiver` listens at `at`, and then `sender` connects to `to`: the same unless addresses are translated.
     pub fn start(receiver: &Vm, at: SocketAddr, sender: &Vm, to: SocketAddr, load: Load) -> Self {
         let (ready, is_ready) = channel();
         let receiving = receiver.spawn(move || {
@@ -84,7 +83,7 @@ impl Upload {
         Self { is_done, close: Some(close), ends: vec![receiving, sending] }
     }
 
-    /// Until the receiver has it all.
+    /// Waits until the receiver has it all.
     pub fn wait(&self) {
         self.is_done.recv().expect("a transfer failed");
     }
@@ -109,7 +108,7 @@ pub fn server(address: &str) -> SocketAddr {
     SocketAddr::new(address.parse().unwrap(), SERVER)
 }
 
-/// An IPv6 address beside the other, at once.
+/// Adds an IPv6 address beside the other, usable at once.
 pub fn add_v6(vm: &Vm, address: &'static str) {
     vm.spawn(move || ip(&format!("addr add {address}/64 dev eth0 nodad"))).join().unwrap();
 }

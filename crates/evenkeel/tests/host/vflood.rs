@@ -1,5 +1,5 @@
 //! vFlood's queue, on kernels that have qdiscs in BPF: in a guest of its own, with namespaces for VMs. What a VM floods
-//! leaves as a standard TCP sender's, and all of it arrives, whatever happens to the agent meanwhile.
+//! leaves as a standard TCP sender sends it, and all of it arrives, whatever happens to the agent meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -21,7 +21,7 @@ const BED: &str = include_str!("hold.sh");
 const MSS_BYTES: u64 = 1448;
 /// RFC 6928
 const INITIAL_WINDOW_SEGMENTS: u64 = 10;
-/// Beyond a window: RFC 3042 and what was on its way between host and capture.
+/// Segments allowed beyond a window: RFC 3042 and what was on its way between host and capture.
 const MORE_SEGMENTS: u64 = 3;
 
 pub fn configure(machine: &Machine, mode: &str, more: &str) {
@@ -32,7 +32,7 @@ pub fn configure(machine: &Machine, mode: &str, more: &str) {
     machine.shell(&format!("cat >/tmp/host.toml <<'END'\n{text}\nEND")).unwrap();
 }
 
-/// The verifier takes its time on a busy machine, and a call ends after a minute.
+/// Starts the agent, and waits for it: the verifier takes its time on a busy machine, and a call ends after a minute.
 pub fn start(machine: &Machine) {
     machine
         .shell("setsid evenkeel host --config /tmp/host.toml >/tmp/host.log 2>&1 </dev/null & echo $! >/tmp/agent.pid")
@@ -52,7 +52,7 @@ pub fn count(machine: &Machine, name: &str) -> u64 {
     status(machine)["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// The other end of a channel that the guest has, in its directory.
+/// The host's end of the guest's channel: a socket in the guest's directory.
 pub const CHANNEL: &str = "channel";
 
 /// A guest of two processors with a VM in it, whose agent has vFlood on.
@@ -64,9 +64,9 @@ pub fn bed(series: KernelSeries, interrupt: &Interrupt) -> (Host, TempDir, Machi
     let channel = Channel { name: PORT_NAME.into(), socket: directory.path().join(CHANNEL), listens: true };
     let machine = boot_with(&images[0], "hold", 40, 2, vec![channel], directory.path(), interrupt);
     machine.shell(BED).unwrap();
-    // As a VM's, packets leave their sockets' accounts with the device, or these would wait for what the host holds.
+    // As in a VM, packets leave their sockets' accounts at the device, or sockets would wait for what the host holds.
     machine.shell("tc -n vm qdisc add dev eth1 root netem delay 10us limit 10000").unwrap();
-    // What the other end captures is the wire's: segments, however many leave the host in one packet.
+    // The other end captures segments, as a wire has them, however many leave the host in one packet.
     machine.shell("ethtool -K up0 tso off gso off").unwrap();
     configure(&machine, "enforce", "");
     start(&machine);
@@ -181,8 +181,9 @@ fn out_of_order(capture: &str) -> usize {
         .count()
 }
 
-/// Slow start at the other end: beyond what is acknowledged never more than the initial window and a segment for each
-/// that was acknowledged, however short (as Linux counts; RFC 5681 §3.1 lets no ACK add more). How many segments came.
+/// Checks slow start at the other end: beyond what is acknowledged there is never more than the initial window and a
+/// segment for each acknowledged one, however short (as Linux counts; RFC 5681 §3.1 lets no ACK add more). Returns how
+/// many segments came.
 pub fn slow_start(capture: &str) -> u64 {
     let (mut acked, mut sent, mut ends) = (0, 0, Vec::new());
     for line in lines(capture) {
@@ -204,14 +205,15 @@ pub fn slow_start(capture: &str) -> u64 {
     ends.len() as u64
 }
 
-/// Halving on loss at the other end. No more is out than the largest window that a standard sender can have (RFC 5681
-/// §3.1): it grows from the initial one by each segment that is acknowledged, is half when the guest has repaired what
-/// duplicate ACKs told of, and grows by a segment in a round trip from then on. How many losses showed it, because more
-/// was out before them; a timeout ends the look.
+/// Checks halving on loss at the other end. No more is out than the largest window that a standard sender can have (RFC
+/// 5681 §3.1): it grows from the initial one by each acknowledged segment, is halved when the guest has repaired what
+/// duplicate ACKs told of, and grows by a segment in a round trip from then on. Returns how many losses showed it,
+/// because more was out before them; a timeout ends the check.
 fn halvings(capture: &str) -> u32 {
     let (mut acked, mut sent, mut short_segments, mut duplicates, mut told) = (0, 0, 0, 0, 0);
     let (mut window, mut most_out) = (INITIAL_WINDOW_SEGMENTS, 0);
-    // When a loss is repaired and a round trip over; whether one was in this round trip, and whether it tells.
+    // Where a loss is repaired and a round trip over; whether this round trip had no loss yet; whether one shows
+    // halving.
     let (mut recover, mut round_end, mut is_new_round, mut tells) = (None, 0, true, false);
     let mut is_slow_start = true;
     for line in lines(capture) {
@@ -243,7 +245,7 @@ fn halvings(capture: &str) -> u32 {
                     tells = most_out > window + MORE_SEGMENTS;
                     (recover, is_new_round, is_slow_start, most_out) = (Some(sent), false, false, 0);
                 } else if is_head_again && recover.is_none() {
-                    // A timeout. Its window is another, and the one before again if nothing was lost (RFC 5682).
+                    // A timeout: it sets another window, and puts the old one back if nothing was lost (RFC 5682).
                     return told;
                 } else if !is_slow_start && recover.is_none() && duplicates == 0 {
                     let most = window + MORE_SEGMENTS;
@@ -257,11 +259,11 @@ fn halvings(capture: &str) -> u32 {
 
 /// Segments about a timeout at the other end, if there was one.
 struct Timeout {
-    /// Out when the oldest data that the VM knows of came again without a duplicate ACK before it. Of ACKs it gets few,
-    /// so that may have arrived.
+    /// Segments out when the oldest data that the VM knows of came again without a duplicate ACK before it. The VM gets
+    /// few ACKs, so that data may have arrived.
     out: u64,
-    /// The most that new data made of it until something beyond what was out then was acknowledged: one ACK may be for
-    /// all of that.
+    /// The most segments out with new data behind that, until something beyond what was out then was acknowledged: one
+    /// ACK may be for all of that.
     out_with_new: u64,
 }
 
@@ -330,7 +332,7 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
         (0..5).any(|_| takes_back_a_loss_that_was_none(&machine)),
         "no timeout of the VM's that its host took for a loss"
     );
-    // Not each would show another order.
+    // Not every transfer would show a changed order.
     for _ in 0..2 {
         keeps_order_after_a_timeout(&machine);
     }
@@ -364,7 +366,7 @@ fn what_a_vm_floods_leaves_as_a_standard_sender_sends_and_all_of_it_arrives() {
     assert_eq!(left.trim(), "", "left: {left}");
 }
 
-/// What fits the window goes past the devices that hold packets; of more, packets of several segments leave as the VM
+/// What fits the window goes past the devices that hold packets. Beyond it, packets of several segments leave as the VM
 /// handed them over.
 fn leaves_whole(machine: &Machine) {
     const BYTES: u64 = 4 * MSS_BYTES;
@@ -422,7 +424,7 @@ fn outlives_the_vm(machine: &Machine) {
         .unwrap();
 }
 
-/// The device is no port any more while data is held for it. It keeps its programs until that is out, and is plain
+/// The device ceases to be a port while data is held for it. It keeps its programs until the data is out, and is plain
 /// then.
 fn outlives_the_port(machine: &Machine) {
     let delay = |ms: u32| {
@@ -434,12 +436,12 @@ fn outlives_the_port(machine: &Machine) {
         "for i in $(seq 60); do evenkeel status --json | grep -q 'held_segments\": *[1-9]' && break; sleep 0.05; done";
     let rename =
         format!("{held_some}; sed -i 's/vp\\*/none*/' /tmp/host.toml; {reload}; sleep 0.2; {held} >/tmp/left || true");
-    // One that says nothing meanwhile.
+    // A connection that is idle meanwhile.
     machine
         .shell("sh -c 'echo $$ >/tmp/idle.pid; exec sleep 300' | ip netns exec peer nc 10.8.0.1 8001 >/dev/null 2>&1 &")
         .unwrap();
     wait_until("a connection to be managed", || status(machine)["vflood_connections"] == 1);
-    // So that what is held takes some round trips more.
+    // So that what is held takes some more round trips to leave.
     delay(400);
     fetch(machine, &rename);
     delay(20);
@@ -458,16 +460,16 @@ fn outlives_the_port(machine: &Machine) {
     machine.shell(&format!("sed -i 's/none\\*/vp*/' /tmp/host.toml; {reload}; sleep 1")).unwrap();
 }
 
-/// The command that has what the other end sends, ACKs mostly, go like this.
+/// The command that shapes what the other end sends, mostly ACKs, in this way.
 fn netem(what: &str) -> String {
     format!("tc -n peer qdisc change dev eth1 root netem {what} limit 10000")
 }
 
-/// ACKs are late, so that the VM's timer runs out and it sends its oldest data again: what its host sends on them is
-/// not a reduced sender's. They are also slow, so that none is kept from the VM: one that lacks ACKs begins with data
-/// that has arrived, which is no loss. Whether one was taken back.
+/// ACKs are late, so that the VM's timer runs out and it sends its oldest data again: what its host sends on them must
+/// be more than a reduced sender's. They are also slow, so that none is kept from the VM: a VM that lacks ACKs begins
+/// with data that has arrived, which is no loss. Returns whether a loss was taken back.
 fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
-    /// Of the third round trip, some.
+    /// Packets until some of the third round trip have left.
     const PACKETS: u64 = INITIAL_WINDOW_SEGMENTS * 4;
     /// One ACK in 20 ms.
     const SLOW: &str = "rate 26kbit";
@@ -498,8 +500,8 @@ fn takes_back_a_loss_that_was_none(machine: &Machine) -> bool {
     undone > 0
 }
 
-/// A timeout gives a container's packets another hash (`sk_rethink_txhash()` in Linux), by which CPUs are chosen: what
-/// comes behind it stays behind what is held already.
+/// A timeout gives a container's packets another hash (`sk_rethink_txhash()` in Linux), by which CPUs are chosen: later
+/// packets must stay behind what is held already.
 fn keeps_order_after_a_timeout(machine: &Machine) {
     machine.shell(&format!("head -c 1000000 /tmp/data >/tmp/late; {}", netem("delay 200ms"))).unwrap();
     let capture = captured_with(machine, "late", &format!("sleep 0.3; {}", netem("delay 1500ms")));
@@ -515,7 +517,7 @@ fn a_kernel_that_cannot_hold_is_told_in_one_line_and_the_rest_runs() {
     assert_eq!(log.trim(), "1");
     fetch(&machine, "true");
     assert_eq!(count(&machine, "vflood_flows"), 0);
-    // ProBoSCIS beside it: `off` stands only there.
+    // ProBoSCIS beside it: only its mode is `off`.
     machine.shell("sed -i 's/\"off\"/\"observe\"/' /tmp/host.toml && kill -HUP $(cat /tmp/agent.pid)").unwrap();
     machine
         .shell(

@@ -22,11 +22,11 @@ use serde_json::Value;
 use crate::bed::{BYTES, Host, LIMIT, METRICS, SERVER, counter, pattern, queue_length, tcx_programs, wait_until};
 use crate::others::{WEB, boot, fetch, serve_web, takes_the_programs};
 
-/// Of a VM's sockets: no more than 14 segments have memory for certain in a window as small as the default one.
+/// Receive buffers of a VM's sockets: in a window as small as the default, only 14 segments have memory for certain.
 const BUFFERS: &str = "4096 4194304 8388608";
 const VSNOOP: &str = "[vsnoop]\nmode = \"enforce\"\nendpoint = \"observed\"";
 
-/// Stops a process for up to 40 ms, lets it go on for as long, until told to end.
+/// Stops a process for up to 40 ms and lets it run for up to 40 ms, in turn, until told to end.
 fn stop_and_go(process: Pid, ends: &AtomicBool) {
     let mut random = Random::new(3);
     while !ends.load(Ordering::SeqCst) {
@@ -54,7 +54,7 @@ fn guests_that_are_stopped_get_all_that_was_promised() {
         wait_until("the port", || host.ports().contains(&"vp5".to_owned()));
         let status = host.status();
         assert_eq!(status["ports"][0]["vsnoop"]["queue"], "free", "{}: {}", image.release, status["ports"][0]);
-        // What QEMU says of itself the agent sees by the tap alone.
+        // The agent sees by the tap alone what QEMU says of itself.
         let threads = serde_json::json!(machine.vcpu_threads().unwrap());
         wait_until("its virtual CPUs", || host.status()["ports"][0]["vsnoop"]["vcpus"]["threads"] == threads);
         machine.shell(&format!("echo {BUFFERS} > /proc/sys/net/ipv4/tcp_rmem")).unwrap();
@@ -98,7 +98,7 @@ fn stopping_the_agent_keeps_its_promises() {
     });
 }
 
-/// What no place would be left for stays where it is, however long the VM is off its core.
+/// A queue is not shortened below what it holds, however long the VM is off its core.
 #[test]
 fn a_queue_with_promises_in_it_is_not_shortened() {
     keeps_its_promises(None, |host| {
@@ -123,8 +123,8 @@ fn a_port_that_is_none_any_more_keeps_its_promises() {
     });
 }
 
-/// A port's queue was raised and more was promised of it than it held before; the VM gets its core back after a while,
-/// or when the end is over.
+/// A port's queue is lengthened, and more is promised than the old length holds. The VM gets its core back after
+/// `absence`, or when `end` is over.
 fn keeps_its_promises(absence: Option<Duration>, end: impl FnOnce(&Host) + Send) {
     let mut host = Host::new();
     host.configure("off", METRICS, VSNOOP);
@@ -160,7 +160,7 @@ fn keeps_its_promises(absence: Option<Duration>, end: impl FnOnce(&Host) + Send)
         }
     });
     let acked = || host.status()["ports"][0]["vsnoop"]["outstanding_segments"].as_u64().unwrap();
-    // The VM's window has grown by then. One that has its core may be faster than its host.
+    // The VM's window has grown by then. A VM that has its core may be faster than its host.
     wait_until("an early ACK", || {
         let is_early = counter(&host.status(), "vp1", "vsnoop_early_acks") > 0;
         if !is_early && acked() == 0 {
@@ -168,7 +168,7 @@ fn keeps_its_promises(absence: Option<Duration>, end: impl FnOnce(&Host) + Send)
         }
         is_early
     });
-    // A packet that meets another in the qdisc is promised nothing, nor are those behind it before the VM has them.
+    // A packet that meets another in the qdisc gets no early ACK, nor do those behind it before the VM has them.
     let is_promised = (0..5).any(|_| {
         wait_until("the VM to have it all", || acked() == 0);
         vm.run(false);

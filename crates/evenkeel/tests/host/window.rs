@@ -93,7 +93,7 @@ impl Drop for Slow {
     }
 }
 
-/// A control group with 30 ms of a core in each 100, and before all others.
+/// A control group with 30 ms of a core in each 100, and the highest weight.
 struct Group(PathBuf);
 
 impl Group {
@@ -125,7 +125,7 @@ impl Drop for Group {
     }
 }
 
-/// A network of its own, whose devices `/sys` shows.
+/// Takes this thread into a network of its own, whose devices `/sys` shows.
 fn leave(directory: &Path) {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).expect("this test needs root");
     let none = None::<&str>;

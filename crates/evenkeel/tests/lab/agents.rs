@@ -146,7 +146,7 @@ fn vflood_holds_what_a_guest_floods() {
     assert!(record.metrics["flows"] > 0.0 && record.metrics["vflood_held"] > 0.0, "{:?}", record.metrics);
     assert!(record.flows.iter().all(|flow| flow.bytes == 100_000), "{:?}", record.flows);
     assert_eq!(record.metrics["damaged"], 0.0);
-    // Its own counters, and none of this machine's; on its port packets are segments.
+    // The receiver has its own counters, and none of this machine's; on its port packets are segments.
     let receiver = &record.counters["receiver-0"];
     let (packets, bytes) = (receiver["EthRxPackets"], receiver["EthRxBytes"]);
     assert!(packets > 0 && bytes / packets <= 1514, "{bytes} bytes in {packets} packets");

@@ -41,8 +41,8 @@ bytes = 10000
 tcp_info_period_ms = 0
 "#;
 
-/// A network that is dead ends a lab, with what devices have counted: its runs would be empty, and look like results.
-/// Most of the time it waits for echoes, and leaves the machine to others.
+/// A dead network ends a lab, which leaves what devices have counted: its runs would be empty, and look like results.
+/// Most of the time the lab waits for echoes, and leaves the machine to others.
 #[test]
 fn a_dead_network_ends_the_lab() {
     let scratch = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ fn a_killed_lab_goes_on_with_what_is_missing() {
     interrupt(resumed);
     let (_, second) = evenkeel_scenario::io::read_results(&out).unwrap();
     assert!((3..6).contains(&second.len()), "{} runs", second.len());
-    // All runs of a set have their captures, or none.
+    // Either all runs of a set have captures, or none.
     let refused = lab(&scenario, &out, &["--resume"]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("with other options (`--keep-capture`)"), "{said}");
@@ -130,7 +130,7 @@ fn a_killed_lab_goes_on_with_what_is_missing() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (set, records) = evenkeel_scenario::io::read_results(&out).unwrap();
     assert!(!set.command.contains("--resume") && !out.join("unfinished").exists(), "{}", set.command);
-    // Those of the earlier sessions as they were.
+    // Runs of the earlier sessions are as they were.
     assert_eq!((&records[..first.len()], &records[..second.len()]), (&first[..], &second[..]));
     let order: Vec<(u32, &str)> = records.iter().map(|r| (r.repetition, r.cell[0].1.as_str())).collect();
     assert_eq!(order, [(0, "10"), (0, "20"), (0, "30"), (1, "10"), (1, "20"), (1, "30")]);
@@ -222,7 +222,7 @@ fn threads() -> impl Iterator<Item = (PathBuf, PathBuf)> {
 }
 
 /// Network namespaces of labs whose temporary directory is below `directory`, and of their machines, each once however
-/// many threads it has. As long as they are open nobody else's has their numbers.
+/// many threads it has. While they are open, no other namespace gets their numbers.
 fn networks_below(directory: &Path) -> BTreeMap<PathBuf, File> {
     let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let is_below = |thread: &Path| {

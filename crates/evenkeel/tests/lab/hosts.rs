@@ -83,7 +83,7 @@ fn a_vm_with_a_quota_is_throttled_and_no_cgroup_is_left() {
     let (_, records) = evenkeel_scenario::io::read_results(&second.path().join("out")).unwrap();
     let counters = &records[0].counters["sender-0"];
     let count = |name: &str| counters.get(name).copied().unwrap_or(0);
-    // 20 periods: it uses each up, and has nothing for about 70 ms of it.
+    // 20 periods: the VM uses up its quota in each, and has nothing for about 70 ms of it.
     assert!(count("CpuThrottledPeriods") >= 15, "{counters:?}");
     assert!((1_000_000..1_700_000).contains(&count("CpuThrottledUs")), "{counters:?}");
     assert!(count("CpuWaitedUs") >= 1_000_000, "{counters:?}");

@@ -30,13 +30,13 @@ fn lab(scenario: &Path, out: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// A lab that runs, its results and temporary files below `scratch`.
+/// Starts a lab, with its results and temporary files below `scratch`.
 fn start(scenario: &Path, scratch: &Path, arguments: &[&str]) -> Child {
     let mut command = lab(scenario, &scratch.join("out"), arguments);
     command.env("TMPDIR", scratch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Ctrl-C, and the end with its exit code.
+/// Sends Ctrl-C, waits for the end, and checks its exit code.
 fn interrupt(lab: Child) {
     // SAFETY: kill takes plain numbers; the process is our child and not yet waited for.
     assert_eq!(unsafe { libc::kill(lab.id() as i32, libc::SIGINT) }, 0);
@@ -44,7 +44,7 @@ fn interrupt(lab: Child) {
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs a scenario; its records.
+/// Runs a scenario, and returns its records.
 fn run(scenario: &Path, arguments: &[&str]) -> Vec<RunRecord> {
     let out = tempfile::tempdir().unwrap();
     let output = lab(scenario, out.path(), arguments).output().unwrap();
@@ -63,7 +63,7 @@ fn labelled<'a>(records: &'a [RunRecord], axis: &str, label: &str) -> Vec<&'a Ru
     found
 }
 
-/// Such processes with a path below `directory` on their command lines, whose arguments end in zeros.
+/// Counts wanted processes with a path below `directory` on their command lines, whose arguments end in zeros.
 fn processes_below(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> usize {
     let directory = directory.to_str().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

@@ -44,7 +44,7 @@ fn memcached_shares_a_network_card_with_bulk_flows() {
     assert!(metric("goodput_mbit") > 5.0 && metric("goodput_mbit") < 20.0, "{:?}", record.metrics);
     assert!(metric("queue_max_segments") > 10.0 && metric("queue_max_segments") <= 20.0, "{:?}", record.metrics);
     assert!(metric("port_drops") > 0.0, "{:?}", record.metrics);
-    // Twenty packets at the rate of the goodput that there was at least.
+    // Twenty packets at the least goodput that is allowed above.
     assert!(metric("queue_delay_mean_ms") > 0.0 && metric("queue_delay_mean_ms") < 60.0, "{:?}", record.metrics);
     assert!(metric("uplink_use") > 25.0 && metric("uplink_use") < 110.0, "{:?}", record.metrics);
 }
@@ -88,7 +88,7 @@ fn files_are_asked_for_on_connections_that_are_kept() {
     // Three loops, each with 8 ms on the wire and 50 ms in which it says nothing.
     let last_ms = record.flows.iter().map(|flow| flow.start_us + flow.duration_us).max().unwrap() as f64 / 1e3;
     assert!(flows > 15.0 && flows <= 3.0 * (last_ms / 58.0 + 1.0), "{last_ms}: {:?}", record.metrics);
-    // Requests are as good as responses.
+    // Goodput counts requests as well as responses.
     let goodput_mbit = flows * 50_200.0 * 8e-6 / record.metrics["time_s"];
     assert!((record.metrics["goodput_mbit"] - goodput_mbit).abs() < 0.01, "{:?}", record.metrics);
     for server in ["server-0", "server-1"] {
@@ -178,7 +178,7 @@ fn workloads_run_at_once() {
         let ended = record.flows.iter().filter(|flow| flow.bytes == bytes && flow.to == "near-0").count();
         assert!(ended > 5 && ended as f64 == metric(&format!("{name}.flows")), "{name}: {ended}, {:?}", record.metrics);
     }
-    // Payload on flows is most of what came, and no more; what iperf3 brought is in none.
+    // The flows' payload is most of what came, and not more; what iperf3 brought is in no flow.
     let came = |machine: &str| -> u64 { record.flows.iter().filter(|f| f.to == machine).map(|f| f.bytes).sum() };
     let streamed = (goodputs[3] * metric("time_s") * 1e6 / 8.0) as u64;
     for (machine, payload) in [("far-0", came("far-0")), ("near-0", came("near-0") + streamed)] {

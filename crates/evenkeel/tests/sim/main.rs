@@ -210,7 +210,7 @@ fn tables_that_were_not_written_to_their_end_are_no_results() {
     let place = Bed::new(SMALL);
     let arguments = ["sim", "s.toml", "--quiet", "--out", "out", "--format", "parquet"];
     place.good(&arguments);
-    // As a kill leaves them that comes before the last of them is there.
+    // As a kill leaves the tables before the last of them is there.
     fs::remove_file(place.path("out/tables.json")).unwrap();
     let (code, out, err) = place.run(&["report", "out"]);
     assert_eq!((code, out.as_str()), (1, ""));
@@ -368,7 +368,7 @@ fn what_the_simulator_cannot_do_is_refused_with_file_and_key() {
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.starts_with("error: s.toml: vms.b.vcpus: ") && !err.contains("(in the cell"), "{err}");
     assert!(!place.path("results").exists());
-    // Where an axis sets it, its cell is named.
+    // If an axis sets the key, its cell is named.
     let place = Bed::new(&SMALL.replace("values = [10, 20, 30, 40]", "values = [10, 0]"));
     let (code, _, err) = place.run(&["sweep", "s.toml"]);
     assert_eq!(code, 2);

@@ -60,7 +60,7 @@ fn what_is_missing_of_shards_is_said() {
     for (index, line) in [2, 6, 10, 14].into_iter().zip(lines.lines()).take(2) {
         fs::write(third.join(format!("unfinished/{index:06}.json")), line).unwrap();
     }
-    // As nothing of evenkeel's leaves it.
+    // As nothing of evenkeel's leaves a shard.
     let lines = String::from_utf8(place.lines("out/shard-4-of-4")).unwrap();
     fs::write(place.path("out/shard-4-of-4/runs.jsonl"), lines.lines().next().unwrap().to_owned() + "\n").unwrap();
     let (code, out, err) = place.run(&["sweep", "--merge", "out"]);
@@ -145,7 +145,7 @@ fn a_shard_that_is_being_run_has_its_directory_to_itself() {
         let holder = format!("process {}", child.id());
         assert!(code == 1 && err.contains("out/shard-2-of-3 is in use") && err.contains(&holder), "{err}");
     }
-    // Another one is nobody else's.
+    // Another shard is free.
     let short = ["sweep", "s.toml", "--quiet", "--out", "out", "--shard", "40/40"];
     place.good(&short);
     child.kill().unwrap();

@@ -48,8 +48,8 @@ fn tshark(file: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Packets of a file, each with what tshark has for some fields; text where there is none is empty. One look at each
-/// file: tshark takes a second to begin.
+/// Packets of a file, each with tshark's text for some fields, empty if it has none. One look at each file: tshark
+/// takes a second to begin.
 fn fields<const N: usize>(file: &Path, names: [&str; N]) -> Vec<[String; N]> {
     let mut arguments = vec!["-T", "fields"];
     names.iter().for_each(|name| arguments.extend(["-e", *name]));
@@ -70,7 +70,7 @@ fn counters(place: &Bed, out: &str) -> BTreeMap<String, BTreeMap<String, i64>> {
 
 const SUMS: [&str; 2] = ["ip.checksum.status", "tcp.checksum.status"];
 
-/// Checksums are good, of all packets.
+/// The checksums of all packets are good.
 fn assert_sound<'a>(packets: impl Iterator<Item = [&'a str; 2]>) {
     let sums: Vec<[&str; 2]> = packets.collect();
     assert!(sums.len() > 100 && sums.iter().all(|sums| *sums == ["1", "1"]));
@@ -166,7 +166,7 @@ fn marks_holds_and_early_acks_have_comments() {
 fn slices(place: &Bed, file: &str) -> BTreeMap<String, u64> {
     let trace: Value = serde_json::from_slice(&fs::read(place.path(file)).unwrap()).unwrap();
     let mut found = BTreeMap::new();
-    // As Perfetto's reader has it: slices of a thread are nested, and each ends that begins.
+    // As Perfetto's reader has it: slices of a thread are nested, and each that begins ends.
     let mut open: BTreeMap<u64, u64> = BTreeMap::new();
     for event in trace["traceEvents"].as_array().unwrap() {
         let thread = event["tid"].as_u64().unwrap_or(0);

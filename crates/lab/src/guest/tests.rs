@@ -308,8 +308,8 @@ fn a_sink_takes_clients_that_leave_for_no_error() {
     serving.join().expect("no panic");
 }
 
-/// Takes requests until it is dropped by its test's end; answers each with this status line when it has the whole body,
-/// and with as many zeros as a range asks for.
+/// Takes requests until its test ends; answers each with this status line when it has the whole body, and with as many
+/// zeros as a range asks for.
 fn http_server(status: &'static str) -> SocketAddr {
     let listener = std::net::TcpListener::bind((LOCAL, 0)).expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -338,8 +338,8 @@ fn http_server(status: &'static str) -> SocketAddr {
     address
 }
 
-/// Sends requests of these sizes, all at once, or GETs of `request_bytes` for as much; what was recorded when as many
-/// are done, or something went wrong.
+/// Sends requests of these sizes, all at once, or GETs of `request_bytes` for as much; returns what was recorded when
+/// it is `done`.
 fn requested(to: SocketAddr, sizes: &[u64], request_bytes: usize, done: impl Fn(&Recorded) -> bool) -> Recorded {
     let recording = Arc::new(Recording::new());
     let start = recording.mark();

@@ -56,7 +56,7 @@ fn run(seed: u64) -> RunRecord {
     }
 }
 
-/// Changes one table of two runs; what reading says then, without the path before it.
+/// Changes one table of two runs; returns what reading says then, without the path before it.
 fn refusal(name: &str, change: impl Fn(&mut Table)) -> String {
     let directory = tempfile::tempdir().unwrap();
     let records = [run(1), run(2)];
@@ -243,10 +243,10 @@ fn read_as(directory: &Path) -> Option<&'static str> {
     Some(KINDS.iter().find(is).expect("a set that somebody wrote").set)
 }
 
-/// Kills a writer after each of its steps, and looks on as the next one takes each of its.
+/// Kills a writer after each of its steps, and reads after each step of the next writer.
 #[test]
 fn whenever_writers_are_killed_no_mixture_is_read() {
-    // Thousands of files are synced: where there is memory for that, in memory.
+    // Thousands of files are synced: in memory, if there is enough.
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let read = || read_as(directory.path());
     // With the sets the other way round it would be the same.

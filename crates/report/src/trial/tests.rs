@@ -8,7 +8,7 @@ use super::*;
 const PAIRS: u64 = 14;
 
 /// Traffic as it could be: slots differ from each other, exchanges of a slot have something in common, sizes are mixed.
-/// With the mechanism, those that the VM sends take `factor` times as long.
+/// With the mechanism, exchanges in which the VM sends take `factor` times as long.
 fn samples(seed: u64, factor: f64, per_slot: usize) -> Samples {
     let mut random = Random::new(seed, 77);
     let mut samples = Samples::default();

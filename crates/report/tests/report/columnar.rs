@@ -29,7 +29,7 @@ fn both(sample: &Sample) -> (Vec<RunRecord>, Vec<RunRecord>) {
     (lines.records, tables.records)
 }
 
-/// Everything at its ends, and everything that may be empty.
+/// A record with every value at a bound, and everything empty that may be.
 fn odd() -> RunRecord {
     let series = |name: &str, points: &[(i64, f64)]| Series {
         name: name.into(),
@@ -126,7 +126,7 @@ fn the_columns_are_as_documented() {
     );
     for table in &TABLES {
         let schema = open(directory.path(), table.file).metadata().file_metadata().schema_descr_ptr();
-        // Axes and metrics stand for as many as there are.
+        // The columns of axes and metrics stand for any number of them.
         let fixed: Vec<&ColumnFormat> =
             table.columns.iter().filter(|column| !["axis.NAME", "METRIC"].contains(&column.name)).collect();
         if table.file != "runs.parquet" {
@@ -212,7 +212,7 @@ fn tables_of_two_sets_are_not_read_together() {
     assert!(matches!(&error, ReportError::Damaged { file, .. } if file.ends_with("counters.parquet")), "{error}");
 }
 
-/// Whatever file is cut short or has a bit flipped, wherever: an error, or nothing has changed.
+/// Any file that is cut short or has a bit flipped, anywhere, gives an error, or what is read has not changed.
 #[test]
 fn damage_is_never_read_as_something_else() {
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
@@ -236,12 +236,12 @@ fn damage_is_never_read_as_something_else() {
         }
         fs::write(&path, whole).unwrap();
     }
-    // White space of the manifest.
+    // Only in white space of the manifest.
     assert!(unharmed < 100, "{unharmed}");
     assert!(load(directory.path()).unwrap().records == sample.records);
 }
 
-/// Any number that is one.
+/// Any number but NaN.
 fn figure() -> impl Strategy<Value = f64> {
     any::<f64>().prop_filter("not a number", |figure| !figure.is_nan())
 }

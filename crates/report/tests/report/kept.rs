@@ -67,7 +67,7 @@ fn a_page_is_old_when_code_or_scenario_have_changed() {
     assert!(old(&codes()).is_empty());
     assert!(old(&Codes { lab: "other".to_owned(), ..codes() }).is_empty());
     assert_eq!(old(&Codes { sim: "other".to_owned(), ..codes() }), ["the code has changed since"]);
-    // What changes no run makes no page old.
+    // A change that affects no run makes no page old.
     repository.write(NAME, &scenario(NAME, "[[paper]]\nsource = \"s\"\nvalues = { timeouts = 3 }").replace("Two", "2"));
     assert!(old(&codes()).is_empty());
     repository.write(NAME, &scenario(NAME, "").replace("rate_mbit = 100", "rate_mbit = 10"));

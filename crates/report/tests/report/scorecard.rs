@@ -131,12 +131,12 @@ fn what_holds_with_one_thing_changed_is_explained() {
         whole.contains("With another \\| \\*sender\\*: Simulator ([sim/figures](sim-figures.md)): sizes 2 of 2."),
         "{whole}"
     );
-    // Timeouts stay without a cause; so does what the experiment states and has not.
+    // Timeouts stay without a cause; so does a figure that the experiment states and misses.
     let part = card_of("values = { goodput_mbit = 100 }", runs);
     assert!(row(&part, "vFlood Fig. 1").ends_with("| **not** |"), "{part}");
     let off = card_of("values = { goodput_mbit = 100, timeouts = 9 }", runs);
     assert!(row(&off, "vFlood Fig. 1").ends_with("| **not** |"), "{off}");
-    // Nor is it a cause if it is wrong elsewhere.
+    // Nor is the experiment a cause if it is wrong elsewhere.
     let elsewhere = card_of(
         "values = { goodput_mbit = 100, timeouts = 2 }\n\
          [[paper]]\nsource = \"vFlood Fig. 2\"\nwith = \"another | *sender*\"\n\

@@ -105,7 +105,7 @@ fn named(text: &str) -> Sample {
     Sample { set, scenario, records }
 }
 
-/// What of a page is its own: lines, cells of tables, marks of HTML.
+/// The page's own structure: lines, cells of tables, marks of HTML.
 fn shape(sample: &Sample) -> (Vec<usize>, [usize; 2]) {
     let Sample { set, scenario, records } = sample;
     let markdown = render_markdown(set, scenario, records);

@@ -103,7 +103,7 @@ fn order(records: &[RunRecord]) -> Vec<(u32, String)> {
 
 type Run<'a> = dyn Fn(&Cell, u32, &Meter<'_>) -> Result<Option<RunRecord>, String> + Sync + 'a;
 
-/// Runs a cell as the test wants it. `SHOWS_UNFINISHED` as the lab has it or the simulator.
+/// Runs a cell as the test wants it. `SHOWS` is `SHOWS_UNFINISHED`, as the lab or the simulator has it.
 struct Toy<'a, const SHOWS: bool> {
     jobs: usize,
     groups: Vec<Vec<usize>>,
@@ -322,7 +322,7 @@ fn a_directory_is_one_sweeps_at_a_time() {
     assert!(is_locked(&go_on(directory.path(), &identity).unwrap_err()));
     assert!(is_locked(&restart(directory.path(), &identity).unwrap_err()));
     assert!(is_locked(&batch(&Toy::<true>::new(&good), directory.path(), 1, Begin::GoOn).unwrap_err()));
-    // Who has completed it may still have to write, and so has who shows it.
+    // A session that has completed the sweep keeps the lock, as it may still have to write; so does one that shows it.
     let lock = kept.complete().unwrap();
     assert!(is_locked(&restart(directory.path(), &identity).unwrap_err()));
     drop(lock);
@@ -399,8 +399,7 @@ fn a_damaged_sweep_file_is_named() {
     assert!(error.contains("sweep.json is damaged"), "{error}");
 }
 
-/// Each way in which beginning again can be killed half-way leaves something that can be gone on with, and never looks
-/// complete.
+/// However a restart is killed half-way, what it leaves can be gone on with, and never looks complete.
 #[test]
 fn a_restart_that_was_killed_is_not_taken_for_complete() {
     let cells = cells();
@@ -442,7 +441,7 @@ fn killed_and_gone_on_with<const SHOWS: bool>() {
     let at_once = tempfile::tempdir().unwrap();
     let toy = Toy::<SHOWS> { groups: groups(), ..Toy::new(&good) };
     let records = batch(&toy, at_once.path(), 2, Begin::Afresh).unwrap();
-    // A group is over before the next begins, and in a group a repetition.
+    // A group is over before the next begins; within a group, so is a repetition.
     let expected = [(0, "10"), (0, "30"), (1, "10"), (1, "30"), (0, "20"), (1, "20")];
     assert_eq!(order(&records), expected.map(|(r, label)| (r, label.to_owned())));
     for kill in 0..6 {
@@ -466,7 +465,7 @@ fn killed_and_gone_on_with<const SHOWS: bool>() {
         }
         assert_eq!(batch(&toy, directory, 2, Begin::GoOn).unwrap(), records);
         assert!(lines(directory) == lines(at_once.path()));
-        // It is the first session's command that runs all again.
+        // The first session's command is kept: it runs all again.
         assert_eq!(io::read_results(directory).unwrap().0.command, "evenkeel lab t.toml");
         assert!(!directory.join("unfinished").exists());
     }

@@ -8,7 +8,7 @@ use evenkeel_scenario::schema::SCHEMA;
 use evenkeel_settings::host::MECHANISMS;
 use serde_json::Value;
 
-/// In the place of the tables of the mechanisms on hosts.
+/// Stands for the tables of the mechanisms on hosts.
 const ON_HOSTS: &str = "";
 
 /// Headings, and where in the schema their keys are.

@@ -45,7 +45,7 @@ fn the_example_names_every_key_and_its_bounds() {
     let mut table = "";
     let (keys, _) = example.split_once("# What is otherwise").unwrap();
     for line in keys.lines() {
-        // What may be left out is there as a comment.
+        // A key that may be left out is there as a comment.
         let is_key = |text: &str| text.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
         let line = line.strip_prefix("# ").filter(|text| is_key(text)).unwrap_or(line);
         if let Some(text) = line.strip_prefix("# ") {

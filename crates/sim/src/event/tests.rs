@@ -12,10 +12,10 @@ use crate::time::{Duration, Instant};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Put in, so long after the present.
+    /// Put an event in, this long after the present.
     Push(u64),
     Pop,
-    /// Take out what is due within so long, and let that time pass.
+    /// Take out what is due within this time, and let the time pass.
     Until(u64),
 }
 

@@ -51,7 +51,7 @@ impl Run {
         Self { net: Network::new(spec, 1), packets: Packets::default(), events: Events::default(), arrived: Vec::new() }
     }
 
-    /// Has packets sent, in the order of their time, and everything done up to the last of them.
+    /// Sends packets in the order of their times, and does everything up to the last of them.
     fn send(&mut self, sends: &[(Instant, u32, Packet)]) {
         for (at, from, packet) in sends {
             while self.events.next_at().is_some_and(|next| next <= *at) {
@@ -87,7 +87,7 @@ fn at_ns(ns: u64) -> Instant {
     Instant::START + Duration::from_ns(ns)
 }
 
-/// So many packets at once from one host to host 1.
+/// `count` packets at once from host 0 to host 1.
 fn burst(count: u32, ecn: Ecn) -> Vec<(Instant, u32, Packet)> {
     (0..count).map(|number| (Instant::START, 0, Packet { ecn, remaining_bytes: number, ..packet(1) })).collect()
 }
@@ -409,7 +409,7 @@ proptest! {
     }
 }
 
-/// What waits is not sent: a port sends no more than its link can carry, whatever chooses among its packets.
+/// Waiting packets do not count as sent: a port sends no more than its link can carry, whatever its queue.
 #[test]
 fn a_port_has_sent_what_its_link_could_carry() {
     for queue in [QueueSpec::drop_tail(1000), QueueSpec::PFabric(Limit::segments(1000))] {

@@ -1,4 +1,4 @@
-//! Each workload on machines where every byte takes one millisecond, whatever there is of them.
+//! Each workload on machines where any number of bytes takes one millisecond.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ struct Flow {
     sides: [(u64, Option<u64>); 2],
 }
 
-/// Guests that run all the time but for one stretch each.
+/// Guests that run all the time, except for one stretch each.
 #[derive(Debug, Default)]
 struct Machines {
     now: Instant,
@@ -285,7 +285,7 @@ fn persistent_connections_are_used_again() {
     assert!(again > recording.flows.len() / 2);
 }
 
-/// A flow that is asked for is opened by who receives it, and takes a request more.
+/// A flow that is asked for is opened by its receiver, and takes one request longer.
 #[test]
 fn poisson_flows_can_be_answers() {
     let run = |request, persistent| {

@@ -1,24 +1,24 @@
-//! Whether a VM waits under the models as long as it did on a machine.
+//! Whether a VM waits as long under the models as it did on a machine.
 //!
-//! Measured were round trips of pings to a VM in the lab: one core, VMs as threads of QEMU (translated code), a kernel
-//! 6.18 with 250 ticks a second on two cores (slices of 1.4 ms), a ping every 97 ms for 30 s, one or two runs each. An
-//! answer takes about 1.1 ms when nobody waits; of that the virtual CPU takes some 0.5 ms, the rest is QEMU's and the
-//! sender's, on other cores. "Own load" is a thread in the guest that computes for 60% of every 30 ms by the clock.
+//! The measurements are round trips of pings to a VM in the lab: one core, VMs as threads of QEMU (translated code), a
+//! kernel 6.18 with 250 ticks a second on two cores (slices of 1.4 ms), a ping every 97 ms for 30 s, one or two runs
+//! each. An answer takes about 1.1 ms when nobody waits; the virtual CPU takes some 0.5 ms of that, QEMU and the sender
+//! the rest, on other cores. "Own load" is a thread in the guest that computes for 60% of every 30 ms by the clock.
 //!
-//! How long somebody waits depends on how the phases of pings, ticks, periods and loads fall, which one run does not
-//! average out: so do the models, from seed to seed. Each row says what was measured, and the test that it is in the
+//! How long a VM waits depends on how the phases of pings, ticks, periods and loads fall, which one run does not
+//! average out; in the models it depends on the seed. Each row has what was measured; the test checks that it is in the
 //! range of the quantiles of [`RUNS`] such runs, or out of it by no more than
 //!
 //! - 0.6 ms (p50), 15% (p90): the machine had other work, and QEMU's threads share a VM's quota;
-//! - 20% or 2 ms (the longest): of some 300 pings it is one, and the machine's own interruptions show in it.
+//! - 20% or 2 ms (the longest): it is one of some 300 pings, and the machine's own interruptions show in it.
 //!
-//! What does not fit that well, though within these bounds: under a quota of 30 ms with an own load of 60%, gaps are
-//! 11% longer than measured, perhaps because a load in a translated guest is a little less than it is to be; with own
-//! load against busy neighbours the longest waits are shorter (17 ms, not 20). What does not fit at all is not here:
-//! the longest round trip under the papers' slices, 149 ms, is longer than two slices of 45 ms and so was no matter of
-//! slices alone.
+//! What fits less well, though within these bounds: under a quota of 30 ms with an own load of 60%, gaps are 11% longer
+//! than measured, perhaps because a load in a translated guest is a little less than intended; with own load against
+//! busy neighbours the longest waits are shorter (17 ms, not 20). What does not fit at all is left out: the longest
+//! round trip under the papers' slices, 149 ms, is longer than two slices of 45 ms and so does not come from slices
+//! alone.
 //!
-//! Of the credit scheduler there are no measurements here; its test says what the model makes of the papers' settings.
+//! The credit scheduler was not measured here; its test states what the model makes of the papers' settings.
 
 use evenkeel_scenario::format::CoreSharing;
 use evenkeel_scenario::slices::Turns;
@@ -194,15 +194,16 @@ fn boost_and_load_decide_how_long_vms_wait_under_credit() {
     let of = |loads: [Load; 3]| {
         ranges((0..RUNS).map(|seed| round_trips(Credit::new(&spec, Some(seed)), &loads, seed, Duration::from_s(60))))
     };
-    // One that is idle otherwise does not wait for those that compute: it is boosted. But for a rare ping: what it
-    // burns counts while it takes no part in the accounting, and when a tick finds it at last, it has overdrawn.
+    // A VM that is otherwise idle does not wait for those that compute: it is boosted. A rare ping is the exception:
+    // the VM's CPU time counts while it takes no part in the accounting, and when a tick finds it at last, it has
+    // overdrawn.
     let alone = of([Load::Idle, Load::Busy, Load::Busy]);
     assert_eq!(alone[..2], [(1_100, 1_100); 2]);
     // Those that wake up now and then are boosted as well, and keep the core until they halt or their slice is over.
     let idle = of([Load::Idle, OWN_60, OWN_60]);
     assert!(idle[1].1 < 20_000 && idle[2].1 < 32_000, "{idle:?}");
-    // With a load like its neighbours' it waits for their slices: by how the duty cycles fall, for 60 ms, as the paper
-    // on vFlood has it, or for more when it has overdrawn.
+    // With a load like its neighbours' it waits for their slices: depending on how the duty cycles fall, for 60 ms, as
+    // in the vFlood paper, or for more when it has overdrawn.
     let loaded = of([OWN_60; 3]);
     println!("credit, idle: {idle:?}; all 60%: {loaded:?} us");
     assert!(loaded[1].1 > 50_000 && loaded[2].1 > 60_000, "{loaded:?}");

@@ -17,9 +17,9 @@ pub enum Load {
     Idle,
     /// Without end.
     Busy,
-    /// So much CPU time, or for so long by the clock whether it runs or not, in each period.
+    /// In each period, `busy` of CPU time, or of time by the clock whether it runs or not.
     Cycle { busy: Duration, period: Duration, by_clock: bool },
-    /// A period with this many hundredths of chance, or not at all.
+    /// Each period with a probability of `percent`, or not at all.
     Some { percent: u64, period: Duration },
 }
 
@@ -54,7 +54,7 @@ pub struct Requests {
     pub cost: Duration,
 }
 
-/// Is told for how long who is awake and who runs.
+/// Called with a span of time, which entities are awake in it, and which run.
 type Look = Box<dyn FnMut(Duration, &[bool], &[bool])>;
 
 pub struct Machine<S> {

@@ -38,7 +38,7 @@ fn loads(random: &mut Random, count: u32) -> Vec<Load> {
     (0..count).map(|_| load(random)).collect()
 }
 
-/// The longest time that somebody waited without a break although a core was idle, and how long that was altogether.
+/// The longest time for which something waited without a break although a core was idle, and the sum of such times.
 fn idle_although_needed<S: Scheduler>(machine: &mut Machine<S>) -> (Duration, Duration) {
     let cores = machine.scheduler.cores() as usize;
     let found = Rc::new(RefCell::new((Duration::ZERO, Duration::ZERO)));
@@ -88,7 +88,7 @@ fn linux_leaves_no_core_idle_that_is_needed() {
         let (spec, threads) = linux(&mut random, cores, None);
         let mut machine = Machine::new(Linux::new(&spec, Some(seed)), &loads(&mut random, threads), seed);
         let (longest, total) = idle_although_needed(&mut machine);
-        // With several cores, one that wakes up before it has left its queue waits there, until a tick balances.
+        // With several cores, a thread that wakes up before it has left its queue waits there until a tick balances.
         let limit = if cores == 1 { Duration::ZERO } else { TICK };
         assert!(longest <= limit, "seed {seed}: {longest}");
         assert!(total.ps() <= RUN.ps() / 100, "seed {seed}: {total}");
@@ -117,7 +117,7 @@ fn slices_run_only_those_that_have_something_to_do() {
     let mut random = Random::new(5, 4);
     let turns = (0..6).map(|index| Some(Turns::new(&sharing, 5, index)));
     let mut machine = Machine::new(Slices::new(turns), &loads(&mut random, 6), 5);
-    // The driver itself checks that whoever runs is awake.
+    // The driver itself checks that what runs is awake.
     idle_although_needed(&mut machine);
     assert!(machine.changed > 1000, "{}", machine.changed);
 }

@@ -136,7 +136,7 @@ fn f_rto_finds_a_spurious_timeout_and_undoes_it_or_halves() {
             let (stats, info) = (pair.ends[0].stats(), pair.ends[0].info());
             assert_eq!((stats.timeouts, stats.spurious_rtos, stats.retransmitted), (1, 1, 1), "{paper}");
             assert_eq!(stats.undone[UndoKind::FRto], u32::from(kept));
-            // No threshold was set before; half of the window of 19 or 20 is.
+            // No threshold was set before; rate halving sets half of the window of 19 or 20.
             assert_eq!(info.ssthresh > 14, kept, "{info:?}");
             assert!(info.cwnd >= 19 || !kept || paper, "{info:?}");
             pair.finish();

@@ -107,7 +107,7 @@ impl Pair {
         if side == 0 { at.max(self.client_off_until) } else { at }
     }
 
-    /// Does what is next; timers before packets, as guests do. False if nothing is.
+    /// Does what is next, timers before packets, as guests do; returns false if there is nothing.
     pub fn step(&mut self, until: Instant) -> bool {
         let timers = [0, 1].map(|side| self.ends[side].next_timer().map(|(_, at)| self.shifted(side, at)));
         let packet = self.queue.iter().map(|(key, value)| (self.shifted(value.0, key.0), *key)).min();
@@ -166,7 +166,7 @@ impl Pair {
     }
 }
 
-/// Drops these data segments (index in the stream), each so many times.
+/// Drops these data segments: an index in the stream, and how many times.
 pub fn drop_data(mss: u32, list: &[(u32, u32)]) -> Judge {
     let mut left: BTreeMap<u32, u32> = list.iter().copied().collect();
     Box::new(move |side, _, packet| {

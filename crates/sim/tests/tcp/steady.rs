@@ -64,7 +64,8 @@ fn slow_start_doubles_each_round_trip() {
         [0, 1, 2, 3].map(of_round)
     };
     assert_eq!(segments(false), [10, 20, 40, 80]);
-    // The path has become longer since the handshake: HyStart ends it with eight RTTs in a window of 16 or more.
+    // The path has become longer since the handshake: HyStart ends slow start with eight RTTs in a window of 16 or
+    // more.
     assert_eq!(segments(true), [10, 18, 19, 20]);
 }
 

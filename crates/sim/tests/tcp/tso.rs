@@ -8,7 +8,7 @@ use crate::pair::Pair;
 const MSS: u32 = 1448;
 const SEGMENTS: u32 = 600;
 
-/// An end that has sent all it has, to a receiver with room for so many segments.
+/// An end that has sent all it has, to a receiver with room for `room_segments` segments.
 fn sent(room_segments: u32, sizes_packets: bool) -> Pair {
     let gso_segments = if sizes_packets { u32::MAX } else { 1 };
     let receive_buffer_bytes = 2 * room_segments * MSS;
@@ -43,7 +43,7 @@ fn bursts(pair: &Pair) -> Vec<u32> {
 fn a_third_of_the_window_leaves_together() {
     for room_segments in [12, 30, 44] {
         let waits = bursts(&sent(room_segments, true));
-        // Behind slow start, and before the last, which is what is left.
+        // After slow start, and without the last burst, which is what is left.
         let later = &waits[waits.len() / 3..waits.len() - 1];
         assert!(later.iter().all(|burst| burst * 3 >= room_segments), "{room_segments}: {waits:?}");
         let mut at_once = bursts(&sent(room_segments, false));
@@ -54,7 +54,7 @@ fn a_third_of_the_window_leaves_together() {
 
 #[test]
 fn nobody_waits_in_vain() {
-    // One segment alone waits for the delayed ACK, whoever sends it.
+    // With room for one segment, any sender waits for the delayed ACK.
     for room_segments in 2..45 {
         sent(room_segments, true);
     }

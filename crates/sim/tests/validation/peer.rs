@@ -72,7 +72,7 @@ fn simulate(scenario: &Scenario) -> Outcome {
     }
 }
 
-/// Bytes that the flows that are open have delivered.
+/// Bytes that the open flows have delivered.
 fn delivered(core: &Core<NoRecorder>) -> u64 {
     core.flows().filter_map(|(flow, _)| core.connection(flow, Side::Acceptor)).map(|end| end.delivered()).sum()
 }
@@ -140,7 +140,7 @@ fn output(name: &str) -> Value {
 
 /// How far a figure may be off.
 enum Bound {
-    /// So much of the peer's.
+    /// A share of the peer's figure.
     Share(f64),
     /// The same order of magnitude: within a factor of ten, small counts aside.
     Magnitude,

@@ -18,7 +18,7 @@ const PAIR: &str = "[vms.a]\n[vms.b]";
 const BULK: &str = "to = \"b\"\nkind = \"bulk\"";
 const TRANSFERS: &str = "to = \"b\"\nkind = \"transfers\"\nbytes = 100000";
 
-/// A VM of this group; the last number of its address.
+/// A VM of this group; `number` is the last of its address.
 fn vm(group: &str, number: u8, recorded: Recorded) -> VmMeasured {
     VmMeasured {
         name: format!("{group}-0"),
@@ -116,7 +116,7 @@ fn payload_goes_from_who_answers_to_who_asks_and_both_read() {
     let read: Vec<_> = measurements.vms.iter().map(|vm| vm.read.map(|read| read.bytes)).collect();
     assert_eq!(read, [Some(25_000), Some(100_000)]);
     assert_eq!(metrics_of(&scenario, &own)(Metric::GoodputMbit), Some(1.0));
-    // Of flows that the opener sends, it is the other way round.
+    // For flows that the opener sends, it is the other way round.
     let opened = of(&self::scenario(PAIR, TRANSFERS), &measured(requests(vec![request(1, 0, Some(0), Some(0))])));
     let flow = opened.traffic[0].ended[0];
     assert_eq!((flow.from, flow.to), (0, 1));

@@ -33,7 +33,6 @@ pub fn invent(loaded: &LoadedScenario) -> (RunSet, Vec<RunRecord>) {
     (set(&loaded.text), records)
 }
 
-/// As long as figures get.
 /// All metrics of the run, and of each workload where there are several.
 fn names(scenario: &Scenario) -> Vec<(String, Metric)> {
     let of_run = Metric::ALL.iter().map(|metric| (metric.name().to_owned(), *metric));
@@ -45,6 +44,7 @@ fn names(scenario: &Scenario) -> Vec<(String, Metric)> {
     of_run.chain(several.flat_map(own)).collect()
 }
 
+/// A figure as long as figures get.
 fn figure(metric: Metric, dice: &mut Dice) -> f64 {
     let size = if metric == Metric::SegmentsSent { 213_456.0 } else { 700.0 };
     size * (0.5 + dice.roll())

@@ -94,7 +94,7 @@ fn set(text: &str) -> RunSet {
     }
 }
 
-/// A small generator of even numbers from 0 to 1: the same everywhere.
+/// A small generator of uniform numbers from 0 to 1, the same everywhere.
 struct Dice(u64);
 
 impl Dice {

@@ -9,7 +9,7 @@ pub(super) fn thread(name: &str, ran_ms: f64, waited_ms: f64) -> ThreadFigures {
     ThreadFigures { id: 11, name: name.into(), ran_ms, waited_ms, turns: 100 }
 }
 
-/// 30 ms of 100, used up in each of 100 periods.
+/// A quota of 30 ms in 100, used up in each of 100 periods.
 pub(super) fn group(used_us: u64) -> GroupFigures {
     GroupFigures {
         path: r"/sys/fs/cgroup/machine.slice/machine-qemu\x2d1.scope/libvirt/vcpu0".into(),

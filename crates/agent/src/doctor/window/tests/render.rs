@@ -85,7 +85,7 @@ fn rules_and_dashboard_ask_for_gauges_that_there_are() {
         include_str!("../../../../../../packaging/prometheus/evenkeel.rules.yml"),
         include_str!("../../../../../../packaging/grafana/evenkeel.json"),
     ] {
-        // Those that rules record have a colon in them.
+        // Metrics that rules record have a colon in their names.
         let words = used.split(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c));
         let used: Vec<&str> = words.filter(|word| word.starts_with("evenkeel_doctor_")).collect();
         assert!(used.len() > 3);

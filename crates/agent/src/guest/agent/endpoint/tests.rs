@@ -161,7 +161,7 @@ fn what_is_attached_speaks_against_it() {
 
 #[test]
 fn what_cannot_be_read_speaks_against_it() {
-    // Directories are no files, whoever reads them.
+    // A directory cannot be read as a file, not even by root.
     for path in ["proc/sys/net/ipv4/tcp_shrink_window", "proc/net/ip_vs"] {
         let guest = Guest::new();
         if guest.root.path().join(path).exists() {
@@ -178,7 +178,7 @@ fn what_cannot_be_read_speaks_against_it() {
     let guest = Guest::new();
     guest.write("sys/class/net/eth0/flags", "up\n");
     assert_eq!(guest.reasons(), [Reason::Unreadable]);
-    // One that went between two looks at it.
+    // A device that went between two looks at it.
     let guest = Guest::new();
     guest.upper("eth0", "eth0.5", "DEVTYPE=vlan\n");
     guest.remove("sys/class/net/eth0.5");

@@ -106,7 +106,7 @@ fn a_held_syn_ack_goes_when_its_probes_are_in_or_after_b3() {
     assert_eq!(in_time, [Send::SynAck { event: held.clone() }]);
     assert_eq!(resend.counts().synacks_in_time, 1);
 
-    // Nobody is left to wait for: at once.
+    // With nothing left to wait for, it goes at once.
     assert_eq!(resend.event(held.clone(), 9_000, &Host::default()), Some(Send::SynAck { event: held.clone() }));
     resend.event(held.clone(), 9_000, &host());
     assert_eq!(resend.drain(), [Send::SynAck { event: held }]);
@@ -144,8 +144,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Every SYN-ACK that is held goes out, once, no later than b3 after it came or the next time anybody looks; no SYN
-    /// is cared for longer than MAX_TIME; what is due is never in the past once it was looked at.
+    /// Every held SYN-ACK goes out once, no later than b3 after it came or at the next look; no SYN is cared for longer
+    /// than MAX_TIME; after a look nothing that is due is in the past.
     #[test]
     fn nothing_is_kept_and_nothing_is_sent_twice(steps in proptest::collection::vec(step(), 1..80)) {
         let (mut resend, mut host, mut now_us) = (Resend::default(), host(), 0);

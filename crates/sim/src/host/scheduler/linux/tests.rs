@@ -111,7 +111,7 @@ fn one_alone_needs_no_ticks() {
     let mut host = Host::new(&LinuxSpec { threads: threads(&[0, 0]), ..LinuxSpec::default() });
     host.wake(0, 100);
     assert_eq!(host.linux.next_event(), None);
-    // When somebody comes after all, ticks are where they were, and 0 is in a slice that began at one of them.
+    // When another thread comes after all, ticks are where they were, and 0 is in a slice that began at one of them.
     host.wake(1, 96_500);
     assert_eq!(host.linux.next_event(), Some(at(100_000)));
     assert_eq!(host.run(100_000).happened(), [(100, 0, RUNS), (100_000, 0, SLICE_OVER), (100_000, 1, RUNS)]);

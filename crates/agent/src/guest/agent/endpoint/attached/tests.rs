@@ -14,7 +14,7 @@ fn run(line: &str) {
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// In a thread of its own with a veth pair, and the index of one of the two.
+/// Runs `test` in a thread of its own with a veth pair, and gives it the index of one of the two.
 fn beside_a_veth(test: impl FnOnce(u32) + Send + 'static) {
     let thread = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).expect("this test needs root");
@@ -98,7 +98,7 @@ fn a_device_that_is_gone_speaks_for_nothing() {
     });
 }
 
-/// A program of two instructions that lets everything pass; its descriptor.
+/// Loads a program of two instructions, which returns 2 (`XDP_PASS`, `TCX_DROP`); its descriptor.
 fn load(kind: libbpf_sys::bpf_prog_type) -> i32 {
     // r0 = 2; exit
     let instructions = [0x0000_0002_0000_00b7_u64, 0x95];
