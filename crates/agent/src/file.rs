@@ -10,10 +10,10 @@ use evenkeel_settings::ConfigError;
 /// More than anybody writes by hand, or the agent notes of all its ports.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The text of a regular file, and what it is. Nothing is waited for: not for the other end of a FIFO.
+/// The text of a regular file, and its metadata. Waits for nothing, such as the other end of a FIFO.
 ///
 /// # Errors
-/// The system's, or what it is that cannot be read.
+/// The system's, or what the file is instead of a regular one.
 pub(crate) fn read(path: &Path) -> io::Result<(String, Metadata)> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let metadata = file.metadata()?;

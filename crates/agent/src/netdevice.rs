@@ -12,7 +12,7 @@ const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_SGRO: u32 = 0x2c;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
 const SPEED_UNKNOWN: u32 = u32::MAX;
-/// Of a bit map in `struct ethtool_link_settings` at most.
+/// The most words of a bit map in `struct ethtool_link_settings`.
 const MAP_WORDS: usize = 127;
 
 /// What a device or the kernel does to packets for the CPU.
@@ -53,7 +53,7 @@ struct LinkSettings {
     cmd: u32,
     speed: u32,
     bytes: [u8; 7],
-    /// ChannelLog of each bit map; the kernel answers a wrong number with the negative of the right one.
+    /// Words of each bit map; the kernel answers a wrong number with the negative of the right one.
     words: i8,
     more: [u8; 32],
     maps: [u32; 3 * MAP_WORDS],

@@ -1,5 +1,4 @@
-//! Netlink's messages and attributes as bytes (linux/netlink.h): only what is asked for is read, whatever else there
-//! is.
+//! Netlink's messages and attributes as bytes (linux/netlink.h): reads only what is asked for and skips all else.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,10 +9,10 @@ use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
 use nix::sys::time::{TimeVal, TimeValLike};
 
-/// Of `struct nlmsghdr`.
+/// Size of `struct nlmsghdr`.
 pub(crate) const HEADER_BYTES: usize = 16;
 
-/// Of `struct tcmsg`, which messages about queues and filters begin with.
+/// Size of `struct tcmsg`, with which messages about queues and filters begin.
 pub(crate) const TCMSG_BYTES: usize = 20;
 // linux/rtnetlink.h, of such messages
 pub(crate) const TCA_KIND: u16 = 1;
@@ -24,7 +23,7 @@ pub(crate) const TCA_STATS_QUEUE: u16 = 3;
 /// linux/pkt_sched.h
 pub(crate) const TC_H_ROOT: u32 = 0xffff_ffff;
 
-/// A socket for questions about devices, queues and filters. Whoever waits longer for an answer has an error.
+/// A socket for questions about devices, queues and filters. Waiting longer than `timeout` for an answer is an error.
 pub(crate) fn route(timeout: Duration) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -35,7 +34,7 @@ pub(crate) fn route(timeout: Duration) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A `struct tcmsg`: of a device, at this place of it; 0: of all, or at none.
+/// A `struct tcmsg` about a device and a place at it (`parent`); 0: all devices, or no place.
 pub(crate) fn tcmsg(ifindex: u32, parent: u32) -> [u8; TCMSG_BYTES] {
     let mut body = [0; TCMSG_BYTES];
     body[4..8].copy_from_slice(&ifindex.to_ne_bytes());
@@ -56,7 +55,7 @@ pub(crate) struct Message<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// The messages of one read; `None` where the bytes are none, which ends them.
+/// The messages of one read; `None`, and then the end, where the bytes are no message.
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Option<Message<'_>>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {

@@ -1,9 +1,9 @@
 //! Network namespaces of ports, and what a port is known by.
 //!
-//! A port's *number* is its device's index. In another network namespace than the agent's the index has that one's
-//! base beside it, so that no two ports have the same number; everything that is kept of ports is kept by it. Which
-//! base is which namespace's is known to a thread, as the namespace is that it is in. Whoever asks the kernel for a
-//! device enters its namespace for that.
+//! A port's *number* is its device's index. If the device is in another network namespace than the agent, the number
+//! also contains the namespace's base, so that no two ports have the same number; all that is kept about ports is kept
+//! by number. Each thread knows the bases for itself, as it is in a namespace for itself. To ask the kernel for a
+//! device, a thread enters the device's namespace.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,11 +19,11 @@ use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 
 use crate::datapath::intf::{EK_ELSEWHERE as ELSEWHERE, EK_INDEX_BITS as INDEX_BITS};
 
-/// Where namespaces have their names, as iproute2 and container runtimes give them.
+/// The directory with the names that iproute2 and container runtimes give namespaces.
 pub(crate) const DIRECTORY: &str = "/run/netns";
-/// linux/nsfs.h: `_IO(0xb7, 3)`, which says of what kind a namespace is.
+/// linux/nsfs.h: `_IO(0xb7, 3)`, which tells a namespace's kind.
 const NS_GET_NSTYPE: libc::c_ulong = 0xb703;
-/// That of the agent's own namespace.
+/// The base of the agent's own namespace.
 pub(crate) const HERE: u32 = 0;
 
 thread_local! {
@@ -31,9 +31,9 @@ thread_local! {
 }
 
 struct Known {
-    /// The namespace that the thread is in otherwise.
+    /// The thread's own namespace, to which it goes back.
     own: Option<Rc<OwnedFd>>,
-    /// By their bases.
+    /// The other namespaces, by their bases.
     others: BTreeMap<u32, Namespace>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// The one of this name; `None` if there is none, or not yet: the file is made before it is one.
+    /// The namespace of this file; `None` if it is none, or not yet one: the file is made first.
     pub(crate) fn open(file: &Path) -> io::Result<Option<Self>> {
         let opened = File::open(file)?;
         if fstatfs(&opened)?.filesystem_type() != NSFS_MAGIC {
@@ -72,7 +72,7 @@ pub(crate) fn base(number: u32) -> u32 {
     if number & ELSEWHERE == 0 { HERE } else { number >> INDEX_BITS << INDEX_BITS }
 }
 
-/// The index that the device of a number has in its namespace.
+/// The index, in its namespace, of the device with this number.
 pub(crate) fn index(number: u32) -> u32 {
     if number & ELSEWHERE == 0 { number } else { number & !(!0 << INDEX_BITS) }
 }
@@ -87,7 +87,7 @@ pub(crate) fn free_base(taken: impl Fn(u32) -> bool) -> Option<u32> {
     (0..ELSEWHERE >> INDEX_BITS).map(|number| ELSEWHERE | number << INDEX_BITS).find(|base| !taken(*base))
 }
 
-/// From now on this base is this namespace's.
+/// Gives a namespace this base, for this thread.
 pub(crate) fn know(base: u32, namespace: Namespace) -> io::Result<()> {
     let own = File::open("/proc/thread-self/ns/net")?;
     KNOWN.with_borrow_mut(|known| {
@@ -97,7 +97,7 @@ pub(crate) fn know(base: u32, namespace: Namespace) -> io::Result<()> {
     Ok(())
 }
 
-/// The base is nobody's any more.
+/// Takes a base from its namespace, for this thread.
 pub(crate) fn forget(base: u32) {
     KNOWN.with_borrow_mut(|known| known.others.remove(&base));
 }
@@ -108,7 +108,7 @@ pub(crate) fn all() -> Vec<(u32, String, u32)> {
     KNOWN.with_borrow(|known| known.others.iter().map(row).collect())
 }
 
-/// What a device is called, with its namespace where that is another one: `NAMESPACE/DEVICE`, which no device's name
+/// A device's name, with its namespace if that is not the agent's own: `NAMESPACE/DEVICE`, which no device's own name
 /// can be.
 pub(crate) fn name(base: u32, device: &str) -> String {
     let namespace = |known: &Known| known.others.get(&base).map(|namespace| format!("{}/{device}", namespace.name));
@@ -124,7 +124,7 @@ pub(crate) fn number_in(inode: u32, own: u32, device: u32) -> Option<u32> {
     number(found?, device)
 }
 
-/// The thread is in the namespace of a device as long as this is kept, which must not be nested.
+/// Keeps the thread in the namespace of a device until it is dropped. Must not be nested.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Entered {
@@ -134,16 +134,16 @@ pub(crate) struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(own) = &self.back {
-            // Whatever was done next would be done elsewhere.
+            // Otherwise, all that follows would be done in the wrong namespace.
             setns(own.as_fd(), CloneFlags::CLONE_NEWNET).expect("a thread may go back to its own network namespace");
         }
     }
 }
 
-/// Enters the namespace that a number or a base is of.
+/// Enters the namespace that a number or a base belongs to.
 ///
 /// # Errors
-/// `ENODEV` if it is not known, as the kernel says it of a device that is not there; `EPERM` without CAP_SYS_ADMIN.
+/// `ENODEV` if it is not known, as the kernel answers for a device that is not there; `EPERM` without CAP_SYS_ADMIN.
 pub(crate) fn enter(number: u32) -> io::Result<Entered> {
     let base = base(number);
     if base == HERE {

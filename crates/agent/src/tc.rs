@@ -1,5 +1,5 @@
-//! Filters of tc's at the qdisc clsact: by them programs are on devices of kernels without tcx. A device has room for
-//! one of evenkeel's at each side. Devices are those of the numbers that ports are known by ([`netns`]).
+//! Filters of tc's at the qdisc clsact, which put programs on devices of kernels without tcx. A device has room for
+//! one filter of evenkeel's at each side. Devices are given by the numbers of ports ([`netns`]).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::netlink::{Message, TCA_OPTIONS, TCMSG_BYTES, attribute, messages, request, route, tcmsg, u32_at};
 use crate::netns;
 
-/// Where evenkeel's filters stand among others: behind those with a priority that somebody chose, which are small
-/// numbers as a rule, and before those for which the kernel chose one, from 49152 downwards.
+/// The priority of evenkeel's filters: behind those whose priority somebody chose, which is usually a small number, and
+/// before those for which the kernel chose one, from 49152 downwards.
 const PRIORITY: u32 = 0x656b;
 /// Number of the filter, among those of the same priority.
 const HANDLE: u32 = 0x656b;
@@ -55,9 +55,9 @@ pub(crate) struct Filter {
     /// Lower ones see a packet first.
     priority: u32,
     handle: u32,
-    /// The kernel's number of its program; `None` of a filter that is none.
+    /// The kernel's number of its program; `None` if the filter is no program.
     pub(crate) program: Option<u32>,
-    /// Of its program, as whoever put it there calls it.
+    /// Its program's name, as its owner calls it.
     name: String,
 }
 
@@ -73,7 +73,7 @@ impl Filter {
     }
 }
 
-/// The kernel's answer to one of libbpf's calls, which is 0 or an error number below it.
+/// The outcome of a call of libbpf's, which returns 0 or a negative error number.
 pub(crate) fn outcome(code: i32) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) }
 }
@@ -96,7 +96,7 @@ fn options() -> libbpf_sys::bpf_tc_opts {
     }
 }
 
-/// What is only asked is not libbpf's to complain about.
+/// Runs `ask` with libbpf's messages off: a mere question is nothing to complain about.
 pub(crate) fn quietly<T>(ask: impl FnOnce() -> T) -> T {
     let before = libbpf_rs::set_print(None);
     let answer = ask();
@@ -127,7 +127,7 @@ pub(crate) fn remove_empty(number: u32) -> io::Result<()> {
     outcome(unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut hook) })
 }
 
-/// Puts a program at evenkeel's place, or in the place of the one that is there, between two packets.
+/// Puts a program at evenkeel's place, or replaces the one that is there, between two packets.
 pub(crate) fn put(number: u32, side: Side, program: BorrowedFd<'_>) -> io::Result<()> {
     let (hook, mut options) = (hook(number, side.point())?, options());
     let _there = netns::enter(number)?;
@@ -174,7 +174,7 @@ fn error_of(message: &Message<'_>) -> io::Error {
     io::Error::from_raw_os_error(number.wrapping_neg())
 }
 
-/// A filter, out of a message about it; `None` of one that only says that a priority is in use.
+/// A filter, out of a message about it; `None` if the message only says that a priority is in use.
 fn filter(body: &[u8]) -> Option<Filter> {
     let handle = u32_at(body, 8)?;
     let priority = u32_at(body, 16)? >> 16;

@@ -35,11 +35,11 @@ pub struct Asked {
     pub quiet: bool,
     /// What to do with what the results directory holds.
     pub begin: Begin,
-    /// What would begin again, where this goes on: the subject of a sentence.
+    /// What begins again instead of going on, as `--restart`: the subject of a sentence.
     pub afresh: &'static str,
     /// The command line.
     pub command: String,
-    /// The one that goes on with what this has begun.
+    /// The command line that goes on with what this one has begun.
     pub going_on: String,
 }
 
@@ -90,7 +90,7 @@ where
     }
 }
 
-/// A shard is no result that anybody looks at: where it is, and what makes one of it.
+/// Says where a shard is and what makes a result of it: nobody looks at a shard itself.
 fn show_shard(shard: Shard, directory: &Path, runs: usize, are_there: &str) -> Result<(), CliError> {
     let (place, all) = (path(directory), path(directory.parent().unwrap_or(directory)));
     output::print(&format!(
@@ -98,7 +98,7 @@ fn show_shard(shard: Shard, directory: &Path, runs: usize, are_there: &str) -> R
     ))
 }
 
-/// All runs are there: shows them, in the wanted format.
+/// Shows results of which all runs are there already, in the wanted format.
 fn show_complete(directory: &Path, asked: &Asked) -> Result<(), CliError> {
     let help = format!("{} runs the sweep again", asked.afresh);
     let damaged = |error: ReportError| CliError::from(error).help(&help);

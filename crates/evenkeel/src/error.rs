@@ -18,7 +18,7 @@ use crate::exit::Exit;
 /// A failed command.
 #[derive(Debug)]
 pub struct CliError {
-    /// What was wrong, cause included. One error per line: the errors' own words escape what is from outside.
+    /// What was wrong, cause included. One error per line: each error escapes text from outside itself.
     pub what: String,
     /// What to do next.
     pub help: Option<String>,
@@ -37,7 +37,7 @@ impl CliError {
         Self { help: Some(help.into()), ..self }
     }
 
-    /// Prints it on standard error; where the log is for programs, as an event of it.
+    /// Prints it on standard error; if the log is JSON, as an event of the log.
     pub fn print(&self, format: LogFormat) {
         if format == LogFormat::Json {
             tracing::error!(help = self.help, "{}", self.what);

@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::format::Writer;
 
 use crate::cli::{Command, LogFormat, Sim, Sweep};
 
-/// What to log, for whoever wants other than the default.
+/// The environment variable that says what to log, if not the default.
 const VARIABLE: &str = "EVENKEEL_LOG";
 
 /// Starts logging.
@@ -25,7 +25,7 @@ pub fn init(command: &Command, format: LogFormat) {
     }
 }
 
-/// What an event says, on one line: names and what other programs say cannot look like another, nor steer a terminal.
+/// Writes an event on one line: names and text of other programs cannot look like another event, nor steer a terminal.
 struct OnOneLine;
 
 impl<'w> FormatFields<'w> for OnOneLine {
@@ -56,7 +56,7 @@ impl Message<'_> {
 
 impl Visit for Message<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Of libraries that log otherwise: where in their code it was.
+        // Not `log.*`, which says where in its code a library was that logs by the crate `log`.
         if self.outcome.is_ok() && !field.name().starts_with("log.") {
             self.outcome = self.write(field, &format!("{value:?}"));
         }

@@ -13,7 +13,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::show;
 
-/// Which shards, and where what they make goes.
+/// Which shards to put together, and where the results go.
 pub struct Joined<'a> {
     /// Directories of shards, or with shards in them.
     pub shards: &'a [PathBuf],
@@ -27,7 +27,7 @@ pub struct Joined<'a> {
     pub json: bool,
 }
 
-/// Puts shards together, and shows what comes of it.
+/// Puts shards together, and shows the results.
 pub fn merge(joined: Joined<'_>) -> Result<(), CliError> {
     let Joined { shards, out, replace, format, json } = joined;
     let several = || {

@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::error::CliError;
 use crate::exit::Exit;
 
-/// Prints text for people: what would steer the terminal is written as its escape. A reader that has had enough
-/// (`| head`) is no error.
+/// Prints text for people: characters that would steer the terminal are escaped. A reader that stops early (`| head`)
+/// is no error.
 pub fn print(text: &str) -> Result<(), CliError> {
     print_as_it_is(&lines(text))
 }
@@ -34,7 +34,7 @@ pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print_as_it_is(&(text + "\n"))
 }
 
-/// The same with every text in it on one line, so that no name can look like a row of a table.
+/// The value with every text in it on one line, so that no name can look like a row of a table.
 pub fn on_one_line<T: Serialize + DeserializeOwned>(value: &T) -> Result<T, CliError> {
     let of_json = |error: serde_json::Error| CliError::new(Exit::Failed, format!("cannot show the result: {error}"));
     let mut tree = serde_json::to_value(value).map_err(of_json)?;

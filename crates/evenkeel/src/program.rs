@@ -12,7 +12,7 @@ const LAB: &str = env!("EVENKEEL_CODE_LAB");
 const PVTCP: &str = env!("EVENKEEL_CODE_PVTCP");
 const AGENTS: &str = env!("EVENKEEL_CODE_AGENTS");
 
-/// This program, and the code with which it runs a scenario: in the lab the engine's, and that of what acts.
+/// This program, and the code with which it runs a scenario: in the lab the engine's, and that of mechanisms that act.
 ///
 /// # Errors
 /// Those of [`fingerprint::acting`].

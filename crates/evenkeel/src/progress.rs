@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often a log without a terminal tells of progress.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
-/// How often something moves while a step of the preparation goes on.
+/// How often the spinner moves during a step of the preparation.
 const TICK: Duration = Duration::from_millis(200);
 
 /// A line on standard error.
@@ -19,13 +19,13 @@ pub struct Progress {
     /// What the engine says beside the number of runs.
     words: fn(&Status) -> String,
     logged: Cell<Instant>,
-    /// What the log has of it.
+    /// The last text that was logged.
     said: RefCell<String>,
     last: RefCell<Option<Status>>,
 }
 
 impl Progress {
-    /// Nothing unless `is_shown` and a terminal is there.
+    /// A line that shows nothing unless `is_shown` is true and there is a terminal.
     pub fn new<E: Engine>(is_shown: bool, name: &str) -> Self {
         let bar = ProgressBar::new_spinner();
         bar.set_draw_target(if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
@@ -78,7 +78,7 @@ impl Watch for Progress {
     }
 }
 
-/// For a log, which has no bar that knows.
+/// The time left, for a log, which has no bar to show it.
 fn left(status: &Status) -> String {
     if status.done == 0 {
         return String::new();

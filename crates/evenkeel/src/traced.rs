@@ -23,7 +23,7 @@ pub struct Traced {
     pub repetition: u32,
     /// Where packets go.
     pub pcapng: Option<PathBuf>,
-    /// With the bytes of their payloads.
+    /// Whether packets keep the bytes of their payloads.
     pub payload: bool,
     /// Where a trace for Perfetto goes.
     pub perfetto: Option<PathBuf>,

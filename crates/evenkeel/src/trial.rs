@@ -126,7 +126,7 @@ fn mode(slot: &Slot) -> Mode {
 }
 
 impl Running<'_> {
-    /// All slots, and the end; why it came early.
+    /// Runs all slots and ends the trial. Returns why it ended early, if it did.
     fn all(&mut self, slots: &[Slot], leased: &Leased) -> Option<CliError> {
         let bar = bar(self.wanted, slots);
         let mut begun = Some(leased.changed_ns.1);
@@ -138,7 +138,7 @@ impl Running<'_> {
                 Ok(Ran::Stopped) => trouble = Some(CliError::new(Exit::Interrupted, "it was interrupted")),
                 Err(error) => trouble = Some(error.into()),
             }
-            // Of a pair that is not whole nothing counts.
+            // Slots count in pairs: a pair that is not whole does not count.
             self.samples.keep(position - position % 2);
             break;
         }
@@ -153,7 +153,7 @@ impl Running<'_> {
         trouble
     }
 
-    /// A slot; `begun`: since when its mode holds, if it does.
+    /// Runs a slot; `begun`: since when its mode holds, if it does already.
     fn one(&mut self, slot: &Slot, begun: Option<u64>, bar: &ProgressBar) -> Result<Ran, HostError> {
         let start = Instant::now();
         match begun {
@@ -226,7 +226,7 @@ fn exchange(completion: &Completion) -> Exchange {
     }
 }
 
-/// How far it is.
+/// The bar that shows how far the trial is.
 fn bar(wanted: &Wanted, slots: &[Slot]) -> ProgressBar {
     let length: Duration = slots.iter().map(|slot| slot.length).sum();
     let target = if wanted.is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

@@ -71,7 +71,7 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Runs some runs of a set again, and notes it where all are equal.
+    /// Repeats some runs of a set, and notes it in the pages if all are equal.
     pub fn verify(&self, directory: &Path) -> Result<Outcome, CliError> {
         let results = evenkeel_report::load(directory)?;
         if results.set.engine != Engine::Sim {
@@ -86,7 +86,7 @@ impl Wanted<'_> {
         }
         let loaded = Scenario::load(&file)?;
         let settings = fingerprint::of(&loaded)?;
-        // Of the text as it was: a key that has come since has its default there, too.
+        // From the scenario's text as kept: a key added since then has its default there, too.
         let before =
             Scenario::from_str(&results.set.scenario_toml, directory).and_then(|before| fingerprint::of(&before));
         if before.ok().as_ref() != Some(&settings) {
@@ -119,14 +119,14 @@ impl Wanted<'_> {
             }
         };
         thread::scope(|scope| (0..self.jobs.get()).for_each(|_| drop(scope.spawn(work))));
-        // Whichever thread was first: the same one is named each time.
+        // The first by position, whichever thread was first: the same one is named each time.
         let first = found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().next();
         let failed = |refused| CliError::new(Exit::Failed, format!("{}: {refused}", path(&loaded.file)));
         first.transpose().map_err(failed)
     }
 }
 
-/// How the run at a position differs from the same run of now.
+/// How the kept run at a position differs from the same run made now.
 fn difference(cells: &[Cell], results: &Results, position: usize) -> Result<Option<String>, String> {
     let kept = &results.records[position];
     let labels: Vec<String> = kept.cell.iter().map(|(axis, label)| format!("{axis}={label}")).collect();

@@ -1,4 +1,4 @@
-//! How much of something may come: so much at once, and so much per second in the long run.
+//! Bounds how much of something may come: at once, and per second in the long run.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ impl Budget {
         Self { per_s: per_s.into(), burst: burst.into(), left: u64::from(burst) * MILLION, since: now }
     }
 
-    /// Spends so much; false if that is more than there is, all of which is spent then.
+    /// Spends this amount; false if there is less, and then all of it is spent.
     pub fn spend(&mut self, amount: usize, now: Instant) -> bool {
         self.fill(now);
         let cost = amount as u64 * MILLION;
@@ -29,7 +29,7 @@ impl Budget {
         is_enough
     }
 
-    /// Spends so much if there is so much.
+    /// Spends this amount only if there is as much.
     pub fn afford(&mut self, amount: usize, now: Instant) -> bool {
         self.fill(now);
         self.left >= amount as u64 * MILLION && self.spend(amount, now)

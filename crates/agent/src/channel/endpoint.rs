@@ -1,6 +1,6 @@
-//! A guest's word about its own TCP: whether that takes whatever its windows have offered, and if not, why.
+//! A guest's word about its own TCP: whether the TCP takes whatever its windows have offered, and if not, why.
 
-/// Why it may not. The numbers are bits on the wire: they stay, and are below [`REASONS`].
+/// Why the TCP may not. The numbers are bits on the wire: they never change, and are below [`REASONS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Reason {
@@ -16,7 +16,7 @@ pub enum Reason {
     Addresses = 4,
     /// A program decides about packets before all else.
     Xdp = 5,
-    /// So does a filter, or a program in its place.
+    /// A tc filter, or a program in its place, decides about packets.
     Tc = 6,
     /// Packets wait for other processors in a queue that may be full.
     Rps = 7,
@@ -37,13 +37,12 @@ const KNOWN: [(Reason, &str); 9] = [
     (Reason::IpVs, "it passes connections on (IPVS)"),
 ];
 
-/// Numbers that there can be.
+/// How many numbers there can be.
 const REASONS: u32 = 63;
-/// That something was said; the reasons are below it.
+/// The bit that says that something was said; the reasons' bits are below it.
 const SAID: u64 = 1 << REASONS;
 
-/// What a guest says of its TCP: nothing speaks against it, or this. Numbers that are not known speak against it as
-/// well.
+/// What a guest says against its TCP; empty if it vouches for it. Unknown numbers speak against it as well.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reasons(u64);
 
@@ -58,7 +57,7 @@ impl Reasons {
         self.0 & 1 << reason as u16 != 0
     }
 
-    /// These and that.
+    /// These reasons and this one.
     #[must_use]
     pub fn with(self, reason: Reason) -> Self {
         Self(self.0 | 1 << reason as u16)

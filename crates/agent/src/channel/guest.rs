@@ -6,7 +6,7 @@ use super::endpoint::Reasons;
 use super::peer::{Counts, News, Own, Peer, Why};
 use super::wire::{Capabilities, Heartbeat, Hello, Message, Role, Window};
 
-/// A window every quarter of a millisecond is the fastest that CERA does.
+/// CERA sends a window every quarter of a millisecond at most.
 const MESSAGES: (u32, u32) = (20_000, 20_000);
 
 /// What the guest has to do.
@@ -16,7 +16,7 @@ pub enum Effect {
     Up(Hello),
     /// It is gone: what it said holds no longer.
     Down(Why),
-    /// Sockets may flood until then, with so many segments where nothing was granted.
+    /// Sockets may flood until `until`, with `flood_segments` where nothing was granted.
     Attested {
         /// Until when, should the host say nothing more.
         until: Instant,
@@ -35,7 +35,7 @@ pub enum Effect {
     Rest,
 }
 
-/// A host's word that it holds a guest's packets. Another one is about other connections: those that begin after it.
+/// A host's word that it holds a guest's packets. A connection floods only under the word that it began under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
     /// The session of the host's agent.
@@ -176,8 +176,7 @@ impl GuestEnd {
     }
 
     /// What speaks against this guest's TCP as the end of its connections. The host hears of it with the next
-    /// heartbeat,
-    /// which is due now if it is another word than before.
+    /// heartbeat, which is due now if this is another word than before.
     pub fn endpoint(&mut self, said: Option<Reasons>, now: Instant) {
         if self.endpoint != said {
             self.endpoint = said;

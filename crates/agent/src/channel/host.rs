@@ -89,9 +89,9 @@ impl HostEnd {
         self.guest
     }
 
-    /// What the guest says of its TCP as the end of its connections. That it vouches for it ends when it is silent,
-    /// that
-    /// it does not only when it says so, goes or is another one: silence may mean that it waits for its core.
+    /// What the guest says of its TCP as the end of its connections. Its vouching ends when it falls silent. Its
+    /// objections outlive silence, in which it may only wait for its core: they end when it says so, goes or is another
+    /// guest.
     pub fn endpoint(&self) -> Option<Reasons> {
         self.guest.map_or(self.objections, |guest| guest.endpoint)
     }
@@ -101,15 +101,15 @@ impl HostEnd {
         self.peer.counts()
     }
 
-    /// Attests that the host holds the guest's packets, or no longer; `None` is offline. False if no guest is there
-    /// that could be told.
+    /// Attests that the host holds the guest's packets, or no longer; `None` is offline. Returns false if no guest is
+    /// there that could be told.
     pub fn attest(&mut self, flood_segments: Option<u32>, now: Instant) -> bool {
         self.attested = flood_segments;
         self.settle(now);
         self.guest.is_some_and(|guest| guest.capabilities.has(Capabilities::VFLOOD))
     }
 
-    /// What is attested holds until then, and no longer unless this is said again.
+    /// What is attested holds until `until`, and no longer unless this is called again.
     pub fn vouch(&mut self, until: Instant, now: Instant) {
         self.vouched_until = Some(until);
         self.settle(now);
@@ -136,8 +136,8 @@ impl HostEnd {
         self.guest.is_some_and(|guest| guest.vflood_serial == self.vflood.serial)
     }
 
-    /// Sets the guest's window; 0: no limit. A newer one takes the place of one that has not left yet. False if no
-    /// client is there that would share it out.
+    /// Sets the guest's window; 0: no limit. It replaces a window that has not left yet. Returns false if no client is
+    /// there that would share it out.
     pub fn window(&mut self, epoch: u64, segments: u32) -> bool {
         self.window = Window { epoch, segments };
         self.window_due = true;
@@ -186,7 +186,7 @@ impl HostEnd {
                     guest.epoch = beat.epoch;
                     guest.off_core_permille = beat.off_core_permille;
                     guest.endpoint = beat.endpoint;
-                    // What came while the guest missed our heartbeats was nobody's word to it.
+                    // The guest takes no word while it misses the host's heartbeats: what it lacks is said again.
                     self.vflood_due |= beat.vflood_serial != self.vflood.serial;
                     self.window_due |= beat.epoch != self.window.epoch;
                 }

@@ -1,10 +1,10 @@
-//! What the log says of a channel: its other end comes and goes as often as it likes, and must not fill the log.
+//! Bounds what the log says of a channel: its other end comes and goes as often as it likes, and must not fill the log.
 
 use std::time::Instant;
 
 use super::budget::Budget;
 
-/// What a line costs, of what there is per second and at once: ten lines, and then one every ten seconds.
+/// What a line costs of the budget per second and at once: it allows ten lines, and then one every ten seconds.
 const LINE: usize = 10;
 const BUDGET: (u32, u32) = (1, 100);
 
@@ -21,8 +21,8 @@ impl ChannelLog {
         Self { budget: Budget::new(BUDGET.0, BUDGET.1, now), left_out: 0 }
     }
 
-    /// Says a line, unless the log has had enough of this channel. What says it is given how many were left out before
-    /// it, if any were.
+    /// Says a line, unless the channel's budget is used up. `line` is given how many lines were left out before it, if
+    /// any.
     pub fn say(&mut self, now: Instant, line: impl FnOnce(Option<u64>)) {
         if self.budget.afford(LINE, now) {
             let left_out = std::mem::take(&mut self.left_out);

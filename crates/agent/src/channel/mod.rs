@@ -27,7 +27,7 @@ pub use switchboard::{Channels, LineStatus};
 /// The system's.
 pub fn session() -> std::io::Result<u32> {
     let mut bytes = [0; 4];
-    // SAFETY: the kernel writes so many bytes into an array of that size; so few come whole.
+    // SAFETY: the kernel writes at most as many bytes as the array has; a request this short is answered whole.
     let length = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     if length == 4 { Ok(u32::from_ne_bytes(bytes)) } else { Err(std::io::Error::last_os_error()) }
 }

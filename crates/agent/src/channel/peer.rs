@@ -1,7 +1,7 @@
 //! What both ends have in common: hellos, heartbeats, and whether the other one is there.
 //!
-//! An end is there while its heartbeats come and echo ours of a short while ago. What waited in some buffer for a
-//! reader to come back does not: it attests nothing.
+//! An end is there while its heartbeats come and echo recent ones of the other's. A heartbeat that waited in some
+//! buffer for its reader to come back does not, and attests nothing.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use super::budget::Budget;
 use super::wire::{Capabilities, Decoder, HEARTBEAT_MS, Heartbeat, Hello, Item, Message, Role, VERSION};
 
-/// Silence for so many heartbeats means that the other end is gone.
+/// How many heartbeats must be missed before the other end counts as gone.
 pub const MISSED_HEARTBEATS: u32 = 3;
-/// Bytes that are no message: so many per second, and so many at once.
+/// Bytes that are no message and are put up with: per second, and at once.
 const GARBAGE: (u32, u32) = (4096, 16_384);
-/// Own heartbeats that are remembered at most; more are only sent within three intervals when much changes.
+/// Own heartbeats that are remembered at most; more are only sent within six intervals when much changes.
 const REMEMBERED: usize = 64;
 
 /// What an end says of itself.
@@ -21,7 +21,7 @@ const REMEMBERED: usize = 64;
 pub struct Own {
     /// Which end it is.
     pub role: Role,
-    /// The time between its heartbeats, in milliseconds; what is beyond [`HEARTBEAT_MS`] counts as the bound.
+    /// The time between its heartbeats, in milliseconds; clamped to [`HEARTBEAT_MS`].
     pub heartbeat_ms: u16,
     /// What it can do.
     pub capabilities: Capabilities,
@@ -69,7 +69,7 @@ pub enum News {
     Beat(Heartbeat),
     /// It has said something else, and is there; or it was missed, and has said goodbye.
     Said(Message),
-    /// It is to be read from no more for a while.
+    /// It is not to be read from for a while.
     Rest,
 }
 
@@ -171,8 +171,8 @@ impl Peer {
         self.alive_until.take().map(|_| News::Down(why))
     }
 
-    /// Whether its heartbeats are answers, which wait a little for the other end's: a guest wakes up once for both.
-    /// They are never closer together than half of the time between them that it has announced.
+    /// Whether this end's heartbeats are answers, which wait a little for the other end's, so that a guest wakes up
+    /// once for both. Answers are never closer together than half of the interval that this end has announced.
     fn answers(&self) -> bool {
         self.own.role == Role::Guest && self.alive_until.is_some()
     }
@@ -212,13 +212,13 @@ impl Peer {
                 self.message(message, now, news);
             }
         }
-        // Only now: what an end has not read yet is not silence.
+        // Only now: bytes that this end has not read yet are not the other's silence.
         news.extend(self.expire(now));
     }
 
     fn message(&mut self, message: Message, now: Instant, news: &mut Vec<News>) {
         match message {
-            // Our own words, sent back: nobody's.
+            // This end's own hello, sent back: it is nobody's.
             Message::Hello(hello) if hello.role == self.own.role => {}
             Message::Hello(hello) => {
                 let is_new = self.theirs.is_none_or(|theirs| theirs.session != hello.session);
@@ -254,10 +254,10 @@ impl Peer {
                 }
                 news.push(News::Beat(beat));
             }
-            // One that was missed already goes as well.
+            // An end that was missed already may say goodbye as well.
             Message::Goodbye => news.push(self.down(Why::Goodbye).unwrap_or(News::Said(message))),
             other if self.alive_until.is_some() => news.push(News::Said(other)),
-            // From before, or from nobody.
+            // Said by an end that is not there, or no longer.
             _ => {}
         }
     }
@@ -278,7 +278,7 @@ impl Peer {
         if !self.is_connected {
             return;
         }
-        // One that does not echo us may not know who we are.
+        // An end that echoes no recent heartbeat may not have this end's hello.
         let is_unheard = self.alive_until.is_none() && now >= self.beat_at;
         if std::mem::take(&mut self.hello_due) || is_unheard {
             Message::Hello(self.own).encode(out);
@@ -308,5 +308,5 @@ impl Peer {
     }
 }
 
-/// How long an end rests that was sent too much.
+/// How long an end reads nothing after it was sent too much.
 pub const REST: Duration = Duration::from_secs(1);

@@ -18,13 +18,14 @@ use tokio::io::unix::AsyncFd;
 /// How long connecting over a network may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A virtio-serial port without anybody at its other end counts as ready at all times, and takes nothing.
+/// How long to pause when the other end is closed: a virtio-serial port with nobody there is ready at all times, and
+/// takes nothing.
 const CLOSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Who has to listen at a Unix socket for it to be the guest's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Listener {
-    /// Whoever does: the configuration says where it is.
+    /// Any process: the configuration says where the socket is.
     #[default]
     Anybody,
     /// This process.
@@ -34,10 +35,10 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Whether it is the one who listens, as the kernel has it.
+    /// Checks the process that listens, as the kernel reports it.
     ///
     /// # Errors
-    /// Who does instead.
+    /// Who listens instead.
     fn check(self, process: i32, user: u32) -> Result<(), String> {
         let (Self::Process(wanted) | Self::ProcessOrRoot(wanted)) = self else { return Ok(()) };
         let is_process = u32::try_from(process) == Ok(wanted);
@@ -74,7 +75,7 @@ impl Pipe {
     /// # Errors
     /// If it cannot be waited for: a regular file, say.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        // SAFETY: the descriptor is owned by what waits for it, and so open as long as that.
+        // SAFETY: the `AsyncFd` owns the descriptor, so it stays open for as long as it is registered.
         unsafe { AsyncFd::register(fd) }.map(Self).map_err(Into::into)
     }
 
@@ -176,20 +177,20 @@ impl Pipe {
         }
     }
 
-    /// Waits until something can be written, or somebody has to find out that nothing can.
+    /// Waits until something can be written, or until a write would show that nothing can.
     ///
     /// # Errors
     /// The system's.
     pub async fn writable(&self) -> io::Result<()> {
         let mut ready = self.0.writable().await?;
-        // Readiness is only forgotten where a write has found none.
+        // Readiness stays set until it is cleared, which `try_write` does not do.
         ready.clear_ready();
         Ok(())
     }
 
     /// Writes without waiting, for a last word.
     pub fn write_now(&self, bytes: &[u8]) {
-        // Whoever does not hear it finds out by the silence.
+        // An end that misses the message notices the silence.
         let _ = nix::unistd::write(self.0.get_ref(), bytes);
     }
 }
@@ -222,7 +223,7 @@ mod tests {
         assert!(ok(Listener::Anybody, 7, 1000));
         assert!(ok(Listener::Process(7), 7, 1000) && !ok(Listener::Process(7), 8, 0));
         assert!(ok(Listener::ProcessOrRoot(7), 8, 0) && !ok(Listener::ProcessOrRoot(7), 8, 1000));
-        // Of a process in a namespace that cannot be seen from here the kernel says 0.
+        // The kernel says 0 for a process in a namespace that cannot be seen from here.
         assert!(!ok(Listener::Process(7), 0, 1000));
         let why = Listener::Process(7).check(8, 64055).unwrap_err();
         assert_eq!(why, "process 8 of user 64055 listens there, and process 7 has the VM's tap");

@@ -90,7 +90,7 @@ impl Channels {
         Ok(Self { shared, orders })
     }
 
-    /// Gives a port this channel, or none. One that it has already goes on.
+    /// Gives a port this channel, or none. A channel that the port has already goes on.
     ///
     /// # Errors
     /// If no number can be drawn for the session.
@@ -129,8 +129,8 @@ impl Channels {
         let _ = self.orders.send(order);
     }
 
-    /// Attests to a port's guest that the host holds its packets, or no longer (`None`). What was attested last is told
-    /// to any guest that comes. Whether one is there now that can flood.
+    /// Attests to a port's guest that the host holds its packets, or no longer (`None`). A guest that comes later is
+    /// told what was attested last. Returns whether a guest that can flood is there now.
     pub fn attest(&self, ifindex: u32, flood_segments: Option<u32>) -> bool {
         self.with(ifindex, |line| {
             let before = line.end.serial();
@@ -143,8 +143,8 @@ impl Channels {
         .unwrap_or(false)
     }
 
-    /// What was attested to all guests holds until then: the datapath holds packets only as long as it hears of the
-    /// agent, and this thread would go on if the one that tells it does not.
+    /// What was attested to all guests holds until `until`. The datapath holds packets only as long as it hears of the
+    /// agent, and the channels' thread would go on even if the thread that tells the datapath did not.
     pub fn vouch(&self, until: Instant) {
         let now = Instant::now();
         for line in lock(&self.shared).values_mut() {
@@ -161,8 +161,8 @@ impl Channels {
         self.with(ifindex, |line| line.end.is_obeyed()).unwrap_or(false)
     }
 
-    /// Sends a port's guest its window, in segments; 0: no limit any more. False if no client is there to share it out:
-    /// then it is the host's to enforce.
+    /// Sends a port's guest its window, in segments; 0: no limit any more. Returns false if no client is there to share
+    /// it out: then only the host enforces it.
     pub fn window(&self, ifindex: u32, epoch: u64, segments: u32) -> bool {
         self.with(ifindex, |line| {
             let is_there = line.end.window(epoch, segments);
@@ -208,7 +208,7 @@ impl Channels {
     pub fn end(&self) {
         let (done, is_done) = std::sync::mpsc::channel();
         self.order(Order::End(done));
-        // Who is not told finds out by the silence.
+        // A guest that is not told notices the silence.
         let _ = is_done.recv_timeout(FAREWELL);
     }
 }
@@ -226,7 +226,7 @@ async fn work(shared: Shared, mut orders: mpsc::UnboundedReceiver<Order>) {
             Order::Close { ifindex } => {
                 if let Some((end, task)) = tasks.remove(&ifindex) {
                     drop(end);
-                    // Before the same port is given another channel.
+                    // The task has to end before the same port is given another channel.
                     let _ = task.await;
                 }
             }
@@ -294,7 +294,7 @@ impl One {
         }
     }
 
-    /// Until the connection is gone.
+    /// Talks until the connection is gone.
     async fn talk(&self, pipe: &Pipe) -> io::Result<()> {
         self.with(|line| {
             line.is_connected = true;
@@ -337,7 +337,7 @@ impl One {
             self.tell(change.flatten());
             let mut rest = &out[..];
             while !rest.is_empty() {
-                // What else is to be said waits meanwhile, the newest of each kind.
+                // Meanwhile other messages wait, and of each kind only the newest is kept.
                 let due = due.map_or_else(|| Instant::now() + RETRY, |due| due.max(Instant::now() + RETRY));
                 tokio::select! {
                     written = pipe.write(rest) => rest = &rest[written?..],
@@ -380,7 +380,7 @@ impl One {
         self.with(|line| line.domain.clone()).flatten()
     }
 
-    /// Says it in the log, unless that has had enough of this channel.
+    /// Says a line in the log, unless the channel's budget is used up.
     fn say(&self, line: impl FnOnce(Option<u64>)) {
         self.words.borrow_mut().say(Instant::now(), line);
     }

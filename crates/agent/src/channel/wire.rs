@@ -9,8 +9,8 @@
 //! | 8 | 4 | CRC-32 (IEEE 802.3) of bytes 4 to 8 and the payload |
 //! | 12 | | payload |
 //!
-//! Numbers are in network byte order. A payload may grow at its end: what a reader does not know it passes over. What
-//! is no frame is skipped byte by byte until one begins.
+//! Numbers are in network byte order. A payload may grow at its end: a reader passes over what it does not know. Bytes
+//! that are no frame are skipped one by one until a frame begins.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ impl Hello {
 pub struct Heartbeat {
     /// Counts up, and wraps.
     pub number: u32,
-    /// The highest number that came from the other end. Without a recent one the heartbeat is an old one that waited
+    /// The last number that came from the other end. If that is not recent, this heartbeat is an old one that waited
     /// somewhere.
     pub echo: u32,
     /// From a guest: the settings of vFlood that hold there; 0: none.
@@ -224,7 +224,7 @@ impl Message {
                 vflood_serial: fields.u32()?,
                 is_flooding: fields.u32()? & 1 != 0,
                 epoch: fields.u64()?,
-                // An evenkeel before one of these fields says nothing.
+                // An evenkeel that is older than one of these fields does not send it.
                 off_core_permille: fields.u16().filter(|permille| *permille <= 1000),
                 endpoint: fields.u64().and_then(Reasons::from_bits),
             }),
@@ -282,7 +282,7 @@ pub enum Item {
     Message(Message),
     /// A whole frame of a kind or version that is not known: its kind.
     Unknown(u8),
-    /// So many bytes that are no frame.
+    /// This many bytes that are no frame.
     Garbage(usize),
 }
 
@@ -448,13 +448,13 @@ pub(super) mod tests {
         let items = decode(&[&longer, &unknown]);
         let window = Item::Message(Message::Window(Window { epoch: 1, segments: 2 }));
         assert_eq!(items, [window, Item::Unknown(77), Item::Unknown(KIND_WINDOW)]);
-        // A heartbeat of before it told of the core, and one with a share that is none.
+        // Heartbeats from before they told of the core, with a share of it, and with an impossible share.
         for (end, permille) in [(&[][..], None), (&[3, 232], Some(1000)), (&[3, 233], None)] {
             let items = decode(&[&again(1, KIND_HEARTBEAT, &[&[0; 23], &[9][..], end].concat())]);
             let beat = Heartbeat { epoch: 9, off_core_permille: permille, ..Heartbeat::default() };
             assert_eq!(items, [Item::Message(Message::Heartbeat(beat))]);
         }
-        // One of before it gave its word, one with half of it, and some that give it.
+        // Heartbeats from before they gave the guest's word, with half of it or none, and with one.
         let no = Reasons::from_bits(1 << 63 | 2);
         for (end, endpoint) in [
             (&[][..], None),
@@ -484,7 +484,7 @@ pub(super) mod tests {
             prop_assert_eq!(decode(&pieces), items);
         }
 
-        /// Garbage that does not end in the begin of a frame is skipped to the last byte, and so counted.
+        /// Garbage that does not end in the beginning of a frame is skipped and counted to the last byte.
         #[test]
         fn a_frame_is_found_behind_garbage(
             noise in proptest::collection::vec(any::<u8>(), 1..600),
@@ -510,7 +510,7 @@ pub(super) mod tests {
             let mut damaged = frame(&hit);
             let bit = bit.index(damaged.len() * 8);
             damaged[bit / 8] ^= 1 << (bit % 8);
-            // A length that became longer may swallow up to a longest payload of what follows.
+            // A damaged length may swallow up to the longest payload of what follows.
             let bytes = [frame(&before), damaged, vec![0; MAX_FRAME], frame(&after)].concat();
             prop_assert_eq!(messages(&decode(&[&bytes])), [before, after]);
         }

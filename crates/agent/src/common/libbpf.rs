@@ -1,4 +1,4 @@
-//! What libbpf prints: into the log, and what the verifier refused into the error that follows.
+//! What libbpf prints goes into the log, and why the verifier refused a program into the error that follows.
 
 use std::cell::RefCell;
 
@@ -8,11 +8,11 @@ const LOG_BEGINS: &str = "-- BEGIN PROG LOAD LOG --";
 const LOG_ENDS: &str = "-- END PROG LOAD LOG --";
 
 thread_local! {
-    /// Of the program that was refused last; libbpf prints on the thread that loads.
+    /// Why the last program was refused; libbpf prints on the thread that loads.
     static VERDICT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Logs what libbpf prints. The trace of a refused program has thousands of lines, so it is for those who ask for it.
+/// Logs what libbpf prints. The trace of a refused program has thousands of lines, so it is logged at debug level.
 pub(crate) fn log(level: PrintLevel, text: String) {
     if text.contains(LOG_BEGINS) {
         VERDICT.set(verdict(&text));
@@ -32,7 +32,7 @@ pub(crate) fn take_verdict() -> Option<String> {
     VERDICT.take()
 }
 
-/// The first line that is no part of the trace, of those that stand together before the sum: verbose() of
+/// The first line of the last block before the sum (`processed …`) that is no trace: verbose() of
 /// kernel/bpf/verifier.c writes reasons between instructions (`12: (79) r2 = …`), source (`; …`) and states.
 fn verdict(log: &str) -> Option<String> {
     let is_trace = |line: &str| {
@@ -50,7 +50,7 @@ fn verdict(log: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Of Linux 6.1.
+    /// The words of Linux 6.1.
     const REFUSED: &str = "libbpf: prog 'to_vm': -- BEGIN PROG LOAD LOG --
 Func#57 is safe for any args that match its prototype
 ; head_options(c->head, c->packet, &o);

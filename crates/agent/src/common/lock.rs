@@ -25,8 +25,8 @@ impl Lock {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
-                // For the message that another agent gives, and for whoever is to end this one. On a full disk it is
-                // the lock that counts.
+                // The number is for another agent's message, and for a program that is to end this one. On a full disk
+                // the lock still counts.
                 let _ = file.set_len(0).and_then(|()| file.rewind());
                 let _ = write!(file, "{}", std::process::id());
                 Ok(Self { _file: file })
@@ -42,8 +42,8 @@ impl Lock {
     }
 }
 
-/// Whether somebody holds a lock file, and who, if they said so. Looking takes a moment in which nobody else can take
-/// it.
+/// Whether somebody holds a lock file, and who, if the file says so. The look holds the lock itself for a moment, in
+/// which nobody else can take it.
 pub fn holder(path: &Path) -> io::Result<Option<Option<u32>>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -26,7 +26,7 @@ const _: () = assert!(align_of::<LeastRtt>() == align_of::<intf::cera_rtt>());
 #[derive(Debug)]
 pub struct Shares(NonNull<c_void>);
 
-// SAFETY: the memory is this process's until it is dropped, wherever it is used; no thread has a part of its own.
+// SAFETY: the mapping is the whole process's until it is dropped; no thread has a part of its own.
 unsafe impl Send for Shares {}
 
 impl Drop for Shares {
@@ -41,11 +41,11 @@ impl Drop for Shares {
 pub struct Limit {
     /// The VM's window; 0: none.
     pub window_segments: u32,
-    /// Active flows, which have it in equal parts.
+    /// Active flows, which share the window equally.
     pub flows: u32,
-    /// Where the remainder goes on.
+    /// The place of the flow at which the division's remainder goes on.
     pub next: u32,
-    /// CLOCK_MONOTONIC; nothing is limited later.
+    /// When the limit ends, by CLOCK_MONOTONIC.
     pub until_ns: u64,
 }
 
@@ -73,8 +73,7 @@ impl Shares {
     }
 }
 
-/// A port's share. Programs count in it all the while: whatever they write is only read and written through raw
-/// pointers.
+/// A port's share. Programs count in it all the time, so what they write is read and written through raw pointers only.
 #[derive(Debug)]
 pub struct Share<'a> {
     share: NonNull<intf::ek_cera_port>,
@@ -82,19 +81,19 @@ pub struct Share<'a> {
 }
 
 impl Share<'_> {
-    /// A port that nothing is known of.
+    /// Clears the share: nothing is known of its port yet.
     pub fn clear(&mut self) {
         // SAFETY: the whole share is within the mapping, and all zeros are a value.
         unsafe { self.share.write_bytes(0, 1) };
     }
 
-    /// The epoch ends: what the last ones had, this one included.
+    /// Ends the epoch. Returns the traffic of the last `epochs` ones, this one included.
     pub fn turn(&mut self, epochs: u32, stride: u32) -> Traffic {
         // SAFETY: within the mapping, and the structures are the same.
         unsafe { Meter::end_epoch_shared((&raw mut (*self.share.as_ptr()).meter).cast(), epochs, stride) }
     }
 
-    /// The least handshake since this was asked last.
+    /// The shortest handshake since the last call.
     pub fn take_handshake(&mut self) -> Option<u32> {
         // SAFETY: aligned and within the mapping.
         let least = unsafe { AtomicU32::from_ptr(&raw mut (*self.share.as_ptr()).handshake_us) };
@@ -102,7 +101,7 @@ impl Share<'_> {
         (us > 0).then_some(us)
     }
 
-    /// What programs have seen of pauses since this was asked last.
+    /// What programs have seen of pauses since the last call.
     pub fn take_pauses(&mut self) -> Seen {
         // SAFETY: within the mapping.
         let pause = unsafe { &raw mut (*self.share.as_ptr()).pause };
@@ -114,14 +113,14 @@ impl Share<'_> {
         Seen { pause_us: longest, vm_pause_us: of_vm, is_full: full > 0 }
     }
 
-    /// The least handshakes of the last seconds, as they were and without the queue's length.
+    /// The shortest handshakes of the last seconds: as they were, and without the time in the uplink's queue.
     pub fn rtts(&mut self) -> (&mut LeastRtt, &mut LeastRtt) {
         let share = self.share.as_ptr();
         // SAFETY: two different members within the mapping, which nobody else writes, and the structures are the same.
         unsafe { (&mut *(&raw mut (*share).rtt).cast(), &mut *(&raw mut (*share).own_rtt).cast()) }
     }
 
-    /// Sets the limit. A program may see parts of two for one packet.
+    /// Sets the limit. For one packet, a program may see parts of the old limit and parts of the new.
     pub fn limit(&mut self, limit: Limit) {
         let share = self.share.as_ptr();
         // SAFETY: aligned and within the mapping.

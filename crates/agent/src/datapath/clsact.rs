@@ -1,11 +1,11 @@
-//! evenkeel's programs on a port of a kernel without tcx: filters at clsact, and what is pinned so that the next agent
-//! knows them. Unlike a link, a filter goes only with its qdisc, its device or by a request, and does not say whose it
-//! is.
+//! evenkeel's programs on a port of a kernel without tcx: filters at clsact, and the pins by which the next agent knows
+//! them. Unlike a link, a filter stays until its qdisc or device goes or a request removes it, and it does not name its
+//! owner.
 //!
 //! | pin below `links` | says |
 //! |---|---|
 //! | `INDEX-PROGRAM-filter` | the program that evenkeel's filter has |
-//! | `INDEX-PROGRAM-next` | the one that is just put in its place: an agent that is killed meanwhile leaves both |
+//! | `INDEX-PROGRAM-next` | the program that is about to replace it: an agent that is killed meanwhile leaves both |
 //! | `INDEX-clsact` | evenkeel has made the qdisc |
 
 use std::ffi::CString;
@@ -29,7 +29,7 @@ pub(super) struct Attached {
 impl Attached {
     /// Whether it is on the device with this index.
     pub(super) fn is_on(self, ifindex: u32) -> bool {
-        // What cannot be asked is not known to be there.
+        // If the kernel does not answer, the filter counts as not there.
         own(&filters(ifindex, self.side).unwrap_or_default()).is_some_and(|filter| filter.program == Some(self.program))
     }
 
@@ -82,7 +82,7 @@ impl Place<'_> {
     pub(super) fn find(&self) -> Option<Attached> {
         let pinned = |pin: PathBuf| open(&pin).and_then(|program| number(program.as_fd())).ok();
         let known: Vec<u32> = [self.path(), self.next()].into_iter().filter_map(pinned).collect();
-        // Most ports are asked for nothing.
+        // Most ports have no pins, which saves the request.
         if known.is_empty() {
             return None;
         }
@@ -94,7 +94,7 @@ impl Place<'_> {
     pub(super) fn put(&self, program: BorrowedFd<'_>) -> Result<Attached, DatapathError> {
         let failed = |error: io::Error| self.refused(error);
         let all = filters(self.ifindex, self.side).map_err(failed)?;
-        // One whose pins somebody has removed is evenkeel's all the same.
+        // A filter whose program has this name is evenkeel's even if somebody has removed its pins.
         if own(&all).is_some_and(|filter| !filter.has_program(self.name)) && self.find().is_none() {
             return Err(failed(io::Error::other("somebody else's filter has its priority and handle")));
         }
@@ -176,7 +176,7 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
 fn number(program: BorrowedFd<'_>) -> io::Result<u32> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut bytes = size_of_val(&info) as u32;
-    // SAFETY: the structure is of the size that is said, and asks for no arrays.
+    // SAFETY: the size is the structure's own, and the structure asks for no arrays.
     let code = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut bytes) };
     tc::outcome(code).map(|()| info.id)
 }

@@ -44,7 +44,7 @@ pub enum DatapathError {
     /// Pins of another version.
     #[error("the pinned datapath is of version {found}")]
     OtherVersion {
-        /// Theirs.
+        /// The pins' version.
         found: u32,
     },
     /// The system refused.

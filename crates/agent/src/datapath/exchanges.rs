@@ -32,7 +32,7 @@ impl Exchanges {
         Ok(Self { map, ring: builder.build().map_err(failed)?, read })
     }
 
-    /// Exchanges that are over, of all ports that are timed, since this was asked the last time.
+    /// Exchanges that have ended since the last call, of all ports that are timed.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -41,8 +41,8 @@ impl Exchanges {
         Ok(self.read.take())
     }
 
-    /// The last exchanges of a port's connections, which are over unless they go on after this; nothing is known of
-    /// the port's exchanges any more. For a port that is timed no more.
+    /// Removes the entries of a port that is no longer timed. Returns the last exchange of each of its connections,
+    /// which is over unless it goes on after this.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]

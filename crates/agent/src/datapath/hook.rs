@@ -1,4 +1,4 @@
-//! A program of evenkeel's on a device, by whatever hook it is there.
+//! A program of evenkeel's on a device, by whichever hook it is attached.
 
 use super::clsact;
 use super::tcx::{self, Others};
@@ -13,7 +13,7 @@ pub(super) enum Attached {
 }
 
 impl Attached {
-    /// By what it is there.
+    /// The hook by which it is attached.
     pub(super) fn hook(self) -> Hook {
         match self {
             Self::Link(_) => Hook::Tcx,

@@ -35,7 +35,7 @@ use crate::tc::Side;
 /// Modes of the mechanisms that are told of every connection while they are on: `EK_OTHERS_THAN_VFLOOD` in intf.h.
 const OTHERS: &[fn(&intf::ek_port) -> u32] = &include!(concat!(env!("OUT_DIR"), "/others.rs"));
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/host.bpf.o"));
-/// The constants that programs have of a kernel.
+/// The section of the constants that tell the programs about the kernel.
 const KERNEL: &CStr = match CStr::from_bytes_with_nul(intf::EK_KERNEL_SECTION) {
     Ok(section) => section,
     Err(_) => panic!("it is a string of C"),
@@ -63,17 +63,17 @@ pub struct Datapath {
     proboscis_ports: MapHandle,
     vflood_ports: MapHandle,
     pub(super) vflood_flows: MapHandle,
-    /// The memory of the shares of the uplink, once a port's was cleared.
+    /// The mapped shares of the uplink, once a port's share was cleared.
     shares_memory: Option<Shares>,
     pub(super) qdisc: Option<Qdisc>,
     pub(super) cannot_hold: BTreeMap<u32, DatapathError>,
-    /// Slots of the ports that have settings: to ask for them takes a call each.
+    /// Slots of the ports that have settings, kept here because asking for them takes a call each.
     slots: BTreeMap<u32, u32>,
     /// What was put on devices.
     attached: BTreeMap<u32, Vec<Attached>>,
-    /// Devices that are ports no more, and have their programs until what is held for them is out.
+    /// Devices that are no longer ports but keep their programs until all that is held for them has left.
     pub(super) leaving: BTreeSet<u32>,
-    /// Ports that are gone, and are still known to tables.
+    /// Ports that are gone while tables still have entries for them.
     gone: BTreeSet<u32>,
     ring: Ring,
 }
@@ -85,8 +85,8 @@ impl std::fmt::Debug for Datapath {
 }
 
 impl Datapath {
-    /// Loads the programs, with the maps that are pinned in `pin_dir` if they are of this version. Ports keep theirs
-    /// until [`attach`](Self::attach) puts these in their place.
+    /// Loads the programs, with the maps that are pinned in `pin_dir` if they are of this version. Ports keep their old
+    /// programs until [`attach`](Self::attach) replaces them.
     ///
     /// # Errors
     /// [`DatapathError`], with what to do next.
@@ -94,8 +94,8 @@ impl Datapath {
         Self::open_by(pin_dir, if pins::has_filters(pin_dir) { Attach::Clsact } else { Attach::Auto }, false)
     }
 
-    /// The same, with the programs attached as `attach` says. Where ports may be in other network namespaces as well,
-    /// the programs look in which one a packet is.
+    /// As [`open`](Self::open), with the programs attached as `attach` says. If ports may be in other network
+    /// namespaces (`is_elsewhere`), the programs check which one a packet is in.
     ///
     /// # Errors
     /// [`DatapathError`], with what to do next.
@@ -129,7 +129,7 @@ impl Datapath {
                 .map_err(|error| DatapathError::bpf(format!("cannot open the map {name}"), &error))
         };
         let ring = Ring::open(&map("events")?)?;
-        // What an agent before this one held is this one's to let out, whatever its ports are to have.
+        // This agent lets out what an earlier one held, whatever its own ports are configured for.
         let qdisc = qdisc::is_pinned(pin_dir).then(|| Qdisc::open(pin_dir, &features)).and_then(|opened| {
             opened.inspect_err(|error| tracing::error!("what holds packets here is not taken over: {error}")).ok()
         });
@@ -187,7 +187,7 @@ impl Datapath {
         pins::ports(&self.pin_dir)
     }
 
-    /// Sets a port's settings and puts the programs on it, or these in the place of those that are there.
+    /// Sets a port's settings, and puts the programs on it or replaces those that are there.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -197,14 +197,14 @@ impl Datapath {
         }
         let key = ifindex.to_ne_bytes();
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
-        // The index may have been another device's: its counters are not this one's.
+        // The index may have been another device's, whose counters are not this one's.
         let is_old = self.is_on(ifindex);
         let before = self.port(&key)?.filter(|_| is_old);
         let slot = self.slot(ifindex)?;
-        // What passed unseen meanwhile is not known to vSnoop's entries.
+        // vSnoop's entries know nothing of what passed while it was off.
         let snoop = |mode: u32| mode != intf::EK_MODE_OFF;
         let has_turned = before.is_none_or(|port| snoop(port.vsnoop.mode) != snoop(settings.vsnoop.mode));
-        // Nothing is known of a new one's index: it was forgotten with the device that had it before.
+        // A new device's index has no entries: they went with the device that had it before.
         let forgets = has_turned && is_old;
         if forgets {
             self.forget_snoops(ifindex)?;
@@ -258,7 +258,7 @@ impl Datapath {
         Ok(lookup_bytes(&self.ports, key)?.as_deref().and_then(from_bytes))
     }
 
-    /// The shares of the uplink, for whoever runs CERA.
+    /// The shares of the uplink, for CERA's thread.
     ///
     /// # Errors
     /// [`DatapathError`] if they cannot be mapped.
@@ -276,7 +276,7 @@ impl Datapath {
         Ok(self.port(&ifindex.to_ne_bytes())?.map(|port| port.slot))
     }
 
-    /// Where a port's counters are, or are to be.
+    /// The slot of a port's counters, or a free one if it has none yet.
     fn slot(&self, ifindex: u32) -> Result<u32, DatapathError> {
         if let Some(slot) = self.slots.get(&ifindex) {
             return Ok(*slot);
@@ -292,8 +292,8 @@ impl Datapath {
         pins::link(&self.pin_dir, ifindex, name)
     }
 
-    /// Takes the programs off a device, which may be gone already. Whether they stay until what is held for it is out:
-    /// then it is for [`let_go`](Self::let_go) to take them off.
+    /// Takes the programs off a device, which may be gone already. Returns true if they stay until what is held for it
+    /// has left: then [`let_go`](Self::let_go) takes them off.
     ///
     /// # Errors
     /// [`DatapathError`]
@@ -357,7 +357,7 @@ impl Datapath {
         Ok(sum)
     }
 
-    /// All flows that the table has, with those of ports that are gone until [`forget_gone`](Self::forget_gone).
+    /// All flows in the table; [`forget_gone`](Self::forget_gone) removes those of ports that are gone.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -365,8 +365,8 @@ impl Datapath {
         read_all(&self.flows, "cannot read flows")
     }
 
-    /// All flows that programs act on: not those of ports that are gone, nor those from before a port was last read,
-    /// unless vFlood holds them (`flow_known()` in the programs).
+    /// All flows that programs act on: not those of ports that are gone, nor those from before the programs last began
+    /// to note a port's connections, unless vFlood holds them (`flow_known()` in the programs).
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -383,7 +383,7 @@ impl Datapath {
         Ok(known)
     }
 
-    /// What a program without a packet of its own says.
+    /// Runs a program that needs no packet of its own, and returns its answer.
     pub(super) fn ask(&mut self, name: &str, mut context: SkbContext) -> Result<u32, DatapathError> {
         let _there = context.enter()?;
         let mut context = as_bytes(&context).to_vec();
@@ -419,8 +419,8 @@ impl Datapath {
         lookup(&self.trains, key)
     }
 
-    /// Readable when there are events. Waiting for an edge of it takes that [`events`](Self::events) has said that
-    /// these are all.
+    /// Readable when there are events. An edge may be waited for only after [`events`](Self::events) has said that it
+    /// read all.
     pub fn events_fd(&self) -> BorrowedFd<'_> {
         self.ring.fd()
     }
@@ -433,8 +433,7 @@ impl Datapath {
         self.ring.read()
     }
 
-    /// Whether events have waited since this was asked the last time: nobody was woken up for them. To be asked now
-    /// and then.
+    /// Whether events have waited since the last call because nobody was woken up for them. To be called now and then.
     pub fn events_wait(&mut self) -> bool {
         self.ring.stands_still()
     }
@@ -484,7 +483,7 @@ impl Datapath {
         Self::remove_pins(&self.pin_dir).map(|_| ())
     }
 
-    /// As [`remove`](Self::remove), without loading anything. The devices that programs were pinned for.
+    /// As [`remove`](Self::remove), without loading anything. Returns the devices that programs were pinned for.
     ///
     /// # Errors
     /// [`DatapathError::Io`]
@@ -509,7 +508,7 @@ fn program<'o>(object: &'o Object, name: &str) -> Result<Program<'o>, DatapathEr
         .ok_or_else(|| DatapathError::io(format!("no program {name}"), io::ErrorKind::NotFound.into()))
 }
 
-/// What the programs read of taps is looked up when they are loaded, in the types of the module that is there then.
+/// Loads the tap driver's module: the programs look up what they read of taps in its types when they are loaded.
 fn load_tun() {
     // A kernel without taps has no use for it; opening the device is what loads the module.
     let _ = fs::File::open("/dev/net/tun");

@@ -38,7 +38,7 @@ pub fn are_there(pin_dir: &Path) -> Result<bool, DatapathError> {
     let map = map.map_err(|error| DatapathError::bpf("cannot open the map host", &error))?;
     let host = lookup_bytes(&map, &0u32.to_ne_bytes())?;
     let found = host.as_deref().and_then(from_bytes::<intf::ek_host>).map_or(0, |host| host.version);
-    // 0: an agent was killed between loading and its first word.
+    // 0: an agent was killed after it loaded the programs and before it set the host's settings.
     if found != 0 && found != intf::EK_INTF_VERSION {
         return Err(DatapathError::OtherVersion { found });
     }

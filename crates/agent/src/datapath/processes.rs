@@ -41,7 +41,7 @@ impl Processes {
     /// Loads them.
     ///
     /// # Errors
-    /// [`DatapathError::Bpf`] if the kernel does not take them, as one without the types (BTF) of `tun` does not.
+    /// [`DatapathError::Bpf`] if the kernel does not take them, for example because it lacks the types (BTF) of `tun`.
     pub fn open() -> Result<Self, DatapathError> {
         let failed = |what: &str, error: libbpf_rs::Error| DatapathError::bpf(what, &error);
         let open = ObjectBuilder::default()
@@ -78,7 +78,7 @@ pub fn thread_name(thread: &intf::ek_thread) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a program writes, for all that it goes over.
+/// All records that an iterator's program writes.
 fn all<T: Copy>(link: &Link) -> Result<Vec<T>, DatapathError> {
     const WHAT: &str = "cannot go over the host's processes";
     let mut iter = Iter::new(link).map_err(|error| DatapathError::bpf(WHAT, &error))?;

@@ -1,9 +1,9 @@
-//! The ring of the datapath's events: read to its end, and looked at in case nobody was woken up for what is in it.
+//! The ring of the datapath's events: read to its end, and checked in case nobody was woken up for what is in it.
 //!
-//! The kernel wakes up a reader only for an event that comes where the reader stands (`bpf_ringbuf_commit`). Whoever
-//! has moved on must therefore look once more, after a barrier: without one a processor may read the next event's
-//! state before its own step is seen by others. Then the kernel takes the reader for one that is still busy, and is
-//! never asked again, because the reader stands still.
+//! The kernel wakes up a reader only for an event at the reader's position (`bpf_ringbuf_commit`). A reader that has
+//! moved on must therefore look once more, after a barrier: without one, its processor may read the next event's state
+//! before others see the new position. The kernel then takes the reader for busy and does not wake it; the position
+//! stays, so no later event wakes it either.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -16,14 +16,14 @@ use super::error::DatapathError;
 use super::intf::ek_event;
 use crate::common::bytes::from_bytes;
 
-/// Events that are read at once; others than the ring have their turn then.
+/// Events that are read in one go; then the agent's other work gets its turn.
 const AT_ONCE: usize = 4096;
 
 /// The ring.
 pub(super) struct Ring {
     ring: RingBuffer<'static>,
     events: Rc<RefCell<Vec<ek_event>>>,
-    /// Where the reader stood at the last look, if something was before it.
+    /// The reader's position at the last look, if events waited there.
     stood: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl Ring {
         unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
     }
 
-    /// Where the reader stands, and where the next event will be.
+    /// The reader's position, and that of the next event to come.
     fn places(&self) -> (u64, u64) {
         // SAFETY: the ring buffer lives as long as this borrow, and has one ring.
         unsafe {
@@ -81,8 +81,8 @@ impl Ring {
         Ok(Events { events: self.events.take(), are_all })
     }
 
-    /// Looks at the ring; whether the reader stands where it stood at the last look, with something before it both
-    /// times. One that is woken up in time has moved on between two looks.
+    /// Looks at the ring. Returns whether the reader has not moved since the last look, with events waiting both times:
+    /// a reader that is woken up in time moves on between two looks.
     pub(super) fn stands_still(&mut self) -> bool {
         let (at, end) = self.places();
         let now = (at != end).then_some(at);

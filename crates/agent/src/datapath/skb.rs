@@ -1,4 +1,4 @@
-//! What a program that is run by itself is told of its packet.
+//! What a program that the agent runs itself is told of its packet.
 
 use super::error::DatapathError;
 use crate::netns::{self, Entered};
@@ -23,7 +23,7 @@ pub(super) struct SkbContext {
 }
 
 impl SkbContext {
-    /// Enters the network namespace of its device, which is a port's number until then.
+    /// Enters the network namespace of its device. `ifindex` is a port's number before, and the index there afterwards.
     pub(super) fn enter(&mut self) -> Result<Entered, DatapathError> {
         let entered = netns::enter(self.ifindex)
             .map_err(|error| DatapathError::io("cannot enter a port's network namespace", error))?;

@@ -46,7 +46,7 @@ struct Listed {
 }
 
 impl Attached {
-    /// Of a link that was made for tcx.
+    /// A link that was made for tcx; `None` for other links.
     pub(super) fn of(link: &Link) -> Option<Self> {
         let info = link.info().ok()?;
         match info.info {
@@ -56,8 +56,7 @@ impl Attached {
     }
 
     /// Whether its program is on the device with this index. A link outlives its device, and a device that has moved to
-    /// another network
-    /// namespace may have the same index there.
+    /// another network namespace may have the same index there.
     pub(super) fn is_on(self, ifindex: u32) -> bool {
         listed(ifindex, self.attach_type).iter().any(|listed| listed.link == self.id)
     }
@@ -97,12 +96,12 @@ pub(super) fn programs(ifindex: u32, side: Side) -> impl Iterator<Item = u32> {
     listed(ifindex, attach_type).into_iter().map(|listed| listed.program)
 }
 
-/// In the order in which they see a packet; none if the device is gone.
+/// The programs at a hook, in the order in which they see a packet; none if the device is gone.
 fn listed(number: u32, attach_type: libbpf_sys::bpf_attach_type) -> Vec<Listed> {
     let (Ok(target), Ok(_there)) = (i32::try_from(netns::index(number)), netns::enter(number)) else {
         return Vec::new();
     };
-    // Without room for programs nothing is said of links.
+    // The kernel returns links only if there is room for programs, too.
     let (mut programs, mut links) = ([0; PROGRAMS], [0; PROGRAMS]);
     let mut query = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
@@ -111,7 +110,7 @@ fn listed(number: u32, attach_type: libbpf_sys::bpf_attach_type) -> Vec<Listed> 
         ..Default::default()
     };
     query.__bindgen_anon_1.count = PROGRAMS as u32;
-    // SAFETY: the structure is of the size that it says, and its arrays as long as it says.
+    // SAFETY: the structure states its own size and the length of its arrays.
     let error = unsafe { libbpf_sys::bpf_prog_query_opts(target, attach_type, &mut query) };
     if error != 0 {
         return Vec::new();

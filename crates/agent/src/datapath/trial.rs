@@ -7,7 +7,7 @@ use super::load::Datapath;
 use super::skb::SkbContext;
 use crate::common::bytes::{as_bytes, from_bytes};
 
-/// In every network namespace.
+/// The index of `lo`, in every network namespace.
 const LOOPBACK: u32 = 1;
 
 /// What a program did with a frame.
@@ -23,7 +23,7 @@ pub struct Outcome {
     pub duration: Duration,
 }
 
-/// What a packet says that stands for several segments.
+/// What a packet that stands for several segments says of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gso {
     /// How many, 0: it does not say (as packets from a tap).
@@ -33,8 +33,8 @@ pub struct Gso {
 }
 
 impl Datapath {
-    /// Runs `to_vm` or `from_vm` on a frame as if it passed the device with this index, come in at one that is no port.
-    /// Copies that the program sends are really sent.
+    /// Runs `to_vm` or `from_vm` on a frame as if it passed the device with this index and had come in at one that is
+    /// no port. Copies that the program sends are really sent.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -78,7 +78,7 @@ impl Datapath {
         let failed = |error: libbpf_rs::Error| DatapathError::bpf(format!("cannot run {name}"), &error);
         let _there = context.enter()?;
         let mut context = as_bytes(&context).to_vec();
-        // All of it, whatever the kernel's version: it writes no part.
+        // Room for the whole context of any kernel version: the kernel writes all of it or nothing.
         let mut context_out = vec![0; 1024];
         let mut frame_out = vec![0; frame.len() + 256];
         let output = self

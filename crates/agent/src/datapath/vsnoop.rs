@@ -21,7 +21,7 @@ impl Datapath {
         Ok(())
     }
 
-    /// Tells the programs another `enum ek_vsnoop_endpoint` of a port's VM.
+    /// Changes the `enum ek_vsnoop_endpoint` that the programs have of a port's VM.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -29,7 +29,7 @@ impl Datapath {
         self.change(ifindex, |settings| settings.endpoint = endpoint)
     }
 
-    /// Tells the programs the threads that are a port's VM's virtual CPUs.
+    /// Tells the programs which threads are the virtual CPUs of a port's VM.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -81,8 +81,8 @@ impl Datapath {
         Ok(lookup(&self.snoop_ports, &port.slot)?.unwrap_or_default())
     }
 
-    /// Forgets vSnoop's entries of connections that were idle for so long, and of ports that are gone. How many are
-    /// left.
+    /// Forgets vSnoop's entries of connections that have been idle for this long, and of ports that are gone. Returns
+    /// how many are left.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -92,7 +92,7 @@ impl Datapath {
         self.ask("vsnoop_sweep", context)
     }
 
-    /// Whether a tap's queue has so many slots free now, and if not, why.
+    /// Whether a tap's queue has this many slots free now, and if not, why.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -102,7 +102,7 @@ impl Datapath {
         self.ask("vsnoop_ring", context)
     }
 
-    /// Whether so much waits in a tap's queue that fewer than these slots are left.
+    /// Whether packets wait in front of a tap's queue, or leave fewer than this many of its slots free.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]

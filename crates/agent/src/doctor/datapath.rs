@@ -9,7 +9,7 @@ use crate::features::Part;
 /// Fewer packets of ECN-capable flows are no evidence for or against marks.
 const ENOUGH_PACKETS: u64 = 1000;
 
-/// All of them.
+/// All findings on the host agent.
 pub(super) fn findings(readings: &Readings) -> Vec<Finding> {
     let mut findings = vec![datapath(readings)];
     findings.push(holding(readings.features.lacking(Part::HostVflood)));
@@ -53,7 +53,7 @@ fn datapath(readings: &Readings) -> Finding {
     };
     let level = if hosts_vms { Level::Problem } else { Level::Note };
     let finding = Finding::new(TOPIC, level, format!("cannot run: {}", lacking.join("; ")), meaning);
-    // Then it is the bpf file system alone.
+    // Then only the bpf file system is missing.
     if readings.features.hook(Attach::Auto).is_ok() && !confidential(readings) {
         return finding.next("mount -t bpf bpf /sys/fs/bpf");
     }
@@ -176,7 +176,7 @@ mod tests {
         let finding = datapath(&able());
         assert_eq!(finding.level, Level::Ok);
         assert!(finding.fact.contains("tcx and"), "{}", finding.fact);
-        // RHEL 9 has tcx by another name of its version, Debian 12 has none: nobody looks at either's number.
+        // RHEL 9 has tcx under an older version number, Debian 12 has none: the number decides nothing.
         let old = Readings { release: Some("5.14.0-1.el9.x86_64".into()), ..able() };
         assert_eq!(datapath(&old), finding);
         let finding = datapath(&lacking(&[Feature::Tcx]));

@@ -10,7 +10,7 @@ use super::readings::Readings;
 const GROUPS: &[&str] = &["Tcp", "TcpExt"];
 /// Fewer events are no evidence.
 const ENOUGH: u64 = 50;
-/// Shares of needless work, in percent, that are worth a word, and that are a problem.
+/// Shares of needless work, in percent, from which a finding is a note, and a problem.
 const NOTE_PERCENT: f64 = 5.0;
 const PROBLEM_PERCENT: f64 = 25.0;
 /// Needless retransmissions below this share of all segments, in percent, cost next to nothing.
@@ -77,8 +77,7 @@ fn timeouts(all: u64, syn: u64, undone: u64, machine: &Machine) -> Finding {
     if level == Level::Ok { finding } else { advise(finding, machine) }
 }
 
-/// Points to PVTCP. What was counted before it was loaded is still in the counters, so that it is loaded excuses
-/// nothing.
+/// Points to PVTCP. The counters go back to before it was loaded, so a loaded PVTCP does not make a finding `Ok`.
 fn advise(finding: Finding, machine: &Machine) -> Finding {
     if !machine.is_protected() {
         return advise_pvtcp(finding, machine);

@@ -6,7 +6,7 @@ use super::finding::{Finding, Level};
 use super::machine::Machine;
 use super::readings::Readings;
 
-/// All of them; nothing on a machine that is no guest.
+/// All findings on the guest agent; none on a machine that is no guest.
 pub(super) fn findings(readings: &Readings, machine: &Machine) -> Vec<Finding> {
     if !machine.is_guest() {
         return Vec::new();
@@ -47,7 +47,7 @@ fn channel(readings: &Readings) -> Finding {
         .next(format!("give the VM a virtserialport named {PORT_NAME}; in the guest, modprobe virtio_console"))
 }
 
-/// F-RTO's tests misread what the host lets out of what it holds.
+/// F-RTO beside vFlood: its tests misread the ACKs of held packets that the host lets out.
 fn f_rto(readings: &Readings) -> Option<Finding> {
     let has_vflood = readings.sysctls.get("tcp_available_congestion_control")?.split(' ').any(|name| name == "vflood");
     let is_on = readings.sysctls.get("tcp_frto")? != "0";

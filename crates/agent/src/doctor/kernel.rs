@@ -3,7 +3,7 @@
 use super::finding::{Finding, Level};
 use super::readings::Readings;
 
-/// The kernel's release: of what it can do it says nothing, which other findings do.
+/// The kernel's release. Other findings say what the kernel can do; its release does not.
 pub(super) fn release(readings: &Readings) -> Finding {
     match &readings.release {
         None => Finding::new("kernel", Level::Problem, "its release cannot be read", "Is /proc mounted?"),

@@ -6,10 +6,10 @@ use super::finding::{Finding, Level, Mechanism};
 use super::kernel;
 use super::readings::Readings;
 
-/// A share of lost time, in percent, that is worth a word, and one that is a problem.
+/// Shares of lost time, in percent, from which a finding is a note, and a problem.
 const NOTE_PERCENT: f64 = 0.1;
 const PROBLEM_PERCENT: f64 = 1.0;
-/// `/proc/stat` counts in steps of 10 ms: fewer of them in a second are rounding.
+/// `/proc/stat` counts in steps of 10 ms: fewer steps than these in a second are rounding.
 const SAMPLE_STEPS: u64 = 3;
 /// A sleeper this late has lost its core to somebody.
 const PAUSE: Duration = Duration::from_millis(8);
@@ -28,7 +28,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Reads where this is from what was read.
+    /// Tells where this machine is from what was read.
     pub fn of(readings: &Readings) -> Self {
         let flagged = readings.cpuinfo.as_deref().is_some_and(has_hypervisor_flag);
         let hypervisor = readings.hypervisor.clone().or_else(|| flagged.then(|| "a hypervisor".to_owned()));
@@ -71,7 +71,7 @@ fn has_hypervisor_flag(cpuinfo: &str) -> bool {
     flags.is_some_and(|l| l.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// Where we are, as a finding.
+/// Where this machine is, as a finding.
 pub(super) fn machine(machine: &Machine) -> Finding {
     match &machine.hypervisor {
         Some(name) => Finding::new(
@@ -112,7 +112,7 @@ impl Times {
         Self { busy: self.busy.saturating_sub(before.busy), steal: self.steal.saturating_sub(before.steal) }
     }
 
-    /// How much of the time that was wanted was not given.
+    /// The share of the wanted time that was not given, in percent.
     fn lost_percent(self) -> f64 {
         let wanted = self.busy + self.steal;
         if wanted == 0 { 0.0 } else { 100.0 * self.steal as f64 / wanted as f64 }

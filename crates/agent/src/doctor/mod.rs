@@ -1,7 +1,7 @@
 //! The examination: what a machine supports, what hurts TCP there, and which mechanism would help.
 //!
 //! [`Readings::take`] reads the machine, [`judge`] says what that means. Judging reads nothing, so it is tested with
-//! fixtures. [`window`] does the same for a stretch of time: what happened in it, not what is so since boot.
+//! fixtures. [`window`] does the same for a stretch of time: what happened in it, not since boot.
 
 mod datapath;
 mod evidence;

@@ -81,13 +81,13 @@ pub struct Readings {
     pub ports: Vec<PortReading>,
     /// Whether a bpf file system is where pins go.
     pub has_bpffs: bool,
-    /// What the kernel can do of what the host needs.
+    /// Which of the features that evenkeel needs the kernel has.
     pub features: Features,
     /// `/proc/sys/net/core/bpf_jit_enable`; only root may read it.
     pub bpf_jit: Option<String>,
     /// Offloads of the devices that lead out of this machine.
     pub offloads: Vec<OffloadReading>,
-    /// What the kernel has of what the guest agent needs.
+    /// Which of the things that the guest agent needs the kernel has.
     pub guest_kernel: KernelReading,
     /// Names of this machine's virtio-serial ports.
     pub virtio_ports: Vec<String>,
@@ -181,7 +181,7 @@ fn clock_resolution(clock: ClockId) -> Option<Duration> {
     nix::time::clock_getres(clock).ok().map(Duration::from)
 }
 
-/// Sleeps through the sample in naps; how much the worst of them took too long.
+/// Sleeps through the sample in naps. Returns how late the worst of them ended.
 fn watch_for_pauses() -> Duration {
     let begin = Instant::now();
     let mut longest = Duration::ZERO;
@@ -272,7 +272,7 @@ mod cpuid {
     const HYPERVISOR: u32 = 0x4000_0000;
     const KVM_FEATURE_STEAL_TIME: u32 = 1 << 5;
 
-    /// The instruction; unsafe to call up to some version of Rust, safe since.
+    /// The CPUID instruction; calling it is unsafe in older versions of Rust and safe in newer ones.
     #[allow(unused_unsafe)]
     fn leaf(number: u32) -> CpuidResult {
         // SAFETY: every x86-64 processor has CPUID.

@@ -25,8 +25,8 @@ fn ms(duration: Duration) -> String {
     if value.fract() < 0.05 { format!("{value:.0} ms") } else { format!("{value:.1} ms") }
 }
 
-/// What a retransmission timeout is at least, for a floor and a tick: the kernel rounds the floor up to ticks and adds
-/// the smoothed round-trip time, which is a tick at least after rounding.
+/// The shortest retransmission timeout for a floor and a tick: the kernel rounds the floor up to ticks and adds the
+/// smoothed round-trip time, which after rounding is at least a tick.
 fn effective(floor: Duration, tick: Duration) -> Duration {
     let ticks = floor.as_nanos().div_ceil(tick.as_nanos()).max(1) as u32;
     tick * (ticks + 1)

@@ -11,8 +11,8 @@ use super::{Answer, Feature, Features, trial};
 use crate::tc::quietly;
 
 impl Features {
-    /// Asks this kernel. With privileges a program is put on `lo` and taken off again; by clsact only where there is no
-    /// tcx.
+    /// Asks this kernel. With privileges, this puts a program on `lo` and takes it off again; by clsact only where
+    /// there is no tcx.
     pub fn ask() -> Self {
         let mut features = Self::asked();
         if features.answer(Feature::Tcx) != &Answer::Yes {
@@ -21,7 +21,7 @@ impl Features {
         features
     }
 
-    /// The same, by clsact in any case.
+    /// As [`ask`](Self::ask), by clsact in any case.
     pub fn ask_all() -> Self {
         let mut features = Self::asked();
         features.0.insert(Feature::Clsact, quietly(trial::clsact));
@@ -37,7 +37,7 @@ impl Features {
                 Self([(Feature::Btf, Answer::No(why))].into())
             }
         };
-        // What its types do not know a kernel without types may have all the same.
+        // Types can only rule tcx out: a kernel without types may have it all the same.
         if features.why_not(Feature::Tcx).is_none() {
             features.0.insert(Feature::Tcx, quietly(trial::tcx));
         }
@@ -49,7 +49,7 @@ impl Features {
     }
 }
 
-/// Whether the kernel's own types have those of the driver of taps, which is built in then.
+/// Whether the kernel's own types include those of the tap driver, which is then built in.
 pub fn has_tun_types() -> bool {
     quietly(Btf::from_vmlinux).is_ok_and(|types| types.has_struct("tun_struct"))
 }
@@ -102,7 +102,7 @@ pub(super) fn by_types(types: &dyn Types) -> Features {
     Features(answers.into_iter().collect())
 }
 
-/// Of a driver that is a module; nothing if it is loaded without types.
+/// The answer for a tap driver that is a module; `None` if it is loaded without types.
 fn tap_types() -> Option<Answer> {
     if Path::new("/sys/kernel/btf/tun").exists() {
         return Some(Answer::Yes);

@@ -1,5 +1,5 @@
-//! What this kernel can do of what evenkeel needs. The kernel is asked, and never judged by its version: makers of
-//! distributions port back, and leave out.
+//! Which of the features that evenkeel needs this kernel has. The kernel is asked, and never judged by its version:
+//! distributions port features back, and leave others out.
 //!
 //! [`Features::ask`] asks, [`Features::hook`] and [`Features::lacking`] decide by the answers alone.
 
@@ -35,7 +35,7 @@ pub enum Feature {
     TaskState,
     /// A program can go over all processes and their files.
     TaskIterators,
-    /// The types of the driver of taps.
+    /// The types of the tap driver.
     TapTypes,
     /// Qdiscs in BPF.
     BpfQdisc,
@@ -77,7 +77,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// By what the host's programs are on devices.
+/// The hook by which the host's programs are on devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hook {
@@ -101,7 +101,7 @@ impl fmt::Display for Hook {
 pub enum Answer {
     /// It is there.
     Yes,
-    /// It is not: why that is known, in words.
+    /// It is not there: how that is known, in words.
     No(String),
     /// It could not be asked, in words.
     Unknown(String),
@@ -111,7 +111,7 @@ pub enum Answer {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Features(BTreeMap<Feature, Answer>);
 
-/// What is known of one that was not asked about.
+/// The answer for a feature that was not asked about.
 const NOT_ASKED: &Answer = &Answer::Unknown(String::new());
 
 impl Features {
@@ -128,7 +128,7 @@ impl Features {
         }
     }
 
-    /// By what the host's programs are put on ports, if `attach` is wanted.
+    /// The hook by which the host's programs are put on ports, if `attach` is wanted.
     ///
     /// # Errors
     /// What this kernel lacks for that, in words.
@@ -158,8 +158,8 @@ impl Features {
         if lacks.is_empty() { Ok(hook) } else { Err(lacks.join("; ")) }
     }
 
-    /// What is missing for a part of evenkeel, in words; nothing if it can work. The parts are apart: one that cannot
-    /// work takes none of the others along, but for what stands on the host's agent.
+    /// What is missing for a part of evenkeel, in words; `None` if it can work. The parts are independent: one that
+    /// cannot work stops none of the others, except that parts on the host need the host's agent.
     pub fn lacking(&self, part: Part) -> Option<String> {
         let mut lacks: Vec<String> = part.needs().iter().filter_map(|feature| self.missing(*feature)).collect();
         if part == Part::HostAgent {
@@ -178,12 +178,12 @@ impl Part {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::HostAgent, Self::Vsnoop, Self::HostVflood, Self::GuestAgent, Self::Pvtcp];
 
-    /// Without any of these it does not work. What the host's agent needs beyond them, [`Features::hook`] knows.
+    /// The features that it needs, all of them. [`Features::hook`] knows what else the host's agent needs.
     const fn needs(self) -> &'static [Feature] {
         match self {
             Self::HostAgent => &[Feature::BpfFs],
             Self::Vsnoop => &[Feature::TaskState, Feature::TaskIterators, Feature::TapTypes],
-            // Its own devices have their programs by links, whatever the ports have.
+            // Programs are on its own devices by links, whatever hook the ports have.
             Self::HostVflood => &[Feature::BpfQdisc, Feature::Netkit, Feature::Tcx],
             Self::GuestAgent => &[Feature::Btf, Feature::BpfFs, Feature::CongestionControl],
             Self::Pvtcp => &[Feature::Modules, Feature::Kprobes],

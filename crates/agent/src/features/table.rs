@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Answer, Feature, Features, Hook, Part};
 
-/// What is to be known of a feature, whatever kernel there is: name, who needs it, and what is used or lost without.
+/// What holds for a feature on any kernel: its name, who needs it, and what is used or lost without it.
 const ALL: [(Feature, &str, &[Part], &str); 13] = [
     (Feature::Btf, "types (BTF)", &[Part::HostAgent, Part::GuestAgent], "neither agent runs"),
     (Feature::BpfFs, "bpf file system", &[Part::HostAgent, Part::GuestAgent], "neither agent runs"),
@@ -70,7 +70,7 @@ pub struct Row {
 /// What this kernel can do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Table {
-    /// By what `evenkeel host` puts its programs on ports; nothing if it cannot run.
+    /// The hook by which `evenkeel host` puts its programs on ports; `None` if it cannot run.
     pub attach: Option<Hook>,
     /// All features.
     pub features: Vec<Row>,

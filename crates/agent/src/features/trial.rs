@@ -11,7 +11,7 @@ use crate::tc::{self, Side};
 
 /// `lo`, in every network namespace.
 const LOOPBACK: u32 = 1;
-/// TCX_NEXT, which is TC_ACT_UNSPEC too: whoever comes next decides.
+/// TCX_NEXT, which is TC_ACT_UNSPEC too: the next program decides.
 const PASS: i32 = -1;
 
 /// Whether a program can be put into the list of a device.

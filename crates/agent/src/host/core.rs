@@ -20,22 +20,21 @@ use crate::channel::{ChannelLog, Channels};
 use crate::common::clock::now_ns;
 use crate::datapath::{Datapath, DatapathError, intf};
 
-/// How often the datapath is told that the agent is here. What it holds for the agent's timers it holds for so long
-/// after the agent was last heard of as that takes three times: a crash costs no more SYN-ACKs than those of this
-/// while.
+/// How often the agent tells the datapath that it is alive. The datapath holds SYN-ACKs for three heartbeats, so a
+/// crash delays only those of that time.
 const HEARTBEAT: Duration = Duration::from_millis(50);
-/// The same where no SYN-ACK is held. On a small host each is worth sparing: in the lab it takes a millisecond of
+/// The heartbeat where no SYN-ACK is held. Fewer of them spare a small host: in the lab each takes a millisecond of
 /// translated code.
 const HEARTBEAT_AT_LEISURE: Duration = Duration::from_millis(500);
-/// How long guests may flood after the datapath was last told that the agent is here. It holds packets for
-/// `EK_VFLOOD_AGENT_NS` from then on, and a guest that is told nothing any more floods for three heartbeats.
+/// How long guests may flood after the agent last told the datapath that it is alive. The datapath holds packets for at
+/// least `EK_VFLOOD_AGENT_NS` from then on, and a guest that hears nothing more floods for three heartbeats.
 const ATTESTED_FOR: Duration = Duration::from_secs(2);
-/// How often it is tried again to shorten a queue, or to note what was changed.
+/// How often the agent tries again what failed: to shorten a queue, to note a change, to look at or list devices.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// How often ports are looked at whether their programs are still on them, where nothing is to be tried again.
+/// How often the agent checks that its programs are still on the ports, when it has nothing to try again.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// How often the tables are gone through for ports that went: once for all of a burst. A device that has the index of
-/// one becomes a port only after that ([`Datapath::attach`]).
+/// How often the tables are searched for ports that are gone: once for a whole burst of them. A new device with the
+/// index of one becomes a port only after that ([`Datapath::attach`]).
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 /// How often devices are listed although no news of them was lost.
 const LIST_EVERY: Duration = Duration::from_secs(60);
@@ -86,7 +85,7 @@ pub struct Core {
     planned: Vec<(u32, Option<QueueChange>)>,
     /// Devices have gone that are still in the notes.
     notes_are_old: bool,
-    /// Why what was changed could not be noted when that was tried last.
+    /// Why the last attempt to note what was changed failed.
     notes_error: Option<String>,
     counts: HashMap<&'static str, u64>,
     config_refused: Option<String>,
@@ -94,7 +93,7 @@ pub struct Core {
     offline: BTreeSet<u32>,
     /// Ports that trials have.
     leases: Leases,
-    /// Devices whose queues are to be shortened when what waits there has been read.
+    /// Devices whose queues are to be shortened once the VM has read what waits in them.
     unsettled: BTreeSet<u32>,
     beaten: Instant,
     forgot: Instant,
@@ -145,12 +144,12 @@ impl Core {
         }
     }
 
-    /// What holds.
+    /// The configuration that holds.
     pub fn loaded(&self) -> &Loaded {
         &self.loaded
     }
 
-    /// Whether the kernel takes the programs as a configuration wants them attached.
+    /// Checks that the kernel can attach the programs in the way that a configuration wants.
     ///
     /// # Errors
     /// [`HostError::Datapath`]
@@ -164,7 +163,7 @@ impl Core {
         &self.loaded.file
     }
 
-    /// One more of what `name`, of [`AGENT_COUNTERS`](super::metrics::AGENT_COUNTERS), counts.
+    /// Counts one more under `name`, one of [`AGENT_COUNTERS`](super::metrics::AGENT_COUNTERS).
     pub fn count(&mut self, name: &'static str) {
         *self.counts.entry(name).or_default() += 1;
     }
@@ -175,7 +174,7 @@ impl Core {
         self.note();
     }
 
-    /// Notes what was changed, or is about to be; whether that is noted now. Otherwise it is tried again.
+    /// Notes what was changed, or is about to be. Returns whether that worked; if not, it is tried again.
     fn note(&mut self) -> bool {
         let error = self.state.store(&self.run_dir).err().map(|error| error.to_string());
         if let Some(why) = &error {
@@ -241,7 +240,7 @@ impl Core {
         self.wings.all().into_iter().map(of_wing).max().unwrap_or_default()
     }
 
-    /// Tells the datapath of the host: keys, and that somebody is here who lets SYN-ACKs go.
+    /// Tells the datapath the host's keys, and that an agent is here that lets SYN-ACKs go.
     pub fn heartbeat(&mut self) {
         self.beaten = Instant::now();
         let mut host = intf::ek_host {
@@ -284,7 +283,7 @@ impl Core {
         self.wings.proboscis.drain(&self.ports, &mut self.datapath);
     }
 
-    /// A new configuration holds from now on. What it makes of ports is up to [`seen`](Self::seen).
+    /// Takes over a new configuration. [`seen`](Self::seen) applies it to ports.
     pub fn adopt(&mut self, loaded: Loaded) {
         if let Err(error) = self.datapath.hook_by(loaded.config.attach) {
             tracing::error!("programs are put on ports as before: {error}");
@@ -302,12 +301,12 @@ impl Core {
         self.config_refused = Some(why);
     }
 
-    /// A device is new or has changed: it is to be looked at, if that is a port or was changed here.
+    /// A device is new or has changed: it is to be looked at if it is a port, or if the agent has changed it.
     pub fn heard(&mut self, ifindex: u32, name: String) {
         let was_changed = self.ports.contains_key(&ifindex) || self.state.queues.contains_key(&ifindex);
         if was_changed || is_port(&self.loaded.config, &name) {
             self.waiting.insert(ifindex, Waiting { name, error: None });
-            // Whoever opens a tap that is there already is heard of as well: it has a carrier then.
+            // A process that opens an existing tap makes news as well: the tap has a carrier then.
             self.ask_for_vms();
         } else {
             self.waiting.remove(&ifindex);
@@ -350,10 +349,10 @@ impl Core {
         (self.list_is_due, self.list_is_partial) = (false, true);
     }
 
-    /// All devices there are: ports that are gone are let go of, the others are to be looked at.
+    /// Takes a list of all devices: lets go of ports that are gone, and has the others looked at.
     pub fn listed(&mut self, listing: &Listing) {
         self.count("lists_taken");
-        // One that may lack devices is taken again, but not at once.
+        // A list that may lack devices is taken again, but not at once.
         (self.list_is_due, self.list_is_partial) = (false, !listing.is_whole);
         self.listed = Instant::now();
         let links = &listing.links;
@@ -365,7 +364,7 @@ impl Core {
                 None => self.gone(ifindex),
             }
         }
-        // What an agent before this one had its programs on and this one is not to.
+        // Devices that an earlier agent put programs on, and that are no ports of this one.
         match self.datapath.ports() {
             Ok(pinned) => pinned.into_iter().for_each(|ifindex| self.leave(ifindex, listing)),
             Err(error) => tracing::error!(%error, "ports of the agent before this one are not looked at"),
@@ -402,7 +401,7 @@ impl Core {
         }
     }
 
-    /// A device is there, or has changed. What is to be done with its queue once [`commit`](Self::commit) has noted it.
+    /// A device is there, or has changed. Returns what to do with its queue once [`commit`](Self::commit) has noted it.
     pub fn seen(&mut self, link: &Link) -> QueueAction {
         self.waiting.remove(&link.ifindex);
         self.meet(link);
@@ -438,7 +437,7 @@ impl Core {
         let mut port =
             Port { link: link.clone(), domain, settings, error: None, queue_is_theirs, is_offline, timed_ns, words };
         let served = if is_settled { Ok(()) } else { self.serve(&port) };
-        // Not before the programs are there: its connection may be one through the port.
+        // Only once the programs are there: the channel's connection may pass through the port.
         self.open_channel(link, port.settings.channel.as_ref());
         match served.and_then(|()| self.attend(&port)) {
             Ok(()) if is_new => tracing::info!(port = link.name, mode = %port.settings.proboscis.mode, "port"),
@@ -456,8 +455,8 @@ impl Core {
         if queue_is_theirs { QueueAction::Leave } else { self.plan_queue(link, wanted) }
     }
 
-    /// A device is no port any more. What is to be done with its queue, which may have been raised by an agent with
-    /// another configuration, or before it was renamed; its programs are there while it settles.
+    /// A device is no port any more. Returns what to do with its queue, which may have been raised under another
+    /// configuration or another name. The programs stay while the queue settles.
     fn release(&mut self, link: &Link) -> QueueAction {
         let action = self.plan_queue(link, 0);
         let leased = self.leases.end_on(link.ifindex, "a port of it is no port any more");
@@ -475,11 +474,11 @@ impl Core {
         action
     }
 
-    /// Whether a device is the one that was known by its index, perhaps by another name; what was known of another
-    /// that had it is forgotten.
+    /// Checks that a device is the one known by its index, perhaps under another name now. What was known of an earlier
+    /// device with that index is forgotten.
     fn meet(&mut self, link: &Link) {
         let Some(port) = self.ports.get(&link.ifindex) else {
-            // An agent before this one has noted its length, and put programs on what is no longer there.
+            // An earlier agent noted this index, but put its programs on a device that is no longer there.
             let note = self.state.queues.get(&link.ifindex);
             let is_as_set = note.is_some_and(|change| change.set_segments == link.queue_segments);
             if note.is_some() && !is_as_set && self.datapath.was_on(link.ifindex) {
@@ -495,7 +494,7 @@ impl Core {
                  they are put on"
             );
             self.count("ports_bare");
-            // One that has the length that was set here is most likely the same.
+            // A device with the queue length that was set here is most likely the same one.
             let note = self.state.queues.get(&link.ifindex).filter(|c| c.set_segments == link.queue_segments).cloned();
             self.gone(link.ifindex);
             if let Some(note) = note {
@@ -510,7 +509,7 @@ impl Core {
         }
     }
 
-    /// What the wings make of a port's settings.
+    /// A port's settings for the datapath, as the wings write them.
     fn own(&mut self, port: &Port) -> Result<intf::ek_port, DatapathError> {
         let (mut own, mut tools) = (intf::ek_port::default(), tools!(self));
         for wing in self.wings.all_mut() {
@@ -569,8 +568,8 @@ impl Core {
         action
     }
 
-    /// Notes what was planned and what went, once for all that came together: the file is written whole and synced.
-    /// Whether queues may be changed as planned; otherwise nothing is planned any more.
+    /// Notes what was planned and which devices went, all at once, as the file is written whole and synced. Returns
+    /// whether queues may be changed as planned; if not, the plans are dropped.
     pub fn commit(&mut self) -> bool {
         let planned = std::mem::take(&mut self.planned);
         if planned.is_empty() && !self.notes_are_old {
@@ -583,8 +582,8 @@ impl Core {
         is_noted
     }
 
-    /// Whether nothing is dropped when a tap's queue is made shorter. Nothing is promised there from now on; the port's
-    /// settings hold again when its new length is seen. What has not settled is tried again.
+    /// Whether a tap's queue can be shortened without dropping anything. vSnoop promises nothing more there; the port's
+    /// settings hold again once its new length is seen. A queue that has not settled is tried again.
     fn settle(&mut self, link: &Link, segments: u32) -> bool {
         if !settle::shortens(link, segments) {
             return true;
@@ -633,8 +632,8 @@ impl Core {
         self.notes_are_old |= self.state.queues.remove(&ifindex).is_some();
     }
 
-    /// Takes the programs off all ports and removes all pins. The names of the ports, what the queues were, and the
-    /// devices whose queues must stay because of what waits there.
+    /// Takes the programs off all ports and removes all pins. Returns the names of the ports, what the queues were, and
+    /// the devices whose queues must stay because of what waits in them.
     ///
     /// # Errors
     /// [`HostError::Datapath`]
@@ -655,7 +654,8 @@ impl Core {
         }
     }
 
-    /// Reads the datapath's events and acts on them. Whether that were all: others would not be told of.
+    /// Reads the datapath's events and acts on them. Returns whether all were read: only then does a new one wake the
+    /// agent.
     pub fn events(&mut self) -> bool {
         self.wings.proboscis.events(&self.ports, &mut self.datapath)
     }
@@ -684,7 +684,7 @@ impl Core {
         if is_changed {
             let domain = self.domain(link.ifindex);
             tracing::info!(port = name, domain, "{}", if online { "online again" } else { "offline" });
-            // Its queue is as it is to be.
+            // Its queue needs no change, so the returned action is ignored.
             self.seen(&link);
             self.commit();
             self.arrange();

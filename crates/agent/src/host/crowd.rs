@@ -1,5 +1,4 @@
-//! Clients that are served at once: so many and no more, and whoever has been silent for longest makes room for the
-//! next one.
+//! Bounds how many clients are served at once: a new one evicts the client that has been silent longest.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,7 +6,7 @@ use std::rc::Rc;
 
 use tokio::task::AbortHandle;
 
-/// Those that are there.
+/// The clients that are served now.
 #[derive(Debug, Clone)]
 pub struct Crowd {
     most: usize,
@@ -16,7 +15,7 @@ pub struct Crowd {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Of clients, and of their silences: later ones are larger.
+    /// The last number that a client or a silence was given: later ones are larger.
     next: u64,
     clients: BTreeMap<u64, Client>,
 }
@@ -41,7 +40,7 @@ impl Inner {
         self.next
     }
 
-    /// Who goes: whoever is silent for longest, or else who has come first.
+    /// The client to evict: the one that has been silent longest, or, if none is silent, the one that came first.
     fn last(&self) -> Option<u64> {
         let order = |(number, client): &(&u64, &Client)| (client.silent.is_none(), client.silent.unwrap_or(**number));
         self.clients.iter().min_by_key(order).map(|(number, _)| *number)
@@ -49,7 +48,7 @@ impl Inner {
 }
 
 impl Crowd {
-    /// Room for so many.
+    /// Has room for `most` clients.
     pub fn new(most: usize) -> Self {
         Self { most, inner: Rc::default() }
     }
@@ -142,7 +141,7 @@ mod tests {
             let place = |clients: &[(_, Rc<RefCell<Option<Admission>>>)], at: usize, act: fn(&Admission)| {
                 act(clients[at].1.borrow().as_ref().unwrap());
             };
-            // The first is being answered, the second was, and so the third is silent for longest.
+            // The first is being answered and the second was, so the third has been silent longest.
             place(&clients, 0, Admission::is_heard);
             place(&clients, 1, Admission::is_heard);
             place(&clients, 1, Admission::is_silent);
@@ -151,14 +150,14 @@ mod tests {
             tokio::task::yield_now().await;
             assert_eq!(there.get(), 3);
             assert!(clients[2].0.is_closed() && !clients[0].0.is_closed() && !clients[1].0.is_closed());
-            // Where all are being answered the first goes.
+            // If all are being answered, the first goes.
             place(&clients, 1, Admission::is_heard);
             place(&clients, 3, Admission::is_heard);
             clients.push(client(&crowd, &there));
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
             assert!(clients[0].0.is_closed() && !clients[1].0.is_closed());
-            // One that ends by itself leaves its room.
+            // A client that ends by itself frees its room.
             clients.drain(..2);
             for _ in 0..3 {
                 tokio::task::yield_now().await;

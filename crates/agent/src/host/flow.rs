@@ -82,7 +82,7 @@ impl From<Tuple> for String {
 pub struct Flow {
     /// Its ends.
     pub tuple: Tuple,
-    /// VLAN tags of its packets, the outermost first: another connection with the same ends has others.
+    /// VLAN tags of its packets, the outermost first: only they tell connections with the same ends apart.
     #[serde(default)]
     pub vlans: Vec<Vlan>,
     /// Name of the VM's port.
@@ -111,10 +111,10 @@ pub struct Flow {
     pub has_accurate_ecn: bool,
     /// Whether the other host has evenkeel.
     pub peer_has_evenkeel: bool,
-    /// Whether it answered probes, but its packets showed that it does not see to ECN, or no more.
+    /// Whether the other host answered probes, but its packets showed that it does not handle ECN, or no longer does.
     #[serde(default)]
     pub peer_is_gone: bool,
-    /// Whether it sent so much that it is left alone.
+    /// Whether the VM sent so much that ProBoSCIS leaves the connection alone.
     pub is_elephant: bool,
     /// Whether the other end is a VM of this host, or the host itself.
     pub is_local: bool,

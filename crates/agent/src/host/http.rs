@@ -39,7 +39,7 @@ pub async fn serve(listener: TcpListener, text: Rc<dyn Fn() -> Result<String, Ho
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of files, mostly: others need time to close theirs.
+                // Mostly this process is out of descriptors: other clients need time to close theirs.
                 tracing::warn!(%error, "cannot take a connection for metrics");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;

@@ -1,6 +1,6 @@
-//! Leases, for trials: a mechanism in another mode on some ports than is configured, for as long as somebody renews
-//! it. They are in the agent's memory alone, so whatever ends, what is configured holds again. Time comes in as an
-//! argument.
+//! Leases, for trials: on some ports a mechanism has another mode than is configured, for as long as somebody renews
+//! the lease. Leases are in the agent's memory alone, so whatever ends, what is configured holds again. Time comes in
+//! as an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use super::control::lease::{Completion, Trial, Wanted};
 pub(super) const LONGEST: Duration = Duration::from_secs(60);
 /// How often exchanges that are over are fetched: the programs' buffer has room for some ten thousand.
 const FETCH_EVERY: Duration = Duration::from_millis(100);
-/// Exchanges that are kept for whoever has the lease.
+/// How many exchanges are kept for the client that has the lease.
 const KEPT: usize = 100_000;
-/// Leases whose end is still known.
+/// How many leases are remembered after their end.
 const ENDED: usize = 64;
 
 /// A port of a lease.
@@ -70,8 +70,8 @@ impl Leases {
         self.of(ifindex).map(|lease| lease.who.as_str())
     }
 
-    /// Begins one on ports that nobody has; `now_ns` is of the datapath's clock. Its number, which no other has, nor
-    /// one of an agent before this.
+    /// Begins a lease on ports that nobody has; `now_ns` is of the datapath's clock. Returns its number, which no other
+    /// lease has, not even one of an earlier agent.
     pub fn begin(&mut self, wanted: &Wanted, ports: Vec<(Changed, PortSettings)>, now: Instant, now_ns: u64) -> u64 {
         let id = now_ns.max(self.last_id + 1);
         self.last_id = id;
@@ -90,7 +90,7 @@ impl Leases {
         id
     }
 
-    /// Renews one, with a mode; the ports whose mode changes.
+    /// Renews a lease, with a mode; returns the ports whose mode changes.
     ///
     /// # Errors
     /// Why it holds no more, in words that go on from "the agent".
@@ -111,7 +111,7 @@ impl Leases {
         format!("has ended the trial: {}", why.unwrap_or("it has no such lease, as after a restart"))
     }
 
-    /// Ends one; its ports. `why` is for whoever renews it.
+    /// Ends a lease; returns its ports. A client that tries to renew it is told `why`.
     pub fn end(&mut self, id: u64, why: Option<&str>) -> Vec<Changed> {
         let Some(position) = self.position(id) else { return Vec::new() };
         let lease = self.leases.swap_remove(position);
@@ -122,12 +122,13 @@ impl Leases {
         lease.ports.into_iter().map(|(ifindex, port)| (ifindex, port.name)).collect()
     }
 
-    /// Ends the one that has a port; all its ports.
+    /// Ends the lease that has a port; returns all its ports.
     pub fn end_on(&mut self, ifindex: u32, why: &str) -> Vec<Changed> {
         self.of(ifindex).map(|lease| lease.id).map_or_else(Vec::new, |id| self.end(id, Some(why)))
     }
 
-    /// Ends the one that has a port, if other settings are configured there than when it began; all its ports.
+    /// Ends the lease that has a port, if other settings are configured there than when it began; returns all its
+    /// ports.
     pub fn check(&mut self, ifindex: u32, name: &str, configured: &PortSettings) -> Vec<Changed> {
         let is_other = |port: &Leased| port.configured != *configured || port.name != name;
         let port = self.of(ifindex).and_then(|lease| lease.ports.get(&ifindex));
@@ -137,8 +138,8 @@ impl Leases {
         }
     }
 
-    /// Lays a lease's mode over what is configured on a port. Since when the port's exchanges are timed; 0: they are
-    /// not.
+    /// Lays a lease's mode over what is configured on a port. Returns since when the port's exchanges are timed; 0:
+    /// they are not.
     pub fn lay_over(&self, ifindex: u32, settings: &mut PortSettings) -> u64 {
         let Some(lease) = self.of(ifindex) else { return 0 };
         settings.set_mode(lease.mechanism, lease.mode);
@@ -153,7 +154,7 @@ impl Leases {
         Some(Trial { mechanism: lease.mechanism, mode: lease.mode, configured, who: lease.who.clone(), ends_in_ms })
     }
 
-    /// Numbers of those whose time is over.
+    /// Numbers of the leases whose time is over.
     pub fn expired(&self, now: Instant) -> Vec<u64> {
         self.leases.iter().filter(|lease| lease.until <= now).map(|lease| lease.id).collect()
     }
@@ -169,7 +170,7 @@ impl Leases {
         Some(self.fetched.map_or(end, |fetched| end.min(fetched + FETCH_EVERY)))
     }
 
-    /// Keeps exchanges that were fetched; those of nobody's ports are let go of.
+    /// Keeps exchanges that were fetched, but not those of ports without a lease.
     pub fn keep(&mut self, completions: &[Completion], now: Instant) {
         self.fetched = Some(now);
         for completion in completions {

@@ -1,7 +1,7 @@
-//! Network devices of this host: which there are, which appear and go, and how long their queues are. They are known by
-//! the numbers of ports, and those of other network namespaces by names with the namespace's before ([`netns`]).
+//! Network devices of this host: which there are, which appear and go, and how long their queues are. Their numbers are
+//! those of ports; the name of a device in another network namespace begins with the namespace's ([`netns`]).
 //!
-//! The kernel answers a request while it is made, so that asking waits for the kernel and for nobody else.
+//! The kernel answers a request while that is made, so asking waits for nothing but the kernel.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -27,15 +27,15 @@ const LINK_GROUP: u32 = 1 << (libc::RTNLGRP_LINK - 1);
 const INFO_BYTES: usize = 16;
 /// linux/rtnetlink.h: counters are of no use here, and most of an answer.
 const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
-/// Of one read: the kernel sends no more at once, in answers, and of one device.
+/// Bytes of one read: the kernel sends no more at once, neither in answers nor as news of one device.
 const READ_BYTES: usize = 1 << 16;
-/// News that may wait: that of some thousand devices, each of which takes about 5 KB of the kernel's memory.
+/// Room for news that waits: that of some thousand devices, at about 5 KB of the kernel's memory each.
 const NEWS_BYTES: usize = 16 << 20;
-/// Reads after which others than devices have their turn.
+/// How many reads are made in a row before other tasks have their turn.
 const READS: usize = 4096;
 /// How long an answer may take, while others change devices.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Lists that are taken in a row because devices changed meanwhile.
+/// How many lists are taken in a row, at most, because devices changed meanwhile.
 const LISTS: usize = 4;
 
 /// A network device.
@@ -65,7 +65,7 @@ pub enum Kind {
     Other,
 }
 
-/// News of devices. What it tells of a device may be older than what the device is by now.
+/// News of devices. It may be older than the present state of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
     /// A device is new, or has changed.
@@ -75,7 +75,7 @@ pub enum LinkEvent {
         /// Its name.
         name: String,
     },
-    /// A device is gone. There may be another with its index by now, of which there is news then.
+    /// A device is gone. Another may have its index by now, which then is news of its own.
     Gone {
         /// Its index.
         ifindex: u32,
@@ -97,7 +97,7 @@ pub struct Listing {
 pub struct LinkWatch {
     socket: AsyncFd<OwnedFd>,
     buffer: Vec<u8>,
-    /// News was lost, and the kernel does not say so again before it has been rid of all that waits.
+    /// News was lost, and the kernel does not say so again before all that waits has been read.
     is_overrun: bool,
 }
 
@@ -131,8 +131,8 @@ impl LinkEvent {
 }
 
 impl LinkWatch {
-    /// Begins to listen in the namespace with this base, and keeps that there as long as it does; a list taken after
-    /// this misses nothing.
+    /// Begins to listen in the namespace with this base, and keeps the namespace alive meanwhile. A list that is taken
+    /// after this misses nothing.
     ///
     /// # Errors
     /// [`HostError::Netlink`] if the kernel gives no socket.
@@ -146,9 +146,9 @@ impl LinkWatch {
         socket.set_non_blocking(true)?;
         socket.bind(&SocketAddr::new(0, LINK_GROUP))?;
         let fd = owned(&socket)?;
-        // Where more than the system's bound is not allowed, less will do: what is lost is asked for.
+        // If the system's bound may not be exceeded, less room will do: lost news is made up for by a list.
         setsockopt(&fd, RcvBufForce, &news_bytes).or_else(|_| setsockopt(&fd, RcvBuf, &news_bytes))?;
-        // SAFETY: the descriptor is owned by what waits for it, and so open as long as that.
+        // SAFETY: the `AsyncFd` owns the descriptor, so it stays open for as long as it is registered.
         let socket = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
         Ok(Self { socket, buffer: vec![0; READ_BYTES], is_overrun: false })
     }
@@ -187,7 +187,7 @@ impl LinkWatch {
     }
 }
 
-/// All events in what one read gave; what cannot be read is as good as lost.
+/// All events of one read; a message that cannot be parsed counts as lost news.
 fn events(bytes: &[u8]) -> impl Iterator<Item = LinkEvent> {
     messages(bytes).filter_map(|message| message.map_or(Some(LinkEvent::Lost), |message| event(&message)))
 }
@@ -231,7 +231,7 @@ fn until_zero(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// A name as it is; one that is no UTF-8 with escapes for the bytes that are none, and for its backslashes.
+/// A name as text. In one that is not UTF-8, invalid bytes and backslashes are escaped.
 fn text(name: &[u8]) -> String {
     if let Ok(name) = std::str::from_utf8(name) {
         return name.to_owned();
@@ -279,7 +279,7 @@ impl Links {
         Ok(())
     }
 
-    /// What comes next in answer to the last request, given to `take` until that has what it wants.
+    /// Gives the answers to the last request to `take`, until that returns something.
     fn answer<T>(&mut self, mut take: impl FnMut(&Message<'_>) -> Option<T>) -> io::Result<T> {
         loop {
             let length = match recv(self.fd.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_TRUNC) {

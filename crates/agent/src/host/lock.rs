@@ -8,8 +8,8 @@ use crate::common::lock::{Lock, NotTaken};
 /// The file's name in the run directory.
 const FILE: &str = "host.lock";
 
-/// Takes the lock, which is held while an agent runs or stops what one left, and makes the run directory if it is not
-/// there.
+/// Takes the lock, which is held while an agent runs, or while `--stop` removes what one left. Makes the run directory
+/// if it is not there.
 ///
 /// # Errors
 /// [`HostError::Running`] if another process has it.

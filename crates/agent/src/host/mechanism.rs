@@ -22,7 +22,7 @@ pub(super) struct Tools<'a> {
     pub datapath: &'a mut Datapath,
     /// The channels to guests' agents.
     pub channels: &'a Channels,
-    /// What holds.
+    /// The configuration that holds.
     pub config: &'a Config,
 }
 
@@ -79,16 +79,16 @@ pub(super) trait Mechanism: fmt::Debug {
     /// Ports have come, gone or changed.
     fn changed(&mut self) {}
 
-    /// A port is gone, or none any more.
+    /// A port is gone, or is no port any more.
     fn gone(&mut self, _ifindex: u32) {}
 
-    /// The programs were taken off a port; `stays` if they are there until what is held is out.
+    /// The programs were taken off a port; `stays` if they remain until what is held is out.
     fn detached(&mut self, _stays: bool) {}
 
     /// Another configuration holds from now on.
     fn reconfigured(&mut self, _before: &Config, _now: &Config) {}
 
-    /// What it needs of the datapath's knowledge that an agent is here, for a port with these settings.
+    /// Whether the datapath must know that an agent is here, for a port with these settings.
     fn presence(&self, settings: &PortSettings) -> Presence;
 
     /// The same, whatever ports there are.
@@ -102,7 +102,7 @@ pub(super) trait Mechanism: fmt::Debug {
     /// All devices that there was news of have been looked at.
     fn arrange(&mut self, _ports: &Ports, _tools: &mut Tools<'_>) {}
 
-    /// Status or connections are about to be asked for: what is costly to see is seen once.
+    /// Status or connections are about to be asked for: looks once at what is costly to see.
     fn look(&mut self) {}
 
     /// Its part of what `status` says of a port.

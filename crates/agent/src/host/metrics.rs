@@ -159,9 +159,9 @@ mod tests {
         .unwrap()
     }
 
-    /// Names of metrics that begin so, in a text.
+    /// Names of metrics in a text that begin with `prefix`.
     fn names<'a>(text: &'a str, prefix: &'a str) -> BTreeSet<&'a str> {
-        // Those that rules record have a colon in them.
+        // Metrics that rules record have a colon in their names.
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c));
         words.filter(|word| word.starts_with(prefix)).collect()
     }

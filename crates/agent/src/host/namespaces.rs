@@ -1,8 +1,8 @@
 //! Network namespaces with names, whose devices are ports like those of the agent's own: pods', as Kubernetes' runtimes
 //! make them.
 //!
-//! A namespace is held open as long as the agent has it, and let go of when its name goes: then what was done there is
-//! undone, and nothing of the agent keeps it.
+//! The agent holds a namespace open while it serves that. When the name goes, the agent undoes what it did there, and
+//! keeps the namespace alive no longer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,9 +20,9 @@ use super::links::{LinkEvent, LinkWatch, Links};
 use super::watch::Watch;
 use crate::netns::{self, DIRECTORY, Namespace};
 
-/// After news of names: more of it is on its way as a rule, and a file is there before it is a namespace.
+/// How long a look waits after news of names: more is mostly on its way, and a file is there before it is a namespace.
 const LOOK_SOON: Duration = Duration::from_millis(10);
-/// However little there is news of.
+/// How often to look without news.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// News of devices that may wait for the agent.
 const WAITING: usize = 64;
@@ -35,7 +35,7 @@ pub enum News {
     Devices(Vec<LinkEvent>),
 }
 
-/// The namespaces, and who hears of their devices.
+/// The namespaces, and the tasks that hear of their devices.
 pub struct Namespaces {
     names: Watch,
     looks_at: Instant,
@@ -70,7 +70,7 @@ impl Namespaces {
         (self.looks_at, self.put_off) = (Instant::now() + LOOK_SOON, LOOK_SOON);
     }
 
-    /// Tries again to hear of what it does not hear of.
+    /// Tries again to watch the names, and the devices of namespaces whose watch has ended.
     pub fn keep(&mut self, core: &mut Core) {
         self.names.keep();
         self.look_soon();
@@ -93,7 +93,7 @@ impl Namespaces {
         }
     }
 
-    /// Looks which namespaces there are: new ones are taken, those that are gone, or wanted no more, are left.
+    /// Looks up which namespaces there are: takes new ones, and leaves those that are gone or no longer wanted.
     pub fn look(&mut self, core: &mut Core, links: &mut Links) {
         let known = netns::all();
         let mut is_early = false;
@@ -135,7 +135,7 @@ impl Namespaces {
         let name = namespace.name.clone();
         let base = match core.take_namespace(namespace) {
             Ok(Some(base)) => base,
-            // By another name.
+            // Taken already, under another name.
             Ok(None) => return,
             Err(error) => {
                 tracing::error!(%error, name, "ports of this network namespace are not served");

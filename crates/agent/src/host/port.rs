@@ -29,7 +29,7 @@ pub(super) struct Port {
     pub is_offline: bool,
     /// Since when a trial times its exchanges, in the datapath's clock; 0: none does.
     pub timed_ns: u64,
-    /// What the log says of the VM, which is the VM's to change.
+    /// Bounds what the log says of the VM, as the VM can change that at will.
     pub words: ChannelLog,
 }
 
@@ -40,7 +40,7 @@ impl Port {
     }
 }
 
-/// What holds on the port of this name. What moves with a VM rests on a port whose VM is about to leave.
+/// The settings of the port of this name. Mechanisms with a part in the guest are off while its VM is about to leave.
 pub(super) fn settings(config: &Config, name: &str, is_offline: bool) -> PortSettings {
     let mut settings = config.settings(name);
     if is_offline {

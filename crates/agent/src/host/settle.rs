@@ -1,4 +1,4 @@
-//! Before a tap's queue is made shorter, which drops what does not fit any more: what waits there may have been
+//! What to do before a tap's queue is shortened, which drops what no longer fits: data that waits there may have been
 //! acknowledged for the VM.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,24 +8,24 @@ use super::links::{Kind, Link};
 use super::state::QueueChange;
 use crate::datapath::{Datapath, intf};
 
-/// How long is waited for a VM that is off its core and leaves packets in its queue.
+/// How long to wait for a VM that is off its core and leaves packets in its queue.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(2);
 
-/// Whether a queue of so many places is a shorter one for a tap; others lose nothing.
+/// Whether this length makes a tap's queue shorter; other devices lose nothing.
 pub fn shortens(link: &Link, segments: u32) -> bool {
     link.kind == Kind::Tap && segments < link.queue_segments
 }
 
-/// Whether nothing is dropped if the queue of this port, for which nothing more is promised, has so many places. Waits
-/// for it.
+/// Waits until the queue of this port can take this length without a drop; false if `patience` runs out first. Nothing
+/// more may be promised for the port.
 pub fn has_settled(datapath: &mut Datapath, link: &Link, segments: u32, patience: Duration) -> bool {
     if !shortens(link, segments) {
         return true;
     }
     let end = Instant::now() + patience;
     let free = link.queue_segments - segments;
-    // Where that cannot be asked nothing is promised.
+    // Where the datapath cannot tell, nothing is promised.
     while datapath.waits(link.ifindex, free).unwrap_or(false) {
         if Instant::now() >= end {
             return false;
@@ -35,7 +35,8 @@ pub fn has_settled(datapath: &mut Datapath, link: &Link, segments: u32, patience
     true
 }
 
-/// Ends all promises on ports whose queues are to go back. Those in which too much waits for that, after some waiting.
+/// Ends all promises on ports whose queues are to be put back. Returns those in which too much still waits for that
+/// after [`TIMEOUT`].
 pub fn unsettled(datapath: &mut Datapath, links: &[Link], queues: &BTreeMap<u32, QueueChange>) -> BTreeSet<u32> {
     let back = |link: &Link| queues.get(&link.ifindex).map(|change| change.before_segments);
     let shorter = links.iter().filter_map(|link| Some((back(link)?, link)));
@@ -49,7 +50,7 @@ pub fn unsettled(datapath: &mut Datapath, links: &[Link], queues: &BTreeMap<u32,
     unsettled
 }
 
-/// Nothing more is acknowledged for the port's VM, which has these settings otherwise.
+/// Ends early ACKs for the port's VM; the port's other settings are as given.
 pub fn end_promises(datapath: &mut Datapath, link: &Link, settings: &intf::ek_port) {
     let mut settings = *settings;
     settings.vsnoop.mode = intf::EK_MODE_OFF;

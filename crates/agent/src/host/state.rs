@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::error::HostError;
 use super::links::Link;
 
-/// The format; another one is not touched.
+/// The format's version; a file of another version is not touched.
 const VERSION: u32 = 1;
 /// The file's name in the run directory.
 const FILE: &str = "host-state.json";
@@ -35,7 +35,8 @@ pub struct QueueChange {
     pub name: String,
     /// Length before.
     pub before_segments: u32,
-    /// Lengths that it was given before this one: a kill may have come in between, and news of a device may be old.
+    /// Lengths that it was given before this one: the agent may have been killed in between, and news of a device may
+    /// be old.
     pub older_segments: BTreeSet<u32>,
     /// Length that it was given.
     pub set_segments: u32,
@@ -80,7 +81,7 @@ impl HostState {
         Ok(state)
     }
 
-    /// Writes the file: it is there whole, or as it was.
+    /// Writes the file: afterwards it is there whole, or as it was before.
     ///
     /// # Errors
     /// [`HostError::Io`]
@@ -129,7 +130,7 @@ impl HostState {
         self.queues != before
     }
 
-    /// A change that was noted has been made; true if it was the way back, and nothing is left to note.
+    /// A change that was noted has been made; true if it put the original length back, so that its note is gone.
     pub fn confirm(&mut self, ifindex: u32) -> bool {
         let is_back = self.queues.get(&ifindex).is_some_and(|change| change.set_segments == change.before_segments);
         if is_back {
@@ -144,7 +145,7 @@ impl HostState {
         change.map(|change| to.clone_into(&mut change.name)).is_some()
     }
 
-    /// What [`plan`](Self::plan) noted of a device is not done: what was noted before stays.
+    /// Takes back what [`plan`](Self::plan) noted of a device, as it is not done: what was noted before holds again.
     pub fn restore(&mut self, ifindex: u32, before: Option<QueueChange>) {
         match before {
             Some(change) => self.queues.insert(ifindex, change),
@@ -158,7 +159,7 @@ impl HostState {
         let ours = self.queues.get(&link.ifindex).filter(|change| change.name == link.name).cloned();
         let Some(change) = ours else {
             self.queues.remove(&link.ifindex);
-            // 0 is what devices without a queue say, and a length that nobody asked to be changed.
+            // A device without a queue reports 0, and 0 is wanted where nobody asks for another length.
             if wanted_segments <= link.queue_segments {
                 return QueueAction::Leave;
             }
@@ -179,8 +180,8 @@ impl HostState {
             return QueueAction::Theirs;
         }
         let target = wanted_segments.max(change.before_segments);
-        // What a device is said to have may be old news, while ours is on its way. Only a change that was confirmed
-        // lets us forget.
+        // The reported length may be old news, from before an earlier change of the agent's. Only a confirmed change
+        // ends a note.
         if link.queue_segments == target && target != change.before_segments {
             return QueueAction::Leave;
         }
@@ -256,7 +257,7 @@ mod tests {
     fn old_news_of_a_length_does_not_make_it_forget() {
         let mut state = HostState::default();
         assert_eq!(state.plan(&link(1000), 4000), QueueAction::Set(4000));
-        // It is to go back, and the news is of before the change was made.
+        // The length is to go back, and the news is older than the change.
         assert_eq!(state.plan(&link(1000), 0), QueueAction::Set(1000));
         assert_eq!(state.plan(&link(4000), 0), QueueAction::Set(1000));
         assert!(state.confirm(3));

@@ -40,11 +40,11 @@ use crate::netns::{self, HERE};
 
 /// How long `--stop` waits for an agent that has said it stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long it waits for one that has taken its lock and does not answer.
+/// How long `--stop` waits for an agent that holds the lock and does not answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(10);
-/// Devices that are looked at before their queues are changed, which is noted at once for all of them. They take some
-/// 30 ms, less than a heartbeat.
+/// How many devices are looked at before their queues are changed, so that all changes are noted at once. A burst takes
+/// some 30 ms, less than a heartbeat.
 const BURST: usize = 16;
 /// How long an earlier control socket is still answered: a client has its answer in milliseconds.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Where the agent finds and keeps things.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The configuration file; without one the usual place, or defaults if there is nothing.
+    /// The configuration file; `None` is the usual place, or the defaults if no file is there.
     pub config: Option<PathBuf>,
     /// The directory of lock and state.
     pub run_dir: PathBuf,
@@ -82,7 +82,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, HostError> {
                 let client = state.socket.as_deref().map(Client::connect);
                 match client.map(|client| client?.stop()) {
                     Some(Ok(stopped)) => break (stopped, running),
-                    // One that was just started, or killed.
+                    // The agent was just started, or killed.
                     None | Some(Err(HostError::NotRunning { .. })) if Instant::now() < patience => {
                         std::thread::sleep(STEP);
                     }
@@ -108,7 +108,7 @@ fn remove(state: HostState, run_dir: &Path, pin_dir: &Path) -> Result<Stopped, H
     Datapath::recall_namespaces(pin_dir)?;
     let mut links = Links::new()?;
     let list = links.list()?.links;
-    // What it has promised is in the queues all the same.
+    // What the agent promised waits in the queues even though it is gone.
     let mut unsettled = BTreeSet::new();
     if !state.queues.is_empty() {
         match Datapath::open(pin_dir) {
@@ -136,7 +136,7 @@ pub struct Checked {
     pub probe_keys: usize,
 }
 
-/// Reads a configuration and what it names, as an agent does that starts.
+/// Reads a configuration and what it names, as an agent does when it starts.
 ///
 /// # Errors
 /// [`HostError::Config`], also if there is no file.
@@ -146,15 +146,15 @@ pub fn check(file: Option<&Path>) -> Result<Checked, HostError> {
     Ok(Checked { file, probe_keys: keys::load(&config.probe_key_file)?.map_or(0, |keys| keys.len()) })
 }
 
-/// Whether a datapath is pinned, that an agent of this version takes over.
+/// Whether a datapath is pinned that an agent of this version would take over.
 ///
 /// # Errors
-/// [`HostError::Datapath`] if one is pinned that it does not.
+/// [`HostError::Datapath`] if a datapath is pinned that it would not take over.
 pub fn check_pins(pin_dir: &Path) -> Result<bool, HostError> {
     Ok(datapath::pins_are_there(pin_dir)?)
 }
 
-/// Reads the configuration and what it names. A file that was there for the one that holds is not taken for none.
+/// Reads the configuration and what it names. Fails if a file that the current configuration was read from is gone.
 fn load(options: &Options, holds: Option<&Loaded>) -> Result<Loaded, ConfigError> {
     let file = options.config.clone().unwrap_or_else(|| config::DEFAULT_FILE.into());
     let is_there = file::is_there(&file).map_err(|source| ConfigError::Read { file: file.clone(), source })?;
@@ -178,7 +178,7 @@ fn dismantle(core: &Rc<RefCell<Core>>, links: &mut Links, run_dir: &Path) -> Res
     put_back(links, ports, state, unsettled, run_dir)
 }
 
-/// Puts queues back, as far as nobody else has set them since, and forgets what was changed.
+/// Puts back the queues that nobody else has set since, and forgets what was changed.
 fn put_back(
     links: &mut Links,
     ports: Vec<String>,
@@ -191,7 +191,7 @@ fn put_back(
         match state.plan(&link, 0) {
             QueueAction::Leave => {}
             QueueAction::Theirs => stopped.left.push(link.name),
-            // Noted, and never done.
+            // The change was noted, but never made.
             QueueAction::Set(segments) if segments == link.queue_segments => {}
             QueueAction::Set(segments) if unsettled.contains(&link.ifindex) => {
                 stopped.waiting.push(RestoredQueue { port: link.name, segments });
@@ -208,7 +208,7 @@ fn put_back(
     Ok(stopped)
 }
 
-/// What of the agent listens, with the configuration that it listens by.
+/// The agent's listening tasks, each with the configuration that it was started with.
 struct Listeners {
     control: (config::Control, JoinHandle<()>),
     metrics: (config::Metrics, Option<JoinHandle<()>>),
@@ -329,7 +329,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 Ok(events) => hear(&core, events),
                 Err(error) => {
                     tracing::error!(%error, "news of devices is lost");
-                    // Opened again when it is time to look whether all is as it should be.
+                    // The next periodic check (`keeps_at`) opens it again.
                     watch = None;
                 }
             },
@@ -340,7 +340,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
             () = until(namespaces_at) => namespaces.look(&mut core.borrow_mut(), &mut links),
             ready = ring.readable() => {
                 let mut ready = ready.map_err(|error| HostError::io("cannot wait for the datapath's events", error))?;
-                // What is left would not be told of: it is read before anything is waited for.
+                // Only once all events are read does a new one wake the agent.
                 if core.borrow_mut().events() {
                     ready.clear_ready();
                 }
@@ -362,7 +362,7 @@ async fn agent(options: &Options) -> Result<(), HostError> {
                 domains.keep();
                 core.borrow_mut().look_for_vms();
             }
-            // One device a turn: whoever else has something to do is first.
+            // One burst of devices per turn, so that other events are not kept waiting.
             () = tokio::task::yield_now(), if is_behind => look(&core, &mut links),
             _ = hangup.recv() => {
                 reload(options, &core, &mut links, &mut listeners, &stop_sender).await;
@@ -372,16 +372,16 @@ async fn agent(options: &Options) -> Result<(), HostError> {
             _ = interrupt.recv() => break,
             Some(reply) = stop_requests.recv() => {
                 notify(&[NotifyState::Stopping]);
-                // Guests must be plain TCP before what holds their packets goes.
+                // Guests must be back to plain TCP before what holds their packets is removed.
                 channels.end();
                 core.borrow_mut().farewell();
                 let outcome = dismantle(&core, &mut links, &options.run_dir);
                 let is_done = outcome.is_ok();
-                // Whoever asked may have gone; what was asked is done all the same.
+                // The client may have gone meanwhile; its request is done all the same.
                 let _ = reply.send(outcome);
                 if is_done {
                     tracing::info!("everything is removed");
-                    // The answer is written by the task that took the question.
+                    // The task that took the request writes the answer, and needs this time.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     return Ok(());
                 }
@@ -425,7 +425,7 @@ async fn news(watch: &mut Option<LinkWatch>) -> Result<Vec<LinkEvent>, HostError
     }
 }
 
-/// That time; never if there is none.
+/// Waits until that time; forever if there is none.
 async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time.into()).await,
@@ -506,7 +506,7 @@ async fn reload(
                 core.borrow_mut().note_socket(listener.path());
                 let own = (config.control, serve_control(listener, core, stop));
                 let (_, before) = std::mem::replace(&mut listeners.control, own);
-                // Who has found the earlier socket is answered there.
+                // Clients that found the earlier socket are still answered there.
                 tokio::task::spawn_local(async move {
                     tokio::time::sleep(FAREWELL).await;
                     before.abort();
@@ -529,12 +529,12 @@ async fn reload(
             core.refuse(error.to_string());
         }
     }
-    // Whoever sees it counted sees what came of it.
+    // Counted last: a reader that sees the count also sees the outcome.
     core.borrow_mut().count("reloads");
     notify(&[NotifyState::Ready]);
 }
 
-/// Everything that can fail about a new configuration, before any of it holds.
+/// Does everything that can fail about a new configuration, before any of it takes effect.
 async fn prepare(
     options: &Options,
     core: &Rc<RefCell<Core>>,
@@ -563,7 +563,7 @@ async fn prepare(
     } else {
         Some(bind_metrics(&config.metrics).await?)
     };
-    // Last of all: what was there before is answered until then.
+    // Last of all: until then the earlier socket is answered.
     if let Some(control) = &mut control {
         control.show()?;
     }
@@ -594,7 +594,7 @@ fn notify(states: &[NotifyState<'_>]) {
 fn readable(fd: BorrowedFd<'_>) -> Result<AsyncFd<OwnedFd>, HostError> {
     let wait = || -> std::io::Result<AsyncFd<OwnedFd>> {
         let fd = fd.try_clone_to_owned()?;
-        // SAFETY: the descriptor is owned by what waits for it, and so open as long as that.
+        // SAFETY: the `AsyncFd` owns the descriptor, so it stays open for as long as it is registered.
         Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
     };
     wait().map_err(|error| HostError::io("cannot wait for events", error))
@@ -629,7 +629,7 @@ impl Timer {
     async fn expired(&self) {
         match self.expired.readable().await {
             Ok(mut ready) => {
-                // The descriptor does not block; what it says is only that it expired.
+                // The descriptor does not block; reading it only confirms that the timer expired.
                 let _ = nix::unistd::read(self.fd.as_fd().as_raw_fd(), &mut [0; 8]);
                 ready.clear_ready();
             }

@@ -1,4 +1,4 @@
-//! Hears of changes in a directory. Where it cannot, they are found by looking.
+//! Hears of changes in a directory. Where that is impossible, callers find changes by looking.
 
 use std::future::pending;
 use std::io;
@@ -35,7 +35,7 @@ impl Open {
             | AddWatchFlags::IN_ONLYDIR;
         inotify.add_watch(directory, changes)?;
         let fd = inotify.as_fd().try_clone_to_owned()?;
-        // SAFETY: the descriptor is owned by what waits for it, and so open as long as that.
+        // SAFETY: the `AsyncFd` owns the descriptor, so it stays open for as long as it is registered.
         let ready = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
         Ok(Self { inotify, ready })
     }
@@ -68,7 +68,7 @@ impl Watch {
         watch
     }
 
-    /// Tries again to watch, if it does not.
+    /// Tries again to watch the directory, if it is not watched.
     pub(super) fn keep(&mut self) {
         if self.open.is_none() {
             self.open = Open::new(&self.directory).ok();

@@ -1,4 +1,4 @@
-//! What the lab and the agent call the outcome of trying KVM.
+//! The outcome of trying KVM, as the doctor and as the lab call it.
 
 use evenkeel_agent::doctor::Kvm;
 use evenkeel_lab::host::vm::Accelerator;

@@ -56,14 +56,14 @@ pub fn run(command: Command) -> Result<(), CliError> {
     }
 }
 
-/// What begins again, where `--resume` goes on.
+/// What begins again instead of going on, for commands that have `--resume`.
 const AFRESH: &str = "the same without --resume";
 
 fn begin(goes_on: bool) -> Begin {
     if goes_on { Begin::GoOn } else { Begin::Afresh }
 }
 
-/// The command that makes the same results: without where they go, which shard of them is done, and what is shown.
+/// The command that makes the same results, without the options for their place, a shard, progress, and going on.
 fn made_by(arguments: impl Iterator<Item = String>) -> String {
     let mut is_value = false;
     command_line(arguments.filter(|argument| {

@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output;
 
-/// How often it is looked whether all is done.
+/// How often the command looks whether all is done.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Asks the agent.

@@ -37,7 +37,7 @@ pub fn sweep(arguments: Sweep) -> Result<(), CliError> {
     merge::merge(Joined { shards: &merge, out, replace: restart, format, json })
 }
 
-/// `begin`: what to do with what is there, and what would begin again.
+/// `begin`: what to do with results that are there, and the option that begins again.
 fn simulate(
     scenario: PathBuf,
     shard: Option<Shard>,
@@ -47,7 +47,7 @@ fn simulate(
     let SimRun { out, repetitions, only, jobs, format, json, quiet } = run;
     let jobs = jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let going_on = going_on(std::env::args().skip(1));
-    // What runs all of it again is no shard.
+    // The command that makes the same results runs all of them, not a shard.
     let command = made_by(std::env::args().skip(1));
     let asked =
         Asked { scenario, out, repetitions, only, shard, format, json, quiet, begin, afresh, command, going_on };

@@ -96,7 +96,7 @@ fn draw_until_done(
     }
 }
 
-/// By what connections are sorted.
+/// What connections are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Rate,

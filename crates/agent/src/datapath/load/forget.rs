@@ -1,4 +1,4 @@
-//! What the tables know of ports that are gone. Their indexes may be other devices' some day.
+//! Forgets what the tables know of ports that are gone: their indexes may become other devices'.
 
 use std::collections::{BTreeMap, BTreeSet};
 

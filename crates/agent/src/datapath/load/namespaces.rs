@@ -16,8 +16,8 @@ use crate::netns::{self, Namespace};
 const MAP: &str = "namespaces";
 
 impl Datapath {
-    /// Ports may be in a namespace from now on. The base of their numbers; `None` if it is known already, or is the
-    /// agent's own.
+    /// Lets ports be in a namespace from now on. Returns the base of their numbers; `None` if the namespace is known
+    /// already, or is the agent's own.
     ///
     /// # Errors
     /// [`DatapathError`]
@@ -27,7 +27,7 @@ impl Datapath {
             return Ok(None);
         }
         let noted = noted(&self.namespaces)?;
-        // Of a namespace that was known by another name, and is gone.
+        // The inode may have been noted under another name, which is gone.
         let before = noted.iter().find(|(of, _)| *of == inode).map(|(_, base)| *base);
         let free = || netns::free_base(|base| noted.iter().any(|(_, taken)| *taken == base));
         let base = before.or_else(free).ok_or_else(|| {
@@ -40,7 +40,7 @@ impl Datapath {
         Ok(Some(base))
     }
 
-    /// No port is there any more.
+    /// Forgets a namespace in which no port is any more.
     pub(crate) fn leave_namespace(&self, base: u32) {
         for (of, _, inode) in netns::all() {
             if of == base {
@@ -51,8 +51,8 @@ impl Datapath {
         netns::forget(base);
     }
 
-    /// Knows the namespaces again that an agent before this one has noted, as far as they still have names; what is
-    /// noted of others is forgotten. Whether there are any.
+    /// Recalls the namespaces that an earlier agent has noted, as far as they still have names, and forgets the others.
+    /// Returns whether any were noted.
     ///
     /// # Errors
     /// [`DatapathError`]

@@ -16,21 +16,21 @@ use crate::features::{Features, Hook};
 use crate::tc::Side;
 
 impl Datapath {
-    /// By what the programs are put on ports.
+    /// The hook by which the programs are put on ports.
     pub fn hook(&self) -> Hook {
         self.hook
     }
 
-    /// Puts the programs on ports as `attach` says from now on: on each at its next [`attach`](Self::attach).
+    /// Attaches the programs as `attach` says from now on; each port changes with its next [`attach`](Self::attach).
     ///
     /// # Errors
-    /// [`DatapathError::CannotRun`] if this kernel does not take them so.
+    /// [`DatapathError::CannotRun`] if this kernel does not take them that way.
     pub fn hook_by(&mut self, attach: Attach) -> Result<(), DatapathError> {
         self.hook = self.hook_for(attach)?;
         Ok(())
     }
 
-    /// By what they would be.
+    /// The hook that `attach` would choose.
     ///
     /// # Errors
     /// As [`hook_by`](Self::hook_by).
@@ -50,7 +50,7 @@ impl Datapath {
         Some((link, attached))
     }
 
-    /// Whether a program is on the device that has this index now, put there by whichever agent and by whatever hook.
+    /// Whether a program is on the device that has this index now, whichever agent put it there and by whichever hook.
     pub(super) fn is_there(&self, ifindex: u32, program: (&str, Side)) -> bool {
         self.link(ifindex, program.0).is_some() || self.filter(ifindex, program).find().is_some()
     }
@@ -63,7 +63,7 @@ impl Datapath {
         }
     }
 
-    /// Whether what was put on a device is there by the hook that it is to be there by.
+    /// Whether the programs on a device are attached by the chosen hook.
     pub fn is_by_hook(&self, ifindex: u32) -> bool {
         self.attached.get(&ifindex).is_none_or(|links| links.iter().all(|link| link.hook() == self.hook))
     }
@@ -111,7 +111,7 @@ pub(super) fn hook(features: &Features, attach: Attach) -> Result<Hook, Datapath
     features.hook(attach).map_err(|lacks| DatapathError::CannotRun { lacks })
 }
 
-/// Takes the programs off a device that are there by clsact.
+/// Takes those programs off a device that are attached by clsact.
 pub(super) fn take_off_filters(pin_dir: &Path, ifindex: u32) -> Result<(), DatapathError> {
     clsact::take_off(&PROGRAMS.map(|(name, side)| Place { pin_dir, ifindex, name, side }))
 }

@@ -1,8 +1,7 @@
 //! The devices that hold packets: a pair of netkit devices for each port, with the qdisc on the first of them, and a
 //! pair of veths that joins segments that leave together.
 //!
-//! Requests are answered at once, so the socket blocks: the agent's event loop waits for the kernel, and for nobody
-//! else.
+//! The kernel answers requests at once, so the socket may block: the agent's event loop waits for nobody else.
 
 use std::io;
 
@@ -28,11 +27,11 @@ const NETKIT_DROP: u32 = 2;
 const SIZE_OF_IFINFOMSG: usize = 16;
 /// linux/in6.h: none
 const ADDR_GEN_MODE_NONE: u8 = 1;
-/// Of the qdisc; any would do.
+/// The qdisc's handle; any would do.
 const HANDLE: TcHandle = TcHandle { major: 1, minor: 0 };
-/// Of the veths, which would drop what is larger: linux/if_ether.h, ETH_MAX_MTU.
+/// The veths' MTU: they would drop larger packets (linux/if_ether.h, ETH_MAX_MTU).
 const LARGEST_MTU: u32 = 65535;
-/// Packets that wait to be joined at most.
+/// How many packets may wait to be joined.
 const JOIN_QUEUE_PACKETS: u32 = 8192;
 
 /// Devices of a port.
@@ -40,18 +39,18 @@ const JOIN_QUEUE_PACKETS: u32 = 8192;
 pub(super) struct Devices {
     /// Its qdisc holds packets.
     pub(super) hold: u32,
-    /// The other end of that one splits GSO packets, and is where what was held comes back.
+    /// The other end of `hold`: it splits GSO packets, and what was held comes back there.
     pub(super) split: u32,
-    /// `None`: the kernel has none, and segments leave as they are.
+    /// `None`: the kernel has no veths, and segments leave as they are.
     pub(super) joining: Option<Joining>,
 }
 
-/// Those of them that join segments.
+/// The devices that join segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Joining {
-    /// What goes in here
+    /// Segments go in here.
     pub(super) entry: u32,
-    /// comes out here, joined where it is a sequence (GRO).
+    /// They come out here, joined (GRO) where they follow one another.
     pub(super) exit: u32,
 }
 
@@ -140,12 +139,12 @@ fn make_joining(port: u32, port_name: &str, found: Option<Joining>) -> io::Resul
             made.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?
         }
     };
-    // A veth joins only what comes from one that sends segments.
+    // A veth joins only what comes from a peer without TSO, which sends segments.
     let settings = NetDevices::new()?;
     settings.set_offload(&entry, Offload::Tso, false)?;
     settings.set_offload(&exit, Offload::Gro, true)?;
     choose_cpu_by_flow(&exit, port_name);
-    // With a queue before it, a full veth makes it wait; without, it drops.
+    // With a queue before it, packets wait while the veth is full; without, it drops them.
     put_qdisc(joining.entry, "pfifo")?;
     set_up(joining.exit)?;
     set_up(joining.entry)?;
@@ -157,7 +156,7 @@ fn set_up(device: u32) -> io::Result<()> {
     message.header.index = device;
     let no_address = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(ADDR_GEN_MODE_NONE)]);
     message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![no_address])];
-    // For tidiness only: what the host says of itself there is dropped. Without IPv6 there is nothing to say.
+    // For tidiness only: what the host itself sends there by IPv6 is dropped. Without IPv6 it sends nothing.
     let _ = request(RouteNetlinkMessage::SetLink(message), 0);
     let mut message = LinkMessage::default();
     message.header.index = device;
@@ -181,7 +180,7 @@ fn add_holding(port: u32, port_name: &str) -> io::Result<()> {
     let [hold, split, ..] = names(port);
     let name = |text: &str| [text.as_bytes(), &[0]].concat();
     let peer = [vec![0; SIZE_OF_IFINFOMSG], attribute(IFLA_IFNAME, &name(&split))].concat();
-    // What no program sends on is nobody's.
+    // Packets that no program sends on are dropped.
     let netkit = [
         attribute(IFLA_NETKIT_MODE, &NETKIT_L2.to_ne_bytes()),
         attribute(IFLA_NETKIT_POLICY, &NETKIT_DROP.to_ne_bytes()),
@@ -218,10 +217,10 @@ fn add_joining(port: u32, port_name: &str) -> io::Result<()> {
     request(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// Removes a port's devices with what they hold; those that are gone are as good.
+/// Removes a port's devices with what they hold; devices that are gone already are no error.
 pub(super) fn remove(port: u32) -> io::Result<()> {
     let [hold, _, entry, _] = names(port);
-    // Nothing comes to the second pair any more when the first is gone.
+    // Once the first pair is gone, nothing comes to the second any more.
     for device in [hold, entry].iter().filter_map(|name| index(name)) {
         let mut message = LinkMessage::default();
         message.header.index = device;
@@ -230,8 +229,8 @@ pub(super) fn remove(port: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// What comes in at this device is worked on by a CPU that the flow decides (RPS): it is let out on several, and is to
-/// stay in order.
+/// Has a CPU chosen by the flow handle what comes in at this device (RPS): packets are let out on several CPUs, and
+/// must stay in order.
 fn choose_cpu_by_flow(device: &str, port_name: &str) {
     let path = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online");

@@ -1,4 +1,4 @@
-//! vFlood on ports: who has the devices that hold packets, and which of its connections are managed.
+//! vFlood on ports: which ports have the devices that hold packets, and which of their connections are managed.
 
 mod devices;
 pub mod qdisc;
@@ -20,8 +20,7 @@ use crate::netns;
 const MOST_ENDED: u32 = 1024;
 
 impl Datapath {
-    /// Sees to the devices that hold a port's packets, if it is to have them. Where they cannot be had, vFlood is off
-    /// there.
+    /// Makes the devices that hold a port's packets, if its settings ask for vFlood. Where that fails, vFlood is off.
     pub(super) fn hold_packets(&mut self, ifindex: u32, settings: &mut intf::ek_port) -> Result<(), DatapathError> {
         let before = self.port(&ifindex.to_ne_bytes())?.map(|port| port.vflood).unwrap_or_default();
         if settings.vflood.mode == intf::EK_MODE_OFF {
@@ -46,7 +45,7 @@ impl Datapath {
         Ok(())
     }
 
-    /// Why a port that was to have vFlood has not.
+    /// Why a port that was to have vFlood does not have it.
     pub fn cannot_hold(&self, ifindex: u32) -> Option<&DatapathError> {
         self.cannot_hold.get(&ifindex)
     }
@@ -104,8 +103,8 @@ impl Datapath {
         }
     }
 
-    /// Ends vFlood's connections that hold nothing and had no packet for so long, a part of them if they are very many.
-    /// Returns how many it ended.
+    /// Ends vFlood's connections that hold nothing and have been idle for this long; of very many, only a part per
+    /// call. Returns how many it ended.
     ///
     /// # Errors
     /// [`DatapathError::Bpf`]
@@ -116,8 +115,8 @@ impl Datapath {
         self.ask("vflood_idle", context)
     }
 
-    /// Removes the devices of ports that hold packets no more and have let out what they held. Whether any has still
-    /// something to let out.
+    /// Removes the devices of ports that no longer hold packets and have let out what they held. Returns whether any
+    /// still has something to let out.
     ///
     /// # Errors
     /// [`DatapathError`]

@@ -23,19 +23,19 @@ const QDISC: &str = "evenkeel_hold";
 /// Programs of a port's devices.
 const PROGRAMS: [(&str, &str); 4] =
     [("released", "hold-released"), ("split", "hold-split"), ("joined", "hold-joined"), ("back", "hold-back")];
-/// Those of them that are no netkit programs see what comes in at a device.
+/// The programs that are attached by tcx, not netkit: they see what comes in at a device.
 const BACK: &str = "back";
 const JOINED: &str = "joined";
 /// Maps that are kept for the next agent.
 const PINNED: [&str; 3] = [LISTS[0], LISTS[1], "vflood_devices"];
-/// Those of them that hold packets.
+/// The maps that hold packets.
 const LISTS: [&str; 2] = ["queues", "ready"];
-/// Maps that are those of the other programs.
+/// Maps shared with the other programs.
 const SHARED: [&str; 7] =
     ["ports", "counters", "host", "vflood_flows", "vflood_managed", "vflood_ports", "vflood_queues"];
-/// How long what is held may take to leave before it is removed.
+/// How long held packets may take to leave before they are removed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
-/// What has left the queue is on its way through the other devices for less than that.
+/// Packets that have left the queue take less than this through the other devices.
 const ON_ITS_WAY: Duration = Duration::from_millis(20);
 
 /// The loaded qdisc.
@@ -58,7 +58,7 @@ pub(in crate::datapath) fn holds(vm: &intf::ek_vflood_queue) -> bool {
     vm.first != 0 || vm.ready != 0
 }
 
-/// Whether a device of this name is one that holds packets, and so no port.
+/// Whether a device of this name is one of those that hold packets, and so no port.
 pub fn is_own_device(name: &str) -> bool {
     let number = devices::PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -75,11 +75,11 @@ impl Qdisc {
             .name("evenkeel_hold")
             .and_then(|builder| builder.open_memory(OBJECT))
             .map_err(|error| failed("cannot read the programs that hold packets", error))?;
-        // The qdisc of one that is there stays: it may hold packets. Nor would its maps take these functions, because
-        // to the kernel what they hold is a type of the object that made them.
+        // A qdisc that is there already stays: it may hold packets. Nor would its maps take these functions: to the
+        // kernel, what they hold has a type of the object that made them.
         let is_there = is_pinned(pin_dir);
         if !is_there {
-            // Of one that got no further.
+            // Left by an agent that got no further.
             for name in LISTS {
                 pins::remove(&pin_dir.join(name))?;
             }
@@ -249,7 +249,7 @@ pub(in crate::datapath) fn remove(port: u32) -> Result<(), DatapathError> {
     devices::remove(port).map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))
 }
 
-/// Lets out what is held on all ports, and removes their devices. The pins stay for whoever removes them all.
+/// Lets out what is held on all ports, and removes their devices and the qdisc. The other pins stay for the caller.
 pub(in crate::datapath) fn remove_all(pin_dir: &Path) -> Result<(), DatapathError> {
     let open = |name: &str| MapHandle::from_pinned_path(pin_dir.join(name)).ok();
     let (Some(hold_devices), Some(ports), Some(vms)) = (open("vflood_devices"), open("ports"), open("vflood_queues"))
@@ -292,7 +292,7 @@ pub(in crate::datapath) fn remove_all(pin_dir: &Path) -> Result<(), DatapathErro
         devices::remove(device.port_ifindex)
             .map_err(|error| DatapathError::io("cannot remove the devices that hold packets", error))?;
     }
-    // The qdisc's functions are let go of with the pin.
+    // Removing the pin releases the qdisc's functions.
     match fs::remove_file(pin_dir.join(QDISC)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(DatapathError::io("cannot remove the qdisc", error))

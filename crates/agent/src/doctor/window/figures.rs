@@ -10,7 +10,7 @@ use super::port::Port;
 use super::snapshot::{Processor, Snapshot};
 use super::vm::{Role, Thread, Vm, Vms};
 
-/// A thread that wanted less of a core, in percent of the window, is not taken for a virtual CPU without a name.
+/// A nameless thread that wanted less of a core than this, in percent of the window, does not count as a virtual CPU.
 const IDLE_PERCENT: f64 = 1.0;
 
 /// What was seen between the snapshots.
@@ -22,16 +22,16 @@ pub(super) struct Watched {
     pub sleeper: Sleeper,
 }
 
-/// The most that was seen to wait at a port's queue; that within a tap's ring is seen by nobody.
+/// The most that was seen waiting in a port's queue. What waits in a tap's ring cannot be seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Backlog {
-    /// Packets; one that is to be cut into segments counts once.
+    /// Packets; one that is later split into segments (GSO) counts once.
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
 }
 
-/// A sleeper of naps of a millisecond.
+/// A sleeper that takes naps of a millisecond.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Sleeper {
     /// Its naps.
@@ -76,7 +76,7 @@ pub struct PortFigures {
     pub to_vm_packets: u64,
     /// Packets that the VM sent.
     pub from_vm_packets: u64,
-    /// What was dropped; only causes that there were.
+    /// Dropped packets by cause; causes without any are left out.
     pub drops: BTreeMap<Drops, u64>,
     /// `txqueuelen`, in packets.
     pub queue_length: u64,
@@ -122,7 +122,7 @@ pub struct GroupFigures {
     pub nr_throttled: u64,
     /// Cores' time refused for that, all cores together, in microseconds.
     pub throttled_usec: u64,
-    /// What the VM's threads in it had of cores, in microseconds.
+    /// Cores' time that the VM's threads in it got, in microseconds.
     pub used_us: u64,
 }
 
@@ -131,7 +131,7 @@ pub struct GroupFigures {
 pub struct VmFigures {
     /// Its process.
     pub process: u32,
-    /// That one's name.
+    /// The process's name.
     pub command: String,
     /// Ports that it has open.
     pub ports: Vec<String>,
@@ -141,9 +141,9 @@ pub struct VmFigures {
     pub vhost: Vec<ThreadFigures>,
     /// The process's first thread.
     pub main: Option<ThreadFigures>,
-    /// For how much of the window a virtual CPU was ready and had no core, all of them taken together.
+    /// Mean share of the window, in percent, in which a virtual CPU was ready and had no core.
     pub off_core_percent: f64,
-    /// For how much of it they ran.
+    /// Mean share of the window, in percent, in which a virtual CPU ran.
     pub ran_percent: f64,
     /// Its control groups that have a quota.
     pub groups: Vec<GroupFigures>,
@@ -185,11 +185,11 @@ pub struct Figures {
     pub vms: Vec<VmFigures>,
     /// Packets that the host dropped between devices and its stack; none if it does not say.
     pub softnet_dropped: Option<u64>,
-    /// `net.core.netdev_max_backlog`, whose being reached is that.
+    /// `net.core.netdev_max_backlog`: packets beyond it are dropped there.
     pub softnet_limit: Option<u64>,
     /// TCP of this machine.
     pub tcp: Option<TcpFigures>,
-    /// Of the core time that this machine wanted, how much it did not get.
+    /// Share of the core time it wanted, in percent, that this machine did not get.
     pub steal_percent: Option<f64>,
     /// How late timers were.
     pub sleeper: Sleeper,
@@ -331,7 +331,7 @@ fn group_figures(path: &str, before: Option<&Group>, now: &Group, vcpus: usize, 
 }
 
 fn thread(id: u32, before: Option<&Thread>, now: &Thread) -> ThreadFigures {
-    // What was not there at the beginning may be older than the window.
+    // A thread that the first snapshot lacks may be older than the window, so its counters count as unchanged.
     let since = |of: fn(&Thread) -> u64| of(now).saturating_sub(of(before.unwrap_or(now)));
     let ms = |ns: u64| ns as f64 / 1e6;
     ThreadFigures {

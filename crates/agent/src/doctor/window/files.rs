@@ -53,7 +53,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// Lines of a name and a number.
+/// The number behind a name, in a text with a name and a number per line.
 pub(super) fn value<T: FromStr>(text: &str, name: &str) -> Option<T> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
     line.trim().parse().ok()

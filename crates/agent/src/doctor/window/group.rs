@@ -58,7 +58,7 @@ impl Hierarchy {
         first
     }
 
-    /// A thread's group, of what `/proc/PID/task/TID/cgroup` says: its path in the hierarchy.
+    /// The path of a thread's group in the hierarchy, from the text of `/proc/PID/task/TID/cgroup`.
     pub(super) fn of_thread(&self, cgroups: &str) -> Option<String> {
         cgroups.lines().find_map(|line| {
             let mut fields = line.splitn(3, ':');
@@ -71,7 +71,7 @@ impl Hierarchy {
         })
     }
 
-    /// Reads the groups with a quota among this one and those that it is in, by their directories.
+    /// Reads the group at this path and those above it, as far as they have a quota, by their directories.
     pub(super) fn read(&self, files: Files<'_>, path: &str, groups: &mut BTreeMap<String, Group>) {
         for path in with_ancestors(path) {
             let directory = format!("{}{path}", self.root);

@@ -1,9 +1,9 @@
 //! Figures over a window: what ports dropped, how long VMs waited and why, what TCP here sent needlessly, and what
 //! would help, cheapest first.
 //!
-//! A [`Snapshot`] is read before and after from below a root, [`figures::diff`] says what happened in between,
-//! [`advice`] what that asks for; only [`watch`] looks at the machine itself. It needs no BPF and nothing that Linux
-//! 5.4 has not; what is not there is said in [`Figures::missing`].
+//! A [`Snapshot`] of the files below a root is read before and after, [`figures::diff`] says what happened in between,
+//! [`advice`] what that asks for; only [`watch`] looks at the machine itself. It needs no BPF and nothing newer than
+//! Linux 5.4; [`Figures::missing`] says what could not be read.
 
 mod advice;
 mod figures;
@@ -32,7 +32,7 @@ use snapshot::Snapshot;
 
 /// How long the sleeper sleeps.
 const NAP: Duration = Duration::from_millis(1);
-/// From when on it woke up late.
+/// From this delay on, a wake-up is late.
 const LATE: Duration = Duration::from_millis(8);
 /// How often queues are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -67,7 +67,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Watches this machine for so long.
+/// Watches this machine for this long.
 pub fn watch(time: Duration) -> Report {
     let files = Files::below(Path::new("/"));
     let mut asker = Asker::new().map_err(|error| error.to_string());

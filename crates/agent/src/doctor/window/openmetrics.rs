@@ -17,7 +17,7 @@ use crate::common::openmetrics::escaped;
 /// Labels, and a value.
 type Sample = (Vec<(&'static str, String)>, f64);
 
-/// A gauge with a sample for each of something.
+/// A gauge with a sample for each set of labels.
 #[derive(Debug)]
 struct Gauge(Vec<Sample>);
 
@@ -93,7 +93,7 @@ fn ports(figures: &Figures, add: &mut impl FnMut(&str, &str, Vec<Sample>)) {
     add("port_dropped_packets", "Packets that were dropped at a port, by cause", samples.collect());
 }
 
-/// As it is in JSON.
+/// The word for a value, as in JSON.
 fn word(value: impl Serialize) -> String {
     let value = serde_json::to_value(value).ok();
     value.as_ref().and_then(|value| value.as_str()).unwrap_or_default().to_owned()

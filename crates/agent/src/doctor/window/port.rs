@@ -22,7 +22,7 @@ pub(super) struct Port {
     pub to_vm_errors: u64,
     /// Dropped on the way from the VM.
     pub from_vm_drops: u64,
-    /// The VM gave what is no packet.
+    /// What the VM sent was no packet.
     pub from_vm_errors: u64,
     /// Dropped by the queue in front of the device.
     pub queue_drops: u64,

@@ -1,4 +1,4 @@
-//! Queues in front of devices, of which only netlink tells.
+//! Queues in front of devices, which only netlink shows.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use crate::netlink::{
     TC_H_ROOT, TCA_KIND, TCA_STATS_QUEUE, TCA_STATS2, TCMSG_BYTES, attribute, messages, request, route, tcmsg, u32_at,
 };
 
-/// Of clsact and ingress, which hold filters and no packets.
+/// The parent of clsact and ingress, which hold filters and no packets.
 const TC_H_CLSACT: u32 = 0xffff_fff1;
 /// An answer takes microseconds, unless somebody changes devices meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl Qdiscs {
         self.0.iter().map(|(ifindex, qdisc)| (*ifindex, qdisc))
     }
 
-    /// Takes what one read of the socket has brought. Whether the list is complete.
+    /// Takes what one read of the socket has brought. Returns whether the list is complete.
     pub(super) fn take(&mut self, bytes: &[u8]) -> io::Result<bool> {
         for message in messages(bytes) {
             let message = message.ok_or(io::ErrorKind::InvalidData)?;
@@ -108,7 +108,7 @@ impl Asker {
         loop {
             let mut buffer = Vec::with_capacity(1 << 16);
             self.socket.recv(&mut buffer, 0)?;
-            // Of an answer that came too late for the request before this one.
+            // Part of an answer that came too late for an earlier request.
             if messages(&buffer).next().flatten().is_some_and(|message| message.seq != self.seq) {
                 continue;
             }

@@ -34,7 +34,7 @@ pub(super) struct Snapshot {
     pub pvtcp: Option<BTreeMap<String, u64>>,
     /// Its mode.
     pub pvtcp_mode: Option<String>,
-    /// Below `/proc/sys/net/ipv4`, those of [`SYSCTLS`] that there are.
+    /// Those of [`SYSCTLS`] that exist below `/proc/sys/net/ipv4`.
     pub sysctls: BTreeMap<String, String>,
     /// `net.core.netdev_max_backlog`.
     pub backlog_limit: Option<u64>,

@@ -16,7 +16,7 @@ pub(super) enum Role {
     Vcpu,
     /// It carries packets between port and VM in the kernel.
     Vhost,
-    /// The process's first, which carries them where vhost does not.
+    /// The process's first thread, which carries them where vhost does not.
     Main,
     Other,
 }
@@ -35,17 +35,17 @@ pub(super) struct Thread {
     pub groups: Vec<String>,
 }
 
-/// Threads of a VMM whose threads have no names of their own that are no virtual CPUs.
+/// How names of threads begin that are no virtual CPUs, in a VMM that does not name its virtual CPUs.
 const HELPERS: [&str; 4] = ["vhost-", "kvm-", "iou-", "worker"];
 
 /// A process that has ports open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Vm {
-    /// Its name for the kernel.
+    /// Its name, as the kernel has it.
     pub command: String,
     pub ports: Vec<String>,
     pub threads: BTreeMap<u32, Thread>,
-    /// Whether virtual CPUs are named so. Of a VMM that names none, all threads but the first may be some.
+    /// Whether its virtual CPUs have names. In a VMM that names none, any thread but the first may be one.
     pub are_named: bool,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn read(files: Files<'_>, ports: &BTreeMap<String, Port>, hierarchy: 
         return vms;
     }
     let own_namespace = files.link("/proc/self/ns/net");
-    // Kernel threads that serve a process, before they became threads of it (6.4).
+    // vhost's kernel threads; since Linux 6.4 they are threads of the process that they serve.
     let mut vhosts = Vec::new();
     for process in files.numbers("/proc").unwrap_or_default() {
         let Some(command) = name(files, &format!("/proc/{process}")) else { continue };
@@ -98,7 +98,7 @@ pub(super) fn read(files: Files<'_>, ports: &BTreeMap<String, Port>, hierarchy: 
             vms.is_partial |= files.has(&format!("/proc/{process}"));
             continue;
         };
-        // A port of this name that another network namespace has is another port.
+        // In another network namespace, the same name is another port.
         if held.is_empty() || files.link(&format!("/proc/{process}/ns/net")) != own_namespace {
             continue;
         }
@@ -123,7 +123,7 @@ pub(super) fn read(files: Files<'_>, ports: &BTreeMap<String, Port>, hierarchy: 
     vms
 }
 
-/// Of several processes that have one port open, those with virtual CPUs are meant.
+/// If several processes have one port open, leaves it to those with named virtual CPUs.
 fn leave_to_vms(all: &mut BTreeMap<u32, Vm>) {
     let served: Vec<String> = all.values().filter(|vm| vm.are_named).flat_map(|vm| vm.ports.clone()).collect();
     all.retain(|_, vm| {
@@ -153,7 +153,7 @@ fn ports_of(files: Files<'_>, process: u32, ports: &BTreeMap<String, Port>) -> O
     Some(held)
 }
 
-/// What a process or thread is called, on one line: it gives itself its name.
+/// The name of a process or thread, on one line: it can give itself any name.
 fn name(files: Files<'_>, directory: &str) -> Option<String> {
     Some(shown(&files.text(&format!("{directory}/comm"))?).into())
 }

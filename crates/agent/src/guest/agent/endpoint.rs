@@ -1,9 +1,9 @@
-//! Whether this guest's own TCP takes whatever its windows have offered: its host may acknowledge data for it before
-//! it has it, a promise that only the guest can keep.
+//! Whether this guest's own TCP takes all data that its windows have offered room for: the host may acknowledge data
+//! before the guest has it, a promise that only the guest can keep.
 //!
-//! Linux keeps a window that it has offered, unless it is told not to; what is left is what stands between a network
-//! card and TCP. Where a card belongs to something else, or something may drop before TCP has a packet, the guest does
-//! not vouch. What is forwarded by routing is the host's to see.
+//! Linux keeps a window that it has offered, unless it is told not to, so what remains to be checked is the way from a
+//! network card to TCP. If a card belongs to something else, or something may drop packets before TCP has them, the
+//! guest does not vouch. Whether packets are routed on is for the host to see.
 
 mod attached;
 mod readings;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use self::readings::{Device, Readings, Upper};
 use crate::channel::{Reason, Reasons};
 
-/// Between two looks. What is looked at is changed by people and their tools, and a look takes less than a millisecond.
+/// Time between two looks. People and their tools change what is looked at, and a look takes less than a millisecond.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What speaks against this guest, and where that was seen.
@@ -44,14 +44,14 @@ fn objections(readings: &Readings) -> Vec<Objection> {
     }
     match &readings.devices {
         Err(why) => found.add(Reason::Unreadable, format!("network devices: {why}")),
-        // What it is that packets come by is not known.
+        // Nothing is known of the way that packets come.
         Ok(devices) if devices.is_empty() => found.add(Reason::Unreadable, "no network card that is up".to_owned()),
         Ok(devices) => devices.iter().for_each(|device| found.device(device)),
     }
     found.0
 }
 
-/// Whether a table of IPVS's has more than its head: lines of servers begin with an arrow.
+/// Whether IPVS's table has services: their lines begin with a protocol, those of servers with an arrow.
 fn has_services(table: &str) -> bool {
     const PROTOCOLS: [&str; 4] = ["TCP ", "UDP ", "SCTP ", "FWM "];
     table.lines().any(|line| PROTOCOLS.iter().any(|protocol| line.starts_with(protocol)))
@@ -72,7 +72,7 @@ impl Found {
         }
     }
 
-    /// What was read; nothing if the kernel does not have it, or it cannot be read, which speaks against the guest.
+    /// What was read; `None` if the kernel does not have it, or if it cannot be read, which speaks against the guest.
     fn read<'a, T>(&mut self, what: &str, reading: &'a readings::Reading<T>) -> Option<&'a T> {
         match reading {
             Ok(value) => value.as_ref(),
@@ -92,7 +92,7 @@ impl Found {
         for Upper { name: upper, kind } in &device.uppers {
             let is_master = matches!(&device.master, Ok(Some(master)) if master == upper);
             let Some(kind) = self.read(&format!("{}: kind", upper.escape_debug()), kind) else { continue };
-            // A VLAN takes what has its tag in place, and is looked at itself; a VXLAN has its packets from a socket.
+            // A VLAN takes packets with its tag in place, and is looked at itself; a VXLAN has its own from a socket.
             let is_harmless = [readings::VLAN, readings::VXLAN].contains(&kind.as_str());
             self.add_if(!is_master && !is_harmless, Reason::Upper, || {
                 format!("{} takes packets of {name}", upper.escape_debug())

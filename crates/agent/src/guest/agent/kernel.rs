@@ -1,4 +1,4 @@
-//! What a kernel has of what the guest's programs need.
+//! Which of the things that the guest's programs need a kernel has.
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
@@ -10,7 +10,7 @@ pub struct KernelReading {
     pub has_btf: bool,
     /// Programs can be congestion controls (CONFIG_BPF_JIT, CONFIG_BPF_SYSCALL, Linux 5.6).
     pub has_struct_ops: bool,
-    /// The begin of a transmission is a call of its own (Linux 7.1).
+    /// The beginning of a transmission is a call of its own (Linux 7.1).
     pub has_tx_start: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::channel::{ChannelLog, Pipe, open_device};
 
 /// Where the kernel has the names of virtio-serial ports.
 const PORTS: &str = "/sys/class/virtio-ports";
-/// Between two attempts.
+/// Time between two attempts.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Where connections come from.
@@ -27,7 +27,7 @@ pub(super) struct Line {
     address: GuestAddress,
     listener: Option<AsyncFd<OwnedFd>>,
     trouble: Option<String>,
-    /// Of connections that were refused.
+    /// Log lines about connections that were refused.
     refusals: ChannelLog,
 }
 
@@ -42,8 +42,7 @@ impl Line {
         &self.address
     }
 
-    /// The next connection. Over a socket a new one takes the place of the one that there is; a port of the machine is
-    /// there once.
+    /// The next connection. Over a socket, a new one replaces the present one; a virtio-serial port has only one.
     pub async fn next(&mut self, has_one: bool) -> Pipe {
         if has_one && matches!(self.address, GuestAddress::VirtioSerial(_)) {
             return std::future::pending().await;
@@ -115,7 +114,7 @@ fn listen_at(address: &GuestAddress) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Whether a connection is from where it must be from; from where, if not.
+/// Checks that a connection comes from the host's address. The error says where it comes from instead.
 fn check(address: &GuestAddress, connection: &OwnedFd) -> Result<(), String> {
     let peer: SockaddrStorage =
         getpeername(connection.as_raw_fd()).map_err(|errno| format!("somebody who is gone ({errno})"))?;
@@ -131,7 +130,7 @@ fn check(address: &GuestAddress, connection: &OwnedFd) -> Result<(), String> {
             let ip: Option<IpAddr> = v4.or(v6).map(|peer| peer.ip().to_canonical());
             match ip {
                 Some(ip) if ip == from.to_canonical() => {
-                    // Nothing is worse than a heartbeat that waits for another.
+                    // No heartbeat is to wait for another in Nagle's algorithm.
                     let _ = setsockopt(connection, sockopt::TcpNoDelay, &true);
                     Ok(())
                 }

@@ -1,6 +1,6 @@
-//! Whether this guest waits for its core: a timer that asks to be woken at fixed times, and how often it is late.
-//! `algo/vflood/rest.h` counts. What it cannot tell apart is a guest whose own work keeps the agent from its processor:
-//! that counts as waiting too.
+//! Whether this guest waits for its core: a timer asks to be woken at fixed times, and `algo/vflood/rest.h` counts how
+//! often it is late. If the guest's own work keeps the agent from its processor, that cannot be told apart and counts
+//! as waiting, too.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn now_us() -> u64 {
 pub(super) struct OffCore(Arc<AtomicU32>);
 
 impl OffCore {
-    /// Starts it, at the priority of the thread that does. It ends soon after this is dropped.
+    /// Starts the thread, at the caller's priority. It ends soon after this is dropped.
     ///
     /// # Errors
     /// The system's.
@@ -44,7 +44,7 @@ impl OffCore {
         Ok(Self(share))
     }
 
-    /// For how much of the last seconds the guest had no core; nothing in the first ones.
+    /// The share of the last seconds, in permille, in which the guest had no core; `None` in the first ones.
     pub fn permille(&self) -> Option<u16> {
         u16::try_from(self.0.load(Ordering::Relaxed)).ok()
     }

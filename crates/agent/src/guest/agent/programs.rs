@@ -1,7 +1,7 @@
 //! The guest's programs: loaded, registered, pinned, taken over and removed.
 //!
-//! A congestion control stays registered when the agent ends, however it ends, because connections have it: without
-//! anybody who attests it is plain TCP. What is pinned lets the next agent, or `--stop`, take it away again.
+//! A congestion control stays registered when the agent ends, however it ends, because connections use it; while
+//! nobody attests, it is plain TCP. The pins let the next agent, or `--stop`, remove it.
 
 use std::fs;
 use std::io::{self, Read};
@@ -33,7 +33,7 @@ const SETTER: &str = "setter";
 const REGISTRATIONS: [&str; 2] = [VFLOOD, SETTER];
 /// What the algorithm behind [`SETTER`] is called in its object, zeros included.
 const SETTER_NAME: &[u8; 16] = b"ek_cera\0\0\0\0\0\0\0\0\0";
-/// The one entry of maps that have one.
+/// The key of the only entry of maps that have one.
 const ONLY: [u8; 4] = 0u32.to_ne_bytes();
 
 /// Makes the directory of pins, and removes pins of another version.
@@ -59,7 +59,7 @@ pub(super) fn make_pin_dir(pin_dir: &Path) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// What is pinned of the agent's control, if anything is.
+/// The agent's control, if it is pinned.
 pub(super) fn read_control(pin_dir: &Path) -> Option<intf::ek_guest_control> {
     let map = MapHandle::from_pinned_path(pin_dir.join(CONTROL)).ok()?;
     map.lookup(&ONLY, MapFlags::ANY).ok()?.as_deref().and_then(from_bytes)
@@ -93,7 +93,7 @@ fn unregister(pin_dir: &Path, name: &str) -> Result<(), GuestError> {
         .map_err(|error| GuestError::bpf(format!("cannot open {}", path.display()), error))?;
     match map.delete(&ONLY) {
         Ok(()) => {}
-        // Pinned, and registered no more.
+        // Still pinned, but no longer registered.
         Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => {}
         Err(error) => return Err(GuestError::bpf(format!("cannot unregister the congestion control {name}"), error)),
     }
@@ -144,7 +144,7 @@ fn load(bytes: &[u8], pin_dir: &Path, name: &str, map_name: &str) -> Result<(Obj
         name_setter(&mut open)?;
     }
     let mut object = open.load().map_err(|error| failed("the kernel does not take the programs", error))?;
-    // What an agent before this one has registered; connections that have it go on with it and with the same maps.
+    // An earlier agent may have registered it; connections that use that one go on with it and with the same maps.
     unregister(pin_dir, name)?;
     let mut map = object.maps_mut().find(|map| map.name() == map_name).ok_or_else(|| {
         GuestError::io(format!("no congestion control {map_name}"), io::Error::from(io::ErrorKind::NotFound))
@@ -156,8 +156,8 @@ fn load(bytes: &[u8], pin_dir: &Path, name: &str, map_name: &str) -> Result<(Obj
     Ok((object, link))
 }
 
-/// Gives the algorithm that sets windows a name of this network namespace's own: names are the whole kernel's, agents
-/// are a namespace's.
+/// Gives the algorithm that sets windows a name of this network namespace's own: a name holds in the whole kernel, and
+/// each namespace can have an agent.
 fn name_setter(open: &mut OpenObject) -> Result<(), GuestError> {
     let namespace = fs::metadata("/proc/self/ns/net")
         .map_err(|error| GuestError::io("cannot look at this network namespace", error))?;
@@ -172,8 +172,7 @@ fn name_setter(open: &mut OpenObject) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// What holds in this guest, for vFlood's programs and for whoever asks what is there. It is there with vFlood or
-/// without.
+/// What holds in this guest, for vFlood's programs and for `--status`. The map exists with vFlood or without.
 pub(super) struct Control(MapHandle);
 
 impl Control {
@@ -224,7 +223,7 @@ impl Vflood {
     pub fn load(pin_dir: &Path, kernel: &KernelReading) -> Result<Self, GuestError> {
         let map = if kernel.has_tx_start { "vflood_7_1" } else { VFLOOD };
         let (object, mut link) = load(VFLOOD_OBJECT, pin_dir, VFLOOD, map)?;
-        // It is not to go with this process.
+        // The registration is to outlive this process.
         link.disconnect();
         Ok(Self { _object: object, pin_dir: pin_dir.to_owned() })
     }
@@ -239,7 +238,7 @@ impl Vflood {
     }
 }
 
-/// The time that this thread has had of a core.
+/// The core time that this thread has had.
 fn core_time() -> Result<Duration, GuestError> {
     let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
     now.map(Duration::from).map_err(|errno| GuestError::io("cannot read this thread's clock", errno))
@@ -252,13 +251,13 @@ pub(super) struct Passed {
     pub flows: u32,
     /// Windows set.
     pub changed: u32,
-    /// Active flows with an algorithm whose window is not set.
+    /// Active flows whose windows are not set, because they have another algorithm.
     pub foreign: u32,
     /// Sockets that could not be set.
     pub failed: u32,
     /// Sockets that were taken from vFlood.
     pub evicted: u32,
-    /// The time that it took of a core.
+    /// The core time that it took.
     pub took: Duration,
 }
 
@@ -268,7 +267,7 @@ pub(super) struct Cera {
     pin_dir: PathBuf,
     share: MapHandle,
     pass: Link,
-    /// Of the channel, if that is over TCP.
+    /// The channel's port, if that is over TCP; otherwise 0.
     channel_port: u32,
     flows: u32,
     next: u32,
@@ -293,7 +292,7 @@ impl Cera {
         Ok(Self { _object: object, pin_dir: pin_dir.to_owned(), share, pass, channel_port: 0, flows: 0, next: 0 })
     }
 
-    /// The agent's channel is there: its flow, if it is one, has no part.
+    /// Leaves the agent's channel out of the sharing, if it is a TCP flow.
     pub fn leave_out(&mut self, channel: &GuestAddress) {
         self.channel_port = match channel {
             GuestAddress::Tcp { listen, .. } => u32::from(listen.port()),
@@ -301,8 +300,8 @@ impl Cera {
         };
     }
 
-    /// Shares a window out over the active flows; 0 ends all limits. Once more, if there turn out to be more flows than
-    /// the last time.
+    /// Shares a window out over the active flows; 0 ends all limits. If there are more flows than the last time, it
+    /// makes a second pass.
     ///
     /// # Errors
     /// [`GuestError`]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::GuestError;
 
-/// The format; another one is not touched.
+/// The file's format; a file of another one is not touched.
 const VERSION: u32 = 1;
 /// The file's name in the run directory.
 const FILE: &str = "guest-state.json";
@@ -64,7 +64,7 @@ impl State {
         Ok(Self { file, sysctls, kept })
     }
 
-    /// Writes the file: it is there whole, or as it was. Nothing to put back needs no file.
+    /// Writes the file, so that it is there whole or as it was; removes it if there is nothing to put back.
     fn store(&self) -> Result<(), GuestError> {
         let write = || -> io::Result<()> {
             if self.kept.sysctls.is_empty() {
@@ -96,7 +96,7 @@ impl State {
             .map_err(|error| GuestError::io(format!("cannot set {name} to {value}"), error))
     }
 
-    /// Sets a setting, with a note of what it was written first.
+    /// Sets a setting, after it has noted in the file what it was.
     ///
     /// # Errors
     /// [`GuestError`]
@@ -112,7 +112,7 @@ impl State {
         self.write(name, value)
     }
 
-    /// Puts a setting back, unless somebody else has set it since: then theirs stays. What it is now, if it was ours.
+    /// Puts a setting back, unless somebody else has set it since. Returns its value now, if it was put back.
     ///
     /// # Errors
     /// [`GuestError`]: it can be tried again.

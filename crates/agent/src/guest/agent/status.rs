@@ -33,11 +33,11 @@ pub struct Status {
     pub has_host: bool,
     /// How long sockets may flood, should the host say nothing more; 0: they may not.
     pub attested_ms: u64,
-    /// For how much of the last seconds this guest had no core, while a host's heartbeats come; nothing where that is
+    /// The share of the last seconds in which this guest had no core, while a host's heartbeats come; `None` if it is
     /// not known.
     pub off_core_permille: Option<u32>,
-    /// What speaks against this guest's TCP as the end of its connections, in words; nothing where no agent runs or it
-    /// has not looked yet. Where that is an empty list, the host may acknowledge data early.
+    /// What speaks against this guest's TCP as the end of its connections, in words; `None` if no agent runs or it has
+    /// not looked yet. If the list is empty, the host may acknowledge data early.
     pub endpoint_objections: Option<Vec<String>>,
     /// The window where the host has granted nothing, in segments; 0: the mechanism's own.
     pub flood_segments: u32,

@@ -32,19 +32,19 @@ pub(super) const LOCK: &str = "guest.lock";
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a look at who has the lock may take.
 const LOOK: Duration = Duration::from_millis(300);
-/// Of this process: what the host says is worth nothing when it is read late.
+/// This process's nice value: what the host says is worth nothing when it is read late.
 const NICE: i32 = -10;
-/// Read at once.
+/// Bytes that are read at once.
 const CHUNK: usize = 4096;
-/// Between two looks where nothing is due.
+/// Time between two rounds of the loop when nothing is due.
 const IDLE: Duration = Duration::from_secs(1);
-/// Before a connection that nobody is at the other end of is tried again.
+/// Time before a connection with nobody at its other end is tried again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Where the agent finds and keeps things.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The configuration file; without one the usual place, or defaults if there is nothing.
+    /// The configuration file; `None`: the one in the usual place, or the defaults if there is none.
     pub config: Option<PathBuf>,
     /// The directory of lock and state.
     pub run_dir: PathBuf,
@@ -83,7 +83,7 @@ pub fn stop(run_dir: &Path, pin_dir: &Path) -> Result<Stopped, GuestError> {
     let _lock = end_running(run_dir)?;
     let mut state = State::load(run_dir)?;
     let mut stopped = Stopped::default();
-    // First what would give new connections what is about to go.
+    // First the settings: they would give new connections a congestion control that is about to go.
     for name in state.changed().into_keys() {
         match state.put_back(&name)? {
             Some(value) => drop(stopped.settings.insert(name, value)),
@@ -125,7 +125,7 @@ fn end_running(run_dir: &Path) -> Result<Lock, GuestError> {
     }
 }
 
-/// The lock, for an agent. Whoever only looks who has it has it for a moment.
+/// The lock, for an agent. It is tried for a while, because a look at who has it holds it for a moment.
 fn take_lock(run_dir: &Path) -> Result<Lock, GuestError> {
     let path = run_dir.join(LOCK);
     let deadline = Instant::now() + LOOK;
@@ -149,7 +149,7 @@ pub fn check(file: &Path) -> Result<(), GuestError> {
     Ok(file::config(file, Config::parse).map(drop)?)
 }
 
-/// A configuration, and whether it is a file's. One that was there for the one that holds is not taken for none.
+/// A configuration, and whether it is from a file. If the present one is from a file that is gone, that is an error.
 fn load(options: &Options, had_file: bool) -> Result<(Config, bool), GuestError> {
     let file = options.config.clone().unwrap_or_else(|| config::DEFAULT_FILE.into());
     let is_there = file::is_there(&file).map_err(|source| ConfigError::Read { file: file.clone(), source })?;
@@ -172,9 +172,9 @@ struct Talk {
     line: Line,
     end: GuestEnd,
     pipe: Option<Pipe>,
-    /// What did not fit the last time.
+    /// What the last write left over.
     unsent: Vec<u8>,
-    /// Nothing is read before.
+    /// Nothing is read from the connection until then.
     deaf_until: Option<Instant>,
 }
 
@@ -227,7 +227,7 @@ impl Talk {
     }
 }
 
-/// Reads from a connection; never, without one.
+/// Reads from a connection; without one, it waits forever.
 async fn read(pipe: Option<&Pipe>, buffer: &mut [u8]) -> io::Result<usize> {
     match pipe {
         Some(pipe) => pipe.read(buffer).await,
@@ -268,7 +268,7 @@ async fn agent(options: &Options) -> Result<(), GuestError> {
         let mut effects = Vec::new();
         talk.end.off_core(off_core.permille());
         work.off_core(off_core.permille());
-        // With a heartbeat that is due anyway; the first one has the word already.
+        // Before anything is sent, so that the first heartbeat has it; when it changes, a heartbeat is due at once.
         if talk.pipe.is_some() {
             let said = Some(watch.said(Instant::now()));
             talk.end.endpoint(said, Instant::now());
@@ -338,7 +338,7 @@ fn reload(options: &Options, has_file: &mut bool, work: &mut Work, talk: &mut Ta
         work.adopt(config)?;
         *has_file = is_file;
         if *work.config() != before {
-            // The host learns by a new session what this guest can do now.
+            // A new session tells the host what this guest can do now.
             talk.goodbye();
             let effects = talk.disconnected();
             for effect in effects {

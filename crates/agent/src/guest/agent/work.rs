@@ -16,9 +16,9 @@ use crate::channel::wire::Capabilities;
 use crate::channel::{Effect, GuestEnd, Reasons, Word, session};
 use crate::common::clock::now_ns;
 
-/// F-RTO takes what the host lets out for the ACKs of data that it took for lost.
+/// F-RTO takes the ACKs of what the host lets out for proof that nothing was lost.
 const F_RTO: &str = "net.ipv4.tcp_frto";
-/// What connections get that choose nothing.
+/// The congestion control of connections that choose none.
 const DEFAULT_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
 /// The agent, without its connection.
@@ -34,16 +34,16 @@ pub(super) struct Work {
     host_until: Option<Instant>,
     attested_until: Option<Instant>,
     flood_segments: u32,
-    /// The last word of a host that it holds this guest's packets, and how many there were: an agent before this one
-    /// may have heard it.
+    /// The host's last word that it holds this guest's packets; `epoch` says how many there were. An earlier agent may
+    /// have heard it.
     word: Word,
     epoch: u32,
     off_core_permille: Option<u16>,
     /// What this guest says of its TCP.
     endpoint: Option<Reasons>,
-    /// What is to be shared out: 0 ends limits.
+    /// The window to share out: 0 ends limits.
     window: Option<u32>,
-    /// A pass before this would take more of a core than it may.
+    /// The earliest time of the next pass: passes may take only so much of a core.
     pass_at: Instant,
 }
 
@@ -103,10 +103,10 @@ impl Work {
         Ok(work)
     }
 
-    /// A configuration holds from now on.
+    /// Makes a configuration the one that holds.
     ///
     /// # Errors
-    /// [`GuestError`]: what was there before is there in part.
+    /// [`GuestError`]: then it holds in part only.
     pub fn adopt(&mut self, config: Config) -> Result<(), GuestError> {
         match (config.vflood.mode, self.vflood.take()) {
             (Mode::Off, loaded) => {
@@ -144,7 +144,7 @@ impl Work {
         Ok(())
     }
 
-    /// What holds.
+    /// The configuration that holds.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -155,7 +155,7 @@ impl Work {
     /// If no number can be drawn for the session.
     pub fn end(&self) -> Result<GuestEnd, GuestError> {
         let mut capabilities = Capabilities::default();
-        // A guest that only counts is for the host one that cannot do it.
+        // To the host, a guest that only counts is one that lacks the mechanism.
         if self.config.vflood.mode == Mode::Enforce {
             capabilities = capabilities.with(Capabilities::VFLOOD);
         }
@@ -166,7 +166,7 @@ impl Work {
         Ok(GuestEnd::new(self.config.channel.heartbeat_ms.get() as u16, capabilities, session, Instant::now()))
     }
 
-    /// For how much of the last seconds this guest had no core. It is told with what holds next.
+    /// Notes the share of the last seconds in which this guest had no core; the next change of what holds writes it.
     pub fn off_core(&mut self, permille: Option<u16>) {
         self.off_core_permille = permille;
     }
@@ -195,7 +195,7 @@ impl Work {
         self.tell()
     }
 
-    /// Does what the host has said. Whether the host is to hear of it at once.
+    /// Does what the host has said. Returns whether the host is to hear of it at once.
     ///
     /// # Errors
     /// [`GuestError`]
@@ -226,7 +226,7 @@ impl Work {
         Ok(false)
     }
 
-    /// Writes what holds where the programs see it, and whoever asks what is there, with vFlood or without.
+    /// Writes what holds where the programs and `--status` read it, with vFlood or without.
     fn tell(&self) -> Result<(), GuestError> {
         let ns = |until: Option<Instant>| {
             let left =
@@ -283,7 +283,7 @@ impl Work {
     }
 }
 
-/// How long to rest after a pass, so that passes take no more than so much of a core.
+/// How long to rest after a pass, so that passes take no more than this share of a core.
 fn rest(took: Duration, percent: u32) -> Duration {
     took * (100 - percent) / percent
 }

@@ -1,5 +1,5 @@
 //! Installs the module from its sources: by DKMS, which builds it again for every kernel to come, or, where there is no
-//! DKMS, for the running kernel alone. Removes what was installed so.
+//! DKMS, for the running kernel alone. Removes what it has installed.
 
 mod needs;
 mod signing;
@@ -15,9 +15,9 @@ use super::MODULE;
 use super::error::PvtcpError;
 pub use signing::Signing;
 
-/// Where modules of distributions do not go, and modprobe looks first.
+/// A folder that distributions put no modules into, and that modprobe searches first.
 const UPDATES: &str = "updates";
-/// Marks the sources as those of [`install`], and none of a package's.
+/// Marks the sources as those of [`install`], not of a package.
 const MARK: &str = "installed-by-evenkeel";
 /// Lines of a failed build that are shown.
 const SHOWN_LINES: usize = 12;
@@ -80,7 +80,7 @@ impl Machine {
         let release = uname.release().to_string_lossy().into_owned();
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut programs: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        // A user's shell leaves them out, and sudo may keep that.
+        // A user's PATH leaves them out, and sudo may keep it.
         programs.extend(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from));
         Ok(Self { root: PathBuf::from("/"), release, programs })
     }
@@ -112,7 +112,7 @@ impl Machine {
     }
 }
 
-/// Writes the sources and builds and installs the module of them, in the place of what an earlier call installed.
+/// Writes the sources, and builds and installs the module from them, in place of what an earlier call installed.
 ///
 /// # Errors
 /// [`PvtcpError::Missing`] names all that is missing at once, before anything is changed; [`PvtcpError::Packaged`] if a
@@ -140,7 +140,7 @@ pub fn install(machine: &Machine, sources: &Sources) -> Result<Installed, PvtcpE
     Ok(Installed { version, kernel, method, sources: folder, signing })
 }
 
-/// Removes what [`install`] has put there, of any version; the folders of sources that are gone.
+/// Removes what [`install`] has put there, of any version. Returns the folders of sources that it removed.
 ///
 /// # Errors
 /// [`PvtcpError::Io`] and [`PvtcpError::NotBuilt`], with what is left.
@@ -178,7 +178,7 @@ fn marked_folders(machine: &Machine, name: &str) -> Result<Vec<PathBuf>, PvtcpEr
 
 fn write_sources(folder: &Path, sources: &Sources) -> Result<(), PvtcpError> {
     let mark = "Written by `evenkeel guest pvtcp install`; `evenkeel guest pvtcp remove` removes this folder.\n";
-    // The mark comes first: what follows it is known to be ours, however it ends.
+    // The mark comes first, so that a folder that is not written to its end can be removed as evenkeel's.
     for (name, text) in [(MARK, mark)].iter().chain(sources.files) {
         let path = folder.join(name);
         let written = fs::create_dir_all(path.parent().unwrap_or(folder)).and_then(|()| fs::write(&path, text));

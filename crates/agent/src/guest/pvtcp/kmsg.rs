@@ -14,8 +14,7 @@ const RECORD_BYTES: usize = 8192;
 pub(super) struct Mark(Option<File>);
 
 impl Mark {
-    /// The log's end as of now. Where the log cannot be read there will be no messages, which is no reason not to go
-    /// on.
+    /// The log's present end. If the log cannot be read, there will be no messages, and loading goes on.
     pub fn now() -> Self {
         let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
         Self(open.and_then(|mut file| file.seek(SeekFrom::End(0)).map(|_| file)).ok())

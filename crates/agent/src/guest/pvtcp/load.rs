@@ -16,7 +16,7 @@ use super::settings::Settings;
 use super::status::read_parameter;
 use super::{MODULE, SYSFS};
 
-/// What loading came to.
+/// The outcome of loading.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Loaded {
@@ -62,7 +62,7 @@ pub fn load(file: Option<&Path>, settings: &Settings) -> Result<Loaded, PvtcpErr
     Ok(Loaded::Loaded)
 }
 
-/// Unloads the module; whether it was loaded.
+/// Unloads the module. Returns whether it was loaded.
 ///
 /// # Errors
 /// Lacking privileges, or a module that is in use.
@@ -180,7 +180,7 @@ fn check_file(path: &Path) -> Result<File, PvtcpError> {
     }
 }
 
-/// Writes those settings that differ; their names. Anything missing is found before anything is written.
+/// Writes those settings that differ, and returns their names. Missing ones are found before anything is written.
 fn change(module: &Path, settings: &Settings) -> Result<Vec<&'static str>, PvtcpError> {
     let mut differing = Vec::new();
     for (name, wanted) in settings.iter() {

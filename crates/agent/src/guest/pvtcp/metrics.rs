@@ -13,7 +13,7 @@ use super::status::{COUNTERS, Status};
 const MAXIMUM: &str = "wakeup_max_us";
 
 impl Status {
-    /// In OpenMetrics form. Of a module that is not loaded there is only that.
+    /// The status in OpenMetrics form; without counters if the module is not loaded.
     ///
     /// # Errors
     /// Only a formatter's, which a string does not have.

@@ -28,7 +28,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("jit_acks", "connections told to acknowledge at once"),
 ];
 
-/// Functions that the module watches; of those in one entry a kernel has one.
+/// Functions that the module watches. Of the names in one entry, a kernel has one.
 const PROBED: &[&[&str]] = &[
     &["tick_sched_timer", "tick_nohz_handler"],
     &["tcp_write_timer_handler"],
@@ -107,7 +107,7 @@ pub(super) fn read_parameter(module: &Path, name: &str) -> Result<Option<String>
     }
 }
 
-/// Reasons to doubt the counters: whoever switches the kernel's probes off stops the module without telling it.
+/// Reasons to doubt the counters: if the kernel's probes are switched off, the module stops without noticing it.
 fn doubts(kprobes_enabled: Option<&str>, kprobes: Option<&str>, ftrace_enabled: Option<&str>) -> Vec<String> {
     let mut doubts = Vec::new();
     if kprobes_enabled.is_some_and(|text| text.trim() == "0") {

@@ -9,16 +9,17 @@ use crate::datapath::{Limit, Shares};
 
 /// d before there was a handshake.
 const UNKNOWN_RTT_US: u32 = 1000;
-/// A limit holds so long after it was written; the controller may be late by that, and is missed for no longer.
+/// How long a limit holds after it was written: the controller may be late by this much, and if it dies, limits end
+/// this soon.
 const HOLD_NS: u64 = 500_000_000;
-/// The same in epochs, for long ones.
+/// The same in epochs, for epochs so long that this is more.
 const HOLD_EPOCHS: u64 = 4;
-/// A rate for the eye: how much of it the newest epoch is.
+/// The smoothed rate, which only users see, takes one part in this many from the newest epoch.
 const RATE_WEIGHT: u64 = 64;
 
 /// Who tells guests of their windows.
 pub trait Clients {
-    /// Sets the window of the VM behind this device; 0: it has none. False: no client is there to heed it.
+    /// Sets the window of the VM behind this device; 0: it has none. Returns false if no client is there to heed it.
     fn tell(&self, ifindex: u32, epoch: u64, window_segments: u32) -> bool;
     /// Whether a client is there.
     fn is_there(&self, ifindex: u32) -> bool;
@@ -48,7 +49,7 @@ pub struct Share {
     pub bytes_per_s: u64,
     /// d_k.
     pub rtt_us: u32,
-    /// By how much its loop is longer.
+    /// How much longer than its RTT its loop is, because of pauses.
     pub pause_us: u32,
     /// It has a client.
     pub has_client: bool,
@@ -77,7 +78,7 @@ pub struct Look {
 struct Seat {
     member: Member,
     share: Share,
-    /// What its limit was, for the place at which the remainder goes on.
+    /// Its last limit, from which the place follows where the next remainder is dealt out.
     limit: Limit,
     pace: Pace,
     /// What it may send by its weight, as of the last epoch; bytes per second.
@@ -99,7 +100,7 @@ pub struct Epochs {
     look: Look,
 }
 
-/// How long a link takes to send so much.
+/// How long a link takes to send this many bytes.
 fn duration_us(bytes: u64, bytes_per_s: u64) -> u32 {
     let us = bytes.saturating_mul(1_000_000) / bytes_per_s.max(1);
     us.min(u64::from(u32::MAX)) as u32
@@ -133,7 +134,7 @@ impl Epochs {
         &self.settings
     }
 
-    /// These are the ports. Those that are no longer among them are let go.
+    /// Takes these ports, and lets go of those that are no longer among them.
     pub fn seat(&mut self, members: &[Member], shares: &mut Shares, clients: &impl Clients) {
         let (old, mut seats) = (std::mem::take(&mut self.seats), Vec::with_capacity(members.len()));
         for member in members {
@@ -180,7 +181,7 @@ impl Epochs {
         let queue_us = duration_us(found.queue_bytes, found.bytes_per_s);
         let mut vms = self.collect(found, queue_us, shares);
         let settings = Settings {
-            // What was not looked at has gone by all the same.
+            // Epochs that were missed have passed all the same.
             epoch_us: self.settings.epoch_us.saturating_mul(found.ended.clamp(1, u64::from(MAX_EPOCHS)) as u32),
             ..self.settings
         };
@@ -205,7 +206,7 @@ impl Epochs {
             seat.share.window_segments = window;
             seat.share.flows = vm.flows;
             (seat.share.rtt_us, seat.share.pause_us, seat.rate) = (vm.rtt_us, seat.pace.pause_us(), vm.rate);
-            // One that only observes has to leave guests alone, and the datapath leaves packets alone.
+            // A port that only observes leaves its guest alone, as the datapath leaves its packets alone.
             seat.share.has_client = seat.member.mode == Mode::Enforce
                 && if window > 0 || was_limited {
                     clients.tell(seat.member.ifindex, self.look.epochs, window)
@@ -240,7 +241,7 @@ impl Epochs {
                 vms.push(Vm::default());
                 continue;
             };
-            // Once, however many epochs have ended: what was sent in all of them is in this one.
+            // Turned once, however many epochs have ended: the latest one counts what was sent in all of them.
             let loop_us = self.rtt_us.saturating_add(queue_us).saturating_add(seat.share.pause_us);
             let stride = self.settings.stride(loop_us);
             let traffic = share.turn(self.settings.epochs, stride);
@@ -346,7 +347,7 @@ mod tests {
             Self { epochs, shares, clients, stamps: [0; 4], now_ns: 1_000_000_000 }
         }
 
-        /// An epoch in which each of these VMs sends a segment, and so many wait at its end.
+        /// An epoch in which each of `senders` sends a segment, and `waiting` segments wait at its end.
         fn epoch(&mut self, senders: &[u32], waiting: u64) {
             for slot in senders {
                 let stamp = &mut self.stamps[*slot as usize];
@@ -388,7 +389,7 @@ mod tests {
         bed.epoch(&[0, 1], 61);
         assert_eq!((bed.epochs.look().rtt_us, bed.epochs.look().window_segments), (100, 30));
         assert_eq!((bed.window(0), bed.window(1)), (10, 21));
-        // They grow from there, and one day mean nothing any more.
+        // Windows grow from there, and in the end limit nothing any more.
         let mut largest = 0;
         for _ in 0..1000 {
             bed.epoch(&[0, 1], 0);
@@ -432,7 +433,7 @@ mod tests {
         );
         assert_eq!(told[&11], None, "where CERA only observes nobody is told");
         assert!(bed.window(1) > 0, "what the datapath counts, and does not write");
-        // What is left over goes round: a segment.
+        // The remainder goes round: a segment.
         assert!(bed.window(0).abs_diff(bed.window(1)) <= 1, "the same with a client and without");
         bed.clients.0.borrow_mut().remove(&10);
         bed.epoch(&[0, 1], 100);

@@ -1,9 +1,9 @@
-//! CERA on this host: its controller, a thread that looks at the uplink's queue every epoch and divides one window
-//! among the host's VMs (`algo/cera/cera.h`), is there while some port needs it. The programs are those of
+//! CERA on this host. Its controller, a thread that runs while some port needs it, looks at the uplink's queue every
+//! epoch and divides one window among the host's VMs (`algo/cera/cera.h`). The programs are those of
 //! `kernel/host/cera`.
 //!
-//! A VM with a client is told its window over its channel; that of another is a limit in memory that the datapath
-//! reads, and that means nothing any more soon after the controller has died.
+//! A VM with a client is told its window over its channel. Every VM's window is also a limit in memory that the
+//! datapath reads, and that expires soon after the controller has died.
 
 mod epoch;
 pub mod metrics;
@@ -69,7 +69,7 @@ impl Mechanism for Wing {
     }
 
     fn reconfigured(&mut self, before: &Config, now: &Config) {
-        // A running controller knows ports by their names in the old one.
+        // A running controller tells ports by the names in the old configuration.
         if before.ports != now.ports {
             self.controller = None;
         }
@@ -82,8 +82,7 @@ impl Mechanism for Wing {
 
     fn tick(&mut self, _ports: &mut Ports, _tools: &mut Tools<'_>) {}
 
-    /// The controller is there if some port needs it, and knows those that do. Of many that come or go together it
-    /// hears once.
+    /// Runs the controller if some port needs it, and tells it which ports do: once for many that come or go together.
     fn arrange(&mut self, ports: &Ports, tools: &mut Tools<'_>) {
         if !std::mem::take(&mut self.is_old) {
             return;

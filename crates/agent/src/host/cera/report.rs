@@ -64,14 +64,14 @@ pub struct PortReport {
     pub bytes_per_s: u64,
     /// d_k.
     pub rtt_us: u32,
-    /// By how much its loop is longer, because the VM or its peer waits for a core.
+    /// How much longer than its RTT the VM's loop is, because the VM or its peer waits for a core.
     #[serde(default)]
     pub pause_us: u32,
-    /// An agent in the VM sets its windows; otherwise the datapath limits them.
+    /// Whether an agent in the VM sets its windows; the datapath limits them in any case.
     pub has_client: bool,
 }
 
-/// Of the controller; nothing if there is none and none is missed.
+/// The controller's report; `None` if none runs and none failed to start.
 pub fn report(view: Option<&View>, error: Option<&str>) -> Option<Report> {
     let Some(view) = view else {
         return error.map(|error| Report { error: Some(error.to_owned()), ..Report::default() });
@@ -98,7 +98,7 @@ pub fn report(view: Option<&View>, error: Option<&str>) -> Option<Report> {
     })
 }
 
-/// Of a port with these settings.
+/// The report of a port with these settings.
 pub fn report_port(settings: &CeraPort, view: Option<&View>, ifindex: u32) -> PortReport {
     let found = view.and_then(|view| view.vms.iter().find(|(of, _)| *of == ifindex));
     let share = found.map(|(_, share)| *share).unwrap_or_default();

@@ -117,7 +117,7 @@ impl Drop for Controller {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has left limits that run out by themselves.
+            // If the thread panicked, the limits that it left run out by themselves.
             let _ = thread.join();
         }
     }
@@ -177,7 +177,7 @@ impl<C: Clients, P: Fn(&str) -> bool> Worker<C, P> {
         self.epochs.release(&mut self.shares, &self.clients);
     }
 
-    /// Epochs are as long as the settings have them from now on.
+    /// Sets the timer to the settings' epoch.
     fn set_timer(&mut self) -> io::Result<()> {
         let epoch_us = self.epochs.settings().epoch_us;
         if self.epoch_us != epoch_us {
@@ -189,7 +189,7 @@ impl<C: Clients, P: Fn(&str) -> bool> Worker<C, P> {
         Ok(())
     }
 
-    /// Waits for the end of an epoch. How many have ended since the last.
+    /// Waits for the end of an epoch. Returns how many have ended since the last wait.
     fn wait(&self) -> io::Result<u64> {
         let mut count = [0; 8];
         loop {
@@ -229,7 +229,7 @@ impl<C: Clients, P: Fn(&str) -> bool> Worker<C, P> {
         view.cpu = clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
     }
 
-    /// Nobody is limited as long as that is so.
+    /// Notes why the controller does nothing, and lifts all limits.
     fn fail(&mut self, error: String) {
         self.epochs.release(&mut self.shares, &self.clients);
         let mut view = lock(&self.shared.view);
@@ -240,7 +240,7 @@ impl<C: Clients, P: Fn(&str) -> bool> Worker<C, P> {
         view.look = self.epochs.look();
     }
 
-    /// False if the queue could not be read.
+    /// Handles the end of epochs; false if the queue could not be read.
     fn end(&mut self, ended: u64) -> bool {
         let queue_bytes = match self.uplinks.backlog_bytes() {
             Ok(bytes) => bytes,

@@ -95,8 +95,8 @@ impl Uplinks {
         Ok(&self.buffer)
     }
 
-    /// Asks for a device's root qdisc, by what needs no search (a single request is only answered if it asks for its
-    /// echo).
+    /// Asks for a device's root qdisc, which the kernel finds without a search (it answers a single request only if
+    /// that asks for its echo).
     fn root(&mut self, ifindex: u32) -> io::Result<Message<'_>> {
         self.send(libc::RTM_GETQDISC, libc::NLM_F_ECHO as u16, ifindex, TC_H_ROOT)?;
         let seq = self.seq;
@@ -147,7 +147,7 @@ impl Uplinks {
             return Err(format!("no device matches cera.uplinks = {patterns:?}"));
         }
         if let Some(mbit) = config.rate_mbit {
-            // The sum counts; each is said to carry its part.
+            // The configured rate is that of all uplinks together; each is shown with an equal part.
             let part = u64::from(mbit.get()) * 125_000 / found.len() as u64;
             for uplink in &mut found {
                 (uplink.bytes_per_s, uplink.rate_from) = (part, RateFrom::Config);
@@ -160,7 +160,7 @@ impl Uplinks {
     fn look_at(&mut self, name: &str, ifindex: u32, is_rate_given: bool) -> Result<Uplink, String> {
         let gone = |error: io::Error| format!("{name} cannot be asked: {error}");
         let mtu_bytes = self.devices.mtu_bytes(name).map_err(gone)?;
-        // The kernel still tells of a qdisc that was configured, and what it holds.
+        // Even of a device that is down, the kernel reports the qdisc and what it holds.
         if let Some(why) = self.devices.standstill(name).map_err(gone)? {
             return Err(format!("{name} {why}"));
         }
@@ -203,7 +203,7 @@ impl Uplinks {
     /// q: what waits at all of them.
     ///
     /// # Errors
-    /// The system's answer: then they have to be looked for again.
+    /// The system's answer: then the uplinks have to be looked for again.
     pub fn backlog_bytes(&mut self) -> io::Result<u64> {
         let mut sum = 0;
         for at in 0..self.found.len() {
@@ -244,11 +244,11 @@ mod tests {
         }
     }
 
-    /// In a network namespace of its own, with an uplink of two queues.
+    /// Runs `test` in a network namespace of its own, with an uplink of two queues.
     fn with_uplink(test: impl FnOnce(Uplinks) + Send + 'static) {
         let place = move || {
             unshare(CloneFlags::CLONE_NEWNET).expect("this test needs root");
-            // Or the kernel says at times of its own who listens to which multicast, and that waits in the queues.
+            // Otherwise the kernel sends multicast reports at times of its own, which wait in the queues.
             std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
             ip("link add up0 numtxqueues 2 numrxqueues 2 type veth peer name far numtxqueues 2 numrxqueues 2");
             ip("link set up0 up");

@@ -1,4 +1,4 @@
-//! The end of the control socket that commands hold.
+//! The commands' end of the control socket.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// Has ports for a while, with a mechanism in a mode.
+    /// Leases ports for a while, with a mechanism in a mode.
     ///
     /// # Errors
     /// [`HostError::Answer`], also if they cannot be had.
@@ -86,7 +86,8 @@ impl Client {
         self.leased().map(|(leased, _)| leased)
     }
 
-    /// Has them for `for_ms` from now on, with the mechanism in this mode; exchanges that were over meanwhile.
+    /// Renews a lease for `for_ms` from now on, with the mechanism in this mode; returns exchanges that ended
+    /// meanwhile.
     ///
     /// # Errors
     /// [`HostError::Answer`], also if the lease has ended.
@@ -95,7 +96,7 @@ impl Client {
         self.leased()
     }
 
-    /// Gives them back; all exchanges that were over.
+    /// Gives the ports back; returns the exchanges that ended since the last answer.
     ///
     /// # Errors
     /// [`HostError::Answer`], also if the lease has ended.
@@ -167,7 +168,7 @@ impl Client {
         HostError::Answer { socket: self.socket.clone(), why }
     }
 
-    /// It has ended, or been killed, since it was connected to.
+    /// The agent has ended, or was killed, since the client connected.
     fn gone(&self, why: impl ToString) -> HostError {
         HostError::NotRunning { socket: self.socket.clone(), why: why.to_string() }
     }

@@ -1,4 +1,4 @@
-//! What is said of leases: a mechanism in another mode than is configured, for as long as somebody asks for it.
+//! What is said of leases: a mechanism has another mode than is configured, for as long as somebody asks for that.
 
 use evenkeel_settings::Mode;
 use evenkeel_settings::host::Mechanism;
@@ -15,13 +15,13 @@ pub(in crate::host) const AT_ONCE: usize = 1000;
 pub struct Wanted {
     /// Ports by name, each once.
     pub ports: Vec<String>,
-    /// Whose mode is another.
+    /// The mechanism whose mode is another.
     pub mechanism: Mechanism,
     /// The first mode.
     pub mode: Mode,
     /// Who asks, as others are told.
     pub who: String,
-    /// Until when it holds unless it is renewed: so many milliseconds from now.
+    /// How long it holds unless it is renewed, in milliseconds from now.
     pub for_ms: u32,
 }
 
@@ -30,9 +30,10 @@ pub struct Wanted {
 pub struct Leased {
     /// Its number.
     pub id: u64,
-    /// When its ports began and had ended to take this mode, in ns of CLOCK_MONOTONIC; both are now if they had it.
+    /// When its ports began and finished taking this mode, in ns of CLOCK_MONOTONIC; the present if they had it
+    /// already.
     pub changed_ns: (u64, u64),
-    /// Exchanges that were over and are not known, since it began.
+    /// Exchanges that ended since it began, but were lost.
     pub lost: u64,
 }
 
@@ -56,9 +57,9 @@ pub struct Completion {
     pub again_from_vm: u32,
     /// Segments that came again for the VM.
     pub again_to_vm: u32,
-    /// Those of them that the VM's timer sent.
+    /// Those of `again_from_vm` that the VM's timer sent.
     pub timeouts_from_vm: u32,
-    /// Those of them that the other end's timer sent.
+    /// Those of `again_to_vm` that the other end's timer sent.
     pub timeouts_to_vm: u32,
 }
 

@@ -45,7 +45,7 @@ pub enum Ask {
         /// Only this one, in words as well.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tuple: Option<Tuple>,
-        /// Only so many, those with the most bytes first; all if not said.
+        /// At most this many, those with the most bytes first; all if not said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<usize>,
     },
@@ -146,7 +146,7 @@ pub struct Status {
     /// Why what was changed on this host could not be noted; no more queues are changed before it can.
     #[serde(default)]
     pub notes_error: Option<String>,
-    /// By what the programs are on ports.
+    /// How the programs are attached to ports.
     #[serde(default)]
     pub attach: Option<Hook>,
     /// Mechanisms that cannot work on this kernel.
@@ -154,7 +154,7 @@ pub struct Status {
     pub lacking: Vec<Lacking>,
     /// Keys that sign and verify probes; 0: no probes.
     pub probe_keys: u32,
-    /// Connections in the table, and how many fit in.
+    /// Connections in the table.
     pub flows: u64,
     /// How many connections fit into the table.
     pub flows_room: u64,

@@ -28,7 +28,7 @@ const MODE: u32 = 0o660;
 
 /// What the agent answers.
 pub trait Service {
-    /// Lines of the answer, in order; the last one is one that ends it.
+    /// The answer's lines, in order; the last one is of a kind that ends an answer.
     fn answer(&self, ask: Ask) -> impl Future<Output = Box<dyn Iterator<Item = Response>>>;
 }
 
@@ -45,7 +45,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Makes the socket beside its place, where an earlier one may still be answered.
+    /// Makes the socket beside its place, as an earlier one may still be answered there.
     ///
     /// # Errors
     /// [`HostError::Io`], or [`HostError::Missing`] if there is no such group.
@@ -55,7 +55,7 @@ impl Listener {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(failed)?;
         }
-        // Made under another name: at its own it is never open to others.
+        // Made under another name, so that at its own it is never open to others.
         let new = path.with_extension("new");
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -64,7 +64,8 @@ impl Listener {
         let listener = UnixListener::bind(&new).map_err(failed)?;
         let metadata = fs::symlink_metadata(&new).map_err(failed)?;
         let made = Self { listener, path: path.to_owned(), at: new.clone(), file: (metadata.dev(), metadata.ino()) };
-        // Only the owner may give a group away that it is not in, and it is most often its own.
+        // Giving a file to a group that this process is not in takes a privilege (CAP_CHOWN); mostly it is its own
+        // group.
         if Gid::effective() != gid {
             nix::unistd::chown(&new, None, Some(gid)).map_err(|errno| failed(errno.into()))?;
         }
@@ -72,7 +73,7 @@ impl Listener {
         Ok(made)
     }
 
-    /// Puts it in its place, and in that of an earlier one.
+    /// Moves the socket to its place, where it replaces an earlier one.
     ///
     /// # Errors
     /// [`HostError::Io`]: then the earlier one is still there.
@@ -113,7 +114,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let is_own = |metadata: fs::Metadata| (metadata.dev(), metadata.ino()) == self.file;
         if fs::symlink_metadata(&self.at).is_ok_and(is_own) {
-            // Left behind it only says "connection refused", which is as clear.
+            // A socket left behind only answers "connection refused", which is as clear.
             let _ = fs::remove_file(&self.at);
         }
     }
@@ -155,7 +156,7 @@ async fn talk<S: Service>(stream: UnixStream, service: &S, place: &Admission) ->
             Err(why) => {
                 send(&mut write, &Response::Refused { why }).await?;
                 write.flush().await?;
-                // What follows a line that was not understood is not known to be a line's beginning.
+                // After a line that was not understood, the next byte need not begin a line.
                 return Ok(());
             }
         }

@@ -63,7 +63,7 @@ impl Core {
         [Part::Vsnoop, Part::HostVflood].into_iter().filter_map(lacks).collect()
     }
 
-    /// Devices that are to be ports and that nobody has come to yet.
+    /// Devices that are to be ports, but were not looked at yet.
     fn waiting_ports(&self) -> impl Iterator<Item = proto::Port> {
         let is_new = |(ifindex, waiting): &(&u32, &Waiting)| {
             !self.ports.contains_key(ifindex) && is_port(&self.loaded.config, &waiting.name)
@@ -81,7 +81,7 @@ impl Core {
         })
     }
 
-    /// A port as it is now. What cannot be read of it is its own trouble.
+    /// A port as it is now. If something of it cannot be read, its own error says so.
     fn port(&mut self, ifindex: u32) -> proto::Port {
         let Some(port) = self.ports.get(&ifindex) else { return proto::Port::default() };
         let mut shown = proto::Port {

@@ -37,7 +37,7 @@ impl Core {
         vec![granted.map_or_else(|why| Response::Refused { why }, Response::Leased)]
     }
 
-    /// Renews a lease, with a mode; what was over meanwhile.
+    /// Renews a lease, with a mode; answers with the exchanges that ended meanwhile.
     pub fn renew_lease(&mut self, id: u64, mode: Mode, for_ms: u32) -> Vec<Response> {
         let before_ns = now_ns();
         match self.leases.renew(id, mode, for_ms, Instant::now()) {
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// Takes a lease back; what was over meanwhile, and what is now.
+    /// Takes a lease back; answers with the exchanges that ended meanwhile, and with those that end now.
     pub fn return_lease(&mut self, id: u64) -> Vec<Response> {
         let before_ns = now_ns();
         self.fetch_completions();
@@ -73,7 +73,7 @@ impl Core {
         self.leases.due()
     }
 
-    /// Ends leases whose time is over, and fetches what the programs tell.
+    /// Ends leases whose time is over, and fetches the exchanges that ended.
     pub fn tend_leases(&mut self) {
         self.fetch_completions();
         for id in self.leases.expired(Instant::now()) {
@@ -115,14 +115,14 @@ impl Core {
         if links.is_empty() {
             return;
         }
-        // Their queues are as they are to be.
+        // Their queues need no change, so the returned actions are ignored.
         for link in links {
             self.seen(&link);
         }
         self.arrange();
     }
 
-    /// What was timed on ports before is not about this trial.
+    /// Drops what was timed on these ports before, which is not about this trial.
     fn forget_exchanges(&mut self, ports: &[(Changed, PortSettings)]) -> Result<(), DatapathError> {
         self.fetch_completions();
         ports.iter().try_for_each(|((ifindex, _), _)| self.datapath.exchanges().last(*ifindex).map(|_| ()))
@@ -138,7 +138,7 @@ impl Core {
         }
     }
 
-    /// What is left of ports that are timed no more.
+    /// The last exchanges of ports that are timed no more.
     fn last_completions(&mut self, ports: &[Changed]) -> Vec<Completion> {
         let is_one = |ifindex: u32| ports.iter().any(|(one, _)| *one == ifindex);
         let mut last = self.datapath.exchanges().completions().unwrap_or_default();

@@ -19,7 +19,7 @@ impl Core {
         !self.loaded.config.netns.is_empty()
     }
 
-    /// Ports may be in this namespace from now on. The base of their numbers; `None` if that was so already.
+    /// Ports may be in this namespace from now on. Returns the base of their numbers; `None` if it was taken already.
     ///
     /// # Errors
     /// [`HostError::Datapath`]
@@ -27,14 +27,14 @@ impl Core {
         Ok(self.datapath.take_namespace(namespace)?)
     }
 
-    /// Devices of a namespace that something was done to, by this agent or the one before.
+    /// Devices of a namespace that this agent, or the one before, has changed.
     pub fn touched_in(&self, base: u32) -> BTreeSet<u32> {
         let pinned = self.datapath.ports().unwrap_or_default();
         let all = self.ports.keys().chain(self.state.queues.keys()).chain(&pinned);
         all.copied().filter(|number| netns::base(*number) == base).collect()
     }
 
-    /// A device of a namespace that is left: what was done to it is undone. What is to be done with its queue.
+    /// Undoes what was done to a device of a namespace that is left. Returns what to do with its queue.
     pub fn let_go(&mut self, link: &Link) -> QueueAction {
         let action = self.release(link);
         self.detach(link.ifindex, &link.name);

@@ -24,7 +24,7 @@ impl Core {
         self.vms.look_soon(Instant::now());
     }
 
-    /// Looks whose VMs' the ports are; channels follow.
+    /// Looks up which VMs the ports belong to; channels follow.
     pub fn look_for_vms(&mut self) {
         let taps = self.ports.values().filter(|port| port.link.kind == Kind::Tap);
         let taps: Vec<_> = taps.map(|port| Tap { ifindex: port.link.ifindex, name: port.link.name.clone() }).collect();
@@ -40,7 +40,7 @@ impl Core {
                 }
                 (vm, why) => tracing::debug!(port = link.name, ?vm, ?why, "the port's VM is looked at"),
             }
-            // Its queue is as it is to be.
+            // Its queue needs no change, so the returned action is ignored.
             self.seen(&link);
         }
     }
@@ -50,7 +50,7 @@ impl Core {
         self.vms.of(ifindex)?.name.clone()
     }
 
-    /// Gives a port the channel that the configuration has for it, or none where it is to be found and is not.
+    /// Gives a port the channel that it is configured with, or none if that is to be found automatically and was not.
     pub(super) fn open_channel(&self, link: &Link, address: Option<&ChannelAddress>) {
         let heartbeat_ms = self.loaded.config.channel.heartbeat_ms.get() as u16;
         let opened = address.map(ChannelAddress::parse).transpose().and_then(|source| {
@@ -72,7 +72,7 @@ impl Core {
         }
     }
 
-    /// A channel that is to be found and is not, with the reason.
+    /// A channel that is to be found automatically and was not, with the reason.
     pub(super) fn missing_channel(&self, ifindex: u32) -> Option<proto::Channel> {
         let port = self.ports.get(&ifindex)?;
         let source = port.settings.channel.as_ref()?.parse().ok()?;

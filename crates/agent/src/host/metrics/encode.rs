@@ -37,7 +37,7 @@ impl<F: Fn(&Port) -> Option<u64>> EncodeMetric for PerPort<'_, F> {
     }
 }
 
-/// Of the host, a count.
+/// A count of the host's.
 pub(in crate::host) fn counter(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -60,7 +60,7 @@ pub(in crate::host) fn port_gauge(
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
-/// Of the host, a value.
+/// A value of the host's.
 pub(in crate::host) fn gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,

@@ -1,5 +1,5 @@
-//! ProBoSCIS on this host: what takes a timer. Probes and SYNs that nobody answers are sent again, SYN-ACKs wait for
-//! late probes. The programs are those of `kernel/host/proboscis`.
+//! ProBoSCIS on this host: the parts that need timers. Probes and SYNs that nobody answers are sent again, and SYN-ACKs
+//! wait for late probes. The programs are those of `kernel/host/proboscis`.
 
 mod explain;
 pub mod keys;
@@ -86,7 +86,8 @@ fn to_intf(proboscis: &Proboscis) -> intf::ek_proboscis_settings {
 }
 
 impl Wing {
-    /// Reads the datapath's events and acts on them. Whether that were all: others would not be told of.
+    /// Reads the datapath's events and acts on them. Returns whether all were read: only then does a new one wake the
+    /// agent.
     pub fn events(&mut self, ports: &Ports, datapath: &mut Datapath) -> bool {
         self.read(ports, datapath).are_all
     }
@@ -115,7 +116,7 @@ impl Wing {
             return;
         }
         let Read { events, .. } = self.read(ports, datapath);
-        // None: a program is still writing the first one.
+        // If there are none, a program is still writing the first one.
         if events > 0 {
             self.events_found_waiting += 1;
             tracing::error!(events, "events of the datapath were waiting, and nobody was woken up for them");
@@ -176,7 +177,7 @@ impl Mechanism for Wing {
         Ok(())
     }
 
-    /// A device that gets its index is not to be sent what was meant for it.
+    /// Drops what waits for the port, so that a new device with its index is not sent it.
     fn gone(&mut self, ifindex: u32) {
         self.resend.gone(ifindex);
     }

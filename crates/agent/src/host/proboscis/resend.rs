@@ -11,7 +11,7 @@ use evenkeel_algo::proboscis::{HELD_POLL_US, Pending, Resend as Verdict, Setting
 
 use crate::datapath::intf::{self, ek_event, ek_flow_key};
 
-/// SYNs and SYN-ACKs that are cared for at once; a flood of them must not become one of memory.
+/// SYNs and SYN-ACKs that are handled at once: a flood of them must not use up the memory.
 pub const MAX_WAITING: usize = 16_384;
 
 /// What the machine asks about when a timer is due.
@@ -79,7 +79,7 @@ impl Waiting {
 /// Whose timer it is: a flow has one SYN or SYN-ACK at a time.
 type Id = (ek_flow_key, u32);
 
-/// When it is due, and a number that makes it the only one.
+/// When a timer is due, and a number that makes the key unique.
 type When = (u64, u64);
 
 /// The timers.
@@ -111,7 +111,7 @@ impl Resend {
                 None
             }
             intf::EK_EVENT_SYNACK_HELD => {
-                // It is in nobody's hands but ours: rather too early than never.
+                // Only the agent has this SYN-ACK: it had better leave too early than never.
                 let waits = settings.is_some_and(|s| s.b3_us > 0) && !is_full;
                 if !waits || facts.is_train_complete(&event.flow, event.iss) {
                     self.counts.synacks_late += u64::from(!waits);
@@ -155,7 +155,7 @@ impl Resend {
         held
     }
 
-    /// A port is gone: what waits for it goes nowhere any more.
+    /// A port is gone: what waits for it is dropped.
     pub fn gone(&mut self, ifindex: u32) {
         let due = &mut self.due;
         self.waiting.retain(|(flow, _), (when, _)| {

@@ -49,7 +49,7 @@ impl Default for Wing {
     }
 }
 
-/// Settings as the datapath has them; the devices are its own affair.
+/// Settings as the datapath has them; it fills in its devices itself.
 fn to_intf(vflood: &Vflood) -> intf::ek_vflood_settings {
     let settings = vflood.settings(DEFAULTS.initial_window);
     intf::ek_vflood_settings {
@@ -80,14 +80,14 @@ impl Wing {
         self.ports.get(&ifindex).map(|state| state.rest).unwrap_or_default()
     }
 
-    /// Attests to a port's guest what holds there: it may flood only where its packets are held.
+    /// Tells a port's guest whether it may flood: only where its packets are held.
     fn attest(&self, ifindex: u32, tools: &Tools<'_>) -> Result<(), DatapathError> {
         let holds = tools.datapath.holds(ifindex)? && self.rest(ifindex).attests();
         tools.channels.attest(ifindex, holds.then_some(intf::VFLOOD_FLOOD_SEGMENTS));
         Ok(())
     }
 
-    /// It rests on ports whose VMs have their core, and acts on those whose VMs wait for it.
+    /// Lets vFlood rest on ports whose VMs have their core, and act on those whose VMs wait for it.
     fn judge(&mut self, ports: &mut Ports, tools: &mut Tools<'_>) {
         let now = Instant::now();
         for (ifindex, port) in ports {
@@ -119,7 +119,7 @@ impl Wing {
         }
     }
 
-    /// Ends silent connections. The whole table is read for it, so only where there are any.
+    /// Ends silent connections. That takes reading the whole table, so it is done only if some port has any.
     fn sweep(&mut self, ports: &Ports, tools: &mut Tools<'_>) -> Result<(), DatapathError> {
         if self.swept.elapsed() < SWEEP_EVERY {
             return Ok(());
@@ -134,7 +134,7 @@ impl Wing {
         Ok(())
     }
 
-    /// Ports that are to hold packets no more have let out what they held, or not yet.
+    /// Removes the devices of ports that hold packets no more, once what they held is out.
     fn let_go(&mut self, tools: &mut Tools<'_>) {
         if !self.lets_go {
             return;

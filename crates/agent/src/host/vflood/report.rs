@@ -17,7 +17,7 @@ pub struct VfloodPort {
     /// Whether it rests, because the VM has its core.
     #[serde(default)]
     pub rests: bool,
-    /// Connections that it manages; none, and it rests: packets pass unread.
+    /// Connections that it manages; if it rests and has none, packets pass unread.
     #[serde(default)]
     pub connections: u32,
     /// Q: what is held for the VM.

@@ -1,7 +1,8 @@
-//! What libvirt notes of its running domains, in a file each (`/run/libvirt/qemu/NAME.xml`): nobody is asked.
+//! What libvirt notes of its running domains, in a file each (`/run/libvirt/qemu/NAME.xml`). libvirt itself is not
+//! asked.
 //!
-//! The files are root's, and what is in them is text all the same: names may be anything, and a file may be half
-//! written when it is read.
+//! The files are root's, but what they contain is untrusted text all the same: a name may be anything, and a file may
+//! be half written when it is read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -20,7 +21,7 @@ pub(in crate::host) const DIRECTORY: &str = "/run/libvirt/qemu";
 const MOST_BYTES: u64 = 2 << 20;
 /// Elements and texts of such a file, at most.
 const MOST_NODES: u32 = 200_000;
-/// A name that is longer is no name of a file, which libvirt makes of it.
+/// Longest name of a domain: libvirt names a file after it, and no file's name is longer.
 const MOST_NAME_BYTES: usize = 255;
 
 /// A running domain, as far as its ports are concerned.
@@ -69,7 +70,7 @@ fn child<'a, 'input>(node: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'inp
     node.children().find(|child| child.has_tag_name(name))
 }
 
-/// The path of a device, if it is the channel that is looked for and QEMU listens there.
+/// The Unix socket of a device, if the device is the agent's channel and QEMU listens there.
 fn channel(device: Node<'_, '_>) -> Option<PathBuf> {
     let is_unix = device.has_tag_name("channel") && device.attribute("type") == Some("unix");
     let target = child(device, "target").filter(|_| is_unix)?;
@@ -79,7 +80,7 @@ fn channel(device: Node<'_, '_>) -> Option<PathBuf> {
     (source.attribute("mode") != Some("connect")).then(|| path.into())
 }
 
-/// A file as it was when it was read; a file that libvirt writes anew is another one, or has another time.
+/// Identifies a file as it was when it was read: one that libvirt rewrites has another inode, size or time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -181,7 +182,7 @@ impl Files {
                 if before.as_ref().and_then(|known| known.trouble.as_ref()) != Some(&why) {
                     tracing::debug!(file = %path.display(), "a domain's file cannot be read: {why}");
                 }
-                // What was true before it began to be written is the best that is known.
+                // The file may be half written: what it said before is the best that is known.
                 (before.and_then(|known| known.domain), Some(why))
             }
         };
@@ -198,7 +199,7 @@ fn read(path: &Path, metadata: &Metadata) -> Result<Domain, String> {
     parse(&text)
 }
 
-/// Whether nobody but root, or who runs this, can have written it.
+/// Whether only root, or the user who runs this, can have written it.
 fn trusted(metadata: &Metadata) -> Result<(), String> {
     let own = nix::unistd::geteuid().as_raw();
     if metadata.uid() != 0 && metadata.uid() != own {
@@ -218,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// As libvirt 9.0 has left it, but for most of QEMU's capabilities.
+    /// The file as libvirt 9.0 has left it, but for most of QEMU's capabilities.
     const WEB1: &str = include_str!("fixtures/web1.xml");
     const PATH: &str = "/var/lib/libvirt/qemu/channel/target/domain-1-web1/org.evenkeel.0";
 
@@ -319,7 +320,7 @@ mod tests {
         fs::write(&path, WEB1).unwrap();
         files.look();
         assert!(names(&files) == ["web1"] && !files.is_partial());
-        // What was known stays while it is written anew.
+        // What was known stays while the file is written anew.
         fs::write(&path, &WEB1[..900]).unwrap();
         files.look();
         assert!(names(&files) == ["web1"] && files.is_partial());

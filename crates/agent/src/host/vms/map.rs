@@ -1,6 +1,6 @@
 //! Which VM has a tap: what libvirt notes, who has the tap open, and what that process says, together.
 //!
-//! The guest has no part in it: nothing that it says names it, or leads to a channel.
+//! The guest has no part in it: nothing that a guest says gives it a name, or leads to a channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,7 +26,7 @@ pub struct Vm {
     pub process: u32,
     /// Kernel threads that move this VM's packets (vhost); 0: its process does that itself.
     pub vhost_threads: u32,
-    /// Its cgroup, from the root of the hierarchy that has the processor's time.
+    /// Its cgroup: the path in the hierarchy that divides CPU time.
     pub cgroup: Option<String>,
     /// The Unix socket of the virtio port that the guest's agent has.
     pub channel: Option<PathBuf>,
@@ -67,7 +67,7 @@ impl Vm {
         Ok(Target { address: HostAddress::Path(path.clone()), listener })
     }
 
-    /// The same, of libvirt's VMs alone.
+    /// Where its agent is found, for libvirt's VMs alone.
     ///
     /// # Errors
     /// Why it is not.
@@ -118,7 +118,7 @@ pub(in crate::host) enum Unknown {
 }
 
 impl Unknown {
-    /// Whether it is so at the start of each VM, or at each port of a host.
+    /// Whether this is normal while a VM starts, or is so at every port of the host.
     pub(in crate::host) fn is_passing(&self) -> bool {
         match self {
             Self::Unseen | Self::Nobody | Self::Unreadable(_) => true,
@@ -158,7 +158,7 @@ pub(super) struct Evidence<'a> {
     domains: BTreeMap<&'a str, Vec<&'a Domain>>,
     /// Processes that have taps open, by the taps' indices.
     holders: Result<BTreeMap<u32, BTreeSet<u32>>, &'a str>,
-    /// By the processes whose packets they move.
+    /// How many there are, by the process whose packets they move.
     vhost_threads: BTreeMap<u32, u32>,
 }
 
@@ -172,7 +172,8 @@ impl<'a> Evidence<'a> {
         }
         let mut vhost_threads = BTreeMap::new();
         for thread in seen.map(|seen| seen.threads.as_slice()).unwrap_or_default() {
-            // Their own processes on kernels before 6.4, threads of the VM's from then on; named alike.
+            // vhost's threads are processes of their own before Linux 6.4 and threads of the VM's from then on, named
+            // alike.
             let of = thread_name(thread).strip_prefix("vhost-").and_then(|process| process.parse::<u32>().ok());
             if let Some(process) = of {
                 *vhost_threads.entry(process).or_default() += 1;
@@ -188,7 +189,7 @@ impl<'a> Evidence<'a> {
         Self { domains: by_tap, holders, vhost_threads }
     }
 
-    /// The VM of the tap with this index and name. `look` is asked of processes that libvirt does not know.
+    /// The VM of the tap with this index and name. `look` is called for a process that libvirt does not know.
     pub(super) fn vm(&self, ifindex: u32, name: &str, look: impl FnOnce(u32) -> Process) -> Result<Vm, Unknown> {
         let named = self.domains.get(name).map(Vec::as_slice).unwrap_or_default();
         let of = |domain: &Domain| self.of_domain(domain);
@@ -286,10 +287,10 @@ mod tests {
         assert_eq!(vm(&one, Ok(&seen(&[(100, 3)], &[]))), found("web1", 100));
         assert_eq!(vm(&one, Ok(&seen(&[(9, 3), (100, 3)], &[]))), found("web1", 100));
         assert_eq!(vm(&one, Ok(&seen(&[], &[]))), Err(elsewhere(100, &[])));
-        // The same index, and name, of another network namespace.
+        // The same index and name in another network namespace.
         assert_eq!(vm(&one, Ok(&seen(&[(100, 1 << 31 | 3)], &[]))), Err(elsewhere(100, &[])));
         assert_eq!(vm(&one, Ok(&seen(&[(101, 3)], &[]))), Err(elsewhere(100, &[101])));
-        // A file that is left over from a domain that had the name of the device before.
+        // A file left over from a domain that had a device of this name before.
         assert_eq!(vm(&both, Ok(&seen(&[(200, 3)], &[]))), found("web2", 200));
         let names = || vec!["web1".to_owned(), "web2".to_owned()];
         assert_eq!(vm(&both, Ok(&seen(&[(200, 3), (100, 3)], &[]))), Err(Unknown::Domains(names())));

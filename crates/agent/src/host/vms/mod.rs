@@ -19,11 +19,11 @@ use process::Process;
 
 use crate::datapath::{Processes, Seen};
 
-/// How soon it is looked after news: several come together.
+/// How long a look waits after news, as several pieces of news come together.
 const LOOK_SOON: Duration = Duration::from_millis(50);
-/// How often it is looked without news.
+/// How often to look without news.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// A look is followed by so many times of what it took without another.
+/// After a look, the next one waits at least this many times as long as the look took.
 const REST: u32 = 20;
 
 /// A tap that a VM may have.
@@ -39,14 +39,14 @@ pub(super) struct Tap {
 #[derive(Debug)]
 pub(super) struct Vms {
     files: libvirt::Files,
-    /// Who looks for those who have taps open, once somebody must.
+    /// Finds the processes that have taps open; opened when first needed.
     processes: Option<Processes>,
     /// By the index of their devices.
     known: BTreeMap<u32, Result<Vm, Unknown>>,
     look_at: Instant,
     /// How long the next look is put off where something is missing.
     put_off: Duration,
-    /// Not before.
+    /// No look before this.
     rests_until: Instant,
 }
 
@@ -72,12 +72,12 @@ impl Vms {
         self.known.get(&ifindex)?.as_ref().ok()
     }
 
-    /// Why it is not known.
+    /// Why the VM of this port is not known.
     pub fn obstacle(&self, ifindex: u32) -> Option<&Unknown> {
         self.known.get(&ifindex).map_or(Some(&Unknown::Unseen), |known| known.as_ref().err())
     }
 
-    /// The device is gone, or another one.
+    /// Forgets a device that is gone, or no port any more.
     pub fn forget(&mut self, ifindex: u32) {
         self.known.remove(&ifindex);
     }
@@ -93,7 +93,8 @@ impl Vms {
         self.look_at.max(self.rests_until)
     }
 
-    /// Looks at all that was noted, and who has these taps open. Those of which another thing is known now.
+    /// Reads libvirt's notes, and looks up who has these taps open. Returns the taps of which something else is known
+    /// now.
     pub fn look(&mut self, taps: &[Tap], now: Instant) -> Vec<u32> {
         self.files.look();
         let seen = if taps.is_empty() { Ok(Seen::default()) } else { self.holders() };

@@ -1,6 +1,6 @@
 //! What the process that has a tap open says of its VM: its command line, its sockets, its cgroup.
 //!
-//! Only who may make or take over taps can be such a process; what it says of itself is text all the same.
+//! Only a process that may make or take over taps can be one; what it says of itself is untrusted text all the same.
 
 use std::fs;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use evenkeel_settings::address::PORT_NAME;
 use serde_json::Value;
 
-/// More than a VMM is started with.
+/// More than the command line of any VMM.
 const MOST_COMMAND_BYTES: u64 = 1 << 20;
 /// Unix sockets of a host, as `/proc` lists them.
 const MOST_SOCKETS_BYTES: u64 = 16 << 20;
@@ -27,7 +27,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// As it is now; what cannot be read is not known.
+    /// What the process says now; what cannot be read stays unknown.
     pub(super) fn look(id: u32) -> Self {
         let command = read(id, "cmdline", MOST_COMMAND_BYTES).map(|text| command(&text)).unwrap_or_default();
         let channel = command.channel.and_then(|chardev| match chardev {
@@ -41,12 +41,12 @@ impl Process {
     }
 }
 
-/// The cgroup of a VM that this process runs, from the root of the hierarchy that has the processor's time.
+/// The cgroup of the VM that this process runs: its path in the hierarchy that divides CPU time.
 pub(super) fn cgroup_of(id: u32) -> Option<String> {
     cgroup(&read(id, "cgroup", MOST_CGROUP_BYTES)?)
 }
 
-/// A file of a process as text; nothing if it is longer, for half of it may say another thing.
+/// A file of a process as text; `None` if it is longer than `most_bytes`, as a part of it may say something else.
 fn read(id: u32, name: &str, most_bytes: u64) -> Option<String> {
     let mut bytes = Vec::new();
     fs::File::open(format!("/proc/{id}/{name}")).ok()?.take(most_bytes + 1).read_to_end(&mut bytes).ok()?;
@@ -128,12 +128,12 @@ fn chardev_of(fields: &[(String, String)]) -> Option<Chardev> {
 }
 
 fn get(fields: &[(String, String)], key: &str) -> Option<String> {
-    // Of several the last one holds.
+    // Of several, the last one counts.
     fields.iter().rev().find(|(own, _)| own == key).map(|(_, value)| value.clone())
 }
 
-/// An option's value in QEMU's two ways: JSON, and `key=value` with commas between, where two commas are one. The first
-/// may lack its key, a flag (`server`) its value.
+/// Parses an option's value in QEMU's two forms: JSON, or `key=value` separated by commas, where two commas are a
+/// literal one. The first field may lack its key, a flag (`server`) its value.
 fn fields(text: &str, implied: &str) -> Vec<(String, String)> {
     if text.starts_with('{') {
         let Ok(Value::Object(object)) = serde_json::from_str(text) else { return Vec::new() };
@@ -171,7 +171,7 @@ fn after_words(line: &str, words: usize) -> Option<&str> {
     (0..words).try_fold(line, |rest, _| rest.trim_start().split_once(' ').map(|(_, rest)| rest))
 }
 
-/// A VM's cgroup, from `/proc/PID/cgroup`: that of the processor's time, without libvirt's `emulator` below it.
+/// A VM's cgroup, from `/proc/PID/cgroup`: the one that divides CPU time, without libvirt's `emulator` below it.
 fn cgroup(text: &str) -> Option<String> {
     let lines = || text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let old = lines().find(|(controllers, _)| controllers.split(',').any(|controller| controller == "cpu"));
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// As libvirt 9.0 has started it, an argument a line.
+    /// QEMU as libvirt 9.0 has started it, one argument per line.
     const WEB1: &str = include_str!("fixtures/web1.cmdline");
 
     fn of(arguments: &[&str]) -> Command {

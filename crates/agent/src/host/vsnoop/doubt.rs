@@ -1,4 +1,4 @@
-//! Why vSnoop leaves data to the VM: what only somebody else can make true.
+//! Why vSnoop leaves data to the VM: doubts that only the VM's own TCP can settle.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub enum Doubt {
     Budget,
     /// The VM has its core.
     Runs,
-    /// Nobody knows whether it has.
+    /// Nobody knows whether the VM has its core.
     Core,
     /// The VM has not reacted for a second.
     Silence,
@@ -36,7 +36,7 @@ pub enum Doubt {
     Ttl,
     /// Its timestamp is behind one that went before.
     Clock,
-    /// Its options, flags or ACK number.
+    /// It has options, flags or an ACK number that the VM may not take.
     Headers,
     /// Nobody has vouched for the VM.
     Unknown,

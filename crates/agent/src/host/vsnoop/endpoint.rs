@@ -1,4 +1,4 @@
-//! Whether data may be acknowledged for a VM before it has it: the configuration and the word of the VM's own agent
+//! Whether data may be acknowledged for a VM before the VM has it. The configuration and the VM's own agent decide
 //! together.
 
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// What follows from what is enough and what the VM's agent says.
+    /// What follows from the proof that is enough and from what the VM's agent says.
     pub(super) fn of(proof: Proof, said: Option<Reasons>) -> Self {
         match (said, proof) {
             (Some(reasons), _) if !reasons.is_empty() => Self::Unfit,

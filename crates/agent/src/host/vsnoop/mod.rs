@@ -24,9 +24,9 @@ use crate::datapath::{DatapathError, Processes, intf};
 use evenkeel_settings::Mode;
 use evenkeel_settings::host::PortSettings;
 
-/// Connections that were idle for so long are forgotten,
+/// How long a connection may be idle before it is forgotten.
 const SWEEP_IDLE: Duration = Duration::from_secs(3600);
-/// or for so long, while the table is more than half full.
+/// The same while the table is more than half full.
 const SWEEP_IDLE_CROWDED: Duration = Duration::from_secs(30);
 
 /// vSnoop's wing.
@@ -36,7 +36,7 @@ pub(super) struct Wing {
     endpoints: BTreeMap<u32, Endpoint>,
     /// The threads of the host that are ports' VMs' virtual CPUs.
     vcpus: vcpus::Register,
-    /// Who looks for them, once somebody must.
+    /// Finds these threads; opened when first needed.
     processes: Option<Processes>,
     swept: Instant,
     /// Entries after the last sweep.
@@ -60,7 +60,8 @@ impl Wing {
         self.endpoints.get(&ifindex).copied().unwrap_or_default()
     }
 
-    /// Settings of a port. Off on what is no tap: nobody knows what room there is in its queue.
+    /// Settings of a port. vSnoop is off unless it is a tap: of other devices nobody knows how much room their queues
+    /// have.
     fn settings(&self, port: &Port) -> intf::ek_vsnoop_settings {
         let (settings, queue_segments) = (&port.settings.vsnoop, port.queue_segments());
         let cpus = libbpf_rs::num_possible_cpus().map_or(1, |cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
@@ -73,7 +74,7 @@ impl Wing {
         }
     }
 
-    /// Data is acknowledged for VMs as their agents' words have it now.
+    /// Tells the datapath what the VMs' agents now say about their TCP.
     fn hear(&mut self, ports: &mut Ports, tools: &mut Tools<'_>) {
         let now = Instant::now();
         let settled = |port: &&mut Port| port.settings.vsnoop.mode != Mode::Off && port.error.is_none();
@@ -97,7 +98,7 @@ impl Wing {
         }
     }
 
-    /// Looks for the virtual CPUs behind these taps now; the taps of which another thing is known than before.
+    /// Looks for the virtual CPUs behind these taps now; returns the taps of which something else is known than before.
     fn look(&mut self, taps: &[u32]) -> Vec<u32> {
         let processes = match self.processes.take() {
             Some(processes) => Ok(processes),
@@ -122,7 +123,7 @@ impl Wing {
             let (vcpus, port) = (self.vcpus.of(ifindex), taps[&ifindex]);
             if let Err(error) = tools.datapath.set_vcpus(ifindex, vcpus.to_intf()) {
                 tracing::warn!(port, %error, "vSnoop goes on as it did");
-                // The programs have others than are known here: they get them with the next look.
+                // The programs still have the old ones, and get the new ones with the next look.
                 self.vcpus.forget(ifindex);
                 continue;
             }
@@ -130,7 +131,7 @@ impl Wing {
         }
     }
 
-    /// No table takes a connection in the place of another: those that ended unseen have to go.
+    /// Forgets connections that ended unseen, as a full table evicts none for a new one.
     fn sweep(&mut self, ports: &Ports, tools: &mut Tools<'_>) {
         if self.swept.elapsed() < SWEEP_EVERY {
             return;

@@ -15,9 +15,9 @@ pub struct VsnoopPort {
     pub mode: Mode,
     /// What may be acknowledged early and wait at the port.
     pub budget_segments: u32,
-    /// What was, or may be, and waits there now.
+    /// What was, or may be, acknowledged early and waits there now.
     pub outstanding_segments: u32,
-    /// What senders may send on what they have been told.
+    /// What senders may still send on the early ACKs that they got.
     #[serde(default)]
     pub coming_segments: u32,
     /// Whether the port's queue would take a packet now.
@@ -28,16 +28,16 @@ pub struct VsnoopPort {
     /// What its agent says against that, in words.
     #[serde(default)]
     pub objections: Vec<String>,
-    /// What the VM has shown of itself, for good: nothing is acknowledged for it until its port is made anew.
+    /// A doubt that the VM itself has raised, for good: nothing is acknowledged for it until its port is made anew.
     #[serde(default)]
     pub doubt: Option<Doubt>,
-    /// By what it is known whether the VM has its core.
+    /// The VM's virtual CPUs, which show whether it has its core.
     #[serde(default)]
     pub vcpus: Vcpus,
 }
 
 impl VsnoopPort {
-    /// Why nothing is acknowledged early, with all that stands against it; empty if it is.
+    /// All reasons why nothing is acknowledged early; empty if data is.
     pub fn obstacles(&self) -> Vec<String> {
         let of_vm = match self.endpoint {
             Endpoint::Unknown => Some(
@@ -67,7 +67,7 @@ impl VsnoopPort {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueState {
-    /// There is one.
+    /// It has room.
     Free,
     /// Too little is free just now.
     Full,
@@ -129,7 +129,7 @@ pub struct VsnoopFlow {
     pub doubt: Option<Doubt>,
     /// Times that data was acknowledged early (observe: would have been).
     pub early_acks: u32,
-    /// Data of the VM that took such a number along.
+    /// Data packets of the VM on which an early ACK rode.
     pub on_data: u32,
     /// ACKs of the VM that said nothing new.
     pub dropped_acks: u32,

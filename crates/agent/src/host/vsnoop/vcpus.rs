@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::common::vcpu;
 use crate::datapath::{Seen, intf, thread_name};
 
-/// Threads of a VMM that are named otherwise, and no virtual CPUs.
+/// Beginnings of the names of a VMM's threads that are not virtual CPUs.
 const HELPERS: [&str; 4] = ["vhost-", "kvm-", "iou-", "worker"];
 
-/// How soon it is looked again where some VM's virtual CPUs are not known, at first;
+/// How soon to look again, at first, where some VM's virtual CPUs are not known.
 const LOOK_SOON: Duration = Duration::from_secs(1);
-/// and how often in any case: VMs end, and virtual CPUs can be added.
+/// How often to look in any case: VMs end, and virtual CPUs can be added.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// How long new taps are looked up in what was last seen, so that a burst of them takes one look.
@@ -31,13 +31,13 @@ pub enum Vcpus {
         process: u32,
         /// Its threads.
         threads: Vec<u32>,
-        /// Whether they are named as virtual CPUs; if none is, all but the first are taken for some.
+        /// Whether they are named as virtual CPUs; if no thread is, all but the first are taken for virtual CPUs.
         are_named: bool,
     },
     /// No process was found that has the tap open.
     #[default]
     Nobody,
-    /// Several have it open, and it is not to be seen in which of them the VM is.
+    /// Several have it open, and nothing shows in which of them the VM is.
     Several {
         /// All of them.
         processes: Vec<u32>,
@@ -75,7 +75,7 @@ impl Vcpus {
         }
     }
 
-    /// Whether it is not as it will be: whoever makes a tap for a VM has it open before the VM.
+    /// Whether this is not final yet: the process that makes a tap for a VM has it open before the VM does.
     fn may_change_soon(&self) -> bool {
         !matches!(self, Self::Known { are_named: true, .. })
     }
@@ -126,7 +126,8 @@ impl fmt::Display for Vcpus {
 #[derive(Debug, PartialEq, Eq)]
 struct Threads {
     ids: Vec<u32>,
-    /// They are named so. Of a VMM that names none, all but the first: it does the VM's input and output.
+    /// Whether they are named as virtual CPUs. Of a VMM that names none, they are all but the first, which does the
+    /// VM's input and output.
     are_named: bool,
 }
 
@@ -176,13 +177,13 @@ impl Register {
         self.known.contains_key(&ifindex)
     }
 
-    /// A tap is gone. What was seen is not of another one that has its index now.
+    /// A tap is gone. What was seen of it is not true of another tap that has its index now.
     pub(super) fn forget(&mut self, ifindex: u32) {
         self.known.remove(&ifindex);
         self.seen = None;
     }
 
-    /// Ports have changed: who was not found may be there now, and who was known gone.
+    /// Ports have changed: a VM that was not found may be there now, and a known one may be gone.
     pub(super) fn look_soon(&mut self, now: Instant) {
         self.put_off = LOOK_SOON;
         self.look_at = self.look_at.min(now + LOOK_SOON);
@@ -193,7 +194,7 @@ impl Register {
         now >= self.look_at
     }
 
-    /// What was seen, or why nothing was. Those taps of which another thing is known now.
+    /// Takes what was seen, or why nothing was. Returns the taps of which something else is known now.
     pub(super) fn learn(&mut self, taps: &[u32], seen: Result<Seen, String>, now: Instant) -> Vec<u32> {
         let mut changed = Vec::new();
         let mut is_missing = false;
@@ -215,7 +216,7 @@ impl Register {
         changed
     }
 
-    /// Whether what was seen a moment ago will do for a new tap. Who is missing there is looked for soon.
+    /// Whether what was seen a moment ago will do for a new tap. A VM that is missing there is looked for soon.
     pub(super) fn knew(&mut self, ifindex: u32, now: Instant) -> bool {
         let Some((_, seen)) = self.seen.as_ref().filter(|(when, _)| now < *when + FRESH) else { return false };
         let vcpus = Vcpus::of(ifindex, seen);
@@ -339,10 +340,10 @@ mod tests {
         register.learn(&[3], Ok(seen.clone()), start);
         let soon = start + FRESH - Duration::from_millis(1);
         assert!(register.knew(4, soon) && register.of(4) == known(200, &[200]));
-        // Who has it open came after the look: it is looked again.
+        // This tap's holder came after the look, so another look is due.
         assert!(register.knew(5, soon) && register.of(5) == Vcpus::Nobody && register.is_due(soon + LOOK_SOON));
         assert!(!register.knew(4, start + FRESH), "too long ago");
-        // Another tap has the index of one that went: who had that is not who has this.
+        // Another tap has the index of one that went: the holder of the first does not hold the second.
         register.learn(&[3], Ok(seen), start);
         register.forget(3);
         assert!(!register.knew(3, soon));

@@ -1,15 +1,15 @@
-//! Of this machine's own TCP, if it is a VM: what its absences do to TCP.
+//! Advice on this machine's own TCP, if it is a VM: what its absences do to TCP.
 
 use super::super::figures::{Figures, TcpFigures, percent};
 use super::{Advice, Cost, Cure, ms};
 
 /// Fewer events are no evidence.
 const ENOUGH: u64 = 10;
-/// Needless ones in percent of timeouts and probes, or of segments sent again, from which they are worth a word.
+/// From this share of timeouts and probes, or of retransmitted segments, in percent, needless ones get advice.
 const NEEDLESS_PERCENT: f64 = 25.0;
-/// Losses in percent of the segments sent, from which they are worth a word.
+/// From this share of the segments sent, in percent, losses get advice.
 const COSTLY_PERCENT: f64 = 0.1;
-/// Time that was not given, in percent of what was wanted, from which it is worth a word.
+/// From this share of the wanted time, in percent, time that was not given is mentioned.
 const STEAL_PERCENT: f64 = 1.0;
 /// Settings, and what they are by default; all are off at 0.
 const REMEDIES: [(&str, &str); 5] =
@@ -53,7 +53,7 @@ fn needless(tcp: &TcpFigures) -> Option<String> {
     })
 }
 
-/// Segments that were lost indeed.
+/// Segments that really were lost.
 fn losses(tcp: &TcpFigures) -> Option<String> {
     let lost = tcp.retransmitted.saturating_sub(tcp.needless);
     (lost >= ENOUGH && percent(lost as f64, tcp.sent as f64) >= COSTLY_PERCENT).then(|| {
@@ -80,7 +80,7 @@ fn absences(figures: &Figures) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// Remedies of TCP's own that are switched off.
+/// TCP's own remedies that are switched off.
 fn settings(figures: &Figures, harm: &str) -> Option<Advice> {
     let is_off = |(name, _): &&(&str, &str)| figures.sysctls.get(*name).is_some_and(|value| value == "0");
     let off: Vec<_> = REMEDIES.iter().filter(is_off).collect();

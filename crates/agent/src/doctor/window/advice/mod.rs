@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::figures::Figures;
 
-/// What a cure costs whoever decides on it. In this order.
+/// What a cure costs, cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cost {
@@ -35,7 +35,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// What would help. Among those of the same cost, in this order.
+/// What would help. Cures of the same cost are listed in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cure {
@@ -43,7 +43,7 @@ pub enum Cure {
     QuotaPeriod,
     /// Unused quota is saved for later.
     QuotaBurst,
-    /// To look into the VM, which takes nothing.
+    /// To look into the VM, which takes no packets.
     Guest,
     /// A longer queue at the port.
     QueueLength,
@@ -97,7 +97,7 @@ pub struct Advice {
     pub cost: Cost,
     /// What would help.
     pub cure: Cure,
-    /// Whom: `tap0`, `qemu-system-x86 (process 7)`, `this machine`.
+    /// What it is for: `tap0`, `qemu-system-x86 (process 7)`, `this machine`.
     pub subject: String,
     /// The reason: what was measured.
     pub why: String,

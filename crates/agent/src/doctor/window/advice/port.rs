@@ -1,15 +1,15 @@
-//! Of ports: what drops there, and what would make room.
+//! Advice on ports: what drops there, and what would make room.
 
 use super::super::figures::{Drops, Figures, PortFigures, VmFigures, percent};
 use super::{Advice, Cost, Cure, ms, vm};
 
-/// Drops in percent of the packets to the VM, from which they are worth a word.
+/// From this share of the packets to the VM, in percent, drops get advice.
 const DROPS_PERCENT: f64 = 0.01;
-/// A queue that is longer makes all wait for bulk data, and is not what is missing.
+/// A queue of this length gets no longer: room is not what is missing, and everything would wait for bulk data.
 const LONG_QUEUE: u64 = 10_000;
-/// A default of the kernel's or libvirt's, below which it is always worth to go.
+/// Shorter queues count as this long when a longer one is advised: a default of the kernel's or libvirt's.
 const SHORT_QUEUE: u64 = 250;
-/// A VM that is off its core for less has it when packets come.
+/// A VM that is off its core for less of the window, in percent, counts as having it when packets come.
 const OFF_CORE_PERCENT: f64 = 5.0;
 /// Queues whose room is `txqueuelen`.
 const BY_LENGTH: [&str; 4] = ["pfifo_fast", "pfifo", "bfifo", "mq"];
@@ -73,7 +73,7 @@ fn longer_queue(
     Some(Advice { cost: Cost::Command, cure: Cure::QueueLength, subject: port.name.clone(), why, how })
 }
 
-/// The VM had its cores and did not take what was there.
+/// A longer ring, if the VM had its cores and yet did not take what was there.
 fn longer_ring(port: &PortFigures, vm: &VmFigures) -> Option<Advice> {
     if vm.vcpus.is_empty() || vm.off_core_percent >= OFF_CORE_PERCENT {
         return None;
@@ -89,7 +89,7 @@ fn longer_ring(port: &PortFigures, vm: &VmFigures) -> Option<Advice> {
     Some(Advice { cost: Cost::Restart, cure: Cure::RingSize, subject, why, how: how.to_owned() })
 }
 
-/// Between devices and the host's stack.
+/// Advice on drops between devices and the host's stack.
 pub(super) fn host_backlog(figures: &Figures) -> Option<Advice> {
     let dropped = figures.softnet_dropped.filter(|count| *count > 0)?;
     let limit = figures.softnet_limit.unwrap_or(1000);

@@ -1,26 +1,26 @@
-//! Of VMs: quotas, neighbours on their cores, and who carries their packets.
+//! Advice on VMs: quotas, neighbours on their cores, and who carries their packets.
 
 use super::super::figures::{Figures, GroupFigures, ThreadFigures, VmFigures, percent};
 use super::{Advice, Cost, Cure, in_shell, ms};
 
-/// Periods that used the quota up, in percent of those that did anything, from which it is worth a word.
+/// From this share of the active periods, in percent, those that used the quota up get advice.
 const THROTTLED_PERCENT: f64 = 1.0;
-/// Once may be the start of a program.
+/// Fewer such periods get no advice: one may be the start of a program.
 const THROTTLED_TIMES: u64 = 2;
-/// The period to go to: what is refused is a tenth of that of the default, 100 ms.
+/// The period to advise: the time refused is then a tenth of that with the default, 100 ms.
 const SHORT_PERIOD_US: u64 = 10_000;
 /// The kernel refuses quotas below this.
 const LEAST_QUOTA_US: u64 = 1000;
-/// Below this share of its quota a group has something to save.
+/// A group that uses less than this share of its quota, in percent, has time to save.
 const SAVING_PERCENT: f64 = 90.0;
-/// Waiting behind neighbours, in percent of the window and at a time, from which it is worth a word.
+/// From this share of the window, in percent, and this time per turn, waits behind neighbours get advice.
 const NEIGHBOURS_PERCENT: f64 = 1.0;
 const NEIGHBOURS_MS: f64 = 2.0;
 /// An absence that runs TCP's timers.
 const LONG_MS: f64 = 8.0;
 /// Packets per second for which vhost is worth a restart.
 const BUSY_PACKETS: f64 = 1000.0;
-/// A thread that runs for that much of the window, in percent, is full.
+/// A thread that runs for this share of the window, in percent, is fully used.
 const FULL_PERCENT: f64 = 90.0;
 
 /// How a VM is named.
@@ -81,7 +81,7 @@ fn quota(vm: &VmFigures, group: &GroupFigures, figures: &Figures) -> Vec<Advice>
     all
 }
 
-/// A period of a tenth, or as short as the least quota lets it be; the share of a core stays the same.
+/// A period of 10 ms, or as short as the least quota allows; the share of a core stays the same.
 fn period(vm: &VmFigures, group: &GroupFigures, fact: &str) -> Option<Advice> {
     let least = (LEAST_QUOTA_US * group.period_us).div_ceil(group.quota_us.max(1));
     let shorter = SHORT_PERIOD_US.max(least.next_multiple_of(1000));
@@ -98,7 +98,7 @@ fn period(vm: &VmFigures, group: &GroupFigures, fact: &str) -> Option<Advice> {
     } else {
         format!("echo {quota} > {}; echo {shorter} > {}", file("cpu.cfs_quota_us"), file("cpu.cfs_period_us"))
     };
-    // libvirt's group of a virtual CPU; it writes its own again when the VM starts.
+    // libvirt's group of a virtual CPU: libvirt writes its own values again when the VM starts.
     if path.rsplit('/').next().is_some_and(|last| last.starts_with("vcpu")) {
         how.push_str(&format!(
             "  # libvirt: virsh schedinfo DOMAIN --live --config vcpu_period={shorter} vcpu_quota={quota}"
@@ -143,7 +143,7 @@ fn neighbours(vm: &VmFigures, figures: &Figures) -> Vec<Advice> {
     all
 }
 
-/// Who carries its packets, if that one is the bottleneck.
+/// Advice on who carries a VM's packets, if that is the bottleneck.
 fn carrier(vm: &VmFigures, figures: &Figures) -> Option<Advice> {
     let ports = figures.ports.iter().filter(|port| port.process == Some(vm.process));
     let packets: u64 = ports.map(|port| port.to_vm_packets + port.from_vm_packets).sum();

@@ -23,10 +23,10 @@ const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
 const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;
 /// An answer takes microseconds, unless somebody changes devices meanwhile.
 const TIMEOUT: Duration = Duration::from_millis(100);
-/// Messages of one answer; a network card takes packets for less addresses than that.
+/// The most messages of one answer; a network card takes packets for fewer addresses.
 const MOST_MESSAGES: usize = 4096;
 
-/// Asks for a device by its index.
+/// Asks what is attached to a device, by its index.
 pub(in super::super) fn look(ifindex: u32) -> Attached {
     let attached = |answer: io::Result<bool>| match answer {
         Ok(is_there) => Ok(Some(is_there)),
@@ -42,10 +42,10 @@ pub(in super::super) fn look(ifindex: u32) -> Attached {
     }
 }
 
-/// By libbpf, which reads nothing else of what the kernel says of a device.
+/// Whether there is an XDP program, by libbpf, which skips all else that the kernel says of a device.
 fn has_xdp(ifindex: u32) -> io::Result<bool> {
     let mut query = libbpf_sys::bpf_xdp_query_opts {
-        // Up to how it is attached: what comes behind that is another question to the kernel.
+        // Only up to how it is attached: for what comes behind, libbpf would ask the kernel a second time.
         sz: offset_of!(libbpf_sys::bpf_xdp_query_opts, feature_flags) as libbpf_sys::size_t,
         ..Default::default()
     };
@@ -54,7 +54,7 @@ fn has_xdp(ifindex: u32) -> io::Result<bool> {
     if answer == 0 { Ok(query.attach_mode != XDP_ATTACHED_NONE) } else { Err(io::Error::from_raw_os_error(-answer)) }
 }
 
-/// Of the qdiscs `ingress` and `clsact`.
+/// Whether there is a filter at the ingress of the qdisc `ingress` or `clsact`.
 fn has_filter(ifindex: u32) -> io::Result<bool> {
     let mut request = TcMessage::with_index(index(ifindex)?);
     request.header.parent = TcHandle { minor: TcHandle::MIN_INGRESS, ..TcHandle::CLSACT };
@@ -85,7 +85,7 @@ fn has_tcx(ifindex: u32) -> io::Result<bool> {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
         ..Default::default()
     };
-    // SAFETY: the structure is of the size that it says, and asks for no arrays.
+    // SAFETY: the structure states its own size, and asks for no arrays.
     let answer =
         unsafe { libbpf_sys::bpf_prog_query_opts(index(ifindex)?, libbpf_sys::BPF_TCX_INGRESS, &raw mut query) };
     match -answer {
@@ -97,17 +97,17 @@ fn has_tcx(ifindex: u32) -> io::Result<bool> {
     }
 }
 
-/// As some of the kernel's interfaces have it.
+/// The index as some of the kernel's interfaces take it.
 fn index(ifindex: u32) -> io::Result<i32> {
     i32::try_from(ifindex).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
-/// Whether any message of a list that is asked for is such a one.
+/// Whether any message of the kernel's answer to a request is a wanted one.
 fn any(request: RouteNetlinkMessage, is_wanted: impl Fn(&[u8]) -> io::Result<bool>) -> io::Result<bool> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
-    // Without it the kernel tells the addresses of all devices.
+    // Without strict checks, the kernel lists the addresses of all devices.
     socket.set_netlink_get_strict_chk(true)?;
     // SAFETY: the socket is open for as long as this borrow.
     let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };

@@ -1,5 +1,5 @@
-//! What is read of /proc, /sys and the kernel about the way from the network cards to TCP. What follows from it is not
-//! said here.
+//! What is read from /proc, /sys and the kernel about the way from the network cards to TCP. Conclusions are drawn
+//! elsewhere.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -12,7 +12,7 @@ pub(super) type Reading<T> = Result<Option<T>, String>;
 /// What these devices call themselves in `uevent`.
 pub(super) const VLAN: &str = "vlan";
 pub(super) const VXLAN: &str = "vxlan";
-/// Devices that are looked at: network cards and their VLANs.
+/// How many devices are looked at: network cards and their VLANs.
 const MOST_DEVICES: usize = 64;
 /// `IFF_UP` (linux/if.h).
 const UP: u32 = libc::IFF_UP as u32;
@@ -61,12 +61,12 @@ pub(super) struct Attached {
     pub filter: Reading<bool>,
     /// A program of tcx's there, since Linux 6.6.
     pub tcx: Reading<bool>,
-    /// A unicast address beside its own: devices of other network namespaces are not among its uppers.
+    /// A unicast address beside its own, which shows devices in other network namespaces: they are not in `uppers`.
     pub addresses: Reading<bool>,
 }
 
 impl Readings {
-    /// Reads the files below `root`, and `attached` for the index of each device.
+    /// Reads the files below `root`, and calls `attached` with the index of each device.
     pub fn take(root: &Path, attached: impl Fn(u32) -> Attached) -> Self {
         Self {
             shrink_window: file(&root.join("proc/sys/net/ipv4/tcp_shrink_window")),
@@ -76,7 +76,7 @@ impl Readings {
     }
 }
 
-/// Cards first, and then what VLANs are on them.
+/// Cards first, and then the VLANs on them.
 fn devices(net: &Path, attached: &impl Fn(u32) -> Attached) -> Result<Vec<Device>, String> {
     let mut waiting: VecDeque<String> = names(net)?.into_iter().filter(|name| is_card(&net.join(name))).collect();
     let mut devices: Vec<Device> = Vec::new();
@@ -105,7 +105,7 @@ fn is_vlan(upper: &Upper) -> bool {
     matches!(&upper.kind, Ok(Some(kind)) if kind == VLAN)
 }
 
-/// Whether there is hardware, also a hypervisor's, behind a device.
+/// Whether there is hardware behind a device, be it a hypervisor's.
 fn is_card(path: &Path) -> bool {
     path.join("device").symlink_metadata().is_ok()
 }

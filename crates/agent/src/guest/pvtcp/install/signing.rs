@@ -21,7 +21,7 @@ const CERTIFICATES: [&str; 2] = ["var/lib/shim-signed/mok/MOK.der", "var/lib/dkm
 pub struct Signing {
     /// Why modules need a signature here; empty if they need none.
     pub reasons: Vec<&'static str>,
-    /// The certificate of what dkms signs with, if there is one.
+    /// The certificate of the key that dkms signs with, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,
 }
