@@ -1,11 +1,11 @@
-//! ACK filtering: which ACKs a VM that vFlood holds data of need not have, and need not fill its port.
+//! ACK filtering: which ACKs a VM does not need while vFlood acts for it, so that they do not fill its port.
 
 use crate::{sys, vflood};
 
-/// How long an ACK is kept from a VM at most after the last that was not, in us.
+/// How long after the last ACK that passed one passes in any case, in us.
 pub const GAP_US: u64 = sys::ACK_FILTER_GAP_US as u64;
 
-/// ACKs that may wait at a port of so many slots, before later ones are kept from the VM.
+/// How many ACKs may wait at a port with `slots` slots before later ones are kept from the VM.
 pub fn limit(slots: u32) -> u32 {
     // SAFETY: the C code takes and gives numbers.
     unsafe { sys::ack_filter_limit(slots) }
@@ -16,10 +16,11 @@ pub fn limit(slots: u32) -> u32 {
 pub struct Vm(sys::ack_filter_vm);
 
 impl Vm {
-    /// Whether so many may wait that it is time to look at the port's queue, and to say [`Vm::reads`] if it is short.
+    /// Whether so many ACKs may wait that the caller should look at the port's queue, and call [`Vm::reads`] if it is
+    /// short.
     pub fn is_crowded(&self, limit: u32) -> bool {
-        // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it. So everywhere
-        // here.
+        // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it. The same
+        // holds for all calls below.
         unsafe { sys::ack_filter_is_crowded(&self.0, limit) }
     }
 
@@ -35,7 +36,7 @@ impl Vm {
 pub struct Flow(sys::ack_filter_flow);
 
 impl Flow {
-    /// Whether an ACK that is needless (see [`is_needless`]) is to be kept from the VM, after [`vflood::Flow::acked`].
+    /// Whether a needless ACK (see [`is_needless`]) is to be kept from the VM; called after [`vflood::Flow::acked`].
     /// `limit`: how many may wait at the port.
     pub fn keeps(&self, vm: &Vm, flow: &vflood::Flow, limit: u32, now_us: u64) -> bool {
         // SAFETY: as in `is_crowded`.
@@ -55,8 +56,8 @@ impl Flow {
     }
 }
 
-/// Whether later ACKs will say all that one does, after [`vflood::Flow::acked`], before which `una` was the flow's
-/// [`vflood::Flow::snd_una`]. `is_plain`: it has a number and timestamps, and nothing else.
+/// Whether later ACKs will say all that this one does; called after [`vflood::Flow::acked`]. `una` is what
+/// [`vflood::Flow::snd_una`] was before that call. `is_plain`: the ACK has a number and timestamps, and nothing else.
 pub fn is_needless(flow: &vflood::Flow, una: u32, is_plain: bool) -> bool {
     // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
     unsafe { sys::ack_filter_is_needless(&flow.0, una, is_plain) }

@@ -18,8 +18,7 @@ pub const CLIENT_SLACK: u32 = sys::CERA_CLIENT_SLACK;
 pub const MAX_EPOCHS: u32 = sys::CERA_MAX_EPOCHS;
 /// Largest weight.
 pub const MAX_WEIGHT: u32 = sys::CERA_MAX_WEIGHT;
-/// Delta where none is given: 1 ms, and on links below 1 Gbit/s as much longer as they are slower. `bytes_per_s` is 0
-/// if it is not known.
+/// Delta where none is given: 1 ms, and on links below 1 Gbit/s longer in proportion. `bytes_per_s` is 0 if unknown.
 pub fn usual_epoch_us(bytes_per_s: u64) -> u32 {
     // SAFETY: the C function is pure.
     unsafe { sys::cera_usual_epoch_us(bytes_per_s) }
@@ -30,12 +29,12 @@ pub const MAX_WINDOW: u32 = sys::CERA_MAX_WINDOW;
 /// Most VMs of one host.
 pub const MAX_VMS: usize = sys::CERA_MAX_VMS as usize;
 
-/// What is to wait at the uplink, and how often it is looked at.
+/// How much is to wait at the uplink, and how often that is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// T_u: windows are cut when more waits.
     pub high_segments: u32,
-    /// T_l: what then is to wait.
+    /// T_l: how much is to wait after a cut.
     pub low_segments: u32,
     /// Length of an epoch.
     pub epoch_us: u32,
@@ -68,7 +67,8 @@ impl Settings {
         }
     }
 
-    /// Epochs of a slot, in which a [`Meter`] counts flows, where the RTT with the time in the queue is so long.
+    /// How many epochs make up a slot, in which a [`Meter`] counts flows. `rtt_us` is the RTT with the time in the
+    /// queue.
     pub fn stride(&self, rtt_us: u32) -> u32 {
         // SAFETY: as in `window`.
         unsafe { sys::cera_stride(&self.raw(), rtt_us) }

@@ -24,7 +24,7 @@ impl Dctcp {
         self.0.alpha
     }
 
-    /// So many segments were acknowledged, with or without an echo of marks.
+    /// `segments` were acknowledged, with or without an echo of marks.
     pub fn count(&mut self, segments: u32, echo: bool) {
         // SAFETY: as in `default`.
         unsafe { sys::dctcp_count(&mut self.0, segments, echo) }
@@ -43,8 +43,8 @@ impl Dctcp {
     }
 }
 
-/// The receiver's state machine: true if what came before is to be acknowledged first, with the echo as it is.
-/// Then ask again.
+/// The receiver's state machine: true if earlier segments are to be acknowledged first, with the echo as it is. Then
+/// the caller asks again.
 pub fn ack_earlier_first(echo: &mut bool, ce: bool, ack_pending: bool) -> bool {
     // SAFETY: as in `Dctcp::default`.
     unsafe { sys::dctcp_received(echo, ce, ack_pending) == sys::dctcp_ack::DCTCP_ACK_EARLIER_FIRST }

@@ -1,10 +1,10 @@
-//! How long what a connection carries takes, as a VM's port sees it: what a trial measures.
+//! How long a connection's exchanges take, as seen at a VM's port: what a trial measures.
 
 use crate::sys;
 
-/// All must have been acknowledged for longer than this before other data begins an exchange, in ns.
+/// New data begins an exchange once everything has been acknowledged for longer than this, in ns.
 pub const IDLE_NS: u64 = sys::EXCHANGE_IDLE_NS as u64;
-/// Data that comes again after such a silence was sent by a timer, in ns.
+/// Data that is sent again after this silence was sent by a timer, in ns.
 pub const TIMEOUT_NS: u64 = sys::EXCHANGE_TIMEOUT_NS as u64;
 
 /// A segment that passes the port.
@@ -46,7 +46,7 @@ pub struct Way {
     pub bytes: u64,
     /// Segments that were sent before.
     pub again: u32,
-    /// Those of them that a timer sent.
+    /// How many of these a timer sent.
     pub timeouts: u32,
 }
 
@@ -70,16 +70,16 @@ pub struct Done {
 pub struct Exchange(sys::exchange);
 
 impl Exchange {
-    /// A connection's first segment behind its SYN-ACK. `syn_ns`: when its SYN passed; `None` if it is met on its way.
+    /// A connection's first segment after its SYN-ACK. `syn_ns`: when its SYN passed; `None` if the SYN was not seen.
     pub fn open(first: Segment, syn_ns: Option<u64>) -> Self {
         let mut e = sys::exchange::default();
-        // SAFETY: the pointers are to live values for the length of the call; the C code does not keep them. So
-        // everywhere here.
+        // SAFETY: the pointers are to live values for the length of the call; the C code does not keep them. The same
+        // holds for all calls below.
         unsafe { sys::exchange_open(&mut e, &first.to_sys(), syn_ns.unwrap_or(0)) };
         Self(e)
     }
 
-    /// A segment passes; the exchange that is over, if another begins with it.
+    /// A segment passes. If it begins an exchange, returns the one that is over.
     pub fn passes(&mut self, segment: Segment) -> Option<Done> {
         let mut done = sys::exchange::default();
         // SAFETY: as in `open`.
@@ -87,7 +87,7 @@ impl Exchange {
         Self(done).done().filter(|_| begins)
     }
 
-    /// What is over, as long as nothing else begins.
+    /// The exchange that is over, until another begins.
     pub fn done(&self) -> Option<Done> {
         let way = |way: &sys::exchange_way| Way { bytes: way.bytes, again: way.again, timeouts: way.timeouts };
         // SAFETY: as in `open`.
@@ -100,7 +100,7 @@ impl Exchange {
         })
     }
 
-    /// Whether something has not arrived.
+    /// Whether an exchange has begun and not all of its data is acknowledged.
     pub fn is_cut(&self) -> bool {
         // SAFETY: as in `open`.
         unsafe { sys::exchange_is_cut(&self.0) }

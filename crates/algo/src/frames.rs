@@ -1,4 +1,4 @@
-//! Frames made by hand, and their checksums by another way than the code under test takes.
+//! Frames made by hand, with checksums computed in another way than the code under test does.
 
 use std::net::IpAddr;
 
@@ -41,7 +41,7 @@ pub struct Segment {
     pub ae: bool,
     /// The window field.
     pub window: u16,
-    /// Of TCP; a multiple of four bytes.
+    /// TCP's options; a multiple of four bytes.
     pub options: Vec<u8>,
     /// Bytes of data.
     pub payload: usize,
@@ -118,7 +118,7 @@ impl Segment {
     }
 }
 
-/// Of the machine with that address.
+/// The MAC address of the machine with that IP address.
 pub fn mac(address: IpAddr) -> [u8; 6] {
     let last = match address {
         IpAddr::V4(address) => address.octets()[3],

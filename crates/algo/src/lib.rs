@@ -1,5 +1,6 @@
 //! The mechanisms' decisions, as the kernel module and the eBPF programs make them: this crate compiles the C headers
-//! in `algo/` and gives them a safe Rust face. For tests of them and of the programs it has [`frames`] and [`noise`].
+//! in `algo/` and gives them a safe Rust interface. [`frames`] and [`noise`] serve tests of the headers and the
+//! programs.
 
 pub mod ack_filter;
 pub mod cera;

@@ -45,13 +45,13 @@ pub struct Options {
     pub mss: Option<u16>,
     /// Window scale as it is in the option, which may be more than 14.
     pub wscale: Option<u8>,
-    /// Whether timestamps are there.
+    /// Whether it has timestamps.
     pub has_timestamps: bool,
     /// Offset in the frame of the first option of kind 254.
     pub experiment: Option<u16>,
     /// Whether the header is signed, or summed in another way than TCP's own: RFC 1146, 2385, 5925.
     pub is_signed: bool,
-    /// Whether it counts marks: accurate ECN, RFC 9768.
+    /// Whether it counts ECN marks: accurate ECN, RFC 9768.
     pub counts_ecn: bool,
     /// Whether it may be answered before the handshake is over: TCP Fast Open, or an experiment.
     pub opens_fast: bool,
@@ -123,7 +123,7 @@ pub fn parse_head(head: &[u8], frame_bytes: usize) -> Kind {
     )
 }
 
-/// Writes NOPs over the SACK blocks (RFC 2018) among TCP's options, no more than 40 bytes. Whether there were any.
+/// Writes NOPs over the SACK blocks (RFC 2018) among TCP's options, at most 40 bytes. Returns whether there were any.
 pub fn hide_sack(options: &mut [u8]) -> bool {
     let mut room = [0; sys::PACKET_OPTIONS_BYTES as usize];
     let length = options.len().min(room.len());

@@ -1,4 +1,4 @@
-//! ProBoSCIS: probes before a SYN, the first window by what came of them, DCTCP by receive window afterwards.
+//! ProBoSCIS: probes before a SYN, a first window that depends on their fate, then DCTCP by receive window.
 
 mod receiver;
 mod sender;
@@ -10,13 +10,13 @@ pub use receiver::{Answer, Echo, Train, Verdict, WindowSettings};
 pub use sender::{Budget, Peer, Sender, SenderSettings, Trains};
 pub use wire::{OPTION_BYTES, ProbeKind, ProbeOption, TCP_BYTES};
 
-/// How often it is looked whether a held SYN-ACK's probes are in.
+/// How often a held SYN-ACK is checked for whether its probes are in.
 pub const HELD_POLL_US: u64 = sys::PROBOSCIS_HELD_POLL_US as u64;
 
 /// Most probes of one train.
 pub const MAX_PROBES: u32 = sys::PROBOSCIS_MAX_PROBES;
 
-/// Defaults of the settings that a packet's way depends on.
+/// Defaults of the settings that decide how packets are handled.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults {
     /// g.
@@ -37,11 +37,11 @@ pub struct Defaults {
     pub max_time_us: u32,
     /// ICWND.
     pub icwnd_segments: u32,
-    /// None are left alone.
+    /// 0: no flow is left alone as an elephant.
     pub elephant_bytes: u64,
 }
 
-/// What the agent's configuration, and a scenario, leave out.
+/// Defaults for what the agent's configuration, or a scenario, leaves out.
 pub const DEFAULTS: Defaults = Defaults {
     probes: sys::PROBOSCIS_PROBES,
     k1_permille: sys::PROBOSCIS_K1_PERMILLE,
@@ -55,18 +55,18 @@ pub const DEFAULTS: Defaults = Defaults {
     elephant_bytes: 0,
 };
 
-/// What the timers of a SYN need of the settings.
+/// The settings that the timers of a SYN need.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
     /// g: probes before a SYN.
     pub probes: u32,
-    /// b1: probes are sent again after.
+    /// b1: after this time probes are sent again.
     pub b1_us: u32,
-    /// b2: the SYN is sent again after.
+    /// b2: after this time the SYN is sent again.
     pub b2_us: u32,
     /// b3: a SYN-ACK waits no longer for late probes.
     pub b3_us: u32,
-    /// Nothing is sent again after.
+    /// MAX_TIME: after this time nothing is sent again.
     pub max_time_us: u32,
 }
 
@@ -87,14 +87,14 @@ impl Settings {
 #[derive(Debug, Clone)]
 pub struct Pending(sys::proboscis_pending);
 
-/// What to do about it.
+/// What to do about a SYN that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resend {
     /// Nothing yet.
     Wait,
-    /// Send so many probes.
+    /// Send this many probes.
     Probes(u32),
-    /// Send so many probes, then the SYN.
+    /// Send this many probes, then the SYN.
     Both(u32),
     /// Nothing any more.
     GiveUp,

@@ -7,16 +7,16 @@ use crate::sys;
 /// How long to wait before asking [`Vcpu::release_us`] again, in microseconds.
 pub const POLL_US: u32 = sys::PVTCP_POLL_US;
 
-/// How long a connection is idle at most if an absence shall not count, in microseconds.
+/// The longest idle time from which an absence is taken out, in microseconds.
 pub const IDLE_MOST_US: u32 = sys::PVTCP_IDLE_MOST_US;
 
-/// How many wake-ups more a vCPU is given for the timers that it holds.
+/// How many more wake-ups a vCPU gets for the timers that it holds.
 pub const MAX_EXTENSIONS: u32 = sys::PVTCP_MAX_EXTENSIONS;
 
 /// A setting's default and its bounds, both allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Unless something else is said.
+    /// If nothing else is set.
     pub default: u32,
     /// The smallest.
     pub least: u32,
@@ -61,7 +61,7 @@ impl From<Timer> for sys::pvtcp_timer {
     }
 }
 
-/// What the module's parameters set; [`Settings::default`] is what it loads with.
+/// What the module's parameters set; the module loads with [`Settings::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// A tick later than this is a wake-up.
@@ -78,7 +78,7 @@ pub struct Settings {
     pub hold_tlp: bool,
     /// Whether to hold RACK's reordering timer.
     pub hold_reo: bool,
-    /// Whether to replace spoilt RTT samples by SRTT.
+    /// Whether to replace spoilt RTT samples by neutral ones, near SRTT.
     pub filter_rtt: bool,
     /// Whether to take an absence out of a connection's idle time.
     pub filter_idle: bool,
@@ -174,20 +174,21 @@ impl Vcpu {
         }
     }
 
-    /// An RTT sample, or SRTT in its place if the wake-up has spoilt it. Negative samples mean "none".
+    /// An RTT sample, or if the wake-up has spoilt it, a neutral one: SRTT plus or minus the mean deviation. Negative
+    /// samples mean "none".
     pub fn filter_rtt(&self, set: &Settings, now_us: u64, srtt_us: u32, mdev_us: u32, sample_us: i64) -> i64 {
         // SAFETY: as in `tick`.
         unsafe { sys::pvtcp_filter_rtt(&self.0, &set.raw(), now_us, &sys::pvtcp_rtt { sample_us, srtt_us, mdev_us }) }
     }
 
-    /// For how long a connection was idle that sent nothing for `idle_us`: up to [`IDLE_MOST_US`] without the last
-    /// absence, if that was in it.
+    /// How long a connection that sent nothing for `idle_us` counts as idle: up to [`IDLE_MOST_US`], the last absence
+    /// is taken out if it fell into that time.
     pub fn idle_us(&self, set: &Settings, now_us: u64, idle_us: u64) -> u64 {
         // SAFETY: as in `tick`.
         unsafe { sys::pvtcp_idle_us(&self.0, &set.raw(), now_us, idle_us) }
     }
 
-    /// How many segments to acknowledge at once, told when a segment comes in `idle_us` (in whole ticks) after the
+    /// How many segments to acknowledge at once when a segment comes in `idle_us` (in whole ticks) after the
     /// connection's previous one.
     pub fn jit_segments(&self, set: &Settings, now_us: u64, idle_us: u64, tick_us: u32) -> u32 {
         // SAFETY: as in `tick`.

@@ -43,7 +43,7 @@ impl Window {
         self.0.credit
     }
 
-    /// Sets them.
+    /// Sets the acknowledged segments that have not yet made the window grow.
     pub fn set_credit(&mut self, credit: u32) {
         self.0.credit = credit;
     }

@@ -1,19 +1,19 @@
-//! When vFlood rests: [`Looks`] are the guest's, by which it finds out how much of the time its core is missing, and
-//! [`Rest`] is what the host does about it. Times are those of any clock that goes on.
+//! When vFlood rests: by its [`Looks`] a guest finds out for how much of the time its core is missing, and by [`Rest`]
+//! the host acts on that. Times may come from any monotonic clock.
 
 use crate::sys;
 
-/// Between two looks, in microseconds.
+/// Time between two looks, in microseconds.
 pub const LOOK_US: u64 = sys::VFLOOD_LOOK_US as u64;
 /// A timer that fires later than this waited for a core.
 pub const LATE_US: u64 = sys::VFLOOD_LATE_US as u64;
-/// Looks that count.
+/// How many of the last looks count.
 pub const LOOKS: u32 = sys::VFLOOD_LOOKS;
-/// For how long a VM for which vFlood acted must have had its core.
+/// How long a VM must have had its core before vFlood stops acting for it, in microseconds.
 pub const QUIET_US: u64 = sys::VFLOOD_QUIET_US as u64;
-/// For how long connections that begin are held before the guest may flood.
+/// How long new connections are held before the guest may flood again, in microseconds.
 pub const HANDSHAKE_US: u64 = sys::VFLOOD_HANDSHAKE_US as u64;
-/// What a user gets who asks for nothing else: vFlood acts from so much of the time without a core on.
+/// The default share of time without a core from which on vFlood acts, in percent.
 pub const OFF_CORE_PERCENT: u32 = sys::VFLOOD_OFF_CORE_PERCENT;
 
 /// A guest's last looks.
@@ -21,15 +21,15 @@ pub const OFF_CORE_PERCENT: u32 = sys::VFLOOD_OFF_CORE_PERCENT;
 pub struct Looks(sys::vflood_looks);
 
 impl Looks {
-    /// The guest was to wake up at `due_us` and does at `now_us`. When it is to wake up next. Looks that were slept
-    /// through are taken then.
+    /// The guest was to wake up at `due_us` and does so at `now_us`; looks that it slept through are taken now. Returns
+    /// when it is to wake up next.
     pub fn woke(&mut self, due_us: u64, now_us: u64) -> u64 {
-        // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it. So everywhere
-        // here.
+        // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it. The same
+        // holds for all calls below.
         unsafe { sys::vflood_look(&mut self.0, due_us, now_us) }
     }
 
-    /// For how much of the last looks the core was missing; nothing before there are enough.
+    /// For how many permille of the last looks the core was missing; `None` before there are enough looks.
     pub fn permille(&self) -> Option<u16> {
         // SAFETY: as in `woke`.
         unsafe { sys::vflood_looks_tell(&self.0).then(|| sys::vflood_off_core(&self.0) as u16) }
@@ -39,7 +39,7 @@ impl Looks {
 /// What a guest's agent says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
-    /// For how much of the last seconds its core was missing; nothing where it does not know.
+    /// For how many permille of the last seconds its core was missing; `None` where it does not know.
     pub off_core_permille: Option<u16>,
     /// Whether it does what it was told last.
     pub is_obedient: bool,
@@ -50,13 +50,13 @@ pub struct Word {
 pub struct Rest(sys::vflood_rest);
 
 impl Rest {
-    /// On a port whose connections were passed over until now.
+    /// The state of a port whose connections were passed over until now.
     pub fn waking(now_us: u64) -> Self {
         Self(sys::vflood_rest { since_us: now_us, state: sys::vflood_rest_state_VFLOOD_REST_WAKING })
     }
 
-    /// After what the guest says now; nothing if no agent is there. From `acts_permille` of the time without a core on
-    /// vFlood acts, and below two thirds of it it need not.
+    /// The state after what the guest says now; `guest` is `None` if there is no agent. vFlood acts from
+    /// `acts_permille` of the time without a core on, and need not below two thirds of that.
     #[must_use]
     pub fn heard(mut self, guest: Option<Word>, acts_permille: u16, now_us: u64) -> Self {
         let permille = guest.and_then(|guest| guest.off_core_permille);
@@ -83,7 +83,7 @@ impl Rest {
         unsafe { sys::vflood_rest_passes_over(&self.0) }
     }
 
-    /// Does nobody say how the guest fares?
+    /// Does no agent say how much of the time the guest has its core?
     pub fn is_unheard(&self) -> bool {
         self.0.state == sys::vflood_rest_state_VFLOOD_REST_UNHEARD
     }

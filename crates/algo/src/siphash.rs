@@ -6,7 +6,7 @@ use crate::sys;
 #[derive(Clone, Copy)]
 pub struct Key(pub [u8; 16]);
 
-/// The hash of a message whose length is a multiple of eight; what is left over is not read.
+/// The hash of a message whose length is a multiple of eight; bytes beyond the last whole word are not read.
 pub fn hash(key: Key, message: &[u8]) -> u64 {
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
     let key = sys::siphash_key { k0: word(&key.0[..8]), k1: word(&key.0[8..]) };

@@ -7,7 +7,7 @@ include!(concat!(env!("OUT_DIR"), "/steps.rs"));
 mod tests {
     use super::{FromVm, ToVm};
 
-    /// What each step relies on: that another has been there before.
+    /// What each step relies on: another step that comes before it.
     #[test]
     fn steps_stand_behind_what_they_rely_on() {
         let to_vm = [

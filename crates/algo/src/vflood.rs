@@ -1,12 +1,12 @@
-//! vFlood: the host's decisions on what a VM has flooded it with, and the guest's on its window.
+//! vFlood: the host's decisions on the data that a VM has flooded it with, and the guest's on its window.
 //!
-//! The caller keeps the packets. [`Flow::data`] says what becomes of one that the VM sends, [`Flow::release`] whether
-//! the first of those that are held may leave.
+//! The caller keeps the packets. [`Flow::data`] says what becomes of a packet that the VM sends, [`Flow::release`]
+//! whether the first held packet may leave.
 
 use crate::congestion::Kind;
 use crate::sys;
 
-/// Segments that the guest floods with where the host has granted nothing yet.
+/// Segments that the guest may flood before the host has granted anything.
 pub const FLOOD_SEGMENTS: u32 = sys::VFLOOD_FLOOD_SEGMENTS;
 /// An alpha of 1.
 pub const ALPHA_ONE: u32 = sys::VFLOOD_ALPHA_ONE;
@@ -26,15 +26,15 @@ pub enum Policy {
 /// A host's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// B: what is held for a VM at most.
+    /// B: how much is held for a VM at most.
     pub buffer_segments: u32,
     /// Congestion window at the start, and the least burst that may leave at once.
     pub initial_window: u32,
     /// RTT below which a flow is of low RTT.
     pub low_rtt_us: u32,
-    /// Of [`ALPHA_ONE`].
+    /// In units of 1 / [`ALPHA_ONE`].
     pub alpha: u32,
-    /// Of flows of low RTT, with [`Policy::Priority`].
+    /// Alpha of flows of low RTT, with [`Policy::Priority`].
     pub alpha_low_rtt: u32,
     /// Who may hold how much.
     pub policy: Policy,
@@ -42,7 +42,7 @@ pub struct Settings {
     pub congestion: Kind,
 }
 
-/// What a user gets who asks for nothing else: the paper's buffer and limit of RTT, and RFC 6928's window.
+/// The defaults: the paper's buffer and limit of RTT, and RFC 6928's window.
 pub const DEFAULTS: Settings = Settings {
     buffer_segments: 2048,
     initial_window: 10,
@@ -76,15 +76,15 @@ impl HostSettings {
     }
 }
 
-/// Data that has left the queue, and is to come by the VM's port once more.
+/// Data that has left the queue, and will pass the VM's port once more.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Returns(sys::vflood_returns);
 
 impl Returns {
-    /// So many ranges are told apart.
+    /// How many ranges are told apart.
     pub const RANGES: usize = sys::VFLOOD_RETURN_RANGES as usize;
 
-    /// What has not come by for so long was lost.
+    /// Data that has not come by for this long was lost.
     pub const LOST_MS: u32 = sys::VFLOOD_RETURN_MS;
 
     /// Data has left the queue with this timestamp.
@@ -93,7 +93,7 @@ impl Returns {
         unsafe { sys::vflood_returns_note(&mut self.0, range(seq, bytes), ts_val, now_ms) }
     }
 
-    /// Is this what has left the queue? Each byte is taken as often as it was noted.
+    /// Is this data that has left the queue? Each byte is taken as often as it was noted.
     pub fn take(&mut self, seq: u32, bytes: u32, ts_val: u32) -> bool {
         // SAFETY: as in `note`.
         unsafe { sys::vflood_returns_take(&mut self.0, range(seq, bytes), ts_val) }
@@ -120,7 +120,7 @@ impl Vm {
         self.0.held_segments
     }
 
-    /// Segments granted and not yet come.
+    /// Segments that were granted and have not come yet.
     pub fn promised_segments(&self) -> u32 {
         self.0.promised_segments
     }
@@ -185,8 +185,7 @@ pub struct Sacked {
 }
 
 impl Sacked {
-    /// What these blocks, from their first bytes to their ends, say beside this acknowledgement of segments of `mss`
-    /// bytes.
+    /// What `blocks`, each from its first byte to its end, say beside the number `ack`; segments have `mss` bytes.
     pub fn of(ack: u32, blocks: &[(u32, u32)], mss: u32) -> Option<Self> {
         let end = blocks.iter().map(|block| block.1).reduce(|a, b| if b.wrapping_sub(a) as i32 > 0 { b } else { a })?;
         let skipped = usize::from(is_dsack(ack, blocks));
@@ -206,7 +205,7 @@ impl Flow {
     /// The VM sends a SYN or SYN-ACK with this sequence number.
     pub fn vm_syn(&mut self, host: &HostSettings, seq: u32, now_us: u64) {
         // SAFETY: all pointers are to live, distinct values for the length of the call; the C code does not keep them.
-        // So everywhere here.
+        // The same holds for all calls below.
         unsafe { sys::vflood_vm_syn(&mut self.0, &host.0, seq, now_us) }
     }
 
@@ -227,26 +226,26 @@ impl Flow {
         self.0.flags |= sys::VFLOOD_HAS_SACK;
     }
 
-    /// The VM's newest timestamp, with which what it sends now leaves.
+    /// Notes the VM's newest timestamp, with which its data leaves from now on.
     pub fn stamp(&mut self, ts_val: u32) {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_stamp(&mut self.0, ts_val) }
     }
 
-    /// Data from the VM. None becomes of a packet without any.
+    /// Data from the VM. Not called for packets without data.
     pub fn data(&mut self, vm: &mut Vm, host: &HostSettings, seq: u32, bytes: u32, now_us: u64) -> Verdict {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_data(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
     }
 
-    /// Whether data of a flow that holds nothing leaves at once, without a look at the VM's buffer; otherwise it is for
-    /// [`Flow::data`], and all is as if this had not been asked.
+    /// Whether data of a flow that holds nothing leaves at once, without a look at the VM's buffer. If not, nothing has
+    /// changed, and [`Flow::data`] decides.
     pub fn passes(&mut self, host: &HostSettings, seq: u32, bytes: u32, now_us: u64) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_passes(&mut self.0, &host.0, seq, bytes, now_us) }
     }
 
-    /// An ACK from the receiver. Whether the last loss was found to be none, and the window given back.
+    /// An ACK from the receiver. Returns whether the last loss proved to be none, so that the window was given back.
     pub fn acked(&mut self, host: &HostSettings, ack: &Ack, now_us: u64) -> bool {
         let (has_sack, sacked) = (ack.sacked.is_some(), ack.sacked.unwrap_or_default());
         // SAFETY: as in `vm_syn`.
@@ -268,64 +267,64 @@ impl Flow {
         unsafe { sys::vflood_acked(&mut self.0, &host.0, &ack, now_us) }
     }
 
-    /// Whether an ACK says nothing that the flow does not know, or has to act on: [`Flow::acked`] would only allow
-    /// another burst.
+    /// Whether the flow knows all that an ACK says and need not act on it: [`Flow::acked`] would only allow another
+    /// burst.
     pub fn is_told(&self, ack: &Ack) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_ack_is_known(&self.0, ack.number, ack.window, ack.is_pure, ack.sacked.is_some()) }
     }
 
-    /// Whether the first packet of the flow's queue may leave it: to the network, or, if its data has arrived, for
-    /// good.
+    /// Whether the first packet of the flow's queue may leave it: to the network, or to be dropped if its data has
+    /// arrived.
     pub fn release(&mut self, vm: &mut Vm, host: &HostSettings, seq: u32, bytes: u32, now_us: u64) -> Verdict {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_release(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
     }
 
-    /// Whether the first packet of the flow's queue, of several segments and not to leave as it is, is to be split.
+    /// Whether the first packet of the flow's queue is to be split; it has several segments and may not leave whole.
     pub fn splits(&mut self, host: &HostSettings, seq: u32, bytes: u32) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_splits(&mut self.0, &host.0, seq, bytes) }
     }
 
-    /// Whether data may leave past the flow's queue, if [`Flow::passes`] lets it: it overtakes nothing where what
-    /// is out has left in the same way (`is_direct`: the last of it has), or nothing is out.
+    /// Whether data may bypass the flow's queue, if [`Flow::passes`] lets it. It overtakes nothing if nothing is out,
+    /// or if what is out has bypassed the queue as well (`is_direct`: the last of it has).
     pub fn is_ahead(&self, is_direct: bool) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_is_ahead(&self.0, is_direct) }
     }
 
-    /// Whether a packet of several segments comes to the queue as it is, and is not split before: new data in full
-    /// segments, if it would not be split at once. `segment_bytes`: of its segments, but for the last one; `is_held`:
+    /// Whether a packet of several segments comes to the queue whole instead of being split before: it is new data in
+    /// full segments that would not be split at once. `segment_bytes`: size of its segments but the last; `is_held`:
     /// something of the flow is held.
     pub fn comes_whole(&self, seq: u32, bytes: u32, segment_bytes: u32, is_held: bool) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_comes_whole(&self.0, seq, bytes, segment_bytes, is_held) }
     }
 
-    /// Whether the queue takes a packet of several segments that comes as it is, for [`Flow::data`]; otherwise it is
-    /// split before it counts.
+    /// Whether the queue takes a packet of several segments whole, for [`Flow::data`]; otherwise it is split before it
+    /// counts.
     pub fn takes_whole(&self, vm: &Vm, host: &HostSettings, seq: u32, bytes: u32) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_takes_whole(&self.0, &vm.0, &host.0, seq, bytes) }
     }
 
-    /// [`Flow::release`] for a packet of several segments: it leaves as it is only if the window has room for all of
-    /// it. If it stays, [`Flow::splits`] says whether it is to be split.
+    /// [`Flow::release`] for a packet of several segments: it leaves whole only if the window has room for all of it.
+    /// If it stays, [`Flow::splits`] says whether it is to be split.
     pub fn release_whole(&mut self, vm: &mut Vm, host: &HostSettings, seq: u32, bytes: u32, now_us: u64) -> Verdict {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_release_whole(&mut self.0, &mut vm.0, &host.0, range(seq, bytes), now_us) }.into()
     }
 
-    /// Whether the first packet of the flow's queue would leave it now: [`Flow::release`], or [`Flow::release_whole`]
-    /// if it is of several segments, would not have it held, or it would be split.
+    /// Whether the first packet of the flow's queue would leave it now: [`Flow::release`] (or [`Flow::release_whole`]
+    /// for several segments) would not hold it, or it would be split.
     pub fn leaves(&mut self, host: &HostSettings, seq: u32, bytes: u32, is_whole: bool) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_leaves(&mut self.0, &host.0, range(seq, bytes), is_whole) }
     }
 
-    /// A segment of a packet that was split while it was held waits in its place. When all have come,
-    /// [`Flow::taken_out`] is told of the packet.
+    /// A held packet was split: one of its segments waits in its place. After the last one, the caller reports the
+    /// packet to [`Flow::taken_out`].
     pub fn piece_held(&mut self, vm: &mut Vm, bytes: u32) {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_piece_held(&mut self.0, &mut vm.0, bytes) }
@@ -337,20 +336,20 @@ impl Flow {
         unsafe { sys::vflood_taken_out(&mut self.0, &mut vm.0, bytes) }
     }
 
-    /// How many segments so many bytes are, of a managed flow.
+    /// How many segments `bytes` are; for managed flows only.
     pub fn segments(&self, bytes: u32) -> u32 {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_segments(&self.0, bytes) }
     }
 
-    /// Whether new data in a packet of several segments would be held, or leave, as it is: otherwise it would be split
-    /// as soon as it is held.
+    /// Whether new data in a packet of several segments would be held, or leave, whole; otherwise it would be split as
+    /// soon as it is held.
     pub fn is_whole(&self, seq: u32, bytes: u32) -> bool {
         // SAFETY: as in `vm_syn`.
         unsafe { sys::vflood_is_whole(&self.0, seq, bytes) }
     }
 
-    /// The first packet of the flow's queue leaves, whatever the windows say: its packets may no longer be held.
+    /// The first packet of the flow's queue leaves, whatever the windows say: the flow's packets may no longer be held.
     pub fn drained(&mut self, vm: &mut Vm, seq: u32, bytes: u32, now_us: u64) {
         let end = seq.wrapping_add(bytes);
         // SAFETY: as in `vm_syn`.
@@ -363,7 +362,7 @@ impl Flow {
         self.is_managed().then(|| unsafe { sys::vflood_grant(&mut self.0, &mut vm.0, &host.0) })
     }
 
-    /// What was granted beyond an ACK's number; `None`: the receiver's window holds.
+    /// How much was granted beyond an ACK's number; `None`: the receiver's window applies.
     pub fn granted(&self, ack: u32) -> Option<u32> {
         // SAFETY: as in `vm_syn`.
         Some(unsafe { sys::vflood_granted(&self.0, ack) }).filter(|bytes| *bytes > 0)
@@ -417,7 +416,7 @@ impl Flow {
         self.0.snd_nxt
     }
 
-    /// End of what the VM has handed over, and was not refused.
+    /// End of the data that the VM has handed over and that was not refused.
     pub fn vm_end(&self) -> u32 {
         self.0.vm_end
     }
@@ -453,12 +452,12 @@ impl Flow {
 pub struct Guest {
     /// The host says that it is there.
     pub is_online: bool,
-    /// TCP has seen a loss, or signs of one; where its window in recovery counts what is out (2.6.32), only while it
-    /// has something to send again, or after a timeout.
+    /// TCP has seen a loss, or signs of one. If its window in recovery counts what is out (2.6.32): only while it has
+    /// something to send again, or after a timeout.
     pub is_repairing: bool,
     /// The window that a standard algorithm grows and shrinks all the time.
     pub shadow: u32,
-    /// Segments that the host grants, if it has said anything yet.
+    /// Segments that the host grants; `None` if it has said nothing yet.
     pub granted_segments: Option<u32>,
     /// [`guest_held`]; 0 after a timeout, and with proportional rate reduction (RFC 6937).
     pub held: u32,
@@ -467,8 +466,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// The guest's congestion window: what the host grants while the guest may flood, and its shadow window, and what
-    /// is held, otherwise.
+    /// The guest's congestion window: while it may flood, what the host grants; otherwise its shadow window, and while
+    /// it repairs a loss also what is held.
     pub fn cwnd(&self) -> u32 {
         let granted = self.granted_segments.unwrap_or(0);
         let guest = sys::vflood_guest {
@@ -492,14 +491,14 @@ pub fn is_dsack(ack: u32, blocks: &[(u32, u32)]) -> bool {
     unsafe { sys::vflood_is_dsack(ack, first.0, first.1, second.0, second.1) }
 }
 
-/// What the host still holds, as far as the guest can tell by what is out, what of it was SACKed, and its shadow
-/// window.
+/// What the host still holds, as far as the guest can tell: it knows what is out, how much of that was SACKed, and its
+/// shadow window.
 pub fn guest_held(out: u32, sacked: u32, shadow: u32) -> u32 {
     // SAFETY: the C function is pure.
     unsafe { sys::vflood_guest_held(out, sacked, shadow) }
 }
 
-/// Segments that a guest puts into a packet at least, if it has the data.
+/// The least number of segments that a guest puts into a packet, if it has the data.
 pub fn guest_packet(is_flooding: bool, shadow: u32) -> u32 {
     // SAFETY: the C code takes and gives numbers.
     unsafe { sys::vflood_guest_packet(is_flooding, shadow) }

@@ -1,4 +1,4 @@
-//! vSnoop: which data the host acknowledges for a VM, and which ACKs of the VM say nothing new after that.
+//! vSnoop: which data the host acknowledges for a VM, and which of the VM's ACKs then say nothing new.
 
 use crate::sys;
 
@@ -15,19 +15,19 @@ impl Settings {
     }
 }
 
-/// Segments at a port with so many slots that may be acknowledged before the VM has them, where nobody says how many.
+/// How many segments at a port with `slots` slots may be acknowledged before the VM has them, by default.
 pub fn budget(slots: u32) -> u32 {
     // SAFETY: the C function is pure.
     unsafe { sys::vsnoop_budget(slots) }
 }
 
-/// Places of a port's queue, of so many, that a host with so many CPUs never counts on.
+/// How many of a port's `slots` a host with `cpus` CPUs never counts on.
 pub fn reserve(slots: u32, cpus: u32) -> u32 {
     // SAFETY: the C function is pure.
     unsafe { sys::vsnoop_reserve(slots, cpus) }
 }
 
-/// Places that must be free for a packet of so many segments to have one for certain.
+/// How many slots must be free for a packet of `segments` segments to have one for certain.
 pub fn wanted_slots(segments: u32, reserve: u32) -> u32 {
     // SAFETY: the C function is pure.
     unsafe { sys::vsnoop_wanted_slots(segments, reserve) }
@@ -54,7 +54,7 @@ impl Vm {
     }
 }
 
-/// What a flow is in.
+/// A flow's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Data is acknowledged early.
@@ -135,11 +135,11 @@ pub struct Data {
     pub bytes: u32,
     /// How many segments it is: more than one if they were joined on the way.
     pub segments: u32,
-    /// Length of the last of them, which is the VM's to acknowledge.
+    /// Length of the last segment, which is the VM's to acknowledge.
     pub last_bytes: u32,
     /// It ends the stream.
     pub is_fin: bool,
-    /// Whether the VM's TCP gets it, as far as it can be seen.
+    /// Whether the VM's TCP gets it, as far as the host can see.
     pub doubt: Doubt,
     /// Whether the VM has its core.
     pub core: Core,
@@ -185,7 +185,7 @@ impl Flow {
     /// The other end's SYN or SYN-ACK comes. `mss` is the payload of its full segments.
     pub fn peer_syn(&mut self, seq: u32, mss: u32) {
         // SAFETY: all pointers are to live, distinct values for the length of the call; the C code does not keep them.
-        // So everywhere here.
+        // The same holds for all calls below.
         unsafe { sys::vsnoop_peer_syn(&mut self.0, seq, mss) }
     }
 
@@ -201,7 +201,7 @@ impl Flow {
         unsafe { sys::vsnoop_peer_ack(&mut self.0, seq, is_odd) }
     }
 
-    /// Data for the VM; whether to acknowledge what is before its last segment, once it is in the queue.
+    /// Data for the VM. Returns the ACK to send for all but its last segment, once the data is in the queue.
     pub fn data(&mut self, vm: &mut Vm, settings: Settings, data: Data, now_us: u64) -> Option<EarlyAck> {
         let Data { seq, bytes, segments, last_bytes, is_fin, doubt, core } = data;
         let (doubt, core) = (doubt.0, core.raw());
@@ -211,14 +211,14 @@ impl Flow {
         (verdict == sys::vsnoop_verdict::VSNOOP_ACK).then(|| self.early_ack())
     }
 
-    /// The ACK that is due, or that rides on data of the VM's.
+    /// The early ACK that is due, or that rides on data of the VM's.
     pub fn early_ack(&self) -> EarlyAck {
         // SAFETY: as in `peer_syn`.
         let window = unsafe { sys::vsnoop_window(&self.0) };
         EarlyAck { seq: self.0.vm_seq, ack: self.0.acked, window, ts_val: self.0.ts_val }
     }
 
-    /// An ACK from the VM; false: it says nothing new and may be dropped.
+    /// An ACK from the VM. Returns false if it says nothing new and may be dropped.
     pub fn vm_ack(&mut self, vm: &mut Vm, ack: &VmAck, now_us: u64) -> bool {
         let VmAck { seq, bytes, ack, window, ts_val, is_bare, has_later } = *ack;
         let raw = sys::vsnoop_vm_ack { now_us, seq, bytes, ack, ts_val, window, is_bare, has_later };
@@ -227,7 +227,8 @@ impl Flow {
         verdict == sys::vsnoop_ack::VSNOOP_ACK_PASS
     }
 
-    /// Data of the VM's with the number `ack` goes out: what it takes along, if that is more than it says by itself.
+    /// Data of the VM's with the number `ack` goes out. Returns the early ACK that it takes along, if that says more
+    /// than `ack`.
     pub fn ride(&mut self, ack: u32) -> Option<EarlyAck> {
         // SAFETY: as in `peer_syn`.
         unsafe { sys::vsnoop_ride(&mut self.0, ack) }.then(|| self.early_ack())

@@ -2,7 +2,7 @@
 
 use crate::sys;
 
-/// Whose limit a window follows.
+/// The mechanism whose limit a window follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// The receiver's own: nothing was lowered.
@@ -15,20 +15,20 @@ pub enum By {
     Vflood,
 }
 
-/// What the mechanisms offer.
+/// The mechanisms' limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offers {
     /// ProBoSCIS's limit.
     pub proboscis_bytes: Option<u32>,
     /// CERA's limit.
     pub cera_bytes: Option<u32>,
-    /// vFlood's grant, in the place of the receiver's window.
+    /// vFlood's grant, which replaces the receiver's window.
     pub vflood_bytes: Option<u32>,
     /// What the sender has sent beyond the ACK: no limit takes that back.
     pub in_flight_bytes: u32,
 }
 
-/// The window field of an ACK, and who won: see `window_arbitrate()` in `algo/base/window.h`.
+/// The window field of an ACK, and whose limit won: see `window_arbitrate()` in `algo/base/window.h`.
 ///
 /// `offered` is the field as the receiver sent it, `scale` the receiver's (0 in a SYN-ACK).
 pub fn arbitrate(offers: Offers, offered: u16, scale: u8, mss: u32) -> (u16, By) {
@@ -49,7 +49,7 @@ pub fn arbitrate(offers: Offers, offered: u16, scale: u8, mss: u32) -> (u16, By)
     (field, by)
 }
 
-/// The least limit that leaves room for so many bytes when it is rounded down to the scale.
+/// The least limit that still has room for `bytes` when it is rounded down to the scale.
 pub fn with_room(bytes: u32, scale: u8) -> u32 {
     // SAFETY: the C function is pure.
     unsafe { sys::window_with_room(bytes, scale) }

@@ -1,4 +1,4 @@
-//! The simulator as what a batch runs cells with.
+//! The simulator as an engine with which a batch runs cells.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -10,8 +10,8 @@ use evenkeel_scenario::{Refused, RunRecord, Scenario, result};
 use crate::refuse;
 use crate::run::{self, Go, RunError};
 
-/// Runs cells on several threads. A run is single-threaded and follows from its cell and repetition alone, so their
-/// number changes nothing but the time.
+/// Runs cells on several threads. A run is single-threaded and depends only on its cell and repetition, so the number
+/// of threads changes nothing but the time.
 #[derive(Debug, Clone, Copy)]
 pub struct Simulator {
     /// How many runs at once.

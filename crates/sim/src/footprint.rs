@@ -1,14 +1,14 @@
-//! Where a run's memory is.
+//! How much memory the parts of a run use.
 
 use std::collections::VecDeque;
 
-/// Bytes that the parts of a run have asked for, used or not: what grows by use keeps the size of its busiest moment.
-/// Heap structures of mechanisms, of hosts' schedulers and of queues other than FIFOs are not in it.
+/// Bytes that the parts of a run have allocated, used or not: what grows with use keeps the size of its busiest moment.
+/// Heap structures of mechanisms, of hosts' schedulers and of queues other than FIFOs are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Both ends of all connections that were open at once.
     pub connections: u64,
-    /// Of these, what they keep of segments in flight and of gaps.
+    /// The part of these that describes segments in flight and gaps.
     pub segments: u64,
     /// Guests, with what waits in them.
     pub guests: u64,
@@ -50,12 +50,12 @@ impl Footprint {
     }
 }
 
-/// Bytes that a vector has asked for.
+/// Bytes that a vector has allocated.
 pub(crate) fn of_vec<T>(vec: &Vec<T>) -> u64 {
     (vec.capacity() * size_of::<T>()) as u64
 }
 
-/// The same of a queue.
+/// Bytes that a queue has allocated.
 pub(crate) fn of_deque<T>(deque: &VecDeque<T>) -> u64 {
     (deque.capacity() * size_of::<T>()) as u64
 }

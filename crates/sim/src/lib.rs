@@ -1,8 +1,8 @@
 //! A deterministic packet-level simulator of VMs, the hypervisors that schedule them, and the network between them.
 //!
-//! It runs the scenario files that the lab runs ([`evenkeel_scenario`]) and leaves the same records behind. The
-//! mechanisms are the C code of `algo/`, as it is loaded into kernels. Time is whole picoseconds; a run follows from
-//! its scenario and seed alone.
+//! It runs the scenario files that the lab runs ([`evenkeel_scenario`]) and leaves the same records. The mechanisms are
+//! the C code of `algo/` that is loaded into kernels. Time is in whole picoseconds; a run depends only on its scenario
+//! and seed.
 
 pub mod engine;
 pub mod event;

@@ -1,9 +1,9 @@
-//! Hints about memory: what is needed next, and what is large. They change how long a run takes and nothing else.
+//! Hints about memory: what is needed next, and what is large. They change nothing but how long a run takes.
 
-/// Bytes of a cache line, as a hint needs them.
+/// Bytes of a cache line, the unit of a hint.
 const LINE: usize = 64;
 
-/// Asks for the cache lines of a value that is used soon. `place` need not be valid.
+/// Prefetches the cache lines of a value that is used soon. `place` need not be valid.
 #[inline(always)]
 pub fn prefetch<T>(place: *const T) {
     let first = place.cast::<i8>();
@@ -14,11 +14,11 @@ pub fn prefetch<T>(place: *const T) {
     }
 }
 
-/// From so many bytes on, a slab asks for huge pages. Less would waste most of one.
+/// A slab of at least this many bytes asks for huge pages. A smaller one would waste most of a page.
 const HUGE_BYTES: usize = 4 << 20;
 
-/// Adds to a slab. A large one asks the kernel for huge pages, because its entries are used in no order and each would
-/// cost an entry of the TLB.
+/// Adds to a slab. A large one asks the kernel for huge pages, because its entries are used in random order and each
+/// would cost a TLB entry.
 pub fn push<T>(slab: &mut Vec<T>, value: T) {
     if slab.len() == slab.capacity() {
         slab.reserve(1);
@@ -27,7 +27,7 @@ pub fn push<T>(slab: &mut Vec<T>, value: T) {
     slab.push(value);
 }
 
-/// A slab for so many.
+/// A slab with room for `capacity` values.
 pub fn slab<T>(capacity: usize) -> Vec<T> {
     let mut slab = Vec::with_capacity(capacity);
     advise(&mut slab);
@@ -46,8 +46,8 @@ fn advise_huge<T>(slab: &mut Vec<T>) {
     let start = slab.as_mut_ptr().cast::<u8>();
     let skipped = start.align_offset(PAGE);
     let bytes = (slab.capacity() * size_of::<T>()).saturating_sub(skipped) / PAGE * PAGE;
-    // SAFETY: the pages are this vector's own allocation, and this advice changes no contents. If the kernel does not
-    // take it, nothing is lost.
+    // SAFETY: the pages are this vector's own allocation, and this advice changes no contents. If the kernel refuses
+    // it, nothing is lost.
     unsafe {
         libc::madvise(start.add(skipped).cast(), bytes, libc::MADV_HUGEPAGE);
     }

@@ -21,8 +21,8 @@ pub struct HostId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GuestId(pub u32);
 
-/// One end of a connection. `generation` tells the present user of a slot from earlier ones, whose late packets are
-/// dropped.
+/// One end of a connection. `generation` tells the present connection in a slot from earlier ones, whose late packets
+/// are dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     /// Slot in the table of connections.
@@ -93,7 +93,7 @@ pub const MAX_SACK_BLOCKS: usize = 3;
 pub struct SackBlocks {
     /// Left edge (included) and right edge (excluded).
     pub blocks: [(u32, u32); MAX_SACK_BLOCKS],
-    /// How many of them are used.
+    /// How many blocks are used.
     pub count: u8,
 }
 
@@ -137,7 +137,7 @@ impl Segment {
     }
 }
 
-/// What a probe goes ahead of.
+/// What a probe precedes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AheadOf {
     /// A SYN.
@@ -153,9 +153,9 @@ pub enum AheadOf {
 pub enum Payload {
     /// A TCP segment for this end of a connection.
     Tcp(ConnId, Segment),
-    /// A probe of ProBoSCIS, from host to host, on the way of a SYN or SYN-ACK for this end.
+    /// A probe of ProBoSCIS, from host to host, on the path of a SYN or SYN-ACK for this end.
     Probe {
-        /// The end that the SYN opens, or that has sent it.
+        /// The end that the SYN opens, or the end that has sent the SYN.
         to: ConnId,
         /// The VM that sent the SYN or SYN-ACK.
         from: GuestId,
@@ -168,7 +168,7 @@ pub enum Payload {
         /// Length of the train.
         total: u8,
     },
-    /// What came of a SYN's probes, back to this end's host.
+    /// A report on a SYN's probes, back to this end's host.
     Report {
         /// The end that sent the SYN.
         to: ConnId,
@@ -191,7 +191,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// The end of a connection that it is for.
+    /// The end of a connection that it is addressed to.
     #[inline]
     pub const fn end(&self) -> Option<ConnId> {
         match *self {
@@ -216,8 +216,8 @@ pub struct Packet {
     pub class: u8,
     /// ECN field.
     pub ecn: Ecn,
-    /// Payload of each of its segments but the last one, where the guest leaves it to others to cut it (GSO); 0: it is
-    /// a segment.
+    /// Payload of each of its segments but the last, if the guest leaves the cutting to others (GSO); 0: it is a single
+    /// segment.
     pub gso_bytes: u16,
     /// Bytes that the flow still has to send, this packet's included (pFabric).
     pub remaining_bytes: u32,
@@ -234,8 +234,7 @@ impl Packet {
         (self.gso_bytes > 0).then_some(u32::from(self.gso_bytes))
     }
 
-    /// Its segments, in order, as packets of their own: the first tells of a smaller window, the last that all was
-    /// sent.
+    /// Its segments, in order, as packets of their own: only the first keeps CWR, only the last PSH.
     pub fn cut(&self) -> impl DoubleEndedIterator<Item = Self> + use<> {
         let of = *self;
         let payload_bytes = if let Payload::Tcp(_, whole) = of.payload { whole.payload_bytes } else { 0 };
@@ -296,7 +295,7 @@ impl Packets {
         self.slots[id.0 as usize]
     }
 
-    /// Has a packet in a cache.
+    /// Prefetches a packet.
     #[inline]
     pub fn prefetch(&self, id: PacketId) {
         prefetch(self.slots.as_ptr().wrapping_add(id.0 as usize));
@@ -312,7 +311,7 @@ impl Packets {
         self.len() == 0
     }
 
-    /// Bytes that they have asked for.
+    /// Bytes that the slab has allocated.
     pub(crate) fn bytes(&self) -> u64 {
         of_vec(&self.slots) + of_vec(&self.free)
     }

@@ -1,4 +1,4 @@
-//! What a scenario can ask for that the simulator cannot give.
+//! Refuses what a scenario can ask for but the simulator cannot do.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use crate::run::setup;
 
 /// Congestion controls that the simulator has.
 pub const CONGESTION_CONTROLS: [&str; 4] = ["reno", "cubic", "dctcp", "lldct"];
-/// Most connections of a run at a time: each takes some thousand bytes.
+/// Most connections of a run at a time: each takes a few thousand bytes.
 const MAX_CONNECTIONS: u64 = 1_000_000;
-/// Most queues of FQ-CoDel at all ports: each takes some hundred bytes.
+/// Most queues of FQ-CoDel over all ports: each takes a few hundred bytes.
 const MAX_FLOW_QUEUES: u64 = 10_000_000;
 /// Most packets of a run under way at a time: each takes a hundred bytes.
 const MAX_PACKETS: usize = 20_000_000;
-/// Most flows, blocks and pings that a run keeps: each takes some hundred bytes on its way to a file.
+/// Most flows, blocks and pings that a run keeps: each takes a few hundred bytes on its way to a file.
 const MAX_KEPT: usize = 10_000_000;
 
 /// Whether the simulator can run a cell as it is written.
@@ -49,7 +49,7 @@ pub fn check(scenario: &Scenario) -> Result<(), Refused> {
     Ok(())
 }
 
-/// How much a run has in memory, for as far as only running it shows.
+/// How much a run has in memory, as far as that shows only while it runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Open connections.
@@ -123,7 +123,7 @@ fn in_network(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
     ))
 }
 
-/// Of the only workload: a key of it, and why.
+/// A key of the only workload that the simulator cannot honour, and why.
 fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
     let (from, to) = scenario.workload().roles();
     let count = |group: &str| scenario.vms.get(group).map_or(0, |g| u64::from(g.count));
@@ -137,7 +137,7 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
             (count(from) * u64::from(*flows) + u64::from(*outstanding), "flows")
         }
         Workload::Transfers { concurrent, .. } => (count(from) * u64::from(*concurrent), "concurrent"),
-        // Each user has a connection, and at most one of the web front's is used for it.
+        // Each user has a connection, and uses at most one of the web front's.
         Workload::ThreeTier { users, .. } => (2 * u64::from(*users), "users"),
         Workload::Poisson { to: Some(_), .. } if has_nobody_to_send_to(scenario, from, to) => {
             let why = "flows go to VMs of other hosts, and all of these are on a host that has VMs of `from`; put them \
@@ -159,7 +159,7 @@ fn in_workload(scenario: &Scenario) -> Option<(&'static str, &'static str)> {
     (connections > MAX_CONNECTIONS).then_some((key, "more than 1,000,000 connections in all; ask for fewer"))
 }
 
-/// Whether a VM that sends has all that receive on its own host.
+/// Whether some sending VM has all receivers on its own host.
 fn has_nobody_to_send_to(scenario: &Scenario, from: &str, to: &str) -> bool {
     let vms = placements(scenario);
     let of = |group: &str| -> BTreeSet<u32> { vms.iter().filter(|vm| vm.group == group).map(|vm| vm.host).collect() };

@@ -43,9 +43,9 @@ pub use traced::trace;
 
 /// Events between two calls of the progress callback: a few times a second.
 const EVENTS_PER_REPORT: u64 = 1 << 20;
-/// Tells the draws of clocks' phases from others of the same seed.
+/// Separates the draws of clocks' phases from others of the same seed.
 const PHASES: u64 = 2;
-/// Tells the turns of virtual CPUs before the run from those in it.
+/// Separates the turns of virtual CPUs before the run from those in it.
 const BEFORE: u64 = 1 << 63;
 
 /// How far a run has come.
@@ -82,7 +82,7 @@ pub enum RunError {
 /// A finished run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
-    /// What it leaves behind: the same for the same cell and repetition, on every machine.
+    /// Its record: the same for the same cell and repetition on every machine.
     pub record: RunRecord,
     /// Events that happened.
     pub events: u64,
@@ -90,14 +90,14 @@ pub struct Finished {
     pub port_packets: u64,
     /// Most packets in flight at once.
     pub peak_packets: usize,
-    /// Where its memory was at the end.
+    /// How its memory was used at the end.
     pub footprint: Footprint,
 }
 
 type Simulation<T> = World<Observed, Both<T>>;
 
-/// Runs a repetition of a cell. `scenario_seed` is the scenario's: all cells of a repetition see the same draws.
-/// `report` is called now and then.
+/// Runs a repetition of a cell. The seed is the scenario's, so all cells of a repetition see the same draws. `report`
+/// is called at intervals.
 ///
 /// # Errors
 /// A setting that the simulator cannot honour, a run that outgrows any memory, or `report` wants to stop.
@@ -122,9 +122,9 @@ fn simulate<T: Tracing>(
     let end = mark + Duration::from_ms(scenario.duration_ms);
     let bottleneck = bottleneck(&world, scenario, &placed);
     let mut next_report = EVENTS_PER_REPORT;
-    // Returns when it ended: at the limit, or where the workload did.
+    // Returns when the run ended: at the limit, or when the workload stopped it.
     let mut until = |world: &mut Simulation<T>, limit: Instant| loop {
-        // Samples come in between, so what is left is counted and not begun anew.
+        // Samples interrupt the run, so the rest of the events up to the next report is computed.
         match world.run(limit, next_report.saturating_sub(world.core.events.handled()).max(1)) {
             Paused::Events => {
                 let events = world.core.events.handled();
@@ -201,7 +201,7 @@ fn build<T: Tracing>(scenario: &Scenario, placed: &[PlacedVm], seed: u64, tracin
         let port = world.core.guest_mut(vm.guest).and_then(|guest| guest.port.as_mut());
         let (Some(group), Some(port)) = (scenario.vms.get(&vm.group), port) else { continue };
         let mtu_bytes = scenario.network.mtu_bytes;
-        // Its grant stands before the others' limits.
+        // vFlood comes first, so that its grant is in place before the others' limits.
         let vflood = setup::vflood(group, mtu_bytes);
         if let Some(spec) = vflood {
             port.shims.add(Box::new(Vflood::new(spec)));
@@ -228,9 +228,9 @@ fn build<T: Tracing>(scenario: &Scenario, placed: &[PlacedVm], seed: u64, tracin
     Some(world)
 }
 
-/// Gives hosts their controllers, ports CERA's part, and guests its client.
+/// Adds CERA: a controller to each host, its part to ports, and its client to guests.
 fn add_cera<T: Tracing>(world: &mut Simulation<T>, scenario: &Scenario, placed: &[PlacedVm]) {
-    // A group's VMs are on its hosts in turn, or those of each host one after the other.
+    // A group's VMs are placed on its hosts in turn, or host by host.
     let mut members: BTreeMap<(usize, HostId), Vec<&PlacedVm>> = BTreeMap::new();
     let mut firsts: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, vm) in placed.iter().enumerate() {
@@ -282,7 +282,7 @@ fn guests(scenario: &Scenario, placed: &[PlacedVm], seed: u64) -> Vec<GuestSpec>
         class_thresholds_bytes: Arc::clone(classes),
     };
     let mut specs = Vec::with_capacity(placed.len());
-    // Guests of a group stand together and share their settings.
+    // Guests of a group are neighbours in the list and share their settings.
     for members in placed.chunk_by(|a, b| a.group == b.group) {
         let Some(group) = members.first().and_then(|first| scenario.vms.get(&first.group)) else { continue };
         let tcp = Arc::new(setup::guest_tcp(scenario, group));
@@ -338,10 +338,10 @@ fn sample<T: Tracing>(world: &mut Simulation<T>, bottleneck: PortId) {
     }
 }
 
-/// What the receiving end of a connection has had.
+/// What the receiving end of a connection has received.
 struct Delivered {
     flow: FlowId,
-    /// Its workload's.
+    /// Its workload's place.
     index: usize,
     /// The opener, and the other.
     ends: [GuestId; 2],
@@ -351,14 +351,14 @@ struct Delivered {
 /// Everything that counts, at one instant.
 struct Reading {
     guests: Vec<GuestCounters>,
-    /// Open connections, with what their receiving ends have had.
+    /// Open connections, with what their receiving ends have received.
     delivered: Vec<Delivered>,
-    /// By workload: what either side of its connections has had.
+    /// By workload: what each side of its connections has received.
     reads: Vec<[u64; 2]>,
     dropped: u64,
     marked: u64,
     cuts: u64,
-    /// Sent by the first sender's network card.
+    /// Bytes sent by the first sender's network card.
     uplink_bytes: u64,
 }
 
@@ -484,7 +484,7 @@ fn finish<T: Tracing>(
     }
 }
 
-/// What the connections of the workload with this index brought in the measured time.
+/// What the connections of the workload with this index transferred in the measured time.
 fn traffic(
     workloads: &Workloads,
     (index, spec): (usize, &Spec),
@@ -493,9 +493,9 @@ fn traffic(
 ) -> Traffic {
     let side = setup::data_side(spec);
     let is_lasting = matches!(spec, Spec::Bulk { .. } | Spec::Strobe { .. } | Spec::Memcached { .. });
-    // A store's requests are none.
+    // The connections of a store's asker are no long-lived flows.
     let asker = placed.iter().find(|p| p.group == spec.roles().0 && matches!(spec, Spec::Memcached { .. }));
-    // The number may have been another's connection, which is closed since.
+    // The number may have belonged to another workload's connection that is closed now.
     let earlier = |now: &Delivered| {
         let found = before.delivered.binary_search_by_key(&now.flow, |earlier| earlier.flow);
         found.ok().map(|index| &before.delivered[index]).filter(|earlier| earlier.index == index).map_or(0, |d| d.bytes)
@@ -520,8 +520,8 @@ fn traffic(
     own
 }
 
-/// When the first VM of the sending group was off its core, or else the first of the receiving group, if they share
-/// one; without a capture nobody asks.
+/// When the first VM of the sending group was off its core, or of the receiving group if the senders share none. Empty
+/// without a capture, which alone needs it.
 fn off_the_core(scenario: &Scenario, placed: &[PlacedVm], seed: u64, end: Instant) -> Vec<(Instant, Instant)> {
     let (from, to) = scenario.workload().roles();
     let of = |group: &str| {

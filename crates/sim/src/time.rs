@@ -22,7 +22,7 @@ impl Instant {
     /// Later than anything that happens.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// So many picoseconds after the start.
+    /// The instant `ps` picoseconds after the start.
     #[inline]
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
@@ -40,7 +40,7 @@ impl Instant {
         self.0 / PS_PER_US
     }
 
-    /// Time since an earlier instant; nothing if it is later.
+    /// Time since an earlier instant; zero if that is later.
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
@@ -51,28 +51,28 @@ impl Duration {
     /// No time.
     pub const ZERO: Self = Self(0);
 
-    /// So many picoseconds.
+    /// A duration of `ps` picoseconds.
     #[inline]
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
     }
 
-    /// So many nanoseconds.
+    /// A duration of `ns` nanoseconds.
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns * PS_PER_NS)
     }
 
-    /// So many microseconds.
+    /// A duration of `us` microseconds.
     pub const fn from_us(us: u64) -> Self {
         Self(us * PS_PER_US)
     }
 
-    /// So many milliseconds.
+    /// A duration of `ms` milliseconds.
     pub const fn from_ms(ms: u64) -> Self {
         Self(ms * PS_PER_MS)
     }
 
-    /// So many seconds.
+    /// A duration of `s` seconds.
     pub const fn from_s(s: u64) -> Self {
         Self(s * PS_PER_S)
     }

@@ -7,12 +7,12 @@ use crate::time::Duration;
 pub struct Rate(u64);
 
 impl Rate {
-    /// So many bits per second; at least 1.
+    /// A rate of `bps` bits per second, at least 1.
     pub const fn from_bps(bps: u64) -> Self {
         Self(if bps == 0 { 1 } else { bps })
     }
 
-    /// So many megabits per second.
+    /// A rate of `mbit` megabits per second.
     pub const fn from_mbit(mbit: u64) -> Self {
         Self::from_bps(mbit * 1_000_000)
     }

@@ -1,4 +1,4 @@
-//! Everything together: guests, hosts, network and workload, and the loop that lets events happen.
+//! Guests, hosts, network and workload together, and the event loop.
 
 mod cera;
 mod conns;
@@ -32,12 +32,12 @@ use conns::Conns;
 
 pub use recorder::{CoreState, NoRecorder, Origin, Point, Recorder, Way};
 
-/// Events between asking for memory and its use, each step needing what the one before it asked for.
+/// How many events ahead memory is prefetched; each step needs what the one before it has prefetched.
 const PORTS_AHEAD: usize = 8;
 const FLIGHT_AHEAD: usize = 4;
 const END_AHEAD: usize = 2;
 
-/// Tells the draws of hosts' schedulers from others of the same seed.
+/// Separates the draws of hosts' schedulers from others of the same seed.
 const CORES: u64 = 1 << 62;
 
 /// What the guests' applications do.
@@ -48,7 +48,7 @@ pub trait Application {
     fn on_established(&mut self, system: &mut impl System, flow: crate::workload::FlowId);
     /// A side has received what was asked for with [`System::expect`].
     fn on_delivered(&mut self, system: &mut impl System, flow: crate::workload::FlowId, side: Side);
-    /// What was asked for with [`System::call_at`] or [`System::call_in`].
+    /// A call that was asked for with [`System::call_at`] or [`System::call_in`].
     fn on_call(&mut self, system: &mut impl System, tag: u32);
     /// The reply to an echo request has come.
     fn on_echo(&mut self, system: &mut impl System, guest: GuestId, number: u32);
@@ -77,9 +77,9 @@ impl Application for Workload {
 pub enum Paused {
     /// The limit of simulated time.
     Limit,
-    /// So many events have happened: a moment to report progress.
+    /// The given number of events has happened: a moment to report progress.
     Events,
-    /// A sample is due that was asked for with [`Core::sample_at`].
+    /// A sample that was asked for with [`Core::sample_at`] is due.
     Sample,
     /// The workload has ended the run.
     Stopped,
@@ -186,7 +186,7 @@ impl<A: Application, R: Recorder> World<A, R> {
         world
     }
 
-    /// Lets happen what happens up to and at `limit`, but no more than so many events.
+    /// Handles the events up to and at `limit`, but at most `events` of them.
     pub fn run(&mut self, limit: Instant, events: u64) -> Paused {
         for _ in 0..events {
             if self.core.stopped {
@@ -213,15 +213,15 @@ impl<A: Application, R: Recorder> World<A, R> {
         Paused::Events
     }
 
-    /// Does something in the name of the workload from outside: to mark the beginning of the measured time, say.
+    /// Acts on the workload from outside, for example to mark the beginning of the measured time.
     pub fn with<T>(&mut self, act: impl FnOnce(&mut A, &mut Core<R>) -> T) -> T {
         let result = act(&mut self.application, &mut self.core);
         self.run_ready();
         result
     }
 
-    /// Has memory ready for the events to come. Most of a run's time would go into waiting for it: what an event needs
-    /// was last touched when its flow's packet before it came by.
+    /// Prefetches memory for the events to come. Otherwise a run would spend most of its time waiting for it: what an
+    /// event needs was last touched by the flow's previous packet.
     #[inline]
     fn look_ahead(&self) {
         let Core { events, net, packets, conns, .. } = &self.core;
@@ -287,7 +287,7 @@ impl<A: Application, R: Recorder> World<A, R> {
         }
     }
 
-    /// Lets guests do what they have to, if they run.
+    /// Lets ready guests do their tasks, if they run.
     fn run_ready(&mut self) {
         while let Some(guest) = self.core.ready.pop_front() {
             let one = &mut self.core.guests[guest.0 as usize];
@@ -405,7 +405,7 @@ impl<R: Recorder> Core<R> {
         guest.tasks.pop_front()
     }
 
-    /// Has the guest looked at when its CPU is done with what it is busy with.
+    /// Plans a look at the guest for when its CPU is no longer busy.
     fn await_cpu(&mut self, id: GuestId) {
         let guest = &mut self.guests[id.0 as usize];
         if !guest.cpu_awaited {
@@ -444,7 +444,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// A guest has its core: it is looked at whether it needs it.
+    /// A guest has its core: plans the check whether it needs it.
     fn await_idle(&mut self, id: GuestId) {
         let guest = &mut self.guests[id.0 as usize];
         if let Some(idle) = guest.vcpu.gives_up_after().filter(|_| !guest.idle_awaited) {
@@ -463,7 +463,7 @@ impl<R: Recorder> Core<R> {
         let busy = computes || guest.has_work() || !guest.vcpu.is_free(now);
         let at = if busy { now + idle } else { guest.active_at + idle };
         if !guest.vcpu.is_on() {
-            // It is looked at again when it is back.
+            // It is checked again when it is back.
             guest.idle_awaited = false;
         } else if at > now || !guest.vcpu.has_neighbour() {
             self.events.push(at.max(now + idle), Event::Idle(id));
@@ -478,7 +478,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// What has waited for a virtual CPU happens.
+    /// Does what has waited for a virtual CPU.
     fn wake_up(&mut self, id: GuestId) {
         let guest = &mut self.guests[id.0 as usize];
         let off_total = guest.vcpu.off_total();
@@ -509,7 +509,7 @@ impl<R: Recorder> Core<R> {
     }
 }
 
-/// An end of a connection that is no longer there has no business.
+/// Whether a slot of this generation still belongs to the connection.
 fn is_current(generation: u32, conn: ConnId) -> bool {
     generation == conn.generation
 }

@@ -18,7 +18,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, Default)]
 pub struct Controller(sys::cera_controller);
 
-/// A VM, as an epoch has found it.
+/// What an epoch has found out about a VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Vm {
     /// n_k: bytes that it has sent in the last M epochs.
@@ -27,23 +27,23 @@ pub struct Vm {
     pub weight: u32,
     /// d_k: its RTT without the time in the queue.
     pub rtt_us: u32,
-    /// What else it may have in flight for pauses, from [`Pace::turn`](super::Pace::turn).
+    /// How much more it may have in flight because of pauses, from [`Pace::turn`](super::Pace::turn).
     pub reserve_bytes: u64,
-    /// What it sends in a longer time: [`Pace::usual_bytes`](super::Pace::usual_bytes).
+    /// What it sends over a longer time: [`Pace::usual_bytes`](super::Pace::usual_bytes).
     pub usual_bytes: u64,
     /// Its active flows.
     pub flows: u32,
     /// It has been silent until now.
     pub is_fresh: bool,
-    /// w_k, in segments: what [`Controller::divide`] has found; of a silent one, what it would have if it woke up.
+    /// w_k, in segments, from [`Controller::divide`]; for a silent VM, what it would have if it woke up.
     pub window: u32,
-    /// Bytes per second that it may send by its weight: what [`Controller::divide`] has found.
+    /// Bytes per second that it may send by its weight, from [`Controller::divide`].
     pub rate: u64,
 }
 
 impl Controller {
-    /// An epoch has ended with so much waiting at the uplink. `rtt_us` is d and the time in the queue, `window` is W of
-    /// CERA eq. 1.
+    /// An epoch has ended with `queue_bytes` waiting at the uplink. `rtt_us` is d plus the time in the queue, `window`
+    /// is W of CERA eq. 1.
     pub fn epoch(&mut self, settings: &Settings, queue_bytes: u64, rtt_us: u32, window: u32) -> Verdict {
         // SAFETY: both pointers are to live values for the length of the call; the C code does not keep them.
         match unsafe { sys::cera_epoch(&mut self.0, &settings.raw(), queue_bytes, rtt_us, window) } {
@@ -53,12 +53,12 @@ impl Controller {
         }
     }
 
-    /// By how many they may grow in an RTT.
+    /// By how many segments limits may grow in an RTT.
     pub fn per_rtt(&self) -> u32 {
         self.0.per_rtt
     }
 
-    /// Whether what is left over of a division goes to others from this epoch on: so it is once in an RTT.
+    /// Whether the remainder of a division goes to others from this epoch on, which happens once per RTT.
     pub fn has_turned(&self) -> bool {
         self.0.turned > 0
     }
@@ -68,7 +68,7 @@ impl Controller {
         self.0.extra
     }
 
-    /// Finds the windows of all VMs. How many have sent. VMs beyond [`MAX_VMS`] have no window.
+    /// Finds the windows of all VMs, and returns how many have sent. VMs beyond [`MAX_VMS`] have no window.
     pub fn divide(&mut self, settings: &Settings, vms: &mut [Vm], bytes_per_s: u64) -> u32 {
         let mut raw: Vec<sys::cera_vm> = vms
             .iter()
@@ -98,9 +98,9 @@ impl Controller {
 pub struct Traffic {
     /// All of it.
     pub bytes: u64,
-    /// That of the epoch that has just ended.
+    /// Bytes of the epoch that has just ended.
     pub newest_bytes: u64,
-    /// Active flows: those that have had data in two RTTs, or a little more.
+    /// Active flows: those with data in the last two RTTs, or a little more.
     pub flows: u32,
     /// The VM woke up a short while ago.
     pub is_fresh: bool,
@@ -118,26 +118,27 @@ impl Traffic {
 pub struct Meter(sys::cera_meter);
 
 impl Meter {
-    /// A packet leaves. `stamp` is its flow's, 0 at first; none for packets without data.
+    /// A packet leaves. `stamp` is its flow's, 0 at first; `None` for packets without data.
     pub fn count(&mut self, stamp: Option<&mut u32>, bytes: u32) {
         let stamp = stamp.map_or(std::ptr::null_mut(), |stamp| stamp as *mut u32);
         // SAFETY: the pointers are null, or to live values for the length of the call; the C code does not keep them.
         unsafe { sys::cera_count(&mut self.0, stamp, bytes) }
     }
 
-    /// The epoch ends: what the last `epochs` had, this one included. Flows are counted by slots of `stride` epochs.
+    /// The epoch ends. Returns the traffic of the last `epochs`, this one included. Flows are counted by slots of
+    /// `stride` epochs.
     pub fn turn(&mut self, epochs: u32, stride: u32) -> Traffic {
         // SAFETY: as in `count`.
         Traffic::new(unsafe { sys::cera_meter_epoch(&mut self.0, epochs, stride) })
     }
 
-    /// As [`turn`](Self::turn), of a meter in which others count meanwhile: a packet of that moment may be counted or
-    /// not.
+    /// As [`turn`](Self::turn), for a meter that others count in at the same time: a packet of that moment may be
+    /// counted or not.
     ///
     /// # Safety
     /// `meter` points to a meter that can be read and written for the length of the call.
     pub unsafe fn end_epoch_shared(meter: *mut Self, epochs: u32, stride: u32) -> Traffic {
-        // SAFETY: the caller's; this is a transparent wrapper.
+        // SAFETY: the caller guarantees it; `Meter` is a transparent wrapper.
         Traffic::new(unsafe { sys::cera_meter_epoch(meter.cast(), epochs, stride) })
     }
 }
@@ -148,25 +149,25 @@ impl Meter {
 pub struct LeastRtt(sys::cera_rtt);
 
 impl LeastRtt {
-    /// What of a handshake was not spent in a queue of that length.
+    /// The part of a handshake's time that was not spent in a queue of `queue_us`.
     pub fn without(us: u32, queue_us: u32) -> u32 {
         // SAFETY: the C function is pure.
         unsafe { sys::cera_rtt_without(us, queue_us) }
     }
 
-    /// A VM's RTT, from the least handshake of its host and the least of its own without the queue.
+    /// A VM's RTT, from the shortest handshake of its host and the shortest of its own without the queue.
     pub fn of_vm(host_us: u32, own_us: u32) -> u32 {
         // SAFETY: the C function is pure.
         unsafe { sys::cera_rtt_of_vm(host_us, own_us) }
     }
 
-    /// A handshake took so long.
+    /// A handshake took `us`.
     pub fn sample(&mut self, now_us: u64, us: u32) {
         // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
         unsafe { sys::cera_rtt_sample(&mut self.0, now_us, us) }
     }
 
-    /// The least of them; none before the first.
+    /// The least sample; `None` before the first.
     pub fn get(&self) -> Option<u32> {
         // SAFETY: as in `sample`.
         let us = unsafe { sys::cera_rtt_least(&self.0) };

@@ -2,9 +2,9 @@
 
 use crate::sys;
 
-/// A longer one is no pause, in microseconds.
+/// The longest silence that counts as a pause, in microseconds.
 pub const LONGEST_PAUSE_US: u32 = sys::CERA_LONGEST_PAUSE_US;
-/// A pause is remembered for so many times its length.
+/// A pause is remembered for this many times its length.
 pub const PAUSE_MEMORY: u32 = sys::CERA_PAUSE_MEMORY;
 
 /// How long a VM was silent though the windows of its flows were used up.
@@ -13,13 +13,14 @@ pub const PAUSE_MEMORY: u32 = sys::CERA_PAUSE_MEMORY;
 pub struct Pause(sys::cera_pause);
 
 impl Pause {
-    /// Data leaves the VM; `is_full`: and its flow has no room for more.
+    /// Data leaves the VM. `is_full`: its flow has no room for more.
     pub fn data(&mut self, now_us: u64, is_full: bool) {
         // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
         unsafe { sys::cera_pause_data(&mut self.0, now_us, u32::from(is_full)) }
     }
 
-    /// An ACK reaches the VM: whether its flow `was_full`, what room it has now, and what [`enough_room`] would be.
+    /// An ACK reaches the VM. `was_full`: its flow had no room; `room_bytes` is its room now, `enough_bytes` is
+    /// [`enough_room`].
     pub fn ack(&mut self, now_us: u64, was_full: bool, room_bytes: i32, enough_bytes: u32) {
         // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
         if unsafe { sys::cera_pause_has_room(&self.0, u32::from(was_full), room_bytes, enough_bytes) } > 0 {
@@ -27,7 +28,7 @@ impl Pause {
         }
     }
 
-    /// What was seen since this was asked last.
+    /// What was seen since the last call.
     pub fn take(&mut self) -> Seen {
         let Self(pause) = self;
         Seen {
@@ -38,7 +39,7 @@ impl Pause {
     }
 }
 
-/// What programs have seen of a VM in an epoch.
+/// What the datapath has seen of a VM in an epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The longest pause that ended, 0: none.
@@ -49,14 +50,14 @@ pub struct Seen {
     pub is_full: bool,
 }
 
-/// Whether a flow has used up its window, with so much room between the end of its data and the end of the window.
+/// Whether a flow has used up its window. `room_bytes` lie between the end of its data and the end of the window.
 pub fn is_full(room_bytes: i32, window_bytes: u32) -> bool {
     // SAFETY: the C function is pure.
     unsafe { sys::cera_is_full(room_bytes, window_bytes) > 0 }
 }
 
-/// The room, in bytes, with which a sender that has data goes on in a window of so many bytes; `is_large`: it leaves
-/// packets of several segments to others to cut.
+/// The room, in bytes, with which a sender that has data goes on sending. `is_large`: it leaves packets of several
+/// segments to others to cut.
 pub fn enough_room(window_bytes: u32, mss: u32, is_large: bool) -> u32 {
     // SAFETY: the C function is pure.
     unsafe { sys::cera_enough_room(window_bytes, mss, u32::from(is_large)) }
@@ -73,13 +74,13 @@ pub struct Shown {
     pub rate: u64,
     /// How long the epoch was.
     pub epoch_us: u32,
-    /// What programs have seen.
+    /// What the datapath has seen.
     pub seen: Seen,
     /// d_k.
     pub rtt_us: u32,
-    /// How long the link sends at T_l.
+    /// How long the link takes to send T_l.
     pub cover_us: u32,
-    /// The queue at its end.
+    /// The queue at the end of the epoch.
     pub queue_us: u32,
 }
 
@@ -98,7 +99,7 @@ impl Pace {
         self.0.usual_bytes
     }
 
-    /// An epoch has ended. What the VM may have in flight for that, in bytes.
+    /// An epoch has ended. Returns how much more the VM may have in flight because of its pauses, in bytes.
     pub fn turn(&mut self, shown: &Shown) -> u64 {
         let raw = sys::cera_shown {
             now_us: shown.now_us,

@@ -1,8 +1,8 @@
-//! The receiver's host: what came of the probes, the first window, and the echo of marks.
+//! The receiver's host: which probes arrived, the first window, and the echo of marks.
 
 use crate::sys;
 
-/// What ProBoSCIS Algorithm 2 needs of the settings.
+/// The settings that ProBoSCIS Algorithm 2 needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowSettings {
     /// K: share of the probes that must have come.
@@ -43,7 +43,7 @@ pub enum Verdict {
 pub struct Train(sys::proboscis_train);
 
 impl Train {
-    /// A probe came. Whether it counts: only the latest train's do, and each once.
+    /// A probe came. Returns whether it counts: only the latest train's probes do, each once.
     pub fn count(&mut self, number: u8, index: u8, total: u8, marked: bool) -> bool {
         // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
         unsafe { sys::proboscis_count(&mut self.0, number, index, total, marked) }
@@ -106,8 +106,8 @@ impl Verdict {
 pub struct Answer(sys::proboscis_answer);
 
 impl Answer {
-    /// By the probes ahead of the SYN-ACK, as that comes for the first time. `mss` is what the answer's segments have,
-    /// `first_ack` what the opener acknowledges before the answer's first byte.
+    /// Judges the probes ahead of the SYN-ACK when that comes for the first time. `mss` is the payload of the answer's
+    /// segments, `first_ack` what the opener acknowledges before the answer's first byte.
     pub fn new(train: &Train, settings: &WindowSettings, mss: u32, first_ack: u32) -> (Verdict, Self) {
         let mut state = sys::proboscis_answer::default();
         // SAFETY: as in `Train::count`.
@@ -115,7 +115,7 @@ impl Answer {
         (Verdict::of(verdict), Self(state))
     }
 
-    /// The limit, in bytes, to the window of an ACK that the opener sends; `scale` is that of its windows.
+    /// The limit, in bytes, to the window of an ACK that the opener sends; `scale` is the opener's window scale.
     pub fn limit(&mut self, ack: u32, scale: u8) -> Option<u32> {
         // SAFETY: as in `Train::count`.
         let limit = unsafe { sys::proboscis_answer_limit(&mut self.0, ack, scale) };
@@ -136,13 +136,13 @@ impl Echo {
         Self(state)
     }
 
-    /// A marked segment with so many bytes of data came.
+    /// A marked segment with `bytes` of data came.
     pub fn marked(&mut self, bytes: u32) {
         // SAFETY: as in `Train::count`.
         unsafe { sys::proboscis_marked(&mut self.0, bytes) }
     }
 
-    /// The guest sends an ACK. Whether it is to carry an echo.
+    /// The guest sends an ACK. Returns whether it is to carry an echo.
     pub fn ack(&mut self, ack: u32) -> bool {
         // SAFETY: as in `Train::count`.
         unsafe { sys::proboscis_echo(&mut self.0, ack) }

@@ -11,7 +11,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// In the long run, and at once. Without a rate there are none.
+    /// `probes_per_s` in the long run, `burst_probes` at once. Without a rate no probes are sent.
     pub fn new(probes_per_s: u32, burst_probes: u32) -> Self {
         let settings = sys::proboscis_settings {
             budget_probes_per_s: probes_per_s,
@@ -21,7 +21,7 @@ impl Budget {
         Self { settings, state_ns: 0 }
     }
 
-    /// Takes so many probes out of the budget, or none.
+    /// Takes `probes` probes out of the budget, or none.
     pub fn take(&mut self, now_ns: u64, probes: u32) -> bool {
         // SAFETY: the pointer is to a live value for the length of the call; the C code does not keep it.
         match unsafe { sys::proboscis_budget(&self.settings, self.state_ns, now_ns, probes) } {
@@ -34,26 +34,26 @@ impl Budget {
     }
 }
 
-/// A VM's trains of probes that are on their way.
+/// A VM's trains of probes under way.
 #[derive(Debug, Clone, Default)]
 pub struct Trains {
     state_ns: u64,
 }
 
 impl Trains {
-    /// How many probes of a train that should have so many are sent now.
+    /// How many probes of a train that should have `probes` are sent now.
     pub fn length(&mut self, settings: &Settings, now_ns: u64, probes: u32) -> u32 {
         // SAFETY: as in `Budget::take`.
         unsafe { sys::proboscis_train_length(&settings.sys(), &mut self.state_ns, now_ns, probes) }
     }
 }
 
-/// What a remote host has made of probes so far.
+/// How a remote host has reacted to probes so far.
 #[derive(Debug, Clone, Default)]
 pub struct Peer(sys::proboscis_peer);
 
 impl Peer {
-    /// It answered: it has evenkeel.
+    /// The host answered: it runs evenkeel.
     pub fn answered(&mut self) {
         // SAFETY: as in `Budget::take`.
         unsafe { sys::proboscis_peer_answered(&mut self.0) }
@@ -72,7 +72,7 @@ impl Peer {
     }
 }
 
-/// What DCTCP needs of the settings.
+/// The settings that DCTCP needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderSettings {
     /// k1: alpha from which the window is limited.
@@ -97,14 +97,14 @@ impl Sender {
         self.0.dctcp.alpha
     }
 
-    /// A segment that ends before `end` leaves. The bytes that are new.
+    /// A segment that ends before `end` leaves. Returns how many of its bytes are new.
     pub fn sent(&mut self, end: u32) -> u32 {
         // SAFETY: as in `Budget::take`.
         unsafe { sys::proboscis_sent(&mut self.0, end) }
     }
 
-    /// An ACK came, with or without an echo; `scale` is that of the window in it. The limit to the VM's window, in
-    /// bytes.
+    /// An ACK came, with or without an echo; `scale` is the scale of its window. Returns the limit to the VM's window,
+    /// in bytes.
     pub fn acked(&mut self, settings: &SenderSettings, ack: u32, echo: bool, mss: u32, scale: u8) -> Option<u32> {
         let settings = sys::proboscis_settings { k1_permille: settings.k1_permille, ..Default::default() };
         // SAFETY: as in `Budget::take`.

@@ -7,18 +7,18 @@ pub const TCP_BYTES: u32 = sys::PROBOSCIS_TCP_BYTES;
 /// Length of the option.
 pub const OPTION_BYTES: usize = sys::PROBOSCIS_OPTION_BYTES as usize;
 
-/// What has the option.
+/// The packets that carry the option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeKind {
     /// A probe ahead of a SYN.
     Probe,
-    /// What came of those.
+    /// A report on the probes that arrived.
     Report,
     /// A probe ahead of a SYN-ACK.
     Answer,
 }
 
-/// The option, its tag apart.
+/// The option without its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeOption {
     /// What it is.
@@ -31,12 +31,12 @@ pub struct ProbeOption {
     pub total: u8,
     /// Report: probes that came. Probe ahead of a SYN: 1 if the SYN-ACK is to have some, too.
     pub seen: u8,
-    /// Report: those of them with a mark.
+    /// Report: how many of these were marked.
     pub marked: u8,
 }
 
 impl ProbeOption {
-    /// With its tag; `None` if these bytes are not such an option in a version and of a type known here.
+    /// Reads an option and its tag; `None` if the bytes are no such option, or one of an unknown version or type.
     pub fn read(bytes: &[u8; OPTION_BYTES]) -> Option<(Self, u64)> {
         let (mut o, mut tag) = (sys::proboscis_option::default(), 0);
         // SAFETY: all pointers are to live values of the length that the C code knows; it does not keep them.

@@ -1,7 +1,7 @@
-//! What happens, and when: the queue of future events.
+//! The queue of future events.
 //!
-//! [`Events`] is the fastest of the queues below, by `benches/event_queue.rs`; the others are there to be measured
-//! against it, and to test it.
+//! [`Events`] is the fastest of the queues below, by `benches/event_queue.rs`; the others are there to compare it with,
+//! and to test it.
 
 pub mod binary;
 pub mod quaternary;
@@ -17,8 +17,7 @@ use crate::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u32);
 
-/// What a packet meets at the other end of a link: the port out of which a switch sends it on, or its host, which is
-/// given the packet.
+/// Where a packet goes at the other end of a link: to the port from which a switch sends it on, or to its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Onward(u32);
 
@@ -27,7 +26,7 @@ pub struct Onward(u32);
 pub enum Meets {
     /// A switch's port.
     Port(PortId),
-    /// A host. The packet is that one.
+    /// A host, which gets this packet.
     Host(PacketId),
 }
 
@@ -46,7 +45,7 @@ impl Onward {
         Self(packet.0 | Self::HOST)
     }
 
-    /// Which of both.
+    /// Which of the two it is.
     #[inline]
     pub const fn meets(self) -> Meets {
         if self.0 & Self::HOST == 0 { Meets::Port(PortId(self.0)) } else { Meets::Host(PacketId(self.0 & !Self::HOST)) }
@@ -56,7 +55,7 @@ impl Onward {
 /// Something that happens at an instant. Small, because most of the simulator's work is to sort these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// The oldest packet on this port's link reaches the link's other end, and what it meets there.
+    /// The oldest packet on this port's link reaches the other end of the link and goes on from there.
     Arrival(PortId, Onward),
     /// A port whose departures are not known in advance has sent a packet and looks for the next.
     PortFree(PortId),
@@ -64,29 +63,29 @@ pub enum Event {
     ToGuest(GuestId),
     /// The oldest packet that crosses this guest's host, from the guest, has crossed it.
     FromGuest(GuestId),
-    /// A connection's timer may be due: it is looked at, and set again if it was put off meanwhile.
+    /// A connection's timer may be due: it is checked, and set again if it was put off meanwhile.
     Timer(ConnId),
     /// A guest's virtual CPU gets its core, or loses it.
     Slice(GuestId),
-    /// A host's scheduler has something to decide, or somebody on the host begins or ends to compute.
+    /// A host's scheduler has something to decide, or an entity on the host begins or ends to compute.
     Cores(HostId),
     /// A host's own thread is done with a packet, if it has kept its core.
     Domain(HostId),
     /// A guest's virtual CPU may be done with the packets that kept it busy.
     Tick(GuestId),
-    /// A guest's held timers are looked at again (PVTCP).
+    /// A guest's held timers are checked again (PVTCP).
     Release(GuestId),
     /// The mechanisms on a guest's host asked to be called.
     Shims(GuestId),
     /// A host's epoch ends (CERA).
     Epoch(HostId),
-    /// What a host has said to a guest's client arrives (CERA).
+    /// A host's message to a guest's client arrives (CERA).
     Share(GuestId),
-    /// A guest's agent looks whether the guest's core is missing (vFlood).
+    /// A guest's agent checks whether the guest's core is missing (vFlood).
     Look(GuestId),
     /// A guest's agent sends its heartbeat, and the host acts on what it has heard (vFlood).
     Heartbeat(GuestId),
-    /// A guest may have had nothing to do for so long that it gives its core up.
+    /// A guest may have been idle long enough to give up its core.
     Idle(GuestId),
     /// The workload asked to be called, with a number of its own.
     Workload(u32),
@@ -94,8 +93,8 @@ pub enum Event {
     Sample,
 }
 
-/// What keeps events in order: of those of one instant, the one that was put in first comes out first. No event may be
-/// earlier than one that came out before.
+/// A queue of events in order of time; events of one instant come out in the order in which they were put in. No event
+/// may be earlier than one that has come out.
 pub trait Order: Default {
     /// Puts in an event.
     fn push(&mut self, at: Instant, event: Event);
@@ -103,14 +102,13 @@ pub trait Order: Default {
     fn pop_before(&mut self, end: Instant) -> Option<(Instant, Event)>;
     /// When the next event is.
     fn next_at(&self) -> Option<Instant>;
-    /// A guess at the event after so many others, to have memory ready for it. `None` where it is not known without a
-    /// search.
+    /// A guess at the event that comes after this many others, to prefetch its memory. `None` if that takes a search.
     fn soon(&self, _after: usize) -> Option<Event> {
         None
     }
 }
 
-/// Future events, in the order of their time; those of one instant in the order in which they were put in.
+/// Future events in order of time; events of one instant in the order in which they were put in.
 pub type Events = Agenda<wheel::Wheel>;
 
 /// A queue of future events, with counts.
@@ -153,7 +151,7 @@ impl<Q: Order> Agenda<Q> {
         self.order.next_at()
     }
 
-    /// The event that comes after so many others, if that is known without a search and no other is put in before it.
+    /// The event that comes after `after` others, if that is known without a search and no other is put in before it.
     #[inline]
     pub fn soon(&self, after: usize) -> Option<Event> {
         self.order.soon(after)
@@ -176,13 +174,13 @@ impl<Q: Order> Agenda<Q> {
 }
 
 impl Events {
-    /// Bytes that it has asked for.
+    /// Bytes that it has allocated.
     pub fn bytes(&self) -> u64 {
         self.order.bytes()
     }
 }
 
-/// What a queue keeps of an event where its place does not tell the order: 24 bytes.
+/// What a queue keeps of an event that carries its own time: 24 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: Instant,

@@ -16,7 +16,7 @@ pub struct Quaternary {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     at: Instant,
-    /// Wraps around, which does no harm while events of one instant are put in within 2^31 of each other.
+    /// Wraps around, which is harmless while the numbers of one instant's events lie within 2^31 of each other.
     number: u32,
     event: Event,
 }

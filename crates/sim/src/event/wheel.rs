@@ -1,11 +1,11 @@
 //! A hierarchical timing wheel (Varghese87) that does not lose the order within a tick.
 //!
-//! Time is cut into ticks, and ticks into blocks. Of the present block and the one after it each tick has a slot: that
-//! is where nearly all events go at once, because links are short. Beyond, a block's number is cut into digits, and an
-//! event is kept at the level of the highest digit in which its block differs from the last of the near ones, in the
-//! slot of that digit; when that block becomes near, the slot is spread over what is below. Slots are lists in one
-//! slab, first in, first out; events of one tick are always in the same slot, so a stable sort of the few of a tick is
-//! all that it takes to keep those of one instant in order.
+//! Time is divided into ticks, and ticks are grouped into blocks. In the present block and the next one ("near"
+//! blocks), each tick has a slot; nearly all events go there at once, because links are short. For later blocks, the
+//! block's number is split into digits, and an event is kept at the level of the highest digit in which its block
+//! differs from the last near one, in the slot of that digit. When the block becomes near, the slot's events move to
+//! the levels below. Slots are first-in, first-out lists in one slab. Events of one tick are always in the same slot,
+//! so a stable sort of a tick's few events keeps those of one instant in order.
 
 use super::{Entry, Event, Order};
 use crate::footprint::of_vec;
@@ -17,32 +17,32 @@ const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
 /// No node.
 const NIL: u32 = u32::MAX;
-/// The bits of a time below its tick, if nothing else is asked for: ticks of 8 ns.
+/// The bits of a time below its tick, by default: ticks of 8 ns.
 const TICK_BITS: u32 = 13;
 /// Bits of a tick within its block.
 const BLOCK_BITS: u32 = 8;
-/// Slots of two blocks, and the words that say which are occupied.
+/// Slots of two blocks, and the words whose bits say which are occupied.
 const NEAR: usize = 2 << BLOCK_BITS;
 const WORDS: usize = NEAR / u64::BITS as usize;
-/// With fewer events than these in order, those of the next ticks join them, up to so many: so [`Order::soon`] sees
-/// past the end of a tick.
+/// With fewer than `FEW` events in order, those of the next ticks join them, up to `ENOUGH`, so that [`Order::soon`]
+/// sees past the end of a tick.
 const FEW: usize = 16;
 const ENOUGH: usize = 32;
-/// Up to so many events are put in order one by one, as they come.
+/// Up to this many events are sorted by insertion.
 const SORTED_SINGLY: usize = 32;
 
 /// A timing wheel with ticks of 2^`GRAIN` ps.
 #[derive(Debug)]
 pub struct Wheel<const GRAIN: u32 = { TICK_BITS }> {
-    /// Events up to `tick`, in order, and before them those that were taken out.
+    /// Events up to `tick`, in order; the first `taken` have been taken out.
     current: Vec<Entry>,
     taken: usize,
     /// The last tick whose events are in order.
     tick: u64,
-    /// Slots of the ticks after it, up to the end of `last_near`, which is the block after its own at most.
+    /// Slots of the ticks after `tick`, up to the end of `last_near`, which is at most the block after that of `tick`.
     near: Box<[Slot; NEAR]>,
     near_occupied: [u64; WORDS],
-    /// Which words have bits.
+    /// Which words of `near_occupied` have bits set.
     near_words: u8,
     last_near: u64,
     levels: Vec<Level>,
@@ -99,7 +99,7 @@ impl<const GRAIN: u32> Default for Wheel<GRAIN> {
 }
 
 impl<const GRAIN: u32> Wheel<GRAIN> {
-    /// Bytes that it has asked for.
+    /// Bytes that it has allocated.
     pub(super) fn bytes(&self) -> u64 {
         let near = size_of::<[Slot; NEAR]>() as u64;
         of_vec(&self.current) + near + of_vec(&self.levels) + of_vec(&self.nodes)
@@ -168,7 +168,7 @@ impl<const GRAIN: u32> Wheel<GRAIN> {
         slot.last = index;
     }
 
-    /// Goes on to the ticks of the next events, and puts these in order; but not to a tick that begins after `end`.
+    /// Advances to the ticks of the next events and puts these in order, but not to a tick that begins after `end`.
     fn refill(&mut self, end: Instant) {
         self.current.drain(..self.taken);
         self.taken = 0;
@@ -229,7 +229,7 @@ impl<const GRAIN: u32> Wheel<GRAIN> {
         }
     }
 
-    /// Makes a block the last near one. Nothing may be between it and the one that is.
+    /// Makes a block the last near one. No event may lie between it and the present one.
     fn make_near(&mut self, block: u64) {
         let level = (block ^ self.last_near).ilog2() / DIGIT;
         let digit = (block >> (level * DIGIT)) as usize % SLOTS;
@@ -266,7 +266,7 @@ impl<const GRAIN: u32> Wheel<GRAIN> {
     }
 }
 
-/// Sorts a tick's events by time, those of one instant as they were.
+/// Sorts a tick's events by time; those of one instant keep their order.
 #[inline]
 fn sort(entries: &mut [Entry]) {
     if entries.len() > SORTED_SINGLY {

@@ -1,4 +1,4 @@
-//! The flows that a workload asks for, without a network: none of them ever ends.
+//! The flows that a workload asks for, drawn without a network: none of them ever ends.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,7 +11,7 @@ use crate::run::setup::{self, PlacedVm};
 use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Side, System, Workload};
 
-/// More bytes than that mean a flow without end.
+/// As many bytes or more mean a flow without end.
 const ENDLESS_BYTES: u64 = 1 << 40;
 
 /// A flow that begins.
@@ -44,7 +44,7 @@ pub(super) fn flows(scenario: &Scenario, places: &[PlacedVm]) -> Vec<Flow> {
         workload.on_call(&mut draw, tag);
         draw.establish(&mut workload);
     }
-    // The last arrival comes before it is known that the one before it was the last that is measured.
+    // The workload opens one flow more before it knows that the one before it was the last that is measured.
     let mut left = match scenario.workload() {
         Spec::Poisson { flows, .. } if *flows > 0 => *flows,
         _ => u32::MAX,
@@ -64,7 +64,7 @@ pub(super) fn flows(scenario: &Scenario, places: &[PlacedVm]) -> Vec<Flow> {
 #[derive(Default)]
 struct Draw {
     now: Instant,
-    /// Those of one instant in the order in which they were asked for.
+    /// Calls of one instant come in the order in which they were asked for.
     calls: BinaryHeap<Reverse<(Instant, u64, u32)>>,
     asked: u64,
     flows: Vec<Flow>,

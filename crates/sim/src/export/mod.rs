@@ -1,4 +1,4 @@
-//! A cell as the input of other simulators: the flows that its workload draws, and what is around them.
+//! A cell as the input of other simulators: the flows that its workload draws, and their surroundings.
 
 mod draw;
 mod htsim;
@@ -16,8 +16,8 @@ fn refused<T>(key: impl Into<String>, why: &str) -> Result<T, Refused> {
     Err(Refused { key: key.into(), why: why.to_owned() })
 }
 
-/// What no peer has: hypervisors, and with them all that comes between machines and their cores and network cards;
-/// packets that take time; mechanisms. Only groups that take part in the workload count.
+/// Refuses what no peer has: hypervisors, with all that they put between machines and their cores and network cards;
+/// processing time for packets; mechanisms. Only groups that take part in the workload count.
 fn check_machines(scenario: &Scenario, peer: &str) -> Result<(), Refused> {
     if scenario.workloads.len() > 1 {
         return refused("workloads", &format!("{peer} has one workload; leave the others out"));
@@ -40,14 +40,14 @@ fn check_machines(scenario: &Scenario, peer: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The groups of the first workload: who sends, and who receives.
+/// The groups of the first workload: the senders and the receivers.
 fn taking_part(scenario: &Scenario) -> impl Iterator<Item = (&str, &VmGroup)> {
     let (from, to) = scenario.workload().roles();
     let others = (to != from).then_some(to);
     [Some(from), others].into_iter().flatten().filter_map(|name| Some((name, scenario.vms.get(name)?)))
 }
 
-/// A workload whose flows do not depend on when others end.
+/// Refuses workloads whose flows depend on when others end.
 fn check_workload(scenario: &Scenario, peer: &str) -> Result<(), Refused> {
     let key = |key: &str| scenario.workload_key(key);
     match scenario.workload() {

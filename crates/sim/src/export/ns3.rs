@@ -1,4 +1,4 @@
-//! A cell as the input of `bench/ns3`. Its README has the settings, and what is the same everywhere.
+//! A cell as the input of `bench/ns3`. Its README lists the settings, and what is the same in every cell.
 
 use std::fmt::{Display, Write as _};
 
@@ -12,7 +12,7 @@ use super::{check_machines, check_workload, refused, taking_part};
 use crate::run::setup;
 
 const PEER: &str = "bench/ns3";
-/// Its segments are for packets of so many bytes.
+/// The packet size that its segments are made for.
 const MTU_BYTES: u32 = 1500;
 /// Linux's.
 const RTO_MIN_US: u32 = 200_000;
@@ -59,7 +59,7 @@ pub fn ns3(scenario: &Scenario) -> Result<String, Refused> {
         RtoMin::Us(us) => line("rto_min_us", &us),
         RtoMin::Word(_) => line("rto_min_us", &RTO_MIN_US),
     }
-    // Linux's HyStart and ns-3's are not the same: neither has it here.
+    // Linux's HyStart and ns-3's are not the same, so it is off in both.
     line("hystart", &0);
     line("initial_window_segments", &senders.tcp.initial_window_segments.unwrap_or(INITIAL_WINDOW_SEGMENTS));
     line("delayed_ack_segments", &if receivers.tcp.delayed_ack == DelayedAck::Off { 1 } else { 2 });
@@ -127,7 +127,7 @@ fn check_groups(scenario: &Scenario) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A key of a group that bench/ns3 cannot express, and why. Some count only where data is sent.
+/// A key of a group that bench/ns3 cannot express, and why. Some keys count only for senders.
 fn inexpressible(group: &VmGroup, sends: bool) -> Option<(&'static str, &'static str)> {
     let tcp = &group.tcp;
     let name = tcp.congestion_control();

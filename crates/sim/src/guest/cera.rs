@@ -1,4 +1,4 @@
-//! CERA's client in a guest: shares out the window that the host has for the guest.
+//! CERA's client in a guest: shares out the window that the host gives the guest.
 
 use evenkeel_algo::cera::Client as Ring;
 
@@ -9,9 +9,9 @@ use crate::packet::ConnId;
 pub struct Client {
     flows: Vec<ConnId>,
     ring: Ring,
-    /// What the host said last, on its way.
+    /// The host's last message, under way.
     pub(crate) word: Option<u32>,
-    /// Times that a window was lowered.
+    /// How often a window was lowered.
     pub(crate) set: u64,
 }
 

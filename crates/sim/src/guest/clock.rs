@@ -2,7 +2,7 @@
 
 use crate::time::{Duration, Instant};
 
-/// When ticks are: at a phase and every period from then on. Without a period there are none, and time is exact.
+/// When ticks are: at a phase and every period from then on. Without a period there are none, and timers are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     period_ps: u64,
@@ -26,7 +26,7 @@ impl Clock {
         Duration::from_ps(self.period_ps)
     }
 
-    /// The first tick that is not before an instant: when a timer runs that is due then.
+    /// The first tick at or after an instant: when a timer that is due at that instant runs.
     #[inline]
     pub fn at_or_after(&self, at: Instant) -> Instant {
         if self.period_ps == 0 || at == Instant::NEVER {
@@ -44,7 +44,7 @@ impl Clock {
         (now.ps() - self.phase_ps) / self.period_ps + 1
     }
 
-    /// When the tick was or will be that makes the count this; the first is number 1.
+    /// When the tick with this number was or will be; the first is number 1.
     pub const fn tick(&self, count: u64) -> Instant {
         Instant::from_ps(self.phase_ps + count.saturating_sub(1) * self.period_ps)
     }

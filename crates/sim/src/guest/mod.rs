@@ -1,10 +1,10 @@
 //! VMs, and machines without a hypervisor.
 //!
-//! A VM's virtual CPU runs in slices. When it gets its core back, what has waited happens in the order of a Linux
-//! guest: the clock's tick, late; expired timers; the packets at its port; the application. A machine without a
-//! hypervisor is a guest with nothing to wait for.
+//! A VM's virtual CPU runs in slices. When it gets its core back, it catches up in the order of a Linux guest: the
+//! clock's late tick; expired timers; the packets at its port; the application. A machine without a hypervisor is a
+//! guest that never waits.
 //!
-//! A VM that shares its host's cores by a scheduler halts when it has nothing to do; see [`crate::host::cores`].
+//! A VM on a host whose scheduler shares out the cores halts when it has nothing to do; see [`crate::host::cores`].
 
 pub mod cera;
 pub mod clock;
@@ -28,7 +28,7 @@ use clock::Clock;
 use pvtcp::{Pvtcp, PvtcpSpec};
 use vcpu::VirtualCpu;
 
-/// What a guest is made of.
+/// A guest's parameters.
 #[derive(Clone, Debug)]
 pub struct GuestSpec {
     /// Where it is.
@@ -76,10 +76,10 @@ impl GuestSpec {
     }
 }
 
-/// Something that the application side of a guest has to do, as soon as it runs.
+/// Something that a guest's application has to do as soon as the guest runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Tell the workload what it asked to be told, by this number.
+    /// Call the workload back with this number, as it asked.
     Call(u32),
     /// Tell it that a connection is established.
     Established(ConnId),
@@ -93,7 +93,7 @@ pub enum Task {
     Write(ConnId, u64),
     /// Send an echo request to a guest.
     Ping(crate::packet::GuestId, u32),
-    /// Share out the window that the host has for the guest (CERA).
+    /// Share out the window that the host gives the guest (CERA).
     Share(u32),
 }
 
@@ -121,7 +121,7 @@ pub struct Guest {
     pub(crate) class_thresholds_bytes: Arc<[u64]>,
     /// Packets that wait for its CPU: in the port's queue, if there is a port.
     pub(crate) backlog: VecDeque<PacketId>,
-    /// The packet that it works on, where that can be interrupted: what comes of it comes afterwards.
+    /// The packet that it works on, where that can be interrupted: its effects come when the work is done.
     pub(crate) in_hand: Option<PacketId>,
     /// Connections with data that their applications have not read.
     pub(crate) unread: Vec<ConnId>,
@@ -133,17 +133,17 @@ pub struct Guest {
     /// Packets that found the ring to the host full.
     pub(crate) qdisc: VecDeque<PacketId>,
     pub(crate) own_load: Option<Duty>,
-    /// What it is to the scheduler of its host, if that decides.
+    /// Its entity in its host's scheduler, if there is one.
     pub(crate) entity: Option<EntityId>,
-    /// It computes beside its traffic. Only where the host's scheduler decides; otherwise its duty tells.
+    /// It computes beside its traffic. Only set where the host's scheduler decides; otherwise its duty tells.
     pub(crate) computes: bool,
-    /// It has got its core, and what has waited for that has not happened yet.
+    /// It has got its core back, and has not yet done what waited for that.
     pub(crate) is_back: bool,
-    /// It waits for its core since it was halted, and no timer ran out since: no clock event can be late.
+    /// It has waited for its core since it was halted, and no timer has run out since: no clock event can be late.
     pub(crate) is_punctual: bool,
     /// It is in the list of guests with something to do.
     pub(crate) is_ready: bool,
-    /// It is going to be looked at when its CPU is no longer busy.
+    /// An event is to come that looks at it when its CPU is no longer busy.
     pub(crate) cpu_awaited: bool,
     /// When it last received or sent anything, or got its core back.
     pub(crate) active_at: Instant,
@@ -200,21 +200,21 @@ impl Guest {
         self.sent
     }
 
-    /// Bytes that what waits in it and at its port has asked for.
+    /// Bytes allocated for what waits in it and at its port.
     pub(crate) fn heap_bytes(&self) -> u64 {
         let waiting = of_deque(&self.backlog) + of_deque(&self.qdisc) + of_deque(&self.tasks);
         let at_port = self.port.as_ref().map_or(0, Port::heap_bytes);
         waiting + of_vec(&self.unread) + of_vec(&self.due) + at_port
     }
 
-    /// Whether there is something that it has to do when its CPU is free.
+    /// Whether it has something to do when its CPU is free.
     pub(crate) fn has_work(&self) -> bool {
         self.is_reading
             || self.in_hand.is_some()
             || !(self.backlog.is_empty() && self.unread.is_empty() && self.tasks.is_empty())
     }
 
-    /// Whether it handles a packet only when that has taken its time: its core may be taken from it meanwhile.
+    /// Whether a packet takes effect only after its cost in time: the guest may lose its core meanwhile.
     #[inline]
     pub(crate) fn takes_in_hand(&self) -> bool {
         self.entity.is_some() && self.packet_cost > Duration::ZERO

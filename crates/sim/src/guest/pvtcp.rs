@@ -1,7 +1,7 @@
-//! PVTCP in a guest: what the kernel module does, at the points at which it does it.
+//! PVTCP in a guest: what the kernel module does, at the same points.
 //!
-//! The decisions are those of `algo/pvtcp/pvtcp.h`. Ticks are told to it only when something depends on them: a
-//! punctual tick changes nothing that the one after it does not.
+//! The decisions are those of `algo/pvtcp/pvtcp.h`. It is told of ticks only when something depends on them: a punctual
+//! tick changes nothing that the next one does not.
 
 use evenkeel_algo::pvtcp::{Settings, Timer, Vcpu};
 use evenkeel_settings::Mode;
@@ -30,7 +30,7 @@ pub struct PvtcpSpec {
 pub struct Counters {
     /// Wake-ups seen.
     pub wakeups: u64,
-    /// Those of them that only the steal clock showed.
+    /// Wake-ups that only the steal clock showed.
     pub wakeups_by_steal: u64,
     /// Retransmission timeouts held.
     pub held_rto: u64,
@@ -38,7 +38,7 @@ pub struct Counters {
     pub held_tlp: u64,
     /// Reordering timers held.
     pub held_reo: u64,
-    /// Held timers that were set anew before they could run.
+    /// Held timers that TCP set again before they could run.
     pub held_overtaken: u64,
     /// Held timers that ran.
     pub held_ran: u64,
@@ -54,14 +54,14 @@ pub struct Counters {
     pub wakeup_max_us: u64,
 }
 
-/// A held timer, with what would show that it has been set anew.
+/// A held timer, with the state that shows whether TCP has set it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Which timer.
     pub kind: TimerKind,
     /// When TCP wanted it to run.
     pub deadline: Instant,
-    /// When it runs if nothing else happens.
+    /// When it runs at the latest.
     pub expires: Instant,
     /// Bytes acknowledged.
     pub acked: u64,
@@ -76,12 +76,11 @@ pub struct Held {
 pub enum Fate {
     /// It runs.
     Run,
-    /// It is held until the backlog is in, or until then at the latest; the flag asks for a first look at it after that
-    /// time.
+    /// It is held until the backlog is in, at the latest until `expires`.
     Hold {
         /// When it runs in any case.
         expires: Instant,
-        /// When the held timers are looked at for the first time.
+        /// When the held timers are to be checked first; `None` if that is already planned.
         look_at: Option<Instant>,
     },
     /// Too many are held: it runs at the next tick.
@@ -100,14 +99,14 @@ pub struct Pvtcp {
     received_at_wake: u64,
     held: Vec<ConnId>,
     overflow_expires: Instant,
-    /// The held timers are going to be looked at.
+    /// A check of the held timers is planned.
     pub release_queued: bool,
-    /// They should have been, but the virtual CPU was off its core.
+    /// A check was due while the virtual CPU was off its core.
     pub release_missed: bool,
 }
 
 impl Pvtcp {
-    /// PVTCP as it is loaded; `None` if it is not, or if there is no tick to show wake-ups.
+    /// PVTCP as it is loaded; `None` if it is off, or if there is no tick to show wake-ups.
     pub fn new(spec: &PvtcpSpec, clock: &Clock) -> Option<Self> {
         if spec.mode == Mode::Off || !clock.ticks() {
             return None;
@@ -141,7 +140,7 @@ impl Pvtcp {
         self.vcpu.off_us()
     }
 
-    /// What TCP asks of absences.
+    /// What TCP needs to know of absences.
     pub fn absences(&self) -> Absences<'_> {
         Absences { vcpu: &self.vcpu, settings: &self.spec.settings, acts: self.acts() }
     }
@@ -172,8 +171,8 @@ impl Pvtcp {
             return;
         }
         let steal_us = self.steal_clock(off_total);
-        // A tick counts what is missing after the module has seen the clock, so the first one after an absence shows it
-        // the old value.
+        // The kernel adds stolen time after the module has read the clock, so the first tick after an absence shows the
+        // module the old value.
         let seen_us = if count == self.ticks_told + 1 { self.steal_us } else { steal_us };
         let at_us = clock.tick(count).us();
         self.vcpu.tick(&self.spec.settings, at_us, at_us, seen_us);
@@ -181,8 +180,8 @@ impl Pvtcp {
         self.steal_us = steal_us;
     }
 
-    /// The virtual CPU has its core again; it had been told of all ticks before it lost it. `received`: packets that
-    /// came in so far. Whether it has noticed a wake-up.
+    /// The virtual CPU has its core again; PVTCP had been told of all ticks up to the loss of the core. `received`:
+    /// packets that came in so far. Returns whether PVTCP has noticed a wake-up.
     pub fn back(&mut self, clock: &Clock, now: Instant, off_total: Duration, received: u64) -> bool {
         let count = clock.count(now);
         if count <= self.ticks_told {
@@ -198,7 +197,7 @@ impl Pvtcp {
         is_wakeup
     }
 
-    /// A timer of the three that can be held is due; it had been given `expires` if it was held or put off before.
+    /// One of the three timers that can be held is due; `due.expires` is set if it was held or put off before.
     pub fn on_timer(&mut self, conn: ConnId, kind: Timer, due: &Due) -> Fate {
         let now = due.now;
         self.catch_up(due.clock, now, due.off_total);
@@ -246,7 +245,7 @@ impl Pvtcp {
         Fate::Hold { expires, look_at }
     }
 
-    /// Looks at the held timers: when to look again, or none if they are to be let go.
+    /// Checks the held timers. Returns when to check again, or `None` if they are to be let go.
     pub fn release_at(
         &mut self,
         clock: &Clock,
@@ -260,7 +259,7 @@ impl Pvtcp {
         Some(now + Duration::from_us(u64::from(wait_us)))
     }
 
-    /// The next held connection to let go, the last first; `None` when there are no more.
+    /// The next held connection to let go, last in, first out; `None` when there are no more.
     pub fn let_go(&mut self) -> Option<ConnId> {
         let conn = self.held.pop();
         if conn.is_none() {
@@ -275,7 +274,7 @@ impl Pvtcp {
         *(if ran { &mut self.counters.held_ran } else { &mut self.counters.held_overtaken }) += 1;
     }
 
-    /// Data has come in, after a connection's last at `before`: how many segments to acknowledge at once.
+    /// Data has come in; the connection's last came at `before`. Returns how many segments to acknowledge at once.
     pub fn on_data(&mut self, clock: &Clock, now: Instant, off_total: Duration, before: Instant) -> u32 {
         if self.spec.settings.jit_segments == 0 {
             return 0;
@@ -307,8 +306,8 @@ pub struct Due<'a> {
 /// The packets of a guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Backlog {
-    /// Wait for it.
+    /// How many wait for the guest.
     pub waiting: usize,
-    /// Came in so far.
+    /// How many came in so far.
     pub received: u64,
 }

@@ -1,7 +1,7 @@
 //! A guest's virtual CPU: when it has its core, and how long packets keep it busy.
 //!
-//! It has its core by a drawn timeline, or competes for it with others of its host. One that competes halts when it has
-//! nothing to do, and waits for its core when it has.
+//! It has its core by a drawn timeline, or competes for a core with others on its host. A competing one halts when it
+//! has nothing to do, and waits for a core when it has work.
 
 use evenkeel_scenario::slices::Turns;
 
@@ -16,12 +16,12 @@ pub struct VirtualCpu {
     busy_total: Duration,
     /// It competes, and has nothing to do.
     is_halted: bool,
-    /// If it competes: when it got the core that it has, and for how long it had one before.
+    /// If it competes: when it last got a core, and how long it had one before that.
     had_core: Option<(Instant, Duration)>,
 }
 
 impl VirtualCpu {
-    /// A virtual CPU on its core; for good, if it has no turns.
+    /// A virtual CPU on its core; forever if it has no turns.
     pub fn new(turns: Option<Turns>) -> Self {
         Self {
             timeline: Timeline::new(turns),
@@ -45,7 +45,7 @@ impl VirtualCpu {
         self.is_halted
     }
 
-    /// It has been halted and has something to do: it waits from now on.
+    /// It was halted and now has something to do: it waits for a core.
     pub fn wait(&mut self, now: Instant) {
         self.is_halted = false;
         self.timeline.leave(now);
@@ -58,7 +58,7 @@ impl VirtualCpu {
         self.had_core = self.had_core.map(|(_, before)| (now, before));
     }
 
-    /// It has to wait, although it is not done.
+    /// It loses its core before it is done.
     pub fn lose_core(&mut self, now: Instant) {
         self.timeline.leave(now);
         self.had_core = self.had_core.map(|(since, before)| (now, before + now.since(since)));
@@ -70,7 +70,7 @@ impl VirtualCpu {
         self.is_halted = true;
     }
 
-    /// What it is busy with takes longer by the time that it was off its core.
+    /// Work in progress takes longer by the time that it was off its core.
     fn put_off(&mut self, now: Instant) {
         let went_off = self.timeline.went_off();
         if self.busy_until > went_off {
@@ -88,7 +88,7 @@ impl VirtualCpu {
         self.timeline.is_due(now)
     }
 
-    /// How long it keeps its core without anything to do, if not for the whole slice.
+    /// How long it keeps its core when idle, if not for the whole slice.
     pub fn gives_up_after(&self) -> Option<Duration> {
         self.timeline.gives_up_after()
     }
@@ -98,13 +98,13 @@ impl VirtualCpu {
         self.timeline.has_neighbour()
     }
 
-    /// It has nothing to do and halts: its neighbours' slices begin now. When it has its core again.
+    /// It has nothing to do and halts: its neighbours' slices begin now. Returns when it has its core again.
     pub fn give_up(&mut self, now: Instant) -> Instant {
         self.timeline.give_up(now)
     }
 
-    /// Its slice ends, or begins; when the next change is. A slice is followed by another at once if no neighbour wants
-    /// one.
+    /// Its slice ends, or begins. Returns when the next change is. A slice is followed by another at once if no
+    /// neighbour wants one.
     pub fn switch(&mut self, now: Instant) -> Option<Instant> {
         if !self.timeline.is_on() {
             self.put_off(now);
@@ -134,12 +134,12 @@ impl VirtualCpu {
         self.timeline.off_total()
     }
 
-    /// When it is done with the packets that it has begun, if it is not taken off its core before.
+    /// When it is done with the packets that it has begun, if it keeps its core until then.
     pub const fn busy_until(&self) -> Instant {
         self.busy_until
     }
 
-    /// How long it worked: on packets, and if it competes for its core, all the time that it had it.
+    /// How long it worked: the time spent on packets, or if it competes for its core, all the time that it had one.
     pub fn busy_total(&self, now: Instant) -> Duration {
         match self.had_core {
             Some((since, before)) if self.is_on() => before + now.since(since),

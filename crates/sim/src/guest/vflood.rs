@@ -10,16 +10,16 @@ use crate::host::scheduler::EntityId;
 use crate::packet::GuestId;
 use crate::time::{Duration, Instant};
 
-/// Between two heartbeats of either end, by default.
+/// Time between two heartbeats of either end, by default.
 pub const HEARTBEAT: Duration = Duration::from_ms(200);
-/// An end that has been silent for so long is gone: three heartbeats.
+/// An end that has been silent for this long counts as gone: three heartbeats.
 const SILENCE: Duration = Duration::from_ms(600);
 
 /// The agent.
 #[derive(Debug)]
 pub struct Agent {
     looks: Looks,
-    /// When it asked to be woken, to look.
+    /// When it asked to be woken for its next look.
     look_at: Instant,
     /// A look, or a heartbeat, was due while the guest was off its core.
     pub(crate) is_late_look: bool,
@@ -32,7 +32,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that was there before the run, in an idle guest that had its core in these turns; `None`: always.
+    /// An agent that ran before the simulation began, in an idle guest that had its core in these turns; `None`:
+    /// always.
     pub fn new(turns: Option<Turns>) -> Self {
         Self::after(looks_before(turns))
     }
@@ -49,7 +50,7 @@ impl Agent {
         }
     }
 
-    /// The same on a host whose scheduler decides: until now everybody there has only computed.
+    /// Like [`Self::new`], on a host whose scheduler decides; before the run all entities there only computed.
     pub fn among(host: &CoresSpec, guest: GuestId, seed: u64) -> Self {
         Self::after(looks_among(host, guest, seed))
     }
@@ -59,7 +60,7 @@ impl Agent {
         self.look_at
     }
 
-    /// It looks; when the next time is.
+    /// It looks. Returns when it looks next.
     pub(crate) fn look(&mut self, now: Instant) -> Instant {
         self.is_late_look = false;
         self.look_at = Instant::START + Duration::from_us(self.looks.woke(self.look_at.us(), now.us()));
@@ -73,7 +74,7 @@ impl Agent {
         self.said_at = now;
     }
 
-    /// What the host has heard last, if that is not too long ago; `attested`: what it has told the guest.
+    /// What the host last heard from it, if that is not too long ago; `attested`: what the host has told the guest.
     pub fn word(&self, now: Instant, attested: bool) -> Option<Word> {
         let (off_core_permille, floods) = self.said;
         let word = Word { off_core_permille, is_obedient: floods == attested };
@@ -85,7 +86,7 @@ impl Agent {
         self.floods
     }
 
-    /// It hears what the host attests. Whether connections may flood no more that could until now.
+    /// It hears what the host attests. Returns whether the guest's leave to flood ends now.
     pub(crate) fn hear(&mut self, attested: bool) -> bool {
         std::mem::replace(&mut self.floods, attested) && !attested
     }
@@ -109,7 +110,7 @@ fn looks_before(turns: Option<Turns>) -> Looks {
     looks
 }
 
-/// The looks of a guest on a host where everybody only computes.
+/// The looks of a guest on a host where all entities only compute.
 fn looks_among(host: &CoresSpec, guest: GuestId, seed: u64) -> Looks {
     let mut looks = Looks::default();
     let mut cores = Cores::new(host, seed);

@@ -1,5 +1,4 @@
-//! CERA on a simulated host: the controller, and its part at each VM's port, where packets are counted and windows
-//! limited.
+//! CERA on a simulated host: the controller, and its part at each VM's port, which counts packets and limits windows.
 
 use std::collections::HashMap;
 
@@ -13,7 +12,7 @@ use super::shim::{Counters, Effects, FromVm, Shim, ToVm, Verdict};
 use crate::packet::{ConnId, Flags, GuestId, HostId, Packet, Payload};
 use crate::time::{Duration, Instant};
 
-/// d before there was a handshake.
+/// d before the first handshake.
 const UNKNOWN_RTT_US: u32 = 1000;
 
 /// How CERA is set up on a host.
@@ -23,13 +22,13 @@ pub struct Spec {
     pub mode: Mode,
     /// Targets and epochs.
     pub settings: Settings,
-    /// C: of the network card's link.
+    /// C: the rate of the network card's link.
     pub bytes_per_s: u64,
-    /// d, if it is not measured.
+    /// d, if it is given instead of measured.
     pub rtt_us: Option<u32>,
     /// Payload of a full segment.
     pub mss_bytes: u32,
-    /// How long the host's word takes to a client.
+    /// How long a message from the host takes to reach a client.
     pub client_delay: Duration,
 }
 
@@ -45,7 +44,7 @@ pub struct HostController {
     controller: Controller,
     /// d, as far as it is known.
     rtt_us: u32,
-    /// The VMs' pauses, and the rates of their weights; in the order of [`Self::guests`].
+    /// The VMs' pauses, and the rates that their weights allow; in the order of [`Self::guests`].
     paces: Vec<(Pace, u64)>,
     cuts: u64,
 }
@@ -75,7 +74,7 @@ impl HostController {
         }
     }
 
-    /// An epoch has ended. `taps` are those of [`Self::guests`], in their order; an order for each.
+    /// An epoch has ended. `taps` has the reports of [`Self::guests`], in their order. Returns an order for each.
     pub fn epoch(&mut self, now: Instant, queue_bytes: u64, taps: &[Report]) -> Vec<Order> {
         let settings = &self.spec.settings;
         let queue_us = self.queue_us(queue_bytes);
@@ -125,18 +124,18 @@ impl HostController {
         vms.iter().map(order).collect()
     }
 
-    /// Whether what is left over of a division goes to others from this epoch on.
+    /// Whether the remainder of a division goes to others from this epoch on.
     pub fn has_turned(&self) -> bool {
         self.controller.has_turned()
     }
 
-    /// How long the link takes to send so much.
+    /// How long the link takes to send `queue_bytes`.
     pub fn queue_us(&self, queue_bytes: u64) -> u32 {
         let us = queue_bytes.saturating_mul(1_000_000) / self.spec.bytes_per_s.max(1);
         us.min(u64::from(u32::MAX)) as u32
     }
 
-    /// Epochs of the slots in which a VM's flows are counted, with a queue of that length.
+    /// How many epochs make up a slot in which a VM's flows are counted, with a queue of `queue_us`.
     pub fn stride(&self, vm: usize, queue_us: u32) -> u32 {
         let pause_us = self.paces.get(vm).map_or(0, |(pace, _)| pace.pause_us());
         self.spec.settings.stride(self.rtt_us.saturating_add(queue_us).saturating_add(pause_us))
@@ -148,14 +147,14 @@ impl HostController {
     }
 }
 
-/// What a port has for the controller.
+/// What a port reports to the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// In the last epochs.
+    /// Traffic of the last epochs.
     pub traffic: Traffic,
     /// The least handshake of the last seconds.
     pub rtt_us: Option<u32>,
-    /// The same without the time in the queue.
+    /// The VM's own least handshake, without the time in the queue.
     pub own_rtt_us: Option<u32>,
     /// Pauses of the last epoch.
     pub seen: Seen,
@@ -163,26 +162,26 @@ pub struct Report {
 
 #[derive(Debug)]
 struct Flow {
-    /// Tells the user of a connection's slot from the one before.
+    /// Tells a connection from the one that had its slot before.
     generation: u32,
-    /// Its place when the remainder is shared out.
+    /// Its place when the remainder is dealt out.
     position: u32,
     /// Epoch of its last data, for the meter.
     stamp: u32,
     /// The scale of windows that come in.
     scale: u8,
-    /// The limit in the last ACK to the VM, and the end of what may be sent by it.
+    /// The limit in the last ACK to the VM, and the right edge that it sets.
     advertised: Option<(u32, u32)>,
     /// The end of the data that it has sent.
     sent_end: u32,
     /// The VM leaves packets of several segments to others to cut.
     is_large: bool,
-    /// Whose SYN was seen, and when; none once the handshake is over, or if it came twice.
+    /// Whose SYN was seen, and when; `None` once the handshake is over, or if the SYN came twice.
     syn: Option<(Way, Instant)>,
 }
 
 impl Flow {
-    /// Bytes that it may send by the last word; none if that was no limit.
+    /// Bytes that the last limit still allows; `None` if there was no limit.
     fn room(&self) -> Option<i32> {
         self.advertised.map(|(_, until)| until.wrapping_sub(self.sent_end) as i32)
     }
@@ -212,7 +211,7 @@ pub struct Tap {
     pause: Pause,
     /// Handshakes of this epoch.
     handshakes_us: Vec<u32>,
-    /// What the queue was at the end of the last one.
+    /// The queue at the end of the last epoch.
     queue_us: u32,
     flows: HashMap<u32, Flow>,
     opened: u32,
@@ -226,7 +225,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// At a port that has seen nothing.
+    /// The part at a port that has seen nothing.
     pub fn new(spec: &Spec, has_client: bool) -> Self {
         Self {
             mode: spec.mode,
@@ -250,7 +249,7 @@ impl Tap {
         }
     }
 
-    /// The epoch ends with a queue of that length.
+    /// The epoch ends with a queue of `queue_us`.
     pub fn turn(&mut self, now: Instant, queue_us: u32, stride: u32) -> Report {
         let traffic = self.meter.turn(self.epochs, stride);
         self.active = traffic.flows;
@@ -264,8 +263,8 @@ impl Tap {
         Report { traffic, rtt_us, own_rtt_us, seen: self.pause.take() }
     }
 
-    /// Takes the controller's order; the window that the VM's client is to be told. `turned`: what is left over goes
-    /// to other flows.
+    /// Takes the controller's order, and returns the window that the VM's client is to be told. `turned`: the remainder
+    /// goes to other flows.
     pub fn obey(&mut self, order: Order, turned: bool) -> Option<u32> {
         let window = match order {
             Order::Free => None,
@@ -285,7 +284,7 @@ impl Tap {
         self.share
     }
 
-    /// The flow of an end; another connection's that had its slot is forgotten.
+    /// The flow of a connection's end. A flow of an earlier connection in the same slot is forgotten.
     fn flow(&mut self, end: ConnId) -> &mut Flow {
         let opened = &mut self.opened;
         let mut fresh = || {

@@ -1,9 +1,9 @@
 //! A host's cores: who competes for them, and what happens to whom.
 //!
-//! There compete the virtual CPUs of its VMs, neighbours that only compute, and, if the VMs' cores are where the host
-//! does its own work on packets, a thread for that. A [`scheduler`](super::scheduler) decides who runs; neighbours come
-//! and go by their duty cycles here, and of what virtual CPUs compute beside their traffic the VM is told. What else a
-//! VM has to do only the VM knows: its driver wakes and blocks it.
+//! The competitors are the virtual CPUs of its VMs, neighbours that only compute, and a thread for the host's own work
+//! on packets, if that is done on the VMs' cores. A [`scheduler`](super::scheduler) decides who runs. Neighbours wake
+//! and block here by their duty cycles; a VM is told when it begins or ends to compute beside its traffic. Only the VM
+//! knows what else it has to do: its driver wakes and blocks it.
 
 use std::collections::VecDeque;
 
@@ -23,14 +23,14 @@ pub enum SchedulerSpec {
     Linux(LinuxSpec),
 }
 
-/// Computing for a part of each period, by the clock: whoever is not on a core in that time has less.
+/// Computing for a part of each period, by the clock: an entity without a core in that time computes less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duty {
-    /// How long.
+    /// The computing part of a period.
     pub busy: Duration,
-    /// Of how long.
+    /// Length of a period.
     pub period: Duration,
-    /// When a period begins; others do in whole periods from then.
+    /// When a period begins; the others follow at multiples of the period.
     pub phase: Duration,
 }
 
@@ -79,7 +79,7 @@ pub enum Who {
 pub enum Happens {
     /// It has a core.
     Gets(Who),
-    /// It has to wait, although it is not done.
+    /// It loses its core before it is done.
     Loses(Who),
     /// A VM begins to compute beside its traffic, or ends.
     Computes(GuestId, bool),
@@ -124,7 +124,7 @@ pub struct Cores {
     /// The next change of each entity's duty.
     duties: Timers,
     changes: Vec<Change>,
-    /// What has happened, the oldest first; whoever drives this takes it.
+    /// What has happened, the oldest first; the driver takes it out.
     pub happened: VecDeque<Happens>,
 }
 
@@ -175,7 +175,7 @@ impl Cores {
         }
     }
 
-    /// Lets happen what is due now.
+    /// Does what is due now.
     pub fn advance(&mut self, now: Instant) {
         while let Some((at, number)) = self.duties.pop(now) {
             self.turn(number, at);
@@ -186,7 +186,7 @@ impl Cores {
         }
     }
 
-    /// What has come of the quota of a VM, by the number of its entity: the time for which it was throttled.
+    /// How long a VM's quota has throttled it; `None` without a quota.
     pub fn throttled(&self, entity: EntityId) -> Option<Duration> {
         match &self.model {
             Model::Credit(_) => None,
@@ -207,7 +207,7 @@ impl Cores {
         match entity.who {
             Who::Vcpu(guest) => self.happened.push_back(Happens::Computes(guest, computes)),
             _ if computes => self.wake(EntityId(number as u32), now),
-            // One that waits finds out when it runs.
+            // A neighbour that waits for a core notices when it runs.
             _ if entity.runs => self.block(EntityId(number as u32), now),
             _ => {}
         }
@@ -215,7 +215,7 @@ impl Cores {
 
     fn follow(&mut self, now: Instant) {
         let mut at = 0;
-        // Neighbours that find out that they are done make for more changes.
+        // Neighbours that notice that they are done cause more changes.
         while let Some(change) = self.changes.get(at).copied() {
             at += 1;
             let entity = &mut self.entities[change.entity.0 as usize];

@@ -1,8 +1,8 @@
 //! A VM's port on its host: the driver domain, which never sleeps, between the network card and the VM.
 //!
-//! Every packet crosses it, in either direction, in a fixed time and in order. Towards the VM it then waits in the
-//! port's queue until the virtual CPU takes it, or is dropped if the queue is full. A ring of its own may be between
-//! the queue and the VM, and bounds what the VM hands over.
+//! Every packet crosses it in order and in a fixed time, in either direction. A packet for the VM then waits in the
+//! port's queue until the virtual CPU takes it, or is dropped if the queue is full. A ring may lie between the queue
+//! and the VM; it bounds what the VM hands over.
 
 pub mod cera;
 pub mod cores;
@@ -19,15 +19,16 @@ use crate::packet::PacketId;
 use crate::time::{Duration, Instant};
 use shim::Shims;
 
-/// What a port is made of.
+/// A port's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
     /// How long a packet takes to cross the driver domain.
     pub delay: Duration,
     /// Packets that may wait for the virtual CPU.
     pub queue_segments: u32,
-    /// Packets that the ring between VM and host holds in each direction: towards the VM before any wait in the queue,
-    /// from the VM until they have left the host. `None`: from the VM as many as come, and towards it none.
+    /// Packets that the ring between VM and host holds in each direction. Packets for the VM fill it before any wait in
+    /// the queue; the VM's packets stay in it until they have left the host. `None`: no ring, and no bound on what the
+    /// VM hands over.
     pub ring_slots: Option<u32>,
 }
 
@@ -49,13 +50,14 @@ pub struct PortStats {
 pub struct Crossing(VecDeque<(Instant, PacketId)>);
 
 impl Crossing {
-    /// A packet enters; when it is across, if nobody waits for an earlier one already.
+    /// A packet enters. Returns when it is across if it is the only one; otherwise an event for an earlier one is
+    /// pending.
     pub fn enter(&mut self, across: Instant, packet: PacketId) -> Option<Instant> {
         self.0.push_back((across, packet));
         (self.0.len() == 1).then_some(across)
     }
 
-    /// The oldest one is across; when the next one is.
+    /// The oldest packet is across. Returns it, and when the next one is across.
     pub fn leave(&mut self) -> Option<(PacketId, Option<Instant>)> {
         let (_, packet) = self.0.pop_front()?;
         Some((packet, self.0.front().map(|next| next.0)))
@@ -92,7 +94,7 @@ impl Port {
         }
     }
 
-    /// Bytes that what crosses it has asked for.
+    /// Bytes allocated for packets that cross it.
     pub(crate) fn heap_bytes(&self) -> u64 {
         of_deque(&self.to_vm.0) + of_deque(&self.from_vm.0)
     }
@@ -103,8 +105,8 @@ impl Port {
         self.queue_segments + self.ring_slots.unwrap_or(0)
     }
 
-    /// Whether the ring has a place for a packet of the VM's. What the host holds is a copy and keeps none: what is
-    /// sent again would not come in, and nothing else lets held data out.
+    /// Whether the ring has a place for a packet of the VM's. Packets that the host holds are copies and keep no place:
+    /// otherwise retransmissions could not come in, and nothing else lets held data out.
     #[inline]
     pub(crate) fn has_slot(&self) -> bool {
         self.ring_slots.is_none_or(|slots| self.entered < slots)

@@ -1,7 +1,7 @@
-//! ProBoSCIS on a simulated host: what kernel/host does with eBPF and the agent with timers, at the same places and by
+//! ProBoSCIS on a simulated host: what kernel/host does in eBPF and the agent by timers, at the same places and with
 //! the decisions of `algo/proboscis/proboscis.h`.
 //!
-//! Two things of a real host are missing. Probes bear no tag, because nobody forges them here. And a VM has no budget
+//! Two things of a real host are missing: probes carry no tag, because nobody forges them here, and a VM has no budget
 //! of probes.
 
 mod answers;
@@ -38,9 +38,9 @@ pub struct Spec {
     pub window: WindowSettings,
     /// DCTCP.
     pub sender: SenderSettings,
-    /// Flows that have sent more are left alone; 0: none are.
+    /// Flows that have sent more are left alone; 0: no flow is.
     pub elephant_bytes: u64,
-    /// Whether guests without ECN have the host's.
+    /// Whether the host does ECN for guests without it.
     pub ecn_for_guests: bool,
     /// Whether answers have probes and a first window, too.
     pub answers: bool,
@@ -51,9 +51,9 @@ pub struct Spec {
 /// A flow of the VM.
 #[derive(Debug)]
 struct Flow {
-    /// Tells the user of a connection's slot from the one before.
+    /// Tells a connection from the one that had its slot before.
     generation: u32,
-    /// The VM at the other end, where this one opens the connection.
+    /// The VM at the other end, if this VM opens the connection.
     remote: Option<GuestId>,
     /// Trains of probes that went before its SYN.
     trains: u8,
@@ -97,7 +97,7 @@ pub struct Proboscis {
     peers: Peers,
     trains: Trains,
     flows: HashMap<u32, Flow>,
-    /// Flows that wait for something, in the order in which they began to.
+    /// Flows that wait for something, in the order in which they began to wait.
     timed: Vec<ConnId>,
     probes_sent: u64,
     probes_seen: u64,
@@ -111,7 +111,7 @@ pub struct Proboscis {
 }
 
 impl Proboscis {
-    /// On the port of a VM that has seen nothing; what is known of other hosts is its host's.
+    /// ProBoSCIS on a port that has seen nothing. All VMs of the host share `peers`.
     pub fn new(spec: Spec, guest: GuestId, peers: Peers) -> Self {
         Self {
             spec,
@@ -136,7 +136,7 @@ impl Proboscis {
         self.spec.mode == Mode::Enforce
     }
 
-    /// The flow of an end; another connection's that had its slot is forgotten.
+    /// The flow of a connection's end. A flow of an earlier connection in the same slot is forgotten.
     fn flow(&mut self, now: Instant, end: ConnId) -> &mut Flow {
         let fresh = || Flow {
             generation: end.generation,
@@ -194,7 +194,7 @@ impl Proboscis {
         if sends_again {
             let mut syn = *packet;
             if ecn_for_guests && !flow.offered_ecn {
-                // As the first one is when it has passed handshake_from_vm().
+                // Like the first SYN after handshake_from_vm().
                 syn.ecn = Ecn::Ect0;
             }
             flow.waiting = Some(Waiting { syn, pending });
@@ -235,7 +235,7 @@ impl Proboscis {
         Verdict::Pass
     }
 
-    /// Limits the window of a SYN-ACK by what came of the probes.
+    /// Limits the window of a SYN-ACK by how many probes came, and how many of them were marked.
     fn first_window(&mut self, end: ConnId, packet: &mut Packet) {
         let (enforces, spec) = (self.enforces(), self.spec);
         let Payload::Tcp(_, segment) = &mut packet.payload else { return };
@@ -257,8 +257,8 @@ impl Proboscis {
         }
     }
 
-    /// A port that marks drops what is not ECN-capable at the same length of the queue: a SYN would be lost just where
-    /// data gets through.
+    /// Makes handshakes ECN-capable. Where a port marks ECN-capable packets it drops others, so a SYN would be lost at
+    /// a queue length at which data gets through.
     fn handshake_from_vm(&mut self, end: ConnId, packet: &mut Packet, synack: bool) {
         let (enforces, spec) = (self.enforces(), self.spec);
         let Some(flow) = self.flows.get(&end.index) else { return };
@@ -281,7 +281,7 @@ impl Proboscis {
             sender.sent(last);
             let sent_bytes = u64::from(last.wrapping_sub(flow.first_seq));
             let limit = spec.elephant_bytes;
-            // Sequence numbers wrap; who was an elephant stays one.
+            // Sequence numbers wrap; an elephant stays one.
             flow.is_elephant |= limit > 0 && seq::after(last, flow.first_seq) && sent_bytes > limit;
         }
         let ours = spec.ecn_for_guests && flow.has_peer && !flow.native_ecn;
@@ -389,7 +389,7 @@ impl Shim for Proboscis {
         _: &mut Effects,
     ) -> Verdict {
         let Some(end) = end else {
-            // Late probes of a connection that is gone are not the VM's.
+            // Late probes of a closed connection are not for the VM.
             let own = matches!(packet.payload, Payload::Probe { .. } | Payload::Report { .. });
             return if own { Verdict::Drop } else { Verdict::Pass };
         };
@@ -414,7 +414,7 @@ impl Shim for Proboscis {
             (ToVm::Probes, Payload::Report { from, .. }) => {
                 self.peers.answered(from);
                 let flow = self.flow(now, end);
-                // A report goes ahead of its SYN-ACK; with that the flow is made, and later ones change nothing.
+                // A report precedes its SYN-ACK, which settles the flow; later reports change nothing.
                 flow.has_peer |= !flow.is_answered;
                 return Verdict::Drop;
             }

@@ -1,4 +1,4 @@
-//! The place of the mechanisms on the host: what sees the packets of a VM's port, at the steps of the eBPF programs.
+//! The mechanisms' place on the host: shims see the packets of a VM's port, at the steps of the eBPF programs.
 
 use std::any::Any;
 use std::fmt;
@@ -20,15 +20,15 @@ pub enum Verdict {
 /// What a mechanism does beside letting a packet pass.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Packets of the host's own, into the network: ahead of the one that is looked at, in this order.
+    /// The host's own packets into the network, ahead of the packet at hand, in this order.
     pub to_network: Vec<Packet>,
-    /// Packets from the VM that go the rest of the way, behind this place.
+    /// Packets from the VM that go the rest of the way, starting behind this step.
     pub from_vm: Vec<(FromVm, Packet)>,
-    /// Packets of the host's own for the VM: behind the one that is looked at, in this order.
+    /// The host's own packets for the VM, behind the packet at hand, in this order.
     pub to_vm: Vec<Packet>,
-    /// Packets that the port's queue towards the VM has room for: not wanted, but known.
+    /// Input: how many packets the port's queue towards the VM has room for.
     pub port_room: usize,
-    /// Whether the VM has its core: not wanted, but known.
+    /// Input: whether the VM has its core.
     pub vm_runs: bool,
     /// When [`Shim::on_timer`] is to be called.
     pub wake_at: Option<Instant>,
@@ -53,8 +53,8 @@ impl<T: Any> AsAny for T {
     }
 }
 
-/// A mechanism on the host. `end` is the VM's end of the connection that a packet belongs to; none for packets of no
-/// connection that is open.
+/// A mechanism on the host. `end` is the VM's end of the connection that a packet belongs to; `None` for packets that
+/// belong to no open connection.
 pub trait Shim: AsAny + fmt::Debug + Send {
     /// Where it stands on the way to the VM.
     fn steps_to_vm(&self) -> &'static [ToVm];
@@ -106,7 +106,7 @@ pub struct Shims {
 }
 
 impl Shims {
-    /// Takes in a mechanism, at its places.
+    /// Adds a mechanism at its steps.
     pub fn add(&mut self, shim: Box<dyn Shim>) {
         let index = self.shims.len();
         self.to_vm.extend(shim.steps_to_vm().iter().map(|&place| (place, index)));
@@ -147,12 +147,12 @@ impl Shims {
         passes.find(|verdict| *verdict == Verdict::Drop).unwrap_or(Verdict::Pass)
     }
 
-    /// The mechanism of this type, if it is there.
+    /// The mechanism of this type, if there is one.
     pub fn find<T: Shim + 'static>(&mut self) -> Option<&mut T> {
         self.shims.iter_mut().find_map(|shim| (**shim).as_any().downcast_mut())
     }
 
-    /// Shows a packet from the VM to those behind a place, until one drops it.
+    /// Shows a packet from the VM to the mechanisms behind a step, until one drops it.
     pub fn on_from_vm_behind(
         &mut self,
         now: Instant,

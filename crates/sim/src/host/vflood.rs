@@ -1,4 +1,4 @@
-//! vFlood on a simulated host: queues of held packets, which let out what `algo/vflood/vflood.h` says.
+//! vFlood on a simulated host: queues of held packets, which `algo/vflood/vflood.h` lets out.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,25 +26,27 @@ pub struct Spec {
     pub mss_bytes: u32,
     /// Packets that may wait for the VM at its port.
     pub port_queue_segments: u32,
-    /// It acts while the VM's core is missing for so much of the time, and rests otherwise; 0: always.
+    /// It acts while the VM's core is missing for this share of the time or more, and rests otherwise; 0: it always
+    /// acts.
     pub off_core_permille: u16,
 }
 
 #[derive(Debug, Default)]
 struct Flow {
-    /// Tells the user of a connection's slot from the one before.
+    /// Tells a connection from the one that had its slot before.
     generation: u32,
     flow: vflood::Flow,
     filter: ack_filter::Flow,
     /// The ACK at hand need not reach the VM.
     is_filtered: bool,
-    /// What the VM sent last has left past the queue.
+    /// What the VM sent last has bypassed the queue.
     is_direct: bool,
-    /// Whether it was last counted among those of low RTT, and with how much.
+    /// Whether it was last counted among flows of low RTT, and with how many segments.
     counted: (bool, u32),
-    /// With the time at which each came. Where nothing is enforced, they have gone on and only their numbers wait.
+    /// Held packets, with the time at which each came. In observe mode they have already gone on, and only their
+    /// numbers wait here.
     queue: VecDeque<(Instant, Packet)>,
-    /// The last that the VM has acknowledged: ACK number, window, timestamps.
+    /// The VM's latest ACK: number, window, timestamps.
     last: Segment,
 }
 
@@ -118,22 +120,22 @@ impl Vflood {
         }
     }
 
-    /// What the guest's agent says now; nothing if it is silent.
+    /// Takes in what the guest's agent says now; `None` if it is silent.
     pub fn hear(&mut self, now: Instant, word: Option<Word>) {
         self.rest = self.rest.heard(word, self.spec.off_core_permille, now.us());
     }
 
-    /// The host's word for its guest: it may flood.
+    /// Whether the host attests to its guest that it may flood.
     pub fn attests(&self) -> bool {
         self.enforces() && self.rest.attests()
     }
 
-    /// New connections are passed over.
+    /// Whether new connections are passed over.
     pub fn rests(&self) -> bool {
         self.rest.passes_over()
     }
 
-    /// A SYN-ACK passes, either way: the connection begins, or is left alone from here on.
+    /// A SYN-ACK passes in either direction: the connection begins, or is left alone from here on.
     fn open(&mut self, now: Instant, end: ConnId) {
         if self.rests() {
             self.passed_over += 1;
@@ -145,7 +147,7 @@ impl Vflood {
         self.spec.mode == Mode::Enforce
     }
 
-    /// Begins anew with a connection that has another's slot.
+    /// The flow of a connection; one of an earlier connection in the same slot is closed.
     fn begin(&mut self, end: ConnId) -> &mut Flow {
         let flow = self.flows.entry(end.index).or_default();
         if flow.generation != end.generation {
@@ -155,7 +157,7 @@ impl Vflood {
         flow
     }
 
-    /// Does something with a flow, and counts what it did to its state and its part of the buffer.
+    /// Does something with a flow, and counts the changes of its state and its part of the buffer.
     fn with<T>(
         &mut self,
         now: Instant,
@@ -223,8 +225,8 @@ impl Vflood {
         self.undone += u64::from(done.is_undone);
     }
 
-    /// Tells the VM what was granted, if that is more than the receiver's window. The field of an ACK that says so with
-    /// the receiver's scale.
+    /// Tells the VM what was granted, if that is more than the receiver's window. Returns the field of an ACK that says
+    /// so with the receiver's scale.
     fn tell(&mut self, now: Instant, end: ConnId, scaled: bool, packet: &mut Packet) -> Option<u16> {
         let (enforces, mss) = (self.enforces(), self.spec.mss_bytes);
         let Payload::Tcp(_, segment) = &mut packet.payload else { return None };
@@ -280,7 +282,7 @@ impl Vflood {
         Verdict::Drop
     }
 
-    /// Whether a packet is split before it comes to the flow's queue, or there.
+    /// Whether a packet is split before the flow counts it.
     fn is_split(&mut self, now: Instant, end: ConnId, packet: &Packet) -> bool {
         let (Some(segment_bytes), Payload::Tcp(_, segment)) = (packet.segment_bytes(), packet.payload) else {
             return false;
@@ -293,7 +295,7 @@ impl Vflood {
         is_whole == Some(false)
     }
 
-    /// Data that the flow's queue holds, if it may not go on.
+    /// Data passes, or the flow's queue holds it, or it is dropped.
     fn data(&mut self, now: Instant, end: ConnId, packet: &Packet, effects: &mut Effects) -> Fate {
         let enforces = self.enforces();
         let Payload::Tcp(_, segment) = packet.payload else { return Fate::Pass };
@@ -325,8 +327,8 @@ impl Vflood {
 }
 
 impl Flow {
-    /// Lets data out at once that its windows allow, or that is sent again, past the queue: what is promised to the VM
-    /// is counted anew with the next ACK.
+    /// Lets data bypass the queue that the windows allow, or that is sent again. What is promised to the VM is counted
+    /// again with the next ACK.
     fn lets_out(&mut self, now: Instant, host: &HostSettings, segment: &Segment) -> bool {
         let is_out = self.queue.is_empty()
             && self.flow.is_ahead(self.is_direct)
@@ -338,7 +340,7 @@ impl Flow {
         is_out
     }
 
-    /// Lets out what its windows allow.
+    /// Lets out what the windows allow.
     fn release(
         &mut self,
         now: Instant,
@@ -377,7 +379,7 @@ impl Flow {
         done
     }
 
-    /// A packet's segments wait where it has waited.
+    /// Puts a packet's segments into its place in the queue.
     fn put_pieces(&mut self, now: Instant, vm: &mut Vm, packet: &Packet) {
         let Payload::Tcp(_, whole) = packet.payload else { return };
         for piece in packet.cut().rev() {
@@ -397,12 +399,12 @@ struct LetOut {
     held_us: u64,
     /// Packets that were split.
     split: u64,
-    /// The last loss was found to be none.
+    /// The last loss proved to be none.
     is_undone: bool,
 }
 
-/// What has waited goes out with the VM's latest ACK and timestamps: with older ones the receiver would take it for an
-/// old duplicate (PAWS).
+/// Gives a held packet the VM's latest ACK and timestamps: with older ones the receiver would take it for an old
+/// duplicate (PAWS).
 fn up_to_date(mut packet: Packet, last: &Segment) -> Packet {
     if let Payload::Tcp(_, segment) = &mut packet.payload {
         segment.ts_val = last.ts_val;
@@ -450,7 +452,7 @@ impl Shim for Vflood {
             }
             ToVm::AckClock if ack => self.ack_to_vm(now, end, &segment, effects),
             ToVm::Window if syn && ack => {
-                // The SYN-ACK's window is not scaled: what is granted beyond 64 KB stands in an ACK right behind it.
+                // The SYN-ACK's window is not scaled, so an ACK right behind it carries a grant beyond 64 KB.
                 if let Some(window) = self.tell(now, end, false, packet) {
                     let update = Segment {
                         seq: segment.seq.wrapping_add(1),

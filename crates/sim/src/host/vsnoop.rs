@@ -1,4 +1,4 @@
-//! vSnoop on a simulated host: ACKs ahead of the VM's own, as `algo/vsnoop/vsnoop.h` allows.
+//! vSnoop on a simulated host: ACKs ahead of the VM's own, where `algo/vsnoop/vsnoop.h` allows them.
 
 use std::collections::HashMap;
 
@@ -24,10 +24,10 @@ pub struct Spec {
 
 #[derive(Debug, Default)]
 struct Flow {
-    /// Tells the user of a connection's slot from the one before.
+    /// Tells a connection from the one that had its slot before.
     generation: u32,
     flow: vsnoop::Flow,
-    /// The last packet from the VM, whose addresses an early ACK has.
+    /// The last packet from the VM; early ACKs have its addresses.
     from_vm: Option<Packet>,
     /// An early ACK with news is about to go out.
     is_pending: bool,
@@ -65,7 +65,7 @@ impl Vsnoop {
         self.spec.mode == Mode::Enforce
     }
 
-    /// The flow of an end; one whose slot it has is forgotten.
+    /// The flow of a connection's end. A flow of an earlier connection in the same slot is forgotten.
     fn flow(&mut self, end: ConnId) -> &mut Flow {
         let flow = self.flows.entry(end.index).or_default();
         if flow.generation != end.generation {
@@ -118,7 +118,7 @@ impl Vsnoop {
         if passes || !enforces { Verdict::Pass } else { Verdict::Drop }
     }
 
-    /// Data takes along what the VM does not know to be acknowledged.
+    /// Data takes along the early ACK that the VM does not know of.
     fn ride(&mut self, end: ConnId, segment: &mut Segment) -> Verdict {
         let flow = self.flow(end);
         if segment.payload_bytes == 0 {

@@ -1,4 +1,4 @@
-//! CoDel (RFC 8289): drops or marks when packets leave, by how long they waited.
+//! CoDel (RFC 8289): drops or marks packets when they leave, by how long they waited.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::topology::CoDelSpec;
 use crate::packet::{Ecn, PacketId};
 use crate::time::{Duration, Instant};
 
-/// CoDel's state and the packets that it rules: all of a port, or one of FQ-CoDel's queues.
+/// CoDel's state and the packets that it governs: all of a port, or one of FQ-CoDel's queues.
 #[derive(Debug, Default)]
 pub(super) struct Ruled {
     pub packets: VecDeque<PacketId>,
@@ -16,7 +16,7 @@ pub(super) struct Ruled {
     control: Control,
 }
 
-/// RFC 8289's variables, by its names.
+/// RFC 8289's variables, under its names.
 #[derive(Debug, Default)]
 struct Control {
     first_above_time: Option<Instant>,
@@ -67,7 +67,7 @@ impl Ruled {
                 (head, _) = self.dodequeue(now, spec, ledger);
             }
             self.control.dropping = true;
-            // Close to when the queue was last bad, the rate that controlled it then is a good start.
+            // Soon after the queue was last bad, the rate that controlled it then is a good start.
             let delta = self.control.count.wrapping_sub(self.control.lastcount);
             let recent = now.since(self.control.drop_next) < spec.interval * 16;
             self.control.count = if delta > 1 && recent { delta } else { 1 };
@@ -92,7 +92,7 @@ impl Ruled {
     }
 }
 
-/// Marks a packet, or drops it if it cannot be marked; whether it was marked, so that it is still there.
+/// Marks a packet, or drops it if it cannot be marked. Returns whether it was marked and so still exists.
 fn punish(id: Option<PacketId>, spec: &CoDelSpec, ledger: &mut Ledger) -> bool {
     let Some(id) = id else { return false };
     if ledger.packets[id].ecn == Ecn::NotEct {
@@ -105,7 +105,7 @@ fn punish(id: Option<PacketId>, spec: &CoDelSpec, ledger: &mut Ledger) -> bool {
     false
 }
 
-/// When to drop next: the interval over the square root of how many were dropped, after the last drop was due.
+/// When to drop next: the interval divided by the square root of the number of drops, after the last drop was due.
 fn control_law(from: Instant, interval: Duration, count: u32) -> Instant {
     let square = u128::from(interval.ps()) * u128::from(interval.ps());
     // The root of a square of 64 bits, or of less, has 64 bits.
@@ -159,7 +159,7 @@ mod tests {
         Instant::START + Duration::from_us(us)
     }
 
-    /// When packets were dropped or marked, in microseconds, if one leaves every millisecond and all have been there
+    /// When packets were dropped or marked, in milliseconds, if one leaves every millisecond and all have been there
     /// from the start.
     fn punished(ecn: Ecn, packets_waiting: u32, until_ms: u64) -> (Vec<u64>, Ruled) {
         let (mut packets, mut stats, mut queue) = (Packets::default(), PortStats::default(), Ruled::default());
@@ -203,8 +203,8 @@ mod tests {
 
     #[test]
     fn one_packet_left_ends_dropping() {
-        // 106 packets: at 105 ms the 105th is dropped and the last goes, with nothing behind it; so nothing is left to
-        // be bad.
+        // 106 packets: behind the 105th, which leaves at 105 ms, only one waits. That is no more than an MTU, so none
+        // is dropped.
         let (times, queue) = punished(Ecn::NotEct, 106, 105);
         assert!(times.is_empty());
         assert!(!queue.control.dropping);

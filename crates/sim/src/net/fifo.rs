@@ -1,4 +1,4 @@
-//! First in, first out: the departure of a packet is known when it arrives.
+//! A first-in, first-out queue: the departure of a packet is known when it arrives.
 
 use super::ledger::Waiting;
 use super::link::Link;
@@ -6,18 +6,18 @@ use super::red::Red;
 use super::topology::Limit;
 use crate::time::Instant;
 
-/// Its packets are in [`Link::flights`]; this says which of them still wait. With the discriminant of
-/// [`super::port::Queue`] one cache line.
+/// Its packets are in [`Link::flights`]; this says which of them still wait. It fills one cache line together with the
+/// discriminant of [`super::port::Queue`].
 #[derive(Debug)]
 pub(super) struct Fifo {
     pub limit: Limit,
-    /// Apart, because it is not asked while fewer wait than `red_from`.
+    /// Boxed, because it is not consulted while fewer than `red_from` wait.
     red: Option<Box<Red>>,
     red_from: u32,
     pub waiting: Waiting,
-    /// How many flights, from the oldest on, were being sent or on the link when [`Self::drain`] last looked.
+    /// How many flights, counted from the oldest, were being sent or on the link at the last [`Self::drain`].
     begun: u32,
-    /// When the last of them is sent: what waits first begins then.
+    /// When the last of these is sent, and the first waiting packet begins.
     next_begin: Instant,
 }
 
@@ -34,7 +34,7 @@ impl Fifo {
         if self.waiting.segments < self.red_from { None } else { self.red.as_deref_mut() }
     }
 
-    /// Takes the packets out of the backlog whose transmission has begun by now; says how many bytes those are.
+    /// Takes packets whose transmission has begun by now out of the backlog. Returns how many bytes those are.
     #[inline]
     pub fn drain(&mut self, link: &Link, now: Instant) -> u64 {
         let before = self.waiting.bytes;
@@ -48,7 +48,7 @@ impl Fifo {
         before - self.waiting.bytes
     }
 
-    /// A packet was handed to the link, which was free or not; all before it is sent at `sent_at`, itself included.
+    /// A packet was handed to the link; it and all before it are sent by `sent_at`.
     #[inline]
     pub fn sent(&mut self, link_was_free: bool, bytes: u32, sent_at: Instant) {
         if link_was_free {
@@ -59,7 +59,7 @@ impl Fifo {
         }
     }
 
-    /// The oldest flight has arrived; says how many bytes still counted as waiting.
+    /// The oldest flight has arrived. Returns how many of its bytes still counted as waiting.
     #[inline]
     pub fn landed(&mut self, bytes: u32) -> u64 {
         if self.begun > 0 {

@@ -54,7 +54,7 @@ impl FqCoDel {
         let bytes = packet.wire_bytes;
         let drawn = splitmix64(self.salt ^ u64::from(packet.flow_hash)) >> 32;
         let index = (drawn * u64::from(self.spec.flows)) >> 32;
-        // A memory that is shared may be full of other ports' packets: dropping this port's own is no way to take it.
+        // A shared memory may be full of other ports' packets; this port's own are not dropped for that.
         if pool.is_some_and(|pool| !pool.admits(self.waiting.bytes, bytes)) {
             ledger.refuse(id);
             return;

@@ -1,20 +1,20 @@
-//! What every queue keeps account of: what waits in it, and what has become of packets.
+//! The accounts that every queue keeps: what waits in it, and what became of packets.
 
 use super::pool::Pool;
 use super::red::{Red, Verdict};
 use super::topology::Limit;
 use crate::packet::{Ecn, PacketId, Packets};
 
-/// What a port has done. All packets that were handed to it are in `packets` or in `drops`.
+/// What a port has done. Every packet that was handed to it counts in `packets` or in `drops`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
-    /// Packets sent, and waiting to be.
+    /// Packets that were sent, or wait to be sent.
     pub packets: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
     /// Packets dropped.
     pub drops: u64,
-    /// Those of them that would have been marked if they had been ECN-capable.
+    /// Drops of packets that would have been marked if they had been ECN-capable.
     pub drops_not_ect: u64,
     /// Packets marked.
     pub marks: u64,
@@ -25,7 +25,7 @@ pub struct PortStats {
 }
 
 impl PortStats {
-    /// Takes note of what waits.
+    /// Updates the peaks by what waits.
     #[inline]
     pub(super) fn peak(&mut self, waiting: Waiting) {
         self.peak_segments = self.peak_segments.max(waiting.segments);
@@ -71,7 +71,7 @@ impl Waiting {
     }
 }
 
-/// Whether so many bytes keep to the limit and to the share of a common memory.
+/// Whether a packet of `bytes` keeps to the limit and to the share of a common memory.
 pub(super) fn fits(bytes: u32, waiting: Waiting, limit: Limit, pool: Option<&Pool>) -> bool {
     waiting.fits(limit, bytes) && pool.is_none_or(|pool| pool.admits(waiting.bytes, bytes))
 }
@@ -108,7 +108,7 @@ impl Ledger<'_> {
         self.stats.bytes -= u64::from(packet.wire_bytes);
     }
 
-    /// Lets RED judge a packet that fits in; whether it may go on.
+    /// Lets RED judge a packet that fits. Returns whether it may go on.
     #[inline(always)]
     pub fn passes(&mut self, red: Option<&mut Red>, waiting: Waiting, id: PacketId, capable: bool) -> bool {
         match red.map_or(Verdict::Pass, |red| red.judge(waiting.segments, capable)) {

@@ -15,7 +15,7 @@ impl Peer {
     /// A host.
     pub const HOST: Self = Self(u32::MAX);
 
-    /// The switch of that number.
+    /// The switch with this number.
     pub const fn of_switch(number: u32) -> Self {
         Self(number)
     }
@@ -27,7 +27,7 @@ impl Peer {
     }
 }
 
-/// What switches need of a packet, copied: they are busiest with packets that are in no cache.
+/// What switches need of a packet, copied, because most packets at switches are in no cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label {
     pub packet: PacketId,
@@ -57,16 +57,16 @@ pub(super) struct Flight {
 
 const _: () = assert!(size_of::<Flight>() == 32);
 
-/// One cache line, which each packet needs.
+/// A link fills one cache line, because each packet needs it.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Packets whose arrival is known, in its order: on the link, and behind them those that wait in a FIFO queue.
+    /// Packets whose arrival is known, in order of arrival: those on the link, then those that wait in a FIFO queue.
     pub flights: VecDeque<Flight>,
     /// When the last of them is sent.
     pub free_at: Instant,
     pub delay: Duration,
     pub to: Peer,
-    /// Picoseconds per byte if that is whole, which saves a division per packet; else 0.
+    /// Picoseconds per byte if that is a whole number, which saves a division per packet; else 0.
     byte_ps: u32,
     rate: Rate,
 }
@@ -81,7 +81,7 @@ impl Link {
         Self { flights: VecDeque::new(), free_at: Instant::START, delay, to, rate, byte_ps }
     }
 
-    /// When a packet is sent, the last bit of it.
+    /// When the last bit of a packet is sent.
     #[inline]
     pub fn sent_at(&self, flight: &Flight) -> Instant {
         Instant::from_ps(flight.arrives.ps() - self.delay.ps())
@@ -114,8 +114,8 @@ impl Link {
         Some((flight.label.packet, Instant::START + flight.arrives.since(Instant::START + takes)))
     }
 
-    /// Bytes that were handed to the link and are not sent yet: those behind, and of the one that is being sent the
-    /// rest.
+    /// Bytes that were handed to the link and are not sent yet: the packets that wait, and the rest of the one being
+    /// sent.
     pub fn unsent_bytes(&self, now: Instant) -> u64 {
         let unsent = self.flights.iter().rev().map_while(|flight| {
             let left = self.sent_at(flight).ps().checked_sub(now.ps()).filter(|left| *left > 0)?;
@@ -131,7 +131,7 @@ impl Link {
         let flight = self.flights.pop_front()?;
         match self.flights.front() {
             Some(next) => events.push(next.arrives, Event::Arrival(port, next.onward)),
-            // Begins again where the memory is still in a cache.
+            // Restarts the queue's memory at its beginning, which is still in a cache.
             None => self.flights.clear(),
         }
         Some(flight)

@@ -1,8 +1,8 @@
 //! The network: hosts' network cards, links, and output-queued switches.
 //!
-//! A packet crosses a link whole (store and forward): it arrives its size over the rate, and the propagation delay,
-//! after its transmission began. A FIFO port knows at once when that will be, so that a hop through it is one event:
-//! the arrival at the other end, and only that of the oldest packet on each link is in the queue of events.
+//! A packet crosses a link whole (store and forward): from the beginning of its transmission to its arrival it takes
+//! its size over the rate plus the propagation delay. A FIFO port knows the arrival at once, so a hop through it is one
+//! event, the arrival at the other end; only that of the oldest packet on each link is in the queue of events.
 
 mod codel;
 mod fifo;
@@ -74,7 +74,7 @@ impl Network {
         Self { ports, pools, routes, places, seed, fifo_hops: 0 }
     }
 
-    /// Gives a port another link and queue. Before anything is sent.
+    /// Gives a port another link and queue. To be called before anything is sent.
     pub fn configure(&mut self, port: PortId, spec: &PortSpec) {
         let index = port.0 as usize;
         let old = &self.ports[index];
@@ -83,7 +83,7 @@ impl Network {
         self.ports[index] = new;
     }
 
-    /// Where its memory is: ports, queues and routes.
+    /// The memory of its ports, queues and routes.
     pub(crate) fn footprint(&self) -> Footprint {
         let of_pools = self.pools.iter().map(|pool| of_vec(&pool.ports)).sum::<u64>();
         Footprint {
@@ -125,8 +125,8 @@ impl Network {
         self.enqueue(now, host.0 as usize, Label::of(packet, packets), packets, events);
     }
 
-    /// The oldest packet on a port's link has reached the other end ([`crate::event::Event::Arrival`]): which, if that
-    /// is a host; a switch sends it on.
+    /// The oldest packet on a port's link has reached the other end ([`crate::event::Event::Arrival`]). Returns the
+    /// packet if that is a host; a switch sends it on.
     #[inline]
     pub fn on_arrival(
         &mut self,
@@ -153,20 +153,20 @@ impl Network {
         }
     }
 
-    /// Has in a cache what of a port a packet needs that arrives over its link.
+    /// Prefetches the part of a port that the arrival of a packet over its link needs.
     #[inline]
     pub fn prefetch_link(&self, port: PortId) {
         let port = self.ports.as_ptr().wrapping_add(port.0 as usize);
         prefetch(port.cast::<(Link, Queue)>());
     }
 
-    /// Has a port in a cache.
+    /// Prefetches a port.
     #[inline]
     pub fn prefetch_port(&self, port: PortId) {
         prefetch(self.ports.as_ptr().wrapping_add(port.0 as usize));
     }
 
-    /// Has the oldest packet on a port's link in a cache: what switches need of it.
+    /// Prefetches what switches need of the oldest packet on a port's link.
     #[inline]
     pub fn prefetch_landing(&self, port: PortId) {
         if let Some(flight) = self.ports[port.0 as usize].link.flights.front() {
@@ -188,14 +188,14 @@ impl Network {
         &self.ports[port.0 as usize].stats
     }
 
-    /// What waits at a port: packets, and their bytes. The packet on the link has left the queue.
+    /// Packets that wait at a port, and their bytes. The packet on the link has left the queue.
     pub fn backlog(&mut self, port: PortId, now: Instant) -> (u32, u64) {
         self.drain(port.0 as usize, now);
         let waiting = self.ports[port.0 as usize].waiting();
         (waiting.segments, waiting.bytes)
     }
 
-    /// Bytes that a port has sent; of the packet on the link what has left already.
+    /// Bytes that a port has sent, including what has left of the packet on the link.
     pub fn sent_bytes(&self, port: PortId, now: Instant) -> u64 {
         let port = &self.ports[port.0 as usize];
         let waiting_bytes = match &port.queue {
@@ -220,7 +220,7 @@ impl Network {
         totals
     }
 
-    /// Packets that were handed to FIFO ports, each of which is one event at most.
+    /// Packets that were handed to FIFO ports; each is at most one event.
     pub fn fifo_hops(&self) -> u64 {
         self.fifo_hops
     }
@@ -234,8 +234,8 @@ impl Network {
             port.offer(now, PortId(index as u32), label, None, (packets, &self.routes), events);
             return;
         };
-        // What other ports have sent since they were last looked at is still counted as waiting. That can only refuse
-        // too much, so they are looked at only then.
+        // What other ports have sent since their last drain still counts as waiting. That can only refuse too much, so
+        // they are drained only on a refusal.
         if !self.pools[number as usize].admits(port.waiting().bytes, label.bytes) {
             self.drain_pool(number as usize, now);
         }

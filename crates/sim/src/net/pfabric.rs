@@ -1,4 +1,4 @@
-//! pFabric: small queues ordered by what flows have left.
+//! pFabric: small queues ordered by how much flows have left to send.
 
 use super::ledger::{Ledger, Waiting};
 use super::pool::Pool;
@@ -7,7 +7,7 @@ use crate::packet::PacketId;
 
 #[derive(Debug)]
 pub(super) struct PFabric {
-    /// In no order: queues are short, and which packet matters differs between sending and dropping.
+    /// In no order: queues are short, and sending and dropping choose packets by different criteria.
     entries: Vec<Entry>,
     limit: Limit,
     waiting: Waiting,
@@ -33,8 +33,8 @@ impl PFabric {
         self.waiting
     }
 
-    /// Takes a packet in; if there is no room, packets with more remaining make it, and if there are none, it is
-    /// dropped.
+    /// Takes a packet in. If there is no room, packets with more remaining are dropped for it; if there are none, it is
+    /// dropped itself.
     pub fn offer(&mut self, id: PacketId, pool: Option<&Pool>, ledger: &mut Ledger) {
         let packet = &ledger.packets[id];
         let arriving = Entry {
@@ -63,8 +63,8 @@ impl PFabric {
         ledger.accept(arriving.bytes);
     }
 
-    /// The earliest packet of the flow that has the least remaining: a flow's packets keep their order, and none
-    /// starves behind later ones of its flow.
+    /// Takes out the earliest packet of the flow that has the least remaining: a flow's packets keep their order, and
+    /// none starves behind later ones.
     pub fn next(&mut self) -> Option<PacketId> {
         let flow = self.entries.iter().min_by_key(|entry| (entry.remaining, entry.number))?.flow;
         let of_flow = (0..self.entries.len()).filter(|&i| self.entries[i].flow == flow);

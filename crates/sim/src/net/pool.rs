@@ -19,12 +19,12 @@ impl Pool {
         self.used -= bytes;
     }
 
-    /// Whether a port that has so many bytes waiting may take this packet in.
+    /// Whether a port with `waiting` bytes waiting may take this packet in.
     pub fn admits(&self, waiting: u64, bytes: u32) -> bool {
         self.admits_after(0, waiting, bytes)
     }
 
-    /// The same, after so many bytes of this memory have been given back.
+    /// The same, after `given_back` bytes of this memory have been freed.
     pub fn admits_after(&self, given_back: u64, waiting: u64, bytes: u32) -> bool {
         let unused = self.bytes.saturating_sub(self.used - given_back);
         u64::from(bytes) <= unused

@@ -15,7 +15,7 @@ use crate::event::{Event, Events, PortId};
 use crate::packet::{PacketId, Packets};
 use crate::time::Instant;
 
-/// The way out of a port, and on from there.
+/// The link out of a port, and the routes beyond it.
 struct Exit<'a> {
     port: PortId,
     link: &'a mut Link,
@@ -81,14 +81,14 @@ impl Discipline {
     }
 }
 
-/// Three cache lines: a packet that arrives over the link needs the first two, one that joins the queue all.
+/// Three cache lines: a packet that arrives over the link needs the first two, a packet that joins the queue all three.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Port {
     pub link: Link,
     pub queue: Queue,
     pub stats: PortStats,
-    /// The memory that it shares.
+    /// The shared memory that it uses.
     pub pool: Option<u32>,
 }
 
@@ -108,7 +108,7 @@ impl Port {
         Self { link: Link::new(spec.rate, spec.delay, to), queue, stats: PortStats::default(), pool: None }
     }
 
-    /// What waits; for a FIFO, when it was last drained.
+    /// What waits; for a FIFO, as of the last drain.
     #[inline]
     pub fn waiting(&self) -> Waiting {
         match &self.queue {
@@ -117,7 +117,7 @@ impl Port {
         }
     }
 
-    /// Takes a packet in or drops it. A FIFO must be drained.
+    /// Takes a packet in or drops it. A FIFO must have been drained.
     #[inline(always)]
     pub fn offer(
         &mut self,
@@ -150,7 +150,7 @@ impl Port {
         }
     }
 
-    /// The link is free again; says how many bytes wait no longer.
+    /// The link is free again. Returns how many bytes wait no longer.
     pub fn on_free(
         &mut self,
         now: Instant,
@@ -187,7 +187,7 @@ impl Scheduled {
         }
     }
 
-    /// Sends the next packet, if there is one, on a free link. Looks again when it is sent only if more wait.
+    /// Sends the next packet, if there is one, on a free link. Plans the next look only if more packets wait.
     fn transmit(&mut self, now: Instant, mut exit: Exit, ledger: &mut Ledger, events: &mut Events) {
         let Some(id) = self.discipline.next(now, ledger) else { return };
         exit.send(now, Label::of(id, ledger.packets), events);

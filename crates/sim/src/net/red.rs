@@ -25,12 +25,12 @@ impl Red {
         Self { spec, state: splitmix64(seed) }
     }
 
-    /// With fewer that wait, all packets pass.
+    /// While fewer segments wait than this, all packets pass.
     pub fn least_segments(&self) -> u32 {
         self.spec.min_segments.min(self.spec.max_segments)
     }
 
-    /// For a packet that arrives while so many wait.
+    /// The verdict on a packet that arrives while `waiting_segments` wait.
     #[inline]
     pub fn judge(&mut self, waiting_segments: u32, capable: bool) -> Verdict {
         if !self.congested(waiting_segments) {

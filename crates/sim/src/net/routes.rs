@@ -1,4 +1,4 @@
-//! Which port a switch sends a packet out of.
+//! Routes: through which port a switch sends a packet.
 
 use evenkeel_scenario::sweep::splitmix64;
 
@@ -8,8 +8,8 @@ use crate::event::{Onward, PortId};
 use crate::footprint::of_vec;
 use crate::packet::HostId;
 
-/// Switches are numbered: leaves (or the only switch, or the dumbbell's two), then spines, then core switches; leaves
-/// and spines pod by pod.
+/// Switches are numbered in this order: leaves (or the only switch, or the dumbbell's two), spines, core switches;
+/// leaves and spines pod by pod.
 #[derive(Debug)]
 pub(super) struct Routes {
     leaf_of: Vec<u32>,
@@ -23,13 +23,13 @@ pub(super) struct Routes {
 
 #[derive(Clone, Copy, Debug)]
 struct Switch {
-    /// The port to what would be leaf 0, if a spine led to all leaves; a core switch's port to the first pod.
+    /// A spine's port to leaf 0, as if the spine led to all leaves; a core switch's port to the first pod.
     down: u32,
     /// The first of the ports up.
     up: u32,
     /// How many ports up there are.
     ups: u32,
-    /// Decides between them.
+    /// Decides between the ports up.
     salt: u32,
     /// A spine's pod.
     pod: u32,
@@ -63,7 +63,7 @@ impl Routes {
         for spine in 0..tiers.pods * tiers.spines {
             let (pod, place) = (spine / tiers.spines, spine % tiers.spines);
             let (below, above) = (pod * tiers.leaves, place * tiers.cores_per_spine);
-            // Wraps back when the leaf is added.
+            // May wrap; it wraps back when the leaf's number is added.
             let down = (places.len() as u32).wrapping_sub(below);
             places.extend((below..below + tiers.leaves).map(|leaf| PortRole::Down { spine, leaf }));
             let up = places.len() as u32;
@@ -79,13 +79,13 @@ impl Routes {
         (routes, places)
     }
 
-    /// The next switch: its ports down and up, of which the last is the last of all so far.
+    /// Adds the next switch, with its first ports down and up; its last port up is the last in `places`.
     fn add(&mut self, seed: u64, (down, up, places): (u32, u32, &[PortRole]), pod: u32) {
         let salt = (splitmix64(seed ^ ((self.switches.len() as u64) << 32)) >> 32) as u32;
         self.switches.push(Switch { down, up, ups: places.len() as u32 - up, salt, pod });
     }
 
-    /// Bytes that they have asked for.
+    /// Bytes that the routes have allocated.
     pub fn bytes(&self) -> u64 {
         of_vec(&self.leaf_of) + of_vec(&self.pod_of) + of_vec(&self.switches)
     }
@@ -126,7 +126,7 @@ impl Routes {
         Peer::of_switch(switch)
     }
 
-    /// What a packet meets at the other end of a link.
+    /// Where a packet goes at the other end of a link.
     #[inline]
     pub fn onward(&self, to: Peer, label: &Label) -> Onward {
         match to.switch() {
@@ -135,7 +135,7 @@ impl Routes {
         }
     }
 
-    /// The port out of which a switch sends a packet.
+    /// The port through which a switch sends a packet.
     #[inline]
     pub fn port(&self, switch: u32, dst: HostId, flow_hash: u32) -> u32 {
         let leaf = self.leaf_of(dst);
@@ -156,11 +156,11 @@ impl Routes {
     }
 }
 
-/// One of so many, the same for all packets of a flow.
+/// Picks one of `among`, the same for all packets of a flow.
 #[inline]
 fn pick(flow_hash: u32, salt: u32, among: u32) -> u32 {
-    // The workload's hash may be weak in some bits (ports counted up): the multiplications (MurmurHash3's) spread them
-    // over all.
+    // The workload's hash may be weak in some bits (consecutive ports); the multiplications (MurmurHash3's) spread them
+    // over all bits.
     let mut h = flow_hash ^ salt;
     h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
     h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);

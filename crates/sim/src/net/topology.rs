@@ -1,4 +1,4 @@
-//! What a network is made of: its shape, its links and its queues.
+//! A network's specification: its shape, links and queues.
 
 use crate::packet::HostId;
 use crate::time::Duration;
@@ -7,13 +7,13 @@ use crate::units::Rate;
 /// A network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologySpec {
-    /// How hosts and switches hang together.
+    /// How hosts and switches are connected.
     pub shape: Shape,
     /// From a host's network card to its switch.
     pub nic: PortSpec,
     /// From a switch to a host.
     pub edge: PortSpec,
-    /// Between switches, in each direction; of a fat tree those of a pod. A star has none.
+    /// Between switches, in each direction; in a fat tree, between those of a pod. A star has none.
     pub core: PortSpec,
     /// Between spines and core switches of a fat tree, in each direction.
     pub top: PortSpec,
@@ -21,7 +21,7 @@ pub struct TopologySpec {
     pub buffer: BufferSpec,
 }
 
-/// How hosts and switches hang together. Hosts are numbered switch by switch.
+/// How hosts and switches are connected. Hosts are numbered switch by switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// All hosts on one switch.
@@ -53,7 +53,7 @@ pub enum Shape {
         leaves: u32,
         /// Spines of each pod; each has one link to every leaf of its pod.
         spines: u32,
-        /// Core switches for each of a pod's spines; each has one link to the spine of that place in every pod.
+        /// Core switches for each of a pod's spines; each has one link to the spine in the same place of every pod.
         cores_per_spine: u32,
         /// Hosts on each leaf.
         hosts_per_leaf: u32,
@@ -94,7 +94,7 @@ impl Shape {
         }
     }
 
-    /// The tiers above the leaves: of how many spines and core switches, and how they hang together.
+    /// The tiers above the leaves: how many spines and core switches there are, and how they are connected.
     pub(super) fn tiers(self) -> Tiers {
         match self {
             Self::Star { .. } | Self::Dumbbell { .. } => Tiers::default(),
@@ -106,7 +106,7 @@ impl Shape {
     }
 }
 
-/// Leaves, spines and core switches: a leaf-spine is one pod with none of the last.
+/// Leaves, spines and core switches; a leaf-spine network is one pod without core switches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tiers {
     pub pods: u32,
@@ -162,17 +162,17 @@ pub enum PortRole {
         /// Which spine, of those of all pods.
         spine: u32,
     },
-    /// A dumbbell's link out of this switch: 0 is the left one.
+    /// The port to the other switch of a dumbbell; switch 0 is the left one.
     Middle(u32),
 }
 
 /// The memory of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferSpec {
-    /// Each port has what its queue's [`Limit`] says.
+    /// Each port has memory of its own, as much as its queue's [`Limit`] says.
     PerPort,
-    /// All ports draw on one memory; each up to `alpha` times what is unused (dynamic threshold: Choudhury98), and
-    /// at most to its queue's [`Limit`].
+    /// All ports share one memory; each may use up to `alpha` times the unused part (dynamic threshold: Choudhury98),
+    /// and at most its queue's [`Limit`].
     Shared {
         /// Size of the memory.
         bytes: u64,
@@ -203,12 +203,12 @@ impl Limit {
     /// No limit.
     pub const NONE: Self = Self { segments: u32::MAX, bytes: u64::MAX };
 
-    /// So many packets of any size.
+    /// A limit of this many packets of any size.
     pub const fn segments(segments: u32) -> Self {
         Self { segments, bytes: u64::MAX }
     }
 
-    /// So many bytes.
+    /// A limit of this many bytes.
     pub const fn bytes(bytes: u64) -> Self {
         Self { segments: u32::MAX, bytes }
     }
@@ -221,7 +221,7 @@ pub enum QueueSpec {
     Fifo {
         /// How much may wait.
         limit: Limit,
-        /// Marks or drops before that.
+        /// Marks or drops before the limit.
         red: Option<RedSpec>,
     },
     /// CoDel (RFC 8289).
@@ -235,12 +235,12 @@ pub enum QueueSpec {
 }
 
 impl QueueSpec {
-    /// A FIFO of so many packets that drops what arrives when it is full.
+    /// A FIFO of `segments` packets that drops what arrives when it is full.
     pub const fn drop_tail(segments: u32) -> Self {
         Self::Fifo { limit: Limit::segments(segments), red: None }
     }
 
-    /// A FIFO of so many packets that marks what arrives when `threshold` or more wait.
+    /// A FIFO of `segments` packets that marks what arrives when `threshold` or more wait.
     pub const fn ecn(segments: u32, threshold: u32) -> Self {
         Self::Fifo { limit: Limit::segments(segments), red: Some(RedSpec::threshold(threshold)) }
     }
@@ -249,16 +249,16 @@ impl QueueSpec {
 /// RED on the instantaneous queue: marks packets that are ECN-capable and drops others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedSpec {
-    /// From so many waiting packets on, with a probability that grows from 0.
+    /// From this many waiting packets on, it marks with a probability that grows from 0.
     pub min_segments: u32,
-    /// From so many waiting packets on, always.
+    /// From this many waiting packets on, it always marks.
     pub max_segments: u32,
     /// The probability just below `max_segments`, in parts per million.
     pub max_probability_ppm: u32,
 }
 
 impl RedSpec {
-    /// Always from this many waiting packets on, never below (DCTCP's K).
+    /// Marks always from this many waiting packets on, and never below (DCTCP's K).
     pub const fn threshold(segments: u32) -> Self {
         Self { min_segments: segments, max_segments: segments, max_probability_ppm: 1_000_000 }
     }
@@ -271,9 +271,9 @@ pub struct CoDelSpec {
     pub limit: Limit,
     /// Sojourn time that is acceptable.
     pub target: Duration,
-    /// For how long it must be above that.
+    /// How long the sojourn time must be above the target.
     pub interval: Duration,
-    /// Packets up to this size keep a queue from being called bad.
+    /// A queue with no more bytes than this is never bad.
     pub mtu_bytes: u32,
     /// Whether ECN-capable packets are marked instead of dropped.
     pub ecn: bool,
@@ -295,11 +295,11 @@ impl Default for CoDelSpec {
 /// FQ-CoDel's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FqCoDelSpec {
-    /// CoDel's, for each queue; the limit is that of all together.
+    /// CoDel's parameters for each queue; the limit is for all together.
     pub codel: CoDelSpec,
     /// Queues that flows are hashed to.
     pub flows: u32,
-    /// Bytes that a queue sends in its turn.
+    /// Bytes that a queue may send per turn.
     pub quantum_bytes: u32,
 }
 
@@ -317,10 +317,10 @@ impl Default for FqCoDelSpec {
 /// Strict priority's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrioritySpec {
-    /// How many classes; packets of higher ones count as of the last. At least 1.
+    /// How many classes, at least 1; packets of higher classes count as of the last.
     pub classes: u8,
     /// How much may wait in all classes together.
     pub limit: Limit,
-    /// Marks by what waits in all classes together.
+    /// Marks by how much waits in all classes together.
     pub red: Option<RedSpec>,
 }

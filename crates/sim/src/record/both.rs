@@ -1,4 +1,4 @@
-//! What every run records, and beside it what somebody traces.
+//! What every run records, together with an optional trace.
 
 use super::Shared;
 use crate::packet::{ConnId, GuestId, Packet};
@@ -7,7 +7,7 @@ use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Side};
 use crate::world::{CoreState, NoRecorder, Origin, Point, Recorder, Way};
 
-/// Somebody who may trace a run.
+/// A recorder that may trace a run.
 pub trait Tracing: Recorder {
     /// The measured time begins.
     fn measured(&mut self, _now: Instant) {}
@@ -15,12 +15,12 @@ pub trait Tracing: Recorder {
 
 impl Tracing for NoRecorder {}
 
-/// The recorder of a run, and who traces it: nobody, at no cost, or somebody.
+/// The recorder of a run, and its tracer, which may be [`NoRecorder`] at no cost.
 #[derive(Debug)]
 pub struct Both<T> {
     /// What every run records.
     pub shared: Shared,
-    /// Who traces it.
+    /// The tracer.
     pub tracing: T,
 }
 

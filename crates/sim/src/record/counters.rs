@@ -1,4 +1,4 @@
-//! What a guest counts, under the names that the lab reads in a real one.
+//! What a guest counts, under the names that the lab reads in a real guest.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ pub struct GuestCounters {
     pub busy: Duration,
     /// Time in which it had its core and nothing to do.
     pub idle: Duration,
-    /// Time in which it wanted its core, and others had it.
+    /// Time for which it wanted its core while others had it.
     pub stolen: Duration,
-    /// Time for which its quota kept it from running, where it has one.
+    /// Time for which its quota kept it from running; `None` without a quota.
     pub throttled: Option<Duration>,
     /// PVTCP, where it is loaded.
     pub pvtcp: Option<PvtcpCounters>,
@@ -39,7 +39,7 @@ pub struct GuestCounters {
 pub struct PvtcpCounters {
     /// Wake-ups.
     pub wakeups: u64,
-    /// The longest absence that one ended.
+    /// The longest absence that a wake-up ended.
     pub longest_us: u64,
     /// Retransmission timeouts held.
     pub held_rto: u64,
@@ -51,7 +51,7 @@ pub struct PvtcpCounters {
     pub held_overtaken: u64,
     /// Held timers that ran after all.
     pub held_ran: u64,
-    /// RTT samples replaced by SRTT.
+    /// RTT samples replaced by neutral ones.
     pub rtt_filtered: u64,
     /// Idle times shortened.
     pub idle_filtered: u64,
@@ -59,7 +59,7 @@ pub struct PvtcpCounters {
     pub jit_acks: u64,
 }
 
-/// Not an increase, but a maximum.
+/// The counter that is a maximum, not a sum.
 const LONGEST: &str = "PvtcpWakeupMaxUs";
 
 impl GuestCounters {
@@ -68,7 +68,7 @@ impl GuestCounters {
         let tcp = &self.tcp;
         let undone = |kind| u64::from(tcp.undone[kind]);
         let mut values = BTreeMap::from([
-            // The kernel does not count retransmissions here.
+            // The kernel's counter does not include retransmissions.
             ("TcpOutSegs", tcp.segments_sent.saturating_sub(tcp.retransmitted)),
             ("TcpInSegs", tcp.segments_received),
             ("TcpRetransSegs", tcp.retransmitted),

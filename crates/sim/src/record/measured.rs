@@ -1,4 +1,4 @@
-//! What was measured in a run, and what of it metrics are made of.
+//! What was measured in a run, and the part of it from which metrics are computed.
 
 use std::collections::BTreeMap;
 
@@ -24,28 +24,29 @@ pub struct VmMeasured {
     pub counters: BTreeMap<String, i64>,
 }
 
-/// What a workload brought.
+/// What a workload has transferred and recorded.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Long-lived flows: sender, receiver, and the bytes that the receiver read.
     pub long_lived: Vec<(GuestId, GuestId, u64)>,
-    /// What the receivers of background flows read.
+    /// Bytes that the receivers of background flows read.
     pub background_bytes: u64,
-    /// What its receivers read in all.
+    /// Bytes that its receivers read in all.
     pub read_bytes: u64,
     /// What its processes recorded.
     pub recording: Recording,
 }
 
 impl Traffic {
-    /// What metrics are made of, after the mark in so much time. `is_alone`: what VMs read is its.
+    /// Takes the input of metrics: what happened in `during_ps` after the mark. `is_alone`: all that VMs read belongs
+    /// to this workload.
     fn take(&mut self, mark: Instant, during_ps: u64, is_alone: bool) -> metric::Traffic {
         let read = (!is_alone).then_some(Read { bytes: self.read_bytes, during_ps });
         let recording = &mut self.recording;
         metric::Traffic {
             background_bytes: Some(self.background_bytes),
             long_lived: self.long_lived.iter().map(long_lived).collect(),
-            // Where they stand, because there can be millions.
+            // Moved instead of copied, because there can be millions.
             ended: std::mem::take(&mut recording.flows).into_iter().map(|flow| ended(&flow, mark)).collect(),
             unfinished: recording
                 .unfinished
@@ -81,12 +82,12 @@ pub struct Measured {
     pub traffic: Vec<Traffic>,
     /// Series and packets.
     pub recorder: Recorder,
-    /// When the VM whose wake-up is shown was off its core.
+    /// The times in which the VM whose wake-up is shown was off its core.
     pub off: Vec<(Instant, Instant)>,
 }
 
 impl Measured {
-    /// What metrics are made of. It is moved there, but for samples and flows of which there are series, too.
+    /// Takes the input of metrics. It is moved, except for data that series need as well.
     pub(super) fn take_measurements(&mut self, scenario: &Scenario) -> Measurements {
         let (mark, duration_ps) = (self.mark, self.duration.ps());
         let rto_runs = self.recorder.rto_runs();
@@ -96,7 +97,7 @@ impl Measured {
         let samples = self.recorder.sockets.iter().flat_map(|socket| &socket.samples);
         let sockets = samples.map(|(_, info)| SocketSample { rto_ps: info.rto.ps(), srtt_us: info.srtt_us }).collect();
         let has_cera = scenario.vms.values().any(|group| group.cera.mode() != Mode::Off);
-        // Known even where no VM has a client, or a port that counts.
+        // Known to be 0 even if no VM has a client or a port that counts.
         let of_cera = ["CeraWindowsSet", "CeraWindowsLimited"].map(|counter| (counter.to_owned(), 0));
         let uplink = scenario.record.sender_nic.then(|| Uplink {
             sent_bytes: self.uplink_bytes,
@@ -128,7 +129,7 @@ impl Measured {
 impl VmMeasured {
     fn measured(self, scenario: &Scenario, duration_ps: u64) -> Vm {
         let count = |name: &str| self.counters.get(name).copied().unwrap_or(0);
-        // Where packets cost nothing, and nothing else is computed, its virtual CPU is idle.
+        // A virtual CPU whose packets cost nothing and which computes nothing else is always idle.
         let works = |group: &VmGroup| group.packet_cost_ns > 0 || group.own_load.is_some();
         let costs = scenario.vms.get(&self.group).is_some_and(works);
         let cpu = costs.then(|| CpuTime { busy_us: count("CpuBusyUs"), idle_us: count("CpuIdleUs") });

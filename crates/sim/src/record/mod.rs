@@ -1,5 +1,4 @@
-//! What a run leaves behind: counters and series with the names and the meaning of the lab's, and what metrics are
-//! made of.
+//! What a run leaves: counters and series with the lab's names and meanings, and the input of metrics.
 
 mod both;
 mod counters;

@@ -1,4 +1,4 @@
-//! What is written down while the simulation runs.
+//! What is recorded while the simulation runs.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,7 +19,7 @@ const MAX_SAMPLES_PER_SERIES: usize = 20_000;
 const MAX_SAMPLES: usize = 2_000_000;
 /// Most packets of the plotted flow.
 const MAX_PACKETS: usize = 10_000_000;
-/// Most waiting times; a thousandth of it would do for a 99th percentile.
+/// Most waiting times; a thousandth of them would do for a 99th percentile.
 const MAX_WAITS: usize = 8_000_000;
 
 /// What is to be recorded.
@@ -31,16 +31,16 @@ pub struct Plan {
     pub workloads: Vec<Traits>,
     /// The first sender, whose packets are captured.
     pub first_sender: GuestId,
-    /// The senders, if they share cores of hosts: whose waits for a core are kept.
+    /// The guests whose waits for a core are kept: the senders, if they share hosts' cores.
     pub waiting: Range<u32>,
     /// The VM on such a host whose wake-up is shown.
     pub shown: Option<GuestId>,
 }
 
-/// What is to be known of a workload.
+/// What the recorder must know of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
-    /// Whether its senders' sockets are sampled; those of a Poisson process are not.
+    /// Whether its senders' sockets are sampled; a Poisson process's and a ping's are not.
     pub sockets: bool,
     /// The side of its connections that sends its data.
     pub data_side: Side,
@@ -77,11 +77,12 @@ pub struct SocketSamples {
     pub guest: GuestId,
     /// Its flow.
     pub flow: FlowId,
-    /// When, and what it was.
+    /// Instants and states.
     pub samples: Vec<(Instant, Info)>,
 }
 
-/// Series, notes and packets of the measured time. Before [`Recorder::mark`] nothing is kept but what is under way.
+/// Series, notes and packets of the measured time. Before [`Recorder::mark`], only the state of what is under way is
+/// kept.
 #[derive(Debug)]
 pub struct Recorder {
     plan: Plan,
@@ -92,12 +93,12 @@ pub struct Recorder {
     /// In the order of flows.
     pub(super) sockets: Vec<SocketSamples>,
     pub(super) queue: Vec<(Instant, u32)>,
-    /// By guest: the window that CERA has for it.
+    /// By guest: the window that CERA gives it.
     pub(super) shares: Vec<Vec<(Instant, u32)>>,
-    /// Of packets at the watched port, and of the first sender's packets among them.
+    /// Waiting times of packets at the watched port, and of the first sender's packets among them.
     pub(super) waits: Vec<Duration>,
     pub(super) first_waits: Vec<Duration>,
-    /// When virtual CPUs waited for their cores.
+    /// How long virtual CPUs waited for their cores.
     pub(super) vcpu_waits: Vec<Duration>,
     pub(crate) shown_off: Vec<(Instant, Instant)>,
     /// By number of the connection.
@@ -111,7 +112,7 @@ pub struct Recorder {
     overflow: bool,
     /// By guest: what its closed connections had counted and received.
     pub(crate) closed: Vec<Closed>,
-    /// By workload: what either side of its closed connections had received.
+    /// By workload: bytes that each side of its closed connections had received.
     closed_reads: Vec<[u64; 2]>,
 }
 
@@ -138,7 +139,7 @@ struct Captured {
     run: u8,
 }
 
-/// The plotted connection's ends, as far as packets have shown them.
+/// The plotted connection's ends, as far as packets have revealed them.
 #[derive(Debug, Default)]
 struct Plotted {
     /// The end that sends the data.
@@ -177,7 +178,7 @@ impl Recorder {
         }
     }
 
-    /// Bytes that it has asked for.
+    /// Bytes that it has allocated.
     pub fn bytes(&self) -> u64 {
         let samples: u64 = self.sockets.iter().map(|socket| of_vec(&socket.samples)).sum();
         let shares: u64 = self.shares.iter().map(of_vec).sum();
@@ -197,7 +198,7 @@ impl Recorder {
         self.queue_due = (record.queue_period_ms > 0).then_some(now);
     }
 
-    /// When [`Recorder::due`] wants to be asked next.
+    /// When [`Recorder::due`] is to be called next.
     pub fn next_sample(&self) -> Option<Instant> {
         match (self.sockets_due, self.queue_due) {
             (Some(sockets), Some(queue)) => Some(sockets.min(queue)),
@@ -205,7 +206,7 @@ impl Recorder {
         }
     }
 
-    /// What is to be sampled at this instant; the next time for it is set.
+    /// What is to be sampled at this instant; sets the next time for it.
     pub fn due(&mut self, now: Instant) -> Due {
         fn take(due: &mut Option<Instant>, now: Instant, period_ms: u32) -> bool {
             let is_due = due.is_some_and(|due| due <= now);
@@ -237,7 +238,7 @@ impl Recorder {
         self.queue.push((now, segments));
     }
 
-    /// The window that CERA has for a guest.
+    /// Records the window that CERA gives a guest.
     pub fn share(&mut self, now: Instant, guest: GuestId, segments: u32) {
         let index = guest.0 as usize;
         if self.shares.len() <= index {
@@ -284,13 +285,12 @@ impl Recorder {
         self.plan.workloads.get(place).copied().unwrap_or(Traits { sockets: false, data_side: Side::Opener })
     }
 
-    /// What workloads read of connections that are closed, by their places, on either side.
+    /// Bytes that workloads read from closed connections, by workload and side.
     pub(crate) fn closed_reads(&self) -> &[[u64; 2]] {
         &self.closed_reads
     }
 
-    /// A connection was opened: guests, the opener's first.
-    /// `place` is its workload's.
+    /// A connection was opened. `guests` has the opener's first, `place` is its workload's.
     pub fn opened(&mut self, flow: FlowId, place: usize, guests: [GuestId; 2]) {
         let data_side = self.traits(place).data_side;
         let slot = flow.0 as usize;
@@ -298,13 +298,13 @@ impl Recorder {
             self.ends.resize(slot + 1, Ends::default());
         }
         self.ends[slot] = Ends { guests, place, expected: [0; 2] };
-        // Of the first workload: the captured connections are its.
+        // Captured connections are those of the first workload.
         if self.plan.record.capture && place == 0 && guests[data_side as usize] == self.plan.first_sender {
             self.captured.push(Captured { flow, run: 0 });
         }
     }
 
-    /// The workload waits for so many bytes in all. It closes connections only when they have come.
+    /// The workload waits for `total` bytes in all. It closes connections only when they have come.
     pub fn expected(&mut self, flow: FlowId, side: Side, total: u64) {
         if let Some(ends) = self.ends.get_mut(flow.0 as usize) {
             ends.expected[side as usize] = total;
@@ -325,7 +325,7 @@ impl Recorder {
         self.closed_reads[ends.place][side as usize] += ends.expected[side as usize];
     }
 
-    /// A note of a connection; only those of the first sender's data count.
+    /// A connection's note; only notes about the first sender's data count.
     fn note(&mut self, now: Instant, flow: FlowId, side: Side, note: &Note) {
         if side != self.traits(0).data_side {
             return;
@@ -340,7 +340,7 @@ impl Recorder {
             }
             Note::RttSample { measured_us, .. } if place == 0 && self.marked => {
                 self.meas_rtt.push((now, *measured_us));
-                // The sample belongs to an ACK that made progress.
+                // The sample comes from an ACK that made progress.
                 self.end_run(place);
             }
             Note::RttSample { .. } => self.end_run(place),
@@ -380,7 +380,7 @@ impl Recorder {
         } else if Some(end) == self.plotted.sender {
             (false, segment.ack)
         } else {
-            // What the data's sender acknowledges is not the data.
+            // ACKs of the data's sender do not acknowledge the plotted data.
             return;
         };
         let seq = unwrap(self.plotted.last, wire.wrapping_sub(first));
@@ -399,14 +399,13 @@ impl Recorder {
         self.plan.record.capture.then_some(self.finished_runs)
     }
 
-    /// What the reader must know.
+    /// A warning for the reader of the results.
     pub(super) fn remark(&self) -> Option<String> {
         self.overflow.then(|| "series or packets were cut off, because there were too many".to_owned())
     }
 }
 
-/// A recorder that the world and the workload's side of it share. Nothing is asked of it for each packet unless packets
-/// are captured.
+/// A recorder that the world and the workloads share. Packets reach it only if they are captured.
 #[derive(Clone, Debug)]
 pub struct Shared {
     captures: bool,

@@ -1,4 +1,4 @@
-//! From what was measured to the record of a run.
+//! Makes the record of a run from what was measured.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub fn record(
     }
 }
 
-/// Counters that moved.
+/// Counters that are not 0.
 fn moved(vm: &Vm) -> BTreeMap<String, i64> {
     vm.counters.iter().filter(|(_, value)| **value != 0).map(|(name, value)| (name.clone(), *value)).collect()
 }
@@ -54,7 +54,7 @@ fn flows(scenario: &Scenario, measured: &Measurements) -> Vec<FlowRecord> {
         start_us: 0,
         duration_us: measured.duration_ps / PS_PER_US,
     };
-    // A store's requests are far too many to be written down.
+    // A store's requests are far too many to write out.
     let written = |workload: &Workload| !matches!(workload, Workload::Memcached { .. });
     let of_each = scenario.workloads.values().zip(&measured.traffic);
     of_each
@@ -89,7 +89,7 @@ fn series(measured: &Measured, vms: &[Vm]) -> Vec<Series> {
     };
     for (index, vm) in vms.iter().enumerate() {
         let guest = GuestId(index as u32);
-        // As in the lab: a block stands at its request, a ping at its reply.
+        // As in the lab, a block is plotted at its request, a ping at its reply.
         let own = |times: fn(&Recording) -> &[Timed], at: fn(&Timed) -> Instant| -> Vec<(i64, f64)> {
             let all = measured.traffic.iter().flat_map(|traffic| times(&traffic.recording));
             let own = all.filter(|t| t.guest == guest);

@@ -1,4 +1,4 @@
-//! A run's events, told in the words that the lab and reports have for them too.
+//! A run's events, in the terms that the lab and reports use as well.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::time::Instant;
 use crate::workload::{FlowId, Side};
 use crate::world::{CoreState, Origin, Point, Recorder, Way};
 
-/// The retransmit timer is one of these at a time.
+/// The kinds of the retransmit timer; it is one of these at a time.
 const RETRANSMIT_KINDS: [TimerKind; 4] = [TimerKind::Rto, TimerKind::Tlp, TimerKind::Reo, TimerKind::Persist];
 /// A threshold that was never set.
 const NO_SSTHRESH: u32 = i32::MAX as u32;
@@ -19,12 +19,12 @@ const NO_SSTHRESH: u32 = i32::MAX as u32;
 /// Tells a sink what happens.
 pub struct Tracer<'a> {
     sink: &'a mut dyn Sink,
-    /// By end: what was told of it last.
+    /// By end: what the sink was last told of it.
     ends: HashMap<ConnId, Known>,
-    /// By number of the flow: its connection, and the ends of that.
+    /// By number of the flow: its connection's number and ends.
     flows: HashMap<FlowId, (u32, [ConnId; 2])>,
     opened: u32,
-    /// Who was asked by echo requests under way: by who asks, and the request's number.
+    /// Echo requests under way: the guest that was asked, by the asking guest and the request's number.
     asked: HashMap<(GuestId, u32), GuestId>,
     cores: Vec<Option<CoreState>>,
 }
@@ -41,7 +41,7 @@ struct Known {
 }
 
 impl<'a> Tracer<'a> {
-    /// Nothing has happened yet; the sink gets to know who takes part.
+    /// A tracer at the beginning of a run; tells the sink which machines take part.
     pub fn new(sink: &'a mut dyn Sink, machines: Vec<Machine>, mtu_bytes: u32) -> Self {
         let cores = vec![None; machines.len()];
         sink.begin(&Stage { machines, mtu_bytes });
@@ -63,7 +63,7 @@ impl<'a> Tracer<'a> {
         self.tell(now, Event::Timer { end, timer, fate });
     }
 
-    /// A packet, if the connection that it is of was opened.
+    /// Tells of a packet, if its connection was opened.
     fn packet(&mut self, now: Instant, packet: &Packet, seen: Seen) {
         let to = packet.guest;
         let sent_by = |known: &Known| known.end.peer();
@@ -135,7 +135,7 @@ impl Recorder for Tracer<'_> {
     fn closed(&mut self, now: Instant, flow: FlowId, side: Side, _stats: &ConnStats) {
         let end = self.flows.get(&flow).map(|(_, ends)| ends[side as usize]);
         let Some(known) = end.and_then(|end| self.ends.get_mut(&end)) else { return };
-        // Nobody has timers any more; packets may still be under way.
+        // Timers end with the connection; packets may still be under way.
         let (of, held) = (known.end, known.held.take().map(|kind| (kind, Fate::Overtaken)));
         let delayed_ack = std::mem::take(&mut known.delayed_ack).then_some((TimerKind::DelayedAck, Fate::Stopped));
         let retransmit = known.retransmit.take().map(|kind| (kind, Fate::Stopped));
@@ -176,7 +176,7 @@ impl Recorder for Tracer<'_> {
         let of = known.end;
         let retransmit = RETRANSMIT_KINDS.into_iter().find(|kind| connection.timer_at(*kind).is_some());
         let overtaken = if held.is_none() { known.held.take() } else { None };
-        // While it is held, TCP takes it for one that is set.
+        // TCP takes a held timer for one that is set.
         let retransmit = retransmit.filter(|_| held.is_none());
         let before = std::mem::replace(&mut known.retransmit, retransmit);
         let delayed_ack = connection.timer_at(TimerKind::DelayedAck).is_some();
@@ -277,7 +277,7 @@ fn windows(connection: &Connection) -> Windows {
     }
 }
 
-/// What is not seen by packets and timers.
+/// Notes in words, for what packets and timers do not show.
 const fn in_words(note: &Note) -> Option<&'static str> {
     Some(match note {
         Note::Established => "established",

@@ -7,13 +7,13 @@ use evenkeel_scenario::result::{PacketRecord, SeenAt};
 use super::recorder::Seen;
 use crate::time::{Duration, Instant};
 
-/// What is shown before the VM goes off its core.
+/// Time shown before the VM goes off its core.
 const BEFORE: Duration = Duration::from_ms(20);
-/// What is shown after it comes back.
+/// Time shown after it comes back.
 const AFTER: Duration = Duration::from_ms(30);
 
-/// Picks a wake-up out of `off`, the times in which the VM was off its core: the first that a retransmission follows;
-/// without one the first before which data was under way. Nothing when the packets cover none in full.
+/// Picks a wake-up out of `off`, the times in which the VM was off its core: the first that a retransmission follows,
+/// or else the first before which data was sent. Empty if the packets cover none in full.
 pub(super) fn pick(packets: &[Seen], off: &[(Instant, Instant)]) -> Vec<PacketRecord> {
     let again = retransmissions(packets);
     let Some((first, last)) = packets.first().zip(packets.last()).map(|(f, l)| (f.at, l.at)) else { return Vec::new() };
@@ -46,8 +46,8 @@ pub(super) fn pick(packets: &[Seen], off: &[(Instant, Instant)]) -> Vec<PacketRe
         .collect()
 }
 
-/// For each packet, whether its bytes had been sent before. Of a segment that was sent more often than a place has seen
-/// it, the earliest copies are taken to be lost.
+/// For each packet, whether its bytes had been sent before. If a place has seen a segment less often than it was sent,
+/// the earliest copies count as lost.
 fn retransmissions(packets: &[Seen]) -> Vec<bool> {
     let number = |place: SeenAt| match place {
         SeenAt::Sender => 0_u8,

@@ -1,4 +1,4 @@
-//! From a scenario's hosts to who competes for their cores.
+//! Turns a scenario's hosts into specifications of who competes for their cores.
 
 use evenkeel_scenario::format::{DriverDomain, Host, Quota as QuotaKeys, Scenario, Scheduler, VmGroup};
 use evenkeel_scenario::placement::{core_sharing, placements};
@@ -12,7 +12,7 @@ use crate::packet::{GuestId, HostId};
 use crate::time::Duration;
 use crate::workload::Random;
 
-/// Tell the draws of phases from others of the same seed: of VMs' own loads, and of neighbours'.
+/// Separate the draws of phases from others of the same seed: of VMs' own loads, and of neighbours'.
 const OWN_LOADS: u64 = 3 << 32;
 const NEIGHBOURS: u64 = 4 << 32;
 
@@ -33,7 +33,7 @@ pub fn cores(scenario: &Scenario, seed: u64) -> Vec<CoresSpec> {
     found.into_iter().filter_map(|(number, kind, vms)| host(number, kind, &vms, seed)).collect()
 }
 
-/// None if turns are drawn there.
+/// A host's cores; `None` if turns are drawn there.
 fn host(number: u32, kind: &Host, vms: &[Vm<'_>], seed: u64) -> Option<CoresSpec> {
     let mut phases = Random::new(seed, NEIGHBOURS | u64::from(number));
     let neighbours = kind.neighbours.per_core * kind.cores;
@@ -53,7 +53,7 @@ fn scheduler(kind: &Host, vms: &[Vm<'_>], neighbours: usize, has_domain: bool) -
     let others = neighbours + usize::from(has_domain);
     Some(match kind.scheduler {
         Scheduler::Credit { slice_ms, tick_ms, boost } => {
-            // A weight is to mean the same everywhere.
+            // A weight means the same under every scheduler.
             let weight = |group: &VmGroup| (group.weight * DEFAULT_CREDIT_WEIGHT).div_ceil(DEFAULT_WEIGHT);
             let own = vms.iter().map(|(_, group)| DomainSpec { weight: weight(group), cap: 0 });
             let domains: Vec<_> = own.chain((0..others).map(|_| DomainSpec::default())).collect();
@@ -70,7 +70,7 @@ fn scheduler(kind: &Host, vms: &[Vm<'_>], neighbours: usize, has_domain: bool) -
             let groups = vms.iter().map(|(_, group)| GroupSpec { weight: group.weight, quota: group.quota.map(quota) });
             let own_slice = |group: &VmGroup| group.slice_us.map(microseconds);
             let threads = (0..).zip(vms).map(|(number, (_, group))| (Some(number), own_slice(group)));
-            // A neighbour is a VM, with a group of its own; the host's thread has none.
+            // A neighbour is a VM with a group of its own; the host's thread has none.
             let first = vms.len() as u32;
             let of_neighbours = (first..first + neighbours as u32).map(|number| (Some(number), None));
             let of_domain = has_domain.then_some((None, None));

@@ -1,4 +1,4 @@
-//! The workloads, with an ear on what they ask for.
+//! The workloads, with a recorder that observes what they ask for.
 
 use crate::packet::GuestId;
 use crate::record::Shared;
@@ -6,12 +6,12 @@ use crate::time::{Duration, Instant};
 use crate::workload::{FlowId, Side, System, Workloads};
 use crate::world::Application;
 
-/// Workloads whose connections the recorder gets to know.
+/// Workloads whose connections are reported to a recorder.
 #[derive(Debug)]
 pub struct Observed {
     /// The workloads.
     pub workloads: Workloads,
-    /// Who gets to know.
+    /// The recorder.
     pub recorder: Shared,
 }
 

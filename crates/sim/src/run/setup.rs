@@ -1,4 +1,4 @@
-//! From a scenario's keys to what the parts of the simulator are set up with.
+//! Turns a scenario's keys into the settings of the simulator's parts.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ use crate::workload::{Member, Members, Side};
 
 /// Bytes of the timestamp option, padded.
 const TIMESTAMP_BYTES: u32 = 12;
-/// `rto_min_us = "smallest"`: the lab asks for it, and kernels round it up to a tick.
+/// `rto_min_us = "smallest"`: the lab asks for this value, and kernels round it up to a tick.
 const SMALLEST_RTO_MIN_US: u64 = 1000;
-/// Of CERA's word to a client: what virtio-serial and waking a process take.
+/// How long CERA's message to a client takes: virtio-serial, and waking a process.
 const CLIENT_DELAY_US: u32 = 100;
 /// The largest window field.
 const MAX_WINDOW: u32 = 65_535;
@@ -54,8 +54,7 @@ pub fn placed_vms(scenario: &Scenario) -> Vec<PlacedVm> {
     (0..).zip(&placements(scenario)).map(placed).collect()
 }
 
-/// How many hosts there are on either side: those of the senders, and the others. Hosts on which nobody is are there
-/// all the same.
+/// How many hosts there are on each side: the senders', and the others. Hosts without VMs count as well.
 fn sides(scenario: &Scenario) -> [u32; 2] {
     let sending: BTreeSet<&str> = scenario.workloads.values().map(|workload| workload.roles().0).collect();
     let groups = || sending.iter().filter_map(|name| scenario.vms.get(*name));
@@ -66,7 +65,7 @@ fn sides(scenario: &Scenario) -> [u32; 2] {
     [left, host_count(scenario) - left]
 }
 
-/// Who takes part in the workload with this index.
+/// The VMs that take part in the workload with this index.
 pub fn members(scenario: &Scenario, workload: &Workload, placed: &[PlacedVm], index: usize, seed: u64) -> Members {
     let (from, to) = workload.roles();
     let of = |group: &str| {
@@ -123,7 +122,7 @@ pub fn topology(scenario: &Scenario) -> TopologySpec {
     }
 }
 
-/// A network card's port, if its queue is not the one that all have in [`topology`].
+/// A network card's port, if its queue differs from that of all cards in [`topology`].
 pub fn nic(scenario: &Scenario, group: &VmGroup) -> Option<PortSpec> {
     let default = VmGroup::default();
     let other = group.nic_queue_segments != default.nic_queue_segments || group.nic_queue != default.nic_queue;
@@ -195,9 +194,9 @@ pub fn tcp(group: &VmGroup, mtu_bytes: u32) -> TcpConfig {
         dsack: tcp.sack() && tcp.dsack.unwrap_or(base.dsack),
         timestamps: tcp.timestamps(),
         flood: group.vflood.mode() == Mode::Enforce,
-        // A packet is no longer than IP can say.
+        // A packet is no longer than IP's length field allows.
         gso_segments: tcp.gso_segments.unwrap_or(base.gso_segments).min(u32::from(u16::MAX) / mtu_bytes).max(1),
-        // What the host lets out after a timeout looks like the originals' ACKs.
+        // ACKs of what the host lets out after a timeout would look like ACKs of the originals.
         f_rto: tcp.f_rto.unwrap_or(base.f_rto) && group.vflood.mode() != Mode::Enforce,
         slow_start_after_idle: tcp.slow_start_after_idle.unwrap_or(base.slow_start_after_idle),
         spurious_response: match tcp.spurious_response() {
@@ -232,7 +231,7 @@ pub fn tcp(group: &VmGroup, mtu_bytes: u32) -> TcpConfig {
     config
 }
 
-/// TCP in a group's guests, whose packets are as large as the network has them.
+/// TCP in a group's guests, with packets as large as the network allows.
 pub fn guest_tcp(scenario: &Scenario, group: &VmGroup) -> TcpConfig {
     let config = tcp(group, scenario.network.mtu_bytes);
     if !scenario.network.segmentation_offload {
@@ -301,7 +300,7 @@ pub fn vsnoop(scenario: &Scenario, group: &VmGroup) -> Option<vsnoop::Spec> {
     (set.mode != Mode::Off).then(|| vsnoop::Spec {
         mode: set.mode,
         settings: VsnoopSettings { budget_segments: set.budget_segments(queue_slots) },
-        // Unless hosts have cores for all, each VM has its core; and the driver domain one.
+        // Without shared hosts each VM has a core of its own; the driver domain has one more.
         reserve_segments: vsnoop_algo::reserve(queue_slots, kind.map_or(group.per_host, |kind| kind.cores) + 1),
         mss_bytes: tcp(group, scenario.network.mtu_bytes).mss_bytes,
     })

@@ -9,8 +9,8 @@ use super::{Finished, Go, Progress, RunError, simulate};
 use crate::record::Tracer;
 use crate::refuse;
 
-/// Runs a repetition of a cell as [`super::run`] does, and tells a sink all that happens. What the run leaves behind is
-/// the same to the byte.
+/// Runs a repetition of a cell as [`super::run`] does, and tells a sink all that happens. The run's record is the same
+/// to the byte.
 ///
 /// # Errors
 /// Those of [`super::run`].

@@ -61,9 +61,9 @@ impl Connection {
         self.after_ack(env, &mut acked, in_flight_before);
     }
 
-    /// SACKs of what was sent before the head show that the path is alive, and the timer starts again; SACKs of what
-    /// was sent after it would only put off the timeout of a head that was lost twice (`tcp_clean_rtx_queue`). 2.6.32
-    /// waits for the head.
+    /// Whether segments that were sent before the head have been SACKed. They show that the path is alive, so the timer
+    /// starts again; SACKs of what was sent after the head would only put off the timeout of a head that was lost twice
+    /// (`tcp_clean_rtx_queue`). 2.6.32 waits for the head.
     fn sacked_before_head(&self, env: &Env, acked: &Acked) -> bool {
         let head = self.snd.board.queue.front();
         env.config.generation == Generation::Current
@@ -97,7 +97,7 @@ impl Connection {
             if start >= end || start < self.snd.una || end > self.snd.nxt || start < ack {
                 continue;
             }
-            // What the last ACK told already is not looked at again.
+            // Ranges that the last ACK reported are skipped.
             let known = self.snd.known.iter().find(|known| known.0 >= start && known.0 < known.1 && known.1 <= end);
             match known.copied() {
                 Some((from, to)) => {
@@ -205,7 +205,7 @@ impl Connection {
     fn advance_rack(&mut self, now: Instant, sent: Instant, end: u64, repeated: bool) {
         let rtt_us = now.since(sent).us().min(u64::from(u32::MAX)) as u32;
         if repeated && rtt_us < self.rtt.min_us {
-            // Too early for the repetition's ACK: it was the original's.
+            // Too early for an ACK of the retransmission: it was for the original.
             return;
         }
         let rack = &mut self.snd.rack;
@@ -216,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// Linux raises the threshold of duplicate ACKs when a segment comes late that was not lost.
+    /// Linux raises the threshold of duplicate ACKs when a segment that was not lost arrives late.
     fn note_reordering(&mut self, acked: &Acked) {
         const MOST: u64 = 127;
         let (Some(late), true) = (acked.late, self.sack) else { return };
@@ -228,7 +228,7 @@ impl Connection {
     fn measure(&mut self, env: &mut Env, acked: &Acked) {
         let config = env.config;
         let measured = |sent: Instant| i64::from(measured_us(config, sent, env.now));
-        // Karn: an ACK that covers a repeated segment is no sample.
+        // Karn's rule: an ACK that covers a retransmitted segment is no sample.
         let mut sequence = acked.first.filter(|_| !acked.repeated).map(measured);
         let mut latest = acked.last.filter(|_| !acked.repeated).map(measured);
         let sacked = acked.first_sacked.map(measured);
@@ -310,14 +310,14 @@ impl Connection {
         }
     }
 
-    /// The RTO starts again, or a probe's timeout does.
+    /// Restarts the RTO, or a probe's timeout.
     fn arm_after_ack(&mut self, env: &Env) {
         if !self.schedule_probe(env, true) {
             self.rearm_rto(env);
         }
     }
 
-    /// SRTT as a span.
+    /// SRTT as a duration.
     pub(super) fn srtt(&self) -> Duration {
         Duration::from_us(u64::from(self.rtt.srtt_us()))
     }

@@ -2,7 +2,7 @@
 
 use crate::time::Duration;
 
-/// Which Linux the details follow that have no switch of their own.
+/// Which Linux version details without a switch of their own follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Generation {
     /// Linux 6 and 7: proportional rate reduction, F-RTO inside the Loss state, windows that grow by acknowledged
@@ -52,7 +52,7 @@ pub enum CongestionControl {
 /// TCP settings of a guest, shared by its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Which Linux the rest follows.
+    /// Which Linux version details without a switch of their own follow.
     pub generation: Generation,
     /// Payload of a full segment.
     pub mss_bytes: u32,
@@ -60,7 +60,7 @@ pub struct TcpConfig {
     pub initial_window_segments: u32,
     /// Sequence number of the SYN.
     pub initial_sequence: u32,
-    /// Least that the RTT's variance counts for in the RTO.
+    /// Least value of the RTT's variance in the RTO.
     pub rto_min: Duration,
     /// RTO before the first RTT sample.
     pub rto_initial: Duration,
@@ -94,22 +94,22 @@ pub struct TcpConfig {
     pub hystart: bool,
     /// Off: every segment is acknowledged at once.
     pub delayed_ack: bool,
-    /// Least that an ACK is delayed.
+    /// Shortest delay of an ACK.
     pub delayed_ack_min: Duration,
-    /// Longest that an ACK is delayed.
+    /// Longest delay of an ACK.
     pub delayed_ack_max: Duration,
     /// Receive buffer; half of it is advertised, as `tcp_adv_win_scale` has it.
     pub receive_buffer_bytes: u32,
     /// Window scale offered.
     pub window_scale: u8,
-    /// What may be written and not yet acknowledged. `None`: anything.
+    /// How many bytes may be written and not yet acknowledged. `None`: any number.
     pub send_buffer_bytes: Option<u64>,
     /// vFlood in the guest: the window that counts is what the host grants, except while a loss is repaired. A flooding
     /// connection has no HyStart.
     pub flood: bool,
-    /// Segments in a packet at most that the guest leaves to others to cut (GSO); 1: every segment is a packet.
+    /// Most segments in a packet that the guest leaves to others to cut (GSO); 1: every segment is a packet.
     pub gso_segments: u32,
-    /// Packets of several segments are as large as Linux makes them, up to that, and wait to be larger (TSO).
+    /// Packets of several segments are as large as Linux makes them, up to `gso_segments`, and wait to grow (TSO).
     pub sizes_packets: bool,
     /// `tcp_slow_start_after_idle`.
     pub slow_start_after_idle: bool,
@@ -174,7 +174,7 @@ impl TcpConfig {
         (self.receive_buffer_bytes / 2).max(self.mss_bytes)
     }
 
-    /// A span as the kernel's timers have it: rounded up to jiffies.
+    /// A duration of the kernel's timers: rounded up to jiffies.
     pub(super) fn in_jiffies(&self, span: Duration) -> Duration {
         if self.jiffy == Duration::ZERO {
             return span;

@@ -1,4 +1,4 @@
-//! One end of a connection: what the world calls, and the handshake.
+//! One end of a connection: the functions that the world calls, and the handshake.
 
 use evenkeel_algo::cera;
 use evenkeel_algo::reno::Window;
@@ -16,7 +16,7 @@ use crate::time::{Duration, Instant};
 
 /// One end of a connection.
 ///
-/// It takes less than a kilobyte, and, while data is outstanding, 24 bytes for each segment in flight and 16 for each
+/// It takes less than a kilobyte, plus, while data is outstanding, 24 bytes for each segment in flight and 16 for each
 /// gap in what was received; that memory is kept for the next burst. Nothing else is allocated.
 #[derive(Clone, Debug)]
 pub struct Connection {
@@ -25,7 +25,7 @@ pub struct Connection {
     pub(super) sack: bool,
     pub(super) timestamps: bool,
     pub(super) ecn: bool,
-    /// Shift of the windows that come in, and of those that go out.
+    /// Window scale of the other end's windows, and of its own.
     pub(super) scale_out: u8,
     pub(super) scale_in: u8,
     pub(super) mss: u32,
@@ -76,14 +76,14 @@ impl Connection {
         }
     }
 
-    /// The connection floods no more (vFlood): its own window counts from here on, and grows as a plain one's does.
+    /// The connection floods no more (vFlood): its own window counts from here on, and grows like a plain connection's.
     pub fn be_plain(&mut self, config: &TcpConfig) {
         if std::mem::take(&mut self.floods) {
             self.control.be_plain(config);
         }
     }
 
-    /// Bytes that it has asked for beside itself.
+    /// Bytes that it has allocated beside itself.
     pub(crate) fn heap_bytes(&self) -> u64 {
         self.snd.board.heap_bytes() + self.rcv.heap_bytes()
     }
@@ -96,8 +96,8 @@ impl Connection {
         }
     }
 
-    /// Takes data from the application: how much of it, which is less than all only with a bounded send buffer.
-    /// [`Note::Room`] tells when there is room again.
+    /// Takes data from the application. Returns how much, which is less than all only with a bounded send buffer;
+    /// [`Note::Room`] then tells when there is room again.
     pub fn write(&mut self, env: &mut Env, bytes: u64) -> u64 {
         let room = self.room(env.config).unwrap_or(u64::MAX >> 2);
         let taken = bytes.min(room);
@@ -107,7 +107,7 @@ impl Connection {
         taken
     }
 
-    /// Handles a segment; `ce`: it was marked on its way.
+    /// Handles a segment; `ce`: it was marked on the path.
     #[inline]
     pub fn on_segment(&mut self, env: &mut Env, segment: &Segment, ce: bool) {
         self.stats.segments_received += 1;
@@ -122,7 +122,7 @@ impl Connection {
                     self.send_syn(env, true);
                 } else if flags.has(Flags::ACK) && unwrap(self.snd.una, segment.ack) == self.snd.nxt {
                     self.establish(env, segment);
-                    // Whatever the SYN has offered (RFC 9293 §3.10.7.4).
+                    // This window replaces the SYN's (RFC 9293 §3.10.7.4).
                     self.snd.edge = self.snd.una + (u64::from(segment.window) << self.scale_out);
                     self.on_established(env, segment, ce);
                 }
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Runs one timer, if it is due: for a guest that holds others back.
+    /// Runs one timer, if it is due; for a guest that holds other timers back.
     pub fn fire(&mut self, env: &mut Env, kind: TimerKind) {
         if self.timer_at(kind).is_none_or(|at| at > env.now) {
             return;
@@ -193,14 +193,14 @@ impl Connection {
         self.rcv.quick_ack(segments);
     }
 
-    /// Whether it has data to send, or on its way.
+    /// Whether it has data to send or in flight.
     pub fn is_sending(&self) -> bool {
         self.is_established() && self.remaining() > 0
     }
 
-    /// Sets the congestion window to so many segments, as CERA's client does from outside, if it is larger, or smaller
-    /// because it was set and has lost nothing since. The algorithm goes on from there as after a reduction of its own:
-    /// in congestion avoidance, and with ACKs of what is sent from now on. Whether it was set.
+    /// Sets the congestion window to this many segments from outside, as CERA's client does, if it is larger, or if it
+    /// is smaller because it was set before and nothing was lost since. The algorithm continues as after a reduction of
+    /// its own: in congestion avoidance, and with ACKs of what is sent from now on. Returns whether the window was set.
     pub fn adjust_window(&mut self, segments: u32) -> bool {
         let is_theirs = !matches!(self.state, State::Open | State::Disorder);
         let (cwnd, ssthresh) = (self.window.cwnd(), self.window.ssthresh());
@@ -208,7 +208,7 @@ impl Connection {
         if !cera::client_sets(cwnd, segments, is_unscathed, self.snd.cwnd_limited) {
             return false;
         }
-        // What recovery has decided on may be lower.
+        // The threshold that recovery has chosen may be lower.
         let ssthresh = if is_theirs { ssthresh.min(segments) } else { segments };
         self.snd.adjusted = Some(ssthresh);
         self.window.set_ssthresh(ssthresh);
@@ -270,12 +270,12 @@ impl Connection {
         }
     }
 
-    /// What the other end has room for behind what it has acknowledged, in bytes.
+    /// Room of the other end beyond what it has acknowledged, in bytes.
     pub fn peer_window_bytes(&self) -> u64 {
         self.snd.edge.saturating_sub(self.snd.una)
     }
 
-    /// DCTCP's alpha of 1024, if the congestion control has one.
+    /// DCTCP's alpha, in units of 1/1024, if the congestion control has one.
     pub fn alpha(&self) -> Option<u32> {
         self.control.alpha()
     }
@@ -370,7 +370,7 @@ impl Connection {
             self.window.set_cwnd(1);
         }
         if backed_off && !measured {
-            // Which SYN was answered is not known (RFC 6298 §5.7).
+            // It is unknown which SYN was answered (RFC 6298 §5.7).
             self.rtt.backoff = 0;
             self.rtt.rto = env.config.in_jiffies(Duration::from_s(3));
         } else {

@@ -1,4 +1,4 @@
-//! Congestion control: the logic of `algo/`, and L2DCT, which is only compared with.
+//! Congestion control: the logic of `algo/`, and L2DCT, which serves only for comparison.
 
 use evenkeel_algo::congestion::Path;
 use evenkeel_algo::cubic::Cubic;
@@ -9,7 +9,7 @@ use evenkeel_algo::reno::{self, Window};
 use super::config::{CongestionControl, TcpConfig};
 use super::rtt::Rtt;
 
-/// What an algorithm remembers beside the window.
+/// An algorithm's state beside the window.
 #[derive(Clone, Debug)]
 pub(super) enum Control {
     Reno,
@@ -27,7 +27,7 @@ pub(super) struct SlowStart {
 }
 
 impl Control {
-    /// `floods`: what the guest sees of its round trips is when it reads (vFlood), so it has no HyStart.
+    /// `floods`: with vFlood, the guest's RTTs depend on when it reads, so it has no HyStart.
     pub fn new(config: &TcpConfig, floods: bool) -> Self {
         let slow_start = (config.hystart && !floods).then(SlowStart::default);
         match config.congestion_control {
@@ -38,15 +38,14 @@ impl Control {
         }
     }
 
-    /// The connection floods no more: slow start ends as everybody's does.
+    /// The connection floods no more: its slow start ends like a plain connection's.
     pub fn be_plain(&mut self, config: &TcpConfig) {
         if let Self::Cubic(_, slow_start) = self {
             *slow_start = config.hystart.then(SlowStart::default);
         }
     }
 
-    /// The threshold after congestion; `loss`: lost segments and not marks tell of it. `sent` are the flow's bytes so
-    /// far.
+    /// The threshold after congestion. `loss`: lost segments show it, and not marks; `sent`: the flow's bytes so far.
     pub fn ssthresh(&mut self, cwnd: u32, loss: bool, sent: u64) -> u32 {
         match self {
             Self::Cubic(cubic, _) => cubic.ssthresh(cwnd),
@@ -76,7 +75,7 @@ impl Control {
         }
     }
 
-    /// Counts marks and round trips: one ends when `una` passes what was `nxt` at its begin.
+    /// Counts marks and round trips. A round trip ends when `una` reaches what `nxt` was at its beginning.
     pub fn count(&mut self, delivered: u32, echo: bool, una: u64, nxt: u64) {
         match self {
             Self::Dctcp(dctcp, window_end) | Self::Lldct(dctcp, window_end) => {
@@ -108,7 +107,7 @@ impl Control {
         }
     }
 
-    /// A timeout was taken for real.
+    /// A timeout was judged to be real.
     pub fn timed_out(&mut self) {
         if let Self::Cubic(cubic, _) = self {
             cubic.reset();
@@ -138,11 +137,11 @@ impl Control {
     }
 }
 
-/// Weight of a short flow, in eighths.
+/// Weight of a short flow, in eighths: 2.5.
 const WEIGHT_MAX: u32 = 20;
-/// A flow is short up to here.
+/// A flow is short up to this size.
 const SHORT_BYTES: u64 = 200_000;
-/// And long, with a weight of one eighth, from here.
+/// A flow is long, with a weight of one eighth, from this size on.
 const LONG_BYTES: u64 = 1_000_000;
 
 /// L2DCT's weight in eighths: 2.5 falls to 0.125 as the flow sends.

@@ -7,7 +7,7 @@ use super::{Connection, Env, TimerKind};
 use crate::time::Duration;
 
 impl Connection {
-    /// Marks what RACK, or three duplicate ACKs, show to be lost.
+    /// Marks segments as lost by RACK or by three duplicate ACKs.
     pub(super) fn find_losses(&mut self, env: &mut Env, acked: &mut Acked) {
         if self.snd.board.queue.is_empty() {
             return;
@@ -34,7 +34,8 @@ impl Connection {
         }
     }
 
-    /// Three SACKed segments above one, or, with FACK, three of any kind up to the highest SACKed, make it lost.
+    /// Marks a segment as lost that has three SACKed segments above it, or with FACK three of any kind up to the
+    /// highest SACKed.
     fn mark_by_count(&mut self, fack: bool) {
         let threshold = self.snd.reordering;
         let board = &mut self.snd.board;
@@ -48,7 +49,7 @@ impl Connection {
             seen == threshold
         });
         let Some(end) = end else { return };
-        // With FACK the segment that makes the third is itself above the lost ones.
+        // With FACK, the third segment from the top is itself above the lost ones.
         let end_seq = board.queue[end].seq;
         for index in board.index_of(board.marked_to)..end {
             if !board.queue[index].has(LOST | SACKED) {
@@ -66,7 +67,7 @@ impl Connection {
         (self.rtt.min_us / 4).min(self.rtt.srtt_us())
     }
 
-    /// Marks what was sent long enough before something that arrived; how long until the rest is.
+    /// Marks segments that were sent long enough before one that arrived. Returns how long to wait for the rest.
     pub(super) fn rack_losses(&mut self, env: &Env) -> Option<Duration> {
         let allowed = u64::from(self.snd.rack.rtt_us) + u64::from(self.reordering_window_us());
         let newest = (self.snd.rack.at, self.snd.rack.end);
@@ -85,7 +86,7 @@ impl Connection {
         wait
     }
 
-    /// RACK's timer.
+    /// RACK's reordering timer has run out.
     pub(super) fn reordering_over(&mut self, env: &mut Env) {
         let before = self.snd.board.in_flight();
         self.rack_losses(env);
@@ -105,7 +106,7 @@ impl Connection {
         let recent = env.config.rack && self.sack;
         let board = &mut self.snd.board;
         if board.queue.front().is_some_and(|head| head.has(SACKED)) {
-            // The receiver has taken its word back (RFC 2018 §8).
+            // The receiver has reneged (RFC 2018 §8).
             for sent in &mut board.queue {
                 sent.flags &= !SACKED;
             }

@@ -6,12 +6,12 @@ use super::sender::{Acked, FRto, State};
 use super::{Connection, Env, Note, UndoKind};
 
 impl Connection {
-    /// Whether a timeout may be met with it: without SACK only if nothing but the head was sent again.
+    /// Whether F-RTO may answer a timeout: without SACK, only if nothing but the head was sent again.
     pub(super) fn may_use_f_rto(&self) -> bool {
         self.sack || !self.snd.board.queue.iter().skip(1).any(|sent| sent.has(EVER))
     }
 
-    /// A timeout: nothing is taken for lost yet.
+    /// A timeout: no segment counts as lost yet.
     pub(super) fn enter_f_rto(&mut self) {
         let new = (self.snd.f_rto == FRto::Off && self.state <= State::Disorder)
             || self.snd.una == self.snd.high
@@ -43,7 +43,7 @@ impl Connection {
         self.snd.f_rto = FRto::First;
     }
 
-    /// The timeout was real: as after any other, with so many segments allowed.
+    /// The timeout was real: goes on as after any timeout, with `allowed` more segments in flight.
     fn f_rto_failed(&mut self, allowed: u32, mut counted: bool) {
         let first = self.snd.f_rto == FRto::First;
         let board = &mut self.snd.board;
@@ -55,7 +55,7 @@ impl Connection {
         for sent in &mut board.queue {
             sent.flags &= !LOST;
             if first && !counted {
-                // The repetition of the head is in flight, as long as no ACK has come for it.
+                // The retransmitted head is in flight, as long as no ACK has come for it.
                 board.retransmitted += u32::from(sent.has(RETRANSMITTED));
                 counted = true;
             } else {
@@ -81,7 +81,7 @@ impl Connection {
         self.snd.send_cwr = self.ecn;
     }
 
-    /// An ACK after the timeout; true if the window must not grow by it.
+    /// An ACK after the timeout. Returns true if the window must not grow by it.
     pub(super) fn process_f_rto(&mut self, env: &mut Env, acked: &Acked) -> bool {
         let first = self.snd.f_rto == FRto::First;
         let data = acked.segments > 0;

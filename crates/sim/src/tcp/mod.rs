@@ -1,4 +1,4 @@
-//! TCP as Linux speaks it, without I/O: time comes in as an argument, segments go out as values.
+//! TCP as Linux implements it, without I/O: time comes in as an argument, segments go out as values.
 //!
 //! A [`Connection`] is one end: a sender and a receiver. It works in whole segments of one MSS; only the last of a
 //! write is shorter.
@@ -35,11 +35,11 @@ use crate::time::Instant;
 pub enum Role {
     /// Sends the SYN.
     Client,
-    /// Waits for it.
+    /// Waits for the SYN.
     Server,
 }
 
-/// How far the handshake is.
+/// The progress of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Closed,
@@ -73,14 +73,14 @@ pub struct Outgoing {
     pub ecn: Ecn,
     /// Whether its payload was sent before.
     pub retransmission: bool,
-    /// Payload of each of its segments but the last one, if it is several that are left to others to cut (GSO); 0: it
-    /// is one.
+    /// Payload of each of its segments but the last, if it is several that others are to cut (GSO); 0: it is one
+    /// segment.
     pub gso_bytes: u16,
 }
 
 impl Outgoing {
-    /// What is sent first of segments that go out together, with no more than so many of them in it, and the rest. New
-    /// data in full segments goes in one packet, as far as its headers are the same.
+    /// The first packet of segments that go out together, with at most `most` segments in it, and the rest. New data in
+    /// full segments shares a packet as long as the headers are equal.
     pub(crate) fn first_of(out: &[Self], most: u32) -> Option<(Self, &[Self])> {
         let (first, behind) = out.split_first()?;
         let size = first.segment.payload_bytes;
@@ -101,7 +101,7 @@ impl Outgoing {
         Some((whole, &behind[joined..]))
     }
 
-    /// Whether a segment can go on in this packet, whose segments are of that size.
+    /// Whether a segment can join this packet, whose segments have `size` bytes.
     fn takes(&self, next: &Self, size: u32) -> bool {
         let (own, other) = (&self.segment, &next.segment);
         let header = |of: &Segment| Segment { seq: 0, payload_bytes: 0, flags: of.flags.without(FLAGS_OF_ONE), ..*of };
@@ -129,7 +129,7 @@ pub struct Absences<'a> {
     pub acts: bool,
 }
 
-/// What a call may use and fill.
+/// What a call may read and fill.
 pub struct Env<'a> {
     /// The present.
     pub now: Instant,

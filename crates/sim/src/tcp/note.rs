@@ -1,4 +1,4 @@
-//! What a connection tells about itself.
+//! What a connection reports about itself.
 
 use std::ops::{Index, IndexMut};
 
@@ -11,7 +11,7 @@ pub enum UndoKind {
     FRto,
     /// Timestamps: the ACK was for the original (RFC 3522).
     Eifel,
-    /// DSACKs: every retransmission was one too many.
+    /// DSACKs: every retransmission was needless.
     Dsack,
 }
 
@@ -20,9 +20,9 @@ pub enum UndoKind {
 pub enum Note {
     /// The handshake is done.
     Established,
-    /// There is room in the send buffer for so many bytes.
+    /// The send buffer has room for this many bytes again.
     Room(u64),
-    /// An absence of the virtual CPU was in the time for which the connection sent nothing: PVTCP takes it out.
+    /// The connection's idle time included an absence of the virtual CPU, which PVTCP takes out.
     IdleFiltered,
     /// An RTT sample went into the estimate.
     RttSample {
@@ -30,7 +30,7 @@ pub enum Note {
         measured_us: u32,
         /// The sample as used.
         used_us: u32,
-        /// Whether an absence of the virtual CPU is in it: PVTCP replaces it.
+        /// Whether it includes an absence of the virtual CPU, so that PVTCP replaces it.
         spoilt: bool,
         /// SRTT after it.
         srtt_us: u32,
@@ -56,14 +56,14 @@ pub enum Note {
     Marked,
 }
 
-/// Counters, named as Linux names them or nearly so. Segments if nothing else is said.
+/// Counters, with Linux's names or similar ones. They count segments unless noted otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnStats {
     /// Segments sent, of any kind.
     pub segments_sent: u64,
-    /// Those with payload, retransmissions included.
+    /// Segments sent with payload, retransmissions included.
     pub data_segments_sent: u64,
-    /// Those with nothing but an acknowledgement.
+    /// Segments sent with nothing but an acknowledgement.
     pub acks_sent: u64,
     /// RetransSegs.
     pub retransmitted: u64,
@@ -81,7 +81,7 @@ pub struct ConnStats {
     pub fast_recoveries: u32,
     /// Reductions taken back, by [`UndoKind`].
     pub undone: Undone,
-    /// ACKs without data that moved nothing while data was outstanding.
+    /// ACKs without data that acknowledged nothing new while data was outstanding.
     pub dup_acks_received: u64,
     /// TCPDSACKRecv.
     pub dsacks_received: u64,
@@ -106,7 +106,7 @@ pub struct ConnStats {
 pub struct Undone([u32; 3]);
 
 impl Undone {
-    /// Of any kind.
+    /// The sum over all kinds.
     pub fn total(&self) -> u32 {
         self.0.iter().sum()
     }

@@ -17,7 +17,7 @@ impl Connection {
         (((env.now.us() / unit + 1) * unit) as u32).max(1)
     }
 
-    /// A header with everything but its own numbers; whatever goes out acknowledges.
+    /// A header with all but the payload; every segment carries an ACK.
     fn header(&mut self, env: &Env, seq: u64, flags: Flags) -> Segment {
         let mut flags = flags.with(Flags::ACK);
         if self.ecn && self.rcv.echo {
@@ -37,7 +37,7 @@ impl Connection {
     /// Sends a bare acknowledgement; a window probe has a sequence number from before `una`.
     pub(super) fn send_ack(&mut self, env: &mut Env, seq: u64) {
         let segment = self.header(env, seq, Flags::default());
-        // DCTCP's control packets are ECN-capable too, or they would be dropped where data is marked.
+        // DCTCP's control packets are ECN-capable as well, or they would be dropped where data is marked.
         let ecn = if self.ecn && env.config.ecn == EcnMode::Dctcp { Ecn::Ect0 } else { Ecn::NotEct };
         self.stats.acks_sent += 1;
         env.out.push(Outgoing { segment, ecn, retransmission: false, gso_bytes: 0 });
@@ -79,7 +79,7 @@ impl Connection {
         self.next_len().is_some()
     }
 
-    /// Sends a new segment whatever the congestion window is.
+    /// Sends a new segment regardless of the congestion window.
     pub(super) fn send_new(&mut self, env: &mut Env, len: u32) {
         let was_idle = self.snd.board.queue.is_empty();
         let seq = self.snd.nxt;
@@ -102,8 +102,8 @@ impl Connection {
         }
     }
 
-    /// Segments that may be in flight. With vFlood the connection's own window is the shadow, which goes on in the
-    /// background.
+    /// Segments that may be in flight. With vFlood the connection's own window is the shadow window, which is
+    /// maintained in the background.
     fn cwnd(&self, env: &Env) -> u32 {
         let shadow = self.window.cwnd();
         if !self.floods {
@@ -173,7 +173,7 @@ impl Connection {
         self.timer = Some((TimerKind::Persist, env.now + (self.rtt.base(env.config) * factor).min(env.config.rto_max)));
     }
 
-    /// Asks a receiver without room whether it has some now.
+    /// Probes a receiver that has no room.
     pub(super) fn probe_window(&mut self, env: &mut Env) {
         self.snd.probes = self.snd.probes.saturating_add(1);
         self.stats.window_probes += 1;
@@ -187,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// The window says nothing about a path that was not used for a while.
+    /// Shrinks the window after an idle time: it says nothing about a path that was not used for a while.
     fn restart_after_idle(&mut self, env: &mut Env) {
         let idle = env.now.since(self.snd.last_send);
         if self.snd.nxt == self.snd.start || idle <= self.rtt.rto {
@@ -207,7 +207,7 @@ impl Connection {
         self.snd.cwnd_used = 0;
     }
 
-    /// Remembers whether the window was used, and shrinks it if it was not for an RTO.
+    /// Notes whether the window was used, and shrinks it if it was not used for an RTO.
     fn validate_window(&mut self, env: &Env, limited: bool) {
         let out = self.snd.board.out();
         let snd = &mut self.snd;
@@ -223,7 +223,7 @@ impl Connection {
         }
         snd.cwnd_used = snd.cwnd_used.max(out);
         let unused = env.now.since(snd.cwnd_stamp) >= self.rtt.rto;
-        // An application that has nothing to send, and not a receiver without room.
+        // Only if the application had nothing to send, not if the receiver had no room.
         if unused && env.config.slow_start_after_idle && snd.nxt == snd.end && self.state == State::Open {
             let used = snd.cwnd_used.max(env.config.initial_window_segments);
             if used < self.window.cwnd() {
@@ -274,7 +274,7 @@ impl Connection {
         self.snd.board.hint = self.snd.nxt;
     }
 
-    /// The RTO's timer from now on, or, in place of another timer, from when the head was sent.
+    /// Starts the RTO's timer from now, or, if it replaces another timer, from when the head was sent.
     pub(super) fn rearm_rto(&mut self, env: &Env) {
         let Some(head) = self.snd.board.queue.front() else {
             self.timer = None;
@@ -289,7 +289,7 @@ impl Connection {
     }
 }
 
-/// For how long a connection was idle, without the absence of its virtual CPU if PVTCP takes it out.
+/// How long a connection was idle, without the absence of its virtual CPU if PVTCP takes that out.
 fn idle_at_work(env: &mut Env, idle: Duration) -> Duration {
     let Some(Absences { vcpu, settings, acts }) = env.pvtcp else { return idle };
     let at_work_us = vcpu.idle_us(settings, env.now.us(), idle.us());

@@ -29,14 +29,14 @@ pub(super) struct Receiver {
     pub ack_now: bool,
     /// An ACK must go out, at once or later.
     pub ack_due: bool,
-    /// When a delayed one does.
+    /// When a delayed ACK must go out.
     pub delayed: Option<Instant>,
     /// When data last came.
     pub last_data: Option<Instant>,
     /// The application answers what it receives: ACKs ride on its data.
     pub interactive: bool,
     quick: u32,
-    /// Segments shorter than the others since the last ACK: ends of what was written at the other end (Linux:
+    /// Segments shorter than the others since the last ACK, which end a write of the other end (Linux:
     /// `ICSK_ACK_PUSHED`, and `ICSK_ACK_PUSHED2` for the second).
     pushed: u8,
     ato: Duration,
@@ -61,12 +61,13 @@ impl Receiver {
         *self = Self { nxt: start, start, acked: start, edge: start, segment_bytes: 536, ..Self::default() };
     }
 
-    /// Bytes that it has asked for beside itself.
+    /// Bytes that it has allocated beside itself.
     pub fn heap_bytes(&self) -> u64 {
         of_vec(&self.ranges)
     }
 
-    /// The DCTCP receiver's question before a segment is taken in: must what came before be acknowledged first?
+    /// Notes ECN marks before a segment is taken in. Returns whether earlier segments must be acknowledged first
+    /// (DCTCP).
     pub fn note_mark(&mut self, config: &TcpConfig, ce: bool, cwr: bool) -> bool {
         match config.ecn {
             EcnMode::Off => false,
@@ -83,7 +84,7 @@ impl Receiver {
             EcnMode::Dctcp => {
                 let before = self.echo;
                 let earlier_first = dctcp::ack_earlier_first(&mut self.echo, ce, self.ack_due);
-                // Linux tells a change at once.
+                // Linux reports a change at once.
                 self.ack_now |= self.echo != before;
                 earlier_first
             }
@@ -208,7 +209,7 @@ impl Receiver {
         }
     }
 
-    /// Data was sent: if it came soon after data, the two ends talk in turns.
+    /// Data was sent; if that was soon after data came in, the two ends talk in turns.
     pub fn data_sent(&mut self, now: Instant) {
         if self.last_data.is_some_and(|last| now.since(last) < self.ato) {
             self.interactive = true;

@@ -5,7 +5,7 @@ use super::sender::{Acked, FRto, State};
 use super::{Connection, Env, Note};
 
 impl Connection {
-    /// An ACK that is more than routine; true if lost segments may be sent again.
+    /// Handles an ACK that is more than routine. Returns true if lost segments may be sent again.
     pub(super) fn alert(&mut self, env: &mut Env, acked: &mut Acked) -> bool {
         if acked.ece {
             self.snd.prior_ssthresh = 0;
@@ -72,7 +72,7 @@ impl Connection {
         true
     }
 
-    /// What the state was entered for is acknowledged; true if the state stays for now.
+    /// All that was out when the state was entered is acknowledged. Returns true if the state stays for now.
     fn leave_state(&mut self, env: &mut Env, acked: &Acked) -> bool {
         let beyond = self.snd.una != self.snd.high;
         match self.state {
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Without SACK, an ACK accounts for the duplicates before it, but for the segment that was sent again.
+    /// Without SACK, an ACK accounts for the duplicate ACKs before it, except for the segment that was sent again.
     fn forget_duplicates(&mut self, segments: u32) {
         let board = &mut self.snd.board;
         board.sacked = board.sacked.saturating_sub(segments.saturating_sub(1));
@@ -162,7 +162,7 @@ impl Connection {
         self.snd.send_cwr = self.ecn;
     }
 
-    /// A tail-loss probe filled a hole: the loss counts as one, with the window reduced at once.
+    /// A tail-loss probe filled a hole: that counts as a loss, and the window is reduced at once.
     pub(super) fn repaired_by_probe(&mut self, env: &Env) {
         self.begin_reduction(true);
         self.state = State::Cwr;
@@ -178,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// Marks tell of congestion.
+    /// Reduces the window because marks show congestion.
     fn enter_cwr(&mut self, env: &mut Env) {
         self.snd.prior_ssthresh = 0;
         if self.state >= State::Cwr {
@@ -221,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// No bursts of more than three (2.6.32).
+    /// Limits bursts to three segments (2.6.32).
     pub(super) fn moderate(&mut self) {
         let most = self.snd.board.in_flight() + 3;
         self.window.set_cwnd(self.window.cwnd().min(most));
@@ -261,7 +261,8 @@ impl Connection {
         self.window.set_cwnd(cwnd.min(self.snd.board.in_flight() + 1));
     }
 
-    /// The Loss state, with current Linux's F-RTO (RFC 5682); true if lost segments may be sent again.
+    /// Handles an ACK in the Loss state, with current Linux's F-RTO (RFC 5682). Returns true if lost segments may be
+    /// sent again.
     fn in_loss(&mut self, env: &mut Env, acked: &Acked, duplicate: bool) -> bool {
         let recovered = self.snd.una >= self.snd.high;
         if acked.advanced && self.undo_loss(env, acked, false) {
@@ -298,7 +299,7 @@ impl Connection {
         true
     }
 
-    /// Everything outstanding is taken for lost.
+    /// Enters the Loss state after a timeout; outstanding segments count as lost.
     pub(super) fn enter_loss(&mut self, env: &mut Env) {
         let new_recovery = self.state < State::Recovery;
         self.mark_all_lost(env);

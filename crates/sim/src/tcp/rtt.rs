@@ -7,9 +7,9 @@ use crate::time::{Duration, Instant};
 /// Estimate of a path's RTT.
 #[derive(Clone, Debug)]
 pub(super) struct Rtt {
-    /// Times 8.
+    /// SRTT times 8.
     srtt8: u32,
-    /// Times 4.
+    /// Mean deviation times 4.
     mdev4: u32,
     mdev_max: u32,
     rttvar: u32,

@@ -33,7 +33,7 @@ impl Sent {
         self.flags & flags != 0
     }
 
-    /// It has arrived, or is taken for lost and not sent again.
+    /// Whether it has arrived, or is taken for lost and was not sent again since.
     fn is_settled(&self) -> bool {
         self.has(SACKED) || self.flags & (LOST | RETRANSMITTED) == LOST
     }
@@ -51,7 +51,7 @@ impl Sent {
 pub(super) enum Fate {
     /// Nothing yet.
     Open,
-    /// Nothing yet, nor about those that come after it.
+    /// Nothing yet, nor about any later segment.
     AllOpen,
     /// It is taken for lost.
     Lost,
@@ -69,19 +69,19 @@ pub(super) struct Scoreboard {
     pub retransmitted: u32,
     /// End of the highest segment that is SACKed.
     pub highest_sacked: u64,
-    /// Nothing below is lost and waits to be sent again.
+    /// No segment below is lost and waits to be sent again.
     pub hint: u64,
-    /// All below is already marked, as far as three duplicate ACKs mark it.
+    /// Segments below are already marked, as far as three duplicate ACKs mark them.
     pub marked_to: u64,
     /// Segments ever taken for lost.
     pub losses: u64,
-    /// How many have left the queue: the number of the first one in it.
+    /// How many segments have left the queue, which is the number of the first one in it.
     left: u64,
     /// Number of the first segment that was sent once and whose fate is open, or of an earlier one.
     open_from: u64,
-    /// Segments that were sent again, in the order of their times, and some that are no longer of interest.
+    /// Segments that were sent again, in the order of their times; some entries may be stale.
     resent: VecDeque<Resent>,
-    /// That list must be made anew.
+    /// `resent` must be rebuilt.
     resent_is_stale: bool,
 }
 
@@ -93,7 +93,7 @@ struct Resent {
 }
 
 impl Scoreboard {
-    /// Bytes that it has asked for beside itself.
+    /// Bytes that it has allocated beside itself.
     pub fn heap_bytes(&self) -> u64 {
         of_deque(&self.queue) + of_deque(&self.resent)
     }
@@ -116,7 +116,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes a segment for lost; true if that is news.
+    /// Takes a segment for lost. Returns whether that is news.
     pub fn mark_lost(&mut self, index: usize) -> bool {
         let is_news = !self.queue[index].is_settled();
         if is_news {
@@ -134,7 +134,7 @@ impl Scoreboard {
         sent.flags |= RETRANSMITTED | EVER;
         let sent = *sent;
         if self.resent.len() > 2 * self.queue.len() {
-            // Nobody has judged for long.
+            // Nothing has been judged for long, so most entries are stale.
             self.resent.clear();
             self.resent_is_stale = true;
         }
@@ -143,7 +143,7 @@ impl Scoreboard {
     }
 
     /// Judges the segments whose fate is open: those that were sent once, the oldest first, and those that were sent
-    /// again, in the order in which they were. Only a few of thousands are looked at in recovery, as in the kernel's
+    /// again, in the order of their times. In recovery it looks at only a few of thousands, like the kernel's
     /// `tsorted_sent_queue`.
     pub fn judge(&mut self, mut judge: impl FnMut(&Sent) -> Fate) {
         if std::mem::take(&mut self.resent_is_stale) {
@@ -200,7 +200,7 @@ impl Scoreboard {
         self.resent.make_contiguous().sort_by_key(|resent| resent.at);
     }
 
-    /// The oldest segment leaves, and its flags the counts.
+    /// Removes the oldest segment from the queue, and its flags from the counts.
     pub fn pop(&mut self, sack: bool) {
         let Some(sent) = self.queue.pop_front() else { return };
         self.left += 1;
@@ -209,7 +209,7 @@ impl Scoreboard {
         self.retransmitted -= u32::from(sent.has(RETRANSMITTED));
     }
 
-    /// Takes no segment for lost any more.
+    /// Takes back all marks of lost segments.
     pub fn unmark_losses(&mut self) {
         for sent in &mut self.queue {
             sent.flags &= !LOST;
@@ -218,7 +218,7 @@ impl Scoreboard {
         self.forget_hints();
     }
 
-    /// Looks at everything again.
+    /// Forgets the hints, so that the next search looks at all segments.
     pub fn forget_hints(&mut self) {
         self.hint = 0;
         self.marked_to = 0;
@@ -242,7 +242,8 @@ mod tests {
         Acknowledge,
         TakeForLost(usize),
         UnmarkLosses,
-        /// All sent before the newest that has arrived, which is that one, is lost if it is older than so much.
+        /// The segment at this index is the newest that has arrived: all sent before it are lost if they are at least
+        /// this old.
         Judge(usize, u64),
         Wait(u64),
     }
@@ -272,8 +273,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whom [`Scoreboard::judge`] does not ask would not have been taken for lost either, and nobody waits for it
-        /// longer.
+        /// Segments that [`Scoreboard::judge`] does not ask about would not be taken for lost either, and none of them
+        /// would be waited for longer.
         #[test]
         fn judging_a_few_is_judging_all(steps in steps()) {
             let mut board = Scoreboard::default();

@@ -8,7 +8,7 @@ use crate::time::Instant;
 pub(super) enum State {
     #[default]
     Open,
-    /// Something is out of order; not yet taken for lost.
+    /// Something is out of order, but nothing counts as lost yet.
     Disorder,
     /// The window is reduced for marks or a probe.
     Cwr,
@@ -40,7 +40,7 @@ pub(super) struct Rack {
     pub advanced: bool,
 }
 
-/// What is known of our own stream.
+/// The state of the outgoing stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sender {
     pub board: Scoreboard,
@@ -55,13 +55,13 @@ pub(super) struct Sender {
     pub start: u64,
     /// Right edge of the other end's window.
     pub edge: u64,
-    /// Segment that last moved the window.
+    /// Sequence number of the segment that last moved the window.
     pub edge_seq: u64,
     /// `high_seq`: a state ends when this is acknowledged.
     pub high: u64,
     /// `undo_marker`: `snd_una` at the reduction, if it may be taken back.
     pub undo_marker: Option<u64>,
-    /// Retransmissions that no DSACK has told to be superfluous; negative if there were none.
+    /// Retransmissions that no DSACK has reported as needless; negative if there were none.
     pub undo_retransmitted: i32,
     /// Timestamp of the first retransmission.
     pub retransmit_stamp: Option<u32>,
@@ -69,17 +69,17 @@ pub(super) struct Sender {
     pub prior_ssthresh: u32,
     pub prr_delivered: u32,
     pub prr_out: u32,
-    /// `tlp_high_seq`: end of what was sent when a probe was, until its fate is known.
+    /// `tlp_high_seq`: end of what was sent at the time of a probe, until the probe's fate is known.
     pub probe_end: Option<u64>,
     pub probe_repeated: bool,
     /// 2.6.32's F-RTO.
     pub f_rto: FRto,
     /// Current F-RTO, within Loss.
     pub f_rto_in_loss: bool,
-    /// It wants new data sent before lost data is sent again.
+    /// Current F-RTO wants new data sent before lost data is sent again.
     pub f_rto_new: bool,
     pub f_rto_mark: u64,
-    /// Duplicate ACKs that make a loss.
+    /// How many duplicate ACKs indicate a loss.
     pub reordering: u32,
     pub reordered: bool,
     /// Timeouts in a row without progress; window probes while the window is closed.
@@ -95,11 +95,11 @@ pub(super) struct Sender {
     pub last_send: Instant,
     /// The window does not grow before this is acknowledged: it was lowered from outside.
     pub lowered_end: u64,
-    /// The threshold that was set with it.
+    /// The threshold that was last set from outside.
     pub adjusted: Option<u32>,
     /// SACK blocks of the last ACK.
     pub known: [(u64, u64); crate::packet::MAX_SACK_BLOCKS],
-    /// Bytes of the send buffer were short when the application last wrote.
+    /// The send buffer had no room for all that the application last wrote.
     pub short: bool,
 }
 
@@ -113,11 +113,11 @@ pub(super) struct Acked {
     pub delivered: u32,
     /// New SACKs.
     pub sacked: bool,
-    /// Never repeated data, sent before the timeout, arrived.
+    /// Data arrived that was sent before the timeout and never retransmitted.
     pub original: bool,
-    /// Repeated data was acknowledged.
+    /// Retransmitted data was acknowledged.
     pub repeated: bool,
-    /// Repeated data that is not the head was acknowledged.
+    /// Retransmitted data other than the head was acknowledged.
     pub repeated_beyond_head: bool,
     /// SACKs of data that was not sent before the timeout.
     pub sacked_new: bool,
@@ -127,14 +127,14 @@ pub(super) struct Acked {
     pub window_update: bool,
     pub has_data: bool,
     pub lost_again: bool,
-    /// When the first, and the first SACKed, never repeated segment was sent.
+    /// When never retransmitted segments were sent: the first and last acknowledged, and the first SACKed.
     pub first: Option<Instant>,
     pub last: Option<Instant>,
     pub first_sacked: Option<Instant>,
-    /// A never repeated segment arrived below others that had.
+    /// Start of a never retransmitted segment that arrived after segments above it.
     pub late: Option<u64>,
     pub ts_ecr: u32,
-    /// Segments taken for lost on this ACK.
+    /// Segments ever taken for lost before this ACK.
     pub losses_before: u64,
     pub una_before: u64,
 }

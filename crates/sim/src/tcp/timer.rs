@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// What the ACK tells of the probe: if it filled a hole, there was a loss.
+    /// Judges the probe by an ACK: if the probe filled a hole, there was a loss.
     pub(super) fn judge_probe(&mut self, env: &Env, acked: &Acked) {
         let Some(end) = self.snd.probe_end else { return };
         let una = self.snd.una.max(acked.una_before);

@@ -1,5 +1,5 @@
-//! How large the packets are that a guest leaves to others to cut, and when it waits until it can send a larger one, as
-//! Linux 6.18 does (`net/ipv4/tcp_output.c`, `tcp_input.c`).
+//! TSO as in Linux 6.18 (`net/ipv4/tcp_output.c`, `tcp_input.c`): how large the packets are that a guest leaves to
+//! others to cut, and when it waits to send a larger one.
 
 use super::config::TcpConfig;
 use super::sender::State;
@@ -10,9 +10,9 @@ use crate::time::Duration;
 const GSO_MAX_BYTES: u64 = 65_215;
 /// `tcp_min_tso_segs`.
 const MIN_SEGMENTS: u64 = 2;
-/// `sk_pacing_shift`: a packet is what is sent in some 2^-10 s.
+/// `sk_pacing_shift`: a packet holds what is sent in about 2^-10 s.
 const PACING_SHIFT: u32 = 10;
-/// `tcp_tso_rtt_log`: what an RTT below 512 us allows besides is halved with each 512 us more.
+/// `tcp_tso_rtt_log`: a packet may hold more by an amount that halves with each 512 us of the least RTT.
 const RTT_LOG: u32 = 9;
 /// `tcp_tso_win_divisor`.
 const WIN_DIVISOR: u64 = 3;
@@ -20,11 +20,11 @@ const WIN_DIVISOR: u64 = 3;
 const SLOW_START_RATIO: u64 = 200;
 /// `tcp_pacing_ca_ratio`, in percent.
 const AVOIDANCE_RATIO: u64 = 120;
-/// Who has not sent for so long, or has an ACK to wait for so long, sends.
+/// A sender that has not sent for this long, or whose next ACK is further away than this, does not wait.
 const PATIENCE: Duration = Duration::from_ms(1);
 
 impl Connection {
-    /// Segments of the next packet of new data, at most: `tcp_tso_segs()`, and half of the window (`tcp_cwnd_test()`).
+    /// Most segments in the next packet of new data: `tcp_tso_segs()`, and half of the window (`tcp_cwnd_test()`).
     pub(crate) fn packet_segments(&self, config: &TcpConfig) -> u32 {
         if !config.sizes_packets {
             return config.gso_segments;
@@ -41,7 +41,7 @@ impl Connection {
         segments.min(u64::from(config.gso_segments)) as u32
     }
 
-    /// `sk_pacing_rate`, in bytes per second (`tcp_update_pacing_rate()`); none before the first RTT sample.
+    /// `sk_pacing_rate`, in bytes per second (`tcp_update_pacing_rate()`); `None` before the first RTT sample.
     fn pacing_rate(&self) -> Option<u64> {
         let srtt_us = u64::from(self.rtt.srtt_us());
         let cwnd = self.window.cwnd();
@@ -50,8 +50,8 @@ impl Connection {
         (in_window * (ratio * 10_000)).checked_div(srtt_us)
     }
 
-    /// Whether new data waits for room for a larger packet, and if so whether it is the congestion window that bounds
-    /// it: `tcp_tso_should_defer()`. The receiver has room for the next segment, and so has `cwnd`.
+    /// `Some` if new data waits for room for a larger packet; true if the congestion window is what limits it:
+    /// `tcp_tso_should_defer()`. The receiver and `cwnd` have room for the next segment.
     pub(super) fn defers(&self, env: &Env, cwnd: u32) -> Option<bool> {
         let mss = u64::from(self.mss);
         let unsent = self.snd.end - self.snd.nxt;
@@ -69,7 +69,7 @@ impl Connection {
         }
         let head = self.snd.board.queue.front()?;
         let srtt = Duration::from_us(u64::from(self.rtt.srtt_us()));
-        // An ACK that is expected late is not waited for.
+        // The next ACK is too far away to wait for.
         if (head.at + srtt).since(env.now) > Duration::from_ps(srtt.ps() / 2).min(PATIENCE) {
             return None;
         }
@@ -82,7 +82,7 @@ mod tests {
     use super::super::Role;
     use super::*;
 
-    /// Segments of a packet of an end with such a window whose RTT is so long.
+    /// Segments of the largest packet that the RTT allows, and of the next packet, for an end with this window.
     fn segments(cwnd: u32, rtt_us: Option<u32>, gso_segments: u32) -> [u32; 2] {
         let config = TcpConfig { sizes_packets: true, gso_segments, ..TcpConfig::current(0) };
         let mut end = Connection::new(&config, Role::Client);

@@ -1,4 +1,4 @@
-//! Reductions that were for nothing, and how they are taken back.
+//! Takes back reductions of the window that proved needless.
 
 use super::config::{Generation, SpuriousResponse};
 use super::sender::{Acked, State};
@@ -11,7 +11,7 @@ impl Connection {
         self.snd.undo_retransmitted = if out == 0 { -1 } else { out as i32 };
     }
 
-    /// Which evidence there is that the reduction was for nothing.
+    /// The evidence, if any, that the reduction was needless.
     fn may_undo(&self, env: &Env, acked: &Acked) -> Option<UndoKind> {
         self.snd.undo_marker?;
         if self.snd.undo_retransmitted == 0 {
@@ -20,7 +20,7 @@ impl Connection {
         self.eifel(env, acked).then_some(UndoKind::Eifel)
     }
 
-    /// The ACK was sent for something from before the first retransmission.
+    /// Whether the ACK was sent for a segment from before the first retransmission.
     fn eifel(&self, env: &Env, acked: &Acked) -> bool {
         let echoed = acked.ts_ecr;
         env.config.eifel
@@ -54,7 +54,7 @@ impl Connection {
         self.snd.rack.advanced = true;
     }
 
-    /// Everything from before is acknowledged; true if the state is kept until more is.
+    /// All that was out at the reduction is acknowledged. Returns true if the state stays until more is.
     pub(super) fn undo_recovery(&mut self, env: &mut Env, acked: &Acked) -> bool {
         if let Some(kind) = self.may_undo(env, acked) {
             self.undo(env, kind, false);

@@ -20,7 +20,7 @@ impl Bulk {
         Self { members, flows, late_start: Duration::ZERO }
     }
 
-    /// The last sender begins so much later.
+    /// Makes the last sender begin this much later.
     pub(super) fn with_late_start(self, late_start: Duration) -> Self {
         Self { late_start, ..self }
     }

@@ -15,10 +15,10 @@ const VALUE_OVERHEAD_BYTES: u64 = 6 + KEY_BYTES + 2 + 5 + 2 + 2 + 5;
 const SET_OVERHEAD_BYTES: u64 = 4 + KEY_BYTES + 4 + 5 + 2 + 2;
 /// `STORED`, and the line's end.
 const STORED_BYTES: u64 = 8;
-/// Tags from here on are the long-lived flows' part.
+/// Tags from this one on belong to the long-lived flows.
 const BULK_TAGS: u32 = 1 << 28;
 
-/// How many requests, how large, beside how many flows.
+/// Number and sizes of requests, and the flows beside them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub outstanding: u32,
@@ -52,7 +52,7 @@ impl Memcached {
         Self { requests, bulk: Bulk::new(sending, settings.flows).with_late_start(settings.late_start) }
     }
 
-    /// What is under way at the end.
+    /// Records what is under way at the end.
     pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
         self.requests.leave(recording, end);
     }

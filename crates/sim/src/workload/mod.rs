@@ -1,7 +1,7 @@
 //! What the VMs do: the processes that run in them, and what they record.
 //!
-//! The kinds mean what the lab's do (`crates/lab/src/guest`): a strobe's requests, for one, are small messages on the
-//! connections that the blocks come back on.
+//! The kinds mean the same as the lab's (`crates/lab/src/guest`): a strobe's requests, for example, are small messages
+//! on the connections that carry the blocks back.
 
 mod bulk;
 mod memcached;
@@ -49,7 +49,7 @@ impl Side {
     }
 }
 
-/// The largest tag that a workload may use: of several, the largest number of each fits.
+/// The largest tag that a workload may use, so that the numbers of several workloads fit.
 const LAST_TAG: u32 = u32::MAX / format::MAX_WORKLOADS as u32;
 
 /// What a process can ask of the machine that it runs on, and the workload of the simulation.
@@ -60,19 +60,18 @@ pub trait System {
     /// Opens a connection, with a handshake; [`Workload::on_established`] tells when it is done.
     fn open(&mut self, from: GuestId, to: GuestId) -> FlowId;
 
-    /// Tells who listens that a connection of these guests, the opener's first, is one of the workload at this place
-    /// among several.
+    /// Reports that a connection of these guests, the opener's first, belongs to the workload at this place among
+    /// several.
     fn belongs(&mut self, _flow: FlowId, _place: usize, _guests: [GuestId; 2]) {}
 
-    /// Writes a message, as a blocking write of all of it would. What PIAS and LLDCT count begins anew with each
-    /// message.
+    /// Writes a message, as a blocking write of all of it would. What PIAS counts begins again with each message.
     fn write(&mut self, flow: FlowId, side: Side, bytes: u64);
 
     /// Asks for one [`Workload::on_delivered`] as soon as `side` has received `total` bytes in all, also if it has
     /// already. Replaces what was asked for before.
     fn expect(&mut self, flow: FlowId, side: Side, total: u64);
 
-    /// Closes both ends. What is on its way is dropped when it arrives, and nothing more is told about the connection.
+    /// Closes both ends. Packets under way are dropped on arrival, and nothing more is reported about the connection.
     fn close(&mut self, flow: FlowId);
 
     /// Calls [`Workload::on_call`] at an instant, whatever runs then.
@@ -82,7 +81,7 @@ pub trait System {
     /// what had waited.
     fn call_in(&mut self, guest: GuestId, at: Instant, tag: u32);
 
-    /// Keeps a guest's virtual CPU, which must have its core, busy for so long.
+    /// Keeps a guest's virtual CPU, which must have its core, busy for this long.
     fn work(&mut self, guest: GuestId, time: Duration);
 
     /// Sends an ICMP echo request of 64 bytes; [`Workload::on_echo`] tells of the reply.
@@ -101,7 +100,7 @@ pub struct Member {
     pub host: HostId,
 }
 
-/// Who takes part, and what bounds them.
+/// The VMs that take part, the capacity that a load refers to, and the seed.
 #[derive(Clone, Debug)]
 pub struct Members {
     /// The group that sends.
@@ -133,7 +132,7 @@ enum Kind {
     ThreeTier(three_tier::ThreeTier),
 }
 
-/// Draws of when VMs start are from this long, because nothing starts VMs at the same picosecond.
+/// VMs start at times drawn from this span, because in reality no two start at the same picosecond.
 const START_SPREAD: Duration = Duration::from_ms(1);
 
 impl Workload {
@@ -258,13 +257,13 @@ impl Workload {
         self.recording.flows.len() + self.recording.blocks.len() + self.recording.pings.len()
     }
 
-    /// Bytes that it has asked for to record, and a Poisson process to know its flows.
+    /// Bytes allocated for recording, and for a Poisson process's flows.
     pub fn bytes(&self) -> u64 {
         let own = if let Kind::Poisson(poisson) = &self.kind { poisson.bytes() } else { 0 };
         own + self.recording.bytes()
     }
 
-    /// Ends the measured time; what was recorded in it.
+    /// Ends the measured time, and returns what was recorded in it.
     pub fn collect(&mut self, now: Instant) -> Recording {
         let recording = &mut self.recording;
         match &self.kind {
@@ -305,7 +304,7 @@ impl Workload {
         }
     }
 
-    /// What was asked for with [`System::call_at`] or [`System::call_in`].
+    /// A call that was asked for with [`System::call_at`] or [`System::call_in`].
     pub fn on_call(&mut self, system: &mut impl System, tag: u32) {
         match &mut self.kind {
             Kind::Ping(ping) => ping.on_call(system, &mut self.recording, tag),

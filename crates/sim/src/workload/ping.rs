@@ -6,7 +6,7 @@ use super::{Members, Random, Recording, System};
 use crate::packet::GuestId;
 use crate::time::{Duration, Instant};
 
-/// A reply that takes longer is lost.
+/// A reply that takes longer counts as lost.
 const LOST_AFTER: Duration = Duration::from_s(1);
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Ping {
         pinger.number = pinger.number.wrapping_add(1);
         pinger.waiting.push_back((pinger.number, now));
         system.ping(pinger.guest, self.to, pinger.number);
-        // Times that passed while this VM was off its core are not made up for.
+        // Requests that fell due while this VM was off its core are skipped.
         let missed = now.since(pinger.due).ps() / self.interval.ps().max(1);
         pinger.due += self.interval * (missed + 1);
         system.call_in(pinger.guest, pinger.due, tag);

@@ -11,7 +11,7 @@ use crate::footprint::of_vec;
 use crate::packet::{GuestId, HostId};
 use crate::time::{Duration, Instant};
 
-/// The tag of the next arrival; others are those of flows that wait for their opener to run.
+/// The tag of the next arrival; other tags belong to flows that wait for their opener to run.
 const ARRIVAL: u32 = LAST_TAG;
 /// The tag of a long-lived flow's beginning.
 const BACKGROUND: u32 = LAST_TAG - 1;
@@ -19,7 +19,7 @@ const BACKGROUND: u32 = LAST_TAG - 1;
 /// More than a run can send.
 const ENDLESS_BYTES: u64 = 1 << 50;
 
-/// How much, how large, how many.
+/// Load, and sizes and numbers of flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub load: f64,
@@ -27,7 +27,7 @@ pub(super) struct Settings {
     /// Flows to measure; 0: no limit.
     pub flows: u32,
     pub persistent: bool,
-    /// Each flow is asked for with so many bytes; 0: it is sent without.
+    /// Each flow is requested with this many bytes; 0: it is sent without a request.
     pub request_bytes: u64,
     /// Flows that begin at once, towards one receiver.
     pub burst: u32,
@@ -39,7 +39,7 @@ pub(super) struct Settings {
 #[derive(Debug)]
 pub(super) struct Poisson {
     members: Members,
-    /// Of the receivers.
+    /// The receivers by host.
     by_host: ByHost,
     random: Random,
     sizes: SizeDistribution,
@@ -71,7 +71,7 @@ struct Arrived {
     bytes: u64,
 }
 
-/// A connection that has had its flow.
+/// A connection whose flow is over.
 #[derive(Clone, Copy, Debug)]
 struct Idle {
     flow: FlowId,
@@ -85,9 +85,9 @@ struct Transfer {
     to: GuestId,
     bytes: u64,
     start: Instant,
-    /// What the connection has delivered when the flow is done.
+    /// What the connection will have delivered when the flow is done.
     total: u64,
-    /// What of requests it has delivered then.
+    /// Bytes of requests that it will have delivered then.
     asked: u64,
     measured: bool,
 }
@@ -122,7 +122,7 @@ impl Poisson {
         }
     }
 
-    /// Bytes that its flows, and the connections that wait for others, have asked for.
+    /// Bytes allocated for its flows and for idle connections.
     pub(super) fn bytes(&self) -> u64 {
         let idle: u64 = self.idle.values().map(of_vec).sum();
         of_vec(&self.transfers) + of_vec(&self.arrived) + of_vec(&self.free) + of_vec(&self.background_due) + idle
@@ -163,7 +163,8 @@ impl Poisson {
                 let bytes = self.sizes.quantile_bytes(self.random.unit());
                 self.arrive(system, Arrived { from, bytes, ..first });
             }
-            // As simulations of these workloads usually end: with the last measured flow begun, the network empties.
+            // As usual in simulations of these workloads, arrivals end once the last measured flow has begun, and the
+            // network empties.
             if self.limit == 0 || self.measured < self.limit {
                 self.next_arrival(system);
             }
@@ -186,7 +187,7 @@ impl Poisson {
         system.call_in(self.opener(&arrived), system.now(), tag);
     }
 
-    /// Who sends after a VM in a burst: the next one that is not on the receiver's host.
+    /// The VM that sends after another in a burst: the next one that is not on the receiver's host.
     fn next_sender(&self, from: GuestId, to: GuestId) -> GuestId {
         let receiver = place_of(&self.members.to, to).map(|place| self.members.to[place].host);
         let place = place_of(&self.members.from, from).unwrap_or(0);
@@ -205,12 +206,12 @@ impl Poisson {
         if self.request_bytes > 0 { arrived.to } else { arrived.from }
     }
 
-    /// Who receives what is measured.
+    /// The side that receives what is measured.
     fn receiver(&self) -> Side {
         if self.request_bytes > 0 { Side::Opener } else { Side::Acceptor }
     }
 
-    /// A connection is there for a flow.
+    /// Sends a flow, or its request, on an established connection.
     fn send(&self, system: &mut impl System, flow: FlowId, transfer: &Transfer) {
         system.expect(flow, self.receiver(), transfer.total);
         if self.request_bytes > 0 {
@@ -287,7 +288,7 @@ impl Poisson {
         }
     }
 
-    /// What is under way at the end.
+    /// Records what is under way at the end.
     pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
         for transfer in self.transfers.iter().flatten().filter(|t| t.measured) {
             recording.under_way(transfer.bytes, transfer.start, end);
@@ -295,12 +296,12 @@ impl Poisson {
     }
 }
 
-/// Where a VM is among the members, which are in the order of their numbers.
+/// The place of a VM among the members, which are in the order of their numbers.
 fn place_of(members: &[Member], guest: GuestId) -> Option<usize> {
     members.binary_search_by_key(&guest, |member| member.guest).ok()
 }
 
-/// The positions of each host's members, in their order, so that a draw among those of others looks at no others.
+/// The positions of each host's members, in order, so that a draw among the others looks only at the host's own.
 #[derive(Debug)]
 struct ByHost(BTreeMap<HostId, Vec<usize>>);
 
@@ -313,17 +314,17 @@ impl ByHost {
         Self(positions)
     }
 
-    /// One of these members that is not on this host. There must be one.
+    /// Draws one of these members that is not on this host; there must be one.
     fn elsewhere(&self, random: &mut Random, of: &[Member], host: HostId) -> GuestId {
         let own = self.0.get(&host).map_or(&[][..], Vec::as_slice);
         let drawn = random.below(of.len() - own.len());
-        // Each of the host's own that stands before it moves it on by one.
+        // Each of the host's own members before the position moves it on by one.
         let position = own.iter().fold(drawn, |position, own| position + usize::from(*own <= position));
         of[position].guest
     }
 }
 
-/// Both ends of each long-lived flow. Their draws are their own, so that the flows that are measured are the same with
+/// Both ends of each long-lived flow. They have their own stream of draws, so that the measured flows are the same with
 /// and without them.
 fn background(members: &Members, each: u32) -> Vec<(GuestId, GuestId)> {
     let mut all = members.from.clone();

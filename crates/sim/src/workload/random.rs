@@ -1,4 +1,4 @@
-//! Random times, by the numbers that lab and simulator share.
+//! Random times, made of the random numbers that lab and simulator share.
 
 use evenkeel_scenario::random;
 
@@ -24,12 +24,12 @@ impl Random {
         self.0.below(count)
     }
 
-    /// Evenly from nothing to less than `span`.
+    /// Evenly from zero to less than `span`.
     pub fn span(&mut self, span: Duration) -> Duration {
         Duration::from_ps(((u128::from(self.0.bits()) * u128::from(span.ps())) >> 64) as u64)
     }
 
-    /// The time to the next of events that come at random, so many picoseconds apart on average.
+    /// The time to the next of random events that are `mean_ps` picoseconds apart on average.
     pub fn gap(&mut self, mean_ps: f64) -> Duration {
         // Less than a year in any case.
         Duration::from_ps(self.0.exponential(mean_ps).min(3e19 / 2.0) as u64)

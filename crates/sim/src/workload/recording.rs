@@ -4,7 +4,7 @@ use crate::footprint::of_vec;
 use crate::packet::GuestId;
 use crate::time::{Duration, Instant};
 
-/// Something that took its time: a block, a ping.
+/// Something that took time: a block, a ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
     /// The guest that measured it.
@@ -28,16 +28,16 @@ pub struct FlowDone {
     pub start: Instant,
     /// Until the last byte was received.
     pub took: Duration,
-    /// The part of that since the sending process had its connection; `None` where nobody notes it.
+    /// The part of `took` since the sending process had its connection; `None` where that is not recorded.
     pub connected_took: Option<Duration>,
 }
 
 /// A flow that began in the measured time and had not ended when the run did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowUnderWay {
-    /// Payload that it was to bring.
+    /// Payload that it was to transfer.
     pub bytes: u64,
-    /// Since its start.
+    /// Time since its start.
     pub waited: Duration,
 }
 
@@ -49,11 +49,11 @@ pub struct Recording {
     pub blocks: Vec<Timed>,
     /// Pings that were answered.
     pub pings: Vec<Timed>,
-    /// Pings that were not.
+    /// Pings that were not answered.
     pub pings_lost: u64,
     /// Flows that ended.
     pub flows: Vec<FlowDone>,
-    /// Flows that did not.
+    /// Flows that did not end.
     pub unfinished: Vec<FlowUnderWay>,
 }
 
@@ -62,17 +62,17 @@ impl Recording {
         *self = Self { mark: Some(now), ..Self::default() };
     }
 
-    /// Bytes that it has asked for.
+    /// Bytes that it has allocated.
     pub(super) fn bytes(&self) -> u64 {
         of_vec(&self.blocks) + of_vec(&self.pings) + of_vec(&self.flows) + of_vec(&self.unfinished)
     }
 
-    /// Whether what begins at this instant is of the measured time.
+    /// Whether something that begins at this instant belongs to the measured time.
     pub(super) fn counts(&self, start: Instant) -> bool {
         self.mark.is_some_and(|mark| start >= mark)
     }
 
-    /// A block is complete. One that began before the mark is not of the measured time; likewise pings and flows.
+    /// A block is complete. It does not count if it began before the mark; likewise pings and flows.
     pub(super) fn block(&mut self, guest: GuestId, start: Instant, end: Instant) {
         if self.counts(start) {
             self.blocks.push(Timed { guest, start, took: end.since(start) });
@@ -95,7 +95,7 @@ impl Recording {
         }
     }
 
-    /// A flow is under way at the end.
+    /// Records a flow that is under way at the end.
     pub(super) fn under_way(&mut self, bytes: u64, start: Instant, end: Instant) {
         if self.counts(start) {
             self.unfinished.push(FlowUnderWay { bytes, waited: end.since(start) });

@@ -6,7 +6,7 @@ use super::{FlowDone, FlowId, Members, Random, Recording, START_SPREAD, Side, Sy
 use crate::packet::GuestId;
 use crate::time::{Duration, Instant};
 
-/// How large, how many, how often.
+/// Sizes, number and pace of requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub sizes: Sizes,
@@ -19,7 +19,7 @@ pub(super) struct Settings {
 pub(super) struct Sizes {
     pub often: (u64, u64),
     pub seldom: (u64, u64),
-    /// How often, of a thousand. Both kinds are spread evenly.
+    /// How many of a thousand requests are of the frequent kind. Both kinds are spread evenly.
     pub often_permille: u32,
 }
 
@@ -30,7 +30,7 @@ impl Sizes {
         Self { often: sizes, seldom: sizes, often_permille: 1000 }
     }
 
-    /// Of a loop's request of that number. Loops begin at different places of the pattern.
+    /// The sizes for a loop's request with this number. Loops begin at different places of the pattern.
     fn of(&self, position: u64, number: u64) -> (u64, u64) {
         let seldom = u64::from(1000 - self.often_permille.min(1000));
         let before = (number + position) * seldom;
@@ -39,7 +39,7 @@ impl Sizes {
 }
 
 impl Settings {
-    /// Of the response to a loop's latest request.
+    /// The size of the response to a loop's latest request.
     fn response_bytes(&self, tag: u32, one: &Loop) -> u64 {
         self.sizes.of(u64::from(tag), one.asked - 1).1
     }
@@ -167,7 +167,7 @@ impl RequestResponse {
         }
     }
 
-    /// What is under way at the end.
+    /// Records what is under way at the end.
     pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
         for (tag, one) in (0..).zip(&self.loops) {
             if let Some(start) = one.began {

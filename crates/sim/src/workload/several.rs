@@ -9,12 +9,12 @@ use crate::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Workloads {
     all: Vec<Workload>,
-    /// By number of the connection: whose it is, or was last.
+    /// By number of the connection: the workload that owns it, or owned it last.
     owners: Vec<u8>,
 }
 
-/// The machines as one of several workloads sees them. What comes back is told apart by its number: those of the
-/// workload at `place` are `place` and every `count`th from there on.
+/// The machines as one of several workloads sees them. Numbers tell the workloads' calls and pings apart: the workload
+/// at `place` has `place` and every `count`th number from there on.
 struct Own<'a, S> {
     system: &'a mut S,
     owners: &'a mut Vec<u8>,
@@ -117,7 +117,7 @@ impl Workloads {
         }
     }
 
-    /// [`Workload::is_background`] of the one whose it is.
+    /// [`Workload::is_background`] of the connection's owner.
     pub fn is_background(&self, flow: FlowId) -> bool {
         self.all.get(self.owner(flow)).is_some_and(|workload| workload.is_background(flow))
     }
@@ -137,23 +137,23 @@ impl Workloads {
         self.all.iter_mut().map(|workload| workload.collect(now)).collect()
     }
 
-    /// [`Workload::on_established`] of the one whose it is.
+    /// [`Workload::on_established`] of the connection's owner.
     pub fn on_established(&mut self, system: &mut impl System, flow: FlowId) {
         self.with(self.owner(flow), system, |workload, own| workload.on_established(own, flow));
     }
 
-    /// [`Workload::on_delivered`] of the one whose it is.
+    /// [`Workload::on_delivered`] of the connection's owner.
     pub fn on_delivered(&mut self, system: &mut impl System, flow: FlowId, side: Side) {
         self.with(self.owner(flow), system, |workload, own| workload.on_delivered(own, flow, side));
     }
 
-    /// [`Workload::on_call`] of the one that asked.
+    /// [`Workload::on_call`] of the workload that asked.
     pub fn on_call(&mut self, system: &mut impl System, tag: u32) {
         let (place, tag) = self.split(tag);
         self.with(place, system, |workload, own| workload.on_call(own, tag));
     }
 
-    /// [`Workload::on_echo`] of the one that asked.
+    /// [`Workload::on_echo`] of the workload that asked.
     pub fn on_echo(&mut self, system: &mut impl System, guest: GuestId, number: u32) {
         let (place, number) = self.split(number);
         self.with(place, system, |workload, own| workload.on_echo(own, guest, number));

@@ -18,13 +18,13 @@ pub(super) struct Strobe {
     limit: u32,
     /// In the order of servers.
     flows: Vec<FlowId>,
-    /// What each flow's ends have had in all, requests and blocks.
+    /// How many requests were sent and answered on each flow.
     asked: BTreeMap<FlowId, Asked>,
     began: Instant,
     outstanding: usize,
-    /// Begun and completed since the latest mark.
+    /// Requests begun and completed since the latest mark.
     completed: u32,
-    /// A mark came into the request that is under way.
+    /// A mark came while the present request was under way.
     marked_meanwhile: bool,
     marks: u32,
 }
@@ -111,7 +111,7 @@ impl Strobe {
             return;
         }
         recording.block(self.client, self.began, system.now());
-        // A request that a mark came into is of neither side.
+        // A request that was under way at a mark counts on neither side of it.
         if !std::mem::take(&mut self.marked_meanwhile) {
             self.completed += 1;
         }

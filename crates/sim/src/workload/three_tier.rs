@@ -13,10 +13,10 @@ use super::{FlowDone, FlowId, Members, Random, Recording, Side, System};
 use crate::packet::GuestId;
 use crate::time::{Duration, Instant};
 
-/// How long a server computes before it looks at what has come.
+/// How long a server computes before it handles what has come meanwhile.
 const QUANTUM: Duration = Duration::from_us(100);
 
-/// Who asks, and how often.
+/// Users, their pace, and what they do.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub users: u32,
@@ -84,7 +84,7 @@ impl From<&format::Operation> for Operation {
 }
 
 impl Operation {
-    /// What a user gets of it.
+    /// Bytes that a user receives.
     fn bytes(&self) -> u64 {
         self.exchanges.iter().map(|exchange| exchange.response_bytes).sum()
     }
@@ -96,14 +96,14 @@ pub(super) struct ThreeTier {
     servers: Vec<GuestId>,
     users: Vec<User>,
     links: Vec<Link>,
-    /// By user: what a server computes for the request. Its tag is the user's after those of all users.
+    /// By user: what a server computes for the request. Jobs' tags follow those of all users, in the same order.
     jobs: Vec<Option<Job>>,
-    /// Of each server, the connections to it that nobody uses.
+    /// By server: the unused connections to it.
     idle: Vec<Vec<usize>>,
     by_flow: BTreeMap<FlowId, End>,
 }
 
-/// What a server computes, and who answers then.
+/// What a server computes, and the answer that it then gives.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     server: GuestId,
@@ -112,7 +112,7 @@ struct Job {
     response_bytes: u64,
 }
 
-/// Whose connection it is.
+/// The owner of a connection.
 #[derive(Clone, Copy, Debug)]
 enum End {
     User(usize),
@@ -177,7 +177,7 @@ impl ThreeTier {
         }
     }
 
-    /// A user has thought enough, or a server has computed for a while.
+    /// A user has finished thinking, or a server has computed a quantum.
     pub(super) fn on_call(&mut self, system: &mut impl System, tag: u32) {
         let number = tag as usize;
         let Some(user) = self.users.get_mut(number) else {
@@ -195,7 +195,7 @@ impl ThreeTier {
         self.compute(system, number);
     }
 
-    /// The next quantum of a server's work. In between, packets and others' work have their turns.
+    /// Does the next quantum of a server's work. Between quanta, packets and other work get their turns.
     fn compute(&mut self, system: &mut impl System, number: usize) {
         let Some(job) = self.jobs.get_mut(number).and_then(Option::as_mut) else { return };
         if job.left == Duration::ZERO {
@@ -222,7 +222,7 @@ impl ThreeTier {
         }
     }
 
-    /// The response is there: the connection is for others, or for nobody.
+    /// The response has come: the connection is free for others, or closed without keep-alive.
     fn release(&mut self, system: &mut impl System, flow: FlowId) {
         if !self.settings.keep_alive {
             self.by_flow.remove(&flow);
@@ -350,7 +350,7 @@ impl ThreeTier {
         system.call_in(user.guest, now + thought, number as u32);
     }
 
-    /// What is under way at the end.
+    /// Records what is under way at the end.
     pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
         for user in &self.users {
             if let Some(start) = user.began {
@@ -360,7 +360,7 @@ impl ThreeTier {
     }
 }
 
-/// One of the operations, as often as its weight says.
+/// Draws one of the operations by their weights.
 fn draw(random: &mut Random, operations: &[Operation]) -> usize {
     let all: u64 = operations.iter().map(|operation| u64::from(operation.weight)).sum();
     let mut place = random.below(all as usize) as u64;

@@ -6,7 +6,7 @@ use super::{FlowDone, FlowId, Members, Random, Recording, START_SPREAD, Side, Sy
 use crate::packet::GuestId;
 use crate::time::{Duration, Instant};
 
-/// How large, how many, how often.
+/// Sizes, number and pace of transfers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub bytes: u64,
@@ -21,7 +21,7 @@ pub(super) struct Transfers {
     settings: Settings,
     members: Members,
     starts: Vec<Duration>,
-    /// Of each sender: transfers of its batch that are under way.
+    /// By sender: transfers of its batch that are under way.
     under_way: Vec<u32>,
     by_flow: BTreeMap<FlowId, Transfer>,
     done: u32,
@@ -32,7 +32,7 @@ struct Transfer {
     sender: usize,
     to: GuestId,
     start: Instant,
-    /// When the sender's process had the connection.
+    /// When the sending process got the connection.
     connected: Option<Instant>,
 }
 
@@ -94,7 +94,7 @@ impl Transfers {
         }
     }
 
-    /// What is under way at the end.
+    /// Records what is under way at the end.
     pub(super) fn leave(&self, recording: &mut Recording, end: Instant) {
         for transfer in self.by_flow.values() {
             recording.under_way(self.settings.bytes, transfer.start, end);

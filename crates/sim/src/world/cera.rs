@@ -1,4 +1,4 @@
-//! CERA: hosts' epochs, and what guests' clients do about them.
+//! CERA: hosts' epochs, and what guests' clients then do.
 
 use evenkeel_settings::Mode;
 
@@ -10,7 +10,7 @@ use crate::packet::{GuestId, HostId};
 use crate::time::Duration;
 
 impl<R: Recorder> Core<R> {
-    /// Gives a host a controller. Its guests' ports have their part already. Before anything is sent.
+    /// Gives a host a controller. To be called before anything is sent, when its guests' ports have CERA's part.
     pub fn add_controller(&mut self, host: HostController) {
         self.events.push(self.now + Duration::from_us(u64::from(host.spec.settings.epoch_us)), Event::Epoch(host.host));
         let place = self.controllers.partition_point(|other| other.host < host.host);
@@ -22,12 +22,12 @@ impl<R: Recorder> Core<R> {
         &self.controllers
     }
 
-    /// Has the time recorded that each packet waits at this port.
+    /// Records how long each packet waits at this port.
     pub fn watch(&mut self, port: PortId) {
         self.watched = Some(port);
     }
 
-    /// The window that a guest's host has for it, in segments; none without CERA.
+    /// The window that CERA gives a guest, in segments; `None` without CERA.
     pub fn share_of(&mut self, guest: GuestId) -> Option<u32> {
         self.guests.get_mut(guest.0 as usize)?.port.as_mut()?.shims.find::<Tap>().map(|tap| tap.share())
     }
@@ -53,7 +53,7 @@ impl<R: Recorder> Core<R> {
             let word =
                 one.port.as_mut().and_then(|port| port.shims.find::<Tap>()).and_then(|tap| tap.obey(order, turned));
             if let (Some(window), Some(client), true) = (word, &mut one.cera, enforces) {
-                // What is under way already says the newer thing when it arrives.
+                // A message that is under way will deliver the newer window.
                 if client.word.replace(window).is_none() {
                     self.events.push(now + delay, Event::Share(*guest));
                 }

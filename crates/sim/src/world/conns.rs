@@ -21,7 +21,7 @@ pub(super) struct Slot {
     pub flow: FlowId,
     pub side: Side,
     pub flow_hash: u32,
-    /// When its timer event is; others of its in the queue are out of date.
+    /// When its timer event is due; its other events in the queue are out of date.
     pub timer_at: Instant,
     pub held: Option<Held>,
     /// Bytes after which the application is to be told.
@@ -43,7 +43,7 @@ impl Slot {
         Some(held.expires.min(delayed_ack))
     }
 
-    /// What its timer has been put off to, if nothing has set it anew since.
+    /// Its held timer, if nothing has set that timer again since.
     pub fn holds(&self) -> Option<&Held> {
         self.held.as_ref().filter(|held| self.conn.timer_at(held.kind) == Some(held.deadline))
     }
@@ -109,7 +109,7 @@ impl Conns {
         ConnId { index: self.slots.len() as u32 - 1, generation: 0 }
     }
 
-    /// Ends a connection; both of its ends, to say what became of them.
+    /// Ends a connection. Returns both of its ends, for a last report.
     pub fn close(&mut self, flow: FlowId) -> Option<[ConnId; 2]> {
         let ends = self.flows.get_mut(flow.0 as usize)?.take()?;
         for end in ends {
@@ -126,31 +126,31 @@ impl Conns {
         self.flows.get(flow.0 as usize)?.map(|ends| ends[side as usize])
     }
 
-    /// The slot of an end that is still there.
+    /// The slot of an end whose connection is still open.
     #[inline]
     pub fn get_mut(&mut self, conn: ConnId) -> Option<&mut Slot> {
         self.slots.get_mut(conn.index as usize).filter(|slot| is_current(slot.generation, conn))
     }
 
-    /// Has an end in a cache.
+    /// Prefetches an end.
     #[inline]
     pub fn prefetch(&self, conn: ConnId) {
         prefetch(self.slots.as_ptr().wrapping_add(conn.index as usize));
     }
 
-    /// Which connection's end this is, if it is still there.
+    /// The connection and side of an end, if the connection is still open.
     pub fn flow_of(&self, conn: ConnId) -> Option<(FlowId, Side)> {
         let slot = self.slots.get(conn.index as usize)?;
         is_current(slot.generation, conn).then_some((slot.flow, slot.side))
     }
 
-    /// The other end of an end that is still there.
+    /// The peer of an end, if the connection is still open.
     pub fn peer_of(&self, conn: ConnId) -> Option<ConnId> {
         let slot = self.slots.get(conn.index as usize)?;
         is_current(slot.generation, conn).then_some(slot.peer)
     }
 
-    /// What the table has asked for.
+    /// Bytes that the table has allocated.
     pub fn bytes(&self) -> u64 {
         of_vec(&self.slots) + of_vec(&self.free) + of_vec(&self.flows) + of_vec(&self.free_flows)
     }

@@ -1,11 +1,11 @@
-//! Where a world's memory is.
+//! How a world's memory is used.
 
 use super::{Core, World};
 use crate::footprint::{Footprint, of_vec};
 use crate::guest::Guest;
 
 impl<A, R> World<A, R> {
-    /// Where its memory is. Workloads and records are left at 0: they are not the world's.
+    /// How its memory is used. Workloads and records are left at 0: they are not the world's.
     pub fn footprint(&self) -> Footprint {
         let Core { events, packets, net, guests, conns, calls, free_calls, .. } = &self.core;
         let segments = conns.slots.iter().map(|slot| slot.conn.heap_bytes()).sum();

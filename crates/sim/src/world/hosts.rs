@@ -12,7 +12,7 @@ use crate::time::{Duration, Instant};
 /// Why a guest has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// Its clock was to wake it now.
+    /// Its clock is to wake it now.
     Clock,
     /// Something else.
     Interrupt,
@@ -22,22 +22,22 @@ pub(super) enum Cause {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub cores: Cores,
-    /// The event that is to come; others in the queue are out of date.
+    /// When its next event is due; its other events in the queue are out of date.
     due: Instant,
     domain: Option<Domain>,
 }
 
 /// The host's own thread, which takes packets across. Packets to VMs and packets from them take turns, as the two
-/// halves of netback and of vhost do, so that neither waits for all of the other; each way they go in the order in
-/// which they come.
+/// halves of netback and of vhost do, so that neither direction waits for all of the other. Within a direction packets
+/// keep their order.
 #[derive(Debug, Default)]
 struct Domain {
     to_vms: VecDeque<(GuestId, PacketId)>,
     from_vms: VecDeque<(GuestId, PacketId)>,
-    /// What it works on, and what of that is left.
+    /// The packet that it works on, and the time that it still needs.
     in_hand: Option<(GuestId, Way, PacketId)>,
     left: Duration,
-    /// It has its core since then.
+    /// Since when it has its core.
     since: Option<Instant>,
 }
 
@@ -47,7 +47,7 @@ impl Domain {
         self.since.filter(|_| self.in_hand.is_some()).map(|since| since + self.left)
     }
 
-    /// The next packet, after one that went this way.
+    /// The next packet, after one in direction `last`.
     fn next(&mut self, last: Way) -> Option<(GuestId, Way, PacketId)> {
         let is_from = self.to_vms.is_empty() || last == Way::In && !self.from_vms.is_empty();
         let (queue, way) = if is_from { (&mut self.from_vms, Way::Out) } else { (&mut self.to_vms, Way::In) };
@@ -85,7 +85,7 @@ impl<R: Recorder> Core<R> {
             }
             self.follow(host);
         } else if cause == Cause::Clock && guest.is_punctual {
-            // The clock was to wake it, and will do so late.
+            // Its clock event is due now, and will come late.
             guest.is_punctual = false;
             if let Some(pvtcp) = &mut guest.pvtcp {
                 pvtcp.catch_up(&guest.clock, before(now), guest.vcpu.off_total());
@@ -93,7 +93,8 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// It waits for its core. The ticks for which it slept are not late; that of the clock that wakes it may be.
+    /// A halted guest begins to wait for its core. Ticks that it slept through are not late; the one that wakes it may
+    /// be.
     fn stop_halting(&mut self, id: GuestId, cause: Cause) {
         let guest = &mut self.guests[id.0 as usize];
         guest.vcpu.wait(self.now);
@@ -105,7 +106,7 @@ impl<R: Recorder> Core<R> {
         self.record_core(id);
     }
 
-    /// A guest has done something: if it competes for its core, it is looked at whether it needs it still.
+    /// A guest has done something: if it competes for its core, plans the check whether it still needs it.
     #[inline]
     pub(super) fn after_work(&mut self, id: GuestId) {
         if self.guests[id.0 as usize].entity.is_some() {
@@ -119,7 +120,7 @@ impl<R: Recorder> Core<R> {
         let guest = &mut self.guests[id.0 as usize];
         let Some(entity) = guest.entity.filter(|_| guest.vcpu.is_on()) else { return };
         if guest.computes || guest.has_work() || guest.is_ready {
-            // If it is busy, whoever left it work has asked to be called when it is free.
+            // If it is busy with that work, a look at it for when it is free has been planned.
             return;
         }
         if !guest.vcpu.is_free(now) {
@@ -145,7 +146,7 @@ impl<R: Recorder> Core<R> {
         self.follow(host);
     }
 
-    /// Does what the scheduler has decided. Guests that get their cores do what has waited when this event is over.
+    /// Carries out the scheduler's decisions. Guests that get their cores do what has waited once this event is over.
     pub(super) fn follow(&mut self, host: HostId) {
         let now = self.now;
         while let Some(happens) = self.host_mut(host).and_then(|shared| shared.cores.happened.pop_front()) {
@@ -163,7 +164,7 @@ impl<R: Recorder> Core<R> {
                 }
                 Happens::Loses(Who::Vcpu(id)) => {
                     let guest = &mut self.guests[id.0 as usize];
-                    // One that has not even been told that it was back has nothing to be told.
+                    // A guest that has not noticed yet that it was back has seen no ticks, and will see them late.
                     if let Some(pvtcp) = guest.pvtcp.as_mut().filter(|_| !guest.is_back) {
                         pvtcp.catch_up(&guest.clock, now, guest.vcpu.off_total());
                         guest.is_punctual = false;
@@ -205,7 +206,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// A packet waits for the thread that does its host's own work; false if there is none.
+    /// Queues a packet for the thread that does its host's own work. Returns false if there is none.
     #[inline]
     pub(super) fn enter_domain(&mut self, id: GuestId, way: Way, packet: PacketId) -> bool {
         !self.shared.is_empty() && self.queue_in_domain(id, way, packet)
@@ -273,7 +274,8 @@ impl<R: Recorder> Core<R> {
         self.next_packet(host, way);
     }
 
-    /// The host's thread goes on with its next packet, or blocks. It may have lost its core by what the last one did.
+    /// The host's thread goes on with its next packet, or blocks. The effects of the last packet may have cost it its
+    /// core.
     fn next_packet(&mut self, host: HostId, last: Way) {
         let now = self.now;
         let Some(domain) = self.host_mut(host).and_then(|shared| shared.domain.as_mut()) else { return };

@@ -1,4 +1,4 @@
-//! The way of packets through hosts and guests.
+//! How packets pass through hosts and guests.
 
 use super::hosts::Cause;
 use super::{Core, Origin, Point, Recorder, Way};
@@ -62,7 +62,7 @@ impl<R: Recorder> Core<R> {
         self.take_in(to, id);
     }
 
-    /// What mechanisms have put behind the last packet for the VM.
+    /// Takes packets that mechanisms have put behind the last packet for the VM.
     fn take_to_vm(&mut self, to: GuestId) {
         if !self.effects.to_vm.is_empty() {
             let mut own = std::mem::take(&mut self.effects.to_vm);
@@ -83,7 +83,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// Does what the mechanisms on a guest's host want done.
+    /// Carries out what the mechanisms on a guest's host have asked for.
     fn take_effects(&mut self, id: GuestId) {
         if let Some(at) = self.effects.wake_at.take() {
             self.events.push(at.max(self.now), Event::Shims(id));
@@ -103,7 +103,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// Packets that a mechanism lets go on meet those behind it.
+    /// Passes packets that a mechanism has released to the mechanisms behind it.
     fn take_from_vm(&mut self, id: GuestId) {
         let mut own = std::mem::take(&mut self.effects.from_vm);
         for (behind, mut packet) in own.drain(..) {
@@ -119,7 +119,7 @@ impl<R: Recorder> Core<R> {
                 self.leave(host, packet);
             }
         }
-        // What those behind have let go on in turn has gone already.
+        // Packets that mechanisms behind have released in turn have gone already.
         self.effects.from_vm = own;
     }
 
@@ -177,7 +177,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// The guest takes a packet, or it waits.
+    /// The guest takes a packet, or the packet waits.
     fn take_in(&mut self, to: GuestId, id: PacketId) {
         let guest = &mut self.guests[to.0 as usize];
         let is_free = guest.vcpu.is_free(self.now) && guest.backlog.is_empty() && guest.unread.is_empty();
@@ -209,7 +209,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// The guest takes packets that have waited, as far as its CPU lets it, and then turns to its applications: they
+    /// The guest takes packets that have waited, as far as its CPU allows, and then turns to its applications, which
     /// read first.
     pub(super) fn take_backlog(&mut self, id: GuestId) {
         loop {
@@ -255,7 +255,7 @@ impl<R: Recorder> Core<R> {
         self.guests[id.0 as usize].unread = unread;
     }
 
-    /// The guest takes a packet. `alone`: it reads it before the next can come.
+    /// The guest takes a packet. `alone`: its application reads it before the next can come.
     fn receive(&mut self, to: GuestId, id: PacketId, alone: bool) {
         let packet = self.packets.remove(id);
         let guest = &mut self.guests[to.0 as usize];
@@ -267,7 +267,7 @@ impl<R: Recorder> Core<R> {
         self.recorder.packet(self.now, to, Point::Guest, Way::In, &packet);
         match packet.payload {
             Payload::Tcp(conn, segment) => self.receive_segment(conn, &segment, packet.ecn == Ecn::Ce, alone),
-            // A host without the mechanism leaves them to its guest, and no guest answers.
+            // A host without the mechanism passes them to its guest, and no guest answers them.
             Payload::Probe { .. } | Payload::Report { .. } => {}
             Payload::Echo { number, reply: true, .. } => self.add_task(to, Task::Echo(number)),
             Payload::Echo { from, number, reply: false } => self.send_echo(to, from, from, number, true),
@@ -307,8 +307,7 @@ impl<R: Recorder> Core<R> {
         self.schedule(id);
     }
 
-    /// Calls one end of a connection that is still there, and does what it wants done. Its timers are left to the
-    /// caller.
+    /// Calls one end of an open connection, and carries out what it asks for. The caller sees to its timers.
     pub(super) fn call_tcp(&mut self, id: ConnId, call: impl FnOnce(&mut Connection, &mut Env)) {
         let slot = &mut self.conns.slots[id.index as usize];
         let guest = &self.guests[slot.guest.0 as usize];
@@ -334,7 +333,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// Sends segments in packets of several, which are left to others to cut.
+    /// Sends segments joined into packets, which others are to cut.
     fn send_joined(&mut self, id: ConnId, out: &[Outgoing], most: u32) {
         let mut rest = out;
         while let Some((outgoing, behind)) = Outgoing::first_of(rest, most) {
@@ -375,7 +374,7 @@ impl<R: Recorder> Core<R> {
             remaining_bytes = slot.conn.remaining().min(u64::from(u32::MAX)) as u32;
             let thresholds = &self.guests[slot.guest.0 as usize].class_thresholds_bytes;
             if !thresholds.is_empty() {
-                // Sequence numbers wrap; what is acknowledged does not, and the segment is near it.
+                // Sequence numbers wrap; the count of acknowledged bytes does not, and the segment lies near it.
                 let first = self.guests[slot.guest.0 as usize].tcp.initial_sequence.wrapping_add(1);
                 let ahead = segment.seq.wrapping_sub(first.wrapping_add(slot.conn.acked() as u32)) as i32;
                 let offset = slot.conn.acked().saturating_add_signed(i64::from(ahead));
@@ -435,7 +434,7 @@ impl<R: Recorder> Core<R> {
         self.enter_from_vm(from, id);
     }
 
-    /// The host has a packet of the VM's.
+    /// A packet from the VM enters the host.
     fn enter_from_vm(&mut self, from: GuestId, id: PacketId) {
         let Some(port) = &mut self.guests[from.0 as usize].port else { return };
         port.entered += 1;
@@ -448,7 +447,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// The ring to the host may have places: a guest on its core uses them, and one that has halted is told.
+    /// The ring to the host may have free places: a guest on its core uses them, and a halted one is woken.
     pub(super) fn fill_ring(&mut self, id: GuestId) {
         loop {
             let guest = &mut self.guests[id.0 as usize];
@@ -465,7 +464,7 @@ impl<R: Recorder> Core<R> {
     }
 }
 
-/// What a packet is that a mechanism lets go on behind its place.
+/// The origin of a packet that a mechanism at `place` has released.
 fn origin_behind(place: FromVm, packet: &Packet) -> Origin {
     let has_data = matches!(packet.payload, Payload::Tcp(_, segment) if segment.payload_bytes > 0);
     match place {

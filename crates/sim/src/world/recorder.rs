@@ -27,9 +27,9 @@ pub enum Way {
 /// Whether a virtual CPU has its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoreState {
-    /// It has it.
+    /// It has its core.
     Has,
-    /// It waits for it.
+    /// It waits for its core.
     Waits,
     /// It has nothing to do.
     Halted,
@@ -48,16 +48,16 @@ pub enum Origin {
     Host,
 }
 
-/// Is told what happens. What it does not care for costs nothing.
+/// Observes a run. Calls that it does not override cost nothing.
 pub trait Recorder {
-    /// Whether it is told what nobody else asks for: all from [`Recorder::opened`] on.
+    /// Whether it needs the calls that serve only traces: all from [`Recorder::opened`] on.
     const TRACES: bool = false;
 
     /// An event is about to happen.
     #[inline]
     fn event(&mut self, _now: Instant, _event: Event) {}
 
-    /// A connection tells something.
+    /// A connection reports something.
     #[inline]
     fn note(&mut self, _now: Instant, _flow: FlowId, _side: Side, _note: &Note) {}
 
@@ -65,7 +65,7 @@ pub trait Recorder {
     #[inline]
     fn packet(&mut self, _now: Instant, _guest: GuestId, _point: Point, _way: Way, _packet: &Packet) {}
 
-    /// A packet has waited at the watched port. `from` is who sent it, if its connection is still there.
+    /// A packet has waited at the watched port. `from` is its sender, if its connection is still open.
     #[inline]
     fn waited(&mut self, _now: Instant, _from: Option<GuestId>, _wait: Duration) {}
 
@@ -81,11 +81,11 @@ pub trait Recorder {
     #[inline]
     fn opened(&mut self, _now: Instant, _flow: FlowId, _ends: [ConnId; 2], _guests: [GuestId; 2]) {}
 
-    /// A packet comes out of the mechanisms at a guest's port. What goes in is told by [`Recorder::packet`].
+    /// A packet comes out of the mechanisms at a guest's port. [`Recorder::packet`] reports what goes in.
     #[inline]
     fn passed(&mut self, _now: Instant, _guest: GuestId, _way: Way, _packet: &Packet, _origin: Origin) {}
 
-    /// One end of a connection has done something; a timer of its that is held runs at the latest then.
+    /// One end of a connection has done something. `held` is when its held timer runs at the latest.
     #[inline]
     fn acted(&mut self, _now: Instant, _end: ConnId, _connection: &Connection, _held: Option<Instant>) {}
 
@@ -101,7 +101,7 @@ pub trait Recorder {
     #[inline]
     fn core(&mut self, _now: Instant, _guest: GuestId, _state: CoreState) {}
 
-    /// PVTCP has noticed that its virtual CPU was off its core for so long.
+    /// PVTCP has noticed that its virtual CPU was off its core for this long.
     #[inline]
     fn woke_up(&mut self, _now: Instant, _guest: GuestId, _off_us: u64) {}
 }

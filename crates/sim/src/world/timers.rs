@@ -1,4 +1,4 @@
-//! Timers: at the guest's ticks, while it has its core, and when PVTCP lets them.
+//! Timers, which run at the guest's ticks, while it has its core, and when PVTCP lets them.
 
 use evenkeel_algo::pvtcp::Timer;
 
@@ -22,8 +22,8 @@ fn holdable(kind: TimerKind) -> Option<Timer> {
 }
 
 impl<R: Recorder> Core<R> {
-    /// Sees to it that the connection's timers are looked at in time. A later event in the queue is good enough for a
-    /// later timer.
+    /// Plans an event for the connection's timers. An earlier event in the queue is good enough: it plans the later
+    /// one.
     pub(super) fn schedule(&mut self, conn: ConnId) {
         let slot = &mut self.conns.slots[conn.index as usize];
         if R::TRACES {
@@ -121,7 +121,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// Looks at the timers that a guest's PVTCP holds, and runs them if it is time.
+    /// Checks the timers that a guest's PVTCP holds, and runs them if it is time.
     pub(super) fn release(&mut self, id: GuestId) {
         let guest = &mut self.guests[id.0 as usize];
         let Some(pvtcp) = &mut guest.pvtcp else { return };

@@ -1,15 +1,15 @@
-//! What only those ask for who trace a run.
+//! Records what only traces need.
 
 use super::{Core, CoreState, Recorder};
 use crate::packet::GuestId;
 
 impl<R: Recorder> Core<R> {
-    /// Tells what every guest's virtual CPU has.
+    /// Records the state of every guest's virtual CPU.
     pub(super) fn record_cores(&mut self) {
         (0..self.guests.len() as u32).for_each(|guest| self.record_core(GuestId(guest)));
     }
 
-    /// Tells what a guest's virtual CPU has now.
+    /// Records the state of a guest's virtual CPU.
     #[inline]
     pub(super) fn record_core(&mut self, id: GuestId) {
         if R::TRACES {

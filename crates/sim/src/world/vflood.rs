@@ -11,7 +11,7 @@ use crate::packet::GuestId;
 const BEATS_BEFORE: u32 = 3;
 
 impl<R: Recorder> Core<R> {
-    /// Gives a guest an agent, which has been there for a while. Its port has vFlood already. Before anything happens.
+    /// Gives a guest an agent that has run for a while. To be called before anything happens, when its port has vFlood.
     pub fn add_vflood_agent(&mut self, id: GuestId, mut agent: Agent) {
         let now = self.now;
         let Some(vflood) = self.vflood_of(id) else { return };
@@ -89,7 +89,7 @@ impl<R: Recorder> Core<R> {
         }
     }
 
-    /// The host's word is taken back: connections that are there are plain for good.
+    /// The host takes its word back: existing connections are plain for good.
     fn end_floods(&mut self, id: GuestId) {
         let tcp = &self.guests[id.0 as usize].tcp;
         for slot in self.conns.slots.iter_mut().filter(|slot| slot.guest == id) {

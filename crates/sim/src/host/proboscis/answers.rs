@@ -1,4 +1,4 @@
-//! Answers: probes ahead of a SYN-ACK, and the window of the opener's ACKs by what came of them.
+//! Answers: probes ahead of a SYN-ACK, and the window in the opener's ACKs that follows from them.
 
 use evenkeel_algo::proboscis::{Answer, Verdict as Probed};
 use evenkeel_algo::window;
@@ -8,7 +8,7 @@ use crate::host::shim::Effects;
 use crate::packet::{AheadOf, ConnId, Packet, Payload};
 use crate::time::Instant;
 
-/// What was done for answers.
+/// Counters of what was done for answers.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     probes_sent: u64,
@@ -17,12 +17,12 @@ pub(super) struct Answers {
 }
 
 impl Proboscis {
-    /// What the VM's SYNs ask of the other host.
+    /// What probes ahead of the VM's SYNs ask of the other host.
     pub(super) fn ahead_of_syn(&self) -> AheadOf {
         if self.spec.answers { AheadOf::SynToProbeBack } else { AheadOf::Syn }
     }
 
-    /// Probes ahead of the VM's SYN-ACK, as many as its SYN has brought.
+    /// Sends probes ahead of the VM's SYN-ACK, if the SYN's probes asked for them: no more than came.
     pub(super) fn probe_back(&mut self, now: Instant, end: ConnId, synack: &Packet, effects: &mut Effects) {
         let (timers, from, is_on) = (self.spec.timers, self.guest, self.spec.answers);
         let flow = self.flow(now, end);
@@ -67,7 +67,7 @@ impl Proboscis {
         }
     }
 
-    /// None where answers are off: then there is nothing to count.
+    /// The counters of answers; none where answers are off.
     pub(super) fn answer_counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let Answers { probes_sent, scaled, one_mss } = self.answers;
         let counters = [

@@ -1,4 +1,4 @@
-//! Packets of the host's own.
+//! Packets that the host itself sends.
 
 use evenkeel_algo::proboscis::TCP_BYTES;
 
@@ -7,7 +7,7 @@ use crate::packet::{AheadOf, Ecn, FRAME_OVERHEAD_BYTES, GuestId, Packet, Payload
 /// IPv4, and TCP with the probe's option.
 const PROBE_BYTES: u32 = 20 + TCP_BYTES;
 
-/// A packet of the host's own, on the way of one of its VM's.
+/// A packet that the host itself sends, on the path of a packet of its VM.
 pub(super) fn own(of: &Packet, ecn: Ecn, payload: Payload) -> Packet {
     Packet { wire_bytes: FRAME_OVERHEAD_BYTES + PROBE_BYTES, ecn, remaining_bytes: 0, payload, ..*of }
 }
@@ -22,7 +22,7 @@ pub(super) struct SentTrain {
 }
 
 impl SentTrain {
-    /// Its probes, on the way of a SYN or SYN-ACK.
+    /// Its probes, on the path of a SYN or SYN-ACK.
     pub(super) fn ahead_of(self, packet: &Packet) -> impl Iterator<Item = Packet> {
         let Self { from, ahead_of, number: train, total } = self;
         let to = packet.payload.end().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the hosts of other VMs have made of probes: the map `peers` of kernel/host.
+//! How the hosts of other VMs have reacted to probes: the map `peers` of kernel/host.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ pub struct Peers(Arc<Mutex<HashMap<GuestId, Entry>>>);
 #[derive(Debug, Default)]
 struct Entry {
     state: Peer,
-    /// A report or a probe has come from there, and every handshake since was answered with one.
+    /// A report or a probe has come from that host, and no handshake since went without one.
     is_known: bool,
 }
 
@@ -44,12 +44,12 @@ impl Peers {
         self.entries().get_mut(&remote).is_none_or(|entry| entry.state.probe())
     }
 
-    /// Whether nothing is known of it.
+    /// Whether nothing is known of the VM's host.
     pub(super) fn is_stranger(&self, remote: GuestId) -> bool {
         !self.entries().contains_key(&remote)
     }
 
-    /// Whether it is known to have ProBoSCIS.
+    /// Whether the VM's host is known to have ProBoSCIS.
     pub(super) fn is_known(&self, remote: GuestId) -> bool {
         self.entries().get(&remote).is_some_and(|entry| entry.is_known)
     }

@@ -1,4 +1,4 @@
-//! What waits for time: SYNs without an answer, to be sent again, and SYN-ACKs whose probes are not in.
+//! What waits for a timer: unanswered SYNs, to be sent again, and SYN-ACKs whose probes are not in.
 
 use evenkeel_algo::proboscis::{Pending, Resend};
 
@@ -7,7 +7,7 @@ use crate::host::shim::{Effects, Verdict};
 use crate::packet::{ConnId, Packet};
 use crate::time::{Duration, Instant};
 
-/// How often a held SYN-ACK's probes are looked at.
+/// How often a held SYN-ACK's probes are checked.
 pub(super) const HELD_POLL: Duration = Duration::from_us(evenkeel_algo::proboscis::HELD_POLL_US);
 
 /// A SYN without an answer.
@@ -26,7 +26,7 @@ pub(super) struct Held {
 }
 
 impl Proboscis {
-    /// Has [`look_at_timed`](Self::look_at_timed) look at a flow.
+    /// Has [`look_at_timed`](Self::look_at_timed) check a flow at `at`.
     pub(super) fn time(&mut self, end: ConnId, at: Instant, effects: &mut Effects) {
         if !self.timed.contains(&end) {
             self.timed.push(end);
@@ -34,7 +34,7 @@ impl Proboscis {
         effects.wake(at);
     }
 
-    /// What is due of an unanswered SYN; when to look again.
+    /// Sends again what is due of an unanswered SYN. Returns when to check again.
     fn expire(&mut self, now: Instant, end: ConnId, effects: &mut Effects) -> Option<Instant> {
         let (timers, from, ahead_of) = (self.spec.timers, self.guest, self.ahead_of_syn());
         let flow = self.flows.get_mut(&end.index).filter(|flow| flow.generation == end.generation)?;
@@ -65,7 +65,7 @@ impl Proboscis {
         next
     }
 
-    /// Lets a held SYN-ACK go if its probes are in, or are waited for no longer; when to look again.
+    /// Lets a held SYN-ACK go if its probes are in or its time is over. Returns when to check again.
     fn look_at_held(&mut self, now: Instant, end: ConnId, effects: &mut Effects) -> Option<Instant> {
         let window = self.spec.window;
         let flow = self.flows.get_mut(&end.index).filter(|flow| flow.generation == end.generation)?;
@@ -97,7 +97,7 @@ impl Proboscis {
             }
             next.is_some()
         });
-        // What began to wait meanwhile was put into the list anew.
+        // Flows that began to wait meanwhile are in the new list.
         timed.append(&mut self.timed);
         self.timed = timed;
     }

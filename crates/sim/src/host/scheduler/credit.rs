@@ -4,13 +4,13 @@
 //!
 //! 1. *Credits.* A virtual CPU that runs burns 10 credits per millisecond (`burn_credits`). Every 30 ms, 300 credits
 //!    per core are dealt out to the domains that are active, by weight, and within a domain evenly (`csched_acct`). A
-//!    domain gets no more than its virtual CPUs could burn, and no more than its cap; what is over goes to others.
-//! 2. *Priority.* Who has credits left after that is UNDER, who has overdrawn is OVER (`csched_acct`). Nobody changes
-//!    between the two before the next accounting.
+//!    domain gets no more than its virtual CPUs could burn, and no more than its cap; the rest goes to others.
+//! 2. *Priority.* A virtual CPU that has credits left after that is UNDER, one that has overdrawn is OVER
+//!    (`csched_acct`). None changes between the two before the next accounting.
 //! 3. *Queues.* Each core has a queue in the order of priorities, first come, first served within one
-//!    (`__runq_insert`). The first one gets the core for 30 ms (`csched_schedule`), or until it halts, or until
-//!    somebody comes whose priority is strictly higher (`__runq_tickle`). The accounting changes no queue: each core
-//!    puts those that are UNDER to the front at its next tick (`csched_runq_sort`).
+//!    (`__runq_insert`). The first one gets the core for 30 ms (`csched_schedule`), or until it halts, or until one
+//!    comes whose priority is strictly higher (`__runq_tickle`). The accounting changes no queue: each core puts those
+//!    that are UNDER to the front at its next tick (`csched_runq_sort`).
 //! 4. *BOOST.* A virtual CPU that wakes up and is UNDER is above all others, until a tick finds it running
 //!    (`csched_vcpu_wake`, `csched_vcpu_acct`). So a VM that computes little never waits; one that a tick has found
 //!    running waits with the others. Ticks are 10 ms apart.
@@ -18,9 +18,9 @@
 //!    that collects more than 300 credits does not need them: it leaves, with half of them (`csched_acct`).
 //! 6. *Cap.* A virtual CPU of a capped domain that has overdrawn by more than its share of the cap is parked: it does
 //!    not run until it has credits again, and is not boosted then (`csched_acct`).
-//! 7. *Cores.* Who wakes up comes to the queue of its last core. If that is busy, one idle core is told
-//!    (`__runq_tickle`, `tickle_one_idle`), and a core that would run somebody who is OVER, or nobody, looks at the
-//!    others for somebody above that (`csched_load_balance`, `csched_runq_steal`).
+//! 7. *Cores.* A virtual CPU that wakes up joins the queue of its last core. If that is busy, one idle core is told
+//!    (`__runq_tickle`, `tickle_one_idle`). A core that would run one that is OVER, or nothing, looks at the others for
+//!    one above that (`csched_load_balance`, `csched_runq_steal`).
 //!
 //! ```text
 //!                          wake, credits left
@@ -40,11 +40,12 @@
 //!
 //! # What is left out
 //!
-//! Affinity, pools of cores, topology (on a socket without hyper-threads `_csched_cpu_pick` never moves one that runs),
-//! `yield`, and what a switch costs. Where the hypervisor interrupts several cores at once, the waker's goes first.
+//! Affinity, pools of cores, topology (on a socket without hyper-threads `_csched_cpu_pick` never moves a virtual CPU
+//! that runs), `yield`, and the cost of a switch. Where the hypervisor interrupts several cores at once, the waker's
+//! core goes first.
 //!
 //! Ticks are at multiples of 10 ms on all cores, as after `csched_tick_resume`; the accounting comes after a tick of
-//! the same instant. Neither is an event while nobody runs or takes part.
+//! the same instant. Ticks are events only while a virtual CPU runs, accountings only while one takes part.
 
 mod accounting;
 
@@ -61,12 +62,12 @@ use crate::time::{Duration, Instant};
 const TICK: Duration = Duration::from_ms(10);
 /// Ticks between accountings: `CSCHED_TICKS_PER_ACCT`.
 const TICKS_PER_ACCOUNTING: u64 = 3;
-/// Longest time that a virtual CPU runs before others of its priority do: `CSCHED_MSECS_PER_TSLICE`. Long, so that
-/// caches pay off; too long for a packet to wait.
+/// Longest time that a virtual CPU runs before others of its priority: `CSCHED_MSECS_PER_TSLICE`. Long enough for
+/// caches to pay off, but too long for a packet to wait.
 const SLICE: Duration = Duration::from_ms(30);
 /// Picoseconds that a credit lasts: `CSCHED_CREDITS_PER_MSEC` is 10.
 const CREDIT_PS: u64 = 100_000_000;
-/// Weight of a domain that nobody gave one: `CSCHED_DEFAULT_WEIGHT`.
+/// Weight of a domain that was given none: `CSCHED_DEFAULT_WEIGHT`.
 pub const DEFAULT_WEIGHT: u32 = 256;
 /// Timers: the tick, the accounting, then the end of the slice on each core.
 const TIMER_TICK: usize = 0;
@@ -124,9 +125,9 @@ struct Vcpu {
     core: u32,
     priority: Priority,
     credit: i64,
-    /// While it runs: from when on its time has not been burnt yet. A credit is rounded, and what is over is kept.
+    /// While it runs: up to when its time has been burnt. Credits are whole, and the rest is carried over.
     burnt: Instant,
-    /// What was over when it stopped: time not burnt yet, or burnt too much.
+    /// The rest when it stopped: time not burnt yet, or negative if too much was burnt.
     owed_ps: i64,
     awake: bool,
     active: bool,
@@ -136,11 +137,11 @@ struct Vcpu {
 #[derive(Debug, Default)]
 struct Core {
     running: Option<u32>,
-    /// Who waits: in the order of priorities, then of arrival.
+    /// Waiting virtual CPUs, in the order of priorities, then of arrival.
     queue: Vec<u32>,
-    /// It is to choose anew.
+    /// It is to choose again, and why.
     raised: Option<Why>,
-    /// The accounting after which its queue was put in order last.
+    /// The accounting after which its queue was last sorted.
     sorted: u64,
 }
 
@@ -177,8 +178,8 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// A host on which everybody is asleep. The phase of its ticks is drawn from the seed; without one they begin with
-    /// the simulation.
+    /// A host on which all virtual CPUs are asleep. The phase of its ticks is drawn from the seed; without a seed they
+    /// begin with the simulation.
     pub fn new(spec: &CreditSpec, seed: Option<u64>) -> Self {
         let between_ticks = Duration::from_ps(spec.tick.ps().max(1));
         let phase_ps = seed.map_or(0, |seed| Random::new(seed, 0).bits() % (between_ticks * TICKS_PER_ACCOUNTING).ps());
@@ -228,14 +229,14 @@ impl Credit {
         self.between_ticks * TICKS_PER_ACCOUNTING
     }
 
-    /// The next multiple of so much after the phase.
+    /// The next multiple of `every`, counted from the phase, after `now`.
     fn next_multiple(&self, now: Instant, every: Duration) -> Instant {
         let phase = self.phase.ps() % every.ps();
         let passed = (now.ps() + every.ps() - phase) / every.ps();
         Instant::from_ps(passed * every.ps() + phase)
     }
 
-    /// It pays for the time that it has run: `burn_credits`.
+    /// A virtual CPU pays for the time that it has run: `burn_credits`.
     fn burn(&mut self, vcpu: u32, now: Instant) {
         let entry = &mut self.vcpus[vcpu as usize];
         let ran = now.since(entry.burnt).ps();
@@ -244,11 +245,11 @@ impl Credit {
         entry.burnt += Duration::from_ps(credits * CREDIT_PS);
     }
 
-    /// Behind all of its priority: `__runq_insert`.
+    /// Puts a virtual CPU behind all of its priority: `__runq_insert`.
     fn insert(&mut self, core: u32, vcpu: u32) {
         let priority = self.vcpus[vcpu as usize].priority;
         let queue = &self.cores[core as usize].queue;
-        // The queue need not be in order: priorities change while they wait.
+        // The queue need not be in order: priorities change while virtual CPUs wait.
         let at = queue.iter().position(|other| priority > self.vcpus[*other as usize].priority).unwrap_or(queue.len());
         self.cores[core as usize].queue.insert(at, vcpu);
     }
@@ -257,8 +258,8 @@ impl Credit {
         self.cores[core as usize].queue.retain(|other| *other != vcpu);
     }
 
-    /// Cores are told of one that waits: its own, if it goes before the one that runs there; and an idle one, if its
-    /// own is busy: `__runq_tickle`.
+    /// Tells cores of a waiting virtual CPU: its own core, if it goes before the one that runs there, and an idle core,
+    /// if its own is busy: `__runq_tickle`.
     fn tickle(&mut self, core: u32, vcpu: u32) {
         let running = self.cores[core as usize].running;
         let priority = self.vcpus[vcpu as usize].priority;
@@ -276,7 +277,7 @@ impl Credit {
         }
     }
 
-    /// It waits to run: `csched_vcpu_wake`.
+    /// A virtual CPU begins to wait for a core: `csched_vcpu_wake`.
     fn start_waiting(&mut self, vcpu: u32) {
         let entry = &mut self.vcpus[vcpu as usize];
         if self.boost && entry.priority == Priority::Under && !entry.parked {
@@ -287,7 +288,7 @@ impl Credit {
         self.tickle(core, vcpu);
     }
 
-    /// It neither runs nor waits from now on: `csched_vcpu_sleep`.
+    /// A virtual CPU neither runs nor waits from now on: `csched_vcpu_sleep`.
     fn stop_waiting(&mut self, vcpu: u32, why: Why) {
         let core = self.vcpus[vcpu as usize].core;
         if self.cores[core as usize].running == Some(vcpu) {
@@ -297,11 +298,11 @@ impl Credit {
         }
     }
 
-    /// Somebody above this priority who waits on another core comes over: `csched_load_balance`, `csched_runq_steal`.
+    /// Takes a virtual CPU above this priority that waits on another core: `csched_load_balance`, `csched_runq_steal`.
     fn steal(&mut self, core: u32, above: Option<Priority>) -> Option<u32> {
         let cores = self.cores.len() as u32;
         for other in (core + 1..cores).chain(0..core) {
-            // One that is idle is about to run its own.
+            // An idle core is about to run its own.
             if self.cores[other as usize].running.is_none() {
                 continue;
             }
@@ -315,7 +316,7 @@ impl Credit {
         None
     }
 
-    /// A core chooses: `csched_schedule`.
+    /// A core chooses what to run: `csched_schedule`.
     fn schedule(&mut self, core: u32, why: Why, now: Instant, changes: &mut Vec<Change>) {
         let previous = self.cores[core as usize].running;
         if let Some(previous) = previous {
@@ -350,7 +351,7 @@ impl Credit {
         }
     }
 
-    /// Cores that have been told to choose do so, this one first.
+    /// Lets the cores that were told to choose do so, this one first.
     fn settle(&mut self, first: u32, now: Instant, changes: &mut Vec<Change>) {
         let cores = self.cores.len() as u32;
         for core in std::iter::once(first).chain(0..cores) {

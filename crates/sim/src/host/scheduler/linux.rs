@@ -3,29 +3,29 @@
 //!
 //! # The model
 //!
-//! 1. *Virtual time.* An entity's virtual time goes on while it runs, the more slowly the greater its weight
-//!    (`update_curr`, `calc_delta_fair`). A queue's virtual time is the weighted average of those of its entities
-//!    (`avg_vruntime`). An entity that is behind it has had less than its share: its *lag* is positive, it is
-//!    *eligible*.
-//! 2. *Deadline.* An entity asks for a slice at a time. Its deadline is the virtual time at which it will have had it
-//!    (`update_deadline`).
+//! 1. *Virtual time.* An entity's virtual time advances while it runs, the more slowly the greater its weight
+//!    (`update_curr`, `calc_delta_fair`). A queue's virtual time is the weighted average of its entities'
+//!    (`avg_vruntime`). An entity that is behind that average has had less than its share: its *lag* is positive, and
+//!    it is *eligible*.
+//! 2. *Deadline.* An entity asks for one slice at a time. Its deadline is the virtual time at which it will have had
+//!    that slice (`update_deadline`).
 //! 3. *The pick.* Of the eligible entities the one with the earliest deadline runs (`pick_eevdf`).
 //! 4. *When there is a pick.* When the running entity halts; when another one wakes up (5); and at a tick by which it
 //!    has had its slice (`update_curr` in `entity_tick`). There is no timer for the end of a slice (`HRTICK` is off):
-//!    with ticks of 4 ms a slice of 1.4 ms is 4 ms long if somebody waits.
+//!    with ticks of 4 ms a slice of 1.4 ms is 4 ms long if another entity waits.
 //! 5. *Wake-up.* An entity that wakes up preempts if it would be picked, but the running one is protected until it has
 //!    had its slice or is no longer eligible (`RUN_TO_PARITY`). One whose slice is shorter breaks the protection
-//!    (`PREEMPT_SHORT`, `check_preempt_wakeup_fair`). So one that comes back with no lag waits while the running one is
-//!    in its slice and not ahead of its share, and also if another one that waits has an earlier deadline.
+//!    (`PREEMPT_SHORT`, `check_preempt_wakeup_fair`). So an entity that comes back with no lag waits while the running
+//!    one is in its slice and not ahead of its share, and also if another waiting entity has an earlier deadline.
 //! 6. *Sleep.* The lag is kept over a sleep (`place_entity`), limited to two slices or a tick (`entity_lag`). An entity
 //!    that goes to sleep with negative lag stays in the competition, without running, until it is picked or wakes up
-//!    (`DELAY_DEQUEUE`); positive lag that it has gained by that is taken from it (`DELAY_ZERO`).
+//!    (`DELAY_DEQUEUE`), and loses any positive lag that it gains by that (`DELAY_ZERO`).
 //! 7. *Groups.* A VM's threads are in a group (cgroup) with a weight (`cpu.weight`). On each core the group is one
-//!    entity of the host's queue, with a queue of its own. Its weight there is its part of the group's, by the weight
-//!    of what is runnable on each core (`update_cfs_group`). Its slice is the shortest of its threads'.
+//!    entity of the host's queue, with a queue of its own. Its weight there is its part of the group's weight, in
+//!    proportion to what is runnable on each core (`update_cfs_group`). Its slice is its threads' shortest.
 //! 8. *Bandwidth.* A group may have a quota: see [`quota`](super::quota). Use is noticed at ticks and when there is a
 //!    pick. A group that is unthrottled competes with the lag that it had. It preempts at the next tick at the
-//!    earliest, because nobody checks before (`unthrottle_cfs_rq`).
+//!    earliest, because the kernel does not check before (`unthrottle_cfs_rq`).
 //! 9. *Cores.* A thread that wakes up runs on its last core if that is idle, else on another idle one, else waits on
 //!    its last one (`select_task_rq_fair`, `select_idle_sibling`). A core that becomes idle pulls a waiting thread from
 //!    the core with the most (`sched_balance_newidle`). At ticks, cores with fewer runnable threads pull from those
@@ -47,19 +47,19 @@
 //!        +----------------------------+
 //! ```
 //!
-//! The rules are those of 6.18. Before 6.17 the protection ended with the slice, also beside shorter ones; before 6.12
-//! there was neither 5's exception for shorter slices nor 6's second half.
+//! The rules are those of 6.18. Before 6.17 the protection ended with the slice even if others had shorter ones; before
+//! 6.12 there was neither 5's exception for shorter slices nor 6's second half.
 //!
 //! # What is left out
 //!
-//! Load averages (PELT): where the kernel balances by load over the last tens of milliseconds, the model counts who is
-//! runnable now. Topology, cache hotness, buddies (`NEXT_BUDDY` is off; the hint that a group whose thread sleeps be
-//! picked again is not modelled), other classes, nice values of groups other than weights, more than one level of
-//! groups, affinity, what a switch costs. A virtual CPU's thread is taken off its core at the very instant, also when
-//! it is throttled (since 6.18 a thread is when it next leaves the kernel).
+//! Load averages (PELT): where the kernel balances by load over the last tens of milliseconds, the model counts the
+//! threads that are runnable now. Topology, cache hotness, buddies (`NEXT_BUDDY` is off; the hint that a group whose
+//! thread sleeps be picked again is not modelled), other classes, nice values of groups other than weights, more than
+//! one level of groups, affinity, what a switch costs. A virtual CPU's thread is taken off its core immediately, also
+//! when it is throttled (since 6.18, the kernel waits until the thread next leaves the kernel).
 //!
-//! Ticks that cannot change anything, as of a core with one runnable thread, are no events: they are made up for when
-//! the core is next looked at.
+//! Ticks that cannot change anything, such as those of a core with one runnable thread, are no events: the model
+//! catches up on them when it next looks at the core.
 
 mod balance;
 mod hierarchy;
@@ -76,15 +76,16 @@ use super::{Change, CoreId, EntityId, Scheduler, What, Why};
 use crate::time::{Duration, Instant};
 use queue::{Lengths, NICE_0, Queue, Schedulable};
 
-/// Slice of a host with one core, in nanoseconds: `sysctl_sched_base_slice`. Long enough to be worth a switch, and on
-/// common machines a little shorter than whole ticks, so that a tick that comes a trifle early does not make a slice
-/// longer by another one (0.75 ms until 6.14).
+/// Slice on a host with one core, in nanoseconds: `sysctl_sched_base_slice` (0.75 ms until 6.14). It is long enough to
+/// be worth a switch, and on common machines a little shorter than whole ticks, so that a tick that comes slightly
+/// early does not lengthen the slice by another tick.
 const BASE_SLICE_NS: i64 = 700_000;
 /// Cores beyond this many do not make the slice longer: `get_update_sysctl_factor`.
 const SCALED_CORES: u32 = 8;
 /// Bounds of a slice of a thread's own, in nanoseconds: `__setparam_fair`.
 const OWN_SLICE_NS: (i64, i64) = (100_000, 100_000_000);
-/// `cpu.weight` of a group that nobody gave one: `CGROUP_WEIGHT_DFL`. It competes as a thread of nice value 0 does.
+/// `cpu.weight` of a group that was given none: `CGROUP_WEIGHT_DFL`. Such a group competes like a thread of nice value
+/// 0.
 pub const DEFAULT_WEIGHT: u32 = 100;
 /// Timers: the tick, then two of each group.
 const TICK: usize = 0;
@@ -123,7 +124,7 @@ pub struct LinuxSpec {
     pub hz: u32,
     /// Whether wake-ups are noticed at the next tick only.
     pub lazy: bool,
-    /// Slice of threads that have none of their own; the kernel's default for so many cores if nothing is said.
+    /// Slice of threads that have none of their own; `None`: the kernel's default for this number of cores.
     pub slice: Option<Duration>,
     /// The VMs' groups.
     pub groups: Vec<GroupSpec>,
@@ -137,7 +138,7 @@ impl Default for LinuxSpec {
     }
 }
 
-/// What the kernel takes as slice on a host with so many cores.
+/// The kernel's slice on a host with this many cores.
 pub fn default_slice(cores: u32) -> Duration {
     let factor = 1 + i64::from(cores.clamp(1, SCALED_CORES).ilog2());
     Duration::from_ns((BASE_SLICE_NS * factor) as u64)
@@ -153,15 +154,15 @@ struct Thread {
 #[derive(Debug)]
 struct Core {
     running: Option<u32>,
-    /// Threads that want to run and may, the one that ran or came last at the end.
+    /// Threads that want to run and may; the one that last ran or arrived is at the end.
     runnable: Vec<u32>,
-    /// Somebody else is to be picked, and why.
+    /// A new pick is to be made, and why.
     resched: Option<Why>,
-    /// Ticks up to here have been taken into account.
+    /// Ticks up to this time have been taken into account.
     ticked: i64,
     /// Whether its ticks are events.
     needs_ticks: bool,
-    /// Ticks until it is looked at for balance, and attempts that have failed.
+    /// Ticks until the next attempt to balance, and attempts that have failed.
     balance_in: u32,
     failed: u32,
 }
@@ -180,7 +181,7 @@ struct Group {
 pub struct Linux {
     lengths: Lengths,
     lazy: bool,
-    /// When ticks are: multiples of their distance after this.
+    /// The phase of the ticks, which are multiples of the tick length after it.
     phase: i64,
     threads: Vec<Thread>,
     cores: Vec<Core>,
@@ -189,10 +190,10 @@ pub struct Linux {
     all: Vec<Schedulable>,
     /// The host's queue of each core, then each group's.
     queues: Vec<Queue>,
-    /// Of each group on each core.
+    /// Run time of each group on each core.
     locals: Vec<Local>,
     timers: Timers,
-    /// The instant of the present call: what the model counts is whole nanoseconds, what it reports is not.
+    /// The exact instant of the present call, for reports; the model itself counts whole nanoseconds.
     now: Instant,
     /// Cores whose ticks are events.
     ticking: u32,
@@ -207,8 +208,8 @@ const fn instant(ns: i64) -> Instant {
 }
 
 impl Linux {
-    /// A host on which everybody is asleep. Ticks and the periods of quotas are in phases that are drawn from the seed;
-    /// without one they begin with the simulation.
+    /// A host on which all threads are asleep. The phases of ticks and of quotas' periods are drawn from the seed;
+    /// without a seed they begin with the simulation.
     pub fn new(spec: &LinuxSpec, seed: Option<u64>) -> Self {
         let (cores, threads) = (spec.cores.max(1), spec.threads.len() as u32);
         let slice = (spec.slice.unwrap_or_else(|| default_slice(cores)).ps() / 1000) as i64;
@@ -272,7 +273,7 @@ impl Linux {
         }
     }
 
-    /// What has come of a group's quota.
+    /// Statistics of a group's quota.
     pub fn quota_stats(&self, group: u32) -> Option<&QuotaStats> {
         self.groups.get(group as usize)?.pool.as_ref().map(Pool::stats)
     }
@@ -281,12 +282,12 @@ impl Linux {
         Change { at: self.now, core: CoreId(core), entity: EntityId(thread), what }
     }
 
-    /// The last tick by then.
+    /// The last tick at or before `now`.
     fn tick_by(&self, now: i64) -> i64 {
         self.phase + (now - self.phase).div_euclid(self.lengths.tick) * self.lengths.tick
     }
 
-    /// Makes up for ticks of a core that were no events.
+    /// Catches up on a core's ticks that were no events.
     fn catch_up(&mut self, core: u32, now: i64) {
         let last = self.tick_by(now);
         let entry = &mut self.cores[core as usize];
@@ -337,7 +338,7 @@ impl Linux {
         self.timers.set(TICK, at);
     }
 
-    /// After something has changed on a core: whether its ticks are events from now on.
+    /// After a change on a core, decides whether its ticks are events from now on.
     fn settle(&mut self, core: u32, now: i64) {
         let running = self.cores[core as usize].running;
         let needs = running.is_some_and(|thread| {
@@ -346,7 +347,7 @@ impl Linux {
             self.queues[core as usize].count > 1 || self.queues[own].count > 1 || matches!(limited, Some(Some(_)))
         });
         if !needs {
-            // There is nobody else to pick.
+            // There is no other thread to pick.
             self.cores[core as usize].resched = None;
         }
         if needs == self.cores[core as usize].needs_ticks {
@@ -360,7 +361,7 @@ impl Linux {
         }
     }
 
-    /// A group's timers follow its pool.
+    /// Sets a group's timers by its pool.
     fn set_group_timers(&mut self, group: u32) {
         let Some(pool) = &self.groups[group as usize].pool else { return };
         let timer = 1 + GROUP_TIMERS * group as usize;
@@ -384,7 +385,7 @@ impl Linux {
 
     fn compare(&mut self, core: u32, running: u32, thread: u32, now: i64) {
         let (mut current, mut waking) = (running, thread);
-        // Up to where both are on one queue: `find_matching_se`.
+        // Climbs to the level at which both are on one queue: `find_matching_se`.
         if self.all[current as usize].queue != self.all[waking as usize].queue {
             current = self.parent(current).unwrap_or(current);
             waking = self.parent(waking).unwrap_or(waking);

@@ -1,4 +1,4 @@
-//! Who runs on a host's CPUs, and when: models of the schedulers of hosts, without I/O.
+//! Models of hosts' schedulers, without I/O: who runs on a host's CPUs, and when.
 //!
 //! A host has cores. Entities (virtual CPUs of VMs, threads of neighbours) become runnable ([`Scheduler::wake`]), wait,
 //! run, and halt ([`Scheduler::block`]). A model decides who runs; its driver keeps the time and does the work:
@@ -14,9 +14,9 @@
 //! ```
 //!
 //! The driver asks for the next instant at which the model has something to decide ([`Scheduler::next_event`]) and
-//! calls [`Scheduler::advance`] then, or earlier calls in when an entity wakes up or halts. Every call leaves what has
-//! changed behind, in order, in a buffer of the driver's, so that no event allocates memory. Calls come in the order of
-//! time; a call does first whatever was due before it or at its own instant.
+//! calls [`Scheduler::advance`] then, unless an entity wakes up or halts before. Every call appends the changes, in
+//! order, to a buffer of the driver's, so that no event allocates memory. Calls come in the order of time; a call first
+//! does everything that was due before it or at its own instant.
 //!
 //! | model | what it is |
 //! |---|---|
@@ -49,9 +49,9 @@ pub struct EntityId(pub u32);
 pub enum Why {
     /// It has nothing to do.
     Blocked,
-    /// Somebody who woke up goes before it.
+    /// An entity that woke up goes before it.
     Preempted,
-    /// It has had its slice, and somebody else waits.
+    /// It has had its slice, and another entity waits.
     SliceOver,
     /// Its VM has used up its quota or exceeded its cap.
     Throttled,
@@ -93,7 +93,7 @@ pub trait Scheduler {
     /// Decides what is due by now.
     fn advance(&mut self, now: Instant, changes: &mut Vec<Change>);
 
-    /// Who runs on a core.
+    /// The entity that runs on a core.
     fn running(&self, core: CoreId) -> Option<EntityId>;
 
     /// How many cores there are.

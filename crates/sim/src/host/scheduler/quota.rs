@@ -5,11 +5,11 @@
 //! 2. Each core on which the group runs takes slices of 5 ms from the pool and uses them up
 //!    (`__account_cfs_rq_runtime`, `__assign_cfs_rq_runtime`). Use is noticed when the scheduler looks, above all at
 //!    ticks: a core may overdraw by almost a tick, and pays that back from what it is given next.
-//! 3. A core whose share is used up while the pool is empty is throttled: nobody of the group runs there
+//! 3. A core whose share is used up while the pool is empty is throttled: no thread of the group runs there
 //!    (`throttle_cfs_rq`).
-//! 4. At the end of the period, the cores that are throttled are given what they owe and one nanosecond, in the order
-//!    in which they were throttled, as far as the pool goes (`distribute_cfs_runtime`); with the first use they take a
-//!    slice. A core that owes more than there is stays throttled for another period.
+//! 4. At the end of the period, throttled cores are given what they owe plus one nanosecond, in the order in which
+//!    they were throttled, as far as the pool lasts (`distribute_cfs_runtime`); at their first use they take a slice.
+//!    A core that owes more than there is stays throttled for another period.
 //! 5. The timer of the periods starts with the first use, at a multiple of the period from a random offset
 //!    (`init_cfs_bandwidth`, `start_cfs_bandwidth`), and stops after a period without any
 //!    (`do_sched_cfs_period_timer`).
@@ -24,38 +24,38 @@
 //!        period over (or slack returned), debt paid
 //! ```
 //!
-//! Pure: the scheduler tells what was used, and asks. Its use by EEVDF is in `linux`.
+//! This module is passive: the scheduler reports what was used, and asks. `linux` does so for EEVDF.
 
 use crate::time::Duration;
 
 /// What a core takes from the pool at a time: `sched_cfs_bandwidth_slice_us`.
 const SLICE_NS: i64 = 5_000_000;
-/// What a core on which the group falls asleep keeps: `min_cfs_rq_runtime`. A wake-up soon after needs no lock.
+/// What a core keeps when the group falls asleep on it: `min_cfs_rq_runtime`. A wake-up soon after then needs no lock.
 const KEPT_NS: i64 = 1_000_000;
 /// No slack is handed out when the period ends sooner than this: `min_bandwidth_expiration`.
 const REFRESH_NS: i64 = 2_000_000;
 /// How long slack is gathered before it is handed out: `cfs_bandwidth_slack_period`.
 const SLACK_NS: i64 = 5_000_000;
-/// When nothing is planned.
+/// The time of an event that is not planned.
 const NEVER: i64 = i64::MAX;
 
 /// A group's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// CPU time per period, of all cores together.
+    /// CPU time per period, over all cores.
     pub quota: Duration,
-    /// Length of a period; 100 ms unless somebody says otherwise.
+    /// Length of a period; the kernel's default is 100 ms.
     pub period: Duration,
     /// Unused time that may be kept for later.
     pub burst: Duration,
 }
 
-/// What has come of a limit, as `cpu.stat` says it.
+/// What a limit has done, as in `cpu.stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaStats {
     /// Periods that ended: `nr_periods`.
     pub periods: u64,
-    /// Those at whose end some core was throttled: `nr_throttled`.
+    /// Periods at whose end some core was throttled: `nr_throttled`.
     pub throttled_periods: u64,
     /// For how long cores were throttled, all together: `throttled_usec`.
     pub throttled: Duration,
@@ -72,7 +72,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Whether nobody of the group may run on this core.
+    /// Whether no thread of the group may run on this core.
     pub const fn is_throttled(&self) -> bool {
         self.throttled_at.is_some()
     }
@@ -92,13 +92,13 @@ pub struct Pool {
     left: i64,
     /// What it held after the last refill.
     refilled: i64,
-    /// Nobody has taken anything since the last period ended.
+    /// No core has taken anything since the last period ended.
     idle: bool,
     active: bool,
     /// When the period ends; the past if the timer is stopped.
     ends: i64,
     slack_at: i64,
-    /// Cores that are throttled, in that order.
+    /// Throttled cores, in the order in which they were throttled.
     throttled: Vec<u32>,
     stats: QuotaStats,
 }
@@ -132,12 +132,12 @@ impl Pool {
         (self.slack_at < NEVER).then_some(self.slack_at)
     }
 
-    /// What has come of it so far; time of cores that are throttled still is not in it.
+    /// Statistics so far; they do not include the present time of cores that are still throttled.
     pub const fn stats(&self) -> &QuotaStats {
         &self.stats
     }
 
-    /// A core asks for so much more than it has; whether it has some then.
+    /// A core asks for run time up to `target`. Returns whether it has some then.
     fn assign(&mut self, local: &mut Local, target: i64, now: i64) -> bool {
         if !self.active {
             self.active = true;
@@ -153,13 +153,13 @@ impl Pool {
         local.has_time()
     }
 
-    /// A core has used so much. Whether it may go on.
+    /// A core has used `used`. Returns whether it may go on.
     pub fn charge(&mut self, local: &mut Local, used: i64, now: i64) -> bool {
         local.remaining -= used;
         local.has_time() || local.is_throttled() || self.assign(local, SLICE_NS, now)
     }
 
-    /// A core without time is throttled, unless the pool holds some after all. Whether it is.
+    /// Throttles a core without time, unless the pool holds some after all. Returns whether it did.
     pub fn throttle(&mut self, local: &mut Local, core: u32, now: i64) -> bool {
         if self.assign(local, 1, now) {
             return false;
@@ -169,7 +169,7 @@ impl Pool {
         true
     }
 
-    /// The group sleeps on this core, which returns what it has.
+    /// The group sleeps on this core, which returns its time beyond `KEPT_NS`.
     pub fn give_back(&mut self, local: &mut Local, now: i64) {
         let slack = local.remaining - KEPT_NS;
         if slack <= 0 {
@@ -183,7 +183,7 @@ impl Pool {
         }
     }
 
-    /// The period is over. Whether cores are to be given time by [`Pool::next_freed`].
+    /// The period is over. Returns whether cores are to be given time by [`Pool::next_freed`].
     pub fn refill(&mut self) -> bool {
         self.stats.periods += 1;
         self.left += self.quota;
@@ -203,7 +203,7 @@ impl Pool {
         true
     }
 
-    /// Slack has been gathered. Whether cores are to be given it by [`Pool::next_freed`].
+    /// Slack has been gathered. Returns whether cores are to be given it by [`Pool::next_freed`].
     pub fn slack_gathered(&mut self, now: i64) -> bool {
         self.slack_at = NEVER;
         self.ends - now >= REFRESH_NS && self.left > SLICE_NS
@@ -214,7 +214,8 @@ impl Pool {
         self.throttled.first().copied().filter(|_| self.left > 0)
     }
 
-    /// Gives the first throttled core what it owes and a nanosecond; whether that frees it. It stays first otherwise.
+    /// Gives the first throttled core what it owes plus a nanosecond. Returns whether that frees it; otherwise it stays
+    /// first.
     pub fn free(&mut self, local: &mut Local, now: i64) -> bool {
         let amount = self.left.min(1 - local.remaining);
         self.left -= amount;

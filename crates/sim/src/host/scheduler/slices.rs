@@ -1,9 +1,9 @@
-//! Timelines that are drawn: each virtual CPU has its core in turns ([`Timeline`]), whoever else is on the host.
+//! Drawn timelines: each virtual CPU has its core in turns ([`Timeline`]), whatever else runs on the host.
 //!
-//! It is the model for pictures, in which a VM's gaps are to have a length that the scenario says. Virtual CPUs of one
-//! host do not exclude each other: each has a core of its own, with its number, which it shares with neighbours that
-//! exist only as slices. One that halts keeps its slice, unless it is to give it up when idle: it is looked at in
-//! intervals of that length, as a host would, and its neighbours' slices begin when it has had nothing to do for so
+//! It is the model for figures in which a VM's gaps have a length that the scenario sets. Virtual CPUs of one host do
+//! not exclude each other: each has a core of its own, with its number, which it shares with neighbours that exist only
+//! as slices. A virtual CPU that halts keeps its slice, unless it gives its core up after some idle time: it is then
+//! checked in intervals of that time, as a host would, and its neighbours' slices begin once it has been idle for that
 //! long.
 
 use evenkeel_scenario::slices::Turns;
@@ -13,7 +13,7 @@ use super::timers::Timers;
 use super::{Change, CoreId, EntityId, Scheduler, What, Why};
 use crate::time::Instant;
 
-/// Timers of each virtual CPU: its slice, and when it is looked at for idleness.
+/// Timers of each virtual CPU: its slice, and its next check for idleness.
 const TIMERS: usize = 2;
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Slices {
         slices
     }
 
-    /// It has its core: it is looked at whether it needs it.
+    /// A virtual CPU has its core: plans the check whether it needs it.
     fn look_later(&mut self, number: usize, now: Instant) {
         let vcpu = &mut self.vcpus[number];
         vcpu.active = vcpu.active.max(now);
@@ -85,7 +85,7 @@ impl Slices {
         let Some(idle) = vcpu.timeline.gives_up_after() else { return };
         let at = if vcpu.awake { now } else { vcpu.active } + idle;
         if !vcpu.timeline.is_on() {
-            // It is looked at again when it is back.
+            // It is checked again when it is back.
         } else if at > now || !vcpu.timeline.has_neighbour() {
             self.timers.set(TIMERS * number + 1, at.max(now + idle));
         } else {

@@ -18,7 +18,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// It begins on its core; for good, if it has no turns.
+    /// A timeline that begins on its core; forever if there are no turns.
     pub fn new(turns: Option<Turns>) -> Self {
         Self {
             turns,
@@ -42,7 +42,7 @@ impl Timeline {
         self.due == now
     }
 
-    /// How long it keeps its core without anything to do, if not for the whole slice.
+    /// How long it keeps its core when idle, if not for the whole slice.
     pub fn gives_up_after(&self) -> Option<Duration> {
         self.turns.as_ref().and_then(Turns::idle_ns).map(Duration::from_ns)
     }
@@ -52,7 +52,7 @@ impl Timeline {
         self.off > Duration::ZERO
     }
 
-    /// It has nothing to do and halts: its neighbours' slices begin now. When it has its core again.
+    /// It has nothing to do and halts: its neighbours' slices begin now. Returns when it has its core again.
     pub fn give_up(&mut self, now: Instant) -> Instant {
         self.leave(now);
         self.due = now + self.off;
@@ -77,8 +77,8 @@ impl Timeline {
         Some(Duration::from_ns(turn.on_ns.max(1)))
     }
 
-    /// Its slice ends, or begins; when the next change is. A slice is followed by another at once if no neighbour wants
-    /// one.
+    /// Its slice ends, or begins. Returns when the next change is. A slice is followed by another at once if no
+    /// neighbour wants one.
     pub fn switch(&mut self, now: Instant) -> Option<Instant> {
         if self.on && self.off > Duration::ZERO {
             return Some(self.give_up(now));

@@ -1,9 +1,9 @@
-//! A fixed number of timers, the earliest of which is known at once.
+//! A fixed number of timers, of which the earliest is found without a search.
 
 use crate::time::Instant;
 
-/// A tournament of timers: each node knows which of its two halves is due first. Setting one costs as many comparisons
-/// as the tree is deep, and no memory.
+/// A tournament of timers: each node knows which of its two halves is due first. Setting a timer costs one comparison
+/// per level of the tree, and allocates nothing.
 #[derive(Clone, Debug)]
 pub(in crate::host) struct Timers {
     due: Vec<Instant>,
@@ -12,7 +12,7 @@ pub(in crate::host) struct Timers {
 }
 
 impl Timers {
-    /// So many timers, none of them set.
+    /// `count` timers, none of them set.
     pub fn new(count: usize) -> Self {
         let leaves = count.next_power_of_two().max(2);
         let mut winners = vec![0; 2 * leaves];
@@ -34,7 +34,7 @@ impl Timers {
         let mut node = (self.due.len() + timer) / 2;
         while node > 0 {
             let (left, right) = (self.winners[2 * node], self.winners[2 * node + 1]);
-            // Of timers of one instant the one with the lower number comes first.
+            // Of two timers at one instant, the one with the lower number comes first.
             let left_wins = self.due[left as usize] <= self.due[right as usize];
             self.winners[node] = if left_wins { left } else { right };
             node /= 2;
@@ -52,7 +52,7 @@ impl Timers {
         (first < Instant::NEVER).then_some(first)
     }
 
-    /// The first timer that is due by now, which is stopped, and its instant.
+    /// Stops the first timer that is due by now, and returns its instant and number.
     pub fn pop(&mut self, now: Instant) -> Option<(Instant, usize)> {
         let first = self.winners[1] as usize;
         let at = self.due[first];

@@ -4,12 +4,12 @@ use super::{CREDIT_PS, Credit, Priority, TIMER_ACCOUNTING};
 use crate::host::scheduler::Why;
 use crate::time::{Duration, Instant};
 
-/// Credits that a virtual CPU burns in so much time.
+/// Credits that a virtual CPU burns in this time.
 fn credits(time: Duration) -> i64 {
     (time.ps() / CREDIT_PS) as i64
 }
 
-/// Rounded up, as the hypervisor does to lose no credits.
+/// Division that rounds up, as the hypervisor's does to lose no credits.
 fn divided(dividend: i64, divisor: i64) -> i64 {
     (dividend + divisor - 1) / divisor
 }
@@ -47,7 +47,7 @@ impl Credit {
         }
     }
 
-    /// A tick finds it running: `csched_vcpu_acct`.
+    /// A tick finds a virtual CPU running: `csched_vcpu_acct`.
     fn charge(&mut self, vcpu: u32, now: Instant) {
         self.burn(vcpu, now);
         let entry = &mut self.vcpus[vcpu as usize];
@@ -63,20 +63,20 @@ impl Credit {
         }
     }
 
-    /// The accounting is planned while somebody takes part.
+    /// Plans the accounting while any virtual CPU takes part.
     pub(super) fn plan_accounting(&mut self, now: Instant) {
         if self.weight == 0 {
-            // An accounting without anybody only forgets the balance.
+            // An accounting without participants would only forget the balance.
             self.balance = 0;
             self.timers.set(TIMER_ACCOUNTING, Instant::NEVER);
         } else if self.timers.at(TIMER_ACCOUNTING) == Instant::NEVER {
-            // Who was found by the tick of this very instant takes part already.
+            // A virtual CPU that the tick of this very instant found takes part already.
             let before = Instant::from_ps(now.ps().saturating_sub(1));
             self.timers.set(TIMER_ACCOUNTING, self.next_multiple(before, self.accounting()));
         }
     }
 
-    /// Credits are dealt out: `csched_acct`.
+    /// Deals out credits: `csched_acct`.
     pub(super) fn account(&mut self, now: Instant) {
         let (weight, debt) = (self.weight, (-self.balance).max(0));
         if weight == 0 {
@@ -92,7 +92,7 @@ impl Credit {
             let count = domain.active.len() as i64;
             let (own, cap) = (domain.weight * count, domain.cap);
             weight_left -= own;
-            // No more than it could burn, unless all together owe.
+            // No more than the domain could burn, plus its part of what all together owe.
             let mut peak = count * per_accounting + divided(debt * own, weight);
             let mut cap_each = 0;
             if cap > 0 {
@@ -108,7 +108,7 @@ impl Credit {
                     total += divided((fair - peak) * weight, weight_left);
                 }
                 if has_short {
-                    // Those that could do with more come first next time, whose surplus is spread over those behind.
+                    // A surplus is spread only over the domains behind, so this one goes first next time.
                     self.active.retain(|other| *other != number);
                     self.active.insert(0, number);
                 }
@@ -122,7 +122,7 @@ impl Credit {
         self.accountings += 1;
     }
 
-    /// Each active virtual CPU of a domain gets so many credits; what they have then, all together.
+    /// Gives each active virtual CPU of a domain `each` credits. Returns what they then have all together.
     fn deal(&mut self, number: u32, each: i64, cap_each: i64) -> i64 {
         let (weight, is_capped) = (self.domains[number as usize].weight, self.domains[number as usize].cap > 0);
         let (per_slice, mut sum, mut at) = (self.per_slice(), 0, 0);

@@ -1,12 +1,12 @@
-//! Which core: where a thread wakes up, and which one is pulled from where.
+//! The choice of cores: where a thread wakes up, and which thread is pulled from which core.
 
 use super::hierarchy::Leaves;
 use super::{Change, Linux};
 
-/// How much less often a busy core looks at others than an idle one: `sd->busy_factor`.
+/// How much less often a busy core tries to balance than an idle one: `sd->busy_factor`.
 const BUSY_FACTOR: i64 = 16;
-/// Nanoseconds between looks of an idle core, per core of the host: `sd->balance_interval` begins at a millisecond per
-/// core.
+/// Nanoseconds between an idle core's attempts, per core of the host: `sd->balance_interval` begins at a millisecond
+/// per core.
 const INTERVAL_NS: i64 = 1_000_000;
 
 impl Linux {
@@ -24,7 +24,7 @@ impl Linux {
         group.is_some_and(|group| self.locals[group as usize * self.cores.len() + core as usize].is_throttled())
     }
 
-    /// It belongs to the queues of this core from now on.
+    /// Assigns a thread to the queues of this core.
     pub(super) fn place_on(&mut self, thread: u32, core: u32) {
         let cores = self.cores.len() as u32;
         let entry = &mut self.threads[thread as usize];
@@ -32,8 +32,8 @@ impl Linux {
         self.all[thread as usize].queue = entry.group.map_or(core, |group| cores * (1 + group) + core);
     }
 
-    /// A core pulls a waiting thread from the core with the most runnable ones, if that has so many more. It is the one
-    /// that ran or came longest ago: `detach_tasks`.
+    /// A core pulls a waiting thread from the core with the most runnable threads, if that has at least `more` more.
+    /// The thread is the one that ran or arrived longest ago: `detach_tasks`.
     pub(super) fn pull(&mut self, core: u32, now: i64, more: usize) -> bool {
         let own = self.cores[core as usize].runnable.len();
         let mut busiest = None;
@@ -57,12 +57,12 @@ impl Linux {
         true
     }
 
-    /// At each tick: idle cores look for work, busy ones now and then: `sched_balance_trigger`, `sched_balance_rq`.
+    /// At a tick, idle cores look for work, and busy ones do at intervals: `sched_balance_trigger`, `sched_balance_rq`.
     pub(super) fn balance(&mut self, now: i64, changes: &mut Vec<Change>) {
         let cores = self.cores.len() as u32;
         let ticks = |interval: i64| (interval / self.lengths.tick).max(1) as u32;
         let when_idle = ticks(i64::from(cores) * INTERVAL_NS);
-        // One less, so that levels of the topology do not look in step: `get_sd_balance_interval`.
+        // One tick less, so that levels of the topology do not balance in step: `get_sd_balance_interval`.
         let when_busy = ticks(i64::from(cores) * INTERVAL_NS * BUSY_FACTOR - self.lengths.tick);
         for core in 0..cores {
             let entry = &mut self.cores[core as usize];
@@ -72,7 +72,7 @@ impl Linux {
                 continue;
             }
             entry.balance_in = if is_idle { when_idle } else { when_busy };
-            // A difference of one thread is worth a move only after a look that has failed (`nr_balance_failed`).
+            // A busy core moves a thread for a difference of one only after a failed attempt (`nr_balance_failed`).
             let more = if is_idle || entry.failed > 0 { 1 } else { 2 };
             let pulls = self.pull(core, now, more);
             let entry = &mut self.cores[core as usize];

@@ -1,4 +1,4 @@
-//! The two levels of queues: threads enter and leave them, run, and are throttled with their group.
+//! The two levels of queues: how threads enter and leave them, run, and are throttled with their group.
 
 use super::queue::{Queue, Schedulable};
 use super::{Change, Linux, What, Why};
@@ -6,7 +6,7 @@ use super::{Change, Linux, What, Why};
 /// Least weight of a group's entity: `MIN_SHARES`.
 const LEAST_WEIGHT: i64 = 2;
 
-/// How somebody leaves a queue.
+/// How an entity leaves a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaves {
     /// It sleeps, and stays in the competition if it has had more than its share.
@@ -34,7 +34,7 @@ impl Linux {
         (queue as usize).checked_sub(self.cores.len())
     }
 
-    /// A queue with its group's pool and what of that is on the core, if the group has a quota.
+    /// The pool of a queue's group, the core's part of its run time, and the group's number, if the group has a quota.
     fn limited(&mut self, queue: u32) -> Option<(&mut super::Pool, &mut super::Local, u32)> {
         let local = self.local_of(queue)?;
         let group = (local / self.cores.len()) as u32;
@@ -76,7 +76,7 @@ impl Linux {
         }
     }
 
-    /// The same for all queues that a thread is on.
+    /// Accounts for all queues that a thread is on.
     pub(super) fn charge_thread(&mut self, thread: u32, now: i64) {
         self.charge(self.all[thread as usize].queue, now);
         if let Some(owner) = self.parent(thread) {
@@ -84,7 +84,8 @@ impl Linux {
         }
     }
 
-    /// The weight of a group on a core is its part of the group's weight: `update_cfs_group`, `calc_group_shares`.
+    /// Updates a group's weight on a core, which is the core's part of the group's weight: `update_cfs_group`,
+    /// `calc_group_shares`.
     pub(super) fn update_weight(&mut self, owner: u32, now: i64) {
         let Schedulable { owns: Some(owns), queue, weight, .. } = self.all[owner as usize] else { return };
         let Some(local) = self.local_of(owns) else { return };
@@ -119,7 +120,7 @@ impl Linux {
         self.update_weight(id, now);
         self.queues[queue as usize].place(&mut self.all, id, self.lengths);
         self.count(queue, id, true);
-        // A group that has just run out of threads, and gets one from another core, is the current one still.
+        // A group that has just run out of threads and gets one from another core is still the current entity.
         if self.queues[queue as usize].current != Some(id) {
             self.queues[queue as usize].insert(&self.all, id);
         }
@@ -129,7 +130,7 @@ impl Linux {
         }
     }
 
-    /// A group wakes up on a core: it may have no time: `check_enqueue_throttle`.
+    /// A group wakes up on a core, where it may have no time left: `check_enqueue_throttle`.
     fn check_enqueue(&mut self, queue: u32, now: i64) {
         if self.queues[queue as usize].current.is_some() || self.queue_is_throttled(queue) {
             return;
@@ -143,7 +144,7 @@ impl Linux {
         }
     }
 
-    /// A thread comes to the queues of its core, and so does its group if it is the first: `enqueue_task_fair`.
+    /// A thread joins the queues of its core, and so does its group if the thread is its first: `enqueue_task_fair`.
     pub(super) fn enqueue_thread(&mut self, thread: u32, now: i64) {
         self.enqueue_entity(thread, now);
         self.add_runnable(thread);
@@ -162,7 +163,7 @@ impl Linux {
         self.refresh(owner, now);
     }
 
-    /// A group's entity follows what is on its queue.
+    /// Updates a group's entity by what is on its queue.
     fn refresh(&mut self, owner: u32, now: i64) {
         self.update_weight(owner, now);
         let Schedulable { owns: Some(owns), queue, .. } = self.all[owner as usize] else { return };
@@ -171,7 +172,7 @@ impl Linux {
         }
     }
 
-    /// One that is still in the competition wakes up; it has no positive lag then: `requeue_delayed_entity`.
+    /// An entity that is still in the competition wakes up, and loses any positive lag: `requeue_delayed_entity`.
     pub(super) fn requeue(&mut self, id: u32) {
         let queue = self.all[id as usize].queue;
         self.queues[queue as usize].note_lag(&mut self.all, id, self.lengths);
@@ -193,7 +194,7 @@ impl Linux {
         }
     }
 
-    /// `dequeue_entity`; whether it has left the queue.
+    /// `dequeue_entity`. Returns whether the entity has left the queue.
     fn dequeue_entity(&mut self, id: u32, now: i64, leaves: Leaves) -> bool {
         let queue = self.all[id as usize].queue;
         self.charge(queue, now);
@@ -237,7 +238,7 @@ impl Linux {
         }
     }
 
-    /// A queue without time is throttled, if the pool has none either: `check_cfs_rq_runtime`.
+    /// Throttles a queue that is out of time, if the pool has none either: `check_cfs_rq_runtime`.
     fn check_time(&mut self, queue: u32, now: i64) -> bool {
         let Some((_, local, _)) = self.limited(queue) else { return false };
         if local.has_time() {
@@ -264,7 +265,7 @@ impl Linux {
         true
     }
 
-    /// A period is over, or slack has been gathered: throttled cores go on.
+    /// A period is over, or slack has been gathered: throttled cores may run again.
     pub(super) fn group_timer(&mut self, group: u32, is_period: bool, now: i64, changes: &mut Vec<Change>) {
         let Some(pool) = self.groups[group as usize].pool.as_mut() else { return };
         let mut frees = if is_period { pool.refill() } else { pool.slack_gathered(now) };
@@ -338,7 +339,7 @@ impl Linux {
         }
     }
 
-    /// From one thread to another: only what differs of their levels changes (`pick_next_task_fair`).
+    /// Switches from one thread to another. Only the levels at which they differ change (`pick_next_task_fair`).
     fn switch(&mut self, previous: Option<u32>, next: Option<u32>, now: i64) {
         let depth = |linux: &Self, id: Option<u32>| id.map_or(0, |id| 1 + u32::from(linux.parent(id).is_some()));
         let (mut from, mut to) = (previous, next);
@@ -356,7 +357,7 @@ impl Linux {
         }
     }
 
-    /// Somebody is picked: `__schedule`.
+    /// Picks the next thread: `__schedule`.
     pub(super) fn schedule(&mut self, core: u32, now: i64, changes: &mut Vec<Change>) {
         let previous = self.cores[core as usize].running;
         let mut next = self.pick(core, now);

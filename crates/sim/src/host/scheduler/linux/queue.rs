@@ -1,7 +1,7 @@
-//! A queue of one core, of the host's or of a group's: who waits on it, and who of them is to go first by EEVDF.
+//! A queue on one core, the host's or a group's: which entities wait on it, and which of them goes first by EEVDF.
 //!
-//! Functions have the kernel's name in their comment (`kernel/sched/fair.c`). Times are nanoseconds, virtual ones those
-//! of an entity of weight 1024.
+//! Comments give the kernel's names of functions (`kernel/sched/fair.c`). Times are nanoseconds, and virtual times
+//! those of an entity of weight 1024.
 
 /// The weight of a thread with nice value 0: `NICE_0_LOAD`.
 pub(super) const NICE_0: i64 = 1024;
@@ -17,7 +17,7 @@ pub(super) struct Lengths {
 #[derive(Clone, Debug)]
 pub(super) struct Schedulable {
     pub weight: i64,
-    /// How much it asks for at a time.
+    /// How much time it asks for at once.
     pub slice: i64,
     /// Whether its slice is its own (`custom_slice`).
     pub own_slice: bool,
@@ -27,14 +27,14 @@ pub(super) struct Schedulable {
     pub owns: Option<u32>,
     pub vruntime: i64,
     pub deadline: i64,
-    /// The deadline is relative to the virtual time: it is being moved to another queue.
+    /// The deadline is relative to the virtual time, because the entity is being moved to another queue.
     pub relative: bool,
-    /// How far the queue's virtual time was ahead of its own when it left.
+    /// How far the queue's virtual time was ahead of the entity's when it left.
     pub lag: i64,
-    /// Up to which virtual time of its own a waking entity with as long a slice does not go before it (`vprot`).
+    /// Up to this virtual time of its own, a waking entity with an equal slice does not go before it (`vprot`).
     pub protected: i64,
     pub queued: bool,
-    /// It sleeps, but stays in the competition until its lag is made up for (`sched_delayed`).
+    /// It sleeps, but stays in the competition until it has made up for its lag (`sched_delayed`).
     pub delayed: bool,
     /// Until when its run time has been accounted for.
     pub charged: i64,
@@ -59,7 +59,7 @@ impl Schedulable {
         }
     }
 
-    /// How far its virtual time goes in so much time: `calc_delta_fair`.
+    /// How far its virtual time advances in this much time: `calc_delta_fair`.
     fn weighted(&self, span: i64) -> i64 {
         if self.weight == NICE_0 { span } else { span * NICE_0 / self.weight }
     }
@@ -70,7 +70,7 @@ impl Schedulable {
         (average - self.vruntime).clamp(-limit, limit)
     }
 
-    /// Whether nobody with as long a slice goes before it yet: `protect_slice`.
+    /// Whether it is still protected from entities with an equal slice: `protect_slice`.
     fn is_protected(&self) -> bool {
         self.vruntime < self.protected
     }
@@ -89,17 +89,17 @@ struct Waiting {
     id: u32,
 }
 
-/// A queue (`struct cfs_rq`). Who waits is kept in the order of deadlines, in one piece of memory: for the few that
-/// share a core this is faster than a tree.
+/// A queue (`struct cfs_rq`). Waiting entities are kept in one array in the order of deadlines: for the few that share
+/// a core, this is faster than a tree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     waiting: Vec<Waiting>,
-    /// Virtual time that those of the entities are relative to in `sum` (`zero_vruntime`).
+    /// The virtual time to which the entities' times in `sum` are relative (`zero_vruntime`).
     zero: i64,
-    /// Sum of weight times virtual time of those that wait (`avg_vruntime`), and of their weights (`avg_load`).
+    /// Sum of weight times virtual time of the waiting entities (`avg_vruntime`), and of their weights (`avg_load`).
     sum: i64,
     load: i64,
-    /// Who is running, or was until just now; it is not among those that wait.
+    /// The entity that runs, or ran until just now; it is not in `waiting`.
     pub current: Option<u32>,
     /// Entities on the queue, the current one included, and their weights.
     pub count: u32,
@@ -120,7 +120,7 @@ impl Queue {
         current.queued.then_some((id, current))
     }
 
-    /// The sums over all on the queue.
+    /// The sums over all entities on the queue.
     fn sums(&self, all: &[Schedulable]) -> (i64, i64) {
         match self.running(all) {
             Some((_, current)) => {
@@ -130,7 +130,7 @@ impl Queue {
         }
     }
 
-    /// The queue's virtual time, the weighted average of those of its entities: `avg_vruntime`.
+    /// The queue's virtual time, the weighted average of its entities': `avg_vruntime`.
     pub fn average(&mut self, all: &[Schedulable]) -> i64 {
         let (sum, load) = self.sums(all);
         if load > 0 {
@@ -150,8 +150,8 @@ impl Queue {
         !self.is_ahead(self.sums(all), all[id as usize].vruntime)
     }
 
-    /// Who is to run: the one with the earliest deadline of those that have had no more than their share. The current
-    /// one stays while it is protected, if it is eligible (`RUN_TO_PARITY`) and unless `exposed`: `__pick_eevdf`.
+    /// The entity to run: of those that have had no more than their share, the one with the earliest deadline. The
+    /// current one stays while it is protected and eligible (`RUN_TO_PARITY`), unless `exposed`: `__pick_eevdf`.
     pub fn pick(&self, all: &[Schedulable], exposed: bool) -> Option<u32> {
         let current = self.running(all);
         if self.count == 1 {
@@ -170,8 +170,8 @@ impl Queue {
         }
     }
 
-    /// Accounts for what the current entity has run since it was last looked at. How long that is, and whether somebody
-    /// else is to be picked: `update_curr`, `update_deadline`.
+    /// Accounts for what the current entity has run since the last call. Returns how long that is, and whether a new
+    /// pick is to be made: `update_curr`, `update_deadline`.
     pub fn charge(&mut self, all: &mut [Schedulable], now: i64, lengths: Lengths) -> (i64, bool) {
         let Some(id) = self.current else { return (0, false) };
         let current = &mut all[id as usize];
@@ -190,14 +190,14 @@ impl Queue {
         }
         let is_over = expired || !current.is_protected();
         if expired {
-            // Keeps the sums small, as the virtual time goes on.
+            // Keeps the sums small as the virtual time advances.
             self.average(all);
         }
         (ran, is_over && self.count > 1)
     }
 
-    /// Where an entity comes in: with the lag that it had when it left, and with a deadline of a slice after that. It
-    /// draws the average towards itself, which is made up for: `place_entity`.
+    /// Places an entity that comes in: with the lag that it had when it left, and a deadline one slice later. It will
+    /// draw the average towards itself, so the lag is scaled up to compensate: `place_entity`.
     pub fn place(&mut self, all: &mut [Schedulable], id: u32, lengths: Lengths) {
         let average = self.average(all);
         let load = self.sums(all).1;
@@ -221,7 +221,7 @@ impl Queue {
         leaving.lag = leaving.limited_lag(average, lengths);
     }
 
-    /// It waits from now on: `__enqueue_entity`.
+    /// An entity begins to wait: `__enqueue_entity`.
     pub fn insert(&mut self, all: &[Schedulable], id: u32) {
         let Schedulable { weight, slice, vruntime, deadline, .. } = all[id as usize];
         let at = self.waiting.partition_point(|waiting| waiting.deadline <= deadline);
@@ -230,7 +230,7 @@ impl Queue {
         self.load += weight;
     }
 
-    /// It waits no longer: `__dequeue_entity`.
+    /// An entity waits no longer: `__dequeue_entity`.
     pub fn remove(&mut self, all: &[Schedulable], id: u32) {
         let removed = &all[id as usize];
         let from = self.waiting.partition_point(|waiting| waiting.deadline < removed.deadline);
@@ -241,7 +241,7 @@ impl Queue {
         }
     }
 
-    /// It runs from now on: `set_next_entity`. It is protected for the shortest slice on the queue:
+    /// An entity begins to run: `set_next_entity`. It is protected for the shortest slice on the queue:
     /// `set_protect_slice`.
     pub fn set_current(&mut self, all: &mut [Schedulable], id: u32, now: i64) {
         if all[id as usize].queued {
@@ -257,7 +257,7 @@ impl Queue {
         self.current = Some(id);
     }
 
-    /// The current entity keeps no more protection than the shortest slice on the queue: `update_protect_slice`.
+    /// Limits the current entity's protection to the shortest slice on the queue: `update_protect_slice`.
     pub fn limit_protection(&self, all: &mut [Schedulable], id: u32) {
         if let Some(shortest) = self.shortest_slice(all) {
             let current = &mut all[id as usize];
@@ -272,7 +272,7 @@ impl Queue {
         waiting.into_iter().chain(current).min()
     }
 
-    /// Its slice is another one, wherever it is.
+    /// Changes an entity's slice, whether it waits or not.
     pub fn set_slice(&mut self, all: &mut [Schedulable], id: u32, slice: i64) {
         all[id as usize].slice = slice;
         if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.id == id) {
@@ -280,7 +280,7 @@ impl Queue {
         }
     }
 
-    /// Its weight is another one; its lag, weighted, stays, and so does what is left of its slice: `reweight_entity`.
+    /// Changes an entity's weight; its weighted lag stays, and so does the rest of its slice: `reweight_entity`.
     pub fn reweigh(&mut self, all: &mut [Schedulable], id: u32, weight: i64, lengths: Lengths) {
         let (queued, old) = (all[id as usize].queued, all[id as usize].weight);
         if !queued {
